@@ -29,7 +29,7 @@ static void on_input(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
     (void)buf;
     if (n < 0) {
         uv_close((uv_handle_t *)stream, NULL);
-        grpc_server_stop(bench->server, on_stopped, bench->worker);
+        net_server_stop(grpc_server_net(bench->server), on_stopped, bench->worker);
     }
 }
 

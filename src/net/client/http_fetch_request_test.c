@@ -116,7 +116,7 @@ static void request_bytes_match_table(void **state) {
 static void request_body_is_echoed(void **state) {
     (void)state;
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     struct rig rig;
     static char text[TEST_ANSWER_BYTES];
     memset(text, 'z', sizeof(text));

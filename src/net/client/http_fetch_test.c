@@ -24,7 +24,7 @@
 static void fetch_returns_status_type_and_body(void **state) {
     (void)state;
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     struct rig rig;
     test_server_start(&server, &limits, "127.0.0.1:0");
     rig_init(&rig, NULL);
@@ -45,7 +45,7 @@ static void fetch_returns_status_type_and_body(void **state) {
 static void fetch_reuses_idle_connection(void **state) {
     (void)state;
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     struct rig rig;
     int64_t before = metric_read(METRIC_CONNECTIONS_TOTAL);
     test_server_start(&server, &limits, "127.0.0.1:0");
@@ -66,7 +66,7 @@ static void fetch_reuses_idle_connection(void **state) {
 static void fetch_body_over_limit_is_body_too_large(void **state) {
     (void)state;
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     struct rig rig;
     test_server_start(&server, &limits, "127.0.0.1:0");
     rig_init(&rig, NULL);
@@ -116,7 +116,7 @@ static void step_pieces(struct rig *rig) {
 static void fetch_body_in_pieces_is_not_buffered(void **state) {
     (void)state;
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     struct rig rig;
     test_server_start(&server, &limits, "127.0.0.1:0");
     rig_init(&rig, NULL);
@@ -184,7 +184,7 @@ static void step_many_cancelled(struct rig *rig) {
 static void fetch_many_at_once_some_cancelled(void **state) {
     (void)state;
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     struct rig rig;
     test_server_start(&server, &limits, "127.0.0.1:0");
     rig_init(&rig, NULL);
@@ -210,7 +210,7 @@ static void step_stop_under_way(struct rig *rig) {
 static void fetcher_stop_cancels_running_fetches(void **state) {
     (void)state;
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     struct rig rig;
     test_server_start(&server, &limits, "127.0.0.1:0");
     rig_init(&rig, NULL);
@@ -313,7 +313,7 @@ static void fetch_invalid_responses_match_table(void **state) {
 static void fetch_ignores_proxy_environment(void **state) {
     (void)state;
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     struct rig rig;
     setenv("http_proxy", "http://127.0.0.1:1", 1);
     test_server_start(&server, &limits, "127.0.0.1:0");
@@ -344,7 +344,7 @@ static void fetch_over_tls_verifies_server(void **state) {
     struct test_identity identity, other;
     struct test_server server;
     struct tls_server *tls;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     struct rig rig;
     struct error err;
     assert_non_null(mkdtemp(dir));

@@ -30,6 +30,7 @@
 #include "core/event/timer.h"
 #include "core/event/worker.h"
 #include "core/tensor/tensor.h"
+#include "net/server/base.h"
 #include "net/transport/address.h"
 #include "net/transport/body_pool.h"
 #include "net/transport/budget.h"
@@ -171,17 +172,6 @@ struct server_worker {
     _Atomic uint64_t in_flight;        /* number of calls */
 };
 
-/* Each is a setting (program/model_server/settings.def). */
-struct net_limits {
-    uint64_t request_memory; /* of one call's arena; 0: no limit */
-    uint64_t idle_timeout_ns;
-    uint64_t header_timeout_ns;
-    uint64_t body_timeout_ns;
-    uint64_t min_body_rate;
-    uint64_t write_timeout_ns;
-    uint64_t discard_size;
-};
-
 /* One of the addresses that a server listens on. */
 struct listen_endpoint {
     struct net_server *server;
@@ -240,10 +230,6 @@ void net_server_fini(struct net_server *server);
 enum status net_server_listen(struct net_server *server, const struct address *address,
                               const struct tls_server *tls, const void *user, struct address *bound,
                               struct error *err) SLUICE_MUST_USE;
-void net_server_drain(struct net_server *server);
-void net_server_stop(struct net_server *server, void (*done)(void *user), void *user);
-/* Thread: any. */
-uint64_t net_server_in_flight(const struct net_server *server);
 
 /* ---- server.c: one worker of the server ------------------------------------------------------ */
 

@@ -76,7 +76,7 @@ enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings
 
 void serve_grpc_drain(struct serve_grpc *self) {
     if (self->server) {
-        grpc_server_drain(self->server);
+        net_server_drain(grpc_server_net(self->server));
         grpc_api_drain(self->api);
     }
 }

@@ -10,7 +10,7 @@
 /* ---- the admin listener ---------------------------------------------------------------------- */
 
 static enum status admin_init(struct serve_admin *self, const struct serve_settings *settings,
-                              const struct http_limits *limits, struct repository *repository,
+                              const struct net_limits *limits, struct repository *repository,
                               struct worker *main, struct error *err) {
     admin_metrics_init(&self->metrics, repository, SLUICE_VERSION);
     self->has_metrics = true;
@@ -57,8 +57,8 @@ static const char *mip_url(struct arena *arena, const struct address *address,
 
 /* ---- HTTP ------------------------------------------------------------------------------------ */
 
-static struct http_limits limits_of(const struct serve_settings *settings) {
-    return (struct http_limits){
+static struct net_limits limits_of(const struct serve_settings *settings) {
+    return (struct net_limits){
         .max_header_size = settings->max_header_size,
         .max_body_size = settings->max_body_size,
         .request_memory = settings->request_memory,
@@ -171,7 +171,8 @@ static enum status open_grpc(struct serve_listeners *self, const struct process_
 static enum status open_mip(struct serve_listeners *self, const struct process_threads *threads,
                             struct error *err) {
     size_t n = self->settings->mip.n;
-    struct mip_server_options options = {.budget = &self->budget,
+    struct mip_server_options options = {.limits = limits_of(self->settings),
+                                         .budget = &self->budget,
                                          .workers = threads->workers,
                                          .n_workers = threads->n_workers,
                                          .acceptor = threads->main};
@@ -193,23 +194,39 @@ static enum status open_mip(struct serve_listeners *self, const struct process_t
 
 /* ---- metrics --------------------------------------------------------------------------------- */
 
+enum { MAX_SERVERS = 4 };
+
+/* Lists the servers that were created: those of the protocols, then the admin listener's. */
+static size_t list_servers(const struct serve_listeners *self,
+                           struct net_report_server servers[MAX_SERVERS]) {
+    struct http_server *metrics = self->admin.listener.server;
+    const struct net_report_server all[MAX_SERVERS] = {
+        {"http", self->http ? http_server_net(self->http) : NULL},
+        {"grpc", self->grpc.server ? grpc_server_net(self->grpc.server) : NULL},
+        {"mip", self->mip.server ? mip_server_net(self->mip.server) : NULL},
+        {"metrics", metrics ? http_server_net(metrics) : NULL},
+    };
+    size_t n = 0;
+    for (size_t i = 0; i < MAX_SERVERS; i++) {
+        if (all[i].server) {
+            servers[n++] = all[i];
+        }
+    }
+    return n;
+}
+
 /* Adds the servers to the admin state. Call it after all were created. */
 static void watch_servers(struct serve_listeners *self) {
-    admin_add_server(&self->admin, "http", http_server_net(self->http));
-    if (self->grpc.server) {
-        admin_add_server(&self->admin, "grpc", grpc_server_net(self->grpc.server));
-    }
-    if (self->mip.server) {
-        admin_add_server(&self->admin, "mip", mip_server_net(self->mip.server));
-    }
-    if (self->admin.listener.server) {
-        admin_add_server(&self->admin, "metrics", http_server_net(self->admin.listener.server));
+    struct net_report_server servers[MAX_SERVERS];
+    size_t n = list_servers(self, servers);
+    for (size_t i = 0; i < n; i++) {
+        admin_add_server(&self->admin, servers[i].name, servers[i].server);
     }
 }
 
 static enum status open_admin(struct serve_listeners *self, struct repository *repository,
                               const struct process_threads *threads, struct error *err) {
-    struct http_limits limits = limits_of(self->settings);
+    struct net_limits limits = limits_of(self->settings);
     enum status st =
         admin_init(&self->admin, self->settings, &limits, repository, threads->main, err);
     if (st == ST_OK) {
@@ -301,19 +318,20 @@ void serve_listeners_log_state(struct serve_listeners *self) {
 }
 
 void serve_listeners_drain(struct serve_listeners *self) {
-    http_server_drain(self->http); /* first: a client that gets 503 must also get `Connection:
+    net_server_drain(http_server_net(self->http)); /* first: a client that gets 503 must also get
+                                                      `Connection:
                                       close` */
     serve_grpc_drain(&self->grpc);
     if (self->mip.server) {
-        mip_server_drain(self->mip.server);
+        net_server_drain(mip_server_net(self->mip.server));
     }
     http_api_drain(&self->http_api);
 }
 
 uint64_t serve_listeners_in_flight(const struct serve_listeners *self) {
-    return http_server_in_flight(self->http) +
-           (self->grpc.server ? grpc_server_in_flight(self->grpc.server) : 0) +
-           (self->mip.server ? mip_server_in_flight(self->mip.server) : 0);
+    return net_server_in_flight(http_server_net(self->http)) +
+           (self->grpc.server ? net_server_in_flight(grpc_server_net(self->grpc.server)) : 0) +
+           (self->mip.server ? net_server_in_flight(mip_server_net(self->mip.server)) : 0);
 }
 
 static void on_stopped(void *user) {
@@ -324,25 +342,14 @@ static void on_stopped(void *user) {
 }
 
 void serve_listeners_stop(struct serve_listeners *self, void (*stopped)(void *user), void *user) {
+    struct net_report_server servers[MAX_SERVERS];
+    size_t n = list_servers(self, servers);
     self->stopped = stopped;
     self->user = user;
-    self->n_stopping = 2; /* this function and the security timer */
+    self->n_stopping = n + 2; /* this function and the security timer */
     serve_security_stop(&self->security, on_stopped, self);
-    if (self->http) {
-        self->n_stopping++;
-        http_server_stop(self->http, on_stopped, self);
-    }
-    if (self->admin.listener.server) {
-        self->n_stopping++;
-        http_server_stop(self->admin.listener.server, on_stopped, self);
-    }
-    if (self->grpc.server) {
-        self->n_stopping++;
-        grpc_server_stop(self->grpc.server, on_stopped, self);
-    }
-    if (self->mip.server) {
-        self->n_stopping++;
-        mip_server_stop(self->mip.server, on_stopped, self);
+    for (size_t i = 0; i < n; i++) {
+        net_server_stop(servers[i].server, on_stopped, self);
     }
     on_stopped(self);
 }

@@ -37,19 +37,6 @@ enum status serve_mip_pictures(const struct serve_settings *settings, unsigned n
     return pictures_new(&options, out, err);
 }
 
-static struct mip_limits limits_of(const struct serve_settings *settings) {
-    return (struct mip_limits){
-        .max_body_size = settings->max_body_size,
-        .request_memory = settings->request_memory,
-        .idle_timeout_ns = settings->idle_timeout_ns,
-        .header_timeout_ns = settings->header_timeout_ns,
-        .body_timeout_ns = settings->body_timeout_ns,
-        .min_body_rate = settings->min_body_rate,
-        .write_timeout_ns = settings->write_timeout_ns,
-        .discard_size = settings->discard_size,
-    };
-}
-
 static enum status listen_all(struct serve_mip *self, const struct serve_settings *settings,
                               struct address *bound, struct error *err) {
     for (size_t i = 0; i < self->n_targets; i++) {
@@ -87,7 +74,6 @@ enum status serve_mip_open(struct serve_mip *self, const struct serve_settings *
         .pictures = self->pictures,
         .request_memory = settings->request_memory,
     };
-    all.limits = limits_of(settings);
     all.handler = mip_api_handler(&self->api);
     st = mip_server_new(&all, &self->server, err);
     return st == ST_OK ? listen_all(self, settings, bound, err) : st;

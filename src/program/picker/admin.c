@@ -157,8 +157,8 @@ static const struct admin_route ROUTES[] = {
 
 /* ---- open and free --------------------------------------------------------------------------- */
 
-static struct http_limits limits_of(const struct pick_settings *settings) {
-    return (struct http_limits){
+static struct net_limits limits_of(const struct pick_settings *settings) {
+    return (struct net_limits){
         .max_header_size = settings->max_header_size,
         .request_memory = settings->request_memory,
         .idle_timeout_ns = settings->idle_timeout_ns,
@@ -170,7 +170,7 @@ static struct http_limits limits_of(const struct pick_settings *settings) {
 
 enum status pick_admin_open(struct pick_admin *self, const struct pick_settings *settings,
                             struct pool_set *pools, struct worker *main, struct error *err) {
-    struct http_limits limits = limits_of(settings);
+    struct net_limits limits = limits_of(settings);
     self->routes = (struct admin_routes){
         .items = ROUTES, .n = sizeof ROUTES / sizeof ROUTES[0], .context = self};
     admin_process_init(&self->process, SLUICE_VERSION);

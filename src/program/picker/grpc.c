@@ -160,11 +160,11 @@ void pick_grpc_refresh_pools(struct pick_grpc *self) {
 void pick_grpc_drain(struct pick_grpc *self) {
     atomic_store_explicit(&self->draining, true, memory_order_relaxed);
     grpc_health_shutdown(self->health);
-    grpc_server_drain(self->server);
+    net_server_drain(grpc_server_net(self->server));
 }
 
 uint64_t pick_grpc_in_flight(const struct pick_grpc *self) {
-    return self->server ? grpc_server_in_flight(self->server) : 0;
+    return self->server ? net_server_in_flight(grpc_server_net(self->server)) : 0;
 }
 
 size_t pick_grpc_stop(struct pick_grpc *self, void (*stopped)(void *user), void *user) {
@@ -172,7 +172,7 @@ size_t pick_grpc_stop(struct pick_grpc *self, void (*stopped)(void *user), void 
     size_t n = 0;
     for (size_t i = 0; i < sizeof servers / sizeof servers[0]; i++) {
         if (servers[i]) {
-            grpc_server_stop(servers[i], stopped, user);
+            net_server_stop(grpc_server_net(servers[i]), stopped, user);
             n++;
         }
     }

@@ -69,7 +69,7 @@ static void stop_picker(void *user, void (*stopped)(void *), void *stopped_user)
     self->n_stopping += pick_grpc_stop(&self->grpc, on_stopped, self);
     if (self->admin.listener.server) {
         self->n_stopping++;
-        http_server_stop(self->admin.listener.server, on_stopped, self);
+        net_server_stop(http_server_net(self->admin.listener.server), on_stopped, self);
     }
     on_stopped(self);
 }

@@ -11,7 +11,7 @@ bool admin_listener_is_enabled(const char *where) {
     return !str_is(str_of(where), "none");
 }
 
-static enum status make_server(struct admin_listener *listener, const struct http_limits *limits,
+static enum status make_server(struct admin_listener *listener, const struct net_limits *limits,
                                struct http_handler handler, struct worker *main,
                                struct error *err) {
     struct worker *const workers[] = {main};
@@ -29,7 +29,7 @@ static enum status make_server(struct admin_listener *listener, const struct htt
 }
 
 enum status admin_listener_open(struct admin_listener *listener, const char *where,
-                                const struct http_limits *limits, struct http_handler handler,
+                                const struct net_limits *limits, struct http_handler handler,
                                 struct worker *main, struct error *err) {
     struct address address;
     if (!admin_listener_is_enabled(where)) {

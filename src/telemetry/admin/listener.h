@@ -18,7 +18,7 @@ bool admin_listener_is_enabled(const char *where);
 /* Initialises zeroed memory; no effect when it is disabled. Returns: the reason it can't listen,
  * with the setting. Owns: admin_listener_free, also after a failure. */
 enum status admin_listener_open(struct admin_listener *listener, const char *where,
-                                const struct http_limits *limits, struct http_handler handler,
+                                const struct net_limits *limits, struct http_handler handler,
                                 struct worker *main, struct error *err) SLUICE_MUST_USE;
 /* Returns: its URL for the ready file; NULL when out of memory. */
 const char *admin_listener_url(const struct admin_listener *listener, struct arena *arena);

@@ -17,24 +17,9 @@ enum {
 
 /* ---- outputs --------------------------------------------------------------------------------- */
 
-/* One spare output serves all connections whose socket takes everything at once. */
-static struct grpc_output *output_take(struct grpc_client_core *core) {
-    struct grpc_output *output = core->spare_output;
-    core->spare_output = NULL;
-    return output ? output : malloc(sizeof(*output));
-}
-
-static void output_give(struct grpc_client_core *core, struct grpc_output *output) {
-    if (core->spare_output) {
-        free(output);
-    } else {
-        core->spare_output = output;
-    }
-}
-
 /* The output was sent, or never will be. */
 static void grpc_client_conn_written(struct grpc_client_conn *conn) {
-    output_give(&conn->client->core, conn->output);
+    grpc_output_give(&conn->client->core.spare_output, conn->output);
     conn->output = NULL;
     grpc_client_session_on_written(&conn->session);
 }
@@ -101,13 +86,13 @@ static void write_output(struct grpc_client_conn *conn) {
 /* Collects and sends once. Returns: whether to continue. */
 static bool collect_and_write(struct grpc_client_conn *conn) {
     struct grpc_client_core *core = &conn->client->core;
-    struct grpc_output *output = output_take(core);
+    struct grpc_output *output = grpc_output_take(&core->spare_output);
     if (!output) {
         grpc_client_conn_fail(conn, "out of memory for a write");
         return false;
     }
     if (!grpc_client_session_collect_output(&conn->session, output)) {
-        output_give(core, output);
+        grpc_output_give(&core->spare_output, output);
         return false;
     }
     conn->output = output;

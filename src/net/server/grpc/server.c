@@ -39,21 +39,6 @@ static struct grpc_core *core_of(const struct server_worker *server_worker) {
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
-/* One spare output serves all connections whose socket takes everything at once. */
-static struct grpc_output *output_take(struct grpc_core *core) {
-    struct grpc_output *output = core->spare_output;
-    core->spare_output = NULL;
-    return output ? output : malloc(sizeof(*output));
-}
-
-static void output_give(struct grpc_core *core, struct grpc_output *output) {
-    if (core->spare_output) {
-        free(output);
-    } else {
-        core->spare_output = output;
-    }
-}
-
 /* Returns: whether all of it was sent. */
 static bool send_output(struct grpc_conn *conn, struct grpc_output *output) {
     uv_buf_t bufs[GRPC_OUTPUT_PIECES];
@@ -67,13 +52,13 @@ static bool send_output(struct grpc_conn *conn, struct grpc_output *output) {
 /* Collects and sends once. Returns: whether to continue. */
 static bool collect_and_send(struct grpc_conn *conn) {
     struct grpc_core *core = core_of(conn->net.server_worker);
-    struct grpc_output *output = output_take(core);
+    struct grpc_output *output = grpc_output_take(&core->spare_output);
     if (!output) {
         net_conn_close(&conn->net);
         return false;
     }
     if (!grpc_session_collect_output(&conn->session, output)) {
-        output_give(core, output);
+        grpc_output_give(&core->spare_output, output);
         return false;
     }
     bool sent = send_output(conn, output);
@@ -81,7 +66,7 @@ static bool collect_and_send(struct grpc_conn *conn) {
         conn->output = output; /* until on_sent */
         return false;
     }
-    output_give(core, output);
+    grpc_output_give(&core->spare_output, output);
     grpc_session_on_written(&conn->session);
     return sent;
 }
@@ -109,7 +94,7 @@ static void flush_session(struct grpc_conn *conn) {
 static void on_sent(struct net_conn *net_conn) {
     struct grpc_conn *conn = (struct grpc_conn *)net_conn;
     assert(conn->output);
-    output_give(core_of(net_conn->server_worker), conn->output);
+    grpc_output_give(&core_of(net_conn->server_worker)->spare_output, conn->output);
     conn->output = NULL;
     grpc_session_on_written(&conn->session);
 }
@@ -362,18 +347,6 @@ enum status grpc_server_listen(struct grpc_server *server, const struct address 
     return net_server_listen(&server->net, address, tls, NULL, bound, err);
 }
 
-void grpc_server_drain(struct grpc_server *server) {
-    net_server_drain(&server->net);
-}
-
 struct net_server *grpc_server_net(struct grpc_server *server) {
     return &server->net;
-}
-
-uint64_t grpc_server_in_flight(const struct grpc_server *server) {
-    return net_server_in_flight(&server->net);
-}
-
-void grpc_server_stop(struct grpc_server *server, void (*done)(void *user), void *user) {
-    net_server_stop(&server->net, done, user);
 }

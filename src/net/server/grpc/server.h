@@ -37,6 +37,7 @@
 #include "core/base/str.h"
 #include "core/event/worker.h"
 #include "core/tensor/tensor.h"
+#include "net/server/base.h"
 #include "net/transport/address.h"
 #include "net/transport/grpc/message.h"
 
@@ -153,13 +154,8 @@ enum status grpc_server_new(const struct grpc_server_options *options, struct gr
 enum status grpc_server_listen(struct grpc_server *server, const struct address *address,
                                const struct tls_server *tls, struct address *bound,
                                struct error *err) SLUICE_MUST_USE;
-/* Sends GOAWAY on every connection; running calls continue, each connection closes with its last
- * call. */
-void grpc_server_drain(struct grpc_server *server);
-uint64_t grpc_server_in_flight(const struct grpc_server *server);
-/* The base server, for net/server/report.h. */
+/* The base server: net/server/base.h, net/server/report.h. */
 struct net_server *grpc_server_net(struct grpc_server *server);
-void grpc_server_stop(struct grpc_server *server, void (*done)(void *user), void *user);
 void grpc_server_free(struct grpc_server *server);
 
 #endif

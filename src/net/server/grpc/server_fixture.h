@@ -148,18 +148,18 @@ static inline struct test_grpc *test_of_control(struct worker_msg *msg) {
 }
 
 static inline void test_run_drain(struct worker_msg *msg) {
-    grpc_server_drain(test_of_control(msg)->server);
+    net_server_drain(grpc_server_net(test_of_control(msg)->server));
 }
 
 static inline void test_run_stop(struct worker_msg *msg) {
     struct test_grpc *test = test_of_control(msg);
-    grpc_server_stop(test->server, test_host_stopped, &test->host);
+    net_server_stop(grpc_server_net(test->server), test_host_stopped, &test->host);
 }
 
 static inline void test_grpc_end(struct test_grpc *test) {
     test_host_ask_stop(&test->host, test_run_stop);
     test_host_wait(&test->host);
-    assert_int_equal(grpc_server_in_flight(test->server), 0);
+    assert_int_equal(net_server_in_flight(grpc_server_net(test->server)), 0);
     grpc_server_free(test->server);
     assert_int_equal(test->begins, test->ends);
     test_host_fini(&test->host);

@@ -34,7 +34,6 @@ struct http_common_fields {
 
 struct http_server {
     struct net_server net;
-    struct http_limits limits;
     struct http_handler handler;
     const char *server_name;
     struct http_common_fields *common_fields; /* one per worker */

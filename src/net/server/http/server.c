@@ -222,7 +222,7 @@ static const struct http_handler *handler_of(const struct net_call *call) {
 
 /* Returns: false when out of memory; the connection is closed. */
 static bool begin_request(struct request_response_conn *conn) {
-    const struct http_limits *limits = &http_server_of(conn->net.server_worker)->limits;
+    const struct net_limits *limits = &conn->net.server_worker->server->limits;
     struct net_call *base = net_call_new(&conn->net, sizeof(struct http_call));
     struct http_call *call = (struct http_call *)base;
     if (call) {
@@ -361,23 +361,11 @@ static const struct net_protocol http_protocol = {
     .describe = http_describe,
 };
 
-static struct net_limits limits_of(const struct http_limits *limits) {
-    return (struct net_limits){
-        .request_memory = limits->request_memory,
-        .idle_timeout_ns = limits->idle_timeout_ns,
-        .header_timeout_ns = limits->header_timeout_ns,
-        .body_timeout_ns = limits->body_timeout_ns,
-        .min_body_rate = limits->min_body_rate,
-        .write_timeout_ns = limits->write_timeout_ns,
-        .discard_size = limits->discard_size,
-    };
-}
-
 enum status http_server_new(const struct http_server_options *options, struct http_server **out,
                             struct error *err) {
     struct net_server_options net = {
         .protocol = &http_protocol,
-        .limits = limits_of(&options->limits),
+        .limits = options->limits,
         .budget = options->budget,
         .workers = options->workers,
         .n_workers = options->n_workers,
@@ -396,7 +384,6 @@ enum status http_server_new(const struct http_server_options *options, struct ht
         free(commons);
         return st;
     }
-    server->limits = options->limits;
     server->handler = options->handler;
     server->server_name = options->server_name;
     server->common_fields = commons;
@@ -418,18 +405,6 @@ enum status http_server_listen(struct http_server *server, const struct address 
     return net_server_listen(&server->net, address, tls, NULL, bound, err);
 }
 
-void http_server_drain(struct http_server *server) {
-    net_server_drain(&server->net);
-}
-
 struct net_server *http_server_net(struct http_server *server) {
     return &server->net;
-}
-
-uint64_t http_server_in_flight(const struct http_server *server) {
-    return net_server_in_flight(&server->net);
-}
-
-void http_server_stop(struct http_server *server, void (*done)(void *user), void *user) {
-    net_server_stop(&server->net, done, user);
 }

@@ -34,6 +34,7 @@
 #include "core/base/str.h"
 #include "core/event/worker.h"
 #include "core/tensor/tensor.h"
+#include "net/server/base.h"
 #include "net/transport/address.h"
 #include "net/transport/budget.h"
 
@@ -107,28 +108,8 @@ void http_stream_send(struct http_exchange *exchange, const struct piece *pieces
                       void (*release)(void *user), void *user);
 void http_stream_end(struct http_exchange *exchange);
 
-/* Each is a setting with a default (program/model_server/settings.def); times in nanoseconds. The
- * comments end with the place that enforces it; the time-outs are those of net/server/server.c,
- * which calls on_timeout of http/server.c. */
-struct http_limits {
-    /* Request line and fields together: 431. codec/http1/request.c:http1_request_step */
-    size_t max_header_size;
-    uint64_t max_body_size;     /* 413: net/transport/body.c */
-    uint64_t request_memory;    /* of one exchange's arena, 503: net/server/conn.c:net_call_new */
-    uint64_t idle_timeout_ns;   /* between requests: close */
-    uint64_t header_timeout_ns; /* first byte to end of head: 408 */
-    uint64_t body_timeout_ns;   /* between two parts of a body, and see min_body_rate: 408 */
-    /* Bytes/s a body must reach on average after body_timeout_ns: 408.
-     * net/server/conn.c:net_call_body_is_too_slow */
-    uint64_t min_body_rate;
-    uint64_t write_timeout_ns; /* of a response without progress: close */
-    /* Of a refused body: bytes read and dropped before closing.
-     * net/server/conn.c:net_conn_discard */
-    uint64_t discard_size;
-};
-
 struct http_server_options {
-    struct http_limits limits;
+    struct net_limits limits;
     struct net_budget *budget; /* bodies or connections over it: 503 */
     struct http_handler handler;
     struct worker *const *workers; /* each connection goes to the one with the fewest */
@@ -145,17 +126,8 @@ enum status http_server_new(const struct http_server_options *options, struct ht
 enum status http_server_listen(struct http_server *server, const struct address *address,
                                const struct tls_server *tls, struct address *bound,
                                struct error *err);
-/* From now on every response has `Connection: close` and idle connections are closed; new
- * connections are still accepted. Thread: the acceptor's. */
-void http_server_drain(struct http_server *server);
-/* Returns: the number of exchanges in flight, of all workers. Thread: any. */
-uint64_t http_server_in_flight(const struct http_server *server);
-/* The base server, for net/server/report.h. */
+/* The base server: net/server/base.h, net/server/report.h. */
 struct net_server *http_server_net(struct http_server *server);
-/* Closes listeners and connections; `done` runs on the acceptor's thread when every handle is
- * closed and every exchange has ended (handlers still reply to those they have). The workers' loops
- * must run. Idempotent, never blocks. Thread: the acceptor's. */
-void http_server_stop(struct http_server *server, void (*done)(void *user), void *user);
 /* After `done`, or if the server never listened. NULL is allowed. */
 void http_server_free(struct http_server *server);
 

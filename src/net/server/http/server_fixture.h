@@ -172,9 +172,9 @@ static inline void test_answer_never(struct test_server *server) {
 /* ---- the server ------------------------------------------------------------------------------ */
 
 /* Large limits; each test lowers those it is about. */
-static inline struct http_limits test_limits(void) {
+static inline struct net_limits test_limits(void) {
     const uint64_t second = 1000000000u;
-    return (struct http_limits){
+    return (struct net_limits){
         .max_header_size = 4096,
         .max_body_size = 16 << 20,
         .idle_timeout_ns = 60 * second,
@@ -188,7 +188,7 @@ static inline struct http_limits test_limits(void) {
 
 /* `handler` gets the server as context. `tls` NULL: no TLS. */
 static inline void test_server_start_as(struct test_server *server, struct http_handler handler,
-                                        const struct http_limits *limits, struct net_budget budget,
+                                        const struct net_limits *limits, struct net_budget budget,
                                         const char *address, const struct tls_server *tls) {
     struct error err;
     struct address wanted;
@@ -214,9 +214,8 @@ static inline void test_server_start_as(struct test_server *server, struct http_
 }
 
 static inline void test_server_start_over(struct test_server *server,
-                                          const struct http_limits *limits,
-                                          struct net_budget budget, const char *address,
-                                          const struct tls_server *tls) {
+                                          const struct net_limits *limits, struct net_budget budget,
+                                          const char *address, const struct tls_server *tls) {
     struct http_handler handler = {.on_head = test_on_head,
                                    .on_body = test_on_body,
                                    .on_disconnect = test_on_gone,
@@ -226,12 +225,12 @@ static inline void test_server_start_over(struct test_server *server,
 }
 
 static inline void test_server_start_with(struct test_server *server,
-                                          const struct http_limits *limits,
-                                          struct net_budget budget, const char *address) {
+                                          const struct net_limits *limits, struct net_budget budget,
+                                          const char *address) {
     test_server_start_over(server, limits, budget, address, NULL);
 }
 
-static inline void test_server_start(struct test_server *server, const struct http_limits *limits,
+static inline void test_server_start(struct test_server *server, const struct net_limits *limits,
                                      const char *address) {
     test_server_start_with(server, limits, test_budget(), address);
 }
@@ -241,13 +240,13 @@ static inline struct test_server *test_server_of(struct worker_msg *msg) {
 }
 
 static inline void test_run_drain(struct worker_msg *msg) {
-    http_server_drain(test_server_of(msg)->server);
+    net_server_drain(http_server_net(test_server_of(msg)->server));
 }
 
 static inline void test_run_stop(struct worker_msg *msg) {
     struct test_server *server = test_server_of(msg);
-    http_server_stop(server->server, test_host_stopped, &server->host);
-    http_server_stop(server->server, test_host_stopped, NULL); /* no effect */
+    net_server_stop(http_server_net(server->server), test_host_stopped, &server->host);
+    net_server_stop(http_server_net(server->server), test_host_stopped, NULL); /* no effect */
 }
 
 static inline void test_ask_stop(struct test_server *server) {
@@ -259,7 +258,7 @@ static inline void test_ask_stop(struct test_server *server) {
 static inline void test_server_stop(struct test_server *server) {
     test_ask_stop(server);
     test_host_wait(&server->host);
-    assert_int_equal(http_server_in_flight(server->server), 0);
+    assert_int_equal(net_server_in_flight(http_server_net(server->server)), 0);
     http_server_free(server->server);
     test_host_fini(&server->host);
     assert_int_equal(server->ends, server->heads);

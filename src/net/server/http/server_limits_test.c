@@ -22,7 +22,7 @@
 
 static const uint64_t SHORT_NS = 50000000;
 
-static void start(struct test_server *server, struct http_limits limits) {
+static void start(struct test_server *server, struct net_limits limits) {
     test_server_start(server, &limits, "127.0.0.1:0");
 }
 
@@ -68,7 +68,7 @@ static void body_too_large_client_still_sending_reads_413(void **state) {
 static void discard_past_limit_closes_connection(void **state) {
     (void)state;
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     limits.discard_size = 1 << 20;
     start(&server, limits);
     int fd = test_connect(&server);
@@ -98,7 +98,7 @@ static void head_over_limit_gets_431(void **state) {
 static void body_memory_exhausted_gets_503(void **state) {
     (void)state;
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     struct net_budget budget = test_budget();
     budget.body_memory = 1 << 20;
     test_server_start_with(&server, &limits, budget, "127.0.0.1:0");
@@ -128,7 +128,7 @@ static void body_memory_exhausted_gets_503(void **state) {
 static void request_memory_exhausted_gets_503(void **state) {
     (void)state;
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     limits.request_memory = 12000;
     start(&server, limits);
     int fd = test_connect(&server);
@@ -147,7 +147,7 @@ static void request_memory_exhausted_gets_503(void **state) {
 static void connection_over_limit_gets_503(void **state) {
     (void)state;
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     struct net_budget budget = test_budget();
     budget.max_connections = 2;
     test_server_start_with(&server, &limits, budget, "127.0.0.1:0");
@@ -232,7 +232,7 @@ static void pipelining_stops_while_reply_is_unread(void **state) {
 static void idle_timeout_closes_connection(void **state) {
     (void)state;
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     limits.idle_timeout_ns = SHORT_NS;
     start(&server, limits);
     int fd = test_connect(&server);
@@ -249,7 +249,7 @@ static void idle_timeout_closes_connection(void **state) {
 static void header_timeout_gets_408(void **state) {
     (void)state;
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     limits.header_timeout_ns = SHORT_NS;
     start(&server, limits);
     int fd = test_connect(&server);
@@ -275,7 +275,7 @@ static void body_timeout_gets_408(void **state) {
         TEXT("POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n9\r\nabc"),
     };
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     limits.body_timeout_ns = SHORT_NS;
     start(&server, limits);
     for (size_t i = 0; i < sizeof(HEADS) / sizeof(HEADS[0]); i++) {
@@ -290,7 +290,7 @@ static void body_timeout_gets_408(void **state) {
 static void body_below_min_rate_gets_408(void **state) {
     (void)state;
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     limits.body_timeout_ns = SHORT_NS * 4;
     limits.min_body_rate = 1 << 20;
     start(&server, limits);
@@ -306,7 +306,7 @@ static void write_timeout_closes_connection(void **state) {
     (void)state;
     static char all[TEST_BIG_BYTES + 1000];
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     limits.write_timeout_ns = SHORT_NS;
     start(&server, limits);
     int fd = ask_for_big(&server);
@@ -319,7 +319,7 @@ static void write_timeout_closes_connection(void **state) {
 static void write_timeout_restarts_on_progress(void **state) {
     (void)state;
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     limits.write_timeout_ns = SHORT_NS * 4;
     start(&server, limits);
     int fd = ask_for_big(&server);
@@ -416,7 +416,7 @@ static void drain_finishes_requests_and_closes_idle(void **state) {
     test_wait_for(&server.ends, 1);
     test_host_control(&server.host, test_run_drain);
     assert_true(test_is_closed(idle));
-    assert_int_equal(http_server_in_flight(server.server), 1);
+    assert_int_equal(net_server_in_flight(http_server_net(server.server)), 1);
     int fresh = test_connect(&server);
     test_send(fresh, STR(GOOD));
     assert_true(test_read_answer(fresh, &answer, false));
@@ -482,7 +482,7 @@ static void server_never_listened_is_freed(void **state) {
 static void listen_replaces_only_stale_unix_sockets(void **state) {
     (void)state;
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     struct error err;
     struct address bound;
     char folder[] = "/tmp/sluice-http-XXXXXX", address[64];

@@ -187,7 +187,7 @@ static void check_row(const struct test_server *server, const struct row *row, s
 
 static void check_rows(const char *address) {
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     test_server_start(&server, &limits, address);
     for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
         check_row(&server, &ROWS[i], ROWS[i].sent.len);
@@ -213,7 +213,7 @@ static void server_over_unix_socket_matches_table(void **state) {
 static void reply_heads_have_expected_fields(void **state) {
     (void)state;
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     static struct test_answer answer;
     test_server_start(&server, &limits, "127.0.0.1:0");
     int fd = test_connect(&server);
@@ -238,7 +238,7 @@ static void reply_heads_have_expected_fields(void **state) {
 static void expect_continue_gets_100_before_body(void **state) {
     (void)state;
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     static const struct str CONTINUE = {"HTTP/1.1 100 Continue\r\n\r\n", 25};
     char text[32];
     test_server_start(&server, &limits, "127.0.0.1:0");
@@ -268,7 +268,7 @@ static void pipelined_10000_requests_answered_in_order(void **state) {
     (void)state;
     enum { REQUESTS = 10000 };
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     struct str request = STR(GOOD);
     static struct test_answer answer;
     test_server_start(&server, &limits, "127.0.0.1:0");
@@ -300,7 +300,7 @@ static void chunked_body_of_one_byte_chunks_is_read(void **state) {
     (void)state;
     enum { CHUNKS = 1000000, BATCH = 1000 };
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     static const char CHUNK[6] = {'1', '\r', '\n', 'x', '\r', '\n'};
     char batch[BATCH * sizeof(CHUNK)];
     for (size_t i = 0; i < BATCH; i++) {
@@ -322,7 +322,7 @@ static void body_offset_is_aligned_to_64_bytes(void **state) {
     (void)state;
     static const unsigned SIZES[] = {200, 2049, 20000, 3000000};
     struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     char *body = malloc(3000000);
     assert_non_null(body);
     memset(body, 'x', 3000000);

@@ -102,7 +102,7 @@ static void on_disconnect(struct http_exchange *exchange, void *context) {
 /* ---- the client ------------------------------------------------------------------------------ */
 
 static void start(struct test_server *server) {
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     struct http_handler handler = {.on_head = on_head,
                                    .on_disconnect = on_disconnect,
                                    .on_end = test_on_end,

@@ -28,7 +28,6 @@ struct mip_call {
 
 struct mip_server {
     struct net_server net;
-    struct mip_limits limits;
     struct mip_handler handler;
     struct log_limit *logs; /* one per worker */
 };
@@ -248,7 +247,7 @@ static void on_read_buffer_filled(struct net_conn *net_conn, size_t n_bytes) {
 /* Checks the announced size (DESIGN, "Limits"; MIP, "Errors": ERROR_MEMORY). */
 static enum status check_size(const struct server_worker *server_worker, uint32_t n_bytes,
                               struct error *err) {
-    uint64_t most = mip_server_of(server_worker)->limits.max_body_size;
+    uint64_t most = server_worker->server->limits.max_body_size;
     if (n_bytes > most) {
         return error_set(err, ST_BODY_TOO_LARGE,
                          "expected a payload of at most %llu bytes (--max-body-size), got one of "
@@ -424,23 +423,11 @@ static const struct net_protocol mip_protocol = {
     .describe = request_response_describe,
 };
 
-static struct net_limits limits_of(const struct mip_limits *limits) {
-    return (struct net_limits){
-        .request_memory = limits->request_memory,
-        .idle_timeout_ns = limits->idle_timeout_ns,
-        .header_timeout_ns = limits->header_timeout_ns,
-        .body_timeout_ns = limits->body_timeout_ns,
-        .min_body_rate = limits->min_body_rate,
-        .write_timeout_ns = limits->write_timeout_ns,
-        .discard_size = limits->discard_size,
-    };
-}
-
 enum status mip_server_new(const struct mip_server_options *options, struct mip_server **out,
                            struct error *err) {
     struct net_server_options net = {
         .protocol = &mip_protocol,
-        .limits = limits_of(&options->limits),
+        .limits = options->limits,
         .budget = options->budget,
         .workers = options->workers,
         .n_workers = options->n_workers,
@@ -459,7 +446,6 @@ enum status mip_server_new(const struct mip_server_options *options, struct mip_
         free(logs);
         return st;
     }
-    server->limits = options->limits;
     server->handler = options->handler;
     server->logs = logs;
     *out = server;
@@ -479,18 +465,6 @@ enum status mip_server_listen(struct mip_server *server, const struct address *a
     return net_server_listen(&server->net, address, NULL, user, bound, err);
 }
 
-void mip_server_drain(struct mip_server *server) {
-    net_server_drain(&server->net);
-}
-
 struct net_server *mip_server_net(struct mip_server *server) {
     return &server->net;
-}
-
-uint64_t mip_server_in_flight(const struct mip_server *server) {
-    return net_server_in_flight(&server->net);
-}
-
-void mip_server_stop(struct mip_server *server, void (*done)(void *user), void *user) {
-    net_server_stop(&server->net, done, user);
 }

@@ -33,6 +33,7 @@
 #include "core/base/str.h"
 #include "core/event/worker.h"
 #include "core/tensor/tensor.h"
+#include "net/server/base.h"
 #include "net/transport/address.h"
 #include "net/transport/budget.h"
 
@@ -70,21 +71,8 @@ void mip_reply(struct mip_exchange *exchange, const struct mip_answer *answer);
 /* Sends an error packet with status_mip(err->status); the text goes to the log. */
 void mip_reply_error(struct mip_exchange *exchange, const struct error *err);
 
-/* Settings as for HTTP (program/model_server/settings.def), enforced by the same functions except
- * max_body_size: mip/server.c:check_size. */
-struct mip_limits {
-    uint64_t max_body_size;     /* a larger announced payload: MEMORY */
-    uint64_t request_memory;    /* of one exchange's arena: MEMORY */
-    uint64_t idle_timeout_ns;   /* between packets: close */
-    uint64_t header_timeout_ns; /* first byte to end of header: close */
-    uint64_t body_timeout_ns;   /* between two parts of a payload: INTERNAL, close */
-    uint64_t min_body_rate;     /* bytes/s on average after body_timeout: INTERNAL, close */
-    uint64_t write_timeout_ns;  /* of a response without progress: close */
-    uint64_t discard_size;      /* of a refused payload: bytes read and dropped before closing */
-};
-
 struct mip_server_options {
-    struct mip_limits limits;
+    struct net_limits limits;
     struct net_budget *budget; /* payloads over it: MEMORY; connections: INTERNAL, close */
     struct mip_handler handler;
     struct worker *const *workers;
@@ -99,12 +87,8 @@ enum status mip_server_new(const struct mip_server_options *options, struct mip_
 enum status mip_server_listen(struct mip_server *server, const struct address *address,
                               const void *user, struct address *bound,
                               struct error *err) SLUICE_MUST_USE;
-/* From now on each connection closes after the current response; idle ones close at once. */
-void mip_server_drain(struct mip_server *server);
-uint64_t mip_server_in_flight(const struct mip_server *server);
-/* The base server, for net/server/report.h. */
+/* The base server: net/server/base.h, net/server/report.h. */
 struct net_server *mip_server_net(struct mip_server *server);
-void mip_server_stop(struct mip_server *server, void (*done)(void *user), void *user);
 void mip_server_free(struct mip_server *server);
 
 #endif

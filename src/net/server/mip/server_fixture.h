@@ -202,9 +202,9 @@ static inline void test_answer_never(struct test_mip *mip) {
 /* ---- the server ------------------------------------------------------------------------------ */
 
 /* Large limits; each test lowers those it is about. */
-static inline struct mip_limits test_limits(void) {
+static inline struct net_limits test_limits(void) {
     const uint64_t second = 1000000000u;
-    return (struct mip_limits){
+    return (struct net_limits){
         .max_body_size = 16 << 20,
         .request_memory = 1 << 20,
         .idle_timeout_ns = 60 * second,
@@ -216,7 +216,7 @@ static inline struct mip_limits test_limits(void) {
     };
 }
 
-static inline void test_mip_start_with(struct test_mip *mip, const struct mip_limits *limits,
+static inline void test_mip_start_with(struct test_mip *mip, const struct net_limits *limits,
                                        struct net_budget budget, const char *address) {
     struct error err;
     struct address wanted;
@@ -241,7 +241,7 @@ static inline void test_mip_start_with(struct test_mip *mip, const struct mip_li
     test_host_start(&mip->host);
 }
 
-static inline void test_mip_start(struct test_mip *mip, struct mip_limits limits) {
+static inline void test_mip_start(struct test_mip *mip, struct net_limits limits) {
     test_mip_start_with(mip, &limits, test_budget(), "127.0.0.1:0");
 }
 
@@ -250,13 +250,13 @@ static inline struct test_mip *test_mip_of(struct worker_msg *msg) {
 }
 
 static inline void test_run_drain(struct worker_msg *msg) {
-    mip_server_drain(test_mip_of(msg)->server);
+    net_server_drain(mip_server_net(test_mip_of(msg)->server));
 }
 
 static inline void test_run_stop(struct worker_msg *msg) {
     struct test_mip *mip = test_mip_of(msg);
-    mip_server_stop(mip->server, test_host_stopped, &mip->host);
-    mip_server_stop(mip->server, test_host_stopped, NULL); /* no effect */
+    net_server_stop(mip_server_net(mip->server), test_host_stopped, &mip->host);
+    net_server_stop(mip_server_net(mip->server), test_host_stopped, NULL); /* no effect */
 }
 
 /* Stops the server and checks that nothing leaked: every exchange has ended, every response is
@@ -264,7 +264,7 @@ static inline void test_run_stop(struct worker_msg *msg) {
 static inline void test_mip_stop(struct test_mip *mip) {
     test_host_ask_stop(&mip->host, test_run_stop);
     test_host_wait(&mip->host);
-    assert_int_equal(mip_server_in_flight(mip->server), 0);
+    assert_int_equal(net_server_in_flight(mip_server_net(mip->server)), 0);
     mip_server_free(mip->server);
     test_host_fini(&mip->host);
     assert_int_equal(mip->ends, mip->infers);

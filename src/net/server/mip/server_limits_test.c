@@ -76,7 +76,7 @@ static void payload_too_large_is_refused_before_allocation(void **state) {
 static void payload_refused_small_is_skipped(void **state) {
     (void)state;
     struct test_mip mip;
-    struct mip_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     limits.max_body_size = 1000;
     test_mip_start(&mip, limits);
     int fd = test_connect(&mip);
@@ -119,7 +119,7 @@ static void payload_refused_peer_still_sending_reads_error(void **state) {
 static void discard_past_limit_closes_connection(void **state) {
     (void)state;
     struct test_mip mip;
-    struct mip_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     limits.discard_size = 1 << 20;
     test_mip_start(&mip, limits);
     int fd = test_connect(&mip);
@@ -133,7 +133,7 @@ static void discard_past_limit_closes_connection(void **state) {
 static void body_memory_exhausted_gets_error_memory(void **state) {
     (void)state;
     struct test_mip mip;
-    struct mip_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     struct net_budget budget = test_budget();
     budget.body_memory = 1 << 20;
     test_mip_start_with(&mip, &limits, budget, "127.0.0.1:0");
@@ -171,7 +171,7 @@ static void body_memory_exhausted_gets_error_memory(void **state) {
 static void request_memory_exhausted_gets_error_memory(void **state) {
     (void)state;
     struct test_mip mip;
-    struct mip_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     limits.request_memory = 12000;
     test_mip_start(&mip, limits);
     int fd = test_connect(&mip);
@@ -185,7 +185,7 @@ static void request_memory_exhausted_gets_error_memory(void **state) {
 static void connection_over_limit_gets_error_internal(void **state) {
     (void)state;
     struct test_mip mip;
-    struct mip_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     struct net_budget budget = test_budget();
     budget.max_connections = 2;
     test_mip_start_with(&mip, &limits, budget, "127.0.0.1:0");
@@ -212,7 +212,7 @@ static void connection_over_limit_gets_error_internal(void **state) {
 
 /* Starts on a Unix socket, whose directions do not block each other as TCP's do when one is
  * full. */
-static void start_unix(struct test_mip *mip, struct mip_limits limits, char folder[64]) {
+static void start_unix(struct test_mip *mip, struct net_limits limits, char folder[64]) {
     char address[80];
     snprintf(folder, 64, "/tmp/sluice-mip-XXXXXX");
     assert_non_null(mkdtemp(folder));
@@ -225,7 +225,7 @@ static void write_timeout_closes_connection_of_unread_answers(void **state) {
     static const struct str TEXTS[] = {TEXT(PING), TEXT(ASK("hello")), TEXT(ASK("large")),
                                        TEXT(ASK("later")), TEXT(HEAD("\7", "\0", "\0\0\0\0"))};
     struct test_mip mip;
-    struct mip_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     char folder[64];
     limits.write_timeout_ns = SHORT_NS * 2;
     start_unix(&mip, limits, folder);
@@ -272,7 +272,7 @@ static void write_timeout_restarts_on_progress(void **state) {
     (void)state;
     static char piece[1 << 18];
     struct test_mip mip;
-    struct mip_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     limits.write_timeout_ns = SHORT_NS * 4;
     test_mip_start(&mip, limits);
     int fd = test_connect(&mip), size = 1 << 16;
@@ -295,7 +295,7 @@ static void write_timeout_restarts_on_progress(void **state) {
 static void idle_timeout_closes_connection(void **state) {
     (void)state;
     struct test_mip mip;
-    struct mip_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     limits.idle_timeout_ns = SHORT_NS;
     test_mip_start(&mip, limits);
     int fd = test_connect(&mip);
@@ -318,7 +318,7 @@ static void idle_timeout_closes_connection(void **state) {
 static void header_timeout_closes_connection(void **state) {
     (void)state;
     struct test_mip mip;
-    struct mip_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     limits.header_timeout_ns = SHORT_NS;
     test_mip_start(&mip, limits);
     int64_t before = metric_read(METRIC_MIP_TRUNCATED_TOTAL);
@@ -337,7 +337,7 @@ static void body_timeout_gets_error_internal(void **state) {
                                        TEXT(HEAD("\2", "\0", "\0\2\0\0") "abc"),
                                        TEXT(PING HEAD("\2", "\0", "\0\0\1\0"))};
     struct test_mip mip;
-    struct mip_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     limits.body_timeout_ns = SHORT_NS;
     test_mip_start(&mip, limits);
     for (size_t i = 0; i < sizeof(HEADS) / sizeof(HEADS[0]); i++) {
@@ -361,7 +361,7 @@ static void body_timeout_gets_error_internal(void **state) {
 static void payload_below_min_rate_gets_error_internal(void **state) {
     (void)state;
     struct test_mip mip;
-    struct mip_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     limits.body_timeout_ns = SHORT_NS * 4;
     limits.min_body_rate = 1 << 20;
     test_mip_start(&mip, limits);
@@ -470,7 +470,7 @@ static void drain_finishes_requests_and_closes_idle(void **state) {
     test_wait_for(&mip.infers, 1);
     test_host_control(&mip.host, test_run_drain);
     assert_true(test_is_closed(idle));
-    assert_int_equal(mip_server_in_flight(mip.server), 1);
+    assert_int_equal(net_server_in_flight(mip_server_net(mip.server)), 1);
     static const struct {
         struct str sent, answer;
     } FRESH[] = {{TEXT(PING), TEXT(PONG)},

@@ -137,7 +137,7 @@ static void check_row(const struct test_mip *mip, const struct row *row, size_t 
 
 static void check_rows(const char *address) {
     struct test_mip mip;
-    struct mip_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     test_mip_start_with(&mip, &limits, test_budget(), address);
     for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
         size_t n = ROWS[i].sent.len;

@@ -14,7 +14,7 @@ static const uint64_t SHORT_NS = 50000000;
 
 static void server_close_sends_close_notify(void **state) {
     static struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     (void)state;
     limits.idle_timeout_ns = SHORT_NS;
     serve_with(&server, &limits, test_budget());
@@ -104,7 +104,7 @@ static void refused_body_client_reads_413(void **state) {
 
 static void connection_over_limit_gets_503(void **state) {
     static struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     struct net_budget budget = test_budget();
     (void)state;
     budget.max_connections = 1;
@@ -122,7 +122,7 @@ static void connection_over_limit_gets_503(void **state) {
 
 static void write_timeout_closes_without_close_notify(void **state) {
     static struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     static char got[TEST_BIG_BYTES * 2];
     int status;
     (void)state;
@@ -207,7 +207,7 @@ static void garbage_bytes_fail_handshake(void **state) {
 static void slow_handshakes_time_out_without_blocking_others(void **state) {
     enum { SLOW = 50 };
     static struct test_server server;
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     int fds[SLOW];
     char *data;
     int64_t before = failures_of(TLS_FAILURE_TIMEOUT);

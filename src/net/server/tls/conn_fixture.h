@@ -24,13 +24,13 @@ static char body[6 << 20];
 
 /* ---- a client -------------------------------------------------------------------------------- */
 
-static inline void serve_with(struct test_server *server, const struct http_limits *limits,
+static inline void serve_with(struct test_server *server, const struct net_limits *limits,
                               struct net_budget budget) {
     test_server_start_over(server, limits, budget, "127.0.0.1:0", tls);
 }
 
 static inline void serve(struct test_server *server) {
-    struct http_limits limits = test_limits();
+    struct net_limits limits = test_limits();
     serve_with(server, &limits, test_budget());
 }
 

@@ -218,6 +218,20 @@ static bool has_room(const struct grpc_output *output) {
            output->used + FRAME_BYTES <= GRPC_OUTPUT_BYTES;
 }
 
+struct grpc_output *grpc_output_take(struct grpc_output **spare) {
+    struct grpc_output *output = *spare;
+    *spare = NULL;
+    return output ? output : malloc(sizeof(*output));
+}
+
+void grpc_output_give(struct grpc_output **spare, struct grpc_output *output) {
+    if (*spare) {
+        free(output);
+    } else {
+        *spare = output;
+    }
+}
+
 void grpc_output_add_copy(struct grpc_output *output, const void *data, size_t n_bytes) {
     char *at = output->bytes + output->used;
     struct piece *last = output->n > 0 ? &output->pieces[output->n - 1] : NULL;

@@ -85,6 +85,12 @@ struct grpc_output {
 static inline void grpc_output_clear(struct grpc_output *output) {
     output->n = output->used = output->n_copied = 0;
 }
+/* One spare output serves all connections whose socket takes everything at once. Returns: the spare
+ * one, or a new one, not empty; NULL when out of memory. Owns: the caller, until
+ * grpc_output_give. */
+struct grpc_output *grpc_output_take(struct grpc_output **spare);
+/* Keeps the output as the spare one, or frees it. */
+void grpc_output_give(struct grpc_output **spare, struct grpc_output *output);
 /* Copies a few bytes, which must fit. */
 void grpc_output_add_copy(struct grpc_output *output, const void *data, size_t n_bytes);
 /* Collects what fits of nghttp2's output. Returns: its error, or 0. */

@@ -469,7 +469,7 @@ static void health_server_start(struct health_server *self, struct place *place)
 
 static void run_server_stop(struct worker_msg *msg) {
     struct health_server *self = CONTAINER_OF(msg, struct health_server, host.control);
-    grpc_server_stop(self->server, test_host_stopped, &self->host);
+    net_server_stop(grpc_server_net(self->server), test_host_stopped, &self->host);
 }
 
 static void health_server_end(struct health_server *self) {

@@ -1,0 +1,47 @@
+/* What the servers of all protocols have in common for the code that runs them: limits, and how a
+ * server ends. A protocol's server gives its base by http_server_net and the like.
+ *
+ * Thread: the acceptor's, unless stated otherwise. */
+#ifndef SLUICE_NET_SERVER_BASE_H
+#define SLUICE_NET_SERVER_BASE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct net_server;
+
+/* Each is a setting with a default (program/model_server/settings.def); times in nanoseconds. The
+ * comments name the HTTP status and the MIP code of a request over the limit, and the place that
+ * enforces it; the time-outs are those of net/server/server.c, which calls on_timeout of the
+ * protocol. gRPC has limits of its own (grpc/server.h). */
+struct net_limits {
+    /* HTTP: request line and fields together, 431. codec/http1/request.c:http1_request_step */
+    size_t max_header_size;
+    /* 413: net/transport/body.c. MEMORY: mip/server.c:check_size. */
+    uint64_t max_body_size;
+    /* Of the arena of one request: 503, MEMORY; 0: no limit. net/server/conn.c:net_call_new */
+    uint64_t request_memory;
+    uint64_t idle_timeout_ns;   /* between requests: close */
+    uint64_t header_timeout_ns; /* first byte to end of head: 408; MIP: close */
+    uint64_t body_timeout_ns;   /* between two parts of a body: 408, INTERNAL and close */
+    /* Bytes/s that a body must reach on average after body_timeout_ns, in the same way.
+     * net/server/conn.c:net_call_body_is_too_slow */
+    uint64_t min_body_rate;
+    uint64_t write_timeout_ns; /* of a response without progress: close */
+    /* Of a refused body: bytes read and dropped before closing.
+     * net/server/conn.c:net_conn_discard */
+    uint64_t discard_size;
+};
+
+/* From now on each connection closes after the current response, or, with gRPC, after GOAWAY and
+ * its last call; idle ones close at once, and HTTP responses have `Connection: close`. New
+ * connections are still accepted. */
+void net_server_drain(struct net_server *server);
+/* Returns: the number of requests in flight, of all workers. Thread: any. */
+uint64_t net_server_in_flight(const struct net_server *server);
+/* Closes listeners and connections; `done` runs on the acceptor's thread when every handle is
+ * closed and every request has ended (handlers still reply to those they have). The workers' loops
+ * must run. Idempotent, never blocks. */
+void net_server_stop(struct net_server *server, void (*done)(void *user), void *user);
+
+#endif
