@@ -327,7 +327,7 @@ static void on_timeout(struct net_conn *net_conn, enum net_timeout timeout) {
 static void on_call_disconnected(struct net_call *call) {
     const struct http_handler *handler = handler_of(call);
     struct http_exchange *exchange = &((struct http_call *)call)->exchange;
-    exchange->gone = true;
+    exchange->client_disconnected = true;
     http_stream_clear((struct http_call *)call);
     if (handler->on_disconnect) {
         handler->on_disconnect(exchange, handler->context);

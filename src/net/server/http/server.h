@@ -11,7 +11,8 @@
  * request without a body is complete in on_head: no on_body follows, the reply may come later. The
  * rest of a refused body is dropped within a bound; past it the server half-closes, so that the
  * client can still read the response. on_end is called exactly once, also when the client
- * disconnects before the response: then `gone` was set first and http_reply only releases.
+ * disconnects before the response: then `client_disconnected` was set first and http_reply only
+ * releases.
  *
  * Back pressure: a pipelined request waits until the response before it is sent, and a client that
  * does not read its responses stops being read. The handler never waits: its response is sent in
@@ -54,7 +55,7 @@ struct http_exchange {
     struct http_head head;
     struct http_body_plan plan;
     struct str body; /* complete when on_body is called; valid until on_end */
-    bool gone;       /* the client disconnected */
+    bool client_disconnected;
     /* Set for on_body: other requests of the connection are pipelined around this one; an immediate
      * response leaves in one write with theirs. */
     bool pipelined;

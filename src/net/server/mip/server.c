@@ -392,7 +392,7 @@ static void on_close(struct net_conn *net_conn) {
 
 static void on_call_disconnected(struct net_call *call) {
     const struct mip_handler *handler = handler_of(call);
-    exchange_of(call)->gone = true;
+    exchange_of(call)->client_disconnected = true;
     if (handler->on_disconnect) {
         handler->on_disconnect(exchange_of(call), handler->context);
     }

@@ -12,8 +12,8 @@
  *
  *     on_infer → … → mip_reply or mip_reply_error → on_end
  *
- * on_end is called exactly once, also when the peer disconnects before the response: then `gone`
- * was set, on_disconnect called, and mip_reply only releases.
+ * on_end is called exactly once, also when the peer disconnects before the response: then
+ * `client_disconnected` was set, on_disconnect called, and mip_reply only releases.
  *
  * Back pressure: the next packet of a connection waits until the response before it is sent, and a
  * peer that does not read its responses stops being read. The handler never waits. After
@@ -45,8 +45,8 @@ struct mip_exchange {
     struct mip_header header;
     struct str payload;   /* complete, valid until on_end; not decoded yet */
     const void *listener; /* `user` of mip_server_listen */
-    bool gone;            /* the peer disconnected */
-    void *user;           /* for the handler's use */
+    bool client_disconnected;
+    void *user; /* for the handler's use */
 };
 
 /* A response: header, counts and items as pieces. The array is read during mip_reply only; the

@@ -216,7 +216,7 @@ static void cancel_if_failed(struct http_generate *generate) {
 
 static void on_partial_response(struct inference *inference, struct infer_response *response) {
     struct http_generate *generate = http_generate_of(inference);
-    if (generate->exchange->gone ||
+    if (generate->exchange->client_disconnected ||
         (!generate->stream_begun && generate->failure.status != ST_OK)) { /* not sent */
         infer_response_release(response);
         return;
@@ -265,7 +265,7 @@ static void finish_cancelled(struct http_generate *generate) {
 
 static void finish_submitted(struct http_generate *generate) {
     struct infer_response *response = &generate->inference.call.response;
-    if (!generate->exchange->gone && last_is_answer(generate)) {
+    if (!generate->exchange->client_disconnected && last_is_answer(generate)) {
         generate->n_answers++;
         if (generate->streams) {
             emit_event(generate, response, false);
@@ -275,7 +275,7 @@ static void finish_submitted(struct http_generate *generate) {
     }
     infer_response_release(response);
     trace_timestamp_set(generate->inference.trace, TRACE_HTTP_SEND_START);
-    if (generate->exchange->gone) {
+    if (generate->exchange->client_disconnected) {
         finish_cancelled(generate);
     } else if (generate->streams) {
         finish_stream(generate);

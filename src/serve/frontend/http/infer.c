@@ -191,7 +191,7 @@ static void on_done(struct inference *inference) {
     struct infer_response *response = &inference->call.response;
     struct http_infer_response encoded;
     struct error err;
-    if (response->error.status == ST_OK && infer->exchange->gone) {
+    if (response->error.status == ST_OK && infer->exchange->client_disconnected) {
         /* Encoding the response would be wasted work. */
         infer_response_release(response);
         error_set(&err, ST_CANCELLED, "the client closed the connection before the response");
