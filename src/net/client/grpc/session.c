@@ -9,6 +9,7 @@
 #include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
+#include "net/transport/h2_option.h"
 
 static void grpc_client_session_fail(struct grpc_client_session *session, uint32_t code,
                                      const struct error *err);
@@ -167,12 +168,7 @@ static nghttp2_session_callbacks *grpc_client_frames_callbacks(void) {
     return callbacks;
 }
 
-enum {
-    MAX_SETTINGS = 32,
-    MAX_ACKS = 1000, /* queued for a server that does not read */
-    MAX_HEADER_BLOCK_BYTES = 1 << 20,
-    MAX_POOLED_BYTES = 256 << 20, /* memory of large messages, cached for reuse */
-};
+enum { MAX_POOLED_BYTES = 256 << 20 }; /* memory of large messages, cached for reuse */
 
 /* ---- creating and freeing -------------------------------------------------------------------- */
 
@@ -194,17 +190,6 @@ static void set_default_limits(struct grpc_client_limits *limits) {
     limits->n_connections = (unsigned)or_default(limits->n_connections, 1);
 }
 
-static enum status make_option(struct grpc_client_core *core, struct error *err) {
-    if (nghttp2_option_new(&core->option) != 0) {
-        return error_no_memory(err, "a gRPC client");
-    }
-    nghttp2_option_set_no_auto_window_update(core->option, 1);
-    nghttp2_option_set_max_settings(core->option, MAX_SETTINGS);
-    nghttp2_option_set_max_outbound_ack(core->option, MAX_ACKS);
-    nghttp2_option_set_max_send_header_block_length(core->option, MAX_HEADER_BLOCK_BYTES);
-    return ST_OK;
-}
-
 enum status grpc_client_core_init(struct grpc_client_core *core, struct error *err) {
     set_default_limits(&core->limits);
     TAILQ_INIT(&core->waiting);
@@ -216,15 +201,13 @@ enum status grpc_client_core_init(struct grpc_client_core *core, struct error *e
                                        .budget = &core->budget,
                                        .max_message_bytes = core->limits.max_message_bytes,
                                        .setting = core->limits.setting};
-    enum status st = make_option(core, err);
-    if (st == ST_OK) {
-        core->callbacks = grpc_client_frames_callbacks();
-        st = core->callbacks ? ST_OK : error_no_memory(err, "a gRPC client");
-    }
-    if (st != ST_OK) {
+    core->option = h2_option_new();
+    core->callbacks = grpc_client_frames_callbacks();
+    if (!core->option || !core->callbacks) {
         grpc_client_core_fini(core);
+        return error_no_memory(err, "a gRPC client");
     }
-    return st;
+    return ST_OK;
 }
 
 void grpc_client_core_fini(struct grpc_client_core *core) {

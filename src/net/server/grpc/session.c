@@ -10,6 +10,7 @@
 #include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
+#include "net/transport/h2_option.h"
 
 enum {
     /* A peer that resets its calls faster than they end has at most this multiple of max_streams
@@ -324,22 +325,15 @@ enum {
     /* disables nghttp2's limit, which also counts resets of answered streams (see
      * net/transport/h2_rate_limit.h) */
     NO_RESET_LIMIT = 1 << 30,
-    MAX_SETTINGS = 32,
-    MAX_ACKS = 1000, /* queued for a peer that does not read */
-    /* of a response's head or trailers */
-    MAX_HEADER_BLOCK_BYTES = 1 << 20,
 };
 
 static enum status make_option(struct grpc_core *core, struct error *err) {
-    if (nghttp2_option_new(&core->option) != 0) {
+    core->option = h2_option_new();
+    if (!core->option) {
         return error_no_memory(err, "the gRPC server");
     }
-    nghttp2_option_set_no_auto_window_update(core->option, 1);
     nghttp2_option_set_no_closed_streams(core->option, 1);
-    nghttp2_option_set_max_settings(core->option, MAX_SETTINGS);
-    nghttp2_option_set_max_outbound_ack(core->option, MAX_ACKS);
     nghttp2_option_set_stream_reset_rate_limit(core->option, NO_RESET_LIMIT, NO_RESET_LIMIT);
-    nghttp2_option_set_max_send_header_block_length(core->option, MAX_HEADER_BLOCK_BYTES);
     return ST_OK;
 }
 
