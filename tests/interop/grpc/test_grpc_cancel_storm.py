@@ -1,7 +1,7 @@
 """Clients who give up, all at once and for as long as it goes: 10 ms deadlines for models that take longer,
 told by the header or by a reset, connections lost at every point. Beside them somebody asks a model
 that is quick, and is always answered. When it is over the server's own numbers are back to nothing, and
-it is not larger than it was. STORM_SECONDS changes how long (30); `make storm` makes it minutes, under
+it is not larger than it was. STORM_SECONDS changes how long (10); `make storm` makes it minutes, under
 the thread sanitizer."""
 import asyncio
 import os
@@ -16,7 +16,7 @@ from lib import h2, http1, server
 from lib.grpc_live import (CANCELLED, DEADLINE, GOOD, INFER, OK, SERVICE, SLOW, STREAM, UNAVAILABLE, Live,
                            request, tensor)
 
-SECONDS = float(os.environ.get("STORM_SECONDS", "30"))
+SECONDS = float(os.environ.get("STORM_SECONDS", "10"))
 # What an allocator that is done growing may still move by, however long the storm.
 MAX_GROWTH_BYTES = 4 << 20
 LATER = request("id_later")

@@ -253,7 +253,7 @@ def test_disconnect_while_decoding(running):
     data = encode(pictures.pixels(1500, 1500), "PNG")
     for _ in range(5):
         with mip.Connection(running.urls["grey28"]) as connection:
-            connection.send(mip.infer_request([[mip.image(data)]] * 30))
+            connection.send(mip.infer_request([[mip.image(data)]] * 10))
     assert mip.infer(running.urls["grey28"], [[mip.image(data)]])
 
 
