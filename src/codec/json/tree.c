@@ -4,17 +4,13 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "codec/json/scan.h"
 
-enum {
-    KEY_BYTES = 40,      /* shown of a key or a text in a message */
-    DESCRIBE_BYTES = 80, /* of the description of a value */
-};
+enum { KEY_BYTES = 40 }; /* shown of a key in a message */
 
 static const char ellipsis[] = "…";
 
@@ -91,22 +87,22 @@ static void add_key(struct text *text, struct str key) {
 /* Adds the step from `container` towards `val`, which is in it. Returns: the element or member that
  * is or contains `val`. */
 static yyjson_val *add_step(struct text *text, yyjson_val *container, yyjson_val *val) {
-    bool object = unsafe_yyjson_is_obj(container);
-    yyjson_val *child = unsafe_yyjson_get_first(container);
+    bool object = json_is_object(container);
+    yyjson_val *child = json_first(container);
     yyjson_val *key = NULL;
     size_t index = 0;
     for (;; index++) {
         if (object) {
             key = child;
-            child = child + 1;
+            child = json_value(child);
         }
-        if (val < unsafe_yyjson_get_next(child)) {
+        if (val < json_next(child)) {
             break;
         }
-        child = unsafe_yyjson_get_next(child);
+        child = json_next(child);
     }
     if (object) {
-        add_key(text, str_make(unsafe_yyjson_get_str(key), unsafe_yyjson_get_len(key)));
+        add_key(text, json_str(key));
     } else {
         char step[24];
         int n = snprintf(step, sizeof(step), "[%zu]", index);
@@ -129,60 +125,6 @@ const char *json_path_print(const struct json_tree *tree, yyjson_val *val,
     return out;
 }
 
-/* ---- what a value is ------------------------------------------------------------------------- */
-
-/* Printed as JSON: a real has a point or an exponent. */
-static void describe_number(yyjson_val *val, struct text *text) {
-    char memory[1024];
-    yyjson_alc pool;
-    size_t n = 0;
-    yyjson_alc_pool_init(&pool, memory, sizeof(memory));
-    const char *number =
-        yyjson_val_write_opts(val, YYJSON_WRITE_ALLOW_INF_AND_NAN, &pool, &n, NULL);
-    text_add(text, number ? number : "a number", number ? n : 8);
-}
-
-static void describe_count(struct text *text, const char *kind, size_t n) {
-    char words[48];
-    int len = snprintf(words, sizeof(words), "%s of %zu", kind, n);
-    text_add(text, words, (size_t)len);
-}
-
-static void describe_value(yyjson_val *val, char out[DESCRIBE_BYTES]) {
-    struct text text = {.data = out, .cap = DESCRIBE_BYTES};
-    struct str s = {NULL, 0};
-    out[0] = '\0';
-    switch (unsafe_yyjson_get_type(val)) {
-    case YYJSON_TYPE_STR:
-        text_add(&text, "a string ", 9);
-        text_add_quoted(&text, str_make(unsafe_yyjson_get_str(val), unsafe_yyjson_get_len(val)));
-        break;
-    case YYJSON_TYPE_RAW: /* a number that fits no type */
-        s = str_make(unsafe_yyjson_get_raw(val), unsafe_yyjson_get_len(val));
-        text_add(&text, s.ptr, cut_length(s));
-        if (s.len > KEY_BYTES) {
-            text_add(&text, ellipsis, sizeof(ellipsis) - 1);
-        }
-        break;
-    case YYJSON_TYPE_NUM:
-        describe_number(val, &text);
-        break;
-    case YYJSON_TYPE_BOOL:
-        text_add(&text, unsafe_yyjson_get_bool(val) ? "true" : "false",
-                 unsafe_yyjson_get_bool(val) ? 4 : 5);
-        break;
-    case YYJSON_TYPE_ARR:
-        describe_count(&text, "an array", unsafe_yyjson_get_len(val));
-        break;
-    case YYJSON_TYPE_OBJ:
-        describe_count(&text, "an object", unsafe_yyjson_get_len(val));
-        break;
-    default:
-        text_add(&text, "null", 4);
-        break;
-    }
-}
-
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 enum status json_error(const struct json_tree *tree, yyjson_val *val, enum status status,
@@ -197,14 +139,13 @@ enum status json_error(const struct json_tree *tree, yyjson_val *val, enum statu
 
 enum status json_error_got(const struct json_tree *tree, yyjson_val *val, enum status status,
                            struct error *err, const char *format, ...) {
-    char path[JSON_PATH_BYTES], got[DESCRIBE_BYTES], sentence[ERROR_TEXT_BYTES];
+    char path[JSON_PATH_BYTES], got[JSON_DESCRIBED_BYTES], sentence[ERROR_TEXT_BYTES];
     va_list args;
     va_start(args, format);
     vsnprintf(sentence, sizeof(sentence), format, args);
     va_end(args);
-    describe_value(val, got);
     return error_set(err, status, "%s: %s, got %s", json_path_print(tree, val, path), sentence,
-                     got);
+                     json_describe(val, JSON_WORDS, got));
 }
 
 enum status json_error_missing(const struct json_tree *tree, yyjson_val *object, const char *key,
@@ -218,38 +159,6 @@ enum status json_error_missing(const struct json_tree *tree, yyjson_val *object,
 }
 
 /* ---- values by type -------------------------------------------------------------------------- */
-
-bool json_non_finite(yyjson_val *val, double *out) {
-    if (!unsafe_yyjson_is_raw(val)) {
-        return false;
-    }
-    struct str word = json_str(val);
-    bool negative = word.ptr[0] == '-';
-    char first = word.ptr[negative];
-    if (first != 'N' && first != 'I') {
-        return false;
-    }
-    double magnitude = first == 'N' ? (double)NAN : (double)INFINITY;
-    *out = negative ? -magnitude : magnitude;
-    return true;
-}
-
-void json_find(yyjson_val *object, const struct str *names, size_t n, yyjson_val **found) {
-    yyjson_val *key = json_first(object);
-    for (size_t i = 0; i < n; i++) {
-        found[i] = NULL;
-    }
-    for (size_t left = json_count(object); left > 0; left--, key = json_next(json_value(key))) {
-        struct str name = json_str(key);
-        for (size_t i = 0; i < n; i++) {
-            if (name.len == names[i].len && name.ptr[0] == names[i].ptr[0] &&
-                memcmp(name.ptr, names[i].ptr, name.len) == 0) {
-                found[i] = found[i] ? found[i] : json_value(key);
-                break;
-            }
-        }
-    }
-}
 
 enum { FIRST_ITEMS = 8 };
 
@@ -265,45 +174,45 @@ void *json_array_grow(struct arena *arena, void *items, size_t n, size_t total, 
 
 enum status json_read_string(const struct json_tree *tree, yyjson_val *val, struct str *out,
                              struct error *err) {
-    if (!unsafe_yyjson_is_str(val)) {
-        return json_error_got(tree, val, ST_BAD_FIELD, err, "expected a string");
-    }
-    *out = json_str(val);
-    return ST_OK;
+    return json_get_string(val, out)
+               ? ST_OK
+               : json_error_got(tree, val, ST_BAD_FIELD, err, "expected a string");
 }
 
 enum status json_read_bool(const struct json_tree *tree, yyjson_val *val, bool *out,
                            struct error *err) {
-    if (!unsafe_yyjson_is_bool(val)) {
-        return json_error_got(tree, val, ST_BAD_FIELD, err, "expected true or false");
-    }
-    *out = unsafe_yyjson_get_bool(val);
-    return ST_OK;
+    return json_get_bool(val, out)
+               ? ST_OK
+               : json_error_got(tree, val, ST_BAD_FIELD, err, "expected true or false");
 }
 
 enum status json_read_i64(const struct json_tree *tree, yyjson_val *val, int64_t min, int64_t *out,
                           struct error *err) {
-    bool fits = unsafe_yyjson_is_uint(val) ? val->uni.u64 <= INT64_MAX
-                                           : unsafe_yyjson_is_sint(val) && val->uni.i64 >= min;
-    if (!fits) {
-        return json_error_got(tree, val, ST_BAD_FIELD, err,
-                              "expected a whole number from %" PRId64 " to %" PRId64, min,
-                              INT64_MAX);
+    return json_get_i64(val, min, INT64_MAX, out)
+               ? ST_OK
+               : json_error_got(tree, val, ST_BAD_FIELD, err,
+                                "expected a whole number from %" PRId64 " to %" PRId64, min,
+                                INT64_MAX);
+}
+
+enum status json_read_u64(const struct json_tree *tree, yyjson_val *val, uint64_t *out,
+                          struct error *err) {
+    int64_t number = 0;
+    enum status status = json_read_i64(tree, val, 0, &number, err);
+    if (status == ST_OK) {
+        *out = (uint64_t)number;
     }
-    *out = val->uni.i64;
-    return ST_OK;
+    return status;
 }
 
 enum status json_expect_object(const struct json_tree *tree, yyjson_val *val, struct error *err) {
-    return unsafe_yyjson_is_obj(val)
-               ? ST_OK
-               : json_error_got(tree, val, ST_BAD_FIELD, err, "expected an object");
+    return json_is_object(val) ? ST_OK
+                               : json_error_got(tree, val, ST_BAD_FIELD, err, "expected an object");
 }
 
 enum status json_expect_array(const struct json_tree *tree, yyjson_val *val, struct error *err) {
-    return unsafe_yyjson_is_arr(val)
-               ? ST_OK
-               : json_error_got(tree, val, ST_BAD_FIELD, err, "expected an array");
+    return json_is_array(val) ? ST_OK
+                              : json_error_got(tree, val, ST_BAD_FIELD, err, "expected an array");
 }
 
 /* Values besides those of one tensor at its limit: names, shapes, parameters, other tensors. */
@@ -425,7 +334,7 @@ static bool depth_is_within(const struct json_tree *tree, uint64_t max_depth) {
     const yyjson_val *ends[SHALLOW];
     size_t depth = 0, max = max_depth < SHALLOW ? (size_t)max_depth : SHALLOW;
     for (yyjson_val *val = tree->root; val < tree->end; val++) {
-        if (!unsafe_yyjson_is_ctn(val)) {
+        if (!json_is_container(val)) {
             continue;
         }
         while (depth > 0 && val >= ends[depth - 1]) {
@@ -511,7 +420,7 @@ void json_tree_free_values(struct json_tree *tree) {
 }
 
 struct json_span json_value_span(yyjson_val *value) {
-    return (struct json_span){value, unsafe_yyjson_get_next(value)};
+    return (struct json_span){value, json_next(value)};
 }
 
 enum status json_tree_check_finite(const struct json_tree *tree, const struct json_span *allowed,

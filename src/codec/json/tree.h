@@ -4,19 +4,19 @@
  * -Infinity are accepted, which Python's clients write; readers of the tree check where they may
  * appear.
  *
- * The values of a tree are adjacent in memory in the order of the text, a container before its
- * content, which is yyjson's documented layout: readers of much data iterate over that memory.
- * Paths are computed by walking the tree when an error needs one. */
+ * What a value is, and how containers are iterated, is core/base/json_value.h. Readers of much data
+ * iterate over the memory of the values. Paths are computed by walking the tree when an error needs
+ * one. */
 #ifndef SLUICE_CODEC_JSON_TREE_H
 #define SLUICE_CODEC_JSON_TREE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <yyjson.h>
 
 #include "codec/json/limits.h"
 #include "core/base/arena.h"
+#include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/base/str.h"
 
@@ -91,48 +91,22 @@ enum status json_error_missing(const struct json_tree *tree, yyjson_val *object,
 
 /* ---- values by type -------------------------------------------------------------------------- */
 
-/* A string, or the key of an object's member; a view of the tree's copy of the text. */
-static inline struct str json_str(yyjson_val *val) {
-    return str_make(unsafe_yyjson_get_str(val), unsafe_yyjson_get_len(val));
-}
-/* Iteration over a container: starts with json_first(container) and continues with
- * json_next(element), json_count(container) times. In an object these are the keys; a key's value
- * is json_value(key), and the next key is json_next of that value. */
-static inline size_t json_count(yyjson_val *container) {
-    return unsafe_yyjson_get_len(container);
-}
-static inline yyjson_val *json_first(yyjson_val *container) {
-    return unsafe_yyjson_get_first(container);
-}
-static inline yyjson_val *json_value(yyjson_val *key) {
-    return key + 1;
-}
-static inline yyjson_val *json_next(yyjson_val *element) {
-    return unsafe_yyjson_get_next(element);
-}
-
-/* Is `val` one of the bare words NaN, Infinity and -Infinity, which are raw values like big
- * numbers? Fills *out with its value. */
-bool json_non_finite(yyjson_val *val, double *out);
-
-/* Finds members by name: found[i] is the value of the first member called names[i], NULL where
- * there is none. Other members are ignored. */
-void json_find(yyjson_val *object, const struct str *names, size_t n, yyjson_val **found);
-
 /* Grows `items`, which has `n` items of `size` bytes, so that one more fits; at most `total` will
  * be added. A peer chooses the number of an array's elements, and items are larger than their JSON:
  * memory grows with the elements that were read and valid. Starts with NULL and 0. Returns: the
  * items, which may have moved; NULL when out of memory. */
 void *json_array_grow(struct arena *arena, void *items, size_t n, size_t total, size_t size);
 
-/* The readers return ST_BAD_FIELD for another type. Nothing is converted: a number in a string is a
- * string. */
+/* The readers of core/base/json_value.h with errors: ST_BAD_FIELD for another type. */
 enum status json_read_string(const struct json_tree *tree, yyjson_val *val, struct str *out,
                              struct error *err) SLUICE_MUST_USE;
 enum status json_read_bool(const struct json_tree *tree, yyjson_val *val, bool *out,
                            struct error *err) SLUICE_MUST_USE;
 /* A whole number from `min` (-1 or 0) to 2^63-1, written without point and exponent. */
 enum status json_read_i64(const struct json_tree *tree, yyjson_val *val, int64_t min, int64_t *out,
+                          struct error *err) SLUICE_MUST_USE;
+/* The same from 0. */
+enum status json_read_u64(const struct json_tree *tree, yyjson_val *val, uint64_t *out,
                           struct error *err) SLUICE_MUST_USE;
 enum status json_expect_object(const struct json_tree *tree, yyjson_val *val,
                                struct error *err) SLUICE_MUST_USE;

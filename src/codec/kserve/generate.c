@@ -36,17 +36,17 @@ struct reader {
 static enum status count_elements(const struct reader *reader, yyjson_val *val, uint64_t *n,
                                   struct error *err) {
     *n = 1;
-    if (unsafe_yyjson_is_null(val) || unsafe_yyjson_is_obj(val)) {
+    if (json_is_null(val) || json_is_object(val)) {
         return json_error_got(&reader->tree, val, ST_BAD_FIELD, err,
                               "expected an element of the input, or an array of elements");
     }
-    if (!unsafe_yyjson_is_arr(val)) {
+    if (!json_is_array(val)) {
         return ST_OK;
     }
     *n = json_count(val);
     yyjson_val *element = *n > 0 ? json_first(val) : NULL;
     for (uint64_t i = 0; i < *n; i++, element = json_next(element)) {
-        if (unsafe_yyjson_is_ctn(element)) {
+        if (json_is_container(element)) {
             return json_error_got(&reader->tree, element, ST_BAD_FIELD, err,
                                   "expected an element: the array must be flat");
         }
@@ -204,7 +204,7 @@ static bool alloc_arrays(struct reader *reader) {
     yyjson_val *key = json_count(root) > 0 ? json_first(root) : NULL;
     for (size_t i = 0; i < json_count(root); i++, key = json_next(json_value(key))) {
         yyjson_val *val = json_value(key);
-        n_members += 1 + (unsafe_yyjson_is_obj(val) ? json_count(val) : 0);
+        n_members += 1 + (json_is_object(val) ? json_count(val) : 0);
     }
     reader->inputs = arena_calloc(arena, n_inputs, sizeof(*reader->inputs));
     reader->floats = arena_calloc(arena, n_inputs, sizeof(*reader->floats));

@@ -18,8 +18,8 @@ static const struct str NAMES[V2_LOG_KEYS] = {
 
 static enum status read_level(const struct json_tree *tree, yyjson_val *value, uint32_t *out,
                               struct error *err) {
-    int64_t level;
-    enum status st = json_read_i64(tree, value, 0, &level, err);
+    uint64_t level;
+    enum status st = json_read_u64(tree, value, &level, err);
     if (st == ST_OK && level > UINT32_MAX) {
         st = error_set(err, ST_BAD_FIELD, "log_verbose_level: expected at most %u", UINT32_MAX);
     }
@@ -73,7 +73,7 @@ enum status v2_log_decode(struct arena *arena, struct str body, const struct jso
     }
     json_find(tree.root, NAMES, V2_LOG_KEYS, values);
     for (size_t i = 0; st == ST_OK && i < V2_LOG_KEYS; i++) {
-        if (values[i] && !yyjson_is_null(values[i])) {
+        if (values[i] && !json_is_null(values[i])) {
             st = read_setting(&tree, (enum v2_log_key)i, values[i], out, err);
             out->given[i] = st == ST_OK;
         }

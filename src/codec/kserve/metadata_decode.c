@@ -9,14 +9,10 @@
 struct str v2_error_decode(struct arena *arena, struct str body) {
     static const struct json_limits limits = {
         .max_json_size = 1 << 20, .max_json_depth = 64, .max_tensor_elements = 65536};
-    static const struct str names[] = {{"error", 5}};
     struct json_tree tree;
-    yyjson_val *sentence = NULL;
-    if (json_tree_parse(&tree, "the error", arena, body, &limits, NULL) == ST_OK &&
-        unsafe_yyjson_is_obj(tree.root)) {
-        json_find(tree.root, names, 1, &sentence);
-    }
-    return sentence && unsafe_yyjson_is_str(sentence) ? json_str(sentence) : str_make(NULL, 0);
+    return json_tree_parse(&tree, "the error", arena, body, &limits, NULL) == ST_OK
+               ? json_text(json_member(tree.root, "error"))
+               : str_make(NULL, 0);
 }
 
 /* ---- metadata -------------------------------------------------------------------------------- */
@@ -164,7 +160,7 @@ enum status v2_model_metadata_decode(struct arena *arena, struct str body,
 
 static enum status read_extensions(const struct json_tree *tree, yyjson_val *list,
                                    struct v2_server_metadata *out, struct error *err) {
-    if (!list || yyjson_is_null(list)) {
+    if (!list || json_is_null(list)) {
         return ST_OK;
     }
     enum status status = json_expect_array(tree, list, err);
@@ -197,8 +193,8 @@ enum status v2_server_metadata_decode(struct arena *arena, struct str body,
     if (status != ST_OK) {
         return status;
     }
-    yyjson_val *name = yyjson_obj_get(tree.root, "name");
-    yyjson_val *version = yyjson_obj_get(tree.root, "version");
+    yyjson_val *name = json_member(tree.root, "name");
+    yyjson_val *version = json_member(tree.root, "version");
     if (!name) {
         return json_error_missing(&tree, tree.root, "name", "a string", err);
     }
@@ -207,7 +203,7 @@ enum status v2_server_metadata_decode(struct arena *arena, struct str body,
         status = json_read_string(&tree, version, &out->version, err);
     }
     if (status == ST_OK) {
-        status = read_extensions(&tree, yyjson_obj_get(tree.root, "extensions"), out, err);
+        status = read_extensions(&tree, json_member(tree.root, "extensions"), out, err);
     }
     return status;
 }

@@ -38,11 +38,11 @@ static const struct wire_row *wire_row_find(enum v2_params_of of, struct str nam
 /* Of equal keys the first counts; *first is its value. */
 static enum status read_count(const struct json_tree *tree, yyjson_val *val, yyjson_val **first,
                               uint64_t *out, struct error *err) {
-    int64_t count;
-    enum status status = json_read_i64(tree, val, 0, &count, err);
+    uint64_t count;
+    enum status status = json_read_u64(tree, val, &count, err);
     if (status == ST_OK && !*first) {
         *first = val;
-        *out = (uint64_t)count;
+        *out = count;
     }
     return status;
 }
@@ -113,38 +113,38 @@ static enum status read_wire(const struct json_tree *tree, yyjson_val *val, enum
 
 enum status v2_param_value_read(const struct json_tree *tree, yyjson_val *val, struct param *out,
                                 struct error *err) {
-    switch (unsafe_yyjson_get_tag(val)) {
-    case YYJSON_TYPE_BOOL | YYJSON_SUBTYPE_TRUE:
-    case YYJSON_TYPE_BOOL | YYJSON_SUBTYPE_FALSE:
+    switch (json_kind_of(val)) {
+    case JSON_BOOL:
         out->kind = PARAM_BOOL;
-        out->boolean = unsafe_yyjson_get_bool(val);
+        out->boolean = json_bool(val);
         return ST_OK;
-    case YYJSON_TYPE_NUM | YYJSON_SUBTYPE_UINT:
+    case JSON_UINT:
         out->kind = val->uni.u64 > INT64_MAX ? PARAM_UINT64 : PARAM_INT64;
         out->uint64 = val->uni.u64;
         out->int64 = val->uni.i64;
         return ST_OK;
-    case YYJSON_TYPE_NUM | YYJSON_SUBTYPE_SINT:
+    case JSON_SINT:
         out->kind = PARAM_INT64;
         out->int64 = val->uni.i64;
         return ST_OK;
-    case YYJSON_TYPE_NUM | YYJSON_SUBTYPE_REAL:
+    case JSON_REAL:
         out->kind = PARAM_DOUBLE;
         out->number = val->uni.f64;
         return ST_OK;
-    case YYJSON_TYPE_RAW | YYJSON_SUBTYPE_NONE:
+    case JSON_STRING:
+        out->kind = PARAM_STRING;
+        out->string = json_str(val);
+        return ST_OK;
+    case JSON_RAW:
         return json_error_got(tree, val, ST_BAD_FIELD, err,
                               "expected a finite number that fits 64 bits");
-    default:
+    case JSON_ABSENT:
+    case JSON_NULL:
+    case JSON_ARRAY:
+    case JSON_OBJECT:
         break;
     }
-    if (!unsafe_yyjson_is_str(val)) {
-        return json_error_got(tree, val, ST_BAD_FIELD, err,
-                              "expected a string, a number or a boolean");
-    }
-    out->kind = PARAM_STRING;
-    out->string = json_str(val);
-    return ST_OK;
+    return json_error_got(tree, val, ST_BAD_FIELD, err, "expected a string, a number or a boolean");
 }
 
 /* ---- all parameters of an object ------------------------------------------------------------- */

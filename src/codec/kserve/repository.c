@@ -17,19 +17,10 @@ static enum status parse_body(struct json_tree *tree, struct arena *arena, struc
     return json_tree_parse_request(tree, arena, body, limits, err);
 }
 
-/* Returns: the value of the member; NULL if absent. */
-static yyjson_val *find_member(yyjson_val *object, struct str name) {
-    yyjson_val *found = NULL;
-    if (object) {
-        json_find(object, &name, 1, &found);
-    }
-    return found;
-}
-
 /* *out: the value of "parameters", an object; NULL if absent. */
 static enum status find_parameters(const struct json_tree *tree, yyjson_val **out,
                                    struct error *err) {
-    *out = find_member(tree->root, STR("parameters"));
+    *out = json_member(tree->root, "parameters");
     return *out ? json_expect_object(tree, *out, err) : ST_OK;
 }
 
@@ -39,7 +30,7 @@ enum status v2_repository_index_decode(struct arena *arena, struct str body,
     struct json_tree tree;
     *out = (struct v2_repository_request){.ready = false};
     enum status st = parse_body(&tree, arena, body, limits, err);
-    yyjson_val *ready = st == ST_OK ? find_member(tree.root, STR("ready")) : NULL;
+    yyjson_val *ready = st == ST_OK ? json_member(tree.root, "ready") : NULL;
     return ready ? json_read_bool(&tree, ready, &out->ready, err) : st;
 }
 
@@ -70,9 +61,10 @@ static enum status read_parameter(const struct json_tree *tree, struct str name,
                          "parameters: expected config and file:VERSION/NAME, got \"%.*s\"",
                          STR_ARG(name));
     }
-    if (!yyjson_is_str(value)) {
+    if (!json_is_string(value)) {
+        char got[JSON_DESCRIBED_BYTES];
         return error_set(err, ST_INTERNAL, "parameters: expected text for \"%.*s\", got %s",
-                         STR_ARG(name), yyjson_get_type_desc(value));
+                         STR_ARG(name), json_describe(value, JSON_WORDS, got));
     }
     if (is_config) {
         out->config = json_str(value);
@@ -110,7 +102,7 @@ enum status v2_repository_unload_decode(struct arena *arena, struct str body,
     if (st == ST_OK) {
         st = find_parameters(&tree, &parameters, err);
     }
-    yyjson_val *value = st == ST_OK ? find_member(parameters, STR("unload_dependents")) : NULL;
+    yyjson_val *value = st == ST_OK ? json_member(parameters, "unload_dependents") : NULL;
     return value ? json_read_bool(&tree, value, &dependents, err) : st;
 }
 

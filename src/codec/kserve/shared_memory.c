@@ -12,14 +12,6 @@ static const struct str NAMES[N_MEMBERS] = {
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static enum status read_number(const struct json_tree *tree, yyjson_val *val, uint64_t *out,
-                               struct error *err) {
-    int64_t number = 0;
-    enum status st = json_read_i64(tree, val, 0, &number, err);
-    *out = (uint64_t)number;
-    return st;
-}
-
 static enum status read_members(const struct json_tree *tree, struct v2_shared_memory_region *out,
                                 struct error *err) {
     yyjson_val *found[N_MEMBERS];
@@ -32,9 +24,10 @@ static enum status read_members(const struct json_tree *tree, struct v2_shared_m
     }
     enum status st = json_read_string(tree, found[KEY], &out->key, err);
     if (st == ST_OK) {
-        st = read_number(tree, found[BYTE_SIZE], &out->n_bytes, err);
+        st = json_read_u64(tree, found[BYTE_SIZE], &out->n_bytes, err);
     }
-    return st == ST_OK && found[OFFSET] ? read_number(tree, found[OFFSET], &out->offset, err) : st;
+    return st == ST_OK && found[OFFSET] ? json_read_u64(tree, found[OFFSET], &out->offset, err)
+                                        : st;
 }
 
 enum status v2_shared_memory_register_decode(struct arena *arena, struct str body,

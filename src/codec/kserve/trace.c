@@ -95,7 +95,7 @@ static enum status read_setting(const struct json_tree *tree, enum v2_trace_key 
     if (key == V2_TRACE_FILE) {
         return v2_trace_file_error(err);
     }
-    if (yyjson_is_null(value)) {
+    if (json_is_null(value)) {
         out->change[key] = V2_TRACE_CLEAR;
         return ST_OK;
     }

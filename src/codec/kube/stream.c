@@ -22,31 +22,31 @@ static enum status check_depth(struct str text, struct error *err) {
 }
 
 enum status kube_object_parse(struct str text, struct doc **out, struct error *err) {
-    yyjson_read_err why = {0};
+    struct error why;
+    struct doc *doc = NULL;
     enum status status = check_depth(text, err);
     if (status != ST_OK) {
         return status;
     }
-    /* Not changed without YYJSON_READ_INSITU; yyjson's signature has no const. */
-    yyjson_doc *tree =
-        yyjson_read_opts((char *)(uintptr_t)text.ptr, text.len, YYJSON_READ_NOFLAG, NULL, &why);
-    if (!tree && why.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION) {
-        return error_no_memory(err, "an answer of %zu bytes", text.len);
+    status = doc_parse_answer(SERVER, text, &doc, &why);
+    if (status != ST_OK) {
+        return status == ST_NO_MEMORY
+                   ? error_no_memory(err, "an answer of %zu bytes", text.len)
+                   : error_set(err, ST_BAD_ANSWER, "sent an answer that is not JSON: %s", why.text);
     }
-    if (!tree) {
-        return error_set(err, ST_BAD_ANSWER, "sent an answer that is not JSON: %s",
-                         why.msg ? why.msg : "it is empty");
-    }
-    if (!yyjson_is_obj(yyjson_doc_get_root(tree))) {
-        yyjson_doc_free(tree);
+    struct doc_node root = doc_root(doc);
+    if (!doc_is_object(&root)) {
+        doc_free(doc);
         return error_set(err, ST_BAD_ANSWER, "sent JSON that is no object");
     }
-    return doc_from_tree(SERVER, tree, out, err);
+    *out = doc;
+    return ST_OK;
 }
 
 struct str kube_member_text(const struct doc_node *object, const char *key) {
-    yyjson_val *value = yyjson_obj_get(object->val, key);
-    return yyjson_is_str(value) ? str_make(yyjson_get_str(value), yyjson_get_len(value)) : STR("");
+    struct str text = STR("");
+    (void)json_get_string(json_member(object->val, key), &text);
+    return text;
 }
 
 struct str kube_metadata_text(const struct doc_node *object, const char *key) {
@@ -74,7 +74,7 @@ static enum status check_event(struct kube_stream_event *event, struct error *er
     }
     event->type = (enum kube_watch_event_type)i;
     event->object = doc_get(&event->root, "object");
-    if (!yyjson_is_obj(event->object.val)) {
+    if (!doc_is_object(&event->object)) {
         return error_set(err, ST_BAD_ANSWER, "sent an event (%s) without an object",
                          EVENT_TYPE_NAMES[i]);
     }

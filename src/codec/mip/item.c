@@ -34,7 +34,7 @@ static bool is_single_element(struct shape dims) {
 
 static enum status measure_nesting(const struct json_tree *tree, struct nesting *out,
                                    struct error *err) {
-    for (yyjson_val *val = tree->root; unsafe_yyjson_is_arr(val); val = json_first(val)) {
+    for (yyjson_val *val = tree->root; json_is_array(val); val = json_first(val)) {
         if (out->rank == SHAPE_MAX_RANK) {
             return json_error(tree, val, ST_BAD_SHAPE, err, "expected at most %d arrays nested",
                               SHAPE_MAX_RANK);
@@ -152,7 +152,7 @@ static enum status check_rows(const struct json_tree *tree, const struct nesting
         }
         left[depth]--;
         if (depth == nesting->rank) {
-            if (unsafe_yyjson_is_arr(val)) {
+            if (json_is_array(val)) {
                 return json_error_got(tree, val, ST_BAD_SHAPE, err,
                                       "expected an element, like the first at this depth");
             }
@@ -160,7 +160,7 @@ static enum status check_rows(const struct json_tree *tree, const struct nesting
             continue;
         }
         int64_t size = nesting->sizes[depth];
-        if (!unsafe_yyjson_is_arr(val) || json_count(val) != (uint64_t)size) {
+        if (!json_is_array(val) || json_count(val) != (uint64_t)size) {
             return json_error_got(tree, val, ST_BAD_SHAPE, err,
                                   "expected an array of %" PRId64 ", like the first at this depth",
                                   size);
@@ -229,10 +229,10 @@ static struct str object_text(struct str json) {
 }
 
 static bool is_object(yyjson_val *val) {
-    while (unsafe_yyjson_is_arr(val)) {
+    while (json_is_array(val)) {
         val = json_first(val);
     }
-    return unsafe_yyjson_is_obj(val);
+    return json_is_object(val);
 }
 
 static enum status read_tree(const struct json_tree *tree, struct str text, struct shape dims,

@@ -185,34 +185,26 @@ size_t otlp_trace_add(struct buf *out, const struct trace_record *record,
 /* ---- response -------------------------------------------------------------------------------- */
 
 /* 64-bit numbers are strings in OTLP; JSON numbers are accepted too. */
-static uint64_t parse_count(const struct json_tree *tree, yyjson_val *val) {
-    uint64_t count = 0;
+static uint64_t parse_count(yyjson_val *val) {
+    struct str text;
+    uint64_t count;
     int64_t number;
-    struct error err;
-    if (val && yyjson_is_str(val)) {
-        return num_parse_u64(json_str(val), &count) ? count : 0;
+    if (json_get_string(val, &text)) {
+        return num_parse_u64(text, &count) ? count : 0;
     }
-    return val && json_read_i64(tree, val, 0, &number, &err) == ST_OK ? (uint64_t)number : 0;
+    return json_get_i64(val, 0, INT64_MAX, &number) ? (uint64_t)number : 0;
 }
 
 uint64_t otlp_trace_rejected_spans(struct arena *arena, struct str answer, struct str *why) {
     static const struct json_limits limits = {
         .max_json_size = UINT16_MAX, .max_json_depth = 16, .max_tensor_elements = 1024};
-    const struct str partial = STR("partialSuccess");
-    const struct str names[] = {STR("rejectedSpans"), STR("errorMessage")};
-    yyjson_val *success, *members[2];
     struct json_tree tree;
     struct error err;
     *why = STR("");
-    if (json_tree_parse(&tree, "the answer", arena, answer, &limits, &err) != ST_OK ||
-        !yyjson_is_obj(tree.root)) {
+    if (json_tree_parse(&tree, "the answer", arena, answer, &limits, &err) != ST_OK) {
         return 0;
     }
-    json_find(tree.root, &partial, 1, &success);
-    if (!success || !yyjson_is_obj(success)) {
-        return 0;
-    }
-    json_find(success, names, 2, members);
-    *why = members[1] && yyjson_is_str(members[1]) ? json_str(members[1]) : *why;
-    return parse_count(&tree, members[0]);
+    yyjson_val *success = json_member(tree.root, "partialSuccess");
+    (void)json_get_string(json_member(success, "errorMessage"), why);
+    return parse_count(json_member(success, "rejectedSpans"));
 }

@@ -40,7 +40,7 @@ static enum status read_selector(struct pool_config_reader *reader, const struct
     if (!doc_is_present(&selector)) {
         return doc_error(&selector, err, "expected the labels of the pool's endpoints, got none");
     }
-    bool v1 = labels.val && yyjson_is_obj(labels.val);
+    bool v1 = doc_is_object(&labels);
     enum status st = v1 ? doc_reject_unknown(&selector, names, err) : ST_OK;
     if (st != ST_OK) {
         return st;

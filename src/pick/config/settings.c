@@ -285,7 +285,7 @@ static enum status read_bytes(const struct doc_node *node, uint64_t *out, struct
     if (!node->val) {
         return ST_OK;
     }
-    if (yyjson_is_int(node->val)) {
+    if (doc_is_whole(node)) {
         return pool_config_read_unsigned(node, (int64_t)POOL_CONFIG_MIN_BYTES,
                                          (int64_t)POOL_CONFIG_MAX_BYTES, out, err);
     }

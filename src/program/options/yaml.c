@@ -62,25 +62,33 @@ static enum status read_text(struct options *options, size_t index, const struct
 /* Prints a scalar as text, so that 3 or true needs no quotes. */
 static enum status print_plain(struct buf *out, const struct doc_node *node, struct error *err) {
     yyjson_val *value = node->val;
-    if (yyjson_is_str(value)) {
-        struct str text = str_make(yyjson_get_str(value), yyjson_get_len(value));
-        if (memchr(text.ptr, '\0', text.len)) {
+    switch (json_kind_of(value)) {
+    case JSON_STRING:
+        if (memchr(json_str(value).ptr, '\0', json_str(value).len)) {
             return doc_error(node, err, "a NUL character can't be in this text");
         }
-        buf_add_str(out, text);
-    } else if (yyjson_is_bool(value)) {
-        buf_add_str(out, yyjson_get_bool(value) ? STR("true") : STR("false"));
-    } else if (yyjson_is_uint(value)) {
-        buf_add_u64(out, yyjson_get_uint(value));
-    } else if (yyjson_is_sint(value)) {
-        buf_add_i64(out, yyjson_get_sint(value));
-    } else if (yyjson_is_real(value)) {
-        buf_printf(out, "%.17g", yyjson_get_real(value));
-    } else {
-        return doc_error(node, err,
-                         "expected text, a number, true or false, or a list of such values");
+        buf_add_str(out, json_str(value));
+        return ST_OK;
+    case JSON_BOOL:
+        buf_add_str(out, json_bool(value) ? STR("true") : STR("false"));
+        return ST_OK;
+    case JSON_UINT:
+        buf_add_u64(out, value->uni.u64);
+        return ST_OK;
+    case JSON_SINT:
+        buf_add_i64(out, value->uni.i64);
+        return ST_OK;
+    case JSON_REAL:
+        buf_printf(out, "%.17g", value->uni.f64);
+        return ST_OK;
+    case JSON_ABSENT:
+    case JSON_NULL:
+    case JSON_RAW:
+    case JSON_ARRAY:
+    case JSON_OBJECT:
+        break;
     }
-    return ST_OK;
+    return doc_error(node, err, "expected text, a number, true or false, or a list of such values");
 }
 
 /* Joins the values of a list with commas. */
@@ -88,7 +96,7 @@ static enum status read_pair_value(struct arena *arena, const struct doc_node *n
                                    const char **out, struct error *err) {
     struct buf text;
     buf_init(&text, arena, 32);
-    bool list = yyjson_is_arr(node->val);
+    bool list = doc_is_list(node);
     enum status status = list ? ST_OK : print_plain(&text, node, err);
     for (size_t i = 0; list && i < doc_count(node) && status == ST_OK; i++) {
         struct doc_node item = doc_at(node, i);
@@ -113,18 +121,16 @@ static enum status read_pairs(struct arena *arena, const struct doc_node *node,
     if (status != ST_OK) {
         return status;
     }
-    out->items = arena_calloc(arena, yyjson_obj_size(node->val), sizeof(*out->items));
+    out->items = arena_calloc(arena, json_count(node->val), sizeof(*out->items));
     if (!out->items) {
         return error_no_memory(err, "a value of the configuration file");
     }
-    size_t i, max;
-    yyjson_val *key, *value;
-    yyjson_obj_foreach(node->val, i, max, key, value) {
-        struct str name = arena_dup(arena, str_make(yyjson_get_str(key), yyjson_get_len(key)));
+    struct doc_node member = {0};
+    while (doc_next_member(node, &member)) {
+        struct str name = arena_dup(arena, str_of(member.key));
         if (!name.ptr) {
             return error_no_memory(err, "a value of the configuration file");
         }
-        struct doc_node member = doc_get(node, name.ptr);
         status = read_pair_value(arena, &member, &out->items[out->n].value, err);
         if (status != ST_OK) {
             return status;
@@ -178,8 +184,8 @@ static enum status read_list(struct options *options, size_t index, const struct
     option_clear(options, index);
     for (size_t i = 0; i < doc_count(node) && status == ST_OK; i++) {
         struct doc_node item = doc_at(node, i);
-        status = models && yyjson_is_obj(item.val) ? read_model(options, index, &item, err)
-                                                   : read_text(options, index, &item, err);
+        status = models && doc_is_object(&item) ? read_model(options, index, &item, err)
+                                                : read_text(options, index, &item, err);
     }
     return status;
 }
@@ -196,7 +202,7 @@ static enum status read_bool(struct options *options, size_t index, const struct
 
 static enum status read_key(struct options *options, size_t index, const struct doc_node *node,
                             struct error *err) {
-    bool is_text = yyjson_is_str(node->val);
+    bool is_text = doc_is_text(node);
     switch (options->set->options[index].type) {
     case OPTION_TEXTS:
     case OPTION_MODELS:

@@ -42,11 +42,13 @@ static void warn_no_effect(const struct doc_node *node, const char *why) {
  * contains every field. */
 static bool is_default(const struct doc_node *node, enum treatment treatment) {
     yyjson_val *val = node->val;
-    return yyjson_is_null(val) || yyjson_is_false(val) || yyjson_equals_str(val, "") ||
-           yyjson_equals_str(val, "FORMAT_NONE") ||
-           (yyjson_is_num(val) && yyjson_get_num(val) == 0) ||
-           (yyjson_is_arr(val) && yyjson_arr_size(val) == 0) ||
-           (treatment == IGNORED && yyjson_is_obj(val) && yyjson_obj_size(val) == 0);
+    bool boolean;
+    double number;
+    return json_is_null(val) || (json_get_bool(val, &boolean) && !boolean) ||
+           json_text_is(val, "") || json_text_is(val, "FORMAT_NONE") ||
+           (json_get_f64(val, &number) && number == 0) ||
+           (json_is_array(val) && json_count(val) == 0) ||
+           (treatment == IGNORED && json_is_object(val) && json_count(val) == 0);
 }
 
 static enum status check_inner(const struct doc_node *node, enum config_message message,

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct doc_value *doc_value_new(struct arena *arena, enum doc_kind kind, unsigned line) {
     struct doc_value *value = arena_calloc(arena, 1, sizeof(*value));
@@ -133,4 +134,46 @@ enum status doc_build(const struct doc_source *source, const struct doc_value *r
     assert(yyjson_doc_get_val_count(doc->tree) == builder.n);
     doc->lines = builder.lines;
     return ST_OK;
+}
+
+/* ---- copies of some members ------------------------------------------------------------------ */
+
+static bool add_copy(yyjson_mut_doc *tree, yyjson_mut_val *to, const char *key, yyjson_val *value) {
+    return !value || yyjson_mut_obj_add_val(tree, to, key, yyjson_val_mut_copy(tree, value));
+}
+
+/* Copies "member" or "member/member". */
+static bool copy_path(yyjson_mut_doc *tree, yyjson_mut_val *root, yyjson_val *object,
+                      const char *path) {
+    const char *slash = strchr(path, '/');
+    if (!slash) {
+        return add_copy(tree, root, path, json_member(object, path));
+    }
+    size_t n = (size_t)(slash - path);
+    yyjson_val *value = json_member(yyjson_obj_getn(object, path, n), slash + 1);
+    yyjson_mut_val *inner = yyjson_mut_obj_getn(root, path, n);
+    if (!value) {
+        return true;
+    }
+    if (!inner) {
+        inner = yyjson_mut_obj(tree);
+        if (!yyjson_mut_obj_add(root, yyjson_mut_strncpy(tree, path, n), inner)) {
+            return false;
+        }
+    }
+    return add_copy(tree, inner, slash + 1, value);
+}
+
+enum status doc_copy_members(const char *name, const struct doc_node *object,
+                             const char *const *paths, struct doc **out, struct error *err) {
+    yyjson_mut_doc *tree = yyjson_mut_doc_new(NULL);
+    yyjson_mut_val *root = yyjson_mut_obj(tree);
+    bool copied = root != NULL;
+    for (; copied && *paths; paths++) {
+        copied = copy_path(tree, root, object->val, *paths);
+    }
+    yyjson_mut_doc_set_root(tree, root);
+    yyjson_doc *finished = copied ? yyjson_mut_doc_imut_copy(tree, NULL) : NULL;
+    yyjson_mut_doc_free(tree);
+    return doc_of_tree(name, finished, out, err);
 }

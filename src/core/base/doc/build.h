@@ -72,6 +72,11 @@ enum status doc_no_memory(const struct doc_source *source);
 enum status doc_yaml_parse(const struct doc_source *source, bool multi, struct doc_value **root);
 enum status doc_pbtxt_parse(const struct doc_source *source, struct doc_value **root);
 
+/* Makes a document of a finished tree, without lines. Returns: ST_NO_MEMORY, as for a `tree` of
+ * NULL. Owns: takes the tree, also on failure. */
+enum status doc_of_tree(const char *name, yyjson_doc *tree, struct doc **out,
+                        struct error *err) SLUICE_MUST_USE;
+
 /* Copies the values into `doc`: its tree and its lines. */
 enum status doc_build(const struct doc_source *source, const struct doc_value *root,
                       struct doc *doc);

@@ -74,11 +74,15 @@ static enum status json_lines(const struct doc_source *source, struct doc *doc) 
     return ST_OK;
 }
 
+static yyjson_doc *read_json(struct str text, yyjson_read_err *problem) {
+    /* Not changed without YYJSON_READ_INSITU; yyjson's signature has no const. */
+    return yyjson_read_opts((char *)(uintptr_t)text.ptr, text.len, YYJSON_READ_NOFLAG, NULL,
+                            problem);
+}
+
 static enum status json_parse(const struct doc_source *source, struct doc *doc) {
     yyjson_read_err problem;
-    /* Not changed without YYJSON_READ_INSITU; yyjson's signature has no const. */
-    doc->tree = yyjson_read_opts((char *)(uintptr_t)source->text.ptr, source->text.len,
-                                 YYJSON_READ_NOFLAG, NULL, &problem);
+    doc->tree = read_json(source->text, &problem);
     if (!doc->tree && problem.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION) {
         return doc_no_memory(source);
     }
@@ -93,31 +97,22 @@ static enum status json_parse(const struct doc_source *source, struct doc *doc) 
 
 static int compare_keys(const void *a, const void *b) {
     yyjson_val *left = *(yyjson_val *const *)a, *right = *(yyjson_val *const *)b;
-    size_t n =
-        yyjson_get_len(left) < yyjson_get_len(right) ? yyjson_get_len(left) : yyjson_get_len(right);
-    int order = memcmp(yyjson_get_str(left), yyjson_get_str(right), n);
-    if (order == 0 && yyjson_get_len(left) != yyjson_get_len(right)) {
-        order = yyjson_get_len(left) < yyjson_get_len(right) ? -1 : 1;
-    }
-    if (order == 0) {
-        order = left < right ? -1 : left > right;
-    }
-    return order;
+    int order = str_compare(json_str(left), json_str(right));
+    return order ? order : left < right ? -1 : left > right;
 }
 
 /* `keys` has the capacity for all keys of `object`. */
 static enum status check_object_keys(const struct doc_source *source, const struct doc *doc,
                                      yyjson_val *object, yyjson_val **keys) {
-    size_t n = 0, i, max;
-    yyjson_val *key, *value;
-    yyjson_obj_foreach(object, i, max, key, value) {
-        keys[n++] = key;
+    size_t n = json_count(object);
+    yyjson_val *key = json_first(object), *root = doc->tree->root;
+    for (size_t i = 0; i < n; i++, key = json_next(json_value(key))) {
+        keys[i] = key;
     }
     qsort(keys, n, sizeof(*keys), compare_keys);
-    for (i = 1; i < n; i++) {
-        struct str first = str_make(yyjson_get_str(keys[i - 1]), yyjson_get_len(keys[i - 1]));
-        if (str_eq(first, str_make(yyjson_get_str(keys[i]), yyjson_get_len(keys[i])))) {
-            yyjson_val *root = yyjson_doc_get_root(doc->tree);
+    for (size_t i = 1; i < n; i++) {
+        struct str first = json_str(keys[i - 1]);
+        if (str_eq(first, json_str(keys[i]))) {
             return doc_parse_error(source, doc->lines[keys[i] - root],
                                    "the key \"%.*s\" is there twice; the first is in line %u",
                                    STR_ARG(first), doc->lines[keys[i - 1] - root]);
@@ -127,12 +122,12 @@ static enum status check_object_keys(const struct doc_source *source, const stru
 }
 
 static enum status check_keys(const struct doc_source *source, const struct doc *doc) {
-    size_t n = yyjson_doc_get_val_count(doc->tree);
-    yyjson_val *root = yyjson_doc_get_root(doc->tree);
+    size_t n = doc->tree->val_read;
+    yyjson_val *root = doc->tree->root;
     yyjson_val **keys = calloc(n, sizeof(*keys));
     enum status status = keys ? ST_OK : doc_no_memory(source);
     for (size_t i = 0; status == ST_OK && i < n; i++) {
-        if (yyjson_obj_size(root + i) > 1) {
+        if (json_is_object(root + i) && json_count(root + i) > 1) {
             status = check_object_keys(source, doc, root + i, keys);
         }
     }
@@ -205,10 +200,10 @@ enum status doc_parse(enum doc_format format, const char *name, struct str text,
     return status;
 }
 
-enum status doc_from_tree(const char *name, yyjson_doc *tree, struct doc **out, struct error *err) {
+enum status doc_of_tree(const char *name, yyjson_doc *tree, struct doc **out, struct error *err) {
     struct doc *doc = calloc(1, sizeof(*doc));
     char *copy = strdup(name);
-    if (!doc || !copy) {
+    if (!tree || !doc || !copy) {
         free(copy);
         free(doc);
         yyjson_doc_free(tree);
@@ -217,6 +212,16 @@ enum status doc_from_tree(const char *name, yyjson_doc *tree, struct doc **out, 
     *doc = (struct doc){.format = DOC_JSON, .tree = tree, .name = copy};
     *out = doc;
     return ST_OK;
+}
+
+enum status doc_parse_answer(const char *name, struct str text, struct doc **out,
+                             struct error *err) {
+    yyjson_read_err problem;
+    yyjson_doc *tree = read_json(text, &problem);
+    if (!tree && problem.code != YYJSON_READ_ERROR_MEMORY_ALLOCATION) {
+        return error_set(err, ST_BAD_JSON, "%s", problem.msg);
+    }
+    return doc_of_tree(name, tree, out, err);
 }
 
 void doc_free(struct doc *doc) {

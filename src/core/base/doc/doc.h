@@ -1,6 +1,7 @@
 /* Configuration files. YAML, Triton's config.pbtxt (protobuf text format) and JSON are parsed into
  * the same tree (yyjson's). One set of typed readers reads it; their errors contain the file, the
- * line and the path of the value.
+ * line and the path of the value. What a value is, they ask core/base/json_value.h, as the reader
+ * of requests (codec/json/tree.h) does, whose errors have no file and no line.
  *
  * In YAML, plain scalars become numbers, booleans, null or strings by YAML 1.2's core schema;
  * anchors and tags are errors. In the protobuf text format a field that is given once is a plain
@@ -14,9 +15,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <yyjson.h>
 
 #include "core/base/arena.h"
+#include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/base/str.h"
 
@@ -32,11 +33,12 @@ enum status doc_parse(enum doc_format format, const char *name, struct str text,
 /* Reads the file and parses it. Returns: also ST_IO. */
 enum status doc_load(enum doc_format format, const char *path, struct doc **out,
                      struct error *err) SLUICE_MUST_USE;
-/* Makes a document of a tree that was parsed elsewhere, such as the response of an API server. It
- * has no lines; doc_reject_unknown accepts unknown members in it, as the server may be newer than
- * Sluice. Returns: ST_NO_MEMORY. Owns: takes the tree, also on failure; *out until doc_free. */
-enum status doc_from_tree(const char *name, yyjson_doc *tree, struct doc **out,
-                          struct error *err) SLUICE_MUST_USE;
+/* Parses a peer's JSON of any size, whose depth was checked, such as the response of an API server.
+ * The document has no lines; doc_reject_unknown accepts unknown members in it, as the server may be
+ * newer than Sluice. Returns: ST_NO_MEMORY; ST_BAD_JSON with the reason. Owns: *out until
+ * doc_free. */
+enum status doc_parse_answer(const char *name, struct str text, struct doc **out,
+                             struct error *err) SLUICE_MUST_USE;
 void doc_free(struct doc *doc);
 
 /* A value in the tree, with its path for messages ("input[1].dims"). A node is valid as long as the
@@ -54,6 +56,11 @@ struct doc_node doc_root(const struct doc *doc);
 /* The member `key`; absent (val NULL) when there is none or `node` is absent. */
 struct doc_node doc_get(const struct doc_node *node, const char *key);
 bool doc_is_present(const struct doc_node *node); /* present and not null */
+/* The type of the value; false when the node is absent. */
+bool doc_is_text(const struct doc_node *node);
+bool doc_is_whole(const struct doc_node *node); /* a number without point and exponent */
+bool doc_is_list(const struct doc_node *node);
+bool doc_is_object(const struct doc_node *node);
 /* Number of elements: an array's, 1 for any other value, 0 when absent. */
 size_t doc_count(const struct doc_node *node);
 /* The element at `index`, below doc_count. */
@@ -67,8 +74,9 @@ bool doc_next_member(const struct doc_node *object, struct doc_node *item);
 /* The line in the file, from 1; 0 where there are no lines. */
 unsigned doc_line(const struct doc_node *node);
 
-/* The typed readers: each leaves *out alone when the node is absent, and otherwise requires its
- * type. Returns: ST_BAD_CONFIG with file, line, path, the expected type and the value. */
+/* The readers of core/base/json_value.h with errors: each leaves *out alone when the node is
+ * absent, and otherwise requires its type. Returns: ST_BAD_CONFIG with file, line, path, the
+ * expected type and the value. */
 enum status doc_read_bool(const struct doc_node *node, bool *out, struct error *err);
 enum status doc_read_i64(const struct doc_node *node, int64_t min, int64_t max, int64_t *out,
                          struct error *err);
@@ -84,6 +92,13 @@ enum status doc_expect_object(const struct doc_node *node, struct error *err);
  * field \"input[0].dim\"; did you mean \"dims\"?". */
 enum status doc_reject_unknown(const struct doc_node *node, const char *const *names,
                                struct error *err);
+/* Copies some members of an object into a document without lines. `paths`, which ends with NULL,
+ * has names of members and of members of members ("metadata/name"); absent ones are left out.
+ * Returns: ST_NO_MEMORY. Owns: *out until doc_free. */
+enum status doc_copy_members(const char *name, const struct doc_node *object,
+                             const char *const *paths, struct doc **out,
+                             struct error *err) SLUICE_MUST_USE;
+
 /* Fills `err` with file, line, path and the formatted text. Returns: ST_BAD_CONFIG. */
 enum status doc_error(const struct doc_node *node, struct error *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

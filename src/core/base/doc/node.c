@@ -6,30 +6,46 @@
 #include "core/base/doc/doc.h"
 #include "core/base/suggest.h"
 
-enum { PATH_BYTES = 200, SHOWN_BYTES = 60 };
+enum { PATH_BYTES = 200 };
 
 struct doc_node doc_root(const struct doc *doc) {
-    return (struct doc_node){.doc = doc, .val = yyjson_doc_get_root(doc->tree)};
+    return (struct doc_node){.doc = doc, .val = doc->tree->root};
 }
 
 struct doc_node doc_get(const struct doc_node *node, const char *key) {
     return (struct doc_node){
-        .doc = node->doc, .val = yyjson_obj_get(node->val, key), .parent = node, .key = key};
+        .doc = node->doc, .val = json_member(node->val, key), .parent = node, .key = key};
 }
 
 bool doc_is_present(const struct doc_node *node) {
-    return node->val && !yyjson_is_null(node->val);
+    return node->val && !json_is_null(node->val);
+}
+
+bool doc_is_text(const struct doc_node *node) {
+    return json_is_string(node->val);
+}
+
+bool doc_is_whole(const struct doc_node *node) {
+    return json_is_whole(node->val);
+}
+
+bool doc_is_list(const struct doc_node *node) {
+    return json_is_array(node->val);
+}
+
+bool doc_is_object(const struct doc_node *node) {
+    return json_is_object(node->val);
 }
 
 size_t doc_count(const struct doc_node *node) {
     if (!node->val) {
         return 0;
     }
-    return yyjson_is_arr(node->val) ? yyjson_arr_size(node->val) : 1;
+    return json_is_array(node->val) ? json_count(node->val) : 1;
 }
 
 struct doc_node doc_at(const struct doc_node *node, size_t index) {
-    if (node->val && !yyjson_is_arr(node->val)) { /* a single value: an array of one */
+    if (node->val && !json_is_array(node->val)) { /* a single value: an array of one */
         struct doc_node only = *node;
         if (index > 0) {
             only.val = NULL;
@@ -37,44 +53,42 @@ struct doc_node doc_at(const struct doc_node *node, size_t index) {
         return only;
     }
     return (struct doc_node){
-        .doc = node->doc, .val = yyjson_arr_get(node->val, index), .parent = node, .index = index};
+        .doc = node->doc, .val = json_element(node->val, index), .parent = node, .index = index};
 }
 
 bool doc_next(const struct doc_node *list, struct doc_node *item) {
     size_t index = item->val ? item->index + 1 : 0;
-    if (!yyjson_is_arr(list->val)) {
+    if (!json_is_array(list->val)) {
         bool only = list->val && !item->val;
         *item = only ? *list : (struct doc_node){0};
         return only;
     }
-    if (index >= yyjson_arr_size(list->val)) {
+    if (index >= json_count(list->val)) {
         *item = (struct doc_node){0};
         return false;
     }
-    yyjson_val *next =
-        item->val ? unsafe_yyjson_get_next(item->val) : unsafe_yyjson_get_first(list->val);
+    yyjson_val *next = item->val ? json_next(item->val) : json_first(list->val);
     *item = (struct doc_node){.doc = list->doc, .val = next, .parent = list, .index = index};
     return true;
 }
 
 bool doc_next_member(const struct doc_node *object, struct doc_node *item) {
     size_t index = item->val ? item->index + 1 : 0;
-    if (index >= yyjson_obj_size(object->val)) {
+    if (!json_is_object(object->val) || index >= json_count(object->val)) {
         *item = (struct doc_node){0};
         return false;
     }
-    yyjson_val *key =
-        item->val ? unsafe_yyjson_get_next(item->val) : unsafe_yyjson_get_first(object->val);
+    yyjson_val *key = item->val ? json_next(item->val) : json_first(object->val);
     *item = (struct doc_node){.doc = object->doc,
-                              .val = yyjson_obj_iter_get_val(key),
+                              .val = json_value(key),
                               .parent = object,
-                              .key = yyjson_get_str(key),
+                              .key = json_str(key).ptr,
                               .index = index};
     return true;
 }
 
 static unsigned val_line(const struct doc *doc, yyjson_val *val) {
-    return doc->lines ? doc->lines[val - yyjson_doc_get_root(doc->tree)] : 0;
+    return doc->lines ? doc->lines[val - doc->tree->root] : 0;
 }
 
 unsigned doc_line(const struct doc_node *node) {
@@ -124,91 +138,39 @@ enum status doc_error(const struct doc_node *node, struct error *err, const char
     return error_prefix(err, "%s:%u", node->doc->name, doc_line(node));
 }
 
-static const char *number_print(yyjson_val *val, char out[SHOWN_BYTES]) {
-    if (yyjson_is_uint(val)) {
-        snprintf(out, SHOWN_BYTES, "%" PRIu64, yyjson_get_uint(val));
-    } else if (yyjson_is_sint(val)) {
-        snprintf(out, SHOWN_BYTES, "%" PRId64, yyjson_get_sint(val));
-    } else {
-        double real = yyjson_get_real(val);
-        bool whole = real > -1e15 && real < 1e15 && (double)(int64_t)real == real;
-        snprintf(out, SHOWN_BYTES, whole ? "%.1f" : "%.17g", real);
-    }
-    return out;
-}
-
-/* Describes the value, for "got …". */
-static const char *val_print(yyjson_val *val, char out[SHOWN_BYTES]) {
-    switch (yyjson_get_type(val)) {
-    case YYJSON_TYPE_NULL:
-        return "nothing (null)";
-    case YYJSON_TYPE_BOOL:
-        return yyjson_get_bool(val) ? "true" : "false";
-    case YYJSON_TYPE_NUM:
-        return number_print(val, out);
-    case YYJSON_TYPE_STR: {
-        bool cut = yyjson_get_len(val) > SHOWN_BYTES - 10;
-        snprintf(out, SHOWN_BYTES, "\"%.*s%s\"", cut ? SHOWN_BYTES - 13 : SHOWN_BYTES - 10,
-                 yyjson_get_str(val), cut ? "..." : "");
-        return out;
-    }
-    case YYJSON_TYPE_ARR:
-        snprintf(out, SHOWN_BYTES, "a list of %zu", yyjson_arr_size(val));
-        return out;
-    case YYJSON_TYPE_OBJ:
-        return "an object";
-    default:
-        return "nothing";
-    }
-}
-
 static enum status type_error(const struct doc_node *node, struct error *err, const char *what) {
-    char shown[SHOWN_BYTES];
-    return doc_error(node, err, "expected %s, got %s", what, val_print(node->val, shown));
+    char got[JSON_DESCRIBED_BYTES];
+    return doc_error(node, err, "expected %s, got %s", what,
+                     json_describe(node->val, JSON_CONFIG_WORDS, got));
 }
 
 /* ---- the typed readers ----------------------------------------------------------------------- */
 
 enum status doc_read_bool(const struct doc_node *node, bool *out, struct error *err) {
-    if (!node->val) {
+    int64_t digit;
+    if (!node->val || json_get_bool(node->val, out)) {
         return ST_OK;
     }
     /* The protobuf text format writes a bool as 0 or 1, too. */
-    bool number = node->doc->format == DOC_PBTXT && yyjson_is_uint(node->val) &&
-                  yyjson_get_uint(node->val) <= 1;
-    if (!number && !yyjson_is_bool(node->val)) {
+    if (node->doc->format != DOC_PBTXT || !json_get_i64(node->val, 0, 1, &digit)) {
         return type_error(node, err, "true or false");
     }
-    *out = number ? yyjson_get_uint(node->val) == 1 : yyjson_get_bool(node->val);
+    *out = digit == 1;
     return ST_OK;
 }
 
 enum status doc_read_i64(const struct doc_node *node, int64_t min, int64_t max, int64_t *out,
                          struct error *err) {
-    if (!node->val) {
+    if (!node->val || json_get_i64(node->val, min, max, out)) {
         return ST_OK;
     }
-    bool fits = yyjson_is_int(node->val) &&
-                (yyjson_is_sint(node->val) || yyjson_get_uint(node->val) <= INT64_MAX);
-    int64_t value = fits ? yyjson_get_sint(node->val) : 0;
-    if (!fits || value < min || value > max) {
-        char what[100];
-        snprintf(what, sizeof(what), "a whole number from %" PRId64 " to %" PRId64, min, max);
-        return type_error(node, err, what);
-    }
-    *out = value;
-    return ST_OK;
+    char what[100];
+    snprintf(what, sizeof(what), "a whole number from %" PRId64 " to %" PRId64, min, max);
+    return type_error(node, err, what);
 }
 
 enum status doc_read_f64(const struct doc_node *node, double *out, struct error *err) {
-    if (!node->val) {
-        return ST_OK;
-    }
-    if (!yyjson_is_num(node->val)) {
-        return type_error(node, err, "a number");
-    }
-    *out = yyjson_get_num(node->val);
-    return ST_OK;
+    return !node->val || json_get_f64(node->val, out) ? ST_OK : type_error(node, err, "a number");
 }
 
 enum status doc_read_share(const struct doc_node *node, bool allow_zero, double *out,
@@ -226,24 +188,19 @@ enum status doc_read_share(const struct doc_node *node, bool allow_zero, double 
 }
 
 enum status doc_read_str(const struct doc_node *node, struct str *out, struct error *err) {
-    if (!node->val) {
+    if (!node->val || json_get_string(node->val, out)) {
         return ST_OK;
     }
-    if (!yyjson_is_str(node->val)) {
-        return type_error(node, err,
-                          yyjson_is_num(node->val) || yyjson_is_bool(node->val)
-                              ? "text (in quotes, where it looks like something else)"
-                              : "text");
-    }
-    *out = str_make(yyjson_get_str(node->val), yyjson_get_len(node->val));
-    return ST_OK;
+    return type_error(node, err,
+                      json_is_number(node->val) || json_is_bool(node->val)
+                          ? "text (in quotes, where it looks like something else)"
+                          : "text");
 }
 
 enum status doc_expect_object(const struct doc_node *node, struct error *err) {
-    if (!node->val || yyjson_is_obj(node->val)) {
-        return ST_OK;
-    }
-    return type_error(node, err, "an object (named fields)");
+    return !node->val || json_is_object(node->val)
+               ? ST_OK
+               : type_error(node, err, "an object (named fields)");
 }
 
 /* ---- unknown fields -------------------------------------------------------------------------- */
@@ -254,7 +211,7 @@ static enum status unknown_field(const struct doc_node *node, yyjson_val *key,
                                  const char *const *names, struct error *err) {
     char path[PATH_BYTES];
     const char *dot = path_print(node, path) > 0 ? "." : "";
-    struct str wrong = str_make(yyjson_get_str(key), yyjson_get_len(key));
+    struct str wrong = json_str(key);
     char hint[SUGGEST_HINT_BYTES];
     struct suggestion suggestion = {0};
     for (; *names; names++) {
@@ -266,19 +223,19 @@ static enum status unknown_field(const struct doc_node *node, yyjson_val *key,
                      suggest_hint(&suggestion, hint));
 }
 
+static bool is_among(const char *const *names, yyjson_val *key) {
+    while (*names && !json_text_is(key, *names)) {
+        names++;
+    }
+    return *names != NULL;
+}
+
 enum status doc_reject_unknown(const struct doc_node *node, const char *const *names,
                                struct error *err) {
-    size_t i, max;
-    yyjson_val *key, *value;
-    if (!yyjson_is_obj(node->val) || !node->doc->lines) {
-        return ST_OK;
-    }
-    yyjson_obj_foreach(node->val, i, max, key, value) {
-        const char *const *name = names;
-        while (*name && !yyjson_equals_str(key, *name)) {
-            name++;
-        }
-        if (!*name) {
+    struct doc_node member = {0};
+    while (doc_next_member(node, &member) && node->doc->lines) {
+        yyjson_val *key = json_key(member.val);
+        if (!is_among(names, key)) {
             return unknown_field(node, key, names, err);
         }
     }

@@ -325,16 +325,17 @@ static void doc_reject_unknown_long_name_is_truncated(void **state) {
     doc_free(doc);
 }
 
-/* A tree that was parsed elsewhere: messages have no lines, and unknown members are accepted. */
-static void doc_from_tree_reports_no_lines(void **state) {
+/* A peer's JSON: messages have no lines, and unknown members are accepted. */
+static void doc_parse_answer_reports_no_lines(void **state) {
     static const char *const names[] = {"a", NULL};
     const char *text = "{\"a\": {\"b\": 7}, \"new\": 1}";
     struct error err;
     struct doc *doc;
     struct str value;
     (void)state;
-    yyjson_doc *tree = yyjson_read(text, strlen(text), YYJSON_READ_NOFLAG);
-    assert_int_equal(doc_from_tree("Thing one", tree, &doc, &err), ST_OK);
+    assert_int_equal(doc_parse_answer("Thing one", str_of("{"), &doc, &err), ST_BAD_JSON);
+    assert_int_equal(doc_parse_answer("Thing one", STR(""), &doc, &err), ST_BAD_JSON);
+    assert_int_equal(doc_parse_answer("Thing one", str_of(text), &doc, &err), ST_OK);
     struct doc_node root = doc_root(doc), a = doc_get(&root, "a"), b = doc_get(&a, "b");
     assert_int_equal(doc_reject_unknown(&root, names, &err), ST_OK);
     assert_int_equal(doc_line(&b), 0);
@@ -356,7 +357,7 @@ int main(void) {
         cmocka_unit_test(doc_error_long_path_is_truncated),
         cmocka_unit_test(doc_reject_unknown_suggests_name),
         cmocka_unit_test(doc_reject_unknown_long_name_is_truncated),
-        cmocka_unit_test(doc_from_tree_reports_no_lines),
+        cmocka_unit_test(doc_parse_answer_reports_no_lines),
     };
     return cmocka_run_group_tests_name("core/base/doc/node", tests, NULL, NULL);
 }

@@ -12,26 +12,27 @@ static const uint64_t NS_PER_S = 1000000000;
 
 /* A name that is too long can't be ours; cut off, it still differs from ours. */
 static void copy_text(yyjson_val *value, char *out, size_t n_bytes) {
-    const char *text = yyjson_is_str(value) ? yyjson_get_str(value) : "";
-    size_t n = strnlen(text, n_bytes - 1);
-    memcpy(out, text, n);
+    struct str text = STR("");
+    (void)json_get_string(value, &text);
+    size_t n = strnlen(text.ptr, n_bytes - 1);
+    memcpy(out, text.ptr, n);
     out[n] = '\0';
 }
 
 void kube_lease_observe(struct kube_lease *lease, const struct doc_node *object, uint64_t now_ns) {
     char version[KUBE_LEASE_VERSION_BYTES] = "";
     yyjson_val *root = object ? object->val : NULL;
-    copy_text(yyjson_ptr_get(root, "/metadata/resourceVersion"), version, sizeof(version));
+    copy_text(json_at(root, "/metadata/resourceVersion"), version, sizeof(version));
     bool same =
         lease->known && lease->exists == (root != NULL) && strcmp(version, lease->version) == 0;
-    int64_t lasts_s = yyjson_get_sint(yyjson_ptr_get(root, "/spec/leaseDurationSeconds"));
+    int64_t lasts_s = json_whole(json_at(root, "/spec/leaseDurationSeconds"));
     lease->observed_ns = same ? lease->observed_ns : now_ns;
     lease->known = true;
     lease->exists = root != NULL;
     memcpy(lease->version, version, sizeof(version));
-    copy_text(yyjson_ptr_get(root, "/spec/holderIdentity"), lease->holder, sizeof(lease->holder));
+    copy_text(json_at(root, "/spec/holderIdentity"), lease->holder, sizeof(lease->holder));
     lease->duration_ns = (uint64_t)(lasts_s > 0 ? lasts_s : KUBE_LEASE_DURATION_S) * NS_PER_S;
-    lease->n_transitions = yyjson_get_sint(yyjson_ptr_get(root, "/spec/leaseTransitions"));
+    lease->n_transitions = json_whole(json_at(root, "/spec/leaseTransitions"));
     if (strcmp(lease->holder, lease->identity) != 0) {
         lease->renewed_ns = 0;
     }

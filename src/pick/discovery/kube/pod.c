@@ -9,22 +9,16 @@
 static const char *const PORT_ANNOTATIONS[] = {"llm-d.ai/active-ports",
                                                "inference.networking.k8s.io/active-ports"};
 
-static struct str text_of(yyjson_val *value) {
-    return yyjson_is_str(value) ? str_make(yyjson_get_str(value), yyjson_get_len(value))
-                                : str_make(NULL, 0);
-}
-
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static bool is_ready(yyjson_val *object) {
-    yyjson_val *conditions = yyjson_ptr_get(object, "/status/conditions"), *condition;
-    size_t i, max;
-    if (yyjson_ptr_get(object, "/metadata/deletionTimestamp")) {
+    struct json_iter conditions = json_elements(json_at(object, "/status/conditions"));
+    if (json_at(object, "/metadata/deletionTimestamp")) {
         return false;
     }
-    yyjson_arr_foreach(conditions, i, max, condition) {
-        if (yyjson_equals_str(yyjson_obj_get(condition, "type"), "Ready")) {
-            return yyjson_equals_str(yyjson_obj_get(condition, "status"), "True");
+    while (json_iter_next(&conditions)) {
+        if (json_text_is(json_member(conditions.value, "type"), "Ready")) {
+            return json_text_is(json_member(conditions.value, "status"), "True");
         }
     }
     return false;
@@ -32,9 +26,9 @@ static bool is_ready(yyjson_val *object) {
 
 static enum status read_address(yyjson_val *object, struct endpoint_address *out,
                                 struct error *err) {
-    struct str ip = text_of(yyjson_ptr_get(object, "/status/podIP"));
+    struct str ip = json_text(json_at(object, "/status/podIP"));
     if (!ip.ptr) {
-        ip = text_of(yyjson_ptr_get(object, "/status/podIPs/0/ip"));
+        ip = json_text(json_at(object, "/status/podIPs/0/ip"));
     }
     if (ip.len > 0 && !endpoint_address_parse_ip(ip, out)) {
         return error_set(err, ST_BAD_CONFIG, "status.podIP: expected an IP address, got \"%.*s\"",
@@ -44,10 +38,10 @@ static enum status read_address(yyjson_val *object, struct endpoint_address *out
 }
 
 static struct str ports_of(yyjson_val *object) {
-    yyjson_val *annotations = yyjson_ptr_get(object, "/metadata/annotations");
+    yyjson_val *annotations = json_at(object, "/metadata/annotations");
     struct str text = {NULL, 0};
     for (size_t i = 0; !text.ptr && i < sizeof PORT_ANNOTATIONS / sizeof *PORT_ANNOTATIONS; i++) {
-        text = text_of(yyjson_obj_get(annotations, PORT_ANNOTATIONS[i]));
+        text = json_text(json_member(annotations, PORT_ANNOTATIONS[i]));
     }
     return text;
 }
@@ -67,13 +61,10 @@ static struct str put_text(char **at, struct str text) {
 }
 
 static size_t labels_bytes(yyjson_val *labels) {
-    size_t n = 0, i, max;
-    yyjson_val *key, *value;
-    if (!labels) {
-        return 0;
-    }
-    yyjson_obj_foreach(labels, i, max, key, value) {
-        n += sizeof(struct pool_label) + yyjson_get_len(key) + yyjson_get_len(value) + 2;
+    struct json_iter label = json_members(labels);
+    size_t n = 0;
+    while (json_iter_next(&label)) {
+        n += sizeof(struct pool_label) + label.name.len + json_text(label.value).len + 2;
     }
     return n;
 }
@@ -81,25 +72,21 @@ static size_t labels_bytes(yyjson_val *labels) {
 /* Labels whose values are not texts are skipped; the API does not allow them. */
 static void put_labels(struct kube_pod *pod, yyjson_val *labels, char **at) {
     struct pool_label *items = (struct pool_label *)(void *)(pod + 1);
-    size_t n = 0, i, max;
-    yyjson_val *key, *value;
-    pod->labels = (struct pool_labels){items, 0};
-    if (!labels) {
-        return;
-    }
-    yyjson_obj_foreach(labels, i, max, key, value) {
-        if (yyjson_is_str(value)) {
-            items[n++] =
-                (struct pool_label){put_text(at, text_of(key)), put_text(at, text_of(value))};
+    struct json_iter label = json_members(labels);
+    struct str value;
+    size_t n = 0;
+    while (json_iter_next(&label)) {
+        if (json_get_string(label.value, &value)) {
+            items[n++] = (struct pool_label){put_text(at, label.name), put_text(at, value)};
         }
     }
-    pod->labels.n = n;
+    pod->labels = (struct pool_labels){items, n};
 }
 
 enum status kube_pod_read(yyjson_val *object, struct kube_pod **out, struct error *err) {
-    struct str name = text_of(yyjson_ptr_get(object, "/metadata/name"));
+    struct str name = json_text(json_at(object, "/metadata/name"));
     struct str ports = ports_of(object);
-    yyjson_val *labels = yyjson_ptr_get(object, "/metadata/labels");
+    yyjson_val *labels = json_at(object, "/metadata/labels");
     struct endpoint_address address = {.family = 0};
     enum status st = read_address(object, &address, err);
     if (st == ST_OK && name.len == 0) {
@@ -113,7 +100,7 @@ enum status kube_pod_read(yyjson_val *object, struct kube_pod **out, struct erro
     if (!pod) {
         return error_no_memory(err, "a pod");
     }
-    char *at = (char *)(pod + 1) + yyjson_obj_size(labels) * sizeof(struct pool_label);
+    char *at = (char *)(pod + 1) + json_members(labels).left * sizeof(struct pool_label);
     pod->ready = address.family > 0 && is_ready(object);
     pod->address = address;
     pod->name = put_text(&at, name);

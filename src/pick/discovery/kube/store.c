@@ -49,54 +49,26 @@ bool kube_kind_is_pool(enum kube_kind kind) {
 
 /* ---- objects: reading ------------------------------------------------------------------------ */
 
-static void copy_member(yyjson_mut_doc *into, yyjson_mut_val *object, yyjson_val *from,
-                        const char *key) {
-    yyjson_val *value = yyjson_obj_get(from, key);
-    if (value) {
-        yyjson_mut_obj_add_val(into, object, key, yyjson_val_mut_copy(into, value));
-    }
-}
-
-/* Returns: NULL when out of memory. */
-static yyjson_doc *copy_reduced(yyjson_val *object) {
-    static const char *const metadata_members[] = {"name",
-                                                   "namespace",
-                                                   "uid",
-                                                   "resourceVersion",
-                                                   "generation",
-                                                   "creationTimestamp",
-                                                   "deletionTimestamp"};
-    yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
-    yyjson_mut_val *root = yyjson_mut_obj(doc), *metadata = yyjson_mut_obj(doc);
-    yyjson_doc *tree = NULL;
-    if (doc && root && metadata) {
-        yyjson_mut_doc_set_root(doc, root);
-        yyjson_mut_obj_add_val(doc, root, "metadata", metadata);
-        for (size_t i = 0; i < sizeof metadata_members / sizeof *metadata_members; i++) {
-            copy_member(doc, metadata, yyjson_obj_get(object, "metadata"), metadata_members[i]);
-        }
-        copy_member(doc, root, object, "spec");
-        copy_member(doc, root, object, "status");
-        tree = yyjson_mut_doc_imut_copy(doc, NULL);
-    }
-    yyjson_mut_doc_free(doc);
-    return tree;
-}
-
 /* Prints "Pod NAME" for messages. */
 static void print_object_name(enum kube_kind kind, const char *name, char *out, size_t n_bytes) {
     snprintf(out, n_bytes, "%s %s", KUBE_KINDS[kind].kind, name);
 }
 
-static enum status copy_doc(enum kube_kind kind, yyjson_val *object, struct kube_object *out,
-                            struct error *err) {
+static enum status copy_doc(enum kube_kind kind, const struct doc_node *object,
+                            struct kube_object *out, struct error *err) {
+    static const char *const members[] = {"metadata/name",
+                                          "metadata/namespace",
+                                          "metadata/uid",
+                                          "metadata/resourceVersion",
+                                          "metadata/generation",
+                                          "metadata/creationTimestamp",
+                                          "metadata/deletionTimestamp",
+                                          "spec",
+                                          "status",
+                                          NULL};
     char name[POOL_CONFIG_NAME_BYTES + 64];
-    yyjson_doc *tree = copy_reduced(object);
-    if (!tree) {
-        return error_no_memory(err, "an object");
-    }
     print_object_name(kind, out->name, name, sizeof(name));
-    return doc_from_tree(name, tree, &out->doc, err);
+    return doc_copy_members(name, object, members, &out->doc, err);
 }
 
 /* Checks that the object can be read into a pool. */
@@ -115,20 +87,19 @@ static enum status check_object(enum kube_kind kind, const struct kube_object *o
 
 static enum status kube_object_read(enum kube_kind kind, const struct doc_node *object,
                                     struct kube_object *out, struct error *err) {
-    yyjson_val *name = yyjson_ptr_get(object->val, "/metadata/name");
-    if (!yyjson_is_str(name) || yyjson_get_len(name) == 0 ||
-        yyjson_get_len(name) > POOL_CONFIG_NAME_BYTES) {
+    struct str name = json_text(json_at(object->val, "/metadata/name"));
+    if (name.len == 0 || name.len > POOL_CONFIG_NAME_BYTES) {
         return error_set(err, ST_BAD_CONFIG, "metadata.name: expected a name of 1 to %d bytes",
                          POOL_CONFIG_NAME_BYTES);
     }
-    out->name = str_dup(str_make(yyjson_get_str(name), yyjson_get_len(name)));
+    out->name = str_dup(name);
     if (!out->name) {
         return error_no_memory(err, "an object");
     }
     if (kind == KUBE_POD) {
         return kube_pod_read(object->val, &out->pod, err);
     }
-    enum status st = copy_doc(kind, object->val, out, err);
+    enum status st = copy_doc(kind, object, out, err);
     return st == ST_OK ? check_object(kind, out, err) : st;
 }
 
@@ -144,7 +115,13 @@ static void kube_object_fini(struct kube_object *object) {
 
 static yyjson_val *object_member(const struct kube_object *object, const char *pointer) {
     struct doc_node root = doc_root(object->doc);
-    return yyjson_ptr_get(root.val, pointer);
+    return json_at(root.val, pointer);
+}
+
+static struct str text_of(yyjson_val *value) {
+    struct str text = STR("");
+    (void)json_get_string(value, &text);
+    return text;
 }
 
 static bool kube_object_is_deleting(const struct kube_object *object) {
@@ -152,9 +129,7 @@ static bool kube_object_is_deleting(const struct kube_object *object) {
 }
 
 static struct str kube_object_created(const struct kube_object *object) {
-    yyjson_val *created = object_member(object, "/metadata/creationTimestamp");
-    return yyjson_is_str(created) ? str_make(yyjson_get_str(created), yyjson_get_len(created))
-                                  : STR("");
+    return text_of(object_member(object, "/metadata/creationTimestamp"));
 }
 
 static bool kube_object_equal(const struct kube_object *a, const struct kube_object *b) {
@@ -167,17 +142,16 @@ static bool kube_object_equal(const struct kube_object *a, const struct kube_obj
     return (a->why != NULL) == (b->why != NULL) &&
            kube_object_is_deleting(a) == kube_object_is_deleting(b) &&
            str_eq(kube_object_created(a), kube_object_created(b)) &&
-           yyjson_equals(object_member(a, "/spec"), object_member(b, "/spec"));
+           json_equal(object_member(a, "/spec"), object_member(b, "/spec"));
 }
 
 static bool is_text_or_none(yyjson_val *value, const char *text) {
-    return !value || yyjson_is_null(value) || yyjson_get_len(value) == 0 ||
-           yyjson_equals_str(value, text);
+    return !value || json_is_null(value) || json_text_is(value, "") || json_text_is(value, text);
 }
 
 static bool kube_object_refers(const struct kube_object *object, const char *pool,
                                const char *group) {
-    return yyjson_equals_str(object_member(object, "/spec/poolRef/name"), pool) &&
+    return json_text_is(object_member(object, "/spec/poolRef/name"), pool) &&
            is_text_or_none(object_member(object, "/spec/poolRef/kind"), "InferencePool") &&
            (!group || is_text_or_none(object_member(object, "/spec/poolRef/group"), group));
 }
@@ -365,8 +339,8 @@ static void put_object(struct kube_store *store, enum kube_kind kind, struct kub
 
 /* A watch of one namespace has no other objects; others are ignored. */
 static bool is_in_namespace(const struct kube_store *store, const struct doc_node *object) {
-    yyjson_val *name_space = yyjson_ptr_get(object->val, "/metadata/namespace");
-    return !name_space || yyjson_equals_str(name_space, store->options.name_space);
+    yyjson_val *name_space = json_at(object->val, "/metadata/namespace");
+    return !name_space || json_text_is(name_space, store->options.name_space);
 }
 
 void kube_store_put(struct kube_store *store, enum kube_kind kind, const struct doc_node *object) {
@@ -400,10 +374,10 @@ static void remove_object(struct kube_store *store, enum kube_kind kind, size_t 
 
 void kube_store_remove(struct kube_store *store, enum kube_kind kind,
                        const struct doc_node *object) {
-    yyjson_val *name = yyjson_ptr_get(object->val, "/metadata/name");
+    struct str name = json_text(json_at(object->val, "/metadata/name"));
     bool found = false;
-    size_t at = yyjson_is_str(name) && is_in_namespace(store, object)
-                    ? find_object(&store->kinds[kind], yyjson_get_str(name), &found)
+    size_t at = name.ptr && is_in_namespace(store, object)
+                    ? find_object(&store->kinds[kind], name.ptr, &found)
                     : 0;
     if (found) {
         remove_object(store, kind, at);
@@ -640,32 +614,22 @@ struct verdict {
     struct str message;
 };
 
-static yyjson_val *status_member(const struct kube_object *object, const char *pointer) {
-    struct doc_node root = doc_root(object->doc);
-    return yyjson_ptr_get(root.val, pointer);
-}
-
-static struct str text_of(yyjson_val *value) {
-    return yyjson_is_str(value) ? str_make(yyjson_get_str(value), yyjson_get_len(value)) : STR("");
-}
-
 /* ---- status: present conditions -------------------------------------------------------------- */
 
 static bool condition_has_type(yyjson_val *condition, const char *type) {
-    return yyjson_equals_str(yyjson_obj_get(condition, "type"), type);
+    return json_text_is(json_member(condition, "type"), type);
 }
 
 static bool is_placeholder(yyjson_val *condition) {
-    return yyjson_equals_str(yyjson_obj_get(condition, "reason"), "Pending") &&
-           yyjson_equals_str(yyjson_obj_get(condition, "status"), "Unknown");
+    return json_text_is(json_member(condition, "reason"), "Pending") &&
+           json_text_is(json_member(condition, "status"), "Unknown");
 }
 
 static yyjson_val *find_accepted(const struct kube_object *object) {
-    yyjson_val *conditions = status_member(object, "/status/conditions"), *condition;
-    size_t i, max;
-    yyjson_arr_foreach(conditions, i, max, condition) {
-        if (condition_has_type(condition, "Accepted")) {
-            return condition;
+    struct json_iter condition = json_elements(object_member(object, "/status/conditions"));
+    while (json_iter_next(&condition)) {
+        if (condition_has_type(condition.value, "Accepted")) {
+            return condition.value;
         }
     }
     return NULL;
@@ -674,10 +638,10 @@ static yyjson_val *find_accepted(const struct kube_object *object) {
 /* The message is not compared: pickers of two versions must not overwrite each other's. */
 static bool has_condition(const struct kube_object *object, const struct verdict *verdict) {
     yyjson_val *condition = find_accepted(object);
-    return yyjson_equals_str(yyjson_obj_get(condition, "status"), verdict->status) &&
-           yyjson_equals_str(yyjson_obj_get(condition, "reason"), verdict->reason) &&
-           yyjson_get_sint(yyjson_obj_get(condition, "observedGeneration")) ==
-               yyjson_get_sint(status_member(object, "/metadata/generation"));
+    return json_text_is(json_member(condition, "status"), verdict->status) &&
+           json_text_is(json_member(condition, "reason"), verdict->reason) &&
+           json_whole(json_member(condition, "observedGeneration")) ==
+               json_whole(object_member(object, "/metadata/generation"));
 }
 
 /* ---- status: expected condition -------------------------------------------------------------- */
@@ -709,7 +673,7 @@ static struct claims claims_of(const struct kube_store *store, struct arena *are
     claims.n = claims.items ? claims.n : 0;
     for (size_t i = 0; i < claims.n; i++) {
         claims.items[i] =
-            (struct claim){text_of(status_member(models[i], "/spec/modelName")), i, models[i]};
+            (struct claim){text_of(object_member(models[i], "/spec/modelName")), i, models[i]};
     }
     if (claims.items) {
         qsort(claims.items, claims.n, sizeof(*claims.items), compare_claims);
@@ -720,7 +684,7 @@ static struct claims claims_of(const struct kube_store *store, struct arena *are
 /* Returns: an older InferenceModel of the pool with the same name; NULL: none. */
 static const struct kube_object *claimed_by(const struct claims *claims,
                                             const struct kube_object *object) {
-    struct str name = text_of(status_member(object, "/spec/modelName"));
+    struct str name = text_of(object_member(object, "/spec/modelName"));
     size_t low = 0, high = claims->n;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -752,7 +716,7 @@ static struct verdict judge_object(const struct kube_object *object,
 /* ---- status: patch --------------------------------------------------------------------------- */
 
 static void add_others(const struct kube_object *object, struct json_writer *json) {
-    yyjson_val *conditions = status_member(object, "/status/conditions"), *condition;
+    yyjson_val *conditions = object_member(object, "/status/conditions"), *condition;
     size_t i, max, n;
     yyjson_arr_foreach(conditions, i, max, condition) {
         char *text = condition_has_type(condition, "Accepted") || is_placeholder(condition)
@@ -763,7 +727,6 @@ static void add_others(const struct kube_object *object, struct json_writer *jso
             buf_add(json->out, text, n);
             json->has_items = true;
         }
-        free(text);
     }
 }
 
@@ -780,7 +743,7 @@ static void add_accepted(const struct kube_object *object, const struct verdict 
     json_write_string(json, "reason", str_of(verdict->reason));
     json_write_string(json, "message", verdict->message);
     json_write_i64(json, "observedGeneration",
-                   yyjson_get_sint(status_member(object, "/metadata/generation")));
+                   json_whole(object_member(object, "/metadata/generation")));
     json_write_string(json, "lastTransitionTime", same && since.len > 0 ? since : str_of(now));
     json_write_close(json, '}');
 }
@@ -796,7 +759,7 @@ static struct str print_patch(const struct kube_object *object, const struct ver
     json_write_key(&json, "metadata");
     json_write_open(&json, '{');
     json_write_string(&json, "resourceVersion",
-                      text_of(status_member(object, "/metadata/resourceVersion")));
+                      text_of(object_member(object, "/metadata/resourceVersion")));
     json_write_close(&json, '}');
     json_write_key(&json, "status");
     json_write_open(&json, '{');

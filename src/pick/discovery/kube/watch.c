@@ -266,9 +266,9 @@ static void on_not_found(struct kube_watch *watch, const struct kube_response *a
 
 static enum status check_page(const struct doc_node *items, struct str version, struct error *err) {
     struct doc_node item = {0};
-    bool good = !doc_is_present(items) || yyjson_is_arr(items->val);
+    bool good = !doc_is_present(items) || doc_is_list(items);
     while (good && doc_is_present(items) && doc_next(items, &item)) {
-        good = yyjson_is_obj(item.val);
+        good = doc_is_object(&item);
     }
     if (!good) {
         return error_set(err, ST_BAD_ANSWER, "the API server sent no list of objects");
@@ -374,7 +374,7 @@ static void cancel_call(struct kube_watch *watch) {
 static void on_error_event(struct kube_watch *watch, const struct kube_stream_event *event) {
     struct doc_node code = doc_get(&event->object, "code");
     struct str message = kube_member_text(&event->object, "message");
-    struct kube_response answer = {.status = (int)yyjson_get_int(code.val)};
+    struct kube_response answer = {.status = (int)json_whole(code.val)};
     cancel_call(watch);
     if (answer.status == GONE) {
         expire_version(watch);

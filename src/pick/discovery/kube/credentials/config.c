@@ -22,10 +22,9 @@ enum status kube_config_secret(const struct doc_node *node, const char *key, str
     if (!doc_is_present(&member)) {
         return ST_OK;
     }
-    if (!yyjson_is_str(member.val)) {
+    if (!json_get_string(member.val, out)) {
         return doc_error(&member, err, "expected text (in quotes, where it looks like a number)");
     }
-    *out = str_make(yyjson_get_str(member.val), yyjson_get_len(member.val));
     if (memchr(out->ptr, '\0', out->len)) {
         return doc_error(&member, err, "expected text without a NUL");
     }
@@ -272,10 +271,11 @@ static enum status add_files(struct files *files, const char *paths, struct erro
 
 /* Overwrites the values of the tree, which may be secret; they lie one after the other. */
 static void wipe_values(const struct doc *doc) {
-    yyjson_val *at = doc_root(doc).val, *end = at ? unsafe_yyjson_get_next(at) : NULL;
+    yyjson_val *at = doc_root(doc).val, *end = at ? json_next(at) : NULL;
+    struct str text;
     for (; at && at < end; at++) {
-        if (yyjson_is_str(at)) {
-            secret_wipe((void *)(uintptr_t)yyjson_get_str(at), yyjson_get_len(at));
+        if (json_get_string(at, &text)) {
+            secret_wipe((void *)(uintptr_t)text.ptr, text.len);
         }
     }
 }
@@ -368,7 +368,7 @@ static enum status read_cluster(struct kube_config *config, const struct found *
         status = doc_error(node, err, "expected the server's URL (server)");
     }
     status = status == ST_OK ? check_server(&server, config->server, err) : status;
-    if (status == ST_OK && doc_is_present(&proxy) && !yyjson_equals_str(proxy.val, "")) {
+    if (status == ST_OK && doc_is_present(&proxy) && !json_text_is(proxy.val, "")) {
         status = doc_error(&proxy, err, "an API server behind a proxy is not supported");
     }
     status = status == ST_OK ? doc_read_bool(&insecure, &config->insecure, err) : status;
@@ -394,7 +394,7 @@ static enum status find_referenced(const struct files *files, const struct found
     if (status == ST_OK && !find_named(files, list, name, key, out)) {
         status = doc_error(&context->value, err, "there is no %s of the name \"%s\"", key, name);
     }
-    if (status == ST_OK && !yyjson_is_obj(out->value.val)) {
+    if (status == ST_OK && !doc_is_object(&out->value)) {
         status = doc_error(&out->item, err, "expected an object \"%s\" in it", key);
     }
     free(name);

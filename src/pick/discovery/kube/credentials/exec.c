@@ -73,11 +73,10 @@ static enum status read_argv(const struct doc_node *node, const char *folder,
     }
     enum status status = read_command(node, folder, &exec->argv[0], err);
     while (status == ST_OK && doc_is_present(&args) && doc_next(&args, &item)) {
-        struct str text = {NULL, 0};
-        if (!yyjson_is_str(item.val)) {
+        struct str text;
+        if (!json_get_string(item.val, &text)) {
             return doc_error(&item, err, "expected text"); /* it may be secret */
         }
-        text = str_make(yyjson_get_str(item.val), yyjson_get_len(item.val));
         exec->argv[n++] = str_dup(text);
         status = exec->argv[n - 1] ? ST_OK : error_no_memory(err, "an exec program");
     }
