@@ -9,7 +9,7 @@
 #include <string.h>
 #include <yyjson.h>
 
-#include "codec/kserve/json.h"
+#include "codec/kserve/encode.h"
 #include "core/base/num.h"
 #include "core/base/utf8.h"
 #include "core/tensor/bytes.h"
@@ -232,7 +232,7 @@ static enum status print_strings(struct element_print *print, struct buf *out, u
                              tensor_name_print(print->tensor->name, name), print->n_strings, good,
                              element.len, print->hint);
         }
-        buf_add_json_string(out, element);
+        json_string_print(out, element);
         buf_add_char(out, ',');
     }
     return ST_OK;
@@ -250,7 +250,7 @@ enum status element_print_start(struct element_print *print, struct arena *arena
         print->rest = print->all;
         return print->all.ptr ? ST_OK : error_no_memory(err, "the data as JSON");
     }
-    return v2_json_check_size("tensor", tensor, err);
+    return v2_tensor_check_size("tensor", tensor, err);
 }
 
 enum status element_print_next(struct element_print *print, struct buf *out, uint64_t n,

@@ -1,7 +1,10 @@
 /* Tensor data as JSON values: a whole flat array, or some elements at a time. Integers are printed
  * in full; floats so that parsing gives the same bits, non-finite ones as NaN, Infinity, -Infinity;
  * BOOL as true and false; BYTES as strings. The tensor's bytes may lie in several pieces, at any
- * alignment. */
+ * alignment.
+ *
+ * Elements are appended to the buffer in runs, without core/base/json_writer.h: a call for each of
+ * a million numbers costs more than printing it. */
 #ifndef SLUICE_CODEC_KSERVE_DATA_PRINT_H
 #define SLUICE_CODEC_KSERVE_DATA_PRINT_H
 

@@ -9,7 +9,7 @@
 #include "codec/json/tree.h"
 #include "codec/kserve/data.h"
 #include "codec/kserve/data_print.h"
-#include "codec/kserve/json.h"
+#include "codec/kserve/encode.h"
 #include "codec/kserve/params.h"
 #include "core/base/checked.h"
 #include "core/base/utf8.h"
@@ -316,16 +316,18 @@ static enum status print_output(struct buf *out, const struct tensor *output, st
     return st;
 }
 
-static enum status print_member(struct buf *out, const struct member *member, struct error *err) {
+/* Writes the value after its key. */
+static enum status print_member(struct json_writer *json, const struct member *member,
+                                struct error *err) {
     switch (member->kind) {
     case OUTPUT:
-        return print_output(out, member->output, err);
+        return print_output(json_write_begin(json, JSON_ELEMENT), member->output, err);
     case PARAM:
-        return v2_json_param_value(out, member->param, err);
+        return v2_param_write(json, member->param, err);
     case TEXT:
         break;
     }
-    buf_add_json_string(out, member->text);
+    json_write_string(json, JSON_ELEMENT, member->text);
     return ST_OK;
 }
 
@@ -338,8 +340,9 @@ enum status v2_generate_print(struct buf *out, const struct model_spec *model, s
         return error_no_memory(err, "the answer");
     }
     enum status st = ST_OK;
+    struct json_writer json = {.out = out};
     size_t n = list_members(members, model, id, response);
-    buf_add_char(out, '{');
+    json_write_open(&json, JSON_ELEMENT, '{');
     for (size_t i = 0; st == ST_OK && i < n; i++) {
         if (i > 0 && str_eq(members[i].name, members[i - 1].name)) {
             continue;
@@ -347,16 +350,12 @@ enum status v2_generate_print(struct buf *out, const struct model_spec *model, s
         if (!utf8_is_valid(members[i].name.ptr, members[i].name.len)) {
             return error_set(err, ST_BAD_OUTPUT, "the name of a parameter is not UTF-8");
         }
-        if (i > 0) {
-            buf_add_char(out, ',');
-        }
-        buf_add_json_string(out, members[i].name);
-        buf_add_char(out, ':');
-        st = print_member(out, &members[i], err);
+        json_write_key_str(&json, members[i].name);
+        st = print_member(&json, &members[i], err);
     }
-    buf_add_char(out, '}');
+    json_write_close(&json, '}');
     if (st != ST_OK) {
-        return v2_json_output_error(st, err);
+        return v2_output_error(st, err);
     }
     return out->failed ? error_no_memory(err, "the answer") : ST_OK;
 }

@@ -83,7 +83,7 @@ enum status v2_log_decode(struct arena *arena, struct str body, const struct jso
 
 void v2_log_print(struct buf *out, const struct v2_log_settings *settings) {
     struct json_writer json = {.out = out};
-    json_write_open(&json, '{');
+    json_write_open(&json, JSON_ELEMENT, '{');
     json_write_string(&json, "log_file", STR(""));
     json_write_bool(&json, "log_info", settings->info);
     json_write_bool(&json, "log_warning", settings->warning);

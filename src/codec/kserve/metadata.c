@@ -1,74 +1,71 @@
 /* Metadata, health and error bodies. */
 #include "codec/kserve/metadata.h"
 
-#include "codec/kserve/json.h"
-
-static void add_text(struct buf *out, const char *text) {
-    buf_add(out, text, strlen(text));
-}
+#include "codec/kserve/encode.h"
 
 void v2_error_print(struct buf *out, const struct error *error) {
-    add_text(out, "{\"error\":");
-    buf_add_json_string(out, str_of(error->text)); /* error_set has made it valid UTF-8 */
-    buf_add_char(out, '}');
+    struct json_writer json = {.out = out};
+    json_write_open(&json, JSON_ELEMENT, '{');
+    json_write_string(&json, "error", str_of(error->text)); /* error_set has made it valid UTF-8 */
+    json_write_close(&json, '}');
 }
 
 void v2_server_metadata_print(struct buf *out, const char *name, const char *version,
                               const char *const *extensions) {
-    add_text(out, "{\"name\":");
-    buf_add_json_string(out, str_of(name));
-    add_text(out, ",\"version\":");
-    buf_add_json_string(out, str_of(version));
-    add_text(out, ",\"extensions\":[");
+    struct json_writer json = {.out = out};
+    json_write_open(&json, JSON_ELEMENT, '{');
+    json_write_string(&json, "name", str_of(name));
+    json_write_string(&json, "version", str_of(version));
+    json_write_open(&json, "extensions", '[');
     for (size_t i = 0; extensions[i]; i++) {
-        if (i > 0) {
-            buf_add_char(out, ',');
-        }
-        buf_add_json_string(out, str_of(extensions[i]));
+        json_write_string(&json, JSON_ELEMENT, str_of(extensions[i]));
     }
-    add_text(out, "]}");
+    json_write_close(&json, ']');
+    json_write_close(&json, '}');
 }
 
-static void print_tensors(struct buf *out, const struct tensor_spec *specs, size_t n) {
-    buf_add_char(out, '[');
+static void print_tensors(struct json_writer *json, const char *name,
+                          const struct tensor_spec *specs, size_t n) {
+    json_write_open(json, name, '[');
     for (size_t i = 0; i < n; i++) {
         const struct tensor tensor = {
             .name = specs[i].name, .datatype = specs[i].datatype, .shape = specs[i].shape};
-        v2_json_tensor_head(out, &tensor, i == 0);
-        buf_add_char(out, '}');
+        v2_tensor_head_write(json, &tensor);
+        json_write_close(json, '}');
     }
-    buf_add_char(out, ']');
+    json_write_close(json, ']');
 }
 
 void v2_model_metadata_print(struct buf *out, const struct model_spec *model,
                              const uint64_t *versions, size_t n_versions) {
-    add_text(out, "{\"name\":");
-    buf_add_json_string(out, model->name);
-    add_text(out, ",\"versions\":[");
+    struct json_writer json = {.out = out};
+    json_write_open(&json, JSON_ELEMENT, '{');
+    json_write_string(&json, "name", model->name);
+    json_write_open(&json, "versions", '[');
     for (size_t i = 0; i < n_versions; i++) {
-        add_text(out, i > 0 ? ",\"" : "\"");
-        buf_add_u64(out, versions[i]);
-        buf_add_char(out, '"');
+        json_write_u64_string(&json, JSON_ELEMENT, versions[i]);
     }
-    add_text(out, "],\"platform\":");
-    buf_add_json_string(out, model->platform);
-    add_text(out, ",\"inputs\":");
-    print_tensors(out, model->inputs, model->n_inputs);
-    add_text(out, ",\"outputs\":");
-    print_tensors(out, model->outputs, model->n_outputs);
-    buf_add_char(out, '}');
+    json_write_close(&json, ']');
+    json_write_string(&json, "platform", model->platform);
+    print_tensors(&json, "inputs", model->inputs, model->n_inputs);
+    print_tensors(&json, "outputs", model->outputs, model->n_outputs);
+    json_write_close(&json, '}');
 }
 
+/* Load balancers poll these two: their texts are constants. */
 void v2_live_print(struct buf *out, bool live) {
-    add_text(out, live ? "{\"live\":true}" : "{\"live\":false}");
+    buf_add_str(out, live ? STR("{\"live\":true}") : STR("{\"live\":false}"));
 }
 
 void v2_ready_print(struct buf *out, bool ready) {
-    add_text(out, ready ? "{\"live\":true,\"ready\":true}" : "{\"live\":false,\"ready\":false}");
+    buf_add_str(out, ready ? STR("{\"live\":true,\"ready\":true}")
+                           : STR("{\"live\":false,\"ready\":false}"));
 }
 
 void v2_model_ready_print(struct buf *out, struct str name, bool ready) {
-    add_text(out, "{\"name\":");
-    buf_add_json_string(out, name);
-    add_text(out, ready ? ",\"ready\":true}" : ",\"ready\":false}");
+    struct json_writer json = {.out = out};
+    json_write_open(&json, JSON_ELEMENT, '{');
+    json_write_string(&json, "name", name);
+    json_write_bool(&json, "ready", ready);
+    json_write_close(&json, '}');
 }

@@ -1,11 +1,11 @@
-/* From proto3's JSON mapping to the tree of protobuf's text format. Fields are recognized by
- * name alone: no name has two types in ModelConfig. */
+/* From proto3's JSON mapping to the form of protobuf's text format, value by value. Fields are
+ * recognized by name alone: no name has two types in ModelConfig. */
 #include "codec/kserve/model_config_json.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <yyjson.h>
 
+#include "codec/json/tree.h"
+#include "core/base/json_writer.h"
 #include "core/base/num.h"
 
 enum { MAX_DEPTH = 60 }; /* core/base/doc/doc.h allows 64, and maps gain a level */
@@ -31,117 +31,108 @@ static const char *const NUMBERS[] = {"dims",
                                       "default_timeout_microseconds",
                                       NULL};
 
-/* The tree under construction. */
-struct rewriting {
-    yyjson_mut_doc *doc;
-    int depth;
-};
+/* Writes the value of the field `name`, NULL for values of maps, in the other form. `depth` is that
+ * of the value. Returns: false when nested too deep. */
+static bool rewrite(struct json_writer *to, yyjson_val *val, const char *name, unsigned depth);
 
-/* `name` is the field of the value; NULL for values of maps. Returns: NULL when nested too deep,
- * or out of memory. */
-static yyjson_mut_val *rewrite(struct rewriting *to, yyjson_val *val, const char *name);
-
-/* Converts text that is a whole number to a number. */
-static yyjson_mut_val *number_of(struct rewriting *to, yyjson_val *val) {
-    struct str text = str_make(yyjson_get_str(val), yyjson_get_len(val));
+/* Text that is a whole number becomes a number. */
+static void rewrite_number(struct json_writer *to, const char *name, yyjson_val *val) {
     int64_t number;
-    return text.ptr && num_parse_i64(text, &number) ? yyjson_mut_sint(to->doc, number)
-                                                    : yyjson_val_mut_copy(to->doc, val);
+    if (num_parse_i64(json_text(val), &number)) {
+        json_write_i64(to, name, number);
+    } else {
+        json_write_value(to, name, val);
+    }
 }
 
 /* {"NAME": VALUE} becomes [{"key": "NAME", "value": VALUE}]. */
-static yyjson_mut_val *entries_of(struct rewriting *to, yyjson_val *map, bool numbered) {
-    yyjson_mut_val *list = yyjson_mut_arr(to->doc);
-    yyjson_val *key, *value;
-    size_t i, n;
-    yyjson_obj_foreach(map, i, n, key, value) {
-        yyjson_mut_val *entry = yyjson_mut_arr_add_obj(to->doc, list);
-        yyjson_mut_val *name = numbered ? number_of(to, key) : yyjson_val_mut_copy(to->doc, key);
-        yyjson_mut_val *inner = rewrite(to, value, NULL);
-        if (!yyjson_mut_obj_add_val(to->doc, entry, "key", name) ||
-            !yyjson_mut_obj_add_val(to->doc, entry, "value", inner)) {
-            return NULL;
+static bool rewrite_map(struct json_writer *to, yyjson_val *map, bool is_numbered, unsigned depth) {
+    struct json_iter entry = json_members(map);
+    bool good = true;
+    json_write_open(to, JSON_ELEMENT, '[');
+    while (good && json_iter_next(&entry)) {
+        json_write_open(to, JSON_ELEMENT, '{');
+        if (is_numbered) {
+            rewrite_number(to, "key", json_key(entry.value));
+        } else {
+            json_write_string(to, "key", entry.name);
         }
+        json_write_key(to, "value");
+        good = rewrite(to, entry.value, NULL, depth);
+        json_write_close(to, '}');
     }
-    return list;
+    json_write_close(to, ']');
+    return good;
 }
 
-static yyjson_mut_val *object_of(struct rewriting *to, yyjson_val *val) {
-    yyjson_mut_val *object = yyjson_mut_obj(to->doc);
-    yyjson_val *key, *value;
-    size_t i, n;
-    yyjson_obj_foreach(val, i, n, key, value) {
-        yyjson_mut_val *inner = rewrite(to, value, yyjson_get_str(key));
-        if (!inner || !yyjson_mut_obj_add(object, yyjson_val_mut_copy(to->doc, key), inner)) {
-            return NULL;
-        }
+static bool rewrite_object(struct json_writer *to, yyjson_val *object, unsigned depth) {
+    struct json_iter member = json_members(object);
+    bool good = true;
+    json_write_open(to, JSON_ELEMENT, '{');
+    while (good && json_iter_next(&member)) {
+        json_write_key_str(to, member.name);
+        good = rewrite(to, member.value, member.name.ptr, depth);
     }
-    return object;
+    json_write_close(to, '}');
+    return good;
 }
 
-static yyjson_mut_val *list_of(struct rewriting *to, yyjson_val *val, const char *name) {
-    yyjson_mut_val *list = yyjson_mut_arr(to->doc);
-    yyjson_val *element;
-    size_t i, n;
-    yyjson_arr_foreach(val, i, n, element) {
-        if (!yyjson_mut_arr_append(list, rewrite(to, element, name))) {
-            return NULL;
-        }
+static bool rewrite_list(struct json_writer *to, yyjson_val *list, const char *name,
+                         unsigned depth) {
+    struct json_iter element = json_elements(list);
+    bool good = true;
+    json_write_open(to, JSON_ELEMENT, '[');
+    while (good && json_iter_next(&element)) {
+        good = rewrite(to, element.value, name, depth);
     }
-    return list;
+    json_write_close(to, ']');
+    return good;
 }
 
-static yyjson_mut_val *rewrite(struct rewriting *to, yyjson_val *val, const char *name) {
-    yyjson_mut_val *out = NULL;
-    if (to->depth++ > MAX_DEPTH) {
-        return NULL;
+static bool rewrite(struct json_writer *to, yyjson_val *val, const char *name, unsigned depth) {
+    if (depth > MAX_DEPTH) {
+        return false;
     }
-    if (yyjson_is_obj(val)) {
-        out = name && is_one_of(name, MAPS)
-                  ? entries_of(to, val, strcmp(name, "priority_queue_policy") == 0)
-                  : object_of(to, val);
-    } else if (yyjson_is_arr(val)) {
-        out = list_of(to, val, name);
+    if (json_is_object(val)) {
+        return name && is_one_of(name, MAPS)
+                   ? rewrite_map(to, val, strcmp(name, "priority_queue_policy") == 0, depth + 1)
+                   : rewrite_object(to, val, depth + 1);
+    }
+    if (json_is_array(val)) {
+        return rewrite_list(to, val, name, depth + 1);
+    }
+    if (name && is_one_of(name, NUMBERS)) {
+        rewrite_number(to, JSON_ELEMENT, val);
     } else {
-        out = name && is_one_of(name, NUMBERS) ? number_of(to, val)
-                                               : yyjson_val_mut_copy(to->doc, val);
+        json_write_value(to, JSON_ELEMENT, val);
     }
-    to->depth--;
-    return out;
-}
-
-static enum status print(struct arena *arena, yyjson_mut_val *root, struct str *out,
-                         struct error *err) {
-    size_t len = 0;
-    char *text = root ? yyjson_mut_val_write(root, 0, &len) : NULL;
-    if (!text) {
-        return error_set(err, ST_BAD_CONFIG,
-                         "the configuration given: nested deeper than %d levels, or out of memory",
-                         MAX_DEPTH);
-    }
-    *out = arena_dup(arena, str_make(text, len));
-    free(text);
-    return out->ptr ? ST_OK : error_no_memory(err, "the model's configuration");
+    return true;
 }
 
 enum status model_config_json_rewrite(struct arena *arena, struct str json, struct str *out,
                                       struct error *err) {
-    yyjson_read_err problem = {0};
-    /* Not modified without YYJSON_READ_INSITU; yyjson's signature lacks const. */
-    yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)json.ptr, json.len, 0, NULL, &problem);
-    struct rewriting to = {.doc = yyjson_mut_doc_new(NULL)};
-    enum status st;
-    if (!to.doc) {
-        st = error_no_memory(err, "the model's configuration");
-    } else if (!doc || !yyjson_is_obj(yyjson_doc_get_root(doc))) {
-        st = error_set(err, ST_BAD_CONFIG,
-                       "the configuration given: expected a JSON object with the fields of a "
-                       "ModelConfig: %s at byte %zu",
-                       doc ? "something else" : problem.msg, problem.pos);
-    } else {
-        st = print(arena, rewrite(&to, yyjson_doc_get_root(doc), NULL), out, err);
+    static const struct json_limits none = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
+    struct json_tree tree;
+    struct error why;
+    struct buf text;
+    struct json_writer writer = {.out = &text};
+    enum status st = json_tree_parse_request(&tree, arena, json, &none, &why);
+    if (st != ST_OK && st != ST_NO_MEMORY) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "the configuration given: expected a JSON object with the fields of a "
+                         "ModelConfig: %s",
+                         why.text);
     }
-    yyjson_mut_doc_free(to.doc);
-    yyjson_doc_free(doc);
-    return st;
+    buf_init(&text, arena, json.len);
+    bool good = st == ST_OK && rewrite(&writer, tree.root, NULL, 0);
+    buf_add_char(&text, '\0');
+    if (st == ST_OK && !good) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "the configuration given: nested deeper than %d levels", MAX_DEPTH);
+    }
+    if (st != ST_OK || text.failed) {
+        return error_no_memory(err, "the model's configuration");
+    }
+    *out = str_make(text.data, text.len - 1);
+    return ST_OK;
 }

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <inttypes.h>
 
-#include "codec/kserve/json.h"
+#include "codec/kserve/encode.h"
 #include "codec/kserve/request.h"
 #include "codec/kserve/request_encode.h"
 #include "core/tensor/bytes.h"

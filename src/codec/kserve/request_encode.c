@@ -3,8 +3,7 @@
 #include "codec/kserve/request_encode.h"
 
 #include "codec/kserve/data_print.h"
-#include "codec/kserve/json.h"
-#include "core/base/buf.h"
+#include "codec/kserve/encode.h"
 #include "core/base/utf8.h"
 #include "core/tensor/bytes.h"
 
@@ -36,96 +35,81 @@ static enum status check_shape(const struct tensor *tensor, struct error *err) {
 }
 
 /* Clause: binary-tensor-data, "binary_data_size". */
-static enum status print_input(struct buf *json, const struct infer_input *input, bool first,
+static enum status print_input(struct json_writer *json, const struct infer_input *input,
                                bool as_json, struct v2_pieces *pieces, struct error *err) {
     const struct tensor *tensor = &input->tensor;
     enum status status = check_shape(tensor, err);
     if (status == ST_OK && !as_json) {
-        status = v2_json_check_size("input", tensor, err);
+        status = v2_tensor_check_size("input", tensor, err);
     }
     if (status != ST_OK) {
         return status;
     }
-    v2_json_tensor_head(json, tensor, first);
+    v2_tensor_head_write(json, tensor);
     if (!as_json || input->params.n > 0) {
-        v2_json_add(json, ",\"parameters\":{");
+        json_write_open(json, "parameters", '{');
         if (!as_json) {
-            v2_json_add(json, "\"binary_data_size\":");
-            buf_add_u64(json, tensor->n_bytes);
+            json_write_u64(json, "binary_data_size", tensor->n_bytes);
             v2_pieces_add(pieces, tensor);
         }
-        if (!as_json && input->params.n > 0) {
-            buf_add_char(json, ',');
-        }
-        status = v2_json_params(json, input->params, err);
-        buf_add_char(json, '}');
+        status = v2_params_write(json, input->params, err);
+        json_write_close(json, '}');
     }
     if (status == ST_OK && as_json) {
-        v2_json_add(json, ",\"data\":");
-        status = v2_data_print(json, tensor, err);
+        status = v2_data_print(json_write_begin(json, "data"), tensor, err);
     }
-    buf_add_char(json, '}');
+    json_write_close(json, '}');
     return status;
 }
 
-static enum status print_inputs(struct buf *json, const struct v2_request *request,
+static enum status print_inputs(struct json_writer *json, const struct v2_request *request,
                                 const enum v2_form *forms, struct v2_pieces *pieces,
                                 struct error *err) {
     enum status status = ST_OK;
-    v2_json_add(json, "\"inputs\":[");
+    json_write_open(json, "inputs", '[');
     for (size_t i = 0; status == ST_OK && i < request->infer.n_inputs; i++) {
-        status =
-            print_input(json, &request->infer.inputs[i], i == 0, is_json(forms, i), pieces, err);
+        status = print_input(json, &request->infer.inputs[i], is_json(forms, i), pieces, err);
     }
-    buf_add_char(json, ']');
+    json_write_close(json, ']');
     return status;
 }
 
 /* Clause: binary-tensor-data, "binary_data". Servers differ in whether binary_data_output covers
  * listed outputs, so it is written for each. */
-static enum status print_wanted(struct buf *json, const struct v2_request *request,
+static enum status print_wanted(struct json_writer *json, const struct v2_request *request,
                                 struct error *err) {
     enum status status = ST_OK;
-    v2_json_add(json, ",\"outputs\":[");
+    json_write_open(json, "outputs", '[');
     for (size_t i = 0; status == ST_OK && i < request->infer.n_wanted; i++) {
         const struct infer_requested_output *wanted = &request->infer.wanted[i];
         enum v2_form form = request->forms ? request->forms[i] : V2_FORM_DEFAULT;
         bool binary = form == V2_FORM_DEFAULT ? request->binary_default : form == V2_FORM_BINARY;
-        buf_add_str(json, i > 0 ? STR(",{\"name\":") : STR("{\"name\":"));
-        buf_add_json_string(json, wanted->name);
-        v2_json_add(json, ",\"parameters\":{\"binary_data\":");
-        buf_add_str(json, binary ? STR("true") : STR("false"));
-        if (wanted->params.n > 0) {
-            buf_add_char(json, ',');
-            status = v2_json_params(json, wanted->params, err);
-        }
-        v2_json_add(json, "}}");
+        json_write_open(json, JSON_ELEMENT, '{');
+        json_write_string(json, "name", wanted->name);
+        json_write_open(json, "parameters", '{');
+        json_write_bool(json, "binary_data", binary);
+        status = v2_params_write(json, wanted->params, err);
+        json_write_close(json, '}');
+        json_write_close(json, '}');
     }
-    buf_add_char(json, ']');
+    json_write_close(json, ']');
     return status;
 }
 
 /* The id, and the parameters of the request. Clause: binary-tensor-data, "binary_data_output". */
-static enum status print_head(struct buf *json, const struct v2_request *request,
+static enum status print_head(struct json_writer *json, const struct v2_request *request,
                               struct error *err) {
     enum status status = ST_OK;
-    size_t n_params = request->infer.params.n;
-    buf_add_char(json, '{');
     if (request->infer.id.len > 0) {
-        v2_json_add(json, "\"id\":");
-        buf_add_json_string(json, request->infer.id);
-        buf_add_char(json, ',');
+        json_write_string(json, "id", request->infer.id);
     }
-    if (request->binary_default || n_params > 0) {
-        v2_json_add(json, "\"parameters\":{");
+    if (request->binary_default || request->infer.params.n > 0) {
+        json_write_open(json, "parameters", '{');
         if (request->binary_default) {
-            v2_json_add(json, "\"binary_data_output\":true");
+            json_write_bool(json, "binary_data_output", true);
         }
-        if (request->binary_default && n_params > 0) {
-            buf_add_char(json, ',');
-        }
-        status = v2_json_params(json, request->infer.params, err);
-        v2_json_add(json, "},");
+        status = v2_params_write(json, request->infer.params, err);
+        json_write_close(json, '}');
     }
     return status;
 }
@@ -147,7 +131,8 @@ static enum status check_names(const struct infer_request *infer, struct error *
 enum status v2_request_encode(struct arena *arena, const struct v2_request *request,
                               const enum v2_form *forms, struct v2_request_body *out,
                               struct error *err) {
-    struct buf json;
+    struct buf text;
+    struct json_writer json = {.out = &text};
     struct v2_pieces pieces;
     size_t n_pieces = 0;
     *out = (struct v2_request_body){0};
@@ -158,7 +143,8 @@ enum status v2_request_encode(struct arena *arena, const struct v2_request *requ
     if (!v2_pieces_init(&pieces, arena, n_pieces)) {
         return error_no_memory(err, "the request");
     }
-    buf_init(&json, arena, FIRST_BYTES);
+    buf_init(&text, arena, FIRST_BYTES);
+    json_write_open(&json, JSON_ELEMENT, '{');
     enum status status = check_names(&request->infer, err);
     if (status == ST_OK) {
         status = print_head(&json, request, err);
@@ -169,14 +155,14 @@ enum status v2_request_encode(struct arena *arena, const struct v2_request *requ
     if (status == ST_OK && request->infer.n_wanted > 0) {
         status = print_wanted(&json, request, err);
     }
-    buf_add_char(&json, '}');
+    json_write_close(&json, '}');
     if (status != ST_OK) {
         return status;
     }
-    if (json.failed) {
+    if (text.failed) {
         return error_no_memory(err, "the request");
     }
-    out->json = buf_str(&json);
+    out->json = buf_str(&text);
     out->pieces = v2_pieces_finish(&pieces, out->json);
     out->n_pieces = pieces.n;
     out->n_bytes = pieces.n_bytes;

@@ -5,8 +5,7 @@
 #include <assert.h>
 
 #include "codec/kserve/data_print.h"
-#include "codec/kserve/json.h"
-#include "core/base/buf.h"
+#include "codec/kserve/encode.h"
 
 enum { FIRST_BYTES = 448 }; /* most responses with binary outputs fit */
 
@@ -20,44 +19,43 @@ static bool is_binary(const struct v2_request *request, size_t i) {
     return form == V2_FORM_DEFAULT ? request->binary_default : form == V2_FORM_BINARY;
 }
 
-static enum status print_output(struct buf *json, const struct tensor *output, bool first,
+/* V2_FORM_DEFAULT: the data is already in the client's shared memory. */
+static enum status print_output(struct json_writer *json, const struct tensor *output,
                                 enum v2_form form, struct v2_pieces *pieces, struct error *err) {
     enum status status = ST_OK;
-    v2_json_tensor_head(json, output, first);
-    if (form == V2_FORM_DEFAULT) { /* already in the client's shared memory */
-        buf_add_char(json, '}');
-    } else if (form == V2_FORM_BINARY) {
-        status = v2_json_check_size("output", output, err);
-        v2_json_add(json, ",\"parameters\":{\"binary_data_size\":");
-        buf_add_u64(json, output->n_bytes);
-        v2_json_add(json, "}}");
+    v2_tensor_head_write(json, output);
+    if (form == V2_FORM_BINARY) {
+        status = v2_tensor_check_size("output", output, err);
+        json_write_key(json, "parameters");
+        json_write_open(json, JSON_ELEMENT, '{');
+        json_write_key(json, "binary_data_size");
+        json_write_u64(json, JSON_ELEMENT, output->n_bytes);
+        json_write_close(json, '}');
         v2_pieces_add(pieces, output);
-    } else {
-        v2_json_add(json, ",\"data\":");
-        status = v2_data_print(json, output, err);
-        buf_add_char(json, '}');
+    } else if (form == V2_FORM_JSON) {
+        json_write_key(json, "data");
+        status = v2_data_print(json_write_begin(json, JSON_ELEMENT), output, err);
     }
+    json_write_close(json, '}');
     return status;
 }
 
-static enum status print_head(struct buf *json, const struct model_spec *model,
+static enum status print_head(struct json_writer *json, const struct model_spec *model,
                               const struct v2_request *request,
                               const struct infer_response *response, struct error *err) {
     enum status status = ST_OK;
     if (request->infer.id.len > 0) {
-        v2_json_add(json, "{\"id\":");
-        buf_add_json_string(json, request->infer.id);
-        v2_json_add(json, ",\"model_name\":");
-    } else {
-        v2_json_add(json, "{\"model_name\":");
+        json_write_key(json, "id");
+        json_write_string(json, JSON_ELEMENT, request->infer.id);
     }
-    buf_add_json_string(json, model->name);
-    v2_json_add(json, ",\"model_version\":");
-    buf_add_json_string(json, model->version_text);
+    json_write_key(json, "model_name");
+    json_write_string(json, JSON_ELEMENT, model->name);
+    json_write_key(json, "model_version");
+    json_write_string(json, JSON_ELEMENT, model->version_text);
     if (response->params.n > 0) {
-        v2_json_add(json, ",\"parameters\":{");
-        status = v2_json_params(json, response->params, err);
-        buf_add_char(json, '}');
+        json_write_open(json, "parameters", '{');
+        status = v2_params_write(json, response->params, err);
+        json_write_close(json, '}');
     }
     return status;
 }
@@ -66,7 +64,8 @@ enum status v2_response_encode(struct arena *arena, const struct model_spec *mod
                                const struct v2_request *request,
                                const struct infer_response *response, struct v2_response *out,
                                struct error *err) {
-    struct buf json;
+    struct buf text;
+    struct json_writer json = {.out = &text};
     struct v2_pieces pieces;
     size_t n_pieces = 0;
     assert(request->infer.n_wanted == 0 || request->infer.n_wanted == response->n_outputs);
@@ -76,24 +75,27 @@ enum status v2_response_encode(struct arena *arena, const struct model_spec *mod
     if (!v2_pieces_init(&pieces, arena, n_pieces)) {
         return error_no_memory(err, "the answer");
     }
-    buf_init(&json, arena, FIRST_BYTES);
+    buf_init(&text, arena, FIRST_BYTES);
+    json_write_open(&json, JSON_ELEMENT, '{');
     enum status status = print_head(&json, model, request, response, err);
-    v2_json_add(&json, ",\"outputs\":[");
+    json_write_key(&json, "outputs");
+    json_write_open(&json, JSON_ELEMENT, '[');
     for (size_t i = 0; status == ST_OK && i < response->n_outputs; i++) {
         enum v2_form form = v2_request_output_in_shared_memory(request, i) ? V2_FORM_DEFAULT
                             : is_binary(request, i)                        ? V2_FORM_BINARY
                                                                            : V2_FORM_JSON;
-        status = print_output(&json, &response->outputs[i], i == 0, form, &pieces, err);
+        status = print_output(&json, &response->outputs[i], form, &pieces, err);
     }
-    v2_json_add(&json, "]}");
+    json_write_close(&json, ']');
+    json_write_close(&json, '}');
     if (status != ST_OK) {
         /* The client can ask for the output as binary. */
-        return status == ST_NOT_UTF8 ? status : v2_json_output_error(status, err);
+        return status == ST_NOT_UTF8 ? status : v2_output_error(status, err);
     }
-    if (json.failed) {
+    if (text.failed) {
         return error_no_memory(err, "the answer");
     }
-    out->json = buf_str(&json);
+    out->json = buf_str(&text);
     out->binary = pieces.n_bytes > 0;
     out->pieces = v2_pieces_finish(&pieces, out->json);
     out->n_pieces = pieces.n;

@@ -43,14 +43,14 @@ enum status v2_shared_memory_register_decode(struct arena *arena, struct str bod
     return st == ST_OK ? read_members(&tree, out, err) : st;
 }
 
-void v2_shared_memory_print(struct buf *out, const struct v2_shared_memory_region *region) {
-    struct json_writer json = {.out = out};
-    json_write_open(&json, '{');
-    json_write_string(&json, "name", region->name);
-    json_write_string(&json, "key", region->key);
-    json_write_u64(&json, "offset", region->offset);
-    json_write_u64(&json, "byte_size", region->n_bytes);
-    json_write_close(&json, '}');
+void v2_shared_memory_write(struct json_writer *json,
+                            const struct v2_shared_memory_region *region) {
+    json_write_open(json, JSON_ELEMENT, '{');
+    json_write_string(json, "name", region->name);
+    json_write_string(json, "key", region->key);
+    json_write_u64(json, "offset", region->offset);
+    json_write_u64(json, "byte_size", region->n_bytes);
+    json_write_close(json, '}');
 }
 
 /* ---- protobuf -------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
 #define SLUICE_CODEC_KSERVE_SHARED_MEMORY_H
 
 #include "codec/kserve/request.h"
-#include "core/base/buf.h"
+#include "core/base/json_writer.h"
 
 /* The error text for requests about GPU memory. */
 #define V2_CUDA_MEMORY_UNSUPPORTED "CUDA shared memory is not supported"
@@ -26,7 +26,7 @@ enum status v2_grpc_shared_memory_register_decode(struct str message,
                                                   struct v2_shared_memory_region *out,
                                                   struct error *err) SLUICE_MUST_USE;
 /* Append an element of the JSON array of a status, an entry of SystemSharedMemoryStatusResponse. */
-void v2_shared_memory_print(struct buf *out, const struct v2_shared_memory_region *region);
+void v2_shared_memory_write(struct json_writer *json, const struct v2_shared_memory_region *region);
 void v2_grpc_shared_memory_encode(struct buf *out, const struct v2_shared_memory_region *region);
 
 #endif

@@ -129,18 +129,15 @@ enum status v2_trace_decode(struct arena *arena, struct str body, const struct j
 /* ---- HTTP: encoding -------------------------------------------------------------------------- */
 
 static void print_levels(struct json_writer *json, uint32_t level) {
-    json_write_open_member(json, v2_trace_key_name(V2_TRACE_LEVEL), '[');
+    json_write_open(json, v2_trace_key_name(V2_TRACE_LEVEL), '[');
     if (level == 0) {
-        json_write_separator(json);
-        buf_add_json_string(json->out, STR("OFF"));
+        json_write_string(json, JSON_ELEMENT, STR("OFF"));
     }
     if (level & V2_TRACE_TIMESTAMPS) {
-        json_write_separator(json);
-        buf_add_json_string(json->out, STR("TIMESTAMPS"));
+        json_write_string(json, JSON_ELEMENT, STR("TIMESTAMPS"));
     }
     if (level & V2_TRACE_TENSORS) {
-        json_write_separator(json);
-        buf_add_json_string(json->out, STR("TENSORS"));
+        json_write_string(json, JSON_ELEMENT, STR("TENSORS"));
     }
     json_write_close(json, ']');
 }
@@ -152,7 +149,7 @@ static void print_number(struct json_writer *json, enum v2_trace_key key, int64_
 
 void v2_trace_print(struct buf *out, const struct v2_trace_settings *settings) {
     struct json_writer json = {.out = out};
-    json_write_open(&json, '{');
+    json_write_open(&json, JSON_ELEMENT, '{');
     print_levels(&json, settings->values.level);
     print_number(&json, V2_TRACE_RATE, settings->values.rate);
     print_number(&json, V2_TRACE_COUNT, settings->values.count);

@@ -9,7 +9,7 @@
 #include "codec/json/tree.h"
 #include "codec/kserve/data.h"
 #include "codec/kserve/data_print.h"
-#include "codec/kserve/json.h"
+#include "codec/kserve/encode.h"
 #include "core/base/checked.h"
 #include "core/base/utf8.h"
 #include "core/tensor/bytes.h"
@@ -379,7 +379,7 @@ enum status mip_item_print_json(struct buf *out, const struct tensor *tensor, st
     if (status == ST_OK) {
         out->len--; /* the last comma */
     }
-    return v2_json_output_error(status, err);
+    return v2_output_error(status, err);
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 
 #include "codec/prompt/model_scan.h"
 #include "core/base/arena_fixture.h"
+#include "core/base/json_writer.h"
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
@@ -362,7 +363,7 @@ static void check_parsed(struct str text, yyjson_val *root, const struct model_s
         struct buf changed;
         buf_init(&changed, arena, text.len + 64);
         buf_add(&changed, text.ptr, scan->value_at);
-        buf_add_json_string(&changed, STR("an\"other"));
+        json_string_print(&changed, STR("an\"other"));
         size_t after = scan->value_at + scan->value_bytes;
         buf_add(&changed, text.ptr + after, text.len - after);
         yyjson_doc *doc = yyjson_read(changed.data, changed.len, 0);

@@ -36,15 +36,10 @@ static void add_hex(struct json_writer *json, const char *name, const unsigned c
     json_write_string(json, name, str_make(text, 2 * n));
 }
 
-static void add_number(struct json_writer *json, const char *name, uint64_t number) {
-    char text[20];
-    json_write_string(json, name, str_make(text, num_print_u64(text, number)));
-}
-
 static void open_attribute(struct json_writer *json, struct str key) {
-    json_write_open_element(json, '{');
+    json_write_open(json, JSON_ELEMENT, '{');
     json_write_string(json, "key", key);
-    json_write_open_member(json, "value", '{');
+    json_write_open(json, "value", '{');
 }
 
 static void close_attribute(struct json_writer *json) {
@@ -60,35 +55,49 @@ static void text_attribute(struct json_writer *json, struct str key, struct str 
 
 static void number_attribute(struct json_writer *json, struct str key, uint64_t value) {
     open_attribute(json, key);
-    add_number(json, "intValue", value);
+    json_write_u64_string(json, "intValue", value);
     close_attribute(json);
 }
 
 void otlp_trace_begin(struct buf *out, const struct otlp_attribute *resource, size_t n,
                       struct str version) {
     struct json_writer json = {.out = out};
-    buf_add_str(out, STR("{\"resourceSpans\":[{\"resource\":{\"attributes\":["));
+    json_write_open(&json, JSON_ELEMENT, '{');
+    json_write_open(&json, "resourceSpans", '[');
+    json_write_open(&json, JSON_ELEMENT, '{');
+    json_write_open(&json, "resource", '{');
+    json_write_open(&json, "attributes", '[');
     for (size_t i = 0; i < n; i++) {
         text_attribute(&json, resource[i].key, resource[i].value);
     }
-    buf_add_str(out, STR("]},\"scopeSpans\":[{\"scope\":{\"name\":\"sluice\",\"version\":"));
-    buf_add_json_string(out, version);
-    buf_add_str(out, STR("},\"spans\":["));
+    json_write_close(&json, ']');
+    json_write_close(&json, '}');
+    json_write_open(&json, "scopeSpans", '[');
+    json_write_open(&json, JSON_ELEMENT, '{');
+    json_write_open(&json, "scope", '{');
+    json_write_string(&json, "name", STR("sluice"));
+    json_write_string(&json, "version", version);
+    json_write_close(&json, '}');
+    json_write_open(&json, "spans", '[');
 }
 
 void otlp_trace_end(struct buf *out) {
-    buf_add_str(out, STR("]}]}]}"));
+    static const char open[] = {']', '}', ']', '}', ']', '}'}; /* since otlp_trace_begin */
+    struct json_writer json = {.out = out, .depth = sizeof(open)};
+    for (size_t i = 0; i < sizeof(open); i++) {
+        json_write_close(&json, open[i]);
+    }
 }
 
 /* ---- spans ----------------------------------------------------------------------------------- */
 
 static void add_events(struct json_writer *json, const struct trace_record *record,
                        const struct layer *layer, uint64_t unix_ns) {
-    json_write_open_member(json, "events", '[');
+    json_write_open(json, "events", '[');
     for (unsigned i = 0; i < TRACE_TIMESTAMPS; i++) {
         if (record->ns[i] > 0 && (layer->events >> i & 1)) {
-            json_write_open_element(json, '{');
-            add_number(json, "timeUnixNano", record->ns[i] + unix_ns);
+            json_write_open(json, JSON_ELEMENT, '{');
+            json_write_u64_string(json, "timeUnixNano", record->ns[i] + unix_ns);
             json_write_string(json, "name", str_of(trace_timestamp_name((enum trace_timestamp)i)));
             json_write_close(json, '}');
         }
@@ -97,7 +106,7 @@ static void add_events(struct json_writer *json, const struct trace_record *reco
 }
 
 static void add_attributes(struct json_writer *json, const struct trace_record *record) {
-    json_write_open_member(json, "attributes", '[');
+    json_write_open(json, "attributes", '[');
     text_attribute(json, STR("triton.model_name"), record->model);
     number_attribute(json, STR("triton.model_version"), record->version);
     number_attribute(json, STR("triton.trace_id"), record->id);
@@ -113,7 +122,7 @@ static void add_status(struct json_writer *json, const struct trace_record *reco
     if (record->ns[TRACE_INFER_RESPONSE_COMPLETE] > 0) {
         return;
     }
-    json_write_open_member(json, "status", '{');
+    json_write_open(json, "status", '{');
     if (record->failure.len > 0 && utf8_is_valid(record->failure.ptr, record->failure.len)) {
         json_write_string(json, "message", record->failure);
     }
@@ -151,12 +160,12 @@ static struct str span_name(const struct trace_record *record, size_t i) {
 
 size_t otlp_trace_add(struct buf *out, const struct trace_record *record,
                       const struct otlp_ids *ids, uint64_t unix_ns, bool first) {
-    struct json_writer json = {.out = out, .has_items = !first};
+    struct json_writer json = {.out = out, .position = first ? JSON_AT_START : JSON_AFTER_VALUE};
     const unsigned char *parent = ids->parent;
     uint64_t start, end;
     size_t n = 0;
     for (size_t i = 0; i < OTLP_SPANS && span_times(record, i, &start, &end); i++, n++) {
-        json_write_open_element(&json, '{');
+        json_write_open(&json, JSON_ELEMENT, '{');
         add_hex(&json, "traceId", ids->trace, TRACE_ID_BYTES);
         add_hex(&json, "spanId", ids->spans[i], SPAN_ID_BYTES);
         if (ids->state.len > 0) {
@@ -167,8 +176,8 @@ size_t otlp_trace_add(struct buf *out, const struct trace_record *record,
         }
         json_write_string(&json, "name", span_name(record, i));
         json_write_u64(&json, "kind", KIND_SERVER);
-        add_number(&json, "startTimeUnixNano", start + unix_ns);
-        add_number(&json, "endTimeUnixNano", end + unix_ns);
+        json_write_u64_string(&json, "startTimeUnixNano", start + unix_ns);
+        json_write_u64_string(&json, "endTimeUnixNano", end + unix_ns);
         if (i <= 1) {
             add_attributes(&json, record);
         }

@@ -20,26 +20,28 @@ static void add_text(struct json_writer *json, const char *name, struct str text
     json_write_string(json, name, utf8_is_valid(text.ptr, text.len) ? text : STR(""));
 }
 
-static void print_request(struct buf *out, const struct trace_record *record) {
-    struct json_writer json = {.out = out};
-    json_write_open(&json, '{');
-    json_write_u64(&json, "id", record->id);
-    add_text(&json, "model_name", record->model);
-    json_write_u64(&json, "model_version", record->version);
+static void print_request(struct json_writer *json, const struct trace_record *record) {
+    json_write_open(json, JSON_ELEMENT, '{');
+    json_write_u64(json, "id", record->id);
+    add_text(json, "model_name", record->model);
+    json_write_u64(json, "model_version", record->version);
     if (record->request_id.len > 0) {
-        add_text(&json, "request_id", record->request_id);
+        add_text(json, "request_id", record->request_id);
     }
-    json_write_close(&json, '}');
+    json_write_close(json, '}');
 }
 
-static void print_time(struct buf *out, uint64_t id, enum trace_timestamp mark, uint64_t ns) {
-    buf_add_str(out, STR(",{\"id\":"));
-    buf_add_u64(out, id);
-    buf_add_str(out, STR(",\"timestamps\":[{\"name\":\""));
-    buf_add_str(out, str_of(trace_timestamp_name(mark)));
-    buf_add_str(out, STR("\",\"ns\":"));
-    buf_add_u64(out, ns);
-    buf_add_str(out, STR("}]}"));
+static void print_time(struct json_writer *json, uint64_t id, enum trace_timestamp mark,
+                       uint64_t ns) {
+    json_write_open(json, JSON_ELEMENT, '{');
+    json_write_u64(json, "id", id);
+    json_write_open(json, "timestamps", '[');
+    json_write_open(json, JSON_ELEMENT, '{');
+    json_write_string(json, "name", str_of(trace_timestamp_name(mark)));
+    json_write_u64(json, "ns", ns);
+    json_write_close(json, '}');
+    json_write_close(json, ']');
+    json_write_close(json, '}');
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -79,31 +81,31 @@ static struct str print_shape(struct arena *arena, const struct tensor *tensor) 
     return text.len > 0 ? buf_str(&text) : STR("");
 }
 
-static void print_tensor(struct buf *out, uint64_t id, const struct trace_tensor *of) {
+static void print_tensor(struct json_writer *json, uint64_t id, const struct trace_tensor *of) {
     const struct tensor *tensor = &of->tensor;
-    struct json_writer json = {.out = out};
-    buf_add_char(out, ',');
-    json_write_open(&json, '{');
-    json_write_u64(&json, "id", id);
-    json_write_string(&json, "activity",
+    struct arena *arena = json->out->arena;
+    json_write_open(json, JSON_ELEMENT, '{');
+    json_write_u64(json, "id", id);
+    json_write_string(json, "activity",
                       of->is_output ? STR("TENSOR_BACKEND_OUTPUT") : STR("TENSOR_QUEUE_INPUT"));
-    json_write_open_member(&json, "tensor", '{');
-    add_text(&json, "name", tensor->name);
-    json_write_string(&json, "data", print_elements(out->arena, tensor));
-    json_write_string(&json, "shape", print_shape(out->arena, tensor));
-    json_write_string(&json, "dtype", str_of(datatype_name(tensor->datatype)));
-    json_write_close(&json, '}');
-    json_write_close(&json, '}');
+    json_write_open(json, "tensor", '{');
+    add_text(json, "name", tensor->name);
+    json_write_string(json, "data", print_elements(arena, tensor));
+    json_write_string(json, "shape", print_shape(arena, tensor));
+    json_write_string(json, "dtype", str_of(datatype_name(tensor->datatype)));
+    json_write_close(json, '}');
+    json_write_close(json, '}');
 }
 
 void trace_record_print(struct buf *out, const struct trace_record *record, bool times) {
-    print_request(out, record);
+    struct json_writer json = {.out = out};
+    print_request(&json, record);
     for (size_t i = 0; times && i < TRACE_TIMESTAMPS; i++) {
         if (record->ns[i] > 0) {
-            print_time(out, record->id, (enum trace_timestamp)i, record->ns[i]);
+            print_time(&json, record->id, (enum trace_timestamp)i, record->ns[i]);
         }
     }
     for (size_t i = 0; i < record->n_tensors; i++) {
-        print_tensor(out, record->id, &record->tensors[i]);
+        print_tensor(&json, record->id, &record->tensors[i]);
     }
 }

@@ -37,9 +37,6 @@ void buf_add_char(struct buf *buf, char c);
 void buf_add_u64(struct buf *buf, uint64_t value);
 void buf_add_i64(struct buf *buf, int64_t value);
 void buf_printf(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Appends `text` (valid UTF-8) as a JSON string with its quotes: escapes quote, backslash and
- * control characters. */
-void buf_add_json_string(struct buf *buf, struct str text);
 static inline struct str buf_str(const struct buf *buf) {
     return str_make(buf->data, buf->len);
 }

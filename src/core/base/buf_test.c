@@ -91,7 +91,6 @@ static void buf_out_of_memory_sets_failed(void **state) {
     buf_add(&buf, "dropped", 7);
     buf_printf(&buf, "%d", 1);
     buf_add_u64(&buf, 1);
-    buf_add_json_string(&buf, STR("x\n"));
     assert_int_equal(buf.len, 4);
     assert_memory_equal(buf.data, "kept", 4);
     buf_init(&buf, arena, 1);
@@ -112,30 +111,6 @@ static void buf_growth_near_limit_takes_exact_size(void **state) {
     arena_free(arena);
 }
 
-static void buf_add_json_string_escapes(void **state) {
-    static const struct {
-        struct str text;
-        const char *json;
-    } rows[] = {
-        {{NULL, 0}, "\"\""},
-        {STR("plain"), "\"plain\""},
-        {STR("\"\\/"), "\"\\\"\\\\/\""},
-        {STR("\b\f\n\r\t"), "\"\\b\\f\\n\\r\\t\""},
-        {STR("\0\x01\x1f\x7f"), "\"\\u0000\\u0001\\u001f\x7f\""},
-        {STR("a\nb\nc"), "\"a\\nb\\nc\""},
-        {STR("caf\xc3\xa9"), "\"caf\xc3\xa9\""},
-    };
-    (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct arena *arena = arena_new(NULL, 0);
-        struct buf buf;
-        buf_init(&buf, arena, 0);
-        buf_add_json_string(&buf, rows[i].text);
-        assert_text(&buf, rows[i].json);
-        arena_free(arena);
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buf_add_appends_each_type),
@@ -144,7 +119,6 @@ int main(void) {
         cmocka_unit_test(buf_reserve_then_advance_appends),
         cmocka_unit_test(buf_out_of_memory_sets_failed),
         cmocka_unit_test(buf_growth_near_limit_takes_exact_size),
-        cmocka_unit_test(buf_add_json_string_escapes),
     };
     return cmocka_run_group_tests_name("core/base/buf", tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include "pick/session/state.h"
 
 #include "codec/protobuf/pb.h"
+#include "core/base/json_writer.h"
 #include "core/base/log.h"
 #include "core/base/num.h"
 
@@ -80,7 +81,7 @@ enum status pick_scan_edit(const struct pick_scan *scan, struct arena *arena, st
         return edit_grpc(&scan->of.grpc, arena, model, out, err);
     }
     buf_init(&value, arena, model.len + 2);
-    buf_add_json_string(&value, model);
+    json_string_print(&value, model);
     if (value.failed) {
         return error_no_memory(err, "the model's name");
     }
@@ -362,20 +363,23 @@ static bool is_openai_path(struct arena *arena, const struct pick_request *reque
 static struct str print_error_body(struct arena *arena, const struct pick_request *request,
                                    const struct error *why) {
     struct buf out;
+    struct json_writer json = {.out = &out};
     if (pick_request_is_grpc(request)) {
         return str_of(why->text);
     }
     buf_init(&out, arena, 0);
+    json_write_open(&json, JSON_ELEMENT, '{');
     if (is_openai_path(arena, request)) {
-        buf_add_str(&out, STR("{\"type\":\"error\",\"error\":{\"message\":"));
-        buf_add_json_string(&out, str_of(why->text));
-        buf_printf(&out, ",\"type\":\"%s\",\"code\":\"%s\"}}", error_type(why->status),
-                   status_name(why->status));
+        json_write_string(&json, "type", STR("error"));
+        json_write_open(&json, "error", '{');
+        json_write_string(&json, "message", str_of(why->text));
+        json_write_string(&json, "type", str_of(error_type(why->status)));
+        json_write_string(&json, "code", str_of(status_name(why->status)));
+        json_write_close(&json, '}');
     } else {
-        buf_add_str(&out, STR("{\"error\":"));
-        buf_add_json_string(&out, str_of(why->text));
-        buf_add_char(&out, '}');
+        json_write_string(&json, "error", str_of(why->text));
     }
+    json_write_close(&json, '}');
     return buf_str(&out);
 }
 

@@ -3,7 +3,7 @@
 #define SLUICE_PROGRAM_COMMANDS_INFER_ANSWER_H
 
 #include "codec/kserve/response_decode.h"
-#include "core/base/buf.h"
+#include "core/base/json_writer.h"
 #include "program/requests/infer_settings.h"
 
 /* infer_print.c: appends a response as readable JSON: one member per line, tensor data nested by
@@ -12,9 +12,9 @@
 enum status infer_answer_print(struct buf *out, const struct v2_client_response *answer,
                                struct error *err) SLUICE_MUST_USE;
 
-/* Appends `flat`, the JSON array of a tensor's elements, in rows and columns of `shape`;
- * continuation lines are indented by `indent`. */
-void infer_data_print(struct buf *out, struct str flat, struct shape shape, unsigned indent);
+/* Writes `flat`, the JSON array of a tensor's elements, in rows and columns of `shape`. The
+ * writer's layout is JSON_LINES. */
+void infer_data_write(struct json_writer *json, struct str flat, struct shape shape);
 
 /* infer_save.c: writes the outputs as --format (.npy or raw bytes), --output-file and --output-dir
  * require, and reports the files on standard error. Names come from the server and are sanitized

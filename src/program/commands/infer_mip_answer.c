@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "core/base/json_writer.h"
 #include "core/base/utf8.h"
 #include "program/commands/infer_answer.h"
 #include "program/requests/file.h"
@@ -15,7 +16,8 @@ static struct str bytes_of(const sluice_mip_item *item) {
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-static enum status print_item(struct buf *out, const sluice_mip_item *item, struct error *err) {
+static enum status print_item(struct json_writer *json, const sluice_mip_item *item,
+                              struct error *err) {
     struct str bytes = bytes_of(item);
     enum status status;
     switch (item->type) {
@@ -23,12 +25,12 @@ static enum status print_item(struct buf *out, const sluice_mip_item *item, stru
         if (!utf8_is_valid(bytes.ptr, bytes.len)) {
             return error_set(err, ST_BAD_ANSWER, "it is text that is not UTF-8");
         }
-        buf_add_json_string(out, bytes);
+        json_write_string(json, JSON_ELEMENT, bytes);
         return ST_OK;
     case SLUICE_MIP_JSON:
-        status = json_line_check(out->arena, bytes, err);
+        status = json_line_check(json->out->arena, bytes, err);
         if (status == ST_OK) {
-            json_line_print(out, bytes);
+            json_line_print(json_write_begin(json, JSON_ELEMENT), bytes);
         }
         return status;
     case SLUICE_MIP_IMAGE:
@@ -41,11 +43,13 @@ static enum status print_item(struct buf *out, const sluice_mip_item *item, stru
 static enum status print_element(struct buf *out, const sluice_mip_answer *answer, uint32_t element,
                                  struct error *err) {
     const sluice_mip_item *items = answer->items + (size_t)element * answer->n_outputs;
+    struct json_writer json = {.out = out, .layout = JSON_SPACED};
     bool array = answer->n_outputs != 1;
-    buf_add_str(out, array ? STR("[") : STR(""));
+    if (array) {
+        json_write_open(&json, JSON_ELEMENT, '[');
+    }
     for (uint32_t i = 0; i < answer->n_outputs; i++) {
-        buf_add_str(out, i > 0 ? STR(", ") : STR(""));
-        if (print_item(out, &items[i], err) != ST_OK) {
+        if (print_item(&json, &items[i], err) != ST_OK) {
             struct error why = *err;
             return error_set(err, ST_BAD_ANSWER,
                              "output %" PRIu32 " of element %" PRIu32
@@ -53,7 +57,10 @@ static enum status print_element(struct buf *out, const sluice_mip_answer *answe
                              i, element, why.text);
         }
     }
-    buf_add_str(out, array ? STR("]\n") : STR("\n"));
+    if (array) {
+        json_write_close(&json, ']');
+    }
+    buf_add_char(out, '\n');
     return ST_OK;
 }
 

@@ -35,7 +35,8 @@ static void infer_print_data_is_nested_by_shape(void **state) {
         struct arena *arena = arena_new(NULL, 0);
         struct buf out;
         buf_init(&out, arena, 0);
-        infer_data_print(&out, str_of(rows[i].flat), (struct shape){rows[i].dims, rows[i].rank}, 0);
+        struct json_writer json = {.out = &out, .layout = JSON_LINES};
+        infer_data_write(&json, str_of(rows[i].flat), (struct shape){rows[i].dims, rows[i].rank});
         buf_add_char(&out, '\0');
         assert_string_equal(out.data, rows[i].text);
         arena_free(arena);

@@ -5,7 +5,9 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "core/base/str.h"
+#include "core/base/json_writer.h"
+
+enum { MS_DECIMALS = 3 };
 
 static double ns_to_ms(double ns) {
     return ns / 1e6;
@@ -35,18 +37,28 @@ static void count_answer(struct ping_report *report, uint64_t time_ns) {
 void ping_report_answer(struct ping_report *report, uint64_t time_ns, struct buf *out) {
     report->n_sent++;
     count_answer(report, time_ns);
-    buf_printf(out,
-               report->json ? "{\"seq\":%" PRIu64 ",\"time_ms\":%.3f}\n"
-                            : "seq=%" PRIu64 " time=%.3f ms\n",
-               report->n_sent, ns_to_ms((double)time_ns));
+    double ms = ns_to_ms((double)time_ns);
+    if (report->json) {
+        struct json_writer json = {.out = out};
+        json_write_open(&json, JSON_ELEMENT, '{');
+        json_write_u64(&json, "seq", report->n_sent);
+        json_write_decimals(&json, "time_ms", ms, MS_DECIMALS);
+        json_write_close(&json, '}');
+        buf_add_char(out, '\n');
+    } else {
+        buf_printf(out, "seq=%" PRIu64 " time=%.*f ms\n", report->n_sent, MS_DECIMALS, ms);
+    }
 }
 
 void ping_report_loss(struct ping_report *report, const char *why, struct buf *out) {
     report->n_sent++;
     if (report->json) {
-        buf_printf(out, "{\"seq\":%" PRIu64 ",\"error\":", report->n_sent);
-        buf_add_json_string(out, str_of(why));
-        buf_add_str(out, STR("}\n"));
+        struct json_writer json = {.out = out};
+        json_write_open(&json, JSON_ELEMENT, '{');
+        json_write_u64(&json, "seq", report->n_sent);
+        json_write_string(&json, "error", str_of(why));
+        json_write_close(&json, '}');
+        buf_add_char(out, '\n');
     } else {
         buf_printf(out, "seq=%" PRIu64 " lost: %s\n", report->n_sent, why);
     }
@@ -57,16 +69,21 @@ static double deviation_ns(const struct ping_report *report) {
 }
 
 static void end_json(const struct ping_report *report, struct buf *out) {
-    buf_add_str(out, STR("{\"url\":"));
-    buf_add_json_string(out, str_of(report->url));
-    buf_printf(out, ",\"sent\":%" PRIu64 ",\"answered\":%" PRIu64 ",\"lost\":%" PRIu64,
-               report->n_sent, report->n_answered, report->n_sent - report->n_answered);
+    struct json_writer json = {.out = out};
+    json_write_open(&json, JSON_ELEMENT, '{');
+    json_write_string(&json, "url", str_of(report->url));
+    json_write_u64(&json, "sent", report->n_sent);
+    json_write_u64(&json, "answered", report->n_answered);
+    json_write_u64(&json, "lost", report->n_sent - report->n_answered);
     if (report->n_answered > 0) {
-        buf_printf(out, ",\"min_ms\":%.3f,\"avg_ms\":%.3f,\"max_ms\":%.3f,\"stddev_ms\":%.3f",
-                   ns_to_ms((double)report->min_ns), ns_to_ms(report->mean_ns),
-                   ns_to_ms((double)report->max_ns), ns_to_ms(deviation_ns(report)));
+        double min_ms = ns_to_ms((double)report->min_ns), max_ms = ns_to_ms((double)report->max_ns);
+        json_write_decimals(&json, "min_ms", min_ms, MS_DECIMALS);
+        json_write_decimals(&json, "avg_ms", ns_to_ms(report->mean_ns), MS_DECIMALS);
+        json_write_decimals(&json, "max_ms", max_ms, MS_DECIMALS);
+        json_write_decimals(&json, "stddev_ms", ns_to_ms(deviation_ns(report)), MS_DECIMALS);
     }
-    buf_add_str(out, STR("}\n"));
+    json_write_close(&json, '}');
+    buf_add_char(out, '\n');
 }
 
 void ping_report_end(const struct ping_report *report, uint64_t took_ns, struct buf *out) {

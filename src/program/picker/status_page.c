@@ -20,7 +20,7 @@ struct named_column {
 
 static void add_counts(struct json_writer *json, const char *name,
                        const struct named_column *counts, size_t n) {
-    json_write_open_member(json, name, '{');
+    json_write_open(json, name, '{');
     for (size_t i = 0; i < n; i++) {
         json_write_i64(json, counts[i].name, metric_read(counts[i].metric));
     }
@@ -71,7 +71,7 @@ static void add_all_counts(struct json_writer *json) {
 static void add_times(struct json_writer *json, const struct pick_admin *admin) {
     struct metric_distribution times[N_PICK_TIMES], scrape = {.count = 0};
     pick_times_read(admin, times);
-    json_write_open_member(json, "times", '{');
+    json_write_open(json, "times", '{');
     for (size_t i = 0; i < N_PICK_TIMES; i++) {
         status_json_add_histogram(json, PICK_TIME_NAMES[i], &times[i]);
     }
@@ -112,7 +112,7 @@ static void add_endpoint(struct json_writer *json, const struct pool_snapshot *s
     const struct endpoint *endpoint = member->endpoint;
     struct endpoint_load load;
     pool_snapshot_get_load(snapshot, member, now_ns, &load);
-    json_write_open_element(json, '{');
+    json_write_open(json, JSON_ELEMENT, '{');
     json_write_string(json, "address", endpoint_text(endpoint));
     json_write_string(json, "state", str_of(pick_state_name(endpoint)));
     json_write_u64(json, "picks", endpoint_n_picked(endpoint));
@@ -124,7 +124,7 @@ static void add_endpoint(struct json_writer *json, const struct pool_snapshot *s
 
 /* A histogram of the waits of dispatched requests; others are only counted. */
 static void add_queue(struct json_writer *json, const struct flow_band_stats *band) {
-    json_write_open_element(json, '{');
+    json_write_open(json, JSON_ELEMENT, '{');
     json_write_i64(json, "priority", band->priority);
     json_write_u64(json, "waiting", band->n_waiting);
     json_write_u64(json, "bytes", band->n_bytes);
@@ -139,7 +139,7 @@ static void add_queue(struct json_writer *json, const struct flow_band_stats *ba
 static void add_queues(struct json_writer *json, struct pool *pool, struct flow_band_stats *bands) {
     struct pool_flow_stats numbers;
     pool_get_flow_stats(pool, bands, bands ? POOL_MAX_LISTED_BANDS : 0, &numbers);
-    json_write_open_member(json, "queues", '[');
+    json_write_open(json, "queues", '[');
     for (size_t i = 0; bands && i < numbers.n_bands; i++) {
         add_queue(json, &bands[i]);
     }
@@ -149,12 +149,12 @@ static void add_queues(struct json_writer *json, struct pool *pool, struct flow_
 static void add_pool(struct json_writer *json, const struct pick_admin_pool *pool,
                      struct flow_band_stats *bands) {
     uint64_t now_ns = clock_now_ns();
-    json_write_open_element(json, '{');
+    json_write_open(json, JSON_ELEMENT, '{');
     json_write_string(json, "name", pick_admin_pool_name(pool));
     json_write_u64(json, "generation", pool->numbers.generation);
     json_write_u64(json, "in_flight", pool->numbers.n_in_flight);
     add_queues(json, pool->entry->pool, bands);
-    json_write_open_member(json, "endpoints", '[');
+    json_write_open(json, "endpoints", '[');
     for (uint32_t i = 0; i < pool->snapshot->n_members; i++) {
         add_endpoint(json, pool->snapshot, &pool->snapshot->members[i], now_ns);
     }
@@ -165,8 +165,7 @@ static void add_pool(struct json_writer *json, const struct pick_admin_pool *poo
 /* ---- cluster --------------------------------------------------------------------------------- */
 
 static void add_kube_kind(struct json_writer *json, int kind, const struct kube_source_kind *one) {
-    json_write_separator(json);
-    json_write_open(json, '{');
+    json_write_open(json, JSON_ELEMENT, '{');
     json_write_string(json, "kind", str_of(KUBE_KINDS[kind].kind));
     json_write_string(json, "group", str_of(KUBE_KINDS[kind].group));
     json_write_string(json, "phase", str_of(KUBE_PHASE_TEXTS[one->state.phase]));
@@ -192,8 +191,7 @@ static void add_cluster(const struct pick_admin *admin, struct json_writer *json
         return;
     }
     kube_source_report(admin->cluster, &report);
-    json_write_key(json, "cluster");
-    json_write_open(json, '{');
+    json_write_open(json, "cluster", '{');
     json_write_string(json, "server", str_of(report.server));
     json_write_string(json, "namespace", str_of(report.name_space));
     json_write_string(json, "pool", str_of(report.pool));
@@ -212,8 +210,7 @@ static void add_cluster(const struct pick_admin *admin, struct json_writer *json
         json_write_bool(json, "leads", state.leads);
         json_write_string(json, "holder", str_of(state.holder));
     }
-    json_write_key(json, "kinds");
-    json_write_open(json, '[');
+    json_write_open(json, "kinds", '[');
     for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
         if (report.kinds[kind].watched) {
             add_kube_kind(json, kind, &report.kinds[kind]);
@@ -229,12 +226,12 @@ void pick_status_print(struct pick_admin *admin, struct buf *out) {
     struct pick_admin_pools list = pick_admin_pools_load(admin->pools, out->arena);
     struct flow_band_stats *bands = arena_alloc(out->arena, POOL_MAX_LISTED_BANDS * sizeof(*bands));
     struct json_writer json = {.out = out};
-    json_write_open(&json, '{');
+    json_write_open(&json, JSON_ELEMENT, '{');
     status_json_add_process(&json, &admin->process, list.n > 0);
     add_all_counts(&json);
     add_times(&json, admin);
     add_cluster(admin, &json);
-    json_write_open_member(&json, "pools", '[');
+    json_write_open(&json, "pools", '[');
     for (size_t i = 0; i < list.n; i++) {
         add_pool(&json, &list.items[i], bands);
     }

@@ -7,28 +7,28 @@
 
 #include "core/base/num.h"
 
-void upstream_config_init(struct upstream_config *config, struct arena *arena) {
-    buf_init(&config->metrics, arena, 0);
-    buf_init(&config->rules, arena, 0);
-    buf_init(&config->protocol, arena, 0);
+static void section_begin(struct upstream_section *section, struct arena *arena) {
+    buf_init(&section->text, arena, 0);
+    section->json = (struct json_writer){.out = &section->text, .layout = JSON_SPACED};
+    json_write_open(&section->json, JSON_ELEMENT, '{');
 }
 
-static void begin_member(struct buf *section, const char *key) {
-    if (section->len > 0) {
-        buf_add_str(section, STR(", "));
+/* Adds the object to another one, unless it is empty. */
+static void section_end(struct upstream_section *section, const char *name,
+                        struct json_writer *to) {
+    if (section->json.position == JSON_AT_START) {
+        return;
     }
-    buf_add_json_string(section, str_of(key));
-    buf_add_str(section, STR(": "));
+    json_write_close(&section->json, '}');
+    json_write_raw(to, name, buf_str(&section->text));
+    to->out->failed = to->out->failed || section->text.failed;
 }
 
-static void upstream_config_plain(struct buf *section, const char *key, struct str value) {
-    begin_member(section, key);
-    buf_add_str(section, value);
-}
-
-static void upstream_config_text(struct buf *section, const char *key, struct str value) {
-    begin_member(section, key);
-    buf_add_json_string(section, value);
+void upstream_config_init(struct upstream_config *config, struct arena *arena) {
+    section_begin(&config->metrics, arena);
+    section_begin(&config->rules, arena);
+    section_begin(&config->protocol, arena);
+    json_write_string(&config->metrics.json, "preset", STR("vllm"));
 }
 
 /* ---- YAML: series ---------------------------------------------------------------------------- */
@@ -38,40 +38,36 @@ static struct str unquoted(struct str text) {
     return quoted ? str_make(text.ptr + 1, text.len - 2) : text;
 }
 
-static enum status add_labels(struct buf *rule, struct str labels, struct error *err) {
-    const char *separator = "";
-    buf_add_str(rule, STR(", \"labels\": {"));
+static enum status add_labels(struct json_writer *rule, struct str labels, struct error *err) {
+    json_write_open(rule, "labels", '{');
     while (labels.ptr) {
         struct str value = str_cut(&labels, ',');
         struct str name = str_trim(str_cut(&value, '='));
         if (name.len == 0 || !value.ptr) {
             return error_set(err, ST_BAD_CONFIG, "expected NAME or NAME{LABEL=VALUE,…}");
         }
-        buf_printf(rule, "%s", separator);
-        buf_add_json_string(rule, name);
-        buf_add_str(rule, STR(": "));
-        buf_add_json_string(rule, unquoted(str_trim(value)));
-        separator = ", ";
+        json_write_key_str(rule, name);
+        json_write_string(rule, JSON_ELEMENT, unquoted(str_trim(value)));
     }
-    buf_add_char(rule, '}');
+    json_write_close(rule, '}');
     return ST_OK;
 }
 
 /* Both numbers of the cache are labels of one series. */
-static void add_cache(struct upstream_config *config, struct str series) {
+static void add_cache(struct json_writer *rules, struct str series) {
     static const struct {
         const char *key, *label;
     } values[] = {{"kv_block_tokens", "block_size"}, {"kv_blocks", "num_gpu_blocks"}};
     for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++) {
-        begin_member(&config->rules, values[i].key);
-        buf_add_str(&config->rules, STR("{\"series\": "));
-        buf_add_json_string(&config->rules, series);
-        buf_printf(&config->rules, ", \"value_label\": \"%s\"}", values[i].label);
+        json_write_open(rules, values[i].key, '{');
+        json_write_string(rules, "series", series);
+        json_write_string(rules, "value_label", str_of(values[i].label));
+        json_write_close(rules, '}');
     }
 }
 
-static enum status upstream_config_rule(struct upstream_config *config, const char *key,
-                                        struct str spec, struct error *err) {
+static enum status add_rule(struct json_writer *rules, const char *key, struct str spec,
+                            struct error *err) {
     struct str rest = spec, series = str_trim(str_cut(&rest, '{'));
     enum status st = ST_OK;
     if (spec.len == 0) {
@@ -81,42 +77,31 @@ static enum status upstream_config_rule(struct upstream_config *config, const ch
         return error_set(err, ST_BAD_CONFIG, "expected NAME or NAME{LABEL=VALUE,…}");
     }
     if (strcmp(key, "kv_block_tokens") == 0) {
-        add_cache(config, series);
+        add_cache(rules, series);
         return ST_OK;
     }
-    begin_member(&config->rules, key);
-    buf_add_str(&config->rules, STR("{\"series\": "));
-    buf_add_json_string(&config->rules, series);
+    json_write_open(rules, key, '{');
+    json_write_string(rules, "series", series);
     if (rest.len > 1) {
-        st = add_labels(&config->rules, str_make(rest.ptr, rest.len - 1), err);
+        st = add_labels(rules, str_make(rest.ptr, rest.len - 1), err);
     }
-    buf_add_char(&config->rules, '}');
+    json_write_close(rules, '}');
     return st;
 }
 
 /* ---- YAML: the document ---------------------------------------------------------------------- */
 
-static void add_section(struct buf *out, const char *before, const struct buf *section,
-                        const char *after) {
-    if (section->len > 0) {
-        buf_printf(out, "%s", before);
-        buf_add_str(out, buf_str(section));
-        buf_printf(out, "%s", after);
-    }
-}
-
-const char *upstream_config_print(const struct upstream_config *config, struct arena *arena) {
+const char *upstream_config_print(struct upstream_config *config, struct arena *arena) {
     struct buf out;
+    struct json_writer json = {.out = &out, .layout = JSON_SPACED};
     buf_init(&out, arena, 256);
-    buf_add_str(&out, STR("{\"metrics\": {\"preset\": \"vllm\""));
-    add_section(&out, ", ", &config->metrics, "");
-    add_section(&out, ", \"rules\": {", &config->rules, "}");
-    buf_add_char(&out, '}');
-    add_section(&out, ", \"protocol\": {", &config->protocol, "}");
-    buf_add(&out, "}\n", 3); /* including the NUL */
-    bool failed =
-        out.failed || config->metrics.failed || config->rules.failed || config->protocol.failed;
-    return failed ? NULL : out.data;
+    section_end(&config->rules, "rules", &config->metrics.json);
+    json_write_open(&json, JSON_ELEMENT, '{');
+    section_end(&config->metrics, "metrics", &json);
+    section_end(&config->protocol, "protocol", &json);
+    json_write_close(&json, '}');
+    buf_add(&out, "\n", 2); /* including the NUL */
+    return out.failed ? NULL : out.data;
 }
 
 enum { DEBUG_VERBOSITY = 4 };
@@ -263,7 +248,7 @@ static enum status add_metrics_port(struct upstream_translation *self,
     uint64_t port;
     enum status st = parse_port(value, &port, err);
     if (st == ST_OK && port > 0) {
-        upstream_config_plain(&self->config.metrics, row->our_name, str_of(value));
+        json_write_raw(&self->config.metrics.json, row->our_name, str_of(value));
     }
     return st;
 }
@@ -275,16 +260,17 @@ static enum status add_metrics_time(struct upstream_translation *self,
     if (!time.ptr) {
         return bad_time(value, err);
     }
-    upstream_config_text(&self->config.metrics, row->our_name, time);
+    json_write_string(&self->config.metrics.json, row->our_name, time);
     return ST_OK;
 }
 
 /* The header and the metadata key have the same name. */
 static enum status add_name(struct upstream_translation *self, const struct upstream_row *row,
                             const char *value) {
-    upstream_config_text(&self->config.protocol, row->our_name, str_of(value));
+    struct json_writer *protocol = &self->config.protocol.json;
+    json_write_string(protocol, row->our_name, str_of(value));
     if (strcmp(row->our_name, "destination_header") == 0) {
-        upstream_config_text(&self->config.protocol, "destination_key", str_of(value));
+        json_write_string(protocol, "destination_key", str_of(value));
     }
     return ST_OK;
 }
@@ -300,15 +286,15 @@ static enum status add_to_config(struct upstream_translation *self, const struct
     case UPSTREAM_METRICS_DURATION:
         return add_metrics_time(self, row, value, err);
     case UPSTREAM_METRICS_BOOL:
-        upstream_config_plain(&self->config.metrics, row->our_name, str_of(value));
+        json_write_raw(&self->config.metrics.json, row->our_name, str_of(value));
         return ST_OK;
     case UPSTREAM_METRICS_TEXT:
-        upstream_config_text(&self->config.metrics, row->our_name, str_of(value));
+        json_write_string(&self->config.metrics.json, row->our_name, str_of(value));
         return ST_OK;
     case UPSTREAM_PROTOCOL_NAME:
         return add_name(self, row, value);
     default:
-        return upstream_config_rule(&self->config, row->our_name, str_of(value), err);
+        return add_rule(&self->config.rules.json, row->our_name, str_of(value), err);
     }
 }
 

@@ -2,7 +2,7 @@
 #ifndef SLUICE_PROGRAM_PICKER_UPSTREAM_TRANSLATE_H
 #define SLUICE_PROGRAM_PICKER_UPSTREAM_TRANSLATE_H
 
-#include "core/base/buf.h"
+#include "core/base/json_writer.h"
 #include "core/base/status.h"
 #include "program/picker/upstream_flags.h"
 
@@ -40,9 +40,15 @@ struct upstream_row {
     const char *our_name, *why;
 };
 
-/* YAML that is being made: the members of `metrics`, its `rules`, and `protocol`. */
+/* An object of the document that is being made. The writer refers to the text: not copied. */
+struct upstream_section {
+    struct buf text;
+    struct json_writer json;
+};
+
+/* The document, which is JSON and so YAML: `metrics`, its `rules`, and `protocol`. */
 struct upstream_config {
-    struct buf metrics, rules, protocol;
+    struct upstream_section metrics, rules, protocol;
 };
 
 struct upstream_translation {
@@ -53,8 +59,9 @@ struct upstream_translation {
 };
 
 void upstream_config_init(struct upstream_config *config, struct arena *arena);
-/* Prints the document, whose preset is vllm. Returns: NULL when out of memory. */
-const char *upstream_config_print(const struct upstream_config *config, struct arena *arena);
+/* Ends the sections and prints the document, whose preset is vllm. Returns: NULL when out of
+ * memory. */
+const char *upstream_config_print(struct upstream_config *config, struct arena *arena);
 
 /* Puts "--flag=value", or "--flag" if `value` is empty, in front of the arguments, so that no "--"
  * precedes it. The array must have space for it. */

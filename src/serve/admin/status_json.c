@@ -8,7 +8,7 @@
 /* ---- models ---------------------------------------------------------------------------------- */
 
 static void add_failures(struct json_writer *json, const struct model_statistics *statistics) {
-    json_write_open_member(json, "failed", '{');
+    json_write_open(json, "failed", '{');
     for (int i = 0; i < STATISTICS_REASONS; i++) {
         json_write_u64(json, statistics_reason_name((enum statistics_reason)i),
                        statistics->failed[i]);
@@ -40,7 +40,7 @@ static void add_statistics(struct json_writer *json, struct model_version *versi
 
 static void add_entry(void *user, const struct repository_entry *entry) {
     struct json_writer *json = user;
-    json_write_open_element(json, '{');
+    json_write_open(json, JSON_ELEMENT, '{');
     json_write_string(json, "name", entry->model);
     json_write_u64(json, "version", entry->number);
     json_write_string(json, "state", str_of(repository_phase_name(entry->phase)));
@@ -55,9 +55,9 @@ static void add_entry(void *user, const struct repository_entry *entry) {
 
 void status_json_print(struct admin_metrics *metrics, struct buf *out) {
     struct json_writer json = {.out = out};
-    json_write_open(&json, '{');
+    json_write_open(&json, JSON_ELEMENT, '{');
     status_json_add_process(&json, &metrics->process, repository_is_ready(metrics->repository));
-    json_write_open_member(&json, "models", '[');
+    json_write_open(&json, "models", '[');
     repository_visit(metrics->repository, add_entry, &json);
     json_write_close(&json, ']');
     json_write_close(&json, '}');

@@ -1,6 +1,7 @@
 /* Load reports, made of the gauges that the models have. */
 #include "serve/frontend/load_report.h"
 
+#include "core/base/json_writer.h"
 #include "serve/scheduler/statistics/statistics.h"
 
 struct load_counts {
@@ -31,44 +32,34 @@ static struct load_counts total_load(struct repository *repository) {
 
 /* ---- as JSON --------------------------------------------------------------------------------- */
 
-static void print_counts(struct buf *out, const struct load_counts *load) {
-    buf_add_str(out, STR("\"queued\":"));
-    buf_add_u64(out, load->queued);
-    buf_add_str(out, STR(",\"running\":"));
-    buf_add_u64(out, load->running);
-    buf_add_str(out, STR(",\"instances\":"));
-    buf_add_u64(out, load->instances);
+static void add_counts(struct json_writer *json, const struct load_counts *load) {
+    json_write_u64(json, "queued", load->queued);
+    json_write_u64(json, "running", load->running);
+    json_write_u64(json, "instances", load->instances);
 }
 
-struct listing {
-    struct buf *out;
-    bool more;
-};
-
-static void print_entry(void *user, const struct repository_entry *entry) {
-    struct listing *listing = user;
+static void add_entry(void *user, const struct repository_entry *entry) {
+    struct json_writer *json = user;
     if (entry->phase != REPOSITORY_READY) {
         return;
     }
     struct load_counts load = read_load_counts(entry->version);
-    buf_add_str(listing->out, listing->more ? STR(",{\"name\":") : STR("{\"name\":"));
-    buf_add_json_string(listing->out, entry->model);
-    buf_add_str(listing->out, STR(",\"version\":\""));
-    buf_add_u64(listing->out, entry->number);
-    buf_add_str(listing->out, STR("\","));
-    print_counts(listing->out, &load);
-    buf_add_char(listing->out, '}');
-    listing->more = true;
+    json_write_open(json, JSON_ELEMENT, '{');
+    json_write_string(json, "name", entry->model);
+    json_write_u64_string(json, "version", entry->number);
+    add_counts(json, &load);
+    json_write_close(json, '}');
 }
 
 void load_report_print(struct repository *repository, struct buf *out) {
     struct load_counts total = total_load(repository);
-    struct listing listing = {out, false};
-    buf_add_char(out, '{');
-    print_counts(out, &total);
-    buf_add_str(out, STR(",\"models\":["));
-    repository_visit(repository, print_entry, &listing);
-    buf_add_str(out, STR("]}"));
+    struct json_writer json = {.out = out};
+    json_write_open(&json, JSON_ELEMENT, '{');
+    add_counts(&json, &total);
+    json_write_open(&json, "models", '[');
+    repository_visit(repository, add_entry, &json);
+    json_write_close(&json, ']');
+    json_write_close(&json, '}');
 }
 
 /* ---- as a header field ----------------------------------------------------------------------- */
@@ -84,47 +75,57 @@ enum load_report_format load_report_requested_format(const struct http_head *hea
     return str_eq_nocase(value, STR("json")) ? LOAD_REPORT_JSON : LOAD_REPORT_NONE;
 }
 
-/* Appends a named metric of the report, with `prefix` before its name. */
-static void print_named_metric(struct buf *out, enum load_report_format format, const char *prefix,
-                               const char *name, uint64_t value) {
-    if (format == LOAD_REPORT_TEXT) {
-        buf_printf(out, ", named_metrics.%s%s=%llu", prefix, name, (unsigned long long)value);
-    } else {
-        bool first = out->data[out->len - 1] == '{';
-        buf_printf(out, "%s\"%s%s\":%llu", first ? "" : ",", prefix, name,
-                   (unsigned long long)value);
+static double utilization_of(const struct load_counts *total) {
+    double busy = (double)(total->queued + total->running);
+    return total->instances > 0 ? busy / (double)total->instances : 0;
+}
+
+/* Appends the named metrics of the report, with `prefix` before their names. */
+static void print_text_metrics(struct buf *out, const char *prefix,
+                               const struct load_counts *load) {
+    buf_printf(out,
+               ", named_metrics.%squeued=%llu, named_metrics.%srunning=%llu, "
+               "named_metrics.%sinstances=%llu",
+               prefix, (unsigned long long)load->queued, prefix, (unsigned long long)load->running,
+               prefix, (unsigned long long)load->instances);
+}
+
+static void print_text_value(struct buf *out, const struct load_counts *total,
+                             const struct load_counts *model) {
+    buf_printf(out, "TEXT application_utilization=%.6g", utilization_of(total));
+    print_text_metrics(out, "", total);
+    if (model) {
+        print_text_metrics(out, "model_", model);
     }
 }
 
-static void print_named_metrics(struct buf *out, enum load_report_format format, const char *prefix,
-                                const struct load_counts *load) {
-    print_named_metric(out, format, prefix, "queued", load->queued);
-    print_named_metric(out, format, prefix, "running", load->running);
-    print_named_metric(out, format, prefix, "instances", load->instances);
+static void print_json_value(struct buf *out, const struct load_counts *total,
+                             const struct load_counts *model) {
+    struct json_writer json = {.out = out};
+    buf_add_str(out, STR("JSON "));
+    json_write_open(&json, JSON_ELEMENT, '{');
+    json_write_digits(&json, "application_utilization", utilization_of(total), 6);
+    json_write_open(&json, "named_metrics", '{');
+    add_counts(&json, total);
+    if (model) {
+        json_write_u64(&json, "model_queued", model->queued);
+        json_write_u64(&json, "model_running", model->running);
+        json_write_u64(&json, "model_instances", model->instances);
+    }
+    json_write_close(&json, '}');
+    json_write_close(&json, '}');
 }
 
 struct str load_report_value(struct repository *repository, struct model_version *version,
                              enum load_report_format format, struct arena *arena) {
-    struct load_counts total = total_load(repository);
-    double busy = (double)(total.queued + total.running);
-    double utilization = total.instances > 0 ? busy / (double)total.instances : 0;
+    struct load_counts total = total_load(repository), model;
     struct buf out;
     buf_init(&out, arena, 256);
-    buf_printf(&out,
-               format == LOAD_REPORT_TEXT
-                   ? "TEXT application_utilization=%.6g"
-                   : "JSON {\"application_utilization\":%.6g,\"named_metrics\":{",
-               utilization);
-    if (!out.failed) {
-        print_named_metrics(&out, format, "", &total);
+    if (version) {
+        model = read_load_counts(version);
     }
-    if (!out.failed && version) {
-        struct load_counts load = read_load_counts(version);
-        print_named_metrics(&out, format, "model_", &load);
-    }
-    if (format == LOAD_REPORT_JSON) {
-        buf_add_str(&out, STR("}}"));
-    }
+    (format == LOAD_REPORT_TEXT ? print_text_value : print_json_value)(&out, &total,
+                                                                       version ? &model : NULL);
     return out.failed ? STR("") : buf_str(&out);
 }
 

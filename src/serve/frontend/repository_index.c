@@ -3,6 +3,7 @@
 #include "serve/frontend/repository_index.h"
 
 #include "codec/protobuf/pb.h"
+#include "core/base/json_writer.h"
 #include "core/base/num.h"
 
 /* The state names of the extension; "" for a version that was never loaded. */
@@ -20,9 +21,9 @@ static const char *reason_of(const struct repository_entry *entry) {
 }
 
 struct index {
-    struct buf *out;
+    struct buf *out;         /* of protobuf */
+    struct json_writer json; /* of JSON */
     bool ready;
-    bool more;
 };
 
 static bool is_in(const struct index *index, const struct repository_entry *entry) {
@@ -31,12 +32,9 @@ static bool is_in(const struct index *index, const struct repository_entry *entr
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static void add_member(struct buf *out, const char *name, struct str value) {
+static void add_member(struct json_writer *json, const char *name, struct str value) {
     if (value.len > 0) {
-        buf_add_str(out, STR(",\""));
-        buf_add_str(out, str_of(name));
-        buf_add_str(out, STR("\":"));
-        buf_add_json_string(out, value);
+        json_write_string(json, name, value);
     }
 }
 
@@ -46,21 +44,20 @@ static void add_json(void *user, const struct repository_entry *entry) {
     if (!is_in(index, entry)) {
         return;
     }
-    buf_add_str(index->out, index->more ? STR(",{\"name\":") : STR("{\"name\":"));
-    buf_add_json_string(index->out, entry->model);
+    json_write_open(&index->json, JSON_ELEMENT, '{');
+    json_write_string(&index->json, "name", entry->model);
     size_t len = entry->number > 0 ? num_print_u64(number, entry->number) : 0;
-    add_member(index->out, "version", str_make(number, len));
-    add_member(index->out, "state", str_of(state_of(entry->phase)));
-    add_member(index->out, "reason", str_of(reason_of(entry)));
-    buf_add_char(index->out, '}');
-    index->more = true;
+    add_member(&index->json, "version", str_make(number, len));
+    add_member(&index->json, "state", str_of(state_of(entry->phase)));
+    add_member(&index->json, "reason", str_of(reason_of(entry)));
+    json_write_close(&index->json, '}');
 }
 
 void repository_index_print_json(struct repository *repository, bool ready, struct buf *out) {
-    struct index index = {out, ready, false};
-    buf_add_char(out, '[');
+    struct index index = {.json = {.out = out}, .ready = ready};
+    json_write_open(&index.json, JSON_ELEMENT, '[');
     repository_visit(repository, add_json, &index);
-    buf_add_char(out, ']');
+    json_write_close(&index.json, ']');
 }
 
 /* ---- protobuf -------------------------------------------------------------------------------- */
@@ -83,7 +80,7 @@ static void add_pb(void *user, const struct repository_entry *entry) {
 }
 
 void repository_index_encode(struct repository *repository, bool ready, struct buf *out) {
-    struct index index = {out, ready, false};
+    struct index index = {.out = out, .ready = ready};
     repository_visit(repository, add_pb, &index);
 }
 

@@ -5,7 +5,7 @@
 #include "core/event/clock.h"
 
 static void add_server(struct json_writer *json, const struct admin_process *process, bool ready) {
-    json_write_open_member(json, "server", '{');
+    json_write_open(json, "server", '{');
     json_write_string(json, "version", str_of(process->version));
     json_write_f64(json, "started", process->started_seconds);
     json_write_bool(json, "ready", ready);
@@ -15,7 +15,7 @@ static void add_server(struct json_writer *json, const struct admin_process *pro
 static void add_process(struct json_writer *json, struct admin_process *process) {
     struct admin_machine_stats state;
     admin_machine_read(&process->machine, &state);
-    json_write_open_member(json, "process", '{');
+    json_write_open(json, "process", '{');
     json_write_f64(json, "cpu_seconds", state.cpu_seconds);
     json_write_u64(json, "resident_bytes", state.resident_bytes);
     json_write_f64(json, "machine_utilization", state.utilization);
@@ -30,7 +30,7 @@ static void add_process(struct json_writer *json, struct admin_process *process)
 
 static void add_error(void *user, const char *protocol, enum status status, int64_t n) {
     struct json_writer *json = user;
-    json_write_open_element(json, '{');
+    json_write_open(json, JSON_ELEMENT, '{');
     json_write_string(json, "protocol", str_of(protocol));
     json_write_string(json, "reason", str_of(status_name(status)));
     json_write_u64(json, "count", (uint64_t)n);
@@ -41,7 +41,7 @@ void status_json_add_process(struct json_writer *json, struct admin_process *pro
     json_write_u64(json, "now_ns", clock_now_ns());
     add_server(json, process, ready);
     add_process(json, process);
-    json_write_open_member(json, "errors", '[');
+    json_write_open(json, "errors", '[');
     metric_visit_errors(add_error, json);
     json_write_close(json, ']');
 }
@@ -52,12 +52,11 @@ void status_json_add_histogram(struct json_writer *json, const char *name,
     while (n > 0 && distribution->buckets[n - 1] == 0) {
         n--;
     }
-    json_write_open_member(json, name, '{');
+    json_write_open(json, name, '{');
     json_write_u64(json, "sum", distribution->sum);
-    json_write_open_member(json, "buckets", '[');
+    json_write_open(json, "buckets", '[');
     for (unsigned i = 0; i < n; i++) {
-        json_write_separator(json);
-        buf_add_u64(json->out, distribution->buckets[i]);
+        json_write_u64(json, JSON_ELEMENT, distribution->buckets[i]);
     }
     json_write_close(json, ']');
     json_write_close(json, '}');

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "core/base/doc/doc.h"
+#include "core/base/json_writer.h"
 
 static struct doc *parse(enum doc_format format, const char *text) {
     struct error err;
@@ -347,6 +348,25 @@ static void doc_parse_answer_reports_no_lines(void **state) {
     doc_free(doc);
 }
 
+static void doc_copy_members_takes_the_named_ones(void **state) {
+    static const char *const paths[] = {"meta/name", "meta/none", "meta/age", "none/x",
+                                        "spec",      "no",        NULL};
+    struct error err;
+    struct doc *doc, *copy;
+    (void)state;
+    const char *text =
+        "{\"spec\":{\"a\":[1,{}]},\"meta\":{\"age\":7,\"big\":[1,2],\"name\":\"n\"}}";
+    assert_int_equal(doc_parse_answer("one", str_of(text), &doc, &err), ST_OK);
+    struct doc_node root = doc_root(doc);
+    assert_int_equal(doc_copy_members("two", &root, paths, &copy, &err), ST_OK);
+    doc_free(doc);
+    struct doc_node copied = doc_root(copy);
+    char *printed = json_value_print(copied.val, NULL);
+    assert_string_equal(printed, "{\"meta\":{\"name\":\"n\",\"age\":7},\"spec\":{\"a\":[1,{}]}}");
+    free(printed);
+    doc_free(copy);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(doc_get_and_at_find_nodes),
@@ -358,6 +378,7 @@ int main(void) {
         cmocka_unit_test(doc_reject_unknown_suggests_name),
         cmocka_unit_test(doc_reject_unknown_long_name_is_truncated),
         cmocka_unit_test(doc_parse_answer_reports_no_lines),
+        cmocka_unit_test(doc_copy_members_takes_the_named_ones),
     };
     return cmocka_run_group_tests_name("core/base/doc/node", tests, NULL, NULL);
 }

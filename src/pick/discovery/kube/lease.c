@@ -95,8 +95,7 @@ static void add_spec(const struct kube_lease *lease, enum kube_lease_step step, 
                      struct json_writer *json) {
     bool released = step == KUBE_LEASE_RELEASE;
     bool renewed = step == KUBE_LEASE_RENEW || released;
-    json_write_key(json, "spec");
-    json_write_open(json, '{');
+    json_write_open(json, "spec", '{');
     json_write_string(json, "holderIdentity", str_of(released ? "" : lease->identity));
     json_write_i64(json, "leaseDurationSeconds", released ? 1 : KUBE_LEASE_DURATION_S);
     add_time(json, "renewTime", wall_us);
@@ -111,13 +110,12 @@ static void add_spec(const struct kube_lease *lease, enum kube_lease_step step, 
 void kube_lease_print(const struct kube_lease *lease, enum kube_lease_step step, const char *name,
                       int64_t wall_us, struct buf *out) {
     struct json_writer json = {.out = out};
-    json_write_open(&json, '{');
+    json_write_open(&json, JSON_ELEMENT, '{');
     if (step == KUBE_LEASE_CREATE) {
         json_write_string(&json, "apiVersion", STR("coordination.k8s.io/v1"));
         json_write_string(&json, "kind", STR("Lease"));
     }
-    json_write_key(&json, "metadata");
-    json_write_open(&json, '{');
+    json_write_open(&json, "metadata", '{');
     if (step == KUBE_LEASE_CREATE) {
         json_write_string(&json, "name", str_of(name));
     } else {

@@ -8,6 +8,7 @@
 
 #include "codec/kube/stream.h"
 #include "core/base/compiler.h"
+#include "core/base/json_writer.h"
 #include "core/base/log.h"
 #include "core/base/num.h"
 #include "core/event/clock.h"
@@ -179,6 +180,28 @@ static enum status copy_texts(struct kube_source *source, struct error *err) {
     return st;
 }
 
+static void print_pool(const char *name, const struct kube_ports *ports, struct buf *out) {
+    struct json_writer json = {.out = out};
+    json_write_open(&json, JSON_ELEMENT, '{');
+    json_write_open(&json, "metadata", '{');
+    json_write_string(&json, "name", str_of(name));
+    json_write_close(&json, '}');
+    json_write_open(&json, "spec", '{');
+    json_write_open(&json, "selector", '{');
+    json_write_open(&json, "matchLabels", '{');
+    json_write_close(&json, '}');
+    json_write_close(&json, '}');
+    json_write_open(&json, "targetPorts", '[');
+    for (size_t i = 0; i < ports->n; i++) {
+        json_write_open(&json, JSON_ELEMENT, '{');
+        json_write_u64(&json, "number", ports->items[i]);
+        json_write_close(&json, '}');
+    }
+    json_write_close(&json, ']');
+    json_write_close(&json, '}');
+    json_write_close(&json, '}');
+}
+
 /* The store always needs an InferencePool. For --kube-pods this one is put in, which selects all
  * pods that are watched. */
 static enum status put_pool(struct kube_source *source, struct error *err) {
@@ -188,15 +211,8 @@ static enum status put_pool(struct kube_source *source, struct error *err) {
     struct buf text;
     enum status st = kube_ports_parse(source->options.pod_ports, &ports, err);
     buf_init(&text, arena, arena ? 512 : 0);
-    buf_printf(&text,
-               "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"selector\":{\"matchLabels\":{}},"
-               "\"targetPorts\":[",
-               name_of(source));
-    for (size_t i = 0; st == ST_OK && i < ports.n; i++) {
-        buf_printf(&text, "%s{\"number\":%u}", i > 0 ? "," : "", ports.items[i]);
-    }
-    buf_add_str(&text, STR("]}}"));
     if (st == ST_OK) {
+        print_pool(name_of(source), &ports, &text);
         st = text.failed ? error_no_memory(err, "watching a cluster")
                          : kube_object_parse(buf_str(&text), &doc, err);
     }

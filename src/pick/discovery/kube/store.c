@@ -716,16 +716,10 @@ static struct verdict judge_object(const struct kube_object *object,
 /* ---- status: patch --------------------------------------------------------------------------- */
 
 static void add_others(const struct kube_object *object, struct json_writer *json) {
-    yyjson_val *conditions = object_member(object, "/status/conditions"), *condition;
-    size_t i, max, n;
-    yyjson_arr_foreach(conditions, i, max, condition) {
-        char *text = condition_has_type(condition, "Accepted") || is_placeholder(condition)
-                         ? NULL
-                         : yyjson_val_write(condition, 0, &n);
-        if (text) {
-            json_write_separator(json);
-            buf_add(json->out, text, n);
-            json->has_items = true;
+    struct json_iter condition = json_elements(object_member(object, "/status/conditions"));
+    while (json_iter_next(&condition)) {
+        if (!condition_has_type(condition.value, "Accepted") && !is_placeholder(condition.value)) {
+            json_write_value(json, JSON_ELEMENT, condition.value);
         }
     }
 }
@@ -734,10 +728,9 @@ static void add_others(const struct kube_object *object, struct json_writer *jso
 static void add_accepted(const struct kube_object *object, const struct verdict *verdict,
                          const char *now, struct json_writer *json) {
     yyjson_val *before = find_accepted(object);
-    bool same = yyjson_equals_str(yyjson_obj_get(before, "status"), verdict->status);
-    struct str since = text_of(yyjson_obj_get(before, "lastTransitionTime"));
-    json_write_separator(json);
-    json_write_open(json, '{');
+    bool same = json_text_is(json_member(before, "status"), verdict->status);
+    struct str since = text_of(json_member(before, "lastTransitionTime"));
+    json_write_open(json, JSON_ELEMENT, '{');
     json_write_string(json, "type", STR("Accepted"));
     json_write_string(json, "status", str_of(verdict->status));
     json_write_string(json, "reason", str_of(verdict->reason));
@@ -755,16 +748,13 @@ static struct str print_patch(const struct kube_object *object, const struct ver
     struct buf out;
     struct json_writer json = {.out = &out};
     buf_init(&out, arena, 512);
-    json_write_open(&json, '{');
-    json_write_key(&json, "metadata");
-    json_write_open(&json, '{');
+    json_write_open(&json, JSON_ELEMENT, '{');
+    json_write_open(&json, "metadata", '{');
     json_write_string(&json, "resourceVersion",
                       text_of(object_member(object, "/metadata/resourceVersion")));
     json_write_close(&json, '}');
-    json_write_key(&json, "status");
-    json_write_open(&json, '{');
-    json_write_key(&json, "conditions");
-    json_write_open(&json, '[');
+    json_write_open(&json, "status", '{');
+    json_write_open(&json, "conditions", '[');
     add_others(object, &json);
     add_accepted(object, verdict, now, &json);
     json_write_close(&json, ']');

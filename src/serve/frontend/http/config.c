@@ -11,50 +11,39 @@
 
 /* Begins a member whose name comes from a configuration. */
 static void begin_named(struct json_writer *json, struct str name) {
-    json_write_separator(json);
-    buf_add_json_string(json->out, name);
-    buf_add_char(json->out, ':');
-    json_write_open(json, '{');
+    json_write_key_str(json, name);
+    json_write_open(json, JSON_ELEMENT, '{');
 }
 
 /* `brackets`: "{}" or "[]". */
 static void add_empty(struct json_writer *json, const char *name, const char *brackets) {
-    json_write_open_member(json, name, brackets[0]);
+    json_write_open(json, name, brackets[0]);
     json_write_close(json, brackets[1]);
-}
-
-static void add_i64s(struct json_writer *json, const char *name, const int64_t *values, size_t n) {
-    json_write_open_member(json, name, '[');
-    for (size_t i = 0; i < n; i++) {
-        json_write_separator(json);
-        buf_add_i64(json->out, values[i]);
-    }
-    json_write_close(json, ']');
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 static void add_datatype(struct json_writer *json, enum datatype datatype) {
-    json_write_key(json, "data_type");
-    buf_add_str(json->out, STR("\"TYPE_"));
-    buf_add_str(json->out, datatype == DT_BYTES ? STR("STRING") : str_of(datatype_name(datatype)));
-    buf_add_char(json->out, '"');
+    char text[32];
+    snprintf(text, sizeof(text), "TYPE_%s",
+             datatype == DT_BYTES ? "STRING" : datatype_name(datatype));
+    json_write_string(json, "data_type", str_of(text));
 }
 
 static void add_reshape(struct json_writer *json, const struct model_config_tensor *tensor) {
     if (tensor->has_reshape) {
-        json_write_open_member(json, "reshape", '{');
-        add_i64s(json, "shape", tensor->reshape.dims, tensor->reshape.rank);
+        json_write_open(json, "reshape", '{');
+        json_write_i64s(json, "shape", tensor->reshape.dims, tensor->reshape.rank);
         json_write_close(json, '}');
     }
 }
 
 static void add_input(struct json_writer *json, const struct model_config_tensor *tensor) {
-    json_write_open_element(json, '{');
+    json_write_open(json, JSON_ELEMENT, '{');
     json_write_string(json, "name", tensor->name);
     add_datatype(json, tensor->datatype);
     json_write_string(json, "format", STR("FORMAT_NONE"));
-    add_i64s(json, "dims", tensor->dims.dims, tensor->dims.rank);
+    json_write_i64s(json, "dims", tensor->dims.dims, tensor->dims.rank);
     add_reshape(json, tensor);
     json_write_bool(json, "is_shape_tensor", false);
     json_write_bool(json, "allow_ragged_batch", false);
@@ -64,10 +53,10 @@ static void add_input(struct json_writer *json, const struct model_config_tensor
 }
 
 static void add_output(struct json_writer *json, const struct model_config_tensor *tensor) {
-    json_write_open_element(json, '{');
+    json_write_open(json, JSON_ELEMENT, '{');
     json_write_string(json, "name", tensor->name);
     add_datatype(json, tensor->datatype);
-    add_i64s(json, "dims", tensor->dims.dims, tensor->dims.rank);
+    json_write_i64s(json, "dims", tensor->dims.dims, tensor->dims.rank);
     add_reshape(json, tensor);
     json_write_string(json, "label_filename", tensor->label_filename);
     json_write_bool(json, "is_shape_tensor", false);
@@ -79,7 +68,7 @@ static void add_tensors(struct json_writer *json, const char *name,
                         const struct model_config_tensor *all, size_t n,
                         void (*add)(struct json_writer *json,
                                     const struct model_config_tensor *tensor)) {
-    json_write_open_member(json, name, '[');
+    json_write_open(json, name, '[');
     for (size_t i = 0; i < n; i++) {
         add(json, &all[i]);
     }
@@ -89,18 +78,18 @@ static void add_tensors(struct json_writer *json, const char *name,
 /* ---- serving --------------------------------------------------------------------------------- */
 
 static void add_policy(struct json_writer *json, const struct model_config *config) {
-    json_write_open_member(json, "version_policy", '{');
+    json_write_open(json, "version_policy", '{');
     switch (config->policy) {
     case VERSIONS_LATEST:
-        json_write_open_member(json, "latest", '{');
+        json_write_open(json, "latest", '{');
         json_write_u64(json, "num_versions", config->latest_count);
         break;
     case VERSIONS_ALL:
-        json_write_open_member(json, "all", '{');
+        json_write_open(json, "all", '{');
         break;
     case VERSIONS_SPECIFIC:
-        json_write_open_member(json, "specific", '{');
-        add_i64s(json, "versions", (const int64_t *)config->specific, config->n_specific);
+        json_write_open(json, "specific", '{');
+        json_write_i64s(json, "versions", (const int64_t *)config->specific, config->n_specific);
         break;
     }
     json_write_close(json, '}');
@@ -108,8 +97,8 @@ static void add_policy(struct json_writer *json, const struct model_config *conf
 }
 
 static void add_instances(struct json_writer *json, const struct model_config *config) {
-    json_write_open_member(json, "instance_group", '[');
-    json_write_open_element(json, '{');
+    json_write_open(json, "instance_group", '[');
+    json_write_open(json, JSON_ELEMENT, '{');
     json_write_string(json, "name", config->name);
     json_write_string(json, "kind", STR("KIND_CPU"));
     json_write_u64(json, "count", config->instance_count);
@@ -124,7 +113,7 @@ static void add_instances(struct json_writer *json, const struct model_config *c
 
 static void add_queue_policy(struct json_writer *json, const char *name,
                              const struct model_queue_policy *policy) {
-    json_write_open_member(json, name, '{');
+    json_write_open(json, name, '{');
     json_write_string(json, "timeout_action",
                       policy->delay_on_timeout ? STR("DELAY") : STR("REJECT"));
     json_write_u64(json, "default_timeout_microseconds", policy->timeout_us);
@@ -137,15 +126,15 @@ static void add_batching(struct json_writer *json, const struct model_config *co
     if (!config->has_dynamic_batching) {
         return;
     }
-    json_write_open_member(json, "dynamic_batching", '{');
-    add_i64s(json, "preferred_batch_size", (const int64_t *)config->preferred_batch_sizes,
-             config->n_preferred);
+    json_write_open(json, "dynamic_batching", '{');
+    json_write_i64s(json, "preferred_batch_size", (const int64_t *)config->preferred_batch_sizes,
+                    config->n_preferred);
     json_write_u64(json, "max_queue_delay_microseconds", config->max_queue_delay_us);
     json_write_bool(json, "preserve_ordering", config->preserve_ordering);
     json_write_u64(json, "priority_levels", config->priority_levels);
     json_write_u64(json, "default_priority_level", config->default_priority);
     add_queue_policy(json, "default_queue_policy", &config->queue);
-    json_write_open_member(json, "priority_queue_policy", '{');
+    json_write_open(json, "priority_queue_policy", '{');
     for (size_t i = 0; i < config->n_levels; i++) {
         char level[24];
         snprintf(level, sizeof(level), "%llu", (unsigned long long)config->levels[i].level);
@@ -161,19 +150,18 @@ static void add_batching(struct json_writer *json, const struct model_config *co
  * datatypes are empty. */
 static void add_pair(struct json_writer *json, const char *name, enum datatype datatype,
                      const struct model_control *control) {
-    json_write_open_member(json, name, '[');
+    json_write_open(json, name, '[');
     for (size_t i = 0; i < 2 && control->datatype == datatype; i++) {
         int32_t whole;
         float number;
         memcpy(&whole, control->values[i], sizeof(whole));
         memcpy(&number, control->values[i], sizeof(number));
-        json_write_separator(json);
         if (datatype == DT_FP32) {
-            buf_printf(json->out, "%.9g", (double)number);
+            json_write_digits(json, JSON_ELEMENT, (double)number, 9);
         } else if (datatype == DT_INT32) {
-            buf_add_i64(json->out, whole);
+            json_write_i64(json, JSON_ELEMENT, whole);
         } else {
-            buf_add_str(json->out, control->values[i][0] ? STR("true") : STR("false"));
+            json_write_bool(json, JSON_ELEMENT, control->values[i][0] != 0);
         }
     }
     json_write_close(json, ']');
@@ -186,10 +174,10 @@ static void add_control(struct json_writer *json, const struct model_control *co
                                         [CONTROL_END] = "CONTROL_SEQUENCE_END",
                                         [CONTROL_CORRID] = "CONTROL_SEQUENCE_CORRID"};
     bool is_id = control->kind == CONTROL_CORRID;
-    json_write_open_element(json, '{');
+    json_write_open(json, JSON_ELEMENT, '{');
     json_write_string(json, "name", control->name);
-    json_write_open_member(json, "control", '[');
-    json_write_open_element(json, '{');
+    json_write_open(json, "control", '[');
+    json_write_open(json, JSON_ELEMENT, '{');
     json_write_string(json, "kind", str_of(kinds[control->kind]));
     add_pair(json, "int32_false_true", DT_INT32, is_id ? &none : control);
     add_pair(json, "fp32_false_true", DT_FP32, is_id ? &none : control);
@@ -207,15 +195,14 @@ static void add_control(struct json_writer *json, const struct model_control *co
 static void add_strategy(struct json_writer *json, const struct model_config *config) {
     const struct model_sequences *sequences = &config->sequences;
     if (sequences->strategy == SEQUENCES_DIRECT) {
-        json_write_open_member(json, "direct", '{');
+        json_write_open(json, "direct", '{');
         json_write_u64(json, "max_queue_delay_microseconds", config->max_queue_delay_us);
-        json_write_key(json, "minimum_slot_utilization");
-        buf_printf(json->out, "%.9g", sequences->min_utilization);
+        json_write_digits(json, "minimum_slot_utilization", sequences->min_utilization, 9);
     } else {
-        json_write_open_member(json, "oldest", '{');
+        json_write_open(json, "oldest", '{');
         json_write_u64(json, "max_candidate_sequences", sequences->max_candidates);
-        add_i64s(json, "preferred_batch_size", (const int64_t *)config->preferred_batch_sizes,
-                 config->n_preferred);
+        json_write_i64s(json, "preferred_batch_size",
+                        (const int64_t *)config->preferred_batch_sizes, config->n_preferred);
         json_write_u64(json, "max_queue_delay_microseconds", config->max_queue_delay_us);
         json_write_bool(json, "preserve_ordering", config->preserve_ordering);
     }
@@ -227,10 +214,10 @@ static void add_sequences(struct json_writer *json, const struct model_config *c
     if (sequences->strategy == SEQUENCES_NONE) {
         return;
     }
-    json_write_open_member(json, "sequence_batching", '{');
+    json_write_open(json, "sequence_batching", '{');
     add_strategy(json, config);
     json_write_u64(json, "max_sequence_idle_microseconds", sequences->idle_us);
-    json_write_open_member(json, "control_input", '[');
+    json_write_open(json, "control_input", '[');
     for (size_t i = 0; i < sequences->n_controls; i++) {
         add_control(json, &sequences->controls[i]);
     }
@@ -243,21 +230,21 @@ static void add_sequences(struct json_writer *json, const struct model_config *c
 /* ---- other fields ---------------------------------------------------------------------------- */
 
 static void add_transaction_policy(struct json_writer *json, const struct model_config *config) {
-    json_write_open_member(json, "model_transaction_policy", '{');
+    json_write_open(json, "model_transaction_policy", '{');
     json_write_bool(json, "decoupled", config->decoupled);
     json_write_close(json, '}');
 }
 
 static void add_response_cache(struct json_writer *json, const struct model_config *config) {
     if (config->response_cache) {
-        json_write_open_member(json, "response_cache", '{');
+        json_write_open(json, "response_cache", '{');
         json_write_bool(json, "enable", true);
         json_write_close(json, '}');
     }
 }
 
 static void add_parameters(struct json_writer *json, const struct model_config *config) {
-    json_write_open_member(json, "parameters", '{');
+    json_write_open(json, "parameters", '{');
     for (size_t i = 0; i < config->n_params; i++) {
         begin_named(json, config->params[i].name);
         json_write_string(json, "string_value", config->params[i].value);
@@ -271,7 +258,7 @@ static void add_parameters(struct json_writer *json, const struct model_config *
 static void add_warmup_input(struct json_writer *json, const struct model_warmup_input *input) {
     begin_named(json, input->name);
     add_datatype(json, input->datatype);
-    add_i64s(json, "dims", input->dims.dims, input->dims.rank);
+    json_write_i64s(json, "dims", input->dims.dims, input->dims.rank);
     switch (input->data) {
     case WARMUP_ZERO:
         json_write_bool(json, "zero_data", true);
@@ -287,13 +274,13 @@ static void add_warmup_input(struct json_writer *json, const struct model_warmup
 }
 
 static void add_warmups(struct json_writer *json, const struct model_config *config) {
-    json_write_open_member(json, "model_warmup", '[');
+    json_write_open(json, "model_warmup", '[');
     for (size_t i = 0; i < config->n_warmups; i++) {
         const struct model_warmup *sample = &config->warmups[i];
-        json_write_open_element(json, '{');
+        json_write_open(json, JSON_ELEMENT, '{');
         json_write_string(json, "name", sample->name);
         json_write_u64(json, "batch_size", sample->batch_size);
-        json_write_open_member(json, "inputs", '{');
+        json_write_open(json, "inputs", '{');
         for (size_t j = 0; j < sample->n_inputs; j++) {
             add_warmup_input(json, &sample->inputs[j]);
         }
@@ -308,7 +295,7 @@ static void add_warmups(struct json_writer *json, const struct model_config *con
 
 void config_json_print(struct buf *out, const struct model_config *config) {
     struct json_writer all = {.out = out}, *json = &all;
-    json_write_open(json, '{');
+    json_write_open(json, JSON_ELEMENT, '{');
     json_write_string(json, "name", config->name);
     json_write_string(json, "platform", config->platform);
     json_write_string(json, "backend", config->backend);

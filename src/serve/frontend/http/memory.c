@@ -18,24 +18,22 @@ struct http_memory {
 /* ---- status ---------------------------------------------------------------------------------- */
 
 static void add_region(void *user, const struct v2_shared_memory_region *region) {
-    struct buf *out = user;
-    if (out->len > 1) {
-        buf_add_char(out, ',');
-    }
-    v2_shared_memory_print(out, region);
+    struct json_writer *json = user;
+    v2_shared_memory_write(json, region);
 }
 
 void http_memory_answer_status(struct http_api *api, struct http_exchange *exchange,
                                const struct v2_path *path) {
     struct error err;
     struct buf body;
+    struct json_writer json = {.out = &body};
     buf_init(&body, exchange->arena, 256);
-    buf_add_char(&body, '[');
-    if (shm_visit_regions(api->services.shared, path->region, add_region, &body, &err) != ST_OK) {
+    json_write_open(&json, JSON_ELEMENT, '[');
+    if (shm_visit_regions(api->services.shared, path->region, add_region, &json, &err) != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
-    buf_add_char(&body, ']');
+    json_write_close(&json, ']');
     http_json_reply(exchange, 200, &body);
 }
 

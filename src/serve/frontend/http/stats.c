@@ -9,7 +9,7 @@
 #include "telemetry/admin/http_text.h"
 
 static void add_count(struct json_writer *json, const char *name, uint64_t count, uint64_t ns) {
-    json_write_open_member(json, name, '{');
+    json_write_open(json, name, '{');
     json_write_u64(json, "count", count);
     json_write_u64(json, "ns", ns);
     json_write_close(json, '}');
@@ -28,7 +28,7 @@ static void add_compute(struct json_writer *json, uint64_t count,
 }
 
 static void add_requests(struct json_writer *json, const struct model_statistics *statistics) {
-    json_write_open_member(json, "inference_stats", '{');
+    json_write_open(json, "inference_stats", '{');
     add_time(json, "success", &statistics->success);
     add_time(json, "fail", &statistics->fail);
     add_time(json, "queue", &statistics->queue);
@@ -41,9 +41,9 @@ static void add_requests(struct json_writer *json, const struct model_statistics
 static void add_batches(struct json_writer *json, struct model_version *version) {
     struct statistics_batch *batches;
     size_t n = model_version_batches(version, json->out->arena, &batches);
-    json_write_open_member(json, "batch_stats", '[');
+    json_write_open(json, "batch_stats", '[');
     for (size_t i = 0; i < n; i++) {
-        json_write_open_element(json, '{');
+        json_write_open(json, JSON_ELEMENT, '{');
         json_write_u64(json, "batch_size", batches[i].size);
         add_compute(json, batches[i].count, &batches[i].compute);
         json_write_close(json, '}');
@@ -64,11 +64,11 @@ static void add_response(struct json_writer *json, const struct statistics_respo
 static void add_responses(struct json_writer *json, struct model_version *version) {
     struct statistics_response *responses;
     size_t n = model_version_responses(version, json->out->arena, &responses);
-    json_write_open_member(json, "response_stats", '{');
+    json_write_open(json, "response_stats", '{');
     for (size_t i = 0; i < n; i++) {
         char place[24];
         snprintf(place, sizeof(place), "%zu", i);
-        json_write_open_member(json, place, '{');
+        json_write_open(json, place, '{');
         add_response(json, &responses[i]);
         json_write_close(json, '}');
     }
@@ -80,7 +80,7 @@ static void add_version(void *user, struct model_version *version) {
     const struct model_spec *spec = model_version_spec(version);
     struct model_statistics statistics;
     model_version_statistics(version, &statistics);
-    json_write_open_element(json, '{');
+    json_write_open(json, JSON_ELEMENT, '{');
     json_write_string(json, "name", spec->name);
     json_write_string(json, "version", spec->version_text);
     json_write_u64(json, "last_inference", statistics.last_inference_ms);
@@ -90,7 +90,7 @@ static void add_version(void *user, struct model_version *version) {
     add_responses(json, version);
     add_batches(json, version);
     /* Always empty: backends do not report memory. */
-    json_write_open_member(json, "memory_usage", '[');
+    json_write_open(json, "memory_usage", '[');
     json_write_close(json, ']');
     json_write_close(json, '}');
 }
@@ -101,8 +101,8 @@ void http_stats_answer(struct http_api *api, struct http_exchange *exchange,
     struct error err;
     struct json_writer json = {.out = &body};
     buf_init(&body, exchange->arena, 1024);
-    json_write_open(&json, '{');
-    json_write_open_member(&json, "model_stats", '[');
+    json_write_open(&json, JSON_ELEMENT, '{');
+    json_write_open(&json, "model_stats", '[');
     if (!body.failed && repository_visit_ready(api->services.repository, path->model, path->version,
                                                add_version, &json, &err) != ST_OK) {
         err.status = ST_BAD_REQUEST; /* as the reference server does, for an unknown name too */

@@ -6,6 +6,8 @@
 #include <math.h>
 
 #include "codec/mip/item.h"
+#include "core/base/json_writer.h"
+#include "core/base/num.h"
 #include "serve/frontend/top_k.h"
 
 /* The values of one element, and the sums of its softmax. */
@@ -85,11 +87,12 @@ static enum status print_value(struct buf *out, const struct scores *scores,
     return mip_item_print_json(out, &one, err);
 }
 
-static enum status print_key(struct buf *out, const struct scores *scores, size_t index,
+static enum status print_key(struct json_writer *json, const struct scores *scores, size_t index,
                              struct error *err) {
     const struct labels *labels = &scores->output->labels;
     if (labels->n == 0) {
-        buf_printf(out, "\"%zu\":", index);
+        char digits[20];
+        json_write_key_str(json, str_make(digits, num_print_u64(digits, index)));
         return ST_OK;
     }
     if (index >= labels->n) {
@@ -98,8 +101,7 @@ static enum status print_key(struct buf *out, const struct scores *scores, size_
                          "output %s: value %zu of the element has no label, there are %zu",
                          tensor_name_print(scores->element->name, name), index, labels->n);
     }
-    buf_add_json_string(out, labels->items[index]);
-    buf_add_char(out, ':');
+    json_write_key_str(json, labels->items[index]);
     return ST_OK;
 }
 
@@ -113,17 +115,15 @@ static enum status print_top_k(struct buf *out, struct arena *scratch, const str
     /* Ranks the model's own values: softmax keeps their order, but may make small ones equal. */
     top_k_find(scores->element->datatype, scores->data, scores->n, max, top);
     enum status st = ST_OK;
-    buf_add_char(out, '{');
+    struct json_writer json = {.out = out};
+    json_write_open(&json, JSON_ELEMENT, '{');
     for (size_t i = 0; i < max && st == ST_OK; i++) {
-        if (i > 0) {
-            buf_add_char(out, ',');
-        }
-        st = print_key(out, scores, top[i].index, err);
+        st = print_key(&json, scores, top[i].index, err);
         if (st == ST_OK) {
-            st = print_value(out, scores, &top[i], err);
+            st = print_value(json_write_begin(&json, JSON_ELEMENT), scores, &top[i], err);
         }
     }
-    buf_add_char(out, '}');
+    json_write_close(&json, '}');
     return st;
 }
 

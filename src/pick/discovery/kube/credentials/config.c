@@ -11,6 +11,7 @@
 #include "codec/kube/stream.h"
 #include "codec/protobuf/grpc_text.h"
 #include "core/base/buf.h"
+#include "core/base/json_writer.h"
 
 enum { FIELD_BYTES = 2048 };
 
@@ -349,7 +350,7 @@ static enum status read_extension(struct kube_config *config, const struct doc_n
     while (!config->extension && doc_is_present(&list) && doc_next(&list, &item)) {
         if (str_is(kube_member_text(&item, "name"), "client.authentication.k8s.io/exec")) {
             struct doc_node value = doc_get(&item, "extension");
-            config->extension = value.val ? yyjson_val_write(value.val, 0, NULL) : strdup("null");
+            config->extension = value.val ? json_value_print(value.val, NULL) : strdup("null");
             if (!config->extension) {
                 return error_no_memory(err, "a kubeconfig");
             }

@@ -7,6 +7,7 @@
 
 #include "codec/kube/stream.h"
 #include "codec/protobuf/grpc_text.h"
+#include "core/base/json_writer.h"
 #include "pick/discovery/kube/credentials/config.h"
 #include "pick/discovery/kube/time.h"
 
@@ -160,40 +161,46 @@ void kube_exec_free(struct kube_exec *exec) {
 
 /* ---- input of the program -------------------------------------------------------------------- */
 
-static void print_base64(struct buf *out, struct str bytes) {
-    size_t before = out->len;
-    grpc_binary_metadata_print(out, bytes);
-    while ((out->len - before) % 4 != 0 && !out->failed) {
-        buf_add_char(out, '=');
+static void add_base64(struct json_writer *json, const char *name, struct str bytes) {
+    struct buf text;
+    buf_init(&text, json->out->arena, bytes.len / 3 * 4 + 4);
+    grpc_binary_metadata_print(&text, bytes);
+    while (text.len % 4 != 0 && !text.failed) {
+        buf_add_char(&text, '=');
     }
+    json_write_string(json, name, buf_str(&text));
+    json->out->failed = json->out->failed || text.failed;
 }
 
-static void print_cluster(const struct kube_exec_cluster *cluster, struct buf *out) {
-    buf_add_str(out, STR(",\"cluster\":{\"server\":"));
-    buf_add_json_string(out, str_of(cluster->server));
+static void add_cluster(const struct kube_exec_cluster *cluster, struct json_writer *json) {
+    json_write_open(json, "cluster", '{');
+    json_write_string(json, "server", str_of(cluster->server));
     if (cluster->tls_name) {
-        buf_add_str(out, STR(",\"tls-server-name\":"));
-        buf_add_json_string(out, str_of(cluster->tls_name));
+        json_write_string(json, "tls-server-name", str_of(cluster->tls_name));
     }
     if (cluster->insecure) {
-        buf_add_str(out, STR(",\"insecure-skip-tls-verify\":true"));
+        json_write_bool(json, "insecure-skip-tls-verify", true);
     }
     if (cluster->ca.len > 0) {
-        buf_add_str(out, STR(",\"certificate-authority-data\":\""));
-        print_base64(out, cluster->ca);
-        buf_add_char(out, '"');
+        add_base64(json, "certificate-authority-data", cluster->ca);
     }
-    buf_printf(out, ",\"config\":%s}", cluster->extension ? cluster->extension : "null");
+    json_write_raw(json, "config", str_of(cluster->extension ? cluster->extension : "null"));
+    json_write_close(json, '}');
 }
 
 void kube_exec_print_info(const struct kube_exec *exec, const struct kube_exec_cluster *cluster,
                           struct buf *out) {
-    buf_printf(out, "{\"kind\":\"ExecCredential\",\"apiVersion\":\"%s\",\"spec\":{", exec->version);
-    buf_add_str(out, STR("\"interactive\":false"));
+    struct json_writer json = {.out = out};
+    json_write_open(&json, JSON_ELEMENT, '{');
+    json_write_string(&json, "kind", STR("ExecCredential"));
+    json_write_string(&json, "apiVersion", str_of(exec->version));
+    json_write_open(&json, "spec", '{');
+    json_write_bool(&json, "interactive", false);
     if (exec->provide_cluster_info) {
-        print_cluster(cluster, out);
+        add_cluster(cluster, &json);
     }
-    buf_add_str(out, STR("}}"));
+    json_write_close(&json, '}');
+    json_write_close(&json, '}');
 }
 
 /* ---- output of the program ------------------------------------------------------------------- */

@@ -1,34 +1,32 @@
 /* Encoding that requests and responses of KServe v2 have in common: parameters, the head of a
  * tensor, and the list of pieces that follow the JSON. */
-#ifndef SLUICE_CODEC_KSERVE_JSON_H
-#define SLUICE_CODEC_KSERVE_JSON_H
+#ifndef SLUICE_CODEC_KSERVE_ENCODE_H
+#define SLUICE_CODEC_KSERVE_ENCODE_H
 
-#include "core/base/buf.h"
+#include "core/base/json_writer.h"
 #include "core/tensor/param.h"
 #include "core/tensor/tensor.h"
 
-/* Appends a string literal. */
-#define v2_json_add(buf, literal) buf_add((buf), (literal), sizeof(literal) - 1)
-
-/* Appends the value of a parameter. Returns: as v2_json_params. */
-enum status v2_json_param_value(struct buf *out, const struct param *param,
-                                struct error *err) SLUICE_MUST_USE;
-/* Appends the members of `params`, `"name":value`, with commas between them. Returns: ST_BAD_DATA
- * for what JSON can't carry: text that is not UTF-8, a number that is not finite. */
-enum status v2_json_params(struct buf *out, struct params params,
+/* Writes the value of a parameter, whose key was written. Returns: as v2_params_write. */
+enum status v2_param_write(struct json_writer *json, const struct param *param,
                            struct error *err) SLUICE_MUST_USE;
+/* Writes the members of `params`. Returns: ST_BAD_DATA for what JSON can't carry: text that is not
+ * UTF-8, a number that is not finite. */
+enum status v2_params_write(struct json_writer *json, struct params params,
+                            struct error *err) SLUICE_MUST_USE;
 
-/* Appends `{"name":…,"datatype":…,"shape":[…]`, after a comma if it is not the first of a list. */
-void v2_json_tensor_head(struct buf *out, const struct tensor *tensor, bool first);
+/* Begins an object with the members "name", "datatype" and "shape"; the caller may add others, and
+ * closes it. */
+void v2_tensor_head_write(struct json_writer *json, const struct tensor *tensor);
 
 /* Checks that the tensor, a `kind` of one ("input"), has as many bytes as its shape needs. The
  * framing of BYTES is not checked. Returns: ST_BAD_DATA. */
-enum status v2_json_check_size(const char *kind, const struct tensor *tensor,
-                               struct error *err) SLUICE_MUST_USE;
+enum status v2_tensor_check_size(const char *kind, const struct tensor *tensor,
+                                 struct error *err) SLUICE_MUST_USE;
 
 /* An invalid output is not the client's fault: ST_BAD_DATA and ST_NOT_UTF8 become ST_BAD_OUTPUT, in
  * `err` too. Returns: the new status. */
-enum status v2_json_output_error(enum status status, struct error *err);
+enum status v2_output_error(enum status status, struct error *err);
 
 /* The JSON and the tensors that follow it. */
 struct v2_pieces {

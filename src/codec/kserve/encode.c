@@ -1,87 +1,68 @@
 /* Parameters, tensor heads and pieces of encoded requests and responses. */
-#include "codec/kserve/json.h"
+#include "codec/kserve/encode.h"
 
 #include <assert.h>
 #include <math.h>
 
 #include "codec/kserve/data_print.h"
-#include "core/base/num.h"
 #include "core/base/utf8.h"
 
-enum status v2_json_param_value(struct buf *out, const struct param *param, struct error *err) {
+enum status v2_param_write(struct json_writer *json, const struct param *param, struct error *err) {
     char name[TENSOR_NAME_TEXT_BYTES];
     switch (param->kind) {
     case PARAM_BOOL:
-        buf_add_str(out, param->boolean ? STR("true") : STR("false"));
+        json_write_bool(json, JSON_ELEMENT, param->boolean);
         break;
     case PARAM_INT64:
-        buf_add_i64(out, param->int64);
+        json_write_i64(json, JSON_ELEMENT, param->int64);
         break;
     case PARAM_UINT64:
-        buf_add_u64(out, param->uint64);
+        json_write_u64(json, JSON_ELEMENT, param->uint64);
         break;
     case PARAM_DOUBLE:
         if (!isfinite(param->number)) {
             return error_set(err, ST_BAD_DATA, "parameter %s: JSON can't represent %g",
                              tensor_name_print(param->name, name), param->number);
         }
-        v2_data_print_doubles(out, (const unsigned char *)&param->number, 1);
-        out->len -= !out->failed; /* the comma after it */
+        v2_data_print_doubles(json_write_begin(json, JSON_ELEMENT),
+                              (const unsigned char *)&param->number, 1);
+        json->out->len -= !json->out->failed; /* the comma after it */
         break;
     case PARAM_STRING:
         if (!utf8_is_valid(param->string.ptr, param->string.len)) {
             return error_set(err, ST_BAD_DATA, "parameter %s: its text is not UTF-8",
                              tensor_name_print(param->name, name));
         }
-        buf_add_json_string(out, param->string);
+        json_write_string(json, JSON_ELEMENT, param->string);
         break;
     }
     return ST_OK;
 }
 
-enum status v2_json_params(struct buf *out, struct params params, struct error *err) {
+enum status v2_params_write(struct json_writer *json, struct params params, struct error *err) {
     enum status status = ST_OK;
     for (size_t i = 0; status == ST_OK && i < params.n; i++) {
         const struct param *param = &params.items[i];
         if (!utf8_is_valid(param->name.ptr, param->name.len)) {
             return error_set(err, ST_BAD_DATA, "the name of parameter %zu is not UTF-8", i);
         }
-        if (i > 0) {
-            buf_add_char(out, ',');
-        }
-        buf_add_json_string(out, param->name);
-        buf_add_char(out, ':');
-        status = v2_json_param_value(out, param, err);
+        json_write_key_str(json, param->name);
+        status = v2_param_write(json, param, err);
     }
     return status;
 }
 
-/* Appends the dimensions; space for all is reserved at once. */
-static void add_dims(struct buf *out, struct shape shape) {
-    enum { DIM_BYTES = 21 };
-    char *to = buf_reserve(out, shape.rank * DIM_BYTES + 1);
-    size_t n = 0;
-    for (size_t i = 0; to && i < shape.rank; i++) {
-        n += num_print_i64(to + n, shape.dims[i]);
-        to[n++] = ',';
-    }
-    if (to) {
-        n -= shape.rank > 0;
-        to[n++] = ']';
-        buf_advance(out, n);
-    }
+void v2_tensor_head_write(struct json_writer *json, const struct tensor *tensor) {
+    json_write_open(json, JSON_ELEMENT, '{');
+    json_write_key(json, "name");
+    json_write_string(json, JSON_ELEMENT, tensor->name);
+    json_write_key(json, "datatype");
+    json_write_string(json, JSON_ELEMENT, str_of(datatype_name(tensor->datatype)));
+    json_write_key(json, "shape");
+    json_write_i64s(json, JSON_ELEMENT, tensor->shape.dims, tensor->shape.rank);
 }
 
-void v2_json_tensor_head(struct buf *out, const struct tensor *tensor, bool first) {
-    buf_add_str(out, first ? STR("{\"name\":") : STR(",{\"name\":"));
-    buf_add_json_string(out, tensor->name);
-    v2_json_add(out, ",\"datatype\":\"");
-    buf_add_str(out, str_of(datatype_name(tensor->datatype)));
-    v2_json_add(out, "\",\"shape\":[");
-    add_dims(out, tensor->shape);
-}
-
-enum status v2_json_check_size(const char *kind, const struct tensor *tensor, struct error *err) {
+enum status v2_tensor_check_size(const char *kind, const struct tensor *tensor, struct error *err) {
     uint64_t n_bytes;
     if (tensor->datatype == DT_BYTES ||
         (shape_bytes(tensor->shape, tensor->datatype, &n_bytes) && n_bytes == tensor->n_bytes)) {
@@ -93,7 +74,7 @@ enum status v2_json_check_size(const char *kind, const struct tensor *tensor, st
                      datatype_name(tensor->datatype), shape_print(tensor->shape, shape));
 }
 
-enum status v2_json_output_error(enum status status, struct error *err) {
+enum status v2_output_error(enum status status, struct error *err) {
     if (status != ST_BAD_DATA && status != ST_NOT_UTF8) {
         return status;
     }
