@@ -27,7 +27,13 @@ struct net_limits {
     /* Bytes/s that a body must reach on average after body_timeout_ns, in the same way.
      * net/server/conn.c:net_call_body_is_too_slow */
     uint64_t min_body_rate;
-    uint64_t write_timeout_ns; /* of a response without progress: close */
+    uint64_t write_timeout_ns; /* of a response that is taken too slowly: close */
+    /* Bytes/s a client must take of a response over write_timeout_ns; 0: any byte is enough.
+     * net/server/conn.c:write_timed_out */
+    uint64_t min_write_rate;
+    /* Of the responses of a connection, from their request on; 0: no limit.
+     * net/transport/memory_account.c:account_has_space */
+    uint64_t max_unsent_size;
     /* Of a refused body: bytes read and dropped before closing.
      * net/server/conn.c:net_conn_discard */
     uint64_t discard_size;

@@ -53,10 +53,13 @@ static void count_sent(const struct net_conn *conn, size_t n_bytes) {
 
 ssize_t net_conn_try_write(struct net_conn *conn, uv_buf_t *bufs, unsigned n) {
     if (conn->tls) {
-        return net_tls_try_write(conn, bufs, n);
+        ssize_t n_bytes = net_tls_try_write(conn, bufs, n);
+        conn->n_written += n_bytes > 0 ? (uint64_t)n_bytes : 0;
+        return n_bytes;
     }
     int rc = uv_try_write(&conn->uv.stream, bufs, n);
     if (rc > 0) {
+        conn->n_written += (uint64_t)rc;
         metric_add(METRIC_SENT_BYTES_TOTAL, rc);
     }
     return rc == UV_EAGAIN ? 0 : rc;
@@ -66,12 +69,14 @@ ssize_t net_conn_try_write(struct net_conn *conn, uv_buf_t *bufs, unsigned n) {
  * called. */
 static int queue_write(struct net_conn *conn, uv_write_t *write, const uv_buf_t *bufs, unsigned n,
                        uv_write_cb done) {
+    for (unsigned i = 0; i < n; i++) {
+        conn->n_written += bufs[i].len;
+    }
     return conn->tls ? net_tls_queue_write(conn, write, bufs, n, done)
                      : uv_write(write, &conn->uv.stream, bufs, n, done);
 }
 
-/* Returns: bytes written but not taken by the socket. */
-static size_t net_conn_unsent_bytes(const struct net_conn *conn) {
+size_t net_conn_unsent_bytes(const struct net_conn *conn) {
     size_t n_waiting = conn->tls ? conn->tls->n_waiting_bytes : 0;
     return uv_stream_get_write_queue_size(&conn->uv.stream) + n_waiting;
 }
@@ -536,6 +541,7 @@ static void conn_free(struct net_conn *conn) {
     atomic_fetch_sub_explicit(&server_worker->n_assigned_conns, 1, memory_order_relaxed);
     net_budget_remove_conn(server_worker->server->budget);
     net_tls_free(conn);
+    memory_account_close(conn->account);
     free(conn->pending_input);
     free(conn);
 }
@@ -585,6 +591,7 @@ void net_conn_open(struct net_conn *conn) {
         close(conn->fd);
     }
     conn->fd = -1;
+    conn->account = memory_account_new(&server_worker->memory.quota);
     server_worker_add_conn(server_worker, conn);
     metric_add(METRIC_CONNECTIONS, 1);
     metric_add(METRIC_CONNECTIONS_TOTAL, 1);
@@ -674,7 +681,7 @@ static void update_timer(struct net_conn *conn) {
         return;
     }
     if (timeout == NET_TIMEOUT_WRITE) {
-        conn->unsent_at_arm = net_conn_unsent_bytes(conn);
+        conn->n_sent_at_arm = net_conn_sent_bytes(conn);
     }
     server_worker_set_conn_timer(conn->server_worker, conn, timeout);
 }
@@ -700,9 +707,11 @@ void net_conn_update_io(struct net_conn *conn) {
 /* ---- timeouts -------------------------------------------------------------------------------- */
 
 static void write_timed_out(struct net_conn *conn) {
-    if (net_conn_unsent_bytes(conn) == conn->unsent_at_arm) {
+    const struct net_limits *limits = &conn->server_worker->server->limits;
+    if (!net_write_is_fast_enough(net_conn_sent_bytes(conn) - conn->n_sent_at_arm,
+                                  limits->min_write_rate, limits->write_timeout_ns)) {
         net_conn_close(conn);
-    } /* else progress was made: net_conn_update_io starts the timer again */
+    } /* else net_conn_update_io starts the timer again */
 }
 
 void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout) {

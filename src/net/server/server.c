@@ -179,6 +179,7 @@ static void on_timer(uv_timer_t *timer) {
     if (server_worker->server->protocol->on_timer) {
         server_worker->server->protocol->on_timer(server_worker, now_ns);
     }
+    server_worker_schedule_timer(server_worker, server_memory_on_timer(server_worker, now_ns));
     server_worker_schedule_timer(server_worker, body_pool_trim(&server_worker->pool, now_ns));
     server_worker_schedule_timer(server_worker, timer_list_next_ns(&server_worker->conn_timers));
 }
@@ -203,10 +204,12 @@ static void server_worker_init(struct server_worker *server_worker, struct net_s
                                      [NET_TIMEOUT_LINGER] = LINGER_NS}},
     };
     timer_list_init(&server_worker->conn_timers);
+    server_memory_init(server_worker);
 }
 
 static void server_worker_fini(struct server_worker *server_worker) {
     assert(server_worker->n_conns == 0 && server_worker->n_calls == 0 && !server_worker->ended);
+    server_memory_fini(server_worker);
     free(server_worker->tls);
     free(server_worker->in);
     free(server_worker->out);
@@ -266,11 +269,14 @@ enum status net_server_init(struct net_server *server, const struct net_server_o
     for (size_t i = 0; i < server->n_workers; i++) {
         server_worker_init(&workers[i], server, options->workers[i]);
     }
+    server->budget_user.relieve = net_server_relieve;
+    net_budget_add_user(server->budget, &server->budget_user);
     return ST_OK;
 }
 
 void net_server_fini(struct net_server *server) {
     assert(server->n_listen_endpoints == 0 || (server->stopping && server->n_open == 0));
+    net_budget_remove_user(server->budget, &server->budget_user);
     for (size_t i = 0; i < server->n_workers; i++) {
         server_worker_fini(&server->workers[i]);
     }

@@ -31,6 +31,7 @@
 #include "core/event/worker.h"
 #include "core/tensor/tensor.h"
 #include "net/server/base.h"
+#include "net/server/memory.h"
 #include "net/transport/address.h"
 #include "net/transport/body_pool.h"
 #include "net/transport/budget.h"
@@ -109,6 +110,9 @@ struct net_protocol {
     bool (*is_receiving_bulk)(const struct net_conn *conn);
     /* The event-loop iteration ends. Returns: whether to run again after the next poll. */
     bool (*run_deferred)(struct server_worker *server_worker);
+    /* Returns: whether bytes of responses wait for the client to read; *n_sent grows with what it
+     * takes. NULL: those that wait for the socket. */
+    bool (*unsent)(const struct net_conn *conn, uint64_t *n_sent);
     /* The worker's timer, requested with server_worker_schedule_timer. */
     void (*on_timer)(struct server_worker *server_worker, uint64_t now_ns);
 };
@@ -125,9 +129,12 @@ struct net_conn {
     LIST_ENTRY(net_conn) link; /* in the worker's list */
     struct net_conn *next_ready;
     struct list_timer timeout;
+    struct memory_account *account; /* of its responses; NULL: no memory to count them */
+    struct conn_reading slow_reading;
+    uint64_t n_written; /* bytes of responses written or queued on the socket */
     uint64_t discarded; /* bytes read and dropped */
     uint64_t linger_end_ns;
-    size_t unsent_at_arm;     /* net_conn_unsent_bytes when the write timeout was started */
+    uint64_t n_sent_at_arm;   /* net_conn_sent_bytes when the write timeout was started */
     size_t n_pipelined_bytes; /* while consuming: bytes read after the current request */
     char *pending_input;      /* bytes read while the response before them was pending */
     size_t pending_at, pending_len;
@@ -161,6 +168,7 @@ struct server_worker {
     struct deferred_task deferred;
     struct timer_list conn_timers;
     struct body_pool pool;
+    struct server_memory memory;
     struct server_worker_tls *tls; /* NULL: no TLS connection yet */
     char *in;                      /* NET_READ_BYTES */
     char *out;                     /* NET_COALESCE_BUFFER_BYTES */
@@ -195,6 +203,7 @@ struct net_server {
     const struct net_protocol *protocol;
     struct net_limits limits;
     struct net_budget *budget;
+    struct net_budget_user budget_user;
     struct worker *acceptor;
     struct server_worker *workers;
     size_t n_workers;
@@ -268,6 +277,12 @@ void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout);
 /* The peer's address for the log: "127.0.0.1:40312", "unix:pid 4711". Returns: `out`. */
 const char *net_conn_peer(const struct net_conn *conn, char out[ADDRESS_TEXT_BYTES]);
 
+/* Returns: bytes written but not taken by the socket. */
+size_t net_conn_unsent_bytes(const struct net_conn *conn);
+/* Returns: bytes that the socket has taken; it only grows. */
+static inline uint64_t net_conn_sent_bytes(const struct net_conn *conn) {
+    return conn->n_written - net_conn_unsent_bytes(conn);
+}
 /* Returns: whether a write is queued on the socket. */
 static inline bool net_conn_is_sending(const struct net_conn *conn) {
     return conn->n_flushing + conn->n_encrypted_writes > 0;

@@ -1,4 +1,4 @@
-/* What all servers of a process share: the memory of bodies in flight and the number of
+/* What all servers of a process share: the memory that clients make it hold, and the number of
  * connections, each with its limit. Zeroed except for the limits; outlives the servers.
  *
  * Thread: any. */
@@ -7,25 +7,94 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-struct net_budget {
-    uint64_t body_memory;     /* --body-memory, of all bodies: net_budget_reserve */
-    uint64_t max_connections; /* --max-connections: net_budget_add_conn */
-    _Atomic uint64_t n_body_bytes;
-    _Atomic uint64_t n_conns;
+enum { NET_BUDGET_MAX_USERS = 8 };
+
+/* Registered by a server: closes connections that hold responses and do not read them, until about
+ * `wanted` bytes are free. Thread: any. */
+struct net_budget_user {
+    void (*relieve)(struct net_budget_user *user, uint64_t wanted);
 };
 
-/* Returns: whether `n_bytes` fit now. */
-static inline bool net_budget_fits(const struct net_budget *budget, uint64_t n_bytes) {
-    uint64_t used = atomic_load_explicit(&budget->n_body_bytes, memory_order_relaxed);
-    return used <= budget->body_memory && n_bytes <= budget->body_memory - used;
+struct net_budget {
+    uint64_t memory;          /* --client-memory, of everything; 0: no limit: net_budget_take */
+    uint64_t body_memory;     /* --body-memory, of all bodies: net_budget_reserve */
+    uint64_t max_connections; /* --max-connections: net_budget_add_conn */
+    _Atomic uint64_t n_bytes; /* everything; the shares' credit included */
+    _Atomic uint64_t n_body_bytes;
+    _Atomic uint64_t n_conns;
+    struct net_budget_user *_Atomic users[NET_BUDGET_MAX_USERS];
+};
+
+/* `user` must outlive the servers. */
+static inline void net_budget_add_user(struct net_budget *budget, struct net_budget_user *user) {
+    for (size_t i = 0; i < NET_BUDGET_MAX_USERS; i++) {
+        struct net_budget_user *none = NULL;
+        if (atomic_compare_exchange_strong(&budget->users[i], &none, user)) {
+            return;
+        }
+    }
 }
 
-/* Returns: false when they don't fit; nothing is reserved then. */
+static inline void net_budget_remove_user(struct net_budget *budget, struct net_budget_user *user) {
+    for (size_t i = 0; i < NET_BUDGET_MAX_USERS; i++) {
+        struct net_budget_user *expected = user;
+        if (atomic_compare_exchange_strong(&budget->users[i], &expected, NULL)) {
+            return;
+        }
+    }
+}
+
+/* Asks all servers for memory. */
+static inline void net_budget_relieve(struct net_budget *budget, uint64_t wanted) {
+    for (size_t i = 0; i < NET_BUDGET_MAX_USERS; i++) {
+        struct net_budget_user *user = atomic_load(&budget->users[i]);
+        if (user) {
+            user->relieve(user, wanted);
+        }
+    }
+}
+
+static inline uint64_t net_budget_limit(const struct net_budget *budget) {
+    return budget->memory > 0 ? budget->memory : UINT64_MAX / 2;
+}
+
+/* Takes `n_bytes` of the memory, up to `extra` bytes beyond its limit. Returns: false when they
+ * don't fit; nothing is taken then. */
+static inline bool net_budget_take(struct net_budget *budget, uint64_t n_bytes, uint64_t extra) {
+    uint64_t used = atomic_fetch_add_explicit(&budget->n_bytes, n_bytes, memory_order_relaxed);
+    uint64_t limit = net_budget_limit(budget) + extra;
+    if (used <= limit && n_bytes <= limit - used) {
+        return true;
+    }
+    atomic_fetch_sub_explicit(&budget->n_bytes, n_bytes, memory_order_relaxed);
+    return false;
+}
+
+/* As net_budget_take, for memory that is in use already. */
+static inline void net_budget_force(struct net_budget *budget, uint64_t n_bytes) {
+    atomic_fetch_add_explicit(&budget->n_bytes, n_bytes, memory_order_relaxed);
+}
+
+static inline void net_budget_give(struct net_budget *budget, uint64_t n_bytes) {
+    atomic_fetch_sub_explicit(&budget->n_bytes, n_bytes, memory_order_relaxed);
+}
+
+/* Returns: whether `n_bytes` of a body fit now. */
+static inline bool net_budget_fits(const struct net_budget *budget, uint64_t n_bytes) {
+    uint64_t bodies = atomic_load_explicit(&budget->n_body_bytes, memory_order_relaxed);
+    uint64_t all = atomic_load_explicit(&budget->n_bytes, memory_order_relaxed);
+    return bodies <= budget->body_memory && n_bytes <= budget->body_memory - bodies &&
+           all <= net_budget_limit(budget) && n_bytes <= net_budget_limit(budget) - all;
+}
+
+/* Reserves memory for a body. Returns: false when it doesn't fit; nothing is reserved then. */
 static inline bool net_budget_reserve(struct net_budget *budget, uint64_t n_bytes) {
     uint64_t used = atomic_fetch_add_explicit(&budget->n_body_bytes, n_bytes, memory_order_relaxed);
-    if (used <= budget->body_memory && n_bytes <= budget->body_memory - used) {
+    if (used <= budget->body_memory && n_bytes <= budget->body_memory - used &&
+        net_budget_take(budget, n_bytes, 0)) {
         return true;
     }
     atomic_fetch_sub_explicit(&budget->n_body_bytes, n_bytes, memory_order_relaxed);
@@ -34,6 +103,13 @@ static inline bool net_budget_reserve(struct net_budget *budget, uint64_t n_byte
 
 static inline void net_budget_release(struct net_budget *budget, uint64_t n_bytes) {
     atomic_fetch_sub_explicit(&budget->n_body_bytes, n_bytes, memory_order_relaxed);
+    net_budget_give(budget, n_bytes);
+}
+
+/* Returns: whether a client that took `n_bytes` of its response in `elapsed_ns` reads it. */
+static inline bool net_write_is_fast_enough(uint64_t n_bytes, uint64_t min_rate,
+                                            uint64_t elapsed_ns) {
+    return n_bytes > 0 && (double)n_bytes >= (double)min_rate * ((double)elapsed_ns / 1e9);
 }
 
 /* Counts a connection, even one over the limit, until it is closed. Returns: the number of

@@ -85,6 +85,7 @@ int serve_check(const struct serve_settings *settings, const struct repository_o
         st = check_security(settings, &err);
     }
     buf_add_char(&out, '\n');
+    memory_share_add_line(&out, "client memory", &settings->client_memory, &settings->memory_limit);
     memory_share_add_line(&out, "body memory", &settings->body_memory, &settings->memory_limit);
     int code = write_out(&out);
     if (st != ST_OK) {

@@ -32,6 +32,8 @@ static struct grpc_limits limits_of(const struct serve_settings *settings) {
         .header_timeout_ns = settings->header_timeout_ns,
         .body_timeout_ns = settings->body_timeout_ns,
         .write_timeout_ns = settings->write_timeout_ns,
+        .min_write_rate = settings->min_write_rate,
+        .max_unsent_size = settings->max_unsent_size,
         .compression_level = levels[settings->grpc_infer_response_compression_level],
     };
 }

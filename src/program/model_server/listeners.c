@@ -67,6 +67,8 @@ static struct net_limits limits_of(const struct serve_settings *settings) {
         .body_timeout_ns = settings->body_timeout_ns,
         .min_body_rate = settings->min_body_rate,
         .write_timeout_ns = settings->write_timeout_ns,
+        .min_write_rate = settings->min_write_rate,
+        .max_unsent_size = settings->max_unsent_size,
         .discard_size = settings->discard_size,
     };
 }
@@ -248,6 +250,7 @@ enum status serve_listeners_open(struct serve_listeners *self,
                                  struct repository *repository,
                                  const struct process_threads *threads, struct error *err) {
     self->settings = settings;
+    self->budget.memory = settings->client_memory.n_bytes;
     self->budget.body_memory = settings->body_memory.n_bytes;
     self->budget.max_connections = settings->max_connections;
     self->n_addresses = settings->http.n + serve_grpc_n_addresses(settings) + settings->mip.n +

@@ -151,6 +151,7 @@ enum status serve_process_run(const struct serve_settings *settings,
     };
     enum status st = start_server(&self, models, err);
     if (st == ST_OK) {
+        memory_share_log("client memory", &settings->client_memory, &settings->memory_limit);
         memory_share_log("body memory", &settings->body_memory, &settings->memory_limit);
         process_run(&self.process);
     } else {

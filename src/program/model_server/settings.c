@@ -265,6 +265,7 @@ static enum status resolve_settings(struct serve_settings *out, struct arena *ar
     out->workers = out->workers > 0 ? out->workers : cpus.usable;
     out->picture_threads = out->picture_threads > 0 ? out->picture_threads : cpus.usable;
     memory_limit_read(&out->memory_limit);
+    memory_share_resolve(&out->client_memory, &out->memory_limit);
     memory_share_resolve(&out->body_memory, &out->memory_limit);
     return resolve_dirs(out, arena, err);
 }

@@ -58,6 +58,7 @@ int pick_check(const struct pick_settings *settings, struct arena *arena) {
     if (print_pools(settings, &out, &err) != ST_OK) {
         return failed(&err);
     }
+    memory_share_add_line(&out, "client memory", &settings->client_memory, &settings->memory_limit);
     memory_share_add_line(&out, "body memory", &settings->body_memory, &settings->memory_limit);
     int code = write_out(&out, EXIT_CODE_OK);
     if (pick_tls_open(settings, &tls, &err) != ST_OK) {

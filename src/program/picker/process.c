@@ -161,6 +161,7 @@ static enum status open_pools(struct pick_process *self, struct error *err) {
 static enum status open_listeners(struct pick_process *self, struct error *err) {
     const struct pick_settings *settings = self->settings;
     const struct process_threads *threads = &self->process.threads;
+    self->budget.memory = settings->client_memory.n_bytes;
     self->budget.body_memory = settings->body_memory.n_bytes;
     self->budget.max_connections = settings->max_connections;
     self->n_listen_addresses = settings->grpc.n + settings->health.n;
@@ -242,6 +243,7 @@ enum status pick_process_run(const struct pick_settings *settings, struct error 
     };
     enum status st = start_picker(&self, err);
     if (st == ST_OK) {
+        memory_share_log("client memory", &settings->client_memory, &settings->memory_limit);
         memory_share_log("body memory", &settings->body_memory, &settings->memory_limit);
         log_ready(&self);
         process_run(&self.process);

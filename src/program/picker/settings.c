@@ -252,6 +252,7 @@ static enum status resolve_settings(const struct options *given, struct pick_set
     cpus_read(&cpus);
     out->workers = out->workers > 0 ? out->workers : cpus.usable;
     memory_limit_read(&out->memory_limit);
+    memory_share_resolve(&out->client_memory, &out->memory_limit);
     memory_share_resolve(&out->body_memory, &out->memory_limit);
     return st;
 }

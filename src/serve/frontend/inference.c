@@ -11,7 +11,8 @@
 
 /* Set field by field, because zeroing the call would be expensive. */
 void inference_init(struct inference *self, const struct inference_protocol *protocol,
-                    const struct inference_services *services, struct worker *worker) {
+                    const struct inference_services *services, struct worker *worker,
+                    struct memory_account *account) {
     self->protocol = protocol;
     self->services = services;
     self->call.request = NULL;
@@ -23,8 +24,11 @@ void inference_init(struct inference *self, const struct inference_protocol *pro
     self->spec = NULL;
     self->labels = NULL;
     self->shm = (struct shm_request){0};
+    self->account = account;
+    self->memory.state = MEMORY_NONE;
+    self->partial_bytes = 0;
     self->trace = NULL;
-    self->submitted = self->in_flight = false;
+    self->size_unknown = self->submitted = self->in_flight = false;
 }
 
 enum status inference_refuse_decoupled(const struct model_spec *spec, const char *carries_one,
@@ -110,6 +114,10 @@ static void on_done(struct call *call) {
     struct inference *self = CONTAINER_OF(call, struct inference, call);
     self->in_flight = false;
     trace_add_response(self->trace, call);
+    if (self->size_unknown && call->response.error.status == ST_OK) {
+        model_version_note_response_bytes(self->served_version,
+                                          infer_response_bytes(&call->response));
+    }
     shm_request_finish_outputs(&self->shm, call->request, &call->response);
     self->protocol->done(self);
 }
@@ -128,13 +136,8 @@ static void finish_unsubmitted(struct inference *self) {
     self->protocol->done(self);
 }
 
-void inference_run(struct inference *self) {
+static void submit(struct inference *self) {
     struct call *call = &self->call;
-    assert(!self->submitted);
-    if (prepare_request(self, &call->response.error) != ST_OK) {
-        finish_unsubmitted(self);
-        return;
-    }
     struct model_version *version = self->version;
     self->version = NULL;
     call->done = on_done;
@@ -144,9 +147,120 @@ void inference_run(struct inference *self) {
     call_submit(call, version);
 }
 
+/* ---- memory for the response ----------------------------------------------------------------- */
+
+/* Returns: bytes of an output that follow from its specification; UINT64_MAX: they don't. */
+static uint64_t output_bytes(const struct tensor_spec *spec, uint64_t batch, bool batches) {
+    uint64_t n_bytes = datatype_size(spec->datatype);
+    size_t first = batches ? 1 : 0;
+    if (n_bytes == 0) {
+        return UINT64_MAX;
+    }
+    n_bytes *= batches ? batch : 1;
+    for (size_t i = first; i < spec->shape.rank; i++) {
+        uint64_t dim = (uint64_t)spec->shape.dims[i];
+        if (spec->shape.dims[i] < 0 || (dim > 0 && n_bytes > UINT32_MAX * UINT64_C(1024) / dim)) {
+            return UINT64_MAX;
+        }
+        n_bytes *= dim;
+    }
+    return n_bytes;
+}
+
+uint64_t infer_response_bytes(const struct infer_response *response) {
+    uint64_t n_bytes = 0;
+    for (size_t i = 0; i < response->n_outputs; i++) {
+        n_bytes += response->outputs[i].n_bytes;
+    }
+    return n_bytes;
+}
+
+static uint64_t input_bytes(const struct infer_request *request) {
+    uint64_t n_bytes = 0;
+    for (size_t i = 0; i < request->n_inputs; i++) {
+        n_bytes += request->inputs[i].tensor.n_bytes;
+    }
+    return n_bytes;
+}
+
+/* The response's size from the specification; for an output without a fixed size what the version
+ * answered of late, at first as much as came in. */
+static uint64_t expected_response_bytes(struct inference *self) {
+    const struct infer_request *request = self->call.request;
+    const struct model_spec *spec = self->spec;
+    size_t n = request->n_wanted > 0 ? request->n_wanted : spec->n_outputs;
+    uint64_t n_bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t at = request->n_wanted > 0 ? request->wanted[i].spec : i;
+        uint64_t n_output =
+            output_bytes(&spec->outputs[at], request->batch, spec->max_batch_size > 0);
+        if (n_output == UINT64_MAX) {
+            self->size_unknown = true;
+            uint64_t known = model_version_response_bytes(self->version);
+            return known > 0 ? known : input_bytes(request);
+        }
+        n_bytes += n_output;
+    }
+    return n_bytes;
+}
+
+static void on_memory(struct memory_reservation *reservation, bool reserved) {
+    struct inference *self = CONTAINER_OF(reservation, struct inference, memory);
+    if (reserved) {
+        submit(self);
+        return;
+    }
+    error_set(
+        &self->call.response.error, ST_OVERLOADED,
+        "no memory for the response: those of other requests wait to be read by their clients "
+        "(--client-memory)");
+    finish_unsubmitted(self);
+}
+
+/* A decoupled model's responses are counted as they come. */
+static void reserve_memory(struct inference *self) {
+    uint64_t n_bytes = arena_bytes(self->call.request->arena);
+    n_bytes += self->spec->decoupled ? 0 : expected_response_bytes(self);
+    switch (memory_reserve(self->account, &self->memory, n_bytes, on_memory)) {
+    case MEMORY_GRANTED:
+        submit(self);
+        break;
+    case MEMORY_WAITS:
+        break;
+    case MEMORY_REFUSED:
+        error_set(&self->call.response.error, ST_OVERLOADED,
+                  "the response takes %llu bytes, more than all clients together may use "
+                  "(--client-memory)",
+                  (unsigned long long)n_bytes);
+        finish_unsubmitted(self);
+        break;
+    }
+}
+
+/* The real size, with the text that the encoding made, where it is larger than expected. */
+static void count_response(struct inference *self) {
+    const struct infer_request *request = self->call.request;
+    uint64_t n_bytes = infer_response_bytes(&self->call.response);
+    memory_raise(&self->memory, n_bytes + arena_bytes(request->arena) + self->partial_bytes);
+}
+
+void inference_run(struct inference *self) {
+    assert(!self->submitted);
+    if (prepare_request(self, &self->call.response.error) == ST_OK) {
+        reserve_memory(self);
+    } else {
+        finish_unsubmitted(self);
+    }
+}
+
 void inference_cancel(struct inference *self) {
     if (self->in_flight) {
         call_cancel(&self->call);
+    } else if (memory_is_waiting(&self->memory)) {
+        memory_release(&self->memory, false);
+        error_set(&self->call.response.error, ST_CANCELLED,
+                  "the request was cancelled before it ran");
+        finish_unsubmitted(self);
     }
 }
 
@@ -168,6 +282,7 @@ enum status inference_encode(struct inference *self, void *out, struct error *er
     struct arena *arena = request ? request->arena : NULL;
     enum status st = encode_response(self, &self->call.response, arena, true, out, err);
     if (st == ST_OK) {
+        count_response(self);
         trace_timestamp_set(self->trace, self->protocol->send_start);
     }
     return st;
@@ -178,8 +293,9 @@ enum status inference_encode_partial(struct inference *self, struct infer_respon
     return encode_response(self, response, arena, false, out, err);
 }
 
-void inference_fini(struct inference *self) {
-    assert(!self->in_flight);
+void inference_fini(struct inference *self, bool sent) {
+    assert(!self->in_flight && !memory_is_waiting(&self->memory));
+    memory_release(&self->memory, sent);
     if (self->version) {
         model_version_unref(self->version);
         self->version = NULL;

@@ -1,5 +1,6 @@
 /* One inference in the front end, by the same steps for every protocol: find the model, decode,
- * forward headers, copy inputs from shared memory, check, submit to the scheduler, encode. A
+ * forward headers, copy inputs from shared memory, check, reserve memory for the response, submit
+ * to the scheduler, encode. A
  * protocol embeds the struct in its request and supplies a table of the steps that are its own.
  *
  *     inference_init
@@ -16,6 +17,7 @@
 #define SLUICE_SERVE_FRONTEND_INFERENCE_H
 
 #include "codec/kserve/request.h"
+#include "net/transport/memory_account.h"
 #include "serve/frontend/shm_registry.h"
 #include "serve/repository/repository.h"
 #include "serve/scheduler/call.h"
@@ -68,15 +70,21 @@ struct inference {
     const struct model_spec *spec;        /* of the version; NULL: not found yet */
     const struct labels *labels;          /* one per output of the model */
     struct shm_request shm;               /* shared memory of the client */
+    struct memory_account *account;       /* of the connection; NULL: memory is not counted */
+    struct memory_reservation memory;     /* of request and response, until inference_fini */
+    uint64_t partial_bytes;               /* of responses before the last, part of `memory` */
     struct trace *trace;                  /* NULL: not traced */
+    bool size_unknown;                    /* the response's size does not follow from the model's
+                                             specification */
     bool submitted;                       /* errors from then on are the model's */
     bool in_flight;                       /* `done` was not called yet */
 };
 
-/* Initializes `self`; `call` may be uninitialized. The protocol and the services must outlive it.
- */
+/* Initializes `self`; `call` may be uninitialized. The protocol and the services must outlive it;
+ * `account`: of the connection. */
 void inference_init(struct inference *self, const struct inference_protocol *protocol,
-                    const struct inference_services *services, struct worker *worker);
+                    const struct inference_services *services, struct worker *worker,
+                    struct memory_account *account);
 /* Finds the model and begins the trace. `version` empty or without a pointer: the default version.
  * Returns: ST_NOT_FOUND, ST_NOT_READY; ST_UNSUPPORTED for a decoupled model where the protocol
  * carries one response. */
@@ -85,10 +93,11 @@ enum status inference_find_model(struct inference *self, struct str model, struc
 /* As inference_find_model, for a version that the caller has a reference on; takes another. */
 enum status inference_use_version(struct inference *self, struct model_version *version,
                                   struct error *err) SLUICE_MUST_USE;
-/* Decodes, checks and submits the request. An error is reported through `done`, as the model's
- * responses are. */
+/* Decodes, checks and submits the request. Where there is no memory for its response, it waits, and
+ * is refused with ST_OVERLOADED when there is none for MEMORY_WAIT_NS. An error is reported through
+ * `done`, as the model's responses are. */
 void inference_run(struct inference *self);
-/* Cancels the inference if it is in flight; `done` is still called. */
+/* Cancels the inference if it waits or is in flight; `done` is still called. */
 void inference_cancel(struct inference *self);
 /* After `done`: encodes the response into `out`. Returns: the model's error, or the reason why the
  * response cannot be encoded. */
@@ -97,9 +106,22 @@ enum status inference_encode(struct inference *self, void *out, struct error *er
 enum status inference_encode_partial(struct inference *self, struct infer_response *response,
                                      struct arena *arena, void *out,
                                      struct error *err) SLUICE_MUST_USE;
-/* The response was sent or is not needed: releases what the request holds besides its response.
- * Call it exactly once, when the inference is not in flight. */
-void inference_fini(struct inference *self);
+/* The response was sent (`sent`: the client has read it) or is not needed, and was released:
+ * releases what else the request holds. Call it exactly once, when the inference is not in flight.
+ */
+void inference_fini(struct inference *self, bool sent);
+
+/* The memory of a response before the last, which lives until it is sent. */
+static inline void inference_add_memory(struct inference *self, uint64_t n_bytes) {
+    self->partial_bytes += n_bytes;
+    memory_add(&self->memory, n_bytes);
+}
+static inline void inference_subtract_memory(struct inference *self, uint64_t n_bytes) {
+    self->partial_bytes -= n_bytes;
+    memory_subtract(&self->memory, n_bytes);
+}
+/* Returns: bytes of the response's outputs. */
+uint64_t infer_response_bytes(const struct infer_response *response);
 
 /* Fails with ST_UNSUPPORTED: a decoupled model gives any number of responses. `carries_one`: as in
  * the protocol's table. */

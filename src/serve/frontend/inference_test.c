@@ -32,6 +32,7 @@ static struct test_request {
     struct inference inference;
     struct inference_protocol protocol;
     struct inference_services services;
+    struct memory_account *account; /* NULL: memory is not counted */
     struct infer_request request;
     struct infer_input input;
     struct infer_requested_output output;
@@ -100,7 +101,7 @@ static void done(struct inference *inference) {
         request.error.status = ST_OK;
     }
     infer_response_release(&inference->call.response);
-    inference_fini(inference);
+    inference_fini(inference, true);
     worker_stop(request.rig.worker);
 }
 
@@ -165,9 +166,9 @@ static void want_output(const char *name, uint64_t n_classes) {
 static void run_step(struct rig *rig) {
     struct inference *inference = &request.inference;
     memset(&inference->call, 0xa5, sizeof(inference->call)); /* inference_init may not rely on it */
-    inference_init(inference, &request.protocol, &request.services, rig->worker);
+    inference_init(inference, &request.protocol, &request.services, rig->worker, request.account);
     if (inference_use_version(inference, rig->version, &request.error) != ST_OK) {
-        inference_fini(inference);
+        inference_fini(inference, true);
         worker_stop(rig->worker);
         return;
     }

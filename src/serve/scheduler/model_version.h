@@ -28,6 +28,11 @@ const struct model_config *model_version_config(const struct model_version *vers
  * of a model that is a single file. Without a trailing '/'; "." for a bare file name. */
 struct str model_version_directory(const struct model_version *version);
 
+/* The memory that a response of the version took of late, for those whose size does not follow from
+ * the specification. 0: not known. */
+uint64_t model_version_response_bytes(const struct model_version *version);
+void model_version_note_response_bytes(struct model_version *version, uint64_t n_bytes);
+
 /* User data of the front ends, one slot each, and the arena for it; set only during
  * repository_options.on_version_opened. */
 enum model_version_slot {

@@ -299,6 +299,19 @@ struct arena *model_version_arena(struct model_version *version) {
     return version->arena;
 }
 
+uint64_t model_version_response_bytes(const struct model_version *version) {
+    return atomic_load_explicit(&version->response_bytes, memory_order_relaxed);
+}
+
+/* Stored only where it has changed by a quarter, so that the workers seldom write one cache
+ * line. */
+void model_version_note_response_bytes(struct model_version *version, uint64_t n_bytes) {
+    uint64_t known = model_version_response_bytes(version);
+    if (n_bytes > known + known / 4 || n_bytes < known - known / 4) {
+        atomic_store_explicit(&version->response_bytes, n_bytes, memory_order_relaxed);
+    }
+}
+
 void model_version_set_user_data(struct model_version *version, enum model_version_slot slot,
                                  const void *data) {
     version->user_data[slot] = data;

@@ -50,6 +50,7 @@ struct model_version {
     alignas(CACHE_LINE_BYTES) struct scheduler scheduler;
     struct exec_time_stats exec_time_stats;
     struct per_worker_table inline_queues; /* inline queues (inline_queue.c) */
+    _Atomic uint64_t response_bytes;       /* model_version_response_bytes */
     atomic_flag shape_reported;            /* outputs unlike the specification are logged once */
     struct statistics statistics;
     struct cache_scope cache; /* of the response cache */

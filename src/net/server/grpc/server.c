@@ -130,6 +130,7 @@ static bool open_session(struct grpc_conn *conn) {
     if (conn->session_opened) {
         return true;
     }
+    conn->session.account = conn->net.account;
     if (grpc_session_open(core_of(conn->net.server_worker), &conn->session, &err) != ST_OK) {
         net_conn_close(&conn->net);
         return false;
@@ -236,6 +237,19 @@ static bool is_idle(const struct net_conn *net_conn) {
     return conn->session.n_open == 0;
 }
 
+/* Messages wait for the client's windows or for the socket. */
+static bool unsent(const struct net_conn *net_conn, uint64_t *n_sent) {
+    const struct grpc_session *session = &((const struct grpc_conn *)net_conn)->session;
+    const struct grpc_stream *stream;
+    *n_sent = session->n_sent;
+    LIST_FOREACH(stream, &session->streams, link) {
+        if (stream->out.n_bytes > 0 || stream->out.n_in_write > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void on_timer(struct server_worker *server_worker, uint64_t now_ns) {
     grpc_core_run_timers(core_of(server_worker), now_ns);
     server_worker_schedule_timer(server_worker, grpc_core_next_timer_ns(core_of(server_worker)));
@@ -258,6 +272,7 @@ static const struct net_protocol grpc_protocol = {
     .on_sent = on_sent,
     .is_receiving_bulk = is_receiving_bulk,
     .run_deferred = run_deferred,
+    .unsent = unsent,
     .on_timer = on_timer,
     .describe = grpc_describe,
 };
@@ -269,6 +284,8 @@ static struct net_limits limits_of(const struct grpc_limits *limits) {
         .header_timeout_ns = limits->header_timeout_ns,
         .body_timeout_ns = limits->body_timeout_ns,
         .write_timeout_ns = limits->write_timeout_ns,
+        .min_write_rate = limits->min_write_rate,
+        .max_unsent_size = limits->max_unsent_size,
         .discard_size = GRPC_DISCARD_BYTES,
     };
 }

@@ -57,6 +57,7 @@ enum grpc_event {
 struct grpc_call {
     struct arena *arena; /* freed after GRPC_END */
     struct worker *worker;
+    struct memory_account *account; /* of the connection: what its responses hold; may be NULL */
     const struct grpc_method *method;
     void *context; /* the method's */
     struct str authority;
@@ -130,8 +131,10 @@ struct grpc_limits {
     uint64_t idle_timeout_ns;   /* of a connection without streams */
     uint64_t header_timeout_ns; /* of the preface and of header blocks */
     uint64_t body_timeout_ns;   /* of an incomplete message without progress */
-    uint64_t write_timeout_ns;
-    int compression_level; /* of responses, if the client accepts it: 0 off, 1 to 9 */
+    uint64_t write_timeout_ns;  /* of a stream whose client takes less than min_write_rate */
+    uint64_t min_write_rate;    /* bytes per second; 0: any progress is enough */
+    uint64_t max_unsent_size;   /* of a connection's responses; 0: no limit (memory_account.h) */
+    int compression_level;      /* of responses, if the client accepts it: 0 off, 1 to 9 */
 };
 
 struct grpc_server_options {

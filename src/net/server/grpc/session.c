@@ -298,7 +298,8 @@ static int on_send_data(nghttp2_session *h2, nghttp2_frame *frame, const uint8_t
     if (!grpc_output_add_data_frame(batch->output, &stream->out, batch, head, len)) {
         return NGHTTP2_ERR_WOULDBLOCK;
     }
-    grpc_stream_update_timer(stream); /* progress: restart the write timeout */
+    session->n_sent += len;
+    grpc_stream_on_sent(stream, len);
     return 0;
 }
 

@@ -13,8 +13,8 @@
  * Back pressure: a method that does not read holds at most its stream window, and the client waits;
  * the connection window is always returned. A client that does not read: responses stay in the
  * streams' send queues, one collected output waits for the socket, and above MAX_QUEUED frames the
- * connection is not read (grpc_session_wants_input). A stream without progress for write_timeout is
- * reset. */
+ * connection is not read (grpc_session_wants_input). A stream that takes less than min_write_rate
+ * for write_timeout is reset; what is queued meanwhile does not prolong it. */
 #ifndef SLUICE_NET_SERVER_GRPC_SESSION_H
 #define SLUICE_NET_SERVER_GRPC_SESSION_H
 
@@ -108,6 +108,8 @@ struct grpc_stream {
     struct grpc_receiver in;
     struct grpc_send_queue out;
     enum http_coding answer_coding;
+    uint64_t n_sent;                  /* bytes of messages collected since sent_since_ns, over */
+    uint64_t sent_since_ns;           /* which the rate is looked at; 0: nothing is queued */
     struct grpc_fields set, trailers; /* set by the method */
     int status;                       /* grpc-status, or the HTTP status of a plain response */
     struct str message;
@@ -127,6 +129,7 @@ struct grpc_stream {
 
 struct grpc_session {
     struct grpc_core *core;
+    struct memory_account *account;   /* of the connection; NULL: memory is not counted */
     nghttp2_session *h2;              /* NULL: closed */
     LIST_HEAD(, grpc_stream) streams; /* all that are not freed, closed ones included */
     size_t n_alive;
@@ -138,6 +141,7 @@ struct grpc_session {
     struct h2_preface preface;
     struct h2_bucket control, resets;
     struct h2_scan scan;
+    uint64_t n_sent; /* bytes of messages collected for the socket */
     struct grpc_write_batch write_batch;
     struct grpc_session *next_scheduled;
     struct str plain_reply; /* sent instead of HTTP/2; then the connection closes */
@@ -229,6 +233,8 @@ void grpc_stream_closed(struct grpc_stream *stream);
 void grpc_stream_schedule_sweep(struct grpc_stream *stream);
 /* Starts the timeout that applies now. */
 void grpc_stream_update_timer(struct grpc_stream *stream);
+/* The client has taken `n_bytes` of the response. */
+void grpc_stream_on_sent(struct grpc_stream *stream, size_t n_bytes);
 
 /* ---- stream.c: fields in and out ------------------------------------------------------------- */
 

@@ -319,6 +319,53 @@ static void write_timeout_ends_unread_response(void **state) {
     grpc_fixture_free(fixture);
 }
 
+/* Further messages that wait after the first do not give the client more time. */
+static void write_timeout_is_not_moved_by_queued_messages(void **state) {
+    (void)state;
+    struct grpc_fixture *fixture = grpc_fixture_small_window(1000);
+    struct client_call *call = client_begin(&fixture->client, "/t.T/Bidi", NULL);
+    for (int i = 0; i < 3; i++) {
+        assert_false(call->closed);
+        client_message(&fixture->client, call, false, text_of(5000).ptr, 5000);
+        grpc_fixture_run(fixture);
+        grpc_fixture_advance_clock(fixture, 10 * (uint64_t)SECOND);
+        grpc_fixture_run(fixture);
+    }
+    assert_true(call->closed);
+    assert_int_equal(call->code, NGHTTP2_CANCEL);
+    grpc_fixture_free(fixture);
+}
+
+/* Takes `n_bytes` every ten seconds. Returns: whether the call was ended within two minutes. */
+static bool is_ended_when_reading(int32_t n_bytes) {
+    struct grpc_limits limits = grpc_fixture_limits();
+    limits.min_write_rate = 100;
+    struct grpc_fixture *fixture = grpc_fixture_new(&limits);
+    const nghttp2_settings_entry settings[] = {{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 10}};
+    fixture->client.stingy = true;
+    grpc_fixture_open_client(fixture, settings, 1);
+    struct client_call *call = client_unary(&fixture->client, "/t.T/Echo", text_of(60000));
+    grpc_fixture_run(fixture);
+    for (int i = 0; i < 12 && !call->closed; i++) {
+        nghttp2_submit_window_update(fixture->client.h2, NGHTTP2_FLAG_NONE, call->id, n_bytes);
+        grpc_fixture_run(fixture);
+        grpc_fixture_advance_clock(fixture, 10 * (uint64_t)SECOND);
+        grpc_fixture_run(fixture);
+    }
+    bool ended = call->closed;
+    if (ended) {
+        assert_int_equal(call->code, NGHTTP2_CANCEL);
+    }
+    grpc_fixture_free(fixture);
+    return ended;
+}
+
+static void write_rate_too_low_ends_response(void **state) {
+    (void)state;
+    assert_true(is_ended_when_reading(10));
+    assert_false(is_ended_when_reading(2000));
+}
+
 /* ---- clients that disconnect ----------------------------------------------------------------- */
 
 static void reset(struct grpc_fixture *fixture, const struct client_call *call) {
@@ -535,6 +582,8 @@ int main(void) {
         cmocka_unit_test(deadline_without_window_still_sends_status),
         cmocka_unit_test(body_timeout_ends_paused_message),
         cmocka_unit_test(write_timeout_ends_unread_response),
+        cmocka_unit_test(write_timeout_is_not_moved_by_queued_messages),
+        cmocka_unit_test(write_rate_too_low_ends_response),
         cmocka_unit_test(reset_in_every_state_leaks_nothing),
         cmocka_unit_test(reset_during_write_releases_after_write),
         cmocka_unit_test(lost_connection_cancels_all_calls),

@@ -255,6 +255,7 @@ struct grpc_stream *grpc_stream_new(struct grpc_session *session, int32_t id) {
     stream->id = id;
     stream->call.arena = arena;
     stream->call.worker = core->worker;
+    stream->call.account = session->account;
     stream->in.receiver_options = &core->receiver_options;
     LIST_INSERT_HEAD(&session->streams, stream, link);
     session->n_alive++;
@@ -325,12 +326,39 @@ void grpc_stream_set_response_state(struct grpc_stream *stream,
 void grpc_stream_update_timer(struct grpc_stream *stream) {
     struct timer_list *timeouts = &stream->core->stream_timers;
     bool sends = stream->out.n_bytes > 0 || stream->response_state == GRPC_RESPONSE_ENDING;
+    if (!stream->closed && sends && stream->timeout.armed &&
+        stream->timeout.timer_class == GRPC_WAIT_WINDOW) {
+        return; /* what is queued does not prolong it */
+    }
+    if (!sends) {
+        stream->sent_since_ns = 0;
+    }
     if (!stream->closed && (sends || grpc_receive_is_waiting(stream))) {
         timer_list_start(timeouts, &stream->timeout, sends ? GRPC_WAIT_WINDOW : GRPC_WAIT_MESSAGE,
                          grpc_core_now(stream->core));
     } else {
         timer_list_stop(timeouts, &stream->timeout);
     }
+}
+
+/* Progress restarts the write timeout, unless the client was too slow for as long as that. */
+void grpc_stream_on_sent(struct grpc_stream *stream, size_t n_bytes) {
+    const struct grpc_limits *limits = &stream->core->options->limits;
+    uint64_t now_ns = grpc_core_now(stream->core);
+    uint64_t elapsed_ns = now_ns - stream->sent_since_ns;
+    stream->n_sent += n_bytes;
+    if (stream->sent_since_ns == 0 || elapsed_ns >= limits->write_timeout_ns) {
+        bool is_slow =
+            stream->sent_since_ns > 0 &&
+            !net_write_is_fast_enough(stream->n_sent, limits->min_write_rate, elapsed_ns);
+        if (is_slow) {
+            return;
+        }
+        stream->n_sent = 0;
+        stream->sent_since_ns = now_ns;
+    }
+    timer_list_stop(&stream->core->stream_timers, &stream->timeout);
+    grpc_stream_update_timer(stream);
 }
 
 void grpc_stream_emit(struct grpc_stream *stream, enum grpc_event event) {
@@ -477,7 +505,8 @@ void grpc_stream_timed_out(struct grpc_stream *stream, enum grpc_wait wait) {
         grpc_stream_cancel(stream, &err);
         return;
     }
-    error_set(&err, ST_CANCELLED, "timed out sending the response (--write-timeout)");
+    error_set(&err, ST_CANCELLED,
+              "timed out sending the response (--write-timeout, --min-write-rate)");
     reset_stream(stream);
     if (mark_cancelled(stream, &err)) {
         notify_method(stream);

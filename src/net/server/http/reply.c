@@ -132,10 +132,20 @@ static const char *error_print(struct http_call *call, struct arena *arena,
     return body.failed ? NULL : type;
 }
 
+enum { MAX_ERROR_FIELDS = 8 };
+
 void http_reply_error(struct http_exchange *exchange, const struct error *error,
                       const struct http_field *fields, size_t n_fields) {
     struct http_call *call = http_call_of(exchange);
+    struct http_field with_retry[MAX_ERROR_FIELDS];
     struct piece piece;
+    if (error->status == ST_OVERLOADED && n_fields < MAX_ERROR_FIELDS) {
+        if (n_fields > 0) {
+            memcpy(with_retry, fields, n_fields * sizeof(*fields));
+        }
+        with_retry[n_fields++] = (struct http_field){STR("Retry-After"), STR("1")};
+        fields = with_retry;
+    }
     const char *type = error_print(call, exchange->arena, error, &piece);
     if (!type && net_call_reply_arena(&call->base)) {
         type = error_print(call, call->base.reply_arena, error, &piece);

@@ -52,6 +52,7 @@ struct http_body_plan {
 struct http_exchange {
     struct arena *arena; /* freed with the exchange */
     struct worker *worker;
+    struct memory_account *account; /* of the connection: what its responses hold */
     struct http_head head;
     struct http_body_plan plan;
     struct str body; /* complete when on_body is called; valid until on_end */

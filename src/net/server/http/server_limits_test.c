@@ -465,10 +465,14 @@ static void server_never_listened_is_freed(void **state) {
     (void)state;
     struct error err;
     struct worker *worker = NULL;
+    struct net_budget budget = test_budget();
     struct http_server *server = NULL;
     assert_int_equal(worker_new("w", &worker, &err), ST_OK);
-    struct http_server_options options = {
-        .limits = test_limits(), .workers = &worker, .n_workers = 1, .acceptor = worker};
+    struct http_server_options options = {.limits = test_limits(),
+                                          .budget = &budget,
+                                          .workers = &worker,
+                                          .n_workers = 1,
+                                          .acceptor = worker};
     assert_int_equal(http_server_new(&options, &server, &err), ST_OK);
     struct address address, bound;
     assert_int_equal(address_parse(STR("203.0.113.1:0"), &address, &err), ST_OK);
@@ -500,8 +504,11 @@ static void listen_replaces_only_stale_unix_sockets(void **state) {
     struct worker *worker = NULL; /* a second server on the same path */
     struct http_server *second = NULL;
     assert_int_equal(worker_new("w", &worker, &err), ST_OK);
-    struct http_server_options options = {
-        .limits = limits, .workers = &worker, .n_workers = 1, .acceptor = worker};
+    struct http_server_options options = {.limits = limits,
+                                          .budget = &server.host.budget,
+                                          .workers = &worker,
+                                          .n_workers = 1,
+                                          .acceptor = worker};
     assert_int_equal(http_server_new(&options, &second, &err), ST_OK);
     assert_int_equal(http_server_listen(second, &server.host.bound, NULL, &bound, &err), ST_IO);
     assert_non_null(strstr(err.text, "already"));

@@ -276,6 +276,7 @@ static enum status call_new(struct request_response_conn *conn, const struct mip
     *exchange_of(call) = (struct mip_exchange){
         .arena = call->arena,
         .worker = server_worker->worker,
+        .account = conn->net.account,
         .header = *header,
         .payload = STR(""),
         .listener = conn->net.listen_endpoint->user,

@@ -525,10 +525,14 @@ static void server_never_listened_is_freed(void **state) {
     (void)state;
     struct error err;
     struct worker *worker = NULL;
+    struct net_budget budget = test_budget();
     struct mip_server *server = NULL;
     assert_int_equal(worker_new("w", &worker, &err), ST_OK);
-    struct mip_server_options options = {
-        .limits = test_limits(), .workers = &worker, .n_workers = 1, .acceptor = worker};
+    struct mip_server_options options = {.limits = test_limits(),
+                                         .budget = &budget,
+                                         .workers = &worker,
+                                         .n_workers = 1,
+                                         .acceptor = worker};
     assert_int_equal(mip_server_new(&options, &server, &err), ST_OK);
     struct address address, bound;
     assert_int_equal(address_parse(STR("203.0.113.1:0"), &address, &err), ST_OK);

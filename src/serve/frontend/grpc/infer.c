@@ -10,7 +10,7 @@
 void grpc_infer_init(struct grpc_infer *infer, const struct inference_protocol *protocol,
                      struct grpc_call *rpc, struct grpc_message *message) {
     const struct grpc_api_options *options = &grpc_method_context_of(rpc)->api->options;
-    inference_init(&infer->inference, protocol, &options->services, rpc->worker);
+    inference_init(&infer->inference, protocol, &options->services, rpc->worker, rpc->account);
     infer->rpc = rpc;
     infer->message = message;
 }
@@ -106,7 +106,7 @@ static void step_infer(struct grpc_call *call, enum grpc_event event) {
     } else if (event == GRPC_CANCELLED && infer) {
         inference_cancel(&infer->inference); /* its `done` is still called, and finishes the call */
     } else if (event == GRPC_END && infer) {
-        inference_fini(&infer->inference);
+        inference_fini(&infer->inference, !call->is_cancelled);
         grpc_message_free(infer->message);
     }
 }

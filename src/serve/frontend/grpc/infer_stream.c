@@ -29,7 +29,7 @@ struct stream {
 static void item_free_if_finished(struct stream_item *item) {
     if (item->is_finished && item->n_partials == 0) {
         infer_response_release(&item->infer.inference.call.response);
-        inference_fini(&item->infer.inference);
+        inference_fini(&item->infer.inference, !item->infer.rpc->is_cancelled);
         grpc_message_free(item->infer.message); /* frees the item too */
     }
 }
@@ -193,12 +193,14 @@ struct partial_response {
     struct stream_item *item;
     struct infer_response *response;
     struct arena *arena; /* holds this struct */
+    uint64_t n_bytes;    /* counted in the request's memory */
 };
 
 static void partial_response_free(void *user) {
     struct partial_response *partial = user;
     struct stream_item *item = partial->item;
     infer_response_release(partial->response);
+    inference_subtract_memory(&item->infer.inference, partial->n_bytes);
     arena_free(partial->arena);
     item->n_partials--;
     item_free_if_finished(item);
@@ -217,6 +219,8 @@ static bool send_partial_response(struct stream *stream, struct partial_response
     struct error err;
     if (inference_encode_partial(&item->infer.inference, partial->response, partial->arena, &out,
                                  &err) == ST_OK) {
+        partial->n_bytes = infer_response_bytes(partial->response) + arena_bytes(partial->arena);
+        inference_add_memory(&item->infer.inference, partial->n_bytes);
         grpc_send(stream->call, out.pieces, out.n_pieces, partial_response_free, partial);
         return true;
     }
@@ -240,7 +244,7 @@ static struct partial_response *partial_response_new(struct stream_item *item,
         arena_free(arena);
         return NULL;
     }
-    *partial = (struct partial_response){item, response, arena};
+    *partial = (struct partial_response){.item = item, .response = response, .arena = arena};
     item->n_partials++;
     return partial;
 }

@@ -122,6 +122,8 @@ static void reply_single_answer(struct http_generate *generate) {
 /* A response as an event, in an arena of its own. */
 struct event {
     struct arena *arena;
+    struct http_generate *generate;
+    uint64_t n_bytes;                /* counted in the request's memory */
     struct infer_response *response; /* released after sending; NULL: none */
     struct piece piece;
 };
@@ -131,6 +133,7 @@ static void free_event(void *user) {
     if (event->response) {
         infer_response_release(event->response);
     }
+    inference_subtract_memory(&event->generate->inference, event->n_bytes);
     arena_free(event->arena);
 }
 
@@ -179,7 +182,13 @@ static void send_event(struct http_generate *generate, struct infer_response *re
         http_stream_send(exchange, NULL, 0, NULL, NULL); /* closes the connection */
         return;
     }
-    *event = (struct event){arena, owned ? response : NULL, {out.data, out.len}};
+    *event =
+        (struct event){.arena = arena,
+                       .generate = generate,
+                       .n_bytes = arena_bytes(arena) + (owned ? infer_response_bytes(response) : 0),
+                       .response = owned ? response : NULL,
+                       .piece = {out.data, out.len}};
+    inference_add_memory(&generate->inference, event->n_bytes);
     http_stream_send(exchange, &event->piece, 1, free_event, event);
 }
 
@@ -320,7 +329,7 @@ static void on_disconnect(struct http_exchange *exchange) {
 
 static void on_end(struct http_exchange *exchange) {
     struct http_generate *generate = exchange->user;
-    inference_fini(&generate->inference);
+    inference_fini(&generate->inference, !exchange->client_disconnected);
 }
 
 /* Clause: generate accepts no content codings. */
@@ -349,7 +358,8 @@ void http_generate_begin(struct http_api *api, struct http_exchange *exchange,
     generate->api = api;
     generate->streams = path->resource == V2_GENERATE_STREAM;
     generate->failure.status = ST_OK;
-    inference_init(&generate->inference, &generate_protocol, &api->services, exchange->worker);
+    inference_init(&generate->inference, &generate_protocol, &api->services, exchange->worker,
+                   exchange->account);
     exchange->user = generate;
     if (inference_find_model(&generate->inference, path->model, path->version, &err) != ST_OK ||
         read_request_head(exchange, api, &err) != ST_OK) {

@@ -242,7 +242,7 @@ static void on_disconnect(struct http_exchange *exchange) {
 static void on_end(struct http_exchange *exchange) {
     struct http_infer *infer = exchange->user;
     if (infer) {
-        inference_fini(&infer->inference);
+        inference_fini(&infer->inference, !exchange->client_disconnected);
     }
 }
 
@@ -259,7 +259,8 @@ void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
         .on_body = on_body, .on_disconnect = on_disconnect, .on_end = on_end};
     infer->exchange = exchange;
     infer->api = api;
-    inference_init(&infer->inference, &infer_protocol, &api->services, exchange->worker);
+    inference_init(&infer->inference, &infer_protocol, &api->services, exchange->worker,
+                   exchange->account);
     exchange->user = infer;
     if (inference_find_model(&infer->inference, path->model, path->version, &err) != ST_OK ||
         read_request_head(infer, &err) != ST_OK) {

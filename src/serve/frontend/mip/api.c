@@ -13,7 +13,8 @@ struct mip_inference {
     struct mip_batch batch;
     struct mip_infer infer;
     struct mip_exchange *exchange;
-    struct model_version *version; /* a reference, until the exchange ends */
+    struct model_version *version;    /* a reference, until the exchange ends */
+    struct memory_reservation answer; /* the packet that is sent */
     bool started;
 };
 
@@ -40,6 +41,7 @@ static void on_done(struct mip_batch *batch) {
         return;
     }
     metric_add(METRIC_INFERENCES_TOTAL, 1);
+    memory_hold(call->exchange->account, &call->answer, arena_bytes(call->exchange->arena));
     struct mip_answer answer = {
         .pieces = batch->pieces, .n_pieces = batch->n_pieces, .release = on_sent, .user = batch};
     mip_reply(call->exchange, &answer);
@@ -91,6 +93,7 @@ static enum status prepare_inference(struct mip_inference *call, struct mip_api 
         return inference_refuse_decoupled(plan->spec, MIP_CARRIES_ONE, err);
     }
     call->batch.context = (struct mip_chunk_context){.worker = exchange->worker,
+                                                     .account = exchange->account,
                                                      .version = call->version,
                                                      .plan = plan,
                                                      .infer = &call->infer,
@@ -131,6 +134,9 @@ static void on_disconnect(struct mip_exchange *exchange, void *context) {
 static void on_end(struct mip_exchange *exchange, void *context) {
     struct mip_inference *call = exchange->user;
     (void)context;
+    if (call) {
+        memory_release(&call->answer, !exchange->client_disconnected);
+    }
     if (call && call->version) {
         model_version_unref(call->version);
     }

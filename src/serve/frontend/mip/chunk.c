@@ -404,7 +404,8 @@ void mip_chunk_submit(struct mip_chunk *chunk) {
     struct inference *inference = &chunk->inference;
     assert(mip_chunk_is_ready(chunk) && chunk->n > 0);
     chunk_set_state(chunk, MIP_CHUNK_RUNNING);
-    inference_init(inference, &chunk_protocol, chunk->context->services, chunk->context->worker);
+    inference_init(inference, &chunk_protocol, chunk->context->services, chunk->context->worker,
+                   chunk->context->account);
     if (inference_use_version(inference, chunk->context->version,
                               &inference->call.response.error) != ST_OK) {
         on_answer(inference);
@@ -451,7 +452,7 @@ void mip_chunk_free(struct mip_chunk *chunk) {
     assert(mip_chunk_is_idle(chunk));
     if (chunk->state == MIP_CHUNK_ANSWERED) {
         infer_response_release(&chunk->inference.call.response);
-        inference_fini(&chunk->inference);
+        inference_fini(&chunk->inference, chunk->n_written == chunk->n);
     }
     arena_free(chunk->arena); /* the chunk itself, too */
 }

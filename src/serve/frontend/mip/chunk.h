@@ -19,7 +19,8 @@ struct mip_chunk;
 /* What the chunks of a packet share. */
 struct mip_chunk_context {
     struct worker *worker;
-    struct model_version *version; /* referenced until the packet ends */
+    struct memory_account *account; /* of the connection */
+    struct model_version *version;  /* referenced until the packet ends */
     const struct mip_plan *plan;
     const struct mip_infer *infer;             /* n_inputs was checked against the plan */
     const struct inference_services *services; /* each chunk is one traced request */

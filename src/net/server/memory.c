@@ -1,0 +1,147 @@
+/* Grants waiting requests when memory is free, and closes slow readers to free it. A client that
+ * takes less than RELIEF_MIN_BYTES in RELIEF_WINDOW_NS while others wait is a slow reader; of those
+ * the one that holds most is closed first. */
+#include "net/server/memory.h"
+
+#include "core/base/compiler.h"
+#include "core/base/log.h"
+#include "core/base/metric/metric.h"
+#include "core/event/clock.h"
+#include "net/server/server.h"
+
+enum { RELIEF_MIN_BYTES = 16384 };
+
+static const uint64_t RELIEF_WINDOW_NS = UINT64_C(500000000);
+
+/* ---- granting -------------------------------------------------------------------------------- */
+
+static void run_quota(struct server_worker *server_worker) {
+    struct server_memory *memory = &server_worker->memory;
+    memory->due_ns = memory_quota_run(&memory->quota, clock_now_ns());
+    if (memory->due_ns < UINT64_MAX) {
+        server_worker_schedule_timer(server_worker, memory->due_ns);
+    }
+}
+
+static bool run_task(struct deferred_task *task) {
+    struct server_worker *server_worker = CONTAINER_OF(task, struct server_worker, memory.task);
+    run_quota(server_worker);
+    return server_worker->memory.quota.scheduled; /* what was granted has released memory */
+}
+
+static void on_schedule(void *user, uint64_t due_ns) {
+    struct server_worker *server_worker = user;
+    struct server_memory *memory = &server_worker->memory;
+    if (due_ns == 0) {
+        loop_iteration_defer(worker_loop_iteration(server_worker->worker), &memory->task);
+    } else if (due_ns < memory->due_ns) {
+        memory->due_ns = due_ns;
+        server_worker_schedule_timer(server_worker, due_ns);
+    }
+}
+
+uint64_t server_memory_on_timer(struct server_worker *server_worker, uint64_t now_ns) {
+    if (server_worker->memory.due_ns <= now_ns) {
+        run_quota(server_worker);
+    }
+    return server_worker->memory.due_ns;
+}
+
+/* ---- closing slow readers -------------------------------------------------------------------- */
+
+/* Default of net_protocol.unsent: the bytes of the responses wait for the socket. */
+static bool socket_unsent(const struct net_conn *conn, uint64_t *n_sent) {
+    *n_sent = net_conn_sent_bytes(conn);
+    return net_conn_unsent_bytes(conn) > 0;
+}
+
+static bool is_slow_reader(struct net_conn *conn, uint64_t now_ns) {
+    const struct net_protocol *protocol = conn->protocol;
+    struct conn_reading *reading = &conn->slow_reading;
+    uint64_t n_sent;
+    bool unsent = conn->phase != NET_CLOSED && conn->account && conn->account->n_bytes > 0 &&
+                  (protocol->unsent ? protocol->unsent : socket_unsent)(conn, &n_sent);
+    if (!unsent) {
+        reading->since_ns = 0;
+        return false;
+    }
+    if (reading->since_ns == 0 || n_sent - reading->n_sent >= RELIEF_MIN_BYTES) {
+        *reading = (struct conn_reading){n_sent, now_ns};
+    }
+    return now_ns - reading->since_ns >= RELIEF_WINDOW_NS;
+}
+
+static struct net_conn *find_largest_slow_reader(struct server_worker *server_worker,
+                                                 uint64_t now_ns) {
+    struct net_conn *conn, *largest = NULL;
+    LIST_FOREACH(conn, &server_worker->conns, link) {
+        if (is_slow_reader(conn, now_ns) &&
+            (!largest || conn->account->n_bytes > largest->account->n_bytes)) {
+            largest = conn;
+        }
+    }
+    return largest;
+}
+
+static void close_slow_reader(struct net_conn *conn) {
+    struct server_memory *memory = &conn->server_worker->memory;
+    char peer[ADDRESS_TEXT_BYTES];
+    metric_add(METRIC_SLOW_READERS_CLOSED_TOTAL, 1);
+    if (log_limit_allow(&memory->log)) {
+        log_event(LOG_WARNING, "slow reader closed, other requests wait for memory",
+                  LOG_CSTR("peer", net_conn_peer(conn, peer)),
+                  LOG_U64("bytes", conn->account->n_bytes),
+                  LOG_U64("suppressed", memory->log.n_suppressed));
+        memory->log.n_suppressed = 0;
+    }
+    net_conn_close(conn);
+}
+
+static void on_relief(struct worker_msg *msg) {
+    struct server_worker *server_worker = CONTAINER_OF(msg, struct server_worker, memory.msg);
+    struct server_memory *memory = &server_worker->memory;
+    uint64_t now_ns = clock_now_ns(), n_freed = 0;
+    uint64_t wanted = atomic_load(&memory->wanted);
+    struct net_conn *conn;
+    atomic_store(&memory->posted, false);
+    while (n_freed < wanted && (conn = find_largest_slow_reader(server_worker, now_ns))) {
+        n_freed += conn->account->n_bytes;
+        close_slow_reader(conn);
+    }
+}
+
+void net_server_relieve(struct net_budget_user *user, uint64_t wanted) {
+    struct net_server *server = CONTAINER_OF(user, struct net_server, budget_user);
+    for (size_t i = 0; i < server->n_workers; i++) {
+        struct server_memory *memory = &server->workers[i].memory;
+        if (!atomic_exchange(&memory->posted, true)) {
+            atomic_store(&memory->wanted, wanted);
+            worker_post(server->workers[i].worker, &memory->msg);
+        }
+    }
+}
+
+static void on_relieve(void *user, uint64_t wanted) {
+    const struct server_worker *server_worker = user;
+    net_budget_relieve(server_worker->server->budget, wanted);
+}
+
+void server_memory_init(struct server_worker *server_worker) {
+    struct server_memory *memory = &server_worker->memory;
+    const struct net_server *server = server_worker->server;
+    memory->due_ns = UINT64_MAX;
+    memory->task = (struct deferred_task){.run = run_task};
+    memory->msg = (struct worker_msg){.run = on_relief};
+    memory_quota_init(&memory->quota, &(struct memory_quota_options){
+                                          .budget = server->budget,
+                                          .max_unsent_size = server->limits.max_unsent_size,
+                                          .now_ns = clock_now_ns,
+                                          .schedule = on_schedule,
+                                          .relieve = on_relieve,
+                                          .user = server_worker,
+                                      });
+}
+
+void server_memory_fini(struct server_worker *server_worker) {
+    memory_quota_fini(&server_worker->memory.quota);
+}

@@ -1,0 +1,45 @@
+/* The memory of a worker's responses: its quota of the budget, and the closing of connections that
+ * do not read their responses while requests wait for memory. Internal to net/server.
+ *
+ * Thread: the worker's, unless stated otherwise. */
+#ifndef SLUICE_NET_SERVER_MEMORY_H
+#define SLUICE_NET_SERVER_MEMORY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/event/loop_iteration.h"
+#include "core/event/worker.h"
+#include "core/os/log_limit.h"
+#include "net/transport/memory_account.h"
+
+struct net_conn;
+struct net_server;
+struct server_worker;
+
+/* Embedded in struct server_worker. */
+struct server_memory {
+    struct memory_quota quota;
+    struct deferred_task task; /* grants what waits, at the end of the event-loop iteration */
+    uint64_t due_ns;           /* of memory_quota_run; UINT64_MAX: nothing waits */
+    struct worker_msg msg;     /* another worker needs memory */
+    atomic_bool posted;        /* `msg` is on its way */
+    _Atomic uint64_t wanted;   /* bytes that it needs */
+    struct log_limit log;
+};
+
+/* Embedded in struct net_conn: how its client reads, observed while memory is short. */
+struct conn_reading {
+    uint64_t n_sent;   /* when observed first, or last found reading */
+    uint64_t since_ns; /* 0: not observed */
+};
+
+void server_memory_init(struct server_worker *server_worker);
+void server_memory_fini(struct server_worker *server_worker);
+/* Runs what is due. Returns: when to call it next. */
+uint64_t server_memory_on_timer(struct server_worker *server_worker, uint64_t now_ns);
+/* For net_budget_user.relieve, of a server: tells all its workers. Thread: any. */
+void net_server_relieve(struct net_budget_user *user, uint64_t wanted);
+
+#endif

@@ -1,0 +1,339 @@
+/* Reservations: granted at once, or in the order in which they wait. */
+#include "net/transport/memory_account.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* A quota's credit is taken and kept in chunks of this size; of a small budget, a fraction. */
+enum { CHUNK_BYTES = 1 << 20, CHUNKS_OF_BUDGET = 256, SMALL_EXTRA_FRACTION = 16 };
+
+/* ---- credit of the budget -------------------------------------------------------------------- */
+
+static uint64_t chunk_bytes(const struct memory_quota *quota) {
+    uint64_t fraction = net_budget_limit(quota->options.budget) / CHUNKS_OF_BUDGET;
+    return fraction < CHUNK_BYTES ? fraction : CHUNK_BYTES;
+}
+
+/* Returns: whether the quota has `n_bytes` of credit now. */
+static bool take_credit(struct memory_quota *quota, uint64_t n_bytes) {
+    struct net_budget *budget = quota->options.budget;
+    if (quota->n_credit >= n_bytes) {
+        return true;
+    }
+    uint64_t missing = n_bytes - quota->n_credit, chunk = chunk_bytes(quota);
+    uint64_t most = missing > chunk ? missing : chunk;
+    if (net_budget_take(budget, most, 0)) {
+        quota->n_credit += most;
+        return true;
+    }
+    uint64_t extra =
+        n_bytes <= MEMORY_SMALL_BYTES ? net_budget_limit(budget) / SMALL_EXTRA_FRACTION : 0;
+    if (net_budget_take(budget, missing, extra)) {
+        quota->n_credit += missing;
+        return true;
+    }
+    return false;
+}
+
+static void return_credit(struct memory_quota *quota, uint64_t keep) {
+    if (quota->n_credit > keep) {
+        net_budget_give(quota->options.budget, quota->n_credit - keep);
+        quota->n_credit = keep;
+    }
+}
+
+/* Written by the worker only, so that no read-modify-write is needed. */
+static void set_quota_bytes(struct memory_quota *quota, uint64_t n_bytes) {
+    atomic_store_explicit(&quota->n_bytes, n_bytes, memory_order_relaxed);
+}
+
+static uint64_t quota_bytes(const struct memory_quota *quota) {
+    return atomic_load_explicit(&quota->n_bytes, memory_order_relaxed);
+}
+
+/* ---- quotas ---------------------------------------------------------------------------------- */
+
+void memory_quota_init(struct memory_quota *quota, const struct memory_quota_options *options) {
+    *quota = (struct memory_quota){.options = *options};
+    TAILQ_INIT(&quota->waiting);
+    LIST_INIT(&quota->ready);
+}
+
+void memory_quota_fini(struct memory_quota *quota) {
+    assert(quota_bytes(quota) == 0 && TAILQ_EMPTY(&quota->waiting) && LIST_EMPTY(&quota->ready));
+    return_credit(quota, 0);
+}
+
+static void schedule(struct memory_quota *quota, uint64_t due_ns) {
+    if (due_ns > 0) {
+        quota->options.schedule(quota->options.user, due_ns);
+    } else if (!quota->scheduled) {
+        quota->scheduled = true;
+        quota->options.schedule(quota->options.user, 0);
+    }
+}
+
+uint64_t memory_quota_wanted(const struct memory_quota *quota) {
+    const struct memory_reservation *reservation;
+    uint64_t n_bytes = 0;
+    TAILQ_FOREACH(reservation, &quota->waiting, link) {
+        n_bytes += reservation->n_bytes;
+    }
+    return n_bytes;
+}
+
+/* ---- accounts -------------------------------------------------------------------------------- */
+
+struct memory_account *memory_account_new(struct memory_quota *quota) {
+    struct memory_account *account = calloc(1, sizeof(*account));
+    if (account) {
+        account->quota = quota;
+        TAILQ_INIT(&account->waiting);
+    }
+    return account;
+}
+
+static void free_if_unused(struct memory_account *account) {
+    if (account->closed && account->n_reservations == 0) {
+        if (account->is_ready) {
+            LIST_REMOVE(account, ready_link);
+        }
+        free(account);
+    }
+}
+
+void memory_account_close(struct memory_account *account) {
+    if (account) {
+        account->closed = true;
+        free_if_unused(account);
+    }
+}
+
+/* The first response always has space. */
+static bool account_has_space(const struct memory_account *account, uint64_t n_bytes) {
+    uint64_t max = account->quota->options.max_unsent_size;
+    return account->n_bytes == 0 || max == 0 || account->n_bytes + n_bytes <= max;
+}
+
+static void update_ready(struct memory_account *account) {
+    const struct memory_reservation *first = TAILQ_FIRST(&account->waiting);
+    bool is_ready = first && account_has_space(account, first->n_bytes);
+    if (is_ready && !account->is_ready) {
+        LIST_INSERT_HEAD(&account->quota->ready, account, ready_link);
+        schedule(account->quota, 0);
+    } else if (!is_ready && account->is_ready) {
+        LIST_REMOVE(account, ready_link);
+    }
+    account->is_ready = is_ready;
+}
+
+/* ---- reservations ---------------------------------------------------------------------------- */
+
+/* The quota's part of a granted reservation, whose credit was taken. */
+static void quota_count(struct memory_quota *quota, uint64_t n_bytes) {
+    assert(quota->n_credit >= n_bytes);
+    quota->n_credit -= n_bytes;
+    set_quota_bytes(quota, quota_bytes(quota) + n_bytes);
+}
+
+static void quota_uncount(struct memory_quota *quota, uint64_t n_bytes) {
+    uint64_t chunk = chunk_bytes(quota);
+    set_quota_bytes(quota, quota_bytes(quota) - n_bytes);
+    quota->n_credit += n_bytes;
+    if (quota->n_credit > 2 * chunk) {
+        return_credit(quota, chunk);
+    }
+    if (!TAILQ_EMPTY(&quota->waiting)) {
+        schedule(quota, 0);
+    }
+}
+
+static void account_uncount(struct memory_account *account, uint64_t n_bytes) {
+    account->n_bytes -= n_bytes;
+    update_ready(account);
+}
+
+static void grant(struct memory_reservation *reservation) {
+    reservation->state = MEMORY_RESERVED;
+    quota_count(reservation->account->quota, reservation->n_bytes);
+}
+
+/* Requests of clients that have read a response go before those of clients that have not. */
+static void insert_waiting(struct memory_reservation *reservation) {
+    struct memory_quota *quota = reservation->account->quota;
+    struct memory_reservation *after = TAILQ_LAST(&quota->waiting, memory_reservation_list);
+    uint64_t now_ns = quota->options.now_ns();
+    reservation->state = MEMORY_WAITS_FOR_BUDGET;
+    reservation->until_ns = now_ns + MEMORY_WAIT_NS;
+    while (after && reservation->account->has_read && !after->account->has_read) {
+        after = TAILQ_PREV(after, memory_reservation_list, link);
+    }
+    if (after) {
+        TAILQ_INSERT_AFTER(&quota->waiting, after, reservation, link);
+    } else {
+        TAILQ_INSERT_HEAD(&quota->waiting, reservation, link);
+    }
+    schedule(quota, now_ns + MEMORY_RETRY_NS);
+}
+
+/* The account has space: takes it from the budget. Returns: whether it did. */
+static bool try_grant(struct memory_reservation *reservation) {
+    struct memory_quota *quota = reservation->account->quota;
+    const struct memory_reservation *first = TAILQ_FIRST(&quota->waiting);
+    bool may_pass = reservation->n_bytes <= MEMORY_SMALL_BYTES || !first || first == reservation;
+    return may_pass && take_credit(quota, reservation->n_bytes);
+}
+
+enum memory_reserve_result memory_reserve(struct memory_account *account,
+                                          struct memory_reservation *reservation, uint64_t n_bytes,
+                                          void (*done)(struct memory_reservation *reservation,
+                                                       bool reserved)) {
+    assert(reservation->state == MEMORY_NONE);
+    if (!account) {
+        return MEMORY_GRANTED;
+    }
+    if (n_bytes > net_budget_limit(account->quota->options.budget)) {
+        return MEMORY_REFUSED;
+    }
+    reservation->account = account;
+    reservation->n_bytes = n_bytes;
+    reservation->done = done;
+    account->n_reservations++;
+    if (!TAILQ_EMPTY(&account->waiting) || !account_has_space(account, n_bytes)) {
+        reservation->state = MEMORY_WAITS_FOR_ACCOUNT;
+        TAILQ_INSERT_TAIL(&account->waiting, reservation, link);
+        return MEMORY_WAITS;
+    }
+    account->n_bytes += n_bytes;
+    if (try_grant(reservation)) {
+        grant(reservation);
+        return MEMORY_GRANTED;
+    }
+    insert_waiting(reservation);
+    return MEMORY_WAITS;
+}
+
+/* Takes credit for bytes that are in use already. */
+static void take_credit_by_force(struct memory_quota *quota, uint64_t n_bytes) {
+    if (!take_credit(quota, n_bytes)) {
+        net_budget_force(quota->options.budget, n_bytes - quota->n_credit);
+        quota->n_credit = n_bytes;
+    }
+}
+
+void memory_hold(struct memory_account *account, struct memory_reservation *reservation,
+                 uint64_t n_bytes) {
+    assert(reservation->state == MEMORY_NONE);
+    if (!account) {
+        return;
+    }
+    reservation->account = account;
+    reservation->n_bytes = n_bytes;
+    account->n_reservations++;
+    account->n_bytes += n_bytes;
+    take_credit_by_force(account->quota, n_bytes);
+    grant(reservation);
+}
+
+void memory_add(struct memory_reservation *reservation, uint64_t n_bytes) {
+    if (reservation->state != MEMORY_RESERVED) {
+        return;
+    }
+    struct memory_quota *quota = reservation->account->quota;
+    take_credit_by_force(quota, n_bytes);
+    reservation->n_bytes += n_bytes;
+    reservation->account->n_bytes += n_bytes;
+    quota_count(quota, n_bytes);
+}
+
+void memory_subtract(struct memory_reservation *reservation, uint64_t n_bytes) {
+    if (reservation->state == MEMORY_RESERVED) {
+        assert(reservation->n_bytes >= n_bytes);
+        reservation->n_bytes -= n_bytes;
+        quota_uncount(reservation->account->quota, n_bytes);
+        account_uncount(reservation->account, n_bytes);
+    }
+}
+
+void memory_release(struct memory_reservation *reservation, bool sent) {
+    struct memory_account *account = reservation->account;
+    uint8_t state = reservation->state;
+    if (state == MEMORY_NONE) {
+        return;
+    }
+    reservation->state = MEMORY_NONE;
+    if (state == MEMORY_WAITS_FOR_ACCOUNT) {
+        TAILQ_REMOVE(&account->waiting, reservation, link);
+        update_ready(account);
+    } else {
+        if (state == MEMORY_RESERVED) {
+            account->has_read = account->has_read || sent;
+            quota_uncount(account->quota, reservation->n_bytes);
+        } else {
+            TAILQ_REMOVE(&account->quota->waiting, reservation, link);
+        }
+        account_uncount(account, reservation->n_bytes);
+    }
+    reservation->n_bytes = 0;
+    account->n_reservations--;
+    free_if_unused(account);
+}
+
+/* ---- what waits ------------------------------------------------------------------------------ */
+
+/* The first that waits for an account gets its turn at the budget. */
+static void admit_ready_accounts(struct memory_quota *quota) {
+    struct memory_account *account;
+    while ((account = LIST_FIRST(&quota->ready))) {
+        struct memory_reservation *reservation = TAILQ_FIRST(&account->waiting);
+        TAILQ_REMOVE(&account->waiting, reservation, link);
+        account->n_bytes += reservation->n_bytes;
+        update_ready(account);
+        if (try_grant(reservation)) {
+            grant(reservation);
+            reservation->done(reservation, true);
+        } else {
+            insert_waiting(reservation);
+        }
+    }
+}
+
+static void grant_waiting(struct memory_quota *quota) {
+    struct memory_reservation *reservation;
+    while ((reservation = TAILQ_FIRST(&quota->waiting)) && try_grant(reservation)) {
+        TAILQ_REMOVE(&quota->waiting, reservation, link);
+        grant(reservation);
+        reservation->done(reservation, true);
+    }
+}
+
+static struct memory_reservation *find_expired(const struct memory_quota *quota, uint64_t now_ns) {
+    struct memory_reservation *reservation;
+    TAILQ_FOREACH(reservation, &quota->waiting, link) {
+        if (reservation->until_ns <= now_ns) {
+            return reservation;
+        }
+    }
+    return NULL;
+}
+
+static void refuse_expired(struct memory_quota *quota, uint64_t now_ns) {
+    struct memory_reservation *reservation;
+    while ((reservation = find_expired(quota, now_ns))) {
+        void (*done)(struct memory_reservation *, bool) = reservation->done;
+        memory_release(reservation, false);
+        done(reservation, false);
+    }
+}
+
+uint64_t memory_quota_run(struct memory_quota *quota, uint64_t now_ns) {
+    quota->scheduled = false;
+    admit_ready_accounts(quota);
+    grant_waiting(quota);
+    refuse_expired(quota, now_ns);
+    if (TAILQ_EMPTY(&quota->waiting)) {
+        return UINT64_MAX;
+    }
+    quota->options.relieve(quota->options.user, memory_quota_wanted(quota));
+    return now_ns + MEMORY_RETRY_NS;
+}

@@ -1,0 +1,136 @@
+/* The memory that responses take until they are sent, by connection. A request reserves the size of
+ * its response before it runs: of its connection's account, so that a client that does not read
+ * stops being served, and of the process's budget. Where one of them has no space, the request
+ * waits; after MEMORY_WAIT_NS without space in the budget it is refused.
+ *
+ * Each worker of each server has a quota of the budget, which takes credit from it in chunks: a
+ * reservation seldom touches what other workers use.
+ *
+ * Back pressure: requests that wait for the account of their connection wait for its client; those
+ * that wait for the budget wait for all clients, and the connections that read nothing are
+ * closed for them (memory_quota_options.relieve).
+ *
+ * Sans I/O. Thread: the quota's worker, unless stated otherwise. */
+#ifndef SLUICE_NET_TRANSPORT_MEMORY_ACCOUNT_H
+#define SLUICE_NET_TRANSPORT_MEMORY_ACCOUNT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "core/base/compiler.h"
+#include "net/transport/budget.h"
+
+enum {
+    /* A response of at most this size need not wait for the budget while large ones do: it may use
+     * a sixteenth more. */
+    MEMORY_SMALL_BYTES = 65536,
+};
+
+static const uint64_t MEMORY_WAIT_NS = UINT64_C(5000000000);
+static const uint64_t MEMORY_RETRY_NS = UINT64_C(50000000);
+
+struct memory_account;
+struct memory_reservation;
+TAILQ_HEAD(memory_reservation_list, memory_reservation);
+
+struct memory_quota_options {
+    struct net_budget *budget;
+    uint64_t max_unsent_size; /* of one account, 0: no limit; a single response may be larger */
+    uint64_t (*now_ns)(void);
+    /* Calls memory_quota_run at that time or earlier; 0: at the end of the event-loop iteration. */
+    void (*schedule)(void *user, uint64_t due_ns);
+    /* Requests wait for `wanted` bytes of the budget: closes connections that hold responses and do
+     * not read them, on all workers. Called about every MEMORY_RETRY_NS. */
+    void (*relieve)(void *user, uint64_t wanted);
+    void *user;
+};
+
+/* A worker's quota, of one server. */
+struct memory_quota {
+    struct memory_quota_options options;
+    uint64_t n_credit;                      /* of the budget, not reserved */
+    _Atomic uint64_t n_bytes;               /* reserved; written by the worker, read by any */
+    struct memory_reservation_list waiting; /* for the budget, in order */
+    LIST_HEAD(, memory_account) ready;      /* accounts with space for requests that wait */
+    bool scheduled;
+};
+
+/* A connection's account. */
+struct memory_account {
+    struct memory_quota *quota;
+    uint64_t n_bytes; /* reserved, or waiting for the budget */
+    size_t n_reservations;
+    struct memory_reservation_list waiting; /* for this account, in order */
+    LIST_ENTRY(memory_account) ready_link;
+    bool is_ready;
+    bool has_read; /* the client has read a response: its requests go before others' */
+    bool closed;   /* freed with its last reservation */
+};
+
+enum memory_reservation_state {
+    MEMORY_NONE,
+    MEMORY_WAITS_FOR_ACCOUNT,
+    MEMORY_WAITS_FOR_BUDGET,
+    MEMORY_RESERVED,
+};
+
+/* The response of one request. Zeroed, it holds nothing. */
+struct memory_reservation {
+    struct memory_account *account;
+    TAILQ_ENTRY(memory_reservation) link; /* while it waits */
+    uint64_t n_bytes;                     /* reserved or waited for */
+    uint64_t until_ns;                    /* it waits for the budget until then */
+    uint8_t state;                        /* enum memory_reservation_state */
+    /* It has waited: `reserved` tells whether it has the memory now. Called by memory_quota_run. */
+    void (*done)(struct memory_reservation *reservation, bool reserved);
+};
+
+void memory_quota_init(struct memory_quota *quota, const struct memory_quota_options *options);
+/* Returns the credit. All accounts must be closed and all reservations released. */
+void memory_quota_fini(struct memory_quota *quota);
+/* Grants or refuses what waits. Returns: when to call it next; UINT64_MAX: nothing waits. */
+uint64_t memory_quota_run(struct memory_quota *quota, uint64_t now_ns);
+/* Returns: bytes of reservations that wait for the budget. */
+uint64_t memory_quota_wanted(const struct memory_quota *quota);
+
+/* Returns: NULL when out of memory. Owns: memory_account_close. */
+struct memory_account *memory_account_new(struct memory_quota *quota);
+/* The connection is closed; requests that are not finished may still hold reservations. NULL is
+ * allowed. */
+void memory_account_close(struct memory_account *account);
+
+enum memory_reserve_result { MEMORY_GRANTED, MEMORY_WAITS, MEMORY_REFUSED };
+/* Reserves `n_bytes`, at most half of UINT64_MAX. Returns: MEMORY_WAITS when `done` will be called;
+ * MEMORY_REFUSED for more than the whole budget. `account` NULL: granted and not counted. Owns:
+ * memory_release, unless refused. */
+enum memory_reserve_result memory_reserve(struct memory_account *account,
+                                          struct memory_reservation *reservation, uint64_t n_bytes,
+                                          void (*done)(struct memory_reservation *reservation,
+                                                       bool reserved));
+/* As memory_reserve, of bytes that are in memory already: always granted, beyond the limits if need
+ * be. */
+void memory_hold(struct memory_account *account, struct memory_reservation *reservation,
+                 uint64_t n_bytes);
+/* Adds bytes that are in memory already, beyond the limits if need be. Only of a reservation that
+ * is granted; else no effect. */
+void memory_add(struct memory_reservation *reservation, uint64_t n_bytes);
+/* Gives back some bytes. */
+void memory_subtract(struct memory_reservation *reservation, uint64_t n_bytes);
+/* Raises a granted reservation to the response's real size, if that is larger. */
+static inline void memory_raise(struct memory_reservation *reservation, uint64_t n_bytes) {
+    if (n_bytes > reservation->n_bytes) {
+        memory_add(reservation, n_bytes - reservation->n_bytes);
+    }
+}
+static inline bool memory_is_waiting(const struct memory_reservation *reservation) {
+    return reservation->state == MEMORY_WAITS_FOR_ACCOUNT ||
+           reservation->state == MEMORY_WAITS_FOR_BUDGET;
+}
+/* Gives back the reservation, or ends its wait. Idempotent; zeroed memory is allowed. `sent`: the
+ * client has read the response. */
+void memory_release(struct memory_reservation *reservation, bool sent);
+
+#endif

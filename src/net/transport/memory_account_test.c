@@ -1,0 +1,310 @@
+/* Reservations of response memory: what is granted, what waits and in which order, what is refused,
+ * and that everything is given back. */
+#include "net/transport/memory_account.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MB = 1 << 20, N = 8 };
+
+static struct test_memory {
+    struct net_budget budget;
+    struct memory_quota quotas[2];
+    struct memory_account *accounts[N];
+    uint64_t due_ns; /* of the latest schedule; UINT64_MAX: none */
+    uint64_t wanted; /* of the latest relief */
+    int n_reliefs;
+} memory;
+
+/* A reservation that notes how its wait ended. */
+struct request {
+    struct memory_reservation reservation;
+    int order; /* 0: still waits or never waited; else the place among those that ended */
+    bool reserved;
+};
+
+static int n_ended;
+
+static uint64_t test_now_ns(void) {
+    return 1;
+}
+
+static void on_schedule(void *user, uint64_t due_ns) {
+    (void)user;
+    memory.due_ns = due_ns;
+}
+
+static void on_relieve(void *user, uint64_t wanted) {
+    (void)user;
+    memory.wanted = wanted;
+    memory.n_reliefs++;
+}
+
+static void on_done(struct memory_reservation *reservation, bool reserved) {
+    struct request *request = (struct request *)reservation; /* first member */
+    request->order = ++n_ended;
+    request->reserved = reserved;
+}
+
+static void open_memory(uint64_t budget, uint64_t max_unsent_size) {
+    memset(&memory, 0, sizeof(memory));
+    n_ended = 0;
+    memory.due_ns = UINT64_MAX;
+    memory.budget.memory = budget;
+    for (size_t i = 0; i < 2; i++) {
+        memory_quota_init(&memory.quotas[i],
+                          &(struct memory_quota_options){.budget = &memory.budget,
+                                                         .max_unsent_size = max_unsent_size,
+                                                         .now_ns = test_now_ns,
+                                                         .schedule = on_schedule,
+                                                         .relieve = on_relieve});
+    }
+    for (size_t i = 0; i < N; i++) {
+        memory.accounts[i] = memory_account_new(&memory.quotas[0]);
+        assert_non_null(memory.accounts[i]);
+    }
+}
+
+static void close_memory(void) {
+    for (size_t i = 0; i < N; i++) {
+        memory_account_close(memory.accounts[i]);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        memory_quota_fini(&memory.quotas[i]);
+    }
+    assert_int_equal(atomic_load(&memory.budget.n_bytes), 0);
+}
+
+static enum memory_reserve_result reserve(struct request *request, size_t account,
+                                          uint64_t n_bytes) {
+    memset(request, 0, sizeof(*request));
+    return memory_reserve(memory.accounts[account], &request->reservation, n_bytes, on_done);
+}
+
+static void release(struct request *request) {
+    memory_release(&request->reservation, true);
+}
+
+/* ---- accounts -------------------------------------------------------------------------------- */
+
+static void memory_account_second_large_response_waits(void **state) {
+    struct request requests[3];
+    (void)state;
+    open_memory(256 * MB, 16 * MB);
+    assert_int_equal(reserve(&requests[0], 0, 20 * MB), MEMORY_GRANTED); /* over it, but the
+                                                                            first */
+    assert_int_equal(reserve(&requests[1], 0, 4 * MB), MEMORY_WAITS);
+    assert_int_equal(reserve(&requests[2], 1, 4 * MB), MEMORY_GRANTED); /* another client */
+    assert_int_equal(atomic_load(&memory.quotas[0].n_bytes), 24 * MB);
+    release(&requests[0]);
+    assert_int_equal(memory.due_ns, 0); /* at the end of the iteration, not within the release */
+    assert_int_equal(requests[1].order, 0);
+    assert_int_equal(memory_quota_run(&memory.quotas[0], 1), UINT64_MAX);
+    assert_true(requests[1].order == 1 && requests[1].reserved);
+    release(&requests[1]);
+    release(&requests[2]);
+    close_memory();
+}
+
+static void memory_account_small_responses_fill_it_in_order(void **state) {
+    struct request requests[6];
+    (void)state;
+    open_memory(256 * MB, 4 * MB);
+    for (size_t i = 0; i < 6; i++) {
+        assert_int_equal(reserve(&requests[i], 0, MB), i < 4 ? MEMORY_GRANTED : MEMORY_WAITS);
+    }
+    release(&requests[0]);
+    release(&requests[1]);
+    memory_quota_run(&memory.quotas[0], 1);
+    assert_int_equal(requests[4].order, 1);
+    assert_int_equal(requests[5].order, 2);
+    for (size_t i = 2; i < 6; i++) {
+        release(&requests[i]);
+    }
+    close_memory();
+}
+
+static void memory_account_cancelled_wait_leaves_nothing(void **state) {
+    struct request requests[3];
+    (void)state;
+    open_memory(256 * MB, MB);
+    assert_int_equal(reserve(&requests[0], 0, MB), MEMORY_GRANTED);
+    assert_int_equal(reserve(&requests[1], 0, MB), MEMORY_WAITS);
+    assert_int_equal(reserve(&requests[2], 0, MB), MEMORY_WAITS);
+    memory_release(&requests[1].reservation, false);
+    memory_release(&requests[1].reservation, false); /* idempotent */
+    release(&requests[0]);
+    memory_quota_run(&memory.quotas[0], 1);
+    assert_int_equal(requests[1].order, 0);
+    assert_int_equal(requests[2].order, 1);
+    release(&requests[2]);
+    close_memory();
+}
+
+static void memory_account_closed_lives_until_last_release(void **state) {
+    struct request request;
+    (void)state;
+    open_memory(256 * MB, MB);
+    assert_int_equal(reserve(&request, 0, MB), MEMORY_GRANTED);
+    memory_account_close(memory.accounts[0]);
+    memory.accounts[0] = NULL;
+    memory_raise(&request.reservation, 2 * MB); /* still counted */
+    assert_int_equal(atomic_load(&memory.quotas[0].n_bytes), 2 * MB);
+    release(&request);
+    close_memory();
+}
+
+static void memory_account_null_counts_nothing(void **state) {
+    struct memory_reservation reservation = {0};
+    (void)state;
+    open_memory(MB, MB);
+    assert_int_equal(memory_reserve(NULL, &reservation, 100 * MB, on_done), MEMORY_GRANTED);
+    memory_add(&reservation, MB);
+    memory_release(&reservation, true);
+    close_memory();
+}
+
+/* ---- budget ---------------------------------------------------------------------------------- */
+
+static void memory_budget_full_makes_wait_then_refuses(void **state) {
+    struct request requests[3];
+    (void)state;
+    open_memory(8 * MB, 16 * MB);
+    assert_int_equal(reserve(&requests[0], 0, 8 * MB), MEMORY_GRANTED);
+    assert_int_equal(reserve(&requests[1], 1, 4 * MB), MEMORY_WAITS);
+    assert_int_equal(memory.due_ns, 1 + MEMORY_RETRY_NS);
+    assert_int_equal(memory_quota_run(&memory.quotas[0], 1 + MEMORY_RETRY_NS),
+                     1 + 2 * MEMORY_RETRY_NS);
+    assert_true(memory.n_reliefs == 1 && memory.wanted == 4 * MB);
+    assert_int_equal(memory_quota_run(&memory.quotas[0], 1 + MEMORY_WAIT_NS), UINT64_MAX);
+    assert_true(requests[1].order == 1 && !requests[1].reserved);
+    assert_int_equal(reserve(&requests[2], 2, 9 * MB), MEMORY_REFUSED); /* it never fits */
+    release(&requests[0]);
+    close_memory();
+}
+
+static void memory_budget_is_one_for_all_shares(void **state) {
+    struct request requests[2];
+    (void)state;
+    open_memory(8 * MB, 16 * MB);
+    struct memory_account *other = memory_account_new(&memory.quotas[1]);
+    assert_int_equal(reserve(&requests[0], 0, 7 * MB), MEMORY_GRANTED);
+    memset(&requests[1], 0, sizeof(requests[1]));
+    assert_int_equal(memory_reserve(other, &requests[1].reservation, 2 * MB, on_done),
+                     MEMORY_WAITS);
+    release(&requests[0]);
+    /* The other worker's quota is not told; it tries again after MEMORY_RETRY_NS. */
+    assert_int_equal(memory_quota_run(&memory.quotas[1], 1 + MEMORY_RETRY_NS), UINT64_MAX);
+    assert_true(requests[1].reserved);
+    release(&requests[1]);
+    memory_account_close(other);
+    close_memory();
+}
+
+static void memory_budget_bodies_and_responses_share_it(void **state) {
+    struct request request;
+    (void)state;
+    open_memory(8 * MB, 16 * MB);
+    memory.budget.body_memory = 8 * MB;
+    assert_true(net_budget_reserve(&memory.budget, 6 * MB));
+    assert_int_equal(reserve(&request, 0, 4 * MB), MEMORY_WAITS);
+    assert_false(net_budget_fits(&memory.budget, 4 * MB));
+    net_budget_release(&memory.budget, 6 * MB);
+    memory_quota_run(&memory.quotas[0], 2);
+    assert_true(request.reserved);
+    assert_false(net_budget_reserve(&memory.budget, 6 * MB));
+    release(&request);
+    close_memory();
+}
+
+static void memory_budget_small_response_passes_those_that_wait(void **state) {
+    struct request requests[3];
+    (void)state;
+    open_memory(8 * MB, 16 * MB);
+    assert_int_equal(reserve(&requests[0], 0, 8 * MB), MEMORY_GRANTED);
+    assert_int_equal(reserve(&requests[1], 1, MB), MEMORY_WAITS);
+    assert_int_equal(reserve(&requests[2], 2, MEMORY_SMALL_BYTES), MEMORY_GRANTED);
+    for (size_t i = 0; i < 3; i++) {
+        release(&requests[i]);
+    }
+    close_memory();
+}
+
+static void memory_budget_client_that_read_goes_first(void **state) {
+    struct request requests[4];
+    (void)state;
+    open_memory(8 * MB, 16 * MB);
+    assert_int_equal(reserve(&requests[0], 3, MB), MEMORY_GRANTED);
+    release(&requests[0]); /* client 3 has read a response */
+    assert_int_equal(reserve(&requests[0], 0, 8 * MB), MEMORY_GRANTED);
+    assert_int_equal(reserve(&requests[1], 1, 2 * MB), MEMORY_WAITS);
+    assert_int_equal(reserve(&requests[2], 2, 2 * MB), MEMORY_WAITS);
+    assert_int_equal(reserve(&requests[3], 3, 2 * MB), MEMORY_WAITS);
+    release(&requests[0]);
+    memory_quota_run(&memory.quotas[0], 2);
+    assert_int_equal(requests[3].order, 1);
+    assert_int_equal(requests[1].order, 2);
+    assert_int_equal(requests[2].order, 3);
+    for (size_t i = 1; i < 4; i++) {
+        release(&requests[i]);
+    }
+    close_memory();
+}
+
+static void memory_budget_requests_of_one_account_do_not_pass_its_limit(void **state) {
+    struct request requests[4];
+    (void)state;
+    open_memory(8 * MB, 4 * MB);
+    assert_int_equal(reserve(&requests[0], 0, 8 * MB), MEMORY_GRANTED);
+    assert_int_equal(reserve(&requests[1], 1, 3 * MB), MEMORY_WAITS); /* for the budget */
+    assert_int_equal(reserve(&requests[2], 1, 3 * MB), MEMORY_WAITS); /* for the account */
+    assert_int_equal(requests[2].reservation.state, MEMORY_WAITS_FOR_ACCOUNT);
+    release(&requests[0]);
+    memory_quota_run(&memory.quotas[0], 2);
+    assert_true(requests[1].reserved);
+    assert_int_equal(requests[2].order, 0);
+    release(&requests[1]);
+    memory_quota_run(&memory.quotas[0], 3);
+    assert_true(requests[2].reserved);
+    release(&requests[2]);
+    close_memory();
+}
+
+static void memory_response_larger_than_expected_is_counted(void **state) {
+    struct request requests[2];
+    (void)state;
+    open_memory(8 * MB, 16 * MB);
+    assert_int_equal(reserve(&requests[0], 0, 100), MEMORY_GRANTED);
+    memory_raise(&requests[0].reservation, 20 * MB); /* it is there already */
+    assert_int_equal(atomic_load(&memory.quotas[0].n_bytes), 20 * MB);
+    assert_int_equal(reserve(&requests[1], 1, MB), MEMORY_WAITS);
+    memory_subtract(&requests[0].reservation, 20 * MB - 10);
+    memory_quota_run(&memory.quotas[0], 2);
+    assert_true(requests[1].reserved);
+    release(&requests[0]);
+    release(&requests[1]);
+    close_memory();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_account_second_large_response_waits),
+        cmocka_unit_test(memory_account_small_responses_fill_it_in_order),
+        cmocka_unit_test(memory_account_cancelled_wait_leaves_nothing),
+        cmocka_unit_test(memory_account_closed_lives_until_last_release),
+        cmocka_unit_test(memory_account_null_counts_nothing),
+        cmocka_unit_test(memory_budget_full_makes_wait_then_refuses),
+        cmocka_unit_test(memory_budget_is_one_for_all_shares),
+        cmocka_unit_test(memory_budget_bodies_and_responses_share_it),
+        cmocka_unit_test(memory_budget_small_response_passes_those_that_wait),
+        cmocka_unit_test(memory_budget_client_that_read_goes_first),
+        cmocka_unit_test(memory_budget_requests_of_one_account_do_not_pass_its_limit),
+        cmocka_unit_test(memory_response_larger_than_expected_is_counted),
+    };
+    return cmocka_run_group_tests_name("net/transport/memory_account", tests, NULL, NULL);
+}
