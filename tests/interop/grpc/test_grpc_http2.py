@@ -10,7 +10,8 @@ import time
 import pytest
 
 from lib import h2, http1
-from lib.grpc_live import (EXHAUSTED, GOOD, INFER, OK, SLOW, STREAM, UNIMPLEMENTED, Live, request, tensor)
+from lib.grpc_live import (EXHAUSTED, GOOD, INFER, OK, SERVICE, SLOW, STREAM, UNIMPLEMENTED, Live,
+                           request, tensor)
 
 MAX_BODY = 4 << 20
 WHOLE = h2.message(GOOD)
@@ -239,6 +240,8 @@ FLOODS = {
     "priorities": h2.frame(h2.PRIORITY, 0, 101, b"\0\0\0\0\5"),
     "empty data": h2.frame(h2.DATA, 0, 1),
     "padding": h2.frame(h2.DATA, h2.PADDED, 1, b"\x02\0\0"),
+    "window updates": h2.window_update(0, 1),
+    "window updates of a stream": h2.window_update(1, 1),
 }
 
 
@@ -261,14 +264,30 @@ def test_ping_flood_without_reading_ends_connection(live):
         connection.abort()
 
 
-def test_rapid_reset_ends_connection(live):
-    """Calls that are reset at once, as fast as it goes; most of them never see their model."""
+NOWHERE = h2.block(h2.call_fields(b"/no.Such/Method"))
+READY = h2.block(h2.call_fields(SERVICE + b"ServerReady"))
+EMPTY = h2.message(b"")
+RESETS = {
+    "of unary calls": (HEAD, b"", "CANCEL"),
+    "of streaming calls": (h2.block(h2.call_fields(STREAM)), b"", "CANCEL"),
+    "of refused calls": (NOWHERE, b"", "CANCEL"),
+    "of answered calls": (READY, EMPTY, "CANCEL"),
+    "without an error": (HEAD, b"", "NO_ERROR"),
+}
+
+
+@pytest.mark.parametrize("kind", RESETS)
+def test_rapid_reset_ends_connection(live, kind):
+    """Calls that are reset at once, as fast as it goes; most of them never see their model. An answer that
+    is ready before the reset, but was not sent, changes nothing."""
+    fields, body, error = RESETS[kind]
     with live.connect() as connection:
         for _ in range(1000):
             frames = b""
             for _ in range(100):
-                stream, head = connection.open(HEAD)
-                frames += head + h2.reset(stream)
+                stream, head = connection.open(fields)
+                frames += head + h2.reset(stream, error) if not body else (
+                    head + h2.frame(h2.DATA, h2.END_STREAM, stream, body) + h2.reset(stream, error))
             connection.send(frames)
             if connection.gone:
                 break
@@ -297,6 +316,42 @@ def test_reset_after_answer_is_not_counted(live):
             assert connection.answer(stream).status == OK
             connection.send(h2.reset(stream, "NO_ERROR"))
         live.check_good(connection)
+
+
+def test_window_updates_of_slow_reader_are_not_counted(live):
+    """A reader that returns the windows of an answer kilobyte by kilobyte."""
+    data = request("id_uint8", [tensor("INPUT0", "UINT8", [1 << 20])], [bytes(1 << 20)])
+    with live.connect(opens=False) as connection:
+        for _ in range(10):
+            stream = connection.begin(INFER)
+            connection.send_data(stream, h2.message(data), end=True)
+            returned = 0
+            while not connection.streams[stream].is_over:
+                connection.run_until(lambda: len(connection.streams[stream].data) > returned
+                                     or connection.streams[stream].is_over)
+                while returned < len(connection.streams[stream].data):
+                    n = min(1024, len(connection.streams[stream].data) - returned)
+                    returned += n
+                    connection.unsent += h2.window_update(0, n) + h2.window_update(stream, n)
+                connection.send(b"")
+            assert connection.streams[stream].status == OK
+        live.check_good(connection)
+
+
+@pytest.mark.parametrize("n_uses, n_bytes", [(30, 4000), (13, 4000), (100, 400)])
+def test_repeated_header_entry_flood_ends_connection(live, n_uses, n_bytes):
+    """Heads of a few bytes that mean many: refused for their size, or just within it."""
+    with live.connect() as connection:
+        for n in range(1000):
+            frames = b""
+            for i in range(20):
+                first = n == 0 and i == 0
+                fields = NOWHERE + (h2.field(b"a", b"v" * n_bytes, first=0x40) if first else b"\xbe" * n_uses)
+                frames += connection.open(fields, h2.END_STREAM)[1]
+            connection.send(frames)
+            if connection.gone:
+                break
+        was_told(connection, "ENHANCE_YOUR_CALM")
 
 
 @pytest.mark.parametrize("piece", [b"", b"\x00\x01x\x01y", b"\x00\x01x\x7f\x81\x07" + b"v" * 256])

@@ -26,7 +26,6 @@ void grpc_send_status(struct grpc_stream *stream) {
 
 /* A message was queued. */
 static void on_queued(struct grpc_stream *stream) {
-    stream->response_started = true;
     if (stream->response_state == GRPC_RESPONSE_NONE) {
         grpc_stream_set_response_state(stream, GRPC_RESPONSE_OPEN);
         grpc_head_submit(stream, false);

@@ -43,6 +43,7 @@ static int on_begin_headers(nghttp2_session *h2, const nghttp2_frame *frame, voi
     struct grpc_session *session = user;
     session->head_stream = NULL;
     session->head_bytes = 0;
+    session->head_wire_bytes = frame->hd.length;
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST) {
         return 0; /* trailers are not stored, but counted */
     }
@@ -59,6 +60,8 @@ static int on_begin_headers(nghttp2_session *h2, const nghttp2_frame *frame, voi
     }
     nghttp2_session_set_stream_user_data(h2, frame->hd.stream_id, stream);
     session->head_stream = session->recent = stream;
+    session->window_credit =
+        h2_window_credit_add(session->window_credit, H2_WINDOW_CREDIT_PER_STREAM);
     return 0;
 }
 
@@ -87,9 +90,22 @@ static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint
     return 0;
 }
 
+/* Counts a head, or trailers, that are refused or cost far more than they took to send. */
+static void count_large_head(struct grpc_session *session, const struct grpc_stream *stream) {
+    bool refused = (stream && stream->head_too_large) ||
+                   session->head_bytes > session->core->options->limits.max_header_size;
+    if ((refused || h2_head_is_inflated(session->head_bytes, session->head_wire_bytes)) &&
+        !h2_bucket_take(&session->heads, &H2_HEADS_LIMIT, grpc_core_now(session->core))) {
+        grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
+                          "too many header blocks over --max-header-size, or of repeated table "
+                          "entries");
+    }
+}
+
 static void on_head(struct grpc_session *session) {
     struct grpc_stream *stream = session->head_stream;
     session->head_stream = NULL;
+    count_large_head(session, stream);
     if (stream && !stream->closed) {
         grpc_stream_on_head(stream);
     }
@@ -117,15 +133,19 @@ static bool is_control(const struct grpc_session *session, const nghttp2_frame *
 static void count_control(struct grpc_session *session) {
     if (!h2_bucket_take(&session->control, &H2_CONTROL_LIMIT, grpc_core_now(session->core))) {
         grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
-                          "too many pings, settings, priorities or empty frames");
+                          "too many pings, settings, priorities, window updates or empty frames");
     }
 }
 
-/* For PRIORITY on a closed stream nghttp2 calls only on_begin_frame. */
+/* For PRIORITY and WINDOW_UPDATE on a closed stream nghttp2 calls only on_begin_frame. */
 static int on_begin_frame(nghttp2_session *h2, const nghttp2_frame_hd *hd, void *user) {
     struct grpc_session *session = user;
     (void)h2;
-    if (hd->type == NGHTTP2_PRIORITY) {
+    if (hd->type == NGHTTP2_CONTINUATION) {
+        session->head_wire_bytes += hd->length;
+    } else if (hd->type == NGHTTP2_WINDOW_UPDATE && session->window_credit > 0) {
+        session->window_credit--;
+    } else if (hd->type == NGHTTP2_PRIORITY || hd->type == NGHTTP2_WINDOW_UPDATE) {
         count_control(session);
     }
     return 0;
@@ -220,11 +240,12 @@ static int on_data(nghttp2_session *h2, uint8_t flags, int32_t id, const uint8_t
 static int on_close(nghttp2_session *h2, int32_t id, uint32_t code, void *user) {
     struct grpc_session *session = user;
     struct grpc_stream *stream = stream_of(session, id);
-    (void)h2;
+    (void)h2, (void)code;
     if (stream) {
         /* The server also resets streams because of invalid frames, so a reset counts whichever
-         * side sent it, except those that the server sent by its own decision. */
-        if (code != NGHTTP2_NO_ERROR && !stream->response_started && !stream->call.is_cancelled) {
+         * side sent it, except those that the server sent by its own decision. The code does not
+         * matter: a client may choose NO_ERROR. */
+        if (!stream->response_sent && !stream->reset_submitted) {
             count_reset(session);
         }
         if (session->head_stream == stream) {
@@ -269,8 +290,19 @@ static int on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *user) 
         return 0;
     }
     session->sent_since_ping = true;
+    struct grpc_stream *stream = NULL;
+    if (frame->hd.type == NGHTTP2_DATA) {
+        session->window_credit = h2_window_credit_add(
+            session->window_credit,
+            H2_WINDOW_CREDIT_PER_DATA + frame->hd.length / H2_WINDOW_CREDIT_BYTES);
+    } else {
+        stream = stream_of(session, frame->hd.stream_id);
+        if (stream) {
+            stream->response_sent = true;
+        }
+    }
     if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) {
-        struct grpc_stream *stream = stream_of(session, frame->hd.stream_id);
+        stream = stream ? stream : stream_of(session, frame->hd.stream_id);
         if (stream) {
             on_answer_sent(session, stream);
         }

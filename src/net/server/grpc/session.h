@@ -113,15 +113,20 @@ struct grpc_stream {
     struct grpc_fields set, trailers; /* set by the method */
     int status;                       /* grpc-status, or the HTTP status of a plain response */
     struct str message;
-    bool head_too_large;   /* over the limit; the client gets an error */
-    bool is_plain;         /* an HTTP request that is not gRPC */
-    bool remote_ended;     /* END_STREAM was received */
-    bool half_closed;      /* GRPC_HALF_CLOSE was delivered */
-    bool deferred;         /* nghttp2 waits for more data to send */
-    bool response_started; /* a message or the status was submitted: a reset is no abuse */
-    bool reset_submitted;  /* RST_STREAM was submitted because a message could not be sent */
-    bool closed;           /* closed by nghttp2, or connection closed */
-    bool in_sweep_list;    /* in core->ended */
+    size_t n_head_bytes, n_head_reserved; /* kept for the stream; of these, reserved in the
+                                             budget */
+    size_t n_unused_fields;               /* received, not kept */
+    bool head_too_large;                  /* over the limit; the client gets an error */
+    bool head_over_budget;                /* the budget is used up; the client gets an error */
+    bool is_plain;                        /* an HTTP request that is not gRPC */
+    bool remote_ended;                    /* END_STREAM was received */
+    bool message_delivered;               /* the client has sent a whole message */
+    bool half_closed;                     /* GRPC_HALF_CLOSE was delivered */
+    bool deferred;                        /* nghttp2 waits for more data to send */
+    bool response_sent;                   /* the response's head was sent: a reset is no abuse */
+    bool reset_submitted; /* the server submitted RST_STREAM because it can't send the response */
+    bool closed;          /* closed by nghttp2, or connection closed */
+    bool in_sweep_list;   /* in core->ended */
     bool counted;
     bool delivering;  /* messages are being delivered: on the stack */
     bool in_callback; /* the method's callback is on the stack */
@@ -136,10 +141,12 @@ struct grpc_session {
     size_t n_open;                   /* streams that are not closed */
     struct grpc_stream *head_stream; /* the stream whose head is being received */
     struct grpc_stream *recent;      /* result of the last lookup by id; NULL: none */
-    size_t head_bytes;               /* of the head or trailers being received */
+    size_t head_bytes;               /* of the head or trailers being received, decoded */
+    size_t head_wire_bytes;          /* the same as received */
     uint64_t message_bytes_left;     /* missing bytes of the message that received bytes last */
     struct h2_preface preface;
-    struct h2_bucket control, resets;
+    struct h2_bucket control, resets, heads;
+    uint32_t window_credit; /* WINDOW_UPDATE frames that the peer may send for what it got */
     struct h2_scan scan;
     uint64_t n_sent; /* bytes of messages collected for the socket */
     struct grpc_write_batch write_batch;

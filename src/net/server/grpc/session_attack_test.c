@@ -74,6 +74,22 @@ static void reset_flood_ends_connection(void **state) {
     grpc_fixture_free(fixture);
 }
 
+/* Calls that are refused at once, and reset before the refusal is sent. */
+static void reset_flood_of_refused_calls_ends_connection(void **state) {
+    (void)state;
+    struct grpc_fixture *fixture = grpc_fixture_open();
+    struct raw raw;
+    raw_begin(&raw);
+    for (int i = 0; i < 40000; i++) {
+        raw_call(&raw, "/t.T/Nowhere", i % 2 ? NGHTTP2_FLAG_END_STREAM : 0);
+        raw_u32(&raw, NGHTTP2_RST_STREAM, raw.id, NGHTTP2_CANCEL);
+    }
+    raw_feed(fixture, &raw);
+    assert_goaway(fixture, NGHTTP2_ENHANCE_YOUR_CALM);
+    raw_end(&raw);
+    grpc_fixture_free(fixture);
+}
+
 /* Resets that the server sends because of an invalid frame count as well. */
 static void provoked_resets_end_connection(void **state) {
     (void)state;
@@ -161,6 +177,14 @@ static void frame_priority(struct raw *raw) {
     raw_frame(raw, NGHTTP2_PRIORITY, 0, raw->id + 200, "\0\0\0\0\5", 5);
 }
 
+static void frame_window_update(struct raw *raw) {
+    raw_u32(raw, NGHTTP2_WINDOW_UPDATE, 0, 1);
+}
+
+static void frame_window_update_of_stream(struct raw *raw) {
+    raw_u32(raw, NGHTTP2_WINDOW_UPDATE, raw->id, 1);
+}
+
 static void frame_unknown(struct raw *raw) {
     raw_frame(raw, 0x77, 0, 0, "abc", 3);
 }
@@ -173,6 +197,9 @@ static void control_frame_floods_end_connection(void **state) {
     flood(frame_empty, 3000, true);
     flood(frame_padding, 3000, true);
     flood(frame_priority, 3000, true);
+    flood(frame_window_update, 3000, true);
+    flood(frame_window_update, 1000, false);
+    flood(frame_window_update_of_stream, 3000, true);
     flood(frame_unknown, 3000, false);
 }
 
@@ -189,6 +216,103 @@ static void pings_during_data_are_allowed(void **state) {
     assert_alive(fixture);
     raw_end(&raw);
     grpc_fixture_free(fixture);
+}
+
+/* Readers return the windows of each DATA frame, in one piece or in several. */
+static void window_updates_for_data_are_allowed(void **state) {
+    (void)state;
+    struct grpc_fixture *fixture = grpc_fixture_open();
+    struct raw raw;
+    raw_begin(&raw);
+    raw_call(&raw, "/t.T/Bidi", 0);
+    char message[5 + 4096] = "\0\0\0\20\0";
+    for (int i = 0; i < 10000; i++) {
+        raw_frame(&raw, NGHTTP2_DATA, 0, raw.id, "\0\0\0\0\1a", 6);
+        raw_u32(&raw, NGHTTP2_WINDOW_UPDATE, 0, 6);
+        raw_u32(&raw, NGHTTP2_WINDOW_UPDATE, raw.id, 6);
+        raw_feed(fixture, &raw);
+        fixture->raw_len = 0;
+    }
+    for (int i = 0; i < 1000; i++) {
+        raw_frame(&raw, NGHTTP2_DATA, 0, raw.id, message, sizeof(message));
+        for (int j = 0; j < 6; j++) {
+            raw_u32(&raw, NGHTTP2_WINDOW_UPDATE, j % 2 ? 0 : raw.id, j < 4 ? 1024 : 2053);
+        }
+        raw_feed(fixture, &raw);
+        fixture->raw_len = i + 1 < 1000 ? 0 : fixture->raw_len;
+    }
+    assert_alive(fixture);
+    raw_end(&raw);
+    grpc_fixture_free(fixture);
+}
+
+/* WINDOW_UPDATE counts on closed streams as well. */
+static void window_update_flood_on_closed_stream_ends_connection(void **state) {
+    (void)state;
+    struct grpc_fixture *fixture = grpc_fixture_open();
+    struct raw raw;
+    raw_begin(&raw);
+    raw_call(&raw, "/t.T/Echo", 0);
+    raw_frame(&raw, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, raw.id, "\0\0\0\0\1a", 6);
+    raw_feed(fixture, &raw);
+    for (int i = 0; i < 3000; i++) {
+        frame_window_update_of_stream(&raw);
+    }
+    raw_feed(fixture, &raw);
+    assert_goaway(fixture, NGHTTP2_ENHANCE_YOUR_CALM);
+    raw_end(&raw);
+    grpc_fixture_free(fixture);
+}
+
+/* Calls, each with a head of `n` references to one entry of 4000 bytes. Returns: whether the
+ * connection lives. */
+static bool survives_calls_with_references(size_t max_header_size, size_t n, int n_calls) {
+    enum { CALLS_AT_ONCE = 50 };
+    struct grpc_limits limits = grpc_fixture_limits();
+    limits.max_header_size = max_header_size;
+    struct grpc_fixture *fixture = grpc_fixture_new(&limits);
+    grpc_fixture_open_client(fixture, NULL, 0);
+    struct raw raw;
+    static char block[8000];
+    raw_begin(&raw);
+    for (int i = 0; i < n_calls; i++) {
+        size_t len = raw_head(block, "/t.T/Nowhere");
+        if (i == 0) { /* a: 4000 bytes, kept in the table */
+            memcpy(block + len, "\x40\1a\x7f\xa1\x1e", 6);
+            len += 6;
+            memset(block + len, 'v', 4000);
+            len += 4000;
+        } else {
+            memset(block + len, 0xbe, n);
+            len += n;
+        }
+        raw.id += 2;
+        raw_frame(&raw, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS | NGHTTP2_FLAG_END_STREAM, raw.id,
+                  block, len);
+        if (i % CALLS_AT_ONCE == CALLS_AT_ONCE - 1) {
+            raw_feed(fixture, &raw);
+        }
+    }
+    raw_feed(fixture, &raw);
+    bool lives = !fixture->session.terminating;
+    if (lives) {
+        assert_int_equal(fixture->n_alive, 0);
+    } else {
+        assert_goaway(fixture, NGHTTP2_ENHANCE_YOUR_CALM);
+    }
+    raw_end(&raw);
+    grpc_fixture_free(fixture);
+    return lives;
+}
+
+/* Each head costs the client a few bytes: refused for its size, or within it. One entry for each
+ * call is what clients do. */
+static void repeated_header_entries_end_connection(void **state) {
+    (void)state;
+    assert_false(survives_calls_with_references(8192, 3, 3000));
+    assert_true(survives_calls_with_references(8192, 3, 1500));
+    assert_false(survives_calls_with_references(65536, 14, 3000));
+    assert_true(survives_calls_with_references(65536, 1, 10000));
 }
 
 /* A peer that sends control frames and reads nothing. */
@@ -445,10 +569,14 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rapid_reset_bounds_live_calls_and_ends_connection),
         cmocka_unit_test(reset_flood_ends_connection),
+        cmocka_unit_test(reset_flood_of_refused_calls_ends_connection),
         cmocka_unit_test(provoked_resets_end_connection),
         cmocka_unit_test(resets_after_responses_are_allowed),
         cmocka_unit_test(control_frame_floods_end_connection),
         cmocka_unit_test(pings_during_data_are_allowed),
+        cmocka_unit_test(window_updates_for_data_are_allowed),
+        cmocka_unit_test(window_update_flood_on_closed_stream_ends_connection),
+        cmocka_unit_test(repeated_header_entries_end_connection),
         cmocka_unit_test(unread_acks_end_connection),
         cmocka_unit_test(unread_responses_stop_reading),
         cmocka_unit_test(continuation_flood_ends_connection),

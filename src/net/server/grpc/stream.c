@@ -232,7 +232,6 @@ void grpc_plain_answer(struct grpc_stream *stream) {
     size_t n = stream->status == status_http(ST_METHOD_NOT_ALLOWED) ? 3 : 2;
     nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = on_read};
     grpc_stream_set_response_state(stream, GRPC_RESPONSE_ENDING);
-    stream->response_started = true;
     if (!status.ptr ||
         nghttp2_submit_response(stream->session->h2, stream->id, nv, n, &provider) != 0) {
         grpc_session_fail(stream->session, NGHTTP2_INTERNAL_ERROR, "out of memory for an answer");
@@ -431,7 +430,6 @@ static void finish_response(struct grpc_stream *stream, const struct error *err)
         stream->message = arena_dup(stream->call.arena, str_of(text));
     }
     grpc_stream_set_response_state(stream, GRPC_RESPONSE_ENDING);
-    stream->response_started = true;
     if (stream->closed) {
         return;
     }
@@ -448,6 +446,7 @@ static void finish_response(struct grpc_stream *stream, const struct error *err)
 
 /* Resets the stream: no status can be sent. */
 static void reset_stream(struct grpc_stream *stream) {
+    stream->reset_submitted = true;
     nghttp2_submit_rst_stream(stream->session->h2, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_CANCEL);
     grpc_core_schedule_write(stream->core, stream->session);
 }
