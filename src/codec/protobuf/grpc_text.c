@@ -120,11 +120,25 @@ static int letter_value(char c) {
     return at ? (int)(at - LETTERS) : -1;
 }
 
-enum status grpc_binary_metadata_parse(struct arena *arena, struct str text, struct str *out,
-                                       struct error *err) {
+static struct str without_padding(struct str text) {
     if (text.len > 0 && text.len % 4 == 0 && text.ptr[text.len - 1] == '=') {
         text.len -= text.ptr[text.len - 2] == '=' ? 2 : 1;
     }
+    return text;
+}
+
+bool grpc_binary_metadata_is_valid(struct str text) {
+    text = without_padding(text);
+    bool valid = text.len % 4 != 1;
+    for (size_t i = 0; valid && i < text.len; i++) {
+        valid = letter_value(text.ptr[i]) >= 0;
+    }
+    return valid;
+}
+
+enum status grpc_binary_metadata_parse(struct arena *arena, struct str text, struct str *out,
+                                       struct error *err) {
+    text = without_padding(text);
     char *bytes = arena_alloc(arena, text.len / 4 * 3 + 3);
     if (!bytes) {
         return error_no_memory(err, "metadata");

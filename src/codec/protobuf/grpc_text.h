@@ -34,6 +34,8 @@ struct str grpc_status_message_parse(struct arena *arena, struct str text);
 
 /* Binary metadata ("…-bin"): base64, printed without padding, parsed with or without. */
 void grpc_binary_metadata_print(struct buf *out, struct str bytes);
+/* Returns: whether grpc_binary_metadata_parse accepts it. */
+bool grpc_binary_metadata_is_valid(struct str text);
 /* Returns: ST_BAD_REQUEST for invalid base64, ST_NO_MEMORY. */
 enum status grpc_binary_metadata_parse(struct arena *arena, struct str text, struct str *out,
                                        struct error *err) SLUICE_MUST_USE;

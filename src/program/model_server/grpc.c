@@ -55,6 +55,7 @@ enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings
         .server_name = settings->id,
         .server_version = SLUICE_VERSION,
         .forward = self->forward,
+        .keys = options->admit_context,
         .max_in_flight = STREAM_REQUESTS,
         .workers = options->workers,
         .n_workers = options->n_workers,
@@ -65,6 +66,8 @@ enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings
     if (st == ST_OK) {
         struct grpc_server_options all = *options;
         all.limits = limits_of(settings);
+        all.keeps_field = grpc_api_keeps_field;
+        all.keeps_context = self->api;
         all.methods = grpc_api_methods(self->api, &all.n_methods);
         st = grpc_server_new(&all, &self->server, err);
     }

@@ -125,6 +125,12 @@ enum status pick_tls_open(const struct pick_settings *settings, struct tls_serve
     return pick_has_tls(settings) ? tls_server_new(&options, time(NULL), out, err) : ST_OK;
 }
 
+/* For grpc_server_options: no method reads metadata of its call. */
+static bool keeps_no_field(struct str name, void *context) {
+    (void)name, (void)context;
+    return false;
+}
+
 enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *settings,
                            struct pool_set *pools, const struct process_threads *threads,
                            struct net_budget *budget, const struct tls_server *tls,
@@ -133,6 +139,7 @@ enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *s
                                           .budget = budget,
                                           .methods = self->methods,
                                           .n_methods = PICK_GRPC_METHODS,
+                                          .keeps_field = keeps_no_field,
                                           .workers = threads->workers,
                                           .n_workers = threads->n_workers,
                                           .acceptor = threads->main};

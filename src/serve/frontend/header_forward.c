@@ -130,6 +130,10 @@ static bool is_grpc_reserved(struct str name) {
             memcmp(name.ptr + name.len - binary.len, binary.ptr, binary.len) == 0);
 }
 
+bool header_forward_matches_grpc(const struct header_forward *self, struct str name) {
+    return self && !is_grpc_reserved(name) && name_matches(self, name);
+}
+
 enum status header_forward_grpc(const struct header_forward *self, struct arena *arena,
                                 const struct grpc_call *call, struct params *params,
                                 struct error *err) {
@@ -140,7 +144,7 @@ enum status header_forward_grpc(const struct header_forward *self, struct arena 
     enum status st = param_list_init(&list, arena, *params, call->n_fields, err);
     for (size_t i = 0; st == ST_OK && i < call->n_fields; i++) {
         const struct grpc_field *field = &call->fields[i];
-        if (!is_grpc_reserved(field->name) && name_matches(self, field->name)) {
+        if (header_forward_matches_grpc(self, field->name)) {
             st = param_list_add(&list, field->name, field->value, err);
         }
     }

@@ -30,6 +30,8 @@ enum status header_forward_check(const char *pattern, struct error *err) SLUICE_
 enum status header_forward_http(const struct header_forward *self, struct arena *arena,
                                 const struct http_head *head, struct params *params,
                                 struct error *err) SLUICE_MUST_USE;
+/* Returns: whether header_forward_grpc forwards fields of this name. */
+bool header_forward_matches_grpc(const struct header_forward *self, struct str name);
 /* As header_forward_http, of metadata. Fields of gRPC itself ("te", "content-type", "grpc-…") and
  * binary ones ("…-bin") never match. */
 enum status header_forward_grpc(const struct header_forward *self, struct arena *arena,

@@ -103,6 +103,10 @@ bool keys_are_required(const struct keys *keys, enum keys_group group) {
     return keys_file_requires_key(current_file(keys), group);
 }
 
+bool keys_read_field(const struct keys *keys, struct str name) {
+    return keys && str_is(name, keys_file_field(current_file(keys)));
+}
+
 static enum status count_refusal(enum status st) {
     if (st != ST_OK) {
         metric_add(METRIC_KEYS_REFUSED_TOTAL, 1);

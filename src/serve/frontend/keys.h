@@ -25,6 +25,9 @@ bool keys_reload(struct keys *keys);
 /* Does the group need a key? */
 bool keys_are_required(const struct keys *keys, enum keys_group group);
 
+/* Is the field of this name, in lower case, the one with the key? `keys` NULL: no field is. */
+bool keys_read_field(const struct keys *keys, struct str name);
+
 /* The size of the WWW-Authenticate value that a 401 response carries (RFC 9110, 11.6.1). */
 enum { KEYS_CHALLENGE_BYTES = 128 };
 

@@ -61,7 +61,8 @@ struct grpc_call {
     const struct grpc_method *method;
     void *context; /* the method's */
     struct str authority;
-    /* The client's metadata, reserved names included, without pseudo-header fields. */
+    /* The client's metadata that is kept (grpc_server_options.keeps_field), reserved names
+     * included, without pseudo-header fields. */
     const struct grpc_field *fields;
     size_t n_fields;
     uint64_t deadline_ns;         /* on the monotonic clock; 0: none */
@@ -116,6 +117,10 @@ void grpc_finish(struct grpc_call *call, const struct error *err);
 /* Returns: the first value of a field, or an empty string; *n is the number of values. */
 struct str grpc_find_field(const struct grpc_call *call, const char *name, size_t *n);
 
+/* Metadata of a call that is not counted against the budget: pseudo-header fields and kept
+ * fields. */
+enum { GRPC_FREE_METADATA_BYTES = 4096 };
+
 /* A member that has the name of a setting (settings.def of program/model_server, program/picker) is
  * its value. The time-outs of connections are those of net/server/server.c, those of streams of
  * grpc/session.c:grpc_core_init. */
@@ -146,6 +151,12 @@ struct grpc_server_options {
      * reason to refuse it. */
     enum status (*admit)(const struct grpc_call *call, void *context, struct error *err);
     void *admit_context;
+    /* Decides whether a field of the client's metadata, with its name in lower case, is kept for
+     * `admit` and the methods; the server keeps those that it reads itself. Metadata lives as long
+     * as its call and counts against the budget beyond GRPC_FREE_METADATA_BYTES. NULL: all are
+     * kept. */
+    bool (*keeps_field)(struct str name, void *context);
+    void *keeps_context;
     struct worker *const *workers;
     size_t n_workers;
     struct worker *acceptor;

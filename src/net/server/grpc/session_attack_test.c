@@ -437,6 +437,101 @@ static void many_empty_fields_are_refused(void **state) {
     grpc_fixture_free(fixture);
 }
 
+/* Adds the head of a call of /t.T/Deaf with a field of 4000 bytes: new, and kept in the compression
+ * table (`first`), or `n` references to it. */
+static void call_with_large_fields(struct raw *raw, bool first, size_t n) {
+    char block[8000];
+    size_t len = raw_head(block, "/t.T/Deaf");
+    if (first) {
+        memcpy(block + len, "\x40\1a\x7f\xa1\x1e", 6);
+        memset(block + len + 6, 'v', 4000);
+        len += 6 + 4000;
+    } else {
+        memset(block + len, 0xbe, n);
+        len += n;
+    }
+    raw->id += 2;
+    raw_frame(raw, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, raw->id, block, len);
+}
+
+static struct grpc_fixture *fixture_of_large_heads(bool (*keeps_field)(struct str, void *)) {
+    struct grpc_limits limits = grpc_fixture_limits();
+    limits.max_header_size = 65536;
+    struct grpc_fixture *fixture = grpc_fixture_new(&limits);
+    fixture->options.keeps_field = keeps_field;
+    grpc_fixture_open_client(fixture, NULL, 0);
+    return fixture;
+}
+
+/* A streaming call lives as long as its client wants, and its metadata with it. */
+static void metadata_of_live_calls_counts_against_budget(void **state) {
+    (void)state;
+    enum { FIELD = 4000 + 1 + 32, N = 14 };
+    struct grpc_fixture *fixture = fixture_of_large_heads(NULL);
+    struct raw raw;
+    raw_begin(&raw);
+    call_with_large_fields(&raw, true, 0);
+    raw_feed(fixture, &raw);
+    uint64_t one = fixture->budget.n_body_bytes;
+    assert_true(one > 0 && one < FIELD); /* a part of it is free */
+    call_with_large_fields(&raw, false, N);
+    raw_feed(fixture, &raw);
+    assert_int_equal(fixture->budget.n_body_bytes, 2 * one + (N - 1) * FIELD);
+    raw_u32(&raw, NGHTTP2_RST_STREAM, raw.id, NGHTTP2_CANCEL);
+    raw_feed(fixture, &raw);
+    for (size_t i = 0; i < fixture->service.n; i++) {
+        if (fixture->service.calls[i].n_cancelled) {
+            recorded_call_finish(&fixture->service.calls[i], NULL);
+        }
+    }
+    grpc_core_sweep(&fixture->core);
+    assert_int_equal(fixture->budget.n_body_bytes, one);
+    fixture->budget.body_memory = one + 1000;
+    call_with_large_fields(&raw, false, N);
+    raw_feed(fixture, &raw);
+    assert_non_null(strstr(fixture->refused, "the metadata of calls"));
+    assert_non_null(strstr(fixture->refused, "--body-memory"));
+    assert_int_equal(fixture->budget.n_body_bytes, one);
+    assert_alive(fixture);
+    raw_end(&raw);
+    grpc_fixture_free(fixture);
+}
+
+static bool keeps_x(struct str name, void *context) {
+    (void)context;
+    return str_is(name, "x");
+}
+
+static void unused_metadata_is_not_kept(void **state) {
+    (void)state;
+    struct grpc_fixture *fixture = fixture_of_large_heads(keeps_x);
+    struct raw raw;
+    raw_begin(&raw);
+    call_with_large_fields(&raw, true, 0);
+    call_with_large_fields(&raw, false, 14);
+    raw_feed(fixture, &raw);
+    assert_int_equal(fixture->service.n, 2);
+    assert_int_equal(fixture->budget.n_body_bytes, 0);
+    assert_int_equal(fixture->service.calls[1].call->n_fields, 1); /* content-type */
+    char block[200];
+    size_t len = raw_head(block, "/t.T/Deaf");
+    memcpy(block + len, "\0\1x\1y\0\1z\1y\0\5a-bin\3YQ=", 21);
+    raw.id += 2;
+    raw_frame(&raw, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, raw.id, block, len + 10);
+    raw_feed(fixture, &raw);
+    assert_int_equal(fixture->service.n, 3);
+    assert_int_equal(fixture->service.calls[2].call->n_fields, 2);
+    assert_true(str_is(grpc_find_field(fixture->service.calls[2].call, "x", NULL), "y"));
+    raw.id += 2; /* an invalid field is an error, used or not */
+    raw_frame(&raw, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, raw.id, block, len + 21);
+    raw_feed(fixture, &raw);
+    assert_int_equal(fixture->service.n, 3);
+    assert_non_null(strstr(fixture->refused, "a-bin"));
+    assert_alive(fixture);
+    raw_end(&raw);
+    grpc_fixture_free(fixture);
+}
+
 /* An answered and closed call, whose stream nghttp2 has forgotten. */
 static struct grpc_fixture *grpc_fixture_with_call(struct raw *raw) {
     struct grpc_fixture *fixture = grpc_fixture_open();
@@ -582,6 +677,8 @@ int main(void) {
         cmocka_unit_test(continuation_flood_ends_connection),
         cmocka_unit_test(header_bombs_end_connection),
         cmocka_unit_test(many_empty_fields_are_refused),
+        cmocka_unit_test(metadata_of_live_calls_counts_against_budget),
+        cmocka_unit_test(unused_metadata_is_not_kept),
         cmocka_unit_test(frames_after_end_stream_end_connection),
         cmocka_unit_test(call_after_refused_frame_does_not_begin),
         cmocka_unit_test(priority_flood_on_closed_stream_ends_connection),

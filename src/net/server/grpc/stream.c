@@ -11,32 +11,75 @@
 #include "net/transport/grpc/fields.h"
 
 enum {
+    FIELD_BYTES = 32, /* RFC 9113, 10.5.1, and about what an item of a list takes */
     OWN_FIELDS = 6,
     LAST_STATUS = 16,
 };
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-static bool store_pseudo_field(struct grpc_stream *stream, struct str name, struct str value) {
-    struct str *where = NULL;
+/* Counts bytes of the head that are kept as long as the stream. Returns: false when the budget is
+ * used up. */
+static bool reserve_head(struct grpc_stream *stream, struct str name, struct str value) {
+    size_t n_bytes = name.len + value.len + FIELD_BYTES;
+    if (str_ends_with(name, STR("-bin"))) {
+        n_bytes += value.len; /* decoded */
+    }
+    stream->n_head_bytes += n_bytes;
+    size_t have = GRPC_FREE_METADATA_BYTES + stream->n_head_reserved;
+    if (stream->n_head_bytes <= have) {
+        return true;
+    }
+    size_t missing = stream->n_head_bytes - have;
+    if (!net_budget_reserve(stream->core->options->budget, missing)) {
+        stream->head_over_budget = true;
+        return false;
+    }
+    stream->n_head_reserved += missing;
+    return true;
+}
+
+static void release_head(struct grpc_stream *stream) {
+    if (stream->n_head_reserved > 0) {
+        net_budget_release(stream->core->options->budget, stream->n_head_reserved);
+    }
+}
+
+/* Returns: where a pseudo-header field is stored, NULL when it is not. */
+static struct str *pseudo_field(struct grpc_stream *stream, struct str name) {
     if (str_is(name, ":path")) {
-        where = &stream->path;
-    } else if (str_is(name, ":method")) {
-        where = &stream->http_method;
-    } else if (str_is(name, ":authority")) {
-        where = &stream->call.authority;
+        return &stream->path;
     }
-    if (where) {
-        *where = arena_dup(stream->call.arena, value);
+    if (str_is(name, ":method")) {
+        return &stream->http_method;
     }
-    return !where || where->ptr;
+    return str_is(name, ":authority") ? &stream->call.authority : NULL;
+}
+
+/* Returns: whether a field is stored: it is read below, by a method, or its error is reported. */
+static bool keeps_field(const struct grpc_stream *stream, struct str name, struct str value) {
+    const struct grpc_server_options *options = stream->core->options;
+    return !options->keeps_field || str_is(name, "content-type") || str_is(name, "grpc-encoding") ||
+           str_is(name, "grpc-accept-encoding") || str_is(name, "grpc-timeout") ||
+           options->keeps_field(name, options->keeps_context) || !grpc_field_is_valid(name, value);
 }
 
 void grpc_head_add(struct grpc_stream *stream, struct str name, struct str value) {
-    bool pseudo = name.len > 0 && name.ptr[0] == ':';
-    bool kept = pseudo ? store_pseudo_field(stream, name, value)
-                       : grpc_fields_add(stream->call.arena, &stream->head, name, value);
-    stream->head_too_large = stream->head_too_large || !kept;
+    struct arena *arena = stream->call.arena;
+    bool pseudo = name.len > 0 && name.ptr[0] == ':', stored = true;
+    struct str *where = pseudo ? pseudo_field(stream, name) : NULL;
+    if (pseudo ? !where : !keeps_field(stream, name, value)) {
+        stream->n_unused_fields += !pseudo;
+    } else if (!reserve_head(stream, name, value)) {
+        return;
+    } else if (where) {
+        *where = arena_dup(arena, value);
+        stored = where->ptr != NULL;
+    } else {
+        stored = grpc_fields_add(arena, &stream->head, name, value);
+    }
+    stored = stored && stream->head.n + stream->n_unused_fields <= GRPC_MAX_FIELDS;
+    stream->head_too_large = stream->head_too_large || !stored;
 }
 
 /* gRPC over HTTP2, "Requests": a request that is not gRPC gets an HTTP error. */
@@ -94,6 +137,12 @@ static enum status grpc_head_check(struct grpc_stream *stream, struct error *err
     struct grpc_call *call = &stream->call;
     call->fields = stream->head.items;
     call->n_fields = stream->head.n;
+    if (stream->head_over_budget) {
+        return error_set(err, ST_OVERLOADED,
+                         "the metadata of calls and the bodies in flight use up all %llu bytes of "
+                         "--body-memory",
+                         (unsigned long long)stream->core->options->budget->body_memory);
+    }
     if (stream->head_too_large) {
         return error_set(err, ST_HEADER_TOO_LARGE,
                          "expected metadata of at most %zu bytes (--max-header-size) and %d fields",
@@ -300,6 +349,7 @@ void grpc_stream_free(struct grpc_stream *stream) {
         metric_add(METRIC_REQUESTS_IN_FLIGHT, -1);
     }
     --*core->n_alive;
+    release_head(stream);
     arena_free(stream->call.arena); /* the stream lives in it */
 }
 

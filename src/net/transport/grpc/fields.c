@@ -52,6 +52,14 @@ bool grpc_fields_add(struct arena *arena, struct grpc_fields *fields, struct str
     return kept;
 }
 
+bool grpc_field_is_valid(struct str name, struct str value) {
+    bool valid = true, binary = str_ends_with(name, STR("-bin"));
+    for (struct str rest = value; valid && binary && rest.ptr;) {
+        valid = grpc_binary_metadata_is_valid(str_trim(str_cut(&rest, ',')));
+    }
+    return valid;
+}
+
 enum status grpc_fields_decode(struct arena *arena, struct grpc_fields *fields, struct error *err) {
     enum status st = ST_OK;
     for (size_t i = 0; st == ST_OK && i < fields->n; i++) {

@@ -24,6 +24,9 @@ struct grpc_fields {
  * too many, or out of memory. */
 bool grpc_fields_add(struct arena *arena, struct grpc_fields *fields, struct str name,
                      struct str value);
+/* Returns: whether a received field can be dropped without changing what grpc_fields_decode
+ * returns: binary values are valid. */
+bool grpc_field_is_valid(struct str name, struct str value);
 /* Decodes values whose names end in "-bin". Returns: ST_BAD_REQUEST naming the field,
  * ST_NO_MEMORY. */
 enum status grpc_fields_decode(struct arena *arena, struct grpc_fields *fields,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "serve/frontend/grpc/method.h"
+#include "serve/frontend/header_forward.h"
 #include "serve/frontend/keys.h"
 
 bool grpc_api_is_ready(const struct grpc_api *api) {
@@ -47,6 +48,13 @@ static size_t find_metadata(const void *request, const char *name, struct str *v
 enum status grpc_api_admit(const struct grpc_call *call, void *keys, struct error *err) {
     const struct grpc_method_context *context = call->method->context;
     return keys_authorize(keys, context->entry->group, find_metadata, call, err);
+}
+
+bool grpc_api_keeps_field(struct str name, void *user) {
+    const struct grpc_api *api = user;
+    return str_is(name, "traceparent") || str_is(name, "tracestate") ||
+           str_is(name, GRPC_STRICT_ERRORS_FIELD) || keys_read_field(api->options.keys, name) ||
+           header_forward_matches_grpc(api->options.forward, name);
 }
 
 static void add_methods(struct grpc_api *api, const struct grpc_method_entry *rows, size_t n) {

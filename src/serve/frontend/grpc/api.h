@@ -12,12 +12,14 @@
 #include "serve/frontend/inference.h"
 
 struct header_forward;
+struct keys;
 
 struct grpc_api_options {
     struct inference_services services;
     const char *server_name;              /* metadata: name */
     const char *server_version;           /* metadata: version */
     const struct header_forward *forward; /* metadata forwarded to models; NULL: none */
+    const struct keys *keys;              /* of grpc_api_admit; NULL: none */
     size_t max_in_flight;                 /* unanswered requests of one ModelStreamInfer */
     struct worker *const *workers;        /* workers of the server, for Health/Watch */
     size_t n_workers;
@@ -33,6 +35,9 @@ void grpc_api_free(struct grpc_api *api);
  * key group of the method's row. */
 enum status grpc_api_admit(const struct grpc_call *call, void *keys,
                            struct error *err) SLUICE_MUST_USE;
+/* For grpc_server_options.keeps_field, with the api as its argument: keys, traces, the kind of a
+ * stream's errors, and what is forwarded to models. */
+bool grpc_api_keeps_field(struct str name, void *api);
 /* The method table for grpc_server_new; lives as long as the api. */
 const struct grpc_method *grpc_api_methods(const struct grpc_api *api, size_t *n);
 /* The state of the server or of a model may have changed: notifies the streams of Health/Watch.

@@ -300,7 +300,7 @@ static void begin_stream(struct grpc_call *call) {
     }
     stream->call = call;
     stream->tail = &stream->first;
-    stream->strict = str_is(grpc_find_field(call, "triton_grpc_error", NULL), "true");
+    stream->strict = str_is(grpc_find_field(call, GRPC_STRICT_ERRORS_FIELD, NULL), "true");
     call->user = stream;
     for (size_t i = 0; i < options->max_in_flight; i++) {
         grpc_read(call);

@@ -10,6 +10,9 @@
 #include "serve/frontend/grpc/api.h"
 #include "serve/frontend/keys_file.h"
 
+/* Metadata of ModelStreamInfer: "true" asks for errors as the status of the stream. */
+#define GRPC_STRICT_ERRORS_FIELD "triton_grpc_error"
+
 /* A unary method that answers at once: appends the response message to `out`. */
 typedef enum status grpc_unary_handler(struct grpc_api *api, struct grpc_call *call,
                                        struct str message, struct buf *out, struct error *err);
