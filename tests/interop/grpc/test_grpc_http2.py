@@ -558,6 +558,7 @@ def test_trailers_after_end_are_ignored(impatient):
     of the connection is ended for them."""
     with impatient.connect() as connection:
         kept = connection.begin(STREAM)
+        connection.send_data(kept, WHOLE)  # it may be idle from now on
         over = connection.begin(b"/no.Such/Method")
         assert connection.answer(over).status == UNIMPLEMENTED
         connection.send(call_frames(h2.END_STREAM, over, [(b"a", b"late")]))

@@ -144,6 +144,7 @@ static enum status resume_pending(struct grpc_stream *stream, struct error *err)
 
 static void deliver_message(struct grpc_stream *stream) {
     stream->call.message = grpc_receiver_take(&stream->in);
+    stream->message_delivered = true;
     grpc_stream_emit(stream, GRPC_MESSAGE);
     stream->call.message = NULL;
 }
@@ -278,7 +279,8 @@ bool grpc_receive_is_waiting(const struct grpc_stream *stream) {
     if (in->state == GRPC_RECEIVING_STOPPED || stream->remote_ended || !stream->call.method) {
         return false;
     }
-    return is_unary(stream) || (in->state < GRPC_RECEIVED && !grpc_receiver_is_at_boundary(in));
+    bool idle = stream->message_delivered && grpc_receiver_is_at_boundary(in);
+    return is_unary(stream) || (in->state < GRPC_RECEIVED && !idle);
 }
 
 void grpc_receive_discard(struct grpc_stream *stream) {

@@ -530,6 +530,8 @@ static_assert(sizeof(PLAIN_TEXT) - 1 == 91, "its length stands in the answer");
 enum {
     /* Frames queued for a peer that does not read: above this, it is not read either. */
     MAX_QUEUED = 1000,
+    /* A drain does not wait for a streaming call that has had no message for so long. */
+    FIRST_MESSAGE_NS = 1000000000,
 };
 
 /* ---- starting -------------------------------------------------------------------------------- */
@@ -599,6 +601,24 @@ void grpc_session_reject(struct grpc_session *session, const struct error *err) 
     grpc_core_schedule_write(session->core, session);
 }
 
+/* They would last as long as the drain. Their clients lose nothing: no message was sent. */
+static void cancel_streams_without_message(struct grpc_session *session) {
+    struct grpc_core *core = session->core;
+    struct grpc_stream *stream;
+    struct error err;
+    error_set(&err, ST_NOT_READY, "the server is being stopped");
+    core->now_ns = clock_now_ns();
+    core->running = true;
+    LIST_FOREACH(stream, &session->streams, link) {
+        if (!stream->closed && stream->method_state == GRPC_METHOD_ACTIVE &&
+            stream->call.method->streams && !stream->message_delivered && !stream->remote_ended &&
+            core->now_ns - stream->begun_ns >= FIRST_MESSAGE_NS) {
+            grpc_stream_cancel(stream, &err);
+        }
+    }
+    core->running = false;
+}
+
 /* RFC 9113, 6.8: first a shutdown notice; after the client's PING ACK, GOAWAY with the last stream
  * id. Calls that the client starts in between are served. */
 void grpc_session_drain(struct grpc_session *session) {
@@ -606,6 +626,7 @@ void grpc_session_drain(struct grpc_session *session) {
         return;
     }
     session->draining = true;
+    cancel_streams_without_message(session);
     nghttp2_submit_shutdown_notice(session->h2);
     nghttp2_submit_ping(session->h2, NGHTTP2_FLAG_NONE, NULL);
     grpc_core_schedule_write(session->core, session);

@@ -102,6 +102,7 @@ struct grpc_stream {
     uint8_t response_state; /* enum grpc_response_state */
     struct timer_node deadline;
     struct list_timer timeout; /* class: enum grpc_wait */
+    uint64_t begun_ns;         /* the head was complete */
     /* the head while it is received */
     struct grpc_fields head;
     struct str http_method, path;
@@ -193,8 +194,8 @@ enum status grpc_session_open(struct grpc_core *core, struct grpc_session *sessi
                               struct error *err) SLUICE_MUST_USE;
 /* Processes all bytes received from the peer. */
 void grpc_session_receive(struct grpc_session *session, struct str data);
-/* Sends the shutdown notice; running calls continue, and the session is done when there are
- * none. */
+/* Sends the shutdown notice; running calls continue, and the session is done when there are none.
+ * Streaming calls whose client has sent no message for a second are cancelled. */
 void grpc_session_drain(struct grpc_session *session);
 /* Refuses the connection: sends GOAWAY with `err` as its only frame. */
 void grpc_session_reject(struct grpc_session *session, const struct error *err);

@@ -295,6 +295,54 @@ static void body_timeout_ends_paused_message(void **state) {
     grpc_fixture_free(fixture);
 }
 
+/* A streaming call that never sends a message ends as a unary one does. */
+static void body_timeout_ends_stream_without_message(void **state) {
+    (void)state;
+    struct grpc_fixture *fixture = grpc_fixture_open();
+    struct client_call *quiet = client_begin(&fixture->client, "/t.T/Bidi", NULL);
+    struct client_call *none = client_begin(&fixture->client, "/t.T/Bidi", NULL);
+    client_message(&fixture->client, quiet, false, "whole", 5);
+    grpc_fixture_run(fixture);
+    grpc_fixture_advance_clock(fixture, 19 * (uint64_t)SECOND);
+    grpc_fixture_run(fixture);
+    assert_false(none->closed);
+    grpc_fixture_advance_clock(fixture, 1 * (uint64_t)SECOND);
+    client_end(&fixture->client, none);
+    grpc_fixture_run(fixture);
+    assert_grpc(none, "4");
+    assert_non_null(strstr(none->message, "--body-timeout"));
+    grpc_fixture_advance_clock(fixture, 1000 * (uint64_t)SECOND);
+    grpc_fixture_run(fixture);
+    assert_false(quiet->closed);
+    grpc_fixture_free(fixture);
+}
+
+/* A drain waits for streaming calls that have begun to work, and for those that just came. */
+static void drain_cancels_stream_without_message(void **state) {
+    (void)state;
+    struct grpc_fixture *fixture = grpc_fixture_open();
+    struct client_call *quiet = client_begin(&fixture->client, "/t.T/Bidi", NULL);
+    struct client_call *none = client_begin(&fixture->client, "/t.T/Bidi", NULL);
+    client_message(&fixture->client, quiet, false, "whole", 5);
+    grpc_fixture_run(fixture);
+    grpc_fixture_advance_clock(fixture, 1 * (uint64_t)SECOND);
+    struct client_call *late = client_begin(&fixture->client, "/t.T/Bidi", NULL);
+    grpc_fixture_run(fixture);
+    grpc_session_drain(&fixture->session);
+    client_end(&fixture->client, none);
+    grpc_fixture_run(fixture);
+    assert_grpc(none, "14");
+    assert_false(quiet->closed || late->closed);
+    client_message(&fixture->client, late, false, "a", 1);
+    client_end(&fixture->client, late);
+    client_end(&fixture->client, quiet);
+    grpc_fixture_run(fixture);
+    assert_grpc(quiet, "0");
+    assert_grpc(late, "0");
+    assert_true(grpc_session_is_done(&fixture->session));
+    grpc_fixture_free(fixture);
+}
+
 /* A client that reads nothing of a response. */
 static void write_timeout_ends_unread_response(void **state) {
     (void)state;
@@ -581,6 +629,8 @@ int main(void) {
         cmocka_unit_test(deadline_with_frame_already_made_ends_call),
         cmocka_unit_test(deadline_without_window_still_sends_status),
         cmocka_unit_test(body_timeout_ends_paused_message),
+        cmocka_unit_test(body_timeout_ends_stream_without_message),
+        cmocka_unit_test(drain_cancels_stream_without_message),
         cmocka_unit_test(write_timeout_ends_unread_response),
         cmocka_unit_test(write_timeout_is_not_moved_by_queued_messages),
         cmocka_unit_test(write_rate_too_low_ends_response),

@@ -444,6 +444,7 @@ static enum status check_call(struct grpc_stream *stream, struct error *err) {
 void grpc_stream_on_head(struct grpc_stream *stream) {
     struct error err;
     count_in_flight(stream);
+    stream->begun_ns = grpc_core_now(stream->core);
     if (check_call(stream, &err) != ST_OK) {
         if (stream->is_plain) {
             grpc_plain_refuse(stream, &err);
