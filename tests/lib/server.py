@@ -172,6 +172,11 @@ class Server:
         with open(f"/proc/{self.pid}/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
+    def peak_rss_bytes(self):
+        """The most that was resident since the start."""
+        with open(f"/proc/{self.pid}/status", encoding="ascii") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM:"))
+
     def wait_at_rest(self):
         return metrics.wait_at_rest(self.address, self.arenas)
 

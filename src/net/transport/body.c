@@ -64,10 +64,8 @@ static enum status reserve_budget(struct body *body, size_t wanted, struct error
 /* ---- capacity -------------------------------------------------------------------------------- */
 
 static enum status size_error(const struct body *body, struct error *err) {
-    return error_set(err, ST_BODY_TOO_LARGE,
-                     "expected a body of at most %zu bytes%s "
-                     "(--max-body-size)",
-                     body->max_bytes, body->inflate ? " after decompression" : "");
+    return error_set(err, ST_BODY_TOO_LARGE, "expected a body of at most %zu bytes%s (%s)",
+                     body->max_bytes, body->inflate ? " after decompression" : "", body->setting);
 }
 
 /* Returns: padding before the first byte so that the byte at align_at is aligned. */
@@ -147,15 +145,15 @@ enum status body_init(struct body *body, const struct body_allocator *allocator,
         .allocator = *allocator,
         .n_reserved = UNACCOUNTED_BYTES,
         .max_bytes = plan->max_bytes < SIZE_MAX ? (size_t)plan->max_bytes : SIZE_MAX,
+        .setting = plan->setting ? plan->setting : "--max-body-size",
         .align_at = plan->align_at,
         .length = plan->length,
         .left = plan->length,
     };
     if (plan->length != UINT64_MAX && plan->length > body->max_bytes) {
         return error_set(err, ST_BODY_TOO_LARGE,
-                         "expected a body of at most %zu bytes (--max-body-size), got a "
-                         "Content-Length of %llu",
-                         body->max_bytes, (unsigned long long)plan->length);
+                         "expected a body of at most %zu bytes (%s), got a Content-Length of %llu",
+                         body->max_bytes, body->setting, (unsigned long long)plan->length);
     }
     if (plan->coding != HTTP_IDENTITY) {
         body->inflate = inflate_new(plan->coding);

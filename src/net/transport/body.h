@@ -34,6 +34,7 @@ struct body {
     size_t cap;        /* allocated bytes at data */
     size_t n_reserved; /* usable bytes: the unaccounted ones and the reserved budget */
     size_t max_bytes;
+    const char *setting; /* of max_bytes, for errors */
     size_t align_at;
     uint64_t length; /* from the head; UINT64_MAX: unknown */
     uint64_t left;   /* bytes still to be received */
@@ -44,8 +45,10 @@ struct body {
 };
 
 struct body_plan {
-    uint64_t length; /* from the head; UINT64_MAX: unknown */
-    uint64_t max_bytes;
+    uint64_t length;     /* from the head; UINT64_MAX: unknown */
+    uint64_t max_bytes;  /* of the body, decompressed: a compressed one fails when it grows past
+                            it */
+    const char *setting; /* of max_bytes, for errors; NULL: "--max-body-size" */
     size_t align_at;
     enum http_coding coding;
 };

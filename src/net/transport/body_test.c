@@ -153,6 +153,27 @@ static size_t compress_zeros(enum http_coding coding, size_t n, char *out, size_
     return n_out;
 }
 
+/* A small limit ends a body whose compressed bytes are far below it, before it holds more. */
+static void body_compressed_stops_at_plan_limit(void **state) {
+    (void)state;
+    enum { LIMIT = 65536, INFLATED = 32 << 20, PACKED = 1 << 16 };
+    char *packed = malloc(PACKED);
+    assert_non_null(packed);
+    size_t n = compress_zeros(HTTP_GZIP, INFLATED, packed, PACKED);
+    struct bench bench;
+    bench_init(&bench, 64 << 20);
+    struct body_plan plan = {
+        .length = n, .max_bytes = LIMIT, .setting = "--max-json-size", .coding = HTTP_GZIP};
+    assert_int_equal(body_init(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
+    assert_int_equal(add(&bench, packed, n, 1000), ST_BODY_TOO_LARGE);
+    assert_non_null(strstr(bench.err.text, "65536"));
+    assert_non_null(strstr(bench.err.text, "--max-json-size"));
+    assert_true(bench.body.len <= LIMIT && bench.budget.n_body_bytes <= LIMIT);
+    assert_true(bench.body.block_bytes <= 2 * (size_t)LIMIT);
+    bench_fini(&bench);
+    free(packed);
+}
+
 static void body_compressed_is_inflated_up_to_limit(void **state) {
     (void)state;
     char packed[16384];
@@ -253,6 +274,7 @@ int main(void) {
         cmocka_unit_test(body_advance_in_place_all_sizes),
         cmocka_unit_test(body_over_limit_by_one_byte_is_too_large),
         cmocka_unit_test(body_compressed_is_inflated_up_to_limit),
+        cmocka_unit_test(body_compressed_stops_at_plan_limit),
         cmocka_unit_test(body_zip_bomb_stops_at_limit),
         cmocka_unit_test(body_truncated_compression_is_bad_encoding),
         cmocka_unit_test(body_reserves_budget_as_bytes_arrive),

@@ -6,11 +6,14 @@
 #include "serve/frontend/header_forward.h"
 
 enum {
-    /* The receive windows of one connection and of all its streams: enough for the round-trip times
-     * within a data center. */
+    /* The receive windows of one stream and of a connection: enough for the round-trip times within
+     * a data center. */
     STREAM_WINDOW_BYTES = 4 * 1024 * 1024,
     CONNECTION_WINDOW_BYTES = 16 * 1024 * 1024,
+    /* Of a connection, less if their windows are more than the memory for bodies, but not less than
+     * RFC 9113, 6.5.2 recommends: then their windows are smaller. */
     MAX_STREAMS = 1000,
+    MIN_STREAMS = 100,
     STREAM_REQUESTS = 64, /* in flight, per ModelStreamInfer */
 };
 
@@ -19,14 +22,21 @@ size_t serve_grpc_n_addresses(const struct serve_settings *settings) {
     return none ? 0 : settings->grpc.n;
 }
 
+static uint32_t max_streams(uint64_t memory_bytes) {
+    uint64_t n = memory_bytes / STREAM_WINDOW_BYTES;
+    return n > MAX_STREAMS ? MAX_STREAMS : n < MIN_STREAMS ? MIN_STREAMS : (uint32_t)n;
+}
+
 static struct grpc_limits limits_of(const struct serve_settings *settings) {
     static const int levels[] = {0, 1, 5, 9}; /* none, low, medium, high */
+    uint32_t n_streams = max_streams(settings->body_memory.n_bytes);
     return (struct grpc_limits){
         .max_header_size = settings->max_header_size,
         .max_message_bytes = settings->max_body_size,
         .request_memory = settings->request_memory,
-        .max_streams = MAX_STREAMS,
-        .stream_window_bytes = STREAM_WINDOW_BYTES,
+        .max_streams = n_streams,
+        .stream_window_bytes =
+            grpc_stream_window(settings->body_memory.n_bytes, n_streams, STREAM_WINDOW_BYTES),
         .connection_window_bytes = CONNECTION_WINDOW_BYTES,
         .idle_timeout_ns = settings->idle_timeout_ns,
         .header_timeout_ns = settings->header_timeout_ns,

@@ -74,7 +74,8 @@ static struct grpc_limits limits_of(const struct pick_settings *settings) {
         .max_message_bytes = settings->max_body_size + MESSAGE_OVERHEAD_BYTES,
         .request_memory = settings->request_memory,
         .max_streams = (uint32_t)settings->max_streams,
-        .stream_window_bytes = STREAM_WINDOW_BYTES,
+        .stream_window_bytes = grpc_stream_window(
+            settings->body_memory.n_bytes, (uint32_t)settings->max_streams, STREAM_WINDOW_BYTES),
         .connection_window_bytes = CONNECTION_WINDOW_BYTES,
         .idle_timeout_ns = settings->idle_timeout_ns,
         .header_timeout_ns = settings->header_timeout_ns,

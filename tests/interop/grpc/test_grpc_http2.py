@@ -20,7 +20,8 @@ HEAD = h2.block(h2.call_fields(INFER))
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory, repositories):
-    live = Live(tmp_path_factory.mktemp("frames"), repositories("default"), "--max-body-size", MAX_BODY)
+    live = Live(tmp_path_factory.mktemp("frames"), repositories("default"), "--max-body-size", MAX_BODY,
+                "--body-memory", "4GiB")  # enough for the windows of 1,000 streams
     with live.server:
         yield live
 

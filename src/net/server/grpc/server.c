@@ -312,6 +312,12 @@ static enum status init_workers(struct grpc_server *server, struct error *err) {
     return st;
 }
 
+uint32_t grpc_stream_window(uint64_t memory_bytes, uint32_t n_streams, uint32_t most) {
+    uint64_t share = memory_bytes / n_streams;
+    share = share < most ? share : most;
+    return share > NGHTTP2_INITIAL_WINDOW_SIZE ? (uint32_t)share : NGHTTP2_INITIAL_WINDOW_SIZE;
+}
+
 enum status grpc_server_new(const struct grpc_server_options *options, struct grpc_server **out,
                             struct error *err) {
     struct net_server_options net = {

@@ -73,12 +73,16 @@ struct grpc_call {
     void *user;        /* for the method's use; NULL at GRPC_BEGIN */
 };
 
+/* The limit of messages that contain no tensor and no file: names and settings. */
+enum { GRPC_SMALL_MESSAGE_BYTES = 1 << 20 };
+
 typedef void grpc_event_cb(struct grpc_call *call, enum grpc_event event);
 
 struct grpc_method {
     const char *path; /* "/inference.GRPCInferenceService/ModelInfer" */
     grpc_event_cb *on_event;
     bool streams; /* any number of messages both ways */
+    bool small;   /* a message is at most GRPC_SMALL_MESSAGE_BYTES, decompressed */
     /* Given a message's first bytes (all of it, or at least 1 KiB), returns the offset that shall
      * be 64-byte aligned. Not called for compressed messages. May be NULL. */
     size_t (*align_at)(struct str beginning);
@@ -161,6 +165,11 @@ struct grpc_server_options {
     size_t n_workers;
     struct worker *acceptor;
 };
+
+/* A method that does not read holds the window of its stream. Returns: the largest stream window,
+ * at most `most` and at least HTTP/2's default, with which `n_streams` hold no more than
+ * `memory_bytes`. */
+uint32_t grpc_stream_window(uint64_t memory_bytes, uint32_t n_streams, uint32_t most);
 
 /* As in net/server/http/server.h. */
 enum status grpc_server_new(const struct grpc_server_options *options, struct grpc_server **out,

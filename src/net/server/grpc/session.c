@@ -394,6 +394,11 @@ enum status grpc_core_init(struct grpc_core *core, const struct grpc_server_opti
                                        .max_message_bytes = options->limits.max_message_bytes,
                                        .message_memory_bytes = options->limits.request_memory,
                                        .setting = "--max-body-size"};
+    core->small_receiver_options = core->receiver_options;
+    if (core->small_receiver_options.max_message_bytes > GRPC_SMALL_MESSAGE_BYTES) {
+        core->small_receiver_options.max_message_bytes = GRPC_SMALL_MESSAGE_BYTES;
+        core->small_receiver_options.setting = "the limit of this method";
+    }
     timer_list_init(&core->stream_timers);
     core->stream_timers.after_ns[GRPC_WAIT_MESSAGE] = options->limits.body_timeout_ns;
     core->stream_timers.after_ns[GRPC_WAIT_WINDOW] = options->limits.write_timeout_ns;

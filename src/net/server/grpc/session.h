@@ -58,7 +58,7 @@ struct grpc_core {
     struct grpc_route *routes; /* as many as methods */
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *option;
-    struct grpc_receiver_options receiver_options;
+    struct grpc_receiver_options receiver_options, small_receiver_options;
     struct timer_heap deadlines;
     struct timer_list stream_timers;
     uint64_t now_ns; /* while `running` */

@@ -455,6 +455,9 @@ void grpc_stream_on_head(struct grpc_stream *stream) {
     }
     stream->call.context = stream->call.method->context;
     stream->in.align_at = stream->call.method->align_at;
+    if (stream->call.method->small) {
+        stream->in.receiver_options = &stream->core->small_receiver_options;
+    }
     if (stream->call.method->streams) {
         grpc_stream_start_method(stream);
     } else {

@@ -22,6 +22,7 @@ static void payload_begin(struct request_response_conn *conn) {
     struct body_plan plan = {
         .length = exchange->head.chunked ? UINT64_MAX : length,
         .max_bytes = exchange->plan.max_bytes,
+        .setting = exchange->plan.setting,
         .align_at = exchange->plan.align_at,
         .coding = exchange->plan.coding,
     };

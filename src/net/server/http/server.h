@@ -45,6 +45,7 @@ struct tls_server;
 /* How a body is received; set by on_head. Defaults: the server's limits, identity. */
 struct http_body_plan {
     uint64_t max_bytes;      /* after decompression; a larger one is 413 */
+    const char *setting;     /* of max_bytes, for errors; NULL: "--max-body-size" */
     size_t align_at;         /* this offset of the body is 64-byte aligned */
     enum http_coding coding; /* decompressed while it arrives */
 };

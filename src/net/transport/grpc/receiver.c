@@ -142,6 +142,7 @@ static enum status begin_body(struct grpc_receiver *receiver, struct str first_b
         .arena = receiver->message->message.arena, .pool = means->pool, .budget = means->budget};
     struct body_plan plan = {.length = prefix.n_bytes,
                              .max_bytes = means->max_message_bytes,
+                             .setting = means->setting,
                              .coding = prefix.compressed ? receiver->coding : HTTP_IDENTITY};
     if (receiver->align_at && !prefix.compressed) {
         first_bytes.len = first_bytes.len < prefix.n_bytes ? first_bytes.len : prefix.n_bytes;

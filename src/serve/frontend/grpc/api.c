@@ -65,6 +65,7 @@ static void add_methods(struct grpc_api *api, const struct grpc_method_entry *ro
             (struct grpc_method){.path = rows[i].path,
                                  .on_event = rows[i].on_event ? rows[i].on_event : step_unary,
                                  .streams = rows[i].streams,
+                                 .small = !rows[i].large,
                                  .align_at = rows[i].align_at,
                                  .context = context};
     }

@@ -121,11 +121,13 @@ const struct grpc_method_entry *grpc_infer_method_table(size_t *n) {
         {.path = "/inference.GRPCInferenceService/ModelInfer",
          .group = KEYS_INFER,
          .on_event = step_infer,
+         .large = true,
          .align_at = align_at},
         {.path = "/inference.GRPCInferenceService/ModelStreamInfer",
          .group = KEYS_INFER,
          .on_event = grpc_infer_stream_step,
          .streams = true,
+         .large = true,
          .align_at = align_at},
     };
     *n = sizeof rows / sizeof rows[0];

@@ -24,6 +24,7 @@ struct grpc_method_entry {
     grpc_unary_handler *unary;
     grpc_event_cb *on_event;
     bool streams;
+    bool large; /* messages contain tensors or files: up to --max-body-size */
     size_t (*align_at)(struct str beginning);
 };
 

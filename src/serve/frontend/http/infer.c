@@ -78,6 +78,11 @@ static enum status read_request_head(struct http_infer *infer, struct error *err
         return st;
     }
     exchange->plan.max_bytes = api->max_body_size;
+    if (infer->header == V2_HEADER_ABSENT && exchange->plan.coding != HTTP_IDENTITY &&
+        api->services.limits.max_json_size < api->max_body_size) { /* all of it is JSON */
+        exchange->plan.max_bytes = api->services.limits.max_json_size;
+        exchange->plan.setting = "--max-json-size";
+    }
     if (infer->header == V2_HEADER_JSON &&
         infer->json_bytes <= api->services.limits.max_json_size) {
         exchange->plan.align_at = (size_t)infer->json_bytes;

@@ -6,8 +6,6 @@
 #include "serve/frontend/log_settings.h"
 #include "telemetry/admin/http_text.h"
 
-enum { MAX_BODY_BYTES = 65536 }; /* six short settings, and unknown members */
-
 static void reply_log_settings(struct http_exchange *exchange) {
     struct v2_log_settings now = log_settings_get();
     struct buf body;
@@ -42,7 +40,7 @@ void http_logging_begin(struct http_api *api, struct http_exchange *exchange,
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
-    exchange->plan.max_bytes = MAX_BODY_BYTES;
+    http_limit_body(exchange);
     exchange->user = (void *)&ops;
     if (!exchange->head.has_body) { /* no body: on_body is not called by the server */
         on_body(api, exchange);

@@ -6,8 +6,6 @@
 #include "serve/frontend/shm_registry.h"
 #include "telemetry/admin/http_text.h"
 
-enum { MAX_BODY_BYTES = 65536 }; /* three short members */
-
 /* Lives in the exchange's arena. */
 struct http_memory {
     struct http_request_ops ops;
@@ -75,7 +73,7 @@ void http_memory_begin(struct http_api *api, struct http_exchange *exchange,
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
-    exchange->plan.max_bytes = MAX_BODY_BYTES;
+    http_limit_body(exchange);
     exchange->user = self;
     if (!exchange->head.has_body) { /* no body: on_body is not called by the server */
         on_body(api, exchange);

@@ -105,7 +105,11 @@ void http_repository_begin(struct http_api *api, struct http_exchange *exchange,
         .exchange = exchange,
         .repository = api->services.repository,
     };
-    exchange->plan.max_bytes = api->max_body_size;
+    if (act == REPOSITORY_LOAD) {
+        exchange->plan.max_bytes = api->max_body_size; /* may contain model files */
+    } else {
+        http_limit_body(exchange);
+    }
     exchange->user = self;
     if (!exchange->head.has_body) { /* no body: on_body is not called by the server */
         on_body(api, exchange);

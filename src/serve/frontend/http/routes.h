@@ -15,6 +15,15 @@ struct http_request_ops {
     void (*on_end)(struct http_exchange *exchange);        /* may be NULL */
 };
 
+/* The limit of a body that contains neither tensors nor files: a few short members, and unknown
+ * ones. */
+enum { HTTP_SMALL_BODY_BYTES = 65536 };
+
+static inline void http_limit_body(struct http_exchange *exchange) {
+    exchange->plan.max_bytes = HTTP_SMALL_BODY_BYTES;
+    exchange->plan.setting = "the limit of this resource";
+}
+
 /* infer.c: the head of POST …/infer was read. Finds the model and reads the headers that decide how
  * the body is received, or answers with an error. */
 void http_infer_begin(struct http_api *api, struct http_exchange *exchange,

@@ -6,8 +6,6 @@
 #include "serve/trace/tracer.h"
 #include "telemetry/admin/http_text.h"
 
-enum { MAX_BODY_BYTES = 65536 }; /* five short settings, and unknown members */
-
 /* A change of settings; lives in the exchange's arena. */
 struct http_trace {
     struct http_request_ops ops; /* first member: exchange->user points to it */
@@ -44,7 +42,7 @@ static enum status begin_change(struct http_exchange *exchange, struct str model
         return error_no_memory(err, "the request");
     }
     *self = (struct http_trace){{.on_body = on_body}, model};
-    exchange->plan.max_bytes = MAX_BODY_BYTES;
+    http_limit_body(exchange);
     exchange->user = self;
     return http_coding_of_body(&exchange->head, &exchange->plan.coding, err);
 }

@@ -1,0 +1,151 @@
+"""What a client can make the server hold by opening calls: metadata of streams that never send a message,
+windows of streams, messages that grow when they are decompressed. After each attack a good request is
+answered and nothing is held. The counting is shown in src/net/server/grpc/session_attack_test.c."""
+import gzip
+import time
+
+import pytest
+
+from lib import h2, server
+from lib.grpc_live import (DEADLINE, EXHAUSTED, GOOD, INFER, OK, SERVICE, STREAM, UNAVAILABLE, Live)
+
+VALUE = b"v" * 4000
+N_REFERENCES = 14  # 56 KB of metadata
+MAX_STREAMS = 1000
+
+
+@pytest.fixture
+def start(tmp_path, repositories):
+    """Starts a server with these flags. At the end it is at rest."""
+    started = []
+
+    def one(*flags):
+        live = Live(tmp_path, repositories("default"), *flags)
+        live.server.__enter__()
+        started.append(live)
+        return live
+    yield one
+    for live in started:
+        try:
+            if live.server.process.poll() is None:
+                live.check_unharmed()
+        finally:
+            live.server.__exit__(None, None, None)
+
+
+def open_streams(connection, n, name=b"a", path=STREAM):
+    """Calls without a message. Their metadata costs a byte for each 4,000: an entry of HPACK's table."""
+    streams = []
+    head = h2.block(h2.call_fields(path))
+    for at in range(n):
+        fields = head + (h2.field(name, VALUE, first=0x40) if at == 0 else b"\xbe" * N_REFERENCES)
+        stream, frames = connection.open(fields)
+        streams.append(stream)
+        connection.send(frames)
+    connection.ping()
+    return streams
+
+
+def over(connection, streams):
+    return [stream for stream in streams if connection.streams[stream].is_over]
+
+
+def test_unused_metadata_of_streams_is_not_kept(start):
+    """4 connections of 999 streams with 56 KB each; 220 MB, if it was kept."""
+    live = start("--body-memory", "4GiB")  # enough for the windows of so many streams
+    live.check_good()
+    before = live.server.rss_bytes()
+    connections = [live.connect() for _ in range(4)]
+    for connection in connections:
+        streams = open_streams(connection, MAX_STREAMS - 1)
+        assert not over(connection, streams)
+    grown = live.server.rss_bytes() - before
+    print(f"{grown / 1e6:.1f} MB")
+    if not server.is_sanitized():
+        assert grown < 60e6
+    live.check_good()
+    for connection in connections:
+        connection.close()
+
+
+def test_forwarded_metadata_counts_against_body_memory(start):
+    """What models get of it is kept, and refused when the memory for bodies is used up."""
+    live = start("--body-memory", "8MiB", "--grpc-header-forward-pattern", "^a$")
+    before = live.server.rss_bytes()
+    with live.connect() as connection:
+        streams = open_streams(connection, 99)
+        assert not over(connection, streams)
+        live.check_good()
+        with live.connect() as other:
+            more = open_streams(other, 99)
+            refused = over(other, more)
+            assert 20 < len(refused) < 99
+            for stream in refused:
+                ended = other.streams[stream]
+                assert ended.status == EXHAUSTED and "--body-memory" in ended.text, str(ended)
+            live.check_good(other)  # little metadata is free
+        if not server.is_sanitized():
+            assert live.server.rss_bytes() - before < 60e6
+    live.check_at_rest()
+    with live.connect() as connection:  # all of it is free again
+        assert not over(connection, open_streams(connection, 99))
+
+
+def test_stream_without_message_times_out(start):
+    live = start("--body-timeout", "1s")
+    with live.connect() as connection:
+        begun = connection.begin(STREAM)
+        connection.send_data(begun, h2.message(GOOD))
+        connection.run_until(lambda: connection.streams[begun].data)
+        for stream in open_streams(connection, 50):
+            ended = connection.answer(stream)
+            assert ended.status == DEADLINE and "--body-timeout" in ended.text, str(ended)
+        assert not connection.streams[begun].is_over  # it may be idle between messages
+        connection.send_data(begun, h2.message(GOOD), end=True)
+        ended = connection.answer(begun)
+        assert ended.status == OK and len(ended.messages()) == 2
+
+
+def test_shutdown_ends_streams_without_message(start):
+    live = start("--body-timeout", "1h", "--drain-timeout", "1h")
+    with live.connect() as connection:
+        streams = open_streams(connection, 50)
+        time.sleep(1.5)  # they had the time to send one
+        live.server.signal()
+        for stream in streams:
+            assert connection.answer(stream).status == UNAVAILABLE
+        connection.read_end()
+    assert live.server.wait_exit() == 0
+
+
+def test_stream_limit_fits_body_memory(start):
+    """The streams of a connection can hold a window each: there are fewer, with smaller ones."""
+    live = start("--body-memory", "256MiB")
+    with live.connect(acks=False) as connection:
+        streams = [connection.begin(STREAM) for _ in range(110)]
+        connection.ping()
+        assert connection.stream_window == (256 << 20) // 100
+        refused = [stream for stream in streams if connection.streams[stream].reset]
+        assert len(refused) == 10
+        live.check_good(live.connect())
+
+
+@pytest.mark.parametrize("method", ["RepositoryIndex", "ServerLive", "ModelMetadata", "ModelStatistics",
+                                    "LogSettings", "RepositoryModelUnload"])
+def test_small_message_stops_growing(start, method):
+    """256 MB in 256 kB, for a method that takes a name or nothing."""
+    live = start("--max-body-size", "512MiB")
+    live.check_good()
+    before = live.server.peak_rss_bytes()
+    data = gzip.compress(bytes(1 << 28), 9)
+    with live.connect() as connection:
+        stream = connection.begin(SERVICE + method.encode(), (b"grpc-encoding", b"gzip"))
+        connection.send_data(stream, h2.message(data, flag=1), end=True)
+        ended = connection.answer(stream)
+        assert ended.status == EXHAUSTED and "1048576" in ended.text, str(ended)
+        live.check_good(connection)
+        stream = connection.begin(INFER, (b"grpc-encoding", b"gzip"))
+        connection.send_data(stream, h2.message(gzip.compress(GOOD), flag=1), end=True)
+        assert connection.answer(stream).status == OK
+    if not server.is_sanitized():
+        assert live.server.peak_rss_bytes() - before < 32e6
