@@ -579,6 +579,24 @@ def test_closed_window_times_out(impatient):
         assert ended.reset == "CANCEL" and len(ended.data) == 10
 
 
+def test_unread_answers_stop_reading_and_time_out(impatient):
+    """Requests and never a look at their answers: the server stops reading, then ends the connection."""
+    frames = []
+    for at in range(1, 1000000, 2):
+        frames.append(h2.frame(h2.HEADERS, h2.END_HEADERS | h2.END_STREAM, at, NOWHERE))
+    with impatient.connect(acks=False, opens=False) as connection:
+        sock, sent = connection.sock, 0
+        sock.settimeout(http1.PATIENCE)
+        try:
+            for at in range(0, len(frames), 100):
+                sock.sendall(b"".join(frames[at:at + 100]))
+                sent += 100
+        except ConnectionError:
+            pass
+        assert 0 < sent < len(frames)
+    impatient.check_good()
+
+
 def test_idle_connection_times_out(impatient):
     connections = [impatient.connect() for _ in range(100)]
     for connection in connections[::2]:
