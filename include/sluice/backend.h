@@ -35,6 +35,7 @@
  * versioned struct begins with its size in bytes as its writer was compiled, and a reader reads no
  * member past that size. Changes, newest first:
  *
+ *   1  2026-11  sluice_model_args.max_output_bytes, SLUICE_TOO_LARGE
  *   1  2026-11  sluice_host.computed
  *   1  2026-11  first version
  */
@@ -62,7 +63,8 @@ typedef enum sluice_status {
     SLUICE_UNSUPPORTED = 4,      /* not supported by the model: HTTP 501 */
     SLUICE_CANCELLED = 5,        /* the backend stopped: request cancelled */
     SLUICE_NO_MEMORY = 6,        /* HTTP 503 */
-    SLUICE_INTERNAL = 7          /* the backend failed: HTTP 500 */
+    SLUICE_INTERNAL = 7,         /* the backend failed: HTTP 500 */
+    SLUICE_TOO_LARGE = 8         /* outputs over max_output_bytes: HTTP 400 */
 } sluice_status;
 
 typedef enum sluice_log_level {
@@ -97,6 +99,10 @@ typedef struct sluice_model_args {
      * A backend logs a warning for unknown names, except these. */
     const sluice_param *params;
     size_t n_params;
+    /* The host refuses a response whose outputs are more bytes together (SLUICE_TOO_LARGE). A
+     * backend that knows a size before it allocates should refuse the request itself. 0: no limit.
+     * Later addition: read it only if `size` includes it. */
+    uint64_t max_output_bytes;
 } sluice_model_args;
 
 /* One input or output, as defined in the model. */

@@ -47,6 +47,9 @@ static void settings_defaults(void **state) {
     assert_int_equal(settings.body_memory.percent, 40);
     assert_true(settings.body_memory.n_bytes > 0);
     assert_true(settings.body_memory.n_bytes < settings.memory_limit.n_bytes);
+    assert_int_equal(settings.max_output_size.percent, 10);
+    assert_true(settings.max_output_size.n_bytes > 0);
+    assert_true(settings.max_output_size.n_bytes < settings.body_memory.n_bytes);
     arena_free(arena);
 }
 

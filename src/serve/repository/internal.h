@@ -92,6 +92,7 @@ struct repository {
     struct lock backends_lock;
     uint64_t default_max_batch_size;
     uint64_t max_queue_size;
+    uint64_t max_output_size;
     struct response_cache *cache; /* NULL: none */
     bool strict_readiness;
     enum status (*on_version_opened)(void *user, struct model_version *version, struct error *err);

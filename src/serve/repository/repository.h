@@ -63,6 +63,9 @@ struct repository_options {
     /* Waiting requests per model without a limit of its own; more are refused with QUEUE_FULL:
      * serve/scheduler/scheduler.c:check_queue_size. */
     uint64_t max_queue_size;
+    /* The most bytes of the outputs of one response; 0: no limit. More are refused with
+     * OUTPUT_TOO_LARGE: serve/scheduler/response_check.c:check_response_size. */
+    uint64_t max_output_size;
     uint64_t cache_size;   /* 0: no cache. serve/scheduler/cache/ */
     bool strict_readiness; /* repository_is_ready */
     /* Loads at start: repository_new; on request: repository_change. */

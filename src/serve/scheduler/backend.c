@@ -49,10 +49,11 @@ const sluice_host *backend_host(void) {
 enum status backend_error(struct error *err, const sluice_backend *backend, sluice_status status,
                           const char *text) {
     static const enum status ours[] = {
-        [SLUICE_OK] = ST_BACKEND_FAILED,       [SLUICE_INVALID_ARGUMENT] = ST_BAD_REQUEST,
-        [SLUICE_NOT_FOUND] = ST_NOT_FOUND,     [SLUICE_UNAVAILABLE] = ST_NOT_READY,
-        [SLUICE_UNSUPPORTED] = ST_UNSUPPORTED, [SLUICE_CANCELLED] = ST_CANCELLED,
-        [SLUICE_NO_MEMORY] = ST_NO_MEMORY,     [SLUICE_INTERNAL] = ST_BACKEND_FAILED,
+        [SLUICE_OK] = ST_BACKEND_FAILED,          [SLUICE_INVALID_ARGUMENT] = ST_BAD_REQUEST,
+        [SLUICE_NOT_FOUND] = ST_NOT_FOUND,        [SLUICE_UNAVAILABLE] = ST_NOT_READY,
+        [SLUICE_UNSUPPORTED] = ST_UNSUPPORTED,    [SLUICE_CANCELLED] = ST_CANCELLED,
+        [SLUICE_NO_MEMORY] = ST_NO_MEMORY,        [SLUICE_INTERNAL] = ST_BACKEND_FAILED,
+        [SLUICE_TOO_LARGE] = ST_OUTPUT_TOO_LARGE,
     };
     bool known = (unsigned)status < sizeof(ours) / sizeof(ours[0]);
     enum status st = known ? ours[status] : ST_BACKEND_FAILED;

@@ -28,7 +28,8 @@ struct response_target {
 };
 
 /* Checks the outputs of `response` against the call and stores them, and the parameters, in
- * target->response; the bytes remain the backend's. Returns: ST_BACKEND_FAILED with the defect.
+ * target->response; the bytes remain the backend's. Returns: ST_BACKEND_FAILED with the defect;
+ * ST_OUTPUT_TOO_LARGE.
  * Thread: any. */
 enum status response_target_store(const struct response_target *target,
                                   const sluice_response *response,

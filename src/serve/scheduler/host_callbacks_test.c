@@ -146,6 +146,26 @@ static void a_wrong_answer_is_an_error(const struct model_config *config) {
     assert_int_equal(metric_read(METRIC_ARENAS), 0);
 }
 
+/* The outputs are 16 and 8 bytes. */
+static void respond_outputs_over_limit_are_refused(void **state) {
+    static struct rig rig;
+    (void)state;
+    rig_open(&rig, &on_instance, 0);
+    for (uint64_t limit = 23; limit <= 24; limit++) {
+        int released = atomic_load(&rig.model->n_released);
+        rig.version->max_output_size = limit;
+        rig_run(&rig, send_one, 1);
+        assert_int_equal(rig.calls[0].error.status, limit < 24 ? ST_OUTPUT_TOO_LARGE : ST_OK);
+        assert_int_equal(rig.calls[0].n_outputs, limit < 24 ? 0 : 2);
+        assert_int_equal(atomic_load(&rig.model->n_released), released + 1);
+        if (limit < 24) {
+            assert_non_null(strstr(rig.calls[0].error.text, "24 bytes together; at most 23"));
+        }
+    }
+    rig_close(&rig);
+    assert_int_equal(metric_read(METRIC_OUTPUTS_HELD), 0);
+}
+
 static void respond_invalid_response_is_backend_error(void **state) {
     (void)state;
     a_wrong_answer_is_an_error(&on_instance);
@@ -168,6 +188,7 @@ static const struct failure failures[] = {
     {SLUICE_UNSUPPORTED, "cannot", ST_UNSUPPORTED, "cannot"},
     {SLUICE_CANCELLED, "gone", ST_CANCELLED, "gone"},
     {SLUICE_NO_MEMORY, "full", ST_NO_MEMORY, "full"},
+    {SLUICE_TOO_LARGE, "too much", ST_OUTPUT_TOO_LARGE, "too much"},
     {SLUICE_INTERNAL, "broken", ST_BACKEND_FAILED, "broken"},
     {SLUICE_INTERNAL, NULL, ST_BACKEND_FAILED, "backend fake failed without a reason"},
     {(sluice_status)99, "odd", ST_BACKEND_FAILED, "odd"},
@@ -445,6 +466,7 @@ static void backend_request_and_response_are_reshaped(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(respond_outputs_over_limit_are_refused),
         cmocka_unit_test(respond_invalid_response_is_backend_error),
         cmocka_unit_test(respond_failure_status_and_text_are_mapped),
         cmocka_unit_test(respond_several_responses_deliver_one),

@@ -211,6 +211,25 @@ static enum status store_params(const struct response_target *target,
     return ST_OK;
 }
 
+/* The values of a request may decide how large an output is, so the limit is the client's error. */
+static enum status check_response_size(const struct model_version *version,
+                                       const sluice_response *response, struct error *err) {
+    uint64_t n_bytes = 0;
+    for (size_t i = 0; i < response->n_outputs; i++) {
+        if (__builtin_add_overflow(n_bytes, response->outputs[i].n_bytes, &n_bytes)) {
+            n_bytes = UINT64_MAX;
+            break;
+        }
+    }
+    if (version->max_output_size > 0 && n_bytes > version->max_output_size) {
+        return error_set(err, ST_OUTPUT_TOO_LARGE,
+                         "the outputs are %" PRIu64 " bytes together; at most %" PRIu64
+                         " are allowed (--max-output-size)",
+                         n_bytes, version->max_output_size);
+    }
+    return ST_OK;
+}
+
 enum status response_target_store(const struct response_target *target,
                                   const sluice_response *response, struct error *err) {
     const struct call *call = target->call;
@@ -222,6 +241,10 @@ enum status response_target_store(const struct response_target *target,
     if (!response->outputs) {
         return error_set(err, ST_BACKEND_FAILED, "backend %s gave %zu outputs at no address",
                          call->version->backend->name, response->n_outputs);
+    }
+    enum status too_large = check_response_size(call->version, response, err);
+    if (too_large != ST_OK) {
+        return too_large;
     }
     for (size_t i = 0; i < response->n_outputs; i++) {
         enum status st = store_output(target, i, &response->outputs[i], err);

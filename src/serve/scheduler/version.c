@@ -48,6 +48,7 @@ static enum status open_model(struct model_version *version, const struct versio
         .may_spin = version->may_spin,
         .params = params,
         .n_params = n_params,
+        .max_output_bytes = options->max_output_size,
     };
     if (!args.params) {
         return error_no_memory(err, "the model's parameters");
@@ -123,6 +124,7 @@ static struct model_version *version_alloc(const struct version_options *options
         .backend = options->backend,
         .path = options->path,
         .directory = directory_of(options),
+        .max_output_size = options->max_output_size,
     };
     version->config.name = options->name;
     scheduler_init(&version->scheduler);

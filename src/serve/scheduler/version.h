@@ -39,6 +39,7 @@ struct model_version {
     uint32_t n_threads; /* per execution */
     bool may_spin;
     enum model_run_on run_on; /* RUN_AUTO: decided by exec_time_stats */
+    uint64_t max_output_size; /* 0: no limit */
     struct str path;          /* the model's file or directory */
     struct str directory;     /* directory of the files that the configuration names */
     const void *user_data[MODEL_VERSION_SLOTS]; /* of the front ends; set before the version is
@@ -69,6 +70,7 @@ struct version_options {
     struct str directory; /* the model's directory; "" for a single file */
     uint64_t default_max_batch_size;
     uint64_t max_queue_size;
+    uint64_t max_output_size; /* 0: no limit */
     unsigned usable_cpus;
     bool avoid_spinning;          /* the CPU quota is below the affinity */
     struct response_cache *cache; /* for models that enable it; NULL: none */
