@@ -117,10 +117,10 @@ demo-pick: all ## everyday: three servers behind the picker and a real Envoy; on
 # functions, which need it.
 SYMBOLIZER = $(shell ls /usr/lib/llvm-*/bin/llvm-symbolizer 2>/dev/null | head -n 1)
 SANITIZED = ASAN_SYMBOLIZER_PATH=$(SYMBOLIZER) TSAN_SYMBOLIZER_PATH=$(SYMBOLIZER) \
-	ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:exitcode=99 \
+	ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1:exitcode=99 \
 	UBSAN_OPTIONS=print_stacktrace=1 TBB_ENABLE_SANITIZERS=1 \
 	LSAN_OPTIONS=suppressions=$(CURDIR)/tools/lsan.supp:print_suppressions=0 \
-	TSAN_OPTIONS=suppressions=$(CURDIR)/tools/tsan.supp:ignore_noninstrumented_modules=1:exitcode=99
+	TSAN_OPTIONS=suppressions=$(CURDIR)/tools/tsan.supp:ignore_noninstrumented_modules=1:allocator_may_return_null=1:exitcode=99
 CLANG := $(CONFIGURE) -DCMAKE_C_COMPILER=clang
 
 build-clang: tools

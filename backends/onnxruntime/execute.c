@@ -30,10 +30,13 @@ static int select_outputs(sluice_instance *instance, const sluice_request *const
 
 static OrtStatus *run_once(const sluice_instance *instance, size_t n_inputs) {
     const struct sluice_model *model = instance->model;
-    return model->ort->api->Run(model->session, model->options.run, instance->input_names,
-                                (const OrtValue *const *)instance->input_values, n_inputs,
-                                instance->output_names, instance->output_map.n_chosen,
-                                instance->output_values);
+    memory_begin_run(model->max_output_bytes);
+    OrtStatus *result = model->ort->api->Run(
+        model->session, model->options.run, instance->input_names,
+        (const OrtValue *const *)instance->input_values, n_inputs, instance->output_names,
+        instance->output_map.n_chosen, instance->output_values);
+    memory_end_run();
+    return result;
 }
 
 /* A run fails when the model makes another shape than a preallocated value has. Runs again without
@@ -62,7 +65,7 @@ static sluice_status run_model(const sluice_instance *instance,
         result = run_without_prealloc(instance, n_inputs);
     }
     ort->host->computed(requests, n, began_ns, ort->host->now_ns());
-    return ort_check(ort, result, "the model could not be run", error);
+    return ort_check_run(ort, result, error);
 }
 
 sluice_status run_together(void *runner, const sluice_request *const *requests, size_t n,

@@ -21,6 +21,12 @@ static sluice_status session_open(struct sluice_model *model, const sluice_model
                      "ONNX Runtime can't load the model", error);
 }
 
+/* An older server has no limit. */
+static size_t max_output_bytes_of(const sluice_model_args *args) {
+    size_t end = offsetof(sluice_model_args, max_output_bytes) + sizeof(args->max_output_bytes);
+    return args->size >= end ? (size_t)args->max_output_bytes : 0;
+}
+
 sluice_status model_open(const struct ort *ort, const sluice_model_args *args, sluice_model **model,
                          sluice_error *error) {
     *model = NULL;
@@ -29,6 +35,7 @@ sluice_status model_open(const struct ort *ort, const sluice_model_args *args, s
         return error_no_memory(error, "the model");
     }
     opened->ort = ort;
+    opened->max_output_bytes = max_output_bytes_of(args);
     sluice_status status = session_open(opened, args, error);
     if (status == SLUICE_OK) {
         status = signature_init(&opened->signature, ort, opened->session, error);

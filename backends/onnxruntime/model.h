@@ -19,6 +19,7 @@ struct sluice_model {
     OrtSession *session;
     struct options options;
     struct signature signature;
+    size_t max_output_bytes;   /* 0: no limit */
     atomic_int shape_mismatch; /* an output had another shape than described: no output is
                                   preallocated any more */
 };

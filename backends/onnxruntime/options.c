@@ -11,7 +11,7 @@ struct settings {
     int parallel;
     int level; /* a GraphOptimizationLevel */
     int arena;
-    int exact; /* the arena grows by the requested size instead of doubling */
+    int exact; /* memory of the requested size, instead of an arena that doubles */
     int pattern;
     int shrink;
 };
@@ -141,6 +141,12 @@ static sluice_status settings_read(struct settings *settings, const struct ort *
     return SLUICE_OK;
 }
 
+/* Otherwise the session uses the memory of the environment (memory.c), where each tensor has the
+ * requested size. */
+static int has_arena(const struct settings *settings) {
+    return settings->arena && !settings->exact;
+}
+
 /* Defaults of entries that the model's parameters don't set. (Setting an entry twice logs a
  * warning.) */
 static OrtStatus *entry_default(const OrtApi *api, OrtSessionOptions *session,
@@ -164,7 +170,7 @@ static OrtStatus *entries_add(const OrtApi *api, OrtSessionOptions *session,
         {"session.intra_op.allow_spinning", args->may_spin ? "1" : "0"},
         {"session.inter_op.allow_spinning", args->may_spin ? "1" : "0"},
         {"session.use_device_allocator_for_initializers", "1"},
-        {"session.use_env_allocators", settings->arena && settings->exact ? "1" : "0"},
+        {"session.use_env_allocators", has_arena(settings) ? "0" : "1"},
     };
     OrtStatus *result = NULL;
     for (size_t i = 0; !result && i < sizeof(defaults) / sizeof(defaults[0]); i++) {
@@ -197,7 +203,7 @@ static OrtStatus *session_fill(const OrtApi *api, OrtSessionOptions *session,
         /* names the model in the library's log */
         result = api->SetSessionLogId(session, args->name);
     }
-    if (!result && !settings->arena) {
+    if (!result && !has_arena(settings)) {
         result = api->DisableCpuMemArena(session);
     }
     if (!result && !settings->pattern) {
@@ -210,20 +216,17 @@ static OrtStatus *session_fill(const OrtApi *api, OrtSessionOptions *session,
  * important lines. */
 static OrtStatus *run_fill(const OrtApi *api, OrtRunOptions *run, const struct settings *settings) {
     OrtStatus *result = api->RunOptionsSetRunLogSeverityLevel(run, ORT_LOGGING_LEVEL_FATAL);
-    if (!result && settings->shrink) {
+    if (!result && settings->shrink && has_arena(settings)) {
         result = api->AddRunConfigEntry(run, "memory.enable_memory_arena_shrinkage", "cpu:0");
     }
     return result;
 }
 
-/* The arena doubles: its memory is reused for any smaller shape, and unused memory is never
- * touched. Growing by the requested size would take a new region per size, so clients with ever
- * larger shapes would fill the memory. For the same reason memory patterns per shape are off. */
+/* Memory patterns are off because ONNX Runtime keeps one for each shape, so clients with ever other
+ * shapes would fill the memory. */
 static struct settings default_settings(const sluice_model_args *args) {
-    return (struct settings){.intra_op_threads = (int)args->n_threads,
-                             .inter_op_threads = 1,
-                             .level = ORT_ENABLE_ALL,
-                             .arena = 1};
+    return (struct settings){
+        .intra_op_threads = (int)args->n_threads, .inter_op_threads = 1, .level = ORT_ENABLE_ALL};
 }
 
 sluice_status options_init(struct options *options, const struct ort *ort,

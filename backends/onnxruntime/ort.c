@@ -48,6 +48,12 @@ sluice_status ort_check(const struct ort *ort, OrtStatus *result, const char *do
     return error_set(error, status, "%s: %s", doing, text);
 }
 
+/* A shape whose size overflows is logged by the library's own logger, whatever the level of the
+ * run's. A client can cause it at will, and gets the error in its answer. */
+static int is_size_overflow(const char *message) {
+    return strstr(message, "SafeIntOnOverflow") != NULL;
+}
+
 static void log_forward(void *param, OrtLoggingLevel severity, const char *category,
                         const char *logid, const char *code_location, const char *message) {
     const struct ort *ort = param;
@@ -58,35 +64,41 @@ static void log_forward(void *param, OrtLoggingLevel severity, const char *categ
     char text[1024];
     (void)category;
     (void)code_location;
+    if (is_size_overflow(message)) {
+        level = SLUICE_LOG_DEBUG;
+    }
     text_one_line(message, source_place, text, sizeof(text));
     ort->host->log(level, logid ? logid : "", text);
 }
 
-/* A shared arena that grows by the requested size, for sessions that ask for it (options.c); other
- * sessions have their own. */
-static sluice_status arena_register(struct ort *ort, sluice_error *error) {
-    static const char *const keys[] = {"arena_extend_strategy"};
-    static const size_t values[] = {1}; /* kSameAsRequested */
-    static const char doing[] = "ONNX Runtime's memory arena could not be set up";
-    OrtArenaCfg *arena = NULL;
-    OrtMemoryInfo *info = NULL;
-    sluice_status status =
-        ort_check(ort, ort->api->CreateArenaCfgV2(keys, values, 1, &arena), doing, error);
-    if (status != SLUICE_OK) {
-        goto out;
+/* Returns: whether the text of a failed run says that memory could not be allocated. The codes do
+ * not. */
+static int is_no_memory(const char *text) {
+    return strstr(text, "std::bad_alloc") || strstr(text, "Failed to allocate memory");
+}
+
+static int is_operator_failure(const char *text) {
+    return strstr(text, "returned while running") != NULL;
+}
+
+sluice_status ort_check_run(const struct ort *ort, OrtStatus *result, sluice_error *error) {
+    if (!result) {
+        return SLUICE_OK;
     }
-    status =
-        ort_check(ort, ort->api->CreateCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault, &info),
-                  doing, error);
-    if (status != SLUICE_OK) {
-        goto out;
+    const char *text = ort->api->GetErrorMessage(result);
+    size_t max_bytes = 0, refused_bytes = memory_refused_bytes(&max_bytes);
+    if (refused_bytes > 0) {
+        ort->api->ReleaseStatus(result);
+        return error_set(error, SLUICE_TOO_LARGE,
+                         "a result of the model needs %zu bytes; at most %zu are allowed "
+                         "(--max-output-size)",
+                         refused_bytes, max_bytes);
     }
-    status =
-        ort_check(ort, ort->api->CreateAndRegisterAllocator(ort->env, info, arena), doing, error);
-out:
-    ort->api->ReleaseMemoryInfo(info);
-    ort->api->ReleaseArenaCfg(arena);
-    return status;
+    OrtErrorCode code = ort->api->GetErrorCode(result);
+    int no_memory = is_no_memory(text);
+    int operator_failed = code == ORT_FAIL && is_operator_failure(text);
+    sluice_status status = ort_check(ort, result, "the model could not be run", error);
+    return no_memory ? SLUICE_NO_MEMORY : operator_failed ? SLUICE_INVALID_ARGUMENT : status;
 }
 
 /* Since version 1.29 the library sends telemetry unless disabled: it stores an identifier in the
@@ -107,15 +119,17 @@ static sluice_status environment_make(struct ort *ort, sluice_error *error) {
         api->CreateEnvWithCustomLogger(log_forward, ort, ORT_LOGGING_LEVEL_WARNING, "", &ort->env),
         doing, error);
     if (status == SLUICE_OK) {
-        status = arena_register(ort, error);
-    }
-    if (status == SLUICE_OK) {
         status = ort_check(
             ort, api->CreateCpuMemoryInfo(OrtDeviceAllocator, OrtMemTypeDefault, &ort->cpu), doing,
             error);
     }
     if (status == SLUICE_OK) {
         status = ort_check(ort, api->GetAllocatorWithDefaultOptions(&ort->allocator), doing, error);
+    }
+    if (status == SLUICE_OK) {
+        memory_init(&ort->memory, ort->allocator, ort->cpu);
+        status =
+            ort_check(ort, api->RegisterAllocator(ort->env, &ort->memory.allocator), doing, error);
     }
     return status;
 }

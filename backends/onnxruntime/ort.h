@@ -8,6 +8,7 @@
 #include <onnxruntime_c_api.h>
 
 #include "common/text.h"
+#include "onnxruntime/memory.h"
 #include "sluice/backend.h"
 
 struct ort {
@@ -17,6 +18,7 @@ struct ort {
     OrtEnv *env;
     OrtMemoryInfo *cpu;      /* for tensors over our own memory */
     OrtAllocator *allocator; /* for names and string tensors; malloc */
+    struct memory memory;    /* of the sessions, but for those with an arena */
 };
 
 /* Owns: everything in *ort, until the process exits: ONNX Runtime's threads and statics do not
@@ -28,5 +30,10 @@ sluice_status ort_init(struct ort *ort, const sluice_host *host, sluice_error *e
  * could not be loaded". Returns: SLUICE_OK, or the corresponding status. Thread: any. */
 sluice_status ort_check(const struct ort *ort, OrtStatus *result, const char *doing,
                         sluice_error *error);
+
+/* The same for the result of Run. An operator that fails is SLUICE_INVALID_ARGUMENT: on the CPU
+ * operators fail because of the shapes and values that they get. Memory that was not allocated
+ * is SLUICE_TOO_LARGE over the limit of memory_begin_run, else SLUICE_NO_MEMORY. */
+sluice_status ort_check_run(const struct ort *ort, OrtStatus *result, sluice_error *error);
 
 #endif

@@ -130,6 +130,7 @@ static void onnxruntime_valid_parameter_keeps_outputs(void **state) {
         {"graph_optimization_level", "disabled"},
         {"graph_optimization_level", "all"},
         {"enable_mem_arena", "0"},
+        {"enable_mem_arena", "1"},
         {"arena_extend_strategy", "1"},
         {"enable_mem_pattern", "1"},
         {"memory.enable_memory_arena_shrinkage", "cpu:0"},
@@ -225,9 +226,39 @@ static void onnxruntime_incompatible_shapes_are_an_error(void **state) {
     test_request_add_input(&test_request, 1, "b", SLUICE_FP32, two, 2, values, 8);
     test_request_want_output(&test_request, 0);
     onnx_execute(&opened, &test_request, 1);
-    test_request_expect_error(&test_request, SLUICE_INTERNAL, "broadcast");
+    test_request_expect_error(&test_request, SLUICE_INVALID_ARGUMENT, "broadcast");
     assert_null(strstr(test_request.responses[0].error, "_src/")); /* path of the library's build */
     test_request_fini(&test_request);
+    opened_model_fini(&opened);
+}
+
+static void run_fill(struct opened_model *opened, int64_t n, sluice_status want, const char *says) {
+    static const int64_t dims[] = {1};
+    struct test_request test_request;
+    test_request_init(&test_request, 1);
+    test_request_add_input(&test_request, 0, "n", SLUICE_INT64, dims, 1, &n, sizeof(n));
+    test_request_want_output(&test_request, 0);
+    onnx_execute(opened, &test_request, 1);
+    if (want == SLUICE_OK) {
+        assert_int_equal(test_request_expect_ok(&test_request)->outputs[0].n_bytes, n * 4);
+    } else {
+        test_request_expect_error(&test_request, want, says);
+    }
+    test_request_fini(&test_request);
+}
+
+/* A request of 8 bytes that asks for more memory than a result may have, and for impossible
+ * shapes. */
+static void onnxruntime_output_over_limit_is_not_allocated(void **state) {
+    static const int64_t most = MAX_OUTPUT_BYTES / 4;
+    struct opened_model opened;
+    opened_model_init(&opened, *state, "onnx_fill", NULL, NULL, 1);
+    run_fill(&opened, most, SLUICE_OK, NULL);
+    run_fill(&opened, most + 64, SLUICE_TOO_LARGE, "67109120 bytes; at most 67108864");
+    run_fill(&opened, (int64_t)1 << 40, SLUICE_TOO_LARGE, "--max-output-size");
+    run_fill(&opened, INT64_MAX, SLUICE_INVALID_ARGUMENT, "ConstantOfShape");
+    run_fill(&opened, -1, SLUICE_INVALID_ARGUMENT, "ConstantOfShape");
+    run_fill(&opened, 3, SLUICE_OK, NULL);
     opened_model_fini(&opened);
 }
 
@@ -334,6 +365,7 @@ int onnxruntime_run(struct backend_under_test *subject) {
         cmocka_unit_test_prestate(onnxruntime_optional_input_is_per_request, subject),
         cmocka_unit_test_prestate(onnxruntime_bad_request_fails_alone, subject),
         cmocka_unit_test_prestate(onnxruntime_incompatible_shapes_are_an_error, subject),
+        cmocka_unit_test_prestate(onnxruntime_output_over_limit_is_not_allocated, subject),
         cmocka_unit_test_prestate(onnxruntime_string_operator_output, subject),
         cmocka_unit_test_prestate(onnxruntime_prealloc_shape_mismatch_is_rerun, subject),
         cmocka_unit_test_prestate(onnxruntime_prealloc_held_outputs_are_copied, subject),

@@ -42,7 +42,8 @@ static sluice_status model_open(const struct backend_under_test *subject, const 
                                     .max_batch_size = UINT64_MAX,
                                     .n_threads = 1,
                                     .params = &param,
-                                    .n_params = key ? 1 : 0};
+                                    .n_params = key ? 1 : 0,
+                                    .max_output_bytes = MAX_OUTPUT_BYTES};
     memset(error, 0, sizeof(*error));
     return subject->backend->model_open(&args, model, error);
 }

@@ -8,7 +8,10 @@
 #include "host.h"
 #include "sluice/backend.h"
 
-enum { OPEN_MAX_INSTANCES = 4 };
+enum {
+    OPEN_MAX_INSTANCES = 4,
+    MAX_OUTPUT_BYTES = 1 << 26, /* the limit that the models are opened with */
+};
 
 struct backend_under_test {
     const char *name;

@@ -130,6 +130,13 @@ def broadcast():
     return graph.output("y", FLOAT, ["batch", "k"]).node("Add", "a b", "y")
 
 
+def fill():
+    """y = n ones: a request of 8 bytes asks for an output of any size."""
+    graph = Graph().input("n", INT64, [1]).output("y", FLOAT, ["m"])
+    one = helper.make_tensor("one", FLOAT, [1], [1])
+    return graph.node("ConstantOfShape", "n", "y", value=one)
+
+
 def passthrough():
     """The input itself is an output, beside y = x + x."""
     graph = Graph().input("x", FLOAT, ["batch", 4]).output("x", FLOAT, ["batch", 4])
@@ -221,7 +228,7 @@ MODELS = {
     "onnx_lookup": lookup, "onnx_broadcast": broadcast, "onnx_passthrough": passthrough,
     "onnx_positive": positive, "onnx_constant_output": constant_output, "onnx_wide": wide,
     "onnx_total": total, "onnx_pair": pair, "onnx_two_three": two_three, "onnx_rows": rows,
-    "onnx_one_each": one_each, "onnx_grey28": lambda: picture_scores(28, 28),
+    "onnx_one_each": one_each, "onnx_fill": fill, "onnx_grey28": lambda: picture_scores(28, 28),
     "onnx_rgb32": lambda: picture_scores(3, 32, 32), "mlp": networks.mlp, "cnn": networks.cnn,
 }
 
