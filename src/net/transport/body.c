@@ -21,17 +21,11 @@ enum {
 
 /* ---- the budget ------------------------------------------------------------------------------ */
 
-static enum status budget_error(const struct net_budget *budget, struct error *err) {
-    return error_set(err, ST_OVERLOADED,
-                     "the bodies in flight use up all %llu bytes of --body-memory",
-                     (unsigned long long)budget->body_memory);
-}
-
 enum status body_check_budget(const struct net_budget *budget, uint64_t n_bytes,
                               struct error *err) {
     bool fits =
         n_bytes <= UNACCOUNTED_BYTES || net_budget_fits(budget, n_bytes - UNACCOUNTED_BYTES);
-    return fits ? ST_OK : budget_error(budget, err);
+    return fits ? ST_OK : net_budget_error(budget, err);
 }
 
 /* Returns: the largest size this body can have. */
@@ -54,7 +48,7 @@ static enum status reserve_budget(struct body *body, size_t wanted, struct error
     if (!net_budget_reserve(body->allocator.budget, step)) {
         step = need;
         if (!net_budget_reserve(body->allocator.budget, step)) {
-            return budget_error(body->allocator.budget, err);
+            return net_budget_error(body->allocator.budget, err);
         }
     }
     body->n_reserved += step;

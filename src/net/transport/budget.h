@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/status.h"
+
 enum { NET_BUDGET_MAX_USERS = 8 };
 
 /* Registered by a server: closes connections that hold responses and do not read them, until about
@@ -25,6 +27,7 @@ struct net_budget {
     _Atomic uint64_t n_bytes; /* everything; the shares' credit included */
     _Atomic uint64_t n_body_bytes;
     _Atomic uint64_t n_conns;
+    _Atomic uint32_t n_waiting_quotas; /* quotas in which requests wait for memory */
     struct net_budget_user *_Atomic users[NET_BUDGET_MAX_USERS];
 };
 
@@ -110,6 +113,23 @@ static inline void net_budget_release(struct net_budget *budget, uint64_t n_byte
 static inline bool net_write_is_fast_enough(uint64_t n_bytes, uint64_t min_rate,
                                             uint64_t elapsed_ns) {
     return n_bytes > 0 && (double)n_bytes >= (double)min_rate * ((double)elapsed_ns / 1e9);
+}
+
+/* Fails with ST_OVERLOADED, after net_budget_reserve or _fits: names the limit that has less left. */
+static inline enum status net_budget_error(const struct net_budget *budget, struct error *err) {
+    uint64_t bodies = atomic_load_explicit(&budget->n_body_bytes, memory_order_relaxed);
+    uint64_t all = atomic_load_explicit(&budget->n_bytes, memory_order_relaxed);
+    uint64_t limit = net_budget_limit(budget);
+    if (all >= limit ||
+        (bodies < budget->body_memory && limit - all < budget->body_memory - bodies)) {
+        return error_set(err, ST_OVERLOADED,
+                         "the requests and responses in flight use up all %llu bytes of "
+                         "--client-memory",
+                         (unsigned long long)limit);
+    }
+    return error_set(err, ST_OVERLOADED,
+                     "the bodies in flight use up all %llu bytes of --body-memory",
+                     (unsigned long long)budget->body_memory);
 }
 
 /* Counts a connection, even one over the limit, until it is closed. Returns: the number of

@@ -6,6 +6,8 @@
 
 /* A quota's credit is taken and kept in chunks of this size; of a small budget, a fraction. */
 enum { CHUNK_BYTES = 1 << 20, CHUNKS_OF_BUDGET = 256, SMALL_EXTRA_FRACTION = 16 };
+/* What one run of a quota grants while requests wait in others, too. */
+enum { RUN_FRACTION = 16 };
 
 /* ---- credit of the budget -------------------------------------------------------------------- */
 
@@ -51,17 +53,52 @@ static uint64_t quota_bytes(const struct memory_quota *quota) {
     return atomic_load_explicit(&quota->n_bytes, memory_order_relaxed);
 }
 
+static bool has_waiting(const struct memory_quota *quota) {
+    return !TAILQ_EMPTY(&quota->waiting[0]) || !TAILQ_EMPTY(&quota->waiting[1]);
+}
+
+/* Requests of clients that have read a response go before those of clients that have not. */
+static struct memory_reservation *first_waiting(const struct memory_quota *quota) {
+    struct memory_reservation *first = TAILQ_FIRST(&quota->waiting[1]);
+    return first ? first : TAILQ_FIRST(&quota->waiting[0]);
+}
+
 /* ---- quotas ---------------------------------------------------------------------------------- */
 
 void memory_quota_init(struct memory_quota *quota, const struct memory_quota_options *options) {
     *quota = (struct memory_quota){.options = *options};
-    TAILQ_INIT(&quota->waiting);
+    quota->prng.state = (uint64_t)(uintptr_t)quota;
+    TAILQ_INIT(&quota->waiting[0]);
+    TAILQ_INIT(&quota->waiting[1]);
+    TAILQ_INIT(&quota->refused);
     LIST_INIT(&quota->ready);
 }
 
 void memory_quota_fini(struct memory_quota *quota) {
-    assert(quota_bytes(quota) == 0 && TAILQ_EMPTY(&quota->waiting) && LIST_EMPTY(&quota->ready));
+    assert(quota_bytes(quota) == 0 && !has_waiting(quota) && LIST_EMPTY(&quota->ready));
     return_credit(quota, 0);
+}
+
+static bool others_wait(const struct memory_quota *quota) {
+    uint32_t n =
+        atomic_load_explicit(&quota->options.budget->n_waiting_quotas, memory_order_relaxed);
+    return n > (quota->is_waiting ? 1 : 0);
+}
+
+static void update_waiting(struct memory_quota *quota) {
+    bool is_waiting = has_waiting(quota);
+    if (is_waiting != quota->is_waiting) {
+        quota->is_waiting = is_waiting;
+        atomic_fetch_add_explicit(&quota->options.budget->n_waiting_quotas,
+                                  is_waiting ? 1 : UINT32_MAX, memory_order_relaxed);
+    }
+}
+
+/* Returns: when to try again, in a tenth to half of MEMORY_RETRY_NS where others do, too. */
+static uint64_t retry_ns(struct memory_quota *quota, uint64_t now_ns) {
+    uint32_t tenth = (uint32_t)(MEMORY_RETRY_NS / 10);
+    return now_ns +
+           (others_wait(quota) ? tenth + prng_below(&quota->prng, 4 * tenth) : MEMORY_RETRY_NS);
 }
 
 static void schedule(struct memory_quota *quota, uint64_t due_ns) {
@@ -76,8 +113,10 @@ static void schedule(struct memory_quota *quota, uint64_t due_ns) {
 uint64_t memory_quota_wanted(const struct memory_quota *quota) {
     const struct memory_reservation *reservation;
     uint64_t n_bytes = 0;
-    TAILQ_FOREACH(reservation, &quota->waiting, link) {
-        n_bytes += reservation->n_bytes;
+    for (size_t i = 0; i < 2; i++) {
+        TAILQ_FOREACH(reservation, &quota->waiting[i], link) {
+            n_bytes += reservation->n_bytes;
+        }
     }
     return n_bytes;
 }
@@ -143,7 +182,7 @@ static void quota_uncount(struct memory_quota *quota, uint64_t n_bytes) {
     if (quota->n_credit > 2 * chunk) {
         return_credit(quota, chunk);
     }
-    if (!TAILQ_EMPTY(&quota->waiting)) {
+    if (has_waiting(quota) && !others_wait(quota)) {
         schedule(quota, 0);
     }
 }
@@ -158,29 +197,30 @@ static void grant(struct memory_reservation *reservation) {
     quota_count(reservation->account->quota, reservation->n_bytes);
 }
 
-/* Requests of clients that have read a response go before those of clients that have not. */
+/* In order; but when requests have waited long, the newest first: it is served in time, and of
+ * those that wait most come too late anyway. */
 static void insert_waiting(struct memory_reservation *reservation) {
     struct memory_quota *quota = reservation->account->quota;
-    struct memory_reservation *after = TAILQ_LAST(&quota->waiting, memory_reservation_list);
     uint64_t now_ns = quota->options.now_ns();
     reservation->state = MEMORY_WAITS_FOR_BUDGET;
     reservation->until_ns = now_ns + MEMORY_WAIT_NS;
-    while (after && reservation->account->has_read && !after->account->has_read) {
-        after = TAILQ_PREV(after, memory_reservation_list, link);
-    }
-    if (after) {
-        TAILQ_INSERT_AFTER(&quota->waiting, after, reservation, link);
+    reservation->has_read = reservation->account->has_read;
+    struct memory_reservation_list *list = &quota->waiting[reservation->has_read];
+    if (quota->newest_first) {
+        TAILQ_INSERT_HEAD(list, reservation, link);
     } else {
-        TAILQ_INSERT_HEAD(&quota->waiting, reservation, link);
+        TAILQ_INSERT_TAIL(list, reservation, link);
     }
-    schedule(quota, now_ns + MEMORY_RETRY_NS);
+    update_waiting(quota);
+    schedule(quota, retry_ns(quota, now_ns));
 }
 
 /* The account has space: takes it from the budget. Returns: whether it did. */
 static bool try_grant(struct memory_reservation *reservation) {
     struct memory_quota *quota = reservation->account->quota;
-    const struct memory_reservation *first = TAILQ_FIRST(&quota->waiting);
-    bool may_pass = reservation->n_bytes <= MEMORY_SMALL_BYTES || !first || first == reservation;
+    const struct memory_reservation *first = first_waiting(quota);
+    bool may_pass = reservation->n_bytes <= MEMORY_SMALL_BYTES || first == reservation ||
+                    (!first && !others_wait(quota));
     return may_pass && take_credit(quota, reservation->n_bytes);
 }
 
@@ -270,7 +310,11 @@ void memory_release(struct memory_reservation *reservation, bool sent) {
             account->has_read = account->has_read || sent;
             quota_uncount(account->quota, reservation->n_bytes);
         } else {
-            TAILQ_REMOVE(&account->quota->waiting, reservation, link);
+            TAILQ_REMOVE(state == MEMORY_IS_REFUSED
+                             ? &account->quota->refused
+                             : &account->quota->waiting[reservation->has_read],
+                         reservation, link);
+            update_waiting(account->quota);
         }
         account_uncount(account, reservation->n_bytes);
     }
@@ -300,26 +344,40 @@ static void admit_ready_accounts(struct memory_quota *quota) {
 
 static void grant_waiting(struct memory_quota *quota) {
     struct memory_reservation *reservation;
-    while ((reservation = TAILQ_FIRST(&quota->waiting)) && try_grant(reservation)) {
-        TAILQ_REMOVE(&quota->waiting, reservation, link);
+    uint64_t n_granted = 0, most = net_budget_limit(quota->options.budget) / RUN_FRACTION;
+    while ((!others_wait(quota) || n_granted < most) && (reservation = first_waiting(quota)) &&
+           try_grant(reservation)) {
+        n_granted += reservation->n_bytes;
+        TAILQ_REMOVE(&quota->waiting[reservation->has_read], reservation, link);
         grant(reservation);
         reservation->done(reservation, true);
     }
 }
 
-static struct memory_reservation *find_expired(const struct memory_quota *quota, uint64_t now_ns) {
+/* Moves what has waited too long to the list of refusals, and looks at how long the others wait. */
+static void find_expired(struct memory_quota *quota, uint64_t now_ns) {
     struct memory_reservation *reservation;
-    TAILQ_FOREACH(reservation, &quota->waiting, link) {
-        if (reservation->until_ns <= now_ns) {
-            return reservation;
+    quota->newest_first = false;
+    for (size_t i = 0; i < 2; i++) {
+        reservation = TAILQ_FIRST(&quota->waiting[i]);
+        while (reservation) {
+            struct memory_reservation *next = TAILQ_NEXT(reservation, link);
+            quota->newest_first = quota->newest_first ||
+                                  reservation->until_ns < now_ns + MEMORY_WAIT_NS - MEMORY_LONG_NS;
+            if (reservation->until_ns <= now_ns) {
+                TAILQ_REMOVE(&quota->waiting[i], reservation, link);
+                TAILQ_INSERT_TAIL(&quota->refused, reservation, link);
+                reservation->state = MEMORY_IS_REFUSED;
+            }
+            reservation = next;
         }
     }
-    return NULL;
 }
 
 static void refuse_expired(struct memory_quota *quota, uint64_t now_ns) {
     struct memory_reservation *reservation;
-    while ((reservation = find_expired(quota, now_ns))) {
+    find_expired(quota, now_ns);
+    while ((reservation = TAILQ_FIRST(&quota->refused))) {
         void (*done)(struct memory_reservation *, bool) = reservation->done;
         memory_release(reservation, false);
         done(reservation, false);
@@ -331,9 +389,13 @@ uint64_t memory_quota_run(struct memory_quota *quota, uint64_t now_ns) {
     admit_ready_accounts(quota);
     grant_waiting(quota);
     refuse_expired(quota, now_ns);
-    if (TAILQ_EMPTY(&quota->waiting)) {
+    update_waiting(quota);
+    if (!has_waiting(quota)) {
         return UINT64_MAX;
     }
-    quota->options.relieve(quota->options.user, memory_quota_wanted(quota));
-    return now_ns + MEMORY_RETRY_NS;
+    if (now_ns >= quota->relief_due_ns) {
+        quota->relief_due_ns = now_ns + MEMORY_RETRY_NS;
+        quota->options.relieve(quota->options.user, memory_quota_wanted(quota));
+    }
+    return retry_ns(quota, now_ns);
 }

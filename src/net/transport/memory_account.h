@@ -4,7 +4,9 @@
  * waits; after MEMORY_WAIT_NS without space in the budget it is refused.
  *
  * Each worker of each server has a quota of the budget, which takes credit from it in chunks: a
- * reservation seldom touches what other workers use.
+ * reservation seldom touches what other workers use. Where requests wait in several quotas, each
+ * tries again at random times and takes a little at a time, so that none takes all that becomes
+ * free.
  *
  * Back pressure: requests that wait for the account of their connection wait for its client; those
  * that wait for the budget wait for all clients, and the connections that read nothing are
@@ -21,6 +23,7 @@
 #include <sys/queue.h>
 
 #include "core/base/compiler.h"
+#include "core/base/random.h"
 #include "net/transport/budget.h"
 
 enum {
@@ -30,6 +33,7 @@ enum {
 };
 
 static const uint64_t MEMORY_WAIT_NS = UINT64_C(5000000000);
+static const uint64_t MEMORY_LONG_NS = UINT64_C(1000000000);
 static const uint64_t MEMORY_RETRY_NS = UINT64_C(50000000);
 
 struct memory_account;
@@ -43,7 +47,7 @@ struct memory_quota_options {
     /* Calls memory_quota_run at that time or earlier; 0: at the end of the event-loop iteration. */
     void (*schedule)(void *user, uint64_t due_ns);
     /* Requests wait for `wanted` bytes of the budget: closes connections that hold responses and do
-     * not read them, on all workers. Called about every MEMORY_RETRY_NS. */
+     * not read them, on all workers. Called at most every MEMORY_RETRY_NS. */
     void (*relieve)(void *user, uint64_t wanted);
     void *user;
 };
@@ -51,9 +55,15 @@ struct memory_quota_options {
 /* A worker's quota, of one server. */
 struct memory_quota {
     struct memory_quota_options options;
-    uint64_t n_credit;                      /* of the budget, not reserved */
-    _Atomic uint64_t n_bytes;               /* reserved; written by the worker, read by any */
-    struct memory_reservation_list waiting; /* for the budget, in order */
+    uint64_t n_credit;        /* of the budget, not reserved */
+    _Atomic uint64_t n_bytes; /* reserved; written by the worker, read by any */
+    /* For the budget: [0] of clients that have read no response yet, [1] of those that have. */
+    struct memory_reservation_list waiting[2];
+    struct memory_reservation_list refused; /* within memory_quota_run */
+    bool newest_first;                      /* some have waited for MEMORY_LONG_NS */
+    bool is_waiting;                        /* counted in budget->n_waiting_quotas */
+    uint64_t relief_due_ns;                 /* when `relieve` may be called again */
+    struct prng prng;                       /* for the times of retries */
     LIST_HEAD(, memory_account) ready;      /* accounts with space for requests that wait */
     bool scheduled;
 };
@@ -74,6 +84,7 @@ enum memory_reservation_state {
     MEMORY_NONE,
     MEMORY_WAITS_FOR_ACCOUNT,
     MEMORY_WAITS_FOR_BUDGET,
+    MEMORY_IS_REFUSED, /* within memory_quota_run */
     MEMORY_RESERVED,
 };
 
@@ -84,6 +95,7 @@ struct memory_reservation {
     uint64_t n_bytes;                     /* reserved or waited for */
     uint64_t until_ns;                    /* it waits for the budget until then */
     uint8_t state;                        /* enum memory_reservation_state */
+    bool has_read;                        /* the account's, when it began to wait */
     /* It has waited: `reserved` tells whether it has the memory now. Called by memory_quota_run. */
     void (*done)(struct memory_reservation *reservation, bool reserved);
 };
@@ -127,7 +139,7 @@ static inline void memory_raise(struct memory_reservation *reservation, uint64_t
 }
 static inline bool memory_is_waiting(const struct memory_reservation *reservation) {
     return reservation->state == MEMORY_WAITS_FOR_ACCOUNT ||
-           reservation->state == MEMORY_WAITS_FOR_BUDGET;
+           reservation->state == MEMORY_WAITS_FOR_BUDGET || reservation->state == MEMORY_IS_REFUSED;
 }
 /* Gives back the reservation, or ends its wait. Idempotent; zeroed memory is allowed. `sent`: the
  * client has read the response. */

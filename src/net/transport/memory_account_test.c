@@ -30,8 +30,10 @@ struct request {
 
 static int n_ended;
 
+static uint64_t now_ns;
+
 static uint64_t test_now_ns(void) {
-    return 1;
+    return now_ns;
 }
 
 static void on_schedule(void *user, uint64_t due_ns) {
@@ -54,6 +56,7 @@ static void on_done(struct memory_reservation *reservation, bool reserved) {
 static void open_memory(uint64_t budget, uint64_t max_unsent_size) {
     memset(&memory, 0, sizeof(memory));
     n_ended = 0;
+    now_ns = 1;
     memory.due_ns = UINT64_MAX;
     memory.budget.memory = budget;
     for (size_t i = 0; i < 2; i++) {
@@ -256,6 +259,56 @@ static void memory_budget_client_that_read_goes_first(void **state) {
     close_memory();
 }
 
+static void memory_budget_newest_goes_first_when_others_waited_long(void **state) {
+    struct request requests[4];
+    (void)state;
+    open_memory(8 * MB, 16 * MB);
+    assert_int_equal(reserve(&requests[0], 0, 8 * MB), MEMORY_GRANTED);
+    assert_int_equal(reserve(&requests[1], 1, 4 * MB), MEMORY_WAITS);
+    assert_int_equal(reserve(&requests[2], 2, 4 * MB), MEMORY_WAITS);
+    now_ns += 2 * MEMORY_LONG_NS;
+    memory_quota_run(&memory.quotas[0], now_ns);
+    assert_int_equal(reserve(&requests[3], 3, 4 * MB), MEMORY_WAITS);
+    release(&requests[0]);
+    memory_quota_run(&memory.quotas[0], now_ns);
+    assert_int_equal(requests[3].order, 1);
+    assert_int_equal(requests[1].order, 2);
+    assert_int_equal(requests[2].order, 0);
+    memory_quota_run(&memory.quotas[0], 1 + MEMORY_WAIT_NS);
+    assert_true(requests[2].order == 3 && !requests[2].reserved);
+    release(&requests[1]);
+    release(&requests[3]);
+    close_memory();
+}
+
+static void memory_budget_one_quota_leaves_some_to_others(void **state) {
+    struct request requests[6];
+    (void)state;
+    open_memory(64 * MB, 64 * MB);
+    struct memory_account *other = memory_account_new(&memory.quotas[1]);
+    assert_int_equal(reserve(&requests[0], 0, 64 * MB), MEMORY_GRANTED);
+    for (size_t i = 1; i < 5; i++) {
+        assert_int_equal(reserve(&requests[i], i, 16 * MB), MEMORY_WAITS);
+    }
+    memset(&requests[5], 0, sizeof(requests[5]));
+    assert_int_equal(memory_reserve(other, &requests[5].reservation, 16 * MB, on_done),
+                     MEMORY_WAITS);
+    release(&requests[0]);
+    assert_true(memory.due_ns > 0); /* not at once */
+    memory_quota_run(&memory.quotas[0], 2);
+    assert_true(requests[1].reserved && requests[2].order == 0);
+    assert_int_equal(memory_quota_run(&memory.quotas[1], 2), UINT64_MAX);
+    assert_true(requests[5].reserved);
+    memory_quota_run(&memory.quotas[0], 3); /* alone now: takes all that fits */
+    assert_true(requests[2].reserved && requests[3].reserved && requests[4].order == 0);
+    for (size_t i = 1; i < 6; i++) {
+        release(&requests[i]);
+    }
+    memory_account_close(other);
+    close_memory();
+    assert_int_equal(atomic_load(&memory.budget.n_waiting_quotas), 0);
+}
+
 static void memory_budget_requests_of_one_account_do_not_pass_its_limit(void **state) {
     struct request requests[4];
     (void)state;
@@ -303,6 +356,8 @@ int main(void) {
         cmocka_unit_test(memory_budget_bodies_and_responses_share_it),
         cmocka_unit_test(memory_budget_small_response_passes_those_that_wait),
         cmocka_unit_test(memory_budget_client_that_read_goes_first),
+        cmocka_unit_test(memory_budget_newest_goes_first_when_others_waited_long),
+        cmocka_unit_test(memory_budget_one_quota_leaves_some_to_others),
         cmocka_unit_test(memory_budget_requests_of_one_account_do_not_pass_its_limit),
         cmocka_unit_test(memory_response_larger_than_expected_is_counted),
     };

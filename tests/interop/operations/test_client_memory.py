@@ -1,39 +1,18 @@
 """Memory that clients make the server hold: clients that ask for large answers and do not read them.
-A good client beside them is answered, and the memory of the process stays within the budget."""
+A good client beside them is answered, and the memory of the process stays within the budget. The
+same with full sizes is tests/soak/test_slow_readers.py."""
 import contextlib
-import socket
-import threading
 
-import numpy
 import pytest
-import tritonclient.grpc as triton_grpc
-import tritonclient.http as triton_http
-from onnx import TensorProto, helper
 
-from lib import grpc_live, h2, http1, metrics, repository
+from lib import metrics
 from lib.server import is_sanitized, peak_memory_of
+from lib.slow_readers import (Good, MB, check_good, unread_calls, unread_request, unread_stream,
+                              write_models)
 
-MB = 1 << 20
-ANSWER = 4 * MB
 BUDGET = 48 * MB
 # Besides the budget: the answers that instances are making, what the allocator keeps, the sockets.
 SLACK = 80 * MB
-TENSOR = b'"inputs":[{"name":"X","shape":[1],"datatype":"FP32","data":[1]}]'
-BINARY = b'"parameters":{"binary_data_output":true}'
-
-
-def write_models(folder):
-    """`large` answers one number with 4 MB of it, in a shape that its metadata has; `unknown` the same
-    in a shape that only its answer has. `small` is for good clients."""
-    x = helper.make_tensor_value_info("X", TensorProto.FLOAT, [1])
-    shape = numpy.array([ANSWER // 4], "<i8")
-    for name, dims in (("large", [ANSWER // 4]), ("unknown", ["N"])):
-        repository.save_onnx(str(folder / name / "1" / "model.onnx"), name,
-                             [helper.make_node("Expand", ["X", "shape"], ["Y"])], [x],
-                             [helper.make_tensor_value_info("Y", TensorProto.FLOAT, dims)],
-                             [("shape", shape)])
-    repository.Identity("small", [("FP32", repository.FREE)]).write(str(folder))
-    return folder
 
 
 @pytest.fixture(name="live")
@@ -46,63 +25,9 @@ def start_live(start_server, tmp_path):
     live.wait_at_rest()
 
 
-def check_good(live):
-    """Clients of both protocols, of small and large answers."""
-    over_http = triton_http.InferenceServerClient(live.address, network_timeout=http1.PATIENCE)
-    over_grpc = triton_grpc.InferenceServerClient(live.grpc_address)
-    with contextlib.closing(over_http), contextlib.closing(over_grpc):
-        for module, client in ((triton_http, over_http), (triton_grpc, over_grpc)):
-            for model, name, n in (("small", "INPUT0", 1), ("large", "X", ANSWER // 4)):
-                asked = module.InferInput(name, [1], "FP32").set_data_from_numpy(
-                    numpy.ones(1, "<f4"))
-                answer = client.infer(model, [asked])
-                assert answer.as_numpy("OUTPUT0" if model == "small" else "Y").size == n
-
-
-class Good:
-    """Clients that go on asking while the body of the `with` runs, and were answered each time."""
-
-    def __init__(self, live):
-        self.live = live
-        self.ended = threading.Event()
-        self.failures = []
-        self.n = 0
-        self.thread = threading.Thread(target=self.ask)
-
-    def ask(self):
-        try:
-            while not self.ended.is_set():
-                check_good(self.live)
-                self.n += 1
-        except Exception as failure:  # pylint: disable=broad-except
-            self.failures.append(failure)
-
-    def wait(self, more):
-        """Until they were answered `more` times."""
-        until = self.n + more
-        while self.n < until and not self.failures:
-            self.ended.wait(0.01)
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.ended.set()
-        self.thread.join(http1.PATIENCE)
-        assert not self.failures and self.n > 0, self.failures
-
-
 def check_peak(live, base):
     if not is_sanitized():
         assert peak_memory_of(live) < base + BUDGET + SLACK
-
-
-def infer_message(model):
-    request = grpc_live.proto.ModelInferRequest(model_name=model)
-    request.inputs.add(name="X", datatype="FP32", shape=[1])
-    request.raw_input_contents.append(numpy.ones(1, "<f4").tobytes())
-    return h2.message(request.SerializeToString())
 
 
 @pytest.mark.parametrize("model", ["large", "unknown"])
@@ -110,9 +35,8 @@ def test_unread_stream_stops_being_served(live, model):
     """A thousand requests on one ModelStreamInfer, of which nothing is read."""
     base = peak_memory_of(live)
     before = metrics.read(live.address)["sluice_inferences_total"]
-    with h2.Connection(live.grpc_address, own=[(h2.INITIAL_WINDOW, 0)]) as connection, Good(live) as good:
-        stream = connection.begin(b"/inference.GRPCInferenceService/ModelStreamInfer")
-        connection.send_data(stream, infer_message(model) * 1000)
+    with contextlib.ExitStack() as stack, Good(live) as good:
+        unread_stream(stack, live.grpc_address, model, 1000)
         good.wait(20)
         ran = metrics.read(live.address)["sluice_inferences_total"] - before - 4 * good.n
         assert ran < 20
@@ -123,38 +47,18 @@ def test_unread_calls_of_a_connection_wait_for_each_other(live):
     base = peak_memory_of(live)
     with contextlib.ExitStack() as stack, Good(live) as good:
         for _ in range(10):
-            connection = stack.enter_context(
-                h2.Connection(live.grpc_address, own=[(h2.INITIAL_WINDOW, 0)]))
-            for _ in range(50):
-                stream = connection.begin(b"/inference.GRPCInferenceService/ModelInfer")
-                connection.send_data(stream, infer_message("large"), end=True)
+            unread_calls(stack, live.grpc_address, 50)
         good.wait(20)
     check_peak(live, base)
 
 
-def unread_request(address):
-    """Asks for a large answer over HTTP/1.1, four times, and reads nothing. Returns: the socket."""
-    host, port = address.rsplit(":", 1)
-    sock = socket.socket()
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    sock.connect((host, int(port)))
-    body = b"{" + BINARY + b"," + TENSOR + b"}"
-    sock.sendall(b"".join([b"POST /v2/models/large/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
-                           % len(body) + body] * 4))
-    return sock
-
-
 def test_unread_answers_over_http_are_closed_for_others(live):
     base = peak_memory_of(live)
-    socks = []
-    try:
+    with contextlib.ExitStack() as stack:
         with Good(live) as good:
             for _ in range(150):
-                socks.append(unread_request(live.address))
+                unread_request(stack, live.address)
             good.wait(20)
         metrics.wait_until(live.address, lambda n: n["sluice_slow_readers_closed_total"] > 0,
                            "closed slow readers")
-    finally:
-        for sock in socks:
-            sock.close()
     check_peak(live, base)

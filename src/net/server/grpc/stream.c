@@ -138,10 +138,8 @@ static enum status grpc_head_check(struct grpc_stream *stream, struct error *err
     call->fields = stream->head.items;
     call->n_fields = stream->head.n;
     if (stream->head_over_budget) {
-        return error_set(err, ST_OVERLOADED,
-                         "the metadata of calls and the bodies in flight use up all %llu bytes of "
-                         "--body-memory",
-                         (unsigned long long)stream->core->options->budget->body_memory);
+        net_budget_error(stream->core->options->budget, err);
+        return error_prefix(err, "no memory for the metadata of calls");
     }
     if (stream->head_too_large) {
         return error_set(err, ST_HEADER_TOO_LARGE,

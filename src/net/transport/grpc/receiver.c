@@ -19,9 +19,7 @@ static enum status grow_buffer(struct grpc_pending_input *pending, struct net_bu
         cap = cap <= SIZE_MAX / 2 ? cap * 2 : wanted;
     }
     if (!net_budget_reserve(budget, cap - pending->cap)) {
-        return error_set(err, ST_OVERLOADED,
-                         "the bodies in flight use up all %llu bytes of --body-memory",
-                         (unsigned long long)budget->body_memory);
+        return net_budget_error(budget, err);
     }
     char *data = realloc(pending->data, cap);
     if (!data) {
