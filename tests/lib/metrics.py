@@ -14,6 +14,8 @@ AT_REST = {
     "sluice_outputs_held": 0,
     "sluice_connections": 1,
 }
+# What clients hold, by protocol: nothing at rest.
+OF_CLIENTS = ("sluice_client_memory_bytes{", "sluice_requests_waiting_for_memory{")
 
 
 def read(address):
@@ -47,6 +49,8 @@ def wait_at_rest(address, arenas=None):
     """Nothing in flight, nothing held, and (where given) as many arenas as there were."""
     def fits(numbers):
         if arenas is not None and numbers["sluice_arenas"] > arenas:
+            return False
+        if any(value > 0 for name, value in numbers.items() if name.startswith(OF_CLIENTS)):
             return False
         return all(numbers[name] <= own for name, own in AT_REST.items())
     return wait_until(address, fits, f"gauges at most {AT_REST} and {arenas} arenas")

@@ -19,10 +19,11 @@ BINARY = b'"parameters":{"binary_data_output":true}'
 
 def write_models(folder):
     """`large` answers one number with 4 MB of it, in a shape that its metadata has; `unknown` the same
-    in a shape that only its answer has. `small` is for good clients."""
+    in a shape that only its answer has; `medium` with 1 MB. `small` is for good clients."""
     x = helper.make_tensor_value_info("X", TensorProto.FLOAT, [1])
-    shape = numpy.array([ANSWER // 4], "<i8")
-    for name, dims in (("large", [ANSWER // 4]), ("unknown", ["N"])):
+    for name, size, dims in (("large", ANSWER, [ANSWER // 4]), ("unknown", ANSWER, ["N"]),
+                             ("medium", MB, [MB // 4])):
+        shape = numpy.array([size // 4], "<i8")
         repository.save_onnx(str(folder / name / "1" / "model.onnx"), name,
                              [helper.make_node("Expand", ["X", "shape"], ["Y"])], [x],
                              [helper.make_tensor_value_info("Y", TensorProto.FLOAT, dims)],

@@ -55,12 +55,16 @@ static bool socket_unsent(const struct net_conn *conn, uint64_t *n_sent) {
     return net_conn_unsent_bytes(conn) > 0;
 }
 
-static bool is_slow_reader(struct net_conn *conn, uint64_t now_ns) {
+static bool has_unsent(const struct net_conn *conn, uint64_t *n_sent) {
     const struct net_protocol *protocol = conn->protocol;
+    return (protocol->unsent ? protocol->unsent : socket_unsent)(conn, n_sent);
+}
+
+static bool is_slow_reader(struct net_conn *conn, uint64_t now_ns) {
     struct conn_reading *reading = &conn->slow_reading;
     uint64_t n_sent;
     bool unsent = conn->phase != NET_CLOSED && conn->account && conn->account->n_bytes > 0 &&
-                  (protocol->unsent ? protocol->unsent : socket_unsent)(conn, &n_sent);
+                  has_unsent(conn, &n_sent);
     if (!unsent) {
         reading->since_ns = 0;
         return false;
@@ -125,6 +129,50 @@ static void on_relieve(void *user, uint64_t wanted) {
     const struct server_worker *server_worker = user;
     net_budget_relieve(server_worker->server->budget, wanted);
 }
+
+/* ---- for reports ----------------------------------------------------------------------------- */
+
+/* Since when nothing was read, by the timer that waits for it; 0: unknown. */
+static uint64_t unread_since_by_timer(const struct net_conn *conn) {
+    const struct net_protocol *protocol = conn->protocol;
+    if (!net_conn_is_sending(conn)) {
+        return protocol->unsent_since ? protocol->unsent_since(conn) : 0;
+    }
+    bool waits = conn->timeout.armed && conn->timeout.timer_class == NET_TIMEOUT_WRITE &&
+                 conn->n_sent_at_arm == net_conn_sent_bytes(conn);
+    return waits ? conn->timeout.due_ns - conn->server_worker->server->limits.write_timeout_ns : 0;
+}
+
+uint64_t net_conn_unread_since(struct net_conn *conn, uint64_t now_ns) {
+    struct conn_reading *reading = &conn->reported_reading;
+    uint64_t n_sent;
+    if (conn->phase == NET_CLOSED || !has_unsent(conn, &n_sent)) {
+        reading->since_ns = 0;
+        return 0;
+    }
+    n_sent += net_conn_sent_bytes(conn); /* of gRPC `n_sent` has only whole writes */
+    if (reading->since_ns == 0) {
+        uint64_t since_ns = unread_since_by_timer(conn);
+        *reading = (struct conn_reading){n_sent, since_ns > 0 ? since_ns : now_ns};
+    } else if (reading->n_sent != n_sent) {
+        *reading = (struct conn_reading){n_sent, now_ns};
+    }
+    return reading->since_ns;
+}
+
+void net_server_add_use(const struct net_budget_user *user, struct net_budget_use *use) {
+    const struct net_server *server = CONTAINER_OF(user, struct net_server, budget_user);
+    for (size_t i = 0; i < server->n_workers; i++) {
+        const struct memory_quota *quota = &server->workers[i].memory.quota;
+        use->n_response_bytes += atomic_load_explicit(&quota->n_bytes, memory_order_relaxed);
+        use->n_waiting_for_budget +=
+            atomic_load_explicit(&quota->n_waiting_for_budget, memory_order_relaxed);
+        use->n_waiting_for_account +=
+            atomic_load_explicit(&quota->n_waiting_for_account, memory_order_relaxed);
+    }
+}
+
+/* ---- start and end --------------------------------------------------------------------------- */
 
 void server_memory_init(struct server_worker *server_worker) {
     struct server_memory *memory = &server_worker->memory;

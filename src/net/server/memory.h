@@ -29,7 +29,8 @@ struct server_memory {
     struct log_limit log;
 };
 
-/* Embedded in struct net_conn: how its client reads, observed while memory is short. */
+/* Embedded in struct net_conn: how its client reads, observed while memory is short, and by
+ * reports. */
 struct conn_reading {
     uint64_t n_sent;   /* when observed first, or last found reading */
     uint64_t since_ns; /* 0: not observed */
@@ -41,5 +42,10 @@ void server_memory_fini(struct server_worker *server_worker);
 uint64_t server_memory_on_timer(struct server_worker *server_worker, uint64_t now_ns);
 /* For net_budget_user.relieve, of a server: tells all its workers. Thread: any. */
 void net_server_relieve(struct net_budget_user *user, uint64_t wanted);
+/* For net_budget_user.add_use. Thread: any. */
+void net_server_add_use(const struct net_budget_user *user, struct net_budget_use *use);
+/* Notes how far the client has read. Returns: since when nothing was read of what waits for it; 0:
+ * nothing waits. Thread: the worker's. */
+uint64_t net_conn_unread_since(struct net_conn *conn, uint64_t now_ns);
 
 #endif

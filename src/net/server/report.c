@@ -1,5 +1,5 @@
-/* The connection report: the state of each protocol's connections in words, collected from all
- * workers. */
+/* The connection report: the state of each protocol's connections in words, and what they hold,
+ * collected from all workers. */
 #include "net/server/report.h"
 
 #include <assert.h>
@@ -108,6 +108,9 @@ struct worker_report {
     struct server_worker *server_worker;
     struct arena *arena; /* for this part only: it is written on one thread and read on another */
     struct buf text;
+    uint64_t n_body_bytes;
+    struct net_memory_holder holders[NET_REPORT_HOLDERS];
+    size_t n_holders;
 };
 
 struct net_report {
@@ -117,7 +120,9 @@ struct net_report {
     atomic_size_t n_left;
     struct worker *reply_worker;
     struct worker_msg msg;
-    struct buf *out;
+    struct buf *out;                  /* NULL: no text */
+    struct net_memory_report *memory; /* &own_memory, or the caller's */
+    struct net_memory_report own_memory;
     void (*done)(void *user);
     void *user;
 };
@@ -157,10 +162,62 @@ static void print_server_worker(struct worker_report *worker_report) {
     }
 }
 
+static uint64_t held_bytes(const struct net_memory_holder *holder) {
+    return holder->n_response_bytes + holder->n_body_bytes;
+}
+
+/* Inserts a holder, if it is one of the largest. Returns: its place, or NULL. */
+static struct net_memory_holder *insert_holder(struct net_memory_holder *holders, size_t *n,
+                                               const struct net_memory_holder *holder) {
+    size_t at = *n;
+    while (at > 0 && held_bytes(&holders[at - 1]) < held_bytes(holder)) {
+        at--;
+    }
+    if (at == NET_REPORT_HOLDERS) {
+        return NULL;
+    }
+    *n += *n < NET_REPORT_HOLDERS;
+    memmove(&holders[at + 1], &holders[at], (*n - at - 1) * sizeof(*holders));
+    holders[at] = *holder;
+    return &holders[at];
+}
+
+static void collect_conn(struct worker_report *worker_report, struct net_conn *conn,
+                         uint64_t now_ns) {
+    struct net_memory_holder holder = {
+        .n_response_bytes = memory_account_held_bytes(conn->account),
+        .n_body_bytes = conn->protocol->body_bytes ? conn->protocol->body_bytes(conn) : 0};
+    uint64_t since_ns = net_conn_unread_since(conn, now_ns);
+    worker_report->n_body_bytes += holder.n_body_bytes;
+    if (held_bytes(&holder) == 0) {
+        return;
+    }
+    struct net_memory_holder *place =
+        insert_holder(worker_report->holders, &worker_report->n_holders, &holder);
+    if (place) {
+        net_conn_peer(conn, place->peer);
+        place->unread = since_ns > 0;
+        place->unread_ns = since_ns > 0 && since_ns < now_ns ? now_ns - since_ns : 0;
+    }
+}
+
+static void collect_memory(struct worker_report *worker_report) {
+    uint64_t now_ns = clock_now_ns();
+    struct net_conn *conn;
+    LIST_FOREACH(conn, &worker_report->server_worker->conns, link) {
+        if (conn->phase != NET_CLOSED) {
+            collect_conn(worker_report, conn, now_ns);
+        }
+    }
+}
+
 static void run_worker_report(struct worker_msg *msg) {
     struct worker_report *worker_report = CONTAINER_OF(msg, struct worker_report, msg);
     struct net_report *report = worker_report->report;
-    print_server_worker(worker_report);
+    collect_memory(worker_report);
+    if (report->out) {
+        print_server_worker(worker_report);
+    }
     if (atomic_fetch_sub(&report->n_left, 1) == 1) {
         worker_post(report->reply_worker, &report->msg);
     }
@@ -174,6 +231,72 @@ static void report_free(struct net_report *report) {
     }
     free(report->worker_reports);
     free(report);
+}
+
+static uint64_t load(const _Atomic uint64_t *value) {
+    return atomic_load_explicit(value, memory_order_relaxed);
+}
+
+static void merge_server(struct net_memory_report *memory, const struct net_report_server *server,
+                         const struct worker_report *worker_reports) {
+    struct net_memory_server *out = &memory->servers[memory->n_servers++];
+    *out = (struct net_memory_server){.name = server->name};
+    for (size_t i = 0; i < server->server->n_workers; i++) {
+        const struct worker_report *part = &worker_reports[i];
+        const struct memory_quota *quota = &part->server_worker->memory.quota;
+        out->n_response_bytes += load(&quota->n_bytes);
+        out->n_waiting += load(&quota->n_waiting_for_budget) + load(&quota->n_waiting_for_account);
+        out->n_body_bytes += part->n_body_bytes;
+        for (size_t j = 0; j < part->n_holders; j++) {
+            struct net_memory_holder *place =
+                insert_holder(memory->holders, &memory->n_holders, &part->holders[j]);
+            if (place) {
+                place->server = server->name;
+            }
+        }
+    }
+    memory->n_response_bytes += out->n_response_bytes;
+}
+
+/* Only of servers with the first one's budget: the admin listener has its own. */
+static void merge_memory(struct net_report *report) {
+    const struct net_budget *budget = report->servers[0].server->budget;
+    const struct worker_report *worker_reports = report->worker_reports;
+    *report->memory = (struct net_memory_report){.limit = budget->memory,
+                                                 .n_body_bytes = load(&budget->n_body_bytes)};
+    for (size_t i = 0; i < report->n_servers; i++) {
+        const struct net_report_server *server = &report->servers[i];
+        if (server->server->budget == budget) {
+            merge_server(report->memory, server, worker_reports);
+        }
+        worker_reports += server->server->n_workers;
+    }
+}
+
+static void print_memory(struct buf *out, const struct net_memory_report *memory) {
+    buf_printf(out, "memory of clients: %llu bytes in responses, %llu in bodies",
+               (unsigned long long)memory->n_response_bytes,
+               (unsigned long long)memory->n_body_bytes);
+    if (memory->limit > 0) {
+        buf_printf(out, ", of %llu", (unsigned long long)memory->limit);
+    }
+    buf_add_char(out, '\n');
+    for (size_t i = 0; i < memory->n_servers; i++) {
+        const struct net_memory_server *server = &memory->servers[i];
+        buf_printf(out, "  %s: %llu in responses, %llu in bodies, %llu requests wait for memory\n",
+                   server->name, (unsigned long long)server->n_response_bytes,
+                   (unsigned long long)server->n_body_bytes, (unsigned long long)server->n_waiting);
+    }
+    for (size_t i = 0; i < memory->n_holders; i++) {
+        const struct net_memory_holder *holder = &memory->holders[i];
+        buf_printf(out, "  held by %s, %s: %llu in responses, %llu in bodies", holder->peer,
+                   holder->server, (unsigned long long)holder->n_response_bytes,
+                   (unsigned long long)holder->n_body_bytes);
+        if (holder->unread) {
+            buf_printf(out, ", nothing read for %.3g s", (double)holder->unread_ns / 1e9);
+        }
+        buf_add_char(out, '\n');
+    }
 }
 
 static void print_server(struct net_report *report, const struct net_report_server *server,
@@ -196,7 +319,11 @@ static void run_done(struct worker_msg *msg) {
     const struct worker_report *worker_report = report->worker_reports;
     void (*done)(void *) = report->done;
     void *user = report->user;
-    for (size_t i = 0; i < report->n_servers; i++) {
+    merge_memory(report);
+    if (report->out) {
+        print_memory(report->out, report->memory);
+    }
+    for (size_t i = 0; report->out && i < report->n_servers; i++) {
         print_server(report, &report->servers[i], worker_report);
         worker_report += report->servers[i].server->n_workers;
     }
@@ -229,9 +356,10 @@ static bool make_worker_reports(struct net_report *report) {
     return allocated;
 }
 
-enum status net_report_start(const struct net_report_server *servers, size_t n,
-                             struct worker *reply_worker, struct buf *out, void (*done)(void *user),
-                             void *user, struct error *err) {
+static enum status start(const struct net_report_server *servers, size_t n,
+                         struct worker *reply_worker, struct buf *out,
+                         struct net_memory_report *memory, void (*done)(void *user), void *user,
+                         struct error *err) {
     struct net_report *report = calloc(1, sizeof(*report));
     assert(n >= 1 && n <= NET_REPORT_SERVERS);
     if (report) {
@@ -247,6 +375,7 @@ enum status net_report_start(const struct net_report_server *servers, size_t n,
     report->reply_worker = reply_worker;
     report->msg = (struct worker_msg){.run = run_done};
     report->out = out;
+    report->memory = memory ? memory : &report->own_memory;
     report->done = done;
     report->user = user;
     atomic_init(&report->n_left, report->n_worker_reports);
@@ -255,4 +384,16 @@ enum status net_report_start(const struct net_report_server *servers, size_t n,
                     &report->worker_reports[i].msg);
     }
     return ST_OK;
+}
+
+enum status net_report_start(const struct net_report_server *servers, size_t n,
+                             struct worker *reply_worker, struct buf *out, void (*done)(void *user),
+                             void *user, struct error *err) {
+    return start(servers, n, reply_worker, out, NULL, done, user, err);
+}
+
+enum status net_memory_report_start(const struct net_report_server *servers, size_t n,
+                                    struct worker *reply_worker, struct net_memory_report *memory,
+                                    void (*done)(void *user), void *user, struct error *err) {
+    return start(servers, n, reply_worker, NULL, memory, done, user, err);
 }

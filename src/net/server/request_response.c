@@ -194,3 +194,8 @@ enum net_timeout request_response_timeout_of(const struct net_conn *net_conn, bo
 bool request_response_is_idle(const struct net_conn *conn) {
     return ((const struct request_response_conn *)conn)->state == REQUEST_RESPONSE_IDLE;
 }
+
+uint64_t request_response_body_bytes(const struct net_conn *conn) {
+    const struct net_call *call = ((const struct request_response_conn *)conn)->call;
+    return call ? body_reserved_bytes(&call->body) : 0;
+}

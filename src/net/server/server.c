@@ -269,7 +269,9 @@ enum status net_server_init(struct net_server *server, const struct net_server_o
     for (size_t i = 0; i < server->n_workers; i++) {
         server_worker_init(&workers[i], server, options->workers[i]);
     }
-    server->budget_user.relieve = net_server_relieve;
+    server->budget_user = (struct net_budget_user){.protocol = options->protocol->name,
+                                                   .relieve = net_server_relieve,
+                                                   .add_use = net_server_add_use};
     net_budget_add_user(server->budget, &server->budget_user);
     return ST_OK;
 }

@@ -72,6 +72,7 @@ struct tls_server;
 /* A protocol. All functions run on the connection's worker; a connection passed to them is in phase
  * NET_OPEN, except in on_close. */
 struct net_protocol {
+    const char *name;  /* "http" */
     size_t conn_bytes; /* size of the protocol's connection struct, which is zeroed */
     const char *alpn;  /* ALPN names over TLS, each after its length, best first; NULL: any */
     /* The connection is over the limit: sends an error and closes it. */
@@ -113,6 +114,11 @@ struct net_protocol {
     /* Returns: whether bytes of responses wait for the client to read; *n_sent grows with what it
      * takes. NULL: those that wait for the socket. */
     bool (*unsent)(const struct net_conn *conn, uint64_t *n_sent);
+    /* While they do not wait for the socket. Returns: since when the client takes none of them; 0:
+     * unknown. */
+    uint64_t (*unsent_since)(const struct net_conn *conn);
+    /* Returns: memory that its bodies have reserved (for reports). */
+    uint64_t (*body_bytes)(const struct net_conn *conn);
     /* The worker's timer, requested with server_worker_schedule_timer. */
     void (*on_timer)(struct server_worker *server_worker, uint64_t now_ns);
 };
@@ -130,7 +136,7 @@ struct net_conn {
     struct net_conn *next_ready;
     struct list_timer timeout;
     struct memory_account *account; /* of its responses; NULL: no memory to count them */
-    struct conn_reading slow_reading;
+    struct conn_reading slow_reading, reported_reading;
     uint64_t n_written; /* bytes of responses written or queued on the socket */
     uint64_t discarded; /* bytes read and dropped */
     uint64_t linger_end_ns;

@@ -254,13 +254,17 @@ enum status body_finish(struct body *body, struct error *err) {
     return body->inflate ? inflate_finish(body->inflate, err) : ST_OK;
 }
 
+uint64_t body_reserved_bytes(const struct body *body) {
+    return body->n_reserved > UNACCOUNTED_BYTES ? body->n_reserved - UNACCOUNTED_BYTES : 0;
+}
+
 void body_fini(struct body *body, uint64_t now_ns) {
     inflate_free(body->inflate);
     if (body->block) {
         body_pool_free(body->allocator.pool, body->block, body->block_bytes, now_ns);
     }
-    if (body->n_reserved > UNACCOUNTED_BYTES) {
-        net_budget_release(body->allocator.budget, body->n_reserved - UNACCOUNTED_BYTES);
+    if (body_reserved_bytes(body) > 0) {
+        net_budget_release(body->allocator.budget, body_reserved_bytes(body));
     }
     if (body->len > 0) {
         metric_add(METRIC_BODY_BYTES_IN_FLIGHT, -(int64_t)body->len);

@@ -74,6 +74,8 @@ enum status body_check_size(const struct body *body, uint64_t n_bytes,
                             struct error *err) SLUICE_MUST_USE;
 /* All bytes were received. Returns: ST_BAD_ENCODING when the compressed data is truncated. */
 enum status body_finish(struct body *body, struct error *err) SLUICE_MUST_USE;
+/* Returns: bytes of the budget that it has reserved. */
+uint64_t body_reserved_bytes(const struct body *body);
 /* Frees memory and budget; zeroed memory is allowed. */
 void body_fini(struct body *body, uint64_t now_ns);
 

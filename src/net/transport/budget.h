@@ -9,15 +9,28 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
+#include "core/base/metric/metric.h"
 #include "core/base/status.h"
 
 enum { NET_BUDGET_MAX_USERS = 8 };
 
-/* Registered by a server: closes connections that hold responses and do not read them, until about
- * `wanted` bytes are free. Thread: any. */
+/* What the clients of servers hold. */
+struct net_budget_use {
+    uint64_t n_response_bytes;      /* reserved for responses */
+    uint64_t n_waiting_for_budget;  /* requests that wait for the memory of the process */
+    uint64_t n_waiting_for_account; /* requests that wait for that of their connection */
+};
+
+/* Registered by a server. Thread: any. */
 struct net_budget_user {
+    const char *protocol; /* "http" */
+    /* Closes connections that hold responses and do not read them, until about `wanted` bytes are
+     * free. */
     void (*relieve)(struct net_budget_user *user, uint64_t wanted);
+    /* Adds what its clients hold. */
+    void (*add_use)(const struct net_budget_user *user, struct net_budget_use *use);
 };
 
 struct net_budget {
@@ -58,6 +71,20 @@ static inline void net_budget_relieve(struct net_budget *budget, uint64_t wanted
             user->relieve(user, wanted);
         }
     }
+}
+
+/* Adds what clients of that protocol hold; NULL: of any. Returns: whether a server has it. */
+static inline bool net_budget_add_use(struct net_budget *budget, const char *protocol,
+                                      struct net_budget_use *use) {
+    bool found = false;
+    for (size_t i = 0; i < NET_BUDGET_MAX_USERS; i++) {
+        const struct net_budget_user *user = atomic_load(&budget->users[i]);
+        if (user && (!protocol || strcmp(user->protocol, protocol) == 0)) {
+            user->add_use(user, use);
+            found = true;
+        }
+    }
+    return found;
 }
 
 static inline uint64_t net_budget_limit(const struct net_budget *budget) {
@@ -115,11 +142,13 @@ static inline bool net_write_is_fast_enough(uint64_t n_bytes, uint64_t min_rate,
     return n_bytes > 0 && (double)n_bytes >= (double)min_rate * ((double)elapsed_ns / 1e9);
 }
 
-/* Fails with ST_OVERLOADED, after net_budget_reserve or _fits: names the limit that has less left. */
+/* Fails a request with ST_OVERLOADED, after net_budget_reserve or _fits: counts it, and names the
+ * limit that has less left. */
 static inline enum status net_budget_error(const struct net_budget *budget, struct error *err) {
     uint64_t bodies = atomic_load_explicit(&budget->n_body_bytes, memory_order_relaxed);
     uint64_t all = atomic_load_explicit(&budget->n_bytes, memory_order_relaxed);
     uint64_t limit = net_budget_limit(budget);
+    metric_add(METRIC_DROPPED_MEMORY, 1);
     if (all >= limit ||
         (bodies < budget->body_memory && limit - all < budget->body_memory - bodies)) {
         return error_set(err, ST_OVERLOADED,

@@ -49,6 +49,11 @@ static void set_quota_bytes(struct memory_quota *quota, uint64_t n_bytes) {
     atomic_store_explicit(&quota->n_bytes, n_bytes, memory_order_relaxed);
 }
 
+static void count_waiting(_Atomic uint64_t *n, int by) {
+    uint64_t old = atomic_load_explicit(n, memory_order_relaxed);
+    atomic_store_explicit(n, old + (uint64_t)by, memory_order_relaxed);
+}
+
 static uint64_t quota_bytes(const struct memory_quota *quota) {
     return atomic_load_explicit(&quota->n_bytes, memory_order_relaxed);
 }
@@ -197,6 +202,22 @@ static void grant(struct memory_reservation *reservation) {
     quota_count(reservation->account->quota, reservation->n_bytes);
 }
 
+/* The reservation no longer waits for the budget; it is in `list`. */
+static void remove_waiting(struct memory_reservation *reservation,
+                           struct memory_reservation_list *list) {
+    struct memory_account *account = reservation->account;
+    TAILQ_REMOVE(list, reservation, link);
+    account->n_waiting_bytes -= reservation->n_bytes;
+    count_waiting(&account->quota->n_waiting_for_budget, -1);
+}
+
+/* The reservation no longer waits for its account. */
+static void remove_from_account(struct memory_reservation *reservation) {
+    struct memory_account *account = reservation->account;
+    TAILQ_REMOVE(&account->waiting, reservation, link);
+    count_waiting(&account->quota->n_waiting_for_account, -1);
+}
+
 /* In order; but when requests have waited long, the newest first: it is served in time, and of
  * those that wait most come too late anyway. */
 static void insert_waiting(struct memory_reservation *reservation) {
@@ -205,6 +226,8 @@ static void insert_waiting(struct memory_reservation *reservation) {
     reservation->state = MEMORY_WAITS_FOR_BUDGET;
     reservation->until_ns = now_ns + MEMORY_WAIT_NS;
     reservation->has_read = reservation->account->has_read;
+    reservation->account->n_waiting_bytes += reservation->n_bytes;
+    count_waiting(&quota->n_waiting_for_budget, 1);
     struct memory_reservation_list *list = &quota->waiting[reservation->has_read];
     if (quota->newest_first) {
         TAILQ_INSERT_HEAD(list, reservation, link);
@@ -242,6 +265,7 @@ enum memory_reserve_result memory_reserve(struct memory_account *account,
     if (!TAILQ_EMPTY(&account->waiting) || !account_has_space(account, n_bytes)) {
         reservation->state = MEMORY_WAITS_FOR_ACCOUNT;
         TAILQ_INSERT_TAIL(&account->waiting, reservation, link);
+        count_waiting(&account->quota->n_waiting_for_account, 1);
         return MEMORY_WAITS;
     }
     account->n_bytes += n_bytes;
@@ -303,17 +327,16 @@ void memory_release(struct memory_reservation *reservation, bool sent) {
     }
     reservation->state = MEMORY_NONE;
     if (state == MEMORY_WAITS_FOR_ACCOUNT) {
-        TAILQ_REMOVE(&account->waiting, reservation, link);
+        remove_from_account(reservation);
         update_ready(account);
     } else {
         if (state == MEMORY_RESERVED) {
             account->has_read = account->has_read || sent;
             quota_uncount(account->quota, reservation->n_bytes);
         } else {
-            TAILQ_REMOVE(state == MEMORY_IS_REFUSED
-                             ? &account->quota->refused
-                             : &account->quota->waiting[reservation->has_read],
-                         reservation, link);
+            remove_waiting(reservation, state == MEMORY_IS_REFUSED
+                                            ? &account->quota->refused
+                                            : &account->quota->waiting[reservation->has_read]);
             update_waiting(account->quota);
         }
         account_uncount(account, reservation->n_bytes);
@@ -330,7 +353,7 @@ static void admit_ready_accounts(struct memory_quota *quota) {
     struct memory_account *account;
     while ((account = LIST_FIRST(&quota->ready))) {
         struct memory_reservation *reservation = TAILQ_FIRST(&account->waiting);
-        TAILQ_REMOVE(&account->waiting, reservation, link);
+        remove_from_account(reservation);
         account->n_bytes += reservation->n_bytes;
         update_ready(account);
         if (try_grant(reservation)) {
@@ -348,7 +371,7 @@ static void grant_waiting(struct memory_quota *quota) {
     while ((!others_wait(quota) || n_granted < most) && (reservation = first_waiting(quota)) &&
            try_grant(reservation)) {
         n_granted += reservation->n_bytes;
-        TAILQ_REMOVE(&quota->waiting[reservation->has_read], reservation, link);
+        remove_waiting(reservation, &quota->waiting[reservation->has_read]);
         grant(reservation);
         reservation->done(reservation, true);
     }

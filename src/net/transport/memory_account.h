@@ -55,8 +55,11 @@ struct memory_quota_options {
 /* A worker's quota, of one server. */
 struct memory_quota {
     struct memory_quota_options options;
-    uint64_t n_credit;        /* of the budget, not reserved */
-    _Atomic uint64_t n_bytes; /* reserved; written by the worker, read by any */
+    uint64_t n_credit; /* of the budget, not reserved */
+    /* Written by the worker, read by any thread. */
+    _Atomic uint64_t n_bytes;               /* reserved */
+    _Atomic uint64_t n_waiting_for_budget;  /* requests */
+    _Atomic uint64_t n_waiting_for_account; /* requests, of all accounts */
     /* For the budget: [0] of clients that have read no response yet, [1] of those that have. */
     struct memory_reservation_list waiting[2];
     struct memory_reservation_list refused; /* within memory_quota_run */
@@ -71,7 +74,8 @@ struct memory_quota {
 /* A connection's account. */
 struct memory_account {
     struct memory_quota *quota;
-    uint64_t n_bytes; /* reserved, or waiting for the budget */
+    uint64_t n_bytes;         /* reserved, or waiting for the budget */
+    uint64_t n_waiting_bytes; /* of these, waiting for the budget */
     size_t n_reservations;
     struct memory_reservation_list waiting; /* for this account, in order */
     LIST_ENTRY(memory_account) ready_link;
@@ -108,6 +112,10 @@ uint64_t memory_quota_run(struct memory_quota *quota, uint64_t now_ns);
 /* Returns: bytes of reservations that wait for the budget. */
 uint64_t memory_quota_wanted(const struct memory_quota *quota);
 
+/* Returns: bytes that are reserved. NULL is allowed. */
+static inline uint64_t memory_account_held_bytes(const struct memory_account *account) {
+    return account ? account->n_bytes - account->n_waiting_bytes : 0;
+}
 /* Returns: NULL when out of memory. Owns: memory_account_close. */
 struct memory_account *memory_account_new(struct memory_quota *quota);
 /* The connection is closed; requests that are not finished may still hold reservations. NULL is

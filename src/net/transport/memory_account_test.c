@@ -78,6 +78,8 @@ static void close_memory(void) {
         memory_account_close(memory.accounts[i]);
     }
     for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(atomic_load(&memory.quotas[i].n_waiting_for_account), 0);
+        assert_int_equal(atomic_load(&memory.quotas[i].n_waiting_for_budget), 0);
         memory_quota_fini(&memory.quotas[i]);
     }
     assert_int_equal(atomic_load(&memory.budget.n_bytes), 0);
@@ -139,8 +141,10 @@ static void memory_account_cancelled_wait_leaves_nothing(void **state) {
     assert_int_equal(reserve(&requests[0], 0, MB), MEMORY_GRANTED);
     assert_int_equal(reserve(&requests[1], 0, MB), MEMORY_WAITS);
     assert_int_equal(reserve(&requests[2], 0, MB), MEMORY_WAITS);
+    assert_int_equal(atomic_load(&memory.quotas[0].n_waiting_for_account), 2);
     memory_release(&requests[1].reservation, false);
     memory_release(&requests[1].reservation, false); /* idempotent */
+    assert_int_equal(atomic_load(&memory.quotas[0].n_waiting_for_account), 1);
     release(&requests[0]);
     memory_quota_run(&memory.quotas[0], 1);
     assert_int_equal(requests[1].order, 0);
@@ -181,6 +185,9 @@ static void memory_budget_full_makes_wait_then_refuses(void **state) {
     assert_int_equal(reserve(&requests[0], 0, 8 * MB), MEMORY_GRANTED);
     assert_int_equal(reserve(&requests[1], 1, 4 * MB), MEMORY_WAITS);
     assert_int_equal(memory.due_ns, 1 + MEMORY_RETRY_NS);
+    assert_int_equal(atomic_load(&memory.quotas[0].n_waiting_for_budget), 1);
+    assert_int_equal(memory_account_held_bytes(memory.accounts[0]), 8 * MB);
+    assert_int_equal(memory_account_held_bytes(memory.accounts[1]), 0); /* only waited for */
     assert_int_equal(memory_quota_run(&memory.quotas[0], 1 + MEMORY_RETRY_NS),
                      1 + 2 * MEMORY_RETRY_NS);
     assert_true(memory.n_reliefs == 1 && memory.wanted == 4 * MB);

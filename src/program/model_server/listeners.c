@@ -11,8 +11,9 @@
 
 static enum status admin_init(struct serve_admin *self, const struct serve_settings *settings,
                               const struct net_limits *limits, struct repository *repository,
-                              struct worker *main, struct error *err) {
+                              struct net_budget *budget, struct worker *main, struct error *err) {
     admin_metrics_init(&self->metrics, repository, SLUICE_VERSION);
+    self->metrics.process.budget = budget;
     self->has_metrics = true;
     self->api = (struct admin_api){
         .metrics = &self->metrics,
@@ -229,8 +230,8 @@ static void watch_servers(struct serve_listeners *self) {
 static enum status open_admin(struct serve_listeners *self, struct repository *repository,
                               const struct process_threads *threads, struct error *err) {
     struct net_limits limits = limits_of(self->settings);
-    enum status st =
-        admin_init(&self->admin, self->settings, &limits, repository, threads->main, err);
+    enum status st = admin_init(&self->admin, self->settings, &limits, repository, &self->budget,
+                                threads->main, err);
     if (st == ST_OK) {
         watch_servers(self);
     }

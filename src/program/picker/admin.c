@@ -136,10 +136,8 @@ static void answer_state(struct http_exchange *exchange, void *context) {
 }
 
 static void answer_status(struct http_exchange *exchange, void *context) {
-    struct buf body;
-    buf_init(&body, exchange->arena, 16384);
-    pick_status_print(context, &body);
-    http_json_reply(exchange, 200, &body);
+    struct pick_admin *admin = context;
+    admin_status_reply(&admin->state, exchange, pick_status_print, admin);
 }
 
 static void answer_page(struct http_exchange *exchange, void *context) {
@@ -169,11 +167,13 @@ static struct net_limits limits_of(const struct pick_settings *settings) {
 }
 
 enum status pick_admin_open(struct pick_admin *self, const struct pick_settings *settings,
-                            struct pool_set *pools, struct worker *main, struct error *err) {
+                            struct pool_set *pools, struct net_budget *budget, struct worker *main,
+                            struct error *err) {
     struct net_limits limits = limits_of(settings);
     self->routes = (struct admin_routes){
         .items = ROUTES, .n = sizeof ROUTES / sizeof ROUTES[0], .context = self};
     admin_process_init(&self->process, SLUICE_VERSION);
+    self->process.budget = budget;
     self->has_process = true;
     self->state = (struct admin_state){.print = pick_state_print, .context = self, .worker = main};
     enum status st = pool_set_reader_new(pools, &self->pools, err);

@@ -33,10 +33,11 @@ struct pick_admin {
     struct admin_listener listener;
 };
 
-/* Opens the listener where --metrics says. `self` is zeroed but for `service`. Returns: an error.
+/* Opens the listener where --metrics says. `budget`: of the proxies. `self` is zeroed but for
+ * `service`. Returns: an error.
  * Owns: pick_admin_free, also after a failure. */
 enum status pick_admin_open(struct pick_admin *self, const struct pick_settings *settings,
-                            struct pool_set *pools, struct worker *main,
+                            struct pool_set *pools, struct net_budget *budget, struct worker *main,
                             struct error *err) SLUICE_MUST_USE;
 /* Adds a server whose connections /debug/state lists. */
 void pick_admin_add_server(struct pick_admin *self, const char *name, struct net_server *server);
@@ -87,7 +88,7 @@ void pick_state_print(void *context, struct buf *out);
 
 /* ---- status_page.c --------------------------------------------------------------------------- */
 
-/* /status.json: the numbers of the status page. */
-void pick_status_print(struct pick_admin *admin, struct buf *out);
+/* /status.json: the numbers of the status page; `context` is the struct pick_admin. */
+void pick_status_print(void *context, const struct net_memory_report *memory, struct buf *out);
 
 #endif

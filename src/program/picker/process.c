@@ -176,7 +176,8 @@ static enum status open_listeners(struct pick_process *self, struct error *err) 
                                     self->tls, self->listen_addresses, err);
     if (st == ST_OK) {
         self->admin.service = self->grpc.service;
-        st = pick_admin_open(&self->admin, settings, self->pools, threads->main, err);
+        st =
+            pick_admin_open(&self->admin, settings, self->pools, &self->budget, threads->main, err);
     }
     return st;
 }

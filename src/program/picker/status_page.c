@@ -222,12 +222,14 @@ static void add_cluster(const struct pick_admin *admin, struct json_writer *json
 
 /* ---- the page -------------------------------------------------------------------------------- */
 
-void pick_status_print(struct pick_admin *admin, struct buf *out) {
+void pick_status_print(void *context, const struct net_memory_report *memory, struct buf *out) {
+    struct pick_admin *admin = context;
     struct pick_admin_pools list = pick_admin_pools_load(admin->pools, out->arena);
     struct flow_band_stats *bands = arena_alloc(out->arena, POOL_MAX_LISTED_BANDS * sizeof(*bands));
     struct json_writer json = {.out = out};
     json_write_open(&json, JSON_ELEMENT, '{');
     status_json_add_process(&json, &admin->process, list.n > 0);
+    status_json_add_memory(&json, memory);
     add_all_counts(&json);
     add_times(&json, admin);
     add_cluster(admin, &json);

@@ -2,7 +2,6 @@
 #include "serve/admin/api.h"
 
 #include "serve/admin/status_page.h"
-#include "telemetry/admin/http_text.h"
 #include "telemetry/admin/status_common.h"
 
 static void answer_metrics(struct http_exchange *exchange, void *context) {
@@ -12,10 +11,7 @@ static void answer_metrics(struct http_exchange *exchange, void *context) {
 
 static void answer_status(struct http_exchange *exchange, void *context) {
     struct admin_api *api = context;
-    struct buf body;
-    buf_init(&body, exchange->arena, 8192);
-    status_json_print(api->metrics, &body);
-    http_json_reply(exchange, 200, &body);
+    admin_status_reply(&api->state, exchange, status_json_print, api->metrics);
 }
 
 static void answer_state(struct http_exchange *exchange, void *context) {

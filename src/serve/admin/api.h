@@ -23,8 +23,8 @@ struct http_handler admin_api_handler(struct admin_api *api);
  * `context` is the struct repository. Thread: any. */
 void admin_models_print(void *context, struct buf *out);
 
-/* status_json.c: appends the JSON object that the status page draws. Counters are totals: the page
- * computes rates from two readings. Thread: any. */
-void status_json_print(struct admin_metrics *metrics, struct buf *out);
+/* status_json.c: appends the JSON object that the status page draws. `context` is the struct
+ * admin_metrics. Counters are totals: the page computes rates from two readings. Thread: any. */
+void status_json_print(void *context, const struct net_memory_report *memory, struct buf *out);
 
 #endif

@@ -53,10 +53,12 @@ static void add_entry(void *user, const struct repository_entry *entry) {
     json_write_close(json, '}');
 }
 
-void status_json_print(struct admin_metrics *metrics, struct buf *out) {
+void status_json_print(void *context, const struct net_memory_report *memory, struct buf *out) {
+    struct admin_metrics *metrics = context;
     struct json_writer json = {.out = out};
     json_write_open(&json, JSON_ELEMENT, '{');
     status_json_add_process(&json, &metrics->process, repository_is_ready(metrics->repository));
+    status_json_add_memory(&json, memory);
     json_write_open(&json, "models", '[');
     repository_visit(metrics->repository, add_entry, &json);
     json_write_close(&json, ']');

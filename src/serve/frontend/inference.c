@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "core/base/compiler.h"
+#include "core/base/metric/metric.h"
 #include "serve/frontend/classify.h"
 #include "serve/frontend/labels.h"
 
@@ -210,6 +211,7 @@ static void on_memory(struct memory_reservation *reservation, bool reserved) {
         submit(self);
         return;
     }
+    metric_add(METRIC_DROPPED_MEMORY, 1);
     error_set(
         &self->call.response.error, ST_OVERLOADED,
         "no memory for the response: those of other requests wait to be read by their clients "
@@ -228,6 +230,7 @@ static void reserve_memory(struct inference *self) {
     case MEMORY_WAITS:
         break;
     case MEMORY_REFUSED:
+        metric_add(METRIC_DROPPED_MEMORY, 1);
         error_set(&self->call.response.error, ST_OVERLOADED,
                   "the response takes %llu bytes, more than all clients together may use "
                   "(--client-memory)",

@@ -336,6 +336,7 @@ static enum status charge_memory(struct shm_registry *registry, struct shm_reque
                                  struct error *err) {
     use->budget = registry->options.budget;
     if (!net_budget_reserve(use->budget, n)) {
+        metric_add(METRIC_DROPPED_MEMORY, 1);
         return error_set(err, ST_OVERLOADED,
                          "tensors in shared memory count as bodies in flight, which fill the %llu "
                          "bytes that they may take (--body-memory)",

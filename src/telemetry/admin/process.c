@@ -33,6 +33,48 @@ static void print_f64(struct metric_text *text, enum metric_family family, doubl
     metric_text_f64(text, STR(""), value);
 }
 
+static void print_response_memory(struct metric_text *text, const char *protocol,
+                                  const struct net_budget_use *use) {
+    struct buf labels;
+    buf_init(&labels, text->out->arena, 64);
+    metric_label_add(&labels, "kind", STR("responses"));
+    metric_label_add(&labels, "protocol", str_of(protocol));
+    metric_text_u64(text, buf_str(&labels), use->n_response_bytes);
+}
+
+static void print_waiting(struct metric_text *text, const char *protocol, const char *limit,
+                          uint64_t n) {
+    struct buf labels;
+    buf_init(&labels, text->out->arena, 64);
+    metric_label_add(&labels, "protocol", str_of(protocol));
+    metric_label_add(&labels, "limit", str_of(limit));
+    metric_text_u64(text, buf_str(&labels), n);
+}
+
+static void print_client_memory(struct net_budget *budget, struct metric_text *text) {
+    static const char *const PROTOCOLS[] = {"http", "grpc", "mip"};
+    enum { N_PROTOCOLS = sizeof(PROTOCOLS) / sizeof(PROTOCOLS[0]) };
+    struct net_budget_use uses[N_PROTOCOLS] = {0};
+    bool found[N_PROTOCOLS];
+    print_u64(text, METRIC_FAMILY_CLIENT_MEMORY_LIMIT, budget->memory);
+    metric_family_begin(text, METRIC_FAMILY_CLIENT_MEMORY);
+    for (size_t i = 0; i < N_PROTOCOLS; i++) {
+        found[i] = net_budget_add_use(budget, PROTOCOLS[i], &uses[i]);
+        if (found[i]) {
+            print_response_memory(text, PROTOCOLS[i], &uses[i]);
+        }
+    }
+    metric_text_u64(text, STR("kind=\"bodies\""),
+                    atomic_load_explicit(&budget->n_body_bytes, memory_order_relaxed));
+    metric_family_begin(text, METRIC_FAMILY_WAITING_FOR_MEMORY);
+    for (size_t i = 0; i < N_PROTOCOLS; i++) {
+        if (found[i]) {
+            print_waiting(text, PROTOCOLS[i], "client_memory", uses[i].n_waiting_for_budget);
+            print_waiting(text, PROTOCOLS[i], "max_unsent_size", uses[i].n_waiting_for_account);
+        }
+    }
+}
+
 void admin_process_print(struct admin_process *process, struct metric_text *text) {
     struct admin_machine_stats state;
     struct buf labels;
@@ -47,6 +89,7 @@ void admin_process_print(struct admin_process *process, struct metric_text *text
     print_f64(text, METRIC_FAMILY_CPU_UTILIZATION, state.utilization);
     print_u64(text, METRIC_FAMILY_CPU_MEMORY_TOTAL, state.memory_total_bytes);
     print_u64(text, METRIC_FAMILY_CPU_MEMORY_USED, state.memory_used_bytes);
+    print_client_memory(process->budget, text);
 }
 
 void metrics_page_reply(struct http_exchange *exchange,

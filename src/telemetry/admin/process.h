@@ -10,7 +10,8 @@
 struct admin_process {
     const char *version; /* of the program */
     struct admin_machine machine;
-    double started_seconds; /* Unix time */
+    double started_seconds;    /* Unix time */
+    struct net_budget *budget; /* of clients; set after admin_process_init */
 };
 
 void admin_process_init(struct admin_process *process, const char *version);

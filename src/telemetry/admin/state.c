@@ -41,6 +41,42 @@ void admin_state_reply(struct admin_state *state, struct http_exchange *exchange
     }
 }
 
+/* ---- the status page's numbers --------------------------------------------------------------- */
+
+struct status_reply {
+    struct http_exchange *exchange;
+    struct net_memory_report memory;
+    void (*print)(void *context, const struct net_memory_report *memory, struct buf *out);
+    void *context;
+};
+
+static void status_reply_done(void *user) {
+    struct status_reply *reply = user;
+    struct buf body;
+    buf_init(&body, reply->exchange->arena, 16384);
+    reply->print(reply->context, &reply->memory, &body);
+    http_json_reply(reply->exchange, 200, &body);
+}
+
+void admin_status_reply(struct admin_state *state, struct http_exchange *exchange,
+                        void (*print)(void *context, const struct net_memory_report *memory,
+                                      struct buf *out),
+                        void *context) {
+    struct status_reply *reply = arena_calloc(exchange->arena, 1, sizeof *reply);
+    struct error err;
+    enum status st = error_no_memory(&err, "the answer");
+    if (reply) {
+        reply->exchange = exchange;
+        reply->print = print;
+        reply->context = context;
+        st = net_memory_report_start(state->servers, state->n_servers, state->worker,
+                                     &reply->memory, status_reply_done, reply, &err);
+    }
+    if (st != ST_OK) {
+        http_reply_error(exchange, &err, NULL, 0);
+    }
+}
+
 /* ---- in the log ------------------------------------------------------------------------------ */
 
 struct state_log {

@@ -1,5 +1,5 @@
 /* The state report, for operators: what is served, and every connection and request, at
- * /debug/state and in the log. */
+ * /debug/state and in the log; and /status.json, the numbers of the status page. */
 #ifndef SLUICE_TELEMETRY_ADMIN_STATE_H
 #define SLUICE_TELEMETRY_ADMIN_STATE_H
 
@@ -18,6 +18,12 @@ struct admin_state {
 /* Replies with the report once all workers have printed their part. Thread: the exchange's, which
  * is state->worker's. */
 void admin_state_reply(struct admin_state *state, struct http_exchange *exchange);
+/* Replies with the JSON object that `print` writes, once all workers have told what their
+ * connections hold. Thread: as admin_state_reply. */
+void admin_status_reply(struct admin_state *state, struct http_exchange *exchange,
+                        void (*print)(void *context, const struct net_memory_report *memory,
+                                      struct buf *out),
+                        void *context);
 /* Writes the report to the log, one line each. Thread: state->worker's. */
 void admin_state_log(struct admin_state *state);
 

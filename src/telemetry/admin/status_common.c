@@ -46,6 +46,45 @@ void status_json_add_process(struct json_writer *json, struct admin_process *pro
     json_write_close(json, ']');
 }
 
+static void add_memory_server(struct json_writer *json, const struct net_memory_server *server) {
+    json_write_open(json, JSON_ELEMENT, '{');
+    json_write_string(json, "name", str_of(server->name));
+    json_write_u64(json, "responses", server->n_response_bytes);
+    json_write_u64(json, "bodies", server->n_body_bytes);
+    json_write_u64(json, "waiting", server->n_waiting);
+    json_write_close(json, '}');
+}
+
+static void add_memory_holder(struct json_writer *json, const struct net_memory_holder *holder) {
+    json_write_open(json, JSON_ELEMENT, '{');
+    json_write_string(json, "peer", str_of(holder->peer));
+    json_write_string(json, "server", str_of(holder->server));
+    json_write_u64(json, "responses", holder->n_response_bytes);
+    json_write_u64(json, "bodies", holder->n_body_bytes);
+    if (holder->unread) {
+        json_write_u64(json, "unread_ms", holder->unread_ns / 1000000);
+    }
+    json_write_close(json, '}');
+}
+
+void status_json_add_memory(struct json_writer *json, const struct net_memory_report *memory) {
+    json_write_open(json, "memory", '{');
+    json_write_u64(json, "limit", memory->limit);
+    json_write_u64(json, "responses", memory->n_response_bytes);
+    json_write_u64(json, "bodies", memory->n_body_bytes);
+    json_write_open(json, "servers", '[');
+    for (size_t i = 0; i < memory->n_servers; i++) {
+        add_memory_server(json, &memory->servers[i]);
+    }
+    json_write_close(json, ']');
+    json_write_open(json, "holders", '[');
+    for (size_t i = 0; i < memory->n_holders; i++) {
+        add_memory_holder(json, &memory->holders[i]);
+    }
+    json_write_close(json, ']');
+    json_write_close(json, '}');
+}
+
 void status_json_add_histogram(struct json_writer *json, const char *name,
                                const struct metric_distribution *distribution) {
     unsigned n = METRIC_BUCKETS;

@@ -6,10 +6,13 @@
 #include "core/base/json_writer.h"
 #include "core/base/metric/histogram.h"
 #include "net/server/http/server.h"
+#include "net/server/report.h"
 #include "telemetry/admin/process.h"
 
 /* Members now_ns, server, process and errors. */
 void status_json_add_process(struct json_writer *json, struct admin_process *process, bool ready);
+/* Member memory: what clients hold. */
+void status_json_add_memory(struct json_writer *json, const struct net_memory_report *memory);
 /* Adds a member with the sum and the buckets up to the last one that is not empty: bucket i counts
  * values of at most 2^i (microseconds or items). */
 void status_json_add_histogram(struct json_writer *json, const char *name,

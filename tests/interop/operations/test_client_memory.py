@@ -2,12 +2,17 @@
 A good client beside them is answered, and the memory of the process stays within the budget. The
 same with full sizes is tests/soak/test_slow_readers.py."""
 import contextlib
+import json
+import re
+import signal
+import struct
+import time
 
 import pytest
 
-from lib import metrics
+from lib import browser, h2, http1, metrics
 from lib.server import is_sanitized, peak_memory_of
-from lib.slow_readers import (Good, MB, check_good, unread_calls, unread_request, unread_stream,
+from lib.slow_readers import (Good, MB, check_good, infer_message, unread_calls, unread_request, unread_stream,
                               write_models)
 
 BUDGET = 48 * MB
@@ -18,7 +23,8 @@ SLACK = 80 * MB
 @pytest.fixture(name="live")
 def start_live(start_server, tmp_path):
     live = start_server("--model-repository", write_models(tmp_path / "models"),
-                        "--client-memory", BUDGET, "--max-unsent-size", 8 * MB, grpc=("127.0.0.1:0",))
+                        "--client-memory", BUDGET, "--max-unsent-size", 8 * MB,
+                        metrics_at="127.0.0.1:0", grpc=("127.0.0.1:0",))
     check_good(live)
     yield live
     check_good(live)
@@ -62,3 +68,101 @@ def test_unread_answers_over_http_are_closed_for_others(live):
         metrics.wait_until(live.address, lambda n: n["sluice_slow_readers_closed_total"] > 0,
                            "closed slow readers")
     check_peak(live, base)
+
+
+# ---- who holds what ------------------------------------------------------------------------------
+
+def memory_of(live):
+    return json.loads(http1.request(live.metrics_address, "GET", "/status.json").body)["memory"]
+
+
+def wait_for_memory(live, fits):
+    end = time.monotonic() + http1.PATIENCE
+    while not fits(memory := memory_of(live)):
+        assert time.monotonic() < end, memory
+        time.sleep(0.01)
+    return memory
+
+
+def text_of(sock):
+    return "%s:%d" % sock.getsockname()[:2]
+
+
+def series(kind, protocol):
+    return f'sluice_client_memory_bytes{{kind="{kind}",protocol="{protocol}"}}'
+
+
+@contextlib.contextmanager
+def holders(live):
+    """A gRPC client that holds three unread answers of 1 MB, and one of HTTP that has sent 64 KB of a
+    body."""
+    with h2.Connection(live.grpc_address, own=[(h2.INITIAL_WINDOW, 0)]) as reader, \
+            http1.Connection(live.address) as sender:
+        for _ in range(3):
+            stream = reader.begin(b"/inference.GRPCInferenceService/ModelInfer")
+            reader.send_data(stream, infer_message("medium"), end=True)
+        sender.send(b"POST /v2/models/large/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
+                    + b" " * 65536)
+        yield text_of(reader.sock), text_of(sender.sock)
+
+
+def test_holders_are_shown_until_they_are_gone(live):
+    with holders(live) as (reader, sender):
+        memory = wait_for_memory(live, lambda memory: len(memory["holders"]) == 2
+                                 and memory["holders"][0].get("unread_ms", 0) > 0
+                                 and memory["responses"] == memory["holders"][0]["responses"] >= 3 * MB)
+        first, second = memory["holders"]
+        assert (first["peer"], first["server"], first["bodies"]) == (reader, "grpc", 0)
+        assert 3 * MB <= first["responses"] < 3 * MB + 65536
+        assert (second["peer"], second["server"], second["responses"]) == (sender, "http", 0)
+        assert 60000 < second["bodies"] <= 1000000 and "unread_ms" not in second
+        assert memory["limit"] == BUDGET and memory["bodies"] == second["bodies"]
+        assert {one["name"]: (one["responses"], one["bodies"]) for one in memory["servers"]} == {
+            "http": (0, second["bodies"]), "grpc": (first["responses"], 0)}
+        text = http1.request(live.metrics_address, "GET", "/debug/state").body.decode()
+        assert f"memory of clients: {first['responses']} bytes in responses, " in text
+        assert re.search(rf"^  held by {reader}, grpc: {first['responses']} in responses, 0 in bodies, "
+                         rf"nothing read for [0-9.e-]+ s\n  held by {sender}, http: 0 in responses, "
+                         rf"{second['bodies']} in bodies$", text, re.MULTILINE), text
+        live.signal(signal.SIGUSR2)
+        live.wait_for(lambda: any(line.get("line", "").startswith(f"  held by {reader}, grpc: ")
+                                  for line in live.log_lines()), "the state in the log")
+        numbers = metrics.read(live.metrics_address)
+        assert numbers["sluice_client_memory_limit_bytes"] == BUDGET
+        assert numbers[series("responses", "grpc")] == first["responses"]
+        assert numbers[series("responses", "http")] == 0
+        assert numbers['sluice_client_memory_bytes{kind="bodies"}'] == second["bodies"]
+    memory = wait_for_memory(live, lambda memory: not memory["holders"])
+    assert memory["responses"] == memory["bodies"] == 0
+    live.wait_at_rest()
+
+
+def test_requests_that_wait_for_memory_are_counted(live):
+    """Of five answers of 4 MB two may be unread; then a body that does not fit the budget."""
+    waiting = 'sluice_requests_waiting_for_memory{protocol="grpc",limit="max_unsent_size"}'
+    dropped = 'sluice_requests_dropped_total{reason="memory"}'
+    with h2.Connection(live.grpc_address, own=[(h2.INITIAL_WINDOW, 0)]) as connection:
+        for _ in range(5):
+            stream = connection.begin(b"/inference.GRPCInferenceService/ModelInfer")
+            connection.send_data(stream, infer_message("large"), end=True)
+        metrics.wait_until(live.address, lambda n: n[waiting] >= 3, "three that wait")
+        assert [one["waiting"] for one in memory_of(live)["servers"] if one["name"] == "grpc"][0] >= 3
+        assert metrics.read(live.address)[dropped] == 0
+    live.wait_at_rest()
+    with h2.Connection(live.grpc_address) as connection:
+        stream = connection.begin(b"/inference.GRPCInferenceService/ModelInfer")
+        connection.send_data(stream, b"\0" + struct.pack(">I", BUDGET + 4096) + b"x" * 2000)
+        metrics.wait_until(live.address, lambda n: n[dropped] == 1, "a refused body")
+
+
+def test_status_page_shows_holders(live, tmp_path):
+    with holders(live) as (reader, sender), browser.Browser(str(tmp_path / "profile")) as page:
+        page.open(f"http://{live.metrics_address}/")
+        page.wait("document.querySelectorAll('#holder-rows tr').length === 2")
+        cells = "[...document.querySelectorAll('#holder-rows td')].map(one => one.textContent)"
+        shown = page.run(cells)
+        assert shown[:4] == [reader, "grpc", "3.2 MB", "0 B"] and shown[4].endswith(" s"), shown
+        assert shown[5:8] == [sender, "http", "0 B"] and shown[9] == "–", shown
+        assert page.run("document.getElementById('memory-used').textContent").endswith(" of 50 MB")
+        page.picture(tmp_path / "page.png")
+        assert page.complaints() == []

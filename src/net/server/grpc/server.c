@@ -250,12 +250,43 @@ static bool unsent(const struct net_conn *net_conn, uint64_t *n_sent) {
     return false;
 }
 
+/* When a stream last sent something; while none has, when the first one began to wait. */
+static uint64_t unsent_since(const struct net_conn *net_conn) {
+    const struct grpc_session *session = &((const struct grpc_conn *)net_conn)->session;
+    uint64_t timeout_ns = session->core->stream_timers.after_ns[GRPC_WAIT_WINDOW];
+    uint64_t sent_ns = 0, waits_ns = UINT64_MAX;
+    const struct grpc_stream *stream;
+    LIST_FOREACH(stream, &session->streams, link) {
+        if (stream->timeout.armed && stream->timeout.timer_class == GRPC_WAIT_WINDOW) {
+            uint64_t since_ns = stream->timeout.due_ns - timeout_ns;
+            if (stream->sent_since_ns > 0) {
+                sent_ns = since_ns > sent_ns ? since_ns : sent_ns;
+            } else {
+                waits_ns = since_ns < waits_ns ? since_ns : waits_ns;
+            }
+        }
+    }
+    return sent_ns > 0 ? sent_ns : waits_ns < UINT64_MAX ? waits_ns : 0;
+}
+
+/* Of messages that are not taken, and of metadata. */
+static uint64_t body_bytes(const struct net_conn *net_conn) {
+    const struct grpc_session *session = &((const struct grpc_conn *)net_conn)->session;
+    const struct grpc_stream *stream;
+    uint64_t n_bytes = 0;
+    LIST_FOREACH(stream, &session->streams, link) {
+        n_bytes += grpc_receiver_reserved_bytes(&stream->in) + stream->n_head_reserved;
+    }
+    return n_bytes;
+}
+
 static void on_timer(struct server_worker *server_worker, uint64_t now_ns) {
     grpc_core_run_timers(core_of(server_worker), now_ns);
     server_worker_schedule_timer(server_worker, grpc_core_next_timer_ns(core_of(server_worker)));
 }
 
 static const struct net_protocol grpc_protocol = {
+    .name = "grpc",
     .conn_bytes = sizeof(struct grpc_conn),
     .alpn = "\x02h2",
     .on_refused = on_refused,
@@ -273,6 +304,8 @@ static const struct net_protocol grpc_protocol = {
     .is_receiving_bulk = is_receiving_bulk,
     .run_deferred = run_deferred,
     .unsent = unsent,
+    .unsent_since = unsent_since,
+    .body_bytes = body_bytes,
     .on_timer = on_timer,
     .describe = grpc_describe,
 };

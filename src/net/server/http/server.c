@@ -345,6 +345,7 @@ static void on_call_end(struct net_call *call) {
 }
 
 static const struct net_protocol http_protocol = {
+    .name = "http",
     .conn_bytes = sizeof(struct request_response_conn),
     .alpn = "\x08http/1.1\x08http/1.0",
     .on_refused = on_refused,
@@ -360,6 +361,7 @@ static const struct net_protocol http_protocol = {
     .on_written = http_stream_on_written,
     .on_call_disconnected = on_call_disconnected,
     .on_call_end = on_call_end,
+    .body_bytes = request_response_body_bytes,
     .describe = http_describe,
 };
 

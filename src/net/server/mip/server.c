@@ -407,6 +407,7 @@ static void on_call_end(struct net_call *call) {
 }
 
 static const struct net_protocol mip_protocol = {
+    .name = "mip",
     .conn_bytes = sizeof(struct mip_conn),
     .on_refused = on_refused,
     .on_bytes = on_bytes,
@@ -421,6 +422,7 @@ static const struct net_protocol mip_protocol = {
     .on_written = request_response_on_written,
     .on_call_disconnected = on_call_disconnected,
     .on_call_end = on_call_end,
+    .body_bytes = request_response_body_bytes,
     .describe = request_response_describe,
 };
 

@@ -271,6 +271,11 @@ uint64_t grpc_receiver_n_left(const struct grpc_receiver *receiver) {
     return receiver->state == GRPC_RECEIVING_BODY ? receiver->message->body.left : 0;
 }
 
+uint64_t grpc_receiver_reserved_bytes(const struct grpc_receiver *receiver) {
+    const struct grpc_incoming_message *message = receiver->message;
+    return receiver->pending_input.cap + (message ? body_reserved_bytes(&message->body) : 0);
+}
+
 size_t grpc_receiver_stop(struct grpc_receiver *receiver) {
     size_t n_kept = grpc_pending_input_bytes(&receiver->pending_input).len;
     receiver->state = GRPC_RECEIVING_STOPPED;

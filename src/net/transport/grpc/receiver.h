@@ -90,6 +90,8 @@ enum status grpc_receiver_resume(struct grpc_receiver *receiver, size_t *n_used,
                                  struct error *err) SLUICE_MUST_USE;
 /* Returns: the missing bytes of the current message, if known, else 0. */
 uint64_t grpc_receiver_n_left(const struct grpc_receiver *receiver);
+/* Returns: bytes of the budget reserved for what was received and not taken. */
+uint64_t grpc_receiver_reserved_bytes(const struct grpc_receiver *receiver);
 /* Stops receiving and drops what is buffered. Returns: dropped bytes of pending input. */
 size_t grpc_receiver_stop(struct grpc_receiver *receiver);
 
