@@ -3,9 +3,11 @@
 
 #include <assert.h>
 
+#include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/os/ready_file.h"
 #include "serve/admin/api.h"
+#include "serve/scheduler/cache/response_cache.h"
 
 /* ---- the admin listener ---------------------------------------------------------------------- */
 
@@ -244,6 +246,33 @@ static enum status open_admin(struct serve_listeners *self, struct repository *r
     return st;
 }
 
+/* ---- the response cache ---------------------------------------------------------------------- */
+
+/* The cache leaves a quarter of the memory to requests. */
+static bool take_for_cache(void *user, uint64_t n_bytes) {
+    struct net_budget *budget = user;
+    uint64_t limit = net_budget_limit(budget) / 4 * 3;
+    uint64_t used = atomic_load_explicit(&budget->n_bytes, memory_order_relaxed);
+    return used <= limit && n_bytes <= limit - used && net_budget_take(budget, n_bytes, 0);
+}
+
+static void give_from_cache(void *user, uint64_t n_bytes) {
+    net_budget_give(user, n_bytes);
+}
+
+static void relieve_by_cache(struct net_budget_user *user, uint64_t wanted) {
+    repository_shrink_cache(CONTAINER_OF(user, struct serve_listeners, cache)->repository, wanted);
+}
+
+static void count_cache(struct serve_listeners *self, struct repository *repository) {
+    self->repository = repository;
+    self->cache.relieve = relieve_by_cache;
+    net_budget_add_user(&self->budget, &self->cache);
+    repository_set_cache_budget(repository, &(struct cache_budget){.take = take_for_cache,
+                                                                   .give = give_from_cache,
+                                                                   .user = &self->budget});
+}
+
 /* ---- open, drain, stop ----------------------------------------------------------------------- */
 
 enum status serve_listeners_open(struct serve_listeners *self,
@@ -254,6 +283,7 @@ enum status serve_listeners_open(struct serve_listeners *self,
     self->budget.memory = settings->client_memory.n_bytes;
     self->budget.body_memory = settings->body_memory.n_bytes;
     self->budget.max_connections = settings->max_connections;
+    count_cache(self, repository);
     self->n_addresses = settings->http.n + serve_grpc_n_addresses(settings) + settings->mip.n +
                         admin_listener_is_enabled(settings->metrics);
     self->arena = arena_new(NULL, 0);

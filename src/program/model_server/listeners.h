@@ -31,6 +31,8 @@ struct serve_listeners {
     const struct serve_settings *settings;
     struct arena *arena;
     struct net_budget budget;
+    struct net_budget_user cache; /* evicts from the response cache when requests need memory */
+    struct repository *repository;
     struct serve_security security;
     struct serve_admin admin;
     struct tracer tracer;

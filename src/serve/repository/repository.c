@@ -709,6 +709,18 @@ void repository_stop(struct repository *repository) {
     }
 }
 
+void repository_set_cache_budget(struct repository *repository, const struct cache_budget *budget) {
+    if (repository->cache) {
+        response_cache_set_budget(repository->cache, budget);
+    }
+}
+
+void repository_shrink_cache(struct repository *repository, uint64_t n_bytes) {
+    if (repository->cache) {
+        response_cache_shrink(repository->cache, n_bytes);
+    }
+}
+
 void repository_free(struct repository *repository) {
     if (repository) {
         repository_stop(repository);

@@ -44,6 +44,7 @@ struct response_cache {
     size_t limit, n_own, n_used; /* bytes; n_own: the table */
     uint64_t generations;
     struct call_hash keyed;
+    struct cache_budget budget;    /* `take` NULL: none */
     TAILQ_HEAD(, cache_entry) lru; /* least recently used first */
     size_t n_buckets;              /* a power of two */
     struct cache_bucket buckets[];
@@ -138,6 +139,22 @@ static void adjust_used_bytes(struct response_cache *cache, size_t before, size_
     metric_add(METRIC_RESPONSE_CACHE_BYTES, (int64_t)after - (int64_t)before);
 }
 
+/* ---- the budget, without the lock ------------------------------------------------------------ */
+
+static bool take_from_budget(const struct response_cache *cache, size_t n_bytes) {
+    return !cache->budget.take || cache->budget.take(cache->budget.user, n_bytes);
+}
+
+static void give_to_budget(const struct response_cache *cache, size_t n_bytes) {
+    if (cache->budget.give) {
+        cache->budget.give(cache->budget.user, n_bytes);
+    }
+}
+
+void response_cache_set_budget(struct response_cache *cache, const struct cache_budget *budget) {
+    cache->budget = *budget;
+}
+
 /* ---- freeing, without the lock --------------------------------------------------------------- */
 
 /* Frees an entry without references. The lock is released meanwhile and held on return. */
@@ -145,6 +162,7 @@ static void free_and_relock(struct response_cache *cache, struct cache_entry *en
     size_t n_counted = entry->n_counted;
     lock_assert_not_held(&cache->lock);
     free(entry);
+    give_to_budget(cache, n_counted);
     lock_acquire(&cache->lock);
     adjust_used_bytes(cache, n_counted, 0);
 }
@@ -156,6 +174,31 @@ static struct cache_entry *find_evictable(const struct response_cache *cache) {
         entry = i < MAX_EVICT_SCAN ? TAILQ_NEXT(entry, lru_link) : NULL;
     }
     return entry;
+}
+
+/* With the lock, which is released meanwhile. Returns: bytes freed; 0: none can be evicted. */
+static size_t evict_one(struct response_cache *cache) {
+    struct cache_entry *entry = find_evictable(cache);
+    if (!entry) {
+        return 0;
+    }
+    size_t n_counted = entry->n_counted;
+    entry_unlink(cache, entry);
+    lock_release(&cache->lock);
+    metric_add(METRIC_RESPONSE_CACHE_EVICTIONS_TOTAL, 1);
+    free_and_relock(cache, entry);
+    return n_counted;
+}
+
+void response_cache_shrink(struct response_cache *cache, uint64_t n_bytes) {
+    uint64_t n_freed = 0;
+    size_t n = 1;
+    lock_acquire(&cache->lock);
+    while (n_freed < n_bytes && n > 0) {
+        n = evict_one(cache);
+        n_freed += n;
+    }
+    lock_release(&cache->lock);
 }
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
@@ -248,24 +291,26 @@ static bool reserve_bytes(struct response_cache *cache, size_t n) {
     if (cache->limit < cache->n_own || cache->limit - cache->n_own < n) {
         return false;
     }
-    lock_acquire(&cache->lock);
-    while (cache->n_used > cache->limit - n) {
-        struct cache_entry *entry = find_evictable(cache);
-        if (!entry) {
-            lock_release(&cache->lock);
-            return false;
-        }
-        entry_unlink(cache, entry);
-        lock_release(&cache->lock);
-        metric_add(METRIC_RESPONSE_CACHE_EVICTIONS_TOTAL, 1);
-        free_and_relock(cache, entry);
+    if (!take_from_budget(cache, n)) {
+        return false;
     }
-    adjust_used_bytes(cache, 0, n);
+    bool fits = true;
+    lock_acquire(&cache->lock);
+    while (fits && cache->n_used > cache->limit - n) {
+        fits = evict_one(cache) > 0;
+    }
+    if (fits) {
+        adjust_used_bytes(cache, 0, n);
+    }
     lock_release(&cache->lock);
-    return true;
+    if (!fits) {
+        give_to_budget(cache, n);
+    }
+    return fits;
 }
 
 static void unreserve_bytes(struct response_cache *cache, size_t n) {
+    give_to_budget(cache, n);
     lock_acquire(&cache->lock);
     adjust_used_bytes(cache, n, 0);
     lock_release(&cache->lock);

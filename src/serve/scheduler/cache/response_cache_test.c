@@ -245,6 +245,47 @@ static void cache_many_threads_stay_within_limit(void **state) {
     assert_int_equal(metric_read(METRIC_RESPONSE_CACHE_ENTRIES), 0);
 }
 
+static uint64_t budget_left;
+
+static bool take(void *user, uint64_t n_bytes) {
+    (void)user;
+    if (n_bytes > budget_left) {
+        return false;
+    }
+    budget_left -= n_bytes;
+    return true;
+}
+
+static void give(void *user, uint64_t n_bytes) {
+    (void)user;
+    budget_left += n_bytes;
+}
+
+static void cache_counts_in_budget_and_shrinks(void **state) {
+    struct cache_scope scope;
+    struct response_cache *cache = make(LIMIT);
+    (void)state;
+    budget_left = 4 * SMALL;
+    response_cache_set_budget(cache, &(struct cache_budget){.take = take, .give = give});
+    cache_scope_open(&scope, cache);
+    assert_true(put(&scope, 1, SMALL));
+    assert_true(put(&scope, 2, SMALL));
+    assert_true(put(&scope, 3, SMALL));
+    assert_true(budget_left < SMALL);
+    assert_false(put(&scope, 4, SMALL)); /* nothing is evicted for it: others use the budget, too */
+    assert_true(has(&scope, 1));
+    response_cache_shrink(cache, 2 * SMALL);
+    assert_true(budget_left > 2 * SMALL);
+    assert_false(has(&scope, 2)); /* used less recently than 1 */
+    assert_false(has(&scope, 3));
+    assert_true(has(&scope, 1));
+    response_cache_shrink(cache, UINT64_MAX);
+    assert_int_equal(budget_left, 4 * SMALL);
+    cache_scope_close(&scope);
+    response_cache_free(cache);
+    assert_int_equal(n_bytes_counted(), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cache_stored_entry_is_found),
@@ -254,6 +295,7 @@ int main(void) {
         cmocka_unit_test(cache_oversized_entry_evicts_nothing),
         cmocka_unit_test(cache_scope_close_removes_own_entries_only),
         cmocka_unit_test(cache_many_threads_stay_within_limit),
+        cmocka_unit_test(cache_counts_in_budget_and_shrinks),
     };
     return cmocka_run_group_tests_name("serve/scheduler/cache/response_cache", tests, NULL, NULL);
 }
