@@ -31,7 +31,7 @@
 #include "core/event/worker.h"
 #include "core/tensor/tensor.h"
 #include "net/server/base.h"
-#include "net/server/memory.h"
+#include "net/server/response_memory.h"
 #include "net/transport/address.h"
 #include "net/transport/body_pool.h"
 #include "net/transport/budget.h"

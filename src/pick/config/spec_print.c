@@ -6,6 +6,7 @@
 #include "pick/config/dns_plan.h"
 #include "pick/config/scrape_rules.h"
 #include "pick/pool/profile/profile.h"
+#include "pick/pool/saturation.h"
 
 /* The widths of labels and of names in lists. */
 enum { LABEL_COLUMNS = 12, NAME_COLUMNS = 28 };

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core/event/clock.h"
+#include "pick/pool/saturation.h"
 #include "pick/pool/state.h"
 
 enum { POOL_MAX_PICKED = 1 + PROTOCOL_MAX_FALLBACKS };

@@ -164,22 +164,6 @@ enum status pool_spec_add_note(struct pool_spec *spec, struct str setting, const
 const struct pool_label *pool_labels_find(struct pool_labels labels, struct str key);
 /* Whether the labels include all of `selector`. */
 bool pool_labels_match(struct pool_labels labels, struct pool_labels selector);
-/* Whether load reports can make an endpoint full. */
-static inline bool pool_limits_loads(const struct pool_spec *spec) {
-    return spec->queue_depth > 0 || spec->kv_cache > 0;
-}
-/* The test for a full endpoint. Values that are not known are 0. Returns: the limit that is
- * reached, for messages; NULL: none. */
-static inline const char *pool_limit_reached(const struct pool_spec *spec, double in_flight,
-                                             double n_waiting, double kv_cache_used) {
-    if (spec->max_in_flight > 0 && in_flight >= (double)spec->max_in_flight) {
-        return "max_in_flight";
-    }
-    if (spec->queue_depth > 0 && n_waiting >= (double)spec->queue_depth) {
-        return "queue_depth";
-    }
-    return spec->kv_cache > 0 && kv_cache_used >= spec->kv_cache ? "kv_cache" : NULL;
-}
 /* "Critical" */
 const char *pool_criticality_name(enum pool_criticality criticality);
 

@@ -38,7 +38,7 @@ void http_generate_begin(struct http_api *api, struct http_exchange *exchange,
 void http_repository_begin(struct http_api *api, struct http_exchange *exchange,
                            const struct v2_path *path);
 
-/* memory.c: GET /v2/systemsharedmemory[/region/NAME]/status */
+/* shared_memory.c: GET /v2/systemsharedmemory[/region/NAME]/status */
 void http_memory_answer_status(struct http_api *api, struct http_exchange *exchange,
                                const struct v2_path *path);
 /* POST …/region/NAME/register, …[/region/NAME]/unregister */

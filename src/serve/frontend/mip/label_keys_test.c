@@ -91,5 +91,5 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(labels_each_text_gives_unique_keys_or_error),
         cmocka_unit_test(labels_unreadable_file_error_names_path)};
-    return cmocka_run_group_tests_name("serve/frontend/mip/plan_labels", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/frontend/mip/label_keys", tests, NULL, NULL);
 }

@@ -2,8 +2,8 @@
  * do not read their responses while requests wait for memory. Internal to net/server.
  *
  * Thread: the worker's, unless stated otherwise. */
-#ifndef SLUICE_NET_SERVER_MEMORY_H
-#define SLUICE_NET_SERVER_MEMORY_H
+#ifndef SLUICE_NET_SERVER_RESPONSE_MEMORY_H
+#define SLUICE_NET_SERVER_RESPONSE_MEMORY_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

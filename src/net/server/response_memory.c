@@ -1,7 +1,7 @@
 /* Grants waiting requests when memory is free, and closes slow readers to free it. A client that
  * takes less than RELIEF_MIN_BYTES in RELIEF_WINDOW_NS while others wait is a slow reader; of those
  * the one that holds most is closed first. */
-#include "net/server/memory.h"
+#include "net/server/response_memory.h"
 
 #include "core/base/compiler.h"
 #include "core/base/log.h"
