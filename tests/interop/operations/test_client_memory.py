@@ -137,6 +137,27 @@ def test_holders_are_shown_until_they_are_gone(live):
     live.wait_at_rest()
 
 
+def test_holders_are_the_largest_of_all_workers(live):
+    """Six gRPC clients with one to six unread answers of 1 MB, and one of HTTP with one of 4 MB."""
+    with contextlib.ExitStack() as stack:
+        peers = []
+        for n in range(1, 7):
+            connection = stack.enter_context(h2.Connection(live.grpc_address, own=[(h2.INITIAL_WINDOW, 0)]))
+            for _ in range(n):
+                stream = connection.begin(b"/inference.GRPCInferenceService/ModelInfer")
+                connection.send_data(stream, infer_message("medium"), end=True)
+            peers.append((text_of(connection.sock), n))
+        unread_request(stack, live.address)
+
+        def settled(memory):
+            held = memory["holders"]
+            grpc = [(one["peer"], one["responses"] // MB) for one in held if one["server"] == "grpc"]
+            return (grpc == peers[:1:-1] and [one["responses"] // MB for one in held] == [6, 5, 4, 4, 3]
+                    and all(one.get("unread_ms", 0) > 0 for one in held))
+        wait_for_memory(live, settled)
+    live.wait_at_rest()
+
+
 def test_requests_that_wait_for_memory_are_counted(live):
     """Of five answers of 4 MB two may be unread; then a body that does not fit the budget."""
     waiting = 'sluice_requests_waiting_for_memory{protocol="grpc",limit="max_unsent_size"}'
