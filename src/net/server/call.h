@@ -21,7 +21,8 @@ struct net_call {
     struct arena *reply_arena;
     struct body body;
     uint64_t body_started_ns;
-    uint64_t received; /* body bytes as received */
+    uint64_t received;      /* body bytes as received */
+    size_t n_head_reserved; /* of the budget, for a large head */
     struct net_call *ended_next;
     void (*release)(void *user);
     void *user;

@@ -450,7 +450,15 @@ struct net_call *net_call_new(struct net_conn *conn, size_t n_bytes) {
     return call;
 }
 
+static void release_head(struct net_call *call) {
+    if (call->n_head_reserved > 0) {
+        net_budget_release(call->server_worker->server->budget, call->n_head_reserved);
+        call->n_head_reserved = 0;
+    }
+}
+
 void net_call_free(struct net_call *call) {
+    release_head(call);
     call->server_worker->n_calls--;
     arena_free(call->arena);
 }
@@ -484,6 +492,7 @@ void net_call_finish(struct net_call *call) {
     struct server_worker *server_worker = call->server_worker;
     assert(!call->writing);
     net_call_release_reply(call);
+    release_head(call);
     if (call->handler_started) {
         server_worker->server->protocol->on_call_end(call);
     }

@@ -36,6 +36,8 @@ static void payload_begin(struct request_response_conn *conn) {
     }
 }
 
+enum { FREE_HEAD_BYTES = 16384 }; /* of an incomplete head that do not count in the budget */
+
 /* The head is complete: calls the handler, then prepares for the body. */
 static void http_receive_head(struct request_response_conn *conn) {
     struct http_call *call = http_conn_call(conn);
@@ -247,6 +249,20 @@ static bool begin_request(struct request_response_conn *conn) {
     return true;
 }
 
+/* The head is not complete: counts it once it is large, as it may stay for --header-timeout. */
+static enum status reserve_head(struct net_call *call, struct error *err) {
+    struct net_budget *budget = call->server_worker->server->budget;
+    size_t n_bytes = arena_bytes(call->arena);
+    if (n_bytes <= FREE_HEAD_BYTES || n_bytes <= call->n_head_reserved) {
+        return ST_OK;
+    }
+    if (!net_budget_reserve(budget, n_bytes - call->n_head_reserved)) {
+        return net_budget_error(budget, err);
+    }
+    call->n_head_reserved = n_bytes;
+    return ST_OK;
+}
+
 static void read_head(struct request_response_conn *conn, struct str *data) {
     struct http_call *call = http_conn_call(conn);
     enum http1_request_event event;
@@ -254,6 +270,10 @@ static void read_head(struct request_response_conn *conn, struct str *data) {
     struct error err;
     enum status st = http1_request_step(call->request, data, &event, &body, &err);
     conn->net.n_pipelined_bytes = data->len;
+    if (st == ST_OK && event == HTTP1_REQUEST_MORE) {
+        st = reserve_head(&call->base, &err);
+        conn->net.close_after_reply = conn->net.close_after_reply || st != ST_OK;
+    }
     if (st != ST_OK) {
         http_reply_error(&call->exchange, &err, NULL, 0);
     } else if (event == HTTP1_REQUEST_HEAD) {

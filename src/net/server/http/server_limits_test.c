@@ -125,6 +125,31 @@ static void body_memory_exhausted_gets_503(void **state) {
     test_server_stop(&server);
 }
 
+/* Heads that are not complete count, too. */
+static void head_memory_exhausted_gets_503(void **state) {
+    (void)state;
+    static char head[40000];
+    struct test_server server;
+    struct net_limits limits = test_limits();
+    struct net_budget budget = test_budget();
+    int fds[8];
+    limits.max_header_size = 65536;
+    budget.body_memory = 300000;
+    int start = snprintf(head, sizeof(head), "GET /echo HTTP/1.1\r\n" HOST "X: ");
+    memset(head + start, 'x', sizeof(head) - (size_t)start);
+    test_server_start_with(&server, &limits, budget, "127.0.0.1:0");
+    for (int i = 0; i < 8; i++) { /* of 40,000 bytes, in an arena that grows by doubling */
+        fds[i] = test_connect(&server);
+        test_send(fds[i], str_make(head, sizeof(head)));
+    }
+    test_expect(fds[7], 503, "OVERLOADED");
+    for (int i = 0; i < 8; i++) {
+        close(fds[i]);
+    }
+    check_good(&server);
+    test_server_stop(&server);
+}
+
 static void request_memory_exhausted_gets_503(void **state) {
     (void)state;
     struct test_server server;
@@ -525,6 +550,7 @@ int main(void) {
         cmocka_unit_test(discard_past_limit_closes_connection),
         cmocka_unit_test(head_over_limit_gets_431),
         cmocka_unit_test(body_memory_exhausted_gets_503),
+        cmocka_unit_test(head_memory_exhausted_gets_503),
         cmocka_unit_test(request_memory_exhausted_gets_503),
         cmocka_unit_test(connection_over_limit_gets_503),
         cmocka_unit_test(accept_without_descriptors_resumes_later),
