@@ -23,9 +23,9 @@ struct net_budget_use {
     uint64_t n_waiting_for_account; /* requests that wait for that of their connection */
 };
 
-/* Registered by a server. Thread: any. */
+/* Registered by a server, or by a cache. Thread: any. */
 struct net_budget_user {
-    const char *protocol; /* "http" */
+    const char *protocol; /* "http"; NULL: no server, `add_use` is not set */
     /* Closes connections that hold responses and do not read them, until about `wanted` bytes are
      * free. */
     void (*relieve)(struct net_budget_user *user, uint64_t wanted);
@@ -73,13 +73,13 @@ static inline void net_budget_relieve(struct net_budget *budget, uint64_t wanted
     }
 }
 
-/* Adds what clients of that protocol hold; NULL: of any. Returns: whether a server has it. */
+/* Adds what clients of that protocol hold. Returns: whether a server has it. */
 static inline bool net_budget_add_use(struct net_budget *budget, const char *protocol,
                                       struct net_budget_use *use) {
     bool found = false;
     for (size_t i = 0; i < NET_BUDGET_MAX_USERS; i++) {
         const struct net_budget_user *user = atomic_load(&budget->users[i]);
-        if (user && (!protocol || strcmp(user->protocol, protocol) == 0)) {
+        if (user && user->protocol && strcmp(user->protocol, protocol) == 0) {
             user->add_use(user, use);
             found = true;
         }
