@@ -92,8 +92,8 @@ def test_client_memory_of_flood(start, flood):
 
 
 def test_client_memory_of_small_process(start):
-    """Default settings, and all floods at once, in a process that may have 1 GiB of address space."""
-    live = start(limits={resource.RLIMIT_AS: 1 << 30})
+    """Default settings, and all floods at once, in a process that may have 512 MiB of address space."""
+    live = start(limits={resource.RLIMIT_AS: 512 << 20})
     with contextlib.ExitStack() as stack:
         for flood in FLOODS:
             flood(stack, live)
