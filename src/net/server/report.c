@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core/base/compiler.h"
+#include "core/base/metric/metric.h"
 #include "core/event/clock.h"
 #include "net/server/grpc/conn.h"
 #include "net/server/http/conn.h"
@@ -264,6 +265,7 @@ static void merge_memory(struct net_report *report) {
     const struct worker_report *worker_reports = report->worker_reports;
     *report->memory = (struct net_memory_report){.limit = budget->memory,
                                                  .n_body_bytes = load(&budget->n_body_bytes)};
+    report->memory->n_cache_bytes = (uint64_t)metric_read(METRIC_RESPONSE_CACHE_BYTES);
     for (size_t i = 0; i < report->n_servers; i++) {
         const struct net_report_server *server = &report->servers[i];
         if (server->server->budget == budget) {
@@ -277,6 +279,9 @@ static void print_memory(struct buf *out, const struct net_memory_report *memory
     buf_printf(out, "memory of clients: %llu bytes in responses, %llu in bodies",
                (unsigned long long)memory->n_response_bytes,
                (unsigned long long)memory->n_body_bytes);
+    if (memory->n_cache_bytes > 0) {
+        buf_printf(out, ", %llu in the response cache", (unsigned long long)memory->n_cache_bytes);
+    }
     if (memory->limit > 0) {
         buf_printf(out, ", of %llu", (unsigned long long)memory->limit);
     }

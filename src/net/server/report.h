@@ -45,6 +45,7 @@ struct net_memory_holder {
 struct net_memory_report {
     uint64_t limit; /* --client-memory; 0: none */
     uint64_t n_response_bytes, n_body_bytes;
+    uint64_t n_cache_bytes; /* of the response cache */
     struct net_memory_server servers[NET_REPORT_SERVERS];
     size_t n_servers;
     struct net_memory_holder holders[NET_REPORT_HOLDERS]; /* first the one that holds most */

@@ -197,5 +197,5 @@ bool request_response_is_idle(const struct net_conn *conn) {
 
 uint64_t request_response_body_bytes(const struct net_conn *conn) {
     const struct net_call *call = ((const struct request_response_conn *)conn)->call;
-    return call ? body_reserved_bytes(&call->body) : 0;
+    return call ? body_reserved_bytes(&call->body) + call->n_head_reserved : 0;
 }

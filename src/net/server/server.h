@@ -117,7 +117,7 @@ struct net_protocol {
     /* While they do not wait for the socket. Returns: since when the client takes none of them; 0:
      * unknown. */
     uint64_t (*unsent_since)(const struct net_conn *conn);
-    /* Returns: memory that its bodies have reserved (for reports). */
+    /* Returns: memory that its bodies and heads have reserved (for reports). */
     uint64_t (*body_bytes)(const struct net_conn *conn);
     /* The worker's timer, requested with server_worker_schedule_timer. */
     void (*on_timer)(struct server_worker *server_worker, uint64_t now_ns);

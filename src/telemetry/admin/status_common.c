@@ -72,6 +72,7 @@ void status_json_add_memory(struct json_writer *json, const struct net_memory_re
     json_write_u64(json, "limit", memory->limit);
     json_write_u64(json, "responses", memory->n_response_bytes);
     json_write_u64(json, "bodies", memory->n_body_bytes);
+    json_write_u64(json, "cache", memory->n_cache_bytes);
     json_write_open(json, "servers", '[');
     for (size_t i = 0; i < memory->n_servers; i++) {
         add_memory_server(json, &memory->servers[i]);

@@ -114,8 +114,8 @@ function keys(...pairs) {
 
 // ---- memory of clients -----------------------------------------------------------------------------
 function drawMemory(now) {
-  const memory = now.memory, used = memory.responses + memory.bodies, cells = texts => texts.map(text => make("td", {}, text));
-  put($("memory-used"), bytes(used) + (memory.limit ? " of " + bytes(memory.limit) : ""));
+  const memory = now.memory, used = memory.responses + memory.bodies + memory.cache, cells = texts => texts.map(text => make("td", {}, text));
+  put($("memory-used"), bytes(used) + (memory.limit ? " of " + bytes(memory.limit) : "") + (memory.cache ? ", " + bytes(memory.cache) + " in the response cache" : ""));
   $("memory-meter").hidden = !memory.limit;
   $("memory-meter").firstChild.style.width = Math.min(100, used / memory.limit * 100).toFixed(0) + "%";
   $("memory-rows").replaceChildren(...memory.servers.map(one => make("tr", {},

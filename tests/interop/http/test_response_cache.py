@@ -63,13 +63,17 @@ def counts(running, model):
 @pytest.mark.parametrize("flags", [("--cache-size", "1MiB"), ("--response-cache-byte-size", "1048576"),
                                    ("--cache-config", "local,size=1048576")])
 def test_cache_repeated_request_hits(start, flags):
-    running = start([Identity("m", [("FP32", [-1])], more=CACHED)], *flags)
+    running = start([Identity("m", [("FP32", [-1])], more=CACHED)], *flags, metrics_at="127.0.0.1:0")
     for module in (triton_http, triton_grpc, triton_http):
         answer = ask(running, "m", [1, 2, 3], module=module)
         assert list(answer.as_numpy("OUTPUT0")) == [1, 2, 3]
     assert counts(running, "m") == (2, 1, 1)
     assert list(ask(running, "m", [1, 2, 4]).as_numpy("OUTPUT0")) == [1, 2, 4]
     assert counts(running, "m") == (2, 2, 2)
+    shown = json.loads(http1.request(running.metrics_address, "GET", "/status.json").body)["memory"]["cache"]
+    assert shown == metrics.read(running.address)["sluice_response_cache_bytes"] > 0
+    state = http1.request(running.metrics_address, "GET", "/debug/state").body.decode()
+    assert f", {shown} in the response cache, of " in state
 
 
 def test_cache_off_unless_model_and_server_enable(start):
