@@ -42,17 +42,22 @@ static void free_oldest_chunk(struct mip_batch *batch) {
 
 /* ---- steps: each returns whether it made progress -------------------------------------------- */
 
+/* Chunks are submitted in order, even when a later one has its pictures earlier: the outputs of a
+ * later one keep their memory until those before it are written, for which the earlier one would
+ * wait. */
 static bool step_submit(struct mip_batch *batch) {
+    bool is_next = true;
     for (size_t i = 0; i < batch->n_chunks; i++) {
         struct mip_chunk *chunk = chunk_at(batch, i);
         if (chunk->error.status != ST_OK) {
             fail_batch(batch, &chunk->error);
             return true;
         }
-        if (mip_chunk_is_ready(chunk)) {
+        if (is_next && mip_chunk_is_ready(chunk)) {
             mip_chunk_submit(chunk);
             return true;
         }
+        is_next = is_next && chunk->state >= MIP_CHUNK_RUNNING;
     }
     return false;
 }

@@ -416,32 +416,44 @@ static void batch_cancelled_waits_for_running_calls(void **state) {
 
 /* ---- pictures -------------------------------------------------------------------------------- */
 
-/* x takes pictures of four values; there is no picture decoder. */
+static struct pictures *undecodable_pictures_new(void) {
+    struct pictures_options options = {.part = "/nowhere/pictures.so",
+                                       .picture_threads = 1,
+                                       .max_queued = 100,
+                                       .max_picture_pixels = 100};
+    struct pictures *pictures = NULL;
+    struct error err;
+    assert_int_equal(pictures_new(&options, &pictures, &err), ST_OK);
+    return pictures;
+}
+
+static const int64_t picture_dims[] = {4};
+
+/* As `input`, with pictures of four values. */
+static struct mip_input picture_input(struct mip_input input) {
+    input.pictures = MIP_PICTURES_DECODED;
+    input.picture_dims = (struct shape){picture_dims, 1};
+    input.picture = (struct picture_plan){
+        .width = 2, .height = 2, .color = PICTURE_GREY, .datatype = DT_FP32, .scale = 1};
+    input.picture_bytes = 16;
+    return input;
+}
+
+/* x takes pictures; there is no picture decoder. */
 static void batch_with_undecodable_picture_fails(void **state) {
     (void)state;
-    static const int64_t dims[] = {4};
     for (size_t i = 0; i < 2; i++) {
         struct packet packet;
-        struct error err;
-        struct pictures_options options = {.part = "/nowhere/pictures.so",
-                                           .picture_threads = 1,
-                                           .max_queued = 100,
-                                           .max_picture_pixels = 100};
         open_packet(&packet, (struct model_config){.run_on = RUN_ON_INSTANCE}, 100);
         fill(&packet, four, 1);
         packet.infer.items[60] = packet.infer.items[62] =
             (struct mip_item){MIP_IMAGE, STR("no picture")};
-        struct mip_input input = packet.plan->inputs[0];
+        struct mip_input input = picture_input(packet.plan->inputs[0]);
         struct mip_plan plan = *packet.plan;
-        input.pictures = MIP_PICTURES_DECODED;
-        input.picture_dims = (struct shape){dims, 1};
-        input.picture = (struct picture_plan){
-            .width = 2, .height = 2, .color = PICTURE_GREY, .datatype = DT_FP32, .scale = 1};
-        input.picture_bytes = 16;
         plan.inputs = &input;
         packet.plan = &plan;
         packet.cancels = i == 1;
-        assert_int_equal(pictures_new(&options, &packet.pictures, &err), ST_OK);
+        packet.pictures = undecodable_pictures_new();
         run(&packet);
         if (packet.cancels) {
             expect_failure(&packet, ST_CANCELLED, "the client closed the connection");
@@ -451,6 +463,26 @@ static void batch_with_undecodable_picture_fails(void **state) {
         pictures_free(packet.pictures);
         close_packet(&packet);
     }
+}
+
+/* The calls after a picture's wait for it, although they have all their elements. */
+static void batch_with_late_picture_runs_in_order(void **state) {
+    (void)state;
+    struct packet packet;
+    static const size_t one[] = {1};
+    open_packet(&packet, (struct model_config){.run_on = RUN_ON_INSTANCE}, 4);
+    fill(&packet, one, 1); /* of another shape than the picture: a call of their own */
+    packet.infer.items[0] = (struct mip_item){MIP_IMAGE, STR("no picture")};
+    struct mip_input input = picture_input(packet.plan->inputs[0]);
+    struct mip_plan plan = *packet.plan;
+    plan.inputs = &input;
+    packet.plan = &plan;
+    packet.pictures = undecodable_pictures_new();
+    run(&packet);
+    expect_failure(&packet, ST_UNSUPPORTED, "batch element 0");
+    assert_int_equal(seen.n_calls, 0);
+    pictures_free(packet.pictures);
+    close_packet(&packet);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -513,6 +545,7 @@ int main(void) {
         cmocka_unit_test(batch_with_unbatched_output_fails),
         cmocka_unit_test(batch_cancelled_waits_for_running_calls),
         cmocka_unit_test(batch_with_undecodable_picture_fails),
+        cmocka_unit_test(batch_with_late_picture_runs_in_order),
         cmocka_unit_test(batch_with_little_memory_uses_smaller_chunks),
         cmocka_unit_test(batch_with_too_little_memory_fails),
         cmocka_unit_test(batch_element_over_memory_limit_fails_before_call),
