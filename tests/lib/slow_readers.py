@@ -102,7 +102,8 @@ def unread_calls(stack, address, n):
 
 
 def unread_request(stack, address):
-    """Asks for a large answer over HTTP/1.1, four times, and reads nothing."""
+    """Asks for a large answer over HTTP/1.1, four times, and reads nothing. Returns: the
+    socket."""
     host, port = address.rsplit(":", 1)
     sock = stack.enter_context(socket.socket())
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -110,3 +111,4 @@ def unread_request(stack, address):
     body = b"{" + BINARY + b"," + TENSOR + b"}"
     sock.sendall(b"".join([b"POST /v2/models/large/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
                            % len(body) + body] * 4))
+    return sock

@@ -8,10 +8,12 @@
  * Output is sent in place, in one writev where the socket takes it. Small responses of pipelined
  * requests are coalesced into one write. */
 #include <assert.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -79,6 +81,15 @@ static int queue_write(struct net_conn *conn, uv_write_t *write, const uv_buf_t 
 size_t net_conn_unsent_bytes(const struct net_conn *conn) {
     size_t n_waiting = conn->tls ? conn->tls->n_waiting_bytes : 0;
     return uv_stream_get_write_queue_size(&conn->uv.stream) + n_waiting;
+}
+
+uint64_t net_conn_taken_bytes(const struct net_conn *conn) {
+    uv_os_fd_t fd;
+    int n_unacknowledged = 0;
+    if (uv_fileno(&conn->uv.handle, &fd) != 0 || ioctl(fd, SIOCOUTQ, &n_unacknowledged) != 0) {
+        n_unacknowledged = 0;
+    }
+    return conn->n_written - net_conn_unsent_bytes(conn) - (uint64_t)n_unacknowledged;
 }
 
 /* ---- coalesced responses --------------------------------------------------------------------- */
@@ -690,7 +701,7 @@ static void update_timer(struct net_conn *conn) {
         return;
     }
     if (timeout == NET_TIMEOUT_WRITE) {
-        conn->n_sent_at_arm = net_conn_sent_bytes(conn);
+        conn->n_taken_at_arm = net_conn_taken_bytes(conn);
     }
     server_worker_set_conn_timer(conn->server_worker, conn, timeout);
 }
@@ -717,8 +728,8 @@ void net_conn_update_io(struct net_conn *conn) {
 
 static void write_timed_out(struct net_conn *conn) {
     const struct net_limits *limits = &conn->server_worker->server->limits;
-    if (!net_write_is_fast_enough(net_conn_sent_bytes(conn) - conn->n_sent_at_arm,
-                                  limits->min_write_rate, limits->write_timeout_ns)) {
+    uint64_t n_bytes = net_bytes_since(net_conn_taken_bytes(conn), conn->n_taken_at_arm);
+    if (!net_write_is_fast_enough(n_bytes, limits->min_write_rate, limits->write_timeout_ns)) {
         net_conn_close(conn);
     } /* else net_conn_update_io starts the timer again */
 }

@@ -50,29 +50,44 @@ uint64_t server_memory_on_timer(struct server_worker *server_worker, uint64_t no
 /* ---- closing slow readers -------------------------------------------------------------------- */
 
 /* Default of net_protocol.unsent: the bytes of the responses wait for the socket. */
-static bool socket_unsent(const struct net_conn *conn, uint64_t *n_sent) {
-    *n_sent = net_conn_sent_bytes(conn);
-    return net_conn_unsent_bytes(conn) > 0;
+static bool socket_unsent(const struct net_conn *conn, uint64_t *n_taken) {
+    if (net_conn_unsent_bytes(conn) == 0) {
+        return false;
+    }
+    *n_taken = net_conn_taken_bytes(conn);
+    return true;
 }
 
-static bool has_unsent(const struct net_conn *conn, uint64_t *n_sent) {
+static bool has_unsent(const struct net_conn *conn, uint64_t *n_taken) {
     const struct net_protocol *protocol = conn->protocol;
-    return (protocol->unsent ? protocol->unsent : socket_unsent)(conn, n_sent);
+    return (protocol->unsent ? protocol->unsent : socket_unsent)(conn, n_taken);
+}
+
+/* Observes whether the connection holds responses and how fast its client takes them. */
+static void observe_reading(struct net_conn *conn, uint64_t now_ns) {
+    struct conn_reading *reading = &conn->slow_reading;
+    uint64_t n_taken;
+    /* An observation of an earlier shortage tells nothing about this one. */
+    bool is_first = reading->since_ns == 0 || now_ns - reading->observed_ns >= RELIEF_WINDOW_NS;
+    reading->observed_ns = now_ns;
+    if (!has_unsent(conn, &n_taken)) {
+        reading->since_ns = 0;
+    } else if (is_first || net_bytes_since(n_taken, reading->n_taken) >= RELIEF_MIN_BYTES) {
+        reading->n_taken = n_taken;
+        reading->since_ns = now_ns;
+    }
 }
 
 static bool is_slow_reader(struct net_conn *conn, uint64_t now_ns) {
     struct conn_reading *reading = &conn->slow_reading;
-    uint64_t n_sent;
-    bool unsent = conn->phase != NET_CLOSED && conn->account && conn->account->n_bytes > 0 &&
-                  has_unsent(conn, &n_sent);
-    if (!unsent) {
+    if (conn->phase == NET_CLOSED || !conn->account || conn->account->n_bytes == 0) {
         reading->since_ns = 0;
         return false;
     }
-    if (reading->since_ns == 0 || n_sent - reading->n_sent >= RELIEF_MIN_BYTES) {
-        *reading = (struct conn_reading){n_sent, now_ns};
+    if (reading->observed_ns != now_ns) { /* once in a relief, which may close many connections */
+        observe_reading(conn, now_ns);
     }
-    return now_ns - reading->since_ns >= RELIEF_WINDOW_NS;
+    return reading->since_ns > 0 && now_ns - reading->since_ns >= RELIEF_WINDOW_NS;
 }
 
 static struct net_conn *find_largest_slow_reader(struct server_worker *server_worker,
@@ -139,23 +154,23 @@ static uint64_t unread_since_by_timer(const struct net_conn *conn) {
         return protocol->unsent_since ? protocol->unsent_since(conn) : 0;
     }
     bool waits = conn->timeout.armed && conn->timeout.timer_class == NET_TIMEOUT_WRITE &&
-                 conn->n_sent_at_arm == net_conn_sent_bytes(conn);
+                 conn->n_taken_at_arm == net_conn_taken_bytes(conn);
     return waits ? conn->timeout.due_ns - conn->server_worker->server->limits.write_timeout_ns : 0;
 }
 
 uint64_t net_conn_unread_since(struct net_conn *conn, uint64_t now_ns) {
     struct conn_reading *reading = &conn->reported_reading;
-    uint64_t n_sent;
-    if (conn->phase == NET_CLOSED || !has_unsent(conn, &n_sent)) {
+    uint64_t n_taken;
+    if (conn->phase == NET_CLOSED || !has_unsent(conn, &n_taken)) {
         reading->since_ns = 0;
         return 0;
     }
-    n_sent += net_conn_sent_bytes(conn); /* of gRPC `n_sent` has only whole writes */
     if (reading->since_ns == 0) {
         uint64_t since_ns = unread_since_by_timer(conn);
-        *reading = (struct conn_reading){n_sent, since_ns > 0 ? since_ns : now_ns};
-    } else if (reading->n_sent != n_sent) {
-        *reading = (struct conn_reading){n_sent, now_ns};
+        *reading =
+            (struct conn_reading){.n_taken = n_taken, .since_ns = since_ns > 0 ? since_ns : now_ns};
+    } else if (reading->n_taken != n_taken) {
+        *reading = (struct conn_reading){.n_taken = n_taken, .since_ns = now_ns};
     }
     return reading->since_ns;
 }

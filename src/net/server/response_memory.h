@@ -32,8 +32,9 @@ struct server_memory {
 /* Embedded in struct net_conn: how its client reads, observed while memory is short, and by
  * reports. */
 struct conn_reading {
-    uint64_t n_sent;   /* when observed first, or last found reading */
-    uint64_t since_ns; /* 0: not observed */
+    uint64_t n_taken;     /* when observed first, or last found reading */
+    uint64_t since_ns;    /* 0: not observed */
+    uint64_t observed_ns; /* last */
 };
 
 void server_memory_init(struct server_worker *server_worker);

@@ -111,9 +111,9 @@ struct net_protocol {
     bool (*is_receiving_bulk)(const struct net_conn *conn);
     /* The event-loop iteration ends. Returns: whether to run again after the next poll. */
     bool (*run_deferred)(struct server_worker *server_worker);
-    /* Returns: whether bytes of responses wait for the client to read; *n_sent grows with what it
-     * takes. NULL: those that wait for the socket. */
-    bool (*unsent)(const struct net_conn *conn, uint64_t *n_sent);
+    /* Returns: whether bytes of responses wait for the client to read; *n_taken grows with what it
+     * takes (net_bytes_since). NULL: those that wait for the socket. */
+    bool (*unsent)(const struct net_conn *conn, uint64_t *n_taken);
     /* While they do not wait for the socket. Returns: since when the client takes none of them; 0:
      * unknown. */
     uint64_t (*unsent_since)(const struct net_conn *conn);
@@ -140,7 +140,7 @@ struct net_conn {
     uint64_t n_written; /* bytes of responses written or queued on the socket */
     uint64_t discarded; /* bytes read and dropped */
     uint64_t linger_end_ns;
-    uint64_t n_sent_at_arm;   /* net_conn_sent_bytes when the write timeout was started */
+    uint64_t n_taken_at_arm;  /* net_conn_taken_bytes when the write timeout was started */
     size_t n_pipelined_bytes; /* while consuming: bytes read after the current request */
     char *pending_input;      /* bytes read while the response before them was pending */
     size_t pending_at, pending_len;
@@ -285,9 +285,15 @@ const char *net_conn_peer(const struct net_conn *conn, char out[ADDRESS_TEXT_BYT
 
 /* Returns: bytes written but not taken by the socket. */
 size_t net_conn_unsent_bytes(const struct net_conn *conn);
-/* Returns: bytes that the socket has taken; it only grows. */
-static inline uint64_t net_conn_sent_bytes(const struct net_conn *conn) {
-    return conn->n_written - net_conn_unsent_bytes(conn);
+/* Returns: bytes that the peer's host has acknowledged, modulo 2^64: only differences have a
+ * meaning (net_bytes_since). What the socket's buffer has taken is no measure of a client that
+ * reads slowly: a full buffer takes more only when a third of it is acknowledged, which may be
+ * megabytes. */
+uint64_t net_conn_taken_bytes(const struct net_conn *conn);
+/* Returns: the growth from `earlier` to `now`; 0 when TLS records or the kernel's headers, which
+ * are not counted as written, make it look negative. */
+static inline uint64_t net_bytes_since(uint64_t now, uint64_t earlier) {
+    return (int64_t)(now - earlier) > 0 ? now - earlier : 0;
 }
 /* Returns: whether a write is queued on the socket. */
 static inline bool net_conn_is_sending(const struct net_conn *conn) {

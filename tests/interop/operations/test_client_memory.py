@@ -6,14 +6,15 @@ import json
 import re
 import signal
 import struct
+import threading
 import time
 
 import pytest
 
 from lib import browser, h2, http1, metrics
 from lib.server import is_sanitized, peak_memory_of
-from lib.slow_readers import (Good, MB, check_good, infer_message, unread_calls, unread_request, unread_stream,
-                              write_models)
+from lib.slow_readers import (ANSWER, Good, MB, check_good, infer_message, unread_calls,
+                              unread_request, unread_stream, write_models)
 
 BUDGET = 48 * MB
 # Besides the budget: the answers that instances are making, what the allocator keeps, the sockets.
@@ -68,6 +69,39 @@ def test_unread_answers_over_http_are_closed_for_others(live):
         metrics.wait_until(live.address, lambda n: n["sluice_slow_readers_closed_total"] > 0,
                            "closed slow readers")
     check_peak(live, base)
+
+
+def read_slowly(sock, n_bytes):
+    """Reads at about 1 MB/s."""
+    n_left = n_bytes
+    while n_left > 0:
+        got = sock.recv(min(n_left, 32768))
+        assert got, f"closed with {n_left} of {n_bytes} bytes unread"
+        n_left -= len(got)
+        time.sleep(len(got) / MB)
+
+
+def test_slow_network_is_not_taken_for_a_client_that_does_not_read(live):
+    """A client that takes its answers at 1 MB/s, while others that read nothing make memory short. The
+    kernel takes its bytes in jumps of a third of the socket's buffer."""
+    stopped = threading.Event()
+
+    def keep_memory_short():
+        with contextlib.ExitStack() as stack:
+            while not stopped.wait(0.02):
+                unread_request(stack, live.address)
+
+    before = metrics.read(live.address)["sluice_slow_readers_closed_total"]
+    others = threading.Thread(target=keep_memory_short)
+    with contextlib.ExitStack() as stack:
+        sock = unread_request(stack, live.address)
+        others.start()
+        try:
+            read_slowly(sock, 3 * ANSWER)
+        finally:
+            stopped.set()
+            others.join(http1.PATIENCE)
+    assert metrics.read(live.address)["sluice_slow_readers_closed_total"] > before
 
 
 # ---- who holds what ------------------------------------------------------------------------------

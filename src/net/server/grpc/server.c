@@ -237,13 +237,14 @@ static bool is_idle(const struct net_conn *net_conn) {
     return conn->session.n_open == 0;
 }
 
-/* Messages wait for the client's windows or for the socket. */
-static bool unsent(const struct net_conn *net_conn, uint64_t *n_sent) {
+/* Messages wait for the client's windows or for the socket; so progress is what its windows let be
+ * collected, and what its host acknowledges of that. */
+static bool unsent(const struct net_conn *net_conn, uint64_t *n_taken) {
     const struct grpc_session *session = &((const struct grpc_conn *)net_conn)->session;
     const struct grpc_stream *stream;
-    *n_sent = session->n_sent;
     LIST_FOREACH(stream, &session->streams, link) {
         if (stream->out.n_bytes > 0 || stream->out.n_in_write > 0) {
+            *n_taken = session->n_sent + net_conn_taken_bytes(net_conn);
             return true;
         }
     }
