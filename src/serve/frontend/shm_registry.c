@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/queue.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,13 +23,15 @@ struct shm_region {
     char *text;                          /* storage of name and key */
     int fd;
     atomic_size_t refs; /* the list, and each request that uses it */
-    struct shm_region *next;
+    TAILQ_ENTRY(shm_region) link;
 };
+
+TAILQ_HEAD(shm_region_list, shm_region);
 
 struct shm_registry {
     struct shm_registry_options options;
     struct lock lock;
-    struct shm_region *first, **last; /* in order of registration */
+    struct shm_region_list regions; /* in order of registration */
     size_t n;
 };
 
@@ -36,7 +39,7 @@ struct shm_registry *shm_registry_new(const struct shm_registry_options *options
     struct shm_registry *registry = calloc(1, sizeof(*registry));
     if (registry) {
         registry->options = *options;
-        registry->last = &registry->first;
+        TAILQ_INIT(&registry->regions);
         lock_init(&registry->lock);
     }
     return registry;
@@ -53,30 +56,22 @@ static void region_unref(struct shm_region *region) {
     }
 }
 
-/* The link that points to the region of that name, or the end of the list. */
-static struct shm_region **find_link(struct shm_registry *registry, struct str name) {
+/* Returns: the region of that name; NULL: there is none. */
+static struct shm_region *lookup_region(struct shm_registry *registry, struct str name) {
+    struct shm_region *region;
     lock_assert_held(&registry->lock);
-    struct shm_region **at = &registry->first;
-    while (*at && !str_eq((*at)->spec.name, name)) {
-        at = &(*at)->next;
+    TAILQ_FOREACH(region, &registry->regions, link) {
+        if (str_eq(region->spec.name, name)) {
+            return region;
+        }
     }
-    return at;
-}
-
-static struct shm_region *unlink_region(struct shm_registry *registry, struct shm_region **at) {
-    struct shm_region *region = *at;
-    *at = region->next;
-    if (!region->next) {
-        registry->last = at;
-    }
-    registry->n--;
-    return region;
+    return NULL;
 }
 
 /* Returns: a reference; NULL: there is no region of that name. */
 static struct shm_region *ref_region(struct shm_registry *registry, struct str name) {
     lock_acquire(&registry->lock);
-    struct shm_region *region = *find_link(registry, name);
+    struct shm_region *region = lookup_region(registry, name);
     if (region) {
         atomic_fetch_add_explicit(&region->refs, 1, memory_order_relaxed);
     }
@@ -172,13 +167,12 @@ static enum status add_region(struct shm_registry *registry, struct shm_region *
                               struct error *err) {
     enum status st = ST_OK;
     lock_acquire(&registry->lock);
-    if (*find_link(registry, region->spec.name)) {
+    if (lookup_region(registry, region->spec.name)) {
         st = error_set(err, ST_ALREADY_EXISTS, "a region of that name is registered already");
     } else if (registry->n == MAX_REGIONS) {
         st = error_set(err, ST_OVERLOADED, "there are %d regions already", MAX_REGIONS);
     } else {
-        *registry->last = region;
-        registry->last = &region->next;
+        TAILQ_INSERT_TAIL(&registry->regions, region, link);
         registry->n++;
     }
     lock_release(&registry->lock);
@@ -231,31 +225,32 @@ enum status shm_register_region(struct shm_registry *registry,
 
 /* ---- unregister, status ---------------------------------------------------------------------- */
 
+static void unref_all(struct shm_region_list *regions) {
+    struct shm_region *region;
+    while ((region = TAILQ_FIRST(regions))) {
+        TAILQ_REMOVE(regions, region, link);
+        region_unref(region);
+    }
+}
+
 enum status shm_unregister_region(struct shm_registry *registry, struct str name,
                                   struct error *err) {
-    struct shm_region *removed = NULL;
+    struct shm_region_list removed = TAILQ_HEAD_INITIALIZER(removed);
+    struct shm_region *region;
     if (!registry->options.allow_client_shm) {
         return error_disabled(err);
     }
     lock_acquire(&registry->lock);
     if (name.len == 0) {
-        removed = registry->first;
-        registry->first = NULL;
-        registry->last = &registry->first;
+        TAILQ_CONCAT(&removed, &registry->regions, link);
         registry->n = 0;
-    } else {
-        struct shm_region **at = find_link(registry, name);
-        removed = *at ? unlink_region(registry, at) : NULL;
-        if (removed) {
-            removed->next = NULL;
-        }
+    } else if ((region = lookup_region(registry, name))) {
+        TAILQ_REMOVE(&registry->regions, region, link);
+        TAILQ_INSERT_TAIL(&removed, region, link);
+        registry->n--;
     }
     lock_release(&registry->lock);
-    while (removed) {
-        struct shm_region *next = removed->next;
-        region_unref(removed);
-        removed = next;
-    }
+    unref_all(&removed);
     return ST_OK;
 }
 
@@ -264,8 +259,9 @@ enum status shm_visit_regions(struct shm_registry *registry, struct str name,
                                             const struct v2_shared_memory_region *region),
                               void *user, struct error *err) {
     bool found = name.len == 0;
+    const struct shm_region *region;
     lock_acquire(&registry->lock);
-    for (struct shm_region *region = registry->first; region; region = region->next) {
+    TAILQ_FOREACH(region, &registry->regions, link) {
         if (name.len == 0 || str_eq(region->spec.name, name)) {
             found = true;
             visit(user, &region->spec);
@@ -277,9 +273,7 @@ enum status shm_visit_regions(struct shm_registry *registry, struct str name,
 
 void shm_registry_free(struct shm_registry *registry) {
     if (registry) {
-        while (registry->first) {
-            region_unref(unlink_region(registry, &registry->first));
-        }
+        unref_all(&registry->regions);
         lock_fini(&registry->lock);
         free(registry);
     }

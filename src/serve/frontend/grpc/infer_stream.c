@@ -2,13 +2,15 @@
  * Responses are sent in the order of the requests: one that is ready early waits for those before
  * it. Responses of decoupled models are sent as they arrive. Back pressure: a request is read for
  * each one that is answered, so that at most max_in_flight are unanswered. */
+#include <sys/queue.h>
+
 #include "core/base/metric/metric.h"
 #include "serve/frontend/grpc/infer.h"
 
 /* One request of the stream; lives in its message's arena. */
 struct stream_item {
     struct grpc_infer infer;
-    struct stream_item *next;
+    TAILQ_ENTRY(stream_item) link;
     size_t n_partials; /* partial responses being sent; they may refer to this request */
     bool answered;
     bool is_finished; /* its last response was sent, or is not needed */
@@ -16,13 +18,12 @@ struct stream_item {
 
 struct stream {
     struct grpc_call *call;
-    struct stream_item *first; /* in the order of the requests */
-    struct stream_item **tail; /* link of the next item */
-    bool half_closed;          /* the client sends no more */
-    bool strict;               /* triton_grpc_error: the first failure of a model ends the stream */
-    bool failed;               /* `failure` ends the stream */
-    bool finished;             /* grpc_finish was called */
-    bool flushing;             /* guards against recursion */
+    TAILQ_HEAD(, stream_item) items; /* in the order of the requests */
+    bool half_closed;                /* the client sends no more */
+    bool strict;   /* triton_grpc_error: the first failure of a model ends the stream */
+    bool failed;   /* `failure` ends the stream */
+    bool finished; /* grpc_finish was called */
+    bool flushing; /* guards against recursion */
     struct error failure;
 };
 
@@ -119,14 +120,15 @@ static void send_item(struct stream *stream, struct stream_item *item) {
 static void cancel_all_requests(struct stream *stream) {
     bool inner = stream->flushing;
     stream->flushing = true;
-    for (struct stream_item *item = stream->first; item; item = item->next) {
+    struct stream_item *item;
+    TAILQ_FOREACH(item, &stream->items, link) {
         inference_cancel(&item->infer.inference);
     }
     stream->flushing = inner;
 }
 
 static void finish_if_drained(struct stream *stream) {
-    bool is_finished = stream->first == NULL &&
+    bool is_finished = TAILQ_EMPTY(&stream->items) &&
                        (stream->half_closed || stream->failed || stream->call->is_cancelled);
     if (is_finished && !stream->finished) {
         stream->finished = true;
@@ -139,12 +141,11 @@ static void finish_if_drained(struct stream *stream) {
 /* Unlinks the first answered item that may be sent. Returns: NULL when there is none. */
 static struct stream_item *pop_answered(struct stream *stream) {
     bool others_wait = false;
-    for (struct stream_item **at = &stream->first; *at; at = &(*at)->next) {
-        struct stream_item *item = *at;
+    struct stream_item *item;
+    TAILQ_FOREACH(item, &stream->items, link) {
         bool free = item->infer.inference.spec && item->infer.inference.spec->decoupled;
         if (item->answered && (free || !others_wait)) {
-            *at = item->next;
-            stream->tail = stream->tail == &item->next ? at : stream->tail;
+            TAILQ_REMOVE(&stream->items, item, link);
             return item;
         }
         others_wait = others_wait || !free;
@@ -299,7 +300,7 @@ static void begin_stream(struct grpc_call *call) {
         return;
     }
     stream->call = call;
-    stream->tail = &stream->first;
+    TAILQ_INIT(&stream->items);
     stream->strict = str_is(grpc_find_field(call, GRPC_STRICT_ERRORS_FIELD, NULL), "true");
     call->user = stream;
     for (size_t i = 0; i < options->max_in_flight; i++) {
@@ -318,8 +319,7 @@ static void add_request(struct stream *stream, struct grpc_message *message) {
         return;
     }
     grpc_infer_init(&item->infer, &stream_protocol, stream->call, message);
-    *stream->tail = item;
-    stream->tail = &item->next;
+    TAILQ_INSERT_TAIL(&stream->items, item, link);
     if (stream->failed) { /* answered in order, after the cancelled requests before it */
         error_set(&item->infer.inference.call.response.error, ST_CANCELLED,
                   "the stream has failed");
