@@ -94,11 +94,12 @@ def unread_stream(stack, address, model, n):
 
 
 def unread_calls(stack, address, n):
-    """Sends n calls on a connection whose windows are closed."""
+    """Sends n calls on a connection whose windows are closed. Returns: the connection."""
     connection = stack.enter_context(h2.Connection(address, own=[(h2.INITIAL_WINDOW, 0)]))
     for _ in range(n):
         stream = connection.begin(b"/inference.GRPCInferenceService/ModelInfer")
         connection.send_data(stream, infer_message("large"), end=True)
+    return connection
 
 
 def unread_request(stack, address):

@@ -1,6 +1,7 @@
 /* Grants waiting requests when memory is free, and closes slow readers to free it. A client that
  * takes less than RELIEF_MIN_BYTES in RELIEF_WINDOW_NS while others wait is a slow reader; of those
- * the one that holds most is closed first. */
+ * the one that holds most is closed first. Of an HTTP/2 connection only the calls that are not read
+ * are ended, if there are any. */
 #include "net/server/response_memory.h"
 
 #include "core/base/compiler.h"
@@ -102,18 +103,28 @@ static struct net_conn *find_largest_slow_reader(struct server_worker *server_wo
     return largest;
 }
 
-static void close_slow_reader(struct net_conn *conn) {
+/* Ends its calls that are not read, or the whole connection. */
+static void close_slow_reader(struct net_conn *conn, uint64_t now_ns) {
     struct server_memory *memory = &conn->server_worker->memory;
+    const struct net_protocol *protocol = conn->protocol;
     char peer[ADDRESS_TEXT_BYTES];
+    size_t n_calls = protocol->end_stalled_calls
+                         ? protocol->end_stalled_calls(conn, now_ns - RELIEF_WINDOW_NS)
+                         : 0;
     metric_add(METRIC_SLOW_READERS_CLOSED_TOTAL, 1);
     if (log_limit_allow(&memory->log)) {
         log_event(LOG_WARNING, "slow reader closed, other requests wait for memory",
                   LOG_CSTR("peer", net_conn_peer(conn, peer)),
+                  LOG_CSTR("closed", n_calls > 0 ? "calls" : "connection"),
                   LOG_U64("bytes", conn->account->n_bytes),
                   LOG_U64("suppressed", memory->log.n_suppressed));
         memory->log.n_suppressed = 0;
     }
-    net_conn_close(conn);
+    if (n_calls > 0) {
+        conn->slow_reading.since_ns = now_ns; /* the other calls have their own time */
+    } else {
+        net_conn_close(conn);
+    }
 }
 
 static void on_relief(struct worker_msg *msg) {
@@ -125,7 +136,7 @@ static void on_relief(struct worker_msg *msg) {
     atomic_store(&memory->posted, false);
     while (n_freed < wanted && (conn = find_largest_slow_reader(server_worker, now_ns))) {
         n_freed += conn->account->n_bytes;
-        close_slow_reader(conn);
+        close_slow_reader(conn, now_ns);
     }
 }
 

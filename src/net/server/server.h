@@ -119,6 +119,10 @@ struct net_protocol {
     uint64_t (*unsent_since)(const struct net_conn *conn);
     /* Returns: memory that its bodies and heads have reserved (for reports). */
     uint64_t (*body_bytes)(const struct net_conn *conn);
+    /* Requests wait for memory, and the client has hardly taken anything since `since_ns`: ends the
+     * calls that this concerns, where others of the connection can go on. Returns: how many; 0: the
+     * connection is closed instead. NULL: always. */
+    size_t (*end_stalled_calls)(struct net_conn *conn, uint64_t since_ns);
     /* The worker's timer, requested with server_worker_schedule_timer. */
     void (*on_timer)(struct server_worker *server_worker, uint64_t now_ns);
 };

@@ -59,6 +59,17 @@ def test_unread_calls_of_a_connection_wait_for_each_other(live):
     check_peak(live, base)
 
 
+def test_unread_calls_of_a_proxy_are_ended_alone(live):
+    """Of a connection, which may have the calls of several clients, the unread ones are ended."""
+    before = metrics.read(live.address)["sluice_slow_readers_closed_total"]
+    with contextlib.ExitStack() as stack, Good(live):
+        connections = [unread_calls(stack, live.grpc_address, 2) for _ in range(14)]
+        metrics.wait_until(live.address, lambda n: n["sluice_slow_readers_closed_total"] > before,
+                           "closed slow readers")
+        for connection in connections:
+            connection.ping()
+
+
 def test_unread_answers_over_http_are_closed_for_others(live):
     base = peak_memory_of(live)
     with contextlib.ExitStack() as stack:

@@ -281,6 +281,13 @@ static uint64_t body_bytes(const struct net_conn *net_conn) {
     return n_bytes;
 }
 
+/* A proxy has the calls of many clients on one connection. While the socket is full no reset could
+ * be sent, and all calls wait for the same. */
+static size_t end_stalled_calls(struct net_conn *net_conn, uint64_t since_ns) {
+    struct grpc_conn *conn = (struct grpc_conn *)net_conn;
+    return conn->output ? 0 : grpc_session_end_stalled_calls(&conn->session, since_ns);
+}
+
 static void on_timer(struct server_worker *server_worker, uint64_t now_ns) {
     grpc_core_run_timers(core_of(server_worker), now_ns);
     server_worker_schedule_timer(server_worker, grpc_core_next_timer_ns(core_of(server_worker)));
@@ -307,6 +314,7 @@ static const struct net_protocol grpc_protocol = {
     .unsent = unsent,
     .unsent_since = unsent_since,
     .body_bytes = body_bytes,
+    .end_stalled_calls = end_stalled_calls,
     .on_timer = on_timer,
     .describe = grpc_describe,
 };

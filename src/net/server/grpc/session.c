@@ -669,6 +669,15 @@ void grpc_session_close(struct grpc_session *session) {
     grpc_core_unschedule(session->core, session);
 }
 
+size_t grpc_session_end_stalled_calls(struct grpc_session *session, uint64_t since_ns) {
+    struct grpc_stream *stream;
+    size_t n = 0;
+    LIST_FOREACH(stream, &session->streams, link) { /* streams are freed by the sweep, later */
+        n += grpc_stream_end_if_stalled(stream, since_ns);
+    }
+    return n;
+}
+
 /* ---- bytes in -------------------------------------------------------------------------------- */
 
 static void receive_frames(struct grpc_session *session, struct str data) {

@@ -212,6 +212,9 @@ bool grpc_session_collect_output(struct grpc_session *session, struct grpc_outpu
 void grpc_session_on_written(struct grpc_session *session);
 /* Returns: whether no call is open and no output is pending. */
 bool grpc_session_is_done(const struct grpc_session *session);
+/* Ends the calls with messages of which the client has taken nothing since `since_ns`. Returns: how
+ * many. */
+size_t grpc_session_end_stalled_calls(struct grpc_session *session, uint64_t since_ns);
 /* The connection is closed: cancels all calls. Collected output stays in use until
  * grpc_session_on_written. */
 void grpc_session_close(struct grpc_session *session);
@@ -235,6 +238,9 @@ void grpc_stream_on_head(struct grpc_stream *stream);
 void grpc_stream_cancel(struct grpc_stream *stream, const struct error *err);
 /* A timer of core->stream_timers expired. */
 void grpc_stream_timed_out(struct grpc_stream *stream, enum grpc_wait wait);
+/* Ends the call if its messages wait for the client, which has taken nothing since `since_ns`.
+ * Returns: whether it did. */
+bool grpc_stream_end_if_stalled(struct grpc_stream *stream, uint64_t since_ns);
 /* nghttp2 closed the stream, or the connection is closed. */
 void grpc_stream_closed(struct grpc_stream *stream);
 /* Puts it into the list of the next sweep. */

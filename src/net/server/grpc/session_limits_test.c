@@ -367,6 +367,27 @@ static void write_timeout_ends_unread_response(void **state) {
     grpc_fixture_free(fixture);
 }
 
+/* A call of the same connection that waits for its model, or has nothing to send, goes on. */
+static void stalled_calls_are_ended_alone(void **state) {
+    (void)state;
+    struct grpc_fixture *fixture = grpc_fixture_small_window(1000);
+    struct client_call *unread = client_unary(&fixture->client, "/t.T/Echo", text_of(5000));
+    struct client_call *read = client_begin(&fixture->client, "/t.T/Bidi", NULL);
+    client_message(&fixture->client, read, false, "abc", 3);
+    grpc_fixture_run(fixture);
+    uint64_t start_ns = grpc_core_now(&fixture->core);
+    grpc_fixture_advance_clock(fixture, SECOND);
+    assert_int_equal(grpc_session_end_stalled_calls(&fixture->session, start_ns - 1), 0);
+    assert_int_equal(grpc_session_end_stalled_calls(&fixture->session, start_ns), 1);
+    assert_int_equal(grpc_session_end_stalled_calls(&fixture->session, start_ns), 0);
+    grpc_fixture_run(fixture);
+    assert_true(unread->closed);
+    assert_int_equal(unread->code, NGHTTP2_CANCEL);
+    assert_int_equal(fixture->service.n_released, 2);
+    assert_false(read->closed);
+    grpc_fixture_free(fixture);
+}
+
 /* Further messages that wait after the first do not give the client more time. */
 static void write_timeout_is_not_moved_by_queued_messages(void **state) {
     (void)state;
@@ -632,6 +653,7 @@ int main(void) {
         cmocka_unit_test(body_timeout_ends_stream_without_message),
         cmocka_unit_test(drain_cancels_stream_without_message),
         cmocka_unit_test(write_timeout_ends_unread_response),
+        cmocka_unit_test(stalled_calls_are_ended_alone),
         cmocka_unit_test(write_timeout_is_not_moved_by_queued_messages),
         cmocka_unit_test(write_rate_too_low_ends_response),
         cmocka_unit_test(reset_in_every_state_leaks_nothing),

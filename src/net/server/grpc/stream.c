@@ -545,6 +545,14 @@ void grpc_stream_cancel(struct grpc_stream *stream, const struct error *err) {
     notify_method(stream);
 }
 
+/* The client does not take the response. */
+static void abort_response(struct grpc_stream *stream, const struct error *err) {
+    reset_stream(stream);
+    if (mark_cancelled(stream, err)) {
+        notify_method(stream);
+    }
+}
+
 void grpc_stream_timed_out(struct grpc_stream *stream, enum grpc_wait wait) {
     struct error err;
     if (wait == GRPC_WAIT_MESSAGE && stream->is_plain) {
@@ -558,10 +566,23 @@ void grpc_stream_timed_out(struct grpc_stream *stream, enum grpc_wait wait) {
     }
     error_set(&err, ST_CANCELLED,
               "timed out sending the response (--write-timeout, --min-write-rate)");
-    reset_stream(stream);
-    if (mark_cancelled(stream, &err)) {
-        notify_method(stream);
+    abort_response(stream, &err);
+}
+
+bool grpc_stream_end_if_stalled(struct grpc_stream *stream, uint64_t since_ns) {
+    const struct list_timer *timeout = &stream->timeout; /* restarted by progress */
+    struct error err;
+    bool is_waiting = !stream->closed && !stream->reset_submitted && stream->out.n_bytes > 0 &&
+                      timeout->armed && timeout->timer_class == GRPC_WAIT_WINDOW;
+    if (!is_waiting ||
+        timeout->due_ns > since_ns + stream->core->options->limits.write_timeout_ns) {
+        return false;
     }
+    error_set(&err, ST_CANCELLED,
+              "the response was not read while other requests waited for memory (--client-memory)");
+    timer_list_stop(&stream->core->stream_timers, &stream->timeout);
+    abort_response(stream, &err);
+    return true;
 }
 
 void grpc_stream_closed(struct grpc_stream *stream) {
