@@ -102,12 +102,12 @@ def unread_calls(stack, address, n):
     return connection
 
 
-def unread_request(stack, address):
+def unread_request(stack, address, receive_buffer=4096):
     """Asks for a large answer over HTTP/1.1, four times, and reads nothing. Returns: the
     socket."""
     host, port = address.rsplit(":", 1)
     sock = stack.enter_context(socket.socket())
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     sock.connect((host, int(port)))
     body = b"{" + BINARY + b"," + TENSOR + b"}"
     sock.sendall(b"".join([b"POST /v2/models/large/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"

@@ -5,6 +5,7 @@
 #ifndef SLUICE_NET_TRANSPORT_BUDGET_H
 #define SLUICE_NET_TRANSPORT_BUDGET_H
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,14 +45,14 @@ struct net_budget {
     struct net_budget_user *_Atomic users[NET_BUDGET_MAX_USERS];
 };
 
-/* `user` must outlive the servers. */
+/* `user` must outlive the servers, of which there are at most NET_BUDGET_MAX_USERS. */
 static inline void net_budget_add_user(struct net_budget *budget, struct net_budget_user *user) {
-    for (size_t i = 0; i < NET_BUDGET_MAX_USERS; i++) {
+    bool added = false;
+    for (size_t i = 0; i < NET_BUDGET_MAX_USERS && !added; i++) {
         struct net_budget_user *none = NULL;
-        if (atomic_compare_exchange_strong(&budget->users[i], &none, user)) {
-            return;
-        }
+        added = atomic_compare_exchange_strong(&budget->users[i], &none, user);
     }
+    assert(added);
 }
 
 static inline void net_budget_remove_user(struct net_budget *budget, struct net_budget_user *user) {

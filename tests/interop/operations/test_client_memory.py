@@ -105,7 +105,7 @@ def test_slow_network_is_not_taken_for_a_client_that_does_not_read(live):
     before = metrics.read(live.address)["sluice_slow_readers_closed_total"]
     others = threading.Thread(target=keep_memory_short)
     with contextlib.ExitStack() as stack:
-        sock = unread_request(stack, live.address)
+        sock = unread_request(stack, live.address, receive_buffer=65536)
         others.start()
         try:
             read_slowly(sock, 3 * ANSWER)
