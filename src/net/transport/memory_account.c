@@ -247,7 +247,35 @@ static bool try_grant(struct memory_reservation *reservation) {
     return may_pass && take_credit(quota, reservation->n_bytes);
 }
 
+static void wait_for_account(struct memory_reservation *reservation) {
+    struct memory_account *account = reservation->account;
+    reservation->state = MEMORY_WAITS_FOR_ACCOUNT;
+    TAILQ_INSERT_TAIL(&account->waiting, reservation, link);
+    count_waiting(&account->quota->n_waiting_for_account, 1);
+}
+
+static void remove_from_order(struct memory_reservation *reservation) {
+    TAILQ_REMOVE(&reservation->order->waiting, reservation, link);
+    count_waiting(&reservation->account->quota->n_waiting_for_account, -1);
+}
+
+/* The reservation waits no longer: the next of its order has its turn. It is granted by
+ * memory_quota_run, after `done` of this one has returned. */
+static void leave_order(struct memory_reservation *reservation) {
+    struct memory_order *order = reservation->order;
+    if (!order) {
+        return;
+    }
+    order->first = TAILQ_FIRST(&order->waiting);
+    if (order->first) {
+        remove_from_order(order->first);
+        wait_for_account(order->first);
+        update_ready(order->first->account);
+    }
+}
+
 enum memory_reserve_result memory_reserve(struct memory_account *account,
+                                          struct memory_order *order,
                                           struct memory_reservation *reservation, uint64_t n_bytes,
                                           void (*done)(struct memory_reservation *reservation,
                                                        bool reserved)) {
@@ -259,21 +287,29 @@ enum memory_reserve_result memory_reserve(struct memory_account *account,
         return MEMORY_REFUSED;
     }
     reservation->account = account;
+    reservation->order = order;
     reservation->n_bytes = n_bytes;
     reservation->done = done;
     account->n_reservations++;
-    if (!TAILQ_EMPTY(&account->waiting) || !account_has_space(account, n_bytes)) {
-        reservation->state = MEMORY_WAITS_FOR_ACCOUNT;
-        TAILQ_INSERT_TAIL(&account->waiting, reservation, link);
+    if (order && order->first) {
+        reservation->state = MEMORY_WAITS_FOR_ORDER;
+        TAILQ_INSERT_TAIL(&order->waiting, reservation, link);
         count_waiting(&account->quota->n_waiting_for_account, 1);
         return MEMORY_WAITS;
     }
-    account->n_bytes += n_bytes;
-    if (try_grant(reservation)) {
-        grant(reservation);
-        return MEMORY_GRANTED;
+    if (!TAILQ_EMPTY(&account->waiting) || !account_has_space(account, n_bytes)) {
+        wait_for_account(reservation);
+    } else {
+        account->n_bytes += n_bytes;
+        if (try_grant(reservation)) {
+            grant(reservation);
+            return MEMORY_GRANTED;
+        }
+        insert_waiting(reservation);
     }
-    insert_waiting(reservation);
+    if (order) {
+        order->first = reservation;
+    }
     return MEMORY_WAITS;
 }
 
@@ -326,8 +362,11 @@ void memory_release(struct memory_reservation *reservation, bool sent) {
         return;
     }
     reservation->state = MEMORY_NONE;
-    if (state == MEMORY_WAITS_FOR_ACCOUNT) {
+    if (state == MEMORY_WAITS_FOR_ORDER) {
+        remove_from_order(reservation);
+    } else if (state == MEMORY_WAITS_FOR_ACCOUNT) {
         remove_from_account(reservation);
+        leave_order(reservation);
         update_ready(account);
     } else {
         if (state == MEMORY_RESERVED) {
@@ -338,6 +377,7 @@ void memory_release(struct memory_reservation *reservation, bool sent) {
                                             ? &account->quota->refused
                                             : &account->quota->waiting[reservation->has_read]);
             update_waiting(account->quota);
+            leave_order(reservation);
         }
         account_uncount(account, reservation->n_bytes);
     }
@@ -358,6 +398,7 @@ static void admit_ready_accounts(struct memory_quota *quota) {
         update_ready(account);
         if (try_grant(reservation)) {
             grant(reservation);
+            leave_order(reservation);
             reservation->done(reservation, true);
         } else {
             insert_waiting(reservation);
@@ -373,6 +414,7 @@ static void grant_waiting(struct memory_quota *quota) {
         n_granted += reservation->n_bytes;
         remove_waiting(reservation, &quota->waiting[reservation->has_read]);
         grant(reservation);
+        leave_order(reservation);
         reservation->done(reservation, true);
     }
 }

@@ -59,7 +59,7 @@ struct memory_quota {
     /* Written by the worker, read by any thread. */
     _Atomic uint64_t n_bytes;               /* reserved */
     _Atomic uint64_t n_waiting_for_budget;  /* requests */
-    _Atomic uint64_t n_waiting_for_account; /* requests, of all accounts */
+    _Atomic uint64_t n_waiting_for_account; /* requests, of all accounts and orders */
     /* For the budget: [0] of clients that have read no response yet, [1] of those that have. */
     struct memory_reservation_list waiting[2];
     struct memory_reservation_list refused; /* within memory_quota_run */
@@ -86,15 +86,30 @@ struct memory_account {
 
 enum memory_reservation_state {
     MEMORY_NONE,
+    MEMORY_WAITS_FOR_ORDER,
     MEMORY_WAITS_FOR_ACCOUNT,
     MEMORY_WAITS_FOR_BUDGET,
     MEMORY_IS_REFUSED, /* within memory_quota_run */
     MEMORY_RESERVED,
 };
 
+/* Requests that must run in the order in which they come, such as those of a stream, which may
+ * belong to a sequence: while one waits, those after it wait, too. Must live as long as one
+ * waits. */
+struct memory_order {
+    struct memory_reservation *first;       /* waits for account or budget; NULL: none waits */
+    struct memory_reservation_list waiting; /* after it */
+};
+
+static inline void memory_order_init(struct memory_order *order) {
+    order->first = NULL;
+    TAILQ_INIT(&order->waiting);
+}
+
 /* The response of one request. Zeroed, it holds nothing. */
 struct memory_reservation {
     struct memory_account *account;
+    struct memory_order *order;           /* NULL: none */
     TAILQ_ENTRY(memory_reservation) link; /* while it waits */
     uint64_t n_bytes;                     /* reserved or waited for */
     uint64_t until_ns;                    /* it waits for the budget until then */
@@ -124,9 +139,10 @@ void memory_account_close(struct memory_account *account);
 
 enum memory_reserve_result { MEMORY_GRANTED, MEMORY_WAITS, MEMORY_REFUSED };
 /* Reserves `n_bytes`, at most half of UINT64_MAX. Returns: MEMORY_WAITS when `done` will be called;
- * MEMORY_REFUSED for more than the whole budget. `account` NULL: granted and not counted. Owns:
- * memory_release, unless refused. */
+ * MEMORY_REFUSED for more than the whole budget. `account` NULL: granted and not counted; `order`
+ * NULL: the request may pass others. Owns: memory_release, unless refused. */
 enum memory_reserve_result memory_reserve(struct memory_account *account,
+                                          struct memory_order *order,
                                           struct memory_reservation *reservation, uint64_t n_bytes,
                                           void (*done)(struct memory_reservation *reservation,
                                                        bool reserved));
@@ -146,7 +162,8 @@ static inline void memory_raise(struct memory_reservation *reservation, uint64_t
     }
 }
 static inline bool memory_is_waiting(const struct memory_reservation *reservation) {
-    return reservation->state == MEMORY_WAITS_FOR_ACCOUNT ||
+    return reservation->state == MEMORY_WAITS_FOR_ORDER ||
+           reservation->state == MEMORY_WAITS_FOR_ACCOUNT ||
            reservation->state == MEMORY_WAITS_FOR_BUDGET || reservation->state == MEMORY_IS_REFUSED;
 }
 /* Gives back the reservation, or ends its wait. Idempotent; zeroed memory is allowed. `sent`: the

@@ -88,7 +88,7 @@ static void close_memory(void) {
 static enum memory_reserve_result reserve(struct request *request, size_t account,
                                           uint64_t n_bytes) {
     memset(request, 0, sizeof(*request));
-    return memory_reserve(memory.accounts[account], &request->reservation, n_bytes, on_done);
+    return memory_reserve(memory.accounts[account], NULL, &request->reservation, n_bytes, on_done);
 }
 
 static void release(struct request *request) {
@@ -170,7 +170,7 @@ static void memory_account_null_counts_nothing(void **state) {
     struct memory_reservation reservation = {0};
     (void)state;
     open_memory(MB, MB);
-    assert_int_equal(memory_reserve(NULL, &reservation, 100 * MB, on_done), MEMORY_GRANTED);
+    assert_int_equal(memory_reserve(NULL, NULL, &reservation, 100 * MB, on_done), MEMORY_GRANTED);
     memory_add(&reservation, MB);
     memory_release(&reservation, true);
     close_memory();
@@ -205,7 +205,7 @@ static void memory_budget_is_one_for_all_shares(void **state) {
     struct memory_account *other = memory_account_new(&memory.quotas[1]);
     assert_int_equal(reserve(&requests[0], 0, 7 * MB), MEMORY_GRANTED);
     memset(&requests[1], 0, sizeof(requests[1]));
-    assert_int_equal(memory_reserve(other, &requests[1].reservation, 2 * MB, on_done),
+    assert_int_equal(memory_reserve(other, NULL, &requests[1].reservation, 2 * MB, on_done),
                      MEMORY_WAITS);
     release(&requests[0]);
     /* The other worker's quota is not told; it tries again after MEMORY_RETRY_NS. */
@@ -242,6 +242,66 @@ static void memory_budget_small_response_passes_those_that_wait(void **state) {
     for (size_t i = 0; i < 3; i++) {
         release(&requests[i]);
     }
+    close_memory();
+}
+
+/* ---- orders ---------------------------------------------------------------------------------- */
+
+static enum memory_reserve_result reserve_in_order(struct memory_order *order,
+                                                   struct request *request, uint64_t n_bytes) {
+    memset(request, 0, sizeof(*request));
+    return memory_reserve(memory.accounts[0], order, &request->reservation, n_bytes, on_done);
+}
+
+/* A stream's requests stay in order, however small the later ones are. */
+static void memory_order_later_requests_do_not_pass(void **state) {
+    struct request full, other, requests[3];
+    struct memory_order order;
+    (void)state;
+    open_memory(8 * MB, 16 * MB);
+    memory_order_init(&order);
+    assert_int_equal(reserve(&full, 1, 8 * MB), MEMORY_GRANTED);
+    assert_int_equal(reserve_in_order(&order, &requests[0], 2 * MB), MEMORY_WAITS);
+    assert_int_equal(reserve_in_order(&order, &requests[1], 100), MEMORY_WAITS);
+    assert_int_equal(reserve_in_order(&order, &requests[2], 100), MEMORY_WAITS);
+    assert_int_equal(reserve(&other, 0, 100), MEMORY_GRANTED); /* of another stream */
+    release(&full);
+    for (uint64_t i = 0; i < 3; i++) {
+        memory_quota_run(&memory.quotas[0], 2 + i);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_true(requests[i].order == i + 1 && requests[i].reserved);
+        release(&requests[i]);
+    }
+    assert_null(order.first);
+    assert_int_equal(reserve_in_order(&order, &requests[0], MB), MEMORY_GRANTED);
+    release(&requests[0]);
+    release(&other);
+    close_memory();
+}
+
+/* By a cancellation or a refusal. */
+static void memory_order_goes_on_when_wait_ends(void **state) {
+    struct request full, requests[4];
+    struct memory_order order;
+    (void)state;
+    open_memory(8 * MB, 16 * MB);
+    memory_order_init(&order);
+    assert_int_equal(reserve(&full, 1, 8 * MB), MEMORY_GRANTED);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(reserve_in_order(&order, &requests[i], MB), MEMORY_WAITS);
+    }
+    memory_release(&requests[1].reservation, false);
+    memory_release(&requests[0].reservation, false);
+    memory_quota_run(&memory.quotas[0], 2);
+    assert_int_equal(requests[2].reservation.state, MEMORY_WAITS_FOR_BUDGET);
+    memory_quota_run(&memory.quotas[0], 1 + MEMORY_WAIT_NS);
+    assert_true(requests[2].order == 1 && !requests[2].reserved);
+    release(&full);
+    memory_quota_run(&memory.quotas[0], 2 + MEMORY_WAIT_NS);
+    assert_true(requests[3].order == 2 && requests[3].reserved);
+    release(&requests[3]);
+    assert_null(order.first);
     close_memory();
 }
 
@@ -298,7 +358,7 @@ static void memory_budget_one_quota_leaves_some_to_others(void **state) {
         assert_int_equal(reserve(&requests[i], i, 16 * MB), MEMORY_WAITS);
     }
     memset(&requests[5], 0, sizeof(requests[5]));
-    assert_int_equal(memory_reserve(other, &requests[5].reservation, 16 * MB, on_done),
+    assert_int_equal(memory_reserve(other, NULL, &requests[5].reservation, 16 * MB, on_done),
                      MEMORY_WAITS);
     release(&requests[0]);
     assert_true(memory.due_ns > 0); /* not at once */
@@ -362,6 +422,8 @@ int main(void) {
         cmocka_unit_test(memory_budget_is_one_for_all_shares),
         cmocka_unit_test(memory_budget_bodies_and_responses_share_it),
         cmocka_unit_test(memory_budget_small_response_passes_those_that_wait),
+        cmocka_unit_test(memory_order_later_requests_do_not_pass),
+        cmocka_unit_test(memory_order_goes_on_when_wait_ends),
         cmocka_unit_test(memory_budget_client_that_read_goes_first),
         cmocka_unit_test(memory_budget_newest_goes_first_when_others_waited_long),
         cmocka_unit_test(memory_budget_one_quota_leaves_some_to_others),

@@ -26,6 +26,7 @@ void inference_init(struct inference *self, const struct inference_protocol *pro
     self->labels = NULL;
     self->shm = (struct shm_request){0};
     self->account = account;
+    self->order = NULL;
     self->memory.state = MEMORY_NONE;
     self->partial_bytes = 0;
     self->trace = NULL;
@@ -223,7 +224,7 @@ static void on_memory(struct memory_reservation *reservation, bool reserved) {
 static void reserve_memory(struct inference *self) {
     uint64_t n_bytes = arena_bytes(self->call.request->arena);
     n_bytes += self->spec->decoupled ? 0 : expected_response_bytes(self);
-    switch (memory_reserve(self->account, &self->memory, n_bytes, on_memory)) {
+    switch (memory_reserve(self->account, self->order, &self->memory, n_bytes, on_memory)) {
     case MEMORY_GRANTED:
         submit(self);
         break;
