@@ -81,7 +81,7 @@ static void observe_reading(struct net_conn *conn, uint64_t now_ns) {
 
 static bool is_slow_reader(struct net_conn *conn, uint64_t now_ns) {
     struct conn_reading *reading = &conn->slow_reading;
-    if (conn->phase == NET_CLOSED || !conn->account || conn->account->n_bytes == 0) {
+    if (conn->phase == NET_CLOSED || !conn->account || memory_account_bytes(conn->account) == 0) {
         reading->since_ns = 0;
         return false;
     }
@@ -96,7 +96,8 @@ static struct net_conn *find_largest_slow_reader(struct server_worker *server_wo
     struct net_conn *conn, *largest = NULL;
     LIST_FOREACH(conn, &server_worker->conns, link) {
         if (is_slow_reader(conn, now_ns) &&
-            (!largest || conn->account->n_bytes > largest->account->n_bytes)) {
+            (!largest ||
+             memory_account_bytes(conn->account) > memory_account_bytes(largest->account))) {
             largest = conn;
         }
     }
@@ -116,7 +117,7 @@ static void close_slow_reader(struct net_conn *conn, uint64_t now_ns) {
         log_event(LOG_WARNING, "slow reader closed, other requests wait for memory",
                   LOG_CSTR("peer", net_conn_peer(conn, peer)),
                   LOG_CSTR("closed", n_calls > 0 ? "calls" : "connection"),
-                  LOG_U64("bytes", conn->account->n_bytes),
+                  LOG_U64("bytes", memory_account_bytes(conn->account)),
                   LOG_U64("suppressed", memory->log.n_suppressed));
         memory->log.n_suppressed = 0;
     }
@@ -135,7 +136,7 @@ static void on_relief(struct worker_msg *msg) {
     struct net_conn *conn;
     atomic_store(&memory->posted, false);
     while (n_freed < wanted && (conn = find_largest_slow_reader(server_worker, now_ns))) {
-        n_freed += conn->account->n_bytes;
+        n_freed += memory_account_bytes(conn->account);
         close_slow_reader(conn, now_ns);
     }
 }

@@ -36,6 +36,7 @@ struct net_budget_user {
 
 struct net_budget {
     uint64_t memory;          /* --client-memory, of everything; 0: no limit: net_budget_take */
+    uint64_t kept_memory;     /* of `memory`, kept free by bodies and by all that holds much */
     uint64_t body_memory;     /* --body-memory, of all bodies: net_budget_reserve */
     uint64_t max_connections; /* --max-connections: net_budget_add_conn */
     _Atomic uint64_t n_bytes; /* everything; the shares' credit included */
@@ -92,16 +93,33 @@ static inline uint64_t net_budget_limit(const struct net_budget *budget) {
     return budget->memory > 0 ? budget->memory : UINT64_MAX / 2;
 }
 
-/* Takes `n_bytes` of the memory, up to `extra` bytes beyond its limit. Returns: false when they
- * don't fit; nothing is taken then. */
-static inline bool net_budget_take(struct net_budget *budget, uint64_t n_bytes, uint64_t extra) {
+/* Returns: the limit for what may not use kept_memory. */
+static inline uint64_t net_budget_large_limit(const struct net_budget *budget) {
+    return net_budget_limit(budget) - budget->kept_memory;
+}
+
+/* Returns: whether only kept_memory is left. */
+static inline bool net_budget_is_tight(const struct net_budget *budget) {
+    return atomic_load_explicit(&budget->n_bytes, memory_order_relaxed) >=
+           net_budget_large_limit(budget);
+}
+
+/* Takes `n_bytes`, where all that is taken stays within `limit`. Returns: false when they don't
+ * fit; nothing is taken then. */
+static inline bool net_budget_take_within(struct net_budget *budget, uint64_t n_bytes,
+                                          uint64_t limit) {
     uint64_t used = atomic_fetch_add_explicit(&budget->n_bytes, n_bytes, memory_order_relaxed);
-    uint64_t limit = net_budget_limit(budget) + extra;
     if (used <= limit && n_bytes <= limit - used) {
         return true;
     }
     atomic_fetch_sub_explicit(&budget->n_bytes, n_bytes, memory_order_relaxed);
     return false;
+}
+
+/* Takes `n_bytes` of the memory, up to `extra` bytes beyond its limit. Returns: false when they
+ * don't fit; nothing is taken then. */
+static inline bool net_budget_take(struct net_budget *budget, uint64_t n_bytes, uint64_t extra) {
+    return net_budget_take_within(budget, n_bytes, net_budget_limit(budget) + extra);
 }
 
 /* As net_budget_take, for memory that is in use already. */
@@ -118,14 +136,14 @@ static inline bool net_budget_fits(const struct net_budget *budget, uint64_t n_b
     uint64_t bodies = atomic_load_explicit(&budget->n_body_bytes, memory_order_relaxed);
     uint64_t all = atomic_load_explicit(&budget->n_bytes, memory_order_relaxed);
     return bodies <= budget->body_memory && n_bytes <= budget->body_memory - bodies &&
-           all <= net_budget_limit(budget) && n_bytes <= net_budget_limit(budget) - all;
+           all <= net_budget_large_limit(budget) && n_bytes <= net_budget_large_limit(budget) - all;
 }
 
 /* Reserves memory for a body. Returns: false when it doesn't fit; nothing is reserved then. */
 static inline bool net_budget_reserve(struct net_budget *budget, uint64_t n_bytes) {
     uint64_t used = atomic_fetch_add_explicit(&budget->n_body_bytes, n_bytes, memory_order_relaxed);
     if (used <= budget->body_memory && n_bytes <= budget->body_memory - used &&
-        net_budget_take(budget, n_bytes, 0)) {
+        net_budget_take_within(budget, n_bytes, net_budget_large_limit(budget))) {
         return true;
     }
     atomic_fetch_sub_explicit(&budget->n_body_bytes, n_bytes, memory_order_relaxed);
@@ -148,14 +166,14 @@ static inline bool net_write_is_fast_enough(uint64_t n_bytes, uint64_t min_rate,
 static inline enum status net_budget_error(const struct net_budget *budget, struct error *err) {
     uint64_t bodies = atomic_load_explicit(&budget->n_body_bytes, memory_order_relaxed);
     uint64_t all = atomic_load_explicit(&budget->n_bytes, memory_order_relaxed);
-    uint64_t limit = net_budget_limit(budget);
+    uint64_t limit = net_budget_large_limit(budget);
     metric_add(METRIC_DROPPED_MEMORY, 1);
     if (all >= limit ||
         (bodies < budget->body_memory && limit - all < budget->body_memory - bodies)) {
         return error_set(err, ST_OVERLOADED,
                          "the requests and responses in flight use up all %llu bytes of "
                          "--client-memory",
-                         (unsigned long long)limit);
+                         (unsigned long long)net_budget_limit(budget));
     }
     return error_set(err, ST_OVERLOADED,
                      "the bodies in flight use up all %llu bytes of --body-memory",

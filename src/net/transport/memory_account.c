@@ -16,25 +16,34 @@ static uint64_t chunk_bytes(const struct memory_quota *quota) {
     return fraction < CHUNK_BYTES ? fraction : CHUNK_BYTES;
 }
 
-/* Returns: whether the quota has `n_bytes` of credit now. */
-static bool take_credit(struct memory_quota *quota, uint64_t n_bytes) {
+static uint64_t extra_bytes(const struct memory_quota *quota) {
+    return net_budget_limit(quota->options.budget) / SMALL_EXTRA_FRACTION;
+}
+
+/* Takes credit, in chunks while that stays within the budget's limit, and what is missing within
+ * `limit`. Returns: whether the quota has `n_bytes` of credit now. */
+static bool take_credit_within(struct memory_quota *quota, uint64_t n_bytes, uint64_t limit) {
     struct net_budget *budget = quota->options.budget;
     if (quota->n_credit >= n_bytes) {
         return true;
     }
     uint64_t missing = n_bytes - quota->n_credit, chunk = chunk_bytes(quota);
     uint64_t most = missing > chunk ? missing : chunk;
-    if (net_budget_take(budget, most, 0)) {
+    uint64_t usual = net_budget_limit(budget);
+    if (net_budget_take_within(budget, most, limit < usual ? limit : usual)) {
         quota->n_credit += most;
         return true;
     }
-    uint64_t extra =
-        n_bytes <= MEMORY_SMALL_BYTES ? net_budget_limit(budget) / SMALL_EXTRA_FRACTION : 0;
-    if (net_budget_take(budget, missing, extra)) {
+    if (net_budget_take_within(budget, missing, limit)) {
         quota->n_credit += missing;
         return true;
     }
     return false;
+}
+
+static bool take_credit(struct memory_quota *quota, uint64_t n_bytes) {
+    uint64_t extra = n_bytes <= MEMORY_SMALL_BYTES ? extra_bytes(quota) : 0;
+    return take_credit_within(quota, n_bytes, net_budget_limit(quota->options.budget) + extra);
 }
 
 static void return_credit(struct memory_quota *quota, uint64_t keep) {
@@ -72,6 +81,7 @@ static struct memory_reservation *first_waiting(const struct memory_quota *quota
 
 void memory_quota_init(struct memory_quota *quota, const struct memory_quota_options *options) {
     *quota = (struct memory_quota){.options = *options};
+    quota->max_credit = 2 * chunk_bytes(quota);
     quota->prng.state = (uint64_t)(uintptr_t)quota;
     TAILQ_INIT(&quota->waiting[0]);
     TAILQ_INIT(&quota->waiting[1]);
@@ -181,11 +191,10 @@ static void quota_count(struct memory_quota *quota, uint64_t n_bytes) {
 }
 
 static void quota_uncount(struct memory_quota *quota, uint64_t n_bytes) {
-    uint64_t chunk = chunk_bytes(quota);
     set_quota_bytes(quota, quota_bytes(quota) - n_bytes);
     quota->n_credit += n_bytes;
-    if (quota->n_credit > 2 * chunk) {
-        return_credit(quota, chunk);
+    if (quota->n_credit > quota->max_credit) {
+        return_credit(quota, quota->max_credit / 2);
     }
     if (has_waiting(quota) && !others_wait(quota)) {
         schedule(quota, 0);
@@ -384,6 +393,71 @@ void memory_release(struct memory_reservation *reservation, bool sent) {
     reservation->n_bytes = 0;
     account->n_reservations--;
     free_if_unused(account);
+}
+
+/* ---- overhead of open calls ------------------------------------------------------------------ */
+
+void memory_relieve(struct memory_account *account, uint64_t wanted) {
+    struct memory_quota *quota = account ? account->quota : NULL;
+    uint64_t now_ns = quota ? quota->options.now_ns() : 0;
+    if (quota && now_ns >= quota->relief_due_ns) {
+        quota->relief_due_ns = now_ns + MEMORY_RETRY_NS;
+        quota->options.relieve(quota->options.user, wanted);
+    }
+}
+
+static uint64_t limit_of(const struct memory_quota *quota, enum memory_level level) {
+    const struct net_budget *budget = quota->options.budget;
+    switch (level) {
+    case MEMORY_LEVEL_LARGE:
+        return net_budget_large_limit(budget);
+    case MEMORY_LEVEL_USUAL:
+        return net_budget_limit(budget);
+    case MEMORY_LEVEL_REFUSAL:
+        return net_budget_limit(budget) + extra_bytes(quota) / 2;
+    case MEMORY_LEVEL_FIRST:
+        break;
+    }
+    return net_budget_limit(budget) + extra_bytes(quota);
+}
+
+bool memory_overhead_add(struct memory_account *account, struct memory_overhead *overhead,
+                         uint64_t n_bytes, enum memory_level level) {
+    if (!account) {
+        return true;
+    }
+    if (account->quota->n_credit < n_bytes &&
+        !take_credit_within(account->quota, n_bytes, limit_of(account->quota, level))) {
+        memory_relieve(account, n_bytes);
+        return false;
+    }
+    if (!overhead->account) {
+        overhead->account = account;
+        account->n_reservations++;
+    }
+    overhead->n_bytes += n_bytes;
+    account->n_overhead_bytes += n_bytes;
+    quota_count(account->quota, n_bytes);
+    return true;
+}
+
+void memory_overhead_subtract(struct memory_overhead *overhead, uint64_t n_bytes) {
+    if (overhead->account) {
+        assert(overhead->n_bytes >= n_bytes);
+        overhead->n_bytes -= n_bytes;
+        overhead->account->n_overhead_bytes -= n_bytes;
+        quota_uncount(overhead->account->quota, n_bytes);
+    }
+}
+
+void memory_overhead_release(struct memory_overhead *overhead) {
+    struct memory_account *account = overhead->account;
+    if (account) {
+        memory_overhead_subtract(overhead, overhead->n_bytes);
+        overhead->account = NULL;
+        account->n_reservations--;
+        free_if_unused(account);
+    }
 }
 
 /* ---- what waits ------------------------------------------------------------------------------ */

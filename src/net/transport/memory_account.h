@@ -55,7 +55,8 @@ struct memory_quota_options {
 /* A worker's quota, of one server. */
 struct memory_quota {
     struct memory_quota_options options;
-    uint64_t n_credit; /* of the budget, not reserved */
+    uint64_t n_credit;   /* of the budget, not reserved */
+    uint64_t max_credit; /* more is given back */
     /* Written by the worker, read by any thread. */
     _Atomic uint64_t n_bytes;               /* reserved */
     _Atomic uint64_t n_waiting_for_budget;  /* requests */
@@ -74,9 +75,10 @@ struct memory_quota {
 /* A connection's account. */
 struct memory_account {
     struct memory_quota *quota;
-    uint64_t n_bytes;         /* reserved, or waiting for the budget */
-    uint64_t n_waiting_bytes; /* of these, waiting for the budget */
-    size_t n_reservations;
+    uint64_t n_bytes;                       /* reserved, or waiting for the budget */
+    uint64_t n_waiting_bytes;               /* of these, waiting for the budget */
+    uint64_t n_overhead_bytes;              /* struct memory_overhead */
+    size_t n_reservations;                  /* and overheads */
     struct memory_reservation_list waiting; /* for this account, in order */
     LIST_ENTRY(memory_account) ready_link;
     bool is_ready;
@@ -119,6 +121,13 @@ struct memory_reservation {
     void (*done)(struct memory_reservation *reservation, bool reserved);
 };
 
+/* What an open call takes besides its response: its bookkeeping and what it buffers. It counts
+ * against the budget, and not against max_unsent_size. Zeroed, it holds nothing. */
+struct memory_overhead {
+    struct memory_account *account;
+    uint64_t n_bytes;
+};
+
 void memory_quota_init(struct memory_quota *quota, const struct memory_quota_options *options);
 /* Returns the credit. All accounts must be closed and all reservations released. */
 void memory_quota_fini(struct memory_quota *quota);
@@ -127,9 +136,9 @@ uint64_t memory_quota_run(struct memory_quota *quota, uint64_t now_ns);
 /* Returns: bytes of reservations that wait for the budget. */
 uint64_t memory_quota_wanted(const struct memory_quota *quota);
 
-/* Returns: bytes that are reserved. NULL is allowed. */
+/* Returns: bytes that are reserved, overhead of open calls included. NULL is allowed. */
 static inline uint64_t memory_account_held_bytes(const struct memory_account *account) {
-    return account ? account->n_bytes - account->n_waiting_bytes : 0;
+    return account ? account->n_bytes - account->n_waiting_bytes + account->n_overhead_bytes : 0;
 }
 /* Returns: NULL when out of memory. Owns: memory_account_close. */
 struct memory_account *memory_account_new(struct memory_quota *quota);
@@ -169,5 +178,44 @@ static inline bool memory_is_waiting(const struct memory_reservation *reservatio
 /* Gives back the reservation, or ends its wait. Idempotent; zeroed memory is allowed. `sent`: the
  * client has read the response. */
 void memory_release(struct memory_reservation *reservation, bool sent);
+
+enum memory_level {
+    MEMORY_LEVEL_LARGE,   /* what holds much: all but net_budget.kept_memory */
+    MEMORY_LEVEL_USUAL,   /* up to the budget's limit */
+    MEMORY_LEVEL_REFUSAL, /* for as long as it takes to refuse a call: a 32th more */
+    MEMORY_LEVEL_FIRST,   /* of a connection that holds little: a sixteenth more */
+};
+/* Takes `n_bytes` more of the budget. Returns: false when they don't fit: nothing was taken, and
+ * memory_relieve was called. `account` NULL: true, and not counted. Owns:
+ * memory_overhead_release. */
+bool memory_overhead_add(struct memory_account *account, struct memory_overhead *overhead,
+                         uint64_t n_bytes, enum memory_level level);
+/* Gives back some bytes. */
+void memory_overhead_subtract(struct memory_overhead *overhead, uint64_t n_bytes);
+/* Gives back all. Idempotent; zeroed memory is allowed. */
+void memory_overhead_release(struct memory_overhead *overhead);
+
+/* A request was refused for want of memory: closes connections that hold memory and do not read
+ * their responses (memory_quota_options.relieve), at most once in MEMORY_RETRY_NS. NULL is
+ * allowed. */
+void memory_relieve(struct memory_account *account, uint64_t wanted);
+
+/* Returns: whether the unsent responses of the connection reach max_unsent_size, or those of all
+ * leave only net_budget.kept_memory. */
+static inline bool memory_account_is_full(const struct memory_account *account) {
+    const struct memory_quota_options *options = account ? &account->quota->options : NULL;
+    return account &&
+           ((options->max_unsent_size > 0 && account->n_bytes >= options->max_unsent_size) ||
+            net_budget_is_tight(options->budget));
+}
+/* Returns: whether the open calls of the connection take less than a 64th of the budget. */
+static inline bool memory_account_holds_little(const struct memory_account *account) {
+    return !account ||
+           account->n_overhead_bytes < net_budget_limit(account->quota->options.budget) / 64;
+}
+/* Returns: all that the connection holds or waits for. */
+static inline uint64_t memory_account_bytes(const struct memory_account *account) {
+    return account->n_bytes + account->n_overhead_bytes;
+}
 
 #endif

@@ -411,6 +411,64 @@ static void memory_response_larger_than_expected_is_counted(void **state) {
     close_memory();
 }
 
+/* ---- overhead of open calls ------------------------------------------------------------------ */
+
+static void memory_overhead_levels_go_up_to_their_limits(void **state) {
+    struct memory_overhead overheads[4] = {{NULL, 0}};
+    const uint64_t limits[] = {56 * MB, 64 * MB, 66 * MB, 68 * MB}; /* of enum memory_level */
+    (void)state;
+    open_memory(64 * MB, 16 * MB);
+    memory.budget.kept_memory = 8 * MB;
+    memory.budget.body_memory = 64 * MB;
+    for (size_t i = 0; i < 4; i++) {
+        uint64_t before = i > 0 ? limits[i - 1] : 0;
+        enum memory_level level = (enum memory_level)i;
+        assert_false(
+            memory_overhead_add(memory.accounts[i], &overheads[i], limits[i] - before + 1, level));
+        assert_int_equal(overheads[i].n_bytes, 0);
+        assert_true(
+            memory_overhead_add(memory.accounts[i], &overheads[i], limits[i] - before, level));
+    }
+    assert_int_equal(memory_account_bytes(memory.accounts[1]), 8 * MB);
+    assert_false(net_budget_reserve(&memory.budget, 1));
+    assert_true(net_budget_is_tight(&memory.budget));
+    for (size_t i = 0; i < 4; i++) {
+        memory_overhead_release(&overheads[i]);
+        memory_overhead_release(&overheads[i]);
+    }
+    close_memory();
+}
+
+static void memory_overhead_refused_asks_for_relief_at_intervals(void **state) {
+    struct memory_overhead overhead = {NULL, 0};
+    (void)state;
+    open_memory(MB, 0);
+    for (int i = 0; i < 3; i++) {
+        assert_false(
+            memory_overhead_add(memory.accounts[0], &overhead, 2 * MB, MEMORY_LEVEL_FIRST));
+    }
+    assert_int_equal(memory.n_reliefs, 1); /* the clock stands still */
+    assert_int_equal(memory.wanted, 2 * MB);
+    memory_relieve(NULL, 1);
+    assert_true(memory_overhead_add(NULL, &overhead, 2 * MB, MEMORY_LEVEL_LARGE));
+    memory_overhead_release(&overhead);
+    close_memory();
+}
+
+static void memory_overhead_outlives_its_connection(void **state) {
+    struct memory_overhead overhead = {NULL, 0};
+    (void)state;
+    open_memory(64 * MB, MB);
+    assert_true(memory_overhead_add(memory.accounts[0], &overhead, 4 * MB, MEMORY_LEVEL_USUAL));
+    assert_false(memory_account_is_full(memory.accounts[0])); /* only responses count */
+    assert_false(memory_account_holds_little(memory.accounts[0]));
+    memory_account_close(memory.accounts[0]);
+    memory.accounts[0] = NULL;
+    memory_overhead_subtract(&overhead, MB);
+    memory_overhead_release(&overhead);
+    close_memory();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_account_second_large_response_waits),
@@ -429,6 +487,9 @@ int main(void) {
         cmocka_unit_test(memory_budget_one_quota_leaves_some_to_others),
         cmocka_unit_test(memory_budget_requests_of_one_account_do_not_pass_its_limit),
         cmocka_unit_test(memory_response_larger_than_expected_is_counted),
+        cmocka_unit_test(memory_overhead_levels_go_up_to_their_limits),
+        cmocka_unit_test(memory_overhead_refused_asks_for_relief_at_intervals),
+        cmocka_unit_test(memory_overhead_outlives_its_connection),
     };
     return cmocka_run_group_tests_name("net/transport/memory_account", tests, NULL, NULL);
 }

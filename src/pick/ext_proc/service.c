@@ -1,6 +1,12 @@
 /* Runs a pick session for each ext-proc call. Back pressure: the next message is read only while
- * the session's buffer has capacity and fewer than MAX_QUEUED_BYTES of its responses are unsent.
- * While the proxy may wait for a response a timer runs: a proxy in full-duplex mode has none.
+ * the session's buffer has capacity and its unsent responses take less than MAX_UNSENT_BYTES; where
+ * those of the connection reach --max-unsent-size, less than FREE_UNSENT_BYTES. So a client that
+ * reads slowly stops its own request, and not the others of its proxy.
+ *
+ * Memory: what a stream takes, except for received messages, which --body-memory counts, counts
+ * against --client-memory. A request for which there is none is refused with 503. Large ones leave
+ * an eighth to small ones (net_budget.kept_memory). While the proxy may wait for a response a timer
+ * runs: a proxy in full-duplex mode has none.
  *
  * Proxies regularly reset calls when the request ends; net/transport/h2_rate_limit.h does not count
  * these as abuse. */
@@ -17,10 +23,17 @@
 #include "core/event/clock.h"
 #include "core/os/log_limit.h"
 #include "net/server/grpc/reflect.h"
+#include "net/transport/memory_account.h"
 #include "pick/ext_proc/descriptors.h"
 
-/* Unsent bytes of responses at which reading stops. */
-enum { MAX_QUEUED_BYTES = 1 << 20 };
+enum {
+    MAX_UNSENT_BYTES = 1 << 20,
+    FREE_UNSENT_BYTES = 2048, /* included in BASE_BYTES */
+    MESSAGE_BYTES = 512,      /* an unsent message, besides its bytes */
+    /* An open stream, besides the arena of its call: that of HTTP/2, and unsent responses. */
+    BASE_BYTES = PICK_STREAM_BYTES - 4096,
+    SMALL_BYTES = 32768, /* a stream that holds more may not use the memory kept for others */
+};
 
 /* The interval of pool_tick for pools that requests wait for. */
 static const uint64_t TICK_NS = 100000000;
@@ -56,8 +69,11 @@ struct stream {
     bool read_pending;          /* grpc_read was called, and no message has arrived */
     bool finished;              /* the call was finished */
     bool timer_set;
-    bool waiting; /* queued: in worker_state->waiting, and the timer is the queue
+    bool waiting;     /* queued: in worker_state->waiting, and the timer is the queue
                                    deadline */
+    bool over_budget; /* there was no memory for it: its first message is refused */
+    struct memory_overhead overhead;
+    struct memory_reservation unsent; /* with more than FREE_UNSENT_BYTES */
     struct timer timer;
     LIST_ENTRY(stream) link;
 };
@@ -236,6 +252,76 @@ static void count_end(struct stream *stream) {
     }
 }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static uint64_t unsent_bytes(const struct stream *stream) {
+    size_t n_bytes = grpc_queued_bytes(stream->call);
+    return n_bytes > 0 ? n_bytes + grpc_queued_messages(stream->call) * MESSAGE_BYTES : 0;
+}
+
+/* Counts them for the connection (--max-unsent-size). They are in memory already. */
+static void count_unsent(struct stream *stream, uint64_t n_bytes) {
+    struct memory_reservation *unsent = &stream->unsent;
+    if (n_bytes <= FREE_UNSENT_BYTES) {
+        memory_release(unsent, true);
+    } else if (unsent->state == MEMORY_NONE) {
+        memory_hold(stream->call->account, unsent, n_bytes);
+    } else if (n_bytes > unsent->n_bytes) {
+        memory_add(unsent, n_bytes - unsent->n_bytes);
+    } else {
+        memory_subtract(unsent, unsent->n_bytes - n_bytes);
+    }
+}
+
+/* A proxy with few requests is served while others use up the memory. */
+static enum memory_level memory_level_of(const struct grpc_call *call, uint64_t n_bytes) {
+    return n_bytes > SMALL_BYTES                        ? MEMORY_LEVEL_LARGE
+           : memory_account_holds_little(call->account) ? MEMORY_LEVEL_FIRST
+                                                        : MEMORY_LEVEL_USUAL;
+}
+
+/* Returns: false when --client-memory is used up. */
+static bool count_held(struct stream *stream) {
+    uint64_t held = BASE_BYTES + pick_session_held_bytes(stream->session);
+    uint64_t counted = stream->overhead.n_bytes;
+    if (held == counted) {
+        return true;
+    }
+    if (held > counted) {
+        return memory_overhead_add(stream->call->account, &stream->overhead, held - counted,
+                                   memory_level_of(stream->call, held));
+    }
+    memory_overhead_subtract(&stream->overhead, counted - held);
+    return true;
+}
+
+static void stop_timer(struct stream *stream);
+static void remove_waiting(struct stream *stream);
+
+/* Clause: "Constraints": the proxy must be given a response for the client. A stream that just
+ * ended would look like a failure of the picker, and the proxy might let the request pass. */
+static void reject_message(struct stream *stream, const struct error *why) {
+    if (why->status == ST_OVERLOADED) {
+        memory_relieve(stream->call->account, PICK_STREAM_BYTES);
+    }
+    pick_session_on_message_rejected(stream->session, why);
+    remove_waiting(stream);
+    stop_timer(stream);
+}
+
+static void over_budget_error(struct error *err) {
+    metric_add(METRIC_DROPPED_MEMORY, 1);
+    error_set(err, ST_OVERLOADED,
+              "no memory for the request: other requests and their responses use up "
+              "--client-memory");
+}
+
+static void reject_over_budget(struct stream *stream) {
+    struct error err;
+    over_budget_error(&err);
+    reject_message(stream, &err);
+}
+
 /* ---- continuing ------------------------------------------------------------------------------ */
 
 static void stop_timer(struct stream *stream) {
@@ -321,12 +407,21 @@ static void update_timer(struct stream *stream) {
     }
 }
 
+/* Whether the unsent responses leave space for that to the next message. */
+static bool has_unsent_space(const struct stream *stream, uint64_t unsent) {
+    return unsent <= FREE_UNSENT_BYTES ||
+           (unsent < MAX_UNSENT_BYTES && !memory_account_is_full(stream->call->account));
+}
+
 /* After each event except the last. */
 static void continue_stream(struct stream *stream) {
+    uint64_t unsent = unsent_bytes(stream);
+    if (unsent > FREE_UNSENT_BYTES || stream->unsent.state != MEMORY_NONE) {
+        count_unsent(stream, unsent);
+    }
     update_timer(stream);
     if (!stream->finished && !stream->read_pending && !stream->call->is_cancelled &&
-        grpc_queued_bytes(stream->call) < MAX_QUEUED_BYTES &&
-        !pick_session_is_buffer_full(stream->session)) {
+        has_unsent_space(stream, unsent) && !pick_session_is_buffer_full(stream->session)) {
         stream->read_pending = true;
         grpc_read(stream->call);
     }
@@ -336,6 +431,7 @@ static void continue_stream(struct stream *stream) {
 static void on_resumed(void *user) {
     struct stream *stream = user;
     stream->message_ns = 0;
+    (void)count_held(stream); /* it holds less than before */
     continue_stream(stream);
 }
 
@@ -349,6 +445,18 @@ static struct worker_state *find_worker_state(const struct grpc_call *call) {
         assert(i < service->n_worker_states);
     }
     return &service->worker_states[i];
+}
+
+/* A stream for which there is no memory gets a response to its first message. Returns: false when
+ * there is none for that either: the stream ends with a status, which needs no window of the
+ * proxy. */
+static bool begin_memory(struct stream *stream) {
+    struct memory_account *account = stream->call->account;
+    struct memory_overhead *overhead = &stream->overhead;
+    stream->over_budget = !memory_overhead_add(account, overhead, PICK_STREAM_BYTES,
+                                               memory_level_of(stream->call, PICK_STREAM_BYTES));
+    return !stream->over_budget ||
+           memory_overhead_add(account, overhead, PICK_STREAM_BYTES, MEMORY_LEVEL_REFUSAL);
 }
 
 static void open_stream(struct grpc_call *call) {
@@ -371,7 +479,13 @@ static void open_stream(struct grpc_call *call) {
         return;
     }
     call->user = stream;
-    continue_stream(stream);
+    if (begin_memory(stream)) {
+        continue_stream(stream);
+    } else {
+        struct error err;
+        over_budget_error(&err);
+        on_finish(stream, &err);
+    }
 }
 
 static void free_message(void *user) {
@@ -385,11 +499,20 @@ static void take_message(struct stream *stream) {
         grpc_message_free(message);
         return;
     }
+    if (stream->over_budget) {
+        grpc_message_free(message);
+        reject_over_budget(stream);
+        return;
+    }
     begin_timing(stream);
     pick_session_on_message(stream->session,
                             &(struct pick_message){message->data, free_message, message});
     end_timing(stream);
-    continue_stream(stream);
+    if (!count_held(stream) && !stream->finished && !stream->row) {
+        reject_over_budget(stream);
+    } else {
+        continue_stream(stream);
+    }
 }
 
 /* The call was cancelled. The session may still be sending, so it is freed at the end of the
@@ -408,6 +531,10 @@ static void on_end(struct stream *stream) {
     remove_waiting(stream);
     stop_timer(stream);
     count_end(stream);
+    if (stream->unsent.state != MEMORY_NONE) {
+        memory_release(&stream->unsent, !stream->call->is_cancelled);
+    }
+    memory_overhead_release(&stream->overhead);
     pick_session_free(stream->session);
     stream->call->user = NULL;
 }
@@ -445,16 +572,12 @@ static void on_event(struct grpc_call *call, enum grpc_event event) {
     }
 }
 
-/* Clause: "Constraints": the proxy must be given a response for the client. A stream that just
- * ended would look like a failure of the picker, and the proxy might let the request pass. */
 static bool on_message_rejected(struct grpc_call *call, const struct error *why) {
     struct stream *stream = call->user;
     if (!stream || stream->finished) {
         return false;
     }
-    pick_session_on_message_rejected(stream->session, why);
-    remove_waiting(stream);
-    stop_timer(stream);
+    reject_message(stream, why);
     return true;
 }
 

@@ -21,6 +21,9 @@ struct pick_service_options {
 
 struct pick_service;
 
+/* Memory of an open stream with small headers, as it counts against --client-memory. */
+enum { PICK_STREAM_BYTES = 8192 };
+
 /* Returns: ST_NO_MEMORY. Owns: *out until pick_service_free, after the server was freed. */
 enum status pick_service_new(const struct pick_service_options *options, struct pick_service **out,
                              struct error *err) SLUICE_MUST_USE;

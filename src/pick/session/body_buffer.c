@@ -20,6 +20,7 @@ enum {
      * it. */
     SMALL_BYTES = 4096,
     UNCOPIED_CHUNKS = 8,
+    COPY_OVERHEAD_BYTES = 384, /* of a copied chunk: its reference, entry and share of a slab */
 };
 
 struct pick_body_chunk pick_body_chunk_of(const struct ext_proc_request *message,
@@ -158,6 +159,8 @@ enum status pick_body_buffer_append(struct pick_body_buffer *body_buffer,
     } else {
         ref->n_refs++;
     }
+    body_buffer->n_held_bytes +=
+        copied ? chunk->bytes.len + COPY_OVERHEAD_BYTES : PICK_MESSAGE_OVERHEAD_BYTES;
     STAILQ_INSERT_TAIL(&body_buffer->entries, added, link);
     return ST_OK;
 }

@@ -49,6 +49,7 @@ struct pick_body_buffer {
     STAILQ_HEAD(, pick_body_buffer_entry) entries;
     uint64_t n_bytes;
     size_t n_chunks;
+    uint64_t n_held_bytes; /* memory besides received messages, see pick_session_held_bytes */
     uint64_t max_bytes;
 };
 

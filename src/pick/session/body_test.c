@@ -339,8 +339,8 @@ static void body_content_length_over_limit_is_413(void **state) {
     stage_close(stage);
 }
 
-/* A message that exceeds the size limit is refused while the body is awaited; otherwise it ends the
- * stream. */
+/* A message that exceeds the size limit is refused while headers or body are awaited; otherwise it
+ * ends the stream. */
 static void message_rejected_answers_client_or_ends_stream(void **state) {
     const struct {
         struct ext_proc_config config;
@@ -352,7 +352,7 @@ static void message_rejected_answers_client_or_ends_stream(void **state) {
         {{EXT_PROC_BODY_FULL_DUPLEX, EXT_PROC_BODY_NONE, false}, POST, "{", true},
         {{EXT_PROC_BODY_FULL_DUPLEX, EXT_PROC_BODY_NONE, false}, POST, PLAIN, false},
         {{EXT_PROC_BODY_BUFFERED, EXT_PROC_BODY_NONE, false}, ":method=POST|:path=/", NULL, false},
-        {{EXT_PROC_BODY_BUFFERED, EXT_PROC_BODY_NONE, false}, NULL, NULL, false},
+        {{EXT_PROC_BODY_BUFFERED, EXT_PROC_BODY_NONE, false}, NULL, NULL, true}, /* the headers */
     };
     struct stage *stage = stage_open(stage_models());
     struct error why;

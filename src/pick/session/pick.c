@@ -390,7 +390,7 @@ static size_t list_headers(struct arena *arena, const struct pool_spec *spec, bo
         out[n++] = (struct ext_proc_header){STR("content-type"), STR("application/json")};
     }
     out[n++] = (struct ext_proc_header){spec->protocol.reason_header, drop_reason(status)};
-    if (status == ST_SATURATED || status == ST_WAIT_EXPIRED) {
+    if (status == ST_SATURATED || status == ST_WAIT_EXPIRED || status == ST_OVERLOADED) {
         struct str seconds = arena_printf(arena, "%llu", (unsigned long long)spec->retry_after_s);
         out[n++] = (struct ext_proc_header){STR("retry-after"), seconds};
     }

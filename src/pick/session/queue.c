@@ -4,9 +4,9 @@
 
 #include "pick/session/state.h"
 
-/* Charged against flow_control.max_bytes besides the payload: the memory of a stream and of a
- * message, whatever their size. */
-enum { STREAM_OVERHEAD_BYTES = 4096, MESSAGE_OVERHEAD_BYTES = 4096 + 256 };
+/* Charged against flow_control.max_bytes besides the payload, for a stream of any size; messages
+ * cost PICK_MESSAGE_OVERHEAD_BYTES each. */
+enum { STREAM_OVERHEAD_BYTES = 4096 };
 
 /* The memory of the request, as flow control counts it. */
 static uint64_t request_bytes(const struct pick_session *session) {
@@ -17,7 +17,7 @@ static uint64_t request_bytes(const struct pick_session *session) {
 }
 
 static uint64_t message_bytes(const struct pick_message_ref *message_ref) {
-    return MESSAGE_OVERHEAD_BYTES + message_ref->message.data.len;
+    return PICK_MESSAGE_OVERHEAD_BYTES + message_ref->message.data.len;
 }
 
 /* ---- buffered messages ----------------------------------------------------------------------- */
@@ -39,12 +39,13 @@ static bool buffer_message(struct pick_session *session) {
     *buffered = (struct pick_buffered_message){.message_ref = message_ref};
     STAILQ_INSERT_TAIL(&entry->buffered, buffered, link);
     entry->n_bytes += message_bytes(message_ref);
+    entry->n_buffered++;
     metric_add(METRIC_PICK_HELD_BYTES, (int64_t)message_ref->message.data.len);
     return true;
 }
 
 void pick_queue_push_message(struct pick_session *session) {
-    uint64_t n_bytes = session->message->data.len + MESSAGE_OVERHEAD_BYTES;
+    uint64_t n_bytes = session->message->data.len + PICK_MESSAGE_OVERHEAD_BYTES;
     struct error err;
     if (!buffer_message(session) ||
         pool_waiter_add_bytes(session->context.pool, &session->queue_entry->waiter, n_bytes)) {
@@ -66,6 +67,7 @@ static struct pick_message_ref *pop_buffered(struct pick_queue_entry *entry) {
     }
     STAILQ_REMOVE_HEAD(&entry->buffered, link);
     entry->n_bytes -= message_bytes(buffered->message_ref);
+    entry->n_buffered--;
     metric_add(METRIC_PICK_HELD_BYTES, -(int64_t)buffered->message_ref->message.data.len);
     return buffered->message_ref;
 }
@@ -135,6 +137,13 @@ bool pick_session_is_buffer_full(const struct pick_session *session) {
     return session->phase == PICK_QUEUED &&
            session->queue_entry->n_bytes + session->body_buffer.n_bytes >
                session->context.limits.max_body_size;
+}
+
+uint64_t pick_session_held_bytes(const struct pick_session *session) {
+    uint64_t n_messages = session->queue_entry ? session->queue_entry->n_buffered : 0;
+    n_messages += session->headers != NULL;
+    return arena_bytes(session->arena) + session->body_buffer.n_held_bytes +
+           n_messages * PICK_MESSAGE_OVERHEAD_BYTES;
 }
 
 void pick_session_tick(const struct pick_session *session, uint64_t gap_ns) {

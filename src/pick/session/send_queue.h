@@ -12,6 +12,9 @@
 #include "codec/ext_proc/response.h"
 #include "pick/session/session.h"
 
+/* What a received message occupies besides its bytes. */
+enum { PICK_MESSAGE_OVERHEAD_BYTES = 4096 + 256 };
+
 /* Memory for some responses and message references. */
 struct pick_slab {
     struct arena *arena;

@@ -476,11 +476,11 @@ void pick_session_half_close(struct pick_session *session) {
     pick_session_abort(session, NULL);
 }
 
-/* Before the request's body has ended a rejected message is a piece of it; later it could be one of
- * the response, which the client is already receiving. */
+/* The first message is the request's headers, and before the request's body has ended another is a
+ * piece of it; later it could be one of the response, which the client is already receiving. */
 void pick_session_on_message_rejected(struct pick_session *session, const struct error *why) {
-    bool awaited = session->phase == PICK_HEADERS_HELD || session->phase == PICK_BODY_PENDING ||
-                   session->phase == PICK_QUEUED ||
+    bool awaited = session->phase == PICK_HEADERS_EXPECTED || session->phase == PICK_HEADERS_HELD ||
+                   session->phase == PICK_BODY_PENDING || session->phase == PICK_QUEUED ||
                    (session->phase == PICK_PICKED && session->mode_overridden);
     if (awaited && !session->response_started && !session->request_ended) {
         pick_session_refuse(session, why);

@@ -129,6 +129,11 @@ void pick_session_on_timeout(struct pick_session *session);
  * applies. */
 bool pick_session_is_response_pending(const struct pick_session *session);
 
+/* Returns: memory that the stream takes besides what --body-memory counts: its arena, copies of
+ * small pieces, and what a buffered message takes whatever its size. Unsent responses are not
+ * included. */
+uint64_t pick_session_held_bytes(const struct pick_session *session);
+
 /* For debug pages: "POST /v2/models/digits/infer → 10.0.0.1:8000, in the response". */
 void pick_session_describe(const struct pick_session *session, struct buf *out);
 

@@ -36,6 +36,7 @@ struct pick_queue_entry {
     enum pick_point reply_point;
     STAILQ_HEAD(, pick_buffered_message) buffered;
     uint64_t n_bytes; /* memory of the buffered messages, overhead included */
+    size_t n_buffered;
 };
 
 /* The search for the model in a body of JSON or of gRPC. */

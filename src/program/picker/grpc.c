@@ -1,6 +1,7 @@
 /* Opens, drains and stops the gRPC servers. */
 #include "program/picker/grpc.h"
 
+#include "core/base/log.h"
 #include "program/process/listen_address.h"
 
 enum {
@@ -10,6 +11,7 @@ enum {
     CONNECTION_WINDOW_BYTES = 16 * 1024 * 1024,
     MESSAGE_OVERHEAD_BYTES = 1024 * 1024, /* of a message, beside the body */
     MAX_HEALTH_STREAMS = 1000,
+    MIN_STREAMS = 100,
 };
 
 /* ---- health ---------------------------------------------------------------------------------- */
@@ -68,19 +70,29 @@ static enum status make_services(struct pick_grpc *self, const struct pick_setti
     return st;
 }
 
+/* Returns: --max-streams, or as many as half of --client-memory has space for, so that one
+ * connection leaves memory to others. */
+static uint32_t max_streams(const struct pick_settings *settings) {
+    uint64_t fit = settings->client_memory.n_bytes / 2 / PICK_STREAM_BYTES;
+    fit = fit > MIN_STREAMS ? fit : MIN_STREAMS;
+    return (uint32_t)(settings->max_streams < fit ? settings->max_streams : fit);
+}
+
 static struct grpc_limits limits_of(const struct pick_settings *settings) {
     return (struct grpc_limits){
         .max_header_size = settings->max_header_size,
         .max_message_bytes = settings->max_body_size + MESSAGE_OVERHEAD_BYTES,
         .request_memory = settings->request_memory,
-        .max_streams = (uint32_t)settings->max_streams,
-        .stream_window_bytes = grpc_stream_window(
-            settings->body_memory.n_bytes, (uint32_t)settings->max_streams, STREAM_WINDOW_BYTES),
+        .max_streams = max_streams(settings),
+        .stream_window_bytes = grpc_stream_window(settings->body_memory.n_bytes,
+                                                  max_streams(settings), STREAM_WINDOW_BYTES),
         .connection_window_bytes = CONNECTION_WINDOW_BYTES,
         .idle_timeout_ns = settings->idle_timeout_ns,
         .header_timeout_ns = settings->header_timeout_ns,
         .body_timeout_ns = settings->body_timeout_ns,
         .write_timeout_ns = settings->write_timeout_ns,
+        .min_write_rate = settings->min_write_rate,
+        .max_unsent_size = settings->max_unsent_size,
     };
 }
 
@@ -146,6 +158,12 @@ enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *s
                                           .acceptor = threads->main};
     struct listen_scheme scheme = pick_grpc_scheme(settings);
     self->pools = pools;
+    if (options.limits.max_streams < settings->max_streams) {
+        log_event(LOG_INFO,
+                  "fewer requests on a connection than --max-streams, for --client-memory",
+                  LOG_U64("max_streams", settings->max_streams),
+                  LOG_U64("used", options.limits.max_streams));
+    }
     enum status st = make_services(self, settings, threads, err);
     if (st == ST_OK) {
         st = grpc_server_new(&options, &self->server, err);

@@ -8,6 +8,10 @@
 #include "program/picker/grpc.h"
 #include "program/process/memory_share.h"
 
+/* This share of --client-memory is for small requests only, so that a few large ones, or
+ * connections that do not read, don't keep others out. */
+enum { KEPT_SHARE = 8 };
+
 struct pick_process {
     const struct pick_settings *settings;
     struct process process;
@@ -162,6 +166,7 @@ static enum status open_listeners(struct pick_process *self, struct error *err) 
     const struct pick_settings *settings = self->settings;
     const struct process_threads *threads = &self->process.threads;
     self->budget.memory = settings->client_memory.n_bytes;
+    self->budget.kept_memory = settings->client_memory.n_bytes / KEPT_SHARE;
     self->budget.body_memory = settings->body_memory.n_bytes;
     self->budget.max_connections = settings->max_connections;
     self->n_listen_addresses = settings->grpc.n + settings->health.n;

@@ -75,6 +75,10 @@ size_t grpc_queued_bytes(const struct grpc_call *call) {
     return ((const struct grpc_stream *)call)->out.n_bytes;
 }
 
+size_t grpc_queued_messages(const struct grpc_call *call) {
+    return ((const struct grpc_stream *)call)->out.n_messages;
+}
+
 /* ---- collecting ------------------------------------------------------------------------------ */
 
 /* nghttp2 requests the size of the next frame; its send_data callback collects the bytes. */

@@ -107,6 +107,8 @@ void grpc_send(struct grpc_call *call, const struct piece *pieces, size_t n_piec
 /* Returns: bytes queued and not yet taken by the connection. A method that streams much waits for
  * GRPC_WRITABLE when this is large: it is the only bound of the queue. */
 size_t grpc_queued_bytes(const struct grpc_call *call);
+/* Returns: the number of messages queued: each takes memory besides its bytes. */
+size_t grpc_queued_messages(const struct grpc_call *call);
 /* Returns: the time (clock_now_ns) at which the input of this event arrived, read once for all
  * input of one read. */
 uint64_t grpc_now_ns(const struct grpc_call *call);

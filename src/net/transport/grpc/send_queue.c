@@ -92,6 +92,7 @@ static void queue_append(struct grpc_send_queue *queue, struct grpc_queued_messa
     *(queue->first ? &queue->last->next : &queue->first) = message;
     queue->last = message;
     queue->n_bytes += total_bytes(message->pieces, message->n_pieces);
+    queue->n_messages++;
 }
 
 bool grpc_send_queue_push(struct grpc_send_queue *queue,
@@ -146,6 +147,7 @@ static void move_to_batch(struct grpc_send_queue *queue, struct grpc_write_batch
         queue->last = NULL;
     }
     queue->n_in_write++;
+    queue->n_messages--;
     message->next = batch->sent;
     batch->sent = message;
 }
@@ -182,7 +184,7 @@ void grpc_send_queue_clear(struct grpc_send_queue *queue, struct grpc_write_batc
         message_free(message);
     }
     queue->last = NULL;
-    queue->piece = queue->at = queue->n_bytes = queue->n_reserved = 0;
+    queue->piece = queue->at = queue->n_bytes = queue->n_messages = queue->n_reserved = 0;
 }
 
 void grpc_write_batch_complete(struct grpc_write_batch *batch,

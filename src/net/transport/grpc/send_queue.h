@@ -41,6 +41,7 @@ struct grpc_send_queue {
     struct grpc_queued_message *first, *last;
     size_t piece, at; /* read position in the first message */
     size_t n_bytes;
+    size_t n_messages;
     size_t n_reserved;   /* of n_bytes, promised for a frame whose head nghttp2 has made */
     unsigned n_in_write; /* messages with bytes in a write batch */
 };
