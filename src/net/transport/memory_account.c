@@ -271,7 +271,7 @@ static void remove_from_order(struct memory_reservation *reservation) {
 /* The reservation waits no longer: the next of its order has its turn. It is granted by
  * memory_quota_run, after `done` of this one has returned. */
 static void leave_order(struct memory_reservation *reservation) {
-    struct memory_order *order = reservation->order;
+    struct reservation_order *order = reservation->order;
     if (!order) {
         return;
     }
@@ -284,7 +284,7 @@ static void leave_order(struct memory_reservation *reservation) {
 }
 
 enum memory_reserve_result memory_reserve(struct memory_account *account,
-                                          struct memory_order *order,
+                                          struct reservation_order *order,
                                           struct memory_reservation *reservation, uint64_t n_bytes,
                                           void (*done)(struct memory_reservation *reservation,
                                                        bool reserved)) {

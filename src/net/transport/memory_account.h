@@ -98,12 +98,12 @@ enum memory_reservation_state {
 /* Requests that must run in the order in which they come, such as those of a stream, which may
  * belong to a sequence: while one waits, those after it wait, too. Must live as long as one
  * waits. */
-struct memory_order {
+struct reservation_order {
     struct memory_reservation *first;       /* waits for account or budget; NULL: none waits */
     struct memory_reservation_list waiting; /* after it */
 };
 
-static inline void memory_order_init(struct memory_order *order) {
+static inline void reservation_order_init(struct reservation_order *order) {
     order->first = NULL;
     TAILQ_INIT(&order->waiting);
 }
@@ -111,7 +111,7 @@ static inline void memory_order_init(struct memory_order *order) {
 /* The response of one request. Zeroed, it holds nothing. */
 struct memory_reservation {
     struct memory_account *account;
-    struct memory_order *order;           /* NULL: none */
+    struct reservation_order *order;      /* NULL: none */
     TAILQ_ENTRY(memory_reservation) link; /* while it waits */
     uint64_t n_bytes;                     /* reserved or waited for */
     uint64_t until_ns;                    /* it waits for the budget until then */
@@ -151,7 +151,7 @@ enum memory_reserve_result { MEMORY_GRANTED, MEMORY_WAITS, MEMORY_REFUSED };
  * MEMORY_REFUSED for more than the whole budget. `account` NULL: granted and not counted; `order`
  * NULL: the request may pass others. Owns: memory_release, unless refused. */
 enum memory_reserve_result memory_reserve(struct memory_account *account,
-                                          struct memory_order *order,
+                                          struct reservation_order *order,
                                           struct memory_reservation *reservation, uint64_t n_bytes,
                                           void (*done)(struct memory_reservation *reservation,
                                                        bool reserved));

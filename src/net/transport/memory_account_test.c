@@ -247,19 +247,19 @@ static void memory_budget_small_response_passes_those_that_wait(void **state) {
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 
-static enum memory_reserve_result reserve_in_order(struct memory_order *order,
+static enum memory_reserve_result reserve_in_order(struct reservation_order *order,
                                                    struct request *request, uint64_t n_bytes) {
     memset(request, 0, sizeof(*request));
     return memory_reserve(memory.accounts[0], order, &request->reservation, n_bytes, on_done);
 }
 
 /* A stream's requests stay in order, however small the later ones are. */
-static void memory_order_later_requests_do_not_pass(void **state) {
+static void reservation_order_later_requests_do_not_pass(void **state) {
     struct request full, other, requests[3];
-    struct memory_order order;
+    struct reservation_order order;
     (void)state;
     open_memory(8 * MB, 16 * MB);
-    memory_order_init(&order);
+    reservation_order_init(&order);
     assert_int_equal(reserve(&full, 1, 8 * MB), MEMORY_GRANTED);
     assert_int_equal(reserve_in_order(&order, &requests[0], 2 * MB), MEMORY_WAITS);
     assert_int_equal(reserve_in_order(&order, &requests[1], 100), MEMORY_WAITS);
@@ -281,12 +281,12 @@ static void memory_order_later_requests_do_not_pass(void **state) {
 }
 
 /* By a cancellation or a refusal. */
-static void memory_order_goes_on_when_wait_ends(void **state) {
+static void reservation_order_goes_on_when_wait_ends(void **state) {
     struct request full, requests[4];
-    struct memory_order order;
+    struct reservation_order order;
     (void)state;
     open_memory(8 * MB, 16 * MB);
-    memory_order_init(&order);
+    reservation_order_init(&order);
     assert_int_equal(reserve(&full, 1, 8 * MB), MEMORY_GRANTED);
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(reserve_in_order(&order, &requests[i], MB), MEMORY_WAITS);
@@ -480,8 +480,8 @@ int main(void) {
         cmocka_unit_test(memory_budget_is_one_for_all_shares),
         cmocka_unit_test(memory_budget_bodies_and_responses_share_it),
         cmocka_unit_test(memory_budget_small_response_passes_those_that_wait),
-        cmocka_unit_test(memory_order_later_requests_do_not_pass),
-        cmocka_unit_test(memory_order_goes_on_when_wait_ends),
+        cmocka_unit_test(reservation_order_later_requests_do_not_pass),
+        cmocka_unit_test(reservation_order_goes_on_when_wait_ends),
         cmocka_unit_test(memory_budget_client_that_read_goes_first),
         cmocka_unit_test(memory_budget_newest_goes_first_when_others_waited_long),
         cmocka_unit_test(memory_budget_one_quota_leaves_some_to_others),

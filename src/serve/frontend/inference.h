@@ -71,7 +71,8 @@ struct inference {
     const struct labels *labels;          /* one per output of the model */
     struct shm_request shm;               /* shared memory of the client */
     struct memory_account *account;       /* of the connection; NULL: memory is not counted */
-    struct memory_order *order;           /* of requests that must run in order; NULL: none. Set by
+    struct reservation_order *order;      /* of requests that must run in order; NULL: none.
+                                                  Set by
                                              the protocol after inference_init */
     struct memory_reservation memory;     /* of request and response, until inference_fini */
     uint64_t partial_bytes;               /* of responses before the last, part of `memory` */

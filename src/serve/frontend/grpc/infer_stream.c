@@ -19,7 +19,7 @@ struct stream_item {
 struct stream {
     struct grpc_call *call;
     TAILQ_HEAD(, stream_item) items; /* in the order of the requests */
-    struct memory_order order;       /* the model gets them in this order, too */
+    struct reservation_order order;  /* the model gets them in this order, too */
     bool half_closed;                /* the client sends no more */
     bool strict;   /* triton_grpc_error: the first failure of a model ends the stream */
     bool failed;   /* `failure` ends the stream */
@@ -302,7 +302,7 @@ static void begin_stream(struct grpc_call *call) {
     }
     stream->call = call;
     TAILQ_INIT(&stream->items);
-    memory_order_init(&stream->order);
+    reservation_order_init(&stream->order);
     stream->strict = str_is(grpc_find_field(call, GRPC_STRICT_ERRORS_FIELD, NULL), "true");
     call->user = stream;
     for (size_t i = 0; i < options->max_in_flight; i++) {
