@@ -10,7 +10,10 @@
 #include "core/event/clock.h"
 #include "net/server/server.h"
 
-enum { RELIEF_MIN_BYTES = 16384 };
+enum {
+    RELIEF_MIN_BYTES = 16384,
+    RELIEF_MAX_CLOSED = 16, /* at a time: each is searched among all connections */
+};
 
 static const uint64_t RELIEF_WINDOW_NS = UINT64_C(500000000);
 
@@ -135,7 +138,9 @@ static void on_relief(struct worker_msg *msg) {
     uint64_t wanted = atomic_load(&memory->wanted);
     struct net_conn *conn;
     atomic_store(&memory->posted, false);
-    while (n_freed < wanted && (conn = find_largest_slow_reader(server_worker, now_ns))) {
+    for (int i = 0; i < RELIEF_MAX_CLOSED && n_freed < wanted &&
+                    (conn = find_largest_slow_reader(server_worker, now_ns));
+         i++) {
         n_freed += memory_account_bytes(conn->account);
         close_slow_reader(conn, now_ns);
     }
