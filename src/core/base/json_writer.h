@@ -60,18 +60,20 @@ void json_write_any_key(struct json_writer *json, struct str name);
  * instructions, where a name that is given to the functions below is measured and copied by calls:
  * 60 instructions a member. For the ten members of an inference response. */
 static inline void json_write_key(struct json_writer *json, const char *name) {
-    size_t n_bytes = strlen(name);
-    char *to = json->layout == JSON_COMPACT ? buf_reserve(json->out, n_bytes + 4) : NULL;
+    struct str key = str_of(name);
+    char *to = json->layout == JSON_COMPACT ? buf_reserve(json->out, key.len + 4) : NULL;
     if (!to) {
-        json_write_any_key(json, str_make(name, n_bytes));
+        json_write_any_key(json, key);
         return;
     }
     size_t n = json->position == JSON_AFTER_VALUE;
     to[0] = ',';
     to[n++] = '"';
-    memcpy(to + n, name, n_bytes);
-    memcpy(to + n + n_bytes, "\":", 2);
-    buf_advance(json->out, n + n_bytes + 2);
+    memcpy(to + n, key.ptr, key.len);
+    n += key.len;
+    to[n++] = '"';
+    to[n++] = ':';
+    buf_advance(json->out, n);
     json->position = JSON_AFTER_KEY;
 }
 /* The same for a name that may need escapes; UTF-8. */

@@ -530,6 +530,7 @@ static bool is_idle(struct pool *pool, const struct endpoint *endpoint) {
 
 static void free_idle_endpoints(struct pool *pool, struct pool_change *change) {
     size_t n = 0;
+    assert(change->known || change->n_known == 0);
     for (size_t i = 0; i < change->n_known; i++) {
         if (is_idle(pool, change->known[i])) {
             endpoint_free(pool, change->known[i]);

@@ -245,6 +245,7 @@ static void reserve_memory(struct inference *self) {
 static void count_response(struct inference *self) {
     const struct infer_request *request = self->call.request;
     uint64_t n_bytes = infer_response_bytes(&self->call.response);
+    assert(request); /* a response without an error */
     memory_raise(&self->memory, n_bytes + arena_bytes(request->arena) + self->partial_bytes);
 }
 

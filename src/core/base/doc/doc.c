@@ -2,6 +2,7 @@
  * the check that no object has a key twice. */
 #include "core/base/doc/doc.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -122,6 +123,7 @@ static enum status check_object_keys(const struct doc_source *source, const stru
 }
 
 static enum status check_keys(const struct doc_source *source, const struct doc *doc) {
+    assert(doc->tree); /* it was parsed */
     size_t n = doc->tree->val_read;
     yyjson_val *root = doc->tree->root;
     yyjson_val **keys = calloc(n, sizeof(*keys));

@@ -304,11 +304,12 @@ int net_tls_queue_write(struct net_conn *conn, uv_write_t *write, const uv_buf_t
 }
 
 void net_tls_cancel_writes(struct net_conn *conn) {
-    if (conn->tls) {
-        struct net_tls_writes cancelled = STAILQ_HEAD_INITIALIZER(cancelled);
-        STAILQ_CONCAT(&cancelled, &conn->tls->writes);
-        complete_writes(&cancelled, UV_ECANCELED);
+    struct net_tls_writes cancelled = STAILQ_HEAD_INITIALIZER(cancelled);
+    if (!conn->tls) {
+        return;
     }
+    STAILQ_CONCAT(&cancelled, &conn->tls->writes);
+    complete_writes(&cancelled, UV_ECANCELED);
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* The system shared memory extension over gRPC; the methods for CUDA shared memory answer that it
  * is not supported. */
-#include "codec/kserve/grpc/v2_grpc.h"
 #include "codec/kserve/shared_memory.h"
+#include "codec/kserve/grpc/v2_grpc.h"
 #include "serve/frontend/grpc/method.h"
 #include "serve/frontend/shm_registry.h"
 

@@ -156,8 +156,8 @@ static enum status load_output_labels(struct arena *arena, struct str directory,
 }
 
 static enum status label_keys(struct arena *arena, const struct mip_settings *settings,
-                               struct str directory, struct str label_filename,
-                               struct mip_output *output, struct error *err) {
+                              struct str directory, struct str label_filename,
+                              struct mip_output *output, struct error *err) {
     if (settings->labels.ptr) {
         enum status st = check_labels_path(settings, err);
         return st == ST_OK ? load_output_labels(arena, directory, settings->labels, output, err)

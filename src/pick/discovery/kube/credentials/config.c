@@ -2,6 +2,7 @@
  * are ignored, as newer clients write more of them. Error texts contain no secrets. */
 #include "pick/discovery/kube/credentials/config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -327,6 +328,7 @@ static enum status current_context(const struct files *files, char **out, struct
 /* ---- clusters -------------------------------------------------------------------------------- */
 
 static enum status check_server(const struct doc_node *node, char *server, struct error *err) {
+    assert(server); /* it was read */
     size_t n = strlen(server), n_host = 0;
     bool tls = str_starts_with(str_of(server), STR("https://"));
     if (!tls && !str_starts_with(str_of(server), STR("http://"))) {
