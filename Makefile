@@ -57,7 +57,7 @@ PYTEST_ALL := $(PYTEST) -n $$(( $(JOBS) * 3 / 2 )) --dist loadgroup
 # interop: asan has all of its tests, interop-plain those that need the plain build.
 STEPS := unit lint valgrind fuzz asan tsan scenario interop-plain kube kube-tsan
 
-test: tools all ## before a commit: all tests, as CI runs them (most of an hour on two cores)
+test: tools all ## before a commit: all tests, as CI runs them (half an hour on two cores)
 	@MAKE="$(MAKE)" FUZZ_SECONDS=20 FUZZ_RUNS=300000 FUZZ_SEED=1 tools/run-steps $(BUILD) $(STEPS)
 
 check: tools $(BUILD)/build.ninja ## everyday: build, lint and unit-test what the change touches (under a minute)
