@@ -152,7 +152,11 @@ def holders(live):
 
 
 def test_holders_are_shown_until_they_are_gone(live):
+    before = metrics.read(live.metrics_address)["sluice_inferences_total"]
     with holders(live) as (reader, sender):
+        # A response is counted before it is encoded, and may grow then.
+        metrics.wait_until(live.metrics_address, lambda n: n["sluice_inferences_total"] == before + 3,
+                           "three responses")
         memory = wait_for_memory(live, lambda memory: len(memory["holders"]) == 2
                                  and memory["holders"][0].get("unread_ms", 0) > 0
                                  and memory["responses"] == memory["holders"][0]["responses"] >= 3 * MB)
