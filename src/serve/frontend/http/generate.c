@@ -9,7 +9,7 @@
 #include "codec/kserve/metadata.h"
 #include "core/base/metric/metric.h"
 #include "serve/frontend/http/coding.h"
-#include "serve/frontend/inference.h"
+#include "serve/frontend/http/inference.h"
 #include "serve/frontend/load_report.h"
 #include "telemetry/admin/http_text.h"
 
@@ -17,11 +17,8 @@ enum { FIRST_BYTES = 256 };
 
 /* One request; lives in the exchange's arena. */
 struct http_generate {
-    struct http_request_ops ops; /* first member: exchange->user points to it */
-    struct inference inference;
+    struct http_inference base; /* first member: exchange->user points to it */
     struct infer_request request;
-    struct http_exchange *exchange;
-    const struct http_api *api;
     bool streams;      /* generate_stream */
     bool stream_begun; /* the head of the response was sent */
     size_t n_answers;
@@ -30,32 +27,18 @@ struct http_generate {
 };
 
 static struct http_generate *http_generate_of(struct inference *inference) {
-    return CONTAINER_OF(inference, struct http_generate, inference);
+    return CONTAINER_OF(http_inference_of(inference), struct http_generate, base);
 }
 
 /* ---- the steps of the inference -------------------------------------------------------------- */
 
-static struct trace *begin_trace(struct inference *inference, struct tracer *tracer) {
-    struct trace *trace =
-        trace_begin_http(tracer, inference->spec, &http_generate_of(inference)->exchange->head);
-    trace_timestamp_set(trace, TRACE_HTTP_RECV_START);
-    return trace;
-}
-
 static enum status decode_body(struct inference *inference, struct error *err) {
     struct http_generate *generate = http_generate_of(inference);
-    struct http_exchange *exchange = generate->exchange;
+    struct http_exchange *exchange = generate->base.exchange;
     inference->call.request = &generate->request;
     return v2_generate_decode(exchange->arena, exchange->body, inference->spec,
-                              &inference->services->limits, generate->api->max_body_size,
+                              &inference->services->limits, generate->base.api->max_body_size,
                               &generate->request, err);
-}
-
-static enum status forward_headers(struct inference *inference, struct params *params,
-                                   struct error *err) {
-    struct http_generate *generate = http_generate_of(inference);
-    return header_forward_http(generate->api->forward, generate->exchange->arena,
-                               &generate->exchange->head, params, err);
 }
 
 /* Appends the response to the buffer `out`, which has its own arena. */
@@ -83,13 +66,13 @@ static enum status set_count_error(struct http_generate *generate, const char *c
 }
 
 static void store_single_answer(struct http_generate *generate, struct infer_response *response) {
-    struct arena *arena = generate->exchange->arena;
+    struct arena *arena = generate->base.exchange->arena;
     if (generate->n_answers > 1 && response->error.status == ST_OK) {
         set_count_error(generate, "more");
         return;
     }
     buf_init(&generate->answer, arena, FIRST_BYTES);
-    if (inference_encode_partial(&generate->inference, response, arena, &generate->answer,
+    if (inference_encode_partial(&generate->base.inference, response, arena, &generate->answer,
                                  &generate->failure) == ST_OK) {
         generate->failure.status = ST_OK;
     }
@@ -98,7 +81,7 @@ static void store_single_answer(struct http_generate *generate, struct infer_res
 /* Clause: generate: the HTTP status is that of the first response; an error in the number of
  * responses is reported in the body. */
 static void reply_single_answer(struct http_generate *generate) {
-    struct http_exchange *exchange = generate->exchange;
+    struct http_exchange *exchange = generate->base.exchange;
     if (generate->n_answers == 0) {
         set_count_error(generate, "none");
     }
@@ -133,15 +116,15 @@ static void free_event(void *user) {
     if (event->response) {
         infer_response_release(event->response);
     }
-    inference_subtract_memory(&event->generate->inference, event->n_bytes);
+    inference_subtract_memory(&event->generate->base.inference, event->n_bytes);
     arena_free(event->arena);
 }
 
 static void begin_stream(struct http_generate *generate) {
-    struct http_exchange *exchange = generate->exchange;
+    struct http_exchange *exchange = generate->base.exchange;
     struct http_field fields[1];
-    size_t n = load_report_add(fields, 0, &exchange->head, generate->api->services.repository,
-                               generate->inference.served_version, exchange->arena);
+    size_t n = load_report_add(fields, 0, &exchange->head, generate->base.api->services.repository,
+                               generate->base.inference.served_version, exchange->arena);
     generate->stream_begun = true;
     http_stream_begin(exchange,
                       &(struct http_reply){.status = 200,
@@ -155,7 +138,7 @@ static void print_event(struct buf *out, struct arena *arena, struct http_genera
     struct error err;
     buf_add_str(out, STR("data: "));
     size_t start = out->len;
-    if (inference_encode_partial(&generate->inference, response, arena, out, &err) != ST_OK) {
+    if (inference_encode_partial(&generate->base.inference, response, arena, out, &err) != ST_OK) {
         out->len = start;
         v2_error_print(out, &err);
         metric_add_error(METRIC_HTTP, err.status);
@@ -166,7 +149,7 @@ static void print_event(struct buf *out, struct arena *arena, struct http_genera
 /* `owned`: releases `response` when the event was sent. */
 static void send_event(struct http_generate *generate, struct infer_response *response,
                        bool owned) {
-    struct http_exchange *exchange = generate->exchange;
+    struct http_exchange *exchange = generate->base.exchange;
     struct arena *arena = arena_new(worker_arenas(exchange->worker), 0);
     struct event *event = arena ? arena_calloc(arena, 1, sizeof(*event)) : NULL;
     struct buf out = {.failed = true};
@@ -188,7 +171,7 @@ static void send_event(struct http_generate *generate, struct infer_response *re
                        .n_bytes = arena_bytes(arena) + (owned ? infer_response_bytes(response) : 0),
                        .response = owned ? response : NULL,
                        .piece = {out.data, out.len}};
-    inference_add_memory(&generate->inference, event->n_bytes);
+    inference_add_memory(&generate->base.inference, event->n_bytes);
     http_stream_send(exchange, &event->piece, 1, free_event, event);
 }
 
@@ -219,13 +202,13 @@ static void emit_event(struct http_generate *generate, struct infer_response *re
 /* The request can only fail: cancels it in the model. */
 static void cancel_if_failed(struct http_generate *generate) {
     if (!generate->stream_begun && generate->failure.status != ST_OK) {
-        inference_cancel(&generate->inference);
+        inference_cancel(&generate->base.inference);
     }
 }
 
 static void on_partial_response(struct inference *inference, struct infer_response *response) {
     struct http_generate *generate = http_generate_of(inference);
-    if (generate->exchange->client_disconnected ||
+    if (generate->base.exchange->client_disconnected ||
         (!generate->stream_begun && generate->failure.status != ST_OK)) { /* not sent */
         infer_response_release(response);
         return;
@@ -242,39 +225,39 @@ static void on_partial_response(struct inference *inference, struct infer_respon
 
 /* Is the last response of the model one to send, or only its end mark? */
 static bool last_is_answer(const struct http_generate *generate) {
-    const struct infer_response *response = &generate->inference.call.response;
-    bool says_only_end = generate->inference.spec->decoupled && response->error.status == ST_OK &&
-                         response->n_outputs == 0;
+    const struct infer_response *response = &generate->base.inference.call.response;
+    bool says_only_end = generate->base.inference.spec->decoupled &&
+                         response->error.status == ST_OK && response->n_outputs == 0;
     bool failed = !generate->stream_begun && generate->failure.status != ST_OK;
     return !says_only_end && !failed;
 }
 
 static void finish_stream(struct http_generate *generate) {
     if (!generate->stream_begun && generate->failure.status != ST_OK) {
-        reply_failure(generate->exchange, &generate->failure);
+        reply_failure(generate->base.exchange, &generate->failure);
         return;
     }
     metric_add(METRIC_INFERENCES_TOTAL, 1);
     if (!generate->stream_begun) { /* no response at all */
         begin_stream(generate);
     }
-    http_stream_end(generate->exchange);
+    http_stream_end(generate->base.exchange);
 }
 
 static void finish_cancelled(struct http_generate *generate) {
     struct error err;
     if (generate->stream_begun) {
         metric_add(METRIC_INFERENCE_FAILURES_TOTAL, 1);
-        http_stream_end(generate->exchange);
+        http_stream_end(generate->base.exchange);
         return;
     }
     error_set(&err, ST_CANCELLED, "the client closed the connection before the response");
-    reply_failure(generate->exchange, &err);
+    reply_failure(generate->base.exchange, &err);
 }
 
 static void finish_submitted(struct http_generate *generate) {
-    struct infer_response *response = &generate->inference.call.response;
-    if (!generate->exchange->client_disconnected && last_is_answer(generate)) {
+    struct infer_response *response = &generate->base.inference.call.response;
+    if (!generate->base.exchange->client_disconnected && last_is_answer(generate)) {
         generate->n_answers++;
         if (generate->streams) {
             emit_event(generate, response, false);
@@ -283,8 +266,8 @@ static void finish_submitted(struct http_generate *generate) {
         }
     }
     infer_response_release(response);
-    trace_timestamp_set(generate->inference.trace, TRACE_HTTP_SEND_START);
-    if (generate->exchange->client_disconnected) {
+    trace_timestamp_set(generate->base.inference.trace, TRACE_HTTP_SEND_START);
+    if (generate->base.exchange->client_disconnected) {
         finish_cancelled(generate);
     } else if (generate->streams) {
         finish_stream(generate);
@@ -298,16 +281,16 @@ static void on_done(struct inference *inference) {
     if (inference->submitted) {
         finish_submitted(generate);
     } else {
-        reply_failure(generate->exchange, &inference->call.response.error);
+        reply_failure(generate->base.exchange, &inference->call.response.error);
     }
 }
 
 static const struct inference_protocol generate_protocol = {
     .send_start = TRACE_HTTP_SEND_START,
     .send_end = TRACE_HTTP_SEND_END,
-    .begin_trace = begin_trace,
+    .begin_trace = http_inference_begin_trace,
     .decode = decode_body,
-    .forward_headers = forward_headers,
+    .forward_headers = http_inference_forward_headers,
     .encode = encode_response,
     .done = on_done,
     .on_partial_response = on_partial_response,
@@ -318,18 +301,8 @@ static const struct inference_protocol generate_protocol = {
 static void on_body(struct http_api *api, struct http_exchange *exchange) {
     struct http_generate *generate = exchange->user;
     (void)api;
-    trace_timestamp_set(generate->inference.trace, TRACE_HTTP_RECV_END);
-    inference_run(&generate->inference);
-}
-
-static void on_disconnect(struct http_exchange *exchange) {
-    struct http_generate *generate = exchange->user;
-    inference_cancel(&generate->inference);
-}
-
-static void on_end(struct http_exchange *exchange) {
-    struct http_generate *generate = exchange->user;
-    inference_fini(&generate->inference, !exchange->client_disconnected);
+    trace_timestamp_set(generate->base.inference.trace, TRACE_HTTP_RECV_END);
+    inference_run(&generate->base.inference);
 }
 
 /* Clause: generate accepts no content codings. */
@@ -352,16 +325,11 @@ void http_generate_begin(struct http_api *api, struct http_exchange *exchange,
         reply_failure(exchange, &err);
         return;
     }
-    generate->ops = (struct http_request_ops){
-        .on_body = on_body, .on_disconnect = on_disconnect, .on_end = on_end};
-    generate->exchange = exchange;
-    generate->api = api;
     generate->streams = path->resource == V2_GENERATE_STREAM;
     generate->failure.status = ST_OK;
-    inference_init(&generate->inference, &generate_protocol, &api->services, exchange->worker,
-                   exchange->account);
-    exchange->user = generate;
-    if (inference_find_model(&generate->inference, path->model, path->version, &err) != ST_OK ||
+    http_inference_init(&generate->base, &generate_protocol, api, exchange, on_body);
+    if (inference_find_model(&generate->base.inference, path->model, path->version, &err) !=
+            ST_OK ||
         read_request_head(exchange, api, &err) != ST_OK) {
         reply_failure(exchange, &err);
         return;

@@ -9,16 +9,13 @@
 #include "core/base/metric/metric.h"
 #include "core/base/num.h"
 #include "serve/frontend/http/coding.h"
-#include "serve/frontend/inference.h"
+#include "serve/frontend/http/inference.h"
 #include "serve/frontend/load_report.h"
 
 /* One inference; lives in the exchange's arena. */
 struct http_infer {
-    struct http_request_ops ops; /* first member: exchange->user points to it */
-    struct inference inference;
+    struct http_inference base; /* first member: exchange->user points to it */
     struct v2_request request;
-    struct http_exchange *exchange;
-    const struct http_api *api;
     enum v2_header_kind header;
     uint64_t json_bytes;
 };
@@ -45,8 +42,8 @@ static void reply_failure(struct http_exchange *exchange, const struct error *er
         fields[n++] = (struct http_field){STR("Accept-Encoding"), STR("gzip, deflate")};
     }
     if (infer) {
-        n = load_report_add(fields, n, &exchange->head, infer->api->services.repository,
-                            infer->inference.served_version, exchange->arena);
+        n = load_report_add(fields, n, &exchange->head, infer->base.api->services.repository,
+                            infer->base.inference.served_version, exchange->arena);
     }
     http_reply_error(exchange, err, fields, n);
 }
@@ -65,8 +62,8 @@ static void reply_memory_failure(struct http_exchange *exchange, const struct er
 
 /* Reads the headers that decide how the body is received, and where its first tensor begins. */
 static enum status read_request_head(struct http_infer *infer, struct error *err) {
-    struct http_exchange *exchange = infer->exchange;
-    const struct http_api *api = infer->api;
+    struct http_exchange *exchange = infer->base.exchange;
+    const struct http_api *api = infer->base.api;
     struct str value = {NULL, 0};
     size_t n = http_head_find(&exchange->head, "Inference-Header-Content-Length", &value);
     enum status st = v2_header_length_parse(n, value, &infer->header, &infer->json_bytes, err);
@@ -93,20 +90,13 @@ static enum status read_request_head(struct http_infer *infer, struct error *err
 /* ---- the steps of the inference -------------------------------------------------------------- */
 
 static struct http_infer *http_infer_of(struct inference *inference) {
-    return CONTAINER_OF(inference, struct http_infer, inference);
-}
-
-static struct trace *begin_trace(struct inference *inference, struct tracer *tracer) {
-    struct trace *trace =
-        trace_begin_http(tracer, inference->spec, &http_infer_of(inference)->exchange->head);
-    trace_timestamp_set(trace, TRACE_HTTP_RECV_START);
-    return trace;
+    return CONTAINER_OF(http_inference_of(inference), struct http_infer, base);
 }
 
 /* Decodes the body in the form that the head announced. */
 static enum status decode_body(struct inference *inference, struct error *err) {
     struct http_infer *infer = http_infer_of(inference);
-    struct http_exchange *exchange = infer->exchange;
+    struct http_exchange *exchange = infer->base.exchange;
     const struct json_limits *limits = &inference->services->limits;
     struct str body = exchange->body;
     inference->call.request = &infer->request.infer;
@@ -115,13 +105,6 @@ static enum status decode_body(struct inference *inference, struct error *err) {
     }
     size_t json_bytes = infer->header == V2_HEADER_JSON ? (size_t)infer->json_bytes : body.len;
     return v2_request_decode(exchange->arena, body, json_bytes, limits, &infer->request, err);
-}
-
-static enum status forward_headers(struct inference *inference, struct params *params,
-                                   struct error *err) {
-    struct http_infer *infer = http_infer_of(inference);
-    return header_forward_http(infer->api->forward, infer->exchange->arena, &infer->exchange->head,
-                               params, err);
 }
 
 /* Compresses the encoded response where the client accepts it. A response that is too large, or for
@@ -144,7 +127,8 @@ static enum status encode_response(struct inference *inference, struct infer_res
     enum status st =
         v2_response_encode(arena, inference->spec, &infer->request, response, &encoded->v2, err);
     if (st == ST_OK) {
-        encoded->coding = compress_response(infer->exchange, &encoded->v2, &encoded->compressed);
+        encoded->coding =
+            compress_response(infer->base.exchange, &encoded->v2, &encoded->compressed);
     }
     return st;
 }
@@ -161,7 +145,7 @@ static void add_field(struct http_reply *reply, struct http_field *fields, struc
 }
 
 static void send_response(struct http_infer *infer, const struct http_infer_response *encoded) {
-    struct http_exchange *exchange = infer->exchange;
+    struct http_exchange *exchange = infer->base.exchange;
     struct http_field fields[MAX_REPLY_FIELDS];
     struct http_reply reply = {.status = 200,
                                .content_type = encoded->v2.binary ? "application/octet-stream"
@@ -170,7 +154,7 @@ static void send_response(struct http_infer *infer, const struct http_infer_resp
                                .pieces = encoded->v2.pieces,
                                .n_pieces = encoded->v2.n_pieces,
                                .release = release_response,
-                               .user = &infer->inference.call.response};
+                               .user = &infer->base.inference.call.response};
     char length[20];
     if (encoded->v2.binary) {
         add_field(&reply, fields, STR("Inference-Header-Content-Length"),
@@ -183,9 +167,9 @@ static void send_response(struct http_infer *infer, const struct http_infer_resp
                   str_of(http_coding_name(encoded->coding)));
         add_field(&reply, fields, STR("Vary"), STR("Accept-Encoding"));
     }
-    reply.n_fields =
-        load_report_add(fields, reply.n_fields, &exchange->head, infer->api->services.repository,
-                        infer->inference.served_version, exchange->arena);
+    reply.n_fields = load_report_add(fields, reply.n_fields, &exchange->head,
+                                     infer->base.api->services.repository,
+                                     infer->base.inference.served_version, exchange->arena);
     metric_add(METRIC_INFERENCES_TOTAL, 1);
     http_reply(exchange, &reply);
 }
@@ -196,11 +180,11 @@ static void on_done(struct inference *inference) {
     struct infer_response *response = &inference->call.response;
     struct http_infer_response encoded;
     struct error err;
-    if (response->error.status == ST_OK && infer->exchange->client_disconnected) {
+    if (response->error.status == ST_OK && infer->base.exchange->client_disconnected) {
         /* Encoding the response would be wasted work. */
         infer_response_release(response);
         error_set(&err, ST_CANCELLED, "the client closed the connection before the response");
-        reply_failure(infer->exchange, &err);
+        reply_failure(infer->base.exchange, &err);
         return;
     }
     bool is_models_error = inference->submitted && response->error.status != ST_OK;
@@ -210,9 +194,9 @@ static void on_done(struct inference *inference) {
     }
     infer_response_release(response);
     if (is_models_error) {
-        reply_failure(infer->exchange, &err);
+        reply_failure(infer->base.exchange, &err);
     } else {
-        reply_memory_failure(infer->exchange, &err);
+        reply_memory_failure(infer->base.exchange, &err);
     }
 }
 
@@ -220,9 +204,9 @@ static const struct inference_protocol infer_protocol = {
     .carries_one = "infer carries one; generate_stream carries all",
     .send_start = TRACE_HTTP_SEND_START,
     .send_end = TRACE_HTTP_SEND_END,
-    .begin_trace = begin_trace,
+    .begin_trace = http_inference_begin_trace,
     .decode = decode_body,
-    .forward_headers = forward_headers,
+    .forward_headers = http_inference_forward_headers,
     .encode = encode_response,
     .done = on_done,
 };
@@ -232,23 +216,9 @@ static const struct inference_protocol infer_protocol = {
 static void on_body(struct http_api *api, struct http_exchange *exchange) {
     struct http_infer *infer = exchange->user;
     (void)api;
-    trace_timestamp_set(infer->inference.trace, TRACE_HTTP_RECV_END);
-    infer->inference.call.run_immediately = exchange->pipelined;
-    inference_run(&infer->inference);
-}
-
-static void on_disconnect(struct http_exchange *exchange) {
-    struct http_infer *infer = exchange->user;
-    if (infer) {
-        inference_cancel(&infer->inference);
-    }
-}
-
-static void on_end(struct http_exchange *exchange) {
-    struct http_infer *infer = exchange->user;
-    if (infer) {
-        inference_fini(&infer->inference, !exchange->client_disconnected);
-    }
+    trace_timestamp_set(infer->base.inference.trace, TRACE_HTTP_RECV_END);
+    infer->base.inference.call.run_immediately = exchange->pipelined;
+    inference_run(&infer->base.inference);
 }
 
 void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
@@ -260,14 +230,8 @@ void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
         reply_failure(exchange, &err);
         return;
     }
-    infer->ops = (struct http_request_ops){
-        .on_body = on_body, .on_disconnect = on_disconnect, .on_end = on_end};
-    infer->exchange = exchange;
-    infer->api = api;
-    inference_init(&infer->inference, &infer_protocol, &api->services, exchange->worker,
-                   exchange->account);
-    exchange->user = infer;
-    if (inference_find_model(&infer->inference, path->model, path->version, &err) != ST_OK ||
+    http_inference_init(&infer->base, &infer_protocol, api, exchange, on_body);
+    if (inference_find_model(&infer->base.inference, path->model, path->version, &err) != ST_OK ||
         read_request_head(infer, &err) != ST_OK) {
         reply_failure(exchange, &err);
         return;

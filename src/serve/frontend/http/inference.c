@@ -1,0 +1,39 @@
+/* The steps of an inference that are the same for every route of HTTP. */
+#include "serve/frontend/http/inference.h"
+
+#include "serve/frontend/header_forward.h"
+
+static void on_disconnect(struct http_exchange *exchange) {
+    struct http_inference *self = exchange->user;
+    inference_cancel(&self->inference);
+}
+
+static void on_end(struct http_exchange *exchange) {
+    struct http_inference *self = exchange->user;
+    inference_fini(&self->inference, !exchange->client_disconnected);
+}
+
+void http_inference_init(struct http_inference *self, const struct inference_protocol *protocol,
+                         const struct http_api *api, struct http_exchange *exchange,
+                         void (*on_body)(struct http_api *api, struct http_exchange *exchange)) {
+    self->ops = (struct http_request_ops){
+        .on_body = on_body, .on_disconnect = on_disconnect, .on_end = on_end};
+    self->exchange = exchange;
+    self->api = api;
+    inference_init(&self->inference, protocol, &api->services, exchange->worker, exchange->account);
+    exchange->user = self;
+}
+
+struct trace *http_inference_begin_trace(struct inference *inference, struct tracer *tracer) {
+    struct trace *trace =
+        trace_begin_http(tracer, inference->spec, &http_inference_of(inference)->exchange->head);
+    trace_timestamp_set(trace, TRACE_HTTP_RECV_START);
+    return trace;
+}
+
+enum status http_inference_forward_headers(struct inference *inference, struct params *params,
+                                           struct error *err) {
+    struct http_inference *self = http_inference_of(inference);
+    return header_forward_http(self->api->forward, self->exchange->arena, &self->exchange->head,
+                               params, err);
+}

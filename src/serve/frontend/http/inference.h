@@ -1,0 +1,30 @@
+/* What infer and generate have in common: an inference on an HTTP exchange. Embedded first in the
+ * route's own request, which lives in the exchange's arena. */
+#ifndef SLUICE_SERVE_FRONTEND_HTTP_INFERENCE_H
+#define SLUICE_SERVE_FRONTEND_HTTP_INFERENCE_H
+
+#include "serve/frontend/http/routes.h"
+#include "serve/frontend/inference.h"
+
+struct http_inference {
+    struct http_request_ops ops; /* first member: exchange->user points to it */
+    struct inference inference;
+    struct http_exchange *exchange;
+    const struct http_api *api;
+};
+
+/* Initializes a zeroed struct and makes it the exchange's user. `on_body` is the route's; the
+ * inference is cancelled and ended with the exchange. */
+void http_inference_init(struct http_inference *self, const struct inference_protocol *protocol,
+                         const struct http_api *api, struct http_exchange *exchange,
+                         void (*on_body)(struct http_api *api, struct http_exchange *exchange));
+static inline struct http_inference *http_inference_of(struct inference *inference) {
+    return CONTAINER_OF(inference, struct http_inference, inference);
+}
+
+/* Steps for the protocol's table. */
+struct trace *http_inference_begin_trace(struct inference *inference, struct tracer *tracer);
+enum status http_inference_forward_headers(struct inference *inference, struct params *params,
+                                           struct error *err) SLUICE_MUST_USE;
+
+#endif
