@@ -9,7 +9,7 @@
 
 /* v1 writes "no limit" as the largest number of whole pages, which depends on the page size. */
 #define V1_NO_LIMIT (UINT64_C(1) << 62)
-/* Only when the kernel refuses to say, as a sandbox may make it do. */
+/* Used when sysinfo fails, as it may in a sandbox. */
 #define MACHINE_UNKNOWN_BYTES (UINT64_C(1) << 30)
 
 /* Keeps the smallest limit in *limit (0: none). */

@@ -35,7 +35,8 @@ struct net_budget_user {
 };
 
 struct net_budget {
-    uint64_t memory;          /* --client-memory, of everything; 0: no limit: net_budget_take */
+    uint64_t memory;          /* --client-memory, of everything; 0: no limit:
+                                 net_budget_take_within */
     uint64_t kept_memory;     /* of `memory`, kept free by bodies and by all that holds much */
     uint64_t body_memory;     /* --body-memory, of all bodies: net_budget_reserve */
     uint64_t max_connections; /* --max-connections: net_budget_add_conn */
@@ -116,13 +117,7 @@ static inline bool net_budget_take_within(struct net_budget *budget, uint64_t n_
     return false;
 }
 
-/* Takes `n_bytes` of the memory, up to `extra` bytes beyond its limit. Returns: false when they
- * don't fit; nothing is taken then. */
-static inline bool net_budget_take(struct net_budget *budget, uint64_t n_bytes, uint64_t extra) {
-    return net_budget_take_within(budget, n_bytes, net_budget_limit(budget) + extra);
-}
-
-/* As net_budget_take, for memory that is in use already. */
+/* As net_budget_take_within, for memory that is in use already. */
 static inline void net_budget_force(struct net_budget *budget, uint64_t n_bytes) {
     atomic_fetch_add_explicit(&budget->n_bytes, n_bytes, memory_order_relaxed);
 }

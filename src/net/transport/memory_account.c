@@ -136,6 +136,13 @@ uint64_t memory_quota_wanted(const struct memory_quota *quota) {
     return n_bytes;
 }
 
+static void relieve_if_due(struct memory_quota *quota, uint64_t now_ns, uint64_t wanted) {
+    if (now_ns >= quota->relief_due_ns) {
+        quota->relief_due_ns = now_ns + MEMORY_RETRY_NS;
+        quota->options.relieve(quota->options.user, wanted);
+    }
+}
+
 /* ---- accounts -------------------------------------------------------------------------------- */
 
 struct memory_account *memory_account_new(struct memory_quota *quota) {
@@ -398,11 +405,8 @@ void memory_release(struct memory_reservation *reservation, bool sent) {
 /* ---- overhead of open calls ------------------------------------------------------------------ */
 
 void memory_relieve(struct memory_account *account, uint64_t wanted) {
-    struct memory_quota *quota = account ? account->quota : NULL;
-    uint64_t now_ns = quota ? quota->options.now_ns() : 0;
-    if (quota && now_ns >= quota->relief_due_ns) {
-        quota->relief_due_ns = now_ns + MEMORY_RETRY_NS;
-        quota->options.relieve(quota->options.user, wanted);
+    if (account) {
+        relieve_if_due(account->quota, account->quota->options.now_ns(), wanted);
     }
 }
 
@@ -536,9 +540,6 @@ uint64_t memory_quota_run(struct memory_quota *quota, uint64_t now_ns) {
     if (!has_waiting(quota)) {
         return UINT64_MAX;
     }
-    if (now_ns >= quota->relief_due_ns) {
-        quota->relief_due_ns = now_ns + MEMORY_RETRY_NS;
-        quota->options.relieve(quota->options.user, memory_quota_wanted(quota));
-    }
+    relieve_if_due(quota, now_ns, memory_quota_wanted(quota));
     return retry_ns(quota, now_ns);
 }

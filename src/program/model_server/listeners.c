@@ -251,9 +251,7 @@ static enum status open_admin(struct serve_listeners *self, struct repository *r
 /* The cache leaves a quarter of the memory to requests. */
 static bool take_for_cache(void *user, uint64_t n_bytes) {
     struct net_budget *budget = user;
-    uint64_t limit = net_budget_limit(budget) / 4 * 3;
-    uint64_t used = atomic_load_explicit(&budget->n_bytes, memory_order_relaxed);
-    return used <= limit && n_bytes <= limit - used && net_budget_take(budget, n_bytes, 0);
+    return net_budget_take_within(budget, n_bytes, net_budget_limit(budget) / 4 * 3);
 }
 
 static void give_from_cache(void *user, uint64_t n_bytes) {

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "core/base/checked.h"
 #include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "serve/frontend/classify.h"
@@ -151,22 +152,18 @@ static void submit(struct inference *self) {
 
 /* ---- memory for the response ----------------------------------------------------------------- */
 
+/* A larger size is taken for unknown, so that the sum over the outputs cannot wrap. */
+#define MAX_KNOWN_BYTES (UINT32_MAX * UINT64_C(1024))
+
 /* Returns: bytes of an output that follow from its specification; UINT64_MAX: they don't. */
 static uint64_t output_bytes(const struct tensor_spec *spec, uint64_t batch, bool batches) {
-    uint64_t n_bytes = datatype_size(spec->datatype);
     size_t first = batches ? 1 : 0;
-    if (n_bytes == 0) {
-        return UINT64_MAX;
-    }
-    n_bytes *= batches ? batch : 1;
-    for (size_t i = first; i < spec->shape.rank; i++) {
-        uint64_t dim = (uint64_t)spec->shape.dims[i];
-        if (spec->shape.dims[i] < 0 || (dim > 0 && n_bytes > UINT32_MAX * UINT64_C(1024) / dim)) {
-            return UINT64_MAX;
-        }
-        n_bytes *= dim;
-    }
-    return n_bytes;
+    struct shape row = {spec->shape.dims + first, spec->shape.rank - first};
+    uint64_t n_bytes;
+    bool is_known = shape_bytes(row, spec->datatype, &n_bytes) &&
+                    checked_mul_u64(n_bytes, batches ? batch : 1, &n_bytes) &&
+                    n_bytes <= MAX_KNOWN_BYTES;
+    return is_known ? n_bytes : UINT64_MAX;
 }
 
 uint64_t infer_response_bytes(const struct infer_response *response) {
