@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/onnx_graph.h"
 #include "common/path.h"
 #include "onnxruntime/execute.h"
 
@@ -14,11 +15,12 @@ static sluice_status session_open(struct sluice_model *model, const sluice_model
     if (status != SLUICE_OK) {
         return status;
     }
-    return ort_check(ort,
-                     ort->api->CreateSession(
-                         ort->env, model_file_path(args->path, "model.onnx", text, sizeof(text)),
-                         model->options.session, &model->session),
-                     "ONNX Runtime can't load the model", error);
+    const char *file = model_file_path(args->path, "model.onnx", text, sizeof(text));
+    status = ort_check(
+        ort, ort->api->CreateSession(ort->env, file, model->options.session, &model->session),
+        "ONNX Runtime can't load the model", error);
+    model->is_data_dependent = status == SLUICE_OK && onnx_graph_is_data_dependent(file);
+    return status;
 }
 
 /* An older server has no limit. */

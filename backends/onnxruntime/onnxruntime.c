@@ -22,6 +22,10 @@ static sluice_status model_describe(sluice_model *model, sluice_model_info *info
     info->n_inputs = model->signature.n_inputs;
     info->outputs = model->signature.outputs;
     info->n_outputs = model->signature.n_outputs;
+    /* An older server has no such member. */
+    if (info->size >= offsetof(sluice_model_info, data_dependent) + sizeof(info->data_dependent)) {
+        info->data_dependent = model->is_data_dependent;
+    }
     return SLUICE_OK;
 }
 

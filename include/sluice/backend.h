@@ -35,6 +35,7 @@
  * versioned struct begins with its size in bytes as its writer was compiled, and a reader reads no
  * member past that size. Changes, newest first:
  *
+ *   1  2026-11  sluice_model_info.data_dependent
  *   1  2026-11  sluice_model_args.max_output_bytes, SLUICE_TOO_LARGE
  *   1  2026-11  sluice_host.computed
  *   1  2026-11  first version
@@ -127,6 +128,11 @@ typedef struct sluice_model_info {
     int32_t takes_any; /* 1: config.pbtxt must define inputs and outputs, and those above are
                           ignored (identity) */
     int32_t cheap;     /* 1: execute returns within microseconds for any request, never blocks */
+    /* 1: the time of execute depends on the inputs' values, not on their shapes alone (loops,
+     * outputs of data-dependent shapes). Measured times of such a model say nothing about the next
+     * execution: it runs on instance threads unless config.pbtxt says otherwise.
+     * Later addition: write it only if `size` includes it. */
+    int32_t data_dependent;
 } sluice_model_info;
 
 /* ---- requests ------------------------------------------------------------------------------- */

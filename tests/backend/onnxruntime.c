@@ -63,6 +63,20 @@ static void onnxruntime_signature_by_table(void **state) {
     }
 }
 
+static void onnxruntime_data_dependent_by_table(void **state) {
+    static const struct {
+        const char *model;
+        int32_t data_dependent;
+    } cases[] = {{"onnx_loop", 1}, {"onnx_fill", 1}, {"onnx_positive", 1},
+                 {"onnx_add", 0},  {"cnn", 0},       {"onnx_folder", 0}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct opened_model opened;
+        opened_model_init(&opened, *state, cases[i].model, NULL, NULL, 0);
+        assert_int_equal(opened.info.data_dependent, cases[i].data_dependent);
+        opened_model_fini(&opened);
+    }
+}
+
 static void onnxruntime_signature_several_tensors(void **state) {
     struct opened_model opened;
     opened_model_init(&opened, *state, "onnx_mixed", NULL, NULL, 0);
@@ -357,6 +371,7 @@ static void onnxruntime_prealloc_large_output_is_not_preallocated(void **state) 
 int onnxruntime_run(struct backend_under_test *subject) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(onnxruntime_signature_by_table, subject),
+        cmocka_unit_test_prestate(onnxruntime_data_dependent_by_table, subject),
         cmocka_unit_test_prestate(onnxruntime_signature_several_tensors, subject),
         cmocka_unit_test_prestate(onnxruntime_initializer_is_optional_input, subject),
         cmocka_unit_test_prestate(onnxruntime_unsupported_model_is_refused, subject),

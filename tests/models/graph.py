@@ -42,9 +42,12 @@ class Graph:
         self.nodes.append(node)
         return self
 
+    def graph(self, name):
+        """For an attribute of a node: a subgraph."""
+        return helper.make_graph(self.nodes, name, self.inputs, self.outputs, self.constants)
+
     def model(self, name):
-        graph = helper.make_graph(self.nodes, name, self.inputs, self.outputs, self.constants)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)],
+        model = helper.make_model(self.graph(name), opset_imports=[helper.make_opsetid("", OPSET)],
                                   producer_name="sluice")
         model.ir_version = IR_VERSION
         onnx.checker.check_model(model)

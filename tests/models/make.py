@@ -137,6 +137,17 @@ def fill():
     return graph.node("ConstantOfShape", "n", "y", value=one)
 
 
+def loop():
+    """y = 1 added n times in a Loop: how long it takes is a value of the request."""
+    body = Graph().input("i", INT64, []).input("more", TensorProto.BOOL, []).input("a", FLOAT, [])
+    body.output("go_on", TensorProto.BOOL, []).output("b", FLOAT, [])
+    body.constant("one", numpy.array(1, numpy.float32)).node("Identity", "more", "go_on")
+    body.node("Add", "a one", "b")
+    graph = Graph().input("n", INT64, [1]).output("y", FLOAT, [])
+    graph.constant("true", numpy.array(True)).constant("zero", numpy.array(0, numpy.float32))
+    return graph.node("Loop", "n true zero", "y", body=body.graph("body"))
+
+
 def passthrough():
     """The input itself is an output, beside y = x + x."""
     graph = Graph().input("x", FLOAT, ["batch", 4]).output("x", FLOAT, ["batch", 4])
@@ -228,7 +239,7 @@ MODELS = {
     "onnx_lookup": lookup, "onnx_broadcast": broadcast, "onnx_passthrough": passthrough,
     "onnx_positive": positive, "onnx_constant_output": constant_output, "onnx_wide": wide,
     "onnx_total": total, "onnx_pair": pair, "onnx_two_three": two_three, "onnx_rows": rows,
-    "onnx_one_each": one_each, "onnx_fill": fill, "onnx_grey28": lambda: picture_scores(28, 28),
+    "onnx_one_each": one_each, "onnx_fill": fill, "onnx_loop": loop, "onnx_grey28": lambda: picture_scores(28, 28),
     "onnx_rgb32": lambda: picture_scores(3, 32, 32), "mlp": networks.mlp, "cnn": networks.cnn,
 }
 

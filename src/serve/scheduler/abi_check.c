@@ -43,7 +43,7 @@ _Static_assert(offsetof(sluice_tensor_info, rank) == 24, "sluice_tensor_info.ran
 _Static_assert(offsetof(sluice_tensor_info, symbols) == 32, "sluice_tensor_info.symbols");
 _Static_assert(offsetof(sluice_tensor_info, optional) == 40, "sluice_tensor_info.optional");
 
-_Static_assert(sizeof(sluice_model_info) == 56, "sluice_model_info");
+_Static_assert(sizeof(sluice_model_info) == 64, "sluice_model_info");
 _Static_assert(offsetof(sluice_model_info, size) == 0, "sluice_model_info.size");
 _Static_assert(offsetof(sluice_model_info, platform) == 8, "sluice_model_info.platform");
 _Static_assert(offsetof(sluice_model_info, inputs) == 16, "sluice_model_info.inputs");
@@ -52,6 +52,8 @@ _Static_assert(offsetof(sluice_model_info, outputs) == 32, "sluice_model_info.ou
 _Static_assert(offsetof(sluice_model_info, n_outputs) == 40, "sluice_model_info.n_outputs");
 _Static_assert(offsetof(sluice_model_info, takes_any) == 48, "sluice_model_info.takes_any");
 _Static_assert(offsetof(sluice_model_info, cheap) == 52, "sluice_model_info.cheap");
+_Static_assert(offsetof(sluice_model_info, data_dependent) == 56,
+               "sluice_model_info.data_dependent");
 
 _Static_assert(sizeof(sluice_piece) == 16, "sluice_piece");
 _Static_assert(offsetof(sluice_piece, data) == 0, "sluice_piece.data");

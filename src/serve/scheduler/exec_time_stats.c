@@ -7,6 +7,8 @@ void exec_time_stats_init(struct exec_time_stats *exec_time_stats) {
     atomic_init(&exec_time_stats->history, 0);
     atomic_init(&exec_time_stats->is_fast, false);
     atomic_init(&exec_time_stats->max_batch, SIZE_MAX);
+    atomic_init(&exec_time_stats->holdoff, EXEC_HOLDOFF_MIN);
+    atomic_init(&exec_time_stats->n_until, 0);
 }
 
 static uint32_t history_push(uint32_t row, bool bit) {
@@ -27,10 +29,53 @@ static void adapt_max_batch(struct exec_time_stats *exec_time_stats, uint64_t ns
     atomic_store_explicit(&exec_time_stats->max_batch, most > 0 ? most : 1, memory_order_relaxed);
 }
 
+/* ---- after a stall --------------------------------------------------------------------------- */
+
+static uint32_t load(const _Atomic uint32_t *value) {
+    return atomic_load_explicit(value, memory_order_relaxed);
+}
+
+static void store(_Atomic uint32_t *value, uint32_t n) {
+    atomic_store_explicit(value, n, memory_order_relaxed);
+}
+
+/* The executions that are not counted after a stall are twice as many each time. */
+static void begin_holdoff(struct exec_time_stats *exec_time_stats) {
+    uint32_t holdoff = load(&exec_time_stats->holdoff);
+    store(&exec_time_stats->n_until, holdoff);
+    store(&exec_time_stats->holdoff,
+          holdoff < EXEC_HOLDOFF_MAX / 2 ? 2 * holdoff : EXEC_HOLDOFF_MAX);
+}
+
+/* Returns: whether the execution is not counted. */
+static bool is_held_off(struct exec_time_stats *exec_time_stats) {
+    uint32_t n = load(&exec_time_stats->n_until);
+    if (n > 0) {
+        store(&exec_time_stats->n_until, n - 1);
+    }
+    return n > 0;
+}
+
+/* After many executions without a stall the next holdoff is half as long. */
+static void shorten_holdoff(struct exec_time_stats *exec_time_stats) {
+    uint32_t n = load(&exec_time_stats->n_until) + 1, holdoff = load(&exec_time_stats->holdoff);
+    if (n >= EXEC_HOLDOFF_DECAY) {
+        n = 0;
+        store(&exec_time_stats->holdoff,
+              holdoff > 2 * EXEC_HOLDOFF_MIN ? holdoff / 2 : EXEC_HOLDOFF_MIN);
+    }
+    store(&exec_time_stats->n_until, n);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
 void exec_time_stats_add(struct exec_time_stats *exec_time_stats, uint64_t ns, size_t n) {
     uint32_t history = atomic_load_explicit(&exec_time_stats->history, memory_order_relaxed);
     bool is_fast = exec_time_stats_is_fast(exec_time_stats);
     adapt_max_batch(exec_time_stats, ns, n);
+    if (!is_fast && is_held_off(exec_time_stats)) {
+        return;
+    }
     if (is_fast && n > 1 && ns > EXEC_SLOW_NS && ns <= EXEC_STALL_NS) {
         return; /* a smaller batch is tried first */
     }
@@ -40,7 +85,13 @@ void exec_time_stats_add(struct exec_time_stats *exec_time_stats, uint64_t ns, s
         (ns > EXEC_STALL_NS || (unsigned)__builtin_popcount(slow) > EXEC_SLOW_MAX_COUNT)) {
         atomic_store_explicit(&exec_time_stats->is_fast, false, memory_order_relaxed);
         fast = 0; /* restart the measurement */
-    } else if (!is_fast && (unsigned)__builtin_popcount(fast) >= EXEC_FAST_MIN_COUNT) {
+        store(&exec_time_stats->n_until, 0);
+        if (ns > EXEC_STALL_NS) {
+            begin_holdoff(exec_time_stats);
+        }
+    } else if (is_fast) {
+        shorten_holdoff(exec_time_stats);
+    } else if ((unsigned)__builtin_popcount(fast) >= EXEC_FAST_MIN_COUNT) {
         atomic_store_explicit(&exec_time_stats->is_fast, true, memory_order_relaxed);
         slow = 0;
     }

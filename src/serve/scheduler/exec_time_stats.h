@@ -19,7 +19,13 @@ enum {
     /* above: counts against it; also the model time per loop iteration */
     EXEC_SLOW_NS = 100 * 1000,
     EXEC_STALL_NS = 1000 * 1000, /* a single execution above this ends it */
-    EXEC_WINDOW = 16,            /* executions remembered */
+    /* After such a stall, so many executions are not counted; twice as many after each further one,
+     * half as many after a long time on the worker without any. A client that alternates slow
+     * requests with quick ones delays the worker less and less often. */
+    EXEC_HOLDOFF_MIN = 16,
+    EXEC_HOLDOFF_MAX = 1 << 20,
+    EXEC_HOLDOFF_DECAY = 4096,
+    EXEC_WINDOW = 16, /* executions remembered */
     EXEC_FAST_MIN_COUNT = 12,
     EXEC_SLOW_MAX_COUNT = 3,
 };
@@ -29,6 +35,9 @@ struct exec_time_stats {
                                  newest lowest */
     atomic_bool is_fast;
     atomic_size_t max_batch;
+    _Atomic uint32_t holdoff; /* after the next stall */
+    _Atomic uint32_t n_until; /* slow: executions that are still not counted; fast: executions since
+                                 the last stall or decay */
 };
 
 void exec_time_stats_init(struct exec_time_stats *exec_time_stats);

@@ -155,7 +155,8 @@ static bool waits_for_batch(const struct model_config *config) {
 
 /* Decides where the version runs. Only instances can preserve ordering, because a worker does not
  * know the calls of another worker. */
-static enum status choose_run_on(struct model_version *version, bool cheap, struct error *err) {
+static enum status choose_run_on(struct model_version *version, const sluice_model_info *info,
+                                 struct error *err) {
     version->run_on = version->config.run_on;
     bool has_sequences = version->config.sequences.strategy != SEQUENCES_NONE;
     if (has_sequences && version->run_on == RUN_ON_WORKER) {
@@ -180,16 +181,17 @@ static enum status choose_run_on(struct model_version *version, bool cheap, stru
                   "that read them (sluice.run_on)",
                   LOG_STR("model", version->config.name));
     } else if (version->config.preserve_ordering || version->config.decoupled || has_sequences ||
-               (version->run_on == RUN_AUTO && waits)) {
+               (version->run_on == RUN_AUTO && (waits || info->data_dependent))) {
         version->run_on = RUN_ON_INSTANCE;
-    } else if (version->run_on == RUN_AUTO && cheap) {
+    } else if (version->run_on == RUN_AUTO && info->cheap) {
         version->run_on = RUN_ON_WORKER;
     }
     return ST_OK;
 }
 
-static enum status open_instances(struct model_version *version, bool cheap, struct error *err) {
-    enum status st = choose_run_on(version, cheap, err);
+static enum status open_instances(struct model_version *version, const sluice_model_info *info,
+                                  struct error *err) {
+    enum status st = choose_run_on(version, info, err);
     if (st != ST_OK) {
         return st;
     }
@@ -241,7 +243,7 @@ enum status version_open(const struct version_options *options, struct model_ver
         st = options->on_version_opened(options->on_version_opened_user, version, err);
     }
     if (st == ST_OK) {
-        st = open_instances(version, info.cheap != 0, err);
+        st = open_instances(version, &info, err);
     }
     if (st != ST_OK) {
         version_free(version);
