@@ -94,6 +94,9 @@ def test_envoy_fail_open_serves_without_picker(start, config):
         load.wait_more(100)
     assert set(load.outcomes) == {200}
     assert gateway.picker.numbers()["sluice_pick_streams_total"] > 0
+    assert gateway.envoy.counter("http.inference.ext_proc.failure_mode_allowed") >= 100 - 8
+    if config != "override-host.yaml":  # which has no routes of their own for them
+        assert gateway.envoy.counter("cluster.any.upstream_rq_total") >= 100 - 8
 
 
 @pytest.mark.parametrize("config", CLOSED)
