@@ -6,20 +6,56 @@
 #include "common/onnx_graph.h"
 #include "common/path.h"
 #include "onnxruntime/execute.h"
+#include "onnxruntime/external.h"
+
+/* Hands the external data to the session's options, in place of the files. */
+static OrtStatus *external_add(const struct sluice_model *model, const struct external *external) {
+    const OrtApi *api = model->ort->api;
+    OrtSessionOptions *options = model->options.session;
+    OrtStatus *result = NULL;
+    for (size_t i = 0; !result && i < external->n_files; i++) {
+        struct external_file *file = &external->files[i];
+        const char *name = file->location;
+        result = api->AddExternalInitializersFromFilesInMemory(options, &name, &file->file.data,
+                                                               &file->file.n_bytes, 1);
+    }
+    if (!result && external->model.data) { /* the file that the model came from is not known */
+        result = api->AddSessionConfigEntry(
+            options, "session.model_external_initializers_file_folder_path", external->directory);
+    }
+    return result;
+}
+
+static OrtStatus *session_create(struct sluice_model *model, const struct external *external,
+                                 const char *path) {
+    const OrtApi *api = model->ort->api;
+    OrtStatus *result = external_add(model, external);
+    if (result) {
+        return result;
+    }
+    return external->model.data
+               ? api->CreateSessionFromArray(model->ort->env, external->model.data,
+                                             external->model.n_bytes, model->options.session,
+                                             &model->session)
+               : api->CreateSession(model->ort->env, path, model->options.session, &model->session);
+}
 
 static sluice_status session_open(struct sluice_model *model, const sluice_model_args *args,
                                   sluice_error *error) {
+    static const char doing[] = "ONNX Runtime can't load the model";
     const struct ort *ort = model->ort;
+    struct external external = {0};
     char text[4096];
+    const char *path = model_file_path(args->path, "model.onnx", text, sizeof(text));
     sluice_status status = options_init(&model->options, ort, args, error);
-    if (status != SLUICE_OK) {
-        return status;
+    if (status == SLUICE_OK) {
+        status = external_read(&external, path, error);
     }
-    const char *file = model_file_path(args->path, "model.onnx", text, sizeof(text));
-    status = ort_check(
-        ort, ort->api->CreateSession(ort->env, file, model->options.session, &model->session),
-        "ONNX Runtime can't load the model", error);
-    model->is_data_dependent = status == SLUICE_OK && onnx_graph_is_data_dependent(file);
+    if (status == SLUICE_OK) {
+        status = ort_check(ort, session_create(model, &external, path), doing, error);
+    }
+    model->is_data_dependent = status == SLUICE_OK && onnx_graph_is_data_dependent(path);
+    external_fini(&external); /* the session has copies */
     return status;
 }
 

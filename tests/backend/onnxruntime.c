@@ -107,7 +107,7 @@ static void onnxruntime_unsupported_model_is_refused(void **state) {
         {"refused_optional_type", "input \"x\" is of ONNX's optional type"},
         {"refused_float8", "input \"x\" has elements of type float8e4m3fn"},
         {"refused_text", "can't load the model"},
-        {"absent", "can't load the model"},
+        {"absent", "cannot be read"},
     };
     const struct backend_under_test *subject = *state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

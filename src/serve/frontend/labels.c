@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "core/base/buf.h"
+#include "core/base/regular_file.h"
 #include "core/base/utf8.h"
 #include "serve/config/config.h"
 
@@ -92,9 +93,10 @@ static struct str read_file(struct arena *arena, FILE *file, const char *path, s
 enum status labels_load(struct arena *arena, const char *path, struct labels *out,
                         struct error *err) {
     struct error why = {.status = ST_OK};
-    FILE *file = fopen(path, "rbe");
+    const char *reason;
+    FILE *file = regular_file_open(path, &reason);
     if (!file) {
-        return error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));
+        return error_set(err, ST_BAD_CONFIG, "%s: %s", path, reason);
     }
     struct str text = read_file(arena, file, path, &why);
     fclose(file);

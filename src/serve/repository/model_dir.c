@@ -74,7 +74,13 @@ static enum status open_config(struct model *model, struct doc **doc, struct err
     if (!path.ptr) {
         return error_no_memory(err, "the model's configuration");
     }
-    return path_exists(path.ptr) ? doc_load(DOC_PBTXT, path.ptr, doc, err) : ST_OK;
+    struct stat info;
+    if (stat(path.ptr, &info) != 0) {
+        return ST_OK;
+    }
+    return S_ISREG(info.st_mode)
+               ? doc_load(DOC_PBTXT, path.ptr, doc, err)
+               : error_set(err, ST_BAD_CONFIG, "%s: expected a regular file", path.ptr);
 }
 
 static enum status read_config(struct model *model, struct error *err) {
@@ -345,12 +351,16 @@ static struct str default_file(struct arena *arena, const struct model *model, u
     return version_file_path(arena, model, number, "model", extensions[0]);
 }
 
-/* Checked here for a clear message: a backend's library may report only a number. */
+/* Checked here for a clear message: a backend's library may report only a number, and would wait
+ * for ever for a writer of a pipe. */
 static enum status check_readable(const char *path, struct error *err) {
-    if (model_dir_exists(path) || access(path, R_OK) == 0) {
-        return ST_OK;
+    struct stat info;
+    if (stat(path, &info) != 0 || (!S_ISDIR(info.st_mode) && access(path, R_OK) != 0)) {
+        return error_set(err, ST_BAD_MODEL, "%s: cannot be read: %s", path, strerror(errno));
     }
-    return error_set(err, ST_BAD_MODEL, "%s: cannot be read: %s", path, strerror(errno));
+    return S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)
+               ? ST_OK
+               : error_set(err, ST_BAD_MODEL, "%s: expected a regular file", path);
 }
 
 enum status model_find_file(struct backends *backends, const struct model *model, uint64_t number,

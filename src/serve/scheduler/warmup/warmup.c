@@ -4,7 +4,6 @@
 #include "serve/scheduler/warmup/warmup.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -14,6 +13,7 @@
 #include "core/base/checked.h"
 #include "core/base/compiler.h"
 #include "core/base/log.h"
+#include "core/base/regular_file.h"
 #include "core/event/clock.h"
 #include "core/tensor/bytes.h"
 #include "core/tensor/half.h"
@@ -102,9 +102,10 @@ static enum status read_file(struct arena *arena, const struct model_warmup_inpu
     if (!path.ptr) {
         return error_no_memory(err, "the sample (none may have more than 1 GiB)");
     }
-    FILE *file = fopen(path.ptr, "rbe");
+    const char *reason;
+    FILE *file = regular_file_open(path.ptr, &reason);
     if (!file) {
-        return error_set(err, ST_IO, "cannot open %s: %s", path.ptr, strerror(errno));
+        return error_set(err, ST_IO, "cannot open %s: %s", path.ptr, reason);
     }
     enum status st = read_all(arena, file, path.ptr, out, err);
     fclose(file);

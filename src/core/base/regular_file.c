@@ -1,0 +1,26 @@
+/* Opens regular files. */
+#include "core/base/regular_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+FILE *regular_file_open(const char *path, const char **reason) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat info;
+    if (fd >= 0 && fstat(fd, &info) == 0 && !S_ISREG(info.st_mode)) {
+        *reason = "expected a regular file";
+        close(fd);
+        return NULL;
+    }
+    FILE *file = fd >= 0 ? fdopen(fd, "rb") : NULL;
+    if (!file) {
+        *reason = strerror(errno);
+        if (fd >= 0) {
+            close(fd);
+        }
+    }
+    return file;
+}
