@@ -29,10 +29,11 @@ def binary():
 class Server:
     """A running server. `folder` is a new folder of the test's own: log and ready file go there.
     `wait` says for what: "ready", "loaded" (ready or not), "listening" or "nothing";
-    `limits` are soft resource limits, a dict for setrlimit."""
+    `limits` are soft resource limits, a dict for setrlimit; `stderr` is a descriptor that takes the log in place
+    of the file."""
 
     def __init__(self, folder, args=(), listen=("127.0.0.1:0",), wait="ready", limits=None,
-                 grpc=("none",), metrics_at="none"):
+                 grpc=("none",), metrics_at="none", stderr=None):
         self.folder = str(folder)
         self.log_file = os.path.join(self.folder, "log")
         self.ready_file = os.path.join(self.folder, "ready")
@@ -53,7 +54,8 @@ class Server:
         self.command = command + [str(arg) for arg in args]
         with open(self.log_file, "wb") as log:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log,
-                                            stderr=log, cwd=self.folder,
+                                            stderr=log if stderr is None else stderr,
+                                            cwd=self.folder,
                                             preexec_fn=limits and (lambda: lower_limits(limits)))
         wait_until = {"ready": self.wait_ready, "loaded": self.wait_loaded,
                       "listening": self.wait_listening, "nothing": lambda: None}

@@ -1,18 +1,18 @@
 /* One event is one line and one write. A line is built in a fixed buffer no longer than what a pipe
  * takes in one piece, so that lines of several threads and processes never mix; a value that does
- * not fit is cut and ends in "…". Nothing is allocated or buffered. */
+ * not fit is cut and ends in "…". Nothing is allocated or buffered; log_sink.c writes. */
 #include "core/base/log.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
-#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "core/base/log_sink.h"
+#include "core/base/metric/metric.h"
 #include "core/base/utf8.h"
 
 /* The process's log settings. Levels may change at any time and are independent of each other. */
@@ -253,38 +253,111 @@ static void line_begin(struct line *line, enum log_level level, const char *even
     line_add_string(line, str_of(event));
 }
 
-/* One write, unless a pipe or terminal takes only part of it. */
-static void write_all(const char *text, size_t n_bytes) {
-    while (n_bytes > 0) {
-        ssize_t n = write(STDERR_FILENO, text, n_bytes);
-        if (n > 0) {
-            text += n;
-            n_bytes -= (size_t)n;
-        } else if (errno == EAGAIN) {
-            struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
-            poll(&fd, 1, -1);
-        } else if (errno != EINTR) {
-            return; /* standard error is closed: there is nowhere to report it */
-        }
-    }
+/* Returns: the length of the line about `n` lines that standard error did not take. */
+static size_t print_dropped(char *out, uint64_t n) {
+    struct line line = {.len = 0};
+    struct log_field field = LOG_U64("lines", n);
+    line_begin(&line, LOG_WARNING, "log lines dropped: standard error was not read");
+    line_add_field(&line, &field);
+    line_end(&line, config.format == LOG_JSON ? "}\n" : "\n");
+    memcpy(out, line.text, line.len);
+    return line.len;
 }
 
-void log_write(enum log_level level, const char *event, const struct log_field *fields,
-               unsigned n) {
-    if (!log_enabled(level)) {
-        return;
+/* ---- the limit ------------------------------------------------------------------------------- */
+
+/* The lines of one event, which its text's address identifies. */
+struct event_rate {
+    _Atomic(const char *) event;
+    _Atomic uint64_t empty_ns;     /* when the lines written so far are forgotten: each adds a
+                                   period */
+    _Atomic uint64_t n_suppressed; /* since the last line */
+};
+
+enum { N_RATES = 512 }; /* more than the program has events */
+static struct event_rate rates[N_RATES];
+
+/* Returns: NULL: the table is full. */
+static struct event_rate *rate_of(const char *event) {
+    size_t at = ((uintptr_t)event >> 3) * 0x9e3779b1u % N_RATES;
+    for (size_t i = 0; i < N_RATES; i++) {
+        struct event_rate *rate = &rates[(at + i) % N_RATES];
+        const char *expected = atomic_load_explicit(&rate->event, memory_order_relaxed);
+        if (expected == event ||
+            (!expected && (atomic_compare_exchange_strong(&rate->event, &expected, event) ||
+                           expected == event))) {
+            return rate;
+        }
     }
+    return NULL;
+}
+
+/* May a line of the event be written now? Counts it. */
+static bool rate_allow(struct event_rate *rate) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+    uint64_t period_ns = 1000000000 / LOG_EVENT_LINES_PER_SECOND;
+    uint64_t empty_ns = atomic_load_explicit(&rate->empty_ns, memory_order_relaxed);
+    uint64_t next_ns;
+    do {
+        next_ns = (empty_ns > now_ns ? empty_ns : now_ns) + period_ns;
+        if (next_ns - now_ns > LOG_EVENT_BURST_LINES * period_ns) {
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&rate->empty_ns, &empty_ns, next_ns,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return true;
+}
+
+/* With debug on, every line is written. Returns: false: leave the line out. Sets
+ * `n_suppressed` to the lines of the event left out before. */
+static bool limit_allow(const char *event, uint64_t *n_suppressed) {
+    struct event_rate *rate = log_verbose() > 0 ? NULL : rate_of(event);
+    *n_suppressed = 0;
+    if (rate && !rate_allow(rate)) {
+        atomic_fetch_add_explicit(&rate->n_suppressed, 1, memory_order_relaxed);
+        metric_add(METRIC_LOG_LINES_LIMIT, 1);
+        return false;
+    }
+    if (rate && atomic_load_explicit(&rate->n_suppressed, memory_order_relaxed) > 0) {
+        *n_suppressed = atomic_exchange_explicit(&rate->n_suppressed, 0, memory_order_relaxed);
+    }
+    return true;
+}
+
+static void write_line(enum log_level level, const char *event, const struct log_field *fields,
+                       unsigned n, uint64_t n_suppressed) {
     int saved = errno;
     struct line line;
     line.len = 0;
     line.full = false;
     line_begin(&line, level, event);
+    if (n_suppressed > 0) {
+        struct log_field field = LOG_U64("suppressed", n_suppressed);
+        line_add_field(&line, &field);
+    }
     for (unsigned i = 0; i < n; i++) {
         line_add_field(&line, &fields[i]);
     }
     line_end(&line, config.format == LOG_JSON ? "}\n" : "\n");
-    write_all(line.text, line.len);
+    log_sink_write(line.text, line.len, print_dropped);
     errno = saved;
+}
+
+void log_write(enum log_level level, const char *event, const struct log_field *fields,
+               unsigned n) {
+    uint64_t n_suppressed;
+    if (log_enabled(level) && limit_allow(event, &n_suppressed)) {
+        write_line(level, event, fields, n, n_suppressed);
+    }
+}
+
+void log_report(const char *event, struct str text) {
+    if (log_enabled(LOG_WARNING)) {
+        struct log_field field = LOG_STR("line", text);
+        write_line(LOG_WARNING, event, &field, 1, 0);
+    }
 }
 
 void log_message(enum log_level level, const char *event) {

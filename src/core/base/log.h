@@ -1,6 +1,9 @@
 /* The log: one line for each event, to standard error, as text or as JSON (`--log-format`). A line
- * has a level, an event in words, and named values. A line is one write. When standard error has a
- * slow reader, the writing thread waits; lines are never torn.
+ * has a level, an event in words, and named values. A line is one write and never torn. When
+ * standard error is not read, a line is dropped after a short wait (log_sink.h).
+ *
+ * Clients can cause lines, so those of one event are limited: a burst, then a number per second.
+ * The next line has the number of suppressed ones. Debug turns the limit off.
  *
  * Thread: any. */
 #ifndef SLUICE_CORE_BASE_LOG_H
@@ -45,6 +48,9 @@ struct log_field {
 #define LOG_F64(field_name, value)                                                                 \
     ((struct log_field){.name = (field_name), .kind = LOG_FIELD_F64, .f64 = (value)})
 
+enum { LOG_EVENT_BURST_LINES = 1000, LOG_EVENT_LINES_PER_SECOND = 10 };
+
+/* `event` is a string that stays: its address identifies what is limited. */
 void log_write(enum log_level level, const char *event, const struct log_field *fields, unsigned n);
 /* log_event(LOG_INFO, "model loaded", LOG_STR("model", name), LOG_U64("version", v)); at least one
  * field. */
@@ -54,5 +60,7 @@ void log_write(enum log_level level, const char *event, const struct log_field *
         (unsigned)(sizeof((const struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field)))
 /* A line without fields. */
 void log_message(enum log_level level, const char *event);
+/* A line, at the level of a warning, of a report that an operator asked for: without the limit. */
+void log_report(const char *event, struct str text);
 
 #endif

@@ -2,6 +2,7 @@
  * neither forged nor torn. */
 #include "core/base/log.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -14,6 +15,8 @@
 
 #include <cmocka.h>
 #include <yyjson.h>
+
+#include "core/base/metric/metric.h"
 
 /* Standard error, redirected into a file while a test catches it. */
 struct catcher {
@@ -42,7 +45,7 @@ static char *catch_end(struct catcher catcher) {
 }
 
 static char *catch_line(enum log_format format, const char *event, struct log_field field) {
-    log_configure(LOG_INFO, format);
+    log_configure(LOG_DEBUG, format); /* without the limit on lines of one event */
     struct catcher catcher = catch_start();
     log_write(LOG_INFO, event, &field, 1);
     return catch_end(catcher);
@@ -199,7 +202,7 @@ static void log_long_value_is_truncated_at_character(void **state) {
             }
             struct log_field fields[] = {LOG_STR("v", str_make(value, n)), LOG_U64("after", 7)};
             for (int format = LOG_TEXT; format <= LOG_JSON; format++) {
-                log_configure(LOG_INFO, (enum log_format)format);
+                log_configure(LOG_DEBUG, (enum log_format)format);
                 struct catcher catcher = catch_start();
                 log_write(LOG_INFO, "e", fields, 2);
                 char *line = catch_end(catcher);
@@ -222,7 +225,7 @@ static void log_many_fields_stop_at_line_limit(void **state) {
     for (size_t i = 0; i < 500; i++) {
         fields[i] = LOG_U64("a_name_of_some_length", UINT64_MAX);
     }
-    log_configure(LOG_INFO, LOG_JSON);
+    log_configure(LOG_DEBUG, LOG_JSON);
     struct catcher catcher = catch_start();
     log_write(LOG_INFO, "e", fields, 500);
     char *line = catch_end(catcher);
@@ -268,6 +271,62 @@ static void log_concurrent_writers_keep_lines_whole(void **state) {
     free(text);
 }
 
+static size_t count(const char *text, const char *word) {
+    size_t n = 0;
+    for (const char *at = text; (at = strstr(at, word)) != NULL; at++) {
+        n++;
+    }
+    return n;
+}
+
+static void log_many_lines_of_one_event_are_suppressed(void **state) {
+    enum { N_LINES = LOG_EVENT_BURST_LINES + 500 };
+    (void)state;
+    log_configure(LOG_INFO, LOG_TEXT);
+    int64_t n_before = metric_read(METRIC_LOG_LINES_LIMIT);
+    struct catcher catcher = catch_start();
+    for (int i = 0; i < N_LINES; i++) {
+        log_message(LOG_WARNING, "flood");
+    }
+    int64_t n_suppressed = metric_read(METRIC_LOG_LINES_LIMIT) - n_before;
+    log_message(LOG_WARNING, "other event");
+    log_report("flood", str_of("of a report"));
+    log_verbose_set(1);
+    log_message(LOG_WARNING, "flood");
+    char *text = catch_end(catcher);
+    assert_true(n_suppressed > 0);
+    assert_int_equal(count(text, "WARNING flood"), N_LINES - n_suppressed + 2);
+    assert_int_equal(count(text, "other event"), 1);
+    free(text);
+}
+
+static void log_pipe_that_is_not_read_drops_lines(void **state) {
+    int ends[2];
+    char text[8192];
+    (void)state;
+    log_configure(LOG_DEBUG, LOG_TEXT);
+    assert_int_equal(pipe(ends), 0);
+    assert_true(fcntl(ends[1], F_SETPIPE_SZ, 4096) > 0);
+    int saved = dup(STDERR_FILENO);
+    assert_true(dup2(ends[1], STDERR_FILENO) >= 0);
+    int64_t n_before = metric_read(METRIC_LOG_LINES_NOT_READ);
+    while (metric_read(METRIC_LOG_LINES_NOT_READ) < n_before + 3) {
+        log_message(LOG_WARNING, "before");
+    }
+    ssize_t n = read(ends[0], text, sizeof(text) - 1);
+    assert_true(n > 0);
+    log_message(LOG_WARNING, "after");
+    n = read(ends[0], text, sizeof(text) - 1);
+    assert_true(dup2(saved, STDERR_FILENO) >= 0);
+    assert_true(n > 0);
+    text[n] = '\0';
+    assert_non_null(strstr(text, "log lines dropped: standard error was not read lines=3\n"));
+    assert_non_null(strstr(text, "WARNING after\n"));
+    close(saved);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(log_text_format_writes_fields),
@@ -278,6 +337,8 @@ int main(void) {
         cmocka_unit_test(log_long_value_is_truncated_at_character),
         cmocka_unit_test(log_many_fields_stop_at_line_limit),
         cmocka_unit_test(log_concurrent_writers_keep_lines_whole),
+        cmocka_unit_test(log_many_lines_of_one_event_are_suppressed),
+        cmocka_unit_test(log_pipe_that_is_not_read_drops_lines),
     };
     return cmocka_run_group_tests_name("core/base/log", tests, NULL, NULL);
 }

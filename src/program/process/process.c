@@ -13,7 +13,8 @@
 
 enum {
     EXIT_CODE_SIGNAL = 128,
-    POLL_MS = 10,   /* while draining */
+    POLL_MS = 10,            /* while draining */
+    FORCED_EXIT_SECONDS = 2, /* after the second signal, when the main thread does not exit */
     IDLE_POLLS = 5, /* consecutive polls without a request in flight: requests that were being
                        received have begun by then */
 };
@@ -123,6 +124,37 @@ static enum status start_workers(struct process_threads *threads, uint64_t n, st
     return st;
 }
 
+/* The main thread may be blocked and never see the second signal, so an alarm ends the process
+ * then. Signal handlers have no argument of ours: this is one for the process. */
+static struct {
+    struct sigaction loop; /* libuv's, which wakes the main loop */
+    volatile sig_atomic_t n_signals;
+    volatile sig_atomic_t signum; /* the second one */
+} ending;
+
+static void on_forced_exit(int signum) {
+    (void)signum;
+    _exit(EXIT_CODE_SIGNAL + (int)ending.signum);
+}
+
+static void on_ending_signal(int signum) {
+    if (ending.n_signals < 2 && ++ending.n_signals == 2) {
+        ending.signum = signum;
+        alarm(FORCED_EXIT_SECONDS);
+    }
+    ending.loop.sa_handler(signum);
+}
+
+static void count_ending_signals(void) {
+    struct sigaction on_alarm = {.sa_handler = on_forced_exit};
+    sigaction(SIGALRM, &on_alarm, NULL);
+    sigaction(SIGTERM, NULL, &ending.loop);
+    struct sigaction counting = ending.loop;
+    counting.sa_handler = on_ending_signal;
+    sigaction(SIGTERM, &counting, NULL);
+    sigaction(SIGINT, &counting, NULL);
+}
+
 static void start_signal_handlers(struct process *process) {
     static const int numbers[PROCESS_SIGNALS] = {SIGTERM, SIGINT, SIGUSR2, SIGHUP};
     uv_loop_t *loop = worker_loop(process->threads.main);
@@ -131,6 +163,7 @@ static void start_signal_handlers(struct process *process) {
         process->signals[i].data = process;
         uv_signal_start(&process->signals[i], on_signal, numbers[i]);
     }
+    count_ending_signals();
     uv_timer_init(loop, &process->drain_timer);
     process->drain_timer.data = process;
     process->n_handles = PROCESS_SIGNALS + 2; /* and those of the drain timer and the watchdog */

@@ -4,7 +4,8 @@
  *     process_start → process_run: SIGTERM or SIGINT: draining → nothing in flight: stopping
  *                   → process_join → (the servers are freed) → process_free
  *
- * SIGUSR2 logs the state, SIGHUP reloads files. A second SIGTERM or SIGINT exits at once. The
+ * SIGUSR2 logs the state, SIGHUP reloads files. A second SIGTERM or SIGINT exits at once, and a few
+ * seconds later when the main thread is blocked. The
  * service manager is notified of each state, and by the watchdog that the event loops are alive.
  *
  * Thread: main, for everything. */

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 
+#include "core/base/log.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
 #include "serve/scheduler/call.h"
@@ -199,8 +200,10 @@ static enum status check_queue_size(struct scheduler *scheduler, const struct ca
     return ST_OK;
 }
 
-/* A refused call leaves its sequence unchanged. */
-static enum status admit_call(struct scheduler *scheduler, struct call *call, struct error *err) {
+/* A refused call leaves its sequence unchanged. Sets `restarts`: the call is a start in a sequence
+ * that is open. */
+static enum status admit_call(struct scheduler *scheduler, struct call *call, bool *restarts,
+                              struct error *err) {
     struct sequences *sequences = scheduler->sequences;
     enum status st = ST_OK;
     if (sequences) {
@@ -210,13 +213,25 @@ static enum status admit_call(struct scheduler *scheduler, struct call *call, st
     if (st == ST_OK) {
         st = check_queue_size(scheduler, call, err);
     }
+    *restarts = sequences && call->sequence && call->sequence_params.start;
     return st == ST_OK && sequences ? sequences_add(sequences, call, err) : st;
 }
 
+static void log_restart(const struct model_version *version, const struct sequence_id *sequence) {
+    char id[SEQUENCE_ID_TEXT_BYTES];
+    sequence_id_print(sequence, id);
+    log_event(LOG_WARNING, "sequence_start for a sequence that is open: it is restarted",
+              LOG_STR("model", version->plan.spec.name), LOG_CSTR("sequence", id));
+}
+
 enum status scheduler_push(struct scheduler *scheduler, struct call *call, struct error *err) {
+    /* once the lock is released, the call may end at any time */
+    struct sequence_id sequence = call->sequence_params.id;
+    const struct model_version *version = call->version;
+    bool restarts;
     lock_acquire(&scheduler->lock);
     assert(!scheduler->stopping);
-    enum status st = admit_call(scheduler, call, err);
+    enum status st = admit_call(scheduler, call, &restarts, err);
     if (st == ST_OK) {
         call_set_state(call, CALL_QUEUED);
         priority_queue_add(&scheduler->queue, call);
@@ -227,6 +242,9 @@ enum status scheduler_push(struct scheduler *scheduler, struct call *call, struc
     }
     wake_promoted(scheduler);
     lock_release(&scheduler->lock);
+    if (st == ST_OK && restarts) {
+        log_restart(version, &sequence);
+    }
     return st;
 }
 

@@ -88,7 +88,7 @@ static void state_log_done(void *user) {
     struct state_log *state_log = user;
     struct str rest = buf_str(&state_log->text);
     for (size_t n = 0; rest.ptr && rest.len > 0 && n < MAX_LOG_LINES; n++) {
-        log_event(LOG_WARNING, "state", LOG_STR("line", str_cut(&rest, '\n')));
+        log_report("state", str_cut(&rest, '\n'));
     }
     arena_free(state_log->arena);
 }

@@ -357,11 +357,6 @@ static void append_call(struct sequences *all, struct sequence *sequence, struct
 enum status sequences_add(struct sequences *all, struct call *call, struct error *err) {
     if (!call->sequence) {
         call->sequence = sequence_new(all, &call->sequence_params.id);
-    } else if (call->sequence_params.start) {
-        char id[SEQUENCE_ID_TEXT_BYTES];
-        sequence_id_print(&call->sequence_params.id, id);
-        log_event(LOG_WARNING, "sequence_start for a sequence that is open: it is restarted",
-                  LOG_STR("model", call->version->plan.spec.name), LOG_CSTR("sequence", id));
     }
     struct sequence *sequence = call->sequence;
     if (!sequence) {
