@@ -100,7 +100,7 @@ kube-tsan: build-tsan ## rare: the threaded tests of `kube` under the thread san
 		tests/kube/test_deployed.py \
 		tests/kube/test_large_cluster.py
 
-soak: tools all ## rare: 100,000 requests: memory must not grow
+soak: tools all ## rare: floods, 100,000 requests, and an hour of everything at once
 	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST) -s tests/soak
 
 demo: all ## everyday: train, serve and query a small model of handwritten digits
