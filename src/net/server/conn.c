@@ -734,6 +734,20 @@ static void write_timed_out(struct net_conn *conn) {
     } /* else net_conn_update_io starts the timer again */
 }
 
+/* Nothing is read while pipelined input waits for a response, so an end of file is not read either:
+ * asks the kernel. */
+static void check_client(struct net_conn *conn) {
+    uv_os_fd_t fd;
+    struct pollfd polled = {.events = POLLRDHUP};
+    if (uv_fileno(&conn->uv.handle, &fd) != 0) {
+        return;
+    }
+    polled.fd = fd;
+    if (poll(&polled, 1, 0) == 1) {
+        net_conn_handle_eof(conn, (polled.revents & (POLLERR | POLLHUP)) == 0);
+    }
+}
+
 void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout) {
     switch (timeout) {
     case NET_TIMEOUT_HEAD:
@@ -755,6 +769,9 @@ void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout) {
         } else {
             net_conn_close(conn);
         }
+        break;
+    case NET_TIMEOUT_CLIENT:
+        check_client(conn);
         break;
     case NET_TIMEOUT_LINGER:
     case NET_TIMEOUT_NONE:

@@ -125,13 +125,24 @@ char *request_response_read_buffer(struct net_conn *net_conn, size_t *n_bytes) {
     return body_read_buffer(&conn->call->body, n_bytes);
 }
 
+/* Returns: whether the handler has not ended the response: one that is cut short must not look
+ * complete. */
+static bool is_streaming(const struct request_response_conn *conn) {
+    return conn->call->is_streaming && !conn->call->replied;
+}
+
 bool request_response_on_eof(struct net_conn *net_conn) {
     struct request_response_conn *conn = (struct request_response_conn *)net_conn;
     switch ((enum request_response_state)conn->state) {
     case REQUEST_RESPONSE_WAIT:
-    case REQUEST_RESPONSE_REPLY:
-        net_conn->close_after_reply = true; /* the request is complete: send the response first */
+        net_conn->close_after_reply = true;
+        if (net_conn->protocol->on_call_half_closed) {
+            net_conn->protocol->on_call_half_closed(conn->call); /* may reply */
+        }
         return true;
+    case REQUEST_RESPONSE_REPLY:
+        net_conn->close_after_reply = true; /* sends the rest of the response first */
+        return !is_streaming(conn);
     case REQUEST_RESPONSE_REPLY_SKIP:
         net_conn->close_after_reply = true;
         request_response_set_state(conn, REQUEST_RESPONSE_REPLY);
@@ -164,6 +175,11 @@ bool request_response_wants_to_read(const struct net_conn *net_conn) {
     return !drops || net_conn->discarded <= net_conn->server_worker->server->limits.discard_size;
 }
 
+/* The server waits for the handler. While it reads, it notices a client that closes. */
+static enum net_timeout check_timeout(const struct net_conn *net_conn) {
+    return net_conn->pending_input && !net_conn->eof ? NET_TIMEOUT_CLIENT : NET_TIMEOUT_NONE;
+}
+
 enum net_timeout request_response_timeout_of(const struct net_conn *net_conn, bool *keep_running) {
     const struct request_response_conn *conn = (const struct request_response_conn *)net_conn;
     /* One timeout for a whole head and for a skipped body; the write timeout restarts only when the
@@ -177,13 +193,14 @@ enum net_timeout request_response_timeout_of(const struct net_conn *net_conn, bo
     case REQUEST_RESPONSE_REPLY:
     case REQUEST_RESPONSE_REPLY_SKIP:
         /* While the handler has nothing to send, the peer cannot be slow. */
-        return conn->call->is_streaming && !conn->call->writing ? NET_TIMEOUT_NONE
+        return conn->call->is_streaming && !conn->call->writing ? check_timeout(net_conn)
                                                                 : NET_TIMEOUT_WRITE;
     case REQUEST_RESPONSE_IDLE:
     case REQUEST_RESPONSE_BODY:
         *keep_running = false;
         return conn->state == REQUEST_RESPONSE_IDLE ? NET_TIMEOUT_IDLE : NET_TIMEOUT_BODY;
     case REQUEST_RESPONSE_WAIT:
+        return check_timeout(net_conn);
     case REQUEST_RESPONSE_ENDED:
     case REQUEST_RESPONSE_STATES:
         break;

@@ -19,6 +19,7 @@
 static void net_server_on_worker_stopped(struct net_server *server);
 
 static const uint64_t LINGER_NS = 5000000000u; /* between two reads of dropped input */
+static const uint64_t CLIENT_CHECK_NS = 100000000u;
 
 /* ---- deferred work --------------------------------------------------------------------------- */
 
@@ -201,7 +202,8 @@ static void server_worker_init(struct server_worker *server_worker, struct net_s
                                      [NET_TIMEOUT_HEAD] = limits->header_timeout_ns,
                                      [NET_TIMEOUT_BODY] = limits->body_timeout_ns,
                                      [NET_TIMEOUT_WRITE] = limits->write_timeout_ns,
-                                     [NET_TIMEOUT_LINGER] = LINGER_NS}},
+                                     [NET_TIMEOUT_LINGER] = LINGER_NS,
+                                     [NET_TIMEOUT_CLIENT] = CLIENT_CHECK_NS}},
     };
     timer_list_init(&server_worker->conn_timers);
     server_memory_init(server_worker);

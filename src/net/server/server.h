@@ -50,6 +50,9 @@ enum net_timeout {
     NET_TIMEOUT_BODY,
     NET_TIMEOUT_WRITE,
     NET_TIMEOUT_LINGER,
+    /* Closes only a connection whose client has closed: it is checked again and again while a
+     * request waits and nothing is read. */
+    NET_TIMEOUT_CLIENT,
     NET_TIMEOUT_NONE,
 };
 
@@ -97,7 +100,10 @@ struct net_protocol {
     bool (*is_idle)(const struct net_conn *conn);
     void (*on_written)(struct net_call *call);           /* a queued net_call_send is complete */
     void (*on_call_disconnected)(struct net_call *call); /* the handler has not replied */
-    void (*on_call_end)(struct net_call *call);          /* the handler has seen the call */
+    /* The client has half-closed, and the handler, which has the whole request, has not replied: it
+     * cancels the request, and still replies. NULL: the protocol allows half-close. */
+    void (*on_call_half_closed)(struct net_call *call);
+    void (*on_call_end)(struct net_call *call); /* the handler has seen the call */
     /* The following may be NULL. */
     /* The server drains, or the idle timeout expired: close as soon as no request is in progress.
      * NULL: closed if idle. */

@@ -352,14 +352,6 @@ def test_pipelined_inferences_answered_in_order(running):
             assert connection.read_inference(1, n % 70 + 1)[0][0] == (mip.JSON, b"%d.0" % (n + 1))
 
 
-def test_half_closed_client_gets_answer(running):
-    with mip.Connection(running.url("onnx_pair")) as connection:
-        connection.send(mip.infer_request([PAIR]))
-        connection.half_close()
-        assert len(connection.read_inference(2, 1)) == 1
-        connection.read_end()
-
-
 @pytest.mark.parametrize("data", [
     mip.infer_request([PAIR])[:-1], mip.infer_request([PAIR]),
     mip.infer_request([PAIR] * 20_000), mip.infer_request([PAIR] * 20_000)[:100_000]])

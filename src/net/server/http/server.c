@@ -356,6 +356,15 @@ static void on_call_disconnected(struct net_call *call) {
     }
 }
 
+static void on_call_half_closed(struct net_call *call) {
+    const struct http_handler *handler = handler_of(call);
+    struct http_exchange *exchange = &((struct http_call *)call)->exchange;
+    exchange->client_half_closed = true;
+    if (handler->on_disconnect) {
+        handler->on_disconnect(exchange, handler->context);
+    }
+}
+
 static void on_call_end(struct net_call *call) {
     const struct http_handler *handler = handler_of(call);
     http_stream_clear((struct http_call *)call);
@@ -380,6 +389,7 @@ static const struct net_protocol http_protocol = {
     .is_idle = request_response_is_idle,
     .on_written = http_stream_on_written,
     .on_call_disconnected = on_call_disconnected,
+    .on_call_half_closed = on_call_half_closed,
     .on_call_end = on_call_end,
     .body_bytes = request_response_body_bytes,
     .describe = http_describe,

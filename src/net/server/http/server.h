@@ -12,7 +12,8 @@
  * rest of a refused body is dropped within a bound; past it the server half-closes, so that the
  * client can still read the response. on_end is called exactly once, also when the client
  * disconnects before the response: then `client_disconnected` was set first and http_reply only
- * releases.
+ * releases. A client that only half-closes is taken for one that disconnected: the handler cancels
+ * what it can (on_disconnect), but its response is still sent, and a streamed one is cut off.
  *
  * Back pressure: a pipelined request waits until the response before it is sent, and a client that
  * does not read its responses stops being read. The handler never waits: its response is sent in
@@ -58,6 +59,7 @@ struct http_exchange {
     struct http_body_plan plan;
     struct str body; /* complete when on_body is called; valid until on_end */
     bool client_disconnected;
+    bool client_half_closed; /* before the response */
     /* Set for on_body: other requests of the connection are pipelined around this one; an immediate
      * response leaves in one write with theirs. */
     bool pipelined;
@@ -85,8 +87,9 @@ struct http_handler {
     void *context;
     void (*on_head)(struct http_exchange *exchange, void *context);
     void (*on_body)(struct http_exchange *exchange, void *context);
-    void (*on_disconnect)(struct http_exchange *exchange, void *context); /* may be NULL */
-    void (*on_end)(struct http_exchange *exchange, void *context);        /* may be NULL */
+    /* client_disconnected or client_half_closed was set; may be called for both. May be NULL. */
+    void (*on_disconnect)(struct http_exchange *exchange, void *context);
+    void (*on_end)(struct http_exchange *exchange, void *context); /* may be NULL */
     /* Writes the body of an error (the server's own too). Returns: its Content-Type. */
     const char *(*error_body)(struct buf *out, const struct error *error, void *context);
 };

@@ -17,6 +17,7 @@
 
 #define HOST "Host: h\r\n"
 #define GOOD "GET /hello HTTP/1.1\r\n" HOST "\r\n"
+#define NEVER "GET /never HTTP/1.1\r\n" HOST "\r\n"
 
 #define TEXT(literal)                                                                              \
     { literal, sizeof(literal) - 1 }
@@ -376,26 +377,40 @@ static void write_timeout_restarts_on_progress(void **state) {
 
 /* ---- clients that disconnect ----------------------------------------------------------------- */
 
-static void half_closed_client_gets_replies(void **state) {
+/* The handler learns of it while its request is in progress, also when input after it is pending,
+ * and its response is still sent; requests after that are dropped. */
+static void half_close_cancels_request(void **state) {
+    (void)state;
+    static const char *const SENT[] = {NEVER, GOOD NEVER GOOD};
+    struct test_server server;
+    start(&server, test_limits());
+    for (size_t i = 0; i < sizeof(SENT) / sizeof(SENT[0]); i++) {
+        int fd = test_connect(&server);
+        test_send(fd, str_of(SENT[i]));
+        shutdown(fd, SHUT_WR);
+        if (i > 0) {
+            test_expect(fd, 200, "hello");
+        }
+        test_wait_for(&server.gones, (int)i + 1);
+        test_answer_never(&server);
+        test_expect(fd, 200, "later");
+        assert_true(test_is_closed(fd));
+        close(fd);
+    }
+    assert_int_equal(server.heads, 3);
+    test_server_stop(&server);
+}
+
+static void half_closed_client_gets_ready_replies(void **state) {
     (void)state;
     struct test_server server;
     start(&server, test_limits());
     int fd = test_connect(&server);
-    test_send(fd, STR(GOOD "GET /later HTTP/1.1\r\n" HOST "\r\n" GOOD
-                           "POST /later HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabc"));
+    test_send(fd, STR(GOOD GOOD "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabc"));
     shutdown(fd, SHUT_WR);
     test_expect(fd, 200, "hello");
-    test_expect(fd, 200, "later");
     test_expect(fd, 200, "hello");
     test_expect(fd, 200, "abc");
-    assert_true(test_is_closed(fd));
-    close(fd);
-
-    fd = test_connect(&server);
-    test_send(fd, STR("GET /never HTTP/1.1\r\n" HOST "\r\n"));
-    shutdown(fd, SHUT_WR);
-    test_answer_never(&server);
-    test_expect(fd, 200, "later");
     assert_true(test_is_closed(fd));
     close(fd);
 
@@ -412,7 +427,7 @@ static void client_disconnect_calls_handler(void **state) {
     struct test_server server;
     start(&server, test_limits());
     int fd = test_connect(&server);
-    test_send(fd, STR("GET /never HTTP/1.1\r\n" HOST "\r\n"));
+    test_send(fd, STR(NEVER));
     test_wait_for(&server.heads, 1);
     test_reset(fd);
     test_wait_for(&server.gones, 1);
@@ -446,7 +461,7 @@ static void drain_finishes_requests_and_closes_idle(void **state) {
     int idle = test_connect(&server), busy = test_connect(&server);
     test_send(idle, STR(GOOD));
     test_expect(idle, 200, "hello");
-    test_send(busy, STR("GET /never HTTP/1.1\r\n" HOST "\r\n"));
+    test_send(busy, STR(NEVER));
     test_wait_for(&server.heads, 2);
     test_wait_for(&server.ends, 1);
     test_host_control(&server.host, test_run_drain);
@@ -472,7 +487,7 @@ static void stop_in_every_state_completes(void **state) {
     struct test_server server;
     start(&server, test_limits());
     static const struct str TEXTS[] = {
-        TEXT("GET /never HTTP/1.1\r\n" HOST "\r\n"),
+        TEXT(NEVER),
         TEXT("GET /big HTTP/1.1\r\n" HOST "\r\n"),
         TEXT("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 300000\r\n\r\nab"),
         TEXT("POST /refuse HTTP/1.1\r\n" HOST "Content-Length: 300\r\n\r\nab"),
@@ -571,7 +586,8 @@ int main(void) {
         cmocka_unit_test(body_below_min_rate_gets_408),
         cmocka_unit_test(write_timeout_closes_connection),
         cmocka_unit_test(write_timeout_restarts_on_progress),
-        cmocka_unit_test(half_closed_client_gets_replies),
+        cmocka_unit_test(half_close_cancels_request),
+        cmocka_unit_test(half_closed_client_gets_ready_replies),
         cmocka_unit_test(client_disconnect_calls_handler),
         cmocka_unit_test(drain_finishes_requests_and_closes_idle),
         cmocka_unit_test(stop_in_every_state_completes),

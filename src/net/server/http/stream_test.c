@@ -215,12 +215,21 @@ static void stream_client_disconnect_releases_chunks(void **state) {
     test_reset(fd);
     test_wait_for(&server.gones, 1);
     test_wait_for(&server.releases, 3);
+    fd = test_connect(&server); /* half-closed: cut off, so that the body does not look complete */
+    test_send(fd, STR(GET("/open", "1.1")));
+    read_head(fd, &answer);
+    expect_bytes(fd, "2\r\naa\r\n2\r\nbb\r\n");
+    shutdown(fd, SHUT_WR);
+    assert_true(test_is_closed(fd));
+    close(fd);
+    test_wait_for(&server.gones, 2);
+    test_wait_for(&server.releases, 6);
     fd = test_connect(&server); /* with chunks queued */
     test_send(fd, STR(GET("/large?64", "1.1")));
     read_head(fd, &answer);
     expect_large(fd, 0);
     test_reset(fd);
-    test_wait_for(&server.releases, 3 + 64);
+    test_wait_for(&server.releases, 6 + 64);
     test_server_stop(&server);
 }
 

@@ -399,6 +399,14 @@ static void on_call_disconnected(struct net_call *call) {
     }
 }
 
+/* The document of MIP asks for no half-close, so a client that closes its side has gone. */
+static void on_call_half_closed(struct net_call *call) {
+    const struct mip_handler *handler = handler_of(call);
+    if (handler->on_disconnect) {
+        handler->on_disconnect(exchange_of(call), handler->context);
+    }
+}
+
 static void on_call_end(struct net_call *call) {
     const struct mip_handler *handler = handler_of(call);
     if (handler->on_end) {
@@ -421,6 +429,7 @@ static const struct net_protocol mip_protocol = {
     .is_idle = request_response_is_idle,
     .on_written = request_response_on_written,
     .on_call_disconnected = on_call_disconnected,
+    .on_call_half_closed = on_call_half_closed,
     .on_call_end = on_call_end,
     .body_bytes = request_response_body_bytes,
     .describe = request_response_describe,

@@ -13,7 +13,9 @@
  *     on_infer → … → mip_reply or mip_reply_error → on_end
  *
  * on_end is called exactly once, also when the peer disconnects before the response: then
- * `client_disconnected` was set, on_disconnect called, and mip_reply only releases.
+ * `client_disconnected` was set, on_disconnect called, and mip_reply only releases. A peer that
+ * only half-closes is taken for one that disconnected: on_disconnect is called without
+ * `client_disconnected`, so that the handler cancels what it can; its response is still sent.
  *
  * Back pressure: the next packet of a connection waits until the response before it is sent, and a
  * peer that does not read its responses stops being read. The handler never waits. After

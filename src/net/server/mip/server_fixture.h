@@ -181,7 +181,7 @@ static inline void test_on_infer(struct mip_exchange *exchange, void *context) {
 }
 
 static inline void test_on_gone(struct mip_exchange *exchange, void *context) {
-    assert_true(exchange->client_disconnected);
+    (void)exchange;
     atomic_fetch_add(&((struct test_mip *)context)->gones, 1);
 }
 

@@ -199,6 +199,12 @@ static void emit_event(struct http_generate *generate, struct infer_response *re
     }
 }
 
+/* What the model answers after it was cancelled may lack a part, so none of it is sent. */
+static bool is_cancelled(const struct http_generate *generate) {
+    const struct http_exchange *exchange = generate->base.exchange;
+    return exchange->client_disconnected || exchange->client_half_closed;
+}
+
 /* The request can only fail: cancels it in the model. */
 static void cancel_if_failed(struct http_generate *generate) {
     if (!generate->stream_begun && generate->failure.status != ST_OK) {
@@ -208,7 +214,7 @@ static void cancel_if_failed(struct http_generate *generate) {
 
 static void on_partial_response(struct inference *inference, struct infer_response *response) {
     struct http_generate *generate = http_generate_of(inference);
-    if (generate->base.exchange->client_disconnected ||
+    if (is_cancelled(generate) ||
         (!generate->stream_begun && generate->failure.status != ST_OK)) { /* not sent */
         infer_response_release(response);
         return;
@@ -257,7 +263,7 @@ static void finish_cancelled(struct http_generate *generate) {
 
 static void finish_submitted(struct http_generate *generate) {
     struct infer_response *response = &generate->base.inference.call.response;
-    if (!generate->base.exchange->client_disconnected && last_is_answer(generate)) {
+    if (!is_cancelled(generate) && last_is_answer(generate)) {
         generate->n_answers++;
         if (generate->streams) {
             emit_event(generate, response, false);
@@ -267,7 +273,7 @@ static void finish_submitted(struct http_generate *generate) {
     }
     infer_response_release(response);
     trace_timestamp_set(generate->base.inference.trace, TRACE_HTTP_SEND_START);
-    if (generate->base.exchange->client_disconnected) {
+    if (is_cancelled(generate)) {
         finish_cancelled(generate);
     } else if (generate->streams) {
         finish_stream(generate);
