@@ -5,6 +5,11 @@ answers is the request's wish, in the header `x-answer`:
     status=503   that status            trailers   chunked, with a trailer at the end
     sse          five events            pause      half of the body, then nothing until `let_go`
     die          half of the body, then the end of the connection
+    close        the end of the connection, without an answer
+    garbage      what is not HTTP
+    silence      nothing until `let_go`
+
+`Blackhole` is the address of a machine that has gone: connections to it are neither made nor refused.
 """
 import contextlib
 import hashlib
@@ -43,6 +48,22 @@ class Echo:
         self.server.close_all()
         self.server.server_close()
         self.thread.join()
+
+
+class Blackhole:
+    """A socket that listens and accepts nothing. Its queue has one place, which is taken: the system drops
+    every further SYN."""
+
+    def __init__(self):
+        self.listener = socket.socket()
+        self.listener.bind(("127.0.0.1", 0))
+        self.listener.listen(0)
+        self.first = socket.create_connection(self.listener.getsockname())
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def close(self):
+        self.first.close()
+        self.listener.close()
 
 
 @contextlib.contextmanager
@@ -130,6 +151,13 @@ class Asked(socketserver.StreamRequestHandler):
         status = wish.partition("=")[2] if wish.startswith("status=") else "200"
         if wish == "sse":
             return self.answer_events()
+        if wish == "close":
+            return False
+        if wish == "garbage":
+            self.send(b"no HTTP\r\n\r\n")
+            return False
+        if wish == "silence":
+            go.wait()
         if wish == "trailers":
             self.send_chunked("application/json", [said], "x-checked: yes\r\n")
             return True

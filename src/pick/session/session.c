@@ -4,6 +4,8 @@
 
 #include <assert.h>
 
+#include "pick/session/attempt.h"
+
 static const struct str ATTRIBUTES = {"envoy.filters.http.ext_proc", 27};
 static const struct str DETAILS = {"response.code_details", 21};
 static const struct str UPSTREAM = {"upstream.address", 16};
@@ -259,26 +261,10 @@ static void move_ticket_to_served(struct pick_session *session, struct str serve
 
 /* ---- response: the endpoint's state ---------------------------------------------------------- */
 
-static bool contains_text(struct str text, struct str part) {
-    for (size_t at = 0; at + part.len <= text.len; at++) {
-        if (memcmp(text.ptr + at, part.ptr, part.len) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Observed: when the connection to an upstream fails, Envoy's details are
- * "upstream_reset_before_response_started{remote_connection_failure|…}". */
-static bool was_refused(struct str details) {
-    return str_starts_with(details, STR("upstream_reset_before_response_started{")) &&
-           contains_text(details, STR("connection_failure"));
-}
-
 /* The router adds this header to responses of an upstream, and not to local replies. */
 static bool was_answered(struct str details, const struct ext_proc_request *message) {
     return details.ptr
-               ? str_is(details, "via_upstream")
+               ? pick_attempt_of_details(details) == PICK_ATTEMPT_ANSWERED
                : ext_proc_header_find(&message->fields, STR("x-envoy-upstream-service-time")).ptr !=
                      NULL;
 }
@@ -298,7 +284,7 @@ static void record_endpoint_result(struct pick_session *session,
     move_ticket_to_served(session, served.ptr ? served : find_attribute(message, UPSTREAM));
     struct endpoint *endpoint = session->ticket.endpoint;
     pool_ticket_response_started(session->context.pool, &session->ticket, is_success(message));
-    if (endpoint && was_refused(details)) {
+    if (endpoint && pick_attempt_of_details(details) == PICK_ATTEMPT_NOT_CONNECTED) {
         pool_report_refused(session->context.pool, endpoint);
         metric_add(METRIC_PICK_REFUSED_TOTAL, 1);
     } else if (endpoint && endpoint_is_refused(endpoint) && was_answered(details, message)) {

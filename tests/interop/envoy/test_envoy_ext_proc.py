@@ -153,18 +153,31 @@ def test_ext_proc_picker_exit_keeps_started_answers(start_envoy, recorder, name)
 
 # ---- answers that Envoy makes itself -------------------------------------------------------------
 
-LOCAL = [("status=503", None, 0, r"via_upstream"),
-         ("", NOBODY, 0x20, r"upstream_reset_before_response_started\{.*connection_failure.*"),
-         ("", "nonsense", 0x02, r"no_healthy_upstream")]
+RESET = r"upstream_reset_before_response_started"
+LOCAL = [("status=503", None, 503, 0, r"via_upstream"),
+         ("", NOBODY, 503, 0x20, RESET + r"\{remote_connection_failure\|.*"),
+         ("", "gone", 503, 0x20, RESET + r"\{connection_timeout\}"),
+         ("close", None, 503, 0x40, RESET + r"\{connection_termination\}"),
+         ("garbage", None, 502, 0x800000, RESET + r"\{protocol_error\}"),
+         ("silence", None, 504, 0x04, r"response_timeout"),
+         ("full", None, 503, 0x80, RESET + r"\{overflow\}"),
+         ("", "nonsense", 503, 0x02, r"no_healthy_upstream")]
 
 
-@pytest.mark.parametrize("wish, endpoint, flags, details", LOCAL)
-def test_ext_proc_attributes_tell_origin_of_503(start_envoy, recorder, upstreams, wish, endpoint, flags, details):
-    recorder.say = picks(endpoint or upstreams[0].address)
-    envoy = start_envoy("model-in-body.yaml")
-    assert ask(envoy, x_answer=wish).status == 503
+@pytest.mark.parametrize("wish, endpoint, status, flags, details", LOCAL)
+def test_ext_proc_attributes_tell_origin_of_5xx(start_envoy, recorder, upstreams, wish, endpoint, status, flags, details):
+    """The table of docs/envoy.md. src/pick/session/attempt.def is what the picker makes of it."""
+    gone = echo.Blackhole()
+    recorder.say = picks({None: upstreams[0].address, "gone": gone.address}.get(endpoint, endpoint))
+    envoy = start_envoy("model-in-body.yaml", lambda text: {
+        "silence": text.replace("timeout: 600s", "timeout: 0.2s"),
+        "full": text.replace("circuit_breakers: *many", "circuit_breakers: {thresholds: [{max_connections: 0, "
+                             "max_pending_requests: 0}]}")}.get(wish, text))
+    assert ask(envoy, x_answer=wish).status == status
     told = recorder.ended().messages[1]
-    assert headers_of(told)[":status"] == "503"
+    upstreams[0].let_go()
+    gone.close()
+    assert headers_of(told)[":status"] == str(status)
     attributes = attributes_of(told)
     assert int(attributes["response.flags"]) == flags
     assert re.fullmatch(details, attributes["response.code_details"])

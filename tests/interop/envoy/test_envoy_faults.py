@@ -23,8 +23,8 @@ def echoes():
 def start(tmp_path, echoes):
     """start(config, …): a gateway of the test's own in front of the three."""
     with contextlib.ExitStack() as ending:
-        def begin(config, **more):
-            gateway = Gateway(tmp_path, config, [one.address for one in echoes], **more)
+        def begin(config, endpoints=None, **more):
+            gateway = Gateway(tmp_path, config, endpoints or [one.address for one in echoes], **more)
             ending.callback(gateway.kill)
             begin.gateway = gateway
             return gateway
@@ -59,6 +59,17 @@ def test_envoy_refusing_endpoint_is_last_choice(start, echoes):
     assert statuses.count(503) <= 1 and set(statuses) <= {200, 503}
     refused = gateway.picker.numbers()["sluice_pick_connections_refused_total"]
     assert refused == statuses.count(503)
+
+
+def test_envoy_vanished_endpoint_is_last_choice(start, echoes):
+    """Its machine has gone, so that nothing refuses: the connection is not made in time."""
+    with contextlib.closing(echo.Blackhole()) as gone:
+        gateway = start("full-duplex.yaml", endpoints=[gone.address, *(one.address for one in echoes[1:])],
+                        change=lambda pool: pool + "refused_for: 1m\n")
+        statuses = [gateway.curl("/").status for _ in range(40)]
+        assert statuses.count(503) <= 1 and set(statuses) <= {200, 503}
+        refused = gateway.picker.numbers()["sluice_pick_connections_refused_total"]
+        assert refused == statuses.count(503)
 
 
 @pytest.mark.parametrize("config", [*OPEN, *CLOSED])
