@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/base/compiler.h"
+
 enum { WORKER_NAME_BYTES = 16 /* the kernel's limit */, WORKER_ARENA_CHUNKS = 256 };
 
 struct worker {
@@ -169,6 +171,27 @@ void worker_post(struct worker *worker, struct worker_msg *msg) {
     if (!top) {
         uv_async_send(&worker->async);
     }
+}
+
+struct worker_call {
+    struct worker_msg msg;
+    void (*run)(void *arg);
+    void *arg;
+    uv_sem_t returned;
+};
+
+static void run_call(struct worker_msg *msg) {
+    struct worker_call *call = CONTAINER_OF(msg, struct worker_call, msg);
+    call->run(call->arg);
+    uv_sem_post(&call->returned);
+}
+
+void worker_call(struct worker *worker, void (*run)(void *arg), void *arg) {
+    struct worker_call call = {.msg = {.run = run_call}, .run = run, .arg = arg};
+    uv_sem_init(&call.returned, 0); /* cannot fail */
+    worker_post(worker, &call.msg);
+    uv_sem_wait(&call.returned);
+    uv_sem_destroy(&call.returned);
 }
 
 uv_loop_t *worker_loop(struct worker *worker) {

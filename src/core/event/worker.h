@@ -40,6 +40,8 @@ void worker_free(struct worker *worker);
 /* Posts a message. The messages of one poster run in the order of posting. A burst of posts wakes
  * the loop once. Thread: any. Never blocks, never fails. */
 void worker_post(struct worker *worker, struct worker_msg *msg);
+/* Runs the function on a started worker's thread and waits for its return. Thread: any other. */
+void worker_call(struct worker *worker, void (*run)(void *arg), void *arg);
 
 /* Thread: the worker's (loop, arena cache, timers, loop iteration); any (worker_name,
  * worker_is_current). */

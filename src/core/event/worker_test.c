@@ -105,6 +105,24 @@ static void worker_message_may_repost_itself(void **state) {
     worker_free(again.worker);
 }
 
+static void note_thread(void *arg) {
+    *(uv_thread_t *)arg = uv_thread_self();
+}
+
+static void worker_call_runs_on_worker_and_returns(void **state) {
+    (void)state;
+    struct error err;
+    struct worker *worker = NULL;
+    uv_thread_t self = uv_thread_self(), ran_on = self;
+    assert_int_equal(worker_new("test", &worker, &err), ST_OK);
+    assert_int_equal(worker_start(worker, &err), ST_OK);
+    worker_call(worker, note_thread, &ran_on);
+    assert_false(uv_thread_equal(&ran_on, &self));
+    worker_stop(worker);
+    worker_join(worker);
+    worker_free(worker);
+}
+
 static void worker_never_started_is_freed(void **state) {
     (void)state;
     struct error err;
@@ -137,6 +155,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(worker_post_from_threads_keeps_order),
         cmocka_unit_test(worker_message_may_repost_itself),
+        cmocka_unit_test(worker_call_runs_on_worker_and_returns),
         cmocka_unit_test(worker_never_started_is_freed),
         cmocka_unit_test(worker_stopped_before_start_runs_posted_messages),
     };

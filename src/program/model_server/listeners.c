@@ -9,56 +9,7 @@
 #include "serve/admin/api.h"
 #include "serve/scheduler/cache/response_cache.h"
 
-/* ---- the admin listener ---------------------------------------------------------------------- */
-
-static enum status admin_init(struct serve_admin *self, const struct serve_settings *settings,
-                              const struct net_limits *limits, struct repository *repository,
-                              struct net_budget *budget, struct worker *main, struct error *err) {
-    admin_metrics_init(&self->metrics, repository, SLUICE_VERSION);
-    self->metrics.process.budget = budget;
-    self->has_metrics = true;
-    self->api = (struct admin_api){
-        .metrics = &self->metrics,
-        .state = {.print = admin_models_print, .context = repository, .worker = main}};
-    return admin_listener_open(&self->listener, settings->metrics, limits,
-                               admin_api_handler(&self->api), main, err);
-}
-
-static void admin_add_server(struct serve_admin *self, const char *name,
-                             struct net_server *server) {
-    struct admin_state *state = &self->api.state;
-    assert(state->n_servers < NET_REPORT_SERVERS);
-    state->servers[state->n_servers++] = (struct net_report_server){name, server};
-}
-
-static void log_admin_state(struct serve_admin *self) {
-    if (self->api.state.n_servers > 0) { /* the servers were added */
-        admin_state_log(&self->api.state);
-    }
-}
-
-static void admin_free(struct serve_admin *self) {
-    admin_listener_free(&self->listener);
-    if (self->has_metrics) {
-        admin_metrics_fini(&self->metrics);
-    }
-}
-
-/* ---- the servers ----------------------------------------------------------------------------- */
-
-/* ---- addresses ------------------------------------------------------------------------------- */
-
-/* The URL of an --mip listener, with the actual port. */
-static const char *mip_url(struct arena *arena, const struct address *address,
-                           const struct mip_target *target) {
-    char text[MIP_URL_BYTES];
-    bool versioned = target->version.ptr != NULL;
-    return arena_printf(arena, "%s=%.*s%s%.*s", mip_url_print(address, text),
-                        STR_ARG(target->model), versioned ? ":" : "", STR_ARG(target->version))
-        .ptr;
-}
-
-/* ---- HTTP ------------------------------------------------------------------------------------ */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 static struct net_limits limits_of(const struct serve_settings *settings) {
     return (struct net_limits){
@@ -75,6 +26,80 @@ static struct net_limits limits_of(const struct serve_settings *settings) {
         .discard_size = settings->discard_size,
     };
 }
+
+/* ---- the admin listener ---------------------------------------------------------------------- */
+
+static void admin_init(struct serve_admin *self, struct serve_listeners *listeners,
+                       struct repository *repository, struct worker *main, struct worker *worker) {
+    self->main = main;
+    admin_metrics_init(&self->metrics, repository, SLUICE_VERSION);
+    self->metrics.process.budget = &listeners->budget;
+    self->has_metrics = true;
+    self->api = (struct admin_api){
+        .metrics = &self->metrics,
+        .draining = &listeners->http_api.draining,
+        .state = {.print = admin_models_print, .context = repository, .worker = worker}};
+}
+
+static void run_admin_stopped(struct worker_msg *msg) {
+    struct serve_admin *self = CONTAINER_OF(msg, struct serve_admin, stopped_msg);
+    self->stopped(self->user);
+}
+
+/* Thread: the admin worker's. */
+static void on_admin_stopped(void *user) {
+    struct serve_admin *self = user;
+    worker_post(self->main, &self->stopped_msg);
+}
+
+/* Thread: the admin worker's. */
+static void run_admin_stop(struct worker_msg *msg) {
+    struct serve_admin *self = CONTAINER_OF(msg, struct serve_admin, stop_msg);
+    net_server_stop(http_server_net(self->listener.server), on_admin_stopped, self);
+}
+
+/* As net_server_stop, from the main thread. */
+static void admin_stop(struct serve_admin *self, void (*stopped)(void *user), void *user) {
+    self->stopped = stopped;
+    self->user = user;
+    self->stop_msg.run = run_admin_stop;
+    self->stopped_msg.run = run_admin_stopped;
+    worker_post(self->api.state.worker, &self->stop_msg);
+}
+
+static void admin_add_server(struct serve_admin *self, const char *name,
+                             struct net_server *server) {
+    struct admin_state *state = &self->api.state;
+    assert(state->n_servers < NET_REPORT_SERVERS);
+    state->servers[state->n_servers++] = (struct net_report_server){name, server};
+}
+
+static void log_admin_state(struct serve_admin *self) {
+    if (self->api.state.n_servers > 0) { /* the servers were added */
+        admin_state_log(&self->api.state, self->main);
+    }
+}
+
+static void admin_free(struct serve_admin *self) {
+    admin_listener_free(&self->listener);
+    if (self->has_metrics) {
+        admin_metrics_fini(&self->metrics);
+    }
+}
+
+/* ---- addresses ------------------------------------------------------------------------------- */
+
+/* The URL of an --mip listener, with the actual port. */
+static const char *mip_url(struct arena *arena, const struct address *address,
+                           const struct mip_target *target) {
+    char text[MIP_URL_BYTES];
+    bool versioned = target->version.ptr != NULL;
+    return arena_printf(arena, "%s=%.*s%s%.*s", mip_url_print(address, text),
+                        STR_ARG(target->model), versioned ? ":" : "", STR_ARG(target->version))
+        .ptr;
+}
+
+/* ---- HTTP ------------------------------------------------------------------------------------ */
 
 static enum status start_http(struct serve_listeners *self, const struct process_threads *threads,
                               struct error *err) {
@@ -229,14 +254,33 @@ static void watch_servers(struct serve_listeners *self) {
     }
 }
 
-static enum status open_admin(struct serve_listeners *self, struct repository *repository,
-                              const struct process_threads *threads, struct error *err) {
+struct admin_opening {
+    struct serve_listeners *listeners;
+    enum status st;
+    struct error *err;
+};
+
+/* Before the first connection is accepted the servers are added. Thread: the admin worker's. */
+static void open_admin_listener(void *arg) {
+    struct admin_opening *opening = arg;
+    struct serve_listeners *self = opening->listeners;
+    struct serve_admin *admin = &self->admin;
     struct net_limits limits = limits_of(self->settings);
-    enum status st = admin_init(&self->admin, self->settings, &limits, repository, &self->budget,
-                                threads->main, err);
-    if (st == ST_OK) {
+    opening->st =
+        admin_listener_open(&admin->listener, self->settings->metrics, &limits,
+                            admin_api_handler(&admin->api), admin->api.state.worker, opening->err);
+    if (opening->st == ST_OK) {
         watch_servers(self);
     }
+}
+
+static enum status open_admin(struct serve_listeners *self, struct repository *repository,
+                              const struct process_threads *threads, struct worker *worker,
+                              struct error *err) {
+    struct admin_opening opening = {.listeners = self, .err = err};
+    admin_init(&self->admin, self, repository, threads->main, worker);
+    worker_call(worker, open_admin_listener, &opening);
+    enum status st = opening.st;
     if (st == ST_OK && self->admin.listener.server) {
         struct serve_bound_address *out = &self->addresses[self->n_addresses - 1];
         out->address = self->admin.listener.address;
@@ -276,7 +320,8 @@ static void count_cache(struct serve_listeners *self, struct repository *reposit
 enum status serve_listeners_open(struct serve_listeners *self,
                                  const struct serve_settings *settings,
                                  struct repository *repository,
-                                 const struct process_threads *threads, struct error *err) {
+                                 const struct process_threads *threads, struct worker *admin,
+                                 struct error *err) {
     self->settings = settings;
     self->budget.memory = settings->client_memory.n_bytes;
     self->budget.body_memory = settings->body_memory.n_bytes;
@@ -316,7 +361,7 @@ enum status serve_listeners_open(struct serve_listeners *self,
     if (st == ST_OK) {
         st = open_mip(self, threads, err);
     }
-    return st == ST_OK ? open_admin(self, repository, threads, err) : st;
+    return st == ST_OK ? open_admin(self, repository, threads, admin, err) : st;
 }
 
 void serve_listeners_on_models_changed(struct serve_listeners *self) {
@@ -376,12 +421,18 @@ static void on_stopped(void *user) {
 void serve_listeners_stop(struct serve_listeners *self, void (*stopped)(void *user), void *user) {
     struct net_report_server servers[MAX_SERVERS];
     size_t n = list_servers(self, servers);
+    const struct net_server *admin =
+        self->admin.listener.server ? http_server_net(self->admin.listener.server) : NULL;
     self->stopped = stopped;
     self->user = user;
     self->n_stopping = n + 2; /* this function and the security timer */
     serve_security_stop(&self->security, on_stopped, self);
     for (size_t i = 0; i < n; i++) {
-        net_server_stop(servers[i].server, on_stopped, self);
+        if (servers[i].server == admin) {
+            admin_stop(&self->admin, on_stopped, self);
+        } else {
+            net_server_stop(servers[i].server, on_stopped, self);
+        }
     }
     on_stopped(self);
 }

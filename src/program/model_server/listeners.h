@@ -15,6 +15,10 @@
 
 /* The metrics, and the admin listener of --metrics. */
 struct serve_admin {
+    struct worker *main;
+    struct worker_msg stop_msg, stopped_msg; /* to the admin worker, and back to `main` */
+    void (*stopped)(void *user);
+    void *user;
     struct admin_metrics metrics;
     bool has_metrics;
     struct admin_api api;
@@ -49,12 +53,12 @@ struct serve_listeners {
     void *user;
 };
 
-/* Creates the servers and listens on every address. After a failure the servers that exist are
- * stopped and freed as usual. Thread: main. */
+/* Creates the servers and listens on every address; `admin` is a started worker for the admin
+ * listener. After a failure the servers that exist are stopped and freed as usual. Thread: main. */
 enum status serve_listeners_open(struct serve_listeners *self,
                                  const struct serve_settings *settings,
                                  struct repository *repository,
-                                 const struct process_threads *threads,
+                                 const struct process_threads *threads, struct worker *admin,
                                  struct error *err) SLUICE_MUST_USE;
 /* Models may have changed: notifies the Health/Watch streams. Thread: any. */
 void serve_listeners_on_models_changed(struct serve_listeners *self);

@@ -193,7 +193,7 @@ void pick_admin_refresh_pools(struct pick_admin *self) {
 
 void pick_admin_log_state(struct pick_admin *self) {
     if (self->state.n_servers > 0) { /* the process has started its servers */
-        admin_state_log(&self->state);
+        admin_state_log(&self->state, self->state.worker);
     }
 }
 

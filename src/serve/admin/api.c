@@ -1,7 +1,9 @@
 /* The pages of the admin listener: one row for each path. */
 #include "serve/admin/api.h"
 
+#include "codec/kserve/metadata.h"
 #include "serve/admin/status_page.h"
+#include "telemetry/admin/http_text.h"
 #include "telemetry/admin/status_common.h"
 
 static void answer_metrics(struct http_exchange *exchange, void *context) {
@@ -19,6 +21,24 @@ static void answer_state(struct http_exchange *exchange, void *context) {
     admin_state_reply(&api->state, exchange);
 }
 
+static void answer_live(struct http_exchange *exchange, void *context) {
+    struct buf body;
+    (void)context;
+    buf_init(&body, exchange->arena, 32);
+    v2_live_print(&body, true);
+    http_json_reply(exchange, 200, &body);
+}
+
+static void answer_ready(struct http_exchange *exchange, void *context) {
+    const struct admin_api *api = context;
+    bool ready = !atomic_load_explicit(api->draining, memory_order_relaxed) &&
+                 repository_is_ready(api->metrics->repository);
+    struct buf body;
+    buf_init(&body, exchange->arena, 32);
+    v2_ready_print(&body, ready);
+    http_json_reply(exchange, ready ? 200 : 503, &body);
+}
+
 static void answer_page(struct http_exchange *exchange, void *context) {
     (void)context;
     status_page_reply(exchange, status_page());
@@ -29,6 +49,8 @@ static const struct admin_route ROUTES[] = {
     {"/metrics", answer_metrics},
     {"/status.json", answer_status},
     {"/debug/state", answer_state},
+    {"/v2/health/live", answer_live},
+    {"/v2/health/ready", answer_ready},
 };
 
 struct http_handler admin_api_handler(struct admin_api *api) {

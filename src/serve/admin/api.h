@@ -1,9 +1,11 @@
-/* The admin listener (--metrics): metrics, the status page and the debug state. It reads counters
- * and changes nothing.
+/* The admin listener (--metrics): health, metrics, the status page and the debug state. It reads
+ * counters and changes nothing.
  *
- * Thread: admin_api_handler on the main thread; its callbacks on the worker of the listener. */
+ * Thread: admin_api_handler any; its callbacks on the worker of the listener. */
 #ifndef SLUICE_SERVE_ADMIN_API_H
 #define SLUICE_SERVE_ADMIN_API_H
+
+#include <stdatomic.h>
 
 #include "net/server/http/server.h"
 #include "serve/admin/metrics.h"
@@ -13,7 +15,8 @@
 struct admin_api {
     struct admin_metrics *metrics;
     struct admin_state state;
-    struct admin_routes routes; /* filled by admin_api_handler */
+    const atomic_bool *draining; /* /v2/health/ready answers 503 */
+    struct admin_routes routes;  /* filled by admin_api_handler */
 };
 
 /* The table of callbacks for http_server_new; `api` must outlive the server. */

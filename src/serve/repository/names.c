@@ -418,7 +418,7 @@ enum status retirement_init(struct repository *repository, const struct reposito
                             struct error *err) {
     struct retirement *retirement = &repository->retirement;
     lock_cond_init(&retirement->work);
-    retirement->quiescent_marks = arena_calloc(repository->arena, options->n_workers + 1,
+    retirement->quiescent_marks = arena_calloc(repository->arena, options->n_workers + 2,
                                                sizeof(retirement->quiescent_marks[0]));
     if (!retirement->quiescent_marks) {
         return error_no_memory(err, "the table of models");
@@ -428,6 +428,9 @@ enum status retirement_init(struct repository *repository, const struct reposito
     }
     if (options->main) {
         add_quiescent_mark(repository, options->main);
+    }
+    if (options->admin) {
+        add_quiescent_mark(repository, options->admin);
     }
     return ST_OK;
 }

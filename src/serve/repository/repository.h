@@ -8,8 +8,8 @@
  * its reference. A failed load leaves the served model as it is.
  *
  * Thread: repository_new, _load_start, _stop and _free on the main thread. Lookups and visits on
- * the workers and the main worker of the options, or, without those, on any thread. Everything else
- * on any thread. */
+ * the workers, the main and the admin worker of the options, or, without those, on any thread.
+ * Everything else on any thread. */
 #ifndef SLUICE_SERVE_REPOSITORY_REPOSITORY_H
 #define SLUICE_SERVE_REPOSITORY_REPOSITORY_H
 
@@ -80,6 +80,7 @@ struct repository_options {
     struct worker *const *workers;
     size_t n_workers;
     struct worker *main;
+    struct worker *admin; /* NULL: none besides */
     /* Called when a model starts or stops being served, or failed; may be NULL. Thread: any. */
     void (*on_state_changed)(void *user);
     void *on_state_changed_user;

@@ -12,9 +12,9 @@ bool admin_listener_is_enabled(const char *where) {
 }
 
 static enum status make_server(struct admin_listener *listener, const struct net_limits *limits,
-                               struct http_handler handler, struct worker *main,
+                               struct http_handler handler, struct worker *worker,
                                struct error *err) {
-    struct worker *const workers[] = {main};
+    struct worker *const workers[] = {worker};
     listener->budget.body_memory = BODY_BYTES;
     listener->budget.max_connections = MAX_CONNECTIONS;
     struct http_server_options options = {.limits = *limits,
@@ -22,7 +22,7 @@ static enum status make_server(struct admin_listener *listener, const struct net
                                           .handler = handler,
                                           .workers = workers,
                                           .n_workers = 1,
-                                          .acceptor = main,
+                                          .acceptor = worker,
                                           .server_name = "sluice/" SLUICE_VERSION};
     options.limits.max_body_size = BODY_BYTES;
     return http_server_new(&options, &listener->server, err);
@@ -30,12 +30,12 @@ static enum status make_server(struct admin_listener *listener, const struct net
 
 enum status admin_listener_open(struct admin_listener *listener, const char *where,
                                 const struct net_limits *limits, struct http_handler handler,
-                                struct worker *main, struct error *err) {
+                                struct worker *worker, struct error *err) {
     struct address address;
     if (!admin_listener_is_enabled(where)) {
         return ST_OK;
     }
-    enum status st = make_server(listener, limits, handler, main, err);
+    enum status st = make_server(listener, limits, handler, worker, err);
     if (st == ST_OK) {
         st = address_parse(str_of(where), &address, err);
     }

@@ -1,5 +1,5 @@
-/* The admin listener of --metrics. It runs on the main thread, so that requests in the workers do
- * not delay it. */
+/* The admin listener of --metrics. It runs on a worker that serves no requests, so that they do not
+ * delay it. */
 #ifndef SLUICE_TELEMETRY_ADMIN_LISTENER_H
 #define SLUICE_TELEMETRY_ADMIN_LISTENER_H
 
@@ -16,10 +16,11 @@ struct admin_listener {
 /* Returns: whether `where`, the value of --metrics, enables it. */
 bool admin_listener_is_enabled(const char *where);
 /* Initialises zeroed memory; no effect when it is disabled. Returns: the reason it can't listen,
- * with the setting. Owns: admin_listener_free, also after a failure. */
+ * with the setting. Owns: admin_listener_free, also after a failure. Thread: the worker's, or
+ * before its loop runs. */
 enum status admin_listener_open(struct admin_listener *listener, const char *where,
                                 const struct net_limits *limits, struct http_handler handler,
-                                struct worker *main, struct error *err) SLUICE_MUST_USE;
+                                struct worker *worker, struct error *err) SLUICE_MUST_USE;
 /* Returns: its URL for the ready file; NULL when out of memory. */
 const char *admin_listener_url(const struct admin_listener *listener, struct arena *arena);
 /* After the server, if there is one, has stopped. */

@@ -7,10 +7,10 @@
 
 enum { MAX_LOG_LINES = 2000 }; /* of one report */
 
-static enum status start_report(struct admin_state *state, struct buf *out,
+static enum status start_report(struct admin_state *state, struct worker *worker, struct buf *out,
                                 void (*done)(void *user), void *user, struct error *err) {
     state->print(state->context, out);
-    return net_report_start(state->servers, state->n_servers, state->worker, out, done, user, err);
+    return net_report_start(state->servers, state->n_servers, worker, out, done, user, err);
 }
 
 /* ---- as a response --------------------------------------------------------------------------- */
@@ -32,7 +32,7 @@ void admin_state_reply(struct admin_state *state, struct http_exchange *exchange
     if (reply) {
         reply->exchange = exchange;
         buf_init(&reply->text, exchange->arena, 4096);
-        st = start_report(state, &reply->text, reply_done, reply, &err);
+        st = start_report(state, state->worker, &reply->text, reply_done, reply, &err);
     } else {
         error_no_memory(&err, "the answer");
     }
@@ -93,8 +93,8 @@ static void state_log_done(void *user) {
     arena_free(state_log->arena);
 }
 
-void admin_state_log(struct admin_state *state) {
-    struct arena *arena = arena_new(worker_arenas(state->worker), 0);
+void admin_state_log(struct admin_state *state, struct worker *worker) {
+    struct arena *arena = arena_new(worker_arenas(worker), 0);
     struct state_log *state_log = arena ? arena_calloc(arena, 1, sizeof *state_log) : NULL;
     struct error err;
     if (state_log) {
@@ -102,7 +102,7 @@ void admin_state_log(struct admin_state *state) {
         buf_init(&state_log->text, arena, 4096);
     }
     if (!state_log ||
-        start_report(state, &state_log->text, state_log_done, state_log, &err) != ST_OK) {
+        start_report(state, worker, &state_log->text, state_log_done, state_log, &err) != ST_OK) {
         arena_free(arena);
         log_message(LOG_WARNING, "out of memory for the state report");
     }

@@ -24,7 +24,8 @@ void admin_status_reply(struct admin_state *state, struct http_exchange *exchang
                         void (*print)(void *context, const struct net_memory_report *memory,
                                       struct buf *out),
                         void *context);
-/* Writes the report to the log, one line each. Thread: state->worker's. */
-void admin_state_log(struct admin_state *state);
+/* Writes the report to the log, one line each. Thread: `worker`'s, which may be another than
+ * state->worker. */
+void admin_state_log(struct admin_state *state, struct worker *worker);
 
 #endif

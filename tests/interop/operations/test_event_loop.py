@@ -1,8 +1,12 @@
 """An event loop is never held: with one worker, others are answered while one request takes long, whatever makes it
 long. A request counts as answered meanwhile when the answer to the long one has not come before."""
+import json
+import select
+
 import pytest
 
 from lib import http1, metrics
+from lib.repository import FREE, Identity
 
 LONG = 500000  # iterations: about a second
 LOOP = "/v2/models/onnx_loop/infer"
@@ -35,3 +39,24 @@ def test_event_loop_model_with_loop_never_runs_on_worker(one_worker):
         slow.send(head(LOOP, len(body)) + body)
         metrics.wait_until(address, lambda now: now["sluice_requests_in_flight"] == 2, "the slow request in flight")
         assert slow.read_answer("POST").status == 200
+
+
+def is_answered(connection):
+    return bool(select.select([connection.sock], [], [], 0)[0])
+
+
+def test_event_loop_admin_listener_answers_while_worker_is_held(start_server, tmp_path):
+    parameters = {"delay_us": 1000000, "sluice.run_on": "worker"}
+    Identity("held", [("FP32", FREE)], parameters=parameters).write(tmp_path / "models")
+    server = start_server("--workers", "1", "--model-repository", tmp_path / "models", metrics_at="127.0.0.1:0")
+    admin = server.metrics_address
+    body = b'{"inputs":[{"name":"INPUT0","shape":[1],"datatype":"FP32","data":[1]}]}'
+    with http1.Connection(server.address) as slow, http1.Connection(server.address) as waiting:
+        slow.send(head("/v2/models/held/infer", len(body)) + body)
+        metrics.wait_until(admin, lambda now: now["sluice_requests_in_flight"] >= 1, "the request in flight")
+        waiting.send(b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n")
+        for path, member in (("live", "live"), ("ready", "ready")):
+            answer = http1.request(admin, "GET", f"/v2/health/{path}")
+            assert (answer.status, json.loads(answer.body)[member]) == (200, True), answer
+        assert not is_answered(slow) and not is_answered(waiting)
+        assert slow.read_answer("POST").status == waiting.read_answer().status == 200

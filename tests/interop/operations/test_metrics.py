@@ -274,7 +274,7 @@ def test_admin_listener_refusals(fresh):
     answer = http1.request(fresh.metrics_address, "GET", "/v2/models")
     assert answer.status == 404
     assert json.loads(answer.body)["error"].endswith(
-        "; there are /, /metrics, /status.json and /debug/state")
+        "; there are /, /metrics, /status.json, /debug/state, /v2/health/live and /v2/health/ready")
     answer = http1.request(fresh.metrics_address, "POST", "/metrics", b"x" * 100)
     assert answer.status == 405 and answer.get("Allow") == "GET, HEAD"
     answer = http1.request(fresh.metrics_address, "HEAD", "/metrics")
