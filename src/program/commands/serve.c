@@ -74,6 +74,7 @@ static struct repository_options options_of(const struct serve_settings *setting
         .n_load_models = settings->load_models.n,
         .repository_poll_ns = settings->repository_poll_secs * NS_PER_S,
         .model_load_thread_count = (size_t)settings->model_load_thread_count,
+        .model_load_timeout_ns = settings->model_load_timeout_ns,
         .on_version_opened = add_frontend_data,
     };
 }

@@ -73,17 +73,29 @@ struct retirement {
     bool stopping;
 };
 
-/* The queue of requested changes. */
+/* Loads, scans, abandoned loads that have not ended, and a few more. */
+enum { REPOSITORY_MAX_THREADS = 2 * REPOSITORY_MAX_LOADS + 4 };
+
+/* Loads and scans, and their threads (changes.c). */
+TAILQ_HEAD(job_list, job);
 struct changes {
-    struct lock_cond work; /* a change can start, or shutdown */
-    TAILQ_HEAD(, repository_change) queue;
-    struct str running[REPOSITORY_MAX_LOADS]; /* names of models that are being changed */
-    size_t n_running;
-    size_t n_queued;
-    size_t n_waiting; /* idle threads */
-    uv_thread_t threads[REPOSITORY_MAX_LOADS];
+    struct lock_cond work; /* a job can start, or shutdown */
+    struct job_list queue;
+    struct job_list running;
+    size_t n_loading;    /* running loads that are not abandoned */
+    size_t n_abandoned;  /* running jobs whose result is discarded */
+    size_t n_late_scans; /* those of them that are scans */
+    size_t n_waiting;    /* idle threads */
+    uv_thread_t threads[REPOSITORY_MAX_THREADS];
     size_t n_threads;
-    size_t max_threads;
+    size_t max_loads;
+    uint64_t load_timeout_ns;   /* 0: none */
+    struct lock_cond supervise; /* a job began or ended, a poll is requested, or shutdown */
+    uv_thread_t supervisor;
+    bool has_supervisor;
+    bool polling;  /* a poll is queued or runs */
+    bool poll_now; /* poll without waiting */
+    uint64_t next_poll_ns;
 };
 
 struct repository {
@@ -107,18 +119,14 @@ struct repository {
     struct lock lock;
     struct retirement retirement;
     struct changes changes;
-    struct lock_cond poll; /* signalled for an early poll and on shutdown */
-    bool poll_now;         /* poll without waiting; under lock */
 
     atomic_size_t n_start_pending; /* models of the start not loaded yet */
     atomic_size_t n_failed;        /* models of the start with a failed version */
-    atomic_size_t n_busy;          /* running changes and polls */
+    atomic_size_t n_busy;          /* queued and running jobs */
     atomic_bool draining;
     atomic_bool stopping;
 
-    uv_thread_t loader; /* the main thread's */
-    bool has_loader;
-    bool stopped;
+    bool stopped; /* the main thread's */
     void (*on_loaded)(void *user);
     void *on_loaded_user;
 };
@@ -174,28 +182,58 @@ enum load_occasion {
     LOAD_REQUESTED,
 };
 
-/* Makes a model from that origin and the change's configuration and files. The lock is not held.
- * Returns: NULL when out of memory; else the model, whose `error` is set if it cannot be loaded. */
-struct model *load_prepare(const struct model_origin *origin,
-                           const struct repository_change *change, struct error *err);
+/* What a request gives in place of the model's directory. */
+struct load_override {
+    struct str config;     /* JSON in place of config.pbtxt; ptr NULL: none */
+    const char *directory; /* a temporary directory; NULL: none */
+};
+
+/* Makes a model from that origin and `override` (NULL: none), whose directory becomes the model's.
+ * The files are read: it may block. Returns: NULL when out of memory; else the model, whose `error`
+ * is set if it cannot be loaded. */
+struct model *model_prepare(const struct model_origin *origin, const struct load_override *override,
+                            struct error *err);
+/* Finds the model of that name (LOAD_REQUESTED: in the directories; LOAD_FOUND: where the latest
+ * scan found it) and makes it, or sets *unchanged when LOAD_REQUESTED would change nothing. The
+ * lock is not held. Returns: ST_IO when there is no such model. */
+enum status load_prepare(struct repository *repository, struct str name,
+                         const struct load_override *override, enum load_occasion occasion,
+                         struct model **out, bool *unchanged, struct error *err);
 /* Loads the prepared model and serves it in place of its slot's current one. Owns: takes `model`.
  * Returns: ST_BAD_MODEL with the reasons; the current model is served on then. Thread: any that may
- * block; one at a time per model. */
+ * block; one at a time per model, apart from abandoned ones. */
 enum status load_model(struct repository *repository, struct model *model,
                        enum load_occasion occasion, struct error *err);
+/* Records that the load of that model has failed with `why`, or that it was unloaded, while
+ * load_prepare (`model` NULL) or load_model still runs: their result is discarded then. The lock is
+ * held. */
+void load_abandon(struct repository *repository, struct str name, struct model *model,
+                  enum load_occasion occasion, bool unloaded, const struct error *why);
 /* Stops serving the slot's model. The lock is held. */
 void unload_model_slot(struct repository *repository, struct model_slot *model_slot);
-/* Joins the loader thread, if there is one. */
-void repository_load_join(struct repository *repository);
+
+/* ---- changes.c: what runs when --------------------------------------------------------------- */
+
+void changes_init(struct repository *repository, const struct repository_options *options);
+/* Refuses what is queued; afterwards nothing more begins. */
+void changes_drain(struct repository *repository);
+/* Joins all threads. */
+void changes_stop(struct repository *repository);
+void changes_fini(struct repository *repository);
+/* Queues a load of a model that polling found, unless one is queued or running. The lock is held.
+ * Returns: whether it was queued. */
+bool changes_load_found(struct repository *repository, struct str name);
+/* Cancels the loads of the model and stops serving it. The lock is held. */
+void changes_unload(struct repository *repository, struct str name);
 
 /* ---- load.c: scanning and polling ------------------------------------------------------------ */
 
 /* Scans the directories of models: new names get a slot, missing ones become unlisted. Thread: any
  * that may block. */
 void poll_scan(struct repository *repository);
-/* Finds where a model of that name is now. Returns: false when there is none. */
-bool poll_find(struct repository *repository, struct str name, struct model_origin *out,
-               struct arena *arena);
+/* Scans the directories, queues loads of models whose files changed, and unloads models whose files
+ * were removed. Thread: any that may block; one at a time. */
+void poll_models(struct repository *repository);
 
 /* ---- messages -------------------------------------------------------------------------------- */
 

@@ -200,6 +200,15 @@ static void record_failure(struct repository *repository, struct model_slot *mod
     }
 }
 
+/* Gives a model the version numbers of another. */
+static void copy_numbers(struct model *model, const struct model *from) {
+    size_t n = from ? from->n_attempts : 0;
+    model->attempts = n > 0 ? arena_calloc(model->arena, n, sizeof(*model->attempts)) : NULL;
+    for (size_t i = 0; model->attempts && i < n; i++) {
+        model->attempts[model->n_attempts++].number = from->attempts[i].number;
+    }
+}
+
 static void notify_state_changed(struct repository *repository) {
     if (repository->on_state_changed) {
         repository->on_state_changed(repository->on_state_changed_user);
@@ -210,6 +219,10 @@ static void notify_state_changed(struct repository *repository) {
 static bool publish_model(struct repository *repository, struct model *model,
                           enum load_occasion occasion) {
     lock_acquire(&repository->lock);
+    if (model->abandoned) {
+        lock_release(&repository->lock);
+        return false;
+    }
     struct model_slot *model_slot = model_slot_get(repository, model->name);
     bool published = model_slot && model_slot_swap_in(repository, model_slot, model);
     bool failed = model->error.status != ST_OK;
@@ -227,7 +240,11 @@ static void discard_model(struct repository *repository, struct model *model,
     close_opened_versions(model);
     lock_acquire(&repository->lock);
     struct model_slot *model_slot = model_slot_find(repository_name_table(repository), model->name);
-    if (model_slot) {
+    if (model->abandoned) {
+        log_event(LOG_INFO, "model discarded: its load was cancelled or took too long",
+                  LOG_STR("model", model->name));
+    }
+    if (model_slot && !model->abandoned) {
         if (occasion == LOAD_AT_START) {
             count_failure(repository, model_slot, true);
         }
@@ -240,10 +257,11 @@ static void discard_model(struct repository *repository, struct model *model,
 
 /* Publishes that the model is loading. Returns: whether a model of that name is served
  * meanwhile. */
-static bool publish_loading(struct repository *repository, struct model *model) {
+static bool publish_loading(struct repository *repository, struct model *model, bool *abandoned) {
     lock_acquire(&repository->lock);
     struct model_slot *model_slot = model_slot_find(repository_name_table(repository), model->name);
-    if (model_slot && !model_slot->loading) {
+    *abandoned = model->abandoned;
+    if (model_slot && !model_slot->loading && !model->abandoned) {
         model_slot->loading = model;
         if (!model_slot_publish(repository, model_slot)) {
             model_slot->loading = NULL; /* not published as loading; it is loaded all the same */
@@ -254,27 +272,27 @@ static bool publish_loading(struct repository *repository, struct model *model) 
     return served;
 }
 
-struct model *load_prepare(const struct model_origin *origin,
-                           const struct repository_change *change, struct error *err) {
+struct model *model_prepare(const struct model_origin *origin, const struct load_override *override,
+                            struct error *err) {
     struct model *model = model_new(origin);
-    enum status st = ST_OK;
-    if (!model) {
+    bool kept = model != NULL;
+    if (kept && override && override->config.ptr) {
+        model->override_config = arena_dup(model->arena, override->config);
+        kept = model->override_config.ptr != NULL;
+    }
+    if (kept && override && override->directory) {
+        struct str directory = arena_dup(model->arena, str_of(override->directory));
+        model->source = model->directory = directory;
+        model->file_backend = NULL;
+        kept = directory.ptr != NULL;
+    }
+    if (!kept) {
+        model_free(model);
         error_no_memory(err, "the model");
         return NULL;
     }
-    if (change && change->config.ptr) {
-        model->override_config = arena_dup(model->arena, change->config);
-        st = model->override_config.ptr ? ST_OK : error_no_memory(err, "the model's configuration");
-    }
-    if (st == ST_OK && change && change->n_files > 0) {
-        st = override_write(model->arena, change->files, change->n_files,
-                            &model->temporary_directory, err);
-        model->source = model->directory = str_of(st == ST_OK ? model->temporary_directory : "");
-        model->file_backend = NULL;
-    }
-    if (st != ST_OK) {
-        model_free(model);
-        return NULL;
+    if (override && override->directory) {
+        model->temporary_directory = model->directory.ptr;
     }
     model_inspect(model);
     return model;
@@ -282,8 +300,10 @@ struct model *load_prepare(const struct model_origin *origin,
 
 enum status load_model(struct repository *repository, struct model *model,
                        enum load_occasion occasion, struct error *err) {
-    bool served = publish_loading(repository, model);
-    try_versions(repository, model);
+    bool abandoned, served = publish_loading(repository, model, &abandoned);
+    if (!abandoned) {
+        try_versions(repository, model);
+    }
     collect_failures(model);
     bool in_part = occasion != LOAD_REQUESTED && !served;
     model->ready = model->error.status == ST_OK || in_part ? ready_list_new(model) : NULL;
@@ -300,6 +320,33 @@ enum status load_model(struct repository *repository, struct model *model,
     return why.status == ST_OK
                ? ST_OK
                : error_set(err, stopping ? ST_NOT_READY : ST_BAD_MODEL, "%s", why.text);
+}
+
+void load_abandon(struct repository *repository, struct str name, struct model *model,
+                  enum load_occasion occasion, bool unloaded, const struct error *why) {
+    lock_assert_held(&repository->lock);
+    struct model_slot *model_slot = model_slot_find(repository_name_table(repository), name);
+    if (model) {
+        model->abandoned = true;
+    }
+    if (!model_slot) {
+        return;
+    }
+    if (occasion == LOAD_AT_START) {
+        count_failure(repository, model_slot, true);
+    }
+    if (model_slot->loading == model) {
+        model_slot->loading = NULL;
+    }
+    struct model_origin origin = model_slot->origin;
+    origin.name = model_slot->name;
+    struct model *failed = model_new(&origin); /* the loading thread still uses `model` */
+    if (failed) {
+        copy_numbers(failed, model);
+        failed->error = *why;
+        failed->unloaded = unloaded;
+        record_failure(repository, model_slot, failed);
+    }
 }
 
 /* A failure is not reported any more when its files were removed. */
@@ -422,8 +469,9 @@ void poll_scan(struct repository *repository) {
     scan_and_list(repository);
 }
 
-bool poll_find(struct repository *repository, struct str name, struct model_origin *out,
-               struct arena *arena) {
+/* Finds where a model of that name is now. Returns: false when there is none. */
+static bool find_origin(struct repository *repository, struct str name, struct model_origin *out,
+                        struct arena *arena) {
     *out = (struct model_origin){.name = name, .path = STR("")};
     lock_acquire(&repository->lock);
     const struct model_slot *model_slot = model_slot_find(repository_name_table(repository), name);
@@ -444,6 +492,84 @@ bool poll_find(struct repository *repository, struct str name, struct model_orig
         }
     }
     return false;
+}
+
+/* Returns: whether the served model has the directory's current fingerprint and no override. */
+static bool is_unchanged(struct repository *repository, const struct model *model) {
+    lock_acquire(&repository->lock);
+    const struct model_slot *model_slot =
+        model_slot_find(repository_name_table(repository), model->name);
+    const struct model *served = model_slot ? model_slot->serving : NULL;
+    bool same = model->error.status == ST_OK && served && !served->override_config.ptr &&
+                !model->override_config.ptr && served->fingerprint == model->fingerprint &&
+                served->error.status == ST_OK && str_eq(served->source, model->source);
+    lock_release(&repository->lock);
+    return same;
+}
+
+/* Finds a requested model, and records where. */
+static enum status find_requested(struct repository *repository, struct str name, bool has_files,
+                                  struct model_origin *out, struct arena *arena,
+                                  struct error *err) {
+    bool there = find_origin(repository, name, out, arena), kept = true;
+    if (!there && !has_files) {
+        char quoted[TENSOR_NAME_TEXT_BYTES];
+        return error_set(err, ST_IO, "failed to load %s: it is in no model repository",
+                         tensor_name_print(name, quoted));
+    }
+    if (there && !out->pinned) {
+        lock_acquire(&repository->lock);
+        struct model_slot *model_slot = model_slot_get(repository, name);
+        kept = model_slot && model_slot_set_origin(model_slot, out);
+        lock_release(&repository->lock);
+    }
+    return kept ? ST_OK : error_no_memory(err, "the table of models");
+}
+
+/* The origin that the latest scan found. */
+static enum status find_scanned(struct repository *repository, struct str name,
+                                struct model_origin *out, struct arena *arena, struct error *err) {
+    lock_acquire(&repository->lock);
+    *out = model_slot_find(repository_name_table(repository), name)->origin;
+    out->path = arena_dup(arena, out->path);
+    lock_release(&repository->lock);
+    return out->path.ptr ? ST_OK : error_no_memory(err, "the model");
+}
+
+static void set_tried_fingerprint(struct repository *repository, struct str name,
+                                  uint64_t tried_fingerprint) {
+    lock_acquire(&repository->lock);
+    model_slot_find(repository_name_table(repository), name)->tried_fingerprint = tried_fingerprint;
+    lock_release(&repository->lock);
+}
+
+enum status load_prepare(struct repository *repository, struct str name,
+                         const struct load_override *override, enum load_occasion occasion,
+                         struct model **out, bool *unchanged, struct error *err) {
+    struct arena *arena = arena_new(NULL, 0);
+    struct model_origin origin;
+    bool requested = occasion == LOAD_REQUESTED;
+    *out = NULL;
+    *unchanged = false;
+    enum status st = !arena      ? error_no_memory(err, "the model")
+                     : requested ? find_requested(repository, name, override->directory != NULL,
+                                                  &origin, arena, err)
+                                 : find_scanned(repository, name, &origin, arena, err);
+    struct model *model = st == ST_OK ? model_prepare(&origin, override, err) : NULL;
+    arena_free(arena);
+    if (!model) {
+        return err->status;
+    }
+    if (requested && is_unchanged(repository, model)) {
+        *unchanged = true;
+        model_free(model);
+        return ST_OK;
+    }
+    if (!requested) {
+        set_tried_fingerprint(repository, name, model->fingerprint);
+    }
+    *out = model;
+    return ST_OK;
 }
 
 /* ---- polling --------------------------------------------------------------------------------- */
@@ -476,26 +602,27 @@ static bool read_model_slot(struct repository *repository, size_t i, struct aren
     return there;
 }
 
-static void set_tried_fingerprint(struct repository *repository, struct str name,
-                                  uint64_t tried_fingerprint) {
-    lock_acquire(&repository->lock);
-    model_slot_find(repository_name_table(repository), name)->tried_fingerprint = tried_fingerprint;
-    lock_release(&repository->lock);
-}
-
 static void unload_missing(struct repository *repository, struct str name) {
     lock_acquire(&repository->lock);
-    unload_model_slot(repository, model_slot_find(repository_name_table(repository), name));
+    changes_unload(repository, name);
+    model_slot_find(repository_name_table(repository), name)->tried_fingerprint = 0;
     lock_release(&repository->lock);
-    if (repository->on_state_changed) {
-        repository->on_state_changed(repository->on_state_changed_user);
+    notify_state_changed(repository);
+}
+
+/* The fingerprint counts as tried from here on, so that a load that is given up is not begun again
+ * before the files change. */
+static void load_changed(struct repository *repository, struct str name, uint64_t fingerprint) {
+    lock_acquire(&repository->lock);
+    if (changes_load_found(repository, name)) {
+        model_slot_find(repository_name_table(repository), name)->tried_fingerprint = fingerprint;
     }
+    lock_release(&repository->lock);
 }
 
 /* `gone`: all directories were read, so a missing model was removed. */
 static void check_model(struct repository *repository, const struct finding *finding, bool gone) {
     struct str name = finding->origin.name;
-    struct error err;
     bool there = finding->listed || finding->origin.pinned;
     uint64_t now = there ? fingerprint_of(finding->origin.path.ptr) : 0;
     bool stays = now == 0 && finding->served; /* removed while it was being loaded again */
@@ -505,24 +632,16 @@ static void check_model(struct repository *repository, const struct finding *fin
     if (now == 0) {
         log_event(LOG_INFO, "model files removed", LOG_STR("model", name));
         unload_missing(repository, name);
-        set_tried_fingerprint(repository, name, 0);
-        return;
+    } else {
+        load_changed(repository, name, now);
     }
-    struct model *model = load_prepare(&finding->origin, NULL, &err);
-    if (!model) {
-        log_event(LOG_ERROR, "model failed to load", LOG_STR("model", name),
-                  LOG_CSTR("reason", err.text));
-        return;
-    }
-    set_tried_fingerprint(repository, name, model->fingerprint);
-    (void)load_model(repository, model, LOAD_FOUND, &err); /* the failure is logged there */
 }
 
 static bool is_ending(struct repository *repository) {
     return atomic_load_explicit(&repository->draining, memory_order_seq_cst);
 }
 
-static void check_all_models(struct repository *repository) {
+void poll_models(struct repository *repository) {
     bool gone = scan_and_list(repository);
     bool more = true;
     for (size_t i = 0; more && !is_ending(repository); i++) {
@@ -533,33 +652,6 @@ static void check_all_models(struct repository *repository) {
             check_model(repository, &finding, gone);
         }
         arena_free(arena);
-    }
-}
-
-/* Returns: false on shutdown. */
-static bool wait_for_next(struct repository *repository) {
-    uint64_t until_ns = clock_now_ns() + repository->repository_poll_ns;
-    lock_acquire(&repository->lock);
-    while (!is_ending(repository) && !repository->poll_now &&
-           lock_cond_wait_until_ns(&repository->lock, &repository->poll, until_ns)) {
-    }
-    repository->poll_now = false;
-    lock_release(&repository->lock);
-    return !is_ending(repository);
-}
-
-void repository_poll_now(struct repository *repository) {
-    lock_acquire(&repository->lock);
-    repository->poll_now = true;
-    lock_cond_broadcast(&repository->poll);
-    lock_release(&repository->lock);
-}
-
-static void poll_run(struct repository *repository) {
-    while (wait_for_next(repository)) {
-        atomic_fetch_add(&repository->n_busy, 1);
-        check_all_models(repository);
-        atomic_fetch_sub(&repository->n_busy, 1);
     }
 }
 
@@ -582,8 +674,7 @@ static bool next_load_at_start(struct repository *repository, size_t i, struct m
     return there;
 }
 
-/* Loads the models of the start, by name. A name that polling adds meanwhile shifts the others to
- * later positions, so none is skipped. */
+/* Loads the models of the start, by name, on the calling thread. */
 static void load_all(struct repository *repository, size_t *n, size_t *n_failed) {
     struct model *model;
     struct error err;
@@ -595,9 +686,6 @@ static void load_all(struct repository *repository, size_t *n, size_t *n_failed)
             atomic_fetch_sub_explicit(&repository->n_start_pending, 1, memory_order_release);
         }
     }
-    lock_acquire(&repository->lock);
-    lock_cond_broadcast(&repository->changes.work); /* changes wait for the start */
-    lock_release(&repository->lock);
 }
 
 enum status repository_load(struct repository *repository, struct error *err) {
@@ -606,35 +694,4 @@ enum status repository_load(struct repository *repository, struct error *err) {
     return n_failed == 0
                ? ST_OK
                : error_set(err, ST_BAD_MODEL, "%zu of %zu models could not be loaded", n_failed, n);
-}
-
-static void loader_main(void *arg) {
-    struct repository *repository = arg;
-    size_t n, n_failed;
-    load_all(repository, &n, &n_failed);
-    if (repository->on_loaded) {
-        repository->on_loaded(repository->on_loaded_user);
-    }
-    if (repository->model_control_mode == REPOSITORY_POLLED) {
-        poll_run(repository);
-    }
-}
-
-enum status repository_load_start(struct repository *repository, void (*done)(void *user),
-                                  void *user, struct error *err) {
-    repository->on_loaded = done;
-    repository->on_loaded_user = user;
-    int rc = uv_thread_create(&repository->loader, loader_main, repository);
-    if (rc != 0) {
-        return error_set(err, ST_IO, "cannot start the loader thread: %s", uv_strerror(rc));
-    }
-    repository->has_loader = true;
-    return ST_OK;
-}
-
-void repository_load_join(struct repository *repository) {
-    if (repository->has_loader) {
-        uv_thread_join(&repository->loader);
-        repository->has_loader = false;
-    }
 }

@@ -53,6 +53,7 @@ struct model {
     struct error error;             /* status ST_OK: no error */
     uint64_t fingerprint;           /* taken before any file is read (serve/config/fingerprint.h) */
     bool unloaded;                  /* it was served, until it was unloaded by request */
+    bool abandoned; /* its load was given up: the result is discarded; under the lock */
 };
 
 /* Where a model was found. */

@@ -1,15 +1,12 @@
-/* The repository: creation, lookup on every request, changes by request, printing (`sluice serve
- * --check`), and shutdown.
+/* The repository: creation, lookup on every request, printing (`sluice serve --check`), and
+ * shutdown.
  *
  * A lookup takes no lock: the name table and the views are immutable snapshots. A reader takes a
  * reference on the version it picks, and uses nothing else across loop iterations; names.c depends
  * on that.
- *
- * Changes by request are queued for threads that are created on demand. The changes of one model
- * run one after the other, so the last request determines the result. */
+ */
 #include "serve/repository/repository.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -17,7 +14,6 @@
 #include "core/base/log.h"
 #include "core/base/num.h"
 #include "serve/repository/internal.h"
-#include "serve/repository/override.h"
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
@@ -75,7 +71,7 @@ static enum status prepare_models(struct repository *repository,
     for (size_t i = 0; i < name_table->n && st == ST_OK; i++) {
         struct model_slot *model_slot = name_table->model_slots[i];
         if (is_wanted(options, model_slot->name)) {
-            model_slot->loading = load_prepare(&model_slot->origin, NULL, err);
+            model_slot->loading = model_prepare(&model_slot->origin, NULL, err);
             model_slot->load_at_start = true;
             st = model_slot->loading ? ST_OK : err->status;
             atomic_fetch_add(&repository->n_start_pending, 1);
@@ -94,8 +90,7 @@ static void repository_destroy(struct repository *repository) {
     name_table_free(repository);
     response_cache_free(repository->cache);
     backends_free(repository->list.backends);
-    lock_cond_fini(&repository->changes.work);
-    lock_cond_fini(&repository->poll);
+    changes_fini(repository);
     lock_fini(&repository->backends_lock);
     lock_fini(&repository->lock);
     arena_free(arena);
@@ -115,15 +110,10 @@ static void repository_init(struct repository *repository, struct arena *arena,
     repository->on_state_changed_user = options->on_state_changed_user;
     repository->model_control_mode = options->model_control_mode;
     repository->repository_poll_ns = options->repository_poll_ns;
-    repository->changes.max_threads = options->model_load_thread_count;
-    assert(repository->changes.max_threads >= 1 &&
-           repository->changes.max_threads <= REPOSITORY_MAX_LOADS);
     cpus_read(&repository->cpus);
     lock_init(&repository->lock);
     lock_init(&repository->backends_lock);
-    lock_cond_init(&repository->changes.work);
-    TAILQ_INIT(&repository->changes.queue);
-    lock_cond_init(&repository->poll);
+    changes_init(repository, options);
 }
 
 enum status repository_new(const struct repository_options *options, struct repository **out,
@@ -255,244 +245,6 @@ bool repository_is_ready(const struct repository *repository) {
 bool repository_is_busy(const struct repository *repository) {
     return atomic_load_explicit(&repository->n_start_pending, memory_order_acquire) > 0 ||
            atomic_load_explicit(&repository->n_busy, memory_order_acquire) > 0;
-}
-
-/* ---- changes: carrying out ------------------------------------------------------------------- */
-
-static enum status error_bad_name(struct str name, struct error *err) {
-    char quoted[TENSOR_NAME_TEXT_BYTES];
-    return error_set(err, ST_BAD_REQUEST, "no model can have the name %s",
-                     tensor_name_print(name, quoted));
-}
-
-/* Returns: whether the served model has the directory's current fingerprint and no override. */
-static bool is_unchanged(struct repository *repository, const struct model *model) {
-    lock_acquire(&repository->lock);
-    const struct model_slot *model_slot =
-        model_slot_find(repository_name_table(repository), model->name);
-    const struct model *served = model_slot ? model_slot->serving : NULL;
-    bool same = served && !served->override_config.ptr && !model->override_config.ptr &&
-                served->fingerprint == model->fingerprint && served->error.status == ST_OK &&
-                str_eq(served->source, model->source);
-    lock_release(&repository->lock);
-    return same;
-}
-
-static enum status change_load(struct repository *repository, struct repository_change *change,
-                               struct arena *arena) {
-    struct error *err = &change->error;
-    struct model_origin origin;
-    if (change->n_files > 0 && !change->config.ptr) {
-        return error_set(
-            err, ST_BAD_FIELD,
-            "files can stand in for the model's directory only together with `config`");
-    }
-    bool there = poll_find(repository, change->model, &origin, arena);
-    if (!there && change->n_files == 0) {
-        char quoted[TENSOR_NAME_TEXT_BYTES];
-        return error_set(err, ST_IO, "failed to load %s: it is in no model repository",
-                         tensor_name_print(change->model, quoted));
-    }
-    if (there && !origin.pinned) {
-        lock_acquire(&repository->lock);
-        struct model_slot *model_slot = model_slot_get(repository, change->model);
-        bool kept = model_slot && model_slot_set_origin(model_slot, &origin);
-        lock_release(&repository->lock);
-        if (!kept) {
-            return error_no_memory(err, "the table of models");
-        }
-    }
-    struct model *model = load_prepare(&origin, change, err);
-    if (!model) {
-        return err->status;
-    }
-    if (model->error.status == ST_OK && is_unchanged(repository, model)) {
-        model_free(model);
-        return ST_OK;
-    }
-    enum status st = load_model(repository, model, LOAD_REQUESTED, err);
-    return st == ST_OK ? ST_OK
-                       : error_prefix(err, "failed to load \"%.*s\"", STR_ARG(change->model));
-}
-
-static void change_unload(struct repository *repository, const struct repository_change *change) {
-    lock_acquire(&repository->lock);
-    struct model_slot *model_slot =
-        model_slot_find(repository_name_table(repository), change->model);
-    if (model_slot) {
-        unload_model_slot(repository, model_slot);
-    }
-    lock_release(&repository->lock);
-    if (repository->on_state_changed) {
-        repository->on_state_changed(repository->on_state_changed_user);
-    }
-}
-
-static void change_execute(struct repository *repository, struct repository_change *change) {
-    change->error.status = ST_OK;
-    if (change->action == REPOSITORY_SCAN) {
-        poll_scan(repository);
-    } else if (change->action == REPOSITORY_UNLOAD) {
-        change_unload(repository, change);
-    } else {
-        struct arena *arena = arena_new(NULL, 0);
-        if (arena) {
-            (void)change_load(repository, change, arena); /* the result is in the change */
-        } else {
-            error_no_memory(&change->error, "the model");
-        }
-        arena_free(arena);
-    }
-}
-
-/* ---- changes: queue and threads -------------------------------------------------------------- */
-
-static bool model_is_changing(const struct changes *changes,
-                              const struct repository_change *change) {
-    for (size_t i = 0; change->action != REPOSITORY_SCAN && i < changes->n_running; i++) {
-        if (str_eq(changes->running[i], change->model)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Pops the first change that may start: none while the models of the start are loading, and none of
- * a model that is being changed. Returns: NULL when there is none. */
-static struct repository_change *pop_runnable_change(struct repository *repository) {
-    struct changes *changes = &repository->changes;
-    struct repository_change *change = TAILQ_FIRST(&changes->queue);
-    bool started = atomic_load_explicit(&repository->n_start_pending, memory_order_acquire) == 0;
-    while (change && (model_is_changing(changes, change) ||
-                      (!started && change->action != REPOSITORY_SCAN))) {
-        change = TAILQ_NEXT(change, link);
-    }
-    if (!change) {
-        return NULL;
-    }
-    TAILQ_REMOVE(&changes->queue, change, link);
-    changes->n_queued--;
-    changes->running[changes->n_running++] =
-        change->action == REPOSITORY_SCAN ? STR("") : change->model;
-    return change;
-}
-
-static void change_finish(struct repository *repository, struct repository_change *change) {
-    struct changes *changes = &repository->changes;
-    struct str name = change->action == REPOSITORY_SCAN ? STR("") : change->model;
-    size_t i = 0;
-    while (!str_eq(changes->running[i], name)) {
-        i++;
-    }
-    changes->running[i] = changes->running[--changes->n_running];
-    lock_cond_broadcast(&changes->work); /* the model's next change may start */
-}
-
-static void change_reject(struct repository *repository, struct repository_change *change) {
-    error_set(&change->error, ST_NOT_READY, "the server is being stopped");
-    atomic_fetch_sub(&repository->n_busy, 1);
-    worker_post(change->worker, &change->msg);
-}
-
-static bool is_ending(const struct repository *repository) {
-    return atomic_load_explicit(&repository->draining, memory_order_seq_cst);
-}
-
-static void changes_refuse(struct repository *repository) {
-    struct changes *changes = &repository->changes;
-    lock_acquire(&repository->lock);
-    struct repository_change *change;
-    while ((change = TAILQ_FIRST(&changes->queue))) {
-        TAILQ_REMOVE(&changes->queue, change, link);
-        change_reject(repository, change);
-    }
-    changes->n_queued = 0;
-    lock_cond_broadcast(&changes->work);
-    lock_release(&repository->lock);
-}
-
-static void thread_main(void *arg) {
-    struct repository *repository = arg;
-    struct changes *changes = &repository->changes;
-    lock_acquire(&repository->lock);
-    while (!is_ending(repository)) {
-        struct repository_change *change = pop_runnable_change(repository);
-        if (!change) {
-            changes->n_waiting++;
-            lock_cond_wait(&repository->lock, &changes->work);
-            changes->n_waiting--;
-            continue;
-        }
-        lock_release(&repository->lock);
-        change_execute(repository, change);
-        lock_acquire(&repository->lock);
-        change_finish(repository, change);
-        atomic_fetch_sub(&repository->n_busy, 1);
-        worker_post(change->worker, &change->msg); /* the change may be freed now */
-    }
-    lock_release(&repository->lock);
-}
-
-/* ---- changes: requests ----------------------------------------------------------------------- */
-
-static void on_done(struct worker_msg *msg) {
-    struct repository_change *change = CONTAINER_OF(msg, struct repository_change, msg);
-    change->done(change);
-}
-
-/* Starts a thread when all are busy. Returns: false when there is none at all. */
-static bool ensure_thread(struct repository *repository) {
-    struct changes *changes = &repository->changes;
-    if (changes->n_queued >= changes->n_waiting && changes->n_threads < changes->max_threads) {
-        int rc = uv_thread_create(&changes->threads[changes->n_threads], thread_main, repository);
-        changes->n_threads += rc == 0;
-    }
-    return changes->n_threads > 0;
-}
-
-static enum status check_change(const struct repository *repository,
-                                const struct repository_change *change, struct error *err) {
-    if (change->action == REPOSITORY_SCAN) {
-        return ST_OK;
-    }
-    if (repository->model_control_mode != REPOSITORY_EXPLICIT) {
-        return error_set(err, ST_NOT_READY,
-                         "models are loaded and unloaded by request only with "
-                         "--model-control-mode explicit");
-    }
-    return model_name_is_valid(change->model) ? ST_OK : error_bad_name(change->model, err);
-}
-
-void repository_change(struct repository *repository, struct repository_change *change) {
-    struct changes *changes = &repository->changes;
-    change->msg = (struct worker_msg){.run = on_done};
-    change->error.status = ST_OK;
-    atomic_fetch_add(&repository->n_busy, 1);
-    if (check_change(repository, change, &change->error) != ST_OK) {
-        atomic_fetch_sub(&repository->n_busy, 1);
-        worker_post(change->worker, &change->msg);
-        return;
-    }
-    lock_acquire(&repository->lock);
-    if (is_ending(repository) || !ensure_thread(repository)) {
-        change_reject(repository, change);
-    } else {
-        TAILQ_INSERT_TAIL(&changes->queue, change, link);
-        changes->n_queued++;
-        lock_cond_signal(&changes->work);
-    }
-    lock_release(&repository->lock);
-}
-
-static void changes_stop(struct repository *repository) {
-    struct changes *changes = &repository->changes;
-    lock_acquire(&repository->lock);
-    lock_cond_broadcast(&changes->work);
-    lock_release(&repository->lock);
-    for (size_t i = 0; i < changes->n_threads; i++) {
-        uv_thread_join(&changes->threads[i]);
-    }
-    changes->n_threads = 0;
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */
@@ -690,17 +442,13 @@ static void for_each_served(struct repository *repository, void (*act)(struct mo
 
 void repository_drain(struct repository *repository) {
     atomic_store_explicit(&repository->draining, true, memory_order_seq_cst);
-    changes_refuse(repository);
-    lock_acquire(&repository->lock);
-    lock_cond_broadcast(&repository->poll);
-    lock_release(&repository->lock);
+    changes_drain(repository);
 }
 
 void repository_stop(struct repository *repository) {
     atomic_store_explicit(&repository->stopping, true, memory_order_relaxed);
     repository_drain(repository);
     changes_stop(repository);
-    repository_load_join(repository);
     if (!repository->stopped) {
         repository->stopped = true;
         retirement_stop(repository);

@@ -16,7 +16,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/queue.h>
 
 #include "core/base/buf.h"
 #include "core/base/status.h"
@@ -74,7 +73,8 @@ struct repository_options {
     const char *const *load_models; /* REPOSITORY_EXPLICIT: names, or one "*". repository_new */
     size_t n_load_models;
     uint64_t repository_poll_ns;    /* REPOSITORY_POLLED: load.c:wait_for_next */
-    size_t model_load_thread_count; /* at least 1: repository_change */
+    size_t model_load_thread_count; /* loads that run at the same time; at least 1 */
+    uint64_t model_load_timeout_ns; /* 0: none. changes.c */
     /* All threads that look up and visit; they run until repository_stop was called or their loops
      * ended. NULL and 0: unknown, and replaced models stay in memory. */
     struct worker *const *workers;
@@ -190,14 +190,14 @@ struct repository_change {
      * (an invalid model name), ST_IO (no such model), ST_BAD_MODEL with the reasons,
      * ST_BAD_FIELD. */
     struct error error;
-    /* private to the repository */
-    struct worker_msg msg;
-    TAILQ_ENTRY(repository_change) link;
+    struct worker_msg msg; /* private to the repository */
 };
 
-/* Queues the change for a thread that may block: changes of different models run concurrently, at
- * most options.model_load_thread_count; those of one model in order. A load is done when the model
- * is served, an unload when it is no longer found. Thread: any; never blocks. */
+/* A load is queued for a thread that may block: loads of different models run concurrently, at most
+ * options.model_load_thread_count; those of one model in order. It is done when the model is
+ * served. An unload is carried out at once: the model is no longer found, and its loads that have
+ * not ended fail with ST_NOT_READY. A scan never waits for a load, and for an unresponsive
+ * directory only a short time. Thread: any; never blocks. */
 void repository_change(struct repository *repository, struct repository_change *change);
 
 /* "loading" */

@@ -1,0 +1,642 @@
+/* Loads, scans and unloads: which of them run when, and on which threads.
+ *
+ * A load may take minutes, or for ever when a volume hangs, and the thread that runs it cannot be
+ * interrupted. So nothing waits for a load but the changes of the same model: an unload is carried
+ * out at once on the caller's thread, scans have threads of their own, and loads of different
+ * models run side by side, at most `max_loads`. A load that is cancelled (by an unload) or that
+ * takes longer than `load_timeout_ns` is abandoned: its request is answered, its place is free for
+ * another load, and its result is discarded when the thread comes back.
+ *
+ * The supervisor is a thread that never reads a file. It queues the loads of the start, begins a
+ * poll when one is due, and abandons loads that take too long. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/base/compiler.h"
+#include "core/base/log.h"
+#include "core/event/clock.h"
+#include "serve/repository/internal.h"
+#include "serve/repository/override.h"
+
+/* How long an index request waits for a scan of the directories; it is answered from the last scan
+ * then. */
+enum { SCAN_TIMEOUT_MS = 2000, MS = 1000000 };
+
+enum job_kind {
+    JOB_LOAD,
+    JOB_SCAN, /* for a request */
+    JOB_POLL, /* REPOSITORY_POLLED */
+};
+
+/* What a thread carries out. */
+struct job {
+    TAILQ_ENTRY(job) link; /* in `queue` or `running` */
+    struct arena *arena;   /* contains the job */
+    enum job_kind kind;
+    enum load_occasion occasion;      /* JOB_LOAD */
+    struct str name;                  /* JOB_LOAD */
+    struct repository_change *change; /* to be answered; NULL: none, or answered */
+    bool uses_change;                 /* the thread reads the change: it is answered afterwards */
+    struct error error;               /* for the change */
+    struct load_override override;
+    struct model *model;  /* JOB_LOAD: when it is prepared */
+    uint64_t deadline_ns; /* when it runs; 0: none */
+    bool abandoned;
+};
+
+static bool is_ending(const struct repository *repository) {
+    return atomic_load_explicit(&repository->draining, memory_order_seq_cst);
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+/* Returns: NULL when out of memory. */
+static struct job *job_new(enum job_kind kind, struct str name) {
+    struct arena *arena = arena_new(NULL, 0);
+    struct job *job = arena ? arena_calloc(arena, 1, sizeof(*job)) : NULL;
+    if (job) {
+        job->arena = arena;
+        job->kind = kind;
+        job->name = arena_dup(arena, name);
+    }
+    if (!job || !job->name.ptr) {
+        arena_free(arena);
+        return NULL;
+    }
+    return job;
+}
+
+/* The lock is held. */
+static void job_answer(struct job *job) {
+    struct repository_change *change = job->change;
+    if (change && !job->uses_change) {
+        job->change = NULL;
+        change->error = job->error;
+        worker_post(change->worker, &change->msg); /* the change may be freed now */
+    }
+}
+
+/* A load of the start counts until it is done or abandoned. */
+static void start_load_finish(struct repository *repository, const struct job *job) {
+    if (job->kind == JOB_LOAD && job->occasion == LOAD_AT_START) {
+        atomic_fetch_sub_explicit(&repository->n_start_pending, 1, memory_order_release);
+    }
+}
+
+/* Frees a job that is in no list. The lock is held. */
+static void job_free(struct repository *repository, struct job *job) {
+    job_answer(job);
+    atomic_fetch_sub(&repository->n_busy, 1);
+    arena_free(job->arena);
+}
+
+static struct job *find_load(struct job_list *jobs, struct str name) {
+    struct job *job;
+    TAILQ_FOREACH(job, jobs, link) {
+        if (job->kind == JOB_LOAD && !job->abandoned && str_eq(job->name, name)) {
+            return job;
+        }
+    }
+    return NULL;
+}
+
+/* ---- abandoning ------------------------------------------------------------------------------ */
+
+/* The lock is held. The thread finds `abandoned` when it comes back. */
+static void job_abandon(struct repository *repository, struct job *job, bool unloaded) {
+    struct changes *changes = &repository->changes;
+    job->abandoned = true;
+    changes->n_abandoned++;
+    if (job->kind == JOB_LOAD) {
+        changes->n_loading--;
+        load_abandon(repository, job->name, job->model, job->occasion, unloaded, &job->error);
+        start_load_finish(repository, job);
+    } else if (job->kind == JOB_SCAN) {
+        changes->n_late_scans++;
+    }
+    job_answer(job);
+    lock_cond_broadcast(&changes->work);
+    lock_cond_broadcast(&changes->supervise);
+}
+
+static void abandon_late(struct repository *repository, struct job *job) {
+    if (job->kind == JOB_LOAD) {
+        error_set(&job->error, ST_BAD_MODEL,
+                  "loading took longer than --model-load-timeout (%" PRIu64 " s)",
+                  repository->changes.load_timeout_ns / 1000000000);
+        log_event(LOG_ERROR, "model failed to load", LOG_STR("model", job->name),
+                  LOG_CSTR("reason", job->error.text));
+    } else {
+        log_message(LOG_WARNING, "the model repositories do not answer: the index is that of the "
+                                 "last scan");
+    }
+    job_abandon(repository, job, false);
+}
+
+/* Cancels the loads of a model that is unloaded. */
+static void cancel_loads(struct repository *repository, struct str name) {
+    struct changes *changes = &repository->changes;
+    struct error why;
+    struct job *job;
+    error_set(&why, ST_NOT_READY, "the load of \"%.*s\" was cancelled: the model was unloaded",
+              STR_ARG(name));
+    while ((job = find_load(&changes->queue, name))) {
+        job->error = why;
+        TAILQ_REMOVE(&changes->queue, job, link);
+        load_abandon(repository, name, job->model, job->occasion, true, &why);
+        model_free(job->model);
+        start_load_finish(repository, job);
+        job_free(repository, job);
+    }
+    while ((job = find_load(&changes->running, name))) {
+        log_event(LOG_INFO, "model load cancelled", LOG_STR("model", name));
+        job->error = why;
+        job_abandon(repository, job, true);
+    }
+    lock_cond_broadcast(&changes->supervise);
+}
+
+/* ---- running a load -------------------------------------------------------------------------- */
+
+/* Ends the use of the change. Returns: whether the job was abandoned meanwhile. */
+static bool release_change(struct repository *repository, struct job *job) {
+    lock_acquire(&repository->lock);
+    job->uses_change = false;
+    bool abandoned = job->abandoned;
+    if (abandoned) {
+        job_answer(job);
+    }
+    lock_release(&repository->lock);
+    return abandoned;
+}
+
+/* Copies what the change gives, since the request may be answered before the load has ended. */
+static enum status copy_override(struct job *job, struct error *err) {
+    const struct repository_change *change = job->change;
+    enum status st = ST_OK;
+    if (change->n_files > 0 && !change->config.ptr) {
+        st = error_set(err, ST_BAD_FIELD,
+                       "files can stand in for the model's directory only together with `config`");
+    }
+    if (st == ST_OK && change->config.ptr) {
+        job->override.config = arena_dup(job->arena, change->config);
+        st = job->override.config.ptr ? ST_OK : error_no_memory(err, "the model's configuration");
+    }
+    if (st == ST_OK && change->n_files > 0) {
+        st = override_write(job->arena, change->files, change->n_files, &job->override.directory,
+                            err);
+    }
+    return st;
+}
+
+/* Makes the model known to the job, so that it can be abandoned with it. */
+static void set_model(struct repository *repository, struct job *job, struct model *model) {
+    lock_acquire(&repository->lock);
+    job->model = model;
+    model->abandoned = job->abandoned;
+    lock_release(&repository->lock);
+}
+
+/* Returns: ST_OK with *unchanged when the served model is what the files say already. */
+static enum status prepare(struct repository *repository, struct job *job, bool *unchanged,
+                           struct error *err) {
+    struct model *model = NULL;
+    enum status st =
+        load_prepare(repository, job->name, &job->override, job->occasion, &model, unchanged, err);
+    if (st == ST_OK && !*unchanged) {
+        set_model(repository, job, model);
+    }
+    return st;
+}
+
+static void run_load(struct repository *repository, struct job *job, struct error *err) {
+    enum status st = ST_OK;
+    bool unchanged = false;
+    err->status = ST_OK;
+    if (job->change) {
+        st = copy_override(job, err);
+    }
+    bool abandoned = release_change(repository, job);
+    if (st == ST_OK && !abandoned && !job->model) {
+        st = prepare(repository, job, &unchanged, err);
+    }
+    if (job->model) {
+        job->override.directory = NULL; /* the model's */
+        st = load_model(repository, job->model, job->occasion, err);
+    }
+    if (job->override.directory) {
+        override_remove(job->override.directory);
+    }
+    if (st != ST_OK && st != ST_IO && st != ST_BAD_FIELD && job->occasion == LOAD_REQUESTED) {
+        error_prefix(err, "failed to load \"%.*s\"", STR_ARG(job->name));
+    }
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+static void job_run(struct repository *repository, struct job *job, struct error *err) {
+    err->status = ST_OK;
+    switch (job->kind) {
+    case JOB_LOAD:
+        run_load(repository, job, err);
+        break;
+    case JOB_SCAN:
+        poll_scan(repository);
+        break;
+    case JOB_POLL:
+        poll_models(repository);
+        break;
+    }
+}
+
+/* The first job that may start: no load while `max_loads` run, and none of a model that is being
+ * loaded. Returns: NULL when there is none. */
+static struct job *find_runnable(struct changes *changes) {
+    struct job *job;
+    TAILQ_FOREACH(job, &changes->queue, link) {
+        if (job->kind != JOB_LOAD ||
+            (changes->n_loading < changes->max_loads && !find_load(&changes->running, job->name))) {
+            return job;
+        }
+    }
+    return NULL;
+}
+
+/* The lock is held. */
+static void job_begin(struct repository *repository, struct job *job) {
+    struct changes *changes = &repository->changes;
+    uint64_t timeout_ns = job->kind == JOB_LOAD   ? changes->load_timeout_ns
+                          : job->kind == JOB_SCAN ? (uint64_t)SCAN_TIMEOUT_MS * MS
+                                                  : 0;
+    TAILQ_REMOVE(&changes->queue, job, link);
+    TAILQ_INSERT_TAIL(&changes->running, job, link);
+    changes->n_loading += job->kind == JOB_LOAD;
+    job->deadline_ns = timeout_ns > 0 ? clock_now_ns() + timeout_ns : 0;
+    job->uses_change = job->kind == JOB_LOAD && job->change;
+    lock_cond_broadcast(&changes->supervise);
+}
+
+static void job_end(struct repository *repository, struct job *job, const struct error *err) {
+    struct changes *changes = &repository->changes;
+    TAILQ_REMOVE(&changes->running, job, link);
+    if (job->abandoned) {
+        changes->n_abandoned--;
+        changes->n_late_scans -= job->kind == JOB_SCAN;
+    } else {
+        changes->n_loading -= job->kind == JOB_LOAD;
+        job->error = *err;
+        start_load_finish(repository, job);
+    }
+    if (job->kind == JOB_POLL) {
+        changes->polling = false;
+        changes->next_poll_ns = clock_now_ns() + repository->repository_poll_ns;
+    }
+    job_free(repository, job);
+    lock_cond_broadcast(&changes->work); /* the model's next load may start */
+    lock_cond_broadcast(&changes->supervise);
+}
+
+/* Runs the job, with the lock held before and after. */
+static void job_execute(struct repository *repository, struct job *job) {
+    struct error err;
+    job_begin(repository, job);
+    lock_release(&repository->lock);
+    job_run(repository, job, &err);
+    lock_acquire(&repository->lock);
+    job_end(repository, job, &err);
+}
+
+static void thread_main(void *arg) {
+    struct repository *repository = arg;
+    struct changes *changes = &repository->changes;
+    lock_acquire(&repository->lock);
+    while (!is_ending(repository)) {
+        struct job *job = find_runnable(changes);
+        if (job) {
+            job_execute(repository, job);
+        } else {
+            changes->n_waiting++;
+            lock_cond_wait(&repository->lock, &changes->work);
+            changes->n_waiting--;
+        }
+    }
+    lock_release(&repository->lock);
+}
+
+/* How many jobs may start now. */
+static size_t count_runnable(struct changes *changes) {
+    size_t n_loads = changes->n_loading, n = 0;
+    struct job *job;
+    TAILQ_FOREACH(job, &changes->queue, link) {
+        bool load = job->kind == JOB_LOAD;
+        if (!load || (n_loads < changes->max_loads && !find_load(&changes->running, job->name))) {
+            n_loads += load;
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Starts a thread when more jobs may start than threads wait. Returns: false when there is no
+ * thread at all. */
+static bool ensure_thread(struct repository *repository) {
+    struct changes *changes = &repository->changes;
+    if (changes->n_threads < REPOSITORY_MAX_THREADS &&
+        count_runnable(changes) > changes->n_waiting) {
+        int rc = uv_thread_create(&changes->threads[changes->n_threads], thread_main, repository);
+        changes->n_threads += rc == 0;
+    }
+    lock_cond_signal(&changes->work);
+    return changes->n_threads > 0;
+}
+
+static bool enqueue(struct repository *repository, struct job *job) {
+    struct changes *changes = &repository->changes;
+    atomic_fetch_add(&repository->n_busy, 1);
+    TAILQ_INSERT_TAIL(&changes->queue, job, link);
+    return ensure_thread(repository);
+}
+
+/* ---- supervisor ------------------------------------------------------------------------------ */
+
+/* Queues the loads of the start, by name. */
+static void enqueue_start(struct repository *repository) {
+    const struct name_table *name_table = repository_name_table(repository);
+    for (size_t i = 0; i < name_table->n; i++) {
+        struct model_slot *model_slot = name_table->model_slots[i];
+        if (!model_slot->load_at_start) {
+            continue;
+        }
+        struct job *job = job_new(JOB_LOAD, model_slot->name);
+        model_slot->load_at_start = false;
+        model_slot->tried_fingerprint = model_slot->loading->fingerprint;
+        if (job) {
+            job->occasion = LOAD_AT_START;
+            job->model = model_slot->loading;
+            enqueue(repository, job);
+        } else {
+            log_event(LOG_ERROR, "model failed to load", LOG_STR("model", model_slot->name),
+                      LOG_CSTR("reason", "out of memory"));
+            atomic_fetch_sub_explicit(&repository->n_start_pending, 1, memory_order_release);
+        }
+    }
+}
+
+static void begin_poll(struct repository *repository) {
+    struct changes *changes = &repository->changes;
+    struct job *job = job_new(JOB_POLL, STR(""));
+    changes->poll_now = false;
+    if (job) {
+        changes->polling = true;
+        enqueue(repository, job);
+    } else {
+        changes->next_poll_ns = clock_now_ns() + repository->repository_poll_ns;
+    }
+}
+
+static bool is_poll_due(const struct repository *repository, uint64_t now_ns) {
+    const struct changes *changes = &repository->changes;
+    return repository->model_control_mode == REPOSITORY_POLLED && !changes->polling &&
+           (changes->poll_now || now_ns >= changes->next_poll_ns);
+}
+
+/* Abandons what takes too long. Returns: when to look again. */
+static uint64_t abandon_all_late(struct repository *repository, uint64_t now_ns) {
+    struct changes *changes = &repository->changes;
+    uint64_t next_ns = UINT64_MAX;
+    struct job *job;
+    TAILQ_FOREACH(job, &changes->running, link) {
+        if (job->abandoned || job->deadline_ns == 0) {
+            continue;
+        }
+        if (now_ns >= job->deadline_ns) {
+            abandon_late(repository, job);
+        } else if (job->deadline_ns < next_ns) {
+            next_ns = job->deadline_ns;
+        }
+    }
+    return next_ns;
+}
+
+static void wait_until(struct repository *repository, uint64_t until_ns) {
+    struct changes *changes = &repository->changes;
+    if (until_ns == UINT64_MAX) {
+        lock_cond_wait(&repository->lock, &changes->supervise);
+    } else {
+        lock_cond_wait_until_ns(&repository->lock, &changes->supervise, until_ns);
+    }
+}
+
+/* Threads are started when a place becomes free, too. Without any thread the supervisor itself
+ * runs the jobs. */
+static void keep_threads(struct repository *repository) {
+    struct changes *changes = &repository->changes;
+    while (find_runnable(changes) && !ensure_thread(repository) && !is_ending(repository)) {
+        job_execute(repository, find_runnable(changes));
+    }
+}
+
+/* Calls on_loaded when the loads of the start are done. Returns: whether they are. */
+static bool finish_start(struct repository *repository, bool finished) {
+    if (finished || atomic_load_explicit(&repository->n_start_pending, memory_order_acquire) > 0) {
+        return finished;
+    }
+    if (repository->on_loaded) {
+        lock_release(&repository->lock);
+        repository->on_loaded(repository->on_loaded_user);
+        lock_acquire(&repository->lock);
+    }
+    return true;
+}
+
+static void supervisor_main(void *arg) {
+    struct repository *repository = arg;
+    bool started = false;
+    lock_acquire(&repository->lock);
+    repository->changes.next_poll_ns = clock_now_ns() + repository->repository_poll_ns;
+    enqueue_start(repository);
+    while (!is_ending(repository)) {
+        started = finish_start(repository, started);
+        keep_threads(repository);
+        uint64_t now_ns = clock_now_ns();
+        uint64_t until_ns = abandon_all_late(repository, now_ns);
+        if (is_poll_due(repository, now_ns)) {
+            begin_poll(repository);
+            continue;
+        }
+        if (repository->model_control_mode == REPOSITORY_POLLED && !repository->changes.polling &&
+            repository->changes.next_poll_ns < until_ns) {
+            until_ns = repository->changes.next_poll_ns;
+        }
+        if (!is_ending(repository) && (started || repository->n_start_pending > 0)) {
+            wait_until(repository, until_ns);
+        }
+    }
+    lock_release(&repository->lock);
+}
+
+enum status repository_load_start(struct repository *repository, void (*done)(void *user),
+                                  void *user, struct error *err) {
+    struct changes *changes = &repository->changes;
+    repository->on_loaded = done;
+    repository->on_loaded_user = user;
+    int rc = uv_thread_create(&changes->supervisor, supervisor_main, repository);
+    if (rc != 0) {
+        return error_set(err, ST_IO, "cannot start the loader thread: %s", uv_strerror(rc));
+    }
+    changes->has_supervisor = true;
+    return ST_OK;
+}
+
+void repository_poll_now(struct repository *repository) {
+    lock_acquire(&repository->lock);
+    repository->changes.poll_now = true;
+    lock_cond_broadcast(&repository->changes.supervise);
+    lock_release(&repository->lock);
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+static void on_done(struct worker_msg *msg) {
+    struct repository_change *change = CONTAINER_OF(msg, struct repository_change, msg);
+    change->done(change);
+}
+
+static enum status error_bad_name(struct str name, struct error *err) {
+    char quoted[TENSOR_NAME_TEXT_BYTES];
+    return error_set(err, ST_BAD_REQUEST, "no model can have the name %s",
+                     tensor_name_print(name, quoted));
+}
+
+static enum status check_change(const struct repository *repository,
+                                const struct repository_change *change, struct error *err) {
+    if (change->action == REPOSITORY_SCAN) {
+        return ST_OK;
+    }
+    if (repository->model_control_mode != REPOSITORY_EXPLICIT) {
+        return error_set(err, ST_NOT_READY,
+                         "models are loaded and unloaded by request only with "
+                         "--model-control-mode explicit");
+    }
+    return model_name_is_valid(change->model) ? ST_OK : error_bad_name(change->model, err);
+}
+
+void changes_unload(struct repository *repository, struct str name) {
+    lock_assert_held(&repository->lock);
+    cancel_loads(repository, name);
+    struct model_slot *model_slot = model_slot_find(repository_name_table(repository), name);
+    if (model_slot) {
+        unload_model_slot(repository, model_slot);
+    }
+}
+
+bool changes_load_found(struct repository *repository, struct str name) {
+    struct changes *changes = &repository->changes;
+    bool busy = find_load(&changes->queue, name) || find_load(&changes->running, name);
+    struct job *job = busy || is_ending(repository) ? NULL : job_new(JOB_LOAD, name);
+    if (job) {
+        job->occasion = LOAD_FOUND;
+        enqueue(repository, job);
+    }
+    return job != NULL;
+}
+
+/* Queues the change as a job, or answers it at once. The lock is held. */
+static enum status change_begin(struct repository *repository, struct repository_change *change,
+                                bool *queued, struct error *err) {
+    struct changes *changes = &repository->changes;
+    bool load = change->action == REPOSITORY_LOAD;
+    if (is_ending(repository)) {
+        return error_set(err, ST_NOT_READY, "the server is being stopped");
+    }
+    if (change->action == REPOSITORY_UNLOAD) {
+        changes_unload(repository, change->model);
+        return ST_OK;
+    }
+    if (!load && changes->n_late_scans > 0) {
+        return ST_OK; /* the directories do not answer */
+    }
+    if (load && changes->n_abandoned >= REPOSITORY_MAX_LOADS) {
+        return error_set(err, ST_NOT_READY,
+                         "%zu loads that were cancelled or took too long have not ended yet",
+                         changes->n_abandoned);
+    }
+    struct job *job = job_new(load ? JOB_LOAD : JOB_SCAN, load ? change->model : STR(""));
+    if (!job) {
+        return error_no_memory(err, "the model");
+    }
+    job->occasion = LOAD_REQUESTED;
+    job->change = change;
+    *queued = true;
+    if (!enqueue(repository, job)) {
+        TAILQ_REMOVE(&changes->queue, job, link);
+        error_set(&job->error, ST_NOT_READY, "no thread can be started to load models");
+        job_free(repository, job);
+    }
+    return ST_OK;
+}
+
+void repository_change(struct repository *repository, struct repository_change *change) {
+    bool queued = false;
+    struct error err = {.status = ST_OK};
+    change->msg = (struct worker_msg){.run = on_done};
+    change->error.status = ST_OK;
+    bool unload = change->action == REPOSITORY_UNLOAD;
+    if (check_change(repository, change, &err) == ST_OK) {
+        lock_acquire(&repository->lock);
+        (void)change_begin(repository, change, &queued, &err); /* the result is in `err` */
+        lock_release(&repository->lock);
+    }
+    if (unload && err.status == ST_OK && repository->on_state_changed) {
+        repository->on_state_changed(repository->on_state_changed_user);
+    }
+    if (!queued) {
+        change->error = err;
+        worker_post(change->worker, &change->msg);
+    }
+}
+
+/* ---- start and stop -------------------------------------------------------------------------- */
+
+void changes_init(struct repository *repository, const struct repository_options *options) {
+    struct changes *changes = &repository->changes;
+    changes->max_loads = options->model_load_thread_count;
+    changes->load_timeout_ns = options->model_load_timeout_ns;
+    assert(changes->max_loads >= 1 && changes->max_loads <= REPOSITORY_MAX_LOADS);
+    lock_cond_init(&changes->work);
+    lock_cond_init(&changes->supervise);
+    TAILQ_INIT(&changes->queue);
+    TAILQ_INIT(&changes->running);
+}
+
+void changes_drain(struct repository *repository) {
+    struct changes *changes = &repository->changes;
+    struct job *job;
+    lock_acquire(&repository->lock);
+    while ((job = TAILQ_FIRST(&changes->queue))) {
+        TAILQ_REMOVE(&changes->queue, job, link);
+        error_set(&job->error, ST_NOT_READY, "the server is being stopped");
+        job_free(repository, job); /* a model of the start is its slot's */
+    }
+    lock_cond_broadcast(&changes->work);
+    lock_cond_broadcast(&changes->supervise);
+    lock_release(&repository->lock);
+}
+
+void changes_stop(struct repository *repository) {
+    struct changes *changes = &repository->changes;
+    if (changes->has_supervisor) { /* it starts threads */
+        uv_thread_join(&changes->supervisor);
+        changes->has_supervisor = false;
+    }
+    for (size_t i = 0; i < changes->n_threads; i++) {
+        uv_thread_join(&changes->threads[i]);
+    }
+    changes->n_threads = 0;
+}
+
+void changes_fini(struct repository *repository) {
+    lock_cond_fini(&repository->changes.work);
+    lock_cond_fini(&repository->changes.supervise);
+}

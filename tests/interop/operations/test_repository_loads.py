@@ -1,0 +1,153 @@
+"""Loads that take long or never end: nothing else waits for them, and they can be cancelled and have a time
+limit. The models of tests/lib/gate_backend.c are open when a file exists."""
+import json
+import os
+import shutil
+import threading
+
+import pytest
+
+from lib import backends, http1, metrics, repository
+
+
+@pytest.fixture(scope="module")
+def gate_backend(tmp_path_factory):
+    return backends.make(tmp_path_factory.mktemp("gate"), "gate")
+
+
+class Gated:
+    """A repository with a quick model `m`, and models that wait for their gate."""
+
+    def __init__(self, start_server, tmp_path, backend_dir):
+        self.start_server = start_server
+        self.backend_dir = backend_dir
+        self.folder = tmp_path / "models"
+        self.gates = tmp_path / "gates"
+        self.gates.mkdir()
+        self.server = None
+        repository.Identity("m", [("FP32", [1])]).write(self.folder)
+
+    def add(self, name):
+        os.makedirs(self.folder / name / "1")
+        (self.folder / name / "config.pbtxt").write_text(
+            f'backend: "gate"\nparameters {{ key: "gate" value {{ string_value: '
+            f'"{self.gates / name}" }} }}\n'
+            'input { name: "I" data_type: TYPE_FP32 dims: [ 1 ] }\n'
+            'output { name: "O" data_type: TYPE_FP32 dims: [ 1 ] }\n', encoding="utf-8")
+
+    def open(self, name):
+        (self.gates / name).touch()
+
+    def start(self, *more, **options):
+        self.server = self.start_server("--backend-dir", self.backend_dir, "--model-repository",
+                                        self.folder, *more, **options)
+
+    def post(self, path):
+        return http1.request(self.server.address, "POST", path)
+
+    def load(self, name):
+        """Asks in a thread. Returns: what waits for the answer."""
+        answers = []
+        thread = threading.Thread(
+            target=lambda: answers.append(self.post(f"/v2/repository/models/{name}/load")))
+        thread.start()
+
+        def join():
+            thread.join(http1.PATIENCE)
+            return answers[0]
+        return join
+
+    def states(self):
+        rows = json.loads(self.post("/v2/repository/index").body)
+        return {row["name"]: (row.get("state"), row.get("reason", "")) for row in rows}
+
+    def wait_state(self, name, state):
+        self.server.wait_for(lambda: self.states().get(name, (None,))[0] == state,
+                             f"{name} to be {state}")
+
+    def end(self):
+        for name in os.listdir(self.folder):
+            self.open(name)
+        metrics.wait_at_rest(self.server.address)
+
+
+@pytest.fixture
+def gated(start_server, tmp_path, gate_backend):
+    made = Gated(start_server, tmp_path, gate_backend)
+    yield made
+    made.end()
+
+
+EXPLICIT = ("--model-control-mode", "explicit", "--load-model", "m")
+
+
+def test_index_unload_load_do_not_wait_for_loads(gated):
+    names = [f"stuck{i}" for i in range(4)]
+    for name in [*names, "other"]:
+        gated.add(name)
+    gated.start(*EXPLICIT)
+    loads = [gated.load(name) for name in names]  # as many as --model-load-thread-count
+    for name in names:
+        gated.wait_state(name, "LOADING")
+    assert gated.post("/v2/repository/models/m/unload").status == 200
+    assert gated.states()["m"][0] != "READY"
+    other = gated.load("other")  # waits for a place
+    assert gated.post("/v2/repository/models/stuck0/unload").status == 200
+    answer = loads[0]()
+    assert answer.status == 503 and b"was cancelled" in answer.body
+    gated.wait_state("other", "LOADING")
+    gated.open("other")
+    assert other().status == 200
+    assert gated.load("m")().status == 200
+    again = gated.load("stuck0")  # beside its own cancelled load
+    gated.wait_state("stuck0", "LOADING")
+    for name in names:
+        gated.open(name)
+    assert [load().status for load in [again, *loads[1:]]] == [200] * 4
+    assert {state for state, _ in gated.states().values()} == {"READY"}
+
+
+def test_load_past_time_limit_fails(gated):
+    gated.add("stuck")
+    gated.start(*EXPLICIT, "--model-load-timeout", "1s")
+    gated.server.expect_error("model failed to load")
+    answer = gated.load("stuck")()
+    assert answer.status >= 400 and b"--model-load-timeout" in answer.body
+    state, reason = gated.states()["stuck"]
+    assert state == "UNAVAILABLE" and "--model-load-timeout" in reason
+    gated.open("stuck")
+    assert gated.load("stuck")().status == 200
+    gated.wait_state("stuck", "READY")
+
+
+def test_start_serves_other_models_while_one_loads(gated):
+    gated.add("a_stuck")
+    gated.start(wait="listening")
+    gated.wait_state("m", "READY")
+    assert gated.states()["a_stuck"][0] == "LOADING"
+    assert http1.request(gated.server.address, "GET", "/v2/health/ready").status == 503
+    gated.open("a_stuck")
+    gated.server.wait_ready()
+
+
+def test_poll_follows_files_while_one_model_loads(gated):
+    gated.start("--model-control-mode", "poll", "--repository-poll-secs", "1")
+    gated.add("a_stuck")
+    gated.wait_state("a_stuck", "LOADING")
+    repository.Identity("new", [("FP32", [1])]).write(gated.folder)
+    gated.wait_state("new", "READY")
+    shutil.rmtree(gated.folder / "a_stuck")
+    gated.server.wait_for(lambda: "a_stuck" not in gated.states(), "the end of the hung load")
+    gated.open("a_stuck")
+
+
+def test_shutdown_does_not_wait_for_load(gated):
+    gated.add("stuck")
+    gated.start(*EXPLICIT)
+    load = gated.load("stuck")
+    gated.wait_state("stuck", "LOADING")
+    assert gated.post("/v2/repository/models/stuck/unload").status == 200
+    assert load().status == 503
+    gated.server.signal()
+    assert gated.server.wait_exit() == 0
+    gated.end = lambda: None
