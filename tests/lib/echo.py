@@ -10,6 +10,8 @@ answers is the request's wish, in the header `x-answer`:
     silence      nothing until `let_go`
 
 `Blackhole` is the address of a machine that has gone: connections to it are neither made nor refused.
+
+Without such a wish it answers with its `status`, which a test may change; health checks always get 200.
 """
 import contextlib
 import hashlib
@@ -25,6 +27,7 @@ class Echo:
     def __init__(self, name="echo", address="127.0.0.1:0"):
         host, _, port = address.rpartition(":")
         self.name = name
+        self.status = "200"
         self.go = threading.Event()
         kind = ListenerV6 if ":" in host else Listener
         self.server = kind((host.strip("[]"), int(port)), Asked)
@@ -128,7 +131,8 @@ class Asked(socketserver.StreamRequestHandler):
             go = echo.go
         said = json.dumps({"server": echo.name, "method": method, "path": path, "length": len(body),
                            "sha1": hashlib.sha1(body).hexdigest(), "headers": headers}).encode()
-        return self.answer(headers.get("x-answer", ""), method, said, go)
+        wish = headers.get("x-answer", "" if "/health/" in path else f"status={echo.status}")
+        return self.answer(wish, method, said, go)
 
     def read_headers(self):
         headers = {}

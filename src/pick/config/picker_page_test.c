@@ -13,7 +13,7 @@
 #include "pick/config/scrape_rules.h"
 #include "pick/discovery/file/pool_file.h"
 
-enum { PAGE_BYTES = 64 << 10 };
+enum { PAGE_BYTES = 128 << 10 };
 
 static char page[PAGE_BYTES];
 
@@ -64,6 +64,8 @@ static void page_full_example_is_accepted(void **state) {
     assert_false(defaults->strict_models);
     assert_int_equal(spec->health.kind, POOL_HEALTH_HTTP);
     assert_int_equal(spec->refused_ns, defaults->refused_ns);
+    assert_memory_equal(&spec->outlier_detection, &defaults->outlier_detection,
+                        sizeof(spec->outlier_detection));
     assert_int_equal(spec->max_in_flight, defaults->max_in_flight);
     assert_int_equal(spec->retry_after_s, defaults->retry_after_s);
     assert_int_equal(spec->protocol.fallback, defaults->protocol.fallback);

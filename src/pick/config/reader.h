@@ -144,7 +144,8 @@ enum status pool_config_add_objective(struct pool_config_reader *reader,
 enum status pool_config_read_criticality(const struct doc_node *node, enum pool_criticality *out,
                                          struct error *err) SLUICE_MUST_USE;
 
-/* settings.c: the members `health`, `saturation`, `flow_control`, `refused_for`, `protocol`. */
+/* settings.c: the members `health`, `saturation`, `flow_control`, `refused_for`,
+ * `outlier_detection`, `protocol`. */
 enum status pool_config_read_settings(struct pool_config_reader *reader,
                                       const struct doc_node *node,
                                       struct error *err) SLUICE_MUST_USE;

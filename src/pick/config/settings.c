@@ -388,18 +388,70 @@ static enum status read_load_sections(struct pool_config_reader *reader,
     return st == ST_OK ? read_flow_control(reader, &flow, err) : st;
 }
 
+/* ---- outlier detection ----------------------------------------------------------------------- */
+
+static enum status read_outlier_detection(struct pool_outlier_detection *out,
+                                          const struct doc_node *node, struct error *err) {
+    static const char *const names[] = {"consecutive_5xx",
+                                        "consecutive_gateway_failure",
+                                        "failure_percentage_threshold",
+                                        "failure_percentage_request_volume",
+                                        "interval",
+                                        "base_ejection_time",
+                                        "max_ejection_time",
+                                        "max_ejection_percent",
+                                        NULL};
+    const struct {
+        const char *name;
+        int64_t least, most;
+        uint64_t *value;
+    } numbers[] = {
+        {names[0], 0, 1000000, &out->consecutive_5xx},
+        {names[1], 0, 1000000, &out->consecutive_gateway_failure},
+        {names[2], 0, 100, &out->failure_percentage_threshold},
+        {names[3], 1, 1000000, &out->failure_percentage_request_volume},
+        {names[7], 0, 100, &out->max_ejection_percent},
+    };
+    const struct {
+        const char *name;
+        uint64_t *value;
+    } durations[] = {
+        {names[4], &out->interval_ns},
+        {names[5], &out->base_ejection_time_ns},
+        {names[6], &out->max_ejection_time_ns},
+    };
+    enum status st = doc_expect_object(node, err);
+    if (st == ST_OK) {
+        st = doc_reject_unknown(node, names, err);
+    }
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]) && st == ST_OK; i++) {
+        struct doc_node member = doc_get(node, numbers[i].name);
+        st = pool_config_read_unsigned(&member, numbers[i].least, numbers[i].most, numbers[i].value,
+                                       err);
+    }
+    for (size_t i = 0; i < sizeof(durations) / sizeof(durations[0]) && st == ST_OK; i++) {
+        struct doc_node member = doc_get(node, durations[i].name);
+        st = pool_config_read_duration(&member, NS_PER_MS, NS_PER_HOUR, durations[i].value, err);
+    }
+    return st;
+}
+
 /* ---- all of these ---------------------------------------------------------------------------- */
 
 enum status pool_config_read_settings(struct pool_config_reader *reader,
                                       const struct doc_node *node, struct error *err) {
     struct doc_node health = doc_get(node, "health");
     struct doc_node refused = doc_get(node, "refused_for"), protocol = doc_get(node, "protocol");
+    struct doc_node outliers = doc_get(node, "outlier_detection");
     enum status st = read_health(reader, &health, err);
     if (st == ST_OK) {
         st = read_load_sections(reader, node, err);
     }
     if (st == ST_OK) {
         st = pool_config_read_duration(&refused, 0, NS_PER_HOUR, &reader->spec->refused_ns, err);
+    }
+    if (st == ST_OK) {
+        st = read_outlier_detection(&reader->spec->outlier_detection, &outliers, err);
     }
     return st == ST_OK ? read_protocol(reader, &protocol, err) : st;
 }

@@ -144,12 +144,41 @@ static void print_flow_control(const struct pool_flow_control *flow, struct buf 
     }
 }
 
+static void print_outlier_detection(const struct pool_outlier_detection *outliers,
+                                    struct buf *out) {
+    const char * or = "after ";
+    print_label(out, "outliers");
+    if (outliers->max_ejection_percent == 0) {
+        buf_printf(out, "are not ejected\n");
+        return;
+    }
+    buf_printf(out, "are ejected ");
+    if (outliers->consecutive_5xx > 0) {
+        buf_printf(out, "%s%" PRIu64 " responses 5xx in a row", or, outliers->consecutive_5xx);
+        or = " or ";
+    }
+    if (outliers->consecutive_gateway_failure > 0) {
+        buf_printf(out, "%s%" PRIu64 " gateway failures in a row", or,
+                   outliers->consecutive_gateway_failure);
+        or = " or ";
+    }
+    if (outliers->failure_percentage_threshold > 0) {
+        buf_printf(out, "%s%" PRIu64 " %% failures of %" PRIu64 " or more in %g s", or,
+                   outliers->failure_percentage_threshold,
+                   outliers->failure_percentage_request_volume, seconds(outliers->interval_ns));
+    }
+    buf_printf(out, ", for %g s to %g s, at most %" PRIu64 " %% of the endpoints\n",
+               seconds(outliers->base_ejection_time_ns), seconds(outliers->max_ejection_time_ns),
+               outliers->max_ejection_percent);
+}
+
 static void print_load(const struct pool_spec *spec, struct buf *out) {
     print_saturation(spec, out);
     print_flow_control(&spec->flow_control, out);
     print_label(out, "refused");
     buf_printf(out, "an endpoint that refused a connection is avoided for %g s\n",
                seconds(spec->refused_ns));
+    print_outlier_detection(&spec->outlier_detection, out);
 }
 
 static void print_steps(const struct profile_step *steps, size_t n, struct buf *out) {

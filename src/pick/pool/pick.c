@@ -395,9 +395,9 @@ static enum status choose_by_profile(struct pool_reader *reader, const struct pr
 
 /* ---- one attempt ---------------------------------------------------------------------------- */
 
-/* Expires refusals that are due; without any, one load. */
-static void expire_refusals(struct pool *pool) {
-    uint64_t due_ns = atomic_load_explicit(&pool->next_refusal_expiry_ns, memory_order_relaxed);
+/* Ends avoidances of endpoints that are due; without any, one load. */
+static void expire_avoidances(struct pool *pool) {
+    uint64_t due_ns = atomic_load_explicit(&pool->next_avoidance_expiry_ns, memory_order_relaxed);
     if (due_ns < UINT64_MAX && due_ns <= clock_now_ns()) {
         pool_tick(pool, 0);
     }
@@ -641,7 +641,7 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
     trial.out = out;
     while (st == ST_OK && result == ATTEMPT_AGAIN) {
         pool_reader_refresh(reader);
-        expire_refusals(reader->pool);
+        expire_avoidances(reader->pool);
         st = resolve_request(reader, request, out, err);
         if (st == ST_OK) {
             st = choose_endpoints(&trial, out->target.ptr ? out->target : request->model, err);

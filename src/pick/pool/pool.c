@@ -29,12 +29,13 @@ static uint32_t compute_rank(const struct endpoint *endpoint) {
     if (!endpoint->in_pool || (endpoint->known && !endpoint->ready)) {
         return ENDPOINT_OUT;
     }
-    bool avoided = endpoint->refused || !endpoint->known;
+    bool avoided = endpoint->avoidance != ENDPOINT_NOT_AVOIDED || !endpoint->known;
     return endpoint_in_flight(endpoint) + (avoided ? ENDPOINT_REFUSED : 0);
 }
 
 static void count_unchecked(struct pool *pool, struct endpoint *endpoint) {
-    bool unchecked = endpoint->in_pool && !endpoint->known && !endpoint->refused;
+    bool unchecked =
+        endpoint->in_pool && !endpoint->known && endpoint->avoidance == ENDPOINT_NOT_AVOIDED;
     if (unchecked != endpoint_is_unchecked(endpoint)) {
         uint32_t n = atomic_load_explicit(&pool->n_unchecked, memory_order_relaxed);
         store_u32(&pool->n_unchecked, unchecked ? n + 1 : n - 1);
@@ -121,47 +122,70 @@ void endpoint_remove_request(struct pool *pool, struct endpoint *endpoint) {
     endpoint_record_change(pool, endpoint);
 }
 
-/* ---- refusals ---------------------------------------------------------------------- */
+/* ---- avoided endpoints ----------------------------------------------------------------------- */
 
-static void update_refusal_expiry(struct pool *pool) {
-    uint64_t due_ns = pool->refused_first ? pool->refused_first->refused_until_ns : UINT64_MAX;
-    atomic_store_explicit(&pool->next_refusal_expiry_ns, due_ns, memory_order_relaxed);
+static void update_avoidance_expiry(struct pool *pool) {
+    const struct endpoint *first = TAILQ_FIRST(&pool->avoided);
+    uint64_t due_ns = first ? first->avoided_until_ns : UINT64_MAX;
+    atomic_store_explicit(&pool->next_avoidance_expiry_ns, due_ns, memory_order_relaxed);
 }
 
-static void endpoint_clear_refused(struct pool *pool, struct endpoint *endpoint) {
+static uint32_t *count_of(struct pool *pool, enum endpoint_avoidance avoidance) {
+    return avoidance == ENDPOINT_EJECTED ? &pool->n_ejected : &pool->n_refused;
+}
+
+static void endpoint_clear_avoided(struct pool *pool, struct endpoint *endpoint, bool expired) {
     lock_assert_held(&pool->lock);
-    if (!endpoint->refused) {
+    if (endpoint->avoidance == ENDPOINT_NOT_AVOIDED) {
         return;
     }
-    struct endpoint *before = endpoint->refused_prev, *after = endpoint->refused_next;
-    *(before ? &before->refused_next : &pool->refused_first) = after;
-    *(after ? &after->refused_prev : &pool->refused_last) = before;
-    endpoint->refused_prev = endpoint->refused_next = NULL;
-    endpoint->refused = false;
-    pool->n_refused--;
-    update_refusal_expiry(pool);
+    TAILQ_REMOVE(&pool->avoided, endpoint, avoided_link);
+    *count_of(pool, endpoint->avoidance) -= 1;
+    if (endpoint->avoidance == ENDPOINT_EJECTED) {
+        endpoint_end_ejection(endpoint, expired);
+    }
+    endpoint->avoidance = ENDPOINT_NOT_AVOIDED;
+    atomic_store_explicit(&endpoint->ejected, false, memory_order_relaxed);
+    update_avoidance_expiry(pool);
     endpoint_update_rank(pool, endpoint);
 }
 
-static void endpoint_set_refused(struct pool *pool, struct endpoint *endpoint, uint64_t until_ns) {
-    endpoint_clear_refused(pool, endpoint);
-    endpoint_reset_history(pool, endpoint);
-    endpoint->refused = true;
-    endpoint->refused_until_ns = until_ns;
-    endpoint->refused_prev = pool->refused_last;
-    *(pool->refused_last ? &pool->refused_last->refused_next : &pool->refused_first) = endpoint;
-    pool->refused_last = endpoint;
-    pool->n_refused++;
-    update_refusal_expiry(pool);
+void endpoint_set_avoided(struct pool *pool, struct endpoint *endpoint,
+                          enum endpoint_avoidance avoidance, uint64_t until_ns) {
+    endpoint_clear_avoided(pool, endpoint, false);
+    struct endpoint *before = TAILQ_LAST(&pool->avoided, endpoint_list);
+    while (before && before->avoided_until_ns > until_ns) {
+        before = TAILQ_PREV(before, endpoint_list, avoided_link);
+    }
+    if (before) {
+        TAILQ_INSERT_AFTER(&pool->avoided, before, endpoint, avoided_link);
+    } else {
+        TAILQ_INSERT_HEAD(&pool->avoided, endpoint, avoided_link);
+    }
+    endpoint->avoidance = avoidance;
+    endpoint->avoided_until_ns = until_ns;
+    atomic_store_explicit(&endpoint->ejected, avoidance == ENDPOINT_EJECTED, memory_order_relaxed);
+    *count_of(pool, avoidance) += 1;
+    update_avoidance_expiry(pool);
     endpoint_update_rank(pool, endpoint);
 }
 
-/* The list is sorted by time unless the setting was lowered: then a refusal may expire later than
- * due, after the one before it. */
-void endpoint_clear_expired_refusals(struct pool *pool, uint64_t now_ns) {
+void endpoint_clear_expired_avoidances(struct pool *pool, uint64_t now_ns) {
+    struct endpoint *first;
     lock_assert_held(&pool->lock);
-    while (pool->refused_first && pool->refused_first->refused_until_ns <= now_ns) {
-        endpoint_clear_refused(pool, pool->refused_first);
+    while ((first = TAILQ_FIRST(&pool->avoided)) && first->avoided_until_ns <= now_ns) {
+        endpoint_clear_avoided(pool, first, true);
+    }
+}
+
+/* Outlier detection was switched off. */
+static void clear_ejections(struct pool *pool) {
+    struct endpoint *next, *endpoint = TAILQ_FIRST(&pool->avoided);
+    for (; endpoint; endpoint = next) {
+        next = TAILQ_NEXT(endpoint, avoided_link);
+        if (endpoint->avoidance == ENDPOINT_EJECTED) {
+            endpoint_clear_avoided(pool, endpoint, false);
+        }
     }
 }
 
@@ -193,7 +217,8 @@ enum status pool_new(struct pool **out, struct error *err) {
     lock_init(&pool->lock);
     atomic_init(&pool->n_refs, 1);
     atomic_init(&pool->generation, 0);
-    atomic_init(&pool->next_refusal_expiry_ns, UINT64_MAX);
+    TAILQ_INIT(&pool->avoided);
+    atomic_init(&pool->next_avoidance_expiry_ns, UINT64_MAX);
     atomic_init(&pool->loads_valid_until_ns, 0);
     atomic_init(&pool->n_unrestricted, 0);
     atomic_init(&pool->capacity_epoch, 0);
@@ -281,6 +306,7 @@ void pool_get_stats(struct pool *pool, struct pool_stats *out) {
         .n_ready = pool->ranking.n - n_unchecked,
         .n_unchecked = n_unchecked,
         .n_refused = pool->n_refused,
+        .n_ejected = pool->n_ejected,
         .n_in_flight = pool->n_in_flight,
     };
     lock_release(&pool->lock);
@@ -484,12 +510,15 @@ static void publish_snapshot(struct pool *pool, struct pool_change *change) {
         assert(endpoint);
         endpoint->in_pool = is_added;
         endpoint->known = endpoint->ready = is_added && !checked;
-        endpoint_clear_refused(pool, endpoint);
+        endpoint_clear_avoided(pool, endpoint, false);
         endpoint_reset_history(pool, endpoint);
         endpoint_update_rank(pool, endpoint);
     }
     if (!checked && change->old->spec->health.kind != POOL_HEALTH_NONE) {
         mark_all_ready(pool, change->fresh);
+    }
+    if (change->fresh->spec->outlier_detection.max_ejection_percent == 0) {
+        clear_ejections(pool);
     }
     atomic_store_explicit(&pool->generation, change->fresh->generation, memory_order_release);
 }
@@ -622,8 +651,8 @@ void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready) {
         endpoint->ready = ready;
         if (!ready) {
             endpoint_reset_history(pool, endpoint);
-            endpoint_clear_refused(pool, endpoint); /* a readiness check that succeeds later clears
-                                                       it too */
+            endpoint_clear_avoided(pool, endpoint, false); /* a readiness check that succeeds later
+                                                              clears it too */
         }
         endpoint_update_rank(pool, endpoint);
         pool_notify_waiters(pool, endpoint, &notifications);
@@ -635,19 +664,23 @@ void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready) {
 void pool_report_refused(struct pool *pool, struct endpoint *endpoint) {
     uint64_t now_ns = clock_now_ns();
     lock_acquire(&pool->lock);
-    if (endpoint_is_eligible(endpoint)) {
-        endpoint_set_refused(pool, endpoint, now_ns + pool->snapshot->spec->refused_ns);
+    if (endpoint_is_eligible(endpoint) && endpoint->avoidance != ENDPOINT_EJECTED) {
+        endpoint_reset_history(pool, endpoint);
+        endpoint_set_avoided(pool, endpoint, ENDPOINT_CONNECTION_REFUSED,
+                             now_ns + pool->snapshot->spec->refused_ns);
     }
     lock_release(&pool->lock);
 }
 
 void pool_report_answered(struct pool *pool, struct endpoint *endpoint) {
-    if (atomic_load_explicit(&pool->next_refusal_expiry_ns, memory_order_relaxed) == UINT64_MAX) {
+    if (atomic_load_explicit(&pool->next_avoidance_expiry_ns, memory_order_relaxed) == UINT64_MAX) {
         return; /* no endpoint is avoided: the usual case takes no lock */
     }
     struct pool_notifications notifications = {NULL};
     lock_acquire(&pool->lock);
-    endpoint_clear_refused(pool, endpoint);
+    if (endpoint->avoidance == ENDPOINT_CONNECTION_REFUSED) {
+        endpoint_clear_avoided(pool, endpoint, false);
+    }
     pool_notify_waiters(pool, endpoint, &notifications);
     lock_release(&pool->lock);
     pool_send_notifications(&notifications);

@@ -4,8 +4,8 @@
  * the pool's profile chooses (pick/pool/profile/profile.h). While no loads are known the default
  * profile chooses the endpoint with the fewest of our requests in flight; ties at random. Its
  * in-flight count is raised before pool_pick returns, so that concurrent picks see each other, and
- * lowered when the ticket is released. An endpoint that recently refused a connection is picked
- * only when there is no other.
+ * lowered when the ticket is released. An endpoint that recently refused a connection, or was
+ * ejected because its responses were errors, is picked only when there is no other.
  *
  * Members and configuration are an immutable snapshot (snapshot.h), replaced as a whole. Each
  * worker has a reader, which holds the snapshot that it last loaded: refreshing costs a load while
@@ -129,8 +129,8 @@ struct pool_ticket {
 enum pool_picked_by {
     POOL_BY_LEAST_REQUESTS, /* in-flight counts: no loads are known, or the profile is that */
     POOL_BY_PROFILE,        /* the scores of the profile */
-    POOL_BY_LAST_RESORT,    /* only avoided endpoints were left: refused a connection, or not
-                               checked yet */
+    POOL_BY_LAST_RESORT,    /* only avoided endpoints were left: refused a connection, ejected, or
+                               not checked yet */
 };
 
 struct pool_pick {
@@ -215,8 +215,20 @@ void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready);
 /* It refused a connection: avoided for spec->refused_ns from now (clock_now_ns). Ignored for an
  * endpoint that is not ready. */
 void pool_report_refused(struct pool *pool, struct endpoint *endpoint);
-/* It responded: no longer avoided. */
+/* It responded: no longer avoided because of a refused connection. */
 void pool_report_answered(struct pool *pool, struct endpoint *endpoint);
+
+/* How a request ended that the endpoint received. */
+enum pool_outcome {
+    POOL_OUTCOME_OK,              /* a response without a server error */
+    POOL_OUTCOME_5XX,             /* a response with a server error, the following excepted */
+    POOL_OUTCOME_GATEWAY_FAILURE, /* 502, 503 or 504, or no response: a failed connection, a reset
+                                     or a time-out */
+};
+/* Outlier detection: errors may eject the endpoint (spec->outlier_detection): it is then avoided
+ * for a time, which the log and the metrics show. Requests that the proxy never sent, and those
+ * that the client cancelled, must not be reported. */
+void pool_report_outcome(struct pool *pool, struct endpoint *endpoint, enum pool_outcome outcome);
 /* Its metrics were scraped. Ignored for an endpoint outside the pool. */
 void pool_set_load(struct pool *pool, const struct endpoint *endpoint,
                    const struct endpoint_load *load);
@@ -230,7 +242,7 @@ struct pool_stats {
     uint32_t n_endpoints;
     uint32_t n_ready;     /* avoided ones included */
     uint32_t n_unchecked; /* not checked yet */
-    uint32_t n_refused;
+    uint32_t n_refused, n_ejected;
     uint64_t n_in_flight; /* also at endpoints that were removed */
 };
 

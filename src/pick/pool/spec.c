@@ -26,6 +26,16 @@ enum status pool_spec_new(struct pool_spec **out, struct error *err) {
     spec->flow_control = (struct pool_flow_control){
         .max_wait_ns = MAX_WAIT_NS,
         .limits = {.max_requests = MAX_WAITING, .max_bytes = MAX_WAITING_BYTES}};
+    spec->outlier_detection = (struct pool_outlier_detection){
+        .consecutive_5xx = 5,
+        .consecutive_gateway_failure = 5,
+        .failure_percentage_threshold = 85,
+        .failure_percentage_request_volume = 50,
+        .interval_ns = UINT64_C(10000000000),
+        .base_ejection_time_ns = UINT64_C(30000000000),
+        .max_ejection_time_ns = UINT64_C(300000000000),
+        .max_ejection_percent = 50,
+    };
     spec->refused_ns = REFUSED_NS;
     spec->retry_after_s = RETRY_AFTER_S;
     protocol_init(&spec->protocol);

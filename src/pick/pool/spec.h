@@ -89,6 +89,21 @@ struct pool_flow_control {
     struct flow_limits limits;
 };
 
+/* Outlier detection: which errors eject an endpoint, and for how long. Named after Envoy's
+ * (envoy.config.cluster.v3.OutlierDetection). */
+struct pool_outlier_detection {
+    uint64_t consecutive_5xx;                   /* responses with 5xx, or none; 0: not looked at */
+    uint64_t consecutive_gateway_failure;       /* 502, 503, 504, or none; 0: not looked at */
+    uint64_t failure_percentage_threshold;      /* of the responses in an interval; 0: not looked
+                                                   at */
+    uint64_t failure_percentage_request_volume; /* fewer responses in the interval do not count */
+    uint64_t interval_ns;
+    uint64_t base_ejection_time_ns; /* times the number of ejections in a row */
+    uint64_t max_ejection_time_ns;
+    uint64_t max_ejection_percent; /* of the pool's endpoints; 0: nothing is ejected. Otherwise at
+                                      least one may be ejected, and at least one is not */
+};
+
 /* Priorities of criticalities, for requests without a known objective. */
 enum { POOL_PRIORITY_STANDARD = 0, POOL_PRIORITY_CRITICAL = 10, POOL_PRIORITY_SHEDDABLE = -1 };
 
@@ -129,6 +144,7 @@ struct pool_spec {
     uint64_t queue_depth;   /* requests queued at the endpoint */
     double kv_cache;        /* share of the cache in use */
     struct pool_flow_control flow_control;
+    struct pool_outlier_detection outlier_detection;
     uint64_t refused_ns;    /* for how long an endpoint that refused a connection is avoided */
     uint64_t retry_after_s; /* retry-after of a request that is shed */
     struct pool_spec_note *notes;

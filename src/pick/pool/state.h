@@ -28,12 +28,12 @@ struct pool {
     _Atomic uint64_t generation; /* of the snapshot; readers compare it with their own */
     struct ranking ranking;      /* of the members that can be picked, by rank */
     uint64_t n_in_flight;
-    /* A list of the endpoints that refused a connection, oldest first, and when the first one
+    /* The avoided endpoints, sorted by the time until which they are, and when the first one
      * expires (UINT64_MAX: none), which picks read before they take the lock. */
-    struct endpoint *refused_first, *refused_last;
-    uint32_t n_refused;
-    _Atomic uint32_t n_unchecked; /* members not checked yet (endpoint->unchecked) */
-    _Atomic uint64_t next_refusal_expiry_ns;
+    TAILQ_HEAD(endpoint_list, endpoint) avoided;
+    uint32_t n_refused, n_ejected; /* of these */
+    _Atomic uint32_t n_unchecked;  /* members not checked yet (endpoint->unchecked) */
+    _Atomic uint64_t next_avoidance_expiry_ns;
     struct prefix_table *prefix_table;     /* NULL: none */
     _Atomic uint32_t last_cold_request;    /* the newest request of which no endpoint had the
                                               prefix */
@@ -67,8 +67,16 @@ void endpoint_record_change(struct pool *pool, const struct endpoint *endpoint);
 void endpoint_add_tokens(struct pool *pool, struct endpoint *endpoint, int64_t n);
 void endpoint_add_request(struct pool *pool, struct endpoint *endpoint);
 void endpoint_remove_request(struct pool *pool, struct endpoint *endpoint);
-/* Clears the refusals whose time has passed. */
-void endpoint_clear_expired_refusals(struct pool *pool, uint64_t now_ns);
+/* Avoids it until then, instead of what was set before. */
+void endpoint_set_avoided(struct pool *pool, struct endpoint *endpoint,
+                          enum endpoint_avoidance avoidance, uint64_t until_ns);
+/* Ends avoidances whose time has passed. */
+void endpoint_clear_expired_avoidances(struct pool *pool, uint64_t now_ns);
+
+/* ---- outlier.c: under pool->lock ------------------------------------------------------------- */
+
+/* Its ejection has ended: `expired`, its time has passed, or for another reason. */
+void endpoint_end_ejection(struct endpoint *endpoint, bool expired);
 
 /* ---- pick.c ---------------------------------------------------------------------------------- */
 

@@ -366,6 +366,7 @@ static void print_verdict(const struct explanation *self, const struct verdict *
                           size_t place) {
     const char *ready = verdict->rank == ENDPOINT_OUT              ? "no"
                         : endpoint_is_unchecked(verdict->endpoint) ? "not checked yet"
+                        : endpoint_is_ejected(verdict->endpoint)   ? "ejected"
                         : verdict->rank >= ENDPOINT_REFUSED        ? "conn refused"
                                                                    : "yes";
     buf_printf(self->out, "  %-*s  yes   ", ENDPOINT_COLUMNS, verdict->endpoint->text);

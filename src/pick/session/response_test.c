@@ -258,6 +258,64 @@ static void response_upstream_answer_clears_refused(void **state) {
     stage_close(stage);
 }
 
+/* What each response says of the endpoint: five of them in a row eject it, or do not. */
+static void response_errors_eject_endpoint(void **state) {
+    static const struct {
+        const char *headers;
+        bool ejects;
+    } cases[] = {
+        {":status=500|x-envoy-upstream-service-time=1", true},
+        {":status=503|x-envoy-upstream-service-time=1", true},
+        {":status=501|x-envoy-upstream-service-time=1", false}, /* the client's error */
+        {":status=429|x-envoy-upstream-service-time=1", false},
+        {":status=503", false}, /* a local reply of the proxy */
+        {":status=200|x-envoy-upstream-service-time=1|grpc-status=14", true},
+        {":status=200|x-envoy-upstream-service-time=1|grpc-status=13", true},
+        {":status=200|x-envoy-upstream-service-time=1|grpc-status=3", false},
+        {":status=200|x-envoy-upstream-service-time=1|grpc-status=12", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct stage *stage = stage_open(two());
+        struct pool_stats numbers;
+        for (int n = 0; n < 10; n++) {
+            begin(stage, STAGE_CONFIG(NONE, NONE));
+            stage_answer(stage, cases[i].headers, true);
+        }
+        pool_get_stats(stage->pool.pool, &numbers);
+        assert_int_equal(numbers.n_ejected, cases[i].ejects);
+        stage_close(stage);
+    }
+}
+
+/* Without a response: by the proxy's details. */
+static void response_resets_and_timeouts_eject_endpoint(void **state) {
+    static const struct {
+        const char *details;
+        bool ejects;
+    } cases[] = {
+        {"upstream_reset_before_response_started{connection_termination}", true},
+        {"upstream_reset_before_response_started{remote_connection_failure|x}", true},
+        {"upstream_response_timeout", true},
+        {"upstream_per_try_timeout", true},
+        {"no_healthy_upstream", false},
+        {"direct_response", false},
+        {"via_upstream", false}, /* with status 200 */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct stage *stage = stage_open(two());
+        struct pool_stats numbers;
+        for (int n = 0; n < 10; n++) {
+            begin(stage, STAGE_CONFIG(NONE, NONE));
+            answer_with(stage, ATTRIBUTES, "response.code_details", cases[i].details, true);
+        }
+        pool_get_stats(stage->pool.pool, &numbers);
+        assert_int_equal(numbers.n_ejected, cases[i].ejects);
+        stage_close(stage);
+    }
+}
+
 /* ---- conformance ----------------------------------------------------------------------------- */
 
 /* `tell` enables it, by one of its settings. */
@@ -349,6 +407,8 @@ int main(void) {
         cmocka_unit_test(response_served_endpoint_takes_ticket),
         cmocka_unit_test(response_connection_failure_marks_endpoint_refused),
         cmocka_unit_test(response_upstream_answer_clears_refused),
+        cmocka_unit_test(response_errors_eject_endpoint),
+        cmocka_unit_test(response_resets_and_timeouts_eject_endpoint),
         cmocka_unit_test(response_conformance_header_names_served_endpoint),
         cmocka_unit_test(response_local_reply_before_pick_ends_request),
         cmocka_unit_test(response_before_request_end_is_accepted),

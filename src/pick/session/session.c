@@ -275,6 +275,43 @@ static bool is_success(const struct ext_proc_request *message) {
     return status.len == 3 && status.ptr[0] == '2';
 }
 
+/* 501 is the client's error, as UNIMPLEMENTED below. */
+static enum pool_outcome outcome_of_status(struct str status) {
+    if (status.len != 3 || status.ptr[0] != '5' || str_is(status, "501")) {
+        return POOL_OUTCOME_OK;
+    }
+    return str_is(status, "502") || str_is(status, "503") || str_is(status, "504")
+               ? POOL_OUTCOME_GATEWAY_FAILURE
+               : POOL_OUTCOME_5XX;
+}
+
+/* The status of a gRPC call, by the HTTP status that Envoy counts for it: UNKNOWN, INTERNAL and
+ * DATA_LOSS are 500, DEADLINE_EXCEEDED 504 and UNAVAILABLE 503. */
+static enum pool_outcome outcome_of_grpc_status(struct str status) {
+    return str_is(status, "2") || str_is(status, "13") || str_is(status, "15") ? POOL_OUTCOME_5XX
+           : str_is(status, "4") || str_is(status, "14") ? POOL_OUTCOME_GATEWAY_FAILURE
+                                                         : POOL_OUTCOME_OK;
+}
+
+/* Reports the outcome to outlier detection, unless the proxy replied itself. */
+static void report_outcome(struct pick_session *session, const struct ext_proc_request *message,
+                           struct str details) {
+    struct pool *pool = session->context.pool;
+    struct endpoint *endpoint = session->ticket.endpoint;
+    enum pick_attempt attempt = pick_attempt_of_details(details);
+    if (attempt == PICK_ATTEMPT_NOT_CONNECTED || attempt == PICK_ATTEMPT_FAILED) {
+        pool_report_outcome(pool, endpoint, POOL_OUTCOME_GATEWAY_FAILURE);
+        return;
+    }
+    if (was_answered(details, message)) {
+        struct str status = ext_proc_header_find(&message->fields, STR(":status"));
+        struct str grpc_status = ext_proc_header_find(&message->fields, STR("grpc-status"));
+        pool_report_outcome(pool, endpoint,
+                            grpc_status.ptr ? outcome_of_grpc_status(grpc_status)
+                                            : outcome_of_status(status));
+    }
+}
+
 /* What the first message of the response shows about the endpoint. */
 static void record_endpoint_result(struct pick_session *session,
                                    const struct ext_proc_request *message) {
@@ -289,6 +326,9 @@ static void record_endpoint_result(struct pick_session *session,
         metric_add(METRIC_PICK_REFUSED_TOTAL, 1);
     } else if (endpoint && endpoint_is_refused(endpoint) && was_answered(details, message)) {
         pool_report_answered(session->context.pool, endpoint);
+    }
+    if (endpoint) {
+        report_outcome(session, message, details);
     }
 }
 

@@ -34,10 +34,10 @@ static void print_pool_u64(struct metric_text *text, const struct pick_admin_poo
 
 static void print_states(struct metric_text *text, const struct pick_admin_pools *list,
                          const struct pick_admin_pool *pool) {
-    static const char *const names[] = {"ready", "refused", "unchecked", "not_ready"};
+    static const char *const names[] = {"ready", "refused", "ejected", "unchecked", "not_ready"};
     const struct pool_stats *numbers = &pool->numbers;
-    const uint64_t values[] = {numbers->n_ready - numbers->n_refused, numbers->n_refused,
-                               numbers->n_unchecked,
+    const uint64_t values[] = {numbers->n_ready - numbers->n_refused - numbers->n_ejected,
+                               numbers->n_refused, numbers->n_ejected, numbers->n_unchecked,
                                numbers->n_endpoints - numbers->n_ready - numbers->n_unchecked};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct buf labels;
@@ -65,6 +65,9 @@ static uint64_t ready_of(const struct endpoint *endpoint) {
 static uint64_t refused_of(const struct endpoint *endpoint) {
     return endpoint_is_refused(endpoint);
 }
+static uint64_t ejected_of(const struct endpoint *endpoint) {
+    return endpoint_is_ejected(endpoint);
+}
 
 /* A metric of each endpoint. */
 static const struct endpoint_column {
@@ -74,6 +77,7 @@ static const struct endpoint_column {
     {METRIC_FAMILY_ENDPOINT_IN_FLIGHT, in_flight_of},
     {METRIC_FAMILY_ENDPOINT_READY, ready_of},
     {METRIC_FAMILY_ENDPOINT_REFUSED, refused_of},
+    {METRIC_FAMILY_ENDPOINT_EJECTED, ejected_of},
     {METRIC_FAMILY_ENDPOINT_PICKS, endpoint_n_picked},
     {METRIC_FAMILY_ENDPOINT_SCRAPE_FAILURES, endpoint_n_scrape_failures},
 };

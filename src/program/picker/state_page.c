@@ -51,6 +51,7 @@ static void print_endpoint(const struct pool_snapshot *snapshot, const struct po
     pool_snapshot_get_load(snapshot, member, clock_now_ns(), &load);
     const char *state = endpoint_is_unchecked(endpoint) ? "not checked yet"
                         : !endpoint_is_ready(endpoint)  ? "not ready"
+                        : endpoint_is_ejected(endpoint) ? "ejected"
                         : endpoint_is_refused(endpoint) ? "refused a connection"
                                                         : "ready";
     buf_printf(out, "endpoint %s: %s, %u in flight, %llu picks", endpoint->text, state,
@@ -65,11 +66,12 @@ static uint32_t print_pool(const struct pick_admin_pool *pool, uint32_t most, st
     const struct pool_snapshot *snapshot = pool->snapshot;
     uint32_t n = snapshot->n_members < most ? snapshot->n_members : most;
     buf_printf(out,
-               "pool%s%.*s generation %llu: %u endpoints, %u ready, %u of these refused; %llu "
+               "pool%s%.*s generation %llu: %u endpoints, %u ready, %u of these refused and %u "
+               "ejected; %llu "
                "in flight\n",
                pool->entry->name.len > 0 ? " " : "", STR_ARG(pool->entry->name),
                (unsigned long long)numbers->generation, numbers->n_endpoints, numbers->n_ready,
-               numbers->n_refused, (unsigned long long)numbers->n_in_flight);
+               numbers->n_refused, numbers->n_ejected, (unsigned long long)numbers->n_in_flight);
     print_flow_control(pool, out);
     for (uint32_t i = 0; i < n; i++) {
         print_endpoint(snapshot, &snapshot->members[i], out);

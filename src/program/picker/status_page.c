@@ -87,6 +87,7 @@ static void add_times(struct json_writer *json, const struct pick_admin *admin) 
 static const char *pick_state_name(const struct endpoint *endpoint) {
     return endpoint_is_unchecked(endpoint) ? "unchecked"
            : !endpoint_is_ready(endpoint)  ? "not_ready"
+           : endpoint_is_ejected(endpoint) ? "ejected"
            : endpoint_is_refused(endpoint) ? "refused"
                                            : "ready";
 }

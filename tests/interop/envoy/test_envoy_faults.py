@@ -91,6 +91,32 @@ def test_envoy_server_exit_loses_no_request(start, echoes, config):
     assert echoes[0].n_requests > before
 
 
+def test_envoy_failing_server_is_ejected(start, echoes):
+    """A server answers 500 at once while its health says 200. It gets the five requests that eject it, then
+    one after each ejection; once it is well it gets its share again."""
+    gateway = start("model-in-body.yaml", checked=True, change=lambda pool: pool + (
+        "outlier_detection: {base_ejection_time: 200ms, max_ejection_time: 200ms}\n"))
+    address, ask = echoes[0].address, {"method": "POST", "path": "/v1/completions", "body": BODY}
+    echoes[0].status = "500"
+    with Load(gateway.address, n_clients=1, **ask) as load:
+        load.wait_more(300)
+    numbers = gateway.picker.numbers()
+    assert load.outcomes[500] == 4 + numbers["sluice_pick_ejections_total"]
+    assert set(load.outcomes) == {200, 500}
+    warned = [line for line in gateway.picker.log_lines() if line["event"] == "endpoint ejected"]
+    assert warned[0]["endpoint"] == address and warned[0]["reason"] == "consecutive_5xx"
+    echoes[0].status = "200"
+    with Load(gateway.address, n_clients=1, **ask) as load:
+        gateway.picker.wait_until(lambda _: any(
+            line["event"] == "endpoint recovered after an ejection" for line in gateway.picker.log_lines()),
+            "a recovery")
+        before = echoes[0].n_requests
+        load.wait_more(60)
+    assert set(load.outcomes) == {200}
+    assert echoes[0].n_requests >= before + 5
+    assert gateway.picker.numbers()[f'sluice_pick_endpoint_ejected{{endpoint="{address}"}}'] == 0
+
+
 # ---- the picker ----------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("config", OPEN)

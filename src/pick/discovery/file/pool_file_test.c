@@ -107,6 +107,15 @@ static const struct {
      "sent again after 2 s\n"},
     {"saturation: {max_in_flight: 0}\nrefused_for: 90s\n",
      "saturated   never\nrefused     an endpoint that refused a connection is avoided for 90 s\n"},
+    {"", "outliers    are ejected after 5 responses 5xx in a row or 5 gateway failures in a row or "
+         "85 % "
+         "failures of 50 or more in 10 s, for 30 s to 300 s, at most 50 % of the endpoints\n"},
+    {"outlier_detection: {consecutive_5xx: 0, consecutive_gateway_failure: 2, "
+     "failure_percentage_threshold: 30, failure_percentage_request_volume: 8, interval: 1s, "
+     "base_ejection_time: 2s, max_ejection_time: 3s, max_ejection_percent: 40}\n",
+     "outliers    are ejected after 2 gateway failures in a row or 30 % failures of 8 or more in 1 "
+     "s, for 2 s to 3 s, at most 40 % of the endpoints\n"},
+    {"outlier_detection: {max_ejection_percent: 0}\n", "outliers    are not ejected\n"},
     {"saturation: {queue_depth: 5, kv_cache: 0.8}\n",
      "saturated   when every endpoint has 256 requests in flight or 5 waiting or 0.8 of its KV "
      "cache used: sheddable"},
@@ -404,6 +413,12 @@ static const struct {
      "1: flow_control.bands[0].priority: expected a whole number from 0 to 2147483647, got -1"},
     {"flow_control: {bands: [{priority: 1, max_requests: 1}, {priority: 1, max_requests: 2}]}\n",
      "1: flow_control.bands[1]: the priority 1 is there twice"},
+    {"outlier_detection: {max_ejection_percent: 101}\n",
+     "1: outlier_detection.max_ejection_percent: expected a whole number from 0 to 100, got 101"},
+    {"outlier_detection: {consecutive_5x: 1}\n",
+     "1: unknown field \"outlier_detection.consecutive_5x\"; did you mean \"consecutive_5xx\"?"},
+    {"outlier_detection: {interval: 2h}\n",
+     "1: outlier_detection.interval: expected 0.001 to 3600 seconds"},
     {"refused_for: [1]\n", "1: refused_for: expected text, got a list of 1"},
     {"protocol: {destination_headers: x}\n",
      "1: unknown field \"protocol.destination_headers\"; did you mean \"destination_header\"?"},

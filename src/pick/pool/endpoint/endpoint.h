@@ -10,21 +10,42 @@
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/queue.h>
 
 #include "pick/pool/endpoint/address.h"
 #include "pick/pool/profile/ranking.h"
 
 /* The rank that picks compare; lower is better:
  *     requests in flight                     ready
- *     requests in flight + ENDPOINT_REFUSED  refused a connection recently, or not checked yet
+ *     requests in flight + ENDPOINT_REFUSED  avoided (enum endpoint_avoidance), or not checked yet
  *     ENDPOINT_OUT                           not ready, or no longer in the pool */
 #define ENDPOINT_REFUSED UINT32_C(0x80000000)
 #define ENDPOINT_OUT UINT32_MAX
+
+/* Why an endpoint is picked only where no better one is left, for a time. */
+enum endpoint_avoidance {
+    ENDPOINT_NOT_AVOIDED,
+    ENDPOINT_CONNECTION_REFUSED, /* spec->refused_ns, or until it responds */
+    ENDPOINT_EJECTED,            /* by outlier detection (pick/pool/outlier.c) */
+};
+
+/* What outlier detection knows of an endpoint. The atomics are changed without a lock by responses
+ * without an error, which do not need to be counted exactly. */
+struct endpoint_outliers {
+    _Atomic uint32_t n_consecutive_5xx, n_consecutive_gateway_failures;
+    _Atomic uint32_t n_responses; /* since window_start_ns; under the lock it is reset */
+    _Atomic bool on_trial;        /* after an ejection, until the first response: an error ejects */
+    uint32_t n_failures;          /* since window_start_ns */
+    uint64_t window_start_ns;     /* the interval began */
+    uint32_t n_ejections;         /* in a row; one less for each interval without one */
+    uint64_t readmitted_ns;       /* the last ejection ended */
+};
 
 struct endpoint {
     alignas(64) struct ranked ranked; /* first: a struct ranked is cast to its endpoint */
     _Atomic uint32_t rank;
     _Atomic bool unchecked;     /* in the pool, not checked yet, and no connection was refused */
+    _Atomic bool ejected;       /* by outlier detection */
     _Atomic uint32_t in_flight; /* requests sent there that have not ended */
     _Atomic uint64_t n_picked;  /* total */
     _Atomic uint64_t n_tokens;  /* estimated tokens of the requests in flight */
@@ -35,13 +56,14 @@ struct endpoint {
     _Atomic uint64_t answered_ns;
     uint32_t host; /* its host number in the pool's prefix table; 0: none */
 
-    bool in_pool;              /* in the pool's newest snapshot */
-    uint32_t member;           /* its index in that snapshot */
-    bool known;                /* readiness was checked, or is not checked in this pool */
-    bool ready;                /* with `known`: the check's result; true without checks */
-    bool refused;              /* in the pool's list of endpoints that refused a connection */
-    uint64_t refused_until_ns; /* until when it is avoided */
-    struct endpoint *refused_prev, *refused_next;
+    bool in_pool;                      /* in the pool's newest snapshot */
+    uint32_t member;                   /* its index in that snapshot */
+    bool known;                        /* readiness was checked, or is not checked in this pool */
+    bool ready;                        /* with `known`: the check's result; true without checks */
+    enum endpoint_avoidance avoidance; /* not ENDPOINT_NOT_AVOIDED: in the pool's list `avoided` */
+    uint64_t avoided_until_ns;
+    TAILQ_ENTRY(endpoint) avoided_link;
+    struct endpoint_outliers outliers;
     uint64_t
         stalled_until_ns; /* no waiter is notified for it until then: the last one could not use it
                              although it had capacity; 0: not stalled */
@@ -99,8 +121,13 @@ static inline bool endpoint_is_unchecked(const struct endpoint *endpoint) {
 static inline bool endpoint_is_ready(const struct endpoint *endpoint) {
     return endpoint_is_eligible(endpoint) && !endpoint_is_unchecked(endpoint);
 }
+static inline bool endpoint_is_ejected(const struct endpoint *endpoint) {
+    return endpoint_is_avoided(endpoint) &&
+           atomic_load_explicit(&endpoint->ejected, memory_order_relaxed);
+}
 static inline bool endpoint_is_refused(const struct endpoint *endpoint) {
-    return endpoint_is_avoided(endpoint) && !endpoint_is_unchecked(endpoint);
+    return endpoint_is_avoided(endpoint) && !endpoint_is_unchecked(endpoint) &&
+           !endpoint_is_ejected(endpoint);
 }
 
 #endif

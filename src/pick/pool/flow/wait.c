@@ -416,7 +416,7 @@ void pool_tick(struct pool *pool, uint64_t gap_ns) {
     }
     atomic_store_explicit(&pool->ticked_ns, now_ns, memory_order_relaxed);
     lock_acquire(&pool->lock);
-    endpoint_clear_expired_refusals(pool, now_ns);
+    endpoint_clear_expired_avoidances(pool, now_ns);
     pool_notify_all_waiters(pool, &notifications);
     lock_release(&pool->lock);
     pool_send_notifications(&notifications);

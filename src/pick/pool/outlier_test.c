@@ -1,0 +1,266 @@
+/* Outlier detection: which outcomes eject an endpoint, for how long, and how many at most. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/event/clock.h"
+#include "pick/pool/pool_fixture.h"
+
+static const uint64_t SECOND = 1000000000;
+
+static void open_at_100_s(struct fixture *f, struct pool_spec *spec) {
+    clock_set_fake_ns(100 * SECOND);
+    fixture_open(f, spec);
+}
+
+static void close_fixture(struct fixture *f) {
+    fixture_close(f);
+    clock_set_fake_ns(0);
+}
+
+static struct endpoint *numbered(struct fixture *f, uint32_t i) {
+    return pool_reader_refresh(f->reader)->members[i].endpoint;
+}
+
+static void report(struct fixture *f, struct endpoint *endpoint, enum pool_outcome outcome, int n) {
+    for (int i = 0; i < n; i++) {
+        pool_report_outcome(f->pool, endpoint, outcome);
+    }
+}
+
+/* A pick ends ejections whose time has passed. */
+static struct endpoint *pick_once(struct fixture *f) {
+    struct pool_pick pick = fixture_pick(f);
+    struct endpoint *endpoint = pick.ticket.endpoint;
+    pool_release_ticket(f->pool, &pick.ticket);
+    return endpoint;
+}
+
+static struct pool_stats stats_of(struct fixture *f) {
+    struct pool_stats stats;
+    pool_get_stats(f->pool, &stats);
+    return stats;
+}
+
+/* Whether the endpoint is ejected for exactly this time. */
+static void expect_ejected_for(struct fixture *f, const struct endpoint *endpoint, uint64_t ns) {
+    uint64_t start_ns = clock_now_ns();
+    assert_true(endpoint_is_ejected(endpoint));
+    clock_set_fake_ns(start_ns + ns - 1);
+    for (int i = 0; i < 10; i++) {
+        assert_ptr_not_equal(pick_once(f), endpoint);
+    }
+    clock_set_fake_ns(start_ns + ns);
+    pick_once(f);
+    assert_false(endpoint_is_ejected(endpoint));
+}
+
+static void outlier_consecutive_errors_eject(void **state) {
+    struct fixture f;
+    (void)state;
+    open_at_100_s(&f, fixture_spec_of(3));
+    struct endpoint *bad = numbered(&f, 1);
+    report(&f, bad, POOL_OUTCOME_5XX, 4);
+    report(&f, bad, POOL_OUTCOME_OK, 1);
+    report(&f, bad, POOL_OUTCOME_GATEWAY_FAILURE, 4);
+    assert_false(endpoint_is_ejected(bad));
+    report(&f, bad, POOL_OUTCOME_5XX, 1);
+    assert_true(endpoint_is_ejected(bad) && endpoint_is_ready(bad));
+    assert_false(endpoint_is_refused(bad));
+    assert_int_equal(stats_of(&f).n_ejected, 1);
+    assert_int_equal(stats_of(&f).n_refused, 0);
+    pool_report_refused(f.pool, bad); /* does not shorten the ejection */
+    pool_report_answered(f.pool, bad);
+    expect_ejected_for(&f, bad, 30 * SECOND);
+    assert_int_equal(stats_of(&f).n_ejected, 0);
+    close_fixture(&f);
+}
+
+/* With consecutive_5xx off, errors of the model do not count, and those of the server do. */
+static void outlier_gateway_failures_are_counted_apart(void **state) {
+    struct fixture f;
+    struct pool_spec *spec = fixture_spec_of(3);
+    (void)state;
+    spec->outlier_detection.consecutive_5xx = 0;
+    spec->outlier_detection.failure_percentage_threshold = 0;
+    spec->outlier_detection.consecutive_gateway_failure = 3;
+    open_at_100_s(&f, spec);
+    struct endpoint *bad = numbered(&f, 1);
+    report(&f, bad, POOL_OUTCOME_5XX, 200);
+    report(&f, bad, POOL_OUTCOME_GATEWAY_FAILURE, 2);
+    report(&f, bad, POOL_OUTCOME_5XX, 1);
+    report(&f, bad, POOL_OUTCOME_GATEWAY_FAILURE, 2);
+    assert_false(endpoint_is_ejected(bad));
+    report(&f, bad, POOL_OUTCOME_GATEWAY_FAILURE, 1);
+    assert_true(endpoint_is_ejected(bad));
+    close_fixture(&f);
+}
+
+/* Each ejection in a row is longer by the base time; intervals without one make it shorter. */
+static void outlier_repeated_ejections_grow(void **state) {
+    struct fixture f;
+    (void)state;
+    open_at_100_s(&f, fixture_spec_of(3));
+    struct endpoint *bad = numbered(&f, 1);
+    report(&f, bad, POOL_OUTCOME_5XX, 5);
+    expect_ejected_for(&f, bad, 30 * SECOND);
+    report(&f, bad, POOL_OUTCOME_5XX, 1); /* on trial: one error is enough */
+    expect_ejected_for(&f, bad, 60 * SECOND);
+    for (uint64_t n = 3; n <= 12; n++) {
+        report(&f, bad, POOL_OUTCOME_5XX, 1);
+        expect_ejected_for(&f, bad, (n < 10 ? n : 10) * 30 * SECOND); /* max_ejection_time */
+    }
+    report(&f, bad, POOL_OUTCOME_OK, 1); /* it is well again */
+    report(&f, bad, POOL_OUTCOME_5XX, 4);
+    assert_false(endpoint_is_ejected(bad));
+    clock_set_fake_ns(clock_now_ns() + 110 * SECOND); /* 11 of the 12 are forgotten */
+    report(&f, bad, POOL_OUTCOME_5XX, 1);
+    expect_ejected_for(&f, bad, 60 * SECOND);
+    close_fixture(&f);
+}
+
+static void outlier_failure_share_ejects(void **state) {
+    struct fixture f;
+    struct pool_spec *spec = fixture_spec_of(3);
+    (void)state;
+    spec->outlier_detection.failure_percentage_threshold = 60;
+    open_at_100_s(&f, spec);
+    struct endpoint *bad = numbered(&f, 1);
+    for (int i = 0; i < 16; i++) { /* 2 of 3: 32 of 48 */
+        report(&f, bad, POOL_OUTCOME_5XX, 2);
+        report(&f, bad, POOL_OUTCOME_OK, 1);
+    }
+    report(&f, bad, POOL_OUTCOME_5XX, 1);
+    assert_false(endpoint_is_ejected(bad)); /* 49: fewer than failure_percentage_request_volume */
+    clock_set_fake_ns(111 * SECOND);        /* the interval is over: all are forgotten */
+    report(&f, bad, POOL_OUTCOME_5XX, 1);
+    report(&f, bad, POOL_OUTCOME_OK, 1);
+    for (int i = 0; i < 15; i++) { /* 31 of 47 */
+        report(&f, bad, POOL_OUTCOME_5XX, 2);
+        report(&f, bad, POOL_OUTCOME_OK, 1);
+    }
+    report(&f, bad, POOL_OUTCOME_5XX, 2);
+    assert_false(endpoint_is_ejected(bad));
+    report(&f, bad, POOL_OUTCOME_5XX, 1);
+    assert_true(endpoint_is_ejected(bad));
+    close_fixture(&f);
+}
+
+/* Overloaded servers answer 503: the pool must keep endpoints. */
+static void outlier_ejections_are_limited(void **state) {
+    static const struct {
+        uint32_t n_endpoints, percent, n_ejected;
+    } cases[] = {{1, 100, 0}, {2, 50, 1}, {2, 100, 1},  {3, 50, 1}, {3, 10, 1},
+                 {4, 50, 2},  {3, 0, 0},  {10, 100, 9}, {10, 30, 3}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct fixture f;
+        struct pool_spec *spec = fixture_spec_of(cases[i].n_endpoints);
+        spec->outlier_detection.max_ejection_percent = cases[i].percent;
+        open_at_100_s(&f, spec);
+        for (uint32_t k = 0; k < cases[i].n_endpoints; k++) {
+            report(&f, numbered(&f, k), POOL_OUTCOME_GATEWAY_FAILURE, 100);
+        }
+        assert_int_equal(stats_of(&f).n_ejected, cases[i].n_ejected);
+        for (int k = 0; k < 10; k++) {
+            assert_false(endpoint_is_ejected(pick_once(&f)));
+        }
+        close_fixture(&f);
+    }
+}
+
+/* Where only ejected endpoints are left in a subset, they are picked. */
+static void outlier_ejected_endpoint_is_the_last_resort(void **state) {
+    struct fixture f;
+    struct arena *arena = arena_new(NULL, 0);
+    struct subset subset;
+    struct pool_pick pick;
+    struct error err;
+    (void)state;
+    open_at_100_s(&f, fixture_spec_of(2));
+    report(&f, numbered(&f, 0), POOL_OUTCOME_5XX, 5);
+    subset_init(&subset, false);
+    assert_int_equal(subset_add(&subset, arena, endpoint_text(numbered(&f, 0)), &err), ST_OK);
+    struct pool_request request = {.subset = &subset};
+    assert_int_equal(pool_pick(f.reader, &request, &pick, &err), ST_OK);
+    assert_ptr_equal(pick.ticket.endpoint, numbered(&f, 0));
+    assert_int_equal(pick.picked_by, POOL_BY_LAST_RESORT);
+    pool_release_ticket(f.pool, &pick.ticket);
+    close_fixture(&f);
+    arena_free(arena);
+}
+
+/* An ejection does not survive the endpoint's removal, its failed health check, and the setting. */
+static void outlier_ejection_ends_with_its_cause(void **state) {
+    struct fixture f;
+    struct pool_spec *spec = fixture_spec_of(3);
+    (void)state;
+    spec->health = (struct pool_health){.kind = POOL_HEALTH_TCP};
+    open_at_100_s(&f, spec);
+    struct endpoint *bad = numbered(&f, 1);
+    report(&f, bad, POOL_OUTCOME_5XX, 5);
+    assert_false(endpoint_is_ejected(bad)); /* its readiness is not known yet */
+    pool_set_ready(f.pool, bad, true);
+    report(&f, bad, POOL_OUTCOME_5XX, 5);
+    assert_true(endpoint_is_ejected(bad));
+    pool_set_ready(f.pool, bad, true); /* its health says 200 all the time */
+    assert_true(endpoint_is_ejected(bad));
+    pool_set_ready(f.pool, bad, false);
+    assert_int_equal(stats_of(&f).n_ejected, 0);
+    pool_set_ready(f.pool, bad, true);
+    assert_false(endpoint_is_ejected(bad));
+    report(&f, bad, POOL_OUTCOME_5XX, 5);
+    struct pool_spec *off = fixture_spec_of(3);
+    off->outlier_detection.max_ejection_percent = 0;
+    fixture_update(f.pool, off);
+    assert_int_equal(stats_of(&f).n_ejected, 0);
+    fixture_update(f.pool, fixture_spec_of(3));
+    struct pool_pick pick = fixture_pick(&f);
+    report(&f, pick.ticket.endpoint, POOL_OUTCOME_5XX, 5);
+    assert_int_equal(stats_of(&f).n_ejected, 1);
+    fixture_update(f.pool, fixture_spec_of(0));
+    assert_int_equal(stats_of(&f).n_ejected, 0);
+    report(&f, pick.ticket.endpoint, POOL_OUTCOME_5XX, 50); /* too late to have an effect */
+    assert_int_equal(stats_of(&f).n_ejected, 0);
+    pool_release_ticket(f.pool, &pick.ticket);
+    close_fixture(&f);
+}
+
+/* Avoided endpoints are kept by the end of their time, whatever the order in which they come. */
+static void outlier_shorter_avoidance_ends_first(void **state) {
+    struct fixture f;
+    (void)state;
+    open_at_100_s(&f, fixture_spec_of(4));
+    report(&f, numbered(&f, 0), POOL_OUTCOME_5XX, 5);
+    pool_report_refused(f.pool, numbered(&f, 1));
+    clock_set_fake_ns(102 * SECOND);
+    pool_report_refused(f.pool, numbered(&f, 2));
+    clock_set_fake_ns(105 * SECOND);
+    pick_once(&f);
+    assert_true(endpoint_is_ejected(numbered(&f, 0)) && endpoint_is_refused(numbered(&f, 2)));
+    assert_false(endpoint_is_refused(numbered(&f, 1)));
+    clock_set_fake_ns(107 * SECOND);
+    pick_once(&f);
+    assert_false(endpoint_is_refused(numbered(&f, 2)));
+    clock_set_fake_ns(130 * SECOND);
+    pick_once(&f);
+    assert_false(endpoint_is_ejected(numbered(&f, 0)));
+    close_fixture(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(outlier_consecutive_errors_eject),
+        cmocka_unit_test(outlier_gateway_failures_are_counted_apart),
+        cmocka_unit_test(outlier_repeated_ejections_grow),
+        cmocka_unit_test(outlier_failure_share_ejects),
+        cmocka_unit_test(outlier_ejections_are_limited),
+        cmocka_unit_test(outlier_ejected_endpoint_is_the_last_resort),
+        cmocka_unit_test(outlier_ejection_ends_with_its_cause),
+        cmocka_unit_test(outlier_shorter_avoidance_ends_first),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
