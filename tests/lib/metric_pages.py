@@ -4,10 +4,13 @@ need a GPU, and for broken ones: how it answers may change at any time.
     page       the text that `says` was given      hang       takes the request, and says nothing
     endless    lines without an end                redirect   302 to `elsewhere`
     status     503                                 garbage    bytes that are no HTTP
+    gate       the page, when `opened` is set
     cut        half of the page, then the end      drip       a byte of its head, and no more
 """
 import socketserver
 import threading
+
+from lib.http1 import PATIENCE
 
 
 class MetricPages:
@@ -20,6 +23,7 @@ class MetricPages:
         self.address = f"{host}:{self.server.server_address[1]}"
         self.port = self.server.server_address[1]
         self.ended = threading.Event()
+        self.opened = threading.Event()
         self.lock = threading.Lock()
         self.n_requests = self.n_connections = 0
         self.heads = []  # of the last requests
@@ -103,6 +107,10 @@ class Asked(socketserver.StreamRequestHandler):
 
     def answer_hang(self, pages):
         pages.ended.wait()
+
+    def answer_gate(self, pages):
+        pages.opened.wait(PATIENCE)
+        return self.answer_page(pages)
 
     def answer_drip(self, pages):
         self.wfile.write(b"H")

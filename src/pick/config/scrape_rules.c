@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 
+#include "core/base/hash.h"
 #include "core/base/num.h"
 
 static const uint64_t NS_PER_MS = 1000000;
@@ -230,6 +231,37 @@ bool scrape_plan_resolve(const struct scrape_plan *plan, const struct pool_spec_
     out->port = (uint16_t)port;
     out->token_file = label_of(endpoint, plan->token_file_label);
     return true;
+}
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+static uint64_t hash_number(uint64_t number, uint64_t seed) {
+    return hash_text(str_make((const char *)&number, sizeof(number)), seed);
+}
+
+static uint64_t hash_rule(const struct scrape_rule *rule, uint64_t hash) {
+    hash =
+        hash_number((uint64_t)rule->into << 32 | (uint64_t)rule->combine << 8 | rule->rate, hash);
+    hash = hash_text(rule->value_label, hash_text(rule->series, hash));
+    hash = hash_text(str_make((const char *)&rule->factor, sizeof(rule->factor)), hash);
+    for (size_t i = 0; i < rule->labels.n; i++) {
+        const struct pool_label *label = &rule->labels.items[i];
+        hash = hash_text(label->value, hash_text(label->key, hash));
+    }
+    return hash_number(rule->labels.n, hash);
+}
+
+uint64_t scrape_request_hash(const struct scrape_plan *plan, const struct scrape_request *request) {
+    const struct scrape_source *source = request->source;
+    uint64_t hash = hash_text(source->path, request->port);
+    hash = hash_text(request->token_file, hash_text(plan->token_file, hash));
+    hash = hash_text(plan->ca_file, hash);
+    hash = hash_number((uint64_t)plan->https << 1 | plan->insecure_skip_verify, hash);
+    hash = hash_number(plan->max_page_bytes, hash_number(plan->timeout_ns, hash));
+    for (size_t i = 0; i < source->rules.n; i++) {
+        hash = hash_rule(&source->rules.items[i], hash);
+    }
+    return hash;
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */

@@ -115,6 +115,10 @@ struct scrape_request {
 bool scrape_plan_resolve(const struct scrape_plan *plan, const struct pool_spec_endpoint *endpoint,
                          struct scrape_request *out);
 
+/* A hash of all that the request for an endpoint's page, and reading it, depend on: as long as it
+ * is equal, a running scrape is also one of the newer plan. */
+uint64_t scrape_request_hash(const struct scrape_plan *plan, const struct scrape_request *request);
+
 /* Prints the plan for `sluice pick --check`. `plan` NULL: loads are not scraped. */
 void scrape_plan_print(const struct scrape_plan *plan, struct buf *out);
 

@@ -251,6 +251,22 @@ def test_health_check_change_is_applied(start):
         picker.wait_ready_endpoints(1)
 
 
+def test_health_check_goes_on_while_pool_changes(start):
+    """A check takes longer than it takes the pool to change: its answer counts."""
+    with MetricPages("ok") as slow, MetricPages("ok") as other:
+        slow.says("ok", "gate")
+        picker = start(pool_of([slow.address], "http: /ready, timeout: 30s"))
+        picker.wait_until(lambda _: slow.n_requests == 1, "a check")
+        for generation in range(2, 5):
+            listed = [slow.address, other.address] if generation % 2 == 0 else [slow.address]
+            picker.write_pool(pool_of(listed, "http: /ready, timeout: 30s"))
+            picker.wait_until(lambda now: now["sluice_pick_pool_generation"] == generation, "the pool")
+        assert (slow.n_requests, slow.n_connections) == (1, 1)
+        slow.opened.set()
+        picker.wait_ready_endpoints(2)
+        assert slow.n_connections == 1
+
+
 def test_health_new_endpoint_is_checked_at_once(start):
     """A new one is asked at once, however long the interval; one that was away begins anew."""
     with MetricPages("ok") as one, MetricPages("ok") as other:

@@ -328,6 +328,32 @@ def test_scrape_pool_change_during_scrape(start):
             wait_load(picker, chosen[1], (5, 4, 0.5))
 
 
+def test_scrape_goes_on_while_pool_changes(start):
+    """A page takes longer than it takes the pool to change, three times: it is read all the same, on its
+    first connection. A scrape that is changed by its settings begins anew."""
+    with MetricPages(PAGES["vllm"]) as slow, MetricPages(PAGES["vllm"]) as other:
+        slow.says(PAGES["vllm"], "gate")
+        settings = "preset: vllm, interval: 50ms, timeout: 30s"
+        picker = start(pool_of([slow], settings))
+        picker.wait_until(lambda _: slow.n_requests == 1, "a request")
+        for generation in range(2, 5):
+            picker.write_pool(pool_of([slow, other] if generation % 2 == 0 else [slow], settings))
+            picker.wait_until(lambda now: now["sluice_pick_pool_generation"] == generation, "the pool")
+            if generation % 2 == 0:
+                wait_load(picker, other, (5, 4, 0.5))
+        assert load_of(picker.numbers(), slow) == (None, None, None)
+        assert (slow.n_requests, slow.n_connections) == (1, 1)
+        slow.opened.set()
+        wait_load(picker, slow, (5, 4, 0.5))
+        assert slow.n_connections == 1
+        slow.opened.clear()
+        n = slow.n_requests
+        picker.wait_until(lambda _: slow.n_requests > n, "another request")
+        picker.write_pool(pool_of([slow], settings.replace("30s", "29s")))
+        picker.wait_until(lambda _: slow.n_connections == 2, "a new connection")
+        slow.opened.set()
+
+
 def test_scrape_endpoint_churn(start):
     """Endpoints come and go, break and are well again, while they are asked, picked, and looked at."""
     with contextlib.ExitStack() as stack:

@@ -117,6 +117,11 @@ void scrape_page_begin(struct scrape_page *page, const struct scrape_rules *rule
     series_reader_init(&page->reader);
 }
 
+void scrape_page_move_rules(struct scrape_page *page, const struct scrape_rules *rules) {
+    page->rules = rules;
+    page->reader.names = rules->series;
+}
+
 void scrape_page_read(struct scrape_page *page, struct str piece) {
     series_reader_feed(&page->reader, piece);
 }

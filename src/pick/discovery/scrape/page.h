@@ -35,6 +35,8 @@ struct scrape_page {
 
 /* `rules` are borrowed until the page ends. */
 void scrape_page_begin(struct scrape_page *page, const struct scrape_rules *rules);
+/* The same rules, at another place: the old ones will be freed while the page is read. */
+void scrape_page_move_rules(struct scrape_page *page, const struct scrape_rules *rules);
 void scrape_page_read(struct scrape_page *page, struct str piece);
 /* The page was requested at `asked_ns`. Sets the members of the load that the page has, and their
  * flags; times and the in-flight count are the caller's. `history` is replaced by this page's

@@ -29,6 +29,7 @@ struct scrape_target {
     struct endpoint_address address;
     const struct endpoint *endpoint; /* in the reader's snapshot */
     struct scrape_request request;
+    uint64_t request_hash;
     struct scrape_history history;
     struct credential token;  /* its own, if its labels name a file */
     struct http_fetch *fetch; /* the running request; NULL: none */
@@ -219,13 +220,19 @@ static void drop_target(struct scrape_target *target) {
     free(target);
 }
 
-/* Initializes the target for a new snapshot. A running scrape is cancelled and scheduled again, as
- * its rules may be gone. */
-static void begin_target(struct scraped_pool *scraped, struct scrape_target *target, bool is_new,
-                         const struct pool_member *member) {
+/* The target is the same in a new snapshot, and only its rules are elsewhere. What runs goes on:
+ * the pool may change more often than a page is read. */
+static void keep_target(struct scrape_target *target) {
+    if (target->fetch) {
+        scrape_page_move_rules(&target->buffer->page, &target->request.source->rules);
+    }
+}
+
+/* The target is new, or is scraped in another way than before: then a running scrape is cancelled
+ * and scheduled again. */
+static void begin_target(struct scraped_pool *scraped, struct scrape_target *target, bool is_new) {
     struct scrape_schedule *schedule = &scraped->scraper->schedule;
     bool under_way = target->fetch != NULL;
-    target->endpoint = member->endpoint;
     target->history = (struct scrape_history){0};
     scraper_cancel(target);
     if (!is_new && under_way) {
@@ -259,8 +266,16 @@ static struct scrape_target *target_of(struct scraped_pool *scraped,
     }
     struct scrape_target *target = old ? old : target_new(scraped, member);
     if (target) {
+        uint64_t hash = scrape_request_hash(scraped->plan, &request);
+        bool same = old && target->request_hash == hash && target->endpoint == member->endpoint;
         target->request = request;
-        begin_target(scraped, target, !old, member);
+        target->request_hash = hash;
+        target->endpoint = member->endpoint;
+        if (same) {
+            keep_target(target);
+        } else {
+            begin_target(scraped, target, !old);
+        }
     }
     return target;
 }
