@@ -124,7 +124,7 @@ static bool lock_sink(void) {
     }
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += 2 * LOG_SINK_WAIT_MS * 1000000L; /* the other one may wait for the reader */
+    until.tv_nsec += 2L * LOG_SINK_WAIT_MS * 1000000; /* the other one may wait for the reader */
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     if (pthread_mutex_clocklock(&sink.lock, CLOCK_MONOTONIC, &until) != 0) {

@@ -24,7 +24,7 @@ struct net_limits {
     uint64_t idle_timeout_ns;   /* between requests: close */
     uint64_t header_timeout_ns; /* first byte to end of head: 408; MIP: close */
     uint64_t body_timeout_ns;   /* between two parts of a body: 408, INTERNAL and close */
-    /* Bytes/s that a body must reach on average after body_timeout_ns, in the same way.
+    /* Bytes/s that a body must reach over each body_timeout_ns, in the same way.
      * net/server/conn.c:net_call_body_is_too_slow */
     uint64_t min_body_rate;
     uint64_t write_timeout_ns; /* of a response that is taken too slowly: close */

@@ -9,6 +9,7 @@
 #ifndef SLUICE_NET_SERVER_CALL_H
 #define SLUICE_NET_SERVER_CALL_H
 
+#include "net/server/receive_window.h"
 #include "net/server/server.h"
 #include "net/transport/body.h"
 
@@ -20,8 +21,9 @@ struct net_call {
     /* For the response of a request that used up its own arena, or NULL. */
     struct arena *reply_arena;
     struct body body;
-    uint64_t body_started_ns;
     uint64_t received;      /* body bytes as received */
+    uint64_t rate_received; /* of them, in the windows so far */
+    struct receive_window body_window;
     size_t n_head_reserved; /* of the budget, for a large head */
     struct net_call *ended_next;
     void (*release)(void *user);
@@ -44,8 +46,9 @@ void net_call_free(struct net_call *call);
 struct arena *net_call_reply_arena(struct net_call *call);
 /* Counts the call as in flight, when the handler or an error response takes over. */
 void net_call_count_in_flight(struct net_call *call);
-/* Returns: whether the body arrives more slowly than min_body_rate. */
-bool net_call_body_is_too_slow(const struct net_call *call);
+/* Called when a part of the body has arrived. Returns: whether it arrives more slowly than
+ * min_body_rate. */
+bool net_call_body_is_too_slow(struct net_call *call);
 /* Releases the response's bytes. */
 static inline void net_call_release_reply(struct net_call *call) {
     if (call->release) {

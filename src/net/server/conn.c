@@ -489,14 +489,12 @@ void net_call_count_in_flight(struct net_call *call) {
     }
 }
 
-bool net_call_body_is_too_slow(const struct net_call *call) {
+bool net_call_body_is_too_slow(struct net_call *call) {
     const struct net_limits *limits = &call->server_worker->server->limits;
-    if (limits->min_body_rate == 0 || limits->body_timeout_ns == 0) {
-        return false;
-    }
-    uint64_t elapsed_ns = clock_now_ns() - call->body_started_ns;
-    double due = (double)limits->min_body_rate * ((double)elapsed_ns / 1e9);
-    return elapsed_ns > limits->body_timeout_ns && (double)call->received < due;
+    uint64_t n_bytes = call->received - call->rate_received;
+    call->rate_received = call->received;
+    return receive_window_add(&call->body_window, n_bytes, clock_now_ns(), limits->min_body_rate,
+                              limits->body_timeout_ns);
 }
 
 void net_call_finish(struct net_call *call) {

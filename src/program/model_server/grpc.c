@@ -41,6 +41,7 @@ static struct grpc_limits limits_of(const struct serve_settings *settings) {
         .idle_timeout_ns = settings->idle_timeout_ns,
         .header_timeout_ns = settings->header_timeout_ns,
         .body_timeout_ns = settings->body_timeout_ns,
+        .min_body_rate = settings->min_body_rate,
         .write_timeout_ns = settings->write_timeout_ns,
         .min_write_rate = settings->min_write_rate,
         .max_unsent_size = settings->max_unsent_size,

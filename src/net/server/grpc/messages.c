@@ -224,8 +224,22 @@ static enum status buffer_input(struct grpc_stream *stream, struct str data, str
     return grpc_receiver_buffer_copy(&stream->in, data, err);
 }
 
+/* A message that is incomplete holds memory for its length. */
+static enum status check_rate(struct grpc_stream *stream, size_t n_bytes, struct error *err) {
+    const struct grpc_limits *limits = &stream->core->options->limits;
+    if (stream->in.state >= GRPC_RECEIVED || grpc_receiver_is_at_boundary(&stream->in)) {
+        stream->in_window.since_ns = 0;
+        return ST_OK;
+    }
+    return receive_window_add(&stream->in_window, n_bytes, grpc_core_now(stream->core),
+                              limits->min_body_rate, limits->body_timeout_ns)
+               ? error_set(err, ST_REQUEST_TIMEOUT, "the message is too slow (--min-body-rate)")
+               : ST_OK;
+}
+
 void grpc_receive_data(struct grpc_stream *stream, struct str data) {
     struct grpc_receiver *in = &stream->in;
+    size_t n_received = data.len;
     struct error err;
     enum status st = ST_OK;
     while (st == ST_OK && data.len > 0 && grpc_receiver_may_add(in)) {
@@ -242,6 +256,9 @@ void grpc_receive_data(struct grpc_stream *stream, struct str data) {
     }
     if (st == ST_OK && data.len > 0) {
         st = buffer_input(stream, data, &err);
+    }
+    if (st == ST_OK) {
+        st = check_rate(stream, n_received, &err);
     }
     if (st != ST_OK) {
         reject_message(stream, &err);

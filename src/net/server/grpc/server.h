@@ -142,6 +142,7 @@ struct grpc_limits {
     uint64_t idle_timeout_ns;   /* of a connection without streams */
     uint64_t header_timeout_ns; /* of the preface and of header blocks */
     uint64_t body_timeout_ns;   /* of an incomplete message without progress */
+    uint64_t min_body_rate;     /* bytes per second of such a message; 0: any progress is enough */
     uint64_t write_timeout_ns;  /* of a stream whose client takes less than min_write_rate */
     uint64_t min_write_rate;    /* bytes per second; 0: any progress is enough */
     uint64_t max_unsent_size;   /* of a connection's responses; 0: no limit (memory_account.h) */

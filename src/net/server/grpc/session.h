@@ -28,6 +28,7 @@
 #include "codec/protobuf/grpc_text.h"
 #include "core/event/timer.h"
 #include "net/server/grpc/server.h"
+#include "net/server/receive_window.h"
 #include "net/transport/grpc/fields.h"
 #include "net/transport/grpc/receiver.h"
 #include "net/transport/grpc/send_queue.h"
@@ -109,6 +110,7 @@ struct grpc_stream {
     struct grpc_receiver in;
     struct grpc_send_queue out;
     enum http_coding answer_coding;
+    struct receive_window in_window;  /* of messages that are incomplete */
     uint64_t n_sent;                  /* bytes of messages collected since sent_since_ns, over */
     uint64_t sent_since_ns;           /* which the rate is looked at; 0: nothing is queued */
     struct grpc_fields set, trailers; /* set by the method */

@@ -295,6 +295,40 @@ static void body_timeout_ends_paused_message(void **state) {
     grpc_fixture_free(fixture);
 }
 
+/* Sends 5,000 bytes of a message at once, then `n_bytes` every ten seconds. Returns: whether the
+ * call was ended within two minutes. */
+static bool is_ended_when_sending(const char *path, size_t n_bytes) {
+    struct grpc_limits limits = grpc_fixture_limits();
+    limits.min_body_rate = 10;
+    struct grpc_fixture *fixture = grpc_fixture_new(&limits);
+    grpc_fixture_open_client(fixture, NULL, 0);
+    struct client_call *call = client_begin(&fixture->client, path, NULL);
+    client_add(&fixture->client, call, "\0\0\0\x40\0", 5); /* 16,384 bytes */
+    client_add(&fixture->client, call, text_of(5000).ptr, 5000);
+    for (int i = 0; i < 12 && !call->closed; i++) {
+        grpc_fixture_run(fixture);
+        grpc_fixture_advance_clock(fixture, 10 * (uint64_t)SECOND);
+        client_add(&fixture->client, call, text_of(n_bytes).ptr, n_bytes);
+        grpc_fixture_run(fixture);
+    }
+    bool ended = call->closed;
+    if (ended) {
+        assert_grpc(call, "4");
+        assert_non_null(strstr(call->message, "--min-body-rate"));
+    }
+    grpc_fixture_free(fixture);
+    return ended;
+}
+
+static void body_rate_too_low_ends_message(void **state) {
+    (void)state;
+    static const char *const PATHS[] = {"/t.T/Echo", "/t.T/Bidi"};
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(is_ended_when_sending(PATHS[i], 1));
+        assert_false(is_ended_when_sending(PATHS[i], 200));
+    }
+}
+
 /* A streaming call that never sends a message ends as a unary one does. */
 static void body_timeout_ends_stream_without_message(void **state) {
     (void)state;
@@ -650,6 +684,7 @@ int main(void) {
         cmocka_unit_test(deadline_with_frame_already_made_ends_call),
         cmocka_unit_test(deadline_without_window_still_sends_status),
         cmocka_unit_test(body_timeout_ends_paused_message),
+        cmocka_unit_test(body_rate_too_low_ends_message),
         cmocka_unit_test(body_timeout_ends_stream_without_message),
         cmocka_unit_test(drain_cancels_stream_without_message),
         cmocka_unit_test(write_timeout_ends_unread_response),

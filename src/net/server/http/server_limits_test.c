@@ -338,6 +338,27 @@ static void body_below_min_rate_gets_408(void **state) {
     test_server_stop(&server);
 }
 
+/* The rate is looked at over windows: what came before does not make up for what trickles. */
+static void body_whose_end_trickles_gets_408(void **state) {
+    (void)state;
+    enum { N_FAST = 1000000 };
+    struct test_server server;
+    struct net_limits limits = test_limits();
+    limits.body_timeout_ns = SHORT_NS * 4;
+    limits.min_body_rate = 1024;
+    start(&server, limits);
+    int fd = test_connect(&server);
+    char *fast = calloc(1, N_FAST);
+    assert_non_null(fast);
+    test_send(fd, STR("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 1100000\r\n\r\n"));
+    test_send(fd, str_make(fast, N_FAST));
+    test_trickle(fd, 'x');
+    test_expect(fd, 408, "REQUEST_TIMEOUT");
+    free(fast);
+    close(fd);
+    test_server_stop(&server);
+}
+
 static void write_timeout_closes_connection(void **state) {
     (void)state;
     static char all[TEST_BIG_BYTES + 1000];
@@ -584,6 +605,7 @@ int main(void) {
         cmocka_unit_test(header_timeout_gets_408),
         cmocka_unit_test(body_timeout_gets_408),
         cmocka_unit_test(body_below_min_rate_gets_408),
+        cmocka_unit_test(body_whose_end_trickles_gets_408),
         cmocka_unit_test(write_timeout_closes_connection),
         cmocka_unit_test(write_timeout_restarts_on_progress),
         cmocka_unit_test(half_close_cancels_request),

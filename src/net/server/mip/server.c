@@ -281,7 +281,7 @@ static enum status call_new(struct request_response_conn *conn, const struct mip
         .payload = STR(""),
         .listener = conn->net.listen_endpoint->user,
     };
-    call->body_started_ns = clock_now_ns();
+    call->body_window.since_ns = clock_now_ns();
     conn->call = call;
     return ST_OK;
 }

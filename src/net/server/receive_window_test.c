@@ -1,0 +1,54 @@
+/* Rates over windows, on a clock of the test's own. */
+#include "net/server/receive_window.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static const uint64_t SECOND = 1000000000;
+
+/* 1,000 bytes per second over 30 s. Returns: the second at which `n_bytes` each `every` seconds are
+ * too slow, after `n_first` at once; 0: not within a day. */
+static uint64_t slow_after(uint64_t n_first, uint64_t n_bytes, uint64_t every) {
+    struct receive_window window = {.since_ns = SECOND};
+    uint64_t received = n_first;
+    for (uint64_t second = 0; second < 86400; second += every) {
+        if (receive_window_add(&window, received, (second + 1) * SECOND, 1000, 30 * SECOND)) {
+            return second;
+        }
+        received = n_bytes;
+    }
+    return 0;
+}
+
+static void window_of_slow_bytes_is_too_slow(void **state) {
+    (void)state;
+    assert_int_equal(slow_after(1, 1, 1), 31);
+    assert_int_equal(slow_after(100000000, 1, 1), 62); /* the first window was fast */
+    assert_int_equal(slow_after(0, 999, 1), 31);
+}
+
+static void window_at_rate_is_fast_enough(void **state) {
+    (void)state;
+    assert_int_equal(slow_after(1000, 1000, 1), 0);
+    assert_int_equal(slow_after(20000, 20000, 20), 0);
+}
+
+static void window_without_limit_is_fast_enough(void **state) {
+    (void)state;
+    struct receive_window window = {.since_ns = 1};
+    assert_false(receive_window_add(&window, 1, 1000 * SECOND, 0, SECOND));
+    assert_false(receive_window_add(&window, 1, 2000 * SECOND, 1000, 0));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(window_of_slow_bytes_is_too_slow),
+        cmocka_unit_test(window_at_rate_is_fast_enough),
+        cmocka_unit_test(window_without_limit_is_fast_enough),
+    };
+    return cmocka_run_group_tests_name("net/server/receive_window", tests, NULL, NULL);
+}
