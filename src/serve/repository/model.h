@@ -56,6 +56,16 @@ struct model {
     bool abandoned; /* its load was given up: the result is discarded; under the lock */
 };
 
+/* Calls `act` for each version that was opened; `model` may be NULL. */
+static inline void model_for_each_version(const struct model *model,
+                                          void (*act)(struct model_version *)) {
+    for (size_t i = 0; model && i < model->n_attempts; i++) {
+        if (model->attempts[i].version) {
+            act(model->attempts[i].version);
+        }
+    }
+}
+
 /* Where a model was found. */
 struct model_origin {
     struct str name;

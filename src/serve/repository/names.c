@@ -393,6 +393,7 @@ void retire_model(struct repository *repository, struct model_slot *model_slot,
     model->model_slot = model_slot;
     model->next = repository->retirement.unloading;
     repository->retirement.unloading = model;
+    model_for_each_version(model, version_end_delays);
     wake_reclaim_thread(repository);
 }
 

@@ -425,24 +425,19 @@ void repository_print(struct repository *repository, struct buf *out) {
 
 /* ---- shutdown -------------------------------------------------------------------------------- */
 
-static void for_each_version(const struct model *model, void (*act)(struct model_version *)) {
-    for (size_t i = 0; model && i < model->n_attempts; i++) {
-        if (model->attempts[i].version) {
-            act(model->attempts[i].version);
-        }
-    }
-}
-
 static void for_each_served(struct repository *repository, void (*act)(struct model_version *)) {
     const struct name_table *name_table = repository_name_table(repository);
     for (size_t i = 0; i < name_table->n; i++) {
-        for_each_version(name_table->model_slots[i]->serving, act);
+        model_for_each_version(name_table->model_slots[i]->serving, act);
     }
 }
 
 void repository_drain(struct repository *repository) {
     atomic_store_explicit(&repository->draining, true, memory_order_seq_cst);
     changes_drain(repository);
+    lock_acquire(&repository->lock);
+    for_each_served(repository, version_end_delays);
+    lock_release(&repository->lock);
 }
 
 void repository_stop(struct repository *repository) {

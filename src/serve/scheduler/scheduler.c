@@ -134,6 +134,7 @@ bool scheduler_is_due_for_instance(struct scheduler *scheduler, size_t instance,
     uint64_t reap_ns = sequences_expire_idle(scheduler->sequences, now_ns);
     bool due =
         sequences_are_due(scheduler->sequences, &scheduler->rules, instance, now_ns, until_ns);
+    due = due || (scheduler->no_delay && *until_ns < UINT64_MAX); /* it waits for its delay */
     *until_ns = reap_ns < *until_ns ? reap_ns : *until_ns;
     wake_promoted(scheduler);
     return due;
@@ -317,7 +318,7 @@ bool scheduler_is_due(struct scheduler *scheduler, size_t max, uint64_t now_ns,
     if (!head) {
         return false;
     }
-    if (head->queue_deadline.batch_wait_until_ns <= now_ns) {
+    if (head->queue_deadline.batch_wait_until_ns <= now_ns || scheduler->no_delay) {
         return true;
     }
     struct batch_candidate candidate = batch_preview(&scheduler->rules, head, max, now_ns);
@@ -361,6 +362,13 @@ size_t scheduler_take_for_instance(struct scheduler *scheduler, size_t instance,
 void scheduler_wake(struct scheduler *scheduler) {
     lock_acquire(&scheduler->lock);
     lock_cond_signal(&scheduler->work);
+    lock_release(&scheduler->lock);
+}
+
+void scheduler_end_delays(struct scheduler *scheduler) {
+    lock_acquire(&scheduler->lock);
+    scheduler->no_delay = true;
+    lock_cond_broadcast(&scheduler->work);
     lock_release(&scheduler->lock);
 }
 

@@ -32,6 +32,7 @@ struct scheduler {
     atomic_size_t n_queued; /* the queue's length, readable without the lock */
     struct call_list order; /* preserve_ordering: queued and not yet posted to their workers; linked
                                by order_link */
+    bool no_delay;          /* batches do not wait for more calls: few will come */
     bool stopping;
 };
 
@@ -88,6 +89,8 @@ void scheduler_complete_in_order(struct scheduler *scheduler, struct call *call)
 void scheduler_complete_unqueued_in_order(struct scheduler *scheduler, struct call *call);
 /* Wakes a thread when an instance is released while calls wait. Thread: any. */
 void scheduler_wake(struct scheduler *scheduler);
+/* From now on batches do not wait for their batch delay. Thread: any. */
+void scheduler_end_delays(struct scheduler *scheduler);
 /* Stops the waiting threads. The queue is empty and stays empty. */
 void scheduler_stop(struct scheduler *scheduler);
 

@@ -332,6 +332,10 @@ void version_reject_calls(struct model_version *version) {
     atomic_store_explicit(&version->stopping, true, memory_order_seq_cst);
 }
 
+void version_end_delays(struct model_version *version) {
+    scheduler_end_delays(&version->scheduler);
+}
+
 void version_stop(struct model_version *version) {
     version_reject_calls(version);
     /* Polled instead of signalled: the thread that ends the last call must not use the version

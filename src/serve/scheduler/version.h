@@ -85,6 +85,9 @@ struct version_options {
  * version_stop and version_close. Thread: one at a time per model; may block. */
 enum status version_open(const struct version_options *options, struct model_version **out,
                          struct error *err) SLUICE_MUST_USE;
+/* Its batches no longer wait for more calls: it is replaced or unloaded, or the server drains.
+ * Thread: any. */
+void version_end_delays(struct model_version *version);
 /* Refuses new calls. Thread: any. */
 void version_reject_calls(struct model_version *version);
 /* Refuses new calls, waits until accepted calls are answered, joins the threads. */
