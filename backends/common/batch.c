@@ -1,4 +1,5 @@
-/* Runs a batch: drops cancelled requests, runs the rest together if possible, else one by one. */
+/* Runs a batch: drops cancelled requests, runs the rest together. A batch that fails is halved, so
+ * that one bad request of n costs about 2 log2(n) runs. */
 #include "common/batch.h"
 
 #include <stdlib.h>
@@ -43,6 +44,21 @@ static size_t live_collect(struct batch *batch, const sluice_request *const *req
     return n_live;
 }
 
+static int runs_together(struct batch *batch, const sluice_request *const *requests, size_t n) {
+    sluice_error error;
+    return batch->run(batch->runner, requests, n, &error) == SLUICE_OK;
+}
+
+/* Recursion: as deep as the batch can be halved. */
+static void run_halves(struct batch *batch, const sluice_request *const *requests, size_t n) {
+    if (n == 1) {
+        run_alone(batch, requests[0]);
+    } else if (!runs_together(batch, requests, n)) {
+        run_halves(batch, requests, n / 2);
+        run_halves(batch, requests + n / 2, n - n / 2);
+    }
+}
+
 void batch_execute(struct batch *batch, const sluice_request *const *requests, size_t n) {
     if (!live_reserve(batch, n)) {
         for (size_t i = 0; i < n; i++) {
@@ -50,10 +66,9 @@ void batch_execute(struct batch *batch, const sluice_request *const *requests, s
         }
         return;
     }
-    sluice_error error;
     n = live_collect(batch, requests, n);
-    if (n > 1 && (!batch->can_share || batch->can_share(batch->runner, batch->live, n)) &&
-        batch->run(batch->runner, batch->live, n, &error) == SLUICE_OK) {
+    if (n > 1 && (!batch->can_share || batch->can_share(batch->runner, batch->live, n))) {
+        run_halves(batch, batch->live, n);
         return;
     }
     for (size_t i = 0; i < n; i++) {

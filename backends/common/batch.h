@@ -1,5 +1,5 @@
-/* Executes a batch: one run over all requests that are not cancelled, and one run per request when
- * that fails. */
+/* Executes a batch: one run over all requests that are not cancelled, and one over each half when
+ * that fails, down to single requests. */
 #ifndef SLUICE_COMMON_BATCH_H
 #define SLUICE_COMMON_BATCH_H
 
@@ -22,9 +22,9 @@ struct batch {
     size_t n_live;               /* capacity of `live` */
 };
 
-/* Implements `execute` of sluice_backend: every request is answered on return. When the batch
- * cannot run as one, each request runs alone, so that a request that does not fit the model fails
- * by itself. */
+/* Implements `execute` of sluice_backend: every request is answered on return. A batch that
+ * fails is halved until the request that does not fit the model fails by itself; requests that
+ * cannot share a run have one each. */
 void batch_execute(struct batch *batch, const sluice_request *const *requests, size_t n);
 void batch_fini(struct batch *batch);
 

@@ -53,8 +53,15 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+static size_t n_computed;
+
+size_t host_computed_count(void) {
+    return n_computed;
+}
+
 static void computed(const sluice_request *const *requests, size_t n, uint64_t began_ns,
                      uint64_t ended_ns) {
+    n_computed++;
     bool possible = began_ns > 0 && began_ns <= ended_ns && ended_ns <= now_ns();
     for (size_t i = 0; i < n; i++) {
         test_request_on_computed(requests[i]->host, possible);

@@ -24,4 +24,7 @@ size_t host_log_count(sluice_log_level level);
 bool host_log_has(const char *part);
 void host_log_clear(void);
 
+/* Returns: the runs that backends reported so far, of tests that execute on their own thread. */
+size_t host_computed_count(void);
+
 #endif

@@ -9,7 +9,8 @@
 #include <cmocka.h>
 
 void onnx_execute(struct opened_model *opened, struct test_request *test_requests, size_t n) {
-    const sluice_request *requests[8];
+    const sluice_request *requests[ONNX_REQUESTS_MAX];
+    assert_true(n <= ONNX_REQUESTS_MAX);
     for (size_t i = 0; i < n; i++) {
         requests[i] = &test_requests[i].request;
     }

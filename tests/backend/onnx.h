@@ -8,7 +8,8 @@
 #include "test_request.h"
 #include "under_test.h"
 
-/* Runs up to 8 requests as one batch. */
+enum { ONNX_REQUESTS_MAX = 16 };
+/* Runs up to ONNX_REQUESTS_MAX requests as one batch. */
 void onnx_execute(struct opened_model *opened, struct test_request *test_requests, size_t n);
 /* A request with one input, "x". */
 void onnx_request_init(struct test_request *test_request, uint64_t batch, const int64_t *dims,

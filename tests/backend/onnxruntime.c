@@ -229,6 +229,34 @@ static void onnxruntime_bad_request_fails_alone(void **state) {
     opened_model_fini(&opened);
 }
 
+static void onnxruntime_bad_request_halves_batch(void **state) {
+    enum { N = 16, BAD = 9 };
+    static const int64_t dims[] = {1, 2}, good[] = {0, 7}, bad[] = {8, 0};
+    struct opened_model opened;
+    struct test_request test_requests[N];
+    opened_model_init(&opened, *state, "onnx_lookup", NULL, NULL, 1);
+    for (size_t i = 0; i < N; i++) {
+        test_request_init(&test_requests[i], 1);
+        test_request_add_input(&test_requests[i], 0, "x", SLUICE_INT64, dims, 2,
+                               i == BAD ? bad : good, sizeof(good));
+        test_request_want_output(&test_requests[i], 0);
+    }
+    size_t n_before = host_computed_count();
+    onnx_execute(&opened, test_requests, N);
+    /* 16, 8 of them, the other 8, 4, 2, 1, the bad one, 2, 4 */
+    assert_int_equal(host_computed_count() - n_before, 9);
+    for (size_t i = 0; i < N; i++) {
+        if (i == BAD) {
+            test_request_expect_error(&test_requests[i], SLUICE_INVALID_ARGUMENT, "out of data");
+        } else {
+            onnx_check_output(&test_request_expect_ok(&test_requests[i])->outputs[0],
+                              (const float[]){0, 1, 2, 21, 22, 23}, 6);
+        }
+    }
+    onnx_requests_fini(test_requests, N);
+    opened_model_fini(&opened);
+}
+
 static void onnxruntime_incompatible_shapes_are_an_error(void **state) {
     static const int64_t three[] = {1, 3}, two[] = {1, 2};
     static const float values[] = {1, 2, 3};
@@ -379,6 +407,7 @@ int onnxruntime_run(struct backend_under_test *subject) {
         cmocka_unit_test_prestate(onnxruntime_valid_parameter_keeps_outputs, subject),
         cmocka_unit_test_prestate(onnxruntime_optional_input_is_per_request, subject),
         cmocka_unit_test_prestate(onnxruntime_bad_request_fails_alone, subject),
+        cmocka_unit_test_prestate(onnxruntime_bad_request_halves_batch, subject),
         cmocka_unit_test_prestate(onnxruntime_incompatible_shapes_are_an_error, subject),
         cmocka_unit_test_prestate(onnxruntime_output_over_limit_is_not_allocated, subject),
         cmocka_unit_test_prestate(onnxruntime_string_operator_output, subject),

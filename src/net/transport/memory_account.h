@@ -81,6 +81,9 @@ struct memory_account {
     size_t n_reservations;                  /* and overheads */
     struct memory_reservation_list waiting; /* for this account, in order */
     LIST_ENTRY(memory_account) ready_link;
+    /* The connection's, while there is one: until then its inferences share no batch with those of
+     * others, because one failed. serve/frontend/inference.c */
+    uint64_t batch_apart_until_ns;
     bool is_ready;
     bool has_read; /* the client has read a response: its requests go before others' */
     bool closed;   /* freed with its last reservation */

@@ -6,6 +6,7 @@
 #include "core/base/checked.h"
 #include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
+#include "core/event/clock.h"
 #include "serve/frontend/classify.h"
 #include "serve/frontend/labels.h"
 
@@ -19,7 +20,7 @@ void inference_init(struct inference *self, const struct inference_protocol *pro
     self->services = services;
     self->call.request = NULL;
     self->call.worker = worker;
-    self->call.run_immediately = false;
+    self->call.run_immediately = self->call.batch_apart = false;
     self->call.response.release = NULL;
     self->model = self->version_text = str_make(NULL, 0);
     self->version = self->served_version = NULL;
@@ -113,9 +114,31 @@ static enum status prepare_request(struct inference *self, struct error *err) {
 
 /* ---- the scheduler --------------------------------------------------------------------------- */
 
+/* For how long a client that failed is batched apart. */
+static const uint64_t BATCH_APART_NS = UINT64_C(30000000000);
+
+/* The model refused what the client sent. */
+static void note_failure(const struct inference *self) {
+    const struct call *call = &self->call;
+    enum status st = call->response.error.status;
+    if (self->account && self->spec->max_batch_size > 1 && call->started_ns > 0 && st != ST_OK &&
+        st != ST_CANCELLED) {
+        self->account->batch_apart_until_ns = call->finished_ns + BATCH_APART_NS;
+    }
+}
+
+static bool is_batched_apart(const struct inference *self) {
+    const struct memory_account *account = self->account;
+    return account && account->batch_apart_until_ns > 0 &&
+           account->batch_apart_until_ns > clock_now_ns();
+}
+
 static void on_done(struct call *call) {
     struct inference *self = CONTAINER_OF(call, struct inference, call);
     self->in_flight = false;
+    if (call->response.error.status != ST_OK) {
+        note_failure(self);
+    }
     trace_add_response(self->trace, call);
     if (self->size_unknown && call->response.error.status == ST_OK) {
         model_version_note_response_bytes(self->served_version,
@@ -145,6 +168,7 @@ static void submit(struct inference *self) {
     self->version = NULL;
     call->done = on_done;
     call->on_partial_response = self->protocol->on_partial_response ? on_partial_response : NULL;
+    call->batch_apart = is_batched_apart(self);
     self->submitted = self->in_flight = true;
     trace_add_request(self->trace, call->request);
     call_submit(call, version);

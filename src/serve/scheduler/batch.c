@@ -49,7 +49,8 @@ static bool input_eq(const sluice_input *a, const sluice_input *b) {
 
 bool batch_can_share(const struct call *a, const struct call *b) {
     const sluice_request *left = &a->backend_request, *right = &b->backend_request;
-    if (left->n_inputs != right->n_inputs || left->n_inputs == 0) {
+    if (a->batch_apart != b->batch_apart || left->n_inputs != right->n_inputs ||
+        left->n_inputs == 0) {
         return false;
     }
     for (size_t i = 0; i < left->n_inputs; i++) {

@@ -167,6 +167,10 @@ static void batch_can_share_differing_params_or_inputs_are_separate(void **state
     b->backend_request.params = right;
     b->backend_request.n_params = 2;
     assert_true(batch_can_share(a, b));
+    b->batch_apart = true; /* of a client whose requests fail */
+    assert_false(batch_can_share(a, b));
+    a->batch_apart = true;
+    assert_true(batch_can_share(a, b));
     right[0] = text_param("k", "w");
     assert_false(batch_can_share(a, b));
     right[0] = text_param("i", "1");

@@ -41,6 +41,9 @@ struct call {
     /* An inline call normally waits for the end of the event-loop iteration to share a batch. True:
      * run it now, because its answer is sent together with others of its connection. */
     bool run_immediately;
+    /* The client's requests fail of late: it shares batches only with others of which that is
+     * true, because a batch that fails is run again in parts. */
+    bool batch_apart;
     /* Runs exactly once, possibly before call_submit or call_cancel returns. The receiver releases
      * `response`; the call must live until then. */
     void (*done)(struct call *call);
