@@ -182,6 +182,9 @@ static struct ext_proc_value read_value(struct str message) {
             value = (struct ext_proc_value){.kind = EXT_PROC_STRING, .text = field.bytes};
         } else if (field.number == EXT_PROC_F_VALUE_LIST) {
             value = (struct ext_proc_value){.kind = EXT_PROC_LIST, .list = field.bytes};
+        } else if (field.number == EXT_PROC_F_VALUE_NUMBER && field.type == PB_FIXED64) {
+            value = (struct ext_proc_value){.kind = EXT_PROC_NUMBER};
+            memcpy(&value.number, &field.value, sizeof(value.number));
         } else if (field.number < MOST_STEPS) {
             value = (struct ext_proc_value){.kind = EXT_PROC_OTHER};
         }

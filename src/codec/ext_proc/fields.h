@@ -125,6 +125,7 @@ enum {
     EXT_PROC_F_FILTER_METADATA = 1, /* Metadata's filter_metadata */
     EXT_PROC_F_ENTRIES = 1,
     EXT_PROC_F_LIST_VALUES = 1,
+    EXT_PROC_F_VALUE_NUMBER = 2,
     EXT_PROC_F_VALUE_STRING = 3,
     EXT_PROC_F_VALUE_STRUCT = 5,
     EXT_PROC_F_VALUE_LIST = 6,

@@ -134,13 +134,15 @@ enum ext_proc_value_kind {
     EXT_PROC_ABSENT,
     EXT_PROC_STRING,
     EXT_PROC_LIST,
-    EXT_PROC_OTHER, /* a number, a bool, null, a Struct, or an empty Value */
+    EXT_PROC_NUMBER,
+    EXT_PROC_OTHER, /* a bool, null, a Struct, or an empty Value */
 };
 
 struct ext_proc_value {
     enum ext_proc_value_kind kind;
     struct str text; /* for EXT_PROC_STRING */
     struct str list; /* for EXT_PROC_LIST; read by ext_proc_list_next */
+    double number;   /* for EXT_PROC_NUMBER; may be NaN or infinite */
 };
 
 /* Returns: filter_metadata[space][key]. Clause: "Endpoint Subset": "envoy.lb.subset_hint",

@@ -241,7 +241,8 @@ static void ext_proc_metadata_find_returns_value_by_kind(void **state) {
         {STR("\x1a\x02hi"), EXT_PROC_STRING, "hi"},
         {STR("\x1a\x00"), EXT_PROC_STRING, ""},
         {STR("\x08\x00"), EXT_PROC_OTHER, NULL},
-        {STR("\x11\x00\x00\x00\x00\x00\x00\x00\x00"), EXT_PROC_OTHER, NULL},
+        {STR("\x11\x00\x00\x00\x00\x00\x00\x08\x40"), EXT_PROC_NUMBER, NULL},
+        {STR("\x10\x03"), EXT_PROC_OTHER, NULL}, /* not a double */
         {STR("\x20\x01"), EXT_PROC_OTHER, NULL},
         {STR("\x2a\x00"), EXT_PROC_OTHER, NULL},
         {STR("\x32\x00"), EXT_PROC_LIST, NULL},
@@ -265,6 +266,7 @@ static void ext_proc_metadata_find_returns_value_by_kind(void **state) {
             fail_msg("row %zu: %d", i, (int)got.kind);
         }
         assert_true(!values[i].text || str_is(got.text, values[i].text));
+        assert_true(got.kind != EXT_PROC_NUMBER || got.number == 3);
         assert_int_equal(find_written(&map, STR("K")).kind, EXT_PROC_ABSENT);
     }
 }

@@ -672,6 +672,15 @@ void pool_report_refused(struct pool *pool, struct endpoint *endpoint) {
     lock_release(&pool->lock);
 }
 
+bool pool_report_unserved(struct pool_reader *reader, const struct endpoint_address *address) {
+    const struct pool_member *member = pool_snapshot_find(pool_reader_refresh(reader), address);
+    if (member) {
+        pool_report_refused(reader->pool, member->endpoint);
+        pool_report_outcome(reader->pool, member->endpoint, POOL_OUTCOME_GATEWAY_FAILURE);
+    }
+    return member != NULL;
+}
+
 void pool_report_answered(struct pool *pool, struct endpoint *endpoint) {
     if (atomic_load_explicit(&pool->next_avoidance_expiry_ns, memory_order_relaxed) == UINT64_MAX) {
         return; /* no endpoint is avoided: the usual case takes no lock */

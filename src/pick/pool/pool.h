@@ -229,6 +229,10 @@ enum pool_outcome {
  * for a time, which the log and the metrics show. Requests that the proxy never sent, and those
  * that the client cancelled, must not be reported. */
 void pool_report_outcome(struct pool *pool, struct endpoint *endpoint, enum pool_outcome outcome);
+/* It was tried before another endpoint served the request: reported as refused, and as a failed
+ * request. An address outside the pool is ignored. Returns: false where it was. Thread: the
+ * reader's. */
+bool pool_report_unserved(struct pool_reader *reader, const struct endpoint_address *address);
 /* Its metrics were scraped. Ignored for an endpoint outside the pool. */
 void pool_set_load(struct pool *pool, const struct endpoint *endpoint,
                    const struct endpoint_load *load);

@@ -181,6 +181,26 @@ static enum status print_destination(struct arena *arena, const struct pool_pick
     return slot->ptr ? ST_OK : error_no_memory(err, "the fallback endpoint");
 }
 
+/* Remembers the fallback endpoints that print_destination printed: a response may come from one. */
+static enum status remember_fallbacks(struct pick_session *session, const struct pool_pick *pick,
+                                      enum protocol_fallback fallback, struct error *err) {
+    size_t n = fallback == FALLBACK_LIST  ? pick->n_endpoints - 1
+               : fallback == FALLBACK_KEY ? pick->n_endpoints > 1
+                                          : 0;
+    session->n_fallbacks = 0;
+    if (n > 0) {
+        session->fallbacks = arena_alloc(session->arena, n * sizeof(*session->fallbacks));
+        if (!session->fallbacks) {
+            return error_no_memory(err, "the fallback endpoint");
+        }
+    }
+    for (; session->n_fallbacks < n; session->n_fallbacks++) {
+        session->fallbacks[session->n_fallbacks] =
+            pick->endpoints[1 + session->n_fallbacks]->address;
+    }
+    return ST_OK;
+}
+
 /* Clause: "Destination Endpoint", 2, and "Destination endpoint fallback". Returns: the number of
  * entries. */
 static size_t metadata_entries(const struct protocol *protocol,
@@ -264,6 +284,9 @@ bool pick_session_pick_endpoint(struct pick_session *session, struct str model,
     if (st == ST_OK) {
         session->ticket = pick.ticket;
         st = print_destination(session->arena, &pick, fallback, &pending->destination, &err);
+    }
+    if (st == ST_OK) {
+        st = remember_fallbacks(session, &pick, fallback, &err);
     }
     if (st == ST_OK) {
         st = rename_model(session, target_model(session, &pick), pending, &err);

@@ -242,6 +242,44 @@ static void response_connection_failure_marks_endpoint_refused(void **state) {
     stage_close(stage);
 }
 
+/* A fallback endpoint served: the endpoints before it, in the order of the list, did not. */
+static void response_from_fallback_marks_endpoints_before_it_refused(void **state) {
+    struct pool_spec *spec = two();
+    fixture_add(spec, "10.0.0.3:8000");
+    spec->protocol.fallback = FALLBACK_LIST;
+    spec->protocol.n_fallbacks = 2;
+    struct stage *stage = stage_open(spec);
+    (void)state;
+    stage_request(stage, GET, true, STAGE_CONFIG(NONE, NONE));
+    struct endpoint *listed[3];
+    struct str list = stage_pick(stage_next(stage));
+    for (size_t i = 0; i < 3; i++) {
+        char text[ENDPOINT_TEXT_BYTES];
+        struct str item = str_cut(&list, ',');
+        snprintf(text, sizeof(text), "%.*s", STR_ARG(item));
+        listed[i] = fixture_endpoint(&stage->pool, text);
+    }
+    answer_with(stage, "envoy.lb", SERVED, listed[1]->text, false);
+    assert_true(endpoint_is_refused(listed[0]));
+    assert_false(endpoint_is_refused(listed[1]));
+    assert_false(endpoint_is_refused(listed[2]));
+    assert_int_equal(endpoint_in_flight(listed[1]), 1);
+    stage_close(stage);
+}
+
+/* The proxy chose another endpoint than one of ours: it may not have tried the first one. */
+static void response_from_elsewhere_does_not_mark_endpoint_refused(void **state) {
+    struct stage *stage = stage_open(two());
+    (void)state;
+    struct endpoint *picked = begin(stage, STAGE_CONFIG(NONE, NONE));
+    answer_with(stage, "envoy.lb", SERVED,
+                str_is(endpoint_text(picked), "10.0.0.1:8000") ? "10.0.0.2:8000" : "10.0.0.1:8000",
+                false);
+    assert_int_equal(endpoint_in_flight(picked), 0);
+    assert_false(endpoint_is_refused(picked));
+    stage_close(stage);
+}
+
 /* Without attributes the router's own header shows that an upstream responded. */
 static void response_upstream_answer_clears_refused(void **state) {
     struct pool_spec *spec = fixture_spec();
@@ -406,6 +444,8 @@ int main(void) {
         cmocka_unit_test(response_endless_body_uses_bounded_memory),
         cmocka_unit_test(response_served_endpoint_takes_ticket),
         cmocka_unit_test(response_connection_failure_marks_endpoint_refused),
+        cmocka_unit_test(response_from_fallback_marks_endpoints_before_it_refused),
+        cmocka_unit_test(response_from_elsewhere_does_not_mark_endpoint_refused),
         cmocka_unit_test(response_upstream_answer_clears_refused),
         cmocka_unit_test(response_errors_eject_endpoint),
         cmocka_unit_test(response_resets_and_timeouts_eject_endpoint),

@@ -9,6 +9,7 @@
 static const struct str ATTRIBUTES = {"envoy.filters.http.ext_proc", 27};
 static const struct str DETAILS = {"response.code_details", 21};
 static const struct str UPSTREAM = {"upstream.address", 16};
+static const struct str ATTEMPTS = {"upstream.request_attempt_count", 30};
 
 /* ---- phases ---------------------------------------------------------------------------------- */
 
@@ -249,13 +250,49 @@ static struct str find_attribute(const struct ext_proc_request *message, struct 
     return value.kind == EXT_PROC_STRING ? value.text : str_make(NULL, 0);
 }
 
-/* Counts the request at the endpoint that the proxy sent it to, if the proxy reports one. */
-static void move_ticket_to_served(struct pick_session *session, struct str served) {
-    struct endpoint_address address;
-    if (session->ticket.endpoint && endpoint_address_parse(str_trim(served), &address) &&
-        pool_ticket_move(session->context.reader, &session->ticket, &address)) {
-        metric_add(METRIC_PICK_MOVED_TOTAL, 1);
-        pick_session_record_moved_prompt(session);
+/* How many attempts the proxy made before the one that is reported; 0: it does not say. */
+static size_t find_n_failed_attempts(const struct ext_proc_request *message) {
+    struct ext_proc_value value = ext_proc_attribute_find(message, ATTRIBUTES, ATTEMPTS);
+    return value.kind == EXT_PROC_NUMBER && value.number > 1 && value.number < UINT32_MAX
+               ? (size_t)value.number - 1
+               : 0;
+}
+
+/* How many of the endpoints that the proxy was to try, in order, did not serve the request, given
+ * that another than the first one did. If that is none of ours, the proxy may not have tried them
+ * at all: then only its number of attempts counts. */
+static size_t count_unserved(const struct pick_session *session,
+                             const struct ext_proc_request *message,
+                             const struct endpoint_address *served) {
+    for (size_t i = 0; i < session->n_fallbacks; i++) {
+        if (endpoint_address_equal(&session->fallbacks[i], served)) {
+            return 1 + i;
+        }
+    }
+    size_t n_failed = find_n_failed_attempts(message);
+    return n_failed < 1 + session->n_fallbacks ? n_failed : 1 + session->n_fallbacks;
+}
+
+/* Counts the request at the endpoint that the proxy sent it to, if the proxy reports one. Those
+ * that it tried before did not serve it. */
+static void move_ticket_to_served(struct pick_session *session,
+                                  const struct ext_proc_request *message, struct str served) {
+    struct endpoint_address address, picked;
+    if (!session->ticket.endpoint || !endpoint_address_parse(str_trim(served), &address)) {
+        return;
+    }
+    picked = session->ticket.endpoint->address;
+    if (!pool_ticket_move(session->context.reader, &session->ticket, &address)) {
+        return;
+    }
+    metric_add(METRIC_PICK_MOVED_TOTAL, 1);
+    pick_session_record_moved_prompt(session);
+    size_t n_unserved = count_unserved(session, message, &address);
+    for (size_t i = 0; i < n_unserved; i++) {
+        if (pool_report_unserved(session->context.reader,
+                                 i == 0 ? &picked : &session->fallbacks[i - 1])) {
+            metric_add(METRIC_PICK_REFUSED_TOTAL, 1);
+        }
     }
 }
 
@@ -318,7 +355,8 @@ static void record_endpoint_result(struct pick_session *session,
     const struct protocol *protocol = &pick_session_spec(session)->protocol;
     struct str served = find_served(protocol, message);
     struct str details = find_attribute(message, DETAILS);
-    move_ticket_to_served(session, served.ptr ? served : find_attribute(message, UPSTREAM));
+    move_ticket_to_served(session, message,
+                          served.ptr ? served : find_attribute(message, UPSTREAM));
     struct endpoint *endpoint = session->ticket.endpoint;
     pool_ticket_response_started(session->context.pool, &session->ticket, is_success(message));
     if (endpoint && pick_attempt_of_details(details) == PICK_ATTEMPT_NOT_CONNECTED) {

@@ -83,6 +83,9 @@ struct pick_session {
     struct pick_scan *scan;     /* NULL: the body is not searched for the model */
     struct pick_prompt *prompt; /* NULL: no plugin needs the prompt, or the proxy sends no body */
     struct str target; /* with mode_overridden: the name chosen at the headers; ptr NULL: none */
+    /* The endpoints that the proxy was told to try after the picked one, in order. */
+    struct endpoint_address *fallbacks;
+    size_t n_fallbacks;
     struct pick_queue_entry *queue_entry; /* NULL: the request was never prepared to wait */
     struct str request_line;              /* for pick_session_describe */
 };

@@ -34,20 +34,29 @@ def start(tmp_path, echoes):
 
 # ---- servers -------------------------------------------------------------------------------------
 
-def test_envoy_fallback_key_serves_after_server_exit(start, echoes):
-    gateway = start("override-host.yaml")
-    echoes[0].close()
-    assert {gateway.ask("/")["server"] for _ in range(40)} == {"b", "c"}
-    assert gateway.envoy.counter("cluster.models.upstream_rq_retry_success") >= 1
-    assert gateway.picker.numbers()["sluice_pick_moved_total"] >= 1
-
-
-def test_envoy_fallback_list_serves_after_server_exit(start, echoes):
+def serve_without_first(start, echoes, fallback):
+    """The first server is away, and the pool has no checks: a request that it was picked for is served by
+    another, and tells the picker so. Returns: the gateway."""
     gateway = start("override-host.yaml", change=lambda pool: pool.replace(
-        "fallback: key", "fallback: list"))
+        "fallback: key", f"fallback: {fallback}") + "refused_for: 1m\n")
+    away = echoes[0].address
     echoes[0].close()
     assert {gateway.ask("/")["server"] for _ in range(40)} == {"b", "c"}
-    assert gateway.envoy.counter("cluster.models.upstream_rq_retry_success") >= 1
+    numbers = gateway.picker.numbers()
+    assert numbers["sluice_pick_moved_total"] == gateway.picker.picks()[away] == 1
+    assert numbers["sluice_pick_connections_refused_total"] == 1
+    return gateway
+
+
+@pytest.mark.parametrize("fallback", ["key", "list"])
+def test_envoy_fallback_serves_after_server_exit(start, echoes, fallback):
+    gateway = serve_without_first(start, echoes, fallback)
+    assert gateway.envoy.counter("cluster.models.upstream_rq_retry_success") == 1
+
+
+def test_envoy_own_fallback_tells_picker_of_server_exit(start, echoes):
+    """No second choice of the picker's: Envoy's fallback_policy serves, after one or two attempts."""
+    serve_without_first(start, echoes, "none")
 
 
 def test_envoy_refusing_endpoint_is_last_choice(start, echoes):
