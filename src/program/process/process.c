@@ -10,6 +10,7 @@
 #include "core/os/fd_limit.h"
 #include "core/os/ready_file.h"
 #include "program/options/commands.h"
+#include "program/process/heap.h"
 
 enum {
     EXIT_CODE_SIGNAL = 128,
@@ -184,7 +185,10 @@ enum status process_start(struct process *process, uint64_t n_workers, struct er
     signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit is a write error, like a full disk */
     fd_limit_raise();
     service_manager_open_from_env(&process->manager);
-    enum status st = start_workers(&process->threads, n_workers, err);
+    enum status st = heap_make_arenas(err);
+    if (st == ST_OK) {
+        st = start_workers(&process->threads, n_workers, err);
+    }
     if (st == ST_OK) {
         st = open_watchdog(process, err);
     }

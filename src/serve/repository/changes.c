@@ -481,6 +481,9 @@ enum status repository_load_start(struct repository *repository, void (*done)(vo
     struct changes *changes = &repository->changes;
     repository->on_loaded = done;
     repository->on_loaded_user = user;
+    if (retirement_start(repository, err) != ST_OK) {
+        return err->status;
+    }
     int rc = uv_thread_create(&changes->supervisor, supervisor_main, repository);
     if (rc != 0) {
         return error_set(err, ST_IO, "cannot start the loader thread: %s", uv_strerror(rc));
@@ -572,6 +575,7 @@ static enum status change_begin(struct repository *repository, struct repository
     if (!enqueue(repository, job)) {
         TAILQ_REMOVE(&changes->queue, job, link);
         error_set(&job->error, ST_NOT_READY, "no thread can be started to load models");
+        *err = job->error;
         job_free(repository, job);
     }
     return ST_OK;
@@ -587,6 +591,9 @@ void repository_change(struct repository *repository, struct repository_change *
         lock_acquire(&repository->lock);
         (void)change_begin(repository, change, &queued, &err); /* the result is in `err` */
         lock_release(&repository->lock);
+    }
+    if (queued && err.status != ST_OK) {
+        log_event(LOG_WARNING, "a load was refused", LOG_CSTR("reason", err.text));
     }
     if (unload && err.status == ST_OK && repository->on_state_changed) {
         repository->on_state_changed(repository->on_state_changed_user);

@@ -167,6 +167,9 @@ void retire_cancel(struct repository *repository, struct model *model);
 /* Allocates the quiescent marks. Returns: ST_NO_MEMORY. */
 enum status retirement_init(struct repository *repository, const struct repository_options *options,
                             struct error *err) SLUICE_MUST_USE;
+/* Starts the reclaiming thread, where the workers are known; otherwise the first retired model
+ * does. Returns: ST_IO. */
+enum status retirement_start(struct repository *repository, struct error *err) SLUICE_MUST_USE;
 /* Called after the workers ended: stops the reclaiming thread and the retired versions. */
 void retirement_stop(struct repository *repository);
 /* Closes and frees everything that is retired. */

@@ -358,14 +358,21 @@ static void reclaim_main(void *arg) {
     lock_release(&repository->lock);
 }
 
+/* The lock is held. */
+static int start_reclaim_thread(struct repository *repository) {
+    struct retirement *retirement = &repository->retirement;
+    int rc = 0;
+    if (!retirement->has_thread && retirement->n_quiescent_marks > 0 && !retirement->stopping) {
+        rc = uv_thread_create(&retirement->thread, reclaim_main, repository);
+        retirement->has_thread = rc == 0;
+    }
+    return rc;
+}
+
 /* Without the thread, or when the workers are unknown, everything is kept until retirement_free. */
 static void wake_reclaim_thread(struct repository *repository) {
-    struct retirement *retirement = &repository->retirement;
-    if (!retirement->has_thread && retirement->n_quiescent_marks > 0 && !retirement->stopping) {
-        retirement->has_thread =
-            uv_thread_create(&retirement->thread, reclaim_main, repository) == 0;
-    }
-    lock_cond_broadcast(&retirement->work);
+    (void)start_reclaim_thread(repository);
+    lock_cond_broadcast(&repository->retirement.work);
 }
 
 /* ---- retiring -------------------------------------------------------------------------------- */
@@ -434,6 +441,15 @@ enum status retirement_init(struct repository *repository, const struct reposito
         add_quiescent_mark(repository, options->admin);
     }
     return ST_OK;
+}
+
+enum status retirement_start(struct repository *repository, struct error *err) {
+    lock_acquire(&repository->lock);
+    int rc = start_reclaim_thread(repository);
+    lock_release(&repository->lock);
+    return rc == 0 ? ST_OK
+                   : error_set(err, ST_IO, "cannot start the thread that frees models: %s",
+                               uv_strerror(rc));
 }
 
 static void stop_list(const struct model *model) {
