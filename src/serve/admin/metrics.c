@@ -101,11 +101,14 @@ static void print_phases(struct metric_text *text, const struct table *table) {
     }
 }
 
-static void print_totals(struct metric_text *text, const struct table *table) {
+static void print_totals(struct metric_text *text, const struct table *table,
+                         const struct repository *repository) {
     print_u64(text, METRIC_FAMILY_QUEUED, table->n_queued);
     print_u64(text, METRIC_FAMILY_RUNNING, table->n_running);
     print_u64(text, METRIC_FAMILY_INSTANCES, table->n_instances);
     print_phases(text, table);
+    print_u64(text, METRIC_FAMILY_REPOSITORIES_UNAVAILABLE,
+              repository_count_unavailable(repository));
 }
 
 /* ---- families of models ---------------------------------------------------------------------- */
@@ -225,7 +228,7 @@ void admin_metrics_print(struct admin_metrics *metrics, struct metric_text *text
     read_table(&table, metrics->repository, text->out->arena);
     metric_print(text, "sluice_pick_");
     admin_process_print(&metrics->process, text);
-    print_totals(text, &table);
+    print_totals(text, &table, metrics->repository);
     print_versions(text, &table);
     metric_text_end(text);
     text->out->failed = text->out->failed || table.failed;

@@ -360,6 +360,14 @@ static void repository_poll_mode_follows_file_changes(void **state) {
     assert_listed(&served, "a 1 ready, b 1 ready");
     test_dir_remove_all(test_dir_path(&served.dir, "r/a", path));
     assert_listed(&served, "a 1 unloaded (gone), b 1 ready");
+    char away[PATH_MAX]; /* the last one stays */
+    assert_int_equal(
+        rename(test_dir_path(&served.dir, "r/b", path), test_dir_path(&served.dir, "b", away)), 0);
+    while (repository_count_unavailable(served.repository) == 0) {
+        pause_a_little();
+    }
+    assert_listed(&served, "a 1 unloaded (gone), b 1 ready");
+    add(&served, "r/b/1/model.fake", "whole now");
     assert_int_equal(change(&served, REPOSITORY_LOAD, "b"), ST_NOT_READY);
     add(&served, "r/a/9/model.fake", "back");
     assert_listed(&served, "a 9 ready, b 1 ready");

@@ -46,6 +46,7 @@ struct model_slot {
     bool closing;               /* the unloaded model is unused and about to become `inactive` */
     bool load_at_start;         /* `loading` is loaded at start */
     bool failed;                /* counted in n_failed */
+    unsigned n_missing;         /* polls in a row that did not find it */
     uint64_t tried_fingerprint; /* polling: the fingerprint of the last attempt; 0: none */
 };
 
@@ -71,6 +72,13 @@ struct retirement {
     bool has_thread;
     bool workers_stopped; /* the workers ended: marks are not needed */
     bool stopping;
+};
+
+/* A directory of models that is scanned again, list.roots[i]. */
+struct root_state {
+    uint64_t device;  /* where its models were last found */
+    bool unavailable; /* its missing models are kept; under the lock, as the next */
+    uint64_t log_next_ns;
 };
 
 /* Loads, scans, abandoned loads that have not ended, and a few more. */
@@ -99,7 +107,8 @@ struct changes {
 };
 
 struct repository {
-    struct arena *arena;    /* the main thread's during repository_new, constant afterwards */
+    struct arena *arena; /* the main thread's during repository_new, constant afterwards */
+    struct root_state *roots;
     struct model_list list; /* models found at start, and the directories to scan again */
     struct lock backends_lock;
     uint64_t default_max_batch_size;
@@ -122,6 +131,7 @@ struct repository {
 
     atomic_size_t n_start_pending; /* models of the start not loaded yet */
     atomic_size_t n_failed;        /* models of the start with a failed version */
+    atomic_int n_unavailable;      /* directories */
     atomic_size_t n_busy;          /* queued and running jobs */
     atomic_bool draining;
     atomic_bool stopping;
@@ -234,6 +244,8 @@ void changes_unload(struct repository *repository, struct str name);
 /* Scans the directories of models: new names get a slot, missing ones become unlisted. Thread: any
  * that may block. */
 void poll_scan(struct repository *repository);
+/* Returns: the device of a directory of models; 0: unknown. */
+uint64_t root_device(const char *path);
 /* Scans the directories, queues loads of models whose files changed, and unloads models whose files
  * were removed. Thread: any that may block; one at a time. */
 void poll_models(struct repository *repository);

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "core/base/log.h"
 #include "core/event/clock.h"
@@ -390,16 +391,6 @@ void unload_model_slot(struct repository *repository, struct model_slot *model_s
 
 /* ---- directories ----------------------------------------------------------------------------- */
 
-/* Lists the models of a directory. Memory is in list->arena. */
-static bool scan_root_into(struct model_list *list, struct str root) {
-    struct error err;
-    enum status st = scan_root(list, root, &err);
-    if (st != ST_OK) {
-        log_event(LOG_WARNING, "a model repository cannot be read", LOG_CSTR("reason", err.text));
-    }
-    return st == ST_OK;
-}
-
 static bool has_name(const struct model_list *list, struct str name) {
     for (size_t i = 0; i < list->n; i++) {
         if (str_eq(list->items[i].name, name)) {
@@ -431,12 +422,88 @@ static void mark_missing_unlisted(struct repository *repository, const struct mo
     }
 }
 
-/* Scans each directory; of two models of one name the first is used. */
+uint64_t root_device(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 ? (uint64_t)info.st_dev : 0;
+}
+
+static const uint64_t UNAVAILABLE_LOG_NS = UINT64_C(60000000000);
+
+/* Counts the served models that were found in the directory, and those of them that `found` has. */
+static void count_served(struct repository *repository, struct str root,
+                         const struct model_list *found, size_t *n_served, size_t *n_found) {
+    *n_served = *n_found = 0;
+    lock_acquire(&repository->lock);
+    const struct name_table *name_table = repository_name_table(repository);
+    for (size_t i = 0; i < name_table->n; i++) {
+        const struct model_slot *model_slot = name_table->model_slots[i];
+        struct str path = model_slot->origin.path;
+        bool inside = !model_slot->origin.pinned && path.len > root.len &&
+                      memcmp(path.ptr, root.ptr, root.len) == 0 && path.ptr[root.len] == '/';
+        if (inside && model_slot->serving) {
+            ++*n_served;
+            *n_found += has_name(found, model_slot->name);
+        }
+    }
+    lock_release(&repository->lock);
+}
+
+/* Logs and counts that the directory became unavailable, is it still, or is back. */
+static void set_unavailable(struct repository *repository, size_t i, const char *reason) {
+    struct root_state *root = &repository->roots[i];
+    struct str path = repository->list.roots[i];
+    lock_acquire(&repository->lock);
+    bool was = root->unavailable;
+    root->unavailable = reason != NULL;
+    if (was != root->unavailable) {
+        atomic_fetch_add(&repository->n_unavailable, was ? -1 : 1);
+    }
+    uint64_t now_ns = clock_now_ns();
+    bool log = reason && (!was || now_ns >= root->log_next_ns);
+    if (log) {
+        root->log_next_ns = now_ns + UNAVAILABLE_LOG_NS;
+    }
+    lock_release(&repository->lock);
+    if (log) {
+        log_event(LOG_ERROR, "model repository unavailable: its models are kept",
+                  LOG_STR("path", path), LOG_CSTR("reason", reason));
+    } else if (was && !reason) {
+        log_event(LOG_INFO, "model repository available again", LOG_STR("path", path));
+    }
+}
+
+/* Lists the models of a directory, in the arena of `found`. A volume that was unmounted leaves an
+ * empty directory, or one of another device with other contents. Returns: NULL, or why the models
+ * that are missing are not taken for removed. */
+static const char *scan_one_root(struct repository *repository, size_t i, struct model_list *found,
+                                 struct error *err) {
+    struct str path = repository->list.roots[i];
+    uint64_t device = root_device(path.ptr);
+    if (scan_root(found, path, err) != ST_OK) {
+        return err->text;
+    }
+    size_t n_served, n_found;
+    count_served(repository, path, found, &n_served, &n_found);
+    if (n_served > 0 && found->n == 0) {
+        return "it is empty";
+    }
+    if (n_served > 0 && n_found == 0 && device != repository->roots[i].device) {
+        return "it is on another device and has none of the models";
+    }
+    repository->roots[i].device = device;
+    return NULL;
+}
+
+/* Scans each directory; of two models of one name the first is used. Returns: false when missing
+ * models may be there still. */
 static bool scan_all_roots(struct repository *repository, struct model_list *found) {
     bool all = true;
     for (size_t i = 0; i < repository->list.n_roots; i++) {
         struct model_list one = {.arena = found->arena};
-        all = scan_root_into(&one, repository->list.roots[i]) && all;
+        struct error err;
+        const char *reason = scan_one_root(repository, i, &one, &err);
+        set_unavailable(repository, i, reason);
+        all = all && !reason;
         for (size_t j = 0; j < one.n; j++) {
             if (has_name(found, one.items[j].name)) {
                 log_event(LOG_WARNING, "two models have the same name; the first is used",
@@ -450,7 +517,7 @@ static bool scan_all_roots(struct repository *repository, struct model_list *fou
     return all;
 }
 
-/* Returns: false when a directory could not be read. */
+/* Returns: false when missing models may be there still. */
 static bool scan_and_list(struct repository *repository) {
     struct arena *arena = arena_new(NULL, 0);
     struct model_list found = {.arena = arena};
@@ -602,6 +669,15 @@ static bool read_model_slot(struct repository *repository, size_t i, struct aren
     return there;
 }
 
+enum { POLLS_UNTIL_REMOVED = 2 };
+
+/* Returns: whether the path does not exist, as opposed to an I/O error or a file system that does
+ * not answer. */
+static bool is_absent(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 || errno == ENOENT || errno == ENOTDIR;
+}
+
 static void unload_missing(struct repository *repository, struct str name) {
     lock_acquire(&repository->lock);
     changes_unload(repository, name);
@@ -620,13 +696,27 @@ static void load_changed(struct repository *repository, struct str name, uint64_
     lock_release(&repository->lock);
 }
 
-/* `gone`: all directories were read, so a missing model was removed. */
+/* Counts polls in a row that miss the model. Returns: how many. */
+static unsigned count_missing(struct repository *repository, struct str name, bool missing) {
+    lock_acquire(&repository->lock);
+    struct model_slot *model_slot = model_slot_find(repository_name_table(repository), name);
+    unsigned n = missing ? model_slot->n_missing + 1 : 0;
+    model_slot->n_missing = n;
+    lock_release(&repository->lock);
+    return n;
+}
+
+/* `gone`: all directories were read, so a missing model was removed. It is unloaded when two polls
+ * in a row miss it: its directory may be about to be replaced. */
 static void check_model(struct repository *repository, const struct finding *finding, bool gone) {
     struct str name = finding->origin.name;
     bool there = finding->listed || finding->origin.pinned;
     uint64_t now = there ? fingerprint_of(finding->origin.path.ptr) : 0;
     bool stays = now == 0 && finding->served; /* removed while it was being loaded again */
-    if ((now == finding->tried_fingerprint && !stays) || (now == 0 && !gone)) {
+    bool missing = now == 0 && gone && is_absent(finding->origin.path.ptr);
+    unsigned n_missing = count_missing(repository, name, missing);
+    if ((now == finding->tried_fingerprint && !stays) ||
+        (now == 0 && n_missing < POLLS_UNTIL_REMOVED)) {
         return;
     }
     if (now == 0) {

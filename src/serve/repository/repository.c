@@ -28,7 +28,12 @@ static enum status scan_all(struct repository *repository, const struct reposito
     for (size_t i = 0; i < options->n_model_repositories && st == ST_OK; i++) {
         st = scan_repository(&repository->list, options->model_repositories[i], err);
     }
-    return st;
+    size_t n_roots = repository->list.n_roots;
+    repository->roots = arena_calloc(repository->arena, n_roots + 1, sizeof(*repository->roots));
+    for (size_t i = 0; repository->roots && i < n_roots; i++) {
+        repository->roots[i].device = root_device(repository->list.roots[i].ptr);
+    }
+    return st != ST_OK || repository->roots ? st : error_no_memory(err, "the model repositories");
 }
 
 static bool is_wanted(const struct repository_options *options, struct str name) {
@@ -240,6 +245,10 @@ bool repository_is_ready(const struct repository *repository) {
            !atomic_load_explicit(&repository->stopping, memory_order_relaxed) &&
            (!repository->strict_readiness ||
             atomic_load_explicit(&repository->n_failed, memory_order_relaxed) == 0);
+}
+
+size_t repository_count_unavailable(const struct repository *repository) {
+    return (size_t)atomic_load_explicit(&repository->n_unavailable, memory_order_relaxed);
 }
 
 bool repository_is_busy(const struct repository *repository) {

@@ -119,6 +119,10 @@ void repository_stop(struct repository *repository);
  * allowed. */
 void repository_free(struct repository *repository);
 
+/* Returns: how many directories of models are unavailable: unreadable, suddenly empty, or on
+ * another device without any of their models. Their models are kept. Thread: any. */
+size_t repository_count_unavailable(const struct repository *repository);
+
 /* Returns: whether the start's loads are done, and (with strict_readiness) none failed. True
  * without any models. */
 bool repository_is_ready(const struct repository *repository);

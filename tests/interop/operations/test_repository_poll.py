@@ -1,8 +1,11 @@
 """--model-control-mode poll: what is written into the repository, as people write it (slowly, in place, not
 in one step), is what is served in the end."""
+import itertools
 import json
 import os
 import shutil
+import signal
+import tempfile
 import time
 
 import pytest
@@ -101,10 +104,75 @@ def test_poll_invalid_configuration_keeps_model(polled):
     assert "reason" not in rows[0]
 
 
+UNAVAILABLE = "model repository unavailable"
+
+
+def wait_unavailable(polled, n):
+    metrics.wait_until(polled.server.address,
+                       lambda page: page["sluice_model_repositories_unavailable"] == n,
+                       f"{n} unavailable repositories")
+
+
 def test_poll_unreadable_repository_keeps_models(polled):
+    polled.server.expect_error(UNAVAILABLE)
     moved = str(polled.folder) + ".away"
     os.rename(polled.folder, moved)
-    polled.server.wait_for(lambda: "cannot be read" in polled.server.log_text(), "a warning")
+    wait_unavailable(polled, 1)
     assert http1.request(polled.server.address, "GET", "/v2/models/a/ready").status == 200
+    os.mkdir(polled.folder)  # as where a volume was mounted
+    polled.server.wait_for(lambda: polled.index() == {"a": READY}, "the model still")
+    time.sleep(2.2)  # so that it is looked at twice
+    wait_unavailable(polled, 1)
+    assert http1.request(polled.server.address, "GET", "/v2/models/a/ready").status == 200
+    os.rmdir(polled.folder)
     os.rename(moved, polled.folder)
+    wait_unavailable(polled, 0)
     polled.wait_index({"a": READY})
+    assert [line["level"] for line in polled.server.log_lines() if line["event"].startswith(UNAVAILABLE)
+            ] == ["error"]
+
+
+def test_poll_other_device_keeps_models(start_server, tmp_path):
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
+        assert os.stat(other).st_dev != os.stat(tmp_path).st_dev, "needs two file systems"
+        repository.Identity("a", [("FP32", [4])]).write(tmp_path / "volume")
+        repository.Identity("b", [("FP32", [4])]).write(other)
+        os.symlink(tmp_path / "volume", tmp_path / "models")
+        server = start_server("--model-repository", tmp_path / "models", "--model-control-mode",
+                              "poll", "--repository-poll-secs", "1")
+        server.expect_error(UNAVAILABLE)
+        os.symlink(other, tmp_path / "next")
+        os.rename(tmp_path / "next", tmp_path / "models")
+        server.wait_for(lambda: http1.request(server.address, "GET", "/v2/models/b/ready").status
+                        == 200, "the model of the other device")
+        assert "another device" in server.log_text()
+        assert http1.request(server.address, "GET", "/v2/models/a/ready").status == 200
+
+
+def test_poll_replaced_directory_is_reloaded_without_gap(start_server, tmp_path):
+    """The model is missing in one look: `rm -r m && mv m.new m`. A look is taken at SIGHUP."""
+    folder = tmp_path / "models"
+    repository.Identity("a", [("FP32", [4])]).write(folder)
+    server = start_server("--model-repository", folder, "--model-control-mode", "poll",
+                          "--repository-poll-secs", "3600")
+    ready = lambda name: http1.request(server.address, "GET", f"/v2/models/{name}/ready").status
+
+    counter = itertools.count()
+
+    def look():
+        name = f"new{next(counter)}"
+        repository.Identity(name, [("FP32", [4])]).write(folder)
+        server.signal(signal.SIGHUP)
+        server.wait_for(lambda: ready(name) == 200, "a look")
+    os.rename(folder / "a", tmp_path / "old")
+    look()
+    assert ready("a") == 200
+    repository.Identity("a", [("FP32", [8])]).write(folder)
+    look()
+    server.wait_for(lambda: b"[8]" in http1.request(server.address, "GET", "/v2/models/a").body,
+                    "the new model")
+    shutil.rmtree(folder / "a")
+    look()
+    assert ready("a") == 200
+    look()
+    server.wait_for(lambda: ready("a") == 404, "the end of the model")
