@@ -25,6 +25,8 @@ struct pool_shortlist {
                                       no other */
     const struct profile *profile; /* that chose; NULL: none did */
     struct candidate_set *candidates; /* not NULL: members are added to it instead */
+    const struct endpoint *reserved;  /* has a slot for this request, which is counted in its rank;
+                                         NULL: none */
 };
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -112,6 +114,7 @@ static void shortlist_add(struct pool_shortlist *best, struct prng *prng,
     if (rank == ENDPOINT_OUT) {
         return;
     }
+    rank -= endpoint == best->reserved;
     uint64_t key = (uint64_t)rank << 32 | prng_next(prng) >> 32;
     if (best->n == best->most && key >= best->keys[best->n - 1]) {
         return;
@@ -451,6 +454,7 @@ static enum status choose_endpoints(struct trial *trial, struct str model, struc
     best->n = 0;
     best->most = 1 + request->n_fallbacks;
     best->candidates = NULL;
+    best->reserved = request->waiter ? request->waiter->reserved : NULL;
     best->by_profile = false;
     best->n_filtered = 0;
     best->full = false;

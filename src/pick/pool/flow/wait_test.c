@@ -547,6 +547,48 @@ static void pool_wait_filters_leaving_full_endpoints_wait(void **state) {
     close_pool(&fixture);
 }
 
+static void on_reserved_call(void *user) {
+    (void)user;
+}
+
+/* The reserved slot counts as a request of its endpoint, and must not make another one of the subset
+ * look as good. */
+static void pool_wait_notified_request_takes_reserved_slot(void **state) {
+    enum { N_ENDPOINTS = 8 };
+    struct fixture fixture;
+    struct pool_wakeup own_wakeup;
+    struct endpoint_address addresses[N_ENDPOINTS];
+    struct subset subset = {.items = addresses, .n = N_ENDPOINTS};
+    struct pool_pick held[N_ENDPOINTS];
+    struct error err;
+    (void)state;
+    for (uint32_t i = 0; i < N_ENDPOINTS; i++) {
+        addresses[i] = fixture_numbered(i);
+    }
+    fixture_open(&fixture, wait_fixture_spec(N_ENDPOINTS, 1));
+    pool_wakeup_init(&own_wakeup, on_reserved_call, NULL);
+    for (int i = 0; i < N_ENDPOINTS; i++) {
+        held[i] = fixture_pick(&fixture);
+    }
+    for (int i = 0; i < 20; i++) {
+        struct pool_waiter waiter = {.wakeup = &own_wakeup};
+        struct pool_request request = {.subset = &subset, .waiter = &waiter};
+        struct pool_pick pick, *ended = &held[i % N_ENDPOINTS];
+        assert_int_equal(pool_pick(fixture.reader, &request, &pick, &err), ST_OK);
+        assert_null(pick.ticket.endpoint);
+        struct endpoint *free_endpoint = ended->ticket.endpoint;
+        pool_release_ticket(fixture.pool, &ended->ticket);
+        assert_ptr_equal(pool_wakeup_pop(&own_wakeup), &waiter);
+        assert_int_equal(pool_pick(fixture.reader, &request, ended, &err), ST_OK);
+        assert_ptr_equal(ended->ticket.endpoint, free_endpoint);
+    }
+    for (int i = 0; i < N_ENDPOINTS; i++) {
+        pool_release_ticket(fixture.pool, &held[i].ticket);
+    }
+    fixture_close(&fixture);
+    pool_wakeup_fini(&own_wakeup);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pool_wait_notifies_as_many_as_capacity_allows),
@@ -557,6 +599,7 @@ int main(void) {
         cmocka_unit_test(pool_wait_full_queue_error_names_the_limit),
         cmocka_unit_test(pool_wait_full_subset_does_not_block_others),
         cmocka_unit_test(pool_wait_without_endpoint_is_refused),
+        cmocka_unit_test(pool_wait_notified_request_takes_reserved_slot),
         cmocka_unit_test(pool_wait_queue_depth_limits_endpoint),
         cmocka_unit_test(pool_wait_kv_cache_limits_endpoint),
         cmocka_unit_test(pool_wait_disabled_refuses_only_sheddable),
