@@ -634,6 +634,16 @@ static enum status finish_pick(struct trial *trial, enum attempt attempt, struct
     return ST_OK;
 }
 
+/* Resolves the subset of a request that will have to wait, before the lock is taken. */
+static void prepare_wait(const struct trial *trial) {
+    const struct pool_request *request = trial->request;
+    if (can_wait(trial) && (trial->best.full || has_waiters_ahead(trial))) {
+        request->waiter->subset = request->subset;
+        request->waiter->selection = request->selection;
+        pool_waiter_resolve(trial->reader->snapshot, request->waiter);
+    }
+}
+
 enum status pool_pick(struct pool_reader *reader, const struct pool_request *request,
                       struct pool_pick *out, struct error *err) {
     struct trial trial;
@@ -651,14 +661,18 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
             st = choose_endpoints(&trial, out->target.ptr ? out->target : request->model, err);
         }
         if (st == ST_OK) {
+            prepare_wait(&trial);
             result = run_attempt(&trial, &st, err);
         }
     }
-    if (result == ATTEMPT_SATURATED && can_wait(&trial)) {
+    if (st == ST_OK && result == ATTEMPT_SATURATED && can_wait(&trial)) {
         return st;
     }
     if (st != ST_OK && request->waiter && request->waiter->notified) {
         pool_dequeue(reader->pool, request->waiter, FLOW_REFUSED);
+    }
+    if (request->waiter) {
+        pool_waiter_forget(request->waiter);
     }
     return st == ST_OK ? finish_pick(&trial, result, err) : st;
 }

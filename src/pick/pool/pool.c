@@ -542,6 +542,9 @@ static enum status apply_change(struct pool *pool, struct pool_change *change, s
     }
     lock_release(&pool->lock);
     pool_send_notifications(&notifications);
+    if (room) {
+        pool_settle_waiters(pool);
+    }
     return room ? ST_OK : error_no_memory(err, "a pool of %u endpoints", change->fresh->n_members);
 }
 

@@ -99,7 +99,9 @@ struct pool_notifications {
 /* An endpoint, or any, may have capacity: notifies as many waiters as the capacity allows. */
 void pool_notify_waiters(struct pool *pool, struct endpoint *endpoint,
                          struct pool_notifications *notifications);
-void pool_notify_all_waiters(struct pool *pool, struct pool_notifications *notifications);
+/* The same for all endpoints, up to a number of waiters. Returns: there is more to do, after the
+ * lock was released. */
+bool pool_notify_all_waiters(struct pool *pool, struct pool_notifications *notifications);
 /* Whether waiters exist and this endpoint is full: then new capacity must be announced. Where it
  * had capacity before, no waiter waits for it, and the queues need not be searched. */
 bool pool_is_capacity_awaited(struct pool *pool, const struct endpoint *endpoint);
@@ -111,8 +113,14 @@ void pool_set_stalled(struct pool *pool, struct endpoint *endpoint, bool stalled
 /* A request at the endpoint ended: lowers the count and notifies. */
 void pool_release_capacity(struct pool *pool, struct endpoint *endpoint,
                            struct pool_notifications *notifications);
-/* The pool was updated. */
+/* The pool was updated: under the lock, then the rest without it. */
 void pool_notify_after_update(struct pool *pool, struct pool_notifications *notifications);
+void pool_settle_waiters(struct pool *pool);
+/* Resolves the waiter's subset for the snapshot, if it has one and was not resolved. Thread: the
+ * waiter's while it is not queued, otherwise under pool->lock. */
+void pool_waiter_resolve(const struct pool_snapshot *snapshot, struct pool_waiter *waiter);
+/* Frees what was resolved, of a waiter that is not queued. */
+void pool_waiter_forget(struct pool_waiter *waiter);
 void pool_send_notifications(struct pool_notifications *notifications);
 
 /* Adds the request to the queue, or keeps its place. Returns: ST_NO_MEMORY, ST_SATURATED. */

@@ -4,6 +4,7 @@
 #include "pick/pool/flow/wait.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 #include "core/event/clock.h"
 #include "pick/pool/saturation.h"
@@ -57,22 +58,61 @@ static bool has_capacity(struct pool *pool, const struct endpoint *endpoint) {
 
 /* ---- which waiter may use which endpoint ----------------------------------------------------- */
 
-/* Whether the newest snapshot has a member that is in the waiter's subset, and `wanted`. */
-static bool has_allowed_member(const struct pool *pool, const struct pool_waiter *waiter,
-                               bool (*wanted)(const struct endpoint *endpoint)) {
-    const struct subset *one = waiter->subset ? waiter->subset : waiter->selection;
-    const struct subset *other = waiter->subset ? waiter->selection : NULL;
-    for (size_t i = 0; i < one->n; i++) {
+static bool is_restricted(const struct pool_waiter *waiter) {
+    return waiter->subset || waiter->selection;
+}
+
+static size_t count_words(const struct pool_snapshot *snapshot) {
+    return ((size_t)snapshot->n_members + 63) / 64;
+}
+
+static void mark_members(const struct pool_snapshot *snapshot, const struct subset *subset,
+                         uint64_t *members) {
+    for (size_t i = 0; i < subset->n; i++) {
         size_t n;
         const struct pool_member *member =
-            pool_snapshot_find_listed(pool->snapshot, &one->items[i], &n);
-        for (; n > 0; n--, member++) {
-            if (wanted(member->endpoint) && (!other || subset_has(other, &member->address))) {
-                return true;
-            }
+            pool_snapshot_find_listed(snapshot, &subset->items[i], &n);
+        for (size_t at = member ? (size_t)(member - snapshot->members) : 0; n > 0; n--, at++) {
+            members[at / 64] |= UINT64_C(1) << at % 64;
         }
     }
-    return false;
+}
+
+void pool_waiter_forget(struct pool_waiter *waiter) {
+    free(waiter->members);
+    waiter->members = NULL;
+    waiter->members_generation = 0;
+}
+
+/* Out of memory the waiter has no set until the next snapshot: its subset is searched. */
+void pool_waiter_resolve(const struct pool_snapshot *snapshot, struct pool_waiter *waiter) {
+    if (!is_restricted(waiter) || waiter->members_generation == snapshot->generation) {
+        return;
+    }
+    const struct subset *one = waiter->subset ? waiter->subset : waiter->selection;
+    const struct subset *other = waiter->subset ? waiter->selection : NULL;
+    size_t n = count_words(snapshot);
+    free(waiter->members);
+    waiter->members = calloc(2 * n + 1, sizeof(*waiter->members));
+    waiter->members_generation = snapshot->generation;
+    if (!waiter->members) {
+        return;
+    }
+    mark_members(snapshot, one, waiter->members);
+    if (other) {
+        mark_members(snapshot, other, waiter->members + n);
+        for (size_t i = 0; i < n; i++) {
+            waiter->members[i] &= waiter->members[n + i];
+        }
+    }
+}
+
+static bool has_member(const struct pool_waiter *waiter, const struct endpoint *endpoint) {
+    if (waiter->members) {
+        return waiter->members[endpoint->member / 64] >> endpoint->member % 64 & 1;
+    }
+    return (!waiter->subset || subset_has(waiter->subset, &endpoint->address)) &&
+           (!waiter->selection || subset_has(waiter->selection, &endpoint->address));
 }
 
 static bool is_preferred(const struct endpoint *endpoint) {
@@ -82,34 +122,41 @@ static bool is_preferred(const struct endpoint *endpoint) {
 /* An avoided endpoint is only for requests that have no other. */
 static bool has_preferred_member(const struct pool *pool, const struct pool_waiter *waiter) {
     const struct ranking *ranking = &pool->ranking;
-    if (!waiter->subset && !waiter->selection) {
-        return ranking->n > 0 && ranking_key(ranking, ranking->order[0]) < ENDPOINT_REFUSED;
+    const struct pool_snapshot *snapshot = pool->snapshot;
+    if (ranking->n == 0 || ranking_key(ranking, ranking->order[0]) >= ENDPOINT_REFUSED) {
+        return false;
     }
-    return has_allowed_member(pool, waiter, is_preferred);
-}
-
-static bool is_in_pool(const struct endpoint *endpoint) {
-    return endpoint->in_pool;
+    for (uint32_t i = 0; is_restricted(waiter) && i < snapshot->n_members; i++) {
+        const struct endpoint *endpoint = snapshot->members[i].endpoint;
+        if (is_preferred(endpoint) && has_member(waiter, endpoint)) {
+            return true;
+        }
+    }
+    return !is_restricted(waiter);
 }
 
 /* None of the endpoints in its subset is in the pool any more. */
-static bool is_orphaned(const struct pool *pool, const struct pool_waiter *waiter) {
-    return waiter->subset || waiter->selection ? !has_allowed_member(pool, waiter, is_in_pool)
-                                               : pool->snapshot->n_members == 0;
+static bool is_orphaned(const struct pool_snapshot *snapshot, const struct pool_waiter *waiter) {
+    if (!is_restricted(waiter)) {
+        return snapshot->n_members == 0;
+    }
+    bool any = !waiter->members;
+    for (size_t i = 0; !any && i < count_words(snapshot); i++) {
+        any = waiter->members[i] != 0;
+    }
+    return !any;
 }
 
 struct wait_target {
     struct pool *pool;
-    struct endpoint *endpoint;
-    uint64_t now_ns;
+    struct endpoint *endpoint; /* in the newest snapshot */
 };
 
 static bool can_use_target(void *user, const struct flow_item *item) {
     const struct wait_target *target = user;
-    const struct pool_waiter *waiter = (const struct pool_waiter *)(const void *)item;
-    const struct endpoint_address *address = &target->endpoint->address;
-    return (!waiter->subset || subset_has(waiter->subset, address)) &&
-           (!waiter->selection || subset_has(waiter->selection, address)) &&
+    struct pool_waiter *waiter = (struct pool_waiter *)(void *)(uintptr_t)item;
+    pool_waiter_resolve(target->pool->snapshot, waiter);
+    return (!is_restricted(waiter) || has_member(waiter, target->endpoint)) &&
            !(endpoint_is_avoided(target->endpoint) && has_preferred_member(target->pool, waiter));
 }
 
@@ -205,19 +252,31 @@ void pool_release_capacity(struct pool *pool, struct endpoint *endpoint,
     pool_notify_if_awaited(pool, endpoint, awaited, notifications);
 }
 
-/* Finds an endpoint with capacity in a waiter's subset. */
-static bool find_target_with_capacity(void *user, const struct flow_item *item) {
-    struct wait_target *target = user;
-    const struct pool_waiter *waiter = (const struct pool_waiter *)(const void *)item;
-    const struct subset *one = waiter->subset ? waiter->subset : waiter->selection;
-    for (size_t i = 0; one && i < one->n; i++) {
-        size_t n;
-        const struct pool_member *member =
-            pool_snapshot_find_listed(target->pool->snapshot, &one->items[i], &n);
-        for (; n > 0; n--, member++) {
-            target->endpoint = member->endpoint;
-            if (target->endpoint->stalled_until_ns <= target->now_ns &&
-                has_capacity(target->pool, target->endpoint) && can_use_target(target, item)) {
+/* The members that have capacity, and the first waiter that may use one of them. */
+struct free_members {
+    struct pool *pool;
+    uint64_t *set;
+    struct endpoint *endpoint; /* found */
+};
+
+static bool can_use_member(struct free_members *free_members, const struct pool_waiter *waiter,
+                           uint32_t member) {
+    struct wait_target target = {free_members->pool,
+                                 free_members->pool->snapshot->members[member].endpoint};
+    free_members->endpoint = target.endpoint;
+    return can_use_target(&target, &waiter->item);
+}
+
+static bool find_free_member(void *user, const struct flow_item *item) {
+    struct free_members *free_members = user;
+    struct pool_waiter *waiter = (struct pool_waiter *)(void *)(uintptr_t)item;
+    const struct pool_snapshot *snapshot = free_members->pool->snapshot;
+    pool_waiter_resolve(snapshot, waiter);
+    for (size_t i = 0; waiter->members && i < count_words(snapshot); i++) {
+        for (uint64_t both = waiter->members[i] & free_members->set[i]; both != 0;
+             both &= both - 1) {
+            uint32_t member = (uint32_t)(i * 64 + (size_t)__builtin_ctzll(both));
+            if (can_use_member(free_members, waiter, member)) {
                 return true;
             }
         }
@@ -225,25 +284,59 @@ static bool find_target_with_capacity(void *user, const struct flow_item *item) 
     return false;
 }
 
-/* Where all waiters have subsets, looking up these endpoints is cheaper than searching the queue
- * for each endpoint of the pool. */
-static void notify_restricted_waiters(struct pool *pool, struct pool_notifications *notifications) {
-    struct wait_target target = {.pool = pool, .now_ns = clock_now_ns()};
-    advance_capacity_epoch(pool);
-    while (pool->flow.n_queued > 0 && flow_find(&pool->flow, find_target_with_capacity, &target)) {
-        pool_notify_waiters(pool, target.endpoint, notifications);
+/* Returns: how many there are. */
+static uint32_t mark_free_members(struct free_members *free_members) {
+    const struct pool_snapshot *snapshot = free_members->pool->snapshot;
+    uint64_t now_ns = clock_now_ns();
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < snapshot->n_members; i++) {
+        const struct endpoint *endpoint = snapshot->members[i].endpoint;
+        if (endpoint->stalled_until_ns <= now_ns && endpoint_is_eligible(endpoint) &&
+            !pool_is_member_full(snapshot, i, NULL, now_ns)) {
+            free_members->set[i / 64] |= UINT64_C(1) << i % 64;
+            n++;
+        }
     }
+    return n;
 }
 
-void pool_notify_all_waiters(struct pool *pool, struct pool_notifications *notifications) {
-    const struct pool_snapshot *snapshot = pool->snapshot;
-    if (atomic_load_explicit(&pool->n_unrestricted, memory_order_relaxed) == 0) {
-        notify_restricted_waiters(pool, notifications);
-        return;
+/* How many waiters, about, are looked at while the lock is held. */
+enum { MAX_VISITS = 20000 };
+
+/* All waiters have subsets: those are searched that have a member with capacity. Out of memory the
+ * next tick does it. Returns: there is more to do. */
+static bool notify_restricted_waiters(struct pool *pool, struct pool_notifications *notifications) {
+    struct free_members free_members = {.pool = pool};
+    uint64_t n_visits = 0;
+    bool more = false;
+    advance_capacity_epoch(pool);
+    if (pool->flow.n_queued == 0) {
+        return false;
     }
+    free_members.set = calloc(count_words(pool->snapshot) + 1, sizeof(*free_members.set));
+    bool any = free_members.set && mark_free_members(&free_members) > 0;
+    while (any && !more && pool->flow.n_queued > 0 &&
+           flow_find(&pool->flow, find_free_member, &free_members)) {
+        uint32_t member = free_members.endpoint->member;
+        n_visits += 2 * pool->flow.n_queued;
+        pool_notify_waiters(pool, free_members.endpoint, notifications);
+        free_members.set[member / 64] &= ~(UINT64_C(1) << member % 64); /* no waiter can use it */
+        more = n_visits > MAX_VISITS;
+    }
+    free(free_members.set);
+    return more;
+}
+
+bool pool_notify_all_waiters(struct pool *pool, struct pool_notifications *notifications) {
+    const struct pool_snapshot *snapshot = pool->snapshot;
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
+        if (atomic_load_explicit(&pool->n_unrestricted, memory_order_relaxed) == 0) {
+            break;
+        }
         pool_notify_waiters(pool, snapshot->members[i].endpoint, notifications);
     }
+    return atomic_load_explicit(&pool->n_unrestricted, memory_order_relaxed) == 0 &&
+           notify_restricted_waiters(pool, notifications);
 }
 
 static bool is_queued(void *user, const struct flow_item *item) {
@@ -261,29 +354,49 @@ static bool is_configured_priority(const void *user, int64_t priority) {
     return priority == POOL_PRIORITY_STANDARD || priority == POOL_PRIORITY_CRITICAL;
 }
 
+/* Waiters of which the subset is resolved, for the first time since the update, in one go. */
+enum { MAX_RESOLVED = 16 };
+
 struct orphaned_list {
     const struct pool *pool;
     STAILQ_HEAD(, pool_waiter) waiters;
+    size_t n_resolved;
 };
 
-/* Each waiter is visited once. */
+/* Each waiter is visited once. Returns: enough were resolved. */
 static bool collect_orphaned(void *user, const struct flow_item *item) {
     struct orphaned_list *orphaned = user;
+    const struct pool_snapshot *snapshot = orphaned->pool->snapshot;
     struct pool_waiter *waiter = (struct pool_waiter *)(void *)(uintptr_t)item;
-    if (is_orphaned(orphaned->pool, waiter)) {
+    bool stale = is_restricted(waiter) && waiter->members_generation != snapshot->generation;
+    pool_waiter_resolve(snapshot, waiter);
+    if (is_orphaned(snapshot, waiter)) {
         STAILQ_INSERT_TAIL(&orphaned->waiters, waiter, orphaned_link);
     }
-    return false;
+    orphaned->n_resolved += stale;
+    return orphaned->n_resolved >= MAX_RESOLVED;
 }
 
-/* Notifies waiters whose endpoints have all left the pool, so that they are refused. */
-static void notify_orphaned(struct pool *pool, struct pool_notifications *notifications) {
+/* Resolves the subsets of waiters, and notifies those whose endpoints have all left the pool, so
+ * that they are refused. Returns: there is more to do. */
+static bool settle_some(struct pool *pool, struct pool_notifications *notifications) {
     struct orphaned_list orphaned = {.pool = pool};
     struct pool_waiter *waiter;
     STAILQ_INIT(&orphaned.waiters);
-    (void)flow_find(&pool->flow, collect_orphaned, &orphaned);
+    bool more = flow_find(&pool->flow, collect_orphaned, &orphaned) != NULL;
     STAILQ_FOREACH(waiter, &orphaned.waiters, orphaned_link) {
         notify_waiter(pool, waiter, NULL, notifications);
+    }
+    return more || pool_notify_all_waiters(pool, notifications);
+}
+
+void pool_settle_waiters(struct pool *pool) {
+    for (bool more = true; more;) {
+        struct pool_notifications notifications = {NULL};
+        lock_acquire(&pool->lock);
+        more = settle_some(pool, &notifications);
+        lock_release(&pool->lock);
+        pool_send_notifications(&notifications);
     }
 }
 
@@ -294,11 +407,10 @@ void pool_notify_after_update(struct pool *pool, struct pool_notifications *noti
         notify_waiter(pool, waiter_of(flow_find(&pool->flow, is_queued, NULL)), NULL,
                       notifications);
     }
-    notify_orphaned(pool, notifications);
     for (uint32_t i = 0; i < pool->snapshot->n_members; i++) {
         pool->snapshot->members[i].endpoint->stalled_until_ns = 0;
     }
-    pool_notify_all_waiters(pool, notifications);
+    advance_capacity_epoch(pool);
     flow_remove_idle_bands(&pool->flow, is_configured_priority, spec);
 }
 
@@ -354,15 +466,20 @@ enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *
         return queue_full_error(spec, full, priority, err);
     }
     uint64_t now_ns = clock_now_ns();
+    uint64_t *members = waiter->members;
+    uint64_t members_generation = waiter->members_generation;
     *waiter = (struct pool_waiter){.item = {.n_bytes = request->n_bytes},
                                    .wakeup = waiter->wakeup,
                                    .subset = request->subset,
                                    .selection = request->selection,
+                                   .members = members,
+                                   .members_generation = members_generation,
                                    .until_ns = now_ns + spec->flow_control.max_wait_ns};
     if (!flow_add(&pool->flow, &waiter->item, priority, request->fairness_id, now_ns)) {
         return error_no_memory(err, "a queued request");
     }
     count_unrestricted(pool, waiter, true);
+    pool_waiter_resolve(pool->snapshot, waiter);
     return ST_OK;
 }
 
@@ -382,6 +499,7 @@ void pool_dequeue_locked(struct pool *pool, struct pool_waiter *waiter, enum flo
         count_unrestricted(pool, waiter, false);
     }
     flow_remove(&pool->flow, &waiter->item, outcome, clock_now_ns());
+    pool_waiter_forget(waiter);
     waiter->notified = false;
     waiter->reserved = NULL;
     if (reserved) {
@@ -408,18 +526,20 @@ bool pool_waiter_add_bytes(struct pool *pool, struct pool_waiter *waiter, uint64
 }
 
 void pool_tick(struct pool *pool, uint64_t gap_ns) {
-    struct pool_notifications notifications = {NULL};
     uint64_t now_ns = clock_now_ns();
     uint64_t then_ns = atomic_load_explicit(&pool->ticked_ns, memory_order_relaxed);
     if (now_ns < then_ns + gap_ns) {
         return;
     }
     atomic_store_explicit(&pool->ticked_ns, now_ns, memory_order_relaxed);
-    lock_acquire(&pool->lock);
-    endpoint_clear_expired_avoidances(pool, now_ns);
-    pool_notify_all_waiters(pool, &notifications);
-    lock_release(&pool->lock);
-    pool_send_notifications(&notifications);
+    for (bool more = true; more;) {
+        struct pool_notifications notifications = {NULL};
+        lock_acquire(&pool->lock);
+        endpoint_clear_expired_avoidances(pool, now_ns);
+        more = pool_notify_all_waiters(pool, &notifications);
+        lock_release(&pool->lock);
+        pool_send_notifications(&notifications);
+    }
 }
 
 /* ---- wakeups --------------------------------------------------------------------------------- */

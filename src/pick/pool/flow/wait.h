@@ -17,6 +17,10 @@
  * Capacity can also appear with time (a load report expires, an endpoint is no longer avoided):
  * while requests wait, pool_tick is called regularly.
  *
+ * A subset is resolved to a set of members once for each snapshot, and what is done under the lock
+ * at a time is bounded: a tick that finds capacity for many waiters, and an update of the pool,
+ * release the lock in between.
+ *
  * Back pressure: the queue is limited by requests and bytes (flow_control); pool_waiter_add_bytes
  * reports when a waiting request exceeds the limit. */
 #ifndef SLUICE_PICK_POOL_FLOW_WAIT_H
@@ -52,6 +56,10 @@ struct pool_waiter {
     struct endpoint *reserved; /* the endpoint with a slot reserved for it; NULL: none */
     bool in_wakeup_list;       /* in the wakeup's list */
     bool notified;             /* taken from that list */
+    /* With a subset: a bit for each member of the snapshot of this generation that it allows; NULL:
+     * not resolved. Resolved once for each snapshot: a subset may have many addresses. */
+    uint64_t *members;
+    uint64_t members_generation;
     STAILQ_ENTRY(pool_waiter) orphaned_link; /* while pool_notify_after_update collects them */
     uint64_t until_ns; /* queue deadline (clock_now_ns); enforced by the caller */
 };

@@ -547,12 +547,116 @@ static void pool_wait_filters_leaving_full_endpoints_wait(void **state) {
     close_pool(&fixture);
 }
 
+enum { N_MANY = 200, N_HELD_OF_MANY = 40 };
+
+struct many {
+    struct fixture fixture;
+    struct pool_wakeup own_wakeup;
+    struct endpoint_address addresses[N_MANY];
+    struct subset subset, selection;
+    struct pool_pick held[N_HELD_OF_MANY];
+    struct waiting_request requests[N_MANY];
+};
+
+static void on_many_call(void *user) {
+    (void)user;
+}
+
+/* The endpoints from `first`, of which each takes one request. */
+static struct pool_spec *many_spec(uint32_t first, uint32_t n) {
+    struct pool_spec *spec = wait_fixture_spec(0, 1);
+    for (uint32_t i = 0; i < n; i++) {
+        struct pool_spec_endpoint wanted = {.address = fixture_numbered(first + i)};
+        struct error err;
+        assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
+    }
+    return spec;
+}
+
+static enum status pick_of_many(struct many *many, struct waiting_request *request) {
+    return pool_pick(many->fixture.reader, &request->request, &request->pick, &request->err);
+}
+
+static uint64_t n_waiting_of_many(struct many *many) {
+    struct pool_flow_stats stats;
+    pool_get_flow_stats(many->fixture.pool, NULL, 0, &stats);
+    return stats.n_waiting;
+}
+
+/* Picks for all notified requests; each releases its endpoint at once. */
+static void resume_many(struct many *many, uint32_t n_picked, uint32_t n_refused) {
+    struct pool_waiter *waiter;
+    while ((waiter = pool_wakeup_pop(&many->own_wakeup))) {
+        struct waiting_request *request = (struct waiting_request *)(void *)waiter;
+        if (pick_of_many(many, request) == ST_OK) {
+            assert_non_null(request->pick.ticket.endpoint);
+            pool_release_ticket(many->fixture.pool, &request->pick.ticket);
+            n_picked--;
+        } else {
+            n_refused--;
+        }
+    }
+    assert_int_equal(n_picked, 0);
+    assert_int_equal(n_refused, 0);
+}
+
+/* More requests wait, each for many endpoints, than are looked at in one go under the lock: none is
+ * forgotten when the pool changes. Then every second one has a selection too. */
+static void pool_wait_many_subsets_follow_updates(void **state) {
+    struct many *many = calloc(1, sizeof(*many));
+    (void)state;
+    for (uint32_t i = 0; i < N_MANY; i++) {
+        many->addresses[i] = fixture_numbered(i % 2 ? N_MANY / 2 + i / 2 : i / 2);
+    }
+    many->subset = (struct subset){.items = many->addresses, .n = N_MANY};
+    many->selection = (struct subset){.items = many->addresses, .n = N_MANY / 2};
+    fixture_open(&many->fixture, many_spec(0, N_HELD_OF_MANY));
+    pool_wakeup_init(&many->own_wakeup, on_many_call, NULL);
+    for (uint32_t i = 0; i < N_HELD_OF_MANY; i++) {
+        many->held[i] = fixture_pick(&many->fixture);
+    }
+    for (uint32_t i = 0; i < N_MANY; i++) {
+        struct waiting_request *request = &many->requests[i];
+        request->waiter.wakeup = &many->own_wakeup;
+        request->request =
+            (struct pool_request){.subset = &many->subset, .waiter = &request->waiter};
+        assert_int_equal(pick_of_many(many, request), ST_OK);
+        assert_null(request->pick.ticket.endpoint);
+    }
+    pool_tick(many->fixture.pool, 0);
+    resume_many(many, 0, 0);
+    fixture_update(many->fixture.pool, many_spec(0, N_HELD_OF_MANY + 101));
+    assert_int_equal(n_waiting_of_many(many), N_MANY); /* 101 of these are notified */
+    resume_many(many, N_MANY, 0);
+    assert_int_equal(n_waiting_of_many(many), 0);
+    fixture_update(many->fixture.pool, many_spec(0, N_HELD_OF_MANY));
+    for (uint32_t i = 0; i < N_MANY; i++) {
+        many->requests[i].request.selection = i % 2 ? &many->selection : NULL;
+        assert_int_equal(pick_of_many(many, &many->requests[i]), ST_OK);
+    }
+    assert_int_equal(n_waiting_of_many(many), N_MANY);
+    fixture_update(many->fixture.pool, many_spec(60, 1)); /* in the subset, not in the selection */
+    resume_many(many, N_MANY / 2, N_MANY / 2);
+    fixture_update(many->fixture.pool, many_spec(0, N_HELD_OF_MANY));
+    for (uint32_t i = 0; i < N_MANY; i++) {
+        assert_int_equal(pick_of_many(many, &many->requests[i]), ST_OK);
+    }
+    fixture_update(many->fixture.pool, many_spec(N_MANY, 3)); /* none that they name */
+    resume_many(many, 0, N_MANY);
+    for (uint32_t i = 0; i < N_HELD_OF_MANY; i++) {
+        pool_release_ticket(many->fixture.pool, &many->held[i].ticket);
+    }
+    fixture_close(&many->fixture);
+    pool_wakeup_fini(&many->own_wakeup);
+    free(many);
+}
+
 static void on_reserved_call(void *user) {
     (void)user;
 }
 
-/* The reserved slot counts as a request of its endpoint, and must not make another one of the subset
- * look as good. */
+/* The reserved slot counts as a request of its endpoint, and must not make another one of the
+ * subset look as good. */
 static void pool_wait_notified_request_takes_reserved_slot(void **state) {
     enum { N_ENDPOINTS = 8 };
     struct fixture fixture;
@@ -600,6 +704,7 @@ int main(void) {
         cmocka_unit_test(pool_wait_full_subset_does_not_block_others),
         cmocka_unit_test(pool_wait_without_endpoint_is_refused),
         cmocka_unit_test(pool_wait_notified_request_takes_reserved_slot),
+        cmocka_unit_test(pool_wait_many_subsets_follow_updates),
         cmocka_unit_test(pool_wait_queue_depth_limits_endpoint),
         cmocka_unit_test(pool_wait_kv_cache_limits_endpoint),
         cmocka_unit_test(pool_wait_disabled_refuses_only_sheddable),
