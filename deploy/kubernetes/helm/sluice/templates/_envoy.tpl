@@ -8,9 +8,11 @@
   livenessProbe:
     tcpSocket: {port: envoy}
     periodSeconds: 10
+    timeoutSeconds: 5
   readinessProbe:
     httpGet: {path: /ready, port: envoy}
     periodSeconds: 2
+    timeoutSeconds: 2
     failureThreshold: 2
   lifecycle:
     preStop: {sleep: {seconds: {{ .Values.pick.drainSeconds }}}}
