@@ -2,6 +2,7 @@
 them. So it is certain that all were in flight together, however slow the machine is."""
 import asyncio
 import collections
+import functools
 import re
 import socket
 import threading
@@ -14,19 +15,23 @@ REQUEST = (b"POST /v1/completions HTTP/1.1\r\nhost: here\r\ncontent-type: applic
            b"content-length: %d\r\n\r\n%s" % (len(BODY), BODY))
 
 
-def patient_gateway(folder, config, gate):
-    """A gateway in front of the gate, with time limits that a slow machine keeps."""
+def patient_gateway(folder, config, gate, change=lambda text: text):
+    """A gateway in front of the gate, with time limits that a slow machine keeps. `change` may rewrite Envoy's
+    configuration."""
     return Gateway(folder, config, gate.addresses, more=lambda text: re.sub(
-        r"(message|connect)_timeout: \d+s", r"\1_timeout: 60s", text))
+        r"(message|connect)_timeout: \d+s", r"\1_timeout: 60s", change(text)))
 
 
 class Gate:
     """Three HTTP/1.1 servers, on loopback addresses of their own. They answer once `n` requests have
-    arrived at them together; `open` lets all answers go at once."""
+    arrived at them together; `open` lets all answers go at once. One that `dies` does so at that moment: it answers
+    none of its `n_cut` requests."""
 
-    def __init__(self, n):
-        self.n = n
+    def __init__(self, n, dies=None):
+        self.n, self.dies = n, dies
+        self.n_cut = 0
         self.n_requests = 0
+        self.held = [set(), set(), set()]  # connections whose request waits for its answer, by server
         self.loop = asyncio.new_event_loop()
         self.opened = asyncio.Event()
         self.socks = [listening() for _ in range(3)]
@@ -34,16 +39,20 @@ class Gate:
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
         self.servers = [asyncio.run_coroutine_threadsafe(
-            asyncio.start_server(self.serve, sock=sock), self.loop).result() for sock in self.socks]
+            asyncio.start_server(functools.partial(self.serve, number), sock=sock), self.loop).result()
+            for number, sock in enumerate(self.socks)]
 
-    async def serve(self, reader, writer):
+    async def serve(self, number, reader, writer):
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 await reader.readexactly(length_of(head))
                 self.n_requests += 1
-                if self.n_requests >= self.n:
+                self.held[number].add(writer)
+                if self.n_requests >= self.n and not self.opened.is_set():
+                    self.drop(self.dies)
                     self.opened.set()
                 await self.opened.wait()
+                self.held[number].discard(writer)
                 writer.write(b"HTTP/1.1 200 Said\r\ncontent-length: 2\r\n\r\nok")
         except (OSError, asyncio.IncompleteReadError):
             pass  # the proxy closed the connection
@@ -53,10 +62,18 @@ class Gate:
     def open(self):
         self.loop.call_soon_threadsafe(self.opened.set)
 
+    def drop(self, number):
+        """On the loop's thread."""
+        if number is not None:
+            self.servers[number].close()
+            self.n_cut = len(self.held[number])
+            for writer in self.held[number]:
+                writer.transport.abort()
+
     def refuse(self, number):
         """This server refuses connections from here on."""
         async def end():
-            self.servers[number].close()
+            self.drop(number)
         asyncio.run_coroutine_threadsafe(end(), self.loop).result()
 
     def close(self):

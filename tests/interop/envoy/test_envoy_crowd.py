@@ -1,5 +1,6 @@
 """What docs/envoy.md promises at 3,000 requests at once: every one is picked, none is refused by a limit of Envoy's
 own, and a server that dies costs none where a second choice is promised. tests/soak has the other configurations."""
+import contextlib
 import os
 
 import pytest
@@ -25,8 +26,8 @@ def gate():
 def start(tmp_path, gate):
     started = []
 
-    def begin(config):
-        started.append(patient_gateway(tmp_path, config, gate))
+    def begin(config, **more):
+        started.append(patient_gateway(tmp_path, config, more.pop("gate", gate), **more))
         return started[-1]
     yield begin
     for one in started:
@@ -45,9 +46,8 @@ def test_envoy_cluster_limits_are_set(path):
                                                  "max_retries")) > N, cluster["name"]
 
 
-@pytest.mark.parametrize("config", ["headers-only.yaml", "full-duplex.yaml"])
-def test_envoy_3000_requests_at_once_are_all_picked(start, gate, config):
-    gateway = start(config)
+def test_envoy_3000_requests_at_once_are_all_picked(start, gate):
+    gateway = start("headers-only.yaml")
     assert ask_all(gateway.address, N, gate.open) == {200: N}
     assert sum(gateway.picker.picks().values()) == N
     gateway.stop()
@@ -60,3 +60,16 @@ def test_envoy_server_exit_at_3000_requests_loses_none(start, gate):
     assert ask_all(gateway.address, N, gate.open) == {200: N}
     assert gateway.envoy.counter("cluster.models.upstream_rq_retry_success") > N // 4
     gateway.stop()
+
+
+@pytest.mark.parametrize("retry_on", ["connect-failure,refused-stream", "connect-failure,refused-stream,reset"])
+def test_envoy_server_exit_loses_only_requests_it_had_received(start, retry_on):
+    """With `reset` not even these, as long as it had not begun to answer."""
+    with contextlib.closing(Gate(300, dies=0)) as gate:
+        gateway = start("override-host.yaml", gate=gate, change=lambda text: text.replace(
+            "connect-failure,refused-stream", retry_on))
+        outcomes = ask_all(gateway.address, 300, gate.open)
+        assert gate.n_cut > 0
+        n_lost = 0 if "reset" in retry_on else gate.n_cut
+        assert (outcomes[503], outcomes[200]) == (n_lost, 300 - n_lost)
+        gateway.stop()
