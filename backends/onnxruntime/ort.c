@@ -96,7 +96,10 @@ sluice_status ort_check_run(const struct ort *ort, OrtStatus *result, sluice_err
     }
     OrtErrorCode code = ort->api->GetErrorCode(result);
     int no_memory = is_no_memory(text);
-    int operator_failed = code == ORT_FAIL && is_operator_failure(text);
+    /* an exception within an operator, such as that of a text that is no number, is a failure of
+     * that operator, too */
+    int operator_failed =
+        (code == ORT_FAIL || code == ORT_RUNTIME_EXCEPTION) && is_operator_failure(text);
     sluice_status status = ort_check(ort, result, "the model could not be run", error);
     return no_memory ? SLUICE_NO_MEMORY : operator_failed ? SLUICE_INVALID_ARGUMENT : status;
 }

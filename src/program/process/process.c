@@ -7,6 +7,7 @@
 
 #include "core/base/log.h"
 #include "core/event/clock.h"
+#include "core/os/division_trap.h"
 #include "core/os/fd_limit.h"
 #include "core/os/ready_file.h"
 #include "program/options/commands.h"
@@ -183,6 +184,7 @@ static enum status open_watchdog(struct process *process, struct error *err) {
 enum status process_start(struct process *process, uint64_t n_workers, struct error *err) {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit is a write error, like a full disk */
+    division_trap_handle();
     fd_limit_raise();
     service_manager_open_from_env(&process->manager);
     enum status st = heap_make_arenas(err);
