@@ -60,6 +60,16 @@ static enum status print_head(struct json_writer *json, const struct model_spec 
     return status;
 }
 
+uint64_t v2_response_json_bytes(const struct v2_request *request,
+                                const struct infer_response *response) {
+    uint64_t n_bytes = 0;
+    for (size_t i = 0; i < response->n_outputs; i++) {
+        bool is_json = !is_binary(request, i) && !v2_request_output_in_shared_memory(request, i);
+        n_bytes += is_json ? response->outputs[i].n_bytes : 0;
+    }
+    return n_bytes;
+}
+
 enum status v2_response_encode(struct arena *arena, const struct model_spec *model,
                                const struct v2_request *request,
                                const struct infer_response *response, struct v2_response *out,

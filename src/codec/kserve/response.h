@@ -14,6 +14,9 @@ struct v2_response {
                          application/octet-stream and has Inference-Header-Content-Length */
 };
 
+/* Returns: bytes of the outputs that v2_response_encode prints as JSON. */
+uint64_t v2_response_json_bytes(const struct v2_request *request,
+                                const struct infer_response *response);
 /* Encodes. Output i has the form of requested output i, else the request's default. Keys are in
  * the order id, model_name, model_version, parameters, outputs. Floats are printed so that
  * parsing gives the same bits; non-finite ones as NaN, Infinity, -Infinity (which Python's

@@ -169,6 +169,10 @@ struct arena *arena_new(struct arena_cache *cache, size_t limit_bytes) {
     return arena;
 }
 
+struct arena *arena_new_beside(const struct arena *arena) {
+    return arena_new(NULL, arena->limit > arena->total ? arena->limit - arena->total : 1);
+}
+
 void arena_free(struct arena *arena) {
     if (!arena) {
         return;

@@ -31,6 +31,9 @@ void arena_cache_keep_large(struct arena_cache *cache);
  * when out of memory. Thread: `cache` must be the calling thread's; arena_free must be called on
  * the same thread. */
 struct arena *arena_new(struct arena_cache *cache, size_t limit_bytes);
+/* Makes an arena without a cache, for what an owner of `arena` allocates on another thread. Its
+ * limit is what the limit of `arena` leaves. */
+struct arena *arena_new_beside(const struct arena *arena);
 /* Frees everything. NULL is allowed. */
 void arena_free(struct arena *arena);
 

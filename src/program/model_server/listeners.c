@@ -347,7 +347,10 @@ enum status serve_listeners_open(struct serve_listeners *self,
     if (!self->services.shared) {
         return error_no_memory(err, "the listeners");
     }
-    enum status st = tracer_open(&self->tracer, &settings->trace, err);
+    enum status st = helper_pool_new(threads->n_workers, &self->services.helpers, err);
+    if (st == ST_OK) {
+        st = tracer_open(&self->tracer, &settings->trace, err);
+    }
     if (st == ST_OK) {
         st = serve_security_open(&self->security, settings, err);
     }
@@ -448,6 +451,8 @@ void serve_listeners_unlink(const struct serve_listeners *self) {
 
 void serve_listeners_stop_threads(struct serve_listeners *self) {
     serve_mip_stop_pictures(&self->mip);
+    helper_pool_free(self->services.helpers);
+    self->services.helpers = NULL;
 }
 
 void serve_listeners_free(struct serve_listeners *self) {

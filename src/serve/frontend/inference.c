@@ -2,6 +2,8 @@
 #include "serve/frontend/inference.h"
 
 #include <assert.h>
+#include <stddef.h>
+#include <string.h>
 
 #include "core/base/checked.h"
 #include "core/base/compiler.h"
@@ -33,6 +35,40 @@ void inference_init(struct inference *self, const struct inference_protocol *pro
     self->partial_bytes = 0;
     self->trace = NULL;
     self->size_unknown = self->submitted = self->in_flight = false;
+    self->arena = self->helper_arena = NULL;
+    self->encoded = NULL;
+    self->on_helper = self->cancelled_on_helper = false;
+}
+
+/* ---- helper threads -------------------------------------------------------------------------- */
+
+/* Estimates for a slow core, in ns for 16 bytes; only their order of magnitude matters. */
+enum { COPY_16_NS = 8, WALK_16_NS = 16, COPY_MIN_BYTES = 65536 };
+
+/* Returns: whether a step of that time should run on a helper thread, and can: there is an arena
+ * for it. Requests that must run in order are decoded in order, on the worker. */
+static bool wants_helper(struct inference *self, uint64_t ns) {
+    if (ns < HELPER_MIN_NS || !self->services->helpers || !self->arena) {
+        return false;
+    }
+    if (!self->helper_arena) {
+        self->helper_arena = arena_new_beside(self->arena);
+    }
+    return self->helper_arena != NULL;
+}
+
+static void start_job(struct inference *self, void (*run)(struct helper_job *job),
+                      void (*done)(struct helper_job *job)) {
+    self->job = (struct helper_job){.worker = self->call.worker, .run = run, .done = done};
+    self->on_helper = true;
+    metric_add(METRIC_HELPER_JOBS_TOTAL, 1);
+    helper_pool_submit(self->services->helpers, &self->job);
+}
+
+static struct inference *end_job(struct helper_job *job) {
+    struct inference *self = CONTAINER_OF(job, struct inference, job);
+    self->on_helper = false;
+    return self;
 }
 
 enum status inference_refuse_decoupled(const struct model_spec *spec, const char *carries_one,
@@ -84,20 +120,24 @@ static enum status check_decoupled_outputs(const struct inference *self, struct 
     return ST_OK;
 }
 
-static enum status prepare_request(struct inference *self, struct error *err) {
+/* After decoding. Returns: an error. Thread: the worker's. */
+static enum status find_and_forward(struct inference *self, struct error *err) {
     const struct inference_protocol *protocol = self->protocol;
-    enum status st = protocol->decode(self, err);
-    if (st == ST_OK && !self->spec) {
+    enum status st = ST_OK;
+    if (!self->spec) {
         st = inference_find_model(self, self->model, self->version_text, err);
     }
-    if (st != ST_OK) {
-        return st;
+    if (st == ST_OK && protocol->forward_headers) {
+        st = protocol->forward_headers(self, &self->call.request->params, err);
     }
+    return st;
+}
+
+/* Copies inputs and checks their bytes. Thread: the worker's, or a helper. */
+static enum status check_request(struct inference *self, struct error *err) {
     struct infer_request *request = self->call.request;
-    if (protocol->forward_headers) {
-        st = protocol->forward_headers(self, &request->params, err);
-    }
-    if (st == ST_OK && self->services->shared) {
+    enum status st = ST_OK;
+    if (self->services->shared) {
         st = shm_request_read_inputs(self->services->shared, request, &self->shm, err);
     }
     if (st == ST_OK) {
@@ -110,6 +150,86 @@ static enum status prepare_request(struct inference *self, struct error *err) {
         st = classify_check(request, self->spec, err);
     }
     return st == ST_OK ? infer_align_copy(request, err) : st;
+}
+
+/* Returns: whether infer_align_copy may copy the tensor. */
+static bool is_misaligned(const struct tensor *tensor) {
+    return tensor->n_pieces != 1 || (uintptr_t)tensor->pieces[0].data % sizeof(uint64_t) != 0;
+}
+
+/* Returns: the estimated time of check_request: for walks over elements, copies from shared memory
+ * and of misaligned bytes. */
+static uint64_t check_ns(const struct inference *self) {
+    const struct infer_request *request = self->call.request;
+    uint64_t ns = 0;
+    for (size_t i = 0; i < request->n_inputs; i++) {
+        const struct infer_input *input = &request->inputs[i];
+        const struct tensor *tensor = &input->tensor;
+        if (input->region.name.ptr) {
+            ns += input->region.n_bytes / 16 * COPY_16_NS;
+        } else if (tensor->datatype == DT_BYTES || tensor->datatype == DT_BOOL) {
+            ns += tensor->n_bytes / 16 * WALK_16_NS;
+        } else if (tensor->n_bytes >= COPY_MIN_BYTES && is_misaligned(tensor)) {
+            ns += tensor->n_bytes / 16 * COPY_16_NS;
+        }
+    }
+    return ns;
+}
+
+/* ---- encoding on a helper thread ------------------------------------------------------------- */
+
+struct encoded {
+    struct model_version *version; /* a reference: `spec` is the version's */
+    enum status st;
+    struct error err;
+    max_align_t out[]; /* the protocol's struct */
+};
+
+static enum status encode_response(struct inference *self, struct infer_response *response,
+                                   struct arena *arena, bool last, void *out, struct error *err);
+
+/* Returns: the estimated time until `done` can send the last response: to write outputs to shared
+ * memory, to find the top classes, to encode. */
+static uint64_t response_ns(const struct inference *self) {
+    const struct infer_request *request = self->call.request;
+    uint64_t n_bytes = infer_response_bytes(&self->call.response);
+    uint64_t ns = self->shm.n > 0 ? n_bytes / 16 * COPY_16_NS : 0;
+    for (size_t i = 0; i < request->n_wanted; i++) {
+        ns += request->wanted[i].n_classes > 0 ? n_bytes / 16 * WALK_16_NS : 0;
+    }
+    return ns + (self->protocol->encode_ns ? self->protocol->encode_ns(self) : 0);
+}
+
+static void run_encode(struct helper_job *job) {
+    struct inference *self = CONTAINER_OF(job, struct inference, job);
+    struct encoded *encoded = self->encoded;
+    struct infer_response *response = &self->call.response;
+    shm_request_finish_outputs(&self->shm, self->call.request, response);
+    encoded->st =
+        encode_response(self, response, self->helper_arena, true, encoded->out, &encoded->err);
+}
+
+static void on_encoded(struct helper_job *job) {
+    struct inference *self = end_job(job);
+    struct model_version *version = self->encoded->version;
+    self->in_flight = false;
+    self->protocol->done(self);
+    model_version_unref(version);
+}
+
+/* Returns: false when out of memory. */
+static bool encode_on_helper(struct inference *self) {
+    size_t n_bytes = self->protocol->encoded_bytes;
+    self->encoded =
+        n_bytes > 0 ? arena_calloc(self->helper_arena, 1, sizeof(*self->encoded) + n_bytes) : NULL;
+    if (!self->encoded) {
+        return false;
+    }
+    self->encoded->version = self->served_version;
+    model_version_ref(self->served_version);
+    self->in_flight = true;
+    start_job(self, run_encode, on_encoded);
+    return true;
 }
 
 /* ---- the scheduler --------------------------------------------------------------------------- */
@@ -143,6 +263,10 @@ static void on_done(struct call *call) {
     if (self->size_unknown && call->response.error.status == ST_OK) {
         model_version_note_response_bytes(self->served_version,
                                           infer_response_bytes(&call->response));
+    }
+    if (call->response.error.status == ST_OK && wants_helper(self, response_ns(self)) &&
+        encode_on_helper(self)) {
+        return;
     }
     shm_request_finish_outputs(&self->shm, call->request, &call->response);
     self->protocol->done(self);
@@ -267,20 +391,82 @@ static void count_response(struct inference *self) {
     const struct infer_request *request = self->call.request;
     uint64_t n_bytes = infer_response_bytes(&self->call.response);
     assert(request); /* a response without an error */
+    if (self->encoded && request->arena != self->helper_arena) {
+        n_bytes += arena_bytes(self->helper_arena);
+    }
     memory_raise(&self->memory, n_bytes + arena_bytes(request->arena) + self->partial_bytes);
 }
 
-void inference_run(struct inference *self) {
-    assert(!self->submitted);
-    if (prepare_request(self, &self->call.response.error) == ST_OK) {
+/* ---- running --------------------------------------------------------------------------------- */
+
+static void submit_if_ok(struct inference *self, enum status st) {
+    if (st == ST_OK && self->cancelled_on_helper) {
+        st = error_set(&self->call.response.error, ST_CANCELLED,
+                       "the request was cancelled before it ran");
+    }
+    if (st == ST_OK) {
         reserve_memory(self);
     } else {
         finish_unsubmitted(self);
     }
 }
 
+/* call.response.error has the result. */
+static void run_check(struct helper_job *job) {
+    struct inference *self = CONTAINER_OF(job, struct inference, job);
+    struct error *err = &self->call.response.error;
+    err->status = ST_OK;
+    enum status st = check_request(self, err);
+    assert(st == err->status);
+    (void)st;
+}
+
+static void on_checked(struct helper_job *job) {
+    struct inference *self = end_job(job);
+    submit_if_ok(self, self->call.response.error.status);
+}
+
+static void run_decoded(struct inference *self, enum status st) {
+    struct error *err = &self->call.response.error;
+    if (st == ST_OK) {
+        st = find_and_forward(self, err);
+    }
+    if (st == ST_OK && !self->order && wants_helper(self, check_ns(self))) {
+        self->call.request->arena = self->helper_arena;
+        start_job(self, run_check, on_checked);
+        return;
+    }
+    submit_if_ok(self, st == ST_OK ? check_request(self, err) : st);
+}
+
+static void run_decode(struct helper_job *job) {
+    struct inference *self = CONTAINER_OF(job, struct inference, job);
+    struct error *err = &self->call.response.error;
+    err->status = ST_OK;
+    enum status st = self->protocol->decode(self, err);
+    assert(st == err->status);
+    (void)st;
+}
+
+static void on_decoded(struct helper_job *job) {
+    struct inference *self = end_job(job);
+    run_decoded(self, self->call.response.error.status);
+}
+
+void inference_run(struct inference *self) {
+    const struct inference_protocol *protocol = self->protocol;
+    assert(!self->submitted);
+    if (protocol->decode_ns && !self->order && wants_helper(self, protocol->decode_ns(self))) {
+        start_job(self, run_decode, on_decoded);
+        return;
+    }
+    run_decoded(self, protocol->decode(self, &self->call.response.error));
+}
+
 void inference_cancel(struct inference *self) {
-    if (self->in_flight) {
+    if (self->on_helper) {
+        self->cancelled_on_helper = true;
+    } else if (self->in_flight) {
         call_cancel(&self->call);
     } else if (memory_is_waiting(&self->memory)) {
         memory_release(&self->memory, false);
@@ -306,7 +492,14 @@ static enum status encode_response(struct inference *self, struct infer_response
 enum status inference_encode(struct inference *self, void *out, struct error *err) {
     const struct infer_request *request = self->call.request; /* NULL: it was not decoded */
     struct arena *arena = request ? request->arena : NULL;
-    enum status st = encode_response(self, &self->call.response, arena, true, out, err);
+    enum status st;
+    if (self->encoded) {
+        st = self->encoded->st;
+        *err = self->encoded->err;
+        memcpy(out, self->encoded->out, self->protocol->encoded_bytes);
+    } else {
+        st = encode_response(self, &self->call.response, arena, true, out, err);
+    }
     if (st == ST_OK) {
         count_response(self);
         trace_timestamp_set(self->trace, self->protocol->send_start);
@@ -320,7 +513,7 @@ enum status inference_encode_partial(struct inference *self, struct infer_respon
 }
 
 void inference_fini(struct inference *self, bool sent) {
-    assert(!self->in_flight && !memory_is_waiting(&self->memory));
+    assert(!self->in_flight && !self->on_helper && !memory_is_waiting(&self->memory));
     memory_release(&self->memory, sent);
     if (self->version) {
         model_version_unref(self->version);
@@ -329,4 +522,6 @@ void inference_fini(struct inference *self, bool sent) {
     shm_request_fini(&self->shm);
     trace_timestamp_set(self->trace, self->protocol->send_end);
     trace_end(&self->trace);
+    arena_free(self->helper_arena);
+    self->helper_arena = NULL;
 }

@@ -10,13 +10,15 @@
  *     inference_encode, of the last response; inference_encode_partial, of one before it
  *     inference_fini
  *
- * Nothing here reads or writes a socket.
+ * Nothing here reads or writes a socket. Steps that take long for the size of their data run on a
+ * helper thread (core/event/helper_pool.h): requests of other clients are served meanwhile.
  *
  * Thread: the request's worker. */
 #ifndef SLUICE_SERVE_FRONTEND_INFERENCE_H
 #define SLUICE_SERVE_FRONTEND_INFERENCE_H
 
 #include "codec/kserve/request.h"
+#include "core/event/helper_pool.h"
 #include "net/transport/memory_account.h"
 #include "serve/frontend/shm_registry.h"
 #include "serve/repository/repository.h"
@@ -31,6 +33,7 @@ struct inference_services {
     struct shm_registry *shared; /* regions of shared memory; NULL: requests name none */
     struct tracer *tracer;       /* NULL: no traces */
     struct json_limits limits;
+    struct helper_pool *helpers; /* for what would hold the worker; NULL: the worker does it */
 };
 
 /* The steps of a protocol. */
@@ -48,10 +51,16 @@ struct inference_protocol {
      * protocol has no headers. */
     enum status (*forward_headers)(struct inference *self, struct params *params,
                                    struct error *err);
+    /* Returns: the estimated time of `decode`. NULL: it never runs on a helper thread. */
+    uint64_t (*decode_ns)(const struct inference *self);
     /* Encodes a response without an error into `out`, the protocol's own struct; memory is in
      * `arena`. `last`: no other follows. */
     enum status (*encode)(struct inference *self, struct infer_response *response,
                           struct arena *arena, bool last, void *out, struct error *err);
+    /* Returns: the estimated time of `encode` for the last response. NULL: it never runs on a
+     * helper thread. */
+    uint64_t (*encode_ns)(const struct inference *self);
+    size_t encoded_bytes; /* size of `out`, which may be moved in memory; 0 without encode_ns */
     /* Called exactly once for inference_run, possibly before it returns: call.response has the
      * response or error. The callee releases it. */
     void (*done)(struct inference *self);
@@ -81,7 +90,20 @@ struct inference {
                                              specification */
     bool submitted;                       /* errors from then on are the model's */
     bool in_flight;                       /* `done` was not called yet */
+    /* On a helper thread: `decode`, the checks of large inputs, `encode`. */
+    struct helper_job job;
+    struct arena *arena;        /* the request's, of the worker; set by the protocol where it has
+                                    decode_ns or encode_ns */
+    struct arena *helper_arena; /* for what a helper thread allocates; NULL: none */
+    struct encoded *encoded;    /* of the last response; NULL: not encoded yet */
+    bool on_helper;             /* between helper_pool_submit and `done` of the job */
+    bool cancelled_on_helper;
 };
+
+/* Returns: the arena for `decode`. */
+static inline struct arena *inference_arena(const struct inference *self) {
+    return self->helper_arena ? self->helper_arena : self->arena;
+}
 
 /* Initializes `self`; `call` may be uninitialized. The protocol and the services must outlive it;
  * `account`: of the connection. */

@@ -60,3 +60,43 @@ def test_event_loop_admin_listener_answers_while_worker_is_held(start_server, tm
             assert (answer.status, json.loads(answer.body)[member]) == (200, True), answer
         assert not is_answered(slow) and not is_answered(waiting)
         assert slow.read_answer("POST").status == waiting.read_answer().status == 200
+
+
+def helper_jobs(admin):
+    return metrics.read(admin)["sluice_helper_jobs_total"]
+
+
+def test_event_loop_large_json_is_parsed_and_printed_on_helpers(start_server, repositories):
+    server = start_server("--workers", "1", "--model-repository", repositories("default"), metrics_at="127.0.0.1:0")
+    admin, n = server.metrics_address, 12 << 20
+    data = b"1," * (n - 1) + b"7"
+    body = b'{"inputs":[{"name":"INPUT0","shape":[%d],"datatype":"INT8","data":[%s]}]}' % (n, data)
+    with http1.Connection(server.address) as slow:
+        slow.send(head("/v2/models/id_int8/infer", len(body)) + body)
+        metrics.wait_until(admin, lambda now: now["sluice_helper_jobs_total"] == 1, "a job")
+        answer = http1.request(server.address, "GET", "/v2/health/live")
+        assert (answer.status, is_answered(slow)) == (200, False)
+        metrics.wait_until(admin, lambda now: now["sluice_helper_jobs_total"] == 2, "another job")
+        answer = http1.request(server.address, "GET", "/v2/health/live")
+        assert (answer.status, is_answered(slow)) == (200, False)
+        answer = slow.read_answer("POST")
+        assert answer.status == 200 and answer.body.endswith(b'"data":[' + data + b"]}]}")
+        small = b'{"inputs":[{"name":"INPUT0","shape":[1],"datatype":"INT8","data":[1]}]}'
+        slow.send(head("/v2/models/id_int8/infer", len(small)) + small)
+        assert slow.read_answer("POST").status == 200
+    assert helper_jobs(admin) == 2  # a small request needs none
+    server.wait_at_rest()
+
+
+def test_event_loop_client_that_leaves_during_a_job_cancels_its_request(start_server, repositories):
+    server = start_server("--workers", "1", "--model-repository", repositories("default"), metrics_at="127.0.0.1:0")
+    n = 4 << 20
+    body = b'{"inputs":[{"name":"INPUT0","shape":[%d],"datatype":"INT8","data":[%s]}]}' % (n, b"1," * (n - 1) + b"7")
+    for _ in range(2):
+        before = helper_jobs(server.metrics_address)
+        with http1.Connection(server.address) as leaving:
+            leaving.send(head("/v2/models/id_int8/infer", len(body)) + body)
+            metrics.wait_until(server.metrics_address, lambda now: now["sluice_helper_jobs_total"] > before, "a job")
+            leaving.reset()
+    server.wait_at_rest()
+    assert http1.request(server.address, "GET", "/v2/health/live").status == 200

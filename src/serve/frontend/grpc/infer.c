@@ -13,6 +13,7 @@ void grpc_infer_init(struct grpc_infer *infer, const struct inference_protocol *
     inference_init(&infer->inference, protocol, &options->services, rpc->worker, rpc->account);
     infer->rpc = rpc;
     infer->message = message;
+    infer->inference.arena = message->arena;
 }
 
 struct trace *grpc_infer_begin_trace(struct inference *inference, struct tracer *tracer) {
@@ -25,7 +26,7 @@ struct trace *grpc_infer_begin_trace(struct inference *inference, struct tracer 
 enum status grpc_infer_decode(struct inference *inference, struct error *err) {
     struct grpc_infer *infer = grpc_infer_of(inference);
     struct v2_grpc_request *request = &infer->request;
-    enum status st = v2_grpc_request_decode(infer->message->arena, infer->message->data,
+    enum status st = v2_grpc_request_decode(inference_arena(inference), infer->message->data,
                                             &inference->services->limits, request, err);
     inference->call.request = &request->infer;
     request->infer.deadline_ns = infer->rpc->deadline_ns;

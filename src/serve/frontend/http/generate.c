@@ -36,9 +36,18 @@ static enum status decode_body(struct inference *inference, struct error *err) {
     struct http_generate *generate = http_generate_of(inference);
     struct http_exchange *exchange = generate->base.exchange;
     inference->call.request = &generate->request;
-    return v2_generate_decode(exchange->arena, exchange->body, inference->spec,
+    return v2_generate_decode(inference_arena(inference), exchange->body, inference->spec,
                               &inference->services->limits, generate->base.api->max_body_size,
                               &generate->request, err);
+}
+
+/* An estimate for a slow core. */
+enum { PARSE_NS = 5 };
+
+static uint64_t decode_ns(const struct inference *inference) {
+    const struct http_generate *generate =
+        CONTAINER_OF(inference, struct http_generate, base.inference);
+    return generate->base.exchange->body.len * (uint64_t)PARSE_NS;
 }
 
 /* Appends the response to the buffer `out`, which has its own arena. */
@@ -296,6 +305,7 @@ static const struct inference_protocol generate_protocol = {
     .send_end = TRACE_HTTP_SEND_END,
     .begin_trace = http_inference_begin_trace,
     .decode = decode_body,
+    .decode_ns = decode_ns,
     .forward_headers = http_inference_forward_headers,
     .encode = encode_response,
     .done = on_done,

@@ -29,7 +29,7 @@ struct http_infer_response {
 
 enum {
     MAX_REPLY_FIELDS = 4,
-    /* Compressing this much blocks a worker for about a second. */
+    /* Compressing this much takes about a second. */
     MAX_COMPRESSED_BYTES = 64 * 1024 * 1024,
 };
 
@@ -101,21 +101,47 @@ static enum status decode_body(struct inference *inference, struct error *err) {
     struct str body = exchange->body;
     inference->call.request = &infer->request.infer;
     if (infer->header == V2_HEADER_RAW) {
-        return v2_raw_decode(exchange->arena, body, inference->spec, limits, &infer->request, err);
+        return v2_raw_decode(inference_arena(inference), body, inference->spec, limits,
+                             &infer->request, err);
     }
     size_t json_bytes = infer->header == V2_HEADER_JSON ? (size_t)infer->json_bytes : body.len;
-    return v2_request_decode(exchange->arena, body, json_bytes, limits, &infer->request, err);
+    return v2_request_decode(inference_arena(inference), body, json_bytes, limits, &infer->request,
+                             err);
+}
+
+/* Estimates for a slow core, per byte of JSON that is parsed, of a tensor that is printed, and of
+ * what is compressed. */
+enum { PARSE_NS = 5, PRINT_NS = 8, COMPRESS_NS = 20, PRINT_GROWTH = 3, SMALL_BYTES = 32768 };
+
+static uint64_t decode_ns(const struct inference *inference) {
+    const struct http_infer *infer = CONTAINER_OF(inference, struct http_infer, base.inference);
+    size_t n_bytes = infer->base.exchange->body.len;
+    uint64_t json_bytes = infer->header == V2_HEADER_ABSENT ? n_bytes : infer->json_bytes;
+    return (json_bytes < n_bytes ? json_bytes : n_bytes) * PARSE_NS;
+}
+
+static uint64_t encode_ns(const struct inference *inference) {
+    const struct http_infer *infer = CONTAINER_OF(inference, struct http_infer, base.inference);
+    const struct infer_response *response = &inference->call.response;
+    uint64_t n_bytes = infer_response_bytes(response);
+    if (n_bytes < SMALL_BYTES) {
+        return 0;
+    }
+    uint64_t json_bytes = v2_response_json_bytes(&infer->request, response);
+    uint64_t sent_bytes = n_bytes + json_bytes * (PRINT_GROWTH - 1);
+    bool compresses = sent_bytes <= MAX_COMPRESSED_BYTES &&
+                      http_coding_of_answer(&infer->base.exchange->head) != HTTP_IDENTITY;
+    return json_bytes * PRINT_NS + (compresses ? sent_bytes * COMPRESS_NS : 0);
 }
 
 /* Compresses the encoded response where the client accepts it. A response that is too large, or for
  * which there is no memory, is sent uncompressed, which RFC 9110, 12.5.3 allows. Returns: the
  * coding. */
-static enum http_coding compress_response(struct http_exchange *exchange,
+static enum http_coding compress_response(const struct http_exchange *exchange, struct arena *arena,
                                           const struct v2_response *encoded, struct piece *out) {
     enum http_coding coding = http_coding_of_answer(&exchange->head);
-    bool compresses =
-        coding != HTTP_IDENTITY && encoded->n_bytes <= MAX_COMPRESSED_BYTES &&
-        http_compress(exchange->arena, coding, encoded->pieces, encoded->n_pieces, out);
+    bool compresses = coding != HTTP_IDENTITY && encoded->n_bytes <= MAX_COMPRESSED_BYTES &&
+                      http_compress(arena, coding, encoded->pieces, encoded->n_pieces, out);
     return compresses ? coding : HTTP_IDENTITY;
 }
 
@@ -128,7 +154,7 @@ static enum status encode_response(struct inference *inference, struct infer_res
         v2_response_encode(arena, inference->spec, &infer->request, response, &encoded->v2, err);
     if (st == ST_OK) {
         encoded->coding =
-            compress_response(infer->base.exchange, &encoded->v2, &encoded->compressed);
+            compress_response(infer->base.exchange, arena, &encoded->v2, &encoded->compressed);
     }
     return st;
 }
@@ -206,8 +232,11 @@ static const struct inference_protocol infer_protocol = {
     .send_end = TRACE_HTTP_SEND_END,
     .begin_trace = http_inference_begin_trace,
     .decode = decode_body,
+    .decode_ns = decode_ns,
     .forward_headers = http_inference_forward_headers,
     .encode = encode_response,
+    .encode_ns = encode_ns,
+    .encoded_bytes = sizeof(struct http_infer_response),
     .done = on_done,
 };
 

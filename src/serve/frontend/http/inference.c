@@ -21,6 +21,7 @@ void http_inference_init(struct http_inference *self, const struct inference_pro
     self->exchange = exchange;
     self->api = api;
     inference_init(&self->inference, protocol, &api->services, exchange->worker, exchange->account);
+    self->inference.arena = exchange->arena;
     exchange->user = self;
 }
 
