@@ -84,22 +84,54 @@ static enum status read_error(const struct watched_file *file, struct error *err
     }
 }
 
-enum status watched_file_read(struct watched_file *file, bool *changed, struct error *err) {
+/* Reads the file. Returns: whether it is as it was at the last taken read. */
+static bool look(struct watched_file *file, int *error, struct secret_digest *digest) {
     watched_file_clear(file);
-    int error = open_and_read(file);
-    struct secret_digest digest = {{0}};
-    if (error == 0) {
-        digest = secret_digest_of(watched_file_text(file));
+    *error = open_and_read(file);
+    *digest = (struct secret_digest){{0}};
+    if (*error == 0) {
+        *digest = secret_digest_of(watched_file_text(file));
     } else {
         watched_file_clear(file);
     }
-    if (!file->read || error != file->error || !secret_digest_equal(&digest, &file->digest)) {
-        *changed = true;
-    }
+    return file->read && *error == file->error && secret_digest_equal(digest, &file->digest);
+}
+
+static enum status take(struct watched_file *file, int error, const struct secret_digest *digest,
+                        struct error *err) {
     file->read = true;
     file->error = error;
-    file->digest = digest;
+    file->digest = *digest;
+    file->n_unsettled = 0;
     return error == 0 ? ST_OK : read_error(file, err);
+}
+
+enum status watched_file_read(struct watched_file *file, bool *changed, struct error *err) {
+    struct secret_digest digest;
+    int error;
+    if (!look(file, &error, &digest)) {
+        *changed = true;
+    }
+    return take(file, error, &digest, err);
+}
+
+enum status watched_file_read_settled(struct watched_file *file, bool *changed, struct error *err) {
+    struct secret_digest digest;
+    int error;
+    if (look(file, &error, &digest)) {
+        return take(file, error, &digest, err);
+    }
+    bool settled = !file->read || file->n_unsettled + 1 >= WATCHED_FILE_MAX_UNSETTLED ||
+                   (file->n_unsettled > 0 && error == file->unsettled_error &&
+                    secret_digest_equal(&digest, &file->unsettled_digest));
+    if (settled) {
+        *changed = true;
+        return take(file, error, &digest, err);
+    }
+    file->n_unsettled++;
+    file->unsettled_error = error;
+    file->unsettled_digest = digest;
+    return ST_OK;
 }
 
 void watched_file_clear(struct watched_file *file) {

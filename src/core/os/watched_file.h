@@ -23,6 +23,10 @@ struct watched_file {
     int error; /* of the last read: 0, or an errno */
     bool read; /* it was read at least once */
     struct secret_digest digest;
+    /* watched_file_read_settled: what the last look found, when it was not taken */
+    unsigned n_unsettled; /* looks in a row that found something else each; 0: it was taken */
+    int unsettled_error;
+    struct secret_digest unsettled_digest;
 };
 
 static inline struct str watched_file_text(const struct watched_file *file) {
@@ -35,6 +39,13 @@ static inline struct str watched_file_text(const struct watched_file *file) {
  * error. */
 enum status watched_file_read(struct watched_file *file, bool *changed,
                               struct error *err) SLUICE_MUST_USE;
+/* The same, but what differs from the last taken read is a change only when two looks in a row find
+ * the same: a file that is being written may be cut anywhere and valid all the same. A file that
+ * changes at each look is taken after WATCHED_FILE_MAX_UNSETTLED looks. Returns: also ST_OK for a
+ * failure that is not taken yet. */
+enum { WATCHED_FILE_MAX_UNSETTLED = 5 };
+enum status watched_file_read_settled(struct watched_file *file, bool *changed,
+                                      struct error *err) SLUICE_MUST_USE;
 /* Overwrites and frees the bytes that were read. */
 void watched_file_clear(struct watched_file *file);
 

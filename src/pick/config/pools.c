@@ -565,6 +565,7 @@ enum status pool_config_read_endpoints(struct pool_config_reader *reader,
     if (!doc_is_present(&list)) {
         return st;
     }
+    reader->spec->is_empty_on_purpose = doc_is_list(&list) && doc_count(&list) == 0;
     for (struct doc_node item = {0}; st == ST_OK && doc_next(&list, &item);) {
         st = read_endpoint(reader, &item, err);
     }

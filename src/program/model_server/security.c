@@ -79,7 +79,7 @@ enum status serve_security_open(struct serve_security *self, const struct serve_
 
 /* ---- reload timer --------------------------------------------------------------------------- */
 
-void serve_security_reload(struct serve_security *self) {
+static void reload(struct serve_security *self, bool keys_now) {
     time_t now = time(NULL);
     if (self->http_tls) {
         tls_server_reload(self->http_tls, now);
@@ -88,12 +88,16 @@ void serve_security_reload(struct serve_security *self) {
         tls_server_reload(self->grpc_tls, now);
     }
     if (self->keys) {
-        keys_reload(self->keys);
+        keys_reload(self->keys, keys_now);
     }
 }
 
+void serve_security_reload(struct serve_security *self) {
+    reload(self, true);
+}
+
 static void on_timer(uv_timer_t *timer) {
-    serve_security_reload(timer->data);
+    reload(timer->data, false);
 }
 
 void serve_security_start_timer(struct serve_security *self, const struct serve_settings *settings,

@@ -67,8 +67,8 @@ static void on_addresses_changed(void *user) {
     }
 }
 
-static void check_files(struct pick_discovery *self) {
-    if (pool_watch_check(self->watch)) {
+static void check_files(struct pick_discovery *self, bool now) {
+    if (pool_watch_check(self->watch, now)) {
         on_pool_changed(self);
     }
     dns_watch_check_system_file(self->dns);
@@ -78,7 +78,7 @@ static void check_files(struct pick_discovery *self) {
 
 static void on_timer_expired(struct timer *reload_timer) {
     struct pick_discovery *self = CONTAINER_OF(reload_timer, struct pick_discovery, reload_timer);
-    check_files(self);
+    check_files(self, false);
     uint64_t next_ns = clock_now_ns() + self->settings->reload_interval_ns;
     if (!timer_start(worker_timers(self->worker), reload_timer, next_ns)) {
         log_message(LOG_ERROR,
@@ -99,7 +99,7 @@ static void run_begin(struct worker_msg *msg) {
 static void run_refresh(struct worker_msg *msg) {
     struct pick_discovery *self = CONTAINER_OF(msg, struct pick_discovery, refresh_msg);
     atomic_store(&self->refresh_posted, false);
-    check_files(self);
+    check_files(self, true);
 }
 
 static void notify_known(struct pick_discovery *self, bool *what) {

@@ -28,25 +28,47 @@ static const struct keys_file *current_file(const struct keys *keys) {
     return atomic_load_explicit(&keys->current, memory_order_acquire)->file;
 }
 
+/* A file may lack groups because it is cut, or by mistake: what they guarded stays closed. */
+static enum status keep_groups(struct keys_file *file, const struct keys_file *previous,
+                               struct error *err) {
+    char kept[KEYS_NAMES_BYTES], opened[KEYS_NAMES_BYTES];
+    enum status st = keys_file_keep(file, previous, kept, opened, err);
+    if (st == ST_OK && kept[0]) {
+        log_event(LOG_WARNING,
+                  "keys file lacks groups that had keys: their keys stay in use; `GROUP: open` "
+                  "opens a group",
+                  LOG_CSTR("groups", kept));
+    }
+    if (st == ST_OK && opened[0]) {
+        log_event(LOG_WARNING, "keys file opens groups to all", LOG_CSTR("groups", opened));
+    }
+    return st;
+}
+
 /* Parses the bytes just read and publishes them as the current snapshot. */
 static enum status publish_snapshot(struct keys *keys, struct error *err) {
     struct keys_snapshot *snapshot = calloc(1, sizeof(*snapshot));
     if (!snapshot) {
         return error_no_memory(err, "the keys");
     }
+    snapshot->prev = atomic_load_explicit(&keys->current, memory_order_relaxed);
     enum status st = keys_file_parse(keys->watched.path, watched_file_text(&keys->watched),
                                      &snapshot->file, err);
+    if (st == ST_OK && snapshot->prev) {
+        st = keep_groups(snapshot->file, snapshot->prev->file, err);
+    }
     if (st != ST_OK) {
+        keys_file_free(snapshot->file);
         free(snapshot);
         return st;
     }
-    snapshot->prev = atomic_load_explicit(&keys->current, memory_order_relaxed);
     atomic_store_explicit(&keys->current, snapshot, memory_order_release);
     return ST_OK;
 }
 
-static enum status read_if_changed(struct keys *keys, bool *changed, struct error *err) {
-    enum status st = watched_file_read(&keys->watched, changed, err);
+static enum status read_if_changed(struct keys *keys, bool now, bool *changed, struct error *err) {
+    enum status st = now ? watched_file_read(&keys->watched, changed, err)
+                         : watched_file_read_settled(&keys->watched, changed, err);
     if (st != ST_OK) {
         return error_prefix(err, "%s", keys->watched.path);
     }
@@ -60,7 +82,7 @@ enum status keys_new(const char *path, struct keys **out, struct error *err) {
         return error_no_memory(err, "the keys");
     }
     keys->watched.path = path;
-    enum status st = read_if_changed(keys, &changed, err);
+    enum status st = read_if_changed(keys, true, &changed, err);
     watched_file_clear(&keys->watched);
     if (st != ST_OK) {
         keys_free(keys);
@@ -81,10 +103,10 @@ void keys_free(struct keys *keys) {
     free(keys);
 }
 
-bool keys_reload(struct keys *keys) {
+bool keys_reload(struct keys *keys, bool now) {
     bool changed = false;
     struct error err;
-    enum status st = read_if_changed(keys, &changed, &err);
+    enum status st = read_if_changed(keys, now, &changed, &err);
     watched_file_clear(&keys->watched);
     if (changed && st == ST_OK) {
         metric_add(METRIC_RELOADS_KEYS, 1);

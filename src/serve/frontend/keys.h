@@ -19,9 +19,10 @@ enum status keys_new(const char *path, struct keys **out, struct error *err) SLU
 /* NULL is allowed. No request may be in flight. */
 void keys_free(struct keys *keys);
 /* Reads the file again. When its bytes changed, publishes the new keys, or keeps the old ones when
- * the file is invalid; each change is logged and counted once. Returns: true when new keys were
- * published. */
-bool keys_reload(struct keys *keys);
+ * the file is invalid; each change is logged and counted once. A group that had keys, and of which
+ * the file says nothing any more, keeps them. `now`: the file is known to be whole; otherwise a
+ * change counts when two calls in a row find it. Returns: true when new keys were published. */
+bool keys_reload(struct keys *keys, bool now);
 /* Does the group need a key? */
 bool keys_are_required(const struct keys *keys, enum keys_group group);
 

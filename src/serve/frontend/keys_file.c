@@ -1,6 +1,7 @@
 /* Parsing of the keys file, and the comparison of digests. */
 #include "serve/frontend/keys_file.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@ static const char HASHED[] = "sha256:"; /* prefix of a key that is given by its 
 
 struct group {
     bool is_configured;
+    bool is_open; /* the file says so */
     size_t n;
     struct secret_digest *keys;
 };
@@ -78,16 +80,20 @@ static enum status key_read(const struct doc_node *node, struct secret_digest *o
 /* ---- the file -------------------------------------------------------------------------------- */
 
 static enum status group_read(const struct doc_node *root, struct group *group, const char *name,
-                              struct error *err) {
+                              bool can_open, struct error *err) {
     struct doc_node list = doc_get(root, name);
+    struct str word;
     if (!list.val) {
+        return ST_OK;
+    }
+    if (can_open && !doc_is_list(&list) && doc_read_str(&list, &word, NULL) == ST_OK &&
+        str_is(word, "open")) {
+        group->is_open = true;
         return ST_OK;
     }
     size_t n = doc_is_present(&list) ? doc_count(&list) : 0;
     if (n == 0) {
-        return doc_error(&list, err,
-                         "expected at least one key; a group that is to stay open is "
-                         "left out of the file");
+        return doc_error(&list, err, "expected at least one key, or the word open");
     }
     group->keys = calloc(n, sizeof(*group->keys));
     if (!group->keys) {
@@ -143,7 +149,7 @@ static enum status file_read(const struct doc_node *root, struct keys_file *file
     }
     bool any = false;
     for (int i = KEYS_INFER; i < KEYS_GROUPS && st == ST_OK; i++) {
-        st = group_read(root, &file->groups[i], GROUP_NAMES[i], err);
+        st = group_read(root, &file->groups[i], GROUP_NAMES[i], i != KEYS_CONTROL, err);
         any = any || file->groups[i].is_configured;
     }
     if (st == ST_OK && !any) {
@@ -170,6 +176,37 @@ enum status keys_file_parse(const char *name, struct str text, struct keys_file 
         return st;
     }
     *out = file;
+    return ST_OK;
+}
+
+static void add_name(char names[KEYS_NAMES_BYTES], const char *name) {
+    size_t n = strlen(names);
+    snprintf(names + n, KEYS_NAMES_BYTES - n, "%s%s", n > 0 ? ", " : "", name);
+}
+
+enum status keys_file_keep(struct keys_file *file, const struct keys_file *previous,
+                           char kept[KEYS_NAMES_BYTES], char opened[KEYS_NAMES_BYTES],
+                           struct error *err) {
+    kept[0] = opened[0] = '\0';
+    for (int i = KEYS_INFER; i < KEYS_CONTROL; i++) { /* without keys, control is closed */
+        struct group *group = &file->groups[i];
+        const struct group *before = &previous->groups[i];
+        if (!before->is_configured || group->is_configured) {
+            continue;
+        }
+        if (group->is_open) {
+            add_name(opened, GROUP_NAMES[i]);
+            continue;
+        }
+        group->keys = calloc(before->n, sizeof(*group->keys));
+        if (!group->keys) {
+            return error_no_memory(err, "the keys");
+        }
+        memcpy(group->keys, before->keys, before->n * sizeof(*group->keys));
+        group->n = before->n;
+        group->is_configured = true;
+        add_name(kept, GROUP_NAMES[i]);
+    }
     return ST_OK;
 }
 

@@ -29,6 +29,13 @@ struct keys_file;
  * expected and the actual value; never with a key. Owns: *out until keys_file_free. */
 enum status keys_file_parse(const char *name, struct str text, struct keys_file **out,
                             struct error *err) SLUICE_MUST_USE;
+enum { KEYS_NAMES_BYTES = 64 };
+/* Groups that have keys in `previous`: one of which `file` says nothing takes these keys. Prints
+ * the names of these groups, and of those that `file` says are open: "health, metadata". Returns:
+ * ST_NO_MEMORY. */
+enum status keys_file_keep(struct keys_file *file, const struct keys_file *previous,
+                           char kept[KEYS_NAMES_BYTES], char opened[KEYS_NAMES_BYTES],
+                           struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. */
 void keys_file_free(struct keys_file *file);
 

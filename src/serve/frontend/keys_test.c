@@ -217,27 +217,80 @@ static void keys_changed_file_is_reloaded(void **state) {
     (void)state;
     write_file(BEARER);
     assert_int_equal(keys_new(path, &keys, &err), ST_OK);
-    assert_false(keys_reload(keys));
+    assert_false(keys_reload(keys, true));
     write_file("infer: [new]\n");
-    assert_true(keys_reload(keys));
-    assert_false(keys_reload(keys));
+    assert_true(keys_reload(keys, true));
+    assert_false(keys_reload(keys, true));
     assert_int_equal(ask_http(keys, KEYS_INFER, "authorization", "Bearer new", challenge), ST_OK);
     assert_int_equal(ask_http(keys, KEYS_INFER, "authorization", "Bearer one", challenge),
                      ST_UNAUTHENTICATED);
     write_file("infer: [\n");
-    assert_false(keys_reload(keys));
-    assert_false(keys_reload(keys));
+    assert_false(keys_reload(keys, true));
+    assert_false(keys_reload(keys, true));
     assert_int_equal(ask_http(keys, KEYS_INFER, "authorization", "Bearer new", challenge), ST_OK);
     unlink(path);
-    assert_false(keys_reload(keys));
-    assert_false(keys_reload(keys));
+    assert_false(keys_reload(keys, true));
+    assert_false(keys_reload(keys, true));
     assert_int_equal(ask_http(keys, KEYS_INFER, "authorization", "Bearer new", challenge), ST_OK);
     write_file(BARE);
-    assert_true(keys_reload(keys));
+    assert_true(keys_reload(keys, true));
     assert_int_equal(ask_http(keys, KEYS_INFER, "x-api-key", "one", challenge), ST_OK);
     keys_free(keys);
     assert_int_equal(metric_read(METRIC_RELOADS_KEYS) - reloads, 2);
     assert_int_equal(metric_read(METRIC_RELOAD_FAILURES_KEYS) - failures, 2);
+}
+
+static void keys_change_counts_when_two_looks_agree(void **state) {
+    struct keys *keys;
+    struct error err;
+    (void)state;
+    write_file("infer: [one]\nhealth: [two]\n");
+    assert_int_equal(keys_new(path, &keys, &err), ST_OK);
+    write_file("infer: [other]\n"); /* cut, and valid all the same */
+    assert_false(keys_reload(keys, false));
+    write_file("infer: [other]\nhealth: [new]\n");
+    assert_false(keys_reload(keys, false));
+    assert_true(keys_reload(keys, false));
+    assert_false(keys_reload(keys, false));
+    unlink(path);
+    assert_false(keys_reload(keys, false));
+    write_file("infer: [other]\nhealth: [new]\n");
+    assert_false(keys_reload(keys, false));
+    for (int i = 1; i < 5; i++) { /* it changes at each look */
+        char text[64];
+        snprintf(text, sizeof(text), "infer: [number%d]\n", i);
+        write_file(text);
+        assert_false(keys_reload(keys, false));
+    }
+    write_file("infer: [number5]\n");
+    assert_true(keys_reload(keys, false));
+    keys_free(keys);
+}
+
+static void keys_group_left_out_keeps_its_keys(void **state) {
+    char challenge[KEYS_CHALLENGE_BYTES];
+    struct keys *keys;
+    struct error err;
+    (void)state;
+    write_file("infer: [one]\nhealth: [two]\ncontrol: [three]\n");
+    assert_int_equal(keys_new(path, &keys, &err), ST_OK);
+    write_file("infer: [one]\n");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(keys_reload(keys, true), i == 0);
+        assert_true(keys_are_required(keys, KEYS_HEALTH));
+        assert_int_equal(ask_http(keys, KEYS_HEALTH, "authorization", "Bearer two", challenge),
+                         ST_OK);
+        assert_int_equal(ask_http(keys, KEYS_CONTROL, "authorization", "Bearer three", challenge),
+                         ST_UNAUTHENTICATED);
+        assert_false(keys_are_required(keys, KEYS_METADATA)); /* never had keys */
+    }
+    write_file("infer: [one]\nhealth: open\n");
+    assert_true(keys_reload(keys, true));
+    assert_false(keys_are_required(keys, KEYS_HEALTH));
+    write_file("infer: [one]\ncontrol: open\n"); /* a key of that name */
+    assert_true(keys_reload(keys, true));
+    assert_true(keys_are_required(keys, KEYS_CONTROL));
+    keys_free(keys);
 }
 
 static void keys_unreadable_file_error_names_path(void **state) {
@@ -275,6 +328,8 @@ int main(void) {
         cmocka_unit_test(keys_file_sha256_entry_accepts_only_key),
         cmocka_unit_test(keys_http_missing_key_gets_challenge),
         cmocka_unit_test(keys_changed_file_is_reloaded),
+        cmocka_unit_test(keys_change_counts_when_two_looks_agree),
+        cmocka_unit_test(keys_group_left_out_keeps_its_keys),
         cmocka_unit_test(keys_unreadable_file_error_names_path),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);

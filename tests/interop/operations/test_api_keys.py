@@ -162,12 +162,15 @@ def test_keys_file_is_reloaded(start_guarded):
     try:
         guarded.rewrite(f"infer: [{INFER}]\nhealth: [{HEALTH}]\n", "keys file reloaded")
         assert guarded.status("infer", "another-key") == 401
-        assert guarded.status("metadata") == 200
+        assert guarded.status("metadata") == 401  # left out, but it had keys
+        assert guarded.status("metadata", METADATA) == 200
+        assert "lacks groups that had keys" in guarded.server.log_text()
         assert guarded.status("health") == 401 and guarded.status("health", HEALTH) == 200
         guarded.server.expect_error("at least one key")
         guarded.rewrite("infer: []\n", "keys file invalid: the previous keys stay in use")
         assert guarded.status("infer") == 401
-        guarded.rewrite(FILE, '"keys file reloaded"')
+        guarded.rewrite(FILE + "health: open\n", '"keys file reloaded"')
+        guarded.server.wait_for(lambda: "opens groups to all" in guarded.server.log_text(), "a warning")
         assert guarded.status("health") == 200
     finally:
         ended.set()

@@ -68,6 +68,20 @@ def test_pool_invalid_file_keeps_old(start):
         assert proxy.pick(INFER) == B
 
 
+def test_pool_emptied_file_keeps_endpoints(start):
+    picker = start(POOL, *QUICK)
+    picker.expect_error("endpoints: []")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        picker.write_pool("")
+        picker.wait_until(lambda n: n['sluice_reload_failures_total{files="pool"}'] == 1, "a failure")
+        assert proxy.pick(INFER) == A
+        picker.write_pool("endpoints: []\n")
+        picker.wait_until(lambda n: n["sluice_pick_pool_generation"] == 2, "the empty pool")
+        picker.write_pool(POOL)
+        picker.wait_until(lambda n: n["sluice_pick_pool_generation"] == 3, "the old pool")
+        assert proxy.pick(INFER) == A
+
+
 def test_endpoints_on_command_line(start):
     picker = start("endpoints: []\n", "--endpoint", A, "--endpoint", "[::1]:8000")
     with Proxy(picker.grpc_addresses[0]) as proxy:

@@ -8,6 +8,7 @@
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
 #include "core/os/watched_file.h"
+#include "pick/config/dns_plan.h"
 #include "pick/discovery/dns/watch.h"
 #include "pick/discovery/file/pool_file.h"
 #include "pick/discovery/kube/store.h"
@@ -89,9 +90,12 @@ static enum status make_specs(const struct pool_watch_options *options, struct s
     return st;
 }
 
-/* Returns: ST_OK, with `*changed` false if the file has the same content. */
-static enum status read_file(struct watched_file *file, bool *changed, struct error *err) {
-    enum status st = watched_file_read(file, changed, err);
+/* `now`: without waiting until two looks agree. Returns: ST_OK, with `*changed` false if the file
+ * has the same content. */
+static enum status read_file(struct watched_file *file, bool now, bool *changed,
+                             struct error *err) {
+    enum status st =
+        now ? watched_file_read(file, changed, err) : watched_file_read_settled(file, changed, err);
     return st == ST_OK ? ST_OK : error_prefix(err, "%s", file->path);
 }
 
@@ -99,7 +103,7 @@ enum status pool_watch_read(const struct pool_watch_options *options, struct poo
                             struct error *err) {
     struct watched_file file = {.path = options->config};
     bool changed = false;
-    enum status st = options->config ? read_file(&file, &changed, err) : ST_OK;
+    enum status st = options->config ? read_file(&file, true, &changed, err) : ST_OK;
     if (st == ST_OK) {
         st = make_specs(options, watched_file_text(&file), out, err);
     }
@@ -144,6 +148,63 @@ static enum status apply_text(struct pool_watch *watch, struct str text, bool fr
     return st;
 }
 
+static struct str text_of(const struct pool_watch *watch) {
+    return str_make(watch->text, watch->text_len);
+}
+
+static bool has_endpoints(const struct pool_spec *spec) {
+    return spec->n_endpoints > 0 || (spec->dns && spec->dns->n_names > 0);
+}
+
+static const struct pool_spec *find_spec(const struct pool_specs *specs, struct str name) {
+    for (size_t i = 0; i < specs->n; i++) {
+        if (str_eq(specs->items[i]->name, name)) {
+            return specs->items[i];
+        }
+    }
+    return NULL;
+}
+
+/* A file that lost its endpoints is taken for cut or empty by mistake, unless it says so. */
+static enum status check_emptied(const struct pool_specs *before, const struct pool_specs *specs,
+                                 struct error *err) {
+    for (size_t i = 0; i < specs->n; i++) {
+        const struct pool_spec *spec = specs->items[i];
+        const struct pool_spec *old = find_spec(before, spec->name);
+        if (!old || !has_endpoints(old) || has_endpoints(spec)) {
+            continue;
+        }
+        if (!spec->is_empty_on_purpose) {
+            return error_set(
+                err, ST_BAD_CONFIG,
+                "pool \"%.*s\" has no endpoints any more: `endpoints: []` says that it "
+                "is to have none",
+                STR_ARG(spec->name));
+        }
+        log_event(LOG_WARNING, "the pool's configuration removes all endpoints",
+                  LOG_STR("pool", spec->name));
+    }
+    return ST_OK;
+}
+
+/* Compares the file that was read with the text in use. With a cluster the endpoints are its
+ * pods. */
+static enum status check_file(const struct pool_watch *watch, struct str text, struct error *err) {
+    struct pool_specs before, specs;
+    struct error unused;
+    if (!watch->text || watch->options.cluster ||
+        make_specs(&watch->options, text_of(watch), &before, &unused) != ST_OK) {
+        return ST_OK;
+    }
+    enum status st = make_specs(&watch->options, text, &specs, err);
+    if (st == ST_OK) {
+        st = check_emptied(&before, &specs, err);
+        pool_specs_free(&specs);
+    }
+    pool_specs_free(&before);
+    return st;
+}
+
 /* Makes the pools from the file that was read, and stores its text for later rebuilds. */
 static enum status take_file(struct pool_watch *watch, struct error *err) {
     struct str text = watched_file_text(&watch->file);
@@ -151,7 +212,10 @@ static enum status take_file(struct pool_watch *watch, struct error *err) {
     if (!copy) {
         return error_no_memory(err, "the pool's configuration");
     }
-    enum status st = apply_text(watch, text, true, err);
+    enum status st = check_file(watch, text, err);
+    if (st == ST_OK) {
+        st = apply_text(watch, text, true, err);
+    }
     if (st != ST_OK) {
         free(copy);
         return st;
@@ -175,7 +239,7 @@ enum status pool_watch_new(const struct pool_watch_options *options, struct pool
     watch->options = *options;
     watch->file.path = options->config;
     watch->pools = pools;
-    enum status st = options->config ? read_file(&watch->file, &changed, err) : ST_OK;
+    enum status st = options->config ? read_file(&watch->file, true, &changed, err) : ST_OK;
     if (st == ST_OK) {
         st = take_file(watch, err);
     }
@@ -193,10 +257,6 @@ void pool_watch_free(struct pool_watch *watch) {
         free(watch->text);
         free(watch);
     }
-}
-
-static struct str text_of(const struct pool_watch *watch) {
-    return str_make(watch->text, watch->text_len);
 }
 
 static void log_failure(const struct error *err) {
@@ -225,13 +285,13 @@ bool pool_watch_rebuild(struct pool_watch *watch) {
     return st == ST_OK;
 }
 
-bool pool_watch_check(struct pool_watch *watch) {
+bool pool_watch_check(struct pool_watch *watch, bool now) {
     bool changed = false;
     struct error err;
     if (!watch->options.config) {
         return false;
     }
-    enum status st = read_file(&watch->file, &changed, &err);
+    enum status st = read_file(&watch->file, now, &changed, &err);
     if (st == ST_OK && changed) {
         st = take_file(watch, &err);
     }

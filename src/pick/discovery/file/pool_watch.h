@@ -39,9 +39,10 @@ enum status pool_watch_new(const struct pool_watch_options *options, struct pool
 /* NULL is allowed. The published pools stay. */
 void pool_watch_free(struct pool_watch *watch);
 
-/* Checks the file; to be called about every second. Returns: the pools have been published
- * again. */
-bool pool_watch_check(struct pool_watch *watch);
+/* Checks the file; to be called about every second. A change counts when two calls in a row find
+ * it, or at once with `now`. A file in which a pool lost all of its endpoints is invalid, unless it
+ * says `endpoints: []`. Returns: the pools have been published again. */
+bool pool_watch_check(struct pool_watch *watch, bool now);
 
 /* From now on `dns` resolves the names, first those of the current pools; before, names have no
  * addresses. Borrows `dns` until the last call of this header. */

@@ -68,29 +68,71 @@ static void pool_watch_changed_file_replaces_pools(void **state) {
     struct pool_watch_options options = {.config = f.path};
     assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
     expect_pool(&f, 1, 1);
-    assert_false(pool_watch_check(watch));
+    assert_false(pool_watch_check(watch, true));
     write_file(f.path, ONE); /* the time changes, the content does not */
-    assert_false(pool_watch_check(watch));
+    assert_false(pool_watch_check(watch, true));
     expect_pool(&f, 1, 1);
     write_file(f.path, TWO);
-    assert_true(pool_watch_check(watch));
-    assert_false(pool_watch_check(watch));
+    assert_true(pool_watch_check(watch, true));
+    assert_false(pool_watch_check(watch, true));
     expect_pool(&f, 2, 2);
     write_file(f.path, "endpoints: [nonsense]\n");
-    assert_false(pool_watch_check(watch));
-    assert_false(pool_watch_check(watch));
+    assert_false(pool_watch_check(watch, true));
+    assert_false(pool_watch_check(watch, true));
     expect_pool(&f, 2, 2);
     assert_int_equal(metric_read(METRIC_RELOAD_FAILURES_POOL), failed + 1);
     assert_int_equal(unlink(f.path), 0); /* a missing file is another state, and a failure, too */
-    assert_false(pool_watch_check(watch));
-    assert_false(pool_watch_check(watch));
+    assert_false(pool_watch_check(watch, true));
+    assert_false(pool_watch_check(watch, true));
     expect_pool(&f, 2, 2);
     assert_int_equal(metric_read(METRIC_RELOAD_FAILURES_POOL), failed + 2);
     write_file(f.other, ONE); /* replaced by rename */
     assert_int_equal(rename(f.other, f.path), 0);
-    assert_true(pool_watch_check(watch));
+    assert_true(pool_watch_check(watch, true));
     expect_pool(&f, 3, 1);
     assert_int_equal(metric_read(METRIC_RELOADS_POOL), taken + 2);
+    pool_watch_free(watch);
+    close_fixture(&f);
+}
+
+static void pool_watch_change_counts_when_two_looks_agree(void **state) {
+    (void)state;
+    struct fixture f;
+    struct pool_watch *watch;
+    struct error err;
+    open_fixture(&f, ONE);
+    struct pool_watch_options options = {.config = f.path};
+    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
+    write_file(f.path, "");
+    assert_false(pool_watch_check(watch, false));
+    write_file(f.path, TWO);
+    assert_false(pool_watch_check(watch, false));
+    expect_pool(&f, 1, 1);
+    assert_true(pool_watch_check(watch, false));
+    expect_pool(&f, 2, 2);
+    pool_watch_free(watch);
+    close_fixture(&f);
+}
+
+static void pool_watch_emptied_file_keeps_endpoints(void **state) {
+    static const char *const emptied[] = {"", "endpoints:\n", "models: [a]\n"};
+    (void)state;
+    struct fixture f;
+    struct pool_watch *watch;
+    struct error err;
+    open_fixture(&f, TWO);
+    struct pool_watch_options options = {.config = f.path};
+    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
+    for (size_t i = 0; i < sizeof(emptied) / sizeof(emptied[0]); i++) {
+        write_file(f.path, emptied[i]);
+        assert_false(pool_watch_check(watch, true));
+        expect_pool(&f, 1, 2);
+    }
+    write_file(f.path, "endpoints: []\n");
+    assert_true(pool_watch_check(watch, true));
+    expect_pool(&f, 2, 0);
+    write_file(f.path, "\n"); /* it had none */
+    assert_true(pool_watch_check(watch, true));
     pool_watch_free(watch);
     close_fixture(&f);
 }
@@ -107,13 +149,13 @@ static void pool_watch_extra_endpoints_join_pool(void **state) {
     assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
     expect_pool(&f, 1, 3);
     write_file(f.path, TWO); /* listed twice, one endpoint */
-    assert_true(pool_watch_check(watch));
+    assert_true(pool_watch_check(watch, true));
     expect_pool(&f, 2, 3);
     pool_watch_free(watch);
     options.config = NULL;
     assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
     expect_pool(&f, 3, 2);
-    assert_false(pool_watch_check(watch));
+    assert_false(pool_watch_check(watch, true));
     pool_watch_free(watch);
     close_fixture(&f);
 }
@@ -152,6 +194,8 @@ static void pool_watch_invalid_start_fails(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pool_watch_changed_file_replaces_pools),
+        cmocka_unit_test(pool_watch_change_counts_when_two_looks_agree),
+        cmocka_unit_test(pool_watch_emptied_file_keeps_endpoints),
         cmocka_unit_test(pool_watch_extra_endpoints_join_pool),
         cmocka_unit_test(pool_watch_invalid_start_fails),
     };
