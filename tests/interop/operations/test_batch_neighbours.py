@@ -6,7 +6,7 @@ import numpy
 import pytest
 from onnx import TensorProto, helper
 
-from lib import http1, metrics
+from lib import http1, metrics, sequences
 from lib.repository import save_onnx
 
 BATCHES_OF_TWO = """
@@ -89,3 +89,18 @@ def test_lone_request_is_executed_when_its_version_goes(server, how):
     assert http1.request(server.address, "POST", f"/v2/repository/models/lookup/{how}").status == 200
     assert client.status() == 200
     client.connection.close()
+
+
+def test_lone_sequence_is_executed_when_its_version_goes(start_server, tmp_path):
+    oldest = "oldest { max_candidate_sequences: 4 max_queue_delay_microseconds: 3000000000 preferred_batch_size: [ 2 ] }"
+    server = start_server(*sequences.make(tmp_path, {"adder": sequences.adder(oldest)}),
+                          "--model-control-mode", "explicit", "--load-model", "adder")
+    body = json.dumps({"parameters": {"sequence_id": 1, "sequence_start": True, "sequence_end": True}, "inputs": [
+        {"name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [1]}]}).encode()
+    with http1.Connection(server.address) as connection:
+        connection.send(b"POST /v2/models/adder/infer HTTP/1.1\r\nHost: a\r\n"
+                        b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        name = 'nv_inference_pending_request_count{model="adder",version="1"}'
+        metrics.wait_until(server.address, lambda numbers: numbers[name] == 1, "a request that waits")
+        assert http1.request(server.address, "POST", "/v2/repository/models/adder/unload").status == 200
+        assert connection.read_answer().status == 200
