@@ -9,6 +9,7 @@
  * requests are coalesced into one write. */
 #include <assert.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #include "core/base/compiler.h"
+#include "core/base/hash.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
 #include "net/server/call.h"
@@ -597,6 +599,22 @@ void net_conn_reject(struct net_conn *conn) {
     conn->protocol->on_refused(conn, &err);
 }
 
+/* Returns: a hash of the address without its port; 0 without an address. */
+static uint64_t host_of(const struct net_conn *conn) {
+    struct address address = {.len = sizeof(address.storage)};
+    struct sockaddr *peer = (struct sockaddr *)&address.storage;
+    uv_os_fd_t fd;
+    if (conn->is_unix || uv_fileno(&conn->uv.handle, &fd) != 0 ||
+        getpeername(fd, peer, &address.len) != 0) {
+        return 0;
+    }
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)peer;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)peer;
+    return peer->sa_family == AF_INET6
+               ? hash_text(str_make((const char *)&v6->sin6_addr, sizeof(v6->sin6_addr)), 0)
+               : hash_text(str_make((const char *)&v4->sin_addr, sizeof(v4->sin_addr)), 0);
+}
+
 void net_conn_open(struct net_conn *conn) {
     struct server_worker *server_worker = conn->server_worker;
     if (server_worker->stopping || !server_worker_start(server_worker)) {
@@ -610,6 +628,9 @@ void net_conn_open(struct net_conn *conn) {
     }
     conn->fd = -1;
     conn->account = memory_account_new(&server_worker->memory.quota);
+    if (conn->account) {
+        conn->account->host = host_of(conn);
+    }
     server_worker_add_conn(server_worker, conn);
     metric_add(METRIC_CONNECTIONS, 1);
     metric_add(METRIC_CONNECTIONS_TOTAL, 1);

@@ -81,9 +81,12 @@ struct memory_account {
     size_t n_reservations;                  /* and overheads */
     struct memory_reservation_list waiting; /* for this account, in order */
     LIST_ENTRY(memory_account) ready_link;
-    /* The connection's, while there is one: until then its inferences share no batch with those of
-     * others, because one failed. serve/frontend/inference.c */
+    /* Of the connection, for serve/frontend/inference.c: until then its inferences share no batch
+     * with those of others, because one failed; whether one succeeded; and a hash of its host, 0:
+     * not known. */
     uint64_t batch_apart_until_ns;
+    bool has_inferred;
+    uint64_t host;
     bool is_ready;
     bool has_read; /* the client has read a response: its requests go before others' */
     bool closed;   /* freed with its last reservation */

@@ -241,16 +241,25 @@ static const uint64_t BATCH_APART_NS = UINT64_C(30000000000);
 static void note_failure(const struct inference *self) {
     const struct call *call = &self->call;
     enum status st = call->response.error.status;
-    if (self->account && self->spec->max_batch_size > 1 && call->started_ns > 0 && st != ST_OK &&
+    if (self->account && self->spec->max_batch_size > 1 && call->started_ns > 0 &&
         st != ST_CANCELLED) {
-        self->account->batch_apart_until_ns = call->finished_ns + BATCH_APART_NS;
+        uint64_t until_ns = call->finished_ns + BATCH_APART_NS;
+        self->account->batch_apart_until_ns = until_ns;
+        model_version_note_failing_host(self->served_version, self->account->host, until_ns);
     }
 }
 
+/* A new connection is taken for that of its host's client that failed, until a request of it
+ * succeeds. */
 static bool is_batched_apart(const struct inference *self) {
     const struct memory_account *account = self->account;
-    return account && account->batch_apart_until_ns > 0 &&
-           account->batch_apart_until_ns > clock_now_ns();
+    if (!account || (account->has_inferred && account->batch_apart_until_ns == 0)) {
+        return false;
+    }
+    uint64_t now_ns = clock_now_ns();
+    return account->batch_apart_until_ns > now_ns ||
+           (!account->has_inferred &&
+            model_version_has_failing_host(self->served_version, account->host, now_ns));
 }
 
 static void on_done(struct call *call) {
@@ -258,6 +267,8 @@ static void on_done(struct call *call) {
     self->in_flight = false;
     if (call->response.error.status != ST_OK) {
         note_failure(self);
+    } else if (self->account) {
+        self->account->has_inferred = true;
     }
     trace_add_response(self->trace, call);
     if (self->size_unknown && call->response.error.status == ST_OK) {

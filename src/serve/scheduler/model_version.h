@@ -5,6 +5,7 @@
 #ifndef SLUICE_SERVE_SCHEDULER_MODEL_VERSION_H
 #define SLUICE_SERVE_SCHEDULER_MODEL_VERSION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,13 @@ struct str model_version_directory(const struct model_version *version);
  * the specification. 0: not known. */
 uint64_t model_version_response_bytes(const struct model_version *version);
 void model_version_note_response_bytes(struct model_version *version, uint64_t n_bytes);
+
+/* Hosts whose requests the model refused, until when, and whether one is among them at `now_ns`. A
+ * host is a hash; 0: not known. */
+void model_version_note_failing_host(struct model_version *version, uint64_t host,
+                                     uint64_t until_ns);
+bool model_version_has_failing_host(const struct model_version *version, uint64_t host,
+                                    uint64_t now_ns);
 
 /* User data of the front ends, one slot each, and the arena for it; set only during
  * repository_options.on_version_opened. */

@@ -303,6 +303,16 @@ struct arena *model_version_arena(struct model_version *version) {
     return version->arena;
 }
 
+void model_version_note_failing_host(struct model_version *version, uint64_t host,
+                                     uint64_t until_ns) {
+    failing_hosts_note(&version->failing_hosts, host, until_ns);
+}
+
+bool model_version_has_failing_host(const struct model_version *version, uint64_t host,
+                                    uint64_t now_ns) {
+    return failing_hosts_has(&version->failing_hosts, host, now_ns);
+}
+
 uint64_t model_version_response_bytes(const struct model_version *version) {
     return atomic_load_explicit(&version->response_bytes, memory_order_relaxed);
 }

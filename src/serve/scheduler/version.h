@@ -15,6 +15,7 @@
 #include "serve/config/resolve_config.h"
 #include "serve/scheduler/cache/response_cache.h"
 #include "serve/scheduler/exec_time_stats.h"
+#include "serve/scheduler/failing_hosts.h"
 #include "serve/scheduler/instance.h"
 #include "serve/scheduler/model_version.h"
 #include "serve/scheduler/per_worker.h"
@@ -51,8 +52,9 @@ struct model_version {
     alignas(CACHE_LINE_BYTES) struct scheduler scheduler;
     struct exec_time_stats exec_time_stats;
     struct per_worker_table inline_queues; /* inline queues (inline_queue.c) */
-    _Atomic uint64_t response_bytes;       /* model_version_response_bytes */
-    atomic_flag shape_reported;            /* outputs unlike the specification are logged once */
+    struct failing_hosts failing_hosts;
+    _Atomic uint64_t response_bytes; /* model_version_response_bytes */
+    atomic_flag shape_reported;      /* outputs unlike the specification are logged once */
     struct statistics statistics;
     struct cache_scope cache; /* of the response cache */
     alignas(CACHE_LINE_BYTES) atomic_size_t refs;

@@ -54,11 +54,17 @@ def wait_pending(server, n):
     metrics.wait_until(server.address, lambda numbers: numbers[name] == n, f"{n} requests that wait")
 
 
-def test_client_whose_requests_fail_is_batched_apart(server):
-    good, other, bad, worse = clients = [Client(server) for _ in range(4)]
-    for client in (bad, worse):
-        client.send(BAD)
-    assert [client.status() for client in (bad, worse)] == [400, 400]
+@pytest.mark.parametrize("reconnects", [False, True])
+def test_client_whose_requests_fail_is_batched_apart(server, reconnects):
+    good, other, bad, worse = (Client(server) for _ in range(4))
+    for pair, index, status in (((good, other), GOOD, 200), ((bad, worse), BAD, 400)):
+        for client in pair:
+            client.send(index)
+        assert [client.status() for client in pair] == [status, status]
+    if reconnects:  # it is known by its host
+        bad.connection.close()
+        worse.connection.close()
+        bad, worse = Client(server), Client(server)
     bad.send(BAD)
     wait_pending(server, 1)
     good.send(GOOD)  # with the bad one it would be a full batch
@@ -68,7 +74,7 @@ def test_client_whose_requests_fail_is_batched_apart(server):
     wait_pending(server, 1)
     other.send(GOOD)
     assert [client.status() for client in (good, other)] == [200, 200]
-    for client in clients:
+    for client in (good, other, bad, worse):
         client.connection.close()
 
 
