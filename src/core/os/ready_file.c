@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,18 +15,35 @@ static bool is_regular_or_absent(const char *path) {
     return lstat(path, &info) == 0 ? S_ISREG(info.st_mode) : errno == ENOENT;
 }
 
-static bool write_beside(const char *beside, const char *const *urls, size_t n) {
+static void remember(struct ready_file *file, const struct stat *info) {
+    file->device = (uint64_t)info->st_dev;
+    file->inode = (uint64_t)info->st_ino;
+    file->modified_ns = (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
+}
+
+static bool is_same(const struct ready_file *a, const struct ready_file *b) {
+    return a->device == b->device && a->inode == b->inode && a->modified_ns == b->modified_ns;
+}
+
+static bool write_beside(struct ready_file *ready, const char *beside, const char *const *urls,
+                         size_t n) {
     int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
     int fd = open(beside, flags, 0666);
     FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    struct stat info;
     for (size_t i = 0; file && i < n; i++) {
         fprintf(file, "%s\n", urls[i]);
     }
-    return file && fclose(file) == 0;
+    bool known = file && fflush(file) == 0 && fstat(fd, &info) == 0;
+    if (known) {
+        remember(ready, &info);
+    }
+    return file && fclose(file) == 0 && known;
 }
 
-enum status ready_file_write(const char *path, const char *const *urls, size_t n,
+enum status ready_file_write(struct ready_file *file, const char *const *urls, size_t n,
                              struct error *err) {
+    const char *path = file->path;
     if (!is_regular_or_absent(path)) {
         return error_set(err, ST_IO, "writing %s: expected a regular file, or none", path);
     }
@@ -37,17 +53,29 @@ enum status ready_file_write(const char *path, const char *const *urls, size_t n
         return error_no_memory(err, "writing %s", path);
     }
     snprintf(beside, len, "%s.new", path);
-    bool written = write_beside(beside, urls, n) && rename(beside, path) == 0;
+    file->written = write_beside(file, beside, urls, n) && rename(beside, path) == 0;
     int reason = errno;
-    if (!written) {
+    if (!file->written) {
         unlink(beside);
     }
     free(beside);
-    return written ? ST_OK : error_set(err, ST_IO, "writing %s: %s", path, strerror(reason));
+    return file->written ? ST_OK : error_set(err, ST_IO, "writing %s: %s", path, strerror(reason));
 }
 
-void ready_file_remove(const char *path) {
+void ready_file_remove_stale(const char *path) {
     if (path && is_regular_or_absent(path)) {
         unlink(path);
     }
+}
+
+void ready_file_remove(struct ready_file *file) {
+    struct stat info;
+    struct ready_file found = {0};
+    if (file->written && lstat(file->path, &info) == 0) {
+        remember(&found, &info);
+        if (S_ISREG(info.st_mode) && is_same(file, &found)) {
+            unlink(file->path);
+        }
+    }
+    file->written = false;
 }

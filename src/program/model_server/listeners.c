@@ -376,10 +376,9 @@ void serve_listeners_on_models_loaded(struct serve_listeners *self) {
     serve_mip_on_models_loaded(&self->mip);
 }
 
-void serve_listeners_write_ready_file(const struct serve_listeners *self) {
-    const char *file = self->settings->ready_file;
+void serve_listeners_write_ready_file(const struct serve_listeners *self, struct ready_file *file) {
     struct error err;
-    if (!file) {
+    if (!file->path) {
         return;
     }
     const char **urls = arena_calloc(self->arena, self->n_addresses, sizeof(*urls));

@@ -65,7 +65,7 @@ void serve_listeners_on_models_changed(struct serve_listeners *self);
 /* Called when the models have loaded. */
 void serve_listeners_on_models_loaded(struct serve_listeners *self);
 /* Writes the ready file, if it is configured. */
-void serve_listeners_write_ready_file(const struct serve_listeners *self);
+void serve_listeners_write_ready_file(const struct serve_listeners *self, struct ready_file *file);
 /* Logs the state of every connection, request and instance. */
 void serve_listeners_log_state(struct serve_listeners *self);
 /* Tells clients to use another server; requests are still served. */

@@ -34,7 +34,7 @@ static void on_loaded(struct worker_msg *msg) {
     }
     log_message(LOG_INFO, "ready");
     if (!self->process.draining) {
-        serve_listeners_write_ready_file(&self->listeners);
+        serve_listeners_write_ready_file(&self->listeners, &self->process.ready_file);
     }
 }
 
@@ -142,7 +142,7 @@ static enum status start_server(struct serve_process *self, const struct reposit
     }
     if (st == ST_OK) {
         /* Only now: the addresses are bound, so that the file is not of another running server. */
-        ready_file_remove(self->settings->ready_file);
+        ready_file_remove_stale(self->settings->ready_file);
         st = repository_load_start(self->repository, on_load_ended, self, err);
     }
     return st;
@@ -173,7 +173,7 @@ enum status serve_process_run(const struct serve_settings *settings,
         .process = {.handlers = &handlers,
                     .user = &self,
                     .drain_timeout_ns = settings->drain_timeout_ns,
-                    .ready_file = settings->ready_file},
+                    .ready_file = {.path = settings->ready_file}},
         .loaded_msg = {.run = on_loaded},
     };
     enum status st = start_server(&self, models, err);

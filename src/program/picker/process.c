@@ -124,7 +124,7 @@ static enum status write_ready_file(struct pick_process *self, struct error *err
     for (size_t i = 0; urls && i < n; i++) {
         urls = urls[i] ? urls : NULL;
     }
-    return urls ? ready_file_write(self->settings->ready_file, urls, n, err)
+    return urls ? ready_file_write(&self->process.ready_file, urls, n, err)
                 : error_no_memory(err, "the endpoint picker");
 }
 
@@ -211,7 +211,7 @@ static enum status start_picker(struct pick_process *self, struct error *err) {
     if (st == ST_OK) {
         watch_servers(self);
         /* Removed only now: the addresses are bound, so the file is not another picker's. */
-        ready_file_remove(self->settings->ready_file);
+        ready_file_remove_stale(self->settings->ready_file);
         st = pick_discovery_start(&self->discovery, self->process.threads.main, self->tls,
                                   on_pools_changed, self, err);
         self->admin.scraper = self->discovery.scraper;
@@ -245,7 +245,7 @@ enum status pick_process_run(const struct pick_settings *settings, struct error 
         .process = {.handlers = &handlers,
                     .user = &self,
                     .drain_timeout_ns = settings->drain_timeout_ns,
-                    .ready_file = settings->ready_file},
+                    .ready_file = {.path = settings->ready_file}},
     };
     enum status st = start_picker(&self, err);
     if (st == ST_OK) {

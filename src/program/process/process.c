@@ -78,7 +78,7 @@ static void start_draining(struct process *process, int signum) {
     process->draining = true;
     process->drain_until_ns = clock_now_ns() + process->drain_timeout_ns;
     service_manager_stopping(&process->manager, process->drain_timeout_ns);
-    ready_file_remove(process->ready_file);
+    ready_file_remove(&process->ready_file);
     process->handlers->drain(process->user);
     uv_timer_start(&process->drain_timer, on_drain_timer, 0, POLL_MS);
 }
@@ -183,6 +183,7 @@ static enum status open_watchdog(struct process *process, struct error *err) {
 
 enum status process_start(struct process *process, uint64_t n_workers, struct error *err) {
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGUSR1, SIG_IGN); /* a common mistake for SIGUSR2; by default it ends the process */
     signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit is a write error, like a full disk */
     division_trap_handle();
     fd_limit_raise();

@@ -18,6 +18,7 @@
 
 #include "core/base/status.h"
 #include "core/event/worker.h"
+#include "core/os/ready_file.h"
 #include "core/os/service_manager.h"
 #include "core/os/watchdog.h"
 
@@ -51,7 +52,7 @@ struct process {
     const struct process_handlers *handlers;
     void *user;
     uint64_t drain_timeout_ns;
-    const char *ready_file; /* removed when draining begins; may be NULL */
+    struct ready_file ready_file; /* removed when draining begins */
     struct process_threads threads;
     struct service_manager manager;
     struct watchdog watchdog; /* of the workers, and of PROCESS_EXTRA_LOOPS more */

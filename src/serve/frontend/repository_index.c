@@ -1,5 +1,5 @@
-/* The index of the model repository extension. It lists the versions that are in a repository, or
- * named at the start; a replaced version that is still in use is not listed. */
+/* The index of the model repository extension. It lists the versions that are in a repository,
+ * named at the start, or served; a replaced version that is still in use is not listed. */
 #include "serve/frontend/repository_index.h"
 
 #include "codec/protobuf/pb.h"
@@ -26,8 +26,12 @@ struct index {
     bool ready;
 };
 
+/* A model that was loaded with files of a request, or whose files were removed, is in no directory
+ * while it is served. */
 static bool is_in(const struct index *index, const struct repository_entry *entry) {
-    return entry->listed && !entry->replaced && (!index->ready || entry->phase == REPOSITORY_READY);
+    bool known =
+        entry->listed || entry->phase == REPOSITORY_READY || entry->phase == REPOSITORY_LOADING;
+    return known && !entry->replaced && (!index->ready || entry->phase == REPOSITORY_READY);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */

@@ -222,11 +222,11 @@ static void run_load(struct repository *repository, struct job *job, struct erro
         st = prepare(repository, job, &unchanged, err);
     }
     if (job->model) {
-        job->override.directory = NULL; /* the model's */
+        job->override.directory.path = NULL; /* the model's */
         st = load_model(repository, job->model, job->occasion, err);
     }
-    if (job->override.directory) {
-        override_remove(job->override.directory);
+    if (job->override.directory.path) {
+        override_remove(&job->override.directory);
     }
     if (st != ST_OK && st != ST_IO && st != ST_BAD_FIELD && job->occasion == LOAD_REQUESTED) {
         error_prefix(err, "failed to load \"%.*s\"", STR_ARG(job->name));
@@ -481,6 +481,9 @@ enum status repository_load_start(struct repository *repository, void (*done)(vo
     struct changes *changes = &repository->changes;
     repository->on_loaded = done;
     repository->on_loaded_user = user;
+    if (repository->model_control_mode == REPOSITORY_EXPLICIT) {
+        override_remove_stale();
+    }
     if (retirement_start(repository, err) != ST_OK) {
         return err->status;
     }

@@ -14,6 +14,7 @@
 #include "core/event/lock.h"
 #include "core/os/cpus.h"
 #include "serve/repository/model.h"
+#include "serve/repository/override.h"
 #include "serve/repository/repository.h"
 
 /* First member of a snapshot that is freed after a quiescent mark. */
@@ -197,8 +198,8 @@ enum load_occasion {
 
 /* What a request gives in place of the model's directory. */
 struct load_override {
-    struct str config;     /* JSON in place of config.pbtxt; ptr NULL: none */
-    const char *directory; /* a temporary directory; NULL: none */
+    struct str config; /* JSON in place of config.pbtxt; ptr NULL: none */
+    struct override_directory directory;
 };
 
 /* Makes a model from that origin and `override` (NULL: none), whose directory becomes the model's.

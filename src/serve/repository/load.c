@@ -281,8 +281,8 @@ struct model *model_prepare(const struct model_origin *origin, const struct load
         model->override_config = arena_dup(model->arena, override->config);
         kept = model->override_config.ptr != NULL;
     }
-    if (kept && override && override->directory) {
-        struct str directory = arena_dup(model->arena, str_of(override->directory));
+    if (kept && override && override->directory.path) {
+        struct str directory = arena_dup(model->arena, str_of(override->directory.path));
         model->source = model->directory = directory;
         model->file_backend = NULL;
         kept = directory.ptr != NULL;
@@ -292,8 +292,9 @@ struct model *model_prepare(const struct model_origin *origin, const struct load
         error_no_memory(err, "the model");
         return NULL;
     }
-    if (override && override->directory) {
-        model->temporary_directory = model->directory.ptr;
+    if (override && override->directory.path) {
+        model->temporary_directory = override->directory;
+        model->temporary_directory.path = model->directory.ptr;
     }
     model_inspect(model);
     return model;
@@ -618,10 +619,11 @@ enum status load_prepare(struct repository *repository, struct str name,
     bool requested = occasion == LOAD_REQUESTED;
     *out = NULL;
     *unchanged = false;
-    enum status st = !arena      ? error_no_memory(err, "the model")
-                     : requested ? find_requested(repository, name, override->directory != NULL,
-                                                  &origin, arena, err)
-                                 : find_scanned(repository, name, &origin, arena, err);
+    enum status st = !arena ? error_no_memory(err, "the model")
+                     : requested
+                         ? find_requested(repository, name, override->directory.path != NULL,
+                                          &origin, arena, err)
+                         : find_scanned(repository, name, &origin, arena, err);
     struct model *model = st == ST_OK ? model_prepare(&origin, override, err) : NULL;
     arena_free(arena);
     if (!model) {

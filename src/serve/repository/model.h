@@ -10,6 +10,7 @@
 #include "core/base/status.h"
 #include "core/base/str.h"
 #include "serve/config/config.h"
+#include "serve/repository/override.h"
 #include "serve/repository/repository.h"
 #include "serve/scheduler/backend.h"
 #include "serve/scheduler/version.h"
@@ -43,7 +44,7 @@ struct model {
     struct str directory;               /* the model's directory; "" for a file */
     const sluice_backend *file_backend; /* of a single file: the backend of its extension */
     struct str override_config;         /* JSON in place of config.pbtxt; ptr NULL: none */
-    const char *temporary_directory;    /* removed with the model; NULL: none */
+    struct override_directory temporary_directory; /* removed with the model */
     bool has_config;
     const struct repository_params *params; /* override those of config.pbtxt; NULL: none */
     struct model_config config;

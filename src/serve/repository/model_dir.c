@@ -282,8 +282,8 @@ struct model *model_new(const struct model_origin *origin) {
 
 void model_free(struct model *model) {
     if (model) {
-        if (model->temporary_directory) {
-            override_remove(model->temporary_directory);
+        if (model->temporary_directory.path) {
+            override_remove(&model->temporary_directory);
         }
         arena_free(model->arena);
     }

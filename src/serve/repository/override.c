@@ -1,11 +1,15 @@
 /* The temporary directory of a model whose files came with a request. */
 #include "serve/repository/override.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +17,8 @@
 #include "serve/repository/model.h"
 
 enum { PATH_PARTS_MOST = 16, OPEN_DIRECTORIES = 16 };
+
+static const char PREFIX[] = "sluice-model-";
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -99,30 +105,63 @@ static enum status write_file(struct arena *arena, const char *root,
                           strerror(why));
 }
 
-enum status override_write(struct arena *arena, const struct repository_file *files, size_t n,
-                           const char **directory, struct error *err) {
+static const char *temporary_root(void) {
     const char *tmp = getenv("TMPDIR");
-    struct str made = arena_printf(arena, "%s/sluice-model-XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
-    enum status st = check_names(files, n, err);
-    if (st != ST_OK) {
-        return st;
+    return tmp && tmp[0] ? tmp : "/tmp";
+}
+
+/* Renames the directory from its first name, under which it is not locked yet, to the one that
+ * override_remove_stale looks for. */
+static bool lock_and_rename(const char *first, const char *path, int *lock) {
+    *lock = open(first, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (*lock < 0) {
+        return false;
     }
-    if (!made.ptr) {
+    (void)flock(*lock, LOCK_EX | LOCK_NB); /* where there are no locks, nothing is stale */
+    return rename(first, path) == 0;
+}
+
+static enum status make_directory(struct arena *arena, struct override_directory *out,
+                                  struct error *err) {
+    struct str first = arena_printf(arena, "%s/sluice-new-XXXXXX", temporary_root());
+    if (!first.ptr) {
         return error_no_memory(err, "a directory");
     }
-    if (!mkdtemp((char *)made.ptr)) {
-        return error_set(err, ST_IO, "temporary directory for the files of a model: %s",
-                         strerror(errno));
+    *out = (struct override_directory){.lock = -1};
+    bool made = mkdtemp((char *)first.ptr) != NULL;
+    const char *unique = first.ptr + first.len - 6;
+    struct str path = arena_printf(arena, "%s/%s%s", temporary_root(), PREFIX, unique);
+    if (made && path.ptr && lock_and_rename(first.ptr, path.ptr, &out->lock)) {
+        out->path = path.ptr;
+        return ST_OK;
     }
-    for (size_t i = 0; i < n && st == ST_OK; i++) {
-        st = write_file(arena, made.ptr, &files[i], err);
+    error_set(err, ST_IO, "temporary directory for the files of a model: %s", strerror(errno));
+    if (made) {
+        rmdir(first.ptr);
+    }
+    if (out->lock >= 0) {
+        close(out->lock);
+    }
+    return ST_IO;
+}
+
+enum status override_write(struct arena *arena, const struct repository_file *files, size_t n,
+                           struct override_directory *out, struct error *err) {
+    enum status st = check_names(files, n, err);
+    if (st == ST_OK) {
+        st = make_directory(arena, out, err);
     }
     if (st != ST_OK) {
-        override_remove(made.ptr);
         return st;
     }
-    *directory = made.ptr;
-    return ST_OK;
+    for (size_t i = 0; i < n && st == ST_OK; i++) {
+        st = write_file(arena, out->path, &files[i], err);
+    }
+    if (st != ST_OK) {
+        override_remove(out);
+        out->path = NULL;
+    }
+    return st;
 }
 
 /* ---- removing -------------------------------------------------------------------------------- */
@@ -132,9 +171,44 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
     return remove(path);
 }
 
-void override_remove(const char *directory) {
-    if (nftw(directory, remove_one, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS) != 0) {
+void override_remove(const struct override_directory *directory) {
+    if (nftw(directory->path, remove_one, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS) != 0) {
         log_event(LOG_WARNING, "temporary files of a model cannot be removed",
-                  LOG_CSTR("path", directory), LOG_CSTR("reason", strerror(errno)));
+                  LOG_CSTR("path", directory->path), LOG_CSTR("reason", strerror(errno)));
+    }
+    close(directory->lock);
+}
+
+/* Returns: whether it is a directory of this user that no process has locked; then it is locked. */
+static bool lock_stale(const char *path, int *lock) {
+    struct stat info;
+    *lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (*lock < 0) {
+        return false;
+    }
+    if (fstat(*lock, &info) == 0 && info.st_uid == geteuid() &&
+        flock(*lock, LOCK_EX | LOCK_NB) == 0) {
+        return true;
+    }
+    close(*lock);
+    return false;
+}
+
+void override_remove_stale(void) {
+    DIR *dir = opendir(temporary_root());
+    for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
+        char path[PATH_MAX];
+        struct override_directory directory = {.path = path};
+        bool named = strncmp(entry->d_name, PREFIX, strlen(PREFIX)) == 0 &&
+                     (size_t)snprintf(path, sizeof(path), "%s/%s", temporary_root(),
+                                      entry->d_name) < sizeof(path);
+        if (named && lock_stale(path, &directory.lock)) {
+            log_event(LOG_INFO, "temporary files of a server that was killed are removed",
+                      LOG_CSTR("path", path));
+            override_remove(&directory);
+        }
+    }
+    if (dir) {
+        closedir(dir);
     }
 }

@@ -42,8 +42,9 @@ static void report_result(struct trace_file *file, bool written, int error, uint
     file->failing = !written;
 }
 
+/* A pipe without a reader is an error: opening it would wait, and with it the shutdown. */
 static int open_file(const char *path) {
-    return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, FILE_MODE);
+    return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, FILE_MODE);
 }
 
 /* Returns: false with errno set. */

@@ -173,7 +173,7 @@ def test_load_with_files(explicit, repositories, protocol):
     client.load_model("given", config='{"backend": "onnxruntime"}',
                       files={"file:3/model.onnx": model})
     assert client.is_model_ready("given", "3") is True
-    assert "given" not in [row["name"] for row in explicit.index()]  # it lies in no repository
+    assert explicit.state("given") == ("3", "READY", "")  # although it lies in no repository
     client.load_model("b", config='{"backend": "onnxruntime"}', files={"file:2/model.onnx": model})
     assert explicit.state("b") == ("2", "READY", "")
     client.load_model("b")
@@ -181,6 +181,8 @@ def test_load_with_files(explicit, repositories, protocol):
     with pytest.raises(InferenceServerException, match="together with `config`"):
         explicit.clients["http"].load_model("b", files={"file:2/model.onnx": model})
     client.unload_model("given")
+    explicit.server.wait_for(lambda: "given" not in [row["name"] for row in explicit.index()],
+                             "an index without it")
 
 
 def test_unload_removes_files_of_load(explicit, tmp_path, start_server, monkeypatch):
@@ -200,6 +202,29 @@ def test_unload_removes_files_of_load(explicit, tmp_path, start_server, monkeypa
     client.close()
     own.stop()
     assert left() == []
+
+
+def test_files_of_killed_server_are_removed(explicit, tmp_path, start_server, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    start = lambda: start_server("--model-repository", explicit.folder, "--model-control-mode",
+                                 "explicit")
+    config = json.dumps(explicit.clients["http"].get_model_config("b") | {"name": "x"})
+    left = lambda: {name for name in os.listdir(tmp_path) if name.startswith("sluice-model-")}
+
+    def load(server):
+        before = left()
+        with triton_http.InferenceServerClient(server.address) as client:
+            client.load_model("x", config=config, files={"file:1/weights": b"\0" * 100})
+        return left() - before
+    os.makedirs(tmp_path / "sluice-model-ABCDEF" / "1")
+    os.symlink("/", tmp_path / "sluice-model-link00")  # another name, and no directory
+    killed, living = start(), start()
+    assert left() == {"sluice-model-link00"}
+    of_killed, of_living = load(killed), load(living)
+    killed.kill()
+    assert left() == {"sluice-model-link00"} | of_killed | of_living
+    start()
+    assert left() == {"sluice-model-link00"} | of_living
 
 
 # ---- what fails ----------------------------------------------------------------------------------

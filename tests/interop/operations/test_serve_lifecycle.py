@@ -202,6 +202,46 @@ def test_sigterm_at_rest_exits(start_server, repositories):
     assert not os.path.exists(running.ready_file)
 
 
+def test_ready_file_of_successor_stays(start_server, repositories, tmp_path):
+    old = start_server("--model-repository", repositories("default"))
+    held = open(old.ready_file, "rb")  # so that its inode is not used again
+    first = os.stat(old.ready_file).st_ino
+    written = lambda: os.path.exists(old.ready_file) and os.stat(old.ready_file).st_ino != first
+    new = subprocess.Popen([server.binary(), "serve", "--model-repository", repositories("default"),
+                            "--http", "127.0.0.1:0", "--grpc", "none", "--metrics", "none",
+                            "--ready-file", old.ready_file], stderr=subprocess.DEVNULL)
+    try:
+        old.wait_for(written, "the ready file of the other")
+        old.stop()
+        assert written()
+        new.terminate()
+        assert new.wait(http1.PATIENCE) == 0
+        assert not os.path.exists(old.ready_file)
+    finally:
+        held.close()
+        new.kill()
+        new.wait()
+
+
+def test_sigusr1_is_ignored(start_server, repositories):
+    running = start_server("--model-repository", repositories("default"))
+    running.signal(signal.SIGUSR1)
+    assert get(running, "/v2/health/ready")[0] == 200
+
+
+def test_sigterm_does_not_wait_for_trace_pipe(start_server, repositories, tmp_path):
+    os.mkfifo(tmp_path / "traces")
+    running = start_server("--model-repository", repositories("default"), "--trace-config",
+                           f"triton,file={tmp_path}/traces", "--trace-config", "level=TIMESTAMPS",
+                           "--trace-config", "rate=1", "--drain-timeout", "1h")
+    running.expect_error("cannot write traces")
+    assert http1.request(running.address, "POST", "/v2/models/id_fp32/infer",
+                         HALF.split(b"\r\n\r\n")[1] + OTHER_HALF).status == 200
+    running.signal(signal.SIGTERM)
+    assert running.wait_exit() == 0
+    assert "cannot write traces" in running.log_text()
+
+
 def test_second_signal_exits_at_once(start_server, repositories):
     running = start_server("--model-repository", repositories("default"),
                            "--drain-timeout", "1h")
