@@ -96,8 +96,8 @@ static bool is_below_models(struct str path) {
     return memmem(path.ptr, path.len, below, sizeof below - 1) != NULL;
 }
 
-enum status model_location_parse(struct arena *arena, struct str method, struct str path,
-                                 struct model_location *out, struct error *err) {
+static enum status parse_path(struct arena *arena, struct str method, struct str path,
+                              struct model_location *out, struct error *err) {
     struct str query = path;
     struct str clean = str_cut(&query, '?');
     struct named named;
@@ -113,6 +113,89 @@ enum status model_location_parse(struct arena *arena, struct str method, struct 
         }
     }
     return ST_OK;
+}
+
+/* ---- empty and dot segments ------------------------------------------------------------------ */
+
+/* Cuts a dot off `*rest`, also an encoded one. */
+static bool cut_dot(struct str *rest) {
+    bool encoded = rest->len >= 3 && rest->ptr[0] == '%' && rest->ptr[1] == '2' &&
+                   (rest->ptr[2] == 'e' || rest->ptr[2] == 'E');
+    size_t n = encoded ? 3 : rest->len > 0 && rest->ptr[0] == '.';
+    *rest = str_make(rest->ptr + n, rest->len - n);
+    return n > 0;
+}
+
+/* Returns: 1 and 2: it is "." or ".."; 0: it is neither. */
+static int count_dots(struct str segment) {
+    int n = cut_dot(&segment);
+    n += n > 0 && cut_dot(&segment);
+    return segment.len == 0 ? n : 0;
+}
+
+static bool has_unusual_segment(struct str clean) {
+    struct str rest = clean;
+    str_cut(&rest, '/');
+    while (rest.ptr) {
+        struct str segment = str_cut(&rest, '/');
+        if ((segment.len == 0 && rest.ptr) || count_dots(segment) > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Appends the path without these segments. */
+static void print_normalized(struct str clean, struct buf *out) {
+    struct str rest = clean;
+    buf_add_str(out, str_cut(&rest, '/'));
+    while (rest.ptr) {
+        struct str segment = str_cut(&rest, '/');
+        int n_dots = count_dots(segment);
+        const char *slash = n_dots == 2 ? memrchr(out->data, '/', out->len) : NULL;
+        if (slash) {
+            out->len = (size_t)(slash - (const char *)out->data);
+        } else if (n_dots == 0 && segment.len > 0) {
+            buf_add_char(out, '/');
+            buf_add_str(out, segment);
+        }
+    }
+}
+
+static bool is_same_location(const struct model_location *one, const struct model_location *other) {
+    return one->kind == other->kind &&
+           (one->kind != MODEL_LOCATION_PATH || str_eq(one->model, other->model));
+}
+
+/* The names that the picker checks must be those that the server will see. */
+static enum status check_normalized(struct arena *arena, struct str method, struct str clean,
+                                    const struct model_location *location, struct error *err) {
+    struct model_location normalized;
+    struct buf text;
+    struct error ignored;
+    buf_init(&text, arena, clean.len);
+    print_normalized(clean, &text);
+    if (text.failed) {
+        return error_no_memory(err, "the path");
+    }
+    struct str path = text.len > 0 ? buf_str(&text) : STR("/");
+    if (parse_path(arena, method, path, &normalized, &ignored) == ST_OK &&
+        is_same_location(location, &normalized)) {
+        return ST_OK;
+    }
+    return error_set(err, ST_BAD_REQUEST,
+                     "the path has empty or dot segments, without which it names another model");
+}
+
+enum status model_location_parse(struct arena *arena, struct str method, struct str path,
+                                 struct model_location *out, struct error *err) {
+    struct str query = path, clean = str_cut(&query, '?');
+    enum status status = parse_path(arena, method, path, out, err);
+    if (status == ST_OK && clean.len > 0 && has_unusual_segment(clean)) {
+        status = check_normalized(arena, method, clean, out, err);
+        out->kind = status == ST_OK ? out->kind : MODEL_LOCATION_NONE;
+    }
+    return status;
 }
 
 void model_location_print_path(struct buf *out, const struct model_location *location,

@@ -30,8 +30,9 @@ struct model_location {
     size_t model_at, model_bytes; /* offset and size of the encoded model name in the path */
 };
 
-/* `path` is the value of ":path": with the query, encoded. Returns: for a path of
- * MODEL_LOCATION_PATH ST_NOT_FOUND if no model can have the name, ST_BAD_REQUEST for a malformed
+/* `path` is the value of ":path": with the query, encoded. Returns: ST_BAD_REQUEST if a proxy or
+ * server that removes empty and dot segments (RFC 3986, 5.2.4) would find another model; for a path
+ * of MODEL_LOCATION_PATH ST_NOT_FOUND if no model can have the name, ST_BAD_REQUEST for a malformed
  * escape; ST_NO_MEMORY. Owns: views of `path`, or in `arena` if it had escapes. */
 enum status model_location_parse(struct arena *arena, struct str method, struct str path,
                                  struct model_location *out, struct error *err) SLUICE_MUST_USE;

@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "core/base/utf8.h"
 #include "core/event/clock.h"
 #include "pick/pool/saturation.h"
 #include "pick/pool/state.h"
@@ -57,24 +58,39 @@ static struct pool_targets targets_of(const struct pool_snapshot *snapshot,
     return name && name->model ? name->model->targets : (struct pool_targets){NULL, 0};
 }
 
+enum { PRINTED_NAME_BYTES = 200 };
+
+/* For an error text: with '?' for control characters, of which NUL would end the text. */
+static struct str print_name(struct str name, char out[PRINTED_NAME_BYTES]) {
+    size_t n = name.len < PRINTED_NAME_BYTES ? name.len : PRINTED_NAME_BYTES;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)name.ptr[i];
+        out[i] = c < ' ' || c == 0x7f ? '?' : name.ptr[i];
+    }
+    return str_make(out, utf8_valid_prefix(out, n));
+}
+
 /* Clause: "Matching An InferenceModel". */
 static enum status resolve_model(struct pool_reader *reader, struct str model,
                                  struct pool_pick *out, struct error *err) {
     const struct pool_snapshot *snapshot = reader->snapshot;
     const struct pool_model_entry *name = pool_snapshot_find_name(snapshot, model);
     if (!name && !snapshot->default_rewrite && snapshot->spec->strict_models) {
+        char name_text[PRINTED_NAME_BYTES];
         return error_set(err, ST_UNKNOWN_MODEL,
                          "no model is called \"%.*s\" (models: in the picker's configuration "
                          "lists those that are)",
-                         STR_ARG(model));
+                         STR_ARG(print_name(model, name_text)));
     }
     out->known_model = name != NULL;
     out->criticality = name && name->model ? name->model->criticality : POOL_STANDARD;
     struct pool_targets targets = targets_of(snapshot, name);
     out->target = pick_weighted_target(&reader->prng, targets);
     if (targets.n > 0 && !out->target.ptr) {
+        char name_text[PRINTED_NAME_BYTES];
         return error_set(err, ST_UNKNOWN_MODEL,
-                         "the model \"%.*s\" has no target with a weight above 0", STR_ARG(model));
+                         "the model \"%.*s\" has no target with a weight above 0",
+                         STR_ARG(print_name(model, name_text)));
     }
     return ST_OK;
 }

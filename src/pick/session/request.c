@@ -123,6 +123,9 @@ enum status pick_request_read_subset(struct arena *arena, const struct protocol 
     struct pb_reader list = pb_read(hint.list);
     subset_init(&out->hint, false);
     out->has_hint = true;
+    if (hint.kind != EXT_PROC_STRING && hint.kind != EXT_PROC_LIST) {
+        out->hint.n_unreadable++; /* a number, for example */
+    }
     if (hint.kind == EXT_PROC_STRING) {
         st = subset_add_list(&out->hint, arena, hint.text, err);
     }

@@ -7,6 +7,7 @@
 
 #include "codec/prompt/prompt_scan.h"
 #include "core/base/num.h"
+#include "core/base/utf8.h"
 
 enum { MAX_LINE_PART_BYTES = 160 }; /* of the method and of the path in a request line */
 
@@ -197,6 +198,9 @@ static enum status find_model(struct pick_session *session, const struct pool_sn
                                           &session->model_path, err);
     if (session->model_path.kind == MODEL_LOCATION_NONE || request->rewrite.len == 0) {
         request->rewrite = str_make(NULL, 0);
+    }
+    if (!utf8_is_valid(request->rewrite.ptr, request->rewrite.len)) {
+        return error_set(err, ST_BAD_REQUEST, "the header with the model's new name is not UTF-8");
     }
     if (session->model_path.kind == MODEL_LOCATION_PATH) {
         session->model_source = PICK_MODEL_FROM_PATH;

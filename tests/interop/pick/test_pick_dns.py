@@ -304,6 +304,18 @@ def test_dns_invalid_answer_keeps_addresses(start, names, how, why):
     check_it_stays(picker, names, "failed", why)
 
 
+@pytest.mark.parametrize("kind, address", [
+    ("A", "0.0.0.0"), ("A", "224.0.0.1"), ("A", "255.255.255.255"), ("AAAA", "::"), ("AAAA", "ff02::1")])
+def test_dns_address_of_no_server_is_ignored(start, names, kind, address):
+    names.set("models.test", "A", "10.1.0.1", ttl=0)
+    names.set("models.test", "AAAA", "::ffff:a01:1", ttl=0)  # the same server
+    picker = start(pool_of(names, "{address: models.test, ports: 80}", times="shortest: 20ms, longest: 100ms"))
+    wait_endpoints(picker, "10.1.0.1:80")
+    names.set("models.test", kind, address, "10.1.0.2" if kind == "A" else "2001:db8::2", ttl=0)
+    wait_endpoints(picker, *(["10.1.0.2:80", "10.1.0.1:80"] if kind == "A" else ["10.1.0.1:80", "[2001:db8::2]:80"]))
+    wait_line(picker, "models.test", "has an address that no server can have")
+
+
 @pytest.mark.parametrize("how", ["garbage", "cut", "loop", "noise", "servfail", "hang"])
 def test_dns_srv_invalid_answer_keeps_addresses(start, names, how):
     """The same where the answer is for our own reader."""

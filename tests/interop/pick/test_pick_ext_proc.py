@@ -7,7 +7,7 @@ import pytest
 
 from lib import metrics
 from lib.ext_proc import DESTINATION
-from lib.pick_client import (Proxy, answer_headers, body, endpoint_of, headers, new_message, refusal_of,
+from lib.pick_client import (HINT, HINT_NAMESPACE, Proxy, answer_headers, body, endpoint_of, headers, new_message, refusal_of,
                              set_headers)
 from lib.picker import Picker
 
@@ -193,6 +193,47 @@ def test_body_without_model_is_400(proxy):
     stream = proxy.stream(headers("/v1/completions", config=DUPLEX), body(b'{"prompt":"a"}', end=True))
     assert refusal_of(stream.next())[0] == 400
     stream.close()
+
+
+def test_subset_of_other_type_is_named(proxy):
+    """A hint that is a number matches nothing, and the error does not call it empty."""
+    message = headers("/v2/models/digits/infer", hint="x")
+    message.metadata_context.filter_metadata[HINT_NAMESPACE].fields[HINT].number_value = 8000
+    with_number = proxy.stream(message)
+    status, _, text = refusal_of(with_number.next())
+    with_number.reset()
+    assert status == 503 and "none of the 1 endpoints in the request's subset (1 of them not an address)" in text
+    assert proxy.pick("/v2/models/digits/infer") in (A, B, C)
+
+
+@pytest.mark.parametrize("path", ["//v2//models/secret/infer", "/v2/models/digits/../secret/infer",
+                                  "/v2/models/x/%2e%2E/secret/infer", "/v1//completions"])
+def test_model_in_ambiguous_path_is_400(proxy, path):
+    """A server that cleans paths would serve a model that the picker did not see."""
+    status, _, text = proxy.refuse(path)
+    assert status == 400 and "names another model" in text
+    assert proxy.pick("/v2/models/digits/infer") in (A, B, C)
+
+
+def test_model_with_nul_is_printed_whole(proxy):
+    stream = proxy.stream(headers("/v1/completions", config="STREAMED STREAMED"))
+    stream.send(body(b'{"model": "a\\u0000b"}', end=True))
+    answers = [stream.next()]
+    while answers[-1].WhichOneof("response") != "immediate_response":
+        answers.append(stream.next())
+    status, _, text = refusal_of(answers[-1])
+    assert status == 404 and "a?b" in text
+    assert proxy.pick("/v2/models/digits/infer") in (A, B, C)
+
+
+def test_rewrite_header_not_utf8_is_400(proxy):
+    message = headers("/v2/models/digits/infer")
+    message.request_headers.headers.headers.add(key="x-gateway-model-name-rewrite", raw_value=b"a\xffb")
+    stream = proxy.stream(message)
+    status, _, text = refusal_of(stream.next())
+    stream.reset()
+    assert status == 400 and "not UTF-8" in text
+    assert proxy.pick("/v2/models/digits/infer") in (A, B, C)
 
 
 def test_pool_saturated_is_429(proxy):

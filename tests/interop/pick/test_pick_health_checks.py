@@ -14,6 +14,7 @@ from lib.metric_pages import MetricPages
 from lib.pick_client import Proxy
 
 UNCHECKED = 'sluice_pick_pool_endpoints{state="unchecked"}'
+READY_NOW = 'sluice_pick_pool_endpoints{state="ready"}'
 QUICK = ("--reload-interval", "50ms")
 SERVING, NOT_SERVING = (health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING)
 
@@ -249,6 +250,19 @@ def test_health_check_change_is_applied(start):
         picker.wait_ready_endpoints(0)
         picker.write_pool(f"endpoints: [{one.address}]\n")
         picker.wait_ready_endpoints(1)
+
+
+@pytest.mark.parametrize("how", ["cut", "endless"])
+def test_health_status_decides_without_its_body(start, how):
+    """200 with a body that breaks off, or does not end."""
+    with MetricPages("ok " * 100) as one:
+        one.says("ok " * 100, how)
+        picker = start(pool_of([one.address], "http: /ready, timeout: 200ms"))
+        picker.wait_ready_endpoints(1)
+        picker.wait_until(lambda _: one.n_requests >= 3, "three checks")
+        assert picked(picker) == {one.address} and picker.numbers()[READY_NOW] == 1
+        one.says("", "status")
+        picker.wait_ready_endpoints(0)
 
 
 def test_health_check_goes_on_while_pool_changes(start):

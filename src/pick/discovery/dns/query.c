@@ -141,14 +141,25 @@ static void end_query(struct dns_query *query) {
 static void begin_parts(struct dns_query *query);
 
 static struct endpoint_address address_of(const struct dns_address *address, uint16_t port) {
-    struct endpoint_address out = {.family = address->is_ip6 ? 6 : 4, .port = port};
+    struct endpoint_address out = {.family = 4};
     uint64_t halves[2];
     uint32_t word;
     memcpy(halves, address->bytes, sizeof(halves));
     memcpy(&word, address->bytes, sizeof(word));
-    out.high = address->is_ip6 ? be64toh(halves[0]) : 0;
-    out.low = address->is_ip6 ? be64toh(halves[1]) : be32toh(word);
+    if (address->is_ip6) {
+        out = endpoint_address_of_ip6(be64toh(halves[0]), be64toh(halves[1]));
+    } else {
+        out.low = be32toh(word);
+    }
+    out.port = port;
     return out;
+}
+
+static void note_not_unicast(struct dns_query *query) {
+    struct error err;
+    error_set(&err, ST_BAD_ANSWER,
+              "has an address that no server can have (0.0.0.0, ::, multicast or broadcast)");
+    note_failure(query, &err);
 }
 
 /* Keeps the last addresses of a host whose lookup failed. */
@@ -171,7 +182,11 @@ static void on_part(void *user, const struct dns_answer *answer) {
         for (size_t i = 0; i < answer->n_addresses; i++) {
             struct dns_query_address found = {address_of(&answer->addresses[i], part->port),
                                               part->source};
-            add_found(query, &found);
+            if (endpoint_address_is_unicast(&found.address)) {
+                add_found(query, &found);
+            } else {
+                note_not_unicast(query);
+            }
         }
     } else if (answer->error.status == ST_NOT_FOUND) {
         note_nothing(query, &answer->error);

@@ -9,10 +9,12 @@
 #include "codec/protobuf/pb.h"
 #include "net/server/grpc/health.h"
 
+/* The status decides: a body that does not end, or a connection that is lost in it, is no answer
+ * to the check. */
 static void on_fetched(void *user, const struct http_fetch_result *fetched) {
     struct probe_check *check = user;
     char why[40];
-    if (fetched->error.status != ST_OK) {
+    if (fetched->error.status != ST_OK && fetched->status == 0) {
         probe_check_fail(check, &fetched->error, fetched->refused);
     } else if (fetched->status >= 200 && fetched->status < 300) {
         probe_check_finish(check, PROBE_OK, NULL);

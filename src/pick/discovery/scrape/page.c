@@ -56,9 +56,9 @@ static bool value_of(struct scrape_page *page, const struct scrape_rule *rule,
     *out = series->value;
     if (rule->value_label.len > 0) {
         struct str text = read_label(page, series, rule->value_label);
-        return text.ptr && num_parse_f64(text, out);
+        return text.ptr && num_parse_f64(text, out) && *out >= 0;
     }
-    return isfinite(*out);
+    return isfinite(*out) && *out >= 0;
 }
 
 /* Is the sample at least as new as the last one of the rule? */
@@ -72,6 +72,7 @@ static void apply_series(struct scrape_page *page, size_t i, const struct series
     const struct scrape_rule *rule = &page->rules->items[i];
     double value, *sum = &page->found[i].value;
     if (!value_of(page, rule, series, &value)) {
+        page->n_invalid++;
         return;
     }
     switch (rule->combine) {
@@ -110,6 +111,8 @@ void scrape_page_begin(struct scrape_page *page, const struct scrape_rules *rule
     page->rules = rules;
     memset(page->found, 0, sizeof(page->found));
     page->adapters = (struct endpoint_load){0};
+    page->n_invalid = 0;
+    page->is_gzip = false;
     page->reader.names = rules->series;
     page->reader.n_names = rules->n_series;
     page->reader.on_series = on_series;
@@ -122,7 +125,13 @@ void scrape_page_move_rules(struct scrape_page *page, const struct scrape_rules 
     page->reader.names = rules->series;
 }
 
+/* RFC 1952, 2.3.1: the first byte, which no text begins with. */
+static const char GZIP_FIRST_BYTE = 0x1f;
+
 void scrape_page_read(struct scrape_page *page, struct str piece) {
+    if (page->reader.n_bytes == 0 && piece.len > 0) {
+        page->is_gzip = piece.ptr[0] == GZIP_FIRST_BYTE;
+    }
     series_reader_feed(&page->reader, piece);
 }
 
@@ -184,6 +193,18 @@ static unsigned put_value(const struct scrape_page *page, enum scrape_metric int
 
 static enum status nothing_there(const struct scrape_page *page, struct error *err) {
     struct str first = page->rules->series[0];
+    if (page->is_gzip) {
+        return error_set(err, ST_BAD_ANSWER,
+                         "its page (%llu bytes) is compressed with gzip, although the request does "
+                         "not accept that",
+                         (unsigned long long)page->reader.n_bytes);
+    }
+    if (page->n_invalid > 0) {
+        return error_set(err, ST_BAD_ANSWER,
+                         "its page has no valid value of the %zu wanted series: %llu are negative "
+                         "or not a number",
+                         page->rules->n_series, (unsigned long long)page->n_invalid);
+    }
     return error_set(err, ST_BAD_ANSWER,
                      "its page (%llu bytes, %llu lines) has none of the %zu wanted series, the "
                      "first of which is %.*s",

@@ -2,7 +2,8 @@
  * as they arrive, and only values that the rules select are stored, in a fixed size: a page may be
  * huge, invalid or endless.
  *
- * Values that are not on the page, or not numbers (NaN, infinite), stay unknown.
+ * Values that are not on the page, negative, or not numbers (NaN, infinite), stay unknown: a server
+ * that reports -1 for "unknown" must not look idle.
  *
  * Thread: one at a time. */
 #ifndef SLUICE_PICK_DISCOVERY_SCRAPE_PAGE_H
@@ -28,6 +29,8 @@ struct scrape_page {
         double value;
         double time; /* of the newest series */
     } found[SCRAPE_MAX_RULES];
+    uint64_t n_invalid;              /* wanted series without a valid value */
+    bool is_gzip;                    /* it begins as a gzip file does */
     struct endpoint_load adapters;   /* from the newest series */
     char scratch[SERIES_LINE_BYTES]; /* an unescaped label value */
     struct series_reader reader;

@@ -44,6 +44,21 @@ static const char *read_ip4(const char *at, const char *end, struct endpoint_add
     return at;
 }
 
+struct endpoint_address endpoint_address_of_ip6(uint64_t high, uint64_t low) {
+    static const uint64_t mapped = 0xffff;
+    if (high == 0 && low >> 32 == mapped) {
+        return (struct endpoint_address){.family = 4, .low = low & UINT32_MAX};
+    }
+    return (struct endpoint_address){.family = 6, .high = high, .low = low};
+}
+
+bool endpoint_address_is_unicast(const struct endpoint_address *address) {
+    if (address->family == 4) {
+        return address->low != 0 && address->low >> 28 != 0xe && address->low != UINT32_MAX;
+    }
+    return (address->high | address->low) != 0 && address->high >> 56 != 0xff;
+}
+
 static bool parse_ip6(struct str text, struct endpoint_address *out) {
     char copy[INET6_ADDRSTRLEN];
     uint64_t halves[2];
@@ -55,8 +70,7 @@ static bool parse_ip6(struct str text, struct endpoint_address *out) {
     if (inet_pton(AF_INET6, copy, halves) != 1) {
         return false;
     }
-    *out = (struct endpoint_address){
-        .family = 6, .high = be64toh(halves[0]), .low = be64toh(halves[1])};
+    *out = endpoint_address_of_ip6(be64toh(halves[0]), be64toh(halves[1]));
     return true;
 }
 

@@ -42,4 +42,10 @@ int endpoint_address_compare(const struct endpoint_address *a, const struct endp
 /* A 64-bit hash of which all bits are mixed. */
 uint64_t endpoint_address_hash(const struct endpoint_address *address);
 
+/* An address without a port. An IPv4-mapped one (RFC 4291, 2.5.5.2: ::ffff:a.b.c.d) is the IPv4
+ * address: it is the same server. */
+struct endpoint_address endpoint_address_of_ip6(uint64_t high, uint64_t low);
+/* Whether a server can have it: not unspecified (0.0.0.0, ::), multicast or broadcast. */
+bool endpoint_address_is_unicast(const struct endpoint_address *address);
+
 #endif

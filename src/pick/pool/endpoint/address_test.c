@@ -21,7 +21,9 @@ static void endpoint_address_valid_text_parses(void **state) {
         {"[2001:DB8:0:0:0:0:0:1]:80", "[2001:db8::1]:80"},
         {"[2001:db8::0:1]:80", "[2001:db8::1]:80"},
         {"[fe80::1234:5678:9abc:def0]:443", "[fe80::1234:5678:9abc:def0]:443"},
-        {"[::ffff:10.0.0.1]:9", "[::ffff:10.0.0.1]:9"}, /* not the IPv4 address */
+        {"[::ffff:10.0.0.1]:9", "10.0.0.1:9"}, /* RFC 4291, 2.5.5.2: the same server */
+        {"[::ffff:a00:1]:9", "10.0.0.1:9"},
+        {"[::1:ffff:a00:1]:9", "[::1:ffff:a00:1]:9"},
         {"[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535",
          "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535"},
     };

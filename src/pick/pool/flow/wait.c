@@ -93,7 +93,7 @@ void pool_waiter_resolve(const struct pool_snapshot *snapshot, struct pool_waite
     const struct subset *other = waiter->subset ? waiter->selection : NULL;
     size_t n = count_words(snapshot);
     free(waiter->members);
-    waiter->members = calloc(2 * n + 1, sizeof(*waiter->members));
+    waiter->members = calloc((other ? 2 * n : n) + 1, sizeof(*waiter->members));
     waiter->members_generation = snapshot->generation;
     if (!waiter->members) {
         return;
