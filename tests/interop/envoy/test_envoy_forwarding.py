@@ -14,7 +14,7 @@ import tritonclient.http as over_http
 from tritonclient.grpc import service_pb2 as proto
 from tritonclient.utils import InferenceServerException
 
-from lib import echo, http1
+from lib import echo, http1, metrics
 from lib.gateway import Gateway
 from lib.repository import Identity
 from lib.server import Server
@@ -100,17 +100,42 @@ def test_envoy_kserve_json(served, http2):
     assert served.ask("/v2/models/digits", http2=http2)["name"] == "digits"
 
 
+def http_input(values):
+    given = over_http.InferInput("INPUT0", values.shape, "FP32")
+    given.set_data_from_numpy(values)
+    return given
+
+
 def test_envoy_kserve_binary_megabyte(served):
     with over_http.InferenceServerClient(served.address) as client:
-        given = over_http.InferInput("INPUT0", MEGABYTE.shape, "FP32")
-        given.set_data_from_numpy(MEGABYTE)
         for _ in range(3):
-            assert (client.infer("digits", [given]).as_numpy("OUTPUT0") == MEGABYTE).all()
+            assert (client.infer("digits", [http_input(MEGABYTE)]).as_numpy("OUTPUT0") == MEGABYTE).all()
 
 
 def test_envoy_unknown_model_is_404(served):
     reply = served.curl("/v2/models/unheard/infer", body=b"{}")
     assert reply.status == 404 and "unheard" in json.loads(reply.body)["error"], reply
+
+
+def counts_by_picker(servers):
+    """How many requests the servers have had: picked, and not."""
+    pages = [metrics.read(server.address) for server in servers]
+    return [sum(page[f'sluice_requests_by_picker_total{{picked="{picked}"}}'] for page in pages)
+            for picked in ("yes", "no")]
+
+
+def test_envoy_server_counts_requests_past_the_picker(served, servers):
+    body = json.dumps({"inputs": [{"name": "INPUT0", "shape": [1], "datatype": "FP32", "data": [1]}]}).encode()
+    picked, others = counts_by_picker(servers)
+    served.ask(INFER, body=body)
+    assert counts_by_picker(servers) == [picked + 1, others]
+    with over_http.InferenceServerClient(servers[0].address) as client:
+        client.infer("digits", [http_input(MEGABYTE[:3])])
+    assert counts_by_picker(servers) == [picked + 1, others + 1]
+    if served.config != SECOND_CHOICE:
+        with over_grpc.InferenceServerClient(served.address) as client:
+            client.infer("digits", [grpc_input(MEGABYTE[:3])])
+        assert counts_by_picker(servers) == [picked + 2, others + 1]
 
 
 # ---- KServe over gRPC ----------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include "serve/frontend/grpc/method.h"
 #include "serve/frontend/header_forward.h"
 #include "serve/frontend/keys.h"
+#include "serve/frontend/picked.h"
 
 bool grpc_api_is_ready(const struct grpc_api *api) {
     return !atomic_load_explicit(&api->draining, memory_order_relaxed) &&
@@ -53,7 +54,8 @@ enum status grpc_api_admit(const struct grpc_call *call, void *keys, struct erro
 bool grpc_api_keeps_field(struct str name, void *user) {
     const struct grpc_api *api = user;
     return str_is(name, "traceparent") || str_is(name, "tracestate") ||
-           str_is(name, GRPC_STRICT_ERRORS_FIELD) || keys_read_field(api->options.keys, name) ||
+           str_is(name, GRPC_STRICT_ERRORS_FIELD) || str_is(name, PICKED_FIELD) ||
+           keys_read_field(api->options.keys, name) ||
            header_forward_matches_grpc(api->options.forward, name);
 }
 

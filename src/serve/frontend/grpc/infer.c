@@ -4,6 +4,7 @@
 
 #include "core/base/metric/metric.h"
 #include "serve/frontend/header_forward.h"
+#include "serve/frontend/picked.h"
 
 /* ---- the steps of both methods --------------------------------------------------------------- */
 
@@ -14,6 +15,10 @@ void grpc_infer_init(struct grpc_infer *infer, const struct inference_protocol *
     infer->rpc = rpc;
     infer->message = message;
     infer->inference.arena = message->arena;
+}
+
+void grpc_infer_count_picked(const struct grpc_call *call) {
+    picked_count(grpc_find_field(call, PICKED_FIELD, NULL).len > 0);
 }
 
 struct trace *grpc_infer_begin_trace(struct inference *inference, struct tracer *tracer) {
@@ -97,6 +102,7 @@ static void begin_infer(struct grpc_call *call) {
     }
     grpc_infer_init(infer, &infer_protocol, call, call->message);
     call->user = infer;
+    grpc_infer_count_picked(call);
     inference_run(&infer->inference);
 }
 

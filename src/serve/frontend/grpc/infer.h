@@ -25,6 +25,9 @@ static inline struct grpc_infer *grpc_infer_of(struct inference *inference) {
 void grpc_infer_init(struct grpc_infer *infer, const struct inference_protocol *protocol,
                      struct grpc_call *rpc, struct grpc_message *message);
 
+/* Once for each call. */
+void grpc_infer_count_picked(const struct grpc_call *call);
+
 /* Steps of both methods for the protocol's table. */
 struct trace *grpc_infer_begin_trace(struct inference *inference, struct tracer *tracer);
 enum status grpc_infer_decode(struct inference *inference, struct error *err) SLUICE_MUST_USE;

@@ -305,6 +305,7 @@ static void begin_stream(struct grpc_call *call) {
     reservation_order_init(&stream->order);
     stream->strict = str_is(grpc_find_field(call, GRPC_STRICT_ERRORS_FIELD, NULL), "true");
     call->user = stream;
+    grpc_infer_count_picked(call);
     for (size_t i = 0; i < options->max_in_flight; i++) {
         grpc_read(call);
     }

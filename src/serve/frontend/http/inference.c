@@ -2,6 +2,7 @@
 #include "serve/frontend/http/inference.h"
 
 #include "serve/frontend/header_forward.h"
+#include "serve/frontend/picked.h"
 
 static void on_disconnect(struct http_exchange *exchange) {
     struct http_inference *self = exchange->user;
@@ -23,6 +24,8 @@ void http_inference_init(struct http_inference *self, const struct inference_pro
     inference_init(&self->inference, protocol, &api->services, exchange->worker, exchange->account);
     self->inference.arena = exchange->arena;
     exchange->user = self;
+    struct str destination;
+    picked_count(http_head_find(&exchange->head, PICKED_FIELD, &destination) > 0);
 }
 
 struct trace *http_inference_begin_trace(struct inference *inference, struct tracer *tracer) {
