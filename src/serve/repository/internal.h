@@ -77,8 +77,8 @@ struct retirement {
 
 /* A directory of models that is scanned again, list.roots[i]. */
 struct root_state {
-    uint64_t device;  /* where its models were last found */
-    bool unavailable; /* its missing models are kept; under the lock, as the next */
+    _Atomic uint64_t device; /* where its models were last found */
+    bool unavailable;        /* its missing models are kept; under the lock, as the next */
     uint64_t log_next_ns;
 };
 

@@ -47,10 +47,9 @@ static enum status load_version(struct repository *repository, const struct mode
         .on_version_opened = repository->on_version_opened,
         .on_version_opened_user = repository->on_version_opened_user,
     };
-    lock_acquire(&repository->backends_lock);
-    enum status st = model_find_file(repository->list.backends, model, attempt->number,
-                                     &options.backend, &options.path, &attempt->error);
-    lock_release(&repository->backends_lock);
+    enum status st =
+        model_find_file(repository->list.backends, &repository->backends_lock, model,
+                        attempt->number, &options.backend, &options.path, &attempt->error);
     struct model_config config = model->config;
     if (st == ST_OK) {
         config.backend = str_of(options.backend->name);
@@ -328,6 +327,9 @@ void load_abandon(struct repository *repository, struct str name, struct model *
                   enum load_occasion occasion, bool unloaded, const struct error *why) {
     lock_assert_held(&repository->lock);
     struct model_slot *model_slot = model_slot_find(repository_name_table(repository), name);
+    if (model && model_slot && model_slot->serving == model) {
+        return; /* it is served already */
+    }
     if (model) {
         model->abandoned = true;
     }

@@ -9,6 +9,7 @@
 #include "core/base/arena.h"
 #include "core/base/status.h"
 #include "core/base/str.h"
+#include "core/event/lock.h"
 #include "serve/config/config.h"
 #include "serve/repository/override.h"
 #include "serve/repository/repository.h"
@@ -123,10 +124,10 @@ bool model_dir_version(const char *name, uint64_t *out);
  * model->error. */
 void model_inspect(struct model *model);
 
-/* Finds the backend and the file of a version. Returns: ST_BAD_MODEL, which lists the names that
- * were tried. */
-enum status model_find_file(struct backends *backends, const struct model *model, uint64_t number,
-                            const sluice_backend **backend, struct str *path,
+/* Finds the backend and the file of a version. `lock` guards `backends`; it is not held while files
+ * are looked at. Returns: ST_BAD_MODEL, which lists the names that were tried. */
+enum status model_find_file(struct backends *backends, struct lock *lock, const struct model *model,
+                            uint64_t number, const sluice_backend **backend, struct str *path,
                             struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -297,32 +297,78 @@ static struct str version_file_path(struct arena *arena, const struct model *mod
                         extension);
 }
 
-/* For backends_find: is there a model file with this extension? */
+/* For backends_find: is there a model file with this extension? The names are read before, without
+ * the lock of the backends: a volume may hang. */
 struct extension_guess {
-    struct arena *arena;
-    const struct model *model;
-    uint64_t number;
+    struct str filename; /* the configured one; empty: model.EXTENSION */
+    struct str *names;   /* of the version's files that begin with "model." */
+    size_t n, cap;
 };
 
 static bool has_default_file(void *user, const char *extension) {
     const struct extension_guess *guess = user;
-    struct str filename = guess->model->config.default_filename;
-    if (filename.len > 0) {
-        return str_ends_with(filename, str_of(extension));
+    if (guess->filename.len > 0) {
+        return str_ends_with(guess->filename, str_of(extension));
     }
-    struct str path =
-        version_file_path(guess->arena, guess->model, guess->number, "model", extension);
-    return path.ptr && path_exists(path.ptr);
+    for (size_t i = 0; i < guess->n; i++) {
+        if (str_is(str_make(guess->names[i].ptr + 5, guess->names[i].len - 5), extension)) {
+            return true;
+        }
+    }
+    return false;
 }
 
-static enum status find_backend(struct arena *arena, struct backends *backends,
+static bool add_name(struct arena *arena, struct extension_guess *guess, const char *name) {
+    if (guess->n == guess->cap) {
+        size_t cap = guess->cap * 2 + 8;
+        struct str *names =
+            arena_realloc(arena, guess->names, guess->cap * sizeof(*names), cap * sizeof(*names));
+        if (!names) {
+            return false;
+        }
+        guess->names = names;
+        guess->cap = cap;
+    }
+    guess->names[guess->n] = arena_dup(arena, str_of(name));
+    return guess->names[guess->n++].ptr != NULL;
+}
+
+/* Returns: false when out of memory. */
+static bool read_names(struct arena *arena, const struct model *model, uint64_t number,
+                       struct extension_guess *guess) {
+    struct str path = version_file_path(arena, model, number, "", "");
+    DIR *dir = path.ptr ? opendir(path.ptr) : NULL;
+    bool ok = path.ptr != NULL;
+    for (struct dirent *entry = dir ? readdir(dir) : NULL; entry && ok; entry = readdir(dir)) {
+        ok = strncmp(entry->d_name, "model.", 6) != 0 || add_name(arena, guess, entry->d_name);
+    }
+    if (dir) {
+        closedir(dir);
+    }
+    return ok;
+}
+
+static enum status get_backend(struct backends *backends, struct lock *lock, struct str name,
+                               const sluice_backend **out, struct error *err) {
+    lock_acquire(lock);
+    enum status st = backends_get(backends, name, out, err);
+    lock_release(lock);
+    return st;
+}
+
+static enum status find_backend(struct arena *arena, struct backends *backends, struct lock *lock,
                                 const struct model *model, uint64_t number,
                                 const sluice_backend **out, struct error *err) {
     if (model->config.backend.len > 0) {
-        return backends_get(backends, model->config.backend, out, err);
+        return get_backend(backends, lock, model->config.backend, out, err);
     }
-    struct extension_guess guess = {arena, model, number};
+    struct extension_guess guess = {.filename = model->config.default_filename};
+    if (!read_names(arena, model, number, &guess)) {
+        return error_no_memory(err, "the model's files");
+    }
+    lock_acquire(lock);
     *out = backends_find(backends, has_default_file, &guess);
+    lock_release(lock);
     if (*out) {
         return ST_OK;
     }
@@ -363,18 +409,19 @@ static enum status check_readable(const char *path, struct error *err) {
                : error_set(err, ST_BAD_MODEL, "%s: expected a regular file", path);
 }
 
-enum status model_find_file(struct backends *backends, const struct model *model, uint64_t number,
-                            const sluice_backend **backend, struct str *path, struct error *err) {
+enum status model_find_file(struct backends *backends, struct lock *lock, const struct model *model,
+                            uint64_t number, const sluice_backend **backend, struct str *path,
+                            struct error *err) {
     struct arena *arena = model->arena;
     if (model->file_backend) {
         *backend = model->file_backend;
         *path = model->source;
         enum status named = model->config.backend.len > 0
-                                ? backends_get(backends, model->config.backend, backend, err)
+                                ? get_backend(backends, lock, model->config.backend, backend, err)
                                 : ST_OK;
         return named == ST_OK ? check_readable(path->ptr, err) : named;
     }
-    enum status st = find_backend(arena, backends, model, number, backend, err);
+    enum status st = find_backend(arena, backends, lock, model, number, backend, err);
     if (st != ST_OK) {
         return st;
     }

@@ -212,8 +212,13 @@ static enum status scan_models(struct model_list *list, const char *path, struct
     if (st != ST_OK) {
         return st;
     }
+    errno = 0;
     for (struct dirent *entry = readdir(dir); entry && st == ST_OK; entry = readdir(dir)) {
         st = scan_entry(list, path, entry->d_name, err);
+        errno = 0;
+    }
+    if (st == ST_OK && errno != 0) { /* the volume fails: models are missing in the list */
+        st = error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));
     }
     closedir(dir);
     return st;
