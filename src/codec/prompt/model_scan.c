@@ -210,6 +210,17 @@ enum model_scan_result model_scan_finish(struct model_scan *scan) {
     return scan->result;
 }
 
+void model_scan_init_rest(struct model_scan *rest, struct arena *arena) {
+    model_scan_init(rest, arena);
+    rest->state = AFTER_VALUE;
+}
+
+bool model_scan_feed_rest(struct model_scan *rest, struct str chunk) {
+    enum model_scan_result result = model_scan_feed(rest, chunk);
+    return result == MODEL_SCAN_FOUND || result == MODEL_SCAN_OTHER_TYPE ||
+           result == MODEL_SCAN_TOO_LONG || result == MODEL_SCAN_NO_MEMORY;
+}
+
 enum status model_scan_check(const struct model_scan *scan, struct error *err) {
     switch (scan->result) {
     case MODEL_SCAN_FOUND:

@@ -373,6 +373,32 @@ static void check_parsed(struct str text, yyjson_val *root, const struct model_s
     }
 }
 
+/* Whether another member follows, at every split of the text. */
+static void model_scan_rest_finds_another_member(void **state) {
+    static const struct {
+        const char *text; /* behind {"model":"a" */
+        bool repeated;
+    } cases[] = {
+        {"}", false},
+        {",\"model\":\"b\"}", true},
+        {" , \"x\": [{\"model\":\"b\"}], \"mod\\u0065l\" : 1}", true},
+        {",\"x\":{\"model\":\"b\"},\"models\":\"c\",\"mode\":\"\\\"model\\\":1\"}", false},
+        {"},\"model\":\"b\"}", false}, /* behind the object */
+        {",model", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct str text = str_of(cases[i].text);
+        for (size_t cut = 0; cut <= text.len; cut++) {
+            struct model_scan rest;
+            model_scan_init_rest(&rest, arena);
+            bool repeated = model_scan_feed_rest(&rest, str_make(text.ptr, cut));
+            repeated = model_scan_feed_rest(&rest, str_make(text.ptr + cut, text.len - cut));
+            assert_int_equal(repeated, cases[i].repeated);
+        }
+    }
+}
+
 static void model_scan_random_texts_match_full_parser(void **state) {
     size_t n_found = 0, n_refused = 0;
     (void)state;
@@ -417,6 +443,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(model_scan_skipped_values_allocate_nothing, setup,
                                         teardown),
         cmocka_unit_test(model_scan_out_of_memory_is_reported),
+        cmocka_unit_test_setup_teardown(model_scan_rest_finds_another_member, setup, teardown),
         cmocka_unit_test_setup_teardown(model_scan_random_texts_match_full_parser, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,6 +29,7 @@ enum {
 
 void pick_scan_init(struct pick_scan *scan, struct arena *arena, bool is_grpc, bool prefixed) {
     scan->is_grpc = is_grpc;
+    scan->is_repeated = false;
     if (is_grpc) {
         model_scan_grpc_init(&scan->of.grpc, arena, prefixed);
     } else {
@@ -36,9 +37,26 @@ void pick_scan_init(struct pick_scan *scan, struct arena *arena, bool is_grpc, b
     }
 }
 
+/* Also looks for another name behind the first: a list of models must not be passed by naming a
+ * model that is on it first. */
+static bool scan_json(struct pick_scan *scan, struct str bytes) {
+    struct model_scan *json = &scan->of.json;
+    enum model_scan_result before = json->result;
+    uint64_t start = json->at;
+    if (model_scan_feed(json, bytes) == MODEL_SCAN_FOUND) {
+        if (before != MODEL_SCAN_FOUND) {
+            model_scan_init_rest(&scan->rest, json->name.arena);
+        }
+        size_t n_scanned = (size_t)(json->at - start);
+        struct str rest = str_make(bytes.ptr + n_scanned, bytes.len - n_scanned);
+        scan->is_repeated = model_scan_feed_rest(&scan->rest, rest);
+    }
+    return json->result != MODEL_SCAN_MORE;
+}
+
 bool pick_scan_feed(struct pick_scan *scan, struct str bytes, bool is_compressed) {
     if (!scan->is_grpc) {
-        return model_scan_feed(&scan->of.json, bytes) != MODEL_SCAN_MORE;
+        return scan_json(scan, bytes);
     }
     if (is_compressed && scan->of.grpc.result == MODEL_SCAN_MORE) {
         scan->of.grpc.result = MODEL_SCAN_COMPRESSED;
@@ -56,6 +74,11 @@ static void pick_scan_end(struct pick_scan *scan) {
 
 static enum status pick_scan_check(const struct pick_scan *scan, struct error *err) {
     assert(scan); /* the phases that check a name have a scan */
+    if (scan->is_repeated) {
+        return error_set(err, ST_BAD_FIELD,
+                         "model: expected one member that names the model, got "
+                         "another one behind it");
+    }
     return scan->is_grpc ? model_scan_grpc_check(&scan->of.grpc, err)
                          : model_scan_check(&scan->of.json, err);
 }
@@ -637,11 +660,29 @@ static void inspect_overridden_body(struct pick_session *session,
     }
 }
 
+/* A piece behind the one that named the model. Returns: false when it names another one; the
+ * request was refused. */
+static bool check_rest(struct pick_session *session, const struct ext_proc_request *message) {
+    struct error err;
+    if (!session->scan || session->scan->is_grpc) {
+        return true;
+    }
+    (void)pick_scan_feed(session->scan, message->body, false);
+    if (!session->scan->is_repeated) {
+        return true;
+    }
+    (void)!pick_scan_check(session->scan, &err);
+    pick_session_refuse(session, &err);
+    return false;
+}
+
 static void on_body_after_pick(struct pick_session *session,
                                const struct ext_proc_request *message) {
     enum ext_proc_body_mode mode = session->config.request_body;
     if (session->mode_overridden) {
         inspect_overridden_body(session, message);
+    } else if (!check_rest(session, message)) {
+        return;
     } else if (pick_session_needs_echo(session, mode, message)) {
         pick_session_echo_body(session, message, mode, NULL);
     } else {

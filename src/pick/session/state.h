@@ -46,6 +46,8 @@ struct pick_scan {
         struct model_scan json;
         struct model_scan_grpc grpc;
     } of;
+    struct model_scan rest; /* JSON: of the text behind the name */
+    bool is_repeated;       /* JSON: it has another member "model" */
 };
 
 /* The fields that each message and the end of the stream read come first: with many streams, the

@@ -215,6 +215,23 @@ def test_model_in_ambiguous_path_is_400(proxy, path):
     assert proxy.pick("/v2/models/digits/infer") in (A, B, C)
 
 
+@pytest.mark.parametrize("config", ["BUFFERED NONE", DUPLEX])
+def test_body_with_second_model_is_400(proxy, config):
+    """Servers take the last one, which the picker has not seen when it picks."""
+    stream = proxy.stream(headers("/v1/completions", config=config))
+    if config == DUPLEX:
+        stream.send(body(b'{"model": "digits", "prompt": "'), body(b"x" * 70000 + b'", "mod'))
+        stream.send(body(b'el": "secret"}', end=True))
+    else:
+        stream.send(body(b'{"model": "digits", "model": "secret"}', end=True))
+    answers = [stream.next()]
+    while answers[-1].WhichOneof("response") != "immediate_response":
+        answers.append(stream.next())
+    status, _, text = refusal_of(answers[-1])
+    assert status == 400 and "another one behind it" in text
+    assert proxy.pick("/v2/models/digits/infer") in (A, B, C)
+
+
 def test_model_with_nul_is_printed_whole(proxy):
     stream = proxy.stream(headers("/v1/completions", config="STREAMED STREAMED"))
     stream.send(body(b'{"model": "a\\u0000b"}', end=True))
