@@ -1,11 +1,28 @@
 /* Opens and closes models and instances. */
 #include "openvino/model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/path.h"
 #include "openvino/execute.h"
+
+/* The library opens the weights beside an IR model, model.bin of model.xml; of a pipe it would wait
+ * for the writer. */
+static sluice_status check_weights(const char *file, sluice_error *error) {
+    char path[4096];
+    struct stat info;
+    size_t n = strlen(file);
+    if (n < 4 || n >= sizeof(path) || strcmp(file + n - 4, ".xml") != 0) {
+        return SLUICE_OK;
+    }
+    snprintf(path, sizeof(path), "%.*s.bin", (int)(n - 4), file);
+    return stat(path, &info) != 0 || S_ISREG(info.st_mode)
+               ? SLUICE_OK
+               : error_set(error, SLUICE_INVALID_ARGUMENT, "%s: expected a regular file", path);
+}
 
 /* The error for an unknown file format lists the supported ones. */
 static sluice_status read_model(struct sluice_model *model, const char *file, sluice_error *error) {
@@ -49,6 +66,9 @@ static sluice_status load_model(struct sluice_model *model, const sluice_model_a
     char text[4096];
     const char *file = model_file_path(args->path, "model.onnx", text, sizeof(text));
     sluice_status status = options_init(&model->options, model->ov->host, args, error);
+    if (status == SLUICE_OK) {
+        status = check_weights(file, error);
+    }
     if (status == SLUICE_OK) {
         status = read_model(model, file, error);
     }

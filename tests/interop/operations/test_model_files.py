@@ -6,6 +6,7 @@ import shutil
 
 import numpy
 import onnx
+import openvino
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -93,9 +94,12 @@ def test_external_weights_outside_model_fail_load(start_server, tmp_path, locati
     server.wait_for(lambda: "in the directory of the model's file" in server.log_text(), "a reason")
 
 
-@pytest.mark.parametrize("kind", ["model.onnx", "weights"])
+@pytest.mark.parametrize("kind", ["model.onnx", "weights", "model.bin"])
 def test_fifo_among_model_files_fails_load(start_server, tmp_path, kind):
     folder = write_external(tmp_path / "models", "m")
+    if kind == "model.bin":
+        openvino.save_model(openvino.Core().read_model(folder / "model.onnx"), folder / "model.xml")
+        os.remove(folder / "model.onnx")
     os.remove(folder / kind)
     os.mkfifo(folder / kind)
     repository.Identity("zero", [("FP32", [1])]).write(tmp_path / "models")
