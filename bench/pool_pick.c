@@ -91,10 +91,26 @@ static void open_pool(struct bench *bench) {
     }
 }
 
+enum { N_ADAPTERS = 26 };
+
+/* Names of adapters. As many as are expected of N_ADAPTERS, one, share their bit with the model,
+ * whatever the hash is: each endpoint that has it is looked at closely. */
+static void name_adapters(char names[N_ADAPTERS][8]) {
+    uint32_t bit = load_adapter_bit(load_adapter_hash(STR("llama")));
+    uint64_t number = 0;
+    for (size_t i = 0; i < N_ADAPTERS; number++) {
+        names[i][num_print_u64(names[i], number)] = '\0';
+        bool shares = load_adapter_bit(load_adapter_hash(str_of(names[i]))) == bit;
+        i += shares == (i == 0) ? 1 : 0;
+    }
+}
+
 static void say_loads(const struct bench *bench) {
     struct pool_reader *reader;
     struct error err;
     struct prng prng = {5};
+    char names[N_ADAPTERS][8];
+    name_adapters(names);
     check(pool_reader_new(bench->pool, 1, &reader, &err), &err);
     const struct pool_snapshot *snapshot = pool_reader_refresh(reader);
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
@@ -106,8 +122,7 @@ static void say_loads(const struct bench *bench) {
                                      .kv_cache_used = (float)prng_double(&prng),
                                      .max_adapters = 8};
         for (uint32_t k = prng_below(&prng, 5); k > 0; k--) {
-            char name[] = {(char)('a' + prng_below(&prng, 26)), '\0'};
-            load_add_adapter(&load, str_of(name), false);
+            load_add_adapter(&load, str_of(names[prng_below(&prng, N_ADAPTERS)]), false);
         }
         pool_set_load(bench->pool, snapshot->members[i].endpoint, &load);
     }
