@@ -24,17 +24,17 @@ bool http1_is_token_char(char c) {
     return char_set_has(&TOKEN, c);
 }
 
-size_t http_head_find(const struct http_head *head, const char *name, struct str *value) {
-    struct str wanted = str_of(name);
+size_t http_head_find(const struct http_head *head, struct str name, struct str *value) {
     size_t n = 0;
     for (size_t i = 0; i < head->n_fields; i++) {
-        struct str field = head->fields[i].name;
-        if (str_eq_nocase(field, wanted)) {
-            if (n == 0) {
-                *value = head->fields[i].value;
-            }
-            n++;
+        const struct http_field *field = &head->fields[i];
+        if (!str_eq_nocase(field->name, name)) {
+            continue;
         }
+        if (n == 0) {
+            *value = field->value;
+        }
+        n++;
     }
     return n;
 }

@@ -44,7 +44,7 @@ struct http_head {
 };
 
 /* Returns: the number of fields of that name (in any case), with *value the first one's. */
-size_t http_head_find(const struct http_head *head, const char *name, struct str *value);
+size_t http_head_find(const struct http_head *head, struct str name, struct str *value);
 
 /* Limits of one request: the number of fields, and the total bytes of chunk extensions and trailers
  * (both are ignored). */

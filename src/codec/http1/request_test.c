@@ -433,7 +433,7 @@ static void http1_request_over_max_fields_is_refused(void **state) {
         if (st == ST_OK) {
             assert_int_equal(event, HTTP1_REQUEST_HEAD);
             const struct http_head *head = http1_request_head(request);
-            assert_int_equal(http_head_find(head, "N255", &value), 1);
+            assert_int_equal(http_head_find(head, STR("N255"), &value), 1);
             assert_true(str_is(value, "v"));
         }
         arena_free(arena);

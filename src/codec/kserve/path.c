@@ -109,17 +109,17 @@ static enum status not_found(struct str path, struct error *err) {
 /* Paths without a model. A model with the same name is reached by an escaped name ("%73tats"),
  * or with a version or verb after it. */
 static const struct fixed {
-    const char *path;
+    struct str path;
     enum v2_resource resource;
 } fixed_paths[] = {
-    {"/v2", V2_SERVER},
-    {"/v2/", V2_SERVER},
-    {"/v2/health/live", V2_LIVE},
-    {"/v2/health/ready", V2_READY},
-    {"/v2/models/stats", V2_STATISTICS},
-    {"/v2/load", V2_LOAD},
-    {"/v2/logging", V2_LOGGING},
-    {"/v2/trace/setting", V2_TRACE},
+    {{"/v2", 3}, V2_SERVER},
+    {{"/v2/", 4}, V2_SERVER},
+    {{"/v2/health/live", 15}, V2_LIVE},
+    {{"/v2/health/ready", 16}, V2_READY},
+    {{"/v2/models/stats", 16}, V2_STATISTICS},
+    {{"/v2/load", 8}, V2_LOAD},
+    {{"/v2/logging", 11}, V2_LOGGING},
+    {{"/v2/trace/setting", 17}, V2_TRACE},
 };
 
 /* `verb`: the last segment of a model's path; ptr NULL: none. */
@@ -208,7 +208,7 @@ enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *
                           struct error *err) {
     *out = (struct v2_path){.resource = V2_OTHER, .region = STR("")};
     for (size_t i = 0; i < sizeof(fixed_paths) / sizeof(fixed_paths[0]); i++) {
-        if (str_is(path, fixed_paths[i].path)) {
+        if (str_eq(path, fixed_paths[i].path)) {
             out->resource = fixed_paths[i].resource;
             return ST_OK;
         }

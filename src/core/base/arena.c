@@ -326,6 +326,11 @@ void *arena_alloc(struct arena *arena, size_t n_bytes) {
     return arena_alloc_aligned(arena, n_bytes, ARENA_ALIGN);
 }
 
+void *arena_alloc_array(struct arena *arena, size_t n, size_t size) {
+    size_t n_bytes;
+    return checked_mul(n, size, &n_bytes) ? arena_alloc(arena, n_bytes) : NULL;
+}
+
 void *arena_calloc(struct arena *arena, size_t n, size_t size) {
     size_t n_bytes;
     void *ptr = checked_mul(n, size, &n_bytes) ? arena_alloc(arena, n_bytes) : NULL;

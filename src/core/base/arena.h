@@ -42,7 +42,8 @@ void arena_free(struct arena *arena);
 void *arena_alloc(struct arena *arena, size_t n_bytes) __attribute__((malloc, alloc_size(2)));
 /* The same for another alignment, a power of two. */
 void *arena_alloc_aligned(struct arena *arena, size_t n_bytes, size_t alignment);
-/* n x size, zeroed, overflow checked. */
+/* n x size, overflow checked; arena_calloc zeroes them. */
+void *arena_alloc_array(struct arena *arena, size_t n, size_t size);
 void *arena_calloc(struct arena *arena, size_t n, size_t size);
 /* Grows or shrinks a block of this arena: in place where it is the newest or large, else copied.
  * `old_bytes` is its requested size. A NULL `ptr` allocates. The result is aligned to 16 bytes,

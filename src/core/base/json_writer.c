@@ -191,14 +191,17 @@ static void add_json_escape(struct buf *buf, char c) {
     }
 }
 
-static bool is_plain(char c) {
-    return (unsigned char)c >= 0x20 && c != '"' && c != '\\';
-}
+/* The characters that cannot be in a string as they are. */
+static const bool needs_escape[256] = {
+    [0 ... 0x1f] = true,
+    ['"'] = true,
+    ['\\'] = true,
+};
 
 /* Copies `text` to `to` up to the first character that needs an escape. Returns: bytes copied. */
 static size_t copy_plain(char *to, struct str text) {
     size_t n = 0;
-    while (n < text.len && is_plain(text.ptr[n])) {
+    while (n < text.len && !needs_escape[(unsigned char)text.ptr[n]]) {
         to[n] = text.ptr[n];
         n++;
     }

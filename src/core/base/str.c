@@ -30,10 +30,6 @@ bool str_eq_nocase_n(const char *a, const char *b, size_t n) {
     return true;
 }
 
-bool str_starts_with(struct str s, struct str prefix) {
-    return s.len >= prefix.len && str_eq(str_make(s.ptr, prefix.len), prefix);
-}
-
 struct str str_trim(struct str s) {
     while (s.len > 0 && is_space(s.ptr[0])) {
         s.ptr++;

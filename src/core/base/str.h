@@ -40,7 +40,9 @@ bool str_eq_nocase_n(const char *a, const char *b, size_t n);
 static inline bool str_eq_nocase(struct str a, struct str b) {
     return a.len == b.len && str_eq_nocase_n(a.ptr, b.ptr, a.len);
 }
-bool str_starts_with(struct str s, struct str prefix);
+static inline bool str_starts_with(struct str s, struct str prefix) {
+    return s.len >= prefix.len && (prefix.len == 0 || memcmp(s.ptr, prefix.ptr, prefix.len) == 0);
+}
 static inline bool str_ends_with(struct str s, struct str suffix) {
     return s.len >= suffix.len &&
            (suffix.len == 0 || memcmp(s.ptr + (s.len - suffix.len), suffix.ptr, suffix.len) == 0);

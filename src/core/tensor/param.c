@@ -4,9 +4,8 @@
 #include <stdlib.h>
 
 const struct param *params_find(struct params params, const char *name) {
-    struct str wanted = str_of(name);
     for (size_t i = 0; i < params.n; i++) {
-        if (str_eq(params.items[i].name, wanted)) {
+        if (str_is(params.items[i].name, name)) {
             return &params.items[i];
         }
     }

@@ -7,18 +7,17 @@
 #include "core/base/num.h"
 
 bool shape_elements(struct shape shape, uint64_t *out) {
-    uint64_t product = 1;
-    bool empty = false, fits = true;
+    int64_t product = 1;
+    bool empty = false, overflows = false;
     for (size_t i = 0; i < shape.rank; i++) {
         if (shape.dims[i] < 0) {
             return false;
         }
         empty |= shape.dims[i] == 0;
-        fits = fits && checked_mul_u64(product, (uint64_t)shape.dims[i], &product) &&
-               product <= INT64_MAX;
+        overflows |= __builtin_mul_overflow(product, shape.dims[i], &product);
     }
-    *out = empty ? 0 : product;
-    return empty || fits;
+    *out = empty ? 0 : (uint64_t)product;
+    return empty || !overflows;
 }
 
 bool shape_bytes(struct shape shape, enum datatype datatype, uint64_t *out) {

@@ -151,7 +151,7 @@ enum status keys_authorize(const struct keys *keys, enum keys_group group, keys_
 
 /* A keys_field_find. */
 static size_t find_header(const void *head, const char *name, struct str *value) {
-    return http_head_find(head, name, value);
+    return http_head_find(head, str_of(name), value);
 }
 
 enum status keys_authorize_http(const struct keys *keys, enum keys_group group,

@@ -66,7 +66,7 @@ void load_report_print(struct repository *repository, struct buf *out) {
 
 enum load_report_format load_report_requested_format(const struct http_head *head) {
     struct str value = {NULL, 0};
-    if (http_head_find(head, "endpoint-load-metrics-format", &value) != 1) {
+    if (http_head_find(head, STR("endpoint-load-metrics-format"), &value) != 1) {
         return LOAD_REPORT_NONE;
     }
     if (str_eq_nocase(value, STR("text"))) {

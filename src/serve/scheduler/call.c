@@ -204,7 +204,7 @@ static const int64_t *input_dims(struct arena *arena, const struct tensor_spec *
 static bool fill_input(struct arena *arena, const struct tensor_spec *spec,
                        const struct plan_tensor *plan, const struct tensor *tensor,
                        sluice_input *out) {
-    sluice_piece *pieces = arena_calloc(arena, tensor->n_pieces, sizeof(*pieces));
+    sluice_piece *pieces = arena_alloc_array(arena, tensor->n_pieces, sizeof(*pieces));
     const int64_t *dims = input_dims(arena, spec, plan, tensor->shape);
     if (!pieces || (!dims && tensor->shape.rank > 0)) {
         return false;
@@ -230,7 +230,7 @@ static bool fill_inputs(struct call *call, const struct model_plan *plan) {
     size_t n_specs = plan->spec.n_inputs;
     const struct tensor **given = arena_calloc(request->arena, n_specs, sizeof(*given));
     sluice_input *inputs =
-        arena_calloc(request->arena, n_specs + plan->n_controls, sizeof(*inputs));
+        arena_alloc_array(request->arena, n_specs + plan->n_controls, sizeof(*inputs));
     if (!given || !inputs) {
         return false;
     }
@@ -264,11 +264,11 @@ static bool fill_wanted(struct call *call, const struct model_plan *plan) {
     struct infer_request *request = call->request;
     struct arena *arena = request->arena;
     size_t n = request->n_wanted > 0 ? request->n_wanted : plan->spec.n_outputs;
-    uint32_t *wanted = arena_calloc(arena, n, sizeof(*wanted));
-    call->outputs = arena_calloc(arena, n, sizeof(*call->outputs));
-    call->output_pieces = arena_calloc(arena, n, sizeof(*call->output_pieces));
+    uint32_t *wanted = arena_alloc_array(arena, n, sizeof(*wanted));
+    call->outputs = arena_alloc_array(arena, n, sizeof(*call->outputs));
+    call->output_pieces = arena_alloc_array(arena, n, sizeof(*call->output_pieces));
     call->output_dims =
-        arena_calloc(arena, n, (plan->max_output_rank + 1) * sizeof(*call->output_dims));
+        arena_alloc_array(arena, n, (plan->max_output_rank + 1) * sizeof(*call->output_dims));
     if (!wanted || !call->outputs || !call->output_pieces || !call->output_dims) {
         return false;
     }

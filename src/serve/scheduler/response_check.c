@@ -52,8 +52,8 @@ static enum status check_output_bytes(const sluice_output *output, const struct 
     char text[SHAPE_TEXT_BYTES];
     uint64_t elements, expected;
     size_t size = datatype_size(spec->datatype);
-    if (!shape_elements(shape, &elements) ||
-        (size > 0 && !shape_bytes(shape, spec->datatype, &expected))) {
+    if (!(size > 0 ? shape_bytes(shape, spec->datatype, &expected)
+                   : shape_elements(shape, &elements))) {
         return error_set(err, ST_BACKEND_FAILED, "shape %s is not possible",
                          shape_print(shape, text));
     }

@@ -634,8 +634,8 @@ struct trace *trace_sample(struct tracer *tracer, const struct model_spec *spec,
 struct trace *trace_sample_http(struct tracer *tracer, const struct model_spec *spec,
                                 const struct http_head *head) {
     struct trace_context context = {.parent = {NULL, 0}};
-    context.n_parents = http_head_find(head, "traceparent", &context.parent);
-    if (context.n_parents > 0 && http_head_find(head, "tracestate", &context.state) != 1) {
+    context.n_parents = http_head_find(head, STR("traceparent"), &context.parent);
+    if (context.n_parents > 0 && http_head_find(head, STR("tracestate"), &context.state) != 1) {
         context.state = STR("");
     }
     return trace_sample(tracer, spec, &context);

@@ -97,7 +97,7 @@ void metrics_page_reply(struct http_exchange *exchange,
     struct str accept = {NULL, 0};
     struct buf body;
     struct metric_text text = {.out = &body};
-    http_head_find(&exchange->head, "Accept", &accept);
+    http_head_find(&exchange->head, STR("Accept"), &accept);
     text.format = metric_format_negotiate(accept);
     buf_init(&body, exchange->arena, PAGE_BYTES);
     print(context, &text);

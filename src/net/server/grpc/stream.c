@@ -585,9 +585,12 @@ bool grpc_stream_end_if_stalled(struct grpc_stream *stream, uint64_t since_ns) {
     return true;
 }
 
+/* Not formatted each time: Envoy resets the stream of every pick. */
+static const struct error DISCONNECTED = {.status = ST_CANCELLED,
+                                          .text = "the client disconnected before the response"};
+
 void grpc_stream_closed(struct grpc_stream *stream) {
     struct grpc_session *session = stream->session;
-    struct error err;
     stream->closed = true;
     session->n_open--;
     if (session->recent == stream) {
@@ -598,8 +601,7 @@ void grpc_stream_closed(struct grpc_stream *stream) {
     grpc_receive_discard(stream);
     grpc_send_clear(stream);
     if (stream->method_state == GRPC_METHOD_ACTIVE) {
-        error_set(&err, ST_CANCELLED, "the client disconnected before the response");
-        grpc_stream_cancel(stream, &err);
+        grpc_stream_cancel(stream, &DISCONNECTED);
     }
     grpc_stream_schedule_sweep(stream);
 }

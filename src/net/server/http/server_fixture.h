@@ -87,7 +87,7 @@ static inline struct test_later *test_later_new(struct test_server *server,
 static inline void test_plan(struct http_exchange *exchange) {
     struct str value;
     uint64_t align;
-    if (http_head_find(&exchange->head, "Content-Encoding", &value) > 0) {
+    if (http_head_find(&exchange->head, STR("Content-Encoding"), &value) > 0) {
         exchange->plan.coding = str_is(value, "gzip") ? HTTP_GZIP : HTTP_DEFLATE;
     }
     if (str_is(exchange->head.path, "/small")) {

@@ -36,7 +36,7 @@ static bool coding_parse(struct str word, enum http_coding *out) {
 enum status http_coding_of_body(const struct http_head *head, enum http_coding *out,
                                 struct error *err) {
     struct str value = {NULL, 0};
-    size_t n = http_head_find(head, "Content-Encoding", &value);
+    size_t n = http_head_find(head, STR("Content-Encoding"), &value);
     *out = HTTP_IDENTITY;
     if (n == 0) {
         return ST_OK;
@@ -106,7 +106,7 @@ static void weights_read(struct str list, struct weights *weights, enum http_cod
 
 enum http_coding http_coding_of_answer(const struct http_head *head) {
     struct str list = {NULL, 0};
-    if (http_head_find(head, "Accept-Encoding", &list) == 0) {
+    if (http_head_find(head, STR("Accept-Encoding"), &list) == 0) {
         return HTTP_IDENTITY;
     }
     struct weights weights = {{-1, -1, -1}, -1};

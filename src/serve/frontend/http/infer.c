@@ -65,7 +65,7 @@ static enum status read_request_head(struct http_infer *infer, struct error *err
     struct http_exchange *exchange = infer->base.exchange;
     const struct http_api *api = infer->base.api;
     struct str value = {NULL, 0};
-    size_t n = http_head_find(&exchange->head, "Inference-Header-Content-Length", &value);
+    size_t n = http_head_find(&exchange->head, STR("Inference-Header-Content-Length"), &value);
     enum status st = v2_header_length_parse(n, value, &infer->header, &infer->json_bytes, err);
     if (st != ST_OK) {
         return st;

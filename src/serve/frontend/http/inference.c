@@ -25,7 +25,7 @@ void http_inference_init(struct http_inference *self, const struct inference_pro
     self->inference.arena = exchange->arena;
     exchange->user = self;
     struct str destination;
-    picked_count(http_head_find(&exchange->head, PICKED_FIELD, &destination) > 0);
+    picked_count(http_head_find(&exchange->head, STR(PICKED_FIELD), &destination) > 0);
 }
 
 struct trace *http_inference_begin_trace(struct inference *inference, struct tracer *tracer) {
