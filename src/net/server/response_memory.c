@@ -134,24 +134,23 @@ static void close_slow_reader(struct net_conn *conn, uint64_t now_ns) {
 static void on_relief(struct worker_msg *msg) {
     struct server_worker *server_worker = CONTAINER_OF(msg, struct server_worker, memory.msg);
     struct server_memory *memory = &server_worker->memory;
-    uint64_t now_ns = clock_now_ns(), n_freed = 0;
-    uint64_t wanted = atomic_load(&memory->wanted);
+    struct net_budget *budget = server_worker->server->budget;
+    uint64_t now_ns = clock_now_ns();
     struct net_conn *conn;
     atomic_store(&memory->posted, false);
-    for (int i = 0; i < RELIEF_MAX_CLOSED && n_freed < wanted &&
-                    (conn = find_largest_slow_reader(server_worker, now_ns));
+    for (int i = 0;
+         i < RELIEF_MAX_CLOSED && (conn = find_largest_slow_reader(server_worker, now_ns)) &&
+         net_budget_claim_relief(budget, memory_account_bytes(conn->account));
          i++) {
-        n_freed += memory_account_bytes(conn->account);
         close_slow_reader(conn, now_ns);
     }
 }
 
-void net_server_relieve(struct net_budget_user *user, uint64_t wanted) {
+void net_server_relieve(struct net_budget_user *user) {
     struct net_server *server = CONTAINER_OF(user, struct net_server, budget_user);
     for (size_t i = 0; i < server->n_workers; i++) {
         struct server_memory *memory = &server->workers[i].memory;
         if (!atomic_exchange(&memory->posted, true)) {
-            atomic_store(&memory->wanted, wanted);
             worker_post(server->workers[i].worker, &memory->msg);
         }
     }

@@ -25,7 +25,6 @@ struct server_memory {
     uint64_t due_ns;           /* of memory_quota_run; UINT64_MAX: nothing waits */
     struct worker_msg msg;     /* another worker needs memory */
     atomic_bool posted;        /* `msg` is on its way */
-    _Atomic uint64_t wanted;   /* bytes that it needs */
     struct log_limit log;
 };
 
@@ -42,7 +41,7 @@ void server_memory_fini(struct server_worker *server_worker);
 /* Runs what is due. Returns: when to call it next. */
 uint64_t server_memory_on_timer(struct server_worker *server_worker, uint64_t now_ns);
 /* For net_budget_user.relieve, of a server: tells all its workers. Thread: any. */
-void net_server_relieve(struct net_budget_user *user, uint64_t wanted);
+void net_server_relieve(struct net_budget_user *user);
 /* For net_budget_user.add_use. Thread: any. */
 void net_server_add_use(const struct net_budget_user *user, struct net_budget_use *use);
 /* Notes how far the client has read. Returns: since when nothing was read of what waits for it; 0:

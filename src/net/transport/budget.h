@@ -27,9 +27,9 @@ struct net_budget_use {
 /* Registered by a server, or by a cache. Thread: any. */
 struct net_budget_user {
     const char *protocol; /* "http"; NULL: no server, `add_use` is not set */
-    /* Closes connections that hold responses and do not read them, until about `wanted` bytes are
-     * free. */
-    void (*relieve)(struct net_budget_user *user, uint64_t wanted);
+    /* Closes connections that hold responses and do not read them, as long as
+     * net_budget_claim_relief has bytes that are wanted. */
+    void (*relieve)(struct net_budget_user *user);
     /* Adds what its clients hold. */
     void (*add_use)(const struct net_budget_user *user, struct net_budget_use *use);
 };
@@ -44,6 +44,7 @@ struct net_budget {
     _Atomic uint64_t n_body_bytes;
     _Atomic uint64_t n_conns;
     _Atomic uint32_t n_waiting_quotas; /* quotas in which requests wait for memory */
+    _Atomic uint64_t n_wanted;         /* bytes that nothing was closed for yet, of all users */
     struct net_budget_user *_Atomic users[NET_BUDGET_MAX_USERS];
 };
 
@@ -66,14 +67,34 @@ static inline void net_budget_remove_user(struct net_budget *budget, struct net_
     }
 }
 
-/* Asks all servers for memory. */
+/* Asks all users for memory, who free `wanted` bytes together: users in the order in which they
+ * were added, a server's workers at the same time. Called again while requests wait; what is left
+ * of an earlier call is contained in `wanted`. */
 static inline void net_budget_relieve(struct net_budget *budget, uint64_t wanted) {
+    atomic_store_explicit(&budget->n_wanted, wanted, memory_order_relaxed);
     for (size_t i = 0; i < NET_BUDGET_MAX_USERS; i++) {
         struct net_budget_user *user = atomic_load(&budget->users[i]);
         if (user) {
-            user->relieve(user, wanted);
+            user->relieve(user);
         }
     }
+}
+
+/* Before a user frees `n_bytes`: takes them off what is wanted. Returns: false when nothing is
+ * wanted any more. */
+static inline bool net_budget_claim_relief(struct net_budget *budget, uint64_t n_bytes) {
+    uint64_t wanted = atomic_load_explicit(&budget->n_wanted, memory_order_relaxed), left;
+    do {
+        left = wanted > n_bytes ? wanted - n_bytes : 0;
+    } while (wanted > 0 &&
+             !atomic_compare_exchange_weak_explicit(&budget->n_wanted, &wanted, left,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return wanted > 0;
+}
+
+/* Returns: bytes that are still wanted. */
+static inline uint64_t net_budget_wanted(const struct net_budget *budget) {
+    return atomic_load_explicit(&budget->n_wanted, memory_order_relaxed);
 }
 
 /* Adds what clients of that protocol hold. Returns: whether a server has it. */

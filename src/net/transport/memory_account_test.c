@@ -455,6 +455,31 @@ static void memory_overhead_refused_asks_for_relief_at_intervals(void **state) {
     close_memory();
 }
 
+static size_t n_asked;
+
+/* Two users that could each free all that is wanted. */
+static void free_one_mb(struct net_budget_user *user) {
+    (void)user;
+    n_asked++;
+    net_budget_claim_relief(&memory.budget, MB);
+}
+
+static void memory_budget_users_free_together_what_is_wanted(void **state) {
+    struct net_budget_user users[2] = {{.relieve = free_one_mb}, {.relieve = free_one_mb}};
+    (void)state;
+    open_memory(64 * MB, 0);
+    net_budget_add_user(&memory.budget, &users[0]);
+    net_budget_add_user(&memory.budget, &users[1]);
+    net_budget_relieve(&memory.budget, 3 * MB);
+    assert_int_equal(n_asked, 2);
+    assert_int_equal(net_budget_wanted(&memory.budget), MB);
+    assert_true(net_budget_claim_relief(&memory.budget, 4 * MB));
+    assert_false(net_budget_claim_relief(&memory.budget, 4 * MB));
+    net_budget_relieve(&memory.budget, MB);
+    assert_int_equal(net_budget_wanted(&memory.budget), 0);
+    close_memory();
+}
+
 static void memory_overhead_outlives_its_connection(void **state) {
     struct memory_overhead overhead = {NULL, 0};
     (void)state;
@@ -489,6 +514,7 @@ int main(void) {
         cmocka_unit_test(memory_response_larger_than_expected_is_counted),
         cmocka_unit_test(memory_overhead_levels_go_up_to_their_limits),
         cmocka_unit_test(memory_overhead_refused_asks_for_relief_at_intervals),
+        cmocka_unit_test(memory_budget_users_free_together_what_is_wanted),
         cmocka_unit_test(memory_overhead_outlives_its_connection),
     };
     return cmocka_run_group_tests_name("net/transport/memory_account", tests, NULL, NULL);

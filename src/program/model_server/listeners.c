@@ -302,8 +302,11 @@ static void give_from_cache(void *user, uint64_t n_bytes) {
     net_budget_give(user, n_bytes);
 }
 
-static void relieve_by_cache(struct net_budget_user *user, uint64_t wanted) {
-    repository_shrink_cache(CONTAINER_OF(user, struct serve_listeners, cache)->repository, wanted);
+/* Before the servers, whose clients would be closed. */
+static void relieve_by_cache(struct net_budget_user *user) {
+    struct serve_listeners *self = CONTAINER_OF(user, struct serve_listeners, cache);
+    uint64_t wanted = net_budget_wanted(&self->budget);
+    net_budget_claim_relief(&self->budget, repository_shrink_cache(self->repository, wanted));
 }
 
 static void count_cache(struct serve_listeners *self, struct repository *repository) {

@@ -467,10 +467,8 @@ void repository_set_cache_budget(struct repository *repository, const struct cac
     }
 }
 
-void repository_shrink_cache(struct repository *repository, uint64_t n_bytes) {
-    if (repository->cache) {
-        response_cache_shrink(repository->cache, n_bytes);
-    }
+uint64_t repository_shrink_cache(struct repository *repository, uint64_t n_bytes) {
+    return repository->cache ? response_cache_shrink(repository->cache, n_bytes) : 0;
 }
 
 void repository_free(struct repository *repository) {

@@ -110,8 +110,9 @@ bool repository_is_busy(const struct repository *repository);
 /* The response cache counts in a budget from now on (response_cache.h). Before models are
  * loaded. */
 void repository_set_cache_budget(struct repository *repository, const struct cache_budget *budget);
-/* Evicts entries of the response cache, `n_bytes` if there are so many. Thread: any. */
-void repository_shrink_cache(struct repository *repository, uint64_t n_bytes);
+/* Evicts entries of the response cache, `n_bytes` if there are so many. Returns: bytes
+ * freed. Thread: any. */
+uint64_t repository_shrink_cache(struct repository *repository, uint64_t n_bytes);
 /* Refuses requests (NOT_READY), waits until accepted ones are answered by their backends, joins all
  * threads. It waits as long as backends and loads take, without a timeout. Idempotent. */
 void repository_stop(struct repository *repository);

@@ -19,6 +19,7 @@ from lib.slow_readers import (ANSWER, Good, MB, check_good, infer_message, unrea
 BUDGET = 48 * MB
 # Besides the budget: the answers that instances are making, what the allocator keeps, the sockets.
 SLACK = 80 * MB
+WAITING_FOR_MEMORY = 'sluice_requests_waiting_for_memory{protocol="http",limit="client_memory"}'
 
 
 @pytest.fixture(name="live")
@@ -80,6 +81,22 @@ def test_unread_answers_over_http_are_closed_for_others(live):
         metrics.wait_until(live.address, lambda n: n["sluice_slow_readers_closed_total"] > 0,
                            "closed slow readers")
     check_peak(live, base)
+
+
+def test_workers_share_what_is_wanted(start_server, tmp_path):
+    """Eleven answers fit; one reader must go for the twelfth, and not one of each worker."""
+    n_workers = 8
+    live = start_server("--model-repository", write_models(tmp_path / "models"), "--workers", n_workers,
+                        "--client-memory", BUDGET, metrics_at="127.0.0.1:0", grpc=("127.0.0.1:0",))
+    with contextlib.ExitStack() as stack:
+        for _ in range(12):
+            unread_request(stack, live.address)
+        numbers = metrics.wait_until(live.metrics_address,
+                                     lambda n: n["sluice_slow_readers_closed_total"] > 0
+                                     and n[WAITING_FOR_MEMORY] == 0, "closed slow readers")
+        assert numbers["sluice_slow_readers_closed_total"] <= n_workers // 4
+    check_good(live)
+    live.wait_at_rest()
 
 
 def read_slowly(sock, n_bytes):

@@ -190,7 +190,7 @@ static size_t evict_one(struct response_cache *cache) {
     return n_counted;
 }
 
-void response_cache_shrink(struct response_cache *cache, uint64_t n_bytes) {
+uint64_t response_cache_shrink(struct response_cache *cache, uint64_t n_bytes) {
     uint64_t n_freed = 0;
     size_t n = 1;
     lock_acquire(&cache->lock);
@@ -199,6 +199,7 @@ void response_cache_shrink(struct response_cache *cache, uint64_t n_bytes) {
         n_freed += n;
     }
     lock_release(&cache->lock);
+    return n_freed;
 }
 
 /* ---- scopes ---------------------------------------------------------------------------------- */

@@ -43,8 +43,9 @@ struct cache_budget {
 /* Entries count in `budget` from now on, and are not stored where it is used up. Before the first
  * use of a scope. */
 void response_cache_set_budget(struct response_cache *cache, const struct cache_budget *budget);
-/* Evicts the least recently used entries, at least `n_bytes` of them if there are so many. */
-void response_cache_shrink(struct response_cache *cache, uint64_t n_bytes);
+/* Evicts the least recently used entries, at least `n_bytes` of them if there are so many.
+ * Returns: bytes freed. Thread: any. */
+uint64_t response_cache_shrink(struct response_cache *cache, uint64_t n_bytes);
 /* No scope is open, and no entry is referenced. NULL is allowed. */
 void response_cache_free(struct response_cache *cache);
 
