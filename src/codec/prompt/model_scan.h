@@ -4,7 +4,7 @@
  * so that depth and size of the text cost no memory. The scan stops at the name. JSON errors
  * before it are reported as far as the scan notices them.
  *
- * Of two members "model" the first counts. Servers take the last, so that text behind the name can
+ * Of two members "model" the first counts. Servers take the last, so that text after the name can
  * be scanned for another one. */
 #ifndef SLUICE_CODEC_PROMPT_MODEL_SCAN_H
 #define SLUICE_CODEC_PROMPT_MODEL_SCAN_H
@@ -52,7 +52,7 @@ void model_scan_init(struct model_scan *scan, struct arena *arena);
 enum model_scan_result model_scan_feed(struct model_scan *scan, struct str chunk);
 /* Call at the end of the body. Returns: scan->result, never MODEL_SCAN_MORE. */
 enum model_scan_result model_scan_finish(struct model_scan *scan);
-/* Starts a scan of the text behind a name that was found. */
+/* Starts a scan of the text after a name that was found. */
 void model_scan_init_rest(struct model_scan *rest, struct arena *arena);
 /* Scans the next bytes. Returns: whether there is another member "model". */
 bool model_scan_feed_rest(struct model_scan *rest, struct str chunk);

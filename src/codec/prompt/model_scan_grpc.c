@@ -191,6 +191,20 @@ enum model_scan_result model_scan_grpc_feed(struct model_scan_grpc *scan, struct
     return scan->result;
 }
 
+void model_scan_grpc_init_rest(struct model_scan_grpc *rest, const struct model_scan_grpc *scan) {
+    *rest = *scan;
+    buf_init(&rest->name, scan->name.arena, 0);
+    rest->result = MODEL_SCAN_MORE;
+    begin_field(rest);
+    check_message_end(rest);
+}
+
+bool model_scan_grpc_feed_rest(struct model_scan_grpc *rest, struct str chunk) {
+    enum model_scan_result result = model_scan_grpc_feed(rest, chunk);
+    return result == MODEL_SCAN_FOUND || result == MODEL_SCAN_OTHER_TYPE ||
+           result == MODEL_SCAN_TOO_LONG || result == MODEL_SCAN_NO_MEMORY;
+}
+
 enum model_scan_result model_scan_grpc_finish(struct model_scan_grpc *scan) {
     if (scan->result != MODEL_SCAN_MORE) {
         return scan->result;

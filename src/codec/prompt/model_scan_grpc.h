@@ -29,6 +29,10 @@ struct model_scan_grpc {
 /* Starts. The name grows in `arena`, which must outlive the scan. `prefixed` is false for a bare
  * message (ext-proc's mode GRPC). */
 void model_scan_grpc_init(struct model_scan_grpc *scan, struct arena *arena, bool prefixed);
+/* Starts a scan of the bytes after a name that was found; protobuf's readers take the last one. */
+void model_scan_grpc_init_rest(struct model_scan_grpc *rest, const struct model_scan_grpc *scan);
+/* Scans the next bytes. Returns: whether the message has another name. */
+bool model_scan_grpc_feed_rest(struct model_scan_grpc *rest, struct str chunk);
 /* As model_scan_feed, model_scan_finish and model_scan_check, but model_scan_grpc_check returns
  * ST_BAD_REQUEST for malformed messages, ST_UNKNOWN_ENCODING for compressed ones. */
 enum model_scan_result model_scan_grpc_feed(struct model_scan_grpc *scan, struct str chunk);

@@ -376,14 +376,14 @@ static void check_parsed(struct str text, yyjson_val *root, const struct model_s
 /* Whether another member follows, at every split of the text. */
 static void model_scan_rest_finds_another_member(void **state) {
     static const struct {
-        const char *text; /* behind {"model":"a" */
+        const char *text; /* after {"model":"a" */
         bool repeated;
     } cases[] = {
         {"}", false},
         {",\"model\":\"b\"}", true},
         {" , \"x\": [{\"model\":\"b\"}], \"mod\\u0065l\" : 1}", true},
         {",\"x\":{\"model\":\"b\"},\"models\":\"c\",\"mode\":\"\\\"model\\\":1\"}", false},
-        {"},\"model\":\"b\"}", false}, /* behind the object */
+        {"},\"model\":\"b\"}", false}, /* after the object */
         {",model", false},
     };
     (void)state;

@@ -99,13 +99,20 @@ void pick_session_protocol_error(struct pick_session *session, const char *what)
     pick_session_abort(session, &err);
 }
 
+/* The headers are released after the pick, but not whether the client speaks gRPC. */
+static const struct pick_request *refused_request(const struct pick_session *session) {
+    static const struct pick_request of_grpc = {.content_type = STR("application/grpc")};
+    bool released = session->phase == PICK_PICKED && !session->request;
+    return released && !session->is_not_grpc ? &of_grpc : pick_session_request(session);
+}
+
 void pick_session_refuse(struct pick_session *session, const struct error *why) {
     struct error err;
     pick_session_report(session,
                         &(struct pick_outcome){.model = last_known_model(session), .why = why});
     enum status st =
         pick_send_refusal(&session->send_queue, session->arena, pick_session_spec(session),
-                          pick_session_request(session), why, &err);
+                          refused_request(session), why, &err);
     end_session(session, st == ST_OK ? NULL : &err);
 }
 

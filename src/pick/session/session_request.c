@@ -37,7 +37,7 @@ void pick_scan_init(struct pick_scan *scan, struct arena *arena, bool is_grpc, b
     }
 }
 
-/* Also looks for another name behind the first: a list of models must not be passed by naming a
+/* Also looks for another name after the first: a list of models must not be passed by naming a
  * model that is on it first. */
 static bool scan_json(struct pick_scan *scan, struct str bytes) {
     struct model_scan *json = &scan->of.json;
@@ -45,13 +45,28 @@ static bool scan_json(struct pick_scan *scan, struct str bytes) {
     uint64_t start = json->at;
     if (model_scan_feed(json, bytes) == MODEL_SCAN_FOUND) {
         if (before != MODEL_SCAN_FOUND) {
-            model_scan_init_rest(&scan->rest, json->name.arena);
+            model_scan_init_rest(&scan->rest.json, json->name.arena);
         }
         size_t n_scanned = (size_t)(json->at - start);
         struct str rest = str_make(bytes.ptr + n_scanned, bytes.len - n_scanned);
-        scan->is_repeated = model_scan_feed_rest(&scan->rest, rest);
+        scan->is_repeated = model_scan_feed_rest(&scan->rest.json, rest);
     }
     return json->result != MODEL_SCAN_MORE;
+}
+
+static bool scan_grpc(struct pick_scan *scan, struct str bytes) {
+    struct model_scan_grpc *grpc = &scan->of.grpc;
+    enum model_scan_result before = grpc->result;
+    uint64_t start = grpc->at;
+    if (model_scan_grpc_feed(grpc, bytes) == MODEL_SCAN_FOUND) {
+        if (before != MODEL_SCAN_FOUND) {
+            model_scan_grpc_init_rest(&scan->rest.grpc, grpc);
+        }
+        size_t n_scanned = (size_t)(grpc->at - start);
+        struct str rest = str_make(bytes.ptr + n_scanned, bytes.len - n_scanned);
+        scan->is_repeated = model_scan_grpc_feed_rest(&scan->rest.grpc, rest);
+    }
+    return grpc->result != MODEL_SCAN_MORE;
 }
 
 bool pick_scan_feed(struct pick_scan *scan, struct str bytes, bool is_compressed) {
@@ -61,7 +76,7 @@ bool pick_scan_feed(struct pick_scan *scan, struct str bytes, bool is_compressed
     if (is_compressed && scan->of.grpc.result == MODEL_SCAN_MORE) {
         scan->of.grpc.result = MODEL_SCAN_COMPRESSED;
     }
-    return model_scan_grpc_feed(&scan->of.grpc, bytes) != MODEL_SCAN_MORE;
+    return scan_grpc(scan, bytes);
 }
 
 static void pick_scan_end(struct pick_scan *scan) {
@@ -76,8 +91,8 @@ static enum status pick_scan_check(const struct pick_scan *scan, struct error *e
     assert(scan); /* the phases that check a name have a scan */
     if (scan->is_repeated) {
         return error_set(err, ST_BAD_FIELD,
-                         "model: expected one member that names the model, got "
-                         "another one behind it");
+                         "%s: expected one that names the model, got another one after it",
+                         scan->is_grpc ? "model_name" : "model");
     }
     return scan->is_grpc ? model_scan_grpc_check(&scan->of.grpc, err)
                          : model_scan_check(&scan->of.json, err);
@@ -660,14 +675,14 @@ static void inspect_overridden_body(struct pick_session *session,
     }
 }
 
-/* A piece behind the one that named the model. Returns: false when it names another one; the
+/* A piece after the one that named the model. Returns: false when it names another one; the
  * request was refused. */
 static bool check_rest(struct pick_session *session, const struct ext_proc_request *message) {
     struct error err;
-    if (!session->scan || session->scan->is_grpc) {
-        return true;
+    if (!session->scan || session->config.request_body == EXT_PROC_BODY_GRPC) {
+        return true; /* in mode GRPC the message was scanned as a whole */
     }
-    (void)pick_scan_feed(session->scan, message->body, false);
+    (void)pick_scan_feed(session->scan, message->body, message->is_compressed);
     if (!session->scan->is_repeated) {
         return true;
     }

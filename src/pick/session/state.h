@@ -46,8 +46,11 @@ struct pick_scan {
         struct model_scan json;
         struct model_scan_grpc grpc;
     } of;
-    struct model_scan rest; /* JSON: of the text behind the name */
-    bool is_repeated;       /* JSON: it has another member "model" */
+    union {
+        struct model_scan json;
+        struct model_scan_grpc grpc;
+    } rest;           /* of what follows the name */
+    bool is_repeated; /* it has another name */
 };
 
 /* The fields that each message and the end of the stream read come first: with many streams, the

@@ -228,7 +228,25 @@ def test_body_with_second_model_is_400(proxy, config):
     while answers[-1].WhichOneof("response") != "immediate_response":
         answers.append(stream.next())
     status, _, text = refusal_of(answers[-1])
-    assert status == 400 and "another one behind it" in text
+    assert status == 400 and "another one after it" in text
+    assert proxy.pick("/v2/models/digits/infer") in (A, B, C)
+
+
+@pytest.mark.parametrize("n_parts", [1, 3])
+def test_grpc_body_with_second_model_is_refused(proxy, n_parts):
+    """The same in a ModelInferRequest: its field 1 is there twice."""
+    message = b"\x0a\x06digits" + b"\x1a\x02id" + b"\x0a\x06secret"
+    data = b"\0" + len(message).to_bytes(4, "big") + message
+    size = -(-len(data) // n_parts)
+    parts = [data[at:at + size] for at in range(0, len(data), size)]
+    stream = proxy.stream(headers("/inference.GRPCInferenceService/ModelInfer", config=DUPLEX,
+                                  fields={"content-type": "application/grpc"}))
+    for part in parts:
+        stream.send(body(part, end=part is parts[-1]))
+    answers = [stream.next()]
+    while answers[-1].WhichOneof("response") != "immediate_response":
+        answers.append(stream.next())
+    assert answers[-1].immediate_response.grpc_status.status == grpc.StatusCode.INVALID_ARGUMENT.value[0]
     assert proxy.pick("/v2/models/digits/infer") in (A, B, C)
 
 
