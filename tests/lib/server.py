@@ -30,10 +30,10 @@ class Server:
     """A running server. `folder` is a new folder of the test's own: log and ready file go there.
     `wait` says for what: "ready", "loaded" (ready or not), "listening" or "nothing";
     `limits` are soft resource limits, a dict for setrlimit; `stderr` is a descriptor that takes the log in place
-    of the file."""
+    of the file; `prefix` is a command that runs the server."""
 
     def __init__(self, folder, args=(), listen=("127.0.0.1:0",), wait="ready", limits=None,
-                 grpc=("none",), metrics_at="none", stderr=None):
+                 grpc=("none",), metrics_at="none", stderr=None, prefix=()):
         self.folder = str(folder)
         self.log_file = os.path.join(self.folder, "log")
         self.ready_file = os.path.join(self.folder, "ready")
@@ -45,7 +45,7 @@ class Server:
         self.arenas = None
         if os.path.exists(self.ready_file):
             os.unlink(self.ready_file)
-        command = [binary(), "serve", "--ready-file", self.ready_file, "--log-format", "json"]
+        command = [*prefix, binary(), "serve", "--ready-file", self.ready_file, "--log-format", "json"]
         for address in listen:
             command += ["--http", address]
         for address in grpc:

@@ -74,15 +74,20 @@ struct arena_cache *arena_cache_new(size_t max_chunks) {
     return cache;
 }
 
-void arena_cache_free(struct arena_cache *cache) {
-    if (!cache) {
-        return;
-    }
+void arena_cache_trim(struct arena_cache *cache) {
     while (cache->free_chunks) {
         struct chunk *chunk = cache->free_chunks;
         cache->free_chunks = chunk->next;
         free(chunk);
     }
+    cache->n_free = 0;
+}
+
+void arena_cache_free(struct arena_cache *cache) {
+    if (!cache) {
+        return;
+    }
+    arena_cache_trim(cache);
     struct large *large;
     while ((large = LIST_FIRST(&cache->free_larges))) {
         LIST_REMOVE(large, link);

@@ -22,6 +22,8 @@ struct arena_cache;
 /* Returns: NULL when out of memory. Owns: the caller, until arena_cache_free. */
 struct arena_cache *arena_cache_new(size_t max_chunks);
 void arena_cache_free(struct arena_cache *cache);
+/* Frees the chunks that no arena uses. */
+void arena_cache_trim(struct arena_cache *cache);
 /* The cache keeps large blocks too, all of them until it is freed: requests of the same sizes one
  * after the other cost no malloc then. For clients; a server gives memory back instead. */
 void arena_cache_keep_large(struct arena_cache *cache);

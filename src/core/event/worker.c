@@ -25,6 +25,8 @@ struct worker {
     uv_thread_t thread;
     bool started;
     struct arena_cache *arenas;
+    struct worker_msg trim_msg;
+    atomic_bool trim_posted;
     struct loop_timers timers;
     struct loop_iteration iteration;
     char name[WORKER_NAME_BYTES];
@@ -61,6 +63,18 @@ static void on_async(uv_async_t *async) {
     }
 }
 
+static void trim_arenas(struct worker_msg *msg) {
+    struct worker *worker = CONTAINER_OF(msg, struct worker, trim_msg);
+    atomic_store(&worker->trim_posted, false);
+    arena_cache_trim(worker->arenas);
+}
+
+void worker_trim_arenas(struct worker *worker) {
+    if (!atomic_exchange(&worker->trim_posted, true)) {
+        worker_post(worker, &worker->trim_msg);
+    }
+}
+
 enum status worker_new(const char *name, struct worker **out, struct error *err) {
     enum status st = ST_OK;
     bool have_loop = false;
@@ -72,6 +86,7 @@ enum status worker_new(const char *name, struct worker **out, struct error *err)
     }
     snprintf(worker->name, sizeof(worker->name), "%s", name);
     worker->arenas = arenas;
+    worker->trim_msg.run = trim_arenas;
     int rc = uv_loop_init(&worker->loop);
     have_loop = rc == 0;
     if (rc == 0) {

@@ -43,6 +43,9 @@ void worker_post(struct worker *worker, struct worker_msg *msg);
 /* Runs the function on a started worker's thread and waits for its return. Thread: any other. */
 void worker_call(struct worker *worker, void (*run)(void *arg), void *arg);
 
+/* Memory is short: the worker frees the spare chunks of its arena cache soon. Thread: any. */
+void worker_trim_arenas(struct worker *worker);
+
 /* Thread: the worker's (loop, arena cache, timers, loop iteration); any (worker_name,
  * worker_is_current). */
 uv_loop_t *worker_loop(struct worker *worker);

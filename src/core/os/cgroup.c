@@ -14,7 +14,7 @@ struct walk {
 };
 
 /* Returns: ptr NULL when the file cannot be read whole. */
-static struct str read_file(const char *path, char out[CGROUP_FILE_BYTES]) {
+static struct str read_path(const char *path, char out[CGROUP_FILE_BYTES]) {
     FILE *file = fopen(path, "re");
     if (!file) {
         return str_make(NULL, 0);
@@ -24,13 +24,17 @@ static struct str read_file(const char *path, char out[CGROUP_FILE_BYTES]) {
     return n < CGROUP_FILE_BYTES ? str_make(out, n) : str_make(NULL, 0);
 }
 
-struct str cgroup_read_line(const char *folder, const char *name, char out[CGROUP_FILE_BYTES]) {
+struct str cgroup_read_file(const char *folder, const char *name, char out[CGROUP_FILE_BYTES]) {
     char path[CGROUP_PATH_BYTES + CGROUP_NAME_BYTES];
     int n = snprintf(path, sizeof(path), "%s/%s", folder, name);
     if (n < 0 || (size_t)n >= sizeof(path)) {
         return str_make(NULL, 0);
     }
-    struct str text = read_file(path, out);
+    return read_path(path, out);
+}
+
+struct str cgroup_read_line(const char *folder, const char *name, char out[CGROUP_FILE_BYTES]) {
+    struct str text = cgroup_read_file(folder, name, out);
     return text.ptr ? str_trim(str_cut(&text, '\n')) : text;
 }
 
@@ -92,7 +96,7 @@ void cgroup_walk(const char *proc_cgroup, const char *mount, const char *control
                  cgroup_visitor *visit, void *user) {
     struct walk walk = {mount, controller, visit, user};
     char text[CGROUP_FILE_BYTES];
-    struct str rest = read_file(proc_cgroup, text);
+    struct str rest = read_path(proc_cgroup, text);
     while (rest.ptr && rest.len > 0) {
         walk_line(&walk, str_cut(&rest, '\n'));
     }

@@ -24,9 +24,10 @@ typedef void cgroup_visitor(void *user, enum cgroup_version version, const char 
 void cgroup_walk(const char *proc_cgroup, const char *mount, const char *controller,
                  cgroup_visitor *visit, void *user);
 
-/* Reads the first line of the file `name` of a group, without spaces around it. Returns: ptr NULL
- * when the file cannot be read, or has CGROUP_FILE_BYTES or more. Owns: the text is in `out`.
- * Thread: any. */
+/* Reads the file `name` of a group; cgroup_read_line: its first line, without spaces around it.
+ * Returns: ptr NULL when the file cannot be read, or has CGROUP_FILE_BYTES or more. Owns: the text
+ * is in `out`. Thread: any. */
+struct str cgroup_read_file(const char *folder, const char *name, char out[CGROUP_FILE_BYTES]);
 struct str cgroup_read_line(const char *folder, const char *name, char out[CGROUP_FILE_BYTES]);
 
 #endif

@@ -67,7 +67,7 @@ static inline void net_budget_remove_user(struct net_budget *budget, struct net_
     }
 }
 
-/* Asks all users for memory, who free `wanted` bytes together: users in the order in which they
+/* Asks all users for memory, which free `wanted` bytes together: users in the order in which they
  * were added, a server's workers at the same time. Called again while requests wait; what is left
  * of an earlier call is contained in `wanted`. */
 static inline void net_budget_relieve(struct net_budget *budget, uint64_t wanted) {

@@ -5,6 +5,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/log.h"
+#include "core/base/metric/metric.h"
 #include "core/os/ready_file.h"
 #include "program/model_server/listeners.h"
 #include "program/process/memory_share.h"
@@ -69,6 +70,14 @@ static void reload_files(void *user) {
     repository_poll_now(self->repository);
 }
 
+static void shrink_cache(void *user) {
+    struct serve_process *self = user;
+    if (self->repository) {
+        uint64_t n_bytes = (uint64_t)metric_read(METRIC_RESPONSE_CACHE_BYTES);
+        repository_shrink_cache(self->repository, n_bytes / 2 + 1);
+    }
+}
+
 static void drain_listeners(void *user) {
     struct serve_process *self = user;
     repository_drain(self->repository);
@@ -95,6 +104,7 @@ static const struct process_handlers handlers = {
     .in_flight = in_flight,
     .log_state = log_state,
     .reload = reload_files,
+    .shrink = shrink_cache,
     .drain = drain_listeners,
     .can_stop = can_stop,
     .stop = stop_listeners,

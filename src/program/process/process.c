@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include "core/base/log.h"
+#include "core/base/metric/metric.h"
 #include "core/event/clock.h"
+#include "core/os/cgroup.h"
 #include "core/os/division_trap.h"
 #include "core/os/fd_limit.h"
 #include "core/os/ready_file.h"
@@ -15,7 +17,8 @@
 
 enum {
     EXIT_CODE_SIGNAL = 128,
-    POLL_MS = 10,            /* while draining */
+    POLL_MS = 10, /* while draining */
+    PRESSURE_MS = 1000,
     FORCED_EXIT_SECONDS = 2, /* after the second signal, when the main thread does not exit */
     IDLE_POLLS = 5, /* consecutive polls without a request in flight: requests that were being
                        received have begun by then */
@@ -36,6 +39,7 @@ static void on_stopped(void *user) {
         uv_close((uv_handle_t *)&process->signals[i], on_closed);
     }
     uv_close((uv_handle_t *)&process->drain_timer, on_closed);
+    uv_close((uv_handle_t *)&process->pressure_timer, on_closed);
     watchdog_close(&process->watchdog, on_closed, process);
 }
 
@@ -107,6 +111,37 @@ static void on_signal(uv_signal_t *handle, int signum) {
     }
 }
 
+/* ---- memory pressure ------------------------------------------------------------------------- */
+
+static const uint64_t PRESSURE_LOG_NS = UINT64_C(60000000000);
+
+static void shrink_caches(struct process *process, uint64_t now_ns) {
+    metric_add(METRIC_MEMORY_PRESSURE_TOTAL, 1);
+    if (process->handlers->shrink) {
+        process->handlers->shrink(process->user);
+    }
+    for (size_t i = 0; i < process->threads.n_workers; i++) {
+        worker_trim_arenas(process->threads.workers[i]);
+    }
+    heap_purge();
+    if (process->pressure_logged_ns == 0 ||
+        now_ns - process->pressure_logged_ns >= PRESSURE_LOG_NS) {
+        process->pressure_logged_ns = now_ns;
+        log_message(LOG_WARNING, "memory pressure: the kernel is short of memory for this process, "
+                                 "caches are shrunk");
+    }
+}
+
+static void on_pressure_timer(uv_timer_t *timer) {
+    static const struct memory_pressure_files FILES = {
+        .proc_cgroup = CGROUP_PROC, .mount = CGROUP_MOUNT, .machine = MEMORY_PRESSURE_MACHINE};
+    struct process *process = timer->data;
+    uint64_t now_ns = clock_now_ns();
+    if (memory_pressure_check(&process->pressure, &FILES, now_ns)) {
+        shrink_caches(process, now_ns);
+    }
+}
+
 /* ---- start ------------------------------------------------------------------------------- */
 
 static enum status start_workers(struct process_threads *threads, uint64_t n, struct error *err) {
@@ -168,7 +203,9 @@ static void start_signal_handlers(struct process *process) {
     count_ending_signals();
     uv_timer_init(loop, &process->drain_timer);
     process->drain_timer.data = process;
-    process->n_handles = PROCESS_SIGNALS + 2; /* and those of the drain timer and the watchdog */
+    uv_timer_init(loop, &process->pressure_timer);
+    process->pressure_timer.data = process;
+    process->n_handles = PROCESS_SIGNALS + 3; /* and those of both timers and the watchdog */
 }
 
 static enum status open_watchdog(struct process *process, struct error *err) {
@@ -210,6 +247,7 @@ void process_set_ready(struct process *process, const char *status) {
 
 void process_run(struct process *process) {
     watchdog_start(&process->watchdog);
+    uv_timer_start(&process->pressure_timer, on_pressure_timer, 0, PRESSURE_MS);
     worker_run(process->threads.main);
 }
 

@@ -18,6 +18,7 @@
 
 #include "core/base/status.h"
 #include "core/event/worker.h"
+#include "core/os/memory_pressure.h"
 #include "core/os/ready_file.h"
 #include "core/os/service_manager.h"
 #include "core/os/watchdog.h"
@@ -34,6 +35,8 @@ struct process_handlers {
     uint64_t (*in_flight)(void *user); /* the number of requests in flight */
     void (*log_state)(void *user);     /* logs every connection and request */
     void (*reload)(void *user);        /* checks now whether files have changed */
+    void (*shrink)(void *user);        /* memory is short: frees half of what is cached; may be
+                                          NULL */
     void (*drain)(void *user);         /* tells clients to use another server */
     /* Is an orderly shutdown possible? Called when no request is in flight; false: the process
      * exits. */
@@ -60,9 +63,12 @@ struct process {
     const char *status; /* of process_set_ready; NULL: not ready yet */
     /* internal */
     uv_signal_t signals[PROCESS_SIGNALS];
-    uv_timer_t drain_timer; /* polls while draining whether requests are in flight */
-    size_t n_handles;       /* of the main loop, still to be closed */
-    unsigned n_idle_polls;  /* consecutive polls without a request in flight */
+    uv_timer_t drain_timer;    /* polls while draining whether requests are in flight */
+    uv_timer_t pressure_timer; /* checks every second whether memory is short */
+    struct memory_pressure pressure;
+    uint64_t pressure_logged_ns; /* last; 0: never */
+    size_t n_handles;            /* of the main loop, still to be closed */
+    unsigned n_idle_polls;       /* consecutive polls without a request in flight */
     uint64_t drain_until_ns;
 };
 

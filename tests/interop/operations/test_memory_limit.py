@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from lib import http1
+from lib import http1, metrics, repository
 from lib.server import binary, is_sanitized
 
 MIB = 1 << 20
@@ -120,3 +120,41 @@ def test_memory_setting_over_limit_warns(start_server, start_picker, repositorie
         assert memory_line(one)["bytes"] == 1 << 44
         warning = next(line for line in one.log_lines() if "usable_bytes" in line)
         assert warning["level"] == "warning" and warning["setting"] == "body memory"
+
+
+# ---- pressure ----------------------------------------------------------------------------------------
+
+@pytest.fixture
+def fake_cgroup(tmp_path):
+    """A folder in place of the kernel's, and a command that runs a server under it."""
+    folder = tmp_path / "cgroup"
+    folder.mkdir()
+    prefix = cgroup_prefix(str(folder))
+    if prefix is None or str(folder) not in prefix:
+        pytest.skip("no files can be mounted in place of the kernel's here; memory_pressure_test remains")
+    return folder, prefix
+
+
+def infer(running, number):
+    body = b'{"inputs":[{"name":"INPUT0","shape":[1],"datatype":"FP32","data":[%d]}]}' % number
+    assert http1.request(running.address, "POST", "/v2/models/cached/infer", body).status == 200
+
+
+def test_memory_pressure_shrinks_caches(start_server, tmp_path, fake_cgroup):
+    """The working set reaches the limit of the group: the response cache is emptied by and by."""
+    folder, prefix = fake_cgroup
+    (folder / "memory.current").write_text("1000\n")
+    repository.Identity("cached", [("FP32", repository.FREE)], more="response_cache { enable: true }").write(
+        str(tmp_path / "models"))
+    running = start_server("--model-repository", tmp_path / "models", "--cache-size", "16MiB", prefix=prefix)
+    for number in range(20):
+        infer(running, number)
+    numbers = metrics.read(running.address)
+    assert numbers["sluice_response_cache_entries"] == 20 and numbers["sluice_memory_pressure_total"] == 0
+    (folder / "memory.current").write_text("536870000\n")
+    metrics.wait_until(running.address, lambda n: n["sluice_memory_pressure_total"] > 0
+                       and n["sluice_response_cache_entries"] < 12, "a smaller cache")
+    (folder / "memory.current").write_text("1000\n")
+    assert [line["level"] for line in running.log_lines() if "memory pressure" in str(line)] == ["warning"]
+    infer(running, 1)
+    running.wait_at_rest()
