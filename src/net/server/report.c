@@ -112,6 +112,7 @@ struct worker_report {
     uint64_t n_body_bytes;
     struct net_memory_holder holders[NET_REPORT_HOLDERS];
     size_t n_holders;
+    atomic_bool complete; /* the worker has written it */
 };
 
 struct net_report {
@@ -120,7 +121,9 @@ struct net_report {
     struct worker_report *worker_reports; /* ordered by server, then worker */
     atomic_size_t n_left;
     struct worker *reply_worker;
-    struct worker_msg msg;
+    struct worker_msg msg;            /* all parts are complete */
+    struct timer timer;               /* of memory reports; the reply does not wait longer */
+    bool replied;                     /* freed when all parts are complete */
     struct buf *out;                  /* NULL: no text */
     struct net_memory_report *memory; /* &own_memory, or the caller's */
     struct net_memory_report own_memory;
@@ -219,6 +222,7 @@ static void run_worker_report(struct worker_msg *msg) {
     if (report->out) {
         print_server_worker(worker_report);
     }
+    atomic_store_explicit(&worker_report->complete, true, memory_order_release);
     if (atomic_fetch_sub(&report->n_left, 1) == 1) {
         worker_post(report->reply_worker, &report->msg);
     }
@@ -247,6 +251,10 @@ static void merge_server(struct net_memory_report *memory, const struct net_repo
         const struct memory_quota *quota = &part->server_worker->memory.quota;
         out->n_response_bytes += load(&quota->n_bytes);
         out->n_waiting += load(&quota->n_waiting_for_budget) + load(&quota->n_waiting_for_account);
+        if (!atomic_load_explicit(&part->complete, memory_order_acquire)) {
+            memory->n_busy_workers++;
+            continue;
+        }
         out->n_body_bytes += part->n_body_bytes;
         for (size_t j = 0; j < part->n_holders; j++) {
             struct net_memory_holder *place =
@@ -319,11 +327,9 @@ static void print_server(struct net_report *report, const struct net_report_serv
     }
 }
 
-static void run_done(struct worker_msg *msg) {
-    struct net_report *report = CONTAINER_OF(msg, struct net_report, msg);
+static void reply(struct net_report *report) {
     const struct worker_report *worker_report = report->worker_reports;
-    void (*done)(void *) = report->done;
-    void *user = report->user;
+    report->replied = true;
     merge_memory(report);
     if (report->out) {
         print_memory(report->out, report->memory);
@@ -332,8 +338,20 @@ static void run_done(struct worker_msg *msg) {
         print_server(report, &report->servers[i], worker_report);
         worker_report += report->servers[i].server->n_workers;
     }
+    report->done(report->user);
+}
+
+static void run_done(struct worker_msg *msg) {
+    struct net_report *report = CONTAINER_OF(msg, struct net_report, msg);
+    timer_stop(worker_timers(report->reply_worker), &report->timer);
+    if (!report->replied) {
+        reply(report);
+    }
     report_free(report);
-    done(user);
+}
+
+static void on_wait_over(struct timer *timer) {
+    reply(CONTAINER_OF(timer, struct net_report, timer));
 }
 
 static bool make_worker_reports(struct net_report *report) {
@@ -379,11 +397,17 @@ static enum status start(const struct net_report_server *servers, size_t n,
     }
     report->reply_worker = reply_worker;
     report->msg = (struct worker_msg){.run = run_done};
+    report->timer = (struct timer){.on_expire = on_wait_over};
     report->out = out;
     report->memory = memory ? memory : &report->own_memory;
     report->done = done;
     report->user = user;
     atomic_init(&report->n_left, report->n_worker_reports);
+    if (memory && !timer_start(worker_timers(reply_worker), &report->timer,
+                               clock_now_ns() + NET_MEMORY_REPORT_WAIT_NS)) {
+        report_free(report);
+        return error_no_memory(err, "a report");
+    }
     for (size_t i = 0, n_worker_reports = report->n_worker_reports; i < n_worker_reports; i++) {
         worker_post(report->worker_reports[i].server_worker->worker,
                     &report->worker_reports[i].msg);

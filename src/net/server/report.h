@@ -18,6 +18,8 @@ enum {
     NET_REPORT_HOLDERS = 5,       /* connections that hold most */
 };
 
+static const uint64_t NET_MEMORY_REPORT_WAIT_NS = UINT64_C(50000000);
+
 struct net_report_server {
     const char *name;          /* "http" */
     struct net_server *server; /* http_server_net and the like */
@@ -46,13 +48,15 @@ struct net_memory_report {
     uint64_t limit; /* --client-memory; 0: none */
     uint64_t n_response_bytes, n_body_bytes;
     uint64_t n_cache_bytes; /* of the response cache */
+    size_t n_busy_workers;  /* did not answer in time: their bodies and holders are missing */
     struct net_memory_server servers[NET_REPORT_SERVERS];
     size_t n_servers;
     struct net_memory_holder holders[NET_REPORT_HOLDERS]; /* first the one that holds most */
     size_t n_holders;
 };
 
-/* As net_report_start, without text: fills `memory`. */
+/* As net_report_start, without text: fills `memory`, after NET_MEMORY_REPORT_WAIT_NS also without
+ * what workers have not answered yet. */
 enum status net_memory_report_start(const struct net_report_server *servers, size_t n,
                                     struct worker *reply_worker, struct net_memory_report *memory,
                                     void (*done)(void *user), void *user,

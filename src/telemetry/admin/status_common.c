@@ -78,6 +78,7 @@ void status_json_add_memory(struct json_writer *json, const struct net_memory_re
         add_memory_server(json, &memory->servers[i]);
     }
     json_write_close(json, ']');
+    json_write_u64(json, "busy_workers", memory->n_busy_workers);
     json_write_open(json, "holders", '[');
     for (size_t i = 0; i < memory->n_holders; i++) {
         add_memory_holder(json, &memory->holders[i]);

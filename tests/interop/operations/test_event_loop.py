@@ -59,6 +59,8 @@ def test_event_loop_admin_listener_answers_while_worker_is_held(start_server, tm
             answer = http1.request(admin, "GET", f"/v2/health/{path}")
             assert (answer.status, json.loads(answer.body)[member]) == (200, True), answer
         assert not is_answered(slow) and not is_answered(waiting)
+        memory = json.loads(http1.request(admin, "GET", "/status.json").body)["memory"]
+        assert memory["busy_workers"] == 1 or is_answered(slow), memory
         assert slow.read_answer("POST").status == waiting.read_answer().status == 200
 
 
