@@ -43,7 +43,7 @@ static void on_head(struct connection *c) {
         check(!memchr(head->fields[i].value.ptr, '\n', head->fields[i].value.len));
         buf_printf(&c->said, " %.*s=%.*s", STR_ARG(head->fields[i].name),
                    STR_ARG(head->fields[i].value));
-        (void)http_head_find(head, "host", &value);
+        (void)http_head_find(head, STR("host"), &value);
     }
     c->dead |= !head->keep_alive && !head->has_body;
     c->body_left = head->content_length;
