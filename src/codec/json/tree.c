@@ -280,7 +280,12 @@ static enum status check_words(const char *what, struct str text, const struct j
 
 static void *tree_malloc(void *context, size_t n_bytes) {
     struct json_tree *tree = context;
-    /* The copy of the text is allocated first, then the block of the values. */
+    /* The copy of the text is allocated first, then the block of the values: with space for all, so
+     * that it need not be moved while it grows by half each time. */
+    size_t needed = tree->block ? tree->values_bytes : 0;
+    while (n_bytes < needed && n_bytes <= SIZE_MAX / 2) {
+        n_bytes += n_bytes / 2;
+    }
     tree->block = arena_alloc(tree->arena, n_bytes);
     tree->block_bytes = n_bytes;
     return tree->block;
@@ -288,6 +293,10 @@ static void *tree_malloc(void *context, size_t n_bytes) {
 
 static void *tree_realloc(void *context, void *ptr, size_t old_bytes, size_t n_bytes) {
     struct json_tree *tree = context;
+    if (ptr == tree->block && n_bytes <= tree->block_bytes) {
+        return ptr;
+    }
+    old_bytes = ptr == tree->block ? tree->block_bytes : old_bytes;
     void *grown = arena_realloc(tree->arena, ptr, old_bytes, n_bytes);
     if (grown && ptr == tree->block) {
         tree->block = grown;
@@ -350,6 +359,8 @@ static bool depth_is_within(const struct json_tree *tree, uint64_t max_depth) {
 
 /* ---- parsing --------------------------------------------------------------------------------- */
 
+enum { HEAD_VALUES = 16 }; /* in the parser's block, besides the values */
+
 static enum status parse_large(struct json_tree *tree, struct str text,
                                const struct json_limits *limits, struct error *err) {
     struct json_scan scan;
@@ -366,6 +377,9 @@ static enum status parse_large(struct json_tree *tree, struct str text,
         return status;
     }
     tree->non_finite = scan.non_finite;
+    if (scan.n_values < SIZE_MAX / sizeof(yyjson_val) / 2) {
+        tree->values_bytes = ((size_t)scan.n_values + HEAD_VALUES) * sizeof(yyjson_val);
+    }
     return read_text(tree, text, scan.non_finite ? YYJSON_READ_ALLOW_INF_AND_NAN : 0, &why)
                ? ST_OK
                : parse_error(tree->root_name, &why, err);

@@ -32,6 +32,7 @@ struct json_tree {
     /* the block that contains the values */
     void *block;
     size_t block_bytes;
+    size_t values_bytes; /* of all values, as scanned; 0: unknown */
 };
 
 /* Parses `text`, which must be one JSON value. `root_name` as above; it must stay valid as long as

@@ -202,7 +202,7 @@ enum status v2_request_decode(struct arena *arena, struct str body, size_t json_
                                               str_make(body.ptr, json_bytes), limits, err);
     if (status == ST_OK) {
         status = read_request(&reader, out, err);
-        json_tree_free_values(&reader.tree);
     }
+    json_tree_free_values(&reader.tree); /* an error's response may wait to be read */
     return status;
 }

@@ -52,6 +52,9 @@ struct arena {
     struct arena_cache *cache;
     size_t limit;
     size_t total;
+    const struct arena_budget *budget; /* NULL: none */
+    size_t n_counted;                  /* taken from the budget */
+    bool is_over_budget;               /* the budget refused memory */
 };
 
 enum { ARENA_CHUNK_HEAD = (sizeof(struct chunk) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN };
@@ -175,13 +178,19 @@ struct arena *arena_new(struct arena_cache *cache, size_t limit_bytes) {
 }
 
 struct arena *arena_new_beside(const struct arena *arena) {
-    return arena_new(NULL, arena->limit > arena->total ? arena->limit - arena->total : 1);
+    size_t limit = arena->limit > arena->total ? arena->limit - arena->total : 1;
+    struct arena *beside = arena_new(NULL, limit);
+    if (beside) {
+        beside->budget = arena->budget;
+    }
+    return beside;
 }
 
 void arena_free(struct arena *arena) {
     if (!arena) {
         return;
     }
+    arena_stop_counting(arena);
     struct large *large;
     while ((large = LIST_FIRST(&arena->larges))) {
         LIST_REMOVE(large, link);
@@ -202,13 +211,61 @@ size_t arena_bytes(const struct arena *arena) {
     return arena->total;
 }
 
-/* Does the limit allow to take `n_bytes` more from the system? */
-static bool within_limit(const struct arena *arena, size_t n_bytes) {
-    return arena->total <= arena->limit && n_bytes <= arena->limit - arena->total;
+/* ---- the budget ------------------------------------------------------------------------------ */
+
+void arena_set_budget(struct arena *arena, const struct arena_budget *budget) {
+    assert(arena->n_counted == 0);
+    arena->budget = budget;
+}
+
+void arena_stop_counting(struct arena *arena) {
+    if (arena->n_counted > 0) {
+        arena->budget->give(arena->budget->user, arena->n_counted);
+        arena->n_counted = 0;
+    }
+    arena->budget = NULL;
+}
+
+/* The budget is asked for memory in steps of this size. */
+enum { COUNTED_STEP_BYTES = 65536 };
+
+/* Takes from the budget what the arena lacks to grow to `total`. */
+static bool count_bytes(struct arena *arena, size_t total) {
+    size_t counted = ARENA_UNCOUNTED_BYTES + arena->n_counted;
+    if (!arena->budget || !arena->budget->take || total <= counted) {
+        return true;
+    }
+    size_t step = total - counted;
+    if (step < COUNTED_STEP_BYTES && arena->budget->take(arena->budget->user, COUNTED_STEP_BYTES)) {
+        arena->n_counted += COUNTED_STEP_BYTES;
+        return true;
+    }
+    arena->is_over_budget = !arena->budget->take(arena->budget->user, step);
+    arena->n_counted += arena->is_over_budget ? 0 : step;
+    return !arena->is_over_budget;
+}
+
+bool arena_is_over_budget(const struct arena *arena) {
+    return arena->is_over_budget;
+}
+
+/* Gives back what the arena no longer has, after a large block was freed or became smaller. */
+static void uncount_bytes(struct arena *arena) {
+    size_t needed = arena->total > ARENA_UNCOUNTED_BYTES ? arena->total - ARENA_UNCOUNTED_BYTES : 0;
+    if (arena->n_counted >= needed + COUNTED_STEP_BYTES) {
+        arena->budget->give(arena->budget->user, arena->n_counted - needed);
+        arena->n_counted = needed;
+    }
+}
+
+/* Do the limit and the budget allow to take `n_bytes` more from the system? */
+static bool may_grow(struct arena *arena, size_t n_bytes) {
+    return arena->total <= arena->limit && n_bytes <= arena->limit - arena->total &&
+           count_bytes(arena, arena->total + n_bytes);
 }
 
 static bool chunk_add(struct arena *arena) {
-    struct chunk *chunk = within_limit(arena, ARENA_CHUNK_BYTES) ? chunk_new(arena->cache) : NULL;
+    struct chunk *chunk = may_grow(arena, ARENA_CHUNK_BYTES) ? chunk_new(arena->cache) : NULL;
     if (!chunk) {
         return false;
     }
@@ -239,8 +296,7 @@ static void large_unlink(struct arena *arena, struct large *large) {
 static void *large_alloc(struct arena *arena, size_t n_bytes, size_t alignment) {
     size_t padding = alignment - ARENA_ALIGN; /* malloc aligns to ARENA_ALIGN already */
     size_t total;
-    if (!checked_add(n_bytes, sizeof(struct large) + padding, &total) ||
-        !within_limit(arena, total)) {
+    if (!checked_add(n_bytes, sizeof(struct large) + padding, &total) || !may_grow(arena, total)) {
         return NULL;
     }
     struct large *free_large = large_cache_pop(arena->cache, total);
@@ -277,7 +333,7 @@ static void *large_realloc(struct arena *arena, void *ptr, size_t new_bytes) {
     struct large *large = large_of(ptr);
     size_t total;
     if (!checked_add(new_bytes, sizeof(struct large), &total) ||
-        (total > large->n_bytes && !within_limit(arena, total - large->n_bytes))) {
+        (total > large->n_bytes && !may_grow(arena, total - large->n_bytes))) {
         return NULL;
     }
     if (arena->cache && arena->cache->keep_large) {
@@ -295,6 +351,7 @@ static void *large_realloc(struct arena *arena, void *ptr, size_t new_bytes) {
     grown->raw = grown;
     grown->n_bytes = total;
     large_link(arena, grown);
+    uncount_bytes(arena);
     return grown + 1;
 }
 
@@ -364,6 +421,7 @@ void *arena_realloc(struct arena *arena, void *ptr, size_t old_bytes, size_t new
             struct large *large = large_of(ptr);
             large_unlink(arena, large);
             large_free(arena->cache, large);
+            uncount_bytes(arena);
         }
         return fresh;
     }

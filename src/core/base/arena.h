@@ -9,6 +9,7 @@
 #ifndef SLUICE_CORE_BASE_ARENA_H
 #define SLUICE_CORE_BASE_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,6 +39,21 @@ struct arena *arena_new(struct arena_cache *cache, size_t limit_bytes);
 struct arena *arena_new_beside(const struct arena *arena);
 /* Frees everything. NULL is allowed. */
 void arena_free(struct arena *arena);
+
+/* Memory that several arenas share, such as what all clients may make a server hold. */
+struct arena_budget {
+    bool (*take)(void *user, size_t n_bytes); /* Returns: false when they don't fit */
+    void (*give)(void *user, size_t n_bytes);
+    void *user;
+};
+/* What the arena takes beyond ARENA_UNCOUNTED_BYTES counts against `budget`, which must outlive
+ * it: an allocation that does not fit returns NULL. */
+void arena_set_budget(struct arena *arena, const struct arena_budget *budget);
+/* Gives back what was taken from the budget: from now on the arena is counted elsewhere. */
+void arena_stop_counting(struct arena *arena);
+/* Returns: whether the budget has refused memory to this arena. */
+bool arena_is_over_budget(const struct arena *arena);
+enum { ARENA_UNCOUNTED_BYTES = 16384 };
 
 /* `n_bytes` aligned to max_align_t (16), uninitialised; a size of 0 gives a valid pointer. Returns:
  * NULL past the limit or when out of memory. */

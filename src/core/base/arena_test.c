@@ -204,6 +204,43 @@ static void arena_new_and_free_update_gauge(void **state) {
     assert_int_equal(metric_read(METRIC_ARENAS), before);
 }
 
+static bool take_bytes(void *user, size_t n_bytes) {
+    size_t *n_left = user;
+    bool fits = n_bytes <= *n_left;
+    *n_left -= fits ? n_bytes : 0;
+    return fits;
+}
+
+static void give_bytes(void *user, size_t n_bytes) {
+    *(size_t *)user += n_bytes;
+}
+
+static void arena_alloc_over_budget_returns_null(void **state) {
+    size_t n_left = 1000000;
+    const struct arena_budget budget = {take_bytes, give_bytes, &n_left};
+    (void)state;
+    struct arena *a = arena_new(NULL, 0), *b = arena_new(NULL, 0);
+    arena_set_budget(a, &budget);
+    arena_set_budget(b, &budget);
+    assert_non_null(arena_alloc(a, 100));
+    assert_int_equal(n_left, 1000000); /* a small request does not count */
+    void *block = arena_alloc(a, 700000);
+    assert_non_null(block);
+    assert_true(n_left < 400000);
+    assert_null(arena_alloc(b, 500000));
+    assert_true(arena_is_over_budget(b) && !arena_is_over_budget(a));
+    block = arena_realloc(a, block, 700000, 100000);
+    assert_non_null(block);
+    assert_non_null(arena_alloc(b, 500000));
+    assert_null(arena_realloc(a, block, 100000, 900000));
+    arena_stop_counting(b);
+    assert_non_null(arena_realloc(a, block, 100000, 900000));
+    assert_non_null(arena_alloc(b, 500000));
+    arena_free(a);
+    arena_free(b);
+    assert_int_equal(n_left, 1000000);
+}
+
 static void arena_dup_and_printf_copy_text(void **state) {
     struct arena *arena = arena_new(NULL, 100000);
     (void)state;
@@ -241,6 +278,7 @@ int main(void) {
 #endif
         cmocka_unit_test(arena_cache_null_or_empty_is_accepted),
         cmocka_unit_test(arena_new_and_free_update_gauge),
+        cmocka_unit_test(arena_alloc_over_budget_returns_null),
         cmocka_unit_test(arena_dup_and_printf_copy_text),
     };
     return cmocka_run_group_tests_name("core/base/arena", tests, NULL, NULL);

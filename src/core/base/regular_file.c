@@ -11,7 +11,8 @@ FILE *regular_file_open(const char *path, const char **reason) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat info;
     if (fd >= 0 && fstat(fd, &info) == 0 && !S_ISREG(info.st_mode)) {
-        *reason = "expected a regular file";
+        *reason = S_ISDIR(info.st_mode) ? "expected a regular file, got a directory"
+                                        : "expected a regular file";
         close(fd);
         return NULL;
     }

@@ -456,6 +456,7 @@ struct net_call *net_call_new(struct net_conn *conn, size_t n_bytes) {
         arena_free(arena);
         return NULL;
     }
+    arena_set_budget(arena, &server_worker->server->budget->arena);
     call->arena = arena;
     call->conn = conn;
     call->server_worker = server_worker;

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/base/arena.h"
 #include "core/base/metric/metric.h"
 #include "core/base/status.h"
 
@@ -45,6 +46,7 @@ struct net_budget {
     _Atomic uint64_t n_conns;
     _Atomic uint32_t n_waiting_quotas; /* quotas in which requests wait for memory */
     _Atomic uint64_t n_wanted;         /* bytes that nothing was closed for yet, of all users */
+    struct arena_budget arena;         /* of requests: net_budget_count_arenas */
     struct net_budget_user *_Atomic users[NET_BUDGET_MAX_USERS];
 };
 
@@ -145,6 +147,22 @@ static inline void net_budget_force(struct net_budget *budget, uint64_t n_bytes)
 
 static inline void net_budget_give(struct net_budget *budget, uint64_t n_bytes) {
     atomic_fetch_sub_explicit(&budget->n_bytes, n_bytes, memory_order_relaxed);
+}
+
+static inline bool net_budget_take_for_arena(void *user, size_t n_bytes) {
+    struct net_budget *budget = user;
+    return net_budget_take_within(budget, n_bytes, net_budget_large_limit(budget));
+}
+
+static inline void net_budget_give_from_arena(void *user, size_t n_bytes) {
+    net_budget_give(user, n_bytes);
+}
+
+/* From now on the arenas of requests count, which hold what was decoded of them: arena_set_budget
+ * with `arena`. */
+static inline void net_budget_count_arenas(struct net_budget *budget) {
+    budget->arena =
+        (struct arena_budget){net_budget_take_for_arena, net_budget_give_from_arena, budget};
 }
 
 /* Returns: whether `n_bytes` of a body fit now. */

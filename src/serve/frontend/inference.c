@@ -378,7 +378,9 @@ static void on_memory(struct memory_reservation *reservation, bool reserved) {
 
 /* A decoupled model's responses are counted as they come. */
 static void reserve_memory(struct inference *self) {
-    uint64_t n_bytes = arena_bytes(self->call.request->arena);
+    struct arena *arena = self->call.request->arena;
+    uint64_t n_bytes = arena_bytes(arena);
+    arena_stop_counting(arena); /* the reservation counts it */
     n_bytes += self->spec->decoupled ? 0 : expected_response_bytes(self);
     switch (memory_reserve(self->account, self->order, &self->memory, n_bytes, on_memory)) {
     case MEMORY_GRANTED:
@@ -500,6 +502,27 @@ static enum status encode_response(struct inference *self, struct infer_response
     return st == ST_OK ? self->protocol->encode(self, response, arena, last, out, err) : st;
 }
 
+/* The code that ran out of memory knows the request's arena, and not the setting that limits it. */
+static void name_memory_setting(const struct inference *self, const struct arena *arena,
+                                struct error *err) {
+    struct error named = *err;
+    bool is_models_error = self->submitted && self->call.response.error.status != ST_OK;
+    if (err->status != ST_NO_MEMORY || is_models_error || !arena) {
+        return;
+    }
+    if (arena_is_over_budget(arena)) {
+        metric_add(METRIC_DROPPED_MEMORY, 1);
+        error_set(err, ST_NO_MEMORY,
+                  "%s; the requests and responses in flight use up the memory of all clients "
+                  "(--client-memory)",
+                  named.text);
+        return;
+    }
+    error_set(err, ST_NO_MEMORY,
+              "%s; the request holds %zu bytes besides its body (--request-memory)", named.text,
+              arena_bytes(arena));
+}
+
 enum status inference_encode(struct inference *self, void *out, struct error *err) {
     const struct infer_request *request = self->call.request; /* NULL: it was not decoded */
     struct arena *arena = request ? request->arena : NULL;
@@ -514,6 +537,8 @@ enum status inference_encode(struct inference *self, void *out, struct error *er
     if (st == ST_OK) {
         count_response(self);
         trace_timestamp_set(self->trace, self->protocol->send_start);
+    } else {
+        name_memory_setting(self, arena, err);
     }
     return st;
 }

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from lib import browser, h2, http1, metrics
+from lib import browser, grpc_live, h2, http1, metrics
 from lib.server import is_sanitized, peak_memory_of
 from lib.slow_readers import (ANSWER, Good, MB, check_good, infer_message, unread_calls,
                               unread_request, unread_stream, write_models)
@@ -48,6 +48,33 @@ def test_unread_stream_stops_being_served(live, model):
         good.wait(20)
         ran = metrics.read(live.address)["sluice_inferences_total"] - before - 4 * good.n
         assert ran < 20
+    check_peak(live, base)
+
+
+# What a few bytes each become when they are decoded.
+MANY = {"values": b'{"inputs":[{"name":"INPUT0","shape":[9000000],"datatype":"FP32","data":['
+                  + b"1," * 8999999 + b"1]}]}",
+        "ignored": b'{"more":[' + b"[]," * 6999999 + b"[]]}",
+        "objects": b'{"inputs":[' + b"{}," * 6999999 + b"{}]}"}
+
+
+@pytest.mark.parametrize("body", MANY.values(), ids=MANY)
+def test_decoded_json_counts(live, body):
+    """A tree of JSON takes up to ten times its text: it is refused before it is built."""
+    base = peak_memory_of(live)
+    answer = http1.request(live.address, "POST", "/v2/models/small/infer", body)
+    assert answer.status == 503 and b"--client-memory" in answer.body
+    check_peak(live, base)
+
+
+def test_decoded_messages_count(live):
+    """Eight million empty entries of a message."""
+    base = peak_memory_of(live)
+    named = grpc_live.proto.ModelInferRequest(model_name="small").SerializeToString()
+    with h2.Connection(live.grpc_address) as connection:
+        refused = connection.call(b"/inference.GRPCInferenceService/ModelInfer",
+                                  named + b"\x3a\x00" * (8 * MB))
+        assert refused.status == 8 and "--client-memory" in refused.text
     check_peak(live, base)
 
 

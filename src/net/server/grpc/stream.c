@@ -296,6 +296,7 @@ struct grpc_stream *grpc_stream_new(struct grpc_session *session, int32_t id) {
         arena_free(arena);
         return NULL;
     }
+    arena_set_budget(arena, &core->options->budget->arena);
     stream->core = core;
     stream->session = session;
     stream->id = id;

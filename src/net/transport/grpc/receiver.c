@@ -85,6 +85,9 @@ static struct grpc_incoming_message *incoming_message_new(const struct grpc_rece
     struct arena *arena =
         own ? arena_new(means->arenas, (size_t)means->message_memory_bytes) : receiver->arena;
     struct grpc_incoming_message *in = arena ? arena_calloc(arena, 1, sizeof(*in)) : NULL;
+    if (in && own && means->budget) {
+        arena_set_budget(arena, &means->budget->arena);
+    }
     if (in) {
         in->message.arena = arena;
         in->own_arena = own;

@@ -48,18 +48,6 @@ static void reply_failure(struct http_exchange *exchange, const struct error *er
     http_reply_error(exchange, err, fields, n);
 }
 
-/* As reply_failure, for work in the request's arena: an out-of-memory error names the setting,
- * which the code that ran out does not know. */
-static void reply_memory_failure(struct http_exchange *exchange, const struct error *err) {
-    struct error named = *err;
-    if (err->status == ST_NO_MEMORY) {
-        error_set(&named, ST_NO_MEMORY,
-                  "%s; the request holds %zu bytes besides its body (--request-memory)", err->text,
-                  arena_bytes(exchange->arena));
-    }
-    reply_failure(exchange, &named);
-}
-
 /* Reads the headers that decide how the body is received, and where its first tensor begins. */
 static enum status read_request_head(struct http_infer *infer, struct error *err) {
     struct http_exchange *exchange = infer->base.exchange;
@@ -213,17 +201,12 @@ static void on_done(struct inference *inference) {
         reply_failure(infer->base.exchange, &err);
         return;
     }
-    bool is_models_error = inference->submitted && response->error.status != ST_OK;
     if (inference_encode(inference, &encoded, &err) == ST_OK) {
         send_response(infer, &encoded);
         return;
     }
     infer_response_release(response);
-    if (is_models_error) {
-        reply_failure(infer->base.exchange, &err);
-    } else {
-        reply_memory_failure(infer->base.exchange, &err);
-    }
+    reply_failure(infer->base.exchange, &err);
 }
 
 static const struct inference_protocol infer_protocol = {

@@ -38,6 +38,9 @@ struct mip_chunk *mip_chunk_new(struct mip_chunk_context *context, size_t first,
         arena_free(arena);
         return NULL;
     }
+    if (context->account) {
+        arena_set_budget(arena, &context->account->quota->options.budget->arena);
+    }
     /* Set field by field, because zeroing the call and the error texts would be expensive. */
     chunk->context = context;
     chunk->state = MIP_CHUNK_FILLING;
