@@ -54,6 +54,14 @@ static struct net_conn *ready_take(struct server_worker *server_worker) {
     return conn;
 }
 
+static size_t count_ready(const struct server_worker *server_worker) {
+    size_t n = 0;
+    for (const struct net_conn *conn = server_worker->ready; conn; conn = conn->next_ready) {
+        n++;
+    }
+    return n;
+}
+
 static void on_timer_closed(uv_handle_t *handle) {
     struct server_worker *server_worker = handle->data;
     worker_post(server_worker->server->acceptor, &server_worker->done_msg);
@@ -124,14 +132,15 @@ static bool run_deferred(struct deferred_task *task) {
     const struct net_protocol *protocol = server_worker->server->protocol;
     bool again = protocol->run_deferred && protocol->run_deferred(server_worker);
     server_worker_free_ended_calls(server_worker);
-    while (server_worker->ready) {
+    /* A connection that is scheduled again meanwhile has done its share: the loop polls first. */
+    for (size_t n = count_ready(server_worker); n > 0; n--) {
         struct net_conn *conn = ready_take(server_worker);
         net_conn_process_pending(conn);
         net_conn_update_io(conn);
         server_worker_free_ended_calls(server_worker);
     }
     close_if_done(server_worker);
-    return again && !server_worker->done;
+    return (again || server_worker->ready) && !server_worker->done;
 }
 
 void server_worker_schedule_deferred(struct server_worker *server_worker) {

@@ -151,9 +151,8 @@ static void chunked_add(struct request_response_conn *conn, struct str *data) {
     }
 }
 
-/* Processes bytes of the body (state BODY); http_receive_skip those of a skipped one. Removes what
- * was consumed from `data`. */
-static void http_receive_body(struct request_response_conn *conn, struct str *data) {
+/* Removes what was consumed from `data`. */
+static void receive_body_bytes(struct request_response_conn *conn, struct str *data) {
     if (!http_conn_call(conn)->exchange.head.chunked) {
         struct error err;
         enum status st = request_response_add_body(conn, data, &err);
@@ -166,6 +165,41 @@ static void http_receive_body(struct request_response_conn *conn, struct str *da
     if (conn->state == REQUEST_RESPONSE_BODY) {
         check_min_rate(conn);
     }
+}
+
+/* A slice of a compressed body: at most INFLATE_SLICE_BYTES of output, which takes a millisecond or
+ * two, and what the last INFLATE_INPUT_BYTES give, at most a thousand times as much. */
+enum { INFLATE_INPUT_BYTES = 512, INFLATE_SLICE_BYTES = 512 * 1024 };
+
+/* Returns: false at the end of a slice: the rest of the data is pending until the loop has
+ * polled. */
+static bool receive_compressed(struct request_response_conn *conn, struct str *data) {
+    size_t n_inflated = 0;
+    while (data->len > 0 && conn->state == REQUEST_RESPONSE_BODY) {
+        if (n_inflated >= INFLATE_SLICE_BYTES) {
+            server_worker_schedule_resume(conn->net.server_worker, &conn->net);
+            return false;
+        }
+        size_t n = data->len < INFLATE_INPUT_BYTES ? data->len : INFLATE_INPUT_BYTES;
+        size_t before = conn->call->body.len;
+        struct str part = str_make(data->ptr, n);
+        receive_body_bytes(conn, &part);
+        *data = str_make(part.ptr, data->len - (n - part.len));
+        if (conn->state == REQUEST_RESPONSE_BODY) {
+            n_inflated += conn->call->body.len - before;
+        }
+    }
+    return true;
+}
+
+/* Processes bytes of the body (state BODY); http_receive_skip those of a skipped one. Removes what
+ * was consumed from `data`. Returns: false when the rest must wait. */
+static bool http_receive_body(struct request_response_conn *conn, struct str *data) {
+    if (conn->call->body.inflate) {
+        return receive_compressed(conn, data);
+    }
+    receive_body_bytes(conn, data);
+    return true;
 }
 
 /* Bytes were read straight into the body. */
@@ -294,8 +328,7 @@ static bool on_bytes(struct net_conn *net_conn, struct str *data) {
         read_head(conn, data);
         return true;
     case REQUEST_RESPONSE_BODY:
-        http_receive_body(conn, data);
-        return true;
+        return http_receive_body(conn, data);
     case REQUEST_RESPONSE_REPLY_SKIP:
     case REQUEST_RESPONSE_SKIP:
         http_receive_skip(conn, data);
