@@ -2,6 +2,12 @@
  * reported and, for tasks that timers and closed handles deferred, before the next poll. */
 #include "core/event/loop_iteration.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "core/base/log.h"
+#include "core/base/metric/metric.h"
+
 static void add_task(struct loop_iteration *iteration, struct deferred_task *task) {
     task->queued = true;
     STAILQ_INSERT_TAIL(task->runs_last ? &iteration->last_tasks : &iteration->tasks, task, link);
@@ -37,6 +43,54 @@ bool loop_iteration_run_if_full(struct loop_iteration *iteration) {
         iteration->spent_ns = 0;
     }
     return full;
+}
+
+/* ---- how long an iteration takes ------------------------------------------------------------- */
+
+/* The longest of all loops; the metric has the same value. */
+static _Atomic uint64_t longest_hold_ms;
+
+static void raise_longest_hold(uint64_t ms) {
+    uint64_t before = atomic_load_explicit(&longest_hold_ms, memory_order_relaxed);
+    while (ms > before) {
+        if (atomic_compare_exchange_weak_explicit(&longest_hold_ms, &before, ms,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+            metric_add(METRIC_EVENT_LOOP_LONGEST_HOLD_MS, (int64_t)(ms - before));
+            return;
+        }
+    }
+}
+
+__attribute__((cold, noinline)) static void report_hold(const struct loop_iteration *iteration,
+                                                        uint64_t ms) {
+    char thread[16] = "";
+    pthread_getname_np(pthread_self(), thread, sizeof(thread));
+    metric_add(METRIC_EVENT_LOOP_HOLDS_TOTAL, 1);
+    raise_longest_hold(ms);
+    log_event(LOG_WARNING, "event loop held", LOG_CSTR("thread", thread), LOG_U64("ms", ms),
+              LOG_CSTR("by", iteration->longest_work ? iteration->longest_work : "many events"));
+}
+
+/* Before the poll. libuv has read the clock after the poll returned, and again after the events: no
+ * other reading is needed. The time of timers is not in it. */
+static void on_prepare(uv_prepare_t *prepare) {
+    struct loop_iteration *iteration = prepare->data;
+    uint64_t ms = uv_now(prepare->loop) - iteration->began_ms;
+    if (ms > LOOP_HELD_MS) {
+        report_hold(iteration, ms);
+    }
+    iteration->watched = false;
+    iteration->longest_work_ns = 0;
+    iteration->longest_work = NULL;
+    uv_prepare_stop(prepare);
+}
+
+void loop_iteration_watch(struct loop_iteration *iteration) {
+    if (!iteration->watched) {
+        iteration->watched = true;
+        iteration->began_ms = uv_now(iteration->prepare.loop);
+        uv_prepare_start(&iteration->prepare, on_prepare);
+    }
 }
 
 /* ---- in the loop ----------------------------------------------------------------------------- */
@@ -82,12 +136,15 @@ void loop_iteration_init(struct loop_iteration *iteration, uv_loop_t *loop) {
     STAILQ_INIT(&iteration->last_tasks);
     uv_check_init(loop, &iteration->check); /* these cannot fail */
     uv_idle_init(loop, &iteration->idle);
+    uv_prepare_init(loop, &iteration->prepare);
     iteration->check.data = iteration;
+    iteration->prepare.data = iteration;
     iteration->idle.data = iteration;
     uv_check_start(&iteration->check, on_check);
 }
 
 void loop_iteration_close(struct loop_iteration *iteration) {
     uv_close((uv_handle_t *)&iteration->check, NULL);
+    uv_close((uv_handle_t *)&iteration->prepare, NULL);
     uv_close((uv_handle_t *)&iteration->idle, NULL);
 }

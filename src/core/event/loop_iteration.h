@@ -41,9 +41,32 @@ struct loop_iteration {
     bool active;       /* a task is deferred: `idle` is active */
     bool full;         /* enough is deferred that it should run before the remaining events; set
                           by the deferring code */
+    bool watched;      /* this iteration is measured: `prepare` is active */
+    uint64_t began_ms; /* of a measured iteration: when the poll returned, in uv_now's time */
+    const char *longest_work; /* of this iteration, as loop_iteration_note tells; NULL: unknown */
+    uint64_t longest_work_ns;
     uv_check_t check;
+    uv_prepare_t prepare;
     uv_idle_t idle; /* while it is active the loop does not block */
 };
+
+/* Measures this iteration. One of more than LOOP_HELD_MS held the loop: it is counted
+ * (METRIC_EVENT_LOOP_HOLDS_TOTAL) and logged, with the work that took longest. Called for what may
+ * take long: large data that is read or sent, and work that is noted. An iteration of small
+ * requests is not measured, which saves a fortieth of the shortest ones. */
+enum { LOOP_HELD_MS = 20, LOOP_NOTE_MIN_NS = 1000 * 1000, LOOP_WATCH_MIN_BYTES = 16384 };
+void loop_iteration_watch(struct loop_iteration *iteration);
+
+/* Names work of the current iteration that took, or is estimated to take, `ns`; only what takes at
+ * least LOOP_NOTE_MIN_NS matters. `work` is a string that stays: "a model". */
+static inline void loop_iteration_note(struct loop_iteration *iteration, const char *work,
+                                       uint64_t ns) {
+    if (ns >= LOOP_NOTE_MIN_NS && ns > iteration->longest_work_ns) {
+        iteration->longest_work = work;
+        iteration->longest_work_ns = ns;
+        loop_iteration_watch(iteration);
+    }
+}
 
 /* Runs the task at the end of the iteration; once, however often it is deferred. */
 void loop_iteration_defer(struct loop_iteration *iteration, struct deferred_task *task);

@@ -206,6 +206,9 @@ void net_conn_send_small(struct net_conn *conn, struct str data) {
 static int send_now(struct net_conn *conn, struct net_outgoing *out) {
     ssize_t n;
     unsigned tries = 0;
+    if (out->n_bytes >= LOOP_WATCH_MIN_BYTES) {
+        loop_iteration_watch(worker_loop_iteration(conn->server_worker->worker));
+    }
     do {
         n = net_conn_try_write(conn, out->bufs, out->n);
         outgoing_cut(out, n > 0 ? (size_t)n : 0);
@@ -417,6 +420,9 @@ static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buf) {
         net_conn_handle_eof(conn, n_read == UV_EOF && !is_reset(conn));
     } else {
         metric_add(METRIC_RECEIVED_BYTES_TOTAL, n_read);
+        if (n_read >= LOOP_WATCH_MIN_BYTES) {
+            loop_iteration_watch(worker_loop_iteration(server_worker->worker));
+        }
         if (buf->base != server_worker->in) {
             conn->protocol->on_read_buffer_filled(conn, (size_t)n_read);
             server_worker_free_ended_calls(server_worker);

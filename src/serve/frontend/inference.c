@@ -43,16 +43,19 @@ void inference_init(struct inference *self, const struct inference_protocol *pro
 /* ---- helper threads -------------------------------------------------------------------------- */
 
 /* Estimates for a slow core, in ns for 16 bytes; only their order of magnitude matters. */
-enum { COPY_16_NS = 8, WALK_16_NS = 16, COPY_MIN_BYTES = 65536 };
+enum { COPY_16_NS = 8, WALK_16_NS = 16, COPY_MIN_BYTES = 65536, SMALL_BYTES = 32768 };
 
 /* Returns: whether a step of that time should run on a helper thread, and can: there is an arena
  * for it. Requests that must run in order are decoded in order, on the worker. */
-static bool wants_helper(struct inference *self, uint64_t ns) {
-    if (ns < HELPER_MIN_NS || !self->services->helpers || !self->arena) {
+static bool wants_helper(struct inference *self, const char *work, uint64_t ns) {
+    if (ns < HELPER_MIN_NS) {
         return false;
     }
-    if (!self->helper_arena) {
+    if (!self->helper_arena && self->services->helpers && self->arena) {
         self->helper_arena = arena_new_beside(self->arena);
+    }
+    if (!self->helper_arena) {
+        loop_iteration_note(worker_loop_iteration(self->call.worker), work, ns);
     }
     return self->helper_arena != NULL;
 }
@@ -193,6 +196,9 @@ static enum status encode_response(struct inference *self, struct infer_response
 static uint64_t response_ns(const struct inference *self) {
     const struct infer_request *request = self->call.request;
     uint64_t n_bytes = infer_response_bytes(&self->call.response);
+    if (n_bytes < SMALL_BYTES) {
+        return 0;
+    }
     uint64_t ns = self->shm.n > 0 ? n_bytes / 16 * COPY_16_NS : 0;
     for (size_t i = 0; i < request->n_wanted; i++) {
         ns += request->wanted[i].n_classes > 0 ? n_bytes / 16 * WALK_16_NS : 0;
@@ -275,8 +281,8 @@ static void on_done(struct call *call) {
         model_version_note_response_bytes(self->served_version,
                                           infer_response_bytes(&call->response));
     }
-    if (call->response.error.status == ST_OK && wants_helper(self, response_ns(self)) &&
-        encode_on_helper(self)) {
+    if (call->response.error.status == ST_OK &&
+        wants_helper(self, "encoding a response", response_ns(self)) && encode_on_helper(self)) {
         return;
     }
     shm_request_finish_outputs(&self->shm, call->request, &call->response);
@@ -444,7 +450,7 @@ static void run_decoded(struct inference *self, enum status st) {
     if (st == ST_OK) {
         st = find_and_forward(self, err);
     }
-    if (st == ST_OK && !self->order && wants_helper(self, check_ns(self))) {
+    if (st == ST_OK && !self->order && wants_helper(self, "checking inputs", check_ns(self))) {
         self->call.request->arena = self->helper_arena;
         start_job(self, run_check, on_checked);
         return;
@@ -469,7 +475,8 @@ static void on_decoded(struct helper_job *job) {
 void inference_run(struct inference *self) {
     const struct inference_protocol *protocol = self->protocol;
     assert(!self->submitted);
-    if (protocol->decode_ns && !self->order && wants_helper(self, protocol->decode_ns(self))) {
+    if (protocol->decode_ns && !self->order &&
+        wants_helper(self, "decoding a request", protocol->decode_ns(self))) {
         start_job(self, run_decode, on_decoded);
         return;
     }

@@ -117,6 +117,11 @@ static uint64_t run_batch(struct instance *instance, struct call **calls, size_t
     return ended_ns - started_ns;
 }
 
+static void count_time(struct loop_iteration *iteration, uint64_t ns) {
+    iteration->spent_ns += ns;
+    loop_iteration_note(iteration, "a model", ns);
+}
+
 /* ---- end of the event-loop iteration --------------------------------------------------------- */
 
 /* Moves all calls to the scheduler's queue, for its instances. */
@@ -151,7 +156,7 @@ static size_t run_next_batch(struct inline_queue *inline_queue) {
     }
     size_t n = batch_take(&version->scheduler.rules, &inline_queue->queue, first, batch,
                           max_batch_calls(version), now_ns);
-    inline_queue->iteration->spent_ns += run_batch(instance, batch, n, now_ns);
+    count_time(inline_queue->iteration, run_batch(instance, batch, n, now_ns));
     return n;
 }
 
@@ -215,7 +220,7 @@ static bool run_immediately(struct inline_queue *inline_queue, struct call *call
     if (!instance) {
         return false;
     }
-    inline_queue->iteration->spent_ns += run_batch(instance, &call, 1, call->queued_ns);
+    count_time(inline_queue->iteration, run_batch(instance, &call, 1, call->queued_ns));
     return true;
 }
 

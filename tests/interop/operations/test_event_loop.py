@@ -1,5 +1,6 @@
 """An event loop is never held: with one worker, others are answered while one request takes long, whatever makes it
 long. A request counts as answered meanwhile when the answer to the long one has not come before."""
+import gzip
 import json
 import select
 
@@ -62,6 +63,9 @@ def test_event_loop_admin_listener_answers_while_worker_is_held(start_server, tm
         memory = json.loads(http1.request(admin, "GET", "/status.json").body)["memory"]
         assert memory["busy_workers"] == 1 or is_answered(slow), memory
         assert slow.read_answer("POST").status == waiting.read_answer().status == 200
+    numbers = metrics.wait_until(admin, lambda now: now["sluice_event_loop_holds_total"] > 0, "the hold counted")
+    assert numbers["sluice_event_loop_longest_hold_milliseconds"] >= 900
+    assert any(line.get("event") == "event loop held" and line["by"] == "a model" for line in server.log_lines())
 
 
 def helper_jobs(admin):
@@ -102,3 +106,19 @@ def test_event_loop_client_that_leaves_during_a_job_cancels_its_request(start_se
             leaving.reset()
     server.wait_at_rest()
     assert http1.request(server.address, "GET", "/v2/health/live").status == 200
+
+
+def test_event_loop_compressed_body_is_inflated_in_slices(start_server, repositories):
+    server = start_server("--workers", "1", "--model-repository", repositories("default"))
+    n_bytes = 60 << 20
+    body = gzip.compress(b"x" + bytes(n_bytes - 1))  # no JSON; one read of the server's takes it
+    request = head("/v2/models/id_int8/infer", len(body), "Content-Encoding: gzip") + body
+
+    def is_served_between_slices():
+        with http1.Connection(server.address) as slow:
+            slow.send(request)
+            n = metrics.read(server.address)["sluice_body_bytes_in_flight"]
+            assert slow.read_answer("POST").status == 400
+        return 0 < n < n_bytes
+    assert any(is_served_between_slices() for _ in range(20))
+    server.wait_at_rest()

@@ -99,7 +99,7 @@ static enum status decode_body(struct inference *inference, struct error *err) {
 
 /* Estimates for a slow core, per byte of JSON that is parsed, of a tensor that is printed, and of
  * what is compressed. */
-enum { PARSE_NS = 5, PRINT_NS = 8, COMPRESS_NS = 20, PRINT_GROWTH = 3, SMALL_BYTES = 32768 };
+enum { PARSE_NS = 5, PRINT_NS = 8, COMPRESS_NS = 20, PRINT_GROWTH = 3 };
 
 static uint64_t decode_ns(const struct inference *inference) {
     const struct http_infer *infer = CONTAINER_OF(inference, struct http_infer, base.inference);
@@ -112,9 +112,6 @@ static uint64_t encode_ns(const struct inference *inference) {
     const struct http_infer *infer = CONTAINER_OF(inference, struct http_infer, base.inference);
     const struct infer_response *response = &inference->call.response;
     uint64_t n_bytes = infer_response_bytes(response);
-    if (n_bytes < SMALL_BYTES) {
-        return 0;
-    }
     uint64_t json_bytes = v2_response_json_bytes(&infer->request, response);
     uint64_t sent_bytes = n_bytes + json_bytes * (PRINT_GROWTH - 1);
     bool compresses = sent_bytes <= MAX_COMPRESSED_BYTES &&
