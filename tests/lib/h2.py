@@ -130,7 +130,7 @@ class Connection:
         self.streams = {}
         self.next_id = 1
         self.goaways = []  # (error's name, debug text)
-        self.n_pongs = self.n_settings = 0
+        self.n_pings = self.n_pongs = self.n_settings = 0
         self.gone = False  # the server has closed
         self.was_reset = False  # ... so that what it said last may be lost
         self.window = DEFAULT_WINDOW  # what we may send
@@ -253,6 +253,7 @@ class Connection:
             self.on_settings(payload)
         elif kind == PING:
             self.n_pongs += flags & ACK
+            self.n_pings += not flags & ACK
             if self.acks and not flags & ACK:
                 self.unsent += frame(PING, ACK, 0, payload)
         elif kind == GOAWAY:

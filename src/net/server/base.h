@@ -21,7 +21,11 @@ struct net_limits {
     uint64_t max_body_size;
     /* Of the arena of one request: 503, MEMORY; 0: no limit. net/server/conn.c:net_call_new */
     uint64_t request_memory;
-    uint64_t idle_timeout_ns;   /* between requests: close */
+    uint64_t idle_timeout_ns; /* between requests: close */
+    /* A connection that is silent for so long is probed, and closed when no answer comes within
+     * about the same time again. net/server/listener.c:keepalive_set,
+     * net/server/conn.c:net_conn_probe */
+    uint64_t keepalive_time_ns;
     uint64_t header_timeout_ns; /* first byte to end of head: 408; MIP: close */
     uint64_t body_timeout_ns;   /* between two parts of a body: 408, INTERNAL and close */
     /* Bytes/s that a body must reach over each body_timeout_ns, in the same way.

@@ -417,12 +417,14 @@ static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buf) {
         return; /* spurious wakeup */
     }
     if (n_read < 0) {
+        metric_add(METRIC_KEEPALIVE_TIMEOUTS_TOTAL, n_read == UV_ETIMEDOUT);
         net_conn_handle_eof(conn, n_read == UV_EOF && !is_reset(conn));
     } else {
         metric_add(METRIC_RECEIVED_BYTES_TOTAL, n_read);
         if (n_read >= LOOP_WATCH_MIN_BYTES) {
             loop_iteration_watch(worker_loop_iteration(server_worker->worker));
         }
+        conn->received = true;
         if (buf->base != server_worker->in) {
             conn->protocol->on_read_buffer_filled(conn, (size_t)n_read);
             server_worker_free_ended_calls(server_worker);
@@ -598,6 +600,13 @@ static int handle_open(struct net_conn *conn) {
     return rc;
 }
 
+static void start_keepalive(struct net_conn *conn) {
+    conn->received = false;
+    if (conn->protocol->send_ping && conn->phase != NET_CLOSED) {
+        server_worker_start_keepalive(conn->server_worker, conn);
+    }
+}
+
 void net_conn_reject(struct net_conn *conn) {
     struct error err;
     error_set(&err, ST_TOO_MANY_CONNECTIONS,
@@ -646,6 +655,7 @@ void net_conn_open(struct net_conn *conn) {
     } else if (conn->over_limit && !conn->tls) {
         net_conn_reject(conn);
     } /* over TLS: after the handshake */
+    start_keepalive(conn);
     net_conn_update_io(conn);
 }
 
@@ -659,6 +669,7 @@ void net_conn_close(struct net_conn *conn) {
     }
     conn->phase = NET_CLOSED;
     timer_list_stop(&server_worker->conn_timers, &conn->timeout);
+    timer_list_stop(&server_worker->conn_timers, &conn->keepalive);
     if (server_worker->out_conn == conn) {
         server_worker->out_len = 0;
         server_worker->out_conn = NULL;
@@ -800,11 +811,26 @@ void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout) {
         check_client(conn);
         break;
     case NET_TIMEOUT_LINGER:
+    case NET_TIMEOUT_KEEPALIVE:
     case NET_TIMEOUT_NONE:
         net_conn_close(conn);
         break;
     }
     net_conn_update_io(conn);
+}
+
+void net_conn_probe(struct net_conn *conn) {
+    if (conn->received || !conn->reading || conn->phase != NET_OPEN) {
+        conn->ping_sent = false; /* a client that is not read could not answer */
+    } else if (!conn->ping_sent) {
+        conn->ping_sent = true;
+        conn->protocol->send_ping(conn);
+    } else {
+        metric_add(METRIC_KEEPALIVE_TIMEOUTS_TOTAL, 1);
+        net_conn_close(conn);
+        return;
+    }
+    start_keepalive(conn);
 }
 
 /* ---- for the log ----------------------------------------------------------------------------- */

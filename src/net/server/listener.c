@@ -13,11 +13,13 @@
 #include <unistd.h>
 
 #include "core/base/log.h"
+#include "net/server/base.h"
 
 enum {
     BACKLOG = 4096,             /* the kernel caps it (net.core.somaxconn) */
     ACCEPTS_PER_ITERATION = 64, /* then other events of the loop run */
     ACCEPT_PAUSE_MS = 100,
+    KEEPALIVE_PROBES = 4,
 };
 
 struct listener {
@@ -85,11 +87,38 @@ static int socket_open(struct address *address) {
     return fd;
 }
 
-static void socket_prepare(int fd, int family) {
+/* Returns: at least 1, which is the least that the kernel takes. */
+static int whole_seconds(uint64_t time_ns) {
+    const uint64_t second = 1000000000u, most = 32767; /* the kernel's */
+    uint64_t n = time_ns / second + (time_ns % second > 0);
+    return (int)(n < 1 ? 1 : n < most ? n : most);
+}
+
+/* Accepted sockets inherit it. Of a client that does not answer, the kernel gives up bytes that it
+ * sends after TCP_USER_TIMEOUT; so it does of one whose window stays closed, which has
+ * write_timeout. */
+static void keepalive_set(int fd, const struct net_limits *limits) {
+    int on = 1, n_probes = KEEPALIVE_PROBES;
+    int idle = whole_seconds(limits->keepalive_time_ns);
+    int interval = whole_seconds(limits->keepalive_time_ns / KEEPALIVE_PROBES);
+    uint64_t user_ms = (uint64_t)(idle + n_probes * interval) * 1000;
+    uint64_t write_ms = limits->write_timeout_ns / 1000000 + 1;
+    unsigned user = (unsigned)(user_ms > write_ms ? user_ms : write_ms);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &n_probes, sizeof(n_probes));
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user, sizeof(user));
+}
+
+static void socket_prepare(int fd, int family, const struct net_limits *limits) {
     int on = 1, off = 0;
     if (family != AF_UNIX) {
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* inherited by connections */
+        if (limits->keepalive_time_ns > 0) {
+            keepalive_set(fd, limits);
+        }
     }
     if (family == AF_INET6) {
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
@@ -97,7 +126,7 @@ static void socket_prepare(int fd, int family) {
 }
 
 static enum status socket_listen(struct listener *listener, const struct address *wanted,
-                                 struct error *err) {
+                                 const struct net_limits *limits, struct error *err) {
     struct address address = *wanted;
     enum status st = address_is_unix(&address) ? stale_remove(&address, err) : ST_OK;
     if (st != ST_OK) {
@@ -108,7 +137,7 @@ static enum status socket_listen(struct listener *listener, const struct address
         return listen_error(&address, "socket", errno, err);
     }
     listener->family = address.storage.ss_family;
-    socket_prepare(listener->fd, listener->family);
+    socket_prepare(listener->fd, listener->family, limits);
     if (bind(listener->fd, (const struct sockaddr *)&address.storage, address.len) != 0) {
         return listen_error(&address, "bind", errno, err);
     }
@@ -185,14 +214,14 @@ void listener_close(struct listener *listener) {
 }
 
 enum status listener_open(uv_loop_t *loop, const struct address *address,
-                          const struct listener_events *events, struct listener **out,
-                          struct address *bound, struct error *err) {
+                          const struct net_limits *limits, const struct listener_events *events,
+                          struct listener **out, struct address *bound, struct error *err) {
     struct listener *listener = calloc(1, sizeof(*listener));
     if (!listener) {
         return error_no_memory(err, "a listener");
     }
     *listener = (struct listener){.fd = -1, .n_handles = 2, .events = *events};
-    enum status st = socket_listen(listener, address, err);
+    enum status st = socket_listen(listener, address, limits, err);
     if (st == ST_OK) {
         int rc = uv_poll_init(loop, &listener->poll, listener->fd);
         if (rc != 0) {

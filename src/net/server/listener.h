@@ -11,6 +11,7 @@
 #include "net/transport/address.h"
 
 struct listener;
+struct net_limits;
 
 /* Callbacks for accepted sockets, which are non-blocking, close-on-exec, and have TCP_NODELAY.
  * Owns: the callback takes the descriptor. */
@@ -21,11 +22,13 @@ struct listener_events {
 };
 
 /* Binds `address` and starts to accept. `bound` gets the bound address (port 0 resolved). The stale
- * file of a Unix socket is replaced; a socket in use is an error. Returns: ST_IO with the address
+ * file of a Unix socket is replaced; a socket in use is an error. Of `limits`, keepalive_time_ns
+ * and write_timeout_ns become options of the accepted sockets. Returns: ST_IO with the address
  * and the reason. */
 enum status listener_open(uv_loop_t *loop, const struct address *address,
-                          const struct listener_events *events, struct listener **out,
-                          struct address *bound, struct error *err) SLUICE_MUST_USE;
+                          const struct net_limits *limits, const struct listener_events *events,
+                          struct listener **out, struct address *bound,
+                          struct error *err) SLUICE_MUST_USE;
 /* Stops accepting and removes a Unix socket's file. Never blocks; on_closed follows. */
 void listener_close(struct listener *listener);
 

@@ -177,14 +177,26 @@ void server_worker_set_conn_timer(struct server_worker *server_worker, struct ne
     }
 }
 
+void server_worker_start_keepalive(struct server_worker *server_worker, struct net_conn *conn) {
+    timer_list_start(&server_worker->conn_timers, &conn->keepalive, NET_TIMEOUT_KEEPALIVE,
+                     clock_now_ns());
+    if (conn->keepalive.armed) {
+        server_worker_schedule_timer(server_worker, conn->keepalive.due_ns);
+    }
+}
+
 static void on_timer(uv_timer_t *timer) {
     struct server_worker *server_worker = timer->data;
     uint64_t now_ns = clock_now_ns();
     struct list_timer *due;
     server_worker->timer_due_ns = UINT64_MAX;
     while ((due = timer_list_pop_due(&server_worker->conn_timers, now_ns))) {
-        struct net_conn *conn = CONTAINER_OF(due, struct net_conn, timeout);
-        net_conn_timed_out(conn, (enum net_timeout)due->timer_class);
+        if (due->timer_class == NET_TIMEOUT_KEEPALIVE) {
+            net_conn_probe(CONTAINER_OF(due, struct net_conn, keepalive));
+        } else {
+            net_conn_timed_out(CONTAINER_OF(due, struct net_conn, timeout),
+                               (enum net_timeout)due->timer_class);
+        }
     }
     if (server_worker->server->protocol->on_timer) {
         server_worker->server->protocol->on_timer(server_worker, now_ns);
@@ -212,7 +224,8 @@ static void server_worker_init(struct server_worker *server_worker, struct net_s
                                      [NET_TIMEOUT_BODY] = limits->body_timeout_ns,
                                      [NET_TIMEOUT_WRITE] = limits->write_timeout_ns,
                                      [NET_TIMEOUT_LINGER] = LINGER_NS,
-                                     [NET_TIMEOUT_CLIENT] = CLIENT_CHECK_NS}},
+                                     [NET_TIMEOUT_CLIENT] = CLIENT_CHECK_NS,
+                                     [NET_TIMEOUT_KEEPALIVE] = limits->keepalive_time_ns}},
     };
     timer_list_init(&server_worker->conn_timers);
     server_memory_init(server_worker);
@@ -414,7 +427,7 @@ enum status net_server_listen(struct net_server *server, const struct address *a
     }
     struct listener_events events = {
         .on_accept = on_accept, .on_closed = on_listener_closed, .user = listen_endpoint};
-    enum status st = listener_open(worker_loop(server->acceptor), address, &events,
+    enum status st = listener_open(worker_loop(server->acceptor), address, &server->limits, &events,
                                    &listen_endpoint->listener, bound, err);
     if (st != ST_OK) {
         free(listen_endpoint);

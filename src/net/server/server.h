@@ -53,6 +53,7 @@ enum net_timeout {
     /* Closes only a connection whose client has closed: it is checked again and again while a
      * request waits and nothing is read. */
     NET_TIMEOUT_CLIENT,
+    NET_TIMEOUT_KEEPALIVE, /* of conn->keepalive, not of conn->timeout */
     NET_TIMEOUT_NONE,
 };
 
@@ -129,6 +130,9 @@ struct net_protocol {
      * calls that this concerns, where others of the connection can go on. Returns: how many; 0: the
      * connection is closed instead. NULL: always. */
     size_t (*end_stalled_calls)(struct net_conn *conn, uint64_t since_ns);
+    /* The client has sent nothing for keepalive_time: sends something that it must answer. NULL:
+     * TCP's probes alone find clients that vanished. */
+    void (*send_ping)(struct net_conn *conn);
     /* The worker's timer, requested with server_worker_schedule_timer. */
     void (*on_timer)(struct server_worker *server_worker, uint64_t now_ns);
 };
@@ -144,7 +148,7 @@ struct net_conn {
     struct server_worker *server_worker;
     LIST_ENTRY(net_conn) link; /* in the worker's list */
     struct net_conn *next_ready;
-    struct list_timer timeout;
+    struct list_timer timeout, keepalive;
     struct memory_account *account; /* of its responses; NULL: no memory to count them */
     struct conn_reading slow_reading, reported_reading;
     uint64_t n_written; /* bytes of responses written or queued on the socket */
@@ -169,6 +173,8 @@ struct net_conn {
     bool reading;           /* uv_read_start is on */
     bool consuming;         /* the protocol is processing its bytes: on the stack */
     bool ready;             /* in the worker's list of connections to resume */
+    bool received;          /* since the keepalive timer was started */
+    bool ping_sent;         /* and not answered */
 };
 
 /* A worker's part of a server. */
@@ -264,6 +270,8 @@ void server_worker_add_conn(struct server_worker *server_worker, struct net_conn
 void server_worker_remove_conn(struct server_worker *server_worker, struct net_conn *conn);
 void server_worker_set_conn_timer(struct server_worker *server_worker, struct net_conn *conn,
                                   enum net_timeout timeout);
+/* Starts the timer of net_conn_probe. */
+void server_worker_start_keepalive(struct server_worker *server_worker, struct net_conn *conn);
 /* Runs on_timer at that time or earlier. */
 void server_worker_schedule_timer(struct server_worker *server_worker, uint64_t due_ns);
 /* Frees ended calls; no callback that uses one may be on the stack. */
@@ -290,6 +298,8 @@ void net_conn_half_close(struct net_conn *conn);
 /* Closes it now. Idempotent. */
 void net_conn_close(struct net_conn *conn);
 void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout);
+/* The keepalive timer expired. */
+void net_conn_probe(struct net_conn *conn);
 /* The peer's address for the log: "127.0.0.1:40312", "unix:pid 4711". Returns: `out`. */
 const char *net_conn_peer(const struct net_conn *conn, char out[ADDRESS_TEXT_BYTES]);
 

@@ -39,6 +39,7 @@ static struct grpc_limits limits_of(const struct serve_settings *settings) {
             grpc_stream_window(settings->body_memory.n_bytes, n_streams, STREAM_WINDOW_BYTES),
         .connection_window_bytes = CONNECTION_WINDOW_BYTES,
         .idle_timeout_ns = settings->idle_timeout_ns,
+        .keepalive_time_ns = settings->keepalive_time_ns,
         .header_timeout_ns = settings->header_timeout_ns,
         .body_timeout_ns = settings->body_timeout_ns,
         .min_body_rate = settings->min_body_rate,

@@ -17,6 +17,7 @@ static struct net_limits limits_of(const struct serve_settings *settings) {
         .max_body_size = settings->max_body_size,
         .request_memory = settings->request_memory,
         .idle_timeout_ns = settings->idle_timeout_ns,
+        .keepalive_time_ns = settings->keepalive_time_ns,
         .header_timeout_ns = settings->header_timeout_ns,
         .body_timeout_ns = settings->body_timeout_ns,
         .min_body_rate = settings->min_body_rate,

@@ -160,6 +160,7 @@ static struct net_limits limits_of(const struct pick_settings *settings) {
         .max_header_size = settings->max_header_size,
         .request_memory = settings->request_memory,
         .idle_timeout_ns = settings->idle_timeout_ns,
+        .keepalive_time_ns = settings->keepalive_time_ns,
         .header_timeout_ns = settings->header_timeout_ns,
         .body_timeout_ns = settings->body_timeout_ns,
         .write_timeout_ns = settings->write_timeout_ns,

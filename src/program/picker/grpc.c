@@ -88,6 +88,7 @@ static struct grpc_limits limits_of(const struct pick_settings *settings) {
                                                   max_streams(settings), STREAM_WINDOW_BYTES),
         .connection_window_bytes = CONNECTION_WINDOW_BYTES,
         .idle_timeout_ns = settings->idle_timeout_ns,
+        .keepalive_time_ns = settings->keepalive_time_ns,
         .header_timeout_ns = settings->header_timeout_ns,
         .body_timeout_ns = settings->body_timeout_ns,
         .write_timeout_ns = settings->write_timeout_ns,

@@ -288,6 +288,13 @@ static size_t end_stalled_calls(struct net_conn *net_conn, uint64_t since_ns) {
     return conn->output ? 0 : grpc_session_end_stalled_calls(&conn->session, since_ns);
 }
 
+static void send_ping(struct net_conn *net_conn) {
+    struct grpc_conn *conn = (struct grpc_conn *)net_conn;
+    if (conn->session_opened) {
+        grpc_session_ping(&conn->session);
+    }
+}
+
 static void on_timer(struct server_worker *server_worker, uint64_t now_ns) {
     grpc_core_run_timers(core_of(server_worker), now_ns);
     server_worker_schedule_timer(server_worker, grpc_core_next_timer_ns(core_of(server_worker)));
@@ -315,6 +322,7 @@ static const struct net_protocol grpc_protocol = {
     .unsent_since = unsent_since,
     .body_bytes = body_bytes,
     .end_stalled_calls = end_stalled_calls,
+    .send_ping = send_ping,
     .on_timer = on_timer,
     .describe = grpc_describe,
 };
@@ -323,6 +331,7 @@ static struct net_limits limits_of(const struct grpc_limits *limits) {
     return (struct net_limits){
         .request_memory = limits->request_memory,
         .idle_timeout_ns = limits->idle_timeout_ns,
+        .keepalive_time_ns = limits->keepalive_time_ns,
         .header_timeout_ns = limits->header_timeout_ns,
         .body_timeout_ns = limits->body_timeout_ns,
         .write_timeout_ns = limits->write_timeout_ns,

@@ -140,6 +140,7 @@ struct grpc_limits {
     uint32_t max_streams;    /* at once on a connection; nghttp2 refuses more */
     uint32_t stream_window_bytes, connection_window_bytes;
     uint64_t idle_timeout_ns;   /* of a connection without streams */
+    uint64_t keepalive_time_ns; /* of a silent connection, before it gets a PING */
     uint64_t header_timeout_ns; /* of the preface and of header blocks */
     uint64_t body_timeout_ns;   /* of an incomplete message without progress */
     uint64_t min_body_rate;     /* bytes per second of such a message; 0: any progress is enough */

@@ -162,6 +162,9 @@ static void count_frame(struct grpc_session *session, const nghttp2_frame *frame
 
 /* ---- frames in ------------------------------------------------------------------------------- */
 
+/* Of a PING that is not the one after a shutdown notice. */
+static const uint8_t KEEPALIVE_DATA[8] = {'k', 'e', 'e', 'p'};
+
 /* The client has received the shutdown notice. */
 static int submit_last_goaway(struct grpc_session *session) {
     session->goaway_sent = true;
@@ -177,7 +180,8 @@ static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *user)
     if (frame->hd.type == NGHTTP2_SETTINGS) {
         session->settings_received = true;
     }
-    if (frame->hd.type == NGHTTP2_PING && ack && session->draining && !session->goaway_sent) {
+    if (frame->hd.type == NGHTTP2_PING && ack && session->draining && !session->goaway_sent &&
+        memcmp(frame->ping.opaque_data, KEEPALIVE_DATA, sizeof(KEEPALIVE_DATA)) != 0) {
         return submit_last_goaway(session) == 0 ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
     }
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA) {
@@ -635,6 +639,13 @@ void grpc_session_drain(struct grpc_session *session) {
     nghttp2_submit_shutdown_notice(session->h2);
     nghttp2_submit_ping(session->h2, NGHTTP2_FLAG_NONE, NULL);
     grpc_core_schedule_write(session->core, session);
+}
+
+void grpc_session_ping(struct grpc_session *session) {
+    if (session->h2 && session->settings_received && !session->terminating) {
+        nghttp2_submit_ping(session->h2, NGHTTP2_FLAG_NONE, KEEPALIVE_DATA);
+        grpc_core_schedule_write(session->core, session);
+    }
 }
 
 bool grpc_session_wants_input(const struct grpc_session *session) {

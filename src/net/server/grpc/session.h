@@ -199,6 +199,8 @@ void grpc_session_receive(struct grpc_session *session, struct str data);
 /* Sends the shutdown notice; running calls continue, and the session is done when there are none.
  * Streaming calls whose client has sent no message for a second are cancelled. */
 void grpc_session_drain(struct grpc_session *session);
+/* Sends a PING, which the client must answer. */
+void grpc_session_ping(struct grpc_session *session);
 /* Refuses the connection: sends GOAWAY with `err` as its only frame. */
 void grpc_session_reject(struct grpc_session *session, const struct error *err);
 /* Ends the connection with an HTTP/2 error code. Callable anywhere. */

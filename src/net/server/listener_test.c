@@ -1,0 +1,90 @@
+/* The options that accepted sockets inherit from their listener. */
+#include "net/server/listener.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/base/str.h"
+#include "net/server/base.h"
+
+struct accepted {
+    int fd;
+    uv_loop_t *loop;
+};
+
+static void on_accept(void *user, int fd, int family) {
+    struct accepted *accepted = user;
+    assert_int_equal(family, AF_INET);
+    accepted->fd = fd;
+    uv_stop(accepted->loop);
+}
+
+static int option_of(int fd, int level, int name) {
+    int value = -1;
+    socklen_t len = sizeof(value);
+    assert_int_equal(getsockopt(fd, level, name, &value, &len), 0);
+    return value;
+}
+
+/* Accepts one connection of a listener with `limits`. Returns: its socket. */
+static int accept_one(const struct net_limits *limits) {
+    uv_loop_t loop;
+    struct error err;
+    struct listener *listener;
+    struct address address, bound;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    struct accepted accepted = {.fd = -1, .loop = &loop};
+    struct listener_events events = {.on_accept = on_accept, .user = &accepted};
+    assert_int_equal(address_parse(STR("127.0.0.1:0"), &address, &err), ST_OK);
+    assert_int_equal(listener_open(&loop, &address, limits, &events, &listener, &bound, &err),
+                     ST_OK);
+    int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(client, (const struct sockaddr *)&bound.storage, bound.len), 0);
+    while (accepted.fd < 0) {
+        uv_run(&loop, UV_RUN_ONCE);
+    }
+    close(client);
+    listener_close(listener);
+    while (uv_loop_close(&loop) != 0) {
+        uv_run(&loop, UV_RUN_DEFAULT);
+    }
+    return accepted.fd;
+}
+
+static void accepted_sockets_have_keepalive(void **state) {
+    (void)state;
+    const uint64_t second = 1000000000u;
+    static const struct {
+        uint64_t keepalive_s, write_s;
+        int idle_s, interval_s, user_s;
+    } ROWS[] = {
+        {20, 30, 20, 5, 40},
+        {20, 300, 20, 5, 300}, /* a closed window is the write timeout's */
+        {1, 1, 1, 1, 5},
+        {86400, 30, 32767, 21600, 32767 + 4 * 21600},
+    };
+    for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
+        struct net_limits limits = {.keepalive_time_ns = ROWS[i].keepalive_s * second,
+                                    .write_timeout_ns = ROWS[i].write_s * second};
+        int fd = accept_one(&limits);
+        assert_int_equal(option_of(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+        assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_KEEPIDLE), ROWS[i].idle_s);
+        assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_KEEPINTVL), ROWS[i].interval_s);
+        assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_KEEPCNT), 4);
+        assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_USER_TIMEOUT) / 1000, ROWS[i].user_s);
+        close(fd);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(accepted_sockets_have_keepalive)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
