@@ -154,7 +154,7 @@ static void schedule_wakeup(struct loop_timers *timers, uint64_t due_ns) {
     }
     uint64_t now_ns = clock_now_ns();
     uint64_t delay_ns = due_ns > now_ns ? due_ns - now_ns : 0;
-    timers->wakeup_ns = due_ns;
+    timers->wakeup_ns = now_ns + delay_ns;
     uv_update_time(timers->uv_timer.loop); /* libuv's cached time is that of the last poll */
     uv_timer_start(&timers->uv_timer, on_timer, delay_ns / NS_PER_MS + 1, 0);
 }
@@ -163,7 +163,13 @@ static void on_timer(uv_timer_t *uv_timer) {
     struct loop_timers *timers = uv_timer->data;
     uint64_t now_ns = clock_now_ns();
     struct timer_node *due;
+    bool late = timer_is_late(timers->wakeup_ns, now_ns) && !timers->was_late;
+    timers->was_late = late;
     timers->wakeup_ns = UINT64_MAX;
+    if (late) {
+        schedule_wakeup(timers, now_ns);
+        return;
+    }
     while ((due = timer_heap_pop_due(&timers->heap, now_ns))) {
         struct timer *timer = CONTAINER_OF(due, struct timer, node);
         timer->on_expire(timer);

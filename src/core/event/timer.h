@@ -75,6 +75,14 @@ struct list_timer *timer_list_pop_due(struct timer_list *timers, uint64_t now_ns
 /* Returns: when the next timer is due; UINT64_MAX when none is armed. */
 uint64_t timer_list_next_ns(const struct timer_list *timers);
 
+/* Returns: whether the process was stopped or held up (SIGSTOP, a throttled control group, a
+ * migrated machine) so long that a peer may have sent meanwhile what a timer is about to miss. The
+ * loop then polls once more before it runs timers. */
+static inline bool timer_is_late(uint64_t due_ns, uint64_t now_ns) {
+    const uint64_t late_ns = 100000000u;
+    return now_ns > due_ns && now_ns - due_ns > late_ns;
+}
+
 /* ---- a worker's timers ----------------------------------------------------------------------- */
 
 /* Embed it in the object that has a timer. Zeroed but for `on_expire`, it is stopped. */
@@ -89,6 +97,7 @@ struct loop_timers {
     struct timer_heap heap;
     uv_timer_t uv_timer;
     uint64_t wakeup_ns; /* when uv_timer expires; UINT64_MAX: it is stopped */
+    bool was_late;      /* it waits for one more poll of the loop */
 };
 
 /* Starts the timer, or moves it to another due time. Returns: false when out of memory; it is

@@ -160,7 +160,7 @@ void server_worker_schedule_timer(struct server_worker *server_worker, uint64_t 
     }
     uint64_t now_ns = clock_now_ns();
     uint64_t delay_ns = due_ns > now_ns ? due_ns - now_ns : 0;
-    server_worker->timer_due_ns = due_ns;
+    server_worker->timer_due_ns = now_ns + delay_ns;
     uv_update_time(worker_loop(server_worker->worker));
     uv_timer_start(&server_worker->timer, on_timer, delay_ns / 1000000 + 1, 0);
 }
@@ -185,14 +185,24 @@ void server_worker_start_keepalive(struct server_worker *server_worker, struct n
     }
 }
 
+/* Late (timer_is_late), it runs after one more poll of the sockets, which reads what clients have
+ * sent. A write then gets its whole timeout again: nothing was written meanwhile. */
 static void on_timer(uv_timer_t *timer) {
     struct server_worker *server_worker = timer->data;
     uint64_t now_ns = clock_now_ns();
     struct list_timer *due;
+    bool was_late = server_worker->timer_was_late;
+    server_worker->timer_was_late = timer_is_late(server_worker->timer_due_ns, now_ns) && !was_late;
     server_worker->timer_due_ns = UINT64_MAX;
+    if (server_worker->timer_was_late) {
+        server_worker_schedule_timer(server_worker, now_ns);
+        return;
+    }
     while ((due = timer_list_pop_due(&server_worker->conn_timers, now_ns))) {
         if (due->timer_class == NET_TIMEOUT_KEEPALIVE) {
             net_conn_probe(CONTAINER_OF(due, struct net_conn, keepalive));
+        } else if (was_late && due->timer_class == NET_TIMEOUT_WRITE) {
+            net_conn_update_io(CONTAINER_OF(due, struct net_conn, timeout)); /* starts it again */
         } else {
             net_conn_timed_out(CONTAINER_OF(due, struct net_conn, timeout),
                                (enum net_timeout)due->timer_class);

@@ -187,6 +187,7 @@ struct server_worker {
     size_t n_conns, n_calls;
     uv_timer_t timer;
     uint64_t timer_due_ns;
+    bool timer_was_late; /* it waits for one more poll of the sockets */
     struct deferred_task deferred;
     struct timer_list conn_timers;
     struct body_pool pool;

@@ -1,0 +1,124 @@
+"""The process stands still for longer than its time-outs (SIGSTOP here; a throttled control group and a
+migrated machine are the same): what clients sent meanwhile is read before they are timed out."""
+import contextlib
+import os
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+from lib import h2, http1
+
+N = 10
+TIMEOUT = 1.0
+BODY = b'{"inputs":[{"name":"INPUT0","shape":[1],"datatype":"FP32","data":[1]}]}'
+REQUEST = (b"POST /v2/models/id_fp32/infer HTTP/1.1\r\nHost: localhost\r\n"
+           b"Content-Length: %d\r\n\r\n" % len(BODY)) + BODY
+# Where a request is cut by the stop: in the head, before the body, in the body, before its first byte.
+CUTS = [10, REQUEST.index(b"\r\n\r\n") + 4, len(REQUEST) - 5, 0]
+LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+CHECKED = 'sluice_pick_probes_total{result="ok"}'
+READY = b"/inference.GRPCInferenceService/ServerReady"
+
+
+@contextlib.contextmanager
+def stopped(process):
+    """The process is stopped for longer than the time-outs, except for what the body does."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+    try:
+        yield
+        time.sleep(TIMEOUT + 0.2)
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+@pytest.fixture
+def server(start_server, repositories):
+    value = f"{TIMEOUT}s"
+    return start_server("--model-repository", repositories("default"), "--header-timeout", value,
+                        "--body-timeout", value, "--idle-timeout", value, "--write-timeout", value,
+                        grpc=("127.0.0.1:0",))
+
+
+def test_requests_completed_while_stopped_are_answered(server):
+    with contextlib.ExitStack() as opened:
+        halves = [(opened.enter_context(http1.Connection(server.address)), at)
+                  for at in CUTS for _ in range(N)]
+        calls = []
+        for _ in range(N):
+            connection = opened.enter_context(h2.Connection(server.grpc_addresses[0]))
+            calls.append((connection, connection.begin(READY)))
+            connection.send_data(calls[-1][1], h2.message(b"")[:2])
+        for connection, at in halves:
+            if at == 0:
+                connection.send(LIVE)
+                assert connection.read_answer("GET").status == 200
+            connection.send(REQUEST[:at])
+        assert http1.request(server.address, "GET", "/v2/health/live").status == 200
+        with stopped(server.process):
+            for connection, at in halves:
+                connection.send(REQUEST[at:])
+            for connection, stream in calls:
+                connection.send_data(stream, h2.message(b"")[2:], end=True)
+        for connection, at in halves:
+            answer = connection.read_answer("POST")
+            assert answer.status == 200, (at, str(answer))
+        for connection, stream in calls:
+            assert connection.answer(stream).status == 0
+
+
+def test_requests_not_completed_time_out_after_a_stop(server):
+    """One more look at the sockets, not another time-out that a slow client could get again and again."""
+    with http1.Connection(server.address) as connection:
+        connection.send(REQUEST[:10])
+        assert http1.request(server.address, "GET", "/v2/health/live").status == 200
+        with stopped(server.process):
+            pass
+        assert connection.read_answer("POST").status == 408
+
+
+class Checked:
+    """An endpoint whose answers to checks can be held back."""
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.open = threading.Event()
+        self.open.set()
+        self.held = threading.Event()
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        with self.listener:
+            while True:
+                connection, _ = self.listener.accept()
+                threading.Thread(target=self.answer, args=(connection,), daemon=True).start()
+
+    def answer(self, connection):
+        with connection:
+            while connection.recv(65536):
+                if not self.open.is_set():
+                    self.held.set()
+                    self.open.wait()
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+
+def test_check_answered_while_stopped_counts(start_picker):
+    """A check of a stopped picker has not failed: its answer is there."""
+    endpoint = Checked()
+    picker = start_picker(f"""
+endpoints: ["{endpoint.address}"]
+health: {{http: /, interval: 50ms, timeout: {int(TIMEOUT * 1000)}ms, unhealthy: 1}}
+""")
+    endpoint.open.clear()
+    assert endpoint.held.wait(http1.PATIENCE)
+    with stopped(picker.process):
+        endpoint.open.set()
+    before = picker.numbers()[CHECKED]
+    picker.wait_until(lambda n: n[CHECKED] > before + 1, "more checks")
+    failed = {name: value for name, value in picker.numbers().items()
+              if name.startswith("sluice_pick_probes_total") and name != CHECKED and value > 0}
+    assert failed == {}
