@@ -358,10 +358,28 @@ static struct net_conn *conn_new(const struct listen_endpoint *listen_endpoint) 
     return conn;
 }
 
+/* Closes the connection that is idle longest. Returns: false when none is idle. */
+static bool close_longest_idle(struct net_server *server) {
+    struct server_worker *server_worker = &server->workers[0];
+    struct list_timer *timer;
+    assert(server->n_workers == 1 && server_worker->worker == server->acceptor);
+    TAILQ_FOREACH(timer, &server_worker->conn_timers.classes[NET_TIMEOUT_IDLE], link) {
+        struct net_conn *conn = CONTAINER_OF(timer, struct net_conn, timeout);
+        if (is_idle(conn) && !has_unread(conn)) {
+            net_conn_close(conn);
+            return true;
+        }
+    }
+    return false;
+}
+
 static void on_accept(void *user, int fd, int family) {
     const struct listen_endpoint *listen_endpoint = user;
     struct net_server *server = listen_endpoint->server;
     uint64_t n_over = net_budget_add_conn(server->budget);
+    if (n_over > 0 && server->budget->close_idle && close_longest_idle(server)) {
+        n_over = 0;
+    }
     struct net_conn *conn = n_over <= REFUSALS_AT_ONCE ? conn_new(listen_endpoint) : NULL;
     if (!conn) {
         close(fd);

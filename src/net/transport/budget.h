@@ -41,6 +41,9 @@ struct net_budget {
     uint64_t kept_memory;     /* of `memory`, kept free by bodies and by all that holds much */
     uint64_t body_memory;     /* --body-memory, of all bodies: net_budget_reserve */
     uint64_t max_connections; /* --max-connections: net_budget_add_conn */
+    /* Over max_connections, the connection that is idle longest is closed for a new one. Only where
+     * the servers have one worker, which accepts. */
+    bool close_idle;
     _Atomic uint64_t n_bytes; /* everything; the shares' credit included */
     _Atomic uint64_t n_body_bytes;
     _Atomic uint64_t n_conns;

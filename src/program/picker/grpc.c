@@ -11,8 +11,12 @@ enum {
     CONNECTION_WINDOW_BYTES = 16 * 1024 * 1024,
     MESSAGE_OVERHEAD_BYTES = 1024 * 1024, /* of a message, beside the body */
     MAX_HEALTH_STREAMS = 1000,
+    MAX_HEALTH_CONNECTIONS = 256,
+    HEALTH_MEMORY_BYTES = 16 * 1024 * 1024,
     MIN_STREAMS = 100,
 };
+
+static const uint64_t MAX_HEALTH_IDLE_NS = 75000000000u;
 
 /* ---- health ---------------------------------------------------------------------------------- */
 
@@ -40,6 +44,18 @@ static enum grpc_health_state health_of(void *context, struct str service) {
     return ready ? GRPC_HEALTH_SERVING : GRPC_HEALTH_NOT_SERVING;
 }
 
+static enum status make_health(struct pick_grpc *self, struct worker *const *workers,
+                               size_t n_workers, struct grpc_health **out, struct error *err) {
+    struct grpc_health_options options = {
+        .state_of = health_of,
+        .context = self,
+        .names = "liveness, readiness, inference-extension, " PICK_SERVICE_NAME " or nothing",
+        .workers = workers,
+        .n_workers = n_workers,
+    };
+    return grpc_health_new(&options, out, err);
+}
+
 /* ---- services -------------------------------------------------------------------------------- */
 
 static enum status make_services(struct pick_grpc *self, const struct pick_settings *settings,
@@ -51,16 +67,9 @@ static enum status make_services(struct pick_grpc *self, const struct pick_setti
         .workers = threads->workers,
         .n_workers = threads->n_workers,
     };
-    struct grpc_health_options health = {
-        .state_of = health_of,
-        .context = self,
-        .names = "liveness, readiness, inference-extension, " PICK_SERVICE_NAME " or nothing",
-        .workers = threads->workers,
-        .n_workers = threads->n_workers,
-    };
     enum status st = pick_service_new(&service, &self->service, err);
     if (st == ST_OK) {
-        st = grpc_health_new(&health, &self->health, err);
+        st = make_health(self, threads->workers, threads->n_workers, &self->health, err);
     }
     if (st == ST_OK) {
         grpc_health_methods(self->health, self->methods);
@@ -117,11 +126,29 @@ static enum status listen_health(struct pick_grpc *self, const char *text,
 static enum status open_health(struct pick_grpc *self, const struct pick_settings *settings,
                                const struct grpc_server_options *options,
                                struct listen_address *bound, struct error *err) {
+    struct worker *const workers[] = {options->acceptor};
     struct grpc_server_options health = *options;
+    self->health_budget = (struct net_budget){.memory = HEALTH_MEMORY_BYTES,
+                                              .body_memory = HEALTH_MEMORY_BYTES,
+                                              .max_connections = MAX_HEALTH_CONNECTIONS,
+                                              .close_idle = true};
+    health.budget = &self->health_budget;
+    health.methods = self->own_methods;
     health.n_methods = GRPC_HEALTH_METHODS;
+    health.workers = workers;
+    health.n_workers = 1;
     health.limits.max_streams = MAX_HEALTH_STREAMS;
-    enum status st =
-        settings->health.n > 0 ? grpc_server_new(&health, &self->health_server, err) : ST_OK;
+    if (health.limits.idle_timeout_ns > MAX_HEALTH_IDLE_NS) {
+        health.limits.idle_timeout_ns = MAX_HEALTH_IDLE_NS;
+    }
+    if (settings->health.n == 0) {
+        return ST_OK;
+    }
+    enum status st = make_health(self, workers, 1, &self->own_health, err);
+    if (st == ST_OK) {
+        grpc_health_methods(self->own_health, self->own_methods);
+        st = grpc_server_new(&health, &self->health_server, err);
+    }
     for (size_t i = 0; st == ST_OK && i < settings->health.n; i++) {
         st = listen_health(self, settings->health.items[i], &bound[i], err);
     }
@@ -181,12 +208,18 @@ enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *s
 void pick_grpc_refresh_pools(struct pick_grpc *self) {
     pick_service_refresh(self->service);
     grpc_health_notify(self->health);
+    if (self->own_health) {
+        grpc_health_notify(self->own_health);
+    }
 }
 
 /* Health keeps being served at its own address until the process ends. */
 void pick_grpc_drain(struct pick_grpc *self) {
     atomic_store_explicit(&self->draining, true, memory_order_relaxed);
     grpc_health_shutdown(self->health);
+    if (self->own_health) {
+        grpc_health_shutdown(self->own_health);
+    }
     net_server_drain(grpc_server_net(self->server));
 }
 
@@ -211,4 +244,5 @@ void pick_grpc_free(struct pick_grpc *self) {
     grpc_server_free(self->health_server);
     pick_service_free(self->service);
     grpc_health_free(self->health);
+    grpc_health_free(self->own_health);
 }

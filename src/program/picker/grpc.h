@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "net/server/grpc/health.h"
+#include "net/transport/budget.h"
 #include "net/transport/tls/server.h"
 #include "pick/ext_proc/service.h"
 #include "program/picker/settings.h"
@@ -17,11 +18,16 @@ struct pick_grpc {
     struct pool_set *pools;
     struct pick_service *service;
     struct grpc_health *health;
-    const atomic_bool *ready; /* owned by the caller: there is a pool to pick from */
+    struct grpc_health *own_health; /* of health_server */
+    const atomic_bool *ready;       /* owned by the caller: there is a pool to pick from */
     atomic_bool draining;
     struct grpc_method methods[PICK_GRPC_METHODS];
     struct grpc_server *server;
-    struct grpc_server *health_server; /* NULL: no --health */
+    struct grpc_method own_methods[GRPC_HEALTH_METHODS];
+    /* NULL: no --health. It has connections and memory of its own, and runs on the main thread, so
+     * that proxies cannot keep probes out. */
+    struct grpc_server *health_server;
+    struct net_budget health_budget;
 };
 
 /* Makes the TLS context from the settings; `*out` is NULL without TLS. Returns: why the files can't
