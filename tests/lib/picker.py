@@ -5,7 +5,8 @@ import signal
 import subprocess
 
 from lib import metrics
-from lib.server import Server, binary, grpc_addresses_in, metrics_address_in
+from lib.server import (Server, binary, grpc_addresses_in, lower_limits,
+                        metrics_address_in)
 
 
 def n_ready(numbers):
@@ -18,12 +19,13 @@ class Picker(Server):
     """A running picker. `folder` is the test's own; log and ready file go there. `pool` is the text of
     its configuration, which `write_pool` changes later."""
 
-    def __init__(self, folder, pool, args=(), grpc="127.0.0.1:0"):
+    def __init__(self, folder, pool, args=(), grpc="127.0.0.1:0", limits=None):
         self.folder = str(folder)
         self.log_file = os.path.join(self.folder, "picker.log")
         self.ready_file = os.path.join(self.folder, "picker.ready")
         self.pool_file = os.path.join(self.folder, "pool.yaml")
         self.expected_errors = []
+        self.limits = limits
         self.args = [str(arg) for arg in args]
         self.write_pool(pool)
         self.start(grpc)
@@ -35,7 +37,9 @@ class Picker(Server):
         self.command = [binary(), "pick", *self.flags(grpc), "--ready-file", self.ready_file, *self.args]
         with open(self.log_file, "ab") as log:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log,
-                                            stderr=log, cwd=self.folder)
+                                            stderr=log, cwd=self.folder,
+                                            preexec_fn=self.limits and
+                                            (lambda: lower_limits(self.limits)))
         try:
             self.wait_for(lambda: os.path.exists(self.ready_file), "a ready file")
         except BaseException:

@@ -186,9 +186,10 @@ class Server:
 
 
 def lower_limits(limits):
-    """Sets soft limits, as a shell's ulimit would."""
-    for which, soft in limits.items():
-        resource.setrlimit(which, (soft, resource.getrlimit(which)[1]))
+    """Sets soft limits, or both where a value is a pair (soft, hard), as a shell's ulimit would."""
+    for which, limit in limits.items():
+        pair = limit if isinstance(limit, tuple) else (limit, resource.getrlimit(which)[1])
+        resource.setrlimit(which, pair)
 
 
 def is_sanitized():

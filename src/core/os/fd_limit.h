@@ -6,5 +6,7 @@
 
 /* Raises the soft limit to the hard one. Returns: the limit now. Thread: before others start. */
 uint64_t fd_limit_raise(void);
+/* Returns: how many more descriptors the limit allows. */
+uint64_t fd_limit_left(void);
 
 #endif

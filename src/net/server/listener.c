@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/base/log.h"
+#include "core/event/clock.h"
 #include "net/server/base.h"
 
 enum {
@@ -22,6 +23,8 @@ enum {
     KEEPALIVE_PROBES = 4,
 };
 
+static const uint64_t LOG_EVERY_NS = 60000000000u;
+
 struct listener {
     uv_poll_t poll;
     uv_timer_t accept_pause;
@@ -29,6 +32,7 @@ struct listener {
     int family;
     unsigned n_handles; /* open or closing */
     bool closing;
+    uint64_t logged_ns; /* when a failure was last logged */
     struct address bound;
     struct listener_events events;
 };
@@ -164,7 +168,11 @@ static void on_accept_pause_over(uv_timer_t *timer) {
 
 /* Out of descriptors or memory: new connections wait in the backlog. */
 static void accept_pause(struct listener *listener, int error) {
-    log_event(LOG_WARNING, "accept failed, pausing", LOG_CSTR("reason", strerror(error)));
+    uint64_t now_ns = clock_now_ns();
+    if (listener->logged_ns == 0 || now_ns - listener->logged_ns >= LOG_EVERY_NS) {
+        listener->logged_ns = now_ns;
+        log_event(LOG_WARNING, "accept failed, pausing", LOG_CSTR("reason", strerror(error)));
+    }
     uv_poll_stop(&listener->poll);
     uv_timer_start(&listener->accept_pause, on_accept_pause_over, ACCEPT_PAUSE_MS, 0);
 }

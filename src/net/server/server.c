@@ -282,9 +282,6 @@ void server_worker_remove_conn(struct server_worker *server_worker, struct net_c
     server_worker->n_conns--;
 }
 
-/* connections over the limit that get an error at a time; further ones are closed at once */
-enum { REFUSALS_AT_ONCE = 256 };
-
 enum status net_server_init(struct net_server *server, const struct net_server_options *options,
                             struct error *err) {
     assert(options->n_workers > 0);
@@ -380,7 +377,9 @@ static void on_accept(void *user, int fd, int family) {
     if (n_over > 0 && server->budget->close_idle && close_longest_idle(server)) {
         n_over = 0;
     }
-    struct net_conn *conn = n_over <= REFUSALS_AT_ONCE ? conn_new(listen_endpoint) : NULL;
+    uint64_t max_refusals =
+        server->budget->max_refusals > 0 ? server->budget->max_refusals : NET_BUDGET_REFUSALS;
+    struct net_conn *conn = n_over <= max_refusals ? conn_new(listen_endpoint) : NULL;
     if (!conn) {
         close(fd);
         net_budget_remove_conn(server->budget);

@@ -16,7 +16,7 @@
 #include "core/base/metric/metric.h"
 #include "core/base/status.h"
 
-enum { NET_BUDGET_MAX_USERS = 8 };
+enum { NET_BUDGET_MAX_USERS = 8, NET_BUDGET_REFUSALS = 256 };
 
 /* What the clients of servers hold. */
 struct net_budget_use {
@@ -44,6 +44,8 @@ struct net_budget {
     /* Over max_connections, the connection that is idle longest is closed for a new one. Only where
      * the servers have one worker, which accepts. */
     bool close_idle;
+    uint64_t max_refusals; /* connections over max_connections that get an error at a time; further
+                              ones are closed at once; 0: NET_BUDGET_REFUSALS */
     _Atomic uint64_t n_bytes; /* everything; the shares' credit included */
     _Atomic uint64_t n_body_bytes;
     _Atomic uint64_t n_conns;

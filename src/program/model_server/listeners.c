@@ -329,8 +329,8 @@ enum status serve_listeners_open(struct serve_listeners *self,
     self->settings = settings;
     self->budget.memory = settings->client_memory.n_bytes;
     self->budget.body_memory = settings->body_memory.n_bytes;
-    self->budget.max_connections = settings->max_connections;
     net_budget_count_arenas(&self->budget);
+    process_limit_connections(&self->budget, settings->max_connections);
     count_cache(self, repository);
     self->n_addresses = settings->http.n + serve_grpc_n_addresses(settings) + settings->mip.n +
                         admin_listener_is_enabled(settings->metrics);

@@ -168,8 +168,8 @@ static enum status open_listeners(struct pick_process *self, struct error *err) 
     self->budget.memory = settings->client_memory.n_bytes;
     self->budget.kept_memory = settings->client_memory.n_bytes / KEPT_SHARE;
     self->budget.body_memory = settings->body_memory.n_bytes;
-    self->budget.max_connections = settings->max_connections;
     net_budget_count_arenas(&self->budget);
+    process_limit_connections(&self->budget, settings->max_connections);
     self->n_listen_addresses = settings->grpc.n + settings->health.n;
     self->listen_addresses =
         arena_calloc(self->arena, self->n_listen_addresses, sizeof(*self->listen_addresses));

@@ -16,6 +16,9 @@
 #include "program/process/heap.h"
 
 enum {
+    /* Descriptors that are not left to connections, at most half of all: 256 each for connections
+     * that are refused, of --metrics and of --health, the rest for checks, scrapes and models. */
+    FD_RESERVE = 1024,
     EXIT_CODE_SIGNAL = 128,
     POLL_MS = 10, /* while draining */
     PRESSURE_MS = 1000,
@@ -236,6 +239,21 @@ enum status process_start(struct process *process, uint64_t n_workers, struct er
         start_signal_handlers(process);
     }
     return st;
+}
+
+void process_limit_connections(struct net_budget *budget, uint64_t max_connections) {
+    uint64_t n_left = fd_limit_left();
+    uint64_t reserve = n_left / 2 < FD_RESERVE ? n_left / 2 : FD_RESERVE;
+    uint64_t most = n_left - reserve > 0 ? n_left - reserve : 1;
+    budget->max_connections = max_connections < most ? max_connections : most;
+    budget->max_refusals = reserve / 4 > 0 ? reserve / 4 : 1;
+    if (most < max_connections) {
+        log_event(most < max_connections / 2 ? LOG_WARNING : LOG_INFO,
+                  "fewer connections than --max-connections, for the limit on open files "
+                  "(RLIMIT_NOFILE, ulimit -n)",
+                  LOG_U64("max_connections", max_connections), LOG_U64("used", most),
+                  LOG_U64("reserved_files", reserve));
+    }
 }
 
 void process_set_ready(struct process *process, const char *status) {

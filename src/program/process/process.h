@@ -22,6 +22,7 @@
 #include "core/os/ready_file.h"
 #include "core/os/service_manager.h"
 #include "core/os/watchdog.h"
+#include "net/transport/budget.h"
 
 /* The threads of the servers. */
 struct process_threads {
@@ -78,6 +79,10 @@ struct process {
  * process_free, also after a failure. */
 enum status process_start(struct process *process, uint64_t n_workers,
                           struct error *err) SLUICE_MUST_USE;
+/* Sets the limit on connections: `max_connections`, or as many as the limit on descriptors leaves
+ * besides a reserve for health, metrics, checks and models; says in the log when it is lower. Once
+ * the listeners' and workers' descriptors are open. */
+void process_limit_connections(struct net_budget *budget, uint64_t max_connections);
 /* The server is ready; `status` describes its state to the service manager, and must stay valid. */
 void process_set_ready(struct process *process, const char *status);
 /* Serves until the shutdown is complete. */

@@ -1,13 +1,15 @@
 """Health and metrics are answered when all other connections are taken, and when their own listener is full
 of idle ones."""
 import contextlib
+import resource
 
 import pytest
 
-from lib import h2, http1
+from lib import h2, http1, metrics
 
 POOL = "endpoints: [10.0.0.1:8000]\n"
 CHECK = b"/grpc.health.v1.Health/Check"
+CHECKED = 'sluice_pick_probes_total{result="ok"}'
 N = 300  # over what the listeners of health and metrics accept at once
 
 
@@ -54,3 +56,45 @@ def test_idle_connections_do_not_keep_metrics_out(start_server, start_picker, re
         for _ in range(3):
             assert http1.request(address, "GET", "/metrics").status == 200
         assert idle[0].read_end() == b""
+
+
+def n_files(n):
+    """The hard limit too: the program raises its soft one to that."""
+    return {resource.RLIMIT_NOFILE: (n, n)}
+
+
+def idle_connections(opened, address, n):
+    """Opens so many; the server may have closed some of them, or not accepted them yet."""
+    return [opened.enter_context(contextlib.closing(http1.connect(address))) for _ in range(n)]
+
+
+def test_low_descriptor_limit_leaves_a_reserve(start_server, repositories):
+    """Twice as many connections as descriptors: health, metrics and models have theirs, and the listeners
+    recover."""
+    server = start_server("--model-repository", repositories("default"), "--workers", 2,
+                          metrics_at="127.0.0.1:0", limits=n_files(200))
+    assert "fewer connections than --max-connections" in server.log_text()
+    with contextlib.ExitStack() as opened:
+        idle_connections(opened, server.address, 400)
+        metrics.wait_until(server.metrics_address, lambda n: n["sluice_connections"] > 20, "connections")
+        assert http1.request(server.metrics_address, "GET", "/v2/health/ready").status == 200
+    server.wait_at_rest()
+    assert "accept failed" not in server.log_text()
+
+
+def test_low_descriptor_limit_leaves_checks(start_picker, start_server, repositories):
+    """Idle connections do not make endpoints look dead."""
+    endpoint = start_server("--model-repository", repositories("default")).address
+    picker = start_picker(f"""
+endpoints: ["{endpoint}"]
+health: {{http: /v2/health/ready, interval: 20ms, timeout: 5s, unhealthy: 1}}
+""", "--workers", 2, "--health", "127.0.0.1:0", limits=n_files(100))
+    with contextlib.ExitStack() as opened:
+        idle_connections(opened, picker.grpc_addresses[0], 200)
+        picker.wait_until(lambda n: n["sluice_connections"] > 5, "connections")
+        before = picker.numbers()[CHECKED]
+        picker.wait_until(lambda n: n[CHECKED] > before + 10, "checks")
+        check_health(health_address(picker))
+    failed = {name: value for name, value in picker.numbers().items()
+              if name.startswith("sluice_pick_probes_total") and name != CHECKED and value > 0}
+    assert failed == {} and "accept failed" not in picker.log_text()

@@ -3,8 +3,6 @@ migrated machine are the same): what clients sent meanwhile is read before they 
 import contextlib
 import os
 import signal
-import socket
-import threading
 import time
 
 import pytest
@@ -19,7 +17,6 @@ REQUEST = (b"POST /v2/models/id_fp32/infer HTTP/1.1\r\nHost: localhost\r\n"
 # Where a request is cut by the stop: in the head, before the body, in the body, before its first byte.
 CUTS = [10, REQUEST.index(b"\r\n\r\n") + 4, len(REQUEST) - 5, 0]
 LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
-CHECKED = 'sluice_pick_probes_total{result="ok"}'
 READY = b"/inference.GRPCInferenceService/ServerReady"
 
 
@@ -78,47 +75,3 @@ def test_requests_not_completed_time_out_after_a_stop(server):
         with stopped(server.process):
             pass
         assert connection.read_answer("POST").status == 408
-
-
-class Checked:
-    """An endpoint whose answers to checks can be held back."""
-
-    def __init__(self):
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
-        self.open = threading.Event()
-        self.open.set()
-        self.held = threading.Event()
-        threading.Thread(target=self.serve, daemon=True).start()
-
-    def serve(self):
-        with self.listener:
-            while True:
-                connection, _ = self.listener.accept()
-                threading.Thread(target=self.answer, args=(connection,), daemon=True).start()
-
-    def answer(self, connection):
-        with connection:
-            while connection.recv(65536):
-                if not self.open.is_set():
-                    self.held.set()
-                    self.open.wait()
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-
-
-def test_check_answered_while_stopped_counts(start_picker):
-    """A check of a stopped picker has not failed: its answer is there."""
-    endpoint = Checked()
-    picker = start_picker(f"""
-endpoints: ["{endpoint.address}"]
-health: {{http: /, interval: 50ms, timeout: {int(TIMEOUT * 1000)}ms, unhealthy: 1}}
-""")
-    endpoint.open.clear()
-    assert endpoint.held.wait(http1.PATIENCE)
-    with stopped(picker.process):
-        endpoint.open.set()
-    before = picker.numbers()[CHECKED]
-    picker.wait_until(lambda n: n[CHECKED] > before + 1, "more checks")
-    failed = {name: value for name, value in picker.numbers().items()
-              if name.startswith("sluice_pick_probes_total") and name != CHECKED and value > 0}
-    assert failed == {}
