@@ -236,11 +236,12 @@ static bool count_bytes(struct arena *arena, size_t total) {
         return true;
     }
     size_t step = total - counted;
-    if (step < COUNTED_STEP_BYTES && arena->budget->take(arena->budget->user, COUNTED_STEP_BYTES)) {
+    if (step < COUNTED_STEP_BYTES &&
+        arena->budget->take(arena->budget->user, COUNTED_STEP_BYTES, arena->n_counted)) {
         arena->n_counted += COUNTED_STEP_BYTES;
         return true;
     }
-    arena->is_over_budget = !arena->budget->take(arena->budget->user, step);
+    arena->is_over_budget = !arena->budget->take(arena->budget->user, step, arena->n_counted);
     arena->n_counted += arena->is_over_budget ? 0 : step;
     return !arena->is_over_budget;
 }

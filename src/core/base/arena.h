@@ -42,7 +42,8 @@ void arena_free(struct arena *arena);
 
 /* Memory that several arenas share, such as what all clients may make a server hold. */
 struct arena_budget {
-    bool (*take)(void *user, size_t n_bytes); /* Returns: false when they don't fit */
+    /* `n_counted`: what the arena has taken before. Returns: false when they don't fit. */
+    bool (*take)(void *user, size_t n_bytes, size_t n_counted);
     void (*give)(void *user, size_t n_bytes);
     void *user;
 };

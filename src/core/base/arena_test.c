@@ -204,7 +204,8 @@ static void arena_new_and_free_update_gauge(void **state) {
     assert_int_equal(metric_read(METRIC_ARENAS), before);
 }
 
-static bool take_bytes(void *user, size_t n_bytes) {
+static bool take_bytes(void *user, size_t n_bytes, size_t n_counted) {
+    (void)n_counted;
     size_t *n_left = user;
     bool fits = n_bytes <= *n_left;
     *n_left -= fits ? n_bytes : 0;

@@ -16,7 +16,7 @@
 #include "core/base/metric/metric.h"
 #include "core/base/status.h"
 
-enum { NET_BUDGET_MAX_USERS = 8, NET_BUDGET_REFUSALS = 256 };
+enum { NET_BUDGET_MAX_USERS = 8, NET_BUDGET_REFUSALS = 256, NET_BUDGET_SMALL_ARENA = 1 << 18 };
 
 /* What the clients of servers hold. */
 struct net_budget_use {
@@ -154,9 +154,14 @@ static inline void net_budget_give(struct net_budget *budget, uint64_t n_bytes) 
     atomic_fetch_sub_explicit(&budget->n_bytes, n_bytes, memory_order_relaxed);
 }
 
-static inline bool net_budget_take_for_arena(void *user, size_t n_bytes) {
+/* Small arenas, such as that of a metrics page, may use kept_memory and a sixteenth more. */
+static inline bool net_budget_take_for_arena(void *user, size_t n_bytes, size_t n_counted) {
     struct net_budget *budget = user;
-    return net_budget_take_within(budget, n_bytes, net_budget_large_limit(budget));
+    uint64_t limit = net_budget_limit(budget);
+    bool small =
+        n_bytes <= NET_BUDGET_SMALL_ARENA - n_counted && n_counted < NET_BUDGET_SMALL_ARENA;
+    return net_budget_take_within(budget, n_bytes,
+                                  small ? limit + limit / 16 : net_budget_large_limit(budget));
 }
 
 static inline void net_budget_give_from_arena(void *user, size_t n_bytes) {

@@ -68,6 +68,26 @@ def test_unused_metadata_of_streams_is_not_kept(start):
         connection.close()
 
 
+def test_open_calls_count_against_client_memory(start):
+    """Each takes some kilobytes for as long as the client likes."""
+    live = start("--client-memory", "32MiB", "--body-memory", "4GiB")
+    connections = [live.connect() for _ in range(10)]
+    refused = 0
+    for connection in connections:
+        streams = [connection.begin(b"/grpc.health.v1.Health/Watch") for _ in range(MAX_STREAMS - 1)]
+        for stream in streams:
+            connection.send_data(stream, h2.message(b""), end=True)
+        connection.ping()
+        ended = over(connection, streams)
+        refused += len(ended)
+        assert all(connection.streams[stream].status == EXHAUSTED
+                   and "--client-memory" in connection.streams[stream].text for stream in ended)
+    assert refused > 4000
+    live.check_good()
+    for connection in connections:
+        connection.close()
+
+
 def test_forwarded_metadata_counts_against_body_memory(start):
     """What models get of it is kept, and refused when the memory for bodies is used up."""
     live = start("--body-memory", "8MiB", "--grpc-header-forward-pattern", "^a$")

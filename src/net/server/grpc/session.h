@@ -35,6 +35,7 @@
 #include "net/transport/h2_preface.h"
 #include "net/transport/h2_rate_limit.h"
 #include "net/transport/h2_scan.h"
+#include "net/transport/memory_account.h"
 
 struct grpc_session;
 
@@ -120,6 +121,8 @@ struct grpc_stream {
                                              budget */
     size_t n_unused_fields;               /* received, not kept */
     bool head_too_large;                  /* over the limit; the client gets an error */
+    struct memory_overhead overhead;      /* the stream itself: count_stream */
+    bool over_budget;                     /* there is no memory for it; the client gets an error */
     bool head_over_budget;                /* the budget is used up; the client gets an error */
     bool is_plain;                        /* an HTTP request that is not gRPC */
     bool remote_ended;                    /* END_STREAM was received */

@@ -39,7 +39,8 @@ static bool reserve_head(struct grpc_stream *stream, struct str name, struct str
     return true;
 }
 
-static void release_head(struct grpc_stream *stream) {
+static void release_memory(struct grpc_stream *stream) {
+    memory_overhead_release(&stream->overhead);
     if (stream->n_head_reserved > 0) {
         net_budget_release(stream->core->options->budget, stream->n_head_reserved);
     }
@@ -137,6 +138,10 @@ static enum status grpc_head_check(struct grpc_stream *stream, struct error *err
     struct grpc_call *call = &stream->call;
     call->fields = stream->head.items;
     call->n_fields = stream->head.n;
+    if (stream->over_budget) {
+        net_budget_error(stream->core->options->budget, err);
+        return error_prefix(err, "no memory for another open call of the connection");
+    }
     if (stream->head_over_budget) {
         net_budget_error(stream->core->options->budget, err);
         return error_prefix(err, "no memory for the metadata of calls");
@@ -287,6 +292,18 @@ void grpc_plain_answer(struct grpc_stream *stream) {
     grpc_core_schedule_write(stream->core, stream->session);
 }
 
+/* So many open streams of a connection are not counted. */
+enum { UNCOUNTED_STREAMS = 16 };
+
+static void count_stream(struct grpc_stream *stream) {
+    struct grpc_session *session = stream->session;
+    size_t n_bytes = stream->core->options->limits.stream_bytes;
+    if (session->n_open > UNCOUNTED_STREAMS && n_bytes > 0) {
+        stream->over_budget =
+            !memory_overhead_add(session->account, &stream->overhead, n_bytes, MEMORY_LEVEL_HALF);
+    }
+}
+
 struct grpc_stream *grpc_stream_new(struct grpc_session *session, int32_t id) {
     struct grpc_core *core = session->core;
     struct arena *arena =
@@ -308,6 +325,7 @@ struct grpc_stream *grpc_stream_new(struct grpc_session *session, int32_t id) {
     session->n_alive++;
     session->n_open++;
     ++*core->n_alive;
+    count_stream(stream);
     return stream;
 }
 
@@ -348,7 +366,7 @@ void grpc_stream_free(struct grpc_stream *stream) {
         metric_add(METRIC_REQUESTS_IN_FLIGHT, -1);
     }
     --*core->n_alive;
-    release_head(stream);
+    release_memory(stream);
     arena_free(stream->call.arena); /* the stream lives in it */
 }
 
