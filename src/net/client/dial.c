@@ -2,6 +2,7 @@
  * the result; then the handle closes. */
 #include "net/client/dial.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -17,6 +18,19 @@ struct dial {
     void (*done)(void *user, const struct dial_result *result);
     void *user;
 };
+
+bool dial_error_is_local(int number) {
+    switch (number < 0 ? -number : number) { /* errors of libuv are negative numbers of errno */
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+    case ENOMEM:
+    case EADDRNOTAVAIL:
+        return true;
+    default:
+        return false;
+    }
+}
 
 static void on_closed(uv_handle_t *handle) {
     free(handle);
@@ -43,6 +57,9 @@ static void on_connected(uv_connect_t *connect, int status) {
     }
     if (result.refused) {
         error_set(&result.error, ST_IO, "refused the connection");
+    } else if (dial_error_is_local(status)) {
+        error_set(&result.error, ST_OVERLOADED, "no connection can be made: %s",
+                  uv_strerror(status));
     } else if (status != 0) {
         error_set(&result.error, ST_IO, "cannot be reached: %s", uv_strerror(status));
     }
@@ -85,8 +102,8 @@ enum status dial_start(struct worker *worker, struct str address, uint64_t timeo
     int rc = start_connect(dial, &where, timeout_ns);
     if (rc != 0) {
         dial_cancel(dial);
-        return error_set(err, ST_IO, "no connection to %.*s: %s", STR_ARG(address),
-                         uv_strerror(rc));
+        return error_set(err, dial_error_is_local(rc) ? ST_OVERLOADED : ST_IO,
+                         "no connection to %.*s: %s", STR_ARG(address), uv_strerror(rc));
     }
     *out = dial;
     return ST_OK;

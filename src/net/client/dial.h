@@ -14,14 +14,21 @@
 
 struct dial;
 
+/* Returns: whether a connection failed for what this process or machine lacks (descriptors,
+ * buffers, ports), which says nothing about the other end. `number`: of errno, or one of
+ * libuv's. */
+bool dial_error_is_local(int number);
+
 struct dial_result {
-    struct error error; /* ST_OK; ST_IO, ST_DEADLINE_EXCEEDED: text without the address */
-    bool refused;       /* ST_IO: connection refused */
+    /* ST_OK; ST_IO, ST_DEADLINE_EXCEEDED, ST_OVERLOADED (dial_error_is_local): text without the
+     * address */
+    struct error error;
+    bool refused; /* ST_IO: connection refused */
 };
 
 /* Connects to `address`, "IP:PORT". `done` is called once, never from within this function; the
- * dial has ended then, though its handle may close a little later. Returns: ST_BAD_CONFIG, ST_IO
- * (no socket), ST_NO_MEMORY. Owns: *out until `done` or dial_cancel. */
+ * dial has ended then, though its handle may close a little later. Returns: ST_BAD_CONFIG, ST_IO,
+ * ST_OVERLOADED (dial_error_is_local), ST_NO_MEMORY. Owns: *out until `done` or dial_cancel. */
 enum status dial_start(struct worker *worker, struct str address, uint64_t timeout_ns,
                        void (*done)(void *user, const struct dial_result *result), void *user,
                        struct dial **out, struct error *err) SLUICE_MUST_USE;

@@ -17,6 +17,7 @@
 
 #include "core/base/compiler.h"
 #include "core/event/clock.h"
+#include "net/client/dial.h"
 #include "net/client/socket_watcher.h"
 
 /* Lists that an easy handle borrows while it runs. */
@@ -270,6 +271,7 @@ struct http_fetch {
     char *body;
     size_t len, cap, max_bytes;
     bool too_large, no_memory;
+    int local_error; /* of errno: why there is no socket; 0: there is one */
     struct http_curl_lists lists;
     bool non_default; /* the handle has options of its last request and must be reset */
 };
@@ -284,6 +286,7 @@ static void fetch_recycle(struct http_fetch *fetch) {
     http_curl_lists_fini(&fetch->lists);
     free(fetch->body);
     fetch->body = NULL;
+    fetch->local_error = 0;
     LIST_INSERT_HEAD(&fetcher->idle, fetch, link);
 }
 
@@ -317,13 +320,26 @@ static size_t on_body(char *data, size_t size, size_t n, void *user) {
     return n_bytes;
 }
 
+/* libcurl does not tell why it got no socket. */
+static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *address) {
+    struct http_fetch *fetch = user;
+    (void)purpose;
+    int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    fetch->local_error = fd < 0 && dial_error_is_local(errno) ? errno : 0;
+    return fd < 0 ? CURL_SOCKET_BAD : fd;
+}
+
 /* ---- results --------------------------------------------------------------------------------- */
 
 static void set_io_error(struct http_fetch *fetch, CURLcode code, struct http_fetch_result *out) {
     long number = 0;
     curl_easy_getinfo(fetch->easy, CURLINFO_OS_ERRNO, &number);
     out->refused = code == CURLE_COULDNT_CONNECT && number == ECONNREFUSED;
-    if (out->refused) {
+    int local = code == CURLE_COULDNT_CONNECT ? fetch->local_error : 0;
+    local = local == 0 && dial_error_is_local((int)number) ? (int)number : local;
+    if (local != 0) {
+        error_set(&out->error, ST_OVERLOADED, "no connection can be made: %s", strerror(local));
+    } else if (out->refused) {
         error_set(&out->error, ST_IO, "refused the connection");
     } else if (code == CURLE_COULDNT_CONNECT && number != 0) {
         error_set(&out->error, ST_IO, "cannot be reached: %s", strerror((int)number));
@@ -513,6 +529,8 @@ static void init_handle(struct http_fetch *fetch, const struct http_fetch_tls *t
     curl_easy_setopt(fetch->easy, CURLOPT_PRIVATE, fetch);
     curl_easy_setopt(fetch->easy, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(fetch->easy, CURLOPT_WRITEDATA, fetch);
+    curl_easy_setopt(fetch->easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+    curl_easy_setopt(fetch->easy, CURLOPT_OPENSOCKETDATA, fetch);
     http_curl_set_common(fetch->easy, tls);
 }
 

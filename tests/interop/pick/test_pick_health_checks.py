@@ -2,7 +2,9 @@
 over gRPC and by a connection alone; the pick goes elsewhere, and the log says why."""
 import concurrent.futures
 import contextlib
+import resource
 import socket
+import threading
 import time
 
 import grpc
@@ -40,12 +42,16 @@ def results(picker, result):
     return picker.numbers()[f'sluice_pick_probes_total{{result="{result}"}}']
 
 
+def reasons_now(picker, address):
+    return [line["reason"] for line in picker.log_lines()
+            if line.get("event") == "an endpoint is not ready" and line["endpoint"] == address]
+
+
 def reasons(picker, address):
     """Why the log says that it was not ready, in this order: what it says comes a moment after the gauge."""
     end = time.monotonic() + http1.PATIENCE
     while True:
-        found = [line["reason"] for line in picker.log_lines()
-                 if line.get("event") == "an endpoint is not ready" and line["endpoint"] == address]
+        found = reasons_now(picker, address)
         if found or time.monotonic() > end:
             return found
         time.sleep(0.01)
@@ -325,3 +331,51 @@ def test_health_thousand_endpoints(start):
         picker.wait_ready_endpoints(0)
         state = http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
         assert state.count(": not ready, 0 in flight") == 1000
+
+
+# ---- what the picker lacks ------------------------------------------------------------------------
+
+@contextlib.contextmanager
+def no_descriptors(process):
+    """It gets no new one meanwhile."""
+    before = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (3, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, before)
+
+
+@contextlib.contextmanager
+def closing_server():
+    """Ready, on a connection for each request."""
+    def answer(listener):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection, contextlib.suppress(OSError):
+                    connection.recv(65536)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer, args=(listener,))
+        thread.start()
+        try:
+            yield f"127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+@pytest.mark.parametrize("check", ["http: /", "tcp: true"])
+def test_health_check_without_descriptors_says_nothing_of_endpoints(start, check):
+    with closing_server() as address:
+        picker = start(pool_of([address], f"{check}, unhealthy: 1"))
+        picker.wait_ready_endpoints(1)
+        with no_descriptors(picker.process):
+            picker.wait_for(lambda: "health checks cannot be carried out" in picker.log_text(), "a reason")
+        assert "too many open files" in picker.log_text().lower()
+        good = results(picker, "ok")
+        picker.wait_until(lambda now: now['sluice_pick_probes_total{result="ok"}'] > good + 2, "checks")
+        assert picked(picker) == {address}
+        assert results(picker, "local") > 0 and not reasons_now(picker, address)

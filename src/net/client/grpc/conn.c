@@ -9,6 +9,7 @@
 
 #include "core/base/compiler.h"
 #include "core/event/clock.h"
+#include "net/client/dial.h"
 
 enum {
     MAX_WRITES = 4, /* per connection and round, so that others get their share */
@@ -263,16 +264,16 @@ static int connect_to(struct grpc_client_conn *conn, const struct sockaddr *to) 
 
 /* Tries the next address, if there is one, once the handle is closed. */
 static void try_next_address(struct grpc_client_conn *conn, int why) {
-    char text[ERROR_TEXT_BYTES];
+    struct error err;
     conn->next_address = conn->next_address ? conn->next_address->ai_next : NULL;
-    snprintf(text, sizeof(text), "no connection: %s", uv_strerror(why));
-    if (!conn->next_address) {
-        grpc_client_conn_fail(conn, text);
-    } else if (conn->has_handle) {
+    if (conn->next_address && conn->has_handle) {
         uv_close(&conn->uv.handle, on_closed);
-    } else {
-        grpc_client_conn_fail(conn, text); /* the handle could not be opened */
+        return;
     }
+    /* without a handle: it could not be opened */
+    error_set(&err, dial_error_is_local(why) ? ST_OVERLOADED : ST_IO, "%s: no connection: %s",
+              conn->client->target.text, uv_strerror(why));
+    grpc_client_conn_close(conn, &err);
 }
 
 static void on_connected(uv_connect_t *connect, int status) {

@@ -137,9 +137,9 @@ struct grpc_limits {
      * what ext-proc adds to a body: net/transport/grpc/receiver.c:check_prefix. */
     uint64_t max_message_bytes;
     uint64_t request_memory; /* of one message's arena: net/transport/grpc/receiver.c */
-    size_t stream_bytes; /* what an open call of a connection with many takes besides its messages;
+    size_t stream_bytes;  /* what an open call of a connection with many takes besides its messages;
                             0: the method counts it: net/server/grpc/stream.c:count_stream */
-    uint32_t max_streams;    /* at once on a connection; nghttp2 refuses more */
+    uint32_t max_streams; /* at once on a connection; nghttp2 refuses more */
     uint32_t stream_window_bytes, connection_window_bytes;
     uint64_t idle_timeout_ns;   /* of a connection without streams */
     uint64_t keepalive_time_ns; /* of a silent connection, before it gets a PING */

@@ -169,7 +169,8 @@ static enum probe_verdict judge_probe(struct probe *probe, bool good) {
     return probe->verdict;
 }
 
-bool probe_set_finish(struct probe_set *set, struct probe *probe, bool good, uint64_t now_ns) {
+/* Returns: false for the probe of a removed endpoint, which has been freed. */
+static bool end_check(struct probe_set *set, struct probe *probe) {
     assert(probe->running);
     probe->running = false;
     set->n_running--;
@@ -177,11 +178,28 @@ bool probe_set_finish(struct probe_set *set, struct probe *probe, bool good, uin
         free(probe);
         return false;
     }
-    enum probe_verdict before = probe->verdict;
-    probe->verdict = judge_probe(probe, good);
-    set->n_unknown -= before == PROBE_UNKNOWN;
+    return true;
+}
+
+static void schedule_next(struct probe_set *set, struct probe *probe, uint64_t now_ns) {
     if (!timer_heap_set(&set->waiting, &probe->due, next_time(set, probe, now_ns))) {
         probe->due.heap_index = 0; /* out of memory: it is checked again when the pool changes */
     }
+}
+
+void probe_set_skip(struct probe_set *set, struct probe *probe, uint64_t now_ns) {
+    if (end_check(set, probe)) {
+        schedule_next(set, probe, now_ns);
+    }
+}
+
+bool probe_set_finish(struct probe_set *set, struct probe *probe, bool good, uint64_t now_ns) {
+    if (!end_check(set, probe)) {
+        return false;
+    }
+    enum probe_verdict before = probe->verdict;
+    probe->verdict = judge_probe(probe, good);
+    set->n_unknown -= before == PROBE_UNKNOWN;
+    schedule_next(set, probe, now_ns);
     return probe->verdict != before;
 }

@@ -70,5 +70,8 @@ uint64_t probe_set_next_ns(const struct probe_set *set);
 /* A check has ended. Returns: the verdict has changed. The probe of a removed endpoint
  * (probe->endpoint is NULL) is freed. */
 bool probe_set_finish(struct probe_set *set, struct probe *probe, bool good, uint64_t now_ns);
+/* A check could not be carried out: the verdict stays, and the probe is due after the interval. The
+ * probe of a removed endpoint is freed. */
+void probe_set_skip(struct probe_set *set, struct probe *probe, uint64_t now_ns);
 
 #endif

@@ -16,6 +16,7 @@ enum probe_result {
     PROBE_TIMEOUT,
     PROBE_STATUS, /* not ready, or an invalid response */
     PROBE_BROKEN, /* no connection, or it was lost */
+    PROBE_LOCAL,  /* this process lacks what a connection takes: says nothing of the endpoint */
 };
 
 struct probe_check;

@@ -31,6 +31,7 @@ struct prober {
     LIST_HEAD(, probe_check) running;
     struct timer timer;
     struct log_limit log;
+    uint64_t local_log_due_ns; /* of log_local_failure */
     bool starting;           /* checks are being started; one that ends at once starts no others */
     bool all_probed_pending; /* on_all_probed is to be called */
     bool stopping;
@@ -39,6 +40,8 @@ struct prober {
     void *user;
 };
 
+static const uint64_t LOCAL_LOG_NS = UINT64_C(60000000000);
+
 static void start_due_checks(struct prober *prober);
 
 /* ---- reports to the pool --------------------------------------------------------------------- */
@@ -46,7 +49,7 @@ static void start_due_checks(struct prober *prober);
 static const enum metric METRICS[] = {
     [PROBE_OK] = METRIC_PICK_PROBES_OK,           [PROBE_REFUSED] = METRIC_PICK_PROBES_REFUSED,
     [PROBE_TIMEOUT] = METRIC_PICK_PROBES_TIMEOUT, [PROBE_STATUS] = METRIC_PICK_PROBES_STATUS,
-    [PROBE_BROKEN] = METRIC_PICK_PROBES_BROKEN,
+    [PROBE_BROKEN] = METRIC_PICK_PROBES_BROKEN,   [PROBE_LOCAL] = METRIC_PICK_PROBES_LOCAL,
 };
 
 static void log_change(struct prober *prober, const struct endpoint *endpoint, bool ready,
@@ -65,6 +68,15 @@ static void log_change(struct prober *prober, const struct endpoint *endpoint, b
     }
     log_write(level, ready ? "an endpoint is ready" : "an endpoint is not ready", fields, n);
     prober->log.n_suppressed = 0;
+}
+
+/* The check is repeated when it is due again. */
+static void log_local_failure(struct prober *prober, const char *why) {
+    uint64_t now_ns = clock_now_ns();
+    if (now_ns >= prober->local_log_due_ns) {
+        prober->local_log_due_ns = now_ns + LOCAL_LOG_NS;
+        log_event(LOG_WARNING, "health checks cannot be carried out", LOG_CSTR("reason", why));
+    }
 }
 
 static void report_to_pool(const struct probe_check *check, struct endpoint *endpoint,
@@ -134,6 +146,11 @@ static void finish_check(struct prober *prober, struct probe_check *check, enum 
     struct probe *probe = check->probe;
     struct endpoint *endpoint = probe->endpoint;
     metric_add(METRICS[result], 1);
+    if (result == PROBE_LOCAL) {
+        log_local_failure(prober, why);
+        probe_set_skip(&prober->set, probe, clock_now_ns());
+        return;
+    }
     bool changed = probe_set_finish(&prober->set, probe, result == PROBE_OK, clock_now_ns());
     if (endpoint) { /* otherwise the probe has been freed */
         report_to_pool(check, endpoint, probe->verdict, result);
@@ -165,6 +182,8 @@ enum probe_result probe_result_of(const struct error *err, bool refused) {
            : err->status == ST_DEADLINE_EXCEEDED ? PROBE_TIMEOUT
            : err->status == ST_BAD_ANSWER        ? PROBE_STATUS
            : err->status == ST_REFUSED           ? PROBE_STATUS
+           : err->status == ST_OVERLOADED        ? PROBE_LOCAL
+           : err->status == ST_NO_MEMORY         ? PROBE_LOCAL
                                                  : PROBE_BROKEN;
 }
 
@@ -176,8 +195,9 @@ static void start_check(struct prober *prober, struct probe *probe) {
     struct probe_check *check = calloc(1, sizeof(*check));
     struct error err;
     if (!check) { /* the probe is rescheduled */
-        metric_add(METRIC_PICK_PROBES_BROKEN, 1);
-        probe_set_finish(&prober->set, probe, probe->verdict == PROBE_READY, clock_now_ns());
+        metric_add(METRIC_PICK_PROBES_LOCAL, 1);
+        log_local_failure(prober, "out of memory");
+        probe_set_skip(&prober->set, probe, clock_now_ns());
         return;
     }
     fill_check(prober, check, probe);
