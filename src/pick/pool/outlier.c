@@ -147,7 +147,7 @@ static void record_success(const struct pool *pool, struct endpoint *endpoint) {
 }
 
 void pool_report_outcome(struct pool *pool, struct endpoint *endpoint, enum pool_outcome outcome) {
-    struct ejection ejection = {NULL};
+    struct ejection ejection = {.reason = NULL};
     if (outcome == POOL_OUTCOME_OK) {
         record_success(pool, endpoint);
         return;
