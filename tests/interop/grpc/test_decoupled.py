@@ -16,7 +16,7 @@ from tritonclient.utils import InferenceServerException
 
 from lib import http1, metrics
 from lib.repository import DECOUPLED
-from lib.server import peak_memory_of
+from lib.server import is_sanitized, peak_memory_of
 
 PATIENCE = http1.PATIENCE
 
@@ -214,9 +214,9 @@ def test_decoupled_slow_reader_bounds_memory(running):
         metrics.wait_until(running.address, lambda now: now["sluice_requests_in_flight"] >= 1,
                            "the request under way")
         resident = peak_memory_of(running)
-        assert resident < 256 * 1024 * 1024
+        assert resident < 256 * 1024 * 1024 or is_sanitized()  # which keeps what is freed
         assert sum(1 for _ in answers) == count - 1
-    assert peak_memory_of(running) < 256 * 1024 * 1024
+    assert peak_memory_of(running) < 256 * 1024 * 1024 or is_sanitized()
 
 
 def test_decoupled_client_disconnect_cancels(running):

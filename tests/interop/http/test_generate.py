@@ -11,7 +11,7 @@ import pytest
 from lib import http1, metrics
 from lib.events import parse_events
 from lib.repository import DECOUPLED, FREE, Identity
-from lib.server import peak_memory_of
+from lib.server import is_sanitized, peak_memory_of
 
 MODELS = DECOUPLED + [
     Identity("texts", [("BYTES", FREE), ("INT32", [2, -1])]),
@@ -236,13 +236,13 @@ def test_generate_stream_slow_reader_bounds_memory(running):
     connection, answer = begin(running, "many", {"INPUT0": [1.5] * 50000, "responses": 5000})
     first = answer.readline()
     metrics.wait_until(running.address, lambda now: now["sluice_requests_in_flight"] >= 2, "the request under way")
-    assert peak_memory_of(running) < 256 * 1024 * 1024
+    assert peak_memory_of(running) < 256 * 1024 * 1024 or is_sanitized()  # which keeps what is freed
     count, size = 1, len(first)
     while line := answer.readline():
         count += line.startswith(b"data: ")
         size += len(line)
     assert count == 5000 and size > 900_000_000
-    assert peak_memory_of(running) < 256 * 1024 * 1024
+    assert peak_memory_of(running) < 256 * 1024 * 1024 or is_sanitized()  # which keeps what is freed
     connection.close()
 
 
