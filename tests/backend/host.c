@@ -53,7 +53,7 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static size_t n_computed;
+static _Atomic size_t n_computed; /* instances run on threads of their own */
 
 size_t host_computed_count(void) {
     return n_computed;

@@ -20,7 +20,9 @@
 
 /* Standard error is one for the process, as is its log. */
 static struct {
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* of in_use; held only for moments */
+    pthread_cond_t is_free;
+    bool in_use;                       /* a thread writes */
     bool torn;                         /* the last line was written in part */
     _Atomic uint64_t no_wait_until_ms; /* of CLOCK_MONOTONIC: a wait timed out before */
     _Atomic uint64_t n_dropped;        /* not reported yet */
@@ -117,29 +119,51 @@ static bool report_dropped(size_t (*print_dropped)(char *out, uint64_t n)) {
     return true;
 }
 
-/* Waits for another thread's line, not for long. */
-static bool lock_sink(void) {
-    if (!may_wait()) {
-        return pthread_mutex_trylock(&sink.lock) == 0;
-    }
+static void init_cond(void) {
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&sink.is_free, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+/* Waits for another thread's line, not for long. Returns: whether this thread may write. */
+static bool acquire_sink(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct timespec until;
+    bool waits = may_wait();
+    int rc = 0;
+    pthread_once(&once, init_cond);
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += 2L * LOG_SINK_WAIT_MS * 1000000; /* the other one may wait for the reader */
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    if (pthread_mutex_clocklock(&sink.lock, CLOCK_MONOTONIC, &until) != 0) {
-        pause_waiting();
-        return false;
+    pthread_mutex_lock(&sink.lock);
+    while (sink.in_use && waits && rc == 0) {
+        rc = pthread_cond_timedwait(&sink.is_free, &sink.lock, &until);
     }
-    return true;
+    bool acquired = !sink.in_use;
+    sink.in_use = true;
+    pthread_mutex_unlock(&sink.lock);
+    if (!acquired && waits) {
+        pause_waiting();
+    }
+    return acquired;
+}
+
+static void release_sink(void) {
+    pthread_mutex_lock(&sink.lock);
+    sink.in_use = false;
+    pthread_cond_signal(&sink.is_free);
+    pthread_mutex_unlock(&sink.lock);
 }
 
 void log_sink_write(const char *line, size_t n_bytes,
                     size_t (*print_dropped)(char *out, uint64_t n)) {
     bool written = false;
-    if (lock_sink()) {
+    if (acquire_sink()) {
         written = end_torn_line() && report_dropped(print_dropped) && write_all(line, n_bytes);
-        pthread_mutex_unlock(&sink.lock);
+        release_sink();
     }
     if (!written) {
         atomic_fetch_add_explicit(&sink.n_dropped, 1, memory_order_relaxed);

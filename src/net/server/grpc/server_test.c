@@ -247,9 +247,10 @@ static void server_write_timeout_resets_unread_calls(void **state) {
     for (int i = 0; i < 4; i++) {
         client_unary(&live->client, "/t.T/Flood", STR("x"));
     }
-    while (atomic_load(&test.begins) < 4) {
+    /* On a busy machine the first calls may have timed out before the others begin. */
+    do {
         live_step(live, false);
-    }
+    } while (atomic_load(&test.begins) < 4 && metric_read(METRIC_CONNECTIONS) > 0);
     wait_for_no_connection();
     live_close(live);
 
