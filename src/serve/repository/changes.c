@@ -311,8 +311,9 @@ static void thread_main(void *arg) {
     struct repository *repository = arg;
     struct changes *changes = &repository->changes;
     lock_acquire(&repository->lock);
-    while (!is_ending(repository)) {
-        struct job *job = find_runnable(changes);
+    changes->n_starting--;
+    while (!changes->stopping) {
+        struct job *job = is_ending(repository) ? NULL : find_runnable(changes);
         if (job) {
             job_execute(repository, job);
         } else {
@@ -343,9 +344,10 @@ static size_t count_runnable(struct changes *changes) {
 static bool ensure_thread(struct repository *repository) {
     struct changes *changes = &repository->changes;
     if (changes->n_threads < REPOSITORY_MAX_THREADS &&
-        count_runnable(changes) > changes->n_waiting) {
+        count_runnable(changes) > changes->n_waiting + changes->n_starting) {
         int rc = uv_thread_create(&changes->threads[changes->n_threads], thread_main, repository);
         changes->n_threads += rc == 0;
+        changes->n_starting += rc == 0;
     }
     lock_cond_signal(&changes->work);
     return changes->n_threads > 0;
@@ -640,6 +642,10 @@ void changes_stop(struct repository *repository) {
         uv_thread_join(&changes->supervisor);
         changes->has_supervisor = false;
     }
+    lock_acquire(&repository->lock);
+    changes->stopping = true;
+    lock_cond_broadcast(&changes->work);
+    lock_release(&repository->lock);
     for (size_t i = 0; i < changes->n_threads; i++) {
         uv_thread_join(&changes->threads[i]);
     }

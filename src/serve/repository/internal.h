@@ -95,6 +95,8 @@ struct changes {
     size_t n_abandoned;  /* running jobs whose result is discarded */
     size_t n_late_scans; /* those of them that are scans */
     size_t n_waiting;    /* idle threads */
+    size_t n_starting;   /* threads that have not looked for a job yet */
+    bool stopping;       /* the threads end */
     uv_thread_t threads[REPOSITORY_MAX_THREADS];
     size_t n_threads;
     size_t max_loads;
