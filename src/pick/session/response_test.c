@@ -296,6 +296,28 @@ static void response_upstream_answer_clears_refused(void **state) {
     stage_close(stage);
 }
 
+static void answer_headers(struct stage *stage, const char *headers) {
+    stage_answer(stage, headers, true);
+}
+
+static void answer_details(struct stage *stage, const char *details) {
+    answer_with(stage, ATTRIBUTES, "response.code_details", details, true);
+}
+
+/* Returns: endpoints of two that are ejected after ten requests which are answered so. */
+static size_t count_ejected(void (*answer)(struct stage *stage, const char *text),
+                            const char *text) {
+    struct stage *stage = stage_open(two());
+    struct pool_stats numbers;
+    for (int n = 0; n < 10; n++) {
+        begin(stage, STAGE_CONFIG(NONE, NONE));
+        answer(stage, text);
+    }
+    pool_get_stats(stage->pool.pool, &numbers);
+    stage_close(stage);
+    return numbers.n_ejected;
+}
+
 /* What each response says of the endpoint: five of them in a row eject it, or do not. */
 static void response_errors_eject_endpoint(void **state) {
     static const struct {
@@ -314,15 +336,7 @@ static void response_errors_eject_endpoint(void **state) {
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct stage *stage = stage_open(two());
-        struct pool_stats numbers;
-        for (int n = 0; n < 10; n++) {
-            begin(stage, STAGE_CONFIG(NONE, NONE));
-            stage_answer(stage, cases[i].headers, true);
-        }
-        pool_get_stats(stage->pool.pool, &numbers);
-        assert_int_equal(numbers.n_ejected, cases[i].ejects);
-        stage_close(stage);
+        assert_int_equal(count_ejected(answer_headers, cases[i].headers), cases[i].ejects);
     }
 }
 
@@ -342,15 +356,7 @@ static void response_resets_and_timeouts_eject_endpoint(void **state) {
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct stage *stage = stage_open(two());
-        struct pool_stats numbers;
-        for (int n = 0; n < 10; n++) {
-            begin(stage, STAGE_CONFIG(NONE, NONE));
-            answer_with(stage, ATTRIBUTES, "response.code_details", cases[i].details, true);
-        }
-        pool_get_stats(stage->pool.pool, &numbers);
-        assert_int_equal(numbers.n_ejected, cases[i].ejects);
-        stage_close(stage);
+        assert_int_equal(count_ejected(answer_details, cases[i].details), cases[i].ejects);
     }
 }
 

@@ -41,13 +41,10 @@ static enum status decode_body(struct inference *inference, struct error *err) {
                               &generate->request, err);
 }
 
-/* An estimate for a slow core. */
-enum { PARSE_NS = 5 };
-
 static uint64_t decode_ns(const struct inference *inference) {
     const struct http_generate *generate =
         CONTAINER_OF(inference, struct http_generate, base.inference);
-    return generate->base.exchange->body.len * (uint64_t)PARSE_NS;
+    return http_inference_parse_ns(generate->base.exchange->body.len);
 }
 
 /* Appends the response to the buffer `out`, which has its own arena. */

@@ -97,15 +97,14 @@ static enum status decode_body(struct inference *inference, struct error *err) {
                              err);
 }
 
-/* Estimates for a slow core, per byte of JSON that is parsed, of a tensor that is printed, and of
- * what is compressed. */
-enum { PARSE_NS = 5, PRINT_NS = 8, COMPRESS_NS = 20, PRINT_GROWTH = 3 };
+/* Estimates for a slow core, per byte of a tensor that is printed, and of what is compressed. */
+enum { PRINT_NS = 8, COMPRESS_NS = 20, PRINT_GROWTH = 3 };
 
 static uint64_t decode_ns(const struct inference *inference) {
     const struct http_infer *infer = CONTAINER_OF(inference, struct http_infer, base.inference);
     size_t n_bytes = infer->base.exchange->body.len;
     uint64_t json_bytes = infer->header == V2_HEADER_ABSENT ? n_bytes : infer->json_bytes;
-    return (json_bytes < n_bytes ? json_bytes : n_bytes) * PARSE_NS;
+    return http_inference_parse_ns(json_bytes < n_bytes ? json_bytes : n_bytes);
 }
 
 static uint64_t encode_ns(const struct inference *inference) {

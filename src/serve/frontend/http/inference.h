@@ -22,6 +22,11 @@ static inline struct http_inference *http_inference_of(struct inference *inferen
     return CONTAINER_OF(inference, struct http_inference, inference);
 }
 
+/* Returns: the estimated time to parse that much JSON on a slow core, for `decode_ns`. */
+static inline uint64_t http_inference_parse_ns(uint64_t json_bytes) {
+    return json_bytes * 5;
+}
+
 /* Steps for the protocol's table. */
 struct trace *http_inference_begin_trace(struct inference *inference, struct tracer *tracer);
 enum status http_inference_forward_headers(struct inference *inference, struct params *params,
