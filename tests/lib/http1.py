@@ -212,3 +212,13 @@ def request(address, method, target, body=b"", fields=()):
     with Connection(address) as connection:
         connection.send("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
         return connection.read_answer(method)
+
+
+def post_head(target, n_bytes, *fields):
+    """The head of a POST, in bytes, as its arguments; `fields` are whole lines."""
+    lines = [b"POST %s HTTP/1.1" % target, b"Host: localhost", b"Content-Length: %d" % n_bytes, *fields]
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def post(target, body, *fields):
+    return post_head(target, len(body), *fields) + body

@@ -3,6 +3,7 @@ beside them are answered."""
 import contextlib
 import socket
 import threading
+import time
 
 import numpy
 import tritonclient.grpc as triton_grpc
@@ -79,6 +80,14 @@ class Good:
         assert not self.failures and self.n > 0, self.failures
 
 
+def wait_for_memory(live, base, seconds, slack=8 * MB):
+    """Until resident memory is within a fifth of what it was at the start."""
+    end = time.monotonic() + seconds
+    while live.rss_bytes() > base * 1.2 + slack:
+        assert time.monotonic() < end, (live.rss_bytes(), base)
+        time.sleep(0.1)
+
+
 def infer_message(model):
     request = grpc_live.proto.ModelInferRequest(model_name=model)
     request.inputs.add(name="X", datatype="FP32", shape=[1])
@@ -110,6 +119,5 @@ def unread_request(stack, address, receive_buffer=4096):
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     sock.connect((host, int(port)))
     body = b"{" + BINARY + b"," + TENSOR + b"}"
-    sock.sendall(b"".join([b"POST /v2/models/large/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
-                           % len(body) + body] * 4))
+    sock.sendall(http1.post(b"/v2/models/large/infer", body) * 4)
     return sock

@@ -24,8 +24,7 @@ FAULTS = (OSError, AssertionError, mip.BadAnswer, mip.Refused)
 
 
 def post(model, body, *fields):
-    lines = [b"POST /v2/models/%s/infer HTTP/1.1" % model, b"Host: a", b"Content-Length: %d" % len(body), *fields]
-    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+    return http1.post(b"/v2/models/%s/infer" % model, body, *fields)
 
 
 class Bad:

@@ -7,6 +7,7 @@ import struct
 import time
 
 from lib import http1, server
+from lib.http1 import post
 
 N = int(os.environ.get("SOAK_REQUESTS", "100000"))
 N_WARM = N // 5
@@ -17,11 +18,6 @@ MAX_GROWTH_BYTES = 2 << 20
 JSON = b'{"inputs":[{"name":"INPUT0","shape":[3],"datatype":"FP32","data":[1,2,3]}]}'
 NAMED = b'{"id":"a","inputs":[{"name":"INPUT0","shape":[%d],"datatype":"%s","parameters":' \
         b'{"binary_data_size":%d}}],"parameters":{"binary_data_output":true}}'
-
-
-def post(path, body, *fields):
-    lines = [b"POST %s HTTP/1.1" % path, b"Host: localhost", b"Content-Length: %d" % len(body)]
-    return b"\r\n".join([*lines, *fields]) + b"\r\n\r\n" + body
 
 
 def get(path):

@@ -9,7 +9,7 @@ from lib import echo, http1
 from lib.envoy import LISTENER, PICKER, Envoy, deployed, places_of
 from lib.ext_proc import Recorder, answer, attributes_of, headers_of, pick, set_header
 
-NOBODY = "127.0.0.1:1"  # refuses connections
+REFUSING = "127.0.0.1:1"  # refuses connections
 HEADERS_ONLY = ("headers-only.yaml", "headers-only-closed.yaml", "metadata.yaml")
 BODY = b'{"model": "digits"}'
 
@@ -32,7 +32,7 @@ def start_envoy(tmp_path, recorder):
     """start_envoy(file, text → text, servers): the picker's place is the recorder's."""
     started = []
 
-    def start(name, change=lambda text: text, servers=(NOBODY, NOBODY, NOBODY)):
+    def start(name, change=lambda text: text, servers=(REFUSING, REFUSING, REFUSING)):
         places = {LISTENER: "127.0.0.1:0", PICKER: recorder.address, **places_of(servers)}
         started.append(Envoy(tmp_path, change(deployed(name, places))))
         return started[-1]
@@ -155,7 +155,7 @@ def test_ext_proc_picker_exit_keeps_started_answers(start_envoy, recorder, name)
 
 RESET = r"upstream_reset_before_response_started"
 LOCAL = [("status=503", None, 503, 0, r"via_upstream"),
-         ("", NOBODY, 503, 0x20, RESET + r"\{remote_connection_failure\|.*"),
+         ("", REFUSING, 503, 0x20, RESET + r"\{remote_connection_failure\|.*"),
          ("", "gone", 503, 0x20, RESET + r"\{connection_timeout\}"),
          ("close", None, 503, 0x40, RESET + r"\{connection_termination\}"),
          ("garbage", None, 502, 0x800000, RESET + r"\{protocol_error\}"),
@@ -265,12 +265,12 @@ def test_ext_proc_mode_grpc_acts_as_buffered(start_envoy, recorder, upstreams):
 def start_override(start_envoy, upstreams):
     """Its members: one that refuses, and two."""
     return start_envoy("override-host.yaml",
-                       servers=(NOBODY, upstreams[1].address, upstreams[2].address))
+                       servers=(REFUSING, upstreams[1].address, upstreams[2].address))
 
 
 def test_ext_proc_fallback_key_is_used_after_refusal(start_envoy, recorder, upstreams):
     envoy = start_override(start_envoy, upstreams)
-    recorder.say = picks(NOBODY, fallback=upstreams[2].address)
+    recorder.say = picks(REFUSING, fallback=upstreams[2].address)
     assert {said(ask(envoy))["server"] for _ in range(4)} == {"c"}
     served = recorder.ended().messages[1].metadata_context.filter_metadata["envoy.lb"].fields
     assert served["x-gateway-destination-endpoint-served"].string_value == upstreams[2].address
@@ -279,7 +279,7 @@ def test_ext_proc_fallback_key_is_used_after_refusal(start_envoy, recorder, upst
 def test_ext_proc_endpoint_list_is_tried_in_order(start_envoy, recorder, upstreams):
     envoy = start_override(start_envoy, upstreams)
     for blank in ("", " "):
-        recorder.say = picks(f"{NOBODY},{blank}{upstreams[1].address}")
+        recorder.say = picks(f"{REFUSING},{blank}{upstreams[1].address}")
         assert {said(ask(envoy))["server"] for _ in range(4)} == {"b"}
     recorder.say = picks(f"192.0.2.1:9,{upstreams[2].address}")  # the first is no member
     assert {said(ask(envoy))["server"] for _ in range(4)} == {"c"}

@@ -23,11 +23,6 @@ def one_worker(start_server, repositories):
                         f"onnx_loop={repositories('onnx')}/onnx_loop/1/model.onnx")
 
 
-def head(target, n_bytes, *fields):
-    lines = [f"POST {target} HTTP/1.1", "Host: a", f"Content-Length: {n_bytes}", *fields]
-    return "\r\n".join([*lines, "", ""]).encode()
-
-
 def test_event_loop_model_with_loop_never_runs_on_worker(one_worker):
     address = one_worker.address
     for _ in range(40):  # enough executions that are short
@@ -37,7 +32,7 @@ def test_event_loop_model_with_loop_never_runs_on_worker(one_worker):
     assert before["sluice_inline_executions_total"] == 0
     with http1.Connection(address) as slow:
         body = loop_body(LONG)
-        slow.send(head(LOOP, len(body)) + body)
+        slow.send(http1.post(LOOP.encode(), body))
         metrics.wait_until(address, lambda now: now["sluice_requests_in_flight"] == 2, "the slow request in flight")
         assert slow.read_answer("POST").status == 200
 
@@ -53,7 +48,7 @@ def test_event_loop_admin_listener_answers_while_worker_is_held(start_server, tm
     admin = server.metrics_address
     body = b'{"inputs":[{"name":"INPUT0","shape":[1],"datatype":"FP32","data":[1]}]}'
     with http1.Connection(server.address) as slow, http1.Connection(server.address) as waiting:
-        slow.send(head("/v2/models/held/infer", len(body)) + body)
+        slow.send(http1.post(b"/v2/models/held/infer", body))
         waiting.send(b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n")
         busy = 0
         while not busy and not is_answered(slow):
@@ -79,7 +74,7 @@ def test_event_loop_large_json_is_parsed_and_printed_on_helpers(start_server, re
     data = b"1," * (n - 1) + b"7"
     body = b'{"inputs":[{"name":"INPUT0","shape":[%d],"datatype":"INT8","data":[%s]}]}' % (n, data)
     with http1.Connection(server.address) as slow:
-        slow.send(head("/v2/models/id_int8/infer", len(body)) + body)
+        slow.send(http1.post(b"/v2/models/id_int8/infer", body))
         metrics.wait_until(admin, lambda now: now["sluice_helper_jobs_total"] == 1, "a job")
         answer = http1.request(server.address, "GET", "/v2/health/live")
         assert (answer.status, is_answered(slow)) == (200, False)
@@ -89,7 +84,7 @@ def test_event_loop_large_json_is_parsed_and_printed_on_helpers(start_server, re
         answer = slow.read_answer("POST")
         assert answer.status == 200 and answer.body.endswith(b'"data":[' + data + b"]}]}")
         small = b'{"inputs":[{"name":"INPUT0","shape":[1],"datatype":"INT8","data":[1]}]}'
-        slow.send(head("/v2/models/id_int8/infer", len(small)) + small)
+        slow.send(http1.post(b"/v2/models/id_int8/infer", small))
         assert slow.read_answer("POST").status == 200
     assert helper_jobs(admin) == 2  # a small request needs none
     server.wait_at_rest()
@@ -102,7 +97,7 @@ def test_event_loop_client_that_leaves_during_a_job_cancels_its_request(start_se
     for _ in range(2):
         before = helper_jobs(server.metrics_address)
         with http1.Connection(server.address) as leaving:
-            leaving.send(head("/v2/models/id_int8/infer", len(body)) + body)
+            leaving.send(http1.post(b"/v2/models/id_int8/infer", body))
             metrics.wait_until(server.metrics_address, lambda now: now["sluice_helper_jobs_total"] > before, "a job")
             leaving.reset()
     server.wait_at_rest()
@@ -113,7 +108,7 @@ def test_event_loop_compressed_body_is_inflated_in_slices(start_server, reposito
     server = start_server("--workers", "1", "--model-repository", repositories("default"))
     n_bytes = 60 << 20
     body = gzip.compress(b"x" + bytes(n_bytes - 1))  # no JSON; one read of the server's takes it
-    request = head("/v2/models/id_int8/infer", len(body), "Content-Encoding: gzip") + body
+    request = http1.post(b"/v2/models/id_int8/infer", body, b"Content-Encoding: gzip")
 
     def is_served_between_slices():
         with http1.Connection(server.address) as slow:
