@@ -81,6 +81,14 @@ def log_of(picker, event):
     return [line for line in picker.log_lines() if line.get("event", "").startswith(event)]
 
 
+def check_logged_once(picker):
+    """A name that fails is logged once, however often it is looked up; again only after it has recovered, as it may
+    where the test's own server misses a time-out on a busy machine."""
+    events = [line["event"] for line in log_of(picker, "DNS ")]
+    assert any(event.startswith("DNS resolution failed") for event in events)
+    assert all(event != after for event, after in zip(events, events[1:])), events
+
+
 # ---- kinds of records ----------------------------------------------------------------------------
 
 def test_dns_a_and_aaaa_records(start, names):
@@ -282,7 +290,7 @@ def check_it_stays(picker, names, result, why):
     names.set("models.test", "A", "10.1.0.2", "10.1.0.3", ttl=0)
     wait_endpoints(picker, "10.1.0.2:80", "10.1.0.3:80")
     assert picked(picker) == {"10.1.0.2:80", "10.1.0.3:80"}
-    assert len(log_of(picker, "DNS resolution failed")) == 1  # once, however often it was asked
+    check_logged_once(picker)
 
 
 @pytest.mark.parametrize("how, why", [
@@ -346,7 +354,7 @@ def test_dns_server_exit_keeps_addresses(start):
         other.set("models.test", "A", "10.1.0.3", ttl=0)
         picker.write_pool(pool_of(other, "models.test:80", times="shortest: 20ms"))
         wait_endpoints(picker, "10.1.0.3:80")
-        assert len(log_of(picker, "DNS resolution failed")) == 1
+        check_logged_once(picker)
 
 
 def test_dns_failed_record_type_keeps_addresses(start, names):
