@@ -37,7 +37,7 @@ void inference_init(struct inference *self, const struct inference_protocol *pro
     self->size_unknown = self->submitted = self->in_flight = false;
     self->arena = self->helper_arena = NULL;
     self->encoded = NULL;
-    self->on_helper = self->cancelled_on_helper = false;
+    self->on_helper = self->is_queued = self->cancelled_early = false;
 }
 
 /* ---- helper threads -------------------------------------------------------------------------- */
@@ -46,7 +46,7 @@ void inference_init(struct inference *self, const struct inference_protocol *pro
 enum { COPY_16_NS = 8, WALK_16_NS = 16, COPY_MIN_BYTES = 65536, SMALL_BYTES = 32768 };
 
 /* Returns: whether a step of that time should run on a helper thread, and can: there is an arena
- * for it. Requests that must run in order are decoded in order, on the worker. */
+ * for it. */
 static bool wants_helper(struct inference *self, const char *work, uint64_t ns) {
     if (ns < HELPER_MIN_NS) {
         return false;
@@ -388,7 +388,8 @@ static void reserve_memory(struct inference *self) {
     uint64_t n_bytes = arena_bytes(arena);
     arena_stop_counting(arena); /* the reservation counts it */
     n_bytes += self->spec->decoupled ? 0 : expected_response_bytes(self);
-    switch (memory_reserve(self->account, self->order, &self->memory, n_bytes, on_memory)) {
+    switch (memory_reserve(self->account, self->order ? &self->order->memory : NULL, &self->memory,
+                           n_bytes, on_memory)) {
     case MEMORY_GRANTED:
         submit(self);
         break;
@@ -419,7 +420,7 @@ static void count_response(struct inference *self) {
 /* ---- running --------------------------------------------------------------------------------- */
 
 static void submit_if_ok(struct inference *self, enum status st) {
-    if (st == ST_OK && self->cancelled_on_helper) {
+    if (st == ST_OK && self->cancelled_early) {
         st = error_set(&self->call.response.error, ST_CANCELLED,
                        "the request was cancelled before it ran");
     }
@@ -428,6 +429,16 @@ static void submit_if_ok(struct inference *self, enum status st) {
     } else {
         finish_unsubmitted(self);
     }
+}
+
+static void on_request_step(struct helper_job *job);
+
+/* Those of the same order that come meanwhile wait. */
+static void start_request_step(struct inference *self, void (*run)(struct helper_job *job)) {
+    if (self->order) {
+        self->order->on_helper = true;
+    }
+    start_job(self, run, on_request_step);
 }
 
 /* call.response.error has the result. */
@@ -440,22 +451,20 @@ static void run_check(struct helper_job *job) {
     (void)st;
 }
 
-static void on_checked(struct helper_job *job) {
-    struct inference *self = end_job(job);
-    submit_if_ok(self, self->call.response.error.status);
-}
-
-static void run_decoded(struct inference *self, enum status st) {
+/* Returns: whether the request went to a helper thread; else it may be freed. */
+static bool run_decoded(struct inference *self, enum status st) {
     struct error *err = &self->call.response.error;
     if (st == ST_OK) {
         st = find_and_forward(self, err);
     }
-    if (st == ST_OK && !self->order && wants_helper(self, "checking inputs", check_ns(self))) {
+    if (st == ST_OK && !self->cancelled_early &&
+        wants_helper(self, "checking inputs", check_ns(self))) {
         self->call.request->arena = self->helper_arena;
-        start_job(self, run_check, on_checked);
-        return;
+        start_request_step(self, run_check);
+        return true;
     }
-    submit_if_ok(self, st == ST_OK ? check_request(self, err) : st);
+    submit_if_ok(self, st == ST_OK && !self->cancelled_early ? check_request(self, err) : st);
+    return false;
 }
 
 static void run_decode(struct helper_job *job) {
@@ -467,25 +476,66 @@ static void run_decode(struct helper_job *job) {
     (void)st;
 }
 
-static void on_decoded(struct helper_job *job) {
+/* Returns: as run_decoded. */
+static bool decode(struct inference *self) {
+    const struct inference_protocol *protocol = self->protocol;
+    if (protocol->decode_ns &&
+        wants_helper(self, "decoding a request", protocol->decode_ns(self))) {
+        start_request_step(self, run_decode);
+        return true;
+    }
+    return run_decoded(self, protocol->decode(self, &self->call.response.error));
+}
+
+/* Runs those that waited, until one of them goes to a helper thread. As long as one waits the order
+ * is valid, and those that come meanwhile wait after it; the last one may end the order. */
+static void run_waiting(struct inference_order *order) {
+    for (bool is_last = false; !is_last;) {
+        struct inference *next = TAILQ_FIRST(&order->waiting);
+        TAILQ_REMOVE(&order->waiting, next, link);
+        next->is_queued = false;
+        is_last = TAILQ_EMPTY(&order->waiting);
+        if (is_last) {
+            order->on_helper = false;
+        }
+        if (next->cancelled_early) {
+            submit_if_ok(next, ST_OK);
+        } else if (decode(next)) {
+            return;
+        }
+    }
+}
+
+static void on_request_step(struct helper_job *job) {
     struct inference *self = end_job(job);
-    run_decoded(self, self->call.response.error.status);
+    struct inference_order *order = self->order;
+    bool others_wait = order && !TAILQ_EMPTY(&order->waiting);
+    if (order && !others_wait) {
+        order->on_helper = false;
+    }
+    enum status st = self->call.response.error.status;
+    bool is_checked = job->run == run_check;
+    if (is_checked) {
+        submit_if_ok(self, st);
+    }
+    if ((is_checked || !run_decoded(self, st)) && others_wait) {
+        run_waiting(order);
+    }
 }
 
 void inference_run(struct inference *self) {
-    const struct inference_protocol *protocol = self->protocol;
     assert(!self->submitted);
-    if (protocol->decode_ns && !self->order &&
-        wants_helper(self, "decoding a request", protocol->decode_ns(self))) {
-        start_job(self, run_decode, on_decoded);
+    if (self->order && self->order->on_helper) {
+        self->is_queued = true;
+        TAILQ_INSERT_TAIL(&self->order->waiting, self, link);
         return;
     }
-    run_decoded(self, protocol->decode(self, &self->call.response.error));
+    decode(self);
 }
 
 void inference_cancel(struct inference *self) {
-    if (self->on_helper) {
-        self->cancelled_on_helper = true;
+    if (self->on_helper || self->is_queued) {
+        self->cancelled_early = true;
     } else if (self->in_flight) {
         call_cancel(&self->call);
     } else if (memory_is_waiting(&self->memory)) {
@@ -556,7 +606,8 @@ enum status inference_encode_partial(struct inference *self, struct infer_respon
 }
 
 void inference_fini(struct inference *self, bool sent) {
-    assert(!self->in_flight && !self->on_helper && !memory_is_waiting(&self->memory));
+    assert(!self->in_flight && !self->on_helper && !self->is_queued &&
+           !memory_is_waiting(&self->memory));
     memory_release(&self->memory, sent);
     if (self->version) {
         model_version_unref(self->version);

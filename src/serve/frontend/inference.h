@@ -17,6 +17,8 @@
 #ifndef SLUICE_SERVE_FRONTEND_INFERENCE_H
 #define SLUICE_SERVE_FRONTEND_INFERENCE_H
 
+#include <sys/queue.h>
+
 #include "codec/kserve/request.h"
 #include "core/event/helper_pool.h"
 #include "net/transport/memory_account.h"
@@ -26,6 +28,22 @@
 #include "serve/trace/trace.h"
 
 struct inference;
+TAILQ_HEAD(inference_list, inference);
+
+/* Inferences that must run in the order in which they come, such as those of a stream: while one is
+ * decoded or checked on a helper thread, or waits for memory, those after it wait, too. Must live
+ * as long as one of them is not done. */
+struct inference_order {
+    struct reservation_order memory;
+    bool on_helper;                /* one is on a helper thread, before the scheduler */
+    struct inference_list waiting; /* after it, for inference_run */
+};
+
+static inline void inference_order_init(struct inference_order *order) {
+    reservation_order_init(&order->memory);
+    order->on_helper = false;
+    TAILQ_INIT(&order->waiting);
+}
 
 /* What the inferences of all protocols use. */
 struct inference_services {
@@ -57,10 +75,10 @@ struct inference_protocol {
      * `arena`. `last`: no other follows. */
     enum status (*encode)(struct inference *self, struct infer_response *response,
                           struct arena *arena, bool last, void *out, struct error *err);
-    /* Returns: the estimated time of `encode` for the last response. NULL: it never runs on a
-     * helper thread. */
+    /* Returns: the estimated time of `encode` for the last response. NULL: it takes little. */
     uint64_t (*encode_ns)(const struct inference *self);
-    size_t encoded_bytes; /* size of `out`, which may be moved in memory; 0 without encode_ns */
+    size_t encoded_bytes; /* size of `out`, which may be moved in memory; 0: it never runs on a
+                             helper thread */
     /* Called exactly once for inference_run, possibly before it returns: call.response has the
      * response or error. The callee releases it. */
     void (*done)(struct inference *self);
@@ -80,9 +98,8 @@ struct inference {
     const struct labels *labels;          /* one per output of the model */
     struct shm_request shm;               /* shared memory of the client */
     struct memory_account *account;       /* of the connection; NULL: memory is not counted */
-    struct reservation_order *order;      /* of requests that must run in order; NULL: none.
-                                                  Set by
-                                             the protocol after inference_init */
+    struct inference_order *order;        /* NULL: none. Set by the protocol after
+                                             inference_init */
     struct memory_reservation memory;     /* of request and response, until inference_fini */
     uint64_t partial_bytes;               /* of responses before the last, part of `memory` */
     struct trace *trace;                  /* NULL: not traced */
@@ -97,7 +114,9 @@ struct inference {
     struct arena *helper_arena; /* for what a helper thread allocates; NULL: none */
     struct encoded *encoded;    /* of the last response; NULL: not encoded yet */
     bool on_helper;             /* between helper_pool_submit and `done` of the job */
-    bool cancelled_on_helper;
+    bool is_queued;             /* in order->waiting */
+    bool cancelled_early;       /* while one of these was true: it ends after it */
+    TAILQ_ENTRY(inference) link;
 };
 
 /* Returns: the arena for `decode`. */

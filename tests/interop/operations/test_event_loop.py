@@ -6,7 +6,7 @@ import select
 
 import pytest
 
-from lib import http1, metrics
+from lib import grpc_live, h2, http1, metrics
 from lib.repository import FREE, Identity
 
 LONG = 500000  # iterations: about a second
@@ -118,3 +118,82 @@ def test_event_loop_compressed_body_is_inflated_in_slices(start_server, reposito
         return 0 < n < n_bytes
     assert any(is_served_between_slices() for _ in range(20))
     server.wait_at_rest()
+
+
+# ---- gRPC ----------------------------------------------------------------------------------------
+
+N_LARGE = 1000000  # estimated at milliseconds
+
+
+@pytest.fixture
+def live(tmp_path, repositories):
+    """A server with one worker, and the helper jobs of it."""
+    started = grpc_live.Live(tmp_path, repositories("default"), "--workers", "1")
+    with started.server:
+        yield started
+        started.check_unharmed()
+
+
+def typed(values, name="a"):
+    inputs = [grpc_live.tensor("INPUT0", "INT8", [len(values)], contents={"int_contents": values})]
+    return grpc_live.request("id_int8", inputs, (), id=name)
+
+
+def texts(n):
+    """A request of texts of one byte, each with its length."""
+    inputs = [grpc_live.tensor("INPUT0", "BYTES", [n])]
+    return grpc_live.request("id_bytes", inputs, [b"\1\0\0\0x" * n], outputs=[{"name": "OUTPUT0"}])
+
+
+def classes(n):
+    outputs = [{"name": "OUTPUT0", "parameters": {"classification": {"int64_param": 2}}}]
+    return grpc_live.request("id_fp32", [grpc_live.tensor(shape=[n])], [bytes(4 * n)], outputs=outputs)
+
+
+@pytest.mark.parametrize("request_, n_jobs", [
+    pytest.param(typed([1] * N_LARGE), 1, id="typed contents"),
+    pytest.param(texts(N_LARGE), 1, id="texts to check"),
+    pytest.param(classes(N_LARGE), 1, id="classes of a large output"),
+    pytest.param(typed([1] * 1000), 0, id="a small request"),
+    pytest.param(grpc_live.request(inputs=[grpc_live.tensor(shape=[N_LARGE])], raw=[bytes(4 * N_LARGE)]), 0,
+                 id="raw contents"),
+])
+@pytest.mark.parametrize("path", [grpc_live.INFER, grpc_live.STREAM], ids=["ModelInfer", "ModelStreamInfer"])
+def test_event_loop_large_grpc_message_is_decoded_on_helper(live, request_, n_jobs, path):
+    with live.connect() as connection:
+        ended = connection.call(path, request_)
+        assert (ended.status, len(ended.messages())) == (grpc_live.OK, 1), str(ended)
+        if path == grpc_live.STREAM:
+            stream_answers(ended)
+    assert helper_jobs(live.server.metrics_address) == n_jobs
+
+
+def stream_answers(ended):
+    answers = []
+    for data in ended.messages():
+        answer = grpc_live.proto.ModelStreamInferResponse()
+        answer.ParseFromString(data)
+        assert answer.error_message == "", answer
+        answers.append((answer.infer_response.id, answer.infer_response.raw_output_contents[0]))
+    return answers
+
+
+def test_event_loop_grpc_stream_keeps_order_while_one_is_on_helper(live):
+    sent = [[1] * N_LARGE, [2], [3] * N_LARGE, [4] * N_LARGE, [5], [6]]
+    with live.connect() as connection:
+        ended = connection.call(grpc_live.STREAM, *(typed(values, str(i)) for i, values in enumerate(sent)))
+        assert ended.status == grpc_live.OK, ended
+        assert stream_answers(ended) == [(str(i), bytes(values)) for i, values in enumerate(sent)]
+    assert helper_jobs(live.server.metrics_address) == 3
+
+
+def test_event_loop_grpc_client_that_leaves_during_a_job_cancels_its_requests(live):
+    for path, messages in ((grpc_live.INFER, 1), (grpc_live.STREAM, 4)):
+        before = helper_jobs(live.server.metrics_address)
+        with live.connect() as leaving:
+            stream = leaving.begin(path)
+            large = b"".join(h2.message(typed([1] * N_LARGE)) for _ in range(messages))
+            leaving.send_data(stream, large, end=True)
+            metrics.wait_until(live.server.metrics_address, lambda now: now["sluice_helper_jobs_total"] > before,
+                               "a job")
+            leaving.abort()

@@ -382,6 +382,19 @@ enum status v2_grpc_request_peek(struct str message, struct str *model, struct s
     return st == ST_OK && reader.error_text ? pb_reader_error(&reader, WHAT, err) : st;
 }
 
+size_t v2_grpc_request_walked_bytes(struct str message) {
+    enum { MAX_FIELDS = 64 };
+    struct pb_reader reader = pb_read(message);
+    struct pb_field field;
+    size_t n_bytes = message.len;
+    for (size_t i = 0; i < MAX_FIELDS && pb_next(&reader, &field); i++) {
+        if (field.number == V2_GRPC_RAW_INPUTS && field.type == PB_BYTES) {
+            n_bytes -= field.bytes.len;
+        }
+    }
+    return n_bytes;
+}
+
 /* Most often the message is cut inside the raw input: pb_next would fail there, so tags and
  * lengths are read one by one. */
 size_t v2_grpc_raw_offset(struct str beginning) {

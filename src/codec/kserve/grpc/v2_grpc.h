@@ -33,6 +33,10 @@ enum status v2_grpc_request_decode(struct arena *arena, struct str message,
 enum status v2_grpc_request_peek(struct str message, struct str *model, struct str *version,
                                  struct str *id, struct error *err) SLUICE_MUST_USE;
 
+/* Returns: bytes of a ModelInferRequest that decoding reads one by one: all but those of raw
+ * inputs. An estimate: of a message with very many fields it is the whole. */
+size_t v2_grpc_request_walked_bytes(struct str message);
+
 /* Returns: the offset of the first raw input's bytes in a ModelInferRequest, of which
  * `beginning` is the whole or the first part; 0 if it is not there. */
 size_t v2_grpc_raw_offset(struct str beginning);

@@ -31,6 +31,7 @@ void grpc_infer_count_picked(const struct grpc_call *call);
 /* Steps of both methods for the protocol's table. */
 struct trace *grpc_infer_begin_trace(struct inference *inference, struct tracer *tracer);
 enum status grpc_infer_decode(struct inference *inference, struct error *err) SLUICE_MUST_USE;
+uint64_t grpc_infer_decode_ns(const struct inference *inference);
 enum status grpc_infer_forward_metadata(struct inference *inference, struct params *params,
                                         struct error *err) SLUICE_MUST_USE;
 

@@ -19,7 +19,7 @@ struct stream_item {
 struct stream {
     struct grpc_call *call;
     TAILQ_HEAD(, stream_item) items; /* in the order of the requests */
-    struct reservation_order order;  /* the model gets them in this order, too */
+    struct inference_order order;    /* the model gets them in this order, too */
     bool half_closed;                /* the client sends no more */
     bool strict;   /* triton_grpc_error: the first failure of a model ends the stream */
     bool failed;   /* `failure` ends the stream */
@@ -283,8 +283,10 @@ static const struct inference_protocol stream_protocol = {
     .send_end = TRACE_GRPC_SEND_END,
     .begin_trace = grpc_infer_begin_trace,
     .decode = grpc_infer_decode,
+    .decode_ns = grpc_infer_decode_ns,
     .forward_headers = grpc_infer_forward_metadata,
     .encode = encode_response,
+    .encoded_bytes = sizeof(struct v2_grpc_message),
     .done = on_done,
     .on_partial_response = on_partial_response,
 };
@@ -302,7 +304,7 @@ static void begin_stream(struct grpc_call *call) {
     }
     stream->call = call;
     TAILQ_INIT(&stream->items);
-    reservation_order_init(&stream->order);
+    inference_order_init(&stream->order);
     stream->strict = str_is(grpc_find_field(call, GRPC_STRICT_ERRORS_FIELD, NULL), "true");
     call->user = stream;
     grpc_infer_count_picked(call);
