@@ -104,7 +104,9 @@ static void run_drain(struct worker_msg *msg) {
     struct server_worker *server_worker = CONTAINER_OF(msg, struct server_worker, drain_msg);
     struct net_conn *conn;
     LIST_FOREACH(conn, &server_worker->conns, link) {
-        if (conn->phase == NET_OPEN && conn->protocol->on_drain) {
+        if (conn->held) {
+            net_conn_close(conn);
+        } else if (conn->phase == NET_OPEN && conn->protocol->on_drain) {
             conn->protocol->on_drain(conn);
             net_conn_update_io(conn);
         } else if (is_idle(conn) && !has_unread(conn)) {
@@ -235,6 +237,7 @@ static void server_worker_init(struct server_worker *server_worker, struct net_s
                                      [NET_TIMEOUT_WRITE] = limits->write_timeout_ns,
                                      [NET_TIMEOUT_LINGER] = LINGER_NS,
                                      [NET_TIMEOUT_CLIENT] = CLIENT_CHECK_NS,
+                                     [NET_TIMEOUT_HELD] = NET_REFUSAL_DELAY_NS,
                                      [NET_TIMEOUT_KEEPALIVE] = limits->keepalive_time_ns}},
     };
     timer_list_init(&server_worker->conn_timers);
@@ -373,16 +376,18 @@ static bool close_longest_idle(struct net_server *server) {
 static void on_accept(void *user, int fd, int family) {
     const struct listen_endpoint *listen_endpoint = user;
     struct net_server *server = listen_endpoint->server;
-    uint64_t n_over = net_budget_add_conn(server->budget);
-    if (n_over > 0 && server->budget->close_idle && close_longest_idle(server)) {
-        n_over = 0;
+    struct net_budget *budget = server->budget;
+    bool over_limit = !net_budget_add_conn(budget);
+    bool takes = !over_limit || net_budget_add_refused(budget);
+    if (over_limit && budget->close_idle && close_longest_idle(server)) {
+        takes = net_budget_admit_refused(budget, true);
+        over_limit = false;
     }
-    uint64_t max_refusals =
-        server->budget->max_refusals > 0 ? server->budget->max_refusals : NET_BUDGET_REFUSALS;
-    struct net_conn *conn = n_over <= max_refusals ? conn_new(listen_endpoint) : NULL;
+    struct net_conn *conn = takes ? conn_new(listen_endpoint) : NULL;
     if (!conn) {
         close(fd);
-        net_budget_remove_conn(server->budget);
+        metric_add(METRIC_CONNECTIONS_REFUSED_TOTAL, over_limit);
+        net_budget_remove_conn(budget, over_limit);
         return;
     }
     conn->protocol = server->protocol;
@@ -390,7 +395,7 @@ static void on_accept(void *user, int fd, int family) {
     conn->server_worker = worker_choose(server);
     conn->fd = fd;
     conn->is_unix = family == AF_UNIX;
-    conn->over_limit = n_over > 0;
+    conn->over_limit = over_limit;
     conn->msg.run = run_open;
     atomic_fetch_add_explicit(&conn->server_worker->n_assigned_conns, 1, memory_order_relaxed);
     if (conn->server_worker->worker == server->acceptor) {

@@ -2,7 +2,9 @@
 of idle ones."""
 import contextlib
 import resource
+import time
 
+import grpc
 import pytest
 
 from lib import h2, http1, metrics
@@ -10,6 +12,7 @@ from lib import h2, http1, metrics
 POOL = "endpoints: [10.0.0.1:8000]\n"
 CHECK = b"/grpc.health.v1.Health/Check"
 CHECKED = 'sluice_pick_probes_total{result="ok"}'
+REFUSED = "sluice_connections_refused_total"
 N = 300  # over what the listeners of health and metrics accept at once
 
 
@@ -98,3 +101,21 @@ health: {{http: /v2/health/ready, interval: 20ms, timeout: 5s, unhealthy: 1}}
     failed = {name: value for name, value in picker.numbers().items()
               if name.startswith("sluice_pick_probes_total") and name != CHECKED and value > 0}
     assert failed == {} and "accept failed" not in picker.log_text()
+
+
+# ---- connections over the limit ------------------------------------------------------------------
+
+def test_refused_grpc_client_does_not_reconnect_at_once(start_picker):
+    """A connection that was refused is one that was established, after which a gRPC client makes the next one
+    at once, without an error for the call; so the second refusal waits for a second. A connection that is held
+    is served when there is room."""
+    picker = start_picker(POOL, "--max-connections", "1", "--workers", "1")
+    address = picker.grpc_addresses[0]
+    with h2.Connection(address) as other, grpc.insecure_channel(address) as channel:
+        other.ping()
+        begun = time.monotonic()
+        answer = channel.unary_unary(CHECK.decode()).future(b"", timeout=http1.PATIENCE)
+        picker.wait_until(lambda now: now[REFUSED] >= 2, "a second refusal")
+        assert time.monotonic() - begun >= 0.9
+        other.close()
+        assert answer.result() == b"\x08\x01"

@@ -304,6 +304,7 @@ static const struct net_protocol grpc_protocol = {
     .name = "grpc",
     .conn_bytes = sizeof(struct grpc_conn),
     .alpn = "\x02h2",
+    .delays_refusals = true,
     .on_refused = on_refused,
     .on_bytes = on_bytes,
     .read_buffer = read_buffer,
