@@ -26,8 +26,15 @@ add_custom_command(
     COMMENT "Linking the modules of libsluice"
     COMMAND_EXPAND_LISTS VERBATIM)
 
-# Shared. The version script is the list of what is exported.
+# The version script is the list of what is exported, by both forms.
 set(exports "${CMAKE_SOURCE_DIR}/cmake/library.map")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${exports}")
+file(STRINGS "${exports}" exported REGEX "^ +sluice_")
+list(TRANSFORM exported REPLACE "[ ;]" "")
+list(JOIN exported "\n" exported)
+file(CONFIGURE OUTPUT "${library}/exported.txt" CONTENT "${exported}\n")
+
+# Shared.
 add_library(sluice_shared SHARED "${library}/modules.o")
 set_target_properties(sluice_shared PROPERTIES
     OUTPUT_NAME sluice LINKER_LANGUAGE C LINK_DEPENDS "${exports}"
@@ -43,12 +50,12 @@ endif()
 # Static.
 add_custom_command(
     OUTPUT "${library}/libsluice.a"
-    COMMAND "${CMAKE_OBJCOPY}" --wildcard "--keep-global-symbol=sluice_client_*"
+    COMMAND "${CMAKE_OBJCOPY}" "--keep-global-symbols=${library}/exported.txt"
         "${library}/modules.o" "${library}/sluice.o"
     COMMAND "${CMAKE_COMMAND}" -E rm -f "${library}/libsluice.a"
     COMMAND "${CMAKE_AR}" rcsD "${library}/libsluice.a" "${library}/sluice.o"
     BYPRODUCTS "${library}/sluice.o"
-    DEPENDS "${library}/modules.o"
+    DEPENDS "${library}/modules.o" "${library}/exported.txt"
     COMMENT "Linking C static library lib/libsluice.a" VERBATIM)
 add_custom_target(sluice_static ALL DEPENDS "${library}/libsluice.a")
 add_dependencies(sluice_static sluice_shared) # one of them makes modules.o, not both at once

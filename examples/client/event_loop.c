@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     sluice_client *clients[MOST]; /* NULL: its call is done */
-    sluice_client_error error;
+    sluice_client_error error = {.size = sizeof(error)};
     int n = argc - 1, n_left = n;
     for (int i = 0; i < n; i++) {
         sluice_client_options options = {.size = sizeof(options), .url = argv[i + 1]};
@@ -46,8 +46,8 @@ int main(int argc, char **argv) {
         poll(fds, (nfds_t)n, timeout_ms);
         for (int i = 0; i < n; i++) {
             sluice_client_status status =
-                clients[i] ? sluice_client_step(clients[i], &error) : SLUICE_CLIENT_AGAIN;
-            if (status != SLUICE_CLIENT_AGAIN) {
+                clients[i] ? sluice_client_step(clients[i], &error) : SLUICE_CLIENT_PENDING;
+            if (status != SLUICE_CLIENT_PENDING) {
                 printf("%s: %s\n", argv[i + 1], status == SLUICE_CLIENT_OK ? "ok" : error.text);
                 sluice_client_close(clients[i]);
                 clients[i] = NULL;

@@ -45,7 +45,7 @@ int main(int argc, char **argv) {
     sluice_infer_answer answer = {.size = sizeof(answer)};
     sluice_client_options options = {.size = sizeof(options), .url = argv[1]};
     sluice_client *client = NULL;
-    sluice_client_error error;
+    sluice_client_error error = {.size = sizeof(error)};
     int ok = sluice_client_open(&options, &client, &error) == SLUICE_CLIENT_OK &&
              sluice_client_infer(client, &request, &answer, &error) == SLUICE_CLIENT_OK;
     for (size_t i = 0; ok && i < answer.n_outputs; i++) {

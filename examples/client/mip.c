@@ -43,7 +43,7 @@ int main(int argc, char **argv) {
     }
     sluice_client_options options = {.size = sizeof(options), .url = argv[1]};
     sluice_client *client = NULL;
-    sluice_client_error error;
+    sluice_client_error error = {.size = sizeof(error)};
     int ok = sluice_client_open(&options, &client, &error) == SLUICE_CLIENT_OK &&
              ask(client, items, n, &error);
     if (!ok) {

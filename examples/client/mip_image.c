@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
     }
     sluice_client_options options = {.size = sizeof(options), .url = argv[1]};
     sluice_client *client;
-    sluice_client_error error;
+    sluice_client_error error = {.size = sizeof(error)};
     int ok = sluice_client_open(&options, &client, &error) == SLUICE_CLIENT_OK;
     for (int i = 2; i < argc && ok; i++) {
         ok = ask(client, argv[i], &error);

@@ -42,7 +42,7 @@ int main(int argc, char **argv) {
     sluice_client_options options = {.size = sizeof(options), .url = argv[1]};
     options.transport = &transport;
     sluice_client *client = NULL;
-    sluice_client_error error;
+    sluice_client_error error = {.size = sizeof(error)};
     signal(SIGPIPE, SIG_IGN);
     SSL_CTX_set_default_verify_paths(tls.settings);
     SSL_CTX_set_verify(tls.settings, SSL_VERIFY_PEER, NULL);

@@ -4,7 +4,7 @@
  *
  *     sluice_client_options options = {.size = sizeof(options), .url = "http://127.0.0.1:8000"};
  *     sluice_client *client;
- *     sluice_client_error error;
+ *     sluice_client_error error = {.size = sizeof(error)};
  *     if (sluice_client_open(&options, &client, &error) != SLUICE_CLIENT_OK)
  *         …error.text…
  *
@@ -53,28 +53,58 @@ extern "C" {
 #define SLUICE_CLIENT_API
 #endif
 
-typedef struct sluice_client sluice_client;
+/* ---- versions -------------------------------------------------------------------------------- */
 
+/* The version of this header. */
+#define SLUICE_VERSION_MAJOR 0
+#define SLUICE_VERSION_MINOR 1
+#define SLUICE_VERSION_PATCH 0
+#define SLUICE_VERSION_NUMBER                                                                      \
+    (SLUICE_VERSION_MAJOR * 1000000 + SLUICE_VERSION_MINOR * 1000 + SLUICE_VERSION_PATCH)
+
+/* The version of the library in use, as text ("0.1.0") and as SLUICE_VERSION_NUMBER. Thread: any,
+ * as the functions for statuses below. */
+SLUICE_CLIENT_API const char *sluice_version(void);
+SLUICE_CLIENT_API int32_t sluice_version_number(void);
+
+/* ---- statuses and errors --------------------------------------------------------------------- */
+
+/* Negative numbers are failures. After CONNECT, RESOLVE, TLS and INVALID the server did not get the
+ * request; sluice_client_error.may_have_run answers that for each failure. */
 typedef enum sluice_client_status {
     SLUICE_CLIENT_OK = 0,
-    SLUICE_CLIENT_INVALID = 1,     /* the arguments can't be sent */
-    SLUICE_CLIENT_UNREACHABLE = 2, /* no connection, or closed before an answer began */
-    SLUICE_CLIENT_TIMEOUT = 3,     /* a deadline passed */
-    SLUICE_CLIENT_BROKEN = 4,      /* the answer is truncated or violates the protocol */
-    SLUICE_CLIENT_REFUSED = 5,     /* error answer of the server: its code and message */
-    SLUICE_CLIENT_NO_MEMORY = 6,
-    SLUICE_CLIENT_NO_ROOM = 7, /* a caller's buffer is too small; text has the size needed */
-    SLUICE_CLIENT_AGAIN = 8    /* sluice_client_step only: not done */
+    SLUICE_CLIENT_PENDING = 1,            /* the call is not done */
+    SLUICE_CLIENT_INVALID = -1,           /* the arguments can't be sent */
+    SLUICE_CLIENT_NO_MEMORY = -2,         /* no memory for the request or the answer */
+    SLUICE_CLIENT_UNSUPPORTED = -3,       /* the URL's protocol, or this build, does not have it */
+    SLUICE_CLIENT_TIMEOUT = -5,           /* a deadline passed */
+    SLUICE_CLIENT_RESOLVE = -6,           /* the host's name has no address */
+    SLUICE_CLIENT_CONNECT = -7,           /* no connection to any of its addresses */
+    SLUICE_CLIENT_TLS = -8,               /* the handshake of TLS, or of a transport, failed */
+    SLUICE_CLIENT_CLOSED = -9,            /* the connection ended before an answer began */
+    SLUICE_CLIENT_PROTOCOL = -10,         /* the answer is truncated or violates the protocol */
+    SLUICE_CLIENT_SERVER_ERROR = -11,     /* an error answer: the server's code and message */
+    SLUICE_CLIENT_BUFFER_TOO_SMALL = -12, /* the caller's buffer; the text has the size needed */
+    SLUICE_CLIENT_TOO_LARGE = -13         /* the answer exceeds max_answer_bytes */
 } sluice_client_status;
 
-/* Filled by a function that returns a status other than SLUICE_CLIENT_OK. The pointer may be
- * NULL. */
+/* Returns: one sentence about a status, and its name ("SLUICE_CLIENT_TIMEOUT"); for another number
+ * "unknown status". Never NULL; the texts stay. */
+SLUICE_CLIENT_API const char *sluice_strerror(int32_t status);
+SLUICE_CLIENT_API const char *sluice_status_name(int32_t status);
+
+/* Filled by a function that returns a status other than SLUICE_CLIENT_OK, as far as `size` goes,
+ * which the caller sets. The pointer may be NULL. */
 typedef struct sluice_client_error {
+    size_t size;
     sluice_client_status status;
-    int32_t http_status; /* of the server's answer; 0: none */
-    int32_t mip_error;   /* the server's sluice_mip_error; -1: none */
-    char text[512];      /* one sentence, NUL-terminated; the server's message if REFUSED */
+    int32_t http_status;  /* of the server's answer; 0: none */
+    int32_t mip_error;    /* the server's sluice_mip_error; -1: none */
+    int32_t may_have_run; /* 1: bytes of the request were sent, so the server may have run it */
+    char text[512];       /* one sentence, NUL-terminated; the server's message if SERVER_ERROR */
 } sluice_client_error;
+
+typedef struct sluice_client sluice_client;
 
 /* ---- a client -------------------------------------------------------------------------------- */
 
@@ -148,7 +178,7 @@ typedef struct sluice_client_waiting {
 SLUICE_CLIENT_API void sluice_client_wait(const sluice_client *client,
                                           sluice_client_waiting *waiting);
 /* Advances the started call without blocking. May be called at any time, even if the descriptor is
- * not ready. Returns: SLUICE_CLIENT_AGAIN while it is not done; SLUICE_CLIENT_OK when its result
+ * not ready. Returns: SLUICE_CLIENT_PENDING while it is not done; SLUICE_CLIENT_OK when its result
  * can be taken; else the reason of its failure, and the client is ready for another call. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_step(sluice_client *client,
                                                           sluice_client_error *error);
@@ -277,7 +307,7 @@ typedef struct sluice_infer_request {
     uint64_t timeout_ns; /* for this call; 0: the client's default */
     /* Destination of outputs, in any form: buffers[i] receives the answer's output i, whose `data`
      * then is that buffer. A buffer with `data` NULL, or an output past the last: the client's own
-     * memory. A buffer too small: SLUICE_CLIENT_NO_ROOM. */
+     * memory. A buffer too small: SLUICE_CLIENT_BUFFER_TOO_SMALL. */
     const sluice_buffer *buffers;
     size_t n_buffers;
 } sluice_infer_request;
@@ -335,7 +365,7 @@ typedef struct sluice_mip_request {
     uint32_t batch;               /* 1 to 65535 */
     uint64_t timeout_ns;          /* for this call; 0: the client's default */
     /* Destination of the answer's payload: 4 bytes, plus 8 and the content per item. `data` NULL:
-     * the client's own memory. Too small: SLUICE_CLIENT_NO_ROOM. */
+     * the client's own memory. Too small: SLUICE_CLIENT_BUFFER_TOO_SMALL. */
     sluice_buffer buffer;
 } sluice_mip_request;
 
@@ -344,12 +374,12 @@ typedef struct sluice_mip_answer {
     const sluice_mip_item *items; /* batch x n_outputs */
     uint32_t n_inputs;
     uint32_t n_outputs;
-    uint32_t batch; /* equals the request's, else SLUICE_CLIENT_BROKEN */
+    uint32_t batch; /* equals the request's, else SLUICE_CLIENT_PROTOCOL */
 } sluice_mip_answer;
 
 /* Runs an inference; blocks. The caller sets `answer->size`. Returns: SLUICE_CLIENT_INVALID for
- * counts out of range, more than 2^32 - 1 bytes, or an HTTP client; SLUICE_CLIENT_REFUSED with
- * mip_error. */
+ * counts out of range or more than 2^32 - 1 bytes; SLUICE_CLIENT_UNSUPPORTED for an HTTP client;
+ * SLUICE_CLIENT_SERVER_ERROR with mip_error. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_mip_infer(sluice_client *client,
                                                                const sluice_mip_request *request,
                                                                sluice_mip_answer *answer,

@@ -79,7 +79,7 @@ void *mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset) 
 
 enum { WARM_UP = 3, ROUNDS = 100, N_LARGE = 4000 };
 
-static sluice_client_error error;
+static sluice_client_error error = {.size = sizeof(error)};
 
 static sluice_client_status ping(sluice_client *client) {
     return sluice_client_ping(client, &error);

@@ -55,7 +55,11 @@ sluice_client_status sluice_client_open(const sluice_client_options *options,
     sluice_client_transport transport;
     struct client_options resolved;
     *client = NULL;
-    enum status status = resolve_options(options, &transport, &resolved, &err);
+    enum status status = error ? sized_struct_check(error->size, &err) : ST_OK;
+    if (status != ST_OK) {
+        return SLUICE_CLIENT_INVALID; /* `error` can't take the reason */
+    }
+    status = resolve_options(options, &transport, &resolved, &err);
     if (status == ST_OK) {
         status = create_client(&resolved, client, &err);
     }

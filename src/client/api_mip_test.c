@@ -18,7 +18,7 @@
 #define ANSWER "\0\2\1\0\0\0\0\x0e\1\1\0\1\0\0\0\1\0\0\0\2hi"
 enum { PING_BYTES = sizeof(PING), ANSWER_BYTES = sizeof(ANSWER) - 1 };
 
-static sluice_client_error error;
+static sluice_client_error error = {.size = sizeof(error)};
 
 static sluice_client *open_client(const char *url) {
     sluice_client_options options = {
@@ -144,9 +144,9 @@ static void api_mip_error_packet_sets_code_and_text(void **state) {
         sluice_mip_answer answer = {.size = sizeof(answer)};
         test_server_start(&server, url, &script, 1);
         sluice_client *client = open_client(url);
-        expect(infer(client, &answer), SLUICE_CLIENT_REFUSED, rows[i].says[0]);
+        expect(infer(client, &answer), SLUICE_CLIENT_SERVER_ERROR, rows[i].says[0]);
         assert_int_equal(error.mip_error, rows[i].code);
-        expect(sluice_client_ping(client, &error), SLUICE_CLIENT_REFUSED, rows[i].says[1]);
+        expect(sluice_client_ping(client, &error), SLUICE_CLIENT_SERVER_ERROR, rows[i].says[1]);
         assert_int_equal(error.mip_error, rows[i].code);
         assert_int_equal(error.http_status, 0);
         good_infer(client);
@@ -185,7 +185,7 @@ static void api_mip_malformed_answer_is_broken(void **state) {
         sluice_mip_answer answer = {.size = sizeof(answer)};
         test_server_start(&server, url, scripts, 2);
         sluice_client *client = open_client(url);
-        expect(infer(client, &answer), SLUICE_CLIENT_BROKEN, rows[i].says);
+        expect(infer(client, &answer), SLUICE_CLIENT_PROTOCOL, rows[i].says);
         assert_int_equal(error.mip_error, -1);
         good_infer(client);
         sluice_client_close(client);
@@ -256,12 +256,12 @@ static void api_mip_invalid_request_is_refused_before_connect(void **state) {
     answer.size = 0;
     expect(infer(client, &answer), SLUICE_CLIENT_INVALID, "its size");
     answer.size = sizeof(answer);
-    expect(infer(client, &answer), SLUICE_CLIENT_UNREACHABLE, "/nowhere/at/all");
+    expect(infer(client, &answer), SLUICE_CLIENT_CONNECT, "/nowhere/at/all");
     sluice_client_close(client);
 }
 
 /* A call of the other protocol reports which URLs are valid for it. */
-static void api_mip_http_call_on_mip_url_is_invalid(void **state) {
+static void api_mip_http_call_on_mip_url_is_unsupported(void **state) {
     (void)state;
     const sluice_infer_request request = {.size = sizeof(request), .model = "m"};
     sluice_infer_answer answer = {.size = sizeof(answer)};
@@ -271,18 +271,18 @@ static void api_mip_http_call_on_mip_url_is_invalid(void **state) {
     int32_t yes = 7;
     sluice_client *client = open_client("tcp://127.0.0.1:1");
     const char *says = "http+unix:/path/to.sock";
-    expect(sluice_client_is_live(client, &yes, &error), SLUICE_CLIENT_INVALID, says);
+    expect(sluice_client_is_live(client, &yes, &error), SLUICE_CLIENT_UNSUPPORTED, says);
     assert_int_equal(yes, 0);
-    expect(sluice_client_is_ready(client, &yes, &error), SLUICE_CLIENT_INVALID, says);
-    expect(sluice_client_model_is_ready(client, "m", NULL, &yes, &error), SLUICE_CLIENT_INVALID,
+    expect(sluice_client_is_ready(client, &yes, &error), SLUICE_CLIENT_UNSUPPORTED, says);
+    expect(sluice_client_model_is_ready(client, "m", NULL, &yes, &error), SLUICE_CLIENT_UNSUPPORTED,
            says);
-    expect(sluice_client_server_metadata(client, &server, &error), SLUICE_CLIENT_INVALID, says);
-    expect(sluice_client_model_metadata(client, "m", NULL, &model, &error), SLUICE_CLIENT_INVALID,
-           says);
-    expect(sluice_client_infer(client, &request, &answer, &error), SLUICE_CLIENT_INVALID, says);
+    expect(sluice_client_server_metadata(client, &server, &error), SLUICE_CLIENT_UNSUPPORTED, says);
+    expect(sluice_client_model_metadata(client, "m", NULL, &model, &error),
+           SLUICE_CLIENT_UNSUPPORTED, says);
+    expect(sluice_client_infer(client, &request, &answer, &error), SLUICE_CLIENT_UNSUPPORTED, says);
     sluice_client_close(client);
     client = open_client("http://127.0.0.1:1");
-    expect(infer(client, &items), SLUICE_CLIENT_INVALID, "tcp://HOST:PORT or unix:///");
+    expect(infer(client, &items), SLUICE_CLIENT_UNSUPPORTED, "tcp://HOST:PORT or unix:///");
     sluice_client_close(client);
 }
 
@@ -295,7 +295,7 @@ int main(void) {
         cmocka_unit_test(api_mip_malformed_answer_is_broken),
         cmocka_unit_test(api_mip_empty_or_unknown_item_is_accepted),
         cmocka_unit_test(api_mip_invalid_request_is_refused_before_connect),
-        cmocka_unit_test(api_mip_http_call_on_mip_url_is_invalid),
+        cmocka_unit_test(api_mip_http_call_on_mip_url_is_unsupported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,51 +6,86 @@
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* The only place that maps internal statuses to public ones. */
-static sluice_client_status public_status(enum status status) {
+/* What a failed connection or a lost one is called, by how far it came. */
+static sluice_client_status connection_status(const struct client *client) {
+    switch (client_phase(client)) {
+    case CLIENT_RESOLVING:
+        return SLUICE_CLIENT_RESOLVE;
+    case CLIENT_DIALING:
+        return SLUICE_CLIENT_CONNECT;
+    case CLIENT_AGREEING:
+        return SLUICE_CLIENT_TLS;
+    case CLIENT_CONNECTED:
+        break;
+    }
+    return SLUICE_CLIENT_CLOSED;
+}
+
+/* The only place that maps internal statuses to public ones. Before a call has started the reasons
+ * that no row has mean that the request can't be sent. */
+static sluice_client_status public_status(const sluice_client *client, enum status status) {
     static const struct {
         enum status status;
         sluice_client_status is;
     } rows[] = {
         {ST_OK, SLUICE_CLIENT_OK},
-        {ST_IO, SLUICE_CLIENT_UNREACHABLE},
         {ST_DEADLINE_EXCEEDED, SLUICE_CLIENT_TIMEOUT},
-        {ST_BAD_ANSWER, SLUICE_CLIENT_BROKEN},
-        {ST_REFUSED, SLUICE_CLIENT_REFUSED},
+        {ST_BAD_ANSWER, SLUICE_CLIENT_PROTOCOL},
+        {ST_REFUSED, SLUICE_CLIENT_SERVER_ERROR},
         {ST_NO_MEMORY, SLUICE_CLIENT_NO_MEMORY},
-        {ST_NO_ROOM, SLUICE_CLIENT_NO_ROOM},
+        {ST_NO_ROOM, SLUICE_CLIENT_BUFFER_TOO_SMALL},
+        {ST_UNSUPPORTED, SLUICE_CLIENT_UNSUPPORTED},
     };
+    if (status == ST_IO && client) {
+        return connection_status(client->client);
+    }
+    if (status == ST_BODY_TOO_LARGE && client && client->state == CLIENT_CALL_RUNNING) {
+        return SLUICE_CLIENT_TOO_LARGE; /* else it is the request that is too large */
+    }
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         if (rows[i].status == status) {
             return rows[i].is;
         }
     }
-    return SLUICE_CLIENT_INVALID; /* all other reasons: the request could not be made */
+    return SLUICE_CLIENT_INVALID;
+}
+
+static sluice_client_status write_error(const sluice_client_error *made, const char *text,
+                                        sluice_client_error *error) {
+    if (error) {
+        sluice_client_error all = *made;
+        snprintf(all.text, sizeof(all.text), "%s", text);
+        sized_struct_write(error, error->size, &all, sizeof(all));
+    }
+    return made->status;
 }
 
 static sluice_client_status set_public_error(sluice_client_status status, const char *text,
                                              sluice_client_error *error) {
-    if (error) {
-        error->status = status;
-        error->http_status = 0;
-        error->mip_error = -1;
-        snprintf(error->text, sizeof(error->text), "%s", text);
-    }
-    return status;
+    const sluice_client_error made = {.status = status, .mip_error = -1};
+    return write_error(&made, text, error);
+}
+
+/* The error of a call that can't start. */
+static sluice_client_status start_error(enum status status, const struct error *err,
+                                        sluice_client_error *error) {
+    return set_public_error(public_status(NULL, status), err->text, error);
 }
 
 sluice_client_status client_call_set_error(const sluice_client *client, const struct error *err,
                                            sluice_client_error *error) {
-    sluice_client_status status = set_public_error(public_status(err->status), err->text, error);
-    if (!error || !client || !client->answered) {
-        return status;
+    sluice_client_error made = {.status = public_status(client, err->status), .mip_error = -1};
+    if (client && client->state == CLIENT_CALL_RUNNING) {
+        made.may_have_run = client_has_sent(client->client);
     }
-    if (client_url(client->client)->protocol == CLIENT_HTTP) {
-        error->http_status = http_session_status(client_http(client->client));
-    } else if (status == SLUICE_CLIENT_REFUSED) {
-        error->mip_error = (int32_t)mip_session_error(client_mip(client->client));
+    if (client && client->answered) {
+        if (client_url(client->client)->protocol == CLIENT_HTTP) {
+            made.http_status = http_session_status(client_http(client->client));
+        } else if (made.status == SLUICE_CLIENT_SERVER_ERROR) {
+            made.mip_error = (int32_t)mip_session_error(client_mip(client->client));
+        }
     }
-    return status;
+    return write_error(&made, err->text, error);
 }
 
 /* ---- structs with a size --------------------------------------------------------------------- */
@@ -104,7 +139,7 @@ sluice_client_status client_call_start(sluice_client *client, enum status status
                                        const struct error *err, uint64_t timeout_ns,
                                        sluice_client_error *error) {
     if (status != ST_OK) {
-        return set_public_error(public_status(status), err->text, error);
+        return start_error(status, err, error);
     }
     client_start(client->client, timeout_ns);
     client->state = CLIENT_CALL_RUNNING;
@@ -118,8 +153,13 @@ static sluice_client_status finish_call(sluice_client *client, enum status statu
     if (status == ST_OK) {
         status = client->kind->finish(client, err);
     }
-    client->state = status == ST_OK ? CLIENT_CALL_DONE : CLIENT_CALL_NONE;
-    return status == ST_OK ? SLUICE_CLIENT_OK : client_call_set_error(client, err, error);
+    if (status == ST_OK) {
+        client->state = CLIENT_CALL_DONE;
+        return SLUICE_CLIENT_OK;
+    }
+    sluice_client_status failed = client_call_set_error(client, err, error);
+    client->state = CLIENT_CALL_NONE;
+    return failed;
 }
 
 sluice_client_status client_call_run(sluice_client *client, sluice_client_status started,
@@ -144,7 +184,7 @@ sluice_client_status sluice_client_step(sluice_client *client, sluice_client_err
     }
     enum status status = client_step(client->client, &done, &err);
     if (status == ST_OK && !done) {
-        return set_public_error(SLUICE_CLIENT_AGAIN, "the call is not done yet", error);
+        return set_public_error(SLUICE_CLIENT_PENDING, "the call is not done yet", error);
     }
     return finish_call(client, status, &err, error);
 }
@@ -179,9 +219,8 @@ sluice_client_status client_call_check_out(const void *out, sluice_client_error 
     size_t n_bytes;
     struct error err = {0};
     memcpy(&n_bytes, out, sizeof(n_bytes));
-    return sized_struct_check(n_bytes, &err) == ST_OK
-               ? SLUICE_CLIENT_OK
-               : set_public_error(public_status(err.status), err.text, error);
+    return sized_struct_check(n_bytes, &err) == ST_OK ? SLUICE_CLIENT_OK
+                                                      : start_error(err.status, &err, error);
 }
 
 sluice_client_status client_call_take_result(const sluice_client *client,

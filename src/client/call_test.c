@@ -13,7 +13,8 @@
 
 static struct peer peer;
 static sluice_client *client;
-static sluice_client_error error;
+static sluice_client_error error = {.size = sizeof(error)};
+static sluice_client_error last_error; /* that the last expect() checked */
 
 static void open_client(bool mip) {
     peer_open(&peer, mip);
@@ -30,7 +31,9 @@ static void close_client(void) {
 /* Checks status and error, and clears the error. */
 static void expect(sluice_client_status is, sluice_client_status status, const char *says) {
     test_expect(&error, is, status, says);
+    last_error = error;
     memset(&error, 0x55, sizeof(error));
+    error.size = sizeof(error);
 }
 
 /* ---- the tested calls ------------------------------------------------------------------------ */
@@ -143,7 +146,7 @@ enum { N_CALLS = sizeof(calls) / sizeof(*calls) };
 /* Starts the call and sends its request. */
 static void begin(const struct call *call) {
     expect(call->start(), SLUICE_CLIENT_OK, "");
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
     (void)peer_accept(&peer);
     assert_true(peer_read(&peer) > 0);
 }
@@ -171,7 +174,8 @@ static void call_answer_split_anywhere_completes(void **state) {
             if (cut > 0) {
                 peer_send(&peer, calls[i].answer, cut);
             }
-            expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+            expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING,
+                   "not done yet");
             end(&calls[i], cut);
         }
         assert_false(peer_accept(&peer)); /* one connection for all */
@@ -186,7 +190,8 @@ static void call_answer_byte_by_byte_completes(void **state) {
         begin(&calls[i]);
         for (size_t k = 0; k + 1 < calls[i].n_answer; k++) {
             peer_send(&peer, calls[i].answer + k, 1);
-            expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+            expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING,
+                   "not done yet");
         }
         end(&calls[i], calls[i].n_answer - 1);
         close_client();
@@ -205,8 +210,9 @@ static void call_server_close_fails_and_next_call_reconnects(void **state) {
             }
             peer_disconnect(&peer);
             expect(client_run_to_end(client, &error),
-                   cut == 0 ? SLUICE_CLIENT_UNREACHABLE : SLUICE_CLIENT_BROKEN,
+                   cut == 0 ? SLUICE_CLIENT_CLOSED : SLUICE_CLIENT_PROTOCOL,
                    cut == 0 ? "without an answer" : "in the middle of its answer");
+            assert_int_equal(last_error.may_have_run, 1);
             assert_false(peer_accept(&peer)); /* it was the first on its connection */
         }
         good_call(&calls[i]);
@@ -221,8 +227,8 @@ static void call_refused_connection_is_unreachable(void **state) {
         open_client(calls[i].mip);
         close(peer.listener);
         expect(calls[i].start(), SLUICE_CLIENT_OK, "");
-        expect(client_run_to_end(client, &error), SLUICE_CLIENT_UNREACHABLE,
-               "no connection to /tmp/");
+        expect(client_run_to_end(client, &error), SLUICE_CLIENT_CONNECT, "no connection to /tmp/");
+        assert_int_equal(last_error.may_have_run, 0);
         unlink(peer.address.sun_path);
         peer_listen(&peer, 16);
         good_call(&calls[i]);
@@ -253,7 +259,7 @@ static void call_idle_connection_with_input_is_replaced(void **state) {
         good_call(&calls[i]);
         peer_send(&peer, calls[i].answer, calls[i].n_answer);
         expect(calls[i].start(), SLUICE_CLIENT_OK, "");
-        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
         assert_true(peer_accept(&peer));
         assert_true(peer_read(&peer) > 0);
         end(&calls[i], 0);
@@ -273,14 +279,15 @@ static void call_closed_on_reused_connection_is_retried_once(void **state) {
             memcpy(first, peer.in, n_first);
             begin(&calls[i]);
             peer_disconnect(&peer);
-            expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+            expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING,
+                   "not done yet");
             assert_true(peer_accept(&peer));
             peer_read(&peer);
             assert_int_equal(peer.n_in, n_first);
             assert_memory_equal(peer.in, first, n_first);
             if (again) {
                 peer_disconnect(&peer);
-                expect(client_run_to_end(client, &error), SLUICE_CLIENT_UNREACHABLE,
+                expect(client_run_to_end(client, &error), SLUICE_CLIENT_CLOSED,
                        "without an answer");
                 assert_false(peer_accept(&peer));
                 good_call(&calls[i]);
@@ -301,7 +308,7 @@ static void call_closed_after_answer_byte_is_not_retried(void **state) {
         begin(&calls[i]);
         peer_send(&peer, calls[i].answer, 1);
         peer_disconnect(&peer);
-        expect(client_run_to_end(client, &error), SLUICE_CLIENT_BROKEN, "in the middle");
+        expect(client_run_to_end(client, &error), SLUICE_CLIENT_PROTOCOL, "in the middle");
         assert_false(peer_accept(&peer));
         close_client();
     }
@@ -334,7 +341,7 @@ static void call_cancel_at_any_state_allows_next_call(void **state) {
         assert_true(peer.ended);
         begin(call);
         peer_send(&peer, call->answer, call->n_answer - 1);
-        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
         sluice_client_cancel(client); /* in the middle of the answer */
         sluice_client_cancel(client);
         check_between_calls();
@@ -404,7 +411,7 @@ static void call_wait_reports_descriptor_and_timeout(void **state) {
     expect(start_mip(), SLUICE_CLIENT_OK, "");
     sluice_client_wait(client, &waiting);
     assert_true(waiting.fd == -1 && waiting.timeout_ns == 0);
-    expect(sluice_client_step(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    expect(sluice_client_step(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
     sluice_client_wait(client, &waiting);
     assert_true(waiting.fd >= 0 && waiting.read && !waiting.write);
     assert_true(waiting.timeout_ns > 0 && waiting.timeout_ns <= TEST_TIMEOUT_NS);
@@ -413,7 +420,7 @@ static void call_wait_reports_descriptor_and_timeout(void **state) {
     sluice_client_wait(client, &small);
     assert_true(small.fd == waiting.fd && small.write == 7);
     for (int i = 0; i < 10; i++) { /* additional steps are harmless */
-        expect(sluice_client_step(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+        expect(sluice_client_step(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
     }
     assert_true(peer_accept(&peer));
     end(&calls[N_CALLS - 1], 0);

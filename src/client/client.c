@@ -28,6 +28,7 @@ struct client {
     bool reused; /* the connection was used by an earlier exchange */
     bool wants_read, wants_write;
     bool step_again; /* the last step stopped at STEP_ROUNDS */
+    bool has_sent;   /* bytes of the request were sent, on this connection or one before */
     uint64_t timeout_ns;
     uint64_t started_ns;
     uint64_t connecting_ns;  /* when connecting began */
@@ -46,13 +47,13 @@ static void free_transport(const struct client_options *options, void *context) 
 static enum status check_transport(const struct client *client, struct error *err) {
     const sluice_client_transport *transport = client->options.transport;
     if (client->url.protocol == CLIENT_GRPC) {
-        return error_set(err, ST_BAD_CONFIG,
+        return error_set(err, ST_UNSUPPORTED,
                          "\"%.*s\": libsluice has no gRPC client; the same server's HTTP is at "
                          "http://HOST:PORT",
                          STR_ARG(client->url.text));
     }
     if (!transport && client->url.is_tls) {
-        return error_set(err, ST_BAD_CONFIG,
+        return error_set(err, ST_UNSUPPORTED,
                          "\"%.*s\": TLS needs a transport, and this client has none "
                          "(sluice_client_options.transport); without TLS it is http://",
                          STR_ARG(client->url.text));
@@ -134,6 +135,14 @@ struct mip_session *client_mip(const struct client *client) {
     return client->mip;
 }
 
+enum client_phase client_phase(const struct client *client) {
+    return client->connection.phase;
+}
+
+bool client_has_sent(const struct client *client) {
+    return client->has_sent;
+}
+
 enum {
     OUTPUT_PIECES = 256,
     STEP_ROUNDS = 64, /* transfers in each direction per step; then the caller's event loop runs */
@@ -150,7 +159,7 @@ void client_start(struct client *client, uint64_t timeout_ns) {
     assert(client->state == CLIENT_IDLE);
     client->timeout_ns = timeout_ns > 0 ? timeout_ns : client->options.timeout_ns;
     client->started_ns = client_now_ns();
-    client->step_again = false;
+    client->step_again = client->has_sent = false;
     client->send_error.status = ST_OK;
     set_state(client, CLIENT_STARTED);
 }
@@ -224,7 +233,7 @@ static enum status send_some(struct client *client, bool *moved, struct error *e
             client->wants_write |= out.wants_write;
             return ST_OK;
         }
-        *moved = true;
+        *moved = client->has_sent = true;
         ops->sent(client->session, out.n_bytes);
     }
     return ST_OK;

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "client/connection.h"
 #include "client/http_session.h"
 #include "client/mip_session.h"
 #include "client/url.h"
@@ -40,7 +41,7 @@ struct client_options {
 };
 
 /* Makes a client; it connects when the first exchange needs it. Returns: ST_BAD_CONFIG for the
- * URL. */
+ * URL; ST_UNSUPPORTED for a protocol that this module does not have. */
 enum status client_new(const struct client_options *options, struct client **out,
                        struct error *err) SLUICE_MUST_USE;
 void client_free(struct client *client);
@@ -58,10 +59,15 @@ void client_start(struct client *client, uint64_t timeout_ns);
 /* Proceeds without blocking. A connection is reused if the server allows; if a reused connection
  * is closed before a byte of an answer came, the request is sent once more on a new one.
  * Returns: ST_OK with *done or not yet; on ST_IO, ST_DEADLINE_EXCEEDED, ST_BAD_ANSWER,
- * ST_NO_MEMORY the exchange has failed. */
+ * ST_BODY_TOO_LARGE, ST_NO_MEMORY the exchange has failed. */
 enum status client_step(struct client *client, bool *done, struct error *err) SLUICE_MUST_USE;
 /* Cancels the exchange and closes the connection. */
 void client_cancel(struct client *client);
+
+/* Of the exchange under way, or the last one: how far its last connection came, and whether bytes
+ * of its request were sent. */
+enum client_phase client_phase(const struct client *client);
+bool client_has_sent(const struct client *client);
 
 struct client_waiting {
     int fd; /* -1: none */

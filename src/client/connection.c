@@ -66,6 +66,7 @@ static enum status transport_result(struct client_connection *connection, int64_
                              n_bytes);
         }
         connection->established = true;
+        connection->phase = CLIENT_CONNECTED;
         out->n_bytes = (size_t)n;
         return ST_OK;
     }
@@ -220,6 +221,7 @@ static enum status on_connected(struct client_connection *connection, struct err
     connection->connecting = false;
     connection->retry_at_ns = 0;
     free_addresses(connection);
+    connection->phase = transport->read ? CLIENT_AGREEING : CLIENT_CONNECTED;
     if (!transport->read) {
         connection->established = true;
         return ST_OK;
@@ -242,6 +244,7 @@ static enum status connect_to(struct client_connection *connection, int family,
                               const struct sockaddr *address, socklen_t n_bytes,
                               struct error *err) {
     close_socket(connection);
+    connection->phase = CLIENT_DIALING;
     connection->fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (connection->fd < 0) {
         return connect_failed(connection, errno, err);
@@ -289,6 +292,7 @@ static enum status connect_unix(struct client_connection *connection, struct err
 enum status client_connection_start(struct client_connection *connection, struct error *err) {
     const struct client_url *url = connection->url;
     client_connection_close(connection);
+    connection->phase = CLIENT_RESOLVING;
     if (url->is_unix) {
         return connect_unix(connection, err);
     }

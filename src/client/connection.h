@@ -15,8 +15,17 @@
 
 struct addrinfo;
 
+/* How far the last attempt came; it stays when the connection is closed. */
+enum client_phase {
+    CLIENT_RESOLVING, /* looking up the host's name */
+    CLIENT_DIALING,   /* connecting the socket */
+    CLIENT_AGREEING,  /* the handshake of a transport: no byte has moved */
+    CLIENT_CONNECTED,
+};
+
 struct client_connection {
     const struct client_url *url;
+    enum client_phase phase;
     sluice_client_transport transport; /* read NULL: the plain socket */
     char *gather_buffer;               /* where small pieces are joined for the transport */
     int fd;                            /* -1: none */

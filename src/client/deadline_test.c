@@ -36,7 +36,7 @@ int clock_gettime(clockid_t clock, struct timespec *out) {
 
 static struct peer peer;
 static sluice_client *client;
-static sluice_client_error error;
+static sluice_client_error error = {.size = sizeof(error)};
 
 static void open_at(const char *url, uint64_t idle_ns) {
     const sluice_client_options options = {.size = sizeof(options),
@@ -60,6 +60,7 @@ static void close_client(void) {
 static void expect(sluice_client_status is, sluice_client_status status, const char *says) {
     test_expect(&error, is, status, says);
     memset(&error, 0x55, sizeof(error));
+    error.size = sizeof(error);
 }
 
 /* The call times out after `ns`, not before. */
@@ -68,7 +69,7 @@ static void check_deadline(uint64_t ns, const char *says) {
     sluice_client_wait(client, &waiting);
     assert_true(waiting.timeout_ns == ns);
     now_ns += ns - 1;
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
     sluice_client_wait(client, &waiting);
     assert_true(waiting.timeout_ns == 1);
     now_ns += 1;
@@ -83,7 +84,7 @@ static const char pong[8] = {0, 1, 1, 0, 0, 0, 0, 0};
 /* Starts a ping and sends it. */
 static void begin(void) {
     expect(sluice_client_start_ping(client, &error), SLUICE_CLIENT_OK, "");
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
     (void)peer_accept(&peer);
     assert_true(peer_read(&peer) > 0);
 }
@@ -116,7 +117,7 @@ static void deadline_total_within_answer_times_out(void **state) {
     for (int i = 0; i < 7; i++) {
         now_ns += SECOND;
         peer_send(&peer, &pong[i], 1);
-        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
     }
     check_deadline(TOTAL - 7 * SECOND, "timed out reading the answer of");
     good_call();
@@ -147,7 +148,7 @@ static void deadline_per_call_overrides_default(void **state) {
                                             .timeout_ns = limits[i]};
         uint64_t was_ns = now_ns;
         expect(sluice_client_start_mip_infer(client, &request, &error), SLUICE_CLIENT_OK, "");
-        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
         check_deadline(limits[i], "timed out waiting for");
         now_ns = was_ns;
         good_call();
@@ -159,7 +160,7 @@ static void deadline_per_call_overrides_default(void **state) {
                                         .batch = 1,
                                         .timeout_ns = UINT64_MAX};
     expect(sluice_client_start_mip_infer(client, &request, &error), SLUICE_CLIENT_OK, "");
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
     close_client();
 }
 
@@ -171,7 +172,7 @@ static void deadline_total_includes_retry(void **state) {
     begin();
     now_ns += 20 * SECOND;
     peer_disconnect(&peer);
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
     assert_true(peer_accept(&peer));
     check_deadline(TOTAL - 20 * SECOND, "timed out waiting for");
     close_client();
@@ -183,9 +184,10 @@ static void deadline_after_error_header_returns_error(void **state) {
     open_client(true, IDLE);
     begin();
     peer_send(&peer, "\0\0\4\0\0\0\0\5xx", 10);
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
     now_ns += IDLE;
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_REFUSED, "MIP error 4, SHAPE");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_SERVER_ERROR,
+           "MIP error 4, SHAPE");
     peer_read(&peer);
     assert_true(peer.ended);
     good_call();
@@ -213,7 +215,7 @@ static void deadline_idle_restarts_with_each_byte(void **state) {
     for (int i = 0; i < 7; i++) {
         now_ns += IDLE - 1;
         peer_send(&peer, &pong[i], 1);
-        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
     }
     check_deadline(IDLE, "timed out reading the answer of");
     close_client();
@@ -229,13 +231,13 @@ static void deadline_idle_within_request_times_out(void **state) {
     sluice_client_waiting waiting = {.size = sizeof(waiting)};
     open_client(true, IDLE);
     expect(sluice_client_start_mip_infer(client, &request, &error), SLUICE_CLIENT_OK, "");
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
     assert_true(peer_accept(&peer));
     sluice_client_wait(client, &waiting);
     assert_true(waiting.read && waiting.write);
     now_ns += IDLE - 1;
     assert_true(peer_read(&peer) > 0);
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
     check_deadline(IDLE, "timed out sending to");
     good_call();
     close_client();
@@ -285,7 +287,8 @@ static void deadline_connect_with_full_unix_backlog_retries(void **state) {
         uint64_t until_ns = now_ns + CONNECT;
         expect(sluice_client_start_ping(client, &error), SLUICE_CLIENT_OK, "");
         for (int i = 0; i < 20; i++) {
-            expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+            expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING,
+                   "not done yet");
             sluice_client_wait(client, &waiting);
             assert_int_equal(waiting.fd, -1);
             assert_true(waiting.timeout_ns > 0 && waiting.timeout_ns < SECOND);
@@ -300,7 +303,7 @@ static void deadline_connect_with_full_unix_backlog_retries(void **state) {
     close_fillers(&fillers);
     (void)peer_accept(&peer);
     now_ns += SECOND;
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
     assert_true(peer_accept(&peer));
     peer_send(&peer, pong, sizeof(pong));
     expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_OK, "");
@@ -326,7 +329,7 @@ static void deadline_connect_without_accept_times_out(void **state) {
     for (int i = 0; i < 2; i++) {
         expect(sluice_client_start_ping(client, &error), SLUICE_CLIENT_OK, "");
         for (int k = 0; k < 3; k++) { /* additional steps are harmless */
-            expect(sluice_client_step(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+            expect(sluice_client_step(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
         }
         sluice_client_wait(client, &waiting);
         assert_true(waiting.fd >= 0 && waiting.write && !waiting.read);

@@ -128,7 +128,7 @@ static void drop_output(struct session *session) {
 /* Makes capacity for `n_bytes` of body in total. */
 static enum status reserve(struct http_session *session, uint64_t n_bytes, struct error *err) {
     if (n_bytes > session->max_answer_bytes) {
-        return error_set(err, ST_BAD_ANSWER,
+        return error_set(err, ST_BODY_TOO_LARGE,
                          "the answer has %" PRIu64 " bytes or more, and %" PRIu64
                          " is the limit (max_answer_bytes, --max-answer-size)",
                          n_bytes, session->max_answer_bytes);

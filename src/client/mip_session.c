@@ -292,7 +292,7 @@ static enum status check_size(const struct mip_session *self, struct error *err)
                          MIP_COUNTS_BYTES, n_bytes);
     }
     if (n_bytes > self->max_answer_bytes) {
-        return error_set(err, ST_BAD_ANSWER,
+        return error_set(err, ST_BODY_TOO_LARGE,
                          "the answer has %" PRIu32 " bytes, and %" PRIu64
                          " is the limit (max_answer_bytes, --max-answer-size)",
                          n_bytes, self->max_answer_bytes);

@@ -210,8 +210,8 @@ static void mip_session_bad_header_is_refused(void **state) {
         {"\0\2\1\0\0\0\0\0", .ping = true, .status = ST_BAD_ANSWER, .says = "expected kind 1"},
         {"\0\1\1\0\0\0\0\1", .ping = true, .status = ST_BAD_ANSWER, .says = "no payload"},
         {"\0\2\1\0\0\0\0\3", .status = ST_BAD_ANSWER, .says = "at least 4 bytes, got 3"},
-        {"\0\2\1\0\xff\xff\xff\xff", .status = ST_BAD_ANSWER, .says = "max_answer_bytes"},
-        {"\0\2\1\0\0\1\x86\xa1", .status = ST_BAD_ANSWER, .says = "100001 bytes, and 100000"},
+        {"\0\2\1\0\xff\xff\xff\xff", .status = ST_BODY_TOO_LARGE, .says = "max_answer_bytes"},
+        {"\0\2\1\0\0\1\x86\xa1", .status = ST_BODY_TOO_LARGE, .says = "100001 bytes, and 100000"},
         {"\0\2\1\0\0\0\0\x40", .ended = true, .status = ST_BAD_ANSWER, .says = "in the middle"},
         /* a buffer of 100 bytes: the payload is dropped */
         {"\0\2\1\0\0\0\0\x65", .done = false},

@@ -35,7 +35,8 @@ struct session_ops {
     /* Where to store the next received bytes, in non-empty pieces. Not when done. Returns:
      * number of pieces, at least 1. */
     size_t (*input)(struct session *session, struct iovec out[SESSION_MAX_INPUT_PIECES]);
-    /* `n_bytes` (> 0) were received there. Returns: ST_BAD_ANSWER with the reason, ST_NO_MEMORY;
+    /* `n_bytes` (> 0) were received there. Returns: ST_BAD_ANSWER with the reason,
+     * ST_BODY_TOO_LARGE, ST_NO_MEMORY;
      * the connection can't be used after that. */
     enum status (*received)(struct session *session, size_t n_bytes,
                             struct error *err) SLUICE_MUST_USE;

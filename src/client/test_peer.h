@@ -122,7 +122,7 @@ static inline sluice_client_status client_step_until_blocked(sluice_client *clie
     sluice_client_status status;
     do {
         status = sluice_client_step(client, error);
-    } while (status == SLUICE_CLIENT_AGAIN && client_is_ready(client, 0));
+    } while (status == SLUICE_CLIENT_PENDING && client_is_ready(client, 0));
     return status;
 }
 
@@ -130,7 +130,7 @@ static inline sluice_client_status client_step_until_blocked(sluice_client *clie
 static inline sluice_client_status client_run_to_end(sluice_client *client,
                                                      sluice_client_error *error) {
     sluice_client_status status = sluice_client_step(client, error);
-    while (status == SLUICE_CLIENT_AGAIN) {
+    while (status == SLUICE_CLIENT_PENDING) {
         sluice_client_waiting waiting = {.size = sizeof(waiting)};
         sluice_client_wait(client, &waiting);
         uint64_t ms = waiting.timeout_ns / 1000000 + 1;

@@ -16,7 +16,7 @@ static struct peer peer;
 static struct toy_peer toy_peer;
 static struct toy toy;
 static sluice_client *client;
-static sluice_client_error error;
+static sluice_client_error error = {.size = sizeof(error)};
 
 static void open_over(bool mip, const sluice_client_transport *transport,
                       uint64_t connect_timeout_ns) {
@@ -97,7 +97,7 @@ static void take(bool mip) {
 static size_t request_of(bool mip, char *out) {
     open_over(mip, NULL, 0);
     start(mip);
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "");
     assert_true(peer_accept(&peer));
     size_t n = peer_read(&peer);
     memcpy(out, peer.in, n);
@@ -115,8 +115,8 @@ static void run(bool mip, const char *request, size_t n_request) {
     for (;; toy.calm = false) {
         bool ready = client_is_ready(client, 0);
         sluice_client_status status =
-            ready ? sluice_client_step(client, &error) : SLUICE_CLIENT_AGAIN;
-        if (status != SLUICE_CLIENT_AGAIN) {
+            ready ? sluice_client_step(client, &error) : SLUICE_CLIENT_PENDING;
+        if (status != SLUICE_CLIENT_PENDING) {
             expect(status, SLUICE_CLIENT_OK, "");
             break;
         }
@@ -264,32 +264,30 @@ static void transport_each_failure_gives_reason(void **state) {
         const char *says[2];
     } rows[] = {
         {{.start = -3, .reason = "no weather"},
-         SLUICE_CLIENT_UNREACHABLE,
+         SLUICE_CLIENT_TLS,
          {"the transport did not start", "no weather"}},
-        {{.start = 7}, SLUICE_CLIENT_UNREACHABLE, {"did not start", "no reason"}},
+        {{.start = 7}, SLUICE_CLIENT_TLS, {"did not start", "no reason"}},
         {{.write = -3, .at_write = 1, .reason = "bad name"},
-         SLUICE_CLIENT_UNREACHABLE,
+         SLUICE_CLIENT_TLS,
          {"the handshake with /tmp/", "bad name"}},
         {{.write = -3, .at_write = 2, .reason = "bad luck"},
-         SLUICE_CLIENT_UNREACHABLE,
+         SLUICE_CLIENT_CLOSED,
          {"sending to /tmp/", "bad luck"}},
-        {{.write = 0, .at_write = 2}, SLUICE_CLIENT_UNREACHABLE, {"sending to", "no reason"}},
-        {{.write = -77, .at_write = 2}, SLUICE_CLIENT_UNREACHABLE, {"sending to", "no reason"}},
-        {{.write = 1 << 20, .at_write = 2},
-         SLUICE_CLIENT_UNREACHABLE,
-         {"reported 1048576 of", "bytes"}},
+        {{.write = 0, .at_write = 2}, SLUICE_CLIENT_CLOSED, {"sending to", "no reason"}},
+        {{.write = -77, .at_write = 2}, SLUICE_CLIENT_CLOSED, {"sending to", "no reason"}},
+        {{.write = 1 << 20, .at_write = 2}, SLUICE_CLIENT_CLOSED, {"reported 1048576 of", "bytes"}},
         {{.read = -3, .at_read = 1, .reason = "cold"},
-         SLUICE_CLIENT_UNREACHABLE,
+         SLUICE_CLIENT_CLOSED,
          {"receiving from /tmp/", "cold"}},
-        {{.read = -3, .at_read = 1}, SLUICE_CLIENT_UNREACHABLE, {"receiving from", "no reason"}},
-        {{.read = INT64_MIN, .at_read = 1}, SLUICE_CLIENT_UNREACHABLE, {"receiving", "no reason"}},
-        {{.read = 1 << 20, .at_read = 1},
-         SLUICE_CLIENT_UNREACHABLE,
-         {"reported 1048576 of", "bytes"}},
-        {{.read = 0, .at_read = 1}, SLUICE_CLIENT_UNREACHABLE, {"without an answer", ""}},
+        {{.read = -3, .at_read = 1}, SLUICE_CLIENT_CLOSED, {"receiving from", "no reason"}},
+        {{.read = INT64_MIN, .at_read = 1}, SLUICE_CLIENT_CLOSED, {"receiving", "no reason"}},
+        {{.read = 1 << 20, .at_read = 1}, SLUICE_CLIENT_CLOSED, {"reported 1048576 of", "bytes"}},
+        {{.read = 0, .at_read = 1}, SLUICE_CLIENT_CLOSED, {"without an answer", ""}},
         /* the first read finds nothing, the second the header */
-        {{.read = -3, .at_read = 3, .reason = "rain"}, SLUICE_CLIENT_BROKEN, {"receiving", "rain"}},
-        {{.read = 0, .at_read = 3}, SLUICE_CLIENT_BROKEN, {"in the middle of its answer", ""}},
+        {{.read = -3, .at_read = 3, .reason = "rain"},
+         SLUICE_CLIENT_PROTOCOL,
+         {"receiving", "rain"}},
+        {{.read = 0, .at_read = 3}, SLUICE_CLIENT_PROTOCOL, {"in the middle of its answer", ""}},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct lame lame = rows[i].lame;
@@ -298,7 +296,7 @@ static void transport_each_failure_gives_reason(void **state) {
         open_over(true, &transport, 0);
         start(true);
         sluice_client_status status = client_step_until_blocked(client, &error);
-        if (status == SLUICE_CLIENT_AGAIN) {
+        if (status == SLUICE_CLIENT_PENDING) {
             assert_true(peer_accept(&peer));
             peer_send(&peer, mip_answer, 15);
             status = client_run_to_end(client, &error);
@@ -327,7 +325,8 @@ static void transport_missing_function_is_refused(void **state) {
         const sluice_client_options options = {.size = sizeof(options),
                                                .url = "https://127.0.0.1:1",
                                                .transport = i == 5 ? NULL : &transport};
-        expect(sluice_client_open(&options, &client, &error), SLUICE_CLIENT_INVALID,
+        expect(sluice_client_open(&options, &client, &error),
+               i == 5 ? SLUICE_CLIENT_UNSUPPORTED : SLUICE_CLIENT_INVALID,
                i == 3 ? "size" : "transport");
         assert_null(client);
     }

@@ -223,6 +223,6 @@ enum status client_url_expect(const struct client_url *url, enum client_protocol
     if (url->protocol == protocol) {
         return ST_OK;
     }
-    return error_set(err, ST_BAD_CONFIG, "\"%.*s\" is the URL of a server of %s; %s is for %s",
+    return error_set(err, ST_UNSUPPORTED, "\"%.*s\" is the URL of a server of %s; %s is for %s",
                      STR_ARG(url->text), SPEAKS[url->protocol], what, URLS[protocol]);
 }

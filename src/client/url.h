@@ -44,7 +44,7 @@ static inline struct str client_url_endpoint(const struct client_url *url) {
     return url->is_unix ? url->path : url->authority;
 }
 
-/* Checks the protocol of the URL. `what` names the call that needs it. Returns: ST_BAD_CONFIG
+/* Checks the protocol of the URL. `what` names the call that needs it. Returns: ST_UNSUPPORTED
  * with the URLs that would be valid. */
 enum status client_url_expect(const struct client_url *url, enum client_protocol protocol,
                               const char *what, struct error *err) SLUICE_MUST_USE;

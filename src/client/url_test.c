@@ -134,15 +134,15 @@ static void url_other_protocol_error_names_urls(void **state) {
     struct error err = {0};
     assert_int_equal(client_url_parse(arena, STR("tcp://h:9"), &url, &err), ST_OK);
     assert_int_equal(client_url_expect(&url, CLIENT_MIP, "x", &err), ST_OK);
-    assert_int_equal(client_url_expect(&url, CLIENT_HTTP, "health", &err), ST_BAD_CONFIG);
+    assert_int_equal(client_url_expect(&url, CLIENT_HTTP, "health", &err), ST_UNSUPPORTED);
     assert_non_null(strstr(err.text, "\"tcp://h:9\" is the URL of a server of MIP; health is for "
                                      "KServe v2: http://"));
     assert_int_equal(client_url_parse(arena, STR("http://h"), &url, &err), ST_OK);
     assert_int_equal(client_url_expect(&url, CLIENT_MIP, "an inference of items", &err),
-                     ST_BAD_CONFIG);
+                     ST_UNSUPPORTED);
     assert_non_null(strstr(err.text, "tcp://HOST:PORT or unix:///"));
     assert_int_equal(client_url_parse(arena, STR("grpc://h:1"), &url, &err), ST_OK);
-    assert_int_equal(client_url_expect(&url, CLIENT_HTTP, "x", &err), ST_BAD_CONFIG);
+    assert_int_equal(client_url_expect(&url, CLIENT_HTTP, "x", &err), ST_UNSUPPORTED);
     assert_non_null(strstr(err.text, "is the URL of a server of gRPC; x is for KServe v2: http:"));
     arena_free(arena);
 }

@@ -31,7 +31,7 @@ struct client_request {
 };
 
 /* Encodes an inference. Returns: as v2_request_encode; ST_BAD_FIELD for an empty model name;
- * ST_BAD_CONFIG for a URL of another protocol. Owns: in `arena`, except the tensors' own bytes. */
+ * ST_UNSUPPORTED for a URL of another protocol. Owns: in `arena`, except the tensors' own bytes. */
 enum status client_infer_encode(struct arena *arena, const struct client_url *url,
                                 const struct client_infer *infer, struct client_request *out,
                                 struct error *err) SLUICE_MUST_USE;

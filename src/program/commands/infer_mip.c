@@ -96,14 +96,18 @@ static const char *error_meaning(int32_t mip_error) {
 }
 
 static enum status error_from_client(const sluice_client_error *error, struct error *err) {
-    if (error->status == SLUICE_CLIENT_REFUSED && error->mip_error >= 0 &&
+    if (error->status == SLUICE_CLIENT_SERVER_ERROR && error->mip_error >= 0 &&
         error->mip_error < MIP_ERRORS) {
         return error_set(err, ST_REFUSED, "the server answered with the error %s: %s",
                          mip_error_name((unsigned)error->mip_error),
                          error_meaning(error->mip_error));
     }
-    return error_set(err, error->status == SLUICE_CLIENT_INVALID ? ST_BAD_CONFIG : ST_IO, "%s",
-                     error->text);
+    return error_set(err,
+                     error->status == SLUICE_CLIENT_INVALID ||
+                             error->status == SLUICE_CLIENT_UNSUPPORTED
+                         ? ST_BAD_CONFIG
+                         : ST_IO,
+                     "%s", error->text);
 }
 
 static enum status write_answer(struct arena *arena, const struct infer_settings *settings,
@@ -130,7 +134,7 @@ static enum status send_request(struct arena *arena, const struct infer_settings
                                   .n_inputs = items->n_inputs,
                                   .batch = items->batch};
     sluice_mip_answer answer = {.size = sizeof(answer)};
-    sluice_client_error error = {0};
+    sluice_client_error error = {.size = sizeof(error)};
     sluice_client *client;
     sluice_client_status status = sluice_client_open(&options, &client, &error);
     if (status == SLUICE_CLIENT_OK) {

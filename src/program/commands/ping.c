@@ -92,7 +92,7 @@ static void close_clients(struct ping_run *run) {
 
 static sluice_client_status grpc_failed(const struct error *err, sluice_client_error *error) {
     snprintf(error->text, sizeof(error->text), "%s", err->text);
-    return SLUICE_CLIENT_UNREACHABLE;
+    return SLUICE_CLIENT_CONNECT;
 }
 
 static sluice_client_status open_link(struct ping_run *run, sluice_client_error *error) {
@@ -143,7 +143,7 @@ static sluice_client_status ping_client(struct ping_run *run, sluice_client_erro
         status = sluice_client_step(run->client, error);
     }
     hold_signals(run);
-    while (status == SLUICE_CLIENT_AGAIN) {
+    while (status == SLUICE_CLIENT_PENDING) {
         sluice_client_waiting waiting = {.size = sizeof(waiting)};
         sluice_client_wait(run->client, &waiting);
         if (waiting.fd >= 0) {
@@ -169,7 +169,7 @@ static void flush_out(struct ping_run *run) {
 
 /* Sends a ping and prints the result. A ping that a signal interrupted is not counted. */
 static void ping_and_report(struct ping_run *run) {
-    sluice_client_error error = {0};
+    sluice_client_error error = {.size = sizeof(error)};
     sluice_client_status status = SLUICE_CLIENT_OK;
     if (run->settings.reconnect && run->report.n_sent > 0) {
         status = open_client(run, &error);
@@ -235,7 +235,7 @@ static int report_failure(const char *why) {
 }
 
 static int run_all(struct ping_run *run) {
-    sluice_client_error error = {0};
+    sluice_client_error error = {.size = sizeof(error)};
     struct error err;
     if (open_tls(run, &err) != ST_OK) {
         return report_failure(err.text);

@@ -31,7 +31,7 @@ static sluice_client_status drive(sluice_client *client, sluice_client_error *er
     sluice_client_status status;
     memset(&waiting, 0, sizeof(waiting));
     waiting.size = sizeof(waiting);
-    while ((status = sluice_client_step(client, error)) == SLUICE_CLIENT_AGAIN) {
+    while ((status = sluice_client_step(client, error)) == SLUICE_CLIENT_PENDING) {
         struct pollfd fd;
         sluice_client_wait(client, &waiting);
         fd.fd = waiting.fd;
@@ -46,6 +46,7 @@ static int ask(sluice_client *client, const char *model, const char *name) {
     sluice_tensor input;
     sluice_infer_request request;
     sluice_infer_answer answer;
+    error.size = sizeof(error);
     memset(&input, 0, sizeof(input));
     input.name = name;
     input.datatype = SLUICE_FP32;
@@ -76,6 +77,7 @@ int main(int argc, char **argv) {
     sluice_client *client;
     sluice_client_error error;
     sluice_client_options options;
+    error.size = sizeof(error);
     memset(&options, 0, sizeof(options));
     options.size = sizeof(options);
     options.url = argc == 4 ? argv[1] : "";
