@@ -7,6 +7,7 @@ puts the messages together; how it answers a name, or all of them:
     cut        an answer that breaks off               wrong_id   an answer to another question
     loop       a record whose name leads to itself     hang       over TCP: half of the answer, and no more
     lame       answers without what was asked for
+    odd        before the records such as are none: data that is too short or too long, another class
 """
 import collections
 import socket
@@ -119,6 +120,17 @@ class Names:
         return packed
 
     answer_lame = answer_hang = answer_answer
+
+    def answer_odd(self, _, reply, most):
+        name, good = reply.q.qname, reply.rr
+        whole = {1: b"\x0a\x09\x09\x09", 28: bytes.fromhex("20010db8000000000000000000000999")}
+        reply.rr = []
+        for kind, data in whole.items():
+            for length in (0, 1, len(data) - 1, len(data) + 1, 2 * len(data)):
+                reply.add_answer(dnslib.RR(name, kind, rdata=dnslib.RD((data * 2)[:length]), ttl=0))
+            reply.add_answer(dnslib.RR(name, kind, rclass=3, rdata=dnslib.RD(data), ttl=0))
+        reply.add_answer(*good)
+        return self.answer_answer(None, reply, most)
 
     def answer_drop(self, *_):
         return None

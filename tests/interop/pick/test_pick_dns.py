@@ -324,6 +324,27 @@ def test_dns_address_of_no_server_is_ignored(start, names, kind, address):
     wait_line(picker, "models.test", "has an address that no server can have")
 
 
+@pytest.mark.parametrize("kind", ["A", "AAAA"])
+def test_dns_malformed_record_is_no_address(start, names, kind):
+    """Records whose data is not as long as an address, or of another class, are no addresses, whether c-ares leaves
+    out each of them or, as later releases do, the answer that they are in."""
+    addresses = [f"10.1.0.{n}" if kind == "A" else f"2001:db8::{n}" for n in (1, 2, 3)]
+    first, second, third = (f"{address}:80" if kind == "A" else f"[{address}]:80" for address in addresses)
+    names.set("models.test", kind, addresses[0], ttl=0)
+    picker = start(pool_of(names, f"{{address: models.test, ports: 80, type: {kind}}}",
+                           times="shortest: 20ms, longest: 100ms"))
+    wait_endpoints(picker, first)
+    names.behave("odd")
+    for good in (addresses[1:2], []):
+        names.set("models.test", kind, *good, ttl=0)
+        n = names.n_asked("models.test")
+        picker.wait_until(lambda _: names.n_asked("models.test") >= n + 3, "three more questions")
+        assert picked(picker) in ({first}, {second})
+    names.behave("answer")
+    names.set("models.test", kind, addresses[2], ttl=0)
+    wait_endpoints(picker, third)
+
+
 @pytest.mark.parametrize("how", ["garbage", "cut", "loop", "noise", "servfail", "hang"])
 def test_dns_srv_invalid_answer_keeps_addresses(start, names, how):
     """The same where the answer is for our own reader."""
