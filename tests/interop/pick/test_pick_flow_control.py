@@ -110,6 +110,26 @@ def test_queue_order_by_priority_and_fairness(start):
     assert [numbers[name % priority] for priority in (20, 10, 0)] == [1, 1, 3]
 
 
+@pytest.mark.parametrize("queues", [True, False])
+def test_session_of_full_endpoint(start, queues):
+    """With a queue a session moves while its endpoint is full and another is not: it is no strict affinity. Without
+    one it stays."""
+    pool = POOL if queues else POOL[:POOL.index("flow_control")]
+    picker = start(pool + "profile: {plugins: [{type: session-affinity-filter}]}\n")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        def ask():
+            stream = proxy.stream(headers(PATH, fields={"x-session-token": "one"}))
+            return stream, endpoint_of(stream.next())
+        first, home = ask()
+        second, other = ask()
+        assert {home, other} == ({A, B} if queues else {home})
+        finish(first)
+        first, again = ask()
+        assert again == home
+        finish(first)
+        finish(second)
+
+
 def test_queue_sheddable_and_overflow_are_429(start):
     picker = start()
     with Proxy(picker.grpc_addresses[0]) as proxy:
