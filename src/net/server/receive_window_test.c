@@ -44,11 +44,22 @@ static void window_without_limit_is_fast_enough(void **state) {
     assert_false(receive_window_add(&window, 1, 2000 * SECOND, 1000, 0));
 }
 
+/* A pause that the timer would have ended: the process stood still. */
+static void window_with_a_stop_is_fast_enough(void **state) {
+    (void)state;
+    struct receive_window window = {.since_ns = SECOND};
+    assert_false(receive_window_add(&window, 1000, SECOND, 1000, 30 * SECOND));
+    assert_false(receive_window_add(&window, 1000, 40 * SECOND, 1000, 30 * SECOND));
+    assert_false(receive_window_add(&window, 1000, 60 * SECOND, 1000, 30 * SECOND));
+    assert_true(receive_window_add(&window, 1000, 71 * SECOND, 1000, 30 * SECOND));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(window_of_slow_bytes_is_too_slow),
         cmocka_unit_test(window_at_rate_is_fast_enough),
         cmocka_unit_test(window_without_limit_is_fast_enough),
+        cmocka_unit_test(window_with_a_stop_is_fast_enough),
     };
     return cmocka_run_group_tests_name("net/server/receive_window", tests, NULL, NULL);
 }

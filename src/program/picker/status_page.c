@@ -54,7 +54,7 @@ static void add_all_counts(struct json_writer *json) {
         {"ok", METRIC_PICK_SCRAPES_OK},           {"refused", METRIC_PICK_SCRAPES_REFUSED},
         {"timeout", METRIC_PICK_SCRAPES_TIMEOUT}, {"broken", METRIC_PICK_SCRAPES_BROKEN},
         {"status", METRIC_PICK_SCRAPES_STATUS},   {"too large", METRIC_PICK_SCRAPES_TOO_LARGE},
-        {"series", METRIC_PICK_SCRAPES_SERIES},
+        {"series", METRIC_PICK_SCRAPES_SERIES},   {"local", METRIC_PICK_SCRAPES_LOCAL},
     };
     static const struct named_column probes[] = {
         {"ok", METRIC_PICK_PROBES_OK},           {"refused", METRIC_PICK_PROBES_REFUSED},

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from lib import h2, http1
+from lib import h2, http1, metrics
+from lib.metric_pages import MetricPages
 
 N = 10
 TIMEOUT = 1.0
@@ -36,7 +37,7 @@ def stopped(process):
 def server(start_server, repositories):
     value = f"{TIMEOUT}s"
     return start_server("--model-repository", repositories("default"), "--header-timeout", value,
-                        "--body-timeout", value, "--idle-timeout", value, "--write-timeout", value,
+                        "--body-timeout", value, "--min-body-rate", "1MiB", "--idle-timeout", value, "--write-timeout", value,
                         grpc=("127.0.0.1:0",))
 
 
@@ -75,3 +76,44 @@ def test_requests_not_completed_time_out_after_a_stop(server):
         with stopped(server.process):
             pass
         assert connection.read_answer("POST").status == 408
+
+
+def test_body_rate_does_not_count_a_stop(server):
+    """The client was as fast as --min-body-rate until the stop, and is again after it."""
+    third = 200000
+    in_flight = "sluice_body_bytes_in_flight"
+    with http1.Connection(server.address) as connection:
+        connection.send(b"POST /v2/models/id_uint8/infer HTTP/1.1\r\nHost: localhost\r\n"
+                        b"Inference-Header-Content-Length: 0\r\nContent-Length: %d\r\n\r\n" % (3 * third))
+        connection.send(bytes(third))
+        metrics.wait_until(server.address, lambda now: now[in_flight] >= third, "the first third")
+        with stopped(server.process):
+            connection.send(bytes(third))
+        metrics.wait_until(server.address, lambda now: now[in_flight] in (0, 2 * third), "the second third, or its end")
+        connection.send(bytes(third))
+        answer = connection.read_answer("POST")
+        assert answer.status == 200, str(answer)
+
+
+# ---- the picker ----------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("what, page", [
+    ("health: {http: /, interval: 50ms, timeout: 1s, unhealthy: 1}", "ok"),
+    ("metrics: {preset: sglang, interval: 50ms, timeout: 1s}", "sglang:num_queue_reqs 5.0\n")])
+def test_endpoint_is_not_blamed_for_a_stop(start_picker, what, page):
+    """It answered in time, as far as it can know; the picker saw that when the time was over."""
+    kind = "probes" if what.startswith("health") else "scrapes"
+    result = f'sluice_pick_{kind}_total{{result="%s"}}'
+    with MetricPages(page) as server:
+        picker = start_picker(f"endpoints: [{server.address}]\n{what}\n")
+        picker.wait_until(lambda now: now[result % "ok"] >= 1, "a good answer")
+        server.says(page, "gate")
+        n = server.n_requests
+        picker.wait_until(lambda _: server.n_requests > n, "a question")
+        with stopped(picker.process):
+            server.opened.set()
+        server.says(page)
+        ok = picker.numbers()[result % "ok"]
+        numbers = picker.wait_until(lambda now: now[result % "ok"] > ok + 1, "two more good answers")
+        assert numbers[result % "timeout"] == 0 == numbers[result % "broken"]
+        assert "not ready" not in picker.log_text() and "scrape failed" not in picker.log_text()

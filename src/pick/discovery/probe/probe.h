@@ -29,7 +29,8 @@ struct probe {
     enum probe_verdict verdict;
     unsigned n_successes, n_failures; /* in a row */
     bool running;
-    void *io; /* the caller's, for the running check */
+    bool was_late; /* the last check did not count, because this process stood still */
+    void *io;      /* the caller's, for the running check */
 };
 
 /* The probes of a pool. Empty if zeroed. */

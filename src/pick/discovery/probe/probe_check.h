@@ -16,7 +16,8 @@ enum probe_result {
     PROBE_TIMEOUT,
     PROBE_STATUS, /* not ready, or an invalid response */
     PROBE_BROKEN, /* no connection, or it was lost */
-    PROBE_LOCAL,  /* this process lacks what a connection takes: says nothing of the endpoint */
+    PROBE_LOCAL,  /* this process lacks what a connection takes, or stood still: says nothing of the
+                     endpoint */
 };
 
 struct probe_check;
@@ -41,7 +42,7 @@ struct probe_check {
     bool keep_alive;              /* for HTTP: keep the connection */
     bool at_request_port;         /* the checked port is the one that requests go to */
     bool was_refused;             /* when the check began */
-    uint64_t timeout_ns;
+    uint64_t timeout_ns, begun_ns;
     char target[ENDPOINT_TEXT_BYTES]; /* "IP:PORT" */
     union {
         struct http_fetch *fetch;

@@ -132,6 +132,7 @@ static void fill_check(struct prober *prober, struct probe_check *check, struct 
     check->keep_alive = prober->set.n <= MAX_IDLE_CONNECTIONS;
     check->was_refused = endpoint_is_refused(probe->endpoint);
     check->timeout_ns = health->timeout_ns;
+    check->begun_ns = clock_now_ns();
     LIST_INSERT_HEAD(&prober->running, check, link);
 }
 
@@ -141,10 +142,24 @@ static void notify_if_stopped(struct prober *prober) {
     }
 }
 
+/* Whether the check failed only because this process stood still for longer than its timeout
+ * (SIGSTOP, a throttled control group): the time was over, or the server gave up, before it went
+ * on. A second time in a row the check counts. */
+static bool is_late(struct probe_check *check, enum probe_result result) {
+    bool late = result != PROBE_OK && !check->probe->was_late &&
+                timer_is_late(check->begun_ns + check->timeout_ns, clock_now_ns());
+    check->probe->was_late = late;
+    return late;
+}
+
 static void finish_check(struct prober *prober, struct probe_check *check, enum probe_result result,
                          const char *why) {
     struct probe *probe = check->probe;
     struct endpoint *endpoint = probe->endpoint;
+    if (is_late(check, result)) {
+        result = PROBE_LOCAL;
+        why = "the process stood still for longer than the timeout of a check";
+    }
     metric_add(METRICS[result], 1);
     if (result == PROBE_LOCAL) {
         log_local_failure(prober, why);

@@ -37,6 +37,7 @@ struct scrape_target {
     uint64_t asked_ns;
     uint32_t in_flight; /* when the request was sent */
     bool failing;       /* a failure was logged */
+    bool was_late;      /* the last scrape did not count, because this process stood still */
 };
 
 /* A pool. */
@@ -136,6 +137,9 @@ static enum metric metric_of(const struct http_fetch_result *fetched) {
         return METRIC_PICK_SCRAPES_TIMEOUT;
     case ST_BODY_TOO_LARGE:
         return METRIC_PICK_SCRAPES_TOO_LARGE;
+    case ST_OVERLOADED:
+    case ST_NO_MEMORY:
+        return METRIC_PICK_SCRAPES_LOCAL;
     default:
         return fetched->refused ? METRIC_PICK_SCRAPES_REFUSED : METRIC_PICK_SCRAPES_BROKEN;
     }
@@ -174,19 +178,33 @@ static enum metric apply_response(struct scrape_target *target,
     return METRIC_PICK_SCRAPES_OK;
 }
 
+/* Whether the scrape failed only because this process stood still for longer than its timeout. A
+ * second time in a row it counts. */
+static bool is_late(struct scrape_target *target, const struct http_fetch_result *fetched) {
+    uint64_t end_ns = target->asked_ns + target->pool->plan->timeout_ns;
+    target->was_late = fetched->error.status != ST_OK && !target->was_late &&
+                       timer_is_late(end_ns, clock_now_ns());
+    return target->was_late;
+}
+
 static void on_done(void *user, const struct http_fetch_result *fetched) {
     struct scrape_target *target = user;
     struct scraper *scraper = target->pool->scraper;
     struct error err = {.status = ST_OK};
     target->fetch = NULL;
-    if (fetched->error.status != ST_CANCELLED) {
+    if (fetched->error.status != ST_CANCELLED && is_late(target, fetched)) {
+        metric_add(METRIC_PICK_SCRAPES_LOCAL, 1);
+        reschedule(target, true);
+    } else if (fetched->error.status != ST_CANCELLED) {
         enum metric metric = apply_response(target, fetched, &err);
         metric_add(metric, 1);
         metric_histogram_add_ns(&scraper->times, clock_now_ns() - target->asked_ns);
         if (metric == METRIC_PICK_SCRAPES_OK) {
             log_success(target);
         } else {
-            pool_count_scrape_failure(target->endpoint);
+            if (metric != METRIC_PICK_SCRAPES_LOCAL) {
+                pool_count_scrape_failure(target->endpoint);
+            }
             scraper_log_failure(target, err.text);
         }
         reschedule(target, metric == METRIC_PICK_SCRAPES_OK);
