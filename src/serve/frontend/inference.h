@@ -108,7 +108,10 @@ struct inference {
     bool submitted;                       /* errors from then on are the model's */
     bool in_flight;                       /* `done` was not called yet */
     /* On a helper thread: `decode`, the checks of large inputs, `encode`. */
-    struct helper_job job;
+    union {
+        struct helper_job job;
+        TAILQ_ENTRY(inference) link; /* while is_queued: there is no job then */
+    };
     struct arena *arena;        /* the request's, of the worker; set by the protocol where it has
                                     decode_ns or encode_ns */
     struct arena *helper_arena; /* for what a helper thread allocates; NULL: none */
@@ -116,7 +119,6 @@ struct inference {
     bool on_helper;             /* between helper_pool_submit and `done` of the job */
     bool is_queued;             /* in order->waiting */
     bool cancelled_early;       /* while one of these was true: it ends after it */
-    TAILQ_ENTRY(inference) link;
 };
 
 /* Returns: the arena for `decode`. */

@@ -6,7 +6,7 @@ import select
 
 import pytest
 
-from lib import grpc_live, h2, http1, metrics
+from lib import grpc_live, h2, http1, metrics, mip
 from lib.repository import FREE, Identity
 
 LONG = 500000  # iterations: about a second
@@ -197,3 +197,55 @@ def test_event_loop_grpc_client_that_leaves_during_a_job_cancels_its_requests(li
             metrics.wait_until(live.server.metrics_address, lambda now: now["sluice_helper_jobs_total"] > before,
                                "a job")
             leaving.abort()
+
+
+# ---- MIP -----------------------------------------------------------------------------------------
+
+MIP_MODELS = ("id_int8", "id_batch_free", "id_string")
+
+
+@pytest.fixture
+def mip_server(start_server, repositories):
+    """A server with one worker, and the address of each model."""
+    listeners = [arg for model in MIP_MODELS for arg in ("--mip", f"tcp://127.0.0.1:0={model}")]
+    server = start_server("--workers", "1", "--model-repository", repositories("default"), *listeners,
+                          metrics_at="127.0.0.1:0")
+    yield server, dict(zip(MIP_MODELS, server.mip_urls))
+    assert mip.infer(server.mip_urls[0], [[mip.as_json([1, 2])]]) == [[[1, 2]]]
+    server.wait_at_rest()
+
+
+LARGE_ROW = [float(i % 7) for i in range(N_LARGE // 4)]
+
+
+@pytest.mark.parametrize("model, elements, n_jobs", [
+    pytest.param("id_int8", [[[1] * N_LARGE]], 2, id="one element"),
+    pytest.param("id_batch_free", [[LARGE_ROW]] * 3, 7, id="a batch, which is gathered"),
+    pytest.param("id_batch_free", [[[5.0]], [LARGE_ROW], [LARGE_ROW], [[6.0]]], 6, id="small elements among large ones"),
+    pytest.param("id_int8", [[[1] * 1000]], 0, id="a small element"),
+    pytest.param("id_string", [["x" * (3 * N_LARGE)]], 3, id="a text"),
+])
+def test_event_loop_large_mip_item_is_read_and_written_on_helper(mip_server, model, elements, n_jobs):
+    server, urls = mip_server
+    sent = [[mip.text(value) if isinstance(value, str) else mip.as_json(value) for value in element]
+            for element in elements]
+    assert mip.infer(urls[model], sent) == elements
+    assert helper_jobs(server.metrics_address) == n_jobs
+
+
+def test_event_loop_error_in_large_mip_item_is_reported(mip_server):
+    server, urls = mip_server
+    small, large = (mip.infer_request([[(mip.JSON, b"[" + b"1," * n + b"x]")]]) for n in (1, N_LARGE))
+    assert mip.refusal(urls["id_int8"], large) == mip.refusal(urls["id_int8"], small)
+    assert helper_jobs(server.metrics_address) == 1
+
+
+def test_event_loop_mip_client_that_leaves_during_a_job_cancels_its_packet(mip_server):
+    server, urls = mip_server
+    for n in (1, 2):
+        with mip.Connection(urls["id_int8"]) as leaving:
+            before = helper_jobs(server.metrics_address)
+            leaving.send(mip.infer_request([[mip.as_json([1] * N_LARGE)]] * n))
+            metrics.wait_until(server.metrics_address, lambda now: now["sluice_helper_jobs_total"] > before, "a job")
+            leaving.reset()
+        server.wait_at_rest()

@@ -85,6 +85,13 @@ enum status mip_answer_begin(struct mip_answer_writer *writer, struct arena *are
     return ST_OK;
 }
 
+enum status mip_answer_begin_part(struct mip_answer_writer *part, struct arena *arena,
+                                  const struct mip_plan *plan, struct error *err) {
+    *part = (struct mip_answer_writer){.arena = arena, .plan = plan};
+    buf_init(&part->block, arena, FIRST_BYTES);
+    return part->block.failed ? answer_no_memory(part, err) : ST_OK;
+}
+
 /* ---- items ----------------------------------------------------------------------------------- */
 
 /* Writes the head of an item at `at`; its `n_bytes` are in the block or are a view. */
@@ -117,6 +124,24 @@ static enum status add_view(struct mip_answer_writer *writer, struct str text, s
     return ST_OK;
 }
 
+enum status mip_answer_add_part(struct mip_answer_writer *writer,
+                                const struct mip_answer_writer *part, struct error *err) {
+    enum status st = ST_OK;
+    size_t at = 0;
+    for (size_t i = 0; st == ST_OK && i < part->n_views; i++) {
+        const struct mip_view *view = &part->views[i];
+        st = add_view(writer, str_make(part->block.data + at, view->at - at), err);
+        at = view->at;
+        if (st == ST_OK) {
+            st = add_view(writer, view->text, err);
+        }
+    }
+    writer->views_outputs = writer->views_outputs || part->views_outputs;
+    return st == ST_OK
+               ? add_view(writer, str_make(part->block.data + at, part->block.len - at), err)
+               : st;
+}
+
 static enum status add_text(struct mip_answer_writer *writer, size_t head, struct str text,
                             bool may_view, struct error *err) {
     enum status st = encode_item_head(writer, head, MIP_TEXT, text.len, err);
@@ -124,6 +149,7 @@ static enum status add_text(struct mip_answer_writer *writer, size_t head, struc
         return st;
     }
     if (may_view && text.len >= MIP_VIEW_MIN_BYTES) {
+        writer->views_outputs = true;
         return add_view(writer, text, err);
     }
     metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)text.len);

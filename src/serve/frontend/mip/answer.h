@@ -27,6 +27,7 @@ struct mip_answer_writer {
     struct mip_view *views;
     size_t n_views, cap_views;
     size_t view_bytes;
+    bool views_outputs; /* some views are of the backend's memory */
 };
 
 /* Starts an answer in `arena`. Returns: ST_NO_MEMORY. */
@@ -38,6 +39,14 @@ enum status mip_answer_begin(struct mip_answer_writer *writer, struct arena *are
 enum status mip_answer_add(struct mip_answer_writer *writer, size_t index,
                            const struct tensor *element, bool may_view, struct arena *scratch,
                            struct error *err) SLUICE_MUST_USE;
+/* Starts a part of an answer, which is written apart from it, in `arena`, which lives as long as
+ * the answer. Returns: ST_NO_MEMORY. Thread: any. */
+enum status mip_answer_begin_part(struct mip_answer_writer *part, struct arena *arena,
+                                  const struct mip_plan *plan, struct error *err) SLUICE_MUST_USE;
+/* Appends the items of a part. Returns: ST_NO_MEMORY. */
+enum status mip_answer_add_part(struct mip_answer_writer *writer,
+                                const struct mip_answer_writer *part,
+                                struct error *err) SLUICE_MUST_USE;
 /* Finishes the answer; `request` has the numbers of elements and inputs. Owns: the pieces of the
  * packet are in the arena. Returns: ST_NO_MEMORY, ST_BODY_TOO_LARGE. */
 enum status mip_answer_end(struct mip_answer_writer *writer, const struct mip_infer *request,

@@ -41,7 +41,7 @@ static void on_done(struct mip_batch *batch) {
         return;
     }
     metric_add(METRIC_INFERENCES_TOTAL, 1);
-    memory_hold(call->exchange->account, &call->answer, arena_bytes(call->exchange->arena));
+    memory_hold(call->exchange->account, &call->answer, mip_batch_answer_bytes(batch));
     struct mip_answer answer = {
         .pieces = batch->pieces, .n_pieces = batch->n_pieces, .release = on_sent, .user = batch};
     mip_reply(call->exchange, &answer);
@@ -92,13 +92,15 @@ static enum status prepare_inference(struct mip_inference *call, struct mip_api 
     if (plan->spec->decoupled) {
         return inference_refuse_decoupled(plan->spec, MIP_CARRIES_ONE, err);
     }
-    call->batch.context = (struct mip_chunk_context){.worker = exchange->worker,
-                                                     .account = exchange->account,
-                                                     .version = call->version,
-                                                     .plan = plan,
-                                                     .infer = &call->infer,
-                                                     .services = &api->services,
-                                                     .pictures = api->pictures};
+    call->batch.context =
+        (struct mip_chunk_context){.worker = exchange->worker,
+                                   .account = exchange->account,
+                                   .version = call->version,
+                                   .plan = plan,
+                                   .infer = &call->infer,
+                                   .services = &api->services,
+                                   .pictures = api->pictures,
+                                   .is_large = exchange->payload.len >= MIP_LARGE_BYTES};
     call->batch.arena = exchange->arena;
     call->batch.memory_bytes = api->request_memory;
     call->batch.done = on_done;

@@ -7,14 +7,13 @@
 
 #include "core/base/checked.h"
 #include "core/base/compiler.h"
+#include "core/base/metric/metric.h"
 #include "core/event/clock.h"
 
 enum {
     STEP_BUDGET_NS = 2 * 1000 * 1000, /* per event-loop iteration */
     MAX_DECODING = 16,                /* pictures being decoded */
 };
-
-static void run_steps(struct mip_batch *batch);
 
 static struct mip_chunk *chunk_at(struct mip_batch *batch, size_t i) {
     return batch->chunks[(batch->oldest + i) % MIP_BATCH_CHUNKS];
@@ -38,6 +37,48 @@ static void free_oldest_chunk(struct mip_batch *batch) {
     batch->oldest = (batch->oldest + 1) % MIP_BATCH_CHUNKS;
     batch->n_chunks--;
     batch->short_of_memory = false;
+}
+
+/* ---- helper threads -------------------------------------------------------------------------- */
+
+static void run_steps(struct mip_batch *batch);
+
+static struct mip_batch_helper *helper_new(struct mip_batch *batch) {
+    struct arena *arena = arena_new_beside(batch->arena);
+    struct mip_batch_helper *helper = arena ? arena_alloc(arena, sizeof(*helper)) : NULL;
+    if (!helper) {
+        arena_free(arena);
+        return NULL;
+    }
+    helper->batch = batch;
+    helper->arena = arena;
+    return helper;
+}
+
+/* Submits a job that is estimated to take `ns`. Returns: false when the worker shall do it. */
+static bool start_job(struct mip_batch *batch, uint64_t ns, void (*run)(struct helper_job *job),
+                      void (*done)(struct helper_job *job)) {
+    struct helper_pool *pool = batch->context.services->helpers;
+    if (ns < HELPER_MIN_NS || !pool) {
+        return false;
+    }
+    if (!batch->helper) {
+        batch->helper = helper_new(batch);
+    }
+    if (!batch->helper) {
+        return false;
+    }
+    batch->helper->job =
+        (struct helper_job){.worker = batch->context.worker, .run = run, .done = done};
+    batch->helper->error.status = ST_OK;
+    batch->on_helper = true;
+    metric_add(METRIC_HELPER_JOBS_TOTAL, 1);
+    helper_pool_submit(pool, &batch->helper->job);
+    return true;
+}
+
+static struct mip_batch_helper *helper_of(struct helper_job *job) {
+    return CONTAINER_OF(job, struct mip_batch_helper, job);
 }
 
 /* ---- steps: each returns whether it made progress -------------------------------------------- */
@@ -72,25 +113,65 @@ static bool is_written(const struct mip_chunk *chunk) {
     return chunk->state == MIP_CHUNK_ANSWERED && chunk->n_written == chunk->n;
 }
 
+static void end_write(struct mip_batch *batch, struct mip_chunk *chunk, enum status st,
+                      const struct error *err) {
+    if (st != ST_OK) {
+        fail_batch(batch, err);
+    } else if (is_written(chunk) && !batch->writer.views_outputs) {
+        free_oldest_chunk(batch);
+    }
+}
+
+/* The oldest chunk, and whether it is the whole batch, do not change meanwhile. */
+static void run_write(struct helper_job *job) {
+    struct mip_batch_helper *helper = helper_of(job);
+    struct mip_batch *batch = helper->batch;
+    struct mip_chunk *chunk = chunk_at(batch, 0);
+    enum status st =
+        mip_answer_begin_part(&helper->part, helper->arena, batch->context.plan, &helper->error);
+    if (st == ST_OK) {
+        st = mip_chunk_write(chunk, &helper->part, is_whole_batch(batch, chunk), helper->arena,
+                             &helper->error);
+    }
+    assert(st == helper->error.status);
+    (void)st;
+}
+
+static void on_written(struct helper_job *job) {
+    struct mip_batch_helper *helper = helper_of(job);
+    struct mip_batch *batch = helper->batch;
+    enum status st = helper->error.status;
+    batch->on_helper = false;
+    if (batch->error.status == ST_OK) {
+        batch->stepping = true;
+        st = st == ST_OK ? mip_answer_add_part(&batch->writer, &helper->part, &helper->error) : st;
+        end_write(batch, chunk_at(batch, 0), st, &helper->error);
+        batch->stepping = false;
+    }
+    run_steps(batch);
+}
+
 static bool step_write(struct mip_batch *batch) {
     struct mip_chunk *chunk = batch->n_chunks > 0 ? chunk_at(batch, 0) : NULL;
     struct error err;
-    bool more = false;
     if (!chunk || chunk->state != MIP_CHUNK_ANSWERED || is_written(chunk)) {
         return false;
     }
-    if (mip_chunk_write(chunk, &batch->writer, is_whole_batch(batch, chunk), &more, &err) !=
-        ST_OK) {
-        fail_batch(batch, &err);
-    } else if (!more && batch->writer.n_views == 0) {
-        free_oldest_chunk(batch);
+    enum status st = mip_chunk_begin_write(chunk, &err);
+    if (st == ST_OK && start_job(batch, mip_chunk_write_ns(chunk), run_write, on_written)) {
+        return false;
     }
+    if (st == ST_OK) {
+        st = mip_chunk_write(chunk, &batch->writer, is_whole_batch(batch, chunk), chunk->arena,
+                             &err);
+    }
+    end_write(batch, chunk, st, &err);
     return true;
 }
 
 /* The memory available for a new chunk. Returns: 0 when there is none. */
 static size_t memory_left(struct mip_batch *batch) {
-    size_t used = arena_bytes(batch->arena);
+    size_t used = mip_batch_answer_bytes(batch);
     for (size_t i = 0; i < batch->n_chunks; i++) {
         used += arena_bytes(chunk_at(batch, i)->arena);
     }
@@ -139,10 +220,54 @@ static bool shrink_chunk(struct mip_batch *batch, struct mip_chunk *chunk,
     return handle_no_memory(batch, err);
 }
 
-static bool step_gather(struct mip_batch *batch) {
-    struct mip_chunk *chunk = batch->n_chunks > 0 ? chunk_at(batch, batch->n_chunks - 1) : NULL;
-    struct error err;
+static struct mip_chunk *newest_chunk(struct mip_batch *batch) {
+    return batch->n_chunks > 0 ? chunk_at(batch, batch->n_chunks - 1) : NULL;
+}
+
+/* The element was read, or not: `st` and `err`. Returns: whether that is progress. */
+static bool end_read(struct mip_batch *batch, struct mip_chunk *chunk, enum status st,
+                     struct error *err) {
     bool taken = false;
+    if (st == ST_OK) {
+        st = mip_chunk_add_element(chunk, &taken, err);
+    }
+    if (st == ST_NO_MEMORY) {
+        return shrink_chunk(batch, chunk, err);
+    }
+    if (st != ST_OK) {
+        fail_batch(batch, err);
+        return true;
+    }
+    batch->n_taken += taken;
+    if (!taken || chunk->n == chunk->capacity) {
+        mip_chunk_close(chunk);
+    }
+    return true;
+}
+
+/* The newest chunk is filling as long as no other step runs. */
+static void run_read(struct helper_job *job) {
+    struct mip_batch_helper *helper = helper_of(job);
+    enum status st = mip_chunk_read_element(newest_chunk(helper->batch), &helper->error);
+    assert(st == helper->error.status);
+    (void)st;
+}
+
+static void on_read(struct helper_job *job) {
+    struct mip_batch_helper *helper = helper_of(job);
+    struct mip_batch *batch = helper->batch;
+    batch->on_helper = false;
+    if (batch->error.status == ST_OK) {
+        batch->stepping = true;
+        end_read(batch, newest_chunk(batch), helper->error.status, &helper->error);
+        batch->stepping = false;
+    }
+    run_steps(batch);
+}
+
+static bool step_gather(struct mip_batch *batch) {
+    struct mip_chunk *chunk = newest_chunk(batch);
+    struct error err;
     if (!chunk || chunk->state != MIP_CHUNK_FILLING) {
         return step_begin(batch);
     }
@@ -153,19 +278,10 @@ static bool step_gather(struct mip_batch *batch) {
     if (n_decoding >= MAX_DECODING) {
         return false;
     }
-    enum status st = mip_chunk_add_element(chunk, &taken, &err);
-    if (st == ST_NO_MEMORY) {
-        return shrink_chunk(batch, chunk, &err);
+    if (batch->context.is_large && start_job(batch, mip_chunk_read_ns(chunk), run_read, on_read)) {
+        return false;
     }
-    if (st != ST_OK) {
-        fail_batch(batch, &err);
-        return true;
-    }
-    batch->n_taken += taken;
-    if (!taken || chunk->n == chunk->capacity) {
-        mip_chunk_close(chunk);
-    }
-    return true;
+    return end_read(batch, chunk, mip_chunk_read_element(chunk, &err), &err);
 }
 
 /* After a failure: frees the chunks in order, each when it is idle. */
@@ -210,12 +326,12 @@ static void on_resume(struct worker_msg *msg) {
 }
 
 static void run_steps(struct mip_batch *batch) {
-    if (batch->stepping || batch->posted || batch->finished) {
+    if (batch->stepping || batch->posted || batch->on_helper || batch->finished) {
         return;
     }
     uint64_t until_ns = clock_now_ns() + STEP_BUDGET_NS;
     batch->stepping = true;
-    while (run_step(batch)) {
+    while (!batch->on_helper && run_step(batch)) {
         if (clock_now_ns() >= until_ns) {
             batch->posted = true;
             worker_post(batch->context.worker, &batch->msg);
@@ -223,7 +339,7 @@ static void run_steps(struct mip_batch *batch) {
         }
     }
     batch->stepping = false;
-    if (!batch->posted && is_finished(batch)) {
+    if (!batch->posted && !batch->on_helper && is_finished(batch)) {
         finish_batch(batch);
     }
 }
@@ -285,5 +401,9 @@ void mip_batch_fini(struct mip_batch *batch) {
     assert(batch->finished);
     while (batch->n_chunks > 0) {
         free_oldest_chunk(batch);
+    }
+    if (batch->helper) {
+        arena_free(batch->helper->arena); /* the helper, too */
+        batch->helper = NULL;
     }
 }

@@ -4,7 +4,8 @@
  * its answer.
  *
  * A failure fails the whole packet: running chunks are cancelled, and waited for. A long batch
- * yields to the worker's other connections after STEP_BUDGET_NS.
+ * yields to the worker's other connections after STEP_BUDGET_NS; a large element is read and
+ * written on a helper thread.
  *
  * Thread: the packet's worker. */
 #ifndef SLUICE_SERVE_FRONTEND_MIP_BATCH_H
@@ -15,6 +16,15 @@
 /* Chunks in the window: enough that the model does not wait for the next one to be read, few enough
  * that one packet does not fill the model's queue. */
 enum { MIP_BATCH_CHUNKS = 4 };
+
+/* What helper threads use; lives in its own arena. */
+struct mip_batch_helper {
+    struct helper_job job;
+    struct mip_batch *batch;
+    struct arena *arena; /* of all that they write */
+    struct mip_answer_writer part;
+    struct error error; /* of the job */
+};
 
 struct mip_batch {
     /* set by the caller, the rest zeroed; context.progressed is set by mip_batch_start */
@@ -34,12 +44,19 @@ struct mip_batch {
     size_t oldest, n_chunks;
     size_t n_taken; /* elements taken into chunks so far */
     struct mip_answer_writer writer;
-    struct worker_msg msg; /* continues in the next event-loop iteration */
-    bool posted;           /* the message is on its way */
-    bool stepping;         /* guards against recursion */
-    bool short_of_memory;  /* no new chunk before one has ended */
-    bool finished;         /* `done` was called */
+    struct worker_msg msg;           /* continues in the next event-loop iteration */
+    bool posted;                     /* the message is on its way */
+    struct mip_batch_helper *helper; /* NULL: no element was large */
+    bool on_helper;       /* an element is read or written on a helper thread: no step runs */
+    bool stepping;        /* guards against recursion */
+    bool short_of_memory; /* no new chunk before one has ended */
+    bool finished;        /* `done` was called */
 };
+
+/* Returns: bytes of the answer's memory. */
+static inline uint64_t mip_batch_answer_bytes(const struct mip_batch *batch) {
+    return arena_bytes(batch->arena) + (batch->helper ? arena_bytes(batch->helper->arena) : 0);
+}
 
 void mip_batch_start(struct mip_batch *batch);
 /* Cancels the batch: it ends with ST_CANCELLED when all chunks are idle. No effect after `done`. */

@@ -14,6 +14,8 @@
 
 enum { FIRST_PIECES = 8, FILE_PIECES = 2 };
 
+static_assert(sizeof(struct mip_chunk) <= 2048, "an arena allocates larger blocks with malloc");
+
 static void chunk_set_state(struct mip_chunk *chunk, enum mip_chunk_state to) {
     static const bool allowed[][MIP_CHUNK_ANSWERED + 1] = {
         [MIP_CHUNK_FILLING] = {[MIP_CHUNK_CLOSED] = true},
@@ -30,7 +32,8 @@ static void chunk_set_state(struct mip_chunk *chunk, enum mip_chunk_state to) {
 struct mip_chunk *mip_chunk_new(struct mip_chunk_context *context, size_t first, size_t capacity,
                                 size_t memory_bytes) {
     size_t n = context->infer->n_inputs;
-    struct arena *arena = arena_new(worker_arenas(context->worker), memory_bytes);
+    struct arena_cache *cache = context->is_large ? NULL : worker_arenas(context->worker);
+    struct arena *arena = arena_new(cache, memory_bytes);
     struct mip_chunk *chunk = arena ? arena_alloc(arena, sizeof(*chunk)) : NULL;
     struct mip_chunk_input *inputs = chunk ? arena_calloc(arena, n, sizeof(*inputs)) : NULL;
     struct tensor *element_tensor = chunk ? arena_calloc(arena, n, sizeof(*element_tensor)) : NULL;
@@ -293,16 +296,34 @@ static bool has_same_shapes(const struct mip_chunk *chunk) {
     return true;
 }
 
-enum status mip_chunk_add_element(struct mip_chunk *chunk, bool *taken, struct error *err) {
+/* Estimates for a slow core, per byte of an item that is read, and of a tensor that is printed. */
+enum { PARSE_JSON_NS = 5, READ_TEXT_NS = 1, PRINT_NS = 8 };
+
+uint64_t mip_chunk_read_ns(const struct mip_chunk *chunk) {
+    uint64_t ns = 0;
+    for (size_t i = 0; i < chunk->context->infer->n_inputs; i++) {
+        const struct mip_item *item = item_at(chunk, i);
+        ns += item->type == MIP_JSON   ? item->data.len * PARSE_JSON_NS
+              : item->type == MIP_TEXT ? item->data.len * READ_TEXT_NS
+                                       : 0;
+    }
+    return ns;
+}
+
+enum status mip_chunk_read_element(struct mip_chunk *chunk, struct error *err) {
     enum status st = ST_OK;
-    *taken = false;
     for (size_t i = 0; i < chunk->context->infer->n_inputs && st == ST_OK; i++) {
         st = read_item(chunk, i, err);
     }
-    if (st != ST_OK || !has_same_shapes(chunk)) {
-        return st;
+    return st;
+}
+
+enum status mip_chunk_add_element(struct mip_chunk *chunk, bool *taken, struct error *err) {
+    *taken = false;
+    if (!has_same_shapes(chunk)) {
+        return ST_OK;
     }
-    st = reserve_element(chunk, err);
+    enum status st = reserve_element(chunk, err);
     if (st == ST_OK) {
         append_element(chunk);
         *taken = true;
@@ -409,6 +430,7 @@ void mip_chunk_submit(struct mip_chunk *chunk) {
     chunk_set_state(chunk, MIP_CHUNK_RUNNING);
     inference_init(inference, &chunk_protocol, chunk->context->services, chunk->context->worker,
                    chunk->context->account);
+    inference->arena = chunk->arena;
     if (inference_use_version(inference, chunk->context->version,
                               &inference->call.response.error) != ST_OK) {
         on_answer(inference);
@@ -419,17 +441,28 @@ void mip_chunk_submit(struct mip_chunk *chunk) {
 
 /* ---- writing the outputs --------------------------------------------------------------------- */
 
-enum status mip_chunk_write(struct mip_chunk *chunk, struct mip_answer_writer *writer,
-                            bool may_view, bool *more, struct error *err) {
+enum status mip_chunk_begin_write(struct mip_chunk *chunk, struct error *err) {
     assert(chunk->state == MIP_CHUNK_ANSWERED && chunk->error.status == ST_OK);
-    enum status st = chunk->rows ? ST_OK : inference_encode(&chunk->inference, chunk, err);
+    return chunk->rows ? ST_OK : inference_encode(&chunk->inference, chunk, err);
+}
+
+uint64_t mip_chunk_write_ns(const struct mip_chunk *chunk) {
+    uint64_t n_bytes = 0;
+    for (size_t i = 0; i < chunk->inference.call.response.n_outputs; i++) {
+        n_bytes += chunk->inference.call.response.outputs[i].n_bytes;
+    }
+    return n_bytes / chunk->n * PRINT_NS;
+}
+
+enum status mip_chunk_write(struct mip_chunk *chunk, struct mip_answer_writer *writer,
+                            bool may_view, struct arena *scratch, struct error *err) {
+    enum status st = ST_OK;
     for (size_t i = 0; st == ST_OK && i < chunk->inference.call.response.n_outputs; i++) {
         struct tensor row;
         mip_rows_next(&chunk->rows[i], &row);
-        st = mip_answer_add(writer, i, &row, may_view, chunk->arena, err);
+        st = mip_answer_add(writer, i, &row, may_view, scratch, err);
     }
     chunk->n_written++;
-    *more = chunk->n_written < chunk->n;
     return st;
 }
 

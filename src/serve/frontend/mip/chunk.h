@@ -14,6 +14,9 @@
 /* For inference_refuse_decoupled. */
 #define MIP_CARRIES_ONE "an inference over MIP carries one"
 
+/* No item of a smaller packet takes HELPER_MIN_NS. */
+enum { MIP_LARGE_BYTES = 131072 };
+
 struct mip_chunk;
 
 /* What the chunks of a packet share. */
@@ -25,6 +28,7 @@ struct mip_chunk_context {
     const struct mip_infer *infer;             /* n_inputs was checked against the plan */
     const struct inference_services *services; /* each chunk is one traced request */
     struct pictures *pictures;                 /* NULL: pictures cannot be decoded */
+    bool is_large; /* the packet: helper threads may allocate in the arenas of its chunks */
     /* A picture was decoded, or the model has responded. Possibly called before mip_chunk_submit or
      * mip_chunk_cancel returns. */
     void (*progressed)(struct mip_chunk *chunk);
@@ -79,9 +83,14 @@ struct mip_chunk {
  * `memory_bytes`. Returns: NULL when out of memory. */
 struct mip_chunk *mip_chunk_new(struct mip_chunk_context *context, size_t first, size_t capacity,
                                 size_t memory_bytes);
-/* Adds the next element of the batch. *taken is false when its shapes differ from the earlier
- * elements': it is for the next chunk. Returns: the error of an item; ST_NO_MEMORY, and the earlier
- * elements stay valid. */
+/* Returns: the estimated time of mip_chunk_read_element, in ns. */
+uint64_t mip_chunk_read_ns(const struct mip_chunk *chunk);
+/* Reads the items of the next element of the batch. Returns: the error of an item; ST_NO_MEMORY,
+ * and the earlier elements stay valid. Thread: any, which alone uses the chunk. */
+enum status mip_chunk_read_element(struct mip_chunk *chunk, struct error *err) SLUICE_MUST_USE;
+/* Adds the element that was read. *taken is false when its shapes differ from the earlier
+ * elements': it is for the next chunk. Returns: ST_NO_MEMORY, and the earlier elements stay
+ * valid. */
 enum status mip_chunk_add_element(struct mip_chunk *chunk, bool *taken,
                                   struct error *err) SLUICE_MUST_USE;
 /* Closes the chunk: no more elements. */
@@ -91,10 +100,16 @@ bool mip_chunk_is_ready(const struct mip_chunk *chunk);
 /* Submits a ready chunk to the model. It is answered, also when it was refused, possibly before
  * this returns. */
 void mip_chunk_submit(struct mip_chunk *chunk);
-/* Appends the outputs of the next element to the answer; *more: there are further elements.
- * `may_view`: the chunk is freed after the answer is sent. Returns: ST_BAD_OUTPUT, ST_NO_MEMORY. */
+/* Prepares an answered chunk for mip_chunk_write. Returns: ST_BAD_OUTPUT, ST_NO_MEMORY. */
+enum status mip_chunk_begin_write(struct mip_chunk *chunk, struct error *err) SLUICE_MUST_USE;
+/* Returns: the estimated time of mip_chunk_write, in ns. */
+uint64_t mip_chunk_write_ns(const struct mip_chunk *chunk);
+/* Appends the outputs of the next element to the answer. `may_view`: the chunk is freed after the
+ * answer is sent; `scratch` holds temporary memory. Returns: ST_BAD_OUTPUT, ST_NO_MEMORY. Thread:
+ * any, which alone uses the chunk, the writer and `scratch`. */
 enum status mip_chunk_write(struct mip_chunk *chunk, struct mip_answer_writer *writer,
-                            bool may_view, bool *more, struct error *err) SLUICE_MUST_USE;
+                            bool may_view, struct arena *scratch,
+                            struct error *err) SLUICE_MUST_USE;
 
 /* Cancels the pictures and the call that are in flight. */
 void mip_chunk_cancel(struct mip_chunk *chunk);
