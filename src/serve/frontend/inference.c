@@ -22,6 +22,7 @@ void inference_init(struct inference *self, const struct inference_protocol *pro
     self->services = services;
     self->call.request = NULL;
     self->call.worker = worker;
+    self->call.helpers = services->helpers;
     self->call.run_immediately = self->call.batch_apart = false;
     self->call.response.release = NULL;
     self->model = self->version_text = str_make(NULL, 0);

@@ -76,6 +76,9 @@ void call_complete(struct call *call) {
         return;
     }
     struct model_version *version = call->version;
+    if (call->cached == CALL_CACHE_MISS) {
+        call_cache_store_copy(call); /* most often on the instance's thread, not on the worker */
+    }
     if (call->sequence) {
         scheduler_sequence_resume(&version->scheduler, call);
     }
@@ -117,7 +120,7 @@ void call_init(struct call *call, struct model_version *version) {
     call->extra_arena = NULL;
     call->stream = NULL;
     call->n_answers = call->answered_ns = 0;
-    call->partial_lost = false;
+    call->partial_lost = call->is_stored = false;
     atomic_init(&call->cancelled, false);
     atomic_init(&call->state, CALL_NEW);
 }
@@ -413,6 +416,55 @@ static void deliver_cached(struct call *call) {
     call_deliver(call);
 }
 
+/* Runs a call that is not in the cache. */
+static void run_call(struct call *call) {
+    if (!call_run_inline(call) && call_enqueue(call)) {
+        scheduler_notify(&call->version->scheduler, 1);
+    }
+}
+
+/* A lookup whose inputs are hashed on a helper thread; in the request's arena. */
+struct lookup {
+    struct helper_job job;
+    struct call *call;
+};
+
+static void run_hash(struct helper_job *job) {
+    call_cache_hash(CONTAINER_OF(job, struct lookup, job)->call);
+}
+
+static void on_hashed(struct helper_job *job) {
+    struct call *call = CONTAINER_OF(job, struct lookup, job)->call;
+    if (atomic_load_explicit(&call->cancelled, memory_order_relaxed)) {
+        error_set(&call->response.error, ST_CANCELLED,
+                  "the request was cancelled while its inputs were hashed");
+        call_set_state(call, CALL_ANSWERED);
+        reject_queued(call, METRIC_DROPPED_CANCELLED);
+    } else if (call_cache_find(call)) {
+        deliver_cached(call);
+    } else {
+        run_call(call);
+    }
+}
+
+/* Returns: false when the worker shall hash the inputs. The requests of a sequence keep their
+ * order.
+ */
+static bool hash_on_helper(struct call *call) {
+    enum { MIN_BYTES = HELPER_MIN_NS / 2 }; /* SipHash takes up to 2 ns a byte */
+    bool wanted =
+        call->helpers && call->input_bytes >= MIN_BYTES && !call->version->scheduler.sequences;
+    struct lookup *lookup = wanted ? arena_alloc(call->request->arena, sizeof(*lookup)) : NULL;
+    if (!lookup) {
+        return false;
+    }
+    lookup->call = call;
+    lookup->job = (struct helper_job){.worker = call->worker, .run = run_hash, .done = on_hashed};
+    metric_add(METRIC_HELPER_JOBS_TOTAL, 1);
+    helper_pool_submit(call->helpers, &lookup->job);
+    return true;
+}
+
 void call_submit(struct call *call, struct model_version *version) {
     call_init(call, version);
     struct error *err = &call->response.error;
@@ -425,11 +477,15 @@ void call_submit(struct call *call, struct model_version *version) {
         return;
     }
     call->queued_ns = now_ns;
-    if (version->cache.cache && call_cache_find(call)) {
-        deliver_cached(call);
-        return;
+    if (version->cache.cache) {
+        if (hash_on_helper(call)) {
+            return;
+        }
+        call_cache_hash(call);
+        if (call_cache_find(call)) {
+            deliver_cached(call);
+            return;
+        }
     }
-    if (!call_run_inline(call) && call_enqueue(call)) {
-        scheduler_notify(&version->scheduler, 1);
-    }
+    run_call(call);
 }

@@ -11,6 +11,7 @@
 #include <sys/queue.h>
 
 #include "core/base/hash.h"
+#include "core/event/helper_pool.h"
 #include "core/event/worker.h"
 #include "core/tensor/infer.h"
 #include "serve/config/queue_policy.h"
@@ -38,6 +39,7 @@ struct call {
     /* set by the front end */
     struct infer_request *request; /* checked (infer_check) and aligned; lives until `done` */
     struct worker *worker;         /* where `done` runs */
+    struct helper_pool *helpers;   /* where large inputs are hashed; NULL: on the worker */
     /* An inline call normally waits for the end of the event-loop iteration to share a batch. True:
      * run it now, because its answer is sent together with others of its connection. */
     bool run_immediately;
@@ -89,6 +91,7 @@ struct call {
     void *backend_cookie;
     uint64_t n_answers;             /* decoupled: responses so far */
     uint64_t answered_ns;           /* time of the latest response */
+    bool is_stored;                 /* in the response cache, or the cache has refused it */
     bool partial_lost;              /* a partial response was lost for lack of memory */
     struct response_stream *stream; /* bounds the partial responses in flight
                                        (partial_response.h); NULL: not decoupled */

@@ -249,3 +249,33 @@ def test_event_loop_mip_client_that_leaves_during_a_job_cancels_its_packet(mip_s
             metrics.wait_until(server.metrics_address, lambda now: now["sluice_helper_jobs_total"] > before, "a job")
             leaving.reset()
         server.wait_at_rest()
+
+
+# ---- the response cache --------------------------------------------------------------------------
+
+def test_event_loop_large_inputs_are_hashed_on_helper(start_server, tmp_path):
+    Identity("m", [("FP32", FREE)], more="response_cache { enable: true }").write(tmp_path / "models")
+    server = start_server("--workers", "1", "--model-repository", tmp_path / "models", "--cache-size", "32MiB",
+                          metrics_at="127.0.0.1:0")
+    head = b'{"inputs":[{"name":"INPUT0","shape":[%d],"datatype":"FP32","parameters":{"binary_data_size":%d}}],' \
+        b'"outputs":[{"name":"OUTPUT0","parameters":{"binary_data":true}}]}' % (N_LARGE, 4 * N_LARGE)
+    length = b"Inference-Header-Content-Length: %d" % len(head)
+
+    def ask(data):
+        with http1.Connection(server.address) as connection:
+            connection.send(http1.post(b"/v2/models/m/infer", head + data, length))
+            answer = connection.read_answer("POST")
+            assert (answer.status, answer.body[-len(data):] == data) == (200, True), answer.status
+    for _ in range(3):
+        ask(bytes(4 * N_LARGE))
+    ask(bytes(4 * N_LARGE - 1) + b"\1")
+    numbers = metrics.read(server.metrics_address)
+    assert numbers["sluice_helper_jobs_total"] == 4
+    assert numbers['nv_cache_num_hits_per_model{model="m",version="1"}'] == 2
+    before = helper_jobs(server.metrics_address)
+    with http1.Connection(server.address) as leaving:
+        leaving.send(http1.post(b"/v2/models/m/infer", head + b"\2" * (4 * N_LARGE), length))
+        metrics.wait_until(server.metrics_address, lambda now: now["sluice_helper_jobs_total"] > before, "a job")
+        leaving.reset()
+    server.wait_at_rest()
+    ask(bytes(4 * N_LARGE))

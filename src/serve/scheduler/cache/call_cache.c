@@ -205,20 +205,28 @@ static void fill_response(struct call *call, struct cache_entry *entry) {
     call_hold_outputs(call, release_entry, entry);
 }
 
+void call_cache_hash(struct call *call) {
+    uint64_t began_ns = clock_now_ns();
+    bool hashed = hash_call(call, &call->cache_key);
+    call->cached = hashed ? CALL_CACHE_MISS : CALL_NOT_CACHED;
+    call->finished_ns = clock_now_ns();
+    call->cache_ns = call->finished_ns - began_ns;
+}
+
 bool call_cache_find(struct call *call) {
     struct cache_scope *scope = &call->version->cache;
-    uint64_t began_ns = clock_now_ns();
-    if (!hash_call(call, &call->cache_key)) {
+    uint64_t began_ns = call->finished_ns;
+    if (call->cached != CALL_CACHE_MISS) {
         return false;
     }
     struct cache_entry *entry = cache_find(scope, call->cache_key);
-    call->cached = entry ? CALL_CACHE_HIT : CALL_CACHE_MISS;
     if (entry) {
+        call->cached = CALL_CACHE_HIT;
         fill_response(call, entry);
         call_set_state(call, CALL_ANSWERED);
     }
     call->finished_ns = clock_now_ns();
-    call->cache_ns = call->finished_ns - began_ns;
+    call->cache_ns += call->finished_ns - began_ns;
     return entry != NULL;
 }
 
@@ -237,7 +245,9 @@ static void store_copy(struct call *call) {
 }
 
 void call_cache_store_copy(struct call *call) {
-    if (call->cached == CALL_CACHE_MISS && call->response.error.status == ST_OK) {
+    if (call->cached == CALL_CACHE_MISS && !call->is_stored &&
+        call->response.error.status == ST_OK) {
+        call->is_stored = true;
         uint64_t began_ns = clock_now_ns();
         store_copy(call);
         call->cache_ns += clock_now_ns() - began_ns;
