@@ -20,6 +20,7 @@ static void net_server_on_worker_stopped(struct net_server *server);
 
 static const uint64_t LINGER_NS = 5000000000u; /* between two reads of dropped input */
 static const uint64_t CLIENT_CHECK_NS = 100000000u;
+static const uint64_t RESUME_NS = 1000000u; /* for the pending input of all connections */
 
 /* ---- deferred work --------------------------------------------------------------------------- */
 
@@ -134,8 +135,10 @@ static bool run_deferred(struct deferred_task *task) {
     const struct net_protocol *protocol = server_worker->server->protocol;
     bool again = protocol->run_deferred && protocol->run_deferred(server_worker);
     server_worker_free_ended_calls(server_worker);
-    /* A connection that is scheduled again meanwhile has done its share: the loop polls first. */
-    for (size_t n = count_ready(server_worker); n > 0; n--) {
+    /* A connection that is scheduled again meanwhile has done its share: the loop polls first; so
+     * it does when many have taken a while together. */
+    uint64_t end_ns = server_worker->ready ? clock_now_ns() + RESUME_NS : 0;
+    for (size_t n = count_ready(server_worker); n > 0 && clock_now_ns() < end_ns; n--) {
         struct net_conn *conn = ready_take(server_worker);
         net_conn_process_pending(conn);
         net_conn_update_io(conn);

@@ -11,7 +11,11 @@
 static const uint64_t KEEP_NS = 5000000000u;
 static const size_t LARGEST_BYTES = (size_t)1 << 40;
 
-enum { PAGE_BYTES = 4096, SMALLEST_BYTES = 65536 };
+enum {
+    PAGE_BYTES = 4096,
+    SMALLEST_BYTES = 65536,
+    TRIM_BYTES = 4 << 20 /* unmapped in one go, which takes some 0.3 ms */
+};
 
 /* The thread sanitizer does not track mremap, and would report a race with the next owner of the
  * address. */
@@ -33,6 +37,12 @@ static void pages_free(void *ptr, size_t n_bytes) {
     (void)n_bytes;
     free(ptr);
 }
+/* Returns: how many bytes are left of a block of which up to `most` are to be freed. */
+static size_t pages_shrink(void *ptr, size_t n_bytes, size_t most) {
+    (void)most;
+    pages_free(ptr, n_bytes);
+    return 0;
+}
 static size_t size_class(size_t n_bytes) {
     return n_bytes <= LARGEST_BYTES ? n_bytes : 0;
 }
@@ -45,6 +55,12 @@ static void *pages_alloc(size_t n_bytes) {
 }
 static void pages_free(void *ptr, size_t n_bytes) {
     munmap(ptr, n_bytes);
+}
+/* Returns: how many bytes are left of a block of which up to `most` are to be freed. */
+static size_t pages_shrink(void *ptr, size_t n_bytes, size_t most) {
+    size_t left = n_bytes > most ? n_bytes - most : 0;
+    pages_free((char *)ptr + left, n_bytes - left);
+    return left;
 }
 /* Rounds up by at most an eighth, so that bodies of similar size share blocks. Returns: 0 when
  * there is no such size. */
@@ -131,20 +147,41 @@ void *body_pool_grow(struct body_pool *pool, void *ptr, size_t n_bytes, size_t w
 }
 
 void body_pool_free(struct body_pool *pool, void *ptr, size_t n_bytes, uint64_t now_ns) {
-    if (n_bytes > pool->max_bytes) {
-        pages_free(ptr, n_bytes);
-        return;
-    }
-    while (pool->n == BODY_POOL_SLOTS || n_bytes > pool->max_bytes - pool->n_bytes) {
+    if (pool->n == BODY_POOL_SLOTS) {
         oldest_free(pool);
     }
-    pool->blocks[pool->n++] = (struct body_block){ptr, n_bytes, now_ns};
+    struct body_block block = {ptr, n_bytes, now_ns};
+    if (n_bytes > pool->max_bytes) { /* the first to go */
+        block.since_ns = 0;
+        memmove(&pool->blocks[1], &pool->blocks[0], pool->n * sizeof(block));
+        pool->blocks[0] = block;
+    } else {
+        pool->blocks[pool->n] = block;
+    }
+    pool->n++;
     pool->n_bytes += n_bytes;
 }
 
+/* Frees up to `most` bytes of the oldest block. Returns: how many. */
+static size_t oldest_shrink(struct body_pool *pool, size_t most) {
+    struct body_block *block = &pool->blocks[0];
+    size_t before = block->n_bytes, left = pages_shrink(block->ptr, before, most);
+    pool->n_bytes -= before - left;
+    block->n_bytes = left;
+    if (left == 0) {
+        block_remove(pool, 0);
+    }
+    return before - left;
+}
+
 uint64_t body_pool_trim(struct body_pool *pool, uint64_t now_ns) {
-    while (pool->n > 0 && pool->blocks[0].since_ns + KEEP_NS <= now_ns) {
-        oldest_free(pool);
+    size_t freed = 0;
+    while (pool->n > 0 &&
+           (pool->n_bytes > pool->max_bytes || pool->blocks[0].since_ns + KEEP_NS <= now_ns)) {
+        if (freed >= TRIM_BYTES) {
+            return now_ns;
+        }
+        freed += oldest_shrink(pool, TRIM_BYTES - freed);
     }
     return pool->n > 0 ? pool->blocks[0].since_ns + KEEP_NS : UINT64_MAX;
 }

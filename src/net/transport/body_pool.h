@@ -11,7 +11,7 @@
 enum { BODY_POOL_SLOTS = 64 };
 
 struct body_pool {
-    size_t max_bytes; /* limit of the cached blocks together */
+    size_t max_bytes; /* limit of the cached blocks together, after a body_pool_trim */
     size_t n_bytes;   /* of the cached blocks */
     size_t n;
     struct body_block {
@@ -30,8 +30,10 @@ void *body_pool_alloc(struct body_pool *pool, size_t n_bytes, size_t *got);
 /* Grows a block, keeping its bytes; it may move. Returns: NULL when out of memory, block
  * unchanged. */
 void *body_pool_grow(struct body_pool *pool, void *ptr, size_t n_bytes, size_t wanted, size_t *got);
+/* Takes a block back; the caller then calls body_pool_trim. */
 void body_pool_free(struct body_pool *pool, void *ptr, size_t n_bytes, uint64_t now_ns);
-/* Frees blocks that were not used for some seconds. Returns: when to call it next; UINT64_MAX:
+/* Frees blocks that were not used for some seconds, or exceed the limit: a part of them in each
+ * call, as returning a large block takes milliseconds. Returns: when to call it next; UINT64_MAX:
  * nothing is cached. */
 uint64_t body_pool_trim(struct body_pool *pool, uint64_t now_ns);
 

@@ -35,26 +35,52 @@ static void body_pool_alloc_after_free_reuses_block(void **state) {
     assert_int_equal(pool.n_bytes, 0);
 }
 
-static void body_pool_free_keeps_at_most_max_bytes(void **state) {
+static void trim_until_nothing_is_due(struct body_pool *pool, uint64_t now_ns) {
+    while (body_pool_trim(pool, now_ns) == now_ns) {
+    }
+}
+
+static void body_pool_trim_keeps_at_most_max_bytes(void **state) {
     (void)state;
     struct body_pool pool;
-    void *blocks[100];
-    size_t got[100];
+    void *blocks[60];
+    size_t got[60];
     body_pool_init(&pool, 8 * MIB);
-    for (size_t i = 0; i < 100; i++) {
+    for (size_t i = 0; i < 60; i++) {
         blocks[i] = body_pool_alloc(&pool, MIB, &got[i]);
         assert_non_null(blocks[i]);
     }
-    for (size_t i = 0; i < 100; i++) {
+    for (size_t i = 0; i < 60; i++) {
         body_pool_free(&pool, blocks[i], got[i], 100);
-        assert_true(pool.n_bytes <= pool.max_bytes);
     }
-    assert_true(pool.n >= 4);
+    trim_until_nothing_is_due(&pool, 100);
+    assert_true(pool.n >= 4 && pool.n_bytes <= pool.max_bytes);
+    /* What alone exceeds the limit goes first. */
     void *huge = body_pool_alloc(&pool, 9 * MIB, &got[0]);
     size_t before = pool.n;
     body_pool_free(&pool, huge, got[0], 100);
+    trim_until_nothing_is_due(&pool, 100);
     assert_int_equal(pool.n, before);
     body_pool_fini(&pool);
+}
+
+static void body_pool_free_with_all_slots_used_frees_oldest(void **state) {
+    (void)state;
+    struct body_pool pool;
+    void *blocks[BODY_POOL_SLOTS + 1];
+    size_t got[BODY_POOL_SLOTS + 1];
+    body_pool_init(&pool, 1000 * MIB);
+    for (size_t i = 0; i <= BODY_POOL_SLOTS; i++) {
+        blocks[i] = body_pool_alloc(&pool, MIB, &got[i]);
+        assert_non_null(blocks[i]);
+    }
+    for (size_t i = 0; i <= BODY_POOL_SLOTS; i++) {
+        body_pool_free(&pool, blocks[i], got[i], 100 + i);
+    }
+    assert_int_equal(pool.n, BODY_POOL_SLOTS);
+    assert_ptr_equal(pool.blocks[0].ptr, blocks[1]);
+    body_pool_fini(&pool);
+    assert_int_equal(pool.n_bytes, 0);
 }
 
 static void body_pool_grow_keeps_bytes(void **state) {
@@ -97,12 +123,39 @@ static void body_pool_trim_frees_old_blocks(void **state) {
     body_pool_fini(&pool);
 }
 
+#ifndef SLUICE_ARENA_EMULATE
+static void body_pool_trim_frees_large_block_in_steps(void **state) {
+    (void)state;
+    struct body_pool pool;
+    size_t got, n_steps = 0;
+    body_pool_init(&pool, 64 * MIB);
+    char *block = body_pool_alloc(&pool, 32 * MIB, &got);
+    memset(block, 7, got);
+    body_pool_free(&pool, block, got, 1000);
+    uint64_t due = body_pool_trim(&pool, 1000);
+    assert_true(due > 1000);
+    while (pool.n > 0) {
+        size_t before = pool.n_bytes;
+        uint64_t next = body_pool_trim(&pool, due);
+        assert_true(next == due || pool.n == 0);
+        assert_true(pool.n_bytes < before && before - pool.n_bytes <= 4 * MIB);
+        n_steps++;
+    }
+    assert_true(n_steps >= 8);
+    body_pool_fini(&pool);
+}
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(body_pool_alloc_after_free_reuses_block),
-        cmocka_unit_test(body_pool_free_keeps_at_most_max_bytes),
+        cmocka_unit_test(body_pool_trim_keeps_at_most_max_bytes),
+        cmocka_unit_test(body_pool_free_with_all_slots_used_frees_oldest),
         cmocka_unit_test(body_pool_grow_keeps_bytes),
         cmocka_unit_test(body_pool_trim_frees_old_blocks),
+#ifndef SLUICE_ARENA_EMULATE
+        cmocka_unit_test(body_pool_trim_frees_large_block_in_steps),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
