@@ -3,7 +3,7 @@
  *     cc event_loop.c -o event_loop $(pkg-config --cflags --libs sluice)
  *
  * poll(2) stands for the program's own event loop: get each client's descriptor and timeout, wait,
- * step. An inference works the same way; sluice_client_take_infer takes its result. */
+ * step. An inference works the same way; sluice_call_output reads its results. */
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
@@ -27,12 +27,13 @@ int main(int argc, char **argv) {
         return 2;
     }
     sluice_client *clients[MOST]; /* NULL: its call is done */
+    sluice_call *calls[MOST];
     sluice_client_error error = {.size = sizeof(error)};
     int n = argc - 1, n_left = n;
     for (int i = 0; i < n; i++) {
         sluice_client_options options = {.size = sizeof(options), .url = argv[i + 1]};
         if (sluice_client_open(&options, &clients[i], &error) != SLUICE_CLIENT_OK ||
-            sluice_client_start_ping(clients[i], &error) != SLUICE_CLIENT_OK) {
+            sluice_client_start_ping(clients[i], NULL, &calls[i], &error) != SLUICE_CLIENT_OK) {
             fprintf(stderr, "event_loop: %s\n", error.text);
             return 1;
         }
@@ -45,11 +46,14 @@ int main(int argc, char **argv) {
         }
         poll(fds, (nfds_t)n, timeout_ms);
         for (int i = 0; i < n; i++) {
-            sluice_client_status status =
-                clients[i] ? sluice_client_step(clients[i], &error) : SLUICE_CLIENT_PENDING;
+            if (!clients[i]) {
+                continue;
+            }
+            sluice_client_step(clients[i]);
+            sluice_client_status status = sluice_call_status(calls[i], &error);
             if (status != SLUICE_CLIENT_PENDING) {
                 printf("%s: %s\n", argv[i + 1], status == SLUICE_CLIENT_OK ? "ok" : error.text);
-                sluice_client_close(clients[i]);
+                sluice_client_close(clients[i]); /* frees its call too */
                 clients[i] = NULL;
                 n_left--;
             }

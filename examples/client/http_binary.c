@@ -16,21 +16,25 @@ static float numbers[MOST], came[MOST];
 
 static int ask(sluice_client *client, char **argv, size_t n, sluice_client_error *error) {
     const int64_t dims[] = {(int64_t)n};
-    sluice_tensor input = {argv[3], SLUICE_FP32, dims, 1, numbers, n * sizeof(*numbers)};
-    sluice_buffer buffer = {came, sizeof(came)};
+    sluice_tensor input = {.size = sizeof(input), .name = argv[3], .datatype = SLUICE_FP32};
+    input.dims = dims, input.rank = 1;
+    input.data = numbers, input.n_bytes = n * sizeof(*numbers);
+    sluice_wanted wanted = {.size = sizeof(wanted), .data = came, .n_bytes = sizeof(came)};
     sluice_infer_request request = {.size = sizeof(request), .model = argv[2]};
     request.inputs = &input, request.n_inputs = 1;
-    request.buffers = &buffer, request.n_buffers = 1;
-    sluice_infer_answer answer = {.size = sizeof(answer)};
-    if (sluice_client_infer(client, &request, &answer, error) != SLUICE_CLIENT_OK) {
-        return 0;
+    request.wanted = &wanted, request.n_wanted = 1;
+    sluice_tensor output = {.size = sizeof(output)};
+    sluice_call *call;
+    int ok = sluice_client_infer(client, &request, NULL, &call, error) == SLUICE_CLIENT_OK;
+    if (ok) {
+        sluice_call_output(call, 0, &output);
     }
-    size_t n_came = answer.n_outputs > 0 ? answer.outputs[0].n_bytes / sizeof(*came) : 0;
+    size_t n_came = output.n_bytes / sizeof(*came);
     for (size_t i = 0; i < n_came; i++) {
-        printf("%s%g", i > 0 ? " " : "", (double)came[i]);
+        printf("%s%g%s", i > 0 ? " " : "", (double)came[i], i + 1 == n_came ? "\n" : "");
     }
-    printf("\n");
-    return 1;
+    sluice_call_free(call);
+    return ok;
 }
 
 int main(int argc, char **argv) {

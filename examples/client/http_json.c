@@ -39,21 +39,24 @@ int main(int argc, char **argv) {
         n_bytes += add_element(data + n_bytes, argv[i]);
         dims[0]++;
     }
-    sluice_tensor input = {argv[3], SLUICE_BYTES, dims, 2, data, n_bytes};
+    sluice_tensor input = {.size = sizeof(input), .name = argv[3], .datatype = SLUICE_BYTES};
+    input.dims = dims, input.rank = 2, input.data = data, input.n_bytes = n_bytes;
     sluice_infer_request request = {.size = sizeof(request), .model = argv[2]};
     request.inputs = &input, request.n_inputs = 1, request.form = SLUICE_FORM_JSON;
-    sluice_infer_answer answer = {.size = sizeof(answer)};
     sluice_client_options options = {.size = sizeof(options), .url = argv[1]};
     sluice_client *client = NULL;
+    sluice_call *call = NULL;
     sluice_client_error error = {.size = sizeof(error)};
     int ok = sluice_client_open(&options, &client, &error) == SLUICE_CLIENT_OK &&
-             sluice_client_infer(client, &request, &answer, &error) == SLUICE_CLIENT_OK;
-    for (size_t i = 0; ok && i < answer.n_outputs; i++) {
-        print_elements(&answer.outputs[i]);
+             sluice_client_infer(client, &request, NULL, &call, &error) == SLUICE_CLIENT_OK;
+    sluice_tensor output = {.size = sizeof(output)};
+    for (size_t i = 0; ok && sluice_call_output(call, i, &output) == SLUICE_CLIENT_OK; i++) {
+        print_elements(&output);
     }
     if (!ok) {
         fprintf(stderr, "http_json: %s\n", error.text);
     }
+    sluice_call_free(call);
     sluice_client_close(client);
     return !ok;
 }

@@ -5,27 +5,38 @@
 
 #include <sluice/client.h>
 
-static void print_tensors(const char *kind, const sluice_tensor_spec *specs, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        printf("%s %s: datatype %d, shape [", kind, specs[i].name, (int)specs[i].datatype);
-        for (size_t d = 0; d < specs[i].rank; d++) {
-            printf("%s%lld", d > 0 ? "," : "", (long long)specs[i].dims[d]);
-        }
-        printf("]\n");
+static void print_tensor(const char *kind, const sluice_tensor_spec *spec) {
+    printf("%s %s: datatype %d, shape [", kind, spec->name, (int)spec->datatype);
+    for (size_t d = 0; d < spec->rank; d++) {
+        printf("%s%lld", d > 0 ? "," : "", (long long)spec->dims[d]);
+    }
+    printf("]\n");
+}
+
+static void print_model(const sluice_call *call, int32_t ready) {
+    sluice_model_metadata model = {.size = sizeof(model)};
+    sluice_tensor_spec spec = {.size = sizeof(spec)};
+    sluice_call_model(call, &model);
+    printf("%s version %s, %s\n", model.name, model.version, ready ? "ready" : "not ready");
+    for (size_t i = 0; sluice_call_model_input(call, i, &spec) == SLUICE_CLIENT_OK; i++) {
+        print_tensor("input", &spec);
+    }
+    for (size_t i = 0; sluice_call_model_output(call, i, &spec) == SLUICE_CLIENT_OK; i++) {
+        print_tensor("output", &spec);
     }
 }
 
 static int ask(sluice_client *client, const char *name, sluice_client_error *error) {
-    int32_t ready = 0;
-    sluice_model_metadata model = {.size = sizeof(model)};
-    if (sluice_client_model_is_ready(client, name, NULL, &ready, error) != SLUICE_CLIENT_OK ||
-        sluice_client_model_metadata(client, name, NULL, &model, error) != SLUICE_CLIENT_OK) {
-        return 0;
+    int32_t ready;
+    sluice_call *call = NULL;
+    int ok =
+        sluice_client_model_is_ready(client, name, NULL, NULL, &ready, error) == SLUICE_CLIENT_OK &&
+        sluice_client_model_metadata(client, name, NULL, NULL, &call, error) == SLUICE_CLIENT_OK;
+    if (ok) {
+        print_model(call, ready);
     }
-    printf("%s version %s, %s\n", model.name, model.version, ready ? "ready" : "not ready");
-    print_tensors("input", model.inputs, model.n_inputs);
-    print_tensors("output", model.outputs, model.n_outputs);
-    return 1;
+    sluice_call_free(call);
+    return ok;
 }
 
 int main(int argc, char **argv) {

@@ -20,21 +20,24 @@ int main(int argc, char **argv) {
         element[byte] = (unsigned char)(n >> 8 * byte);
     }
     const int64_t dims[] = {1};
-    sluice_tensor input = {"", SLUICE_BYTES, dims, 1, element, 4 + n};
+    sluice_tensor input = {.size = sizeof(input), .name = "", .datatype = SLUICE_BYTES};
+    input.dims = dims, input.rank = 1, input.data = element, input.n_bytes = 4 + n;
     sluice_infer_request request = {.size = sizeof(request), .model = argv[2]};
     request.inputs = &input, request.n_inputs = 1, request.form = SLUICE_FORM_RAW;
-    sluice_infer_answer answer = {.size = sizeof(answer)};
 
     sluice_client_options options = {.size = sizeof(options), .url = argv[1]};
     sluice_client *client = NULL;
+    sluice_call *call = NULL;
     sluice_client_error error = {.size = sizeof(error)};
     int ok = sluice_client_open(&options, &client, &error) == SLUICE_CLIENT_OK &&
-             sluice_client_infer(client, &request, &answer, &error) == SLUICE_CLIENT_OK;
-    if (ok && answer.n_outputs > 0 && answer.outputs[0].n_bytes >= 4) {
-        fwrite((const char *)answer.outputs[0].data + 4, 1, answer.outputs[0].n_bytes - 4, stdout);
+             sluice_client_infer(client, &request, NULL, &call, &error) == SLUICE_CLIENT_OK;
+    sluice_tensor output = {.size = sizeof(output)};
+    if (ok && sluice_call_output(call, 0, &output) == SLUICE_CLIENT_OK && output.n_bytes >= 4) {
+        fwrite((const char *)output.data + 4, 1, output.n_bytes - 4, stdout);
     } else if (!ok) {
         fprintf(stderr, "http_raw: %s\n", error.text);
     }
+    sluice_call_free(call);
     sluice_client_close(client);
     return !ok;
 }

@@ -15,18 +15,22 @@ static int ask(sluice_client *client, const sluice_mip_item *items, uint32_t n,
     sluice_mip_request request = {.size = sizeof(request), .items = items};
     request.n_inputs = 1, request.batch = n;
     sluice_mip_answer answer = {.size = sizeof(answer)};
-    if (sluice_client_mip_infer(client, &request, &answer, error) != SLUICE_CLIENT_OK) {
-        return 0;
+    sluice_mip_item item = {.size = sizeof(item)};
+    sluice_call *call;
+    int ok = sluice_client_mip_infer(client, &request, NULL, &call, error) == SLUICE_CLIENT_OK;
+    if (ok) {
+        sluice_call_mip_answer(call, &answer);
     }
     for (uint32_t element = 0; element < answer.batch; element++) {
         printf("%u:", element);
         for (uint32_t output = 0; output < answer.n_outputs; output++) {
-            const sluice_mip_item *item = &answer.items[element * answer.n_outputs + output];
-            printf(" %.*s", (int)item->n_bytes, (const char *)item->data);
+            sluice_call_mip_item(call, element * answer.n_outputs + output, &item);
+            printf(" %.*s", (int)item.n_bytes, (const char *)item.data);
         }
         printf("\n");
     }
-    return 1;
+    sluice_call_free(call);
+    return ok;
 }
 
 int main(int argc, char **argv) {
@@ -37,6 +41,7 @@ int main(int argc, char **argv) {
     sluice_mip_item items[MOST];
     uint32_t n = 0;
     for (int i = 3; i < argc && n < MOST; i++) {
+        items[n].size = sizeof(*items);
         items[n].type = strcmp(argv[2], "json") == 0 ? SLUICE_MIP_JSON : SLUICE_MIP_TEXT;
         items[n].data = argv[i];
         items[n++].n_bytes = strlen(argv[i]);

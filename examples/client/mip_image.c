@@ -21,22 +21,22 @@ static size_t read_file(const char *path) {
 }
 
 static int ask(sluice_client *client, const char *path, sluice_client_error *error) {
-    sluice_mip_item item = {SLUICE_MIP_IMAGE, picture, read_file(path)};
+    sluice_mip_item item = {.size = sizeof(item), .type = SLUICE_MIP_IMAGE, .data = picture};
     sluice_mip_request request = {.size = sizeof(request), .items = &item};
     request.n_inputs = 1, request.batch = 1;
-    sluice_mip_answer answer = {.size = sizeof(answer)};
+    item.n_bytes = read_file(path);
     if (item.n_bytes == 0) {
         snprintf(error->text, sizeof(error->text), "%s can't be read", path);
         return 0;
     }
-    if (sluice_client_mip_infer(client, &request, &answer, error) != SLUICE_CLIENT_OK) {
-        return 0;
+    sluice_mip_item made = {.size = sizeof(made)};
+    sluice_call *call;
+    int ok = sluice_client_mip_infer(client, &request, NULL, &call, error) == SLUICE_CLIENT_OK;
+    for (size_t i = 0; ok && sluice_call_mip_item(call, i, &made) == SLUICE_CLIENT_OK; i++) {
+        printf("%s: %.*s\n", path, (int)made.n_bytes, (const char *)made.data);
     }
-    for (uint32_t i = 0; i < answer.n_outputs; i++) {
-        printf("%s: %.*s\n", path, (int)answer.items[i].n_bytes,
-               (const char *)answer.items[i].data);
-    }
-    return 1;
+    sluice_call_free(call);
+    return ok;
 }
 
 int main(int argc, char **argv) {

@@ -15,19 +15,21 @@ static int ask(sluice_client *client, char **argv, int64_t n, sluice_client_erro
     const int64_t dims[] = {n};
     size_t n_bytes = (size_t)n * sizeof(float);
     float *numbers = calloc(1, n_bytes);
-    sluice_tensor input = {argv[3], SLUICE_FP32, dims, 1, numbers, n_bytes};
+    sluice_tensor input = {.size = sizeof(input), .name = argv[3], .datatype = SLUICE_FP32};
+    input.dims = dims, input.rank = 1, input.data = numbers, input.n_bytes = n_bytes;
     sluice_infer_request request = {.size = sizeof(request), .model = argv[2]};
     request.inputs = &input, request.n_inputs = 1;
-    sluice_infer_answer answer = {.size = sizeof(answer)};
     for (int64_t i = 0; numbers && i < n; i++) {
         numbers[i] = (float)i;
     }
-    int ok = sluice_client_infer(client, &request, &answer, error) == SLUICE_CLIENT_OK;
-    if (ok) {
-        int same = answer.n_outputs > 0 && answer.outputs[0].n_bytes == n_bytes &&
-                   memcmp(answer.outputs[0].data, numbers, n_bytes) == 0;
+    sluice_tensor output = {.size = sizeof(output)};
+    sluice_call *call;
+    int ok = sluice_client_infer(client, &request, NULL, &call, error) == SLUICE_CLIENT_OK;
+    if (ok && sluice_call_output(call, 0, &output) == SLUICE_CLIENT_OK) {
+        int same = output.n_bytes == n_bytes && memcmp(output.data, numbers, n_bytes) == 0;
         printf("%s\n", same ? "the same" : "something else");
     }
+    sluice_call_free(call);
     free(numbers);
     return ok;
 }

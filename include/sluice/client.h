@@ -8,33 +8,34 @@
  *     if (sluice_client_open(&options, &client, &error) != SLUICE_CLIENT_OK)
  *         …error.text…
  *
- * Two ways to call. A blocking call returns when it is done. In an event loop, start a call with
- * sluice_client_start_…, run sluice_client_step when the descriptor of sluice_client_wait is ready
- * or its timeout expires, and fetch the result with sluice_client_take_…. A blocking call does
- * these three. A client runs one call at a time.
+ * A call is an object. A blocking function returns when it is done; its sluice_client_start_…
+ * returns at once, and the call proceeds in sluice_client_step, for event loops, or in
+ * sluice_call_wait. Its results are read with sluice_call_…, and sluice_call_free ends it.
  *
  * Lifetimes:
- *   1. Arguments are borrowed until the call is done.
- *   2. The client owns every pointer in a call's results; they are valid until the next call with
- *      that client starts, or sluice_client_close.
+ *   1. Arguments of a call (arrays, names, bytes) are borrowed until the call is done; the structs
+ *      themselves and options are read at once.
+ *   2. A call owns every pointer in its results: they are valid until sluice_call_free, also while
+ *      other calls run. sluice_client_close frees the calls that are left.
  *   3. Inputs sent in binary or MIP are not copied, nor are outputs received in these forms
- *      (except, in KServe v2, into a caller's buffer). The client reuses its memory: calls no
- *      larger than before allocate nothing, except to reconnect.
+ *      (except, in KServe v2, into a caller's buffer). The client reuses the memory of freed calls:
+ *      calls no larger than before allocate nothing, except to reconnect.
  *
  * Memory layout: tensors are little-endian and row-major without padding. A BOOL element is one
  * byte, 0 or 1. A BYTES element is a 4-byte little-endian length followed by that many bytes. Text
  * is UTF-8, NUL-terminated. Times are nanoseconds.
  *
- * Threads: one thread at a time may use a client; different threads may use different clients
- * concurrently. The library has no other state, and no threads, signal handlers or locks.
+ * Threads: one thread at a time may use a client and its calls; different threads may use different
+ * clients concurrently. The library has no other state, and no threads, signal handlers or locks.
  *
  * Connections: a client has at most one, opened when first needed and kept open while the server
- * allows. The client resends a request only if the connection was reused and closed before the
- * first byte of an answer. The C library's address lookup blocks and no deadline covers it.
+ * allows, and runs one call at a time. The client resends a request only if the connection was
+ * reused and closed before the first byte of an answer. The C library's address lookup blocks and
+ * no deadline covers it.
  *
- * Versions: an addition grows `size`: structs that may grow begin with their size in bytes as the
- * caller was compiled, and the library reads and writes no member past that size. A zero in a
- * member selects its default. */
+ * Versions: each struct begins with its size in bytes as the caller was compiled, also the elements
+ * of arrays (all of one array have the same) and those that the library fills. The library reads
+ * and writes no member past that size. A zero in a member selects its default. */
 #ifndef SLUICE_CLIENT_H
 #define SLUICE_CLIENT_H
 
@@ -77,6 +78,7 @@ typedef enum sluice_client_status {
     SLUICE_CLIENT_INVALID = -1,           /* the arguments can't be sent */
     SLUICE_CLIENT_NO_MEMORY = -2,         /* no memory for the request or the answer */
     SLUICE_CLIENT_UNSUPPORTED = -3,       /* the URL's protocol, or this build, does not have it */
+    SLUICE_CLIENT_CANCELLED = -4,         /* by the caller */
     SLUICE_CLIENT_TIMEOUT = -5,           /* a deadline passed */
     SLUICE_CLIENT_RESOLVE = -6,           /* the host's name has no address */
     SLUICE_CLIENT_CONNECT = -7,           /* no connection to any of its addresses */
@@ -85,7 +87,8 @@ typedef enum sluice_client_status {
     SLUICE_CLIENT_PROTOCOL = -10,         /* the answer is truncated or violates the protocol */
     SLUICE_CLIENT_SERVER_ERROR = -11,     /* an error answer: the server's code and message */
     SLUICE_CLIENT_BUFFER_TOO_SMALL = -12, /* the caller's buffer; the text has the size needed */
-    SLUICE_CLIENT_TOO_LARGE = -13         /* the answer exceeds max_answer_bytes */
+    SLUICE_CLIENT_TOO_LARGE = -13,        /* the answer exceeds max_answer_bytes */
+    SLUICE_CLIENT_NOT_FOUND = -14         /* the answer has no such output, parameter or index */
 } sluice_client_status;
 
 /* Returns: one sentence about a status, and its name ("SLUICE_CLIENT_TIMEOUT"); for another number
@@ -159,14 +162,43 @@ SLUICE_CLIENT_API sluice_client_status sluice_client_open(const sluice_client_op
 /* Closes the connection and frees the client with its results. NULL is allowed. */
 SLUICE_CLIENT_API void sluice_client_close(sluice_client *client);
 
-/* ---- non-blocking calls ---------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
-/* sluice_client_start_… prepares a call and sends nothing. It fails if the arguments can't be sent,
- * and with SLUICE_CLIENT_INVALID while another call is in progress, which continues.
- * sluice_client_take_… returns the result of a completed call of its kind, any number of times
- * until the next call starts. */
+typedef struct sluice_call sluice_call;
 
-/* What a started call waits for. */
+/* Of any call; NULL where it is an argument: the client's defaults. */
+typedef struct sluice_call_options {
+    size_t size;
+    uint64_t timeout_ns; /* for the whole call; 0: the client's */
+} sluice_call_options;
+
+/* sluice_client_start_OP prepares a call and sends nothing. It fails, with *call NULL, if the
+ * arguments can't be sent, and with SLUICE_CLIENT_INVALID while another call is in progress, which
+ * continues.
+ * sluice_client_OP also waits for it. *call is not NULL once the call has started, also if it then
+ * fails; whatever it returns, the caller frees the call. */
+
+/* Returns: SLUICE_CLIENT_PENDING while the call is in progress, SLUICE_CLIENT_OK when its results
+ * can be read; else the reason of its failure, with the error. */
+SLUICE_CLIENT_API sluice_client_status sluice_call_status(const sluice_call *call,
+                                                          sluice_client_error *error);
+/* Blocks until the call is done. Returns: as sluice_call_status. */
+SLUICE_CLIENT_API sluice_client_status sluice_call_wait(sluice_call *call,
+                                                        sluice_client_error *error);
+/* Cancels a call in progress and closes its connection; its status is SLUICE_CLIENT_CANCELLED. A
+ * call that is done is not changed. */
+SLUICE_CLIENT_API void sluice_call_cancel(sluice_call *call);
+/* Cancels a call in progress, and frees it with its results. NULL is allowed. */
+SLUICE_CLIENT_API void sluice_call_free(sluice_call *call);
+
+/* The functions that read a result return SLUICE_CLIENT_INVALID if the call is not done or has no
+ * such result, and for a struct without its size; SLUICE_CLIENT_NOT_FOUND for an index that is out
+ * of range and for a name that the answer does not have. Other than with SLUICE_CLIENT_OK they
+ * write nothing. */
+
+/* ---- event loops ----------------------------------------------------------------------------- */
+
+/* What the call in progress waits for. */
 typedef struct sluice_client_waiting {
     size_t size;
     int32_t fd;          /* -1: none, only the timeout applies. A step may change it */
@@ -174,49 +206,52 @@ typedef struct sluice_client_waiting {
     uint64_t timeout_ns; /* from now: latest time of the next step. 0: now */
 } sluice_client_waiting;
 
-/* Fills *waiting; the caller sets its size. Between calls fd is -1, timeout_ns UINT64_MAX. */
+/* Fills *waiting; the caller sets its size. Without a call in progress fd is -1, timeout_ns
+ * UINT64_MAX. */
 SLUICE_CLIENT_API void sluice_client_wait(const sluice_client *client,
                                           sluice_client_waiting *waiting);
-/* Advances the started call without blocking. May be called at any time, even if the descriptor is
- * not ready. Returns: SLUICE_CLIENT_PENDING while it is not done; SLUICE_CLIENT_OK when its result
- * can be taken; else the reason of its failure, and the client is ready for another call. */
-SLUICE_CLIENT_API sluice_client_status sluice_client_step(sluice_client *client,
-                                                          sluice_client_error *error);
-/* Cancels the started call and closes its connection. If the call is done, only drops its result.
- * The client is ready for another call. */
-SLUICE_CLIENT_API void sluice_client_cancel(sluice_client *client);
+/* Advances the call in progress without blocking. May be called at any time, even if the descriptor
+ * is not ready or no call is in progress. */
+SLUICE_CLIENT_API void sluice_client_step(sluice_client *client);
 
 /* ---- ping ------------------------------------------------------------------------------------ */
 
 /* Checks that the server answers. MIP: a ping packet ("Ping"). HTTP: GET /v2/health/live; any
  * answer succeeds. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_ping(sluice_client *client,
+                                                          const sluice_call_options *options,
                                                           sluice_client_error *error);
 SLUICE_CLIENT_API sluice_client_status sluice_client_start_ping(sluice_client *client,
+                                                                const sluice_call_options *options,
+                                                                sluice_call **call,
                                                                 sluice_client_error *error);
 
 /* ---- health (OIP, "Health") ------------------------------------------------------------------ */
 
-/* Sets *yes to 1 if the server answers 200, to 0 for another status. */
-SLUICE_CLIENT_API sluice_client_status sluice_client_is_live(sluice_client *client, int32_t *yes,
+/* Set *yes to 1 if the server answers 200, to 0 for another status. `version` NULL: the server
+ * chooses. */
+SLUICE_CLIENT_API sluice_client_status sluice_client_is_live(sluice_client *client,
+                                                             const sluice_call_options *options,
+                                                             int32_t *yes,
                                                              sluice_client_error *error);
-SLUICE_CLIENT_API sluice_client_status sluice_client_is_ready(sluice_client *client, int32_t *yes,
+SLUICE_CLIENT_API sluice_client_status sluice_client_is_ready(sluice_client *client,
+                                                              const sluice_call_options *options,
+                                                              int32_t *yes,
                                                               sluice_client_error *error);
-/* `version` NULL: the server chooses. */
-SLUICE_CLIENT_API sluice_client_status sluice_client_model_is_ready(sluice_client *client,
-                                                                    const char *model,
-                                                                    const char *version,
-                                                                    int32_t *yes,
-                                                                    sluice_client_error *error);
-SLUICE_CLIENT_API sluice_client_status sluice_client_start_is_live(sluice_client *client,
-                                                                   sluice_client_error *error);
-SLUICE_CLIENT_API sluice_client_status sluice_client_start_is_ready(sluice_client *client,
-                                                                    sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status sluice_client_model_is_ready(
+    sluice_client *client, const char *model, const char *version,
+    const sluice_call_options *options, int32_t *yes, sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status
+sluice_client_start_is_live(sluice_client *client, const sluice_call_options *options,
+                            sluice_call **call, sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status
+sluice_client_start_is_ready(sluice_client *client, const sluice_call_options *options,
+                             sluice_call **call, sluice_client_error *error);
 SLUICE_CLIENT_API sluice_client_status sluice_client_start_model_is_ready(
-    sluice_client *client, const char *model, const char *version, sluice_client_error *error);
-/* Sets *yes to the result of one of these three calls. */
-SLUICE_CLIENT_API sluice_client_status sluice_client_take_yes(sluice_client *client, int32_t *yes,
-                                                              sluice_client_error *error);
+    sluice_client *client, const char *model, const char *version,
+    const sluice_call_options *options, sluice_call **call, sluice_client_error *error);
+/* The answer of one of these three. */
+SLUICE_CLIENT_API sluice_client_status sluice_call_yes(const sluice_call *call, int32_t *yes);
 
 /* ---- metadata (OIP, "Server Metadata", "Model Metadata") ------------------------------------- */
 
@@ -228,47 +263,51 @@ typedef struct sluice_server_metadata {
     size_t n_extensions;
 } sluice_server_metadata;
 
-/* Fills *metadata; the caller sets its size. */
-SLUICE_CLIENT_API sluice_client_status sluice_client_server_metadata(
-    sluice_client *client, sluice_server_metadata *metadata, sluice_client_error *error);
+typedef struct sluice_model_metadata {
+    size_t size;
+    const char *name;
+    const char *version; /* the last one listed; "": none */
+    const char *platform;
+    size_t n_inputs, n_outputs;
+} sluice_model_metadata;
 
 /* An input or output in the model's metadata. */
 typedef struct sluice_tensor_spec {
+    size_t size;
     const char *name;
     sluice_datatype datatype;
     const int64_t *dims; /* -1: any size. Includes the batch dimension, if any */
     size_t rank;
 } sluice_tensor_spec;
 
-typedef struct sluice_model_metadata {
-    size_t size;
-    const char *name;
-    const char *version; /* the last one listed; "": none */
-    const char *platform;
-    const sluice_tensor_spec *inputs;
-    size_t n_inputs;
-    const sluice_tensor_spec *outputs;
-    size_t n_outputs;
-} sluice_model_metadata;
-
-/* Fills *metadata; the caller sets its size. `version` NULL: the server chooses. */
-SLUICE_CLIENT_API sluice_client_status sluice_client_model_metadata(sluice_client *client,
-                                                                    const char *model,
-                                                                    const char *version,
-                                                                    sluice_model_metadata *metadata,
-                                                                    sluice_client_error *error);
+/* `version` NULL: the server chooses. */
 SLUICE_CLIENT_API sluice_client_status
-sluice_client_start_server_metadata(sluice_client *client, sluice_client_error *error);
-SLUICE_CLIENT_API sluice_client_status sluice_client_take_server_metadata(
-    sluice_client *client, sluice_server_metadata *metadata, sluice_client_error *error);
+sluice_client_server_metadata(sluice_client *client, const sluice_call_options *options,
+                              sluice_call **call, sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status sluice_client_model_metadata(
+    sluice_client *client, const char *model, const char *version,
+    const sluice_call_options *options, sluice_call **call, sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status
+sluice_client_start_server_metadata(sluice_client *client, const sluice_call_options *options,
+                                    sluice_call **call, sluice_client_error *error);
 SLUICE_CLIENT_API sluice_client_status sluice_client_start_model_metadata(
-    sluice_client *client, const char *model, const char *version, sluice_client_error *error);
-SLUICE_CLIENT_API sluice_client_status sluice_client_take_model_metadata(
-    sluice_client *client, sluice_model_metadata *metadata, sluice_client_error *error);
+    sluice_client *client, const char *model, const char *version,
+    const sluice_call_options *options, sluice_call **call, sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status sluice_call_server(const sluice_call *call,
+                                                          sluice_server_metadata *out);
+SLUICE_CLIENT_API sluice_client_status sluice_call_model(const sluice_call *call,
+                                                         sluice_model_metadata *out);
+SLUICE_CLIENT_API sluice_client_status sluice_call_model_input(const sluice_call *call,
+                                                               size_t index,
+                                                               sluice_tensor_spec *out);
+SLUICE_CLIENT_API sluice_client_status sluice_call_model_output(const sluice_call *call,
+                                                                size_t index,
+                                                                sluice_tensor_spec *out);
 
 /* ---- inference (OIP, "Inference"; binary tensor data extension) ------------------------------ */
 
 typedef struct sluice_tensor {
+    size_t size;
     const char *name;
     sluice_datatype datatype;
     const int64_t *dims; /* each >= 0; 0: empty tensor */
@@ -276,6 +315,19 @@ typedef struct sluice_tensor {
     const void *data;    /* outputs, except the first binary one, may be unaligned */
     size_t n_bytes;      /* must match datatype and dims */
 } sluice_tensor;
+
+/* A named value in a request or answer. The member that `kind` names is valid. */
+typedef struct sluice_parameter {
+    size_t size;
+    const char *name;
+    sluice_param_kind kind;
+    int32_t boolean;
+    int64_t int64;
+    uint64_t uint64;
+    double number;
+    const char *string;
+    size_t string_bytes; /* the string may contain NULs */
+} sluice_parameter;
 
 /* Encoding of tensors in request and answer. */
 typedef enum sluice_form {
@@ -286,11 +338,15 @@ typedef enum sluice_form {
                                rest */
 } sluice_form;
 
-/* The caller's memory for one output of the answer. */
-typedef struct sluice_buffer {
-    void *data;
-    size_t n_bytes;
-} sluice_buffer;
+/* An output that the caller wants, and the caller's memory for it. Either all of a request have
+ * names, and the server sends only these outputs, or none has: then it sends all of its outputs,
+ * and the element at an index is for the output at that index. */
+typedef struct sluice_wanted {
+    size_t size;
+    const char *name; /* NULL: by index */
+    void *data;       /* receives the output, in any form; NULL: the call's memory */
+    size_t n_bytes;   /* of `data`; too small: SLUICE_CLIENT_BUFFER_TOO_SMALL */
+} sluice_wanted;
 
 typedef struct sluice_infer_request {
     size_t size;
@@ -299,41 +355,43 @@ typedef struct sluice_infer_request {
     const char *id;      /* NULL: none */
     const sluice_tensor *inputs;
     size_t n_inputs;
-    const char *const *outputs; /* names, in the requested order; none: all */
-    size_t n_outputs;
-    const sluice_param *params;
+    const sluice_wanted *wanted; /* none: all outputs, in the call's memory */
+    size_t n_wanted;
+    const sluice_parameter *params;
     size_t n_params;
     sluice_form form;
-    uint64_t timeout_ns; /* for this call; 0: the client's default */
-    /* Destination of outputs, in any form: buffers[i] receives the answer's output i, whose `data`
-     * then is that buffer. A buffer with `data` NULL, or an output past the last: the client's own
-     * memory. A buffer too small: SLUICE_CLIENT_BUFFER_TOO_SMALL. */
-    const sluice_buffer *buffers;
-    size_t n_buffers;
 } sluice_infer_request;
 
-typedef struct sluice_infer_answer {
+typedef struct sluice_answer_info {
     size_t size;
     const char *id; /* "": none */
     const char *model;
     const char *version;
-    const sluice_tensor *outputs;
-    size_t n_outputs;
-    const sluice_param *params;
-    size_t n_params;
-} sluice_infer_answer;
+    size_t n_outputs, n_params;
+} sluice_answer_info;
 
-/* Runs an inference; blocks. The caller sets `answer->size`. Returns: SLUICE_CLIENT_INVALID, before
- * sending, for sizes that do not match shapes and for content the form can't carry. */
+/* Return: SLUICE_CLIENT_INVALID, before sending, for sizes that do not match shapes and for content
+ * the form can't carry. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_infer(sluice_client *client,
                                                            const sluice_infer_request *request,
-                                                           sluice_infer_answer *answer,
+                                                           const sluice_call_options *options,
+                                                           sluice_call **call,
                                                            sluice_client_error *error);
 SLUICE_CLIENT_API sluice_client_status sluice_client_start_infer(
-    sluice_client *client, const sluice_infer_request *request, sluice_client_error *error);
-SLUICE_CLIENT_API sluice_client_status sluice_client_take_infer(sluice_client *client,
-                                                                sluice_infer_answer *answer,
-                                                                sluice_client_error *error);
+    sluice_client *client, const sluice_infer_request *request, const sluice_call_options *options,
+    sluice_call **call, sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status sluice_call_answer(const sluice_call *call,
+                                                          sluice_answer_info *out);
+SLUICE_CLIENT_API sluice_client_status sluice_call_output(const sluice_call *call, size_t index,
+                                                          sluice_tensor *out);
+SLUICE_CLIENT_API sluice_client_status sluice_call_find_output(const sluice_call *call,
+                                                               const char *name,
+                                                               sluice_tensor *out);
+SLUICE_CLIENT_API sluice_client_status sluice_call_param(const sluice_call *call, size_t index,
+                                                         sluice_parameter *out);
+SLUICE_CLIENT_API sluice_client_status sluice_call_find_param(const sluice_call *call,
+                                                              const char *name,
+                                                              sluice_parameter *out);
 
 /* ---- MIP (Model Invocation Protocol, "Inference", "Errors") ---------------------------------- */
 
@@ -353,6 +411,7 @@ typedef enum sluice_mip_error {
 } sluice_mip_error;
 
 typedef struct sluice_mip_item {
+    size_t size;
     sluice_mip_type type; /* in an answer: as received, maybe an unknown value */
     const void *data;
     size_t n_bytes;
@@ -363,32 +422,34 @@ typedef struct sluice_mip_request {
     const sluice_mip_item *items; /* batch x n_inputs: inputs of element 0, then of element 1, … */
     uint32_t n_inputs;            /* 1 to 255 */
     uint32_t batch;               /* 1 to 65535 */
-    uint64_t timeout_ns;          /* for this call; 0: the client's default */
-    /* Destination of the answer's payload: 4 bytes, plus 8 and the content per item. `data` NULL:
-     * the client's own memory. Too small: SLUICE_CLIENT_BUFFER_TOO_SMALL. */
-    sluice_buffer buffer;
+    /* Destination of the answer's payload: 4 bytes, plus 8 and the content per item. NULL: the
+     * call's memory. Too small: SLUICE_CLIENT_BUFFER_TOO_SMALL. */
+    void *buffer;
+    size_t buffer_bytes;
 } sluice_mip_request;
 
 typedef struct sluice_mip_answer {
     size_t size;
-    const sluice_mip_item *items; /* batch x n_outputs */
     uint32_t n_inputs;
     uint32_t n_outputs;
     uint32_t batch; /* equals the request's, else SLUICE_CLIENT_PROTOCOL */
 } sluice_mip_answer;
 
-/* Runs an inference; blocks. The caller sets `answer->size`. Returns: SLUICE_CLIENT_INVALID for
- * counts out of range or more than 2^32 - 1 bytes; SLUICE_CLIENT_UNSUPPORTED for an HTTP client;
- * SLUICE_CLIENT_SERVER_ERROR with mip_error. */
+/* Return: SLUICE_CLIENT_INVALID for counts out of range or more than 2^32 - 1 bytes;
+ * SLUICE_CLIENT_UNSUPPORTED for an HTTP client; SLUICE_CLIENT_SERVER_ERROR with mip_error. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_mip_infer(sluice_client *client,
                                                                const sluice_mip_request *request,
-                                                               sluice_mip_answer *answer,
+                                                               const sluice_call_options *options,
+                                                               sluice_call **call,
                                                                sluice_client_error *error);
 SLUICE_CLIENT_API sluice_client_status sluice_client_start_mip_infer(
-    sluice_client *client, const sluice_mip_request *request, sluice_client_error *error);
-SLUICE_CLIENT_API sluice_client_status sluice_client_take_mip_infer(sluice_client *client,
-                                                                    sluice_mip_answer *answer,
-                                                                    sluice_client_error *error);
+    sluice_client *client, const sluice_mip_request *request, const sluice_call_options *options,
+    sluice_call **call, sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status sluice_call_mip_answer(const sluice_call *call,
+                                                              sluice_mip_answer *out);
+/* `index`: of batch x n_outputs items, in the order of the request. */
+SLUICE_CLIENT_API sluice_client_status sluice_call_mip_item(const sluice_call *call, size_t index,
+                                                            sluice_mip_item *out);
 
 #ifdef __cplusplus
 }

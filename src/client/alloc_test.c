@@ -82,17 +82,20 @@ enum { WARM_UP = 3, ROUNDS = 100, N_LARGE = 4000 };
 static sluice_client_error error = {.size = sizeof(error)};
 
 static sluice_client_status ping(sluice_client *client) {
-    return sluice_client_ping(client, &error);
+    return sluice_client_ping(client, NULL, &error);
 }
 
 static sluice_client_status health(sluice_client *client) {
     int32_t yes;
-    return sluice_client_model_is_ready(client, "m", "1", &yes, &error);
+    return sluice_client_model_is_ready(client, "m", "1", NULL, &yes, &error);
 }
 
 static sluice_client_status metadata(sluice_client *client) {
-    sluice_model_metadata made = {.size = sizeof(made)};
-    return sluice_client_model_metadata(client, "m", NULL, &made, &error);
+    sluice_call *call;
+    sluice_client_status status =
+        sluice_client_model_metadata(client, "m", NULL, NULL, &call, &error);
+    sluice_call_free(call);
+    return status;
 }
 
 static char room[1 << 20];
@@ -100,15 +103,16 @@ static float values[N_LARGE];
 
 static sluice_client_status infer(sluice_client *client, sluice_form form, int64_t n, bool own) {
     const int64_t dims[] = {n};
-    const sluice_tensor input = {.name = "x",
+    const sluice_tensor input = {.size = sizeof(sluice_tensor),
+                                 .name = "x",
                                  .datatype = SLUICE_FP32,
                                  .dims = dims,
                                  .rank = 1,
                                  .data = values,
                                  .n_bytes = (size_t)n * sizeof(*values)};
-    const sluice_param param = {
-        .name = "k", .name_bytes = 1, .kind = SLUICE_PARAM_INT64, .int64 = 1};
-    const sluice_buffer buffer = {room, sizeof(room)};
+    const sluice_parameter param = {
+        .size = sizeof(param), .name = "k", .kind = SLUICE_PARAM_INT64, .int64 = 1};
+    const sluice_wanted wanted = {.size = sizeof(wanted), .data = room, .n_bytes = sizeof(room)};
     const sluice_infer_request request = {.size = sizeof(request),
                                           .model = "m",
                                           .id = "7",
@@ -117,10 +121,12 @@ static sluice_client_status infer(sluice_client *client, sluice_form form, int64
                                           .params = form == SLUICE_FORM_RAW ? NULL : &param,
                                           .n_params = form != SLUICE_FORM_RAW,
                                           .form = form,
-                                          .buffers = &buffer,
-                                          .n_buffers = own};
-    sluice_infer_answer answer = {.size = sizeof(answer)};
-    return sluice_client_infer(client, &request, &answer, &error);
+                                          .wanted = &wanted,
+                                          .n_wanted = own};
+    sluice_call *call;
+    sluice_client_status status = sluice_client_infer(client, &request, NULL, &call, &error);
+    sluice_call_free(call);
+    return status;
 }
 
 static sluice_client_status infer_binary(sluice_client *client) {
@@ -147,15 +153,19 @@ static sluice_client_status infer_mip(sluice_client *client, sluice_mip_type typ
                                       size_t n_room) {
     static sluice_mip_item items[N_LARGE];
     for (uint32_t i = 0; i < batch; i++) {
-        items[i] = (sluice_mip_item){type, "[1, 2]", 6};
+        items[i] =
+            (sluice_mip_item){.size = sizeof(*items), .type = type, .data = "[1, 2]", .n_bytes = 6};
     }
     const sluice_mip_request request = {.size = sizeof(request),
                                         .items = items,
                                         .n_inputs = 1,
                                         .batch = batch,
-                                        .buffer = {n_room > 0 ? room : NULL, n_room}};
-    sluice_mip_answer answer = {.size = sizeof(answer)};
-    return sluice_client_mip_infer(client, &request, &answer, &error);
+                                        .buffer = n_room > 0 ? room : NULL,
+                                        .buffer_bytes = n_room};
+    sluice_call *call;
+    sluice_client_status status = sluice_client_mip_infer(client, &request, NULL, &call, &error);
+    sluice_call_free(call);
+    return status;
 }
 
 static sluice_client_status infer_text(sluice_client *client) {

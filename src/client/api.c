@@ -4,6 +4,7 @@
 
 #include "client/call.h"
 #include "client/mip.h"
+#include "client/sized_struct.h"
 #include "client/v2.h"
 
 /* ---- a client -------------------------------------------------------------------------------- */
@@ -17,13 +18,14 @@ static enum status resolve_options(const sluice_client_options *options,
                                    sluice_client_transport *transport, struct client_options *out,
                                    struct error *err) {
     sluice_client_options given;
-    enum status status = sized_struct_read(&given, sizeof(given), options, options->size, err);
+    enum status status =
+        sized_struct_read(&given, sizeof(given), options, "sluice_client_options", err);
     if (status == ST_OK && !given.url) {
         status = error_set(err, ST_BAD_FIELD, "the options have no URL");
     }
     if (status == ST_OK && given.transport) {
         status = sized_struct_read(transport, sizeof(*transport), given.transport,
-                                   given.transport->size, err);
+                                   "sluice_client_transport", err);
     }
     if (status != ST_OK) {
         return status;
@@ -55,7 +57,8 @@ sluice_client_status sluice_client_open(const sluice_client_options *options,
     sluice_client_transport transport;
     struct client_options resolved;
     *client = NULL;
-    enum status status = error ? sized_struct_check(error->size, &err) : ST_OK;
+    enum status status =
+        error ? sized_struct_check(error->size, "sluice_client_error", &err) : ST_OK;
     if (status != ST_OK) {
         return SLUICE_CLIENT_INVALID; /* `error` can't take the reason */
     }
@@ -68,15 +71,15 @@ sluice_client_status sluice_client_open(const sluice_client_options *options,
     }
     sluice_client_close(*client);
     *client = NULL;
-    return client_call_set_error(NULL, &err, error);
+    return client_start_error(&err, error);
 }
 
 void sluice_client_close(sluice_client *client) {
     if (!client) {
         return;
     }
+    client_call_free_all(client);
     client_free(client->client);
-    arena_free(client->arena);
     arena_cache_free(client->cache);
     free(client);
 }
@@ -84,32 +87,47 @@ void sluice_client_close(sluice_client *client) {
 /* ---- ping ------------------------------------------------------------------------------------ */
 
 /* HTTP: any answer shows that the server is up. */
-static enum status finish_ping(sluice_client *client, struct error *err) {
-    if (client_url(client->client)->protocol == CLIENT_HTTP) {
+static enum status finish_ping(sluice_call *call, struct error *err) {
+    struct client *client = call->client->client;
+    return client_url(client)->protocol == CLIENT_HTTP
+               ? ST_OK
+               : client_mip_check(client_mip(client), 0, err);
+}
+
+static enum status prepare_ping(sluice_call *call, struct error *err) {
+    struct client *client = call->client->client;
+    struct client_request request;
+    if (client_url(client)->protocol == CLIENT_MIP) {
+        mip_session_begin_ping(client_mip(client));
         return ST_OK;
     }
-    return client_mip_check(client_mip(client->client), 0, err);
-}
-
-sluice_client_status sluice_client_start_ping(sluice_client *client, sluice_client_error *error) {
-    static const struct client_call_kind kind = {"sluice_client_ping", finish_ping};
-    struct error err = {0};
-    struct client_request request;
-    const struct client_url *url = client_url(client->client);
-    enum status status = client_call_begin(client, &kind, &err);
-    if (status == ST_OK && url->protocol == CLIENT_MIP) {
-        mip_session_begin_ping(client_mip(client->client));
-    } else if (status == ST_OK) {
-        status =
-            client_query_encode(client->arena, url, CLIENT_LIVE, STR(""), STR(""), &request, &err);
-        if (status == ST_OK) {
-            http_session_begin(client_http(client->client),
-                               (struct http_message){request.pieces, request.n_pieces});
-        }
+    enum status status = client_query_encode(call->arena, client_url(client), CLIENT_LIVE, STR(""),
+                                             STR(""), &request, err);
+    if (status == ST_OK) {
+        http_session_begin(client_http(client),
+                           (struct http_message){request.pieces, request.n_pieces});
     }
-    return client_call_start(client, status, &err, 0, error);
+    return status;
 }
 
-sluice_client_status sluice_client_ping(sluice_client *client, sluice_client_error *error) {
-    return client_call_run(client, sluice_client_start_ping(client, error), error);
+sluice_client_status sluice_client_start_ping(sluice_client *client,
+                                              const sluice_call_options *options, sluice_call **out,
+                                              sluice_client_error *error) {
+    static const struct client_call_kind kind = {CLIENT_RESULT_NONE, finish_ping};
+    struct error err = {0};
+    sluice_call *call;
+    enum status status = client_call_new(client, &kind, &call, &err);
+    if (status == ST_OK) {
+        status = prepare_ping(call, &err);
+    }
+    return client_call_start(call, status, &err, options, out, error);
+}
+
+sluice_client_status sluice_client_ping(sluice_client *client, const sluice_call_options *options,
+                                        sluice_client_error *error) {
+    sluice_call *call;
+    sluice_client_status status = sluice_client_start_ping(client, options, &call, error);
+    status = client_call_run(call, status, error);
+    sluice_call_free(call);
+    return status;
 }

@@ -34,23 +34,38 @@ static void expect(sluice_client_status is, sluice_client_status status, const c
     test_expect(&error, is, status, says);
 }
 
-static const sluice_mip_item item = {SLUICE_MIP_TEXT, "hello", 5};
+static const sluice_mip_item item = {
+    .size = sizeof(sluice_mip_item), .type = SLUICE_MIP_TEXT, .data = "hello", .n_bytes = 5};
 
-static sluice_client_status infer(sluice_client *client, sluice_mip_answer *answer) {
+/* An answer, and its first item. */
+struct made {
+    sluice_mip_answer answer;
+    sluice_mip_item first;
+};
+
+static sluice_client_status infer(sluice_client *client, struct made *made) {
     const sluice_mip_request request = {
         .size = sizeof(request), .items = &item, .n_inputs = 1, .batch = 1};
-    return sluice_client_mip_infer(client, &request, answer, &error);
+    sluice_call *call;
+    sluice_client_status status = sluice_client_mip_infer(client, &request, NULL, &call, &error);
+    *made = (struct made){{.size = sizeof(made->answer)}, {.size = sizeof(made->first)}};
+    if (status == SLUICE_CLIENT_OK) {
+        assert_int_equal(sluice_call_mip_answer(call, &made->answer), SLUICE_CLIENT_OK);
+        (void)sluice_call_mip_item(call, 0, &made->first);
+        assert_true(made->first.n_bytes == 0 || memcmp(made->first.data, "hi", 2) == 0);
+    }
+    sluice_call_free(call);
+    return status;
 }
 
 static void good_infer(sluice_client *client) {
-    sluice_mip_answer answer = {.size = sizeof(answer)};
-    expect(infer(client, &answer), SLUICE_CLIENT_OK, "");
-    assert_int_equal(answer.n_inputs, 1);
-    assert_int_equal(answer.n_outputs, 1);
-    assert_int_equal(answer.batch, 1);
-    assert_int_equal(answer.items[0].type, SLUICE_MIP_TEXT);
-    assert_int_equal(answer.items[0].n_bytes, 2);
-    assert_memory_equal(answer.items[0].data, "hi", 2);
+    struct made made;
+    expect(infer(client, &made), SLUICE_CLIENT_OK, "");
+    assert_int_equal(made.answer.n_inputs, 1);
+    assert_int_equal(made.answer.n_outputs, 1);
+    assert_int_equal(made.answer.batch, 1);
+    assert_int_equal(made.first.type, SLUICE_MIP_TEXT);
+    assert_int_equal(made.first.n_bytes, 2);
 }
 
 static void api_mip_ping_and_infer_share_connection(void **state) {
@@ -63,9 +78,9 @@ static void api_mip_ping_and_infer_share_connection(void **state) {
     char url[URL_BYTES];
     test_server_start(&server, url, scripts, 1);
     sluice_client *client = open_client(url);
-    expect(sluice_client_ping(client, &error), SLUICE_CLIENT_OK, "");
+    expect(sluice_client_ping(client, NULL, &error), SLUICE_CLIENT_OK, "");
     good_infer(client);
-    expect(sluice_client_ping(client, &error), SLUICE_CLIENT_OK, "");
+    expect(sluice_client_ping(client, NULL, &error), SLUICE_CLIENT_OK, "");
     sluice_client_close(client);
     test_server_stop(&server);
     assert_int_equal(server.n_requests, 3);
@@ -141,12 +156,13 @@ static void api_mip_error_packet_sets_code_and_text(void **state) {
                                 .n_bytes = {rows[i].n_bytes, rows[i].n_bytes, ANSWER_BYTES}};
         struct test_server server;
         char url[URL_BYTES];
-        sluice_mip_answer answer = {.size = sizeof(answer)};
+        struct made made;
         test_server_start(&server, url, &script, 1);
         sluice_client *client = open_client(url);
-        expect(infer(client, &answer), SLUICE_CLIENT_SERVER_ERROR, rows[i].says[0]);
+        expect(infer(client, &made), SLUICE_CLIENT_SERVER_ERROR, rows[i].says[0]);
         assert_int_equal(error.mip_error, rows[i].code);
-        expect(sluice_client_ping(client, &error), SLUICE_CLIENT_SERVER_ERROR, rows[i].says[1]);
+        expect(sluice_client_ping(client, NULL, &error), SLUICE_CLIENT_SERVER_ERROR,
+               rows[i].says[1]);
         assert_int_equal(error.mip_error, rows[i].code);
         assert_int_equal(error.http_status, 0);
         good_infer(client);
@@ -182,10 +198,10 @@ static void api_mip_malformed_answer_is_broken(void **state) {
             {.mip = true, .texts = {ANSWER}, .n_bytes = {ANSWER_BYTES}}};
         struct test_server server;
         char url[URL_BYTES];
-        sluice_mip_answer answer = {.size = sizeof(answer)};
+        struct made made;
         test_server_start(&server, url, scripts, 2);
         sluice_client *client = open_client(url);
-        expect(infer(client, &answer), SLUICE_CLIENT_PROTOCOL, rows[i].says);
+        expect(infer(client, &made), SLUICE_CLIENT_PROTOCOL, rows[i].says);
         assert_int_equal(error.mip_error, -1);
         good_infer(client);
         sluice_client_close(client);
@@ -202,14 +218,14 @@ static void api_mip_empty_or_unknown_item_is_accepted(void **state) {
          .n_bytes = {12, 20}}};
     struct test_server server;
     char url[URL_BYTES];
-    sluice_mip_answer answer = {.size = sizeof(answer)};
+    struct made made;
     test_server_start(&server, url, scripts, 1);
     sluice_client *client = open_client(url);
-    expect(infer(client, &answer), SLUICE_CLIENT_OK, "");
-    assert_int_equal(answer.n_outputs, 0);
-    expect(infer(client, &answer), SLUICE_CLIENT_OK, "");
-    assert_int_equal(answer.items[0].type, 99);
-    assert_int_equal(answer.items[0].n_bytes, 0);
+    expect(infer(client, &made), SLUICE_CLIENT_OK, "");
+    assert_int_equal(made.answer.n_outputs, 0);
+    expect(infer(client, &made), SLUICE_CLIENT_OK, "");
+    assert_int_equal(made.first.type, 99);
+    assert_int_equal(made.first.n_bytes, 0);
     sluice_client_close(client);
     test_server_stop(&server);
 }
@@ -217,11 +233,18 @@ static void api_mip_empty_or_unknown_item_is_accepted(void **state) {
 /* An invalid request fails before a connection is made: no server is listening. */
 static void api_mip_invalid_request_is_refused_before_connect(void **state) {
     (void)state;
-    static const sluice_mip_item bad_type = {(sluice_mip_type)4, "x", 1};
-    static const sluice_mip_item no_type = {(sluice_mip_type)0, "x", 1};
-    static const sluice_mip_item no_data = {SLUICE_MIP_TEXT, NULL, 1};
-    static const sluice_mip_item large[] = {{SLUICE_MIP_IMAGE, "x", UINT32_MAX},
-                                            {SLUICE_MIP_IMAGE, "x", SIZE_MAX}};
+    static const sluice_mip_item bad_type = {sizeof(sluice_mip_item), (sluice_mip_type)4, "x", 1};
+    static const sluice_mip_item no_type = {sizeof(sluice_mip_item), (sluice_mip_type)0, "x", 1};
+    static const sluice_mip_item no_data = {
+        .size = sizeof(sluice_mip_item), .type = SLUICE_MIP_TEXT, .data = NULL, .n_bytes = 1};
+    static const sluice_mip_item large[] = {{.size = sizeof(sluice_mip_item),
+                                             .type = SLUICE_MIP_IMAGE,
+                                             .data = "x",
+                                             .n_bytes = UINT32_MAX},
+                                            {.size = sizeof(sluice_mip_item),
+                                             .type = SLUICE_MIP_IMAGE,
+                                             .data = "x",
+                                             .n_bytes = SIZE_MAX}};
     static const struct {
         const sluice_mip_item *items;
         uint32_t n_inputs, batch;
@@ -240,23 +263,28 @@ static void api_mip_invalid_request_is_refused_before_connect(void **state) {
         {&large[1], 1, 1, "at most 4294967295 bytes"},
     };
     sluice_client *client = open_client("unix:///nowhere/at/all");
-    sluice_mip_answer answer = {.size = sizeof(answer)};
+    struct made made;
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         const sluice_mip_request request = {.size = sizeof(request),
                                             .items = rows[i].items,
                                             .n_inputs = rows[i].n_inputs,
                                             .batch = rows[i].batch};
-        expect(sluice_client_mip_infer(client, &request, &answer, &error), SLUICE_CLIENT_INVALID,
-               rows[i].says);
+        sluice_call *call;
+        expect(sluice_client_mip_infer(client, &request, NULL, &call, &error),
+               SLUICE_CLIENT_INVALID, rows[i].says);
+        assert_null(call);
         assert_int_equal(error.mip_error, -1);
     }
     const sluice_mip_request no_size = {.items = &item, .n_inputs = 1, .batch = 1};
-    expect(sluice_client_mip_infer(client, &no_size, &answer, &error), SLUICE_CLIENT_INVALID,
-           "its size");
-    answer.size = 0;
-    expect(infer(client, &answer), SLUICE_CLIENT_INVALID, "its size");
-    answer.size = sizeof(answer);
-    expect(infer(client, &answer), SLUICE_CLIENT_CONNECT, "/nowhere/at/all");
+    const sluice_mip_item no_item_size = {.type = SLUICE_MIP_TEXT};
+    const sluice_mip_request bad_items = {
+        .size = sizeof(bad_items), .items = &no_item_size, .n_inputs = 1, .batch = 1};
+    sluice_call *call;
+    expect(sluice_client_mip_infer(client, &no_size, NULL, &call, &error), SLUICE_CLIENT_INVALID,
+           "sluice_mip_request was given without its size");
+    expect(sluice_client_mip_infer(client, &bad_items, NULL, &call, &error), SLUICE_CLIENT_INVALID,
+           "sluice_mip_item was given without its size");
+    expect(infer(client, &made), SLUICE_CLIENT_CONNECT, "/nowhere/at/all");
     sluice_client_close(client);
 }
 
@@ -264,25 +292,25 @@ static void api_mip_invalid_request_is_refused_before_connect(void **state) {
 static void api_mip_http_call_on_mip_url_is_unsupported(void **state) {
     (void)state;
     const sluice_infer_request request = {.size = sizeof(request), .model = "m"};
-    sluice_infer_answer answer = {.size = sizeof(answer)};
-    sluice_mip_answer items = {.size = sizeof(items)};
-    sluice_server_metadata server = {.size = sizeof(server)};
-    sluice_model_metadata model = {.size = sizeof(model)};
+    struct made made;
+    sluice_call *call;
     int32_t yes = 7;
     sluice_client *client = open_client("tcp://127.0.0.1:1");
     const char *says = "http+unix:/path/to.sock";
-    expect(sluice_client_is_live(client, &yes, &error), SLUICE_CLIENT_UNSUPPORTED, says);
+    expect(sluice_client_is_live(client, NULL, &yes, &error), SLUICE_CLIENT_UNSUPPORTED, says);
     assert_int_equal(yes, 0);
-    expect(sluice_client_is_ready(client, &yes, &error), SLUICE_CLIENT_UNSUPPORTED, says);
-    expect(sluice_client_model_is_ready(client, "m", NULL, &yes, &error), SLUICE_CLIENT_UNSUPPORTED,
-           says);
-    expect(sluice_client_server_metadata(client, &server, &error), SLUICE_CLIENT_UNSUPPORTED, says);
-    expect(sluice_client_model_metadata(client, "m", NULL, &model, &error),
+    expect(sluice_client_is_ready(client, NULL, &yes, &error), SLUICE_CLIENT_UNSUPPORTED, says);
+    expect(sluice_client_model_is_ready(client, "m", NULL, NULL, &yes, &error),
            SLUICE_CLIENT_UNSUPPORTED, says);
-    expect(sluice_client_infer(client, &request, &answer, &error), SLUICE_CLIENT_UNSUPPORTED, says);
+    expect(sluice_client_server_metadata(client, NULL, &call, &error), SLUICE_CLIENT_UNSUPPORTED,
+           says);
+    expect(sluice_client_model_metadata(client, "m", NULL, NULL, &call, &error),
+           SLUICE_CLIENT_UNSUPPORTED, says);
+    expect(sluice_client_infer(client, &request, NULL, &call, &error), SLUICE_CLIENT_UNSUPPORTED,
+           says);
     sluice_client_close(client);
     client = open_client("http://127.0.0.1:1");
-    expect(infer(client, &items), SLUICE_CLIENT_UNSUPPORTED, "tcp://HOST:PORT or unix:///");
+    expect(infer(client, &made), SLUICE_CLIENT_UNSUPPORTED, "tcp://HOST:PORT or unix:///");
     sluice_client_close(client);
 }
 

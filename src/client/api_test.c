@@ -66,17 +66,17 @@ static void api_health_status_decides_yes(void **state) {
     sluice_client *client = open_client(url);
     sluice_client_error error = {.size = sizeof(error)};
     int32_t yes = 0;
-    assert_int_equal(sluice_client_is_live(client, &yes, &error), SLUICE_CLIENT_OK);
+    assert_int_equal(sluice_client_is_live(client, NULL, &yes, &error), SLUICE_CLIENT_OK);
     assert_int_equal(yes, 1);
-    assert_int_equal(sluice_client_is_ready(client, &yes, &error), SLUICE_CLIENT_OK);
+    assert_int_equal(sluice_client_is_ready(client, NULL, &yes, &error), SLUICE_CLIENT_OK);
     assert_int_equal(yes, 0);
-    assert_int_equal(sluice_client_model_is_ready(client, "a b", "2", &yes, &error),
+    assert_int_equal(sluice_client_model_is_ready(client, "a b", "2", NULL, &yes, &error),
                      SLUICE_CLIENT_OK);
     assert_int_equal(yes, 1);
-    assert_int_equal(sluice_client_model_is_ready(client, "a/b", NULL, &yes, &error),
+    assert_int_equal(sluice_client_model_is_ready(client, "a/b", NULL, NULL, &yes, &error),
                      SLUICE_CLIENT_OK);
     assert_int_equal(yes, 0);
-    assert_int_equal(sluice_client_model_is_ready(client, NULL, NULL, &yes, &error),
+    assert_int_equal(sluice_client_model_is_ready(client, NULL, NULL, NULL, &yes, &error),
                      SLUICE_CLIENT_INVALID);
     sluice_client_close(client);
     test_server_stop(&server);
@@ -101,58 +101,51 @@ static void api_metadata_answer_is_exported(void **state) {
     sluice_client_error error = {.size = sizeof(error)};
 
     sluice_server_metadata about = {.size = sizeof(about)};
-    assert_int_equal(sluice_client_server_metadata(client, &about, &error), SLUICE_CLIENT_OK);
+    sluice_call *call;
+    assert_int_equal(sluice_client_server_metadata(client, NULL, &call, &error), SLUICE_CLIENT_OK);
+    assert_int_equal(sluice_call_server(call, &about), SLUICE_CLIENT_OK);
     assert_string_equal(about.name, "s");
     assert_string_equal(about.version, "1.2");
     assert_int_equal(about.n_extensions, 2);
     assert_string_equal(about.extensions[1], "bc");
+    sluice_call_free(call);
 
     sluice_model_metadata model = {.size = sizeof(model)};
-    assert_int_equal(sluice_client_model_metadata(client, "m", NULL, &model, &error),
+    sluice_tensor_spec spec = {.size = sizeof(spec)};
+    assert_int_equal(sluice_client_model_metadata(client, "m", NULL, NULL, &call, &error),
                      SLUICE_CLIENT_OK);
+    assert_int_equal(sluice_call_model(call, &model), SLUICE_CLIENT_OK);
     assert_string_equal(model.name, "m");
     assert_string_equal(model.version, "3");
     assert_string_equal(model.platform, "p");
     assert_int_equal(model.n_inputs, 1);
-    assert_int_equal(model.inputs[0].datatype, SLUICE_FP32);
-    assert_int_equal(model.inputs[0].rank, 2);
-    assert_int_equal(model.inputs[0].dims[0], -1);
-    assert_string_equal(model.outputs[0].name, "y");
-    assert_int_equal(model.outputs[0].datatype, SLUICE_BYTES);
+    assert_int_equal(model.n_outputs, 1);
+    assert_int_equal(sluice_call_model_input(call, 0, &spec), SLUICE_CLIENT_OK);
+    assert_int_equal(spec.datatype, SLUICE_FP32);
+    assert_int_equal(spec.rank, 2);
+    assert_int_equal(spec.dims[0], -1);
+    assert_int_equal(sluice_call_model_output(call, 0, &spec), SLUICE_CLIENT_OK);
+    assert_string_equal(spec.name, "y");
+    assert_int_equal(spec.datatype, SLUICE_BYTES);
+    assert_int_equal(sluice_call_model_output(call, 1, &spec), SLUICE_CLIENT_NOT_FOUND);
+    sluice_call_free(call);
 
-    assert_int_equal(sluice_client_model_metadata(client, "m", NULL, &model, &error),
+    /* a call that has failed is there too */
+    assert_int_equal(sluice_client_model_metadata(client, "m", NULL, NULL, &call, &error),
                      SLUICE_CLIENT_SERVER_ERROR);
     assert_int_equal(error.http_status, 404);
     assert_non_null(strstr(error.text, "no model m"));
-    sluice_client_close(client);
-    test_server_stop(&server);
-}
-
-/* A caller compiled with an older, shorter struct gets only the members that it has. */
-static void api_shorter_struct_is_filled_to_its_size(void **state) {
-    (void)state;
-    static const struct script scripts[] = {
-        {.texts = {ANSWER("200 OK", "", "28", "{\"name\":\"s\",\"version\":\"1.2\"}")}}};
-    struct test_server server;
-    char url[URL_BYTES];
-    test_server_start(&server, url, scripts, 1);
-    sluice_client *client = open_client(url);
-    sluice_server_metadata about;
-    memset(&about, 0x55, sizeof(about));
-    about.size = offsetof(sluice_server_metadata, version);
-    assert_int_equal(sluice_client_server_metadata(client, &about, NULL), SLUICE_CLIENT_OK);
-    assert_string_equal(about.name, "s");
-    assert_int_equal(about.size, offsetof(sluice_server_metadata, version));
-    assert_int_equal((uintptr_t)about.version & 0xff, 0x55);
-    about.size = 0;
-    assert_int_equal(sluice_client_server_metadata(client, &about, NULL), SLUICE_CLIENT_INVALID);
+    assert_non_null(call);
+    assert_int_equal(sluice_call_model(call, &model), SLUICE_CLIENT_INVALID);
+    sluice_call_free(call);
     sluice_client_close(client);
     test_server_stop(&server);
 }
 
 static const int64_t dims[] = {1, 2};
 static const float values[] = {1.0f, 2.5f};
-static const sluice_tensor input = {.name = "x",
+static const sluice_tensor input = {.size = sizeof(sluice_tensor),
+                                    .name = "x",
                                     .datatype = SLUICE_FP32,
                                     .dims = dims,
                                     .rank = 2,
@@ -187,35 +180,43 @@ static void api_infer_binary_tensors_round_trip(void **state) {
     test_server_start(&server, url, &script, 1);
     sluice_client *client = open_client(url);
     sluice_client_error error = {.size = sizeof(error)};
-    static const char *const wanted[] = {"y"};
-    static const sluice_param param = {
-        .name = "k", .name_bytes = 1, .kind = SLUICE_PARAM_INT64, .int64 = -3};
+    static const sluice_wanted wanted = {.size = sizeof(wanted), .name = "y"};
+    static const sluice_parameter param = {
+        .size = sizeof(param), .name = "k", .kind = SLUICE_PARAM_INT64, .int64 = -3};
     sluice_infer_request request = {.size = sizeof(request),
                                     .model = "m",
                                     .version = "3",
                                     .id = "7",
                                     .inputs = &input,
                                     .n_inputs = 1,
-                                    .outputs = wanted,
-                                    .n_outputs = 1,
+                                    .wanted = &wanted,
+                                    .n_wanted = 1,
                                     .params = &param,
                                     .n_params = 1};
-    sluice_infer_answer answer = {.size = sizeof(answer)};
-    if (sluice_client_infer(client, &request, &answer, &error) != SLUICE_CLIENT_OK) {
+    sluice_answer_info answer = {.size = sizeof(answer)};
+    sluice_call *call;
+    if (sluice_client_infer(client, &request, NULL, &call, &error) != SLUICE_CLIENT_OK) {
         fail_msg("%s", error.text);
     }
+    sluice_tensor output = {.size = sizeof(output)};
+    sluice_parameter made = {.size = sizeof(made)};
+    assert_int_equal(sluice_call_answer(call, &answer), SLUICE_CLIENT_OK);
     assert_string_equal(answer.id, "7");
     assert_string_equal(answer.model, "m");
     assert_string_equal(answer.version, "3");
     assert_int_equal(answer.n_params, 1);
-    assert_string_equal(answer.params[0].name, "p");
-    assert_int_equal(answer.params[0].boolean, 1);
+    assert_int_equal(sluice_call_param(call, 0, &made), SLUICE_CLIENT_OK);
+    assert_string_equal(made.name, "p");
+    assert_int_equal(made.boolean, 1);
+    assert_int_equal(sluice_call_find_param(call, "p", &made), SLUICE_CLIENT_OK);
     assert_int_equal(answer.n_outputs, 1);
-    assert_string_equal(answer.outputs[0].name, "y");
-    assert_int_equal(answer.outputs[0].datatype, SLUICE_INT16);
-    assert_int_equal(answer.outputs[0].dims[0], 3);
-    assert_memory_equal(answer.outputs[0].data, "\1\0\2\0\xff\xff", 6);
-    assert_int_equal((uintptr_t)answer.outputs[0].data % 64, 0);
+    assert_int_equal(sluice_call_find_output(call, "y", &output), SLUICE_CLIENT_OK);
+    assert_string_equal(output.name, "y");
+    assert_int_equal(output.datatype, SLUICE_INT16);
+    assert_int_equal(output.dims[0], 3);
+    assert_memory_equal(output.data, "\1\0\2\0\xff\xff", 6);
+    assert_int_equal((uintptr_t)output.data % 64, 0);
+    sluice_call_free(call);
     sluice_client_close(client);
     test_server_stop(&server);
     assert_memory_equal(server.request, "POST /v2/models/m/versions/3/infer HTTP/1.1\r\n", 45);
@@ -241,15 +242,20 @@ static void api_infer_json_tensors_round_trip(void **state) {
                                     .inputs = &input,
                                     .n_inputs = 1,
                                     .form = SLUICE_FORM_JSON};
-    sluice_infer_answer answer = {.size = sizeof(answer)};
-    if (sluice_client_infer(client, &request, &answer, &error) != SLUICE_CLIENT_OK) {
+    sluice_answer_info answer = {.size = sizeof(answer)};
+    sluice_call *call;
+    if (sluice_client_infer(client, &request, NULL, &call, &error) != SLUICE_CLIENT_OK) {
         fail_msg("%s", error.text);
     }
+    sluice_tensor output = {.size = sizeof(output)};
+    assert_int_equal(sluice_call_answer(call, &answer), SLUICE_CLIENT_OK);
+    assert_int_equal(sluice_call_output(call, 0, &output), SLUICE_CLIENT_OK);
     assert_string_equal(answer.id, "");
     assert_string_equal(answer.version, "");
-    assert_int_equal(answer.outputs[0].n_bytes, 6);
-    assert_memory_equal(answer.outputs[0].data, "\2\0\0\0hi", 6);
-    assert_int_equal(sluice_client_infer(client, &request, &answer, &error),
+    assert_int_equal(output.n_bytes, 6);
+    assert_memory_equal(output.data, "\2\0\0\0hi", 6);
+    sluice_call_free(call);
+    assert_int_equal(sluice_client_infer(client, &request, NULL, &call, &error),
                      SLUICE_CLIENT_SERVER_ERROR);
     assert_int_equal(error.http_status, 400);
     assert_non_null(strstr(error.text, "no good"));
@@ -273,10 +279,12 @@ static void api_infer_raw_request_sends_bytes_only(void **state) {
                                     .inputs = &input,
                                     .n_inputs = 1,
                                     .form = SLUICE_FORM_RAW};
-    sluice_infer_answer answer = {.size = sizeof(answer)};
-    if (sluice_client_infer(client, &request, &answer, &error) != SLUICE_CLIENT_OK) {
+    sluice_answer_info answer = {.size = sizeof(answer)};
+    sluice_call *call;
+    if (sluice_client_infer(client, &request, NULL, &call, &error) != SLUICE_CLIENT_OK) {
         fail_msg("%s", error.text);
     }
+    assert_int_equal(sluice_call_answer(call, &answer), SLUICE_CLIENT_OK);
     assert_int_equal(answer.n_outputs, 0);
     sluice_client_close(client);
     test_server_stop(&server);
@@ -286,38 +294,118 @@ static void api_infer_raw_request_sends_bytes_only(void **state) {
     assert_ptr_equal(body_of(&server) + 8, server.request + server.n_request);
 }
 
+/* The elements of an array have the size of the first one: a caller that was compiled with a longer
+ * struct is understood, and one whose elements lack a size is not. */
+static void api_array_elements_are_read_by_their_size(void **state) {
+    (void)state;
+    static const struct script scripts[] = {
+        {.texts = {ANSWER("200 OK", "", "35", "{\"model_name\":\"m\",\"outputs\":[]}    ")}}};
+    struct longer {
+        sluice_tensor tensor;
+        char later[24];
+    } inputs[2];
+    struct test_server server;
+    char url[URL_BYTES];
+    sluice_call *call;
+    test_server_start(&server, url, scripts, 1);
+    sluice_client *client = open_client(url);
+    sluice_client_error error = {.size = sizeof(error)};
+    memset(inputs, 0x55, sizeof(inputs));
+    inputs[0].tensor = inputs[1].tensor = input;
+    inputs[0].tensor.size = inputs[1].tensor.size = sizeof(struct longer);
+    inputs[1].tensor.name = "second";
+    sluice_infer_request request = {
+        .size = sizeof(request), .model = "m", .inputs = &inputs[0].tensor, .n_inputs = 2};
+    assert_int_equal(sluice_client_infer(client, &request, NULL, &call, &error), SLUICE_CLIENT_OK);
+    sluice_call_free(call);
+    inputs[1].tensor.size = sizeof(sluice_tensor);
+    assert_int_equal(sluice_client_infer(client, &request, NULL, &call, &error),
+                     SLUICE_CLIENT_INVALID);
+    assert_null(call);
+    assert_non_null(strstr(error.text, "sluice_tensor 1 of an array has the size"));
+    inputs[0].tensor.size = 0;
+    assert_int_equal(sluice_client_infer(client, &request, NULL, &call, &error),
+                     SLUICE_CLIENT_INVALID);
+    assert_non_null(strstr(error.text, "sluice_tensor was given without its size"));
+    static const sluice_wanted wanted[] = {{.size = sizeof(sluice_wanted), .name = "a"},
+                                           {.size = sizeof(sluice_wanted)}};
+    inputs[0].tensor = input;
+    request.n_inputs = 1, request.wanted = wanted, request.n_wanted = 2;
+    assert_int_equal(sluice_client_infer(client, &request, NULL, &call, &error),
+                     SLUICE_CLIENT_INVALID);
+    assert_non_null(strstr(error.text, "output 1 lacks a name, unlike the first"));
+    sluice_client_close(client);
+    test_server_stop(&server);
+    assert_non_null(memmem(server.request, server.n_request, "second", 6));
+}
+
+static void api_call_without_its_options_size_is_invalid(void **state) {
+    (void)state;
+    sluice_call_options options = {.timeout_ns = 1};
+    sluice_client *client = open_client("http+unix:/nowhere/at/all");
+    sluice_client_error error = {.size = sizeof(error)};
+    assert_int_equal(sluice_client_ping(client, &options, &error), SLUICE_CLIENT_INVALID);
+    assert_non_null(strstr(error.text, "sluice_call_options was given without its size"));
+    options.size = sizeof(options);
+    assert_int_equal(sluice_client_ping(client, &options, &error), SLUICE_CLIENT_CONNECT);
+    sluice_client_close(client);
+}
+
 /* An invalid request fails before a connection is made: no server is listening. */
 static void api_invalid_request_is_refused_before_connect(void **state) {
     (void)state;
     static const sluice_tensor bad[] = {
-        {.name = NULL,
+        {.size = sizeof(sluice_tensor),
+         .name = NULL,
          .datatype = SLUICE_FP32,
          .dims = dims,
          .rank = 2,
          .data = values,
          .n_bytes = 8},
-        {.name = "x",
+        {.size = sizeof(sluice_tensor),
+         .name = "x",
          .datatype = SLUICE_FP32,
          .dims = NULL,
          .rank = 2,
          .data = values,
          .n_bytes = 8},
-        {.name = "x", .datatype = SLUICE_FP32, .dims = dims, .rank = 2, .data = NULL, .n_bytes = 8},
-        {.name = "x",
+        {.size = sizeof(sluice_tensor),
+         .name = "x",
+         .datatype = SLUICE_FP32,
+         .dims = dims,
+         .rank = 2,
+         .data = NULL,
+         .n_bytes = 8},
+        {.size = sizeof(sluice_tensor),
+         .name = "x",
          .datatype = SLUICE_FP32,
          .dims = dims,
          .rank = 2,
          .data = values,
          .n_bytes = 4},
-        {.name = "x",
+        {.size = sizeof(sluice_tensor),
+         .name = "x",
          .datatype = SLUICE_FP64,
          .dims = dims,
          .rank = 2,
          .data = values,
          .n_bytes = 8},
-        {.name = "x", .datatype = 0, .dims = dims, .rank = 2, .data = values, .n_bytes = 8},
-        {.name = "x", .datatype = 15, .dims = dims, .rank = 2, .data = values, .n_bytes = 8},
-        {.name = "x",
+        {.size = sizeof(sluice_tensor),
+         .name = "x",
+         .datatype = 0,
+         .dims = dims,
+         .rank = 2,
+         .data = values,
+         .n_bytes = 8},
+        {.size = sizeof(sluice_tensor),
+         .name = "x",
+         .datatype = 15,
+         .dims = dims,
+         .rank = 2,
+         .data = values,
+         .n_bytes = 8},
+        {.size = sizeof(sluice_tensor),
+         .name = "x",
          .datatype = SLUICE_FP32,
          .dims = dims,
          .rank = 65,
@@ -327,24 +415,27 @@ static void api_invalid_request_is_refused_before_connect(void **state) {
     static const sluice_form forms[] = {SLUICE_FORM_BINARY, SLUICE_FORM_JSON, SLUICE_FORM_RAW};
     sluice_client *client = open_client("http+unix:/nowhere/at/all");
     sluice_client_error error = {.size = sizeof(error)};
-    sluice_infer_answer answer = {.size = sizeof(answer)};
+    sluice_call *call;
     sluice_infer_request request = {.size = sizeof(request), .model = "m", .n_inputs = 1};
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         for (size_t k = 0; k < 3; k++) {
             request.inputs = &bad[i];
             request.form = forms[k];
-            assert_int_equal(sluice_client_infer(client, &request, &answer, &error),
+            assert_int_equal(sluice_client_infer(client, &request, NULL, &call, &error),
                              SLUICE_CLIENT_INVALID);
         }
     }
     request.inputs = &input;
     request.form = (sluice_form)3;
-    assert_int_equal(sluice_client_infer(client, &request, &answer, &error), SLUICE_CLIENT_INVALID);
+    assert_int_equal(sluice_client_infer(client, &request, NULL, &call, &error),
+                     SLUICE_CLIENT_INVALID);
     request.form = SLUICE_FORM_BINARY;
     request.model = "";
-    assert_int_equal(sluice_client_infer(client, &request, &answer, &error), SLUICE_CLIENT_INVALID);
+    assert_int_equal(sluice_client_infer(client, &request, NULL, &call, &error),
+                     SLUICE_CLIENT_INVALID);
     request.model = "m";
-    assert_int_equal(sluice_client_infer(client, &request, &answer, &error), SLUICE_CLIENT_CONNECT);
+    assert_int_equal(sluice_client_infer(client, &request, NULL, &call, &error),
+                     SLUICE_CLIENT_CONNECT);
     assert_non_null(strstr(error.text, "/nowhere/at/all"));
     sluice_client_close(client);
 }
@@ -372,8 +463,8 @@ static void api_malformed_answer_is_broken(void **state) {
         sluice_client_error error = {.size = sizeof(error)};
         sluice_infer_request request = {
             .size = sizeof(request), .model = "m", .inputs = &input, .n_inputs = 1};
-        sluice_infer_answer answer = {.size = sizeof(answer)};
-        if (sluice_client_infer(client, &request, &answer, &error) != SLUICE_CLIENT_PROTOCOL) {
+        sluice_call *call;
+        if (sluice_client_infer(client, &request, NULL, &call, &error) != SLUICE_CLIENT_PROTOCOL) {
             fail_msg("%s: %s", answers[i], error.text);
         }
         assert_non_null(strstr(error.text, "answer"));
@@ -387,7 +478,8 @@ int main(void) {
         cmocka_unit_test(api_open_bad_options_are_invalid),
         cmocka_unit_test(api_health_status_decides_yes),
         cmocka_unit_test(api_metadata_answer_is_exported),
-        cmocka_unit_test(api_shorter_struct_is_filled_to_its_size),
+        cmocka_unit_test(api_array_elements_are_read_by_their_size),
+        cmocka_unit_test(api_call_without_its_options_size_is_invalid),
         cmocka_unit_test(api_infer_binary_tensors_round_trip),
         cmocka_unit_test(api_infer_json_tensors_round_trip),
         cmocka_unit_test(api_infer_raw_request_sends_bytes_only),

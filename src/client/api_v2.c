@@ -1,217 +1,213 @@
 /* Public functions of sluice/client.h: KServe v2. */
 #include "client/call.h"
 #include "client/convert.h"
+#include "client/sized_struct.h"
 #include "client/v2.h"
 
-static void begin_exchange(const sluice_client *client, const struct client_request *request) {
-    http_session_begin(client_http(client->client),
+static void begin_exchange(const sluice_call *call, const struct client_request *request) {
+    http_session_begin(client_http(call->client->client),
                        (struct http_message){request->pieces, request->n_pieces});
 }
 
-static sluice_client_status start_query(sluice_client *client, const struct client_call_kind *kind,
-                                        enum client_query query, const char *model,
-                                        const char *version, sluice_client_error *error) {
+/* Arguments of the functions that start a query. */
+struct query {
+    const struct client_call_kind *kind;
+    enum client_query query;
+    const char *model, *version;
+};
+
+static sluice_client_status start_query(sluice_client *client, const struct query *query,
+                                        const sluice_call_options *options, sluice_call **out,
+                                        sluice_client_error *error) {
     struct error err = {0};
     struct client_request request;
-    enum status status = client_call_begin(client, kind, &err);
+    sluice_call *call;
+    enum status status = client_call_new(client, query->kind, &call, &err);
     if (status == ST_OK) {
-        status = client_query_encode(client->arena, client_url(client->client), query,
-                                     str_of(model), str_of(version), &request, &err);
+        status = client_query_encode(call->arena, client_url(client->client), query->query,
+                                     str_of(query->model), str_of(query->version), &request, &err);
     }
     if (status == ST_OK) {
-        begin_exchange(client, &request);
+        begin_exchange(call, &request);
     }
-    return client_call_start(client, status, &err, 0, error);
+    return client_call_start(call, status, &err, options, out, error);
 }
 
 /* ---- health ---------------------------------------------------------------------------------- */
 
-static enum status finish_health(sluice_client *client, struct error *err) {
+static enum status finish_health(sluice_call *call, struct error *err) {
     (void)err;
-    client->result.yes = http_session_status(client_http(client->client)) == 200;
+    call->result.yes = http_session_status(client_http(call->client->client)) == 200;
     return ST_OK;
 }
 
-static const struct client_call_kind health = {"sluice_client_take_yes", finish_health};
+static const struct client_call_kind health = {CLIENT_RESULT_YES, finish_health};
 
 sluice_client_status sluice_client_start_is_live(sluice_client *client,
-                                                 sluice_client_error *error) {
-    return start_query(client, &health, CLIENT_LIVE, NULL, NULL, error);
+                                                 const sluice_call_options *options,
+                                                 sluice_call **call, sluice_client_error *error) {
+    const struct query query = {&health, CLIENT_LIVE, NULL, NULL};
+    return start_query(client, &query, options, call, error);
 }
 
 sluice_client_status sluice_client_start_is_ready(sluice_client *client,
-                                                  sluice_client_error *error) {
-    return start_query(client, &health, CLIENT_READY, NULL, NULL, error);
+                                                  const sluice_call_options *options,
+                                                  sluice_call **call, sluice_client_error *error) {
+    const struct query query = {&health, CLIENT_READY, NULL, NULL};
+    return start_query(client, &query, options, call, error);
 }
 
 sluice_client_status sluice_client_start_model_is_ready(sluice_client *client, const char *model,
                                                         const char *version,
+                                                        const sluice_call_options *options,
+                                                        sluice_call **call,
                                                         sluice_client_error *error) {
-    return start_query(client, &health, CLIENT_MODEL_READY, model, version, error);
+    const struct query query = {&health, CLIENT_MODEL_READY, model, version};
+    return start_query(client, &query, options, call, error);
 }
 
-sluice_client_status sluice_client_take_yes(sluice_client *client, int32_t *yes,
-                                            sluice_client_error *error) {
-    sluice_client_status status = client_call_check_done(client, &health, error);
-    *yes = status == SLUICE_CLIENT_OK ? client->result.yes : 0;
+/* Waits for the answer, and frees the call. */
+static sluice_client_status run_health(sluice_call *call, sluice_client_status status, int32_t *yes,
+                                       sluice_client_error *error) {
+    *yes = 0;
+    status = client_call_run(call, status, error);
+    if (status == SLUICE_CLIENT_OK) {
+        status = sluice_call_yes(call, yes);
+    }
+    sluice_call_free(call);
     return status;
 }
 
-static sluice_client_status run_health(sluice_client *client, sluice_client_status status,
-                                       int32_t *yes, sluice_client_error *error) {
-    *yes = 0;
-    status = client_call_run(client, status, error);
-    return status == SLUICE_CLIENT_OK ? sluice_client_take_yes(client, yes, error) : status;
-}
-
-sluice_client_status sluice_client_is_live(sluice_client *client, int32_t *yes,
+sluice_client_status sluice_client_is_live(sluice_client *client,
+                                           const sluice_call_options *options, int32_t *yes,
                                            sluice_client_error *error) {
-    return run_health(client, sluice_client_start_is_live(client, error), yes, error);
+    sluice_call *call;
+    sluice_client_status status = sluice_client_start_is_live(client, options, &call, error);
+    return run_health(call, status, yes, error);
 }
 
-sluice_client_status sluice_client_is_ready(sluice_client *client, int32_t *yes,
+sluice_client_status sluice_client_is_ready(sluice_client *client,
+                                            const sluice_call_options *options, int32_t *yes,
                                             sluice_client_error *error) {
-    return run_health(client, sluice_client_start_is_ready(client, error), yes, error);
+    sluice_call *call;
+    sluice_client_status status = sluice_client_start_is_ready(client, options, &call, error);
+    return run_health(call, status, yes, error);
 }
 
 sluice_client_status sluice_client_model_is_ready(sluice_client *client, const char *model,
-                                                  const char *version, int32_t *yes,
+                                                  const char *version,
+                                                  const sluice_call_options *options, int32_t *yes,
                                                   sluice_client_error *error) {
-    sluice_client_status status = sluice_client_start_model_is_ready(client, model, version, error);
-    return run_health(client, status, yes, error);
+    sluice_call *call;
+    sluice_client_status status =
+        sluice_client_start_model_is_ready(client, model, version, options, &call, error);
+    return run_health(call, status, yes, error);
 }
 
 /* ---- metadata -------------------------------------------------------------------------------- */
 
-static enum status finish_server(sluice_client *client, struct error *err) {
+static enum status finish_server(sluice_call *call, struct error *err) {
     struct v2_server_metadata server;
     enum status status =
-        client_server_decode(client->arena, client_http(client->client), &server, err);
-    return status == ST_OK
-               ? client_server_export(client->arena, &server, &client->result.server, err)
-               : status;
-}
-
-static const struct client_call_kind server_metadata = {"sluice_client_take_server_metadata",
-                                                        finish_server};
-
-sluice_client_status sluice_client_start_server_metadata(sluice_client *client,
-                                                         sluice_client_error *error) {
-    return start_query(client, &server_metadata, CLIENT_SERVER, NULL, NULL, error);
-}
-
-sluice_client_status sluice_client_take_server_metadata(sluice_client *client,
-                                                        sluice_server_metadata *metadata,
-                                                        sluice_client_error *error) {
-    return client_call_take_result(client, &server_metadata, metadata, &client->result.server,
-                                   sizeof(client->result.server), error);
-}
-
-sluice_client_status sluice_client_server_metadata(sluice_client *client,
-                                                   sluice_server_metadata *metadata,
-                                                   sluice_client_error *error) {
-    sluice_client_status status = client_call_check_out(metadata, error);
-    if (status == SLUICE_CLIENT_OK) {
-        status = sluice_client_start_server_metadata(client, error);
-    }
-    status = client_call_run(client, status, error);
-    return status == SLUICE_CLIENT_OK ? sluice_client_take_server_metadata(client, metadata, error)
-                                      : status;
-}
-
-static enum status finish_model(sluice_client *client, struct error *err) {
-    struct model_spec model;
-    enum status status =
-        client_model_decode(client->arena, client_http(client->client), &model, err);
-    return status == ST_OK ? client_model_export(client->arena, &model, &client->result.model, err)
+        client_server_decode(call->arena, client_http(call->client->client), &server, err);
+    return status == ST_OK ? client_server_export(call->arena, &server, &call->result.server, err)
                            : status;
 }
 
-static const struct client_call_kind model_metadata = {"sluice_client_take_model_metadata",
-                                                       finish_model};
+static const struct client_call_kind server_metadata = {CLIENT_RESULT_SERVER, finish_server};
+
+sluice_client_status sluice_client_start_server_metadata(sluice_client *client,
+                                                         const sluice_call_options *options,
+                                                         sluice_call **call,
+                                                         sluice_client_error *error) {
+    const struct query query = {&server_metadata, CLIENT_SERVER, NULL, NULL};
+    return start_query(client, &query, options, call, error);
+}
+
+sluice_client_status sluice_client_server_metadata(sluice_client *client,
+                                                   const sluice_call_options *options,
+                                                   sluice_call **call, sluice_client_error *error) {
+    sluice_client_status status = sluice_client_start_server_metadata(client, options, call, error);
+    return client_call_run(*call, status, error);
+}
+
+static enum status finish_model(sluice_call *call, struct error *err) {
+    struct model_spec model;
+    enum status status =
+        client_model_decode(call->arena, client_http(call->client->client), &model, err);
+    return status == ST_OK ? client_model_export(call->arena, &model, &call->result.model, err)
+                           : status;
+}
+
+static const struct client_call_kind model_metadata = {CLIENT_RESULT_MODEL, finish_model};
 
 sluice_client_status sluice_client_start_model_metadata(sluice_client *client, const char *model,
                                                         const char *version,
+                                                        const sluice_call_options *options,
+                                                        sluice_call **call,
                                                         sluice_client_error *error) {
-    return start_query(client, &model_metadata, CLIENT_MODEL, model, version, error);
-}
-
-sluice_client_status sluice_client_take_model_metadata(sluice_client *client,
-                                                       sluice_model_metadata *metadata,
-                                                       sluice_client_error *error) {
-    return client_call_take_result(client, &model_metadata, metadata, &client->result.model,
-                                   sizeof(client->result.model), error);
+    const struct query query = {&model_metadata, CLIENT_MODEL, model, version};
+    return start_query(client, &query, options, call, error);
 }
 
 sluice_client_status sluice_client_model_metadata(sluice_client *client, const char *model,
                                                   const char *version,
-                                                  sluice_model_metadata *metadata,
-                                                  sluice_client_error *error) {
-    sluice_client_status status = client_call_check_out(metadata, error);
-    if (status == SLUICE_CLIENT_OK) {
-        status = sluice_client_start_model_metadata(client, model, version, error);
-    }
-    status = client_call_run(client, status, error);
-    return status == SLUICE_CLIENT_OK ? sluice_client_take_model_metadata(client, metadata, error)
-                                      : status;
+                                                  const sluice_call_options *options,
+                                                  sluice_call **call, sluice_client_error *error) {
+    sluice_client_status status =
+        sluice_client_start_model_metadata(client, model, version, options, call, error);
+    return client_call_run(*call, status, error);
 }
 
 /* ---- inference ------------------------------------------------------------------------------- */
 
-static enum status finish_infer(sluice_client *client, struct error *err) {
+static enum status finish_infer(sluice_call *call, struct error *err) {
     struct v2_client_response answer;
     enum status status =
-        client_infer_decode(client->arena, client_http(client->client), &answer, err);
-    return status == ST_OK ? client_answer_export(client->arena, &answer, client->buffers,
-                                                  &client->result.infer, err)
+        client_infer_decode(call->arena, client_http(call->client->client), &answer, err);
+    return status == ST_OK ? client_answer_export(call->arena, &answer, call->buffers,
+                                                  &call->result.answer, err)
                            : status;
 }
 
-static const struct client_call_kind infer = {"sluice_client_take_infer", finish_infer};
+static const struct client_call_kind infer = {CLIENT_RESULT_ANSWER, finish_infer};
 
-static enum status prepare_infer(sluice_client *client, const sluice_infer_request *request,
+static enum status prepare_infer(sluice_call *call, const sluice_infer_request *request,
                                  struct error *err) {
-    struct client_infer call;
-    struct client_request made;
-    enum status status = client_infer_import(client->arena, request, &call, err);
+    sluice_infer_request given;
+    struct client_infer made;
+    struct client_request encoded;
+    enum status status =
+        sized_struct_read(&given, sizeof(given), request, "sluice_infer_request", err);
     if (status == ST_OK) {
-        status = client_infer_encode(client->arena, client_url(client->client), &call, &made, err);
+        status = client_infer_import(call->arena, &given, &made, &call->buffers, err);
     }
     if (status == ST_OK) {
-        client->buffers =
-            (struct client_buffers){request->buffers, request->buffers ? request->n_buffers : 0};
-        begin_exchange(client, &made);
+        status = client_infer_encode(call->arena, client_url(call->client->client), &made, &encoded,
+                                     err);
+    }
+    if (status == ST_OK) {
+        begin_exchange(call, &encoded);
     }
     return status;
 }
 
 sluice_client_status sluice_client_start_infer(sluice_client *client,
                                                const sluice_infer_request *request,
-                                               sluice_client_error *error) {
+                                               const sluice_call_options *options,
+                                               sluice_call **out, sluice_client_error *error) {
     struct error err = {0};
-    sluice_infer_request given = {0};
-    enum status status = client_call_begin(client, &infer, &err);
+    sluice_call *call;
+    enum status status = client_call_new(client, &infer, &call, &err);
     if (status == ST_OK) {
-        status = sized_struct_read(&given, sizeof(given), request, request->size, &err);
+        status = prepare_infer(call, request, &err);
     }
-    if (status == ST_OK) {
-        status = prepare_infer(client, &given, &err);
-    }
-    return client_call_start(client, status, &err, given.timeout_ns, error);
-}
-
-sluice_client_status sluice_client_take_infer(sluice_client *client, sluice_infer_answer *answer,
-                                              sluice_client_error *error) {
-    return client_call_take_result(client, &infer, answer, &client->result.infer,
-                                   sizeof(client->result.infer), error);
+    return client_call_start(call, status, &err, options, out, error);
 }
 
 sluice_client_status sluice_client_infer(sluice_client *client, const sluice_infer_request *request,
-                                         sluice_infer_answer *answer, sluice_client_error *error) {
-    sluice_client_status status = client_call_check_out(answer, error);
-    if (status == SLUICE_CLIENT_OK) {
-        status = sluice_client_start_infer(client, request, error);
-    }
-    status = client_call_run(client, status, error);
-    return status == SLUICE_CLIENT_OK ? sluice_client_take_infer(client, answer, error) : status;
+                                         const sluice_call_options *options, sluice_call **call,
+                                         sluice_client_error *error) {
+    sluice_client_status status = sluice_client_start_infer(client, request, options, call, error);
+    return client_call_run(*call, status, error);
 }

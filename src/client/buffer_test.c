@@ -16,6 +16,7 @@ enum { MAX_ANSWER_BYTES = 4 << 20 };
 
 static struct peer peer;
 static sluice_client *client;
+static sluice_call *call;
 static sluice_client_error error = {.size = sizeof(error)};
 
 static void open_client(bool mip, uint64_t max_answer_bytes) {
@@ -37,7 +38,7 @@ static void expect(sluice_client_status is, sluice_client_status status, const c
 }
 
 static void accept_request(void) {
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+    expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING, "not done yet");
     (void)peer_accept(&peer);
     assert_true(peer_read(&peer) > 0);
 }
@@ -45,22 +46,27 @@ static void accept_request(void) {
 /* ---- HTTP ------------------------------------------------------------------------------------ */
 
 static const int64_t dims[] = {1};
-static const sluice_tensor input = {
-    .name = "x", .datatype = SLUICE_UINT8, .dims = dims, .rank = 1, .data = "\1", .n_bytes = 1};
+static const sluice_tensor input = {.size = sizeof(sluice_tensor),
+                                    .name = "x",
+                                    .datatype = SLUICE_UINT8,
+                                    .dims = dims,
+                                    .rank = 1,
+                                    .data = "\1",
+                                    .n_bytes = 1};
 
 /* Sends an inference with these buffers, and answers it with `n_bytes` at `answer`. */
-static sluice_client_status infer(const sluice_buffer *buffers, size_t n_buffers,
-                                  const char *answer, size_t n_bytes) {
+static sluice_client_status infer(const sluice_wanted *wanted, size_t n_wanted, const char *answer,
+                                  size_t n_bytes) {
     const sluice_infer_request request = {.size = sizeof(request),
                                           .model = "m",
                                           .inputs = &input,
                                           .n_inputs = 1,
-                                          .buffers = buffers,
-                                          .n_buffers = n_buffers};
-    expect(sluice_client_start_infer(client, &request, &error), SLUICE_CLIENT_OK, "");
+                                          .wanted = wanted,
+                                          .n_wanted = n_wanted};
+    expect(sluice_client_start_infer(client, &request, NULL, &call, &error), SLUICE_CLIENT_OK, "");
     accept_request();
     peer_send(&peer, answer, n_bytes);
-    return client_run_to_end(client, &error);
+    return client_run_to_end(client, call, &error);
 }
 
 #define OUTPUTS_JSON                                                                               \
@@ -100,29 +106,37 @@ static void buffer_each_output_is_copied_or_too_small(void **state) {
         {{4, 3, 0}, 3, "output 2 (\"c\") has 6 bytes, and its buffer only 0"},
     };
     static const char *const wanted[] = {"\1\0\2\0", "\1\2\3", "\2\0\0\0hi"};
-    static const size_t n_wanted[] = {4, 3, 6};
+    static const size_t n_bytes_wanted[] = {4, 3, 6};
+    static const char *const names[] = {"a", "b", "c"};
     static char places[4][100], answer[1024];
     size_t n_answer = outputs_answer(answer, sizeof(answer));
     open_client(false, 0);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        sluice_buffer buffers[4];
-        sluice_infer_answer made = {.size = sizeof(made)};
+    for (size_t round = 0; round < 2 * sizeof(rows) / sizeof(*rows); round++) {
+        size_t i = round / 2;
+        bool named = round % 2 == 1; /* by name, or by index */
+        sluice_wanted buffers[4];
         for (size_t k = 0; k < 4; k++) {
             bool none = rows[i].rooms[k] == SIZE_MAX;
-            buffers[k] = (sluice_buffer){none ? NULL : places[k], none ? 100 : rows[i].rooms[k]};
+            buffers[k] = (sluice_wanted){.size = sizeof(*buffers),
+                                         .name = named && k < 3 ? names[k] : NULL,
+                                         .data = none ? NULL : places[k],
+                                         .n_bytes = none ? 100 : rows[i].rooms[k]};
         }
         memset(places, 0x55, sizeof(places));
-        expect(infer(buffers, rows[i].n, answer, n_answer),
+        size_t n = named && rows[i].n > 3 ? 3 : rows[i].n;
+        expect(infer(buffers, n, answer, n_answer),
                rows[i].says ? SLUICE_CLIENT_BUFFER_TOO_SMALL : SLUICE_CLIENT_OK, rows[i].says);
         for (size_t k = 0; k < 3 && !rows[i].says; k++) {
-            expect(sluice_client_take_infer(client, &made, &error), SLUICE_CLIENT_OK, "");
-            bool placed = k < rows[i].n && buffers[k].data;
-            assert_int_equal(made.outputs[k].data == places[k], placed);
-            assert_int_equal(made.outputs[k].n_bytes, n_wanted[k]);
-            assert_memory_equal(made.outputs[k].data, wanted[k], n_wanted[k]);
-            assert_int_equal(places[k][placed ? n_wanted[k] : 0], 0x55);
+            sluice_tensor made = {.size = sizeof(made)};
+            assert_int_equal(sluice_call_output(call, k, &made), SLUICE_CLIENT_OK);
+            bool placed = k < n && buffers[k].data;
+            assert_int_equal(made.data == places[k], placed);
+            assert_int_equal(made.n_bytes, n_bytes_wanted[k]);
+            assert_memory_equal(made.data, wanted[k], n_bytes_wanted[k]);
+            assert_int_equal(places[k][placed ? n_bytes_wanted[k] : 0], 0x55);
         }
         assert_true(!rows[i].says || error.http_status == 200);
+        sluice_call_free(call);
     }
     assert_false(peer_accept(&peer)); /* one connection for all */
     close_client();
@@ -148,28 +162,37 @@ static void buffer_huge_http_answer_is_refused(void **state) {
     for (size_t i = 0; i < sizeof(answers) / sizeof(*answers); i++) {
         const sluice_infer_request request = {
             .size = sizeof(request), .model = "m", .inputs = &input, .n_inputs = 1};
-        expect(sluice_client_start_infer(client, &request, &error), SLUICE_CLIENT_OK, "");
+        expect(sluice_client_start_infer(client, &request, NULL, &call, &error), SLUICE_CLIENT_OK,
+               "");
         accept_request();
         peer_send(&peer, answers[i], strlen(answers[i]));
-        sluice_client_status status = client_step_until_blocked(client, &error);
+        sluice_client_status status = client_step_until_blocked(client, call, &error);
         for (int n = 0; status == SLUICE_CLIENT_PENDING && n < 1000; n++) {
             peer_send(&peer, rest, sizeof(rest)); /* as much as the socket takes */
-            status = client_step_until_blocked(client, &error);
+            status = client_step_until_blocked(client, call, &error);
         }
         expect(status, i == 4 ? SLUICE_CLIENT_PROTOCOL : SLUICE_CLIENT_TOO_LARGE, "nswer");
+        sluice_call_free(call);
         expect(infer(NULL, 0, answer, n_answer), SLUICE_CLIENT_OK, "");
+        sluice_call_free(call);
     }
     close_client();
 }
 
 /* ---- MIP ------------------------------------------------------------------------------------- */
 
-static const sluice_mip_item item = {SLUICE_MIP_TEXT, "hello", 5};
+static const sluice_mip_item item = {
+    .size = sizeof(sluice_mip_item), .type = SLUICE_MIP_TEXT, .data = "hello", .n_bytes = 5};
 
-static void start_mip(sluice_buffer buffer) {
-    const sluice_mip_request request = {
-        .size = sizeof(request), .items = &item, .n_inputs = 1, .batch = 1, .buffer = buffer};
-    expect(sluice_client_start_mip_infer(client, &request, &error), SLUICE_CLIENT_OK, "");
+static void start_mip(void *buffer, size_t n_bytes) {
+    const sluice_mip_request request = {.size = sizeof(request),
+                                        .items = &item,
+                                        .n_inputs = 1,
+                                        .batch = 1,
+                                        .buffer = buffer,
+                                        .buffer_bytes = n_bytes};
+    expect(sluice_client_start_mip_infer(client, &request, NULL, &call, &error), SLUICE_CLIENT_OK,
+           "");
     accept_request();
 }
 
@@ -192,20 +215,21 @@ static sluice_client_status send_item(size_t n_item) {
         size_t n = n_item < sizeof(bytes) ? n_item : sizeof(bytes);
         peer_send(&peer, bytes, n);
         n_item -= n;
-        status = client_step_until_blocked(client, &error);
+        status = client_step_until_blocked(client, call, &error);
     }
-    return n_item == 0 && status == SLUICE_CLIENT_PENDING ? client_run_to_end(client, &error)
+    return n_item == 0 && status == SLUICE_CLIENT_PENDING ? client_run_to_end(client, call, &error)
                                                           : status;
 }
 
 static void good_mip(char *place, size_t n_place) {
-    sluice_mip_answer answer = {.size = sizeof(answer)};
-    start_mip((sluice_buffer){place, n_place});
+    sluice_mip_item made = {.size = sizeof(made)};
+    start_mip(place, n_place);
     peer_send(&peer, "\0\2\1\0\0\0\0\x0e\1\1\0\1\0\0\0\1\0\0\0\2hi", 22);
-    expect(client_run_to_end(client, &error), SLUICE_CLIENT_OK, "");
-    expect(sluice_client_take_mip_infer(client, &answer, &error), SLUICE_CLIENT_OK, "");
-    assert_memory_equal(answer.items[0].data, "hi", 2);
-    assert_true(!place || (const char *)answer.items[0].data == place + 12);
+    expect(client_run_to_end(client, call, &error), SLUICE_CLIENT_OK, "");
+    assert_int_equal(sluice_call_mip_item(call, 0, &made), SLUICE_CLIENT_OK);
+    assert_memory_equal(made.data, "hi", 2);
+    assert_true(!place || (const char *)made.data == place + 12);
+    sluice_call_free(call);
 }
 
 static void buffer_mip_payload_is_received_or_too_small(void **state) {
@@ -231,21 +255,22 @@ static void buffer_mip_payload_is_received_or_too_small(void **state) {
     open_client(true, 0);
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         char front[FRONT_BYTES];
-        sluice_mip_answer answer = {.size = sizeof(answer)};
-        start_mip((sluice_buffer){place, rows[i].n_place});
+        sluice_mip_item made = {.size = sizeof(made)};
+        start_mip(place, rows[i].n_place);
         front_of(rows[i].n_item, front);
         peer_send(&peer, front, sizeof(front));
-        sluice_client_status status = client_step_until_blocked(client, &error);
+        sluice_client_status status = client_step_until_blocked(client, call, &error);
         if (status == SLUICE_CLIENT_PENDING) {
             status = send_item(rows[i].n_item);
         }
         expect(status, rows[i].says ? SLUICE_CLIENT_BUFFER_TOO_SMALL : SLUICE_CLIENT_OK,
                rows[i].says);
         if (!rows[i].says) {
-            expect(sluice_client_take_mip_infer(client, &answer, &error), SLUICE_CLIENT_OK, "");
-            assert_int_equal(answer.items[0].n_bytes, rows[i].n_item);
-            assert_ptr_equal(answer.items[0].data, place + 12);
+            assert_int_equal(sluice_call_mip_item(call, 0, &made), SLUICE_CLIENT_OK);
+            assert_int_equal(made.n_bytes, rows[i].n_item);
+            assert_ptr_equal(made.data, place + 12);
         }
+        sluice_call_free(call);
         (void)peer_read(&peer);
         assert_int_equal(peer.ended, rows[i].closes);
         good_mip(place, 100);
@@ -258,18 +283,20 @@ static void buffer_huge_mip_answer_is_refused(void **state) {
     open_client(true, MAX_ANSWER_BYTES);
     static const char *const headers[] = {"\0\2\1\0\xff\xff\xff\xff", "\0\2\1\0\0\x40\0\1"};
     for (size_t i = 0; i < 2; i++) {
-        start_mip((sluice_buffer){0});
+        start_mip(NULL, 0);
         peer_send(&peer, headers[i], 8);
-        expect(client_run_to_end(client, &error), SLUICE_CLIENT_TOO_LARGE, "max_answer_bytes");
+        expect(client_run_to_end(client, call, &error), SLUICE_CLIENT_TOO_LARGE,
+               "max_answer_bytes");
         good_mip(NULL, 0);
     }
-    start_mip((sluice_buffer){0}); /* an error packet whose payload is too large to drain */
+    start_mip(NULL, 0); /* an error packet whose payload is too large to drain */
     peer_send(&peer, "\0\0\5\0\xff\xff\xff\xff", 8);
-    expect(client_run_to_end(client, &error), SLUICE_CLIENT_SERVER_ERROR, "MIP error 5, INTERNAL");
+    expect(client_run_to_end(client, call, &error), SLUICE_CLIENT_SERVER_ERROR,
+           "MIP error 5, INTERNAL");
     good_mip(NULL, 0);
-    start_mip((sluice_buffer){0}); /* more items than the payload can hold */
+    start_mip(NULL, 0); /* more items than the payload can hold */
     peer_send(&peer, "\0\2\1\0\0\0\0\4\1\xff\0\1", 12);
-    expect(client_run_to_end(client, &error), SLUICE_CLIENT_PROTOCOL, "item 0 of 255");
+    expect(client_run_to_end(client, call, &error), SLUICE_CLIENT_PROTOCOL, "item 0 of 255");
     assert_int_equal(error.mip_error, -1);
     good_mip(NULL, 0);
     close_client();
@@ -299,7 +326,8 @@ static void receive_many(void) {
     size_t n_read = 0;
     front_of_many(false, front);
     while (n_read < PACKET_BYTES) {
-        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+        expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING,
+               "not done yet");
         (void)peer_accept(&peer);
         ssize_t n = recv(peer.fd, peer.in, sizeof(peer.in), 0);
         assert_true(n > 0);
@@ -321,7 +349,7 @@ static void answer_many(void) {
             bytes[i] = packet_byte(n_sent + i, front);
         }
         peer_send(&peer, bytes, n);
-        sluice_client_status status = client_step_until_blocked(client, &error);
+        sluice_client_status status = client_step_until_blocked(client, call, &error);
         expect(status, n_sent + n < PACKET_BYTES ? SLUICE_CLIENT_PENDING : SLUICE_CLIENT_OK, "");
     }
 }
@@ -331,21 +359,27 @@ static void buffer_million_items_are_sent_and_received(void **state) {
     sluice_mip_item *items = calloc(N_ITEMS, sizeof(*items));
     assert_non_null(items);
     for (size_t i = 0; i < N_ITEMS; i++) {
-        items[i] = (sluice_mip_item){SLUICE_MIP_JSON, "[7]", ITEM_BYTES};
+        items[i] = (sluice_mip_item){.size = sizeof(sluice_mip_item),
+                                     .type = SLUICE_MIP_JSON,
+                                     .data = "[7]",
+                                     .n_bytes = ITEM_BYTES};
     }
     const sluice_mip_request request = {
         .size = sizeof(request), .items = items, .n_inputs = N_INPUTS, .batch = BATCH};
     sluice_mip_answer answer = {.size = sizeof(answer)};
     open_client(true, 0);
-    expect(sluice_client_start_mip_infer(client, &request, &error), SLUICE_CLIENT_OK, "");
+    expect(sluice_client_start_mip_infer(client, &request, NULL, &call, &error), SLUICE_CLIENT_OK,
+           "");
     receive_many();
     answer_many();
-    expect(sluice_client_take_mip_infer(client, &answer, &error), SLUICE_CLIENT_OK, "");
+    assert_int_equal(sluice_call_mip_answer(call, &answer), SLUICE_CLIENT_OK);
     assert_int_equal(answer.batch, BATCH);
     assert_int_equal(answer.n_outputs, N_INPUTS);
     for (size_t i = 0; i < N_ITEMS; i++) {
-        assert_true(answer.items[i].type == SLUICE_MIP_JSON && answer.items[i].n_bytes == 3 &&
-                    memcmp(answer.items[i].data, "[7]", 3) == 0);
+        sluice_mip_item made = {.size = sizeof(made)};
+        assert_true(sluice_call_mip_item(call, i, &made) == SLUICE_CLIENT_OK);
+        assert_true(made.type == SLUICE_MIP_JSON && made.n_bytes == 3 &&
+                    memcmp(made.data, "[7]", 3) == 0);
     }
     free(items);
     close_client();
@@ -358,20 +392,25 @@ static char large[8 << 20];
 /* A server without memory for the announced size answers at once and stops reading. */
 static void buffer_error_before_request_sent_is_returned(void **state) {
     (void)state;
-    const sluice_mip_item picture = {SLUICE_MIP_IMAGE, large, sizeof(large)};
+    const sluice_mip_item picture = {.size = sizeof(sluice_mip_item),
+                                     .type = SLUICE_MIP_IMAGE,
+                                     .data = large,
+                                     .n_bytes = sizeof(large)};
     const sluice_mip_request request = {
         .size = sizeof(request), .items = &picture, .n_inputs = 1, .batch = 1};
     for (int hangs_up = 0; hangs_up < 2; hangs_up++) {
         open_client(true, 0);
-        expect(sluice_client_start_mip_infer(client, &request, &error), SLUICE_CLIENT_OK, "");
-        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+        expect(sluice_client_start_mip_infer(client, &request, NULL, &call, &error),
+               SLUICE_CLIENT_OK, "");
+        expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING,
+               "not done yet");
         assert_true(peer_accept(&peer));
         peer_send(&peer, "\0\0\3\0\0\0\0\0", 8);
         shutdown(peer.fd, SHUT_RD);
         if (hangs_up) {
             shutdown(peer.fd, SHUT_WR);
         }
-        expect(client_run_to_end(client, &error), SLUICE_CLIENT_SERVER_ERROR,
+        expect(client_run_to_end(client, call, &error), SLUICE_CLIENT_SERVER_ERROR,
                "MIP error 3, MEMORY");
         assert_int_equal(error.mip_error, SLUICE_MIP_MEMORY);
         assert_int_equal(error.http_status, 0);
@@ -384,23 +423,29 @@ static void buffer_error_before_request_sent_is_returned(void **state) {
  * on a reused one the request is sent again. */
 static void buffer_close_within_request_fails_or_retries(void **state) {
     (void)state;
-    const sluice_mip_item picture = {SLUICE_MIP_IMAGE, large, sizeof(large)};
+    const sluice_mip_item picture = {.size = sizeof(sluice_mip_item),
+                                     .type = SLUICE_MIP_IMAGE,
+                                     .data = large,
+                                     .n_bytes = sizeof(large)};
     const sluice_mip_request request = {
         .size = sizeof(request), .items = &picture, .n_inputs = 1, .batch = 1};
     open_client(true, 0);
     for (int used = 0; used < 2; used++) {
-        expect(sluice_client_start_mip_infer(client, &request, &error), SLUICE_CLIENT_OK, "");
-        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+        expect(sluice_client_start_mip_infer(client, &request, NULL, &call, &error),
+               SLUICE_CLIENT_OK, "");
+        expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING,
+               "not done yet");
         assert_int_equal(peer_accept(&peer), !used);
         assert_true(peer_read(&peer) > 0);
-        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+        expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING,
+               "not done yet");
         peer_disconnect(&peer);
-        sluice_client_status status = client_step_until_blocked(client, &error);
+        sluice_client_status status = client_step_until_blocked(client, call, &error);
         if (used) {
             expect(status, SLUICE_CLIENT_PENDING, "not done yet");
             assert_true(peer_accept(&peer));
             peer_disconnect(&peer);
-            status = client_step_until_blocked(client, &error);
+            status = client_step_until_blocked(client, call, &error);
         }
         expect(status, SLUICE_CLIENT_CLOSED, "sending to /tmp/");
         assert_false(peer_accept(&peer));

@@ -1,8 +1,13 @@
-/* Public calls: their state, their errors, and the caller's structs with a size. */
+/* Public calls: their memory, their state, their errors. */
 #include "client/call.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "client/sized_struct.h"
+
+enum { MAX_SPARE_CALLS = 8 };
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
@@ -21,9 +26,9 @@ static sluice_client_status connection_status(const struct client *client) {
     return SLUICE_CLIENT_CLOSED;
 }
 
-/* The only place that maps internal statuses to public ones. Before a call has started the reasons
- * that no row has mean that the request can't be sent. */
-static sluice_client_status public_status(const sluice_client *client, enum status status) {
+/* The only place that maps internal statuses to public ones. `client`: of a call that has started;
+ * before that, NULL, the reasons that no row has mean that the request can't be sent. */
+static sluice_client_status public_status(const struct client *client, enum status status) {
     static const struct {
         enum status status;
         sluice_client_status is;
@@ -36,11 +41,11 @@ static sluice_client_status public_status(const sluice_client *client, enum stat
         {ST_NO_ROOM, SLUICE_CLIENT_BUFFER_TOO_SMALL},
         {ST_UNSUPPORTED, SLUICE_CLIENT_UNSUPPORTED},
     };
-    if (status == ST_IO && client) {
-        return connection_status(client->client);
+    if (client && status == ST_IO) {
+        return connection_status(client);
     }
-    if (status == ST_BODY_TOO_LARGE && client && client->state == CLIENT_CALL_RUNNING) {
-        return SLUICE_CLIENT_TOO_LARGE; /* else it is the request that is too large */
+    if (client && status == ST_BODY_TOO_LARGE) {
+        return SLUICE_CLIENT_TOO_LARGE; /* before, it is the request that is too large */
     }
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         if (rows[i].status == status) {
@@ -50,143 +55,162 @@ static sluice_client_status public_status(const sluice_client *client, enum stat
     return SLUICE_CLIENT_INVALID;
 }
 
-static sluice_client_status write_error(const sluice_client_error *made, const char *text,
-                                        sluice_client_error *error) {
+static void fill_error(sluice_client_error *made, sluice_client_status status, const char *text) {
+    *made = (sluice_client_error){.size = sizeof(*made), .status = status, .mip_error = -1};
+    snprintf(made->text, sizeof(made->text), "%s", text);
+}
+
+static sluice_client_status report(const sluice_client_error *made, sluice_client_error *error) {
     if (error) {
-        sluice_client_error all = *made;
-        snprintf(all.text, sizeof(all.text), "%s", text);
-        sized_struct_write(error, error->size, &all, sizeof(all));
+        sized_struct_write(error, made, sizeof(*made));
     }
     return made->status;
 }
 
-static sluice_client_status set_public_error(sluice_client_status status, const char *text,
-                                             sluice_client_error *error) {
-    const sluice_client_error made = {.status = status, .mip_error = -1};
-    return write_error(&made, text, error);
+sluice_client_status client_start_error(const struct error *err, sluice_client_error *error) {
+    sluice_client_error made;
+    fill_error(&made, public_status(NULL, err->status), err->text);
+    return report(&made, error);
 }
 
-/* The error of a call that can't start. */
-static sluice_client_status start_error(enum status status, const struct error *err,
-                                        sluice_client_error *error) {
-    return set_public_error(public_status(NULL, status), err->text, error);
+/* The call fails, for the reason in `err`. */
+static void fail_call(sluice_call *call, const struct error *err) {
+    const struct client *client = call->client->client;
+    sluice_client_error *made = &call->error;
+    fill_error(made, public_status(client, err->status), err->text);
+    made->may_have_run = client_has_sent(client);
+    if (call->answered && client_url(client)->protocol == CLIENT_HTTP) {
+        made->http_status = http_session_status(client_http(client));
+    } else if (call->answered && made->status == SLUICE_CLIENT_SERVER_ERROR) {
+        made->mip_error = (int32_t)mip_session_error(client_mip(client));
+    }
+    call->state = CLIENT_CALL_FAILED;
 }
 
-sluice_client_status client_call_set_error(const sluice_client *client, const struct error *err,
-                                           sluice_client_error *error) {
-    sluice_client_error made = {.status = public_status(client, err->status), .mip_error = -1};
-    if (client && client->state == CLIENT_CALL_RUNNING) {
-        made.may_have_run = client_has_sent(client->client);
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static sluice_call *take_spare(sluice_client *client) {
+    sluice_call *call = LIST_FIRST(&client->spare);
+    if (!call) {
+        return calloc(1, sizeof(*call));
     }
-    if (client && client->answered) {
-        if (client_url(client->client)->protocol == CLIENT_HTTP) {
-            made.http_status = http_session_status(client_http(client->client));
-        } else if (made.status == SLUICE_CLIENT_SERVER_ERROR) {
-            made.mip_error = (int32_t)mip_session_error(client_mip(client->client));
-        }
-    }
-    return write_error(&made, err->text, error);
+    LIST_REMOVE(call, link);
+    client->n_spare--;
+    struct answer_block block = call->block;
+    memset(call, 0, sizeof(*call));
+    call->block = block;
+    return call;
 }
 
-/* ---- structs with a size --------------------------------------------------------------------- */
-
-enum status sized_struct_check(size_t n_given, struct error *err) {
-    if (n_given >= sizeof(size_t)) {
-        return ST_OK;
-    }
-    return error_set(err, ST_BAD_FIELD, "a struct was given without its size: set its `size`");
+static void free_memory(sluice_call *call) {
+    LIST_REMOVE(call, link);
+    free(call->block.data);
+    free(call);
 }
 
-enum status sized_struct_read(void *out, size_t n_known, const void *from, size_t n_given,
-                              struct error *err) {
-    enum status status = sized_struct_check(n_given, err);
-    if (status != ST_OK) {
-        return status;
+/* Gives the call back to its client, which keeps some for their memory. */
+static void recycle(sluice_call *call) {
+    sluice_client *client = call->client;
+    arena_free(call->arena);
+    call->arena = NULL;
+    if (client->n_spare == MAX_SPARE_CALLS) {
+        free_memory(call);
+        return;
     }
-    memset(out, 0, n_known);
-    memcpy(out, from, n_given < n_known ? n_given : n_known);
+    LIST_REMOVE(call, link);
+    LIST_INSERT_HEAD(&client->spare, call, link);
+    client->n_spare++;
+}
+
+void client_call_free_all(sluice_client *client) {
+    while (!LIST_EMPTY(&client->calls)) {
+        sluice_call_free(LIST_FIRST(&client->calls));
+    }
+    while (!LIST_EMPTY(&client->spare)) {
+        free_memory(LIST_FIRST(&client->spare));
+    }
+}
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
+enum status client_call_new(sluice_client *client, const struct client_call_kind *kind,
+                            sluice_call **out, struct error *err) {
+    *out = NULL;
+    if (client->running) {
+        return error_set(err, ST_BAD_FIELD,
+                         "a call is under way: wait for it, or cancel it, before the next");
+    }
+    sluice_call *call = take_spare(client);
+    if (!call) {
+        return error_no_memory(err, "a call");
+    }
+    call->client = client;
+    call->kind = kind;
+    LIST_INSERT_HEAD(&client->calls, call, link);
+    call->arena = arena_new(client->cache, 0);
+    if (!call->arena) {
+        recycle(call);
+        return error_no_memory(err, "a call");
+    }
+    if (client_url(client->client)->protocol == CLIENT_HTTP) {
+        http_session_set_block(client_http(client->client), &call->block);
+    } else {
+        mip_session_set_block(client_mip(client->client), &call->block);
+    }
+    *out = call;
     return ST_OK;
 }
 
-void sized_struct_write(void *out, size_t n_taken, const void *from, size_t n_known) {
-    size_t n = n_taken < n_known ? n_taken : n_known;
-    if (n > sizeof(size_t)) {
-        memcpy((char *)out + sizeof(size_t), (const char *)from + sizeof(size_t),
-               n - sizeof(size_t));
+sluice_client_status client_call_start(sluice_call *call, enum status status,
+                                       const struct error *err, const sluice_call_options *options,
+                                       sluice_call **out, sluice_client_error *error) {
+    sluice_call_options given = {0};
+    struct error option_error = {0};
+    *out = NULL;
+    if (status == ST_OK && options) {
+        status =
+            sized_struct_read(&given, sizeof(given), options, "sluice_call_options", &option_error);
+        err = status == ST_OK ? err : &option_error;
     }
-}
-
-/* ---- a call ---------------------------------------------------------------------------------- */
-
-enum status client_call_begin(sluice_client *client, const struct client_call_kind *kind,
-                              struct error *err) {
-    if (client->state == CLIENT_CALL_RUNNING) {
-        return error_set(err, ST_BAD_FIELD,
-                         "a call is under way: step it to its end, or cancel it, before the next");
-    }
-    client->state = CLIENT_CALL_NONE;
-    client->answered = false;
-    client->answer_buffer = (sluice_buffer){0};
-    client->buffers = (struct client_buffers){0};
-    client->kind = kind;
-    memset(&client->result, 0, sizeof(client->result));
-    arena_free(client->arena);
-    client->arena = arena_new(client->cache, 0);
-    return client->arena ? ST_OK : error_no_memory(err, "a call");
-}
-
-sluice_client_status client_call_start(sluice_client *client, enum status status,
-                                       const struct error *err, uint64_t timeout_ns,
-                                       sluice_client_error *error) {
     if (status != ST_OK) {
-        return start_error(status, err, error);
+        if (call) {
+            recycle(call);
+        }
+        return client_start_error(err, error);
     }
-    client_start(client->client, timeout_ns);
-    client->state = CLIENT_CALL_RUNNING;
+    client_start(call->client->client, given.timeout_ns);
+    call->client->running = call;
+    call->state = CLIENT_CALL_RUNNING;
+    *out = call;
     return SLUICE_CLIENT_OK;
 }
 
-/* The exchange is complete, or has failed. */
-static sluice_client_status finish_call(sluice_client *client, enum status status,
-                                        struct error *err, sluice_client_error *error) {
-    client->answered = status == ST_OK;
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* The exchange of the running call is complete, or has failed. */
+static void finish_call(sluice_call *call, enum status status, struct error *err) {
+    call->client->running = NULL;
+    call->answered = status == ST_OK;
     if (status == ST_OK) {
-        status = client->kind->finish(client, err);
+        status = call->kind->finish(call, err);
     }
     if (status == ST_OK) {
-        client->state = CLIENT_CALL_DONE;
-        return SLUICE_CLIENT_OK;
+        call->state = CLIENT_CALL_DONE;
+    } else {
+        fail_call(call, err);
     }
-    sluice_client_status failed = client_call_set_error(client, err, error);
-    client->state = CLIENT_CALL_NONE;
-    return failed;
 }
 
-sluice_client_status client_call_run(sluice_client *client, sluice_client_status started,
-                                     sluice_client_error *error) {
-    struct error err = {0};
-    if (started != SLUICE_CLIENT_OK) {
-        return started;
-    }
-    enum status status = client_run(client->client, &err);
-    return finish_call(client, status, &err, error);
-}
-
-sluice_client_status sluice_client_step(sluice_client *client, sluice_client_error *error) {
+void sluice_client_step(sluice_client *client) {
     struct error err = {0};
     bool done = false;
-    if (client->state == CLIENT_CALL_DONE) {
-        return SLUICE_CLIENT_OK;
-    }
-    if (client->state == CLIENT_CALL_NONE) {
-        return set_public_error(SLUICE_CLIENT_INVALID,
-                                "no call is under way: start one before the step", error);
+    if (!client->running) {
+        return;
     }
     enum status status = client_step(client->client, &done, &err);
-    if (status == ST_OK && !done) {
-        return set_public_error(SLUICE_CLIENT_PENDING, "the call is not done yet", error);
+    if (status != ST_OK || done) {
+        finish_call(client->running, status, &err);
     }
-    return finish_call(client, status, &err, error);
 }
 
 void sluice_client_wait(const sluice_client *client, sluice_client_waiting *waiting) {
@@ -194,47 +218,55 @@ void sluice_client_wait(const sluice_client *client, sluice_client_waiting *wait
     client_wait(client->client, &is);
     sluice_client_waiting made = {
         .fd = is.fd, .read = is.read, .write = is.write, .timeout_ns = is.timeout_ns};
-    sized_struct_write(waiting, waiting->size, &made, sizeof(made));
+    sized_struct_write(waiting, &made, sizeof(made));
 }
 
-void sluice_client_cancel(sluice_client *client) {
-    if (client->state == CLIENT_CALL_RUNNING) {
-        client_cancel(client->client);
-    }
-    client->state = CLIENT_CALL_NONE;
-}
-
-sluice_client_status client_call_check_done(const sluice_client *client,
-                                            const struct client_call_kind *kind,
-                                            sluice_client_error *error) {
-    char text[128];
-    if (client->state == CLIENT_CALL_DONE && client->kind == kind) {
+sluice_client_status sluice_call_status(const sluice_call *call, sluice_client_error *error) {
+    sluice_client_error made;
+    switch (call->state) {
+    case CLIENT_CALL_DONE:
         return SLUICE_CLIENT_OK;
+    case CLIENT_CALL_FAILED:
+        return report(&call->error, error);
+    case CLIENT_CALL_PREPARED:
+    case CLIENT_CALL_RUNNING:
+        break;
     }
-    snprintf(text, sizeof(text), "%s: no call with such a result is done", kind->name);
-    return set_public_error(SLUICE_CLIENT_INVALID, text, error);
+    fill_error(&made, SLUICE_CLIENT_PENDING, "the call is not done yet");
+    return report(&made, error);
 }
 
-sluice_client_status client_call_check_out(const void *out, sluice_client_error *error) {
-    size_t n_bytes;
+sluice_client_status sluice_call_wait(sluice_call *call, sluice_client_error *error) {
     struct error err = {0};
-    memcpy(&n_bytes, out, sizeof(n_bytes));
-    return sized_struct_check(n_bytes, &err) == ST_OK ? SLUICE_CLIENT_OK
-                                                      : start_error(err.status, &err, error);
+    if (call->state == CLIENT_CALL_RUNNING) {
+        enum status status = client_run(call->client->client, &err);
+        finish_call(call, status, &err);
+    }
+    return sluice_call_status(call, error);
 }
 
-sluice_client_status client_call_take_result(const sluice_client *client,
-                                             const struct client_call_kind *kind, void *out,
-                                             const void *made, size_t n_bytes,
-                                             sluice_client_error *error) {
-    size_t n_taken;
-    sluice_client_status status = client_call_check_done(client, kind, error);
-    if (status == SLUICE_CLIENT_OK) {
-        status = client_call_check_out(out, error);
+sluice_client_status client_call_run(sluice_call *call, sluice_client_status started,
+                                     sluice_client_error *error) {
+    return started == SLUICE_CLIENT_OK ? sluice_call_wait(call, error) : started;
+}
+
+/* ---- ending ---------------------------------------------------------------------------------- */
+
+void sluice_call_cancel(sluice_call *call) {
+    struct client *client = call->client->client;
+    if (call->state != CLIENT_CALL_RUNNING) {
+        return;
     }
-    if (status == SLUICE_CLIENT_OK) {
-        memcpy(&n_taken, out, sizeof(n_taken));
-        sized_struct_write(out, n_taken, made, n_bytes);
+    client_cancel(client);
+    call->client->running = NULL;
+    call->state = CLIENT_CALL_FAILED;
+    fill_error(&call->error, SLUICE_CLIENT_CANCELLED, "the call was cancelled");
+    call->error.may_have_run = client_has_sent(client);
+}
+
+void sluice_call_free(sluice_call *call) {
+    if (call) {
+        sluice_call_cancel(call);
+        recycle(call);
     }
-    return status;
 }

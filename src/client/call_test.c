@@ -13,6 +13,7 @@
 
 static struct peer peer;
 static sluice_client *client;
+static sluice_call *call;
 static sluice_client_error error = {.size = sizeof(error)};
 static sluice_client_error last_error; /* that the last expect() checked */
 
@@ -39,59 +40,63 @@ static void expect(sluice_client_status is, sluice_client_status status, const c
 /* ---- the tested calls ------------------------------------------------------------------------ */
 
 static const int64_t dims[] = {3};
-static const sluice_tensor input = {.name = "x",
+static const sluice_tensor input = {.size = sizeof(sluice_tensor),
+                                    .name = "x",
                                     .datatype = SLUICE_INT16,
                                     .dims = dims,
                                     .rank = 1,
                                     .data = "\1\0\2\0\3\0",
                                     .n_bytes = 6};
-static const sluice_mip_item item = {SLUICE_MIP_TEXT, "hello", 5};
+static const sluice_mip_item item = {
+    .size = sizeof(sluice_mip_item), .type = SLUICE_MIP_TEXT, .data = "hello", .n_bytes = 5};
 
 static sluice_client_status start_infer(void) {
     const sluice_infer_request request = {
         .size = sizeof(request), .model = "m", .inputs = &input, .n_inputs = 1};
-    return sluice_client_start_infer(client, &request, &error);
+    return sluice_client_start_infer(client, &request, NULL, &call, &error);
 }
 
 static void take_infer(void) {
-    sluice_infer_answer answer = {.size = sizeof(answer)};
-    expect(sluice_client_take_infer(client, &answer, &error), SLUICE_CLIENT_OK, "");
-    assert_int_equal(answer.n_outputs, 1);
-    assert_memory_equal(answer.outputs[0].data, "\1\0\2\0\xff\xff", 6);
+    sluice_answer_info info = {.size = sizeof(info)};
+    sluice_tensor output = {.size = sizeof(output)};
+    assert_int_equal(sluice_call_answer(call, &info), SLUICE_CLIENT_OK);
+    assert_int_equal(info.n_outputs, 1);
+    assert_int_equal(sluice_call_output(call, 0, &output), SLUICE_CLIENT_OK);
+    assert_memory_equal(output.data, "\1\0\2\0\xff\xff", 6);
 }
 
 static sluice_client_status start_ready(void) {
-    return sluice_client_start_is_ready(client, &error);
+    return sluice_client_start_is_ready(client, NULL, &call, &error);
 }
 
 static void take_ready(void) {
     int32_t yes = 7;
-    expect(sluice_client_take_yes(client, &yes, &error), SLUICE_CLIENT_OK, "");
+    assert_int_equal(sluice_call_yes(call, &yes), SLUICE_CLIENT_OK);
     assert_int_equal(yes, 1);
 }
 
 static sluice_client_status start_server(void) {
-    return sluice_client_start_server_metadata(client, &error);
+    return sluice_client_start_server_metadata(client, NULL, &call, &error);
 }
 
 static void take_server(void) {
     sluice_server_metadata server = {.size = sizeof(server)};
-    expect(sluice_client_take_server_metadata(client, &server, &error), SLUICE_CLIENT_OK, "");
+    assert_int_equal(sluice_call_server(call, &server), SLUICE_CLIENT_OK);
     assert_string_equal(server.name, "s");
 }
 
 static sluice_client_status start_model(void) {
-    return sluice_client_start_model_metadata(client, "m", "1", &error);
+    return sluice_client_start_model_metadata(client, "m", "1", NULL, &call, &error);
 }
 
 static void take_model(void) {
     sluice_model_metadata model = {.size = sizeof(model)};
-    expect(sluice_client_take_model_metadata(client, &model, &error), SLUICE_CLIENT_OK, "");
+    assert_int_equal(sluice_call_model(call, &model), SLUICE_CLIENT_OK);
     assert_string_equal(model.name, "m");
 }
 
 static sluice_client_status start_ping(void) {
-    return sluice_client_start_ping(client, &error);
+    return sluice_client_start_ping(client, NULL, &call, &error);
 }
 
 static void take_nothing(void) {
@@ -100,19 +105,21 @@ static void take_nothing(void) {
 static sluice_client_status start_mip(void) {
     const sluice_mip_request request = {
         .size = sizeof(request), .items = &item, .n_inputs = 1, .batch = 1};
-    return sluice_client_start_mip_infer(client, &request, &error);
+    return sluice_client_start_mip_infer(client, &request, NULL, &call, &error);
 }
 
 static void take_mip(void) {
     sluice_mip_answer answer = {.size = sizeof(answer)};
-    expect(sluice_client_take_mip_infer(client, &answer, &error), SLUICE_CLIENT_OK, "");
+    sluice_mip_item output = {.size = sizeof(output)};
+    assert_int_equal(sluice_call_mip_answer(call, &answer), SLUICE_CLIENT_OK);
     assert_int_equal(answer.n_outputs, 1);
-    assert_memory_equal(answer.items[0].data, "hi", 2);
+    assert_int_equal(sluice_call_mip_item(call, 0, &output), SLUICE_CLIENT_OK);
+    assert_memory_equal(output.data, "hi", 2);
 }
 
 #define BYTES(text) (text), sizeof(text) - 1
 
-static const struct call {
+static const struct case_of {
     const char *name;
     bool mip;
     sluice_client_status (*start)(void);
@@ -144,23 +151,24 @@ static const struct call {
 enum { N_CALLS = sizeof(calls) / sizeof(*calls) };
 
 /* Starts the call and sends its request. */
-static void begin(const struct call *call) {
-    expect(call->start(), SLUICE_CLIENT_OK, "");
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+static void begin(const struct case_of *row) {
+    expect(row->start(), SLUICE_CLIENT_OK, "");
+    expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING, "not done yet");
     (void)peer_accept(&peer);
     assert_true(peer_read(&peer) > 0);
 }
 
 /* Sends the rest of its answer. */
-static void end(const struct call *call, size_t n_sent) {
-    peer_send(&peer, call->answer + n_sent, call->n_answer - n_sent);
-    expect(client_run_to_end(client, &error), SLUICE_CLIENT_OK, "");
-    call->take();
+static void end(const struct case_of *row, size_t n_sent) {
+    peer_send(&peer, row->answer + n_sent, row->n_answer - n_sent);
+    expect(client_run_to_end(client, call, &error), SLUICE_CLIENT_OK, "");
+    row->take();
+    sluice_call_free(call);
 }
 
-static void good_call(const struct call *call) {
-    begin(call);
-    end(call, 0);
+static void good_call(const struct case_of *row) {
+    begin(row);
+    end(row, 0);
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -174,7 +182,7 @@ static void call_answer_split_anywhere_completes(void **state) {
             if (cut > 0) {
                 peer_send(&peer, calls[i].answer, cut);
             }
-            expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING,
+            expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING,
                    "not done yet");
             end(&calls[i], cut);
         }
@@ -190,7 +198,7 @@ static void call_answer_byte_by_byte_completes(void **state) {
         begin(&calls[i]);
         for (size_t k = 0; k + 1 < calls[i].n_answer; k++) {
             peer_send(&peer, calls[i].answer + k, 1);
-            expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING,
+            expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING,
                    "not done yet");
         }
         end(&calls[i], calls[i].n_answer - 1);
@@ -209,10 +217,11 @@ static void call_server_close_fails_and_next_call_reconnects(void **state) {
                 peer_send(&peer, calls[i].answer, cut);
             }
             peer_disconnect(&peer);
-            expect(client_run_to_end(client, &error),
+            expect(client_run_to_end(client, call, &error),
                    cut == 0 ? SLUICE_CLIENT_CLOSED : SLUICE_CLIENT_PROTOCOL,
                    cut == 0 ? "without an answer" : "in the middle of its answer");
             assert_int_equal(last_error.may_have_run, 1);
+            sluice_call_free(call);
             assert_false(peer_accept(&peer)); /* it was the first on its connection */
         }
         good_call(&calls[i]);
@@ -227,8 +236,10 @@ static void call_refused_connection_is_unreachable(void **state) {
         open_client(calls[i].mip);
         close(peer.listener);
         expect(calls[i].start(), SLUICE_CLIENT_OK, "");
-        expect(client_run_to_end(client, &error), SLUICE_CLIENT_CONNECT, "no connection to /tmp/");
+        expect(client_run_to_end(client, call, &error), SLUICE_CLIENT_CONNECT,
+               "no connection to /tmp/");
         assert_int_equal(last_error.may_have_run, 0);
+        sluice_call_free(call);
         unlink(peer.address.sun_path);
         peer_listen(&peer, 16);
         good_call(&calls[i]);
@@ -259,7 +270,8 @@ static void call_idle_connection_with_input_is_replaced(void **state) {
         good_call(&calls[i]);
         peer_send(&peer, calls[i].answer, calls[i].n_answer);
         expect(calls[i].start(), SLUICE_CLIENT_OK, "");
-        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+        expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING,
+               "not done yet");
         assert_true(peer_accept(&peer));
         assert_true(peer_read(&peer) > 0);
         end(&calls[i], 0);
@@ -279,7 +291,7 @@ static void call_closed_on_reused_connection_is_retried_once(void **state) {
             memcpy(first, peer.in, n_first);
             begin(&calls[i]);
             peer_disconnect(&peer);
-            expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING,
+            expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING,
                    "not done yet");
             assert_true(peer_accept(&peer));
             peer_read(&peer);
@@ -287,7 +299,7 @@ static void call_closed_on_reused_connection_is_retried_once(void **state) {
             assert_memory_equal(peer.in, first, n_first);
             if (again) {
                 peer_disconnect(&peer);
-                expect(client_run_to_end(client, &error), SLUICE_CLIENT_CLOSED,
+                expect(client_run_to_end(client, call, &error), SLUICE_CLIENT_CLOSED,
                        "without an answer");
                 assert_false(peer_accept(&peer));
                 good_call(&calls[i]);
@@ -308,7 +320,7 @@ static void call_closed_after_answer_byte_is_not_retried(void **state) {
         begin(&calls[i]);
         peer_send(&peer, calls[i].answer, 1);
         peer_disconnect(&peer);
-        expect(client_run_to_end(client, &error), SLUICE_CLIENT_PROTOCOL, "in the middle");
+        expect(client_run_to_end(client, call, &error), SLUICE_CLIENT_PROTOCOL, "in the middle");
         assert_false(peer_accept(&peer));
         close_client();
     }
@@ -321,42 +333,81 @@ static void check_between_calls(void) {
     sluice_client_wait(client, &waiting);
     assert_int_equal(waiting.fd, -1);
     assert_true(waiting.timeout_ns == UINT64_MAX && !waiting.read && !waiting.write);
-    expect(sluice_client_step(client, &error), SLUICE_CLIENT_INVALID, "no call is under way");
+    sluice_client_step(client);
+}
+
+/* Cancels the call, once or twice, and frees it. */
+static void cancel(bool may_have_run) {
+    sluice_call_cancel(call);
+    expect(sluice_call_status(call, &error), SLUICE_CLIENT_CANCELLED, "cancelled");
+    assert_int_equal(last_error.may_have_run, may_have_run);
+    sluice_call_cancel(call);
+    expect(sluice_call_wait(call, &error), SLUICE_CLIENT_CANCELLED, "cancelled");
+    check_between_calls();
+    sluice_call_free(call);
+    check_between_calls();
 }
 
 static void call_cancel_at_any_state_allows_next_call(void **state) {
     (void)state;
     for (size_t i = 0; i < N_CALLS; i++) {
-        const struct call *call = &calls[i];
-        open_client(call->mip);
-        sluice_client_cancel(client); /* no call */
+        const struct case_of *row = &calls[i];
+        open_client(row->mip);
         check_between_calls();
-        expect(call->start(), SLUICE_CLIENT_OK, "");
-        sluice_client_cancel(client); /* before the first step */
-        check_between_calls();
-        begin(call);
-        sluice_client_cancel(client); /* before the answer */
-        check_between_calls();
+        expect(row->start(), SLUICE_CLIENT_OK, "");
+        cancel(false); /* before the first step */
+        begin(row);
+        cancel(true); /* before the answer */
         peer_read(&peer);
         assert_true(peer.ended);
-        begin(call);
-        peer_send(&peer, call->answer, call->n_answer - 1);
-        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
-        sluice_client_cancel(client); /* in the middle of the answer */
-        sluice_client_cancel(client);
+        begin(row);
+        peer_send(&peer, row->answer, row->n_answer - 1);
+        expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING,
+               "not done yet");
+        sluice_call_free(call); /* in the middle of the answer: freeing cancels too */
         check_between_calls();
-        good_call(call);
-        sluice_client_cancel(client); /* after it: the connection stays */
-        check_between_calls();
-        good_call(call);
+        begin(row);
+        peer_send(&peer, row->answer, row->n_answer);
+        expect(client_run_to_end(client, call, &error), SLUICE_CLIENT_OK, "");
+        sluice_call_cancel(call); /* after it: nothing changes */
+        expect(sluice_call_status(call, &error), SLUICE_CLIENT_OK, "");
+        row->take();
+        sluice_call_free(call);
+        good_call(row);
         assert_false(peer_accept(&peer));
-        begin(call);
-        sluice_client_close(client); /* closing cancels too */
+        begin(row);
+        sluice_client_close(client); /* closing cancels too, and frees */
         peer_close(&peer);
     }
+    sluice_call_free(NULL);
 }
 
-/* ---- invalid order of calls ------------------------------------------------------------------ */
+/* ---- results --------------------------------------------------------------------------------- */
+
+/* Results of several calls are valid at the same time, until each call is freed. */
+static void call_results_stay_while_others_run(void **state) {
+    (void)state;
+    for (size_t i = 0; i < N_CALLS; i++) {
+        enum { N = 20 }; /* more than the client keeps for their memory */
+        sluice_call *all[N];
+        open_client(calls[i].mip);
+        for (int round = 0; round < 2; round++) {
+            for (size_t k = 0; k < N; k++) {
+                begin(&calls[i]);
+                peer_send(&peer, calls[i].answer, calls[i].n_answer);
+                expect(client_run_to_end(client, call, &error), SLUICE_CLIENT_OK, "");
+                all[k] = call;
+            }
+            for (size_t k = 0; k < N; k++) {
+                call = all[k];
+                calls[i].take();
+                sluice_call_free(call);
+            }
+        }
+        good_call(&calls[i]);
+        close_client();
+    }
+}
 
 /* One call at a time: another call fails and does not affect the running one. */
 static void call_during_another_call_is_invalid(void **state) {
@@ -364,41 +415,96 @@ static void call_during_another_call_is_invalid(void **state) {
     for (size_t i = 0; i < N_CALLS; i++) {
         open_client(calls[i].mip);
         begin(&calls[i]);
+        sluice_call *first = call;
         for (size_t k = 0; k < N_CALLS; k++) {
             expect(calls[k].start(), SLUICE_CLIENT_INVALID, "a call is under way");
+            assert_null(call);
         }
-        expect(sluice_client_ping(client, &error), SLUICE_CLIENT_INVALID, "a call is under way");
+        expect(sluice_client_ping(client, NULL, &error), SLUICE_CLIENT_INVALID,
+               "a call is under way");
+        call = first;
         int32_t yes = 7;
-        expect(sluice_client_take_yes(client, &yes, &error), SLUICE_CLIENT_INVALID,
-               "sluice_client_take_yes: no call with such a result is done");
-        assert_int_equal(yes, 0);
-        end(&calls[i], 0);
-        expect(sluice_client_step(client, &error), SLUICE_CLIENT_OK, "");
+        assert_int_equal(sluice_call_yes(call, &yes), SLUICE_CLIENT_INVALID);
+        assert_int_equal(yes, 7);
+        peer_send(&peer, calls[i].answer, calls[i].n_answer);
+        expect(sluice_call_wait(call, &error), SLUICE_CLIENT_OK, "");
+        calls[i].take();
         calls[i].take(); /* again */
+        sluice_call_free(call);
         close_client();
     }
 }
 
-/* A result can only be taken by the function of its kind. */
+/* A result can only be read by the functions of its kind, and with an index in range. */
 static void call_result_of_other_kind_is_invalid(void **state) {
     (void)state;
-    sluice_infer_answer answer = {.size = sizeof(answer)};
+    sluice_answer_info answer = {.size = sizeof(answer)};
+    sluice_tensor tensor = {.size = sizeof(tensor)};
+    sluice_parameter param = {.size = sizeof(param)};
     sluice_mip_answer items = {.size = sizeof(items)};
+    sluice_mip_item mip_item = {.size = sizeof(mip_item)};
     sluice_server_metadata server = {.size = sizeof(server)};
     sluice_model_metadata model = {.size = sizeof(model)};
-    int32_t yes;
+    sluice_tensor_spec spec = {.size = sizeof(spec)};
     for (size_t i = 0; i < N_CALLS; i++) {
+        int32_t yes = 0;
         open_client(calls[i].mip);
-        good_call(&calls[i]);
-        int n_taken = 0;
-        n_taken += sluice_client_take_infer(client, &answer, &error) == SLUICE_CLIENT_OK;
-        n_taken += sluice_client_take_mip_infer(client, &items, &error) == SLUICE_CLIENT_OK;
-        n_taken += sluice_client_take_server_metadata(client, &server, &error) == SLUICE_CLIENT_OK;
-        n_taken += sluice_client_take_model_metadata(client, &model, &error) == SLUICE_CLIENT_OK;
-        n_taken += sluice_client_take_yes(client, &yes, &error) == SLUICE_CLIENT_OK;
-        assert_int_equal(n_taken, calls[i].take == take_nothing ? 0 : 1);
+        begin(&calls[i]);
+        peer_send(&peer, calls[i].answer, calls[i].n_answer);
+        for (int done = 0; done < 2; done++) {
+            const sluice_client_status is[] = {
+                sluice_call_yes(call, &yes), sluice_call_server(call, &server),
+                sluice_call_model(call, &model), sluice_call_answer(call, &answer),
+                sluice_call_mip_answer(call, &items)};
+            int n_valid = 0;
+            for (size_t k = 0; k < sizeof(is) / sizeof(*is); k++) {
+                assert_true(is[k] == SLUICE_CLIENT_OK || is[k] == SLUICE_CLIENT_INVALID);
+                n_valid += is[k] == SLUICE_CLIENT_OK;
+            }
+            assert_int_equal(n_valid, done && calls[i].take != take_nothing);
+            bool infers = done && calls[i].take == take_infer;
+            sluice_client_status absent = infers ? SLUICE_CLIENT_NOT_FOUND : SLUICE_CLIENT_INVALID;
+            assert_int_equal(sluice_call_output(call, 1, &tensor), absent);
+            assert_int_equal(sluice_call_output(call, SIZE_MAX, &tensor), absent);
+            assert_int_equal(sluice_call_find_output(call, "z", &tensor), absent);
+            assert_int_equal(sluice_call_find_output(call, NULL, &tensor), SLUICE_CLIENT_INVALID);
+            assert_int_equal(sluice_call_param(call, 0, &param), absent);
+            assert_int_equal(sluice_call_find_param(call, "p", &param), absent);
+            absent = done && calls[i].take == take_model ? SLUICE_CLIENT_NOT_FOUND
+                                                         : SLUICE_CLIENT_INVALID;
+            assert_int_equal(sluice_call_model_input(call, 0, &spec), absent);
+            assert_int_equal(sluice_call_model_output(call, 0, &spec), absent);
+            absent =
+                done && calls[i].take == take_mip ? SLUICE_CLIENT_NOT_FOUND : SLUICE_CLIENT_INVALID;
+            assert_int_equal(sluice_call_mip_item(call, 1, &mip_item), absent);
+            expect(client_run_to_end(client, call, &error), SLUICE_CLIENT_OK, "");
+        }
+        sluice_call_free(call);
         close_client();
     }
+    int32_t yes;
+    assert_int_equal(sluice_call_yes(NULL, &yes), SLUICE_CLIENT_INVALID);
+    assert_int_equal(sluice_call_output(NULL, 0, &tensor), SLUICE_CLIENT_INVALID);
+}
+
+/* A struct of the caller is filled as far as its size goes. */
+static void call_result_is_written_to_size(void **state) {
+    (void)state;
+    open_client(false);
+    begin(&calls[0]);
+    peer_send(&peer, calls[0].answer, calls[0].n_answer);
+    expect(client_run_to_end(client, call, &error), SLUICE_CLIENT_OK, "");
+    sluice_tensor tensor;
+    memset(&tensor, 0x55, sizeof(tensor));
+    tensor.size = 0;
+    assert_int_equal(sluice_call_output(call, 0, &tensor), SLUICE_CLIENT_INVALID);
+    tensor.size = offsetof(sluice_tensor, rank);
+    assert_int_equal(sluice_call_find_output(call, "y", &tensor), SLUICE_CLIENT_OK);
+    assert_string_equal(tensor.name, "y");
+    assert_int_equal(tensor.dims[0], 3);
+    assert_int_equal(tensor.rank & 0xff, 0x55);
+    assert_int_equal(tensor.size, offsetof(sluice_tensor, rank));
+    close_client(); /* with a call that is not freed */
 }
 
 /* ---- descriptors and timeouts ---------------------------------------------------------------- */
@@ -411,7 +517,8 @@ static void call_wait_reports_descriptor_and_timeout(void **state) {
     expect(start_mip(), SLUICE_CLIENT_OK, "");
     sluice_client_wait(client, &waiting);
     assert_true(waiting.fd == -1 && waiting.timeout_ns == 0);
-    expect(sluice_client_step(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+    sluice_client_step(client);
+    expect(sluice_call_status(call, &error), SLUICE_CLIENT_PENDING, "not done yet");
     sluice_client_wait(client, &waiting);
     assert_true(waiting.fd >= 0 && waiting.read && !waiting.write);
     assert_true(waiting.timeout_ns > 0 && waiting.timeout_ns <= TEST_TIMEOUT_NS);
@@ -420,7 +527,8 @@ static void call_wait_reports_descriptor_and_timeout(void **state) {
     sluice_client_wait(client, &small);
     assert_true(small.fd == waiting.fd && small.write == 7);
     for (int i = 0; i < 10; i++) { /* additional steps are harmless */
-        expect(sluice_client_step(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+        sluice_client_step(client);
+        expect(sluice_call_status(call, &error), SLUICE_CLIENT_PENDING, "not done yet");
     }
     assert_true(peer_accept(&peer));
     end(&calls[N_CALLS - 1], 0);
@@ -440,8 +548,10 @@ int main(void) {
         cmocka_unit_test(call_closed_on_reused_connection_is_retried_once),
         cmocka_unit_test(call_closed_after_answer_byte_is_not_retried),
         cmocka_unit_test(call_cancel_at_any_state_allows_next_call),
+        cmocka_unit_test(call_results_stay_while_others_run),
         cmocka_unit_test(call_during_another_call_is_invalid),
         cmocka_unit_test(call_result_of_other_kind_is_invalid),
+        cmocka_unit_test(call_result_is_written_to_size),
         cmocka_unit_test(call_wait_reports_descriptor_and_timeout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "client/sized_struct.h"
+
 #include "core/tensor/tensor.h"
 
 /* ---- public requests to internal structs ----------------------------------------------------- */
@@ -26,17 +28,22 @@ static enum status import_params(struct arena *arena, const sluice_infer_request
         return error_no_memory(err, "a call");
     }
     for (size_t i = 0; i < request->n_params; i++) {
-        const sluice_param *from = &request->params[i];
-        if (!from->name) {
+        sluice_parameter from;
+        enum status status =
+            sized_array_read(&from, sizeof(from), request->params, i, "sluice_parameter", err);
+        if (status != ST_OK) {
+            return status;
+        }
+        if (!from.name) {
             return error_set(err, ST_BAD_FIELD, "parameter %zu has no name", i);
         }
-        items[i] = (struct param){.name = str_make(from->name, from->name_bytes),
-                                  .kind = (enum param_kind)from->kind,
-                                  .boolean = from->boolean != 0,
-                                  .int64 = from->int64,
-                                  .uint64 = from->uint64,
-                                  .number = from->number,
-                                  .string = str_make(from->string, from->string_bytes)};
+        items[i] = (struct param){.name = str_of(from.name),
+                                  .kind = (enum param_kind)from.kind,
+                                  .boolean = from.boolean != 0,
+                                  .int64 = from.int64,
+                                  .uint64 = from.uint64,
+                                  .number = from.number,
+                                  .string = str_make(from.string, from.string_bytes)};
     }
     *out = (struct params){items, request->n_params};
     return ST_OK;
@@ -79,29 +86,56 @@ static enum status import_inputs(struct arena *arena, const sluice_infer_request
     }
     enum status status = ST_OK;
     for (size_t i = 0; i < request->n_inputs && status == ST_OK; i++) {
-        status = import_tensor(arena, &request->inputs[i], i, &out->inputs[i].tensor, err);
+        sluice_tensor from;
+        status = sized_array_read(&from, sizeof(from), request->inputs, i, "sluice_tensor", err);
+        if (status == ST_OK) {
+            status = import_tensor(arena, &from, i, &out->inputs[i].tensor, err);
+        }
     }
     return status;
 }
 
-static enum status import_outputs(struct arena *arena, const sluice_infer_request *request,
+/* Copies the caller's elements. Returns: ST_BAD_FIELD if some have names and others have none. */
+static enum status import_buffers(struct arena *arena, const sluice_infer_request *request,
+                                  struct client_buffers *out, struct error *err) {
+    sluice_wanted *items = arena_calloc(arena, request->n_wanted, sizeof(*items));
+    if (!items) {
+        return error_no_memory(err, "a call");
+    }
+    for (size_t i = 0; i < request->n_wanted; i++) {
+        enum status status =
+            sized_array_read(&items[i], sizeof(*items), request->wanted, i, "sluice_wanted", err);
+        if (status != ST_OK) {
+            return status;
+        }
+        if (!items[i].name != !items[0].name) {
+            return error_set(err, ST_BAD_FIELD,
+                             "output %zu %s a name, unlike the first: either all wanted outputs "
+                             "have names or none has",
+                             i, items[i].name ? "has" : "lacks");
+        }
+    }
+    *out = (struct client_buffers){items, request->n_wanted};
+    return ST_OK;
+}
+
+/* The names of the outputs, if the caller has given them. */
+static enum status import_outputs(struct arena *arena, const struct client_buffers *buffers,
                                   struct infer_request *out, struct error *err) {
-    out->n_wanted = request->n_outputs;
-    out->wanted = arena_calloc(arena, request->n_outputs, sizeof(*out->wanted));
+    out->n_wanted = buffers->n > 0 && buffers->items[0].name ? buffers->n : 0;
+    out->wanted = arena_calloc(arena, out->n_wanted, sizeof(*out->wanted));
     if (!out->wanted) {
         return error_no_memory(err, "a call");
     }
-    for (size_t i = 0; i < request->n_outputs; i++) {
-        if (!request->outputs[i]) {
-            return error_set(err, ST_BAD_FIELD, "output %zu has no name", i);
-        }
-        out->wanted[i].name = str_of(request->outputs[i]);
+    for (size_t i = 0; i < out->n_wanted; i++) {
+        out->wanted[i].name = str_of(buffers->items[i].name);
     }
     return ST_OK;
 }
 
 enum status client_infer_import(struct arena *arena, const sluice_infer_request *request,
-                                struct client_infer *out, struct error *err) {
+                                struct client_infer *out, struct client_buffers *buffers,
+                                struct error *err) {
     struct v2_request *made = arena_calloc(arena, 1, sizeof(*made));
     if (!made) {
         return error_no_memory(err, "a call");
@@ -118,11 +152,13 @@ enum status client_infer_import(struct arena *arena, const sluice_infer_request 
     *out = (struct client_infer){.model = str_of(request->model),
                                  .version = str_of(request->version),
                                  .request = made,
-                                 .raw = request->form == SLUICE_FORM_RAW,
-                                 .timeout_ns = request->timeout_ns};
+                                 .raw = request->form == SLUICE_FORM_RAW};
     enum status status = import_inputs(arena, request, &made->infer, err);
     if (status == ST_OK) {
-        status = import_outputs(arena, request, &made->infer, err);
+        status = import_buffers(arena, request, buffers, err);
+    }
+    if (status == ST_OK) {
+        status = import_outputs(arena, buffers, &made->infer, err);
     }
     if (status == ST_OK) {
         status = import_params(arena, request, &made->infer.params, err);
@@ -165,7 +201,7 @@ static enum status export_data(struct arena *arena, const struct tensor *tensor,
 
 /* The same, into the caller's buffer. */
 static enum status export_data_copy(const struct tensor *tensor, size_t index,
-                                    const sluice_buffer *buffer, const void **out,
+                                    const sluice_wanted *buffer, const void **out,
                                     struct error *err) {
     char name[TENSOR_NAME_TEXT_BYTES];
     if (tensor->n_bytes > buffer->n_bytes) {
@@ -178,8 +214,21 @@ static enum status export_data_copy(const struct tensor *tensor, size_t index,
     return ST_OK;
 }
 
+/* The caller's memory for an output. Returns: NULL: none. */
+static const sluice_wanted *buffer_for(struct client_buffers buffers, size_t index,
+                                       struct str name) {
+    const sluice_wanted *found = NULL;
+    if (buffers.n == 0 || !buffers.items[0].name) {
+        found = index < buffers.n ? &buffers.items[index] : NULL;
+    }
+    for (size_t i = 0; !found && i < buffers.n && buffers.items[i].name; i++) {
+        found = str_is(name, buffers.items[i].name) ? &buffers.items[i] : NULL;
+    }
+    return found && found->data ? found : NULL;
+}
+
 static enum status export_outputs(struct arena *arena, const struct infer_response *response,
-                                  struct client_buffers buffers, sluice_infer_answer *out,
+                                  struct client_buffers buffers, struct client_answer *out,
                                   struct error *err) {
     sluice_tensor *outputs = arena_calloc(arena, response->n_outputs, sizeof(*outputs));
     if (!outputs) {
@@ -188,56 +237,58 @@ static enum status export_outputs(struct arena *arena, const struct infer_respon
     enum status status = ST_OK;
     for (size_t i = 0; i < response->n_outputs && status == ST_OK; i++) {
         const struct tensor *from = &response->outputs[i];
-        bool placed = i < buffers.n && buffers.items[i].data;
-        outputs[i] = (sluice_tensor){.datatype = (sluice_datatype)from->datatype,
+        const sluice_wanted *buffer = buffer_for(buffers, i, from->name);
+        outputs[i] = (sluice_tensor){.size = sizeof(*outputs),
+                                     .datatype = (sluice_datatype)from->datatype,
                                      .dims = from->shape.dims,
                                      .rank = from->shape.rank,
                                      .n_bytes = from->n_bytes};
-        status = placed ? export_data_copy(from, i, &buffers.items[i], &outputs[i].data, err)
+        status = buffer ? export_data_copy(from, i, buffer, &outputs[i].data, err)
                         : export_data(arena, from, &outputs[i].data, err);
         if (status == ST_OK) {
             status = export_text(arena, from->name, &outputs[i].name, err);
         }
     }
     out->outputs = outputs;
-    out->n_outputs = response->n_outputs;
+    out->info.n_outputs = response->n_outputs;
     return status;
 }
 
 static enum status export_params(struct arena *arena, struct params params,
-                                 sluice_infer_answer *out, struct error *err) {
-    sluice_param *items = arena_calloc(arena, params.n, sizeof(*items));
+                                 struct client_answer *out, struct error *err) {
+    sluice_parameter *items = arena_calloc(arena, params.n, sizeof(*items));
     if (!items) {
         return error_no_memory(err, "a call");
     }
     enum status status = ST_OK;
     for (size_t i = 0; i < params.n && status == ST_OK; i++) {
         const struct param *from = &params.items[i];
-        items[i] = (sluice_param){.name_bytes = from->name.len,
-                                  .kind = (sluice_param_kind)from->kind,
-                                  .boolean = from->boolean,
-                                  .int64 = from->int64,
-                                  .uint64 = from->uint64,
-                                  .number = from->number,
-                                  .string_bytes = from->string.len};
+        items[i] = (sluice_parameter){.size = sizeof(*items),
+                                      .kind = (sluice_param_kind)from->kind,
+                                      .boolean = from->boolean,
+                                      .int64 = from->int64,
+                                      .uint64 = from->uint64,
+                                      .number = from->number,
+                                      .string_bytes = from->string.len};
         items[i].string = arena_dup(arena, from->string).ptr; /* may contain NULs */
         status = items[i].string ? export_text(arena, from->name, &items[i].name, err)
                                  : error_no_memory(err, "a call");
     }
     out->params = items;
-    out->n_params = params.n;
+    out->info.n_params = params.n;
     return status;
 }
 
 enum status client_answer_export(struct arena *arena, const struct v2_client_response *answer,
-                                 struct client_buffers buffers, sluice_infer_answer *out,
+                                 struct client_buffers buffers, struct client_answer *out,
                                  struct error *err) {
-    enum status status = export_text(arena, answer->id, &out->id, err);
+    out->info = (sluice_answer_info){.size = sizeof(out->info)};
+    enum status status = export_text(arena, answer->id, &out->info.id, err);
     if (status == ST_OK) {
-        status = export_text(arena, answer->model_name, &out->model, err);
+        status = export_text(arena, answer->model_name, &out->info.model, err);
     }
     if (status == ST_OK) {
-        status = export_text(arena, answer->model_version, &out->version, err);
+        status = export_text(arena, answer->model_version, &out->info.version, err);
     }
     if (status == ST_OK) {
         status = export_outputs(arena, &answer->infer, buffers, out, err);
@@ -253,7 +304,8 @@ static enum status export_specs(struct arena *arena, const struct tensor_spec *s
     }
     enum status status = ST_OK;
     for (size_t i = 0; i < n && status == ST_OK; i++) {
-        made[i] = (sluice_tensor_spec){.datatype = (sluice_datatype)specs[i].datatype,
+        made[i] = (sluice_tensor_spec){.size = sizeof(*made),
+                                       .datatype = (sluice_datatype)specs[i].datatype,
                                        .dims = specs[i].shape.dims,
                                        .rank = specs[i].shape.rank};
         status = export_text(arena, specs[i].name, &made[i].name, err);
@@ -263,13 +315,16 @@ static enum status export_specs(struct arena *arena, const struct tensor_spec *s
 }
 
 enum status client_model_export(struct arena *arena, const struct model_spec *model,
-                                sluice_model_metadata *out, struct error *err) {
-    enum status status = export_text(arena, model->name, &out->name, err);
+                                struct client_model *out, struct error *err) {
+    sluice_model_metadata *info = &out->info;
+    *info = (sluice_model_metadata){
+        .size = sizeof(*info), .n_inputs = model->n_inputs, .n_outputs = model->n_outputs};
+    enum status status = export_text(arena, model->name, &info->name, err);
     if (status == ST_OK) {
-        status = export_text(arena, model->version_text, &out->version, err);
+        status = export_text(arena, model->version_text, &info->version, err);
     }
     if (status == ST_OK) {
-        status = export_text(arena, model->platform, &out->platform, err);
+        status = export_text(arena, model->platform, &info->platform, err);
     }
     if (status == ST_OK) {
         status = export_specs(arena, model->inputs, model->n_inputs, &out->inputs, err);
@@ -277,8 +332,6 @@ enum status client_model_export(struct arena *arena, const struct model_spec *mo
     if (status == ST_OK) {
         status = export_specs(arena, model->outputs, model->n_outputs, &out->outputs, err);
     }
-    out->n_inputs = model->n_inputs;
-    out->n_outputs = model->n_outputs;
     return status;
 }
 

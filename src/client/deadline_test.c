@@ -36,6 +36,7 @@ int clock_gettime(clockid_t clock, struct timespec *out) {
 
 static struct peer peer;
 static sluice_client *client;
+static sluice_call *call;
 static sluice_client_error error = {.size = sizeof(error)};
 
 static void open_at(const char *url, uint64_t idle_ns) {
@@ -69,13 +70,14 @@ static void check_deadline(uint64_t ns, const char *says) {
     sluice_client_wait(client, &waiting);
     assert_true(waiting.timeout_ns == ns);
     now_ns += ns - 1;
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+    expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING, "not done yet");
     sluice_client_wait(client, &waiting);
     assert_true(waiting.timeout_ns == 1);
     now_ns += 1;
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_TIMEOUT, says);
+    expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_TIMEOUT, says);
     sluice_client_wait(client, &waiting);
     assert_true(waiting.fd == -1 && waiting.timeout_ns == UINT64_MAX);
+    sluice_call_free(call);
 }
 
 /* The answer to a ping. */
@@ -83,8 +85,8 @@ static const char pong[8] = {0, 1, 1, 0, 0, 0, 0, 0};
 
 /* Starts a ping and sends it. */
 static void begin(void) {
-    expect(sluice_client_start_ping(client, &error), SLUICE_CLIENT_OK, "");
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+    expect(sluice_client_start_ping(client, NULL, &call, &error), SLUICE_CLIENT_OK, "");
+    expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING, "not done yet");
     (void)peer_accept(&peer);
     assert_true(peer_read(&peer) > 0);
 }
@@ -92,7 +94,8 @@ static void begin(void) {
 static void good_call(void) {
     begin();
     peer_send(&peer, pong, sizeof(pong));
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_OK, "");
+    expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_OK, "");
+    sluice_call_free(call);
 }
 
 /* ---- total timeout --------------------------------------------------------------------------- */
@@ -117,7 +120,8 @@ static void deadline_total_within_answer_times_out(void **state) {
     for (int i = 0; i < 7; i++) {
         now_ns += SECOND;
         peer_send(&peer, &pong[i], 1);
-        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+        expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING,
+               "not done yet");
     }
     check_deadline(TOTAL - 7 * SECOND, "timed out reading the answer of");
     good_call();
@@ -131,36 +135,29 @@ static void deadline_passed_with_answer_received_succeeds(void **state) {
     begin();
     now_ns += 2 * TOTAL;
     peer_send(&peer, pong, sizeof(pong));
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_OK, "");
+    expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_OK, "");
     close_client();
 }
 
 static void deadline_per_call_overrides_default(void **state) {
     (void)state;
-    static const sluice_mip_item item = {SLUICE_MIP_TEXT, "x", 1};
     static const uint64_t limits[] = {5, SECOND, TOTAL, 2 * TOTAL, UINT64_MAX / 2};
+    sluice_call_options options = {.size = sizeof(options)};
     open_client(true, 0);
     for (size_t i = 0; i < sizeof(limits) / sizeof(*limits); i++) {
-        const sluice_mip_request request = {.size = sizeof(request),
-                                            .items = &item,
-                                            .n_inputs = 1,
-                                            .batch = 1,
-                                            .timeout_ns = limits[i]};
         uint64_t was_ns = now_ns;
-        expect(sluice_client_start_mip_infer(client, &request, &error), SLUICE_CLIENT_OK, "");
-        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+        options.timeout_ns = limits[i];
+        expect(sluice_client_start_ping(client, &options, &call, &error), SLUICE_CLIENT_OK, "");
+        expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING,
+               "not done yet");
         check_deadline(limits[i], "timed out waiting for");
         now_ns = was_ns;
         good_call();
     }
     /* beyond the range of the clock */
-    const sluice_mip_request request = {.size = sizeof(request),
-                                        .items = &item,
-                                        .n_inputs = 1,
-                                        .batch = 1,
-                                        .timeout_ns = UINT64_MAX};
-    expect(sluice_client_start_mip_infer(client, &request, &error), SLUICE_CLIENT_OK, "");
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+    options.timeout_ns = UINT64_MAX;
+    expect(sluice_client_start_ping(client, &options, &call, &error), SLUICE_CLIENT_OK, "");
+    expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING, "not done yet");
     close_client();
 }
 
@@ -172,7 +169,7 @@ static void deadline_total_includes_retry(void **state) {
     begin();
     now_ns += 20 * SECOND;
     peer_disconnect(&peer);
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+    expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING, "not done yet");
     assert_true(peer_accept(&peer));
     check_deadline(TOTAL - 20 * SECOND, "timed out waiting for");
     close_client();
@@ -184,9 +181,9 @@ static void deadline_after_error_header_returns_error(void **state) {
     open_client(true, IDLE);
     begin();
     peer_send(&peer, "\0\0\4\0\0\0\0\5xx", 10);
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+    expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING, "not done yet");
     now_ns += IDLE;
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_SERVER_ERROR,
+    expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_SERVER_ERROR,
            "MIP error 4, SHAPE");
     peer_read(&peer);
     assert_true(peer.ended);
@@ -215,7 +212,8 @@ static void deadline_idle_restarts_with_each_byte(void **state) {
     for (int i = 0; i < 7; i++) {
         now_ns += IDLE - 1;
         peer_send(&peer, &pong[i], 1);
-        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+        expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING,
+               "not done yet");
     }
     check_deadline(IDLE, "timed out reading the answer of");
     close_client();
@@ -225,19 +223,23 @@ static void deadline_idle_restarts_with_each_byte(void **state) {
 static void deadline_idle_within_request_times_out(void **state) {
     (void)state;
     static char large[4 << 20];
-    const sluice_mip_item item = {SLUICE_MIP_IMAGE, large, sizeof(large)};
+    const sluice_mip_item item = {.size = sizeof(sluice_mip_item),
+                                  .type = SLUICE_MIP_IMAGE,
+                                  .data = large,
+                                  .n_bytes = sizeof(large)};
     const sluice_mip_request request = {
         .size = sizeof(request), .items = &item, .n_inputs = 1, .batch = 1};
     sluice_client_waiting waiting = {.size = sizeof(waiting)};
     open_client(true, IDLE);
-    expect(sluice_client_start_mip_infer(client, &request, &error), SLUICE_CLIENT_OK, "");
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+    expect(sluice_client_start_mip_infer(client, &request, NULL, &call, &error), SLUICE_CLIENT_OK,
+           "");
+    expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING, "not done yet");
     assert_true(peer_accept(&peer));
     sluice_client_wait(client, &waiting);
     assert_true(waiting.read && waiting.write);
     now_ns += IDLE - 1;
     assert_true(peer_read(&peer) > 0);
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+    expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING, "not done yet");
     check_deadline(IDLE, "timed out sending to");
     good_call();
     close_client();
@@ -285,9 +287,9 @@ static void deadline_connect_with_full_unix_backlog_retries(void **state) {
     fill_queue(&fillers, AF_UNIX, &peer.address, sizeof(peer.address));
     for (int times_out = 1; times_out >= 0; times_out--) {
         uint64_t until_ns = now_ns + CONNECT;
-        expect(sluice_client_start_ping(client, &error), SLUICE_CLIENT_OK, "");
+        expect(sluice_client_start_ping(client, NULL, &call, &error), SLUICE_CLIENT_OK, "");
         for (int i = 0; i < 20; i++) {
-            expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING,
+            expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING,
                    "not done yet");
             sluice_client_wait(client, &waiting);
             assert_int_equal(waiting.fd, -1);
@@ -296,17 +298,17 @@ static void deadline_connect_with_full_unix_backlog_retries(void **state) {
         }
         if (times_out) {
             now_ns = until_ns;
-            expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_TIMEOUT,
+            expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_TIMEOUT,
                    "timed out connecting to");
         }
     }
     close_fillers(&fillers);
     (void)peer_accept(&peer);
     now_ns += SECOND;
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+    expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING, "not done yet");
     assert_true(peer_accept(&peer));
     peer_send(&peer, pong, sizeof(pong));
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_OK, "");
+    expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_OK, "");
     close_client();
 }
 
@@ -327,14 +329,15 @@ static void deadline_connect_without_accept_times_out(void **state) {
     snprintf(url, sizeof(url), "tcp://127.0.0.1:%u", (unsigned)ntohs(address.sin_port));
     open_at(url, IDLE); /* the idle timeout starts after connecting */
     for (int i = 0; i < 2; i++) {
-        expect(sluice_client_start_ping(client, &error), SLUICE_CLIENT_OK, "");
+        expect(sluice_client_start_ping(client, NULL, &call, &error), SLUICE_CLIENT_OK, "");
         for (int k = 0; k < 3; k++) { /* additional steps are harmless */
-            expect(sluice_client_step(client, &error), SLUICE_CLIENT_PENDING, "not done yet");
+            sluice_client_step(client);
+            expect(sluice_call_status(call, &error), SLUICE_CLIENT_PENDING, "not done yet");
         }
         sluice_client_wait(client, &waiting);
         assert_true(waiting.fd >= 0 && waiting.write && !waiting.read);
         if (i == 0) {
-            sluice_client_cancel(client);
+            sluice_call_free(call);
         } else {
             check_deadline(CONNECT, "timed out connecting to 127.0.0.1:");
         }

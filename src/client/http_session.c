@@ -27,12 +27,11 @@ struct http_session {
     uint64_t max_answer_bytes;
     struct http_message message;
     size_t n_pieces_sent;
-    size_t n_bytes_sent; /* of the next piece */
-    bool dropped;        /* the rest of the message can't be sent */
-    bool leftover;       /* bytes followed the answer */
-    char *block;         /* buffer, reused for the next exchange */
-    size_t block_bytes;
-    size_t body_offset; /* unused bytes at its start, for alignment */
+    size_t n_bytes_sent;             /* of the next piece */
+    bool dropped;                    /* the rest of the message can't be sent */
+    bool leftover;                   /* bytes followed the answer */
+    struct answer_block own, *block; /* where the body is received; reused by the next exchange */
+    size_t body_offset;              /* unused bytes at its start, for alignment */
     size_t n_body;
     size_t n_expected; /* body size if known; else 0 */
     bool in_place;     /* the next bytes are received into the block */
@@ -51,6 +50,7 @@ struct http_session *http_session_new(uint64_t max_answer_bytes) {
         return NULL;
     }
     session->session.ops = &http_ops;
+    session->block = &session->own;
     session->max_answer_bytes = max_answer_bytes < SIZE_MAX / 4 ? max_answer_bytes : SIZE_MAX / 4;
     session->response = http1_response_new();
     if (!session->response) {
@@ -65,12 +65,16 @@ void http_session_free(struct http_session *session) {
         return;
     }
     http1_response_free(session->response);
-    free(session->block);
+    free(session->own.data);
     free(session);
 }
 
 struct session *http_session_base(struct http_session *session) {
     return &session->session;
+}
+
+void http_session_set_block(struct http_session *session, struct answer_block *block) {
+    session->block = block ? block : &session->own;
 }
 
 void http_session_begin(struct http_session *session, struct http_message message) {
@@ -134,7 +138,7 @@ static enum status reserve(struct http_session *session, uint64_t n_bytes, struc
                          n_bytes, session->max_answer_bytes);
     }
     size_t needed = (size_t)n_bytes + session->body_offset;
-    if (needed <= session->block_bytes) {
+    if (needed <= session->block->n_bytes) {
         return ST_OK;
     }
     /* Growth by half bounds the copies of a body of unknown length. */
@@ -145,12 +149,11 @@ static enum status reserve(struct http_session *session, uint64_t n_bytes, struc
         return error_no_memory(err, "an answer of %zu bytes", size);
     }
     if (session->n_body > 0) {
-        memcpy(block + session->body_offset, session->block + session->body_offset,
+        memcpy(block + session->body_offset, session->block->data + session->body_offset,
                session->n_body);
     }
-    free(session->block);
-    session->block = block;
-    session->block_bytes = size;
+    free(session->block->data);
+    *session->block = (struct answer_block){block, size};
     return ST_OK;
 }
 
@@ -177,7 +180,7 @@ static enum status append_body(struct http_session *session, struct str piece, s
         if (status != ST_OK) {
             return status;
         }
-        memcpy(session->block + session->body_offset + session->n_body, piece.ptr, piece.len);
+        memcpy(session->block->data + session->body_offset + session->n_body, piece.ptr, piece.len);
     }
     session->n_body += piece.len;
     return ST_OK;
@@ -217,7 +220,7 @@ static size_t input(struct session *session, struct iovec out[SESSION_MAX_INPUT_
     assert(self->state == HTTP_HEAD || self->state == HTTP_BODY);
     self->in_place = self->state == HTTP_BODY && self->n_expected > self->n_body;
     if (self->in_place) {
-        out[0] = (struct iovec){self->block + self->body_offset + self->n_body,
+        out[0] = (struct iovec){self->block->data + self->body_offset + self->n_body,
                                 self->n_expected - self->n_body};
     } else {
         out[0] = (struct iovec){self->scratch, sizeof(self->scratch)};
@@ -228,7 +231,7 @@ static size_t input(struct session *session, struct iovec out[SESSION_MAX_INPUT_
 static enum status received(struct session *session, size_t n_bytes, struct error *err) {
     struct http_session *self = self_of(session);
     const char *at =
-        self->in_place ? self->block + self->body_offset + self->n_body : self->scratch;
+        self->in_place ? self->block->data + self->body_offset + self->n_body : self->scratch;
     session->answered = true;
     return parse_bytes(self, str_make(at, n_bytes), err);
 }
@@ -270,5 +273,6 @@ size_t http_session_find(const struct http_session *session, const char *name, s
 }
 
 struct str http_session_body(const struct http_session *session) {
-    return str_make(session->block ? session->block + session->body_offset : "", session->n_body);
+    const char *data = session->block->data;
+    return str_make(data ? data + session->body_offset : "", session->n_body);
 }

@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+#include "client/answer_block.h"
 #include "client/session.h"
 #include "core/base/str.h"
 #include "core/tensor/tensor.h"
@@ -25,6 +26,9 @@ struct http_session *http_session_new(uint64_t max_answer_bytes);
 void http_session_free(struct http_session *session);
 struct session *http_session_base(struct http_session *session);
 
+/* Where the bodies of the next answers are received; NULL: the session's own block. The block must
+ * stay until the exchange is done; its owner frees it. */
+void http_session_set_block(struct http_session *session, struct answer_block *block);
 void http_session_begin(struct http_session *session, struct http_message message);
 
 /* The answer of a completed exchange, until the next begin. */

@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 
+#include "client/sized_struct.h"
+
 _Static_assert((int)SLUICE_MIP_TEXT == (int)MIP_TEXT && (int)SLUICE_MIP_JSON == (int)MIP_JSON &&
                    (int)SLUICE_MIP_IMAGE == (int)MIP_IMAGE,
                "item types of codec/mip/packet.h differ from sluice/client.h");
@@ -24,8 +26,14 @@ static enum status check_counts(const sluice_mip_request *request, struct error 
     return request->items ? ST_OK : error_set(err, ST_BAD_FIELD, "the request has no items");
 }
 
-static enum status import_item(const sluice_mip_item *from, size_t index, struct mip_item *out,
+static enum status import_item(const sluice_mip_item *items, size_t index, struct mip_item *out,
                                struct error *err) {
+    sluice_mip_item given, *from = &given;
+    enum status status =
+        sized_array_read(&given, sizeof(given), items, index, "sluice_mip_item", err);
+    if (status != ST_OK) {
+        return status;
+    }
     if ((int)from->type < MIP_TEXT || (int)from->type > MIP_IMAGE) {
         return error_set(err, ST_BAD_FIELD,
                          "item %zu: expected type %d (text), %d (JSON) or %d (image), got %d",
@@ -52,7 +60,7 @@ enum status client_mip_import(struct arena *arena, const sluice_mip_request *req
         return error_no_memory(err, "%zu items", out->n_items);
     }
     for (size_t i = 0; i < out->n_items && status == ST_OK; i++) {
-        status = import_item(&request->items[i], i, &out->items[i], err);
+        status = import_item(request->items, i, &out->items[i], err);
     }
     return status == ST_OK ? mip_infer_size(out, false, n_bytes, err) : status;
 }
@@ -114,7 +122,7 @@ static enum status check_answer(const struct mip_infer *answer, const struct mip
 }
 
 enum status client_mip_export(struct arena *arena, struct str payload,
-                              const struct mip_infer *request, sluice_mip_answer *out,
+                              const struct mip_infer *request, struct client_mip_answer *out,
                               struct error *err) {
     struct mip_infer answer;
     enum status status = mip_infer_decode(arena, payload, true, &answer, err);
@@ -131,11 +139,14 @@ enum status client_mip_export(struct arena *arena, struct str payload,
     }
     for (size_t i = 0; i < answer.n_items; i++) {
         const struct mip_item *from = &answer.items[i];
-        items[i] = (sluice_mip_item){(sluice_mip_type)from->type, from->data.ptr, from->data.len};
+        items[i] = (sluice_mip_item){.size = sizeof(*items),
+                                     .type = (sluice_mip_type)from->type,
+                                     .data = from->data.ptr,
+                                     .n_bytes = from->data.len};
     }
-    *out = (sluice_mip_answer){.items = items,
-                               .n_inputs = answer.n_inputs,
-                               .n_outputs = answer.n_outputs,
-                               .batch = answer.batch};
+    *out = (struct client_mip_answer){.items = items,
+                                      .n_inputs = answer.n_inputs,
+                                      .n_outputs = answer.n_outputs,
+                                      .batch = answer.batch};
     return ST_OK;
 }

@@ -7,6 +7,12 @@
 #include "core/base/arena.h"
 #include "sluice/client.h"
 
+/* An answer: batch x n_outputs items, of full size. */
+struct client_mip_answer {
+    const sluice_mip_item *items;
+    uint32_t n_inputs, n_outputs, batch;
+};
+
 /* Converts a public request (of full size); *n_bytes: the size of its payload. Returns:
  * ST_BAD_FIELD for a NULL where a value is needed and for counts and types out of range,
  * ST_BODY_TOO_LARGE. Owns: in `arena`; the bytes of items are the caller's. */
@@ -18,11 +24,11 @@ enum status client_mip_import(struct arena *arena, const sluice_mip_request *req
  * ST_NO_ROOM for an answer larger than the caller's buffer of `buffer_bytes`. (MIP, "Errors") */
 enum status client_mip_check(const struct mip_session *session, size_t buffer_bytes,
                              struct error *err) SLUICE_MUST_USE;
-/* Converts the answer to `request`; every member of `out` but `size` is set. Returns:
- * ST_BAD_ANSWER if payload and counts do not match each other or the request. Owns: in `arena`;
- * the bytes of items are views of `payload`. (MIP, "Inference") */
+/* Converts the answer to `request`. Returns: ST_BAD_ANSWER if payload and counts do not match each
+ * other or the request. Owns: in `arena`; the bytes of items are views of `payload`. (MIP,
+ * "Inference") */
 enum status client_mip_export(struct arena *arena, struct str payload,
-                              const struct mip_infer *request, sluice_mip_answer *out,
+                              const struct mip_infer *request, struct client_mip_answer *out,
                               struct error *err) SLUICE_MUST_USE;
 
 #endif

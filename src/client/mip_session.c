@@ -133,10 +133,9 @@ struct mip_session {
     bool leftover; /* bytes followed the answer */
     char *payload; /* destination: the caller's buffer or the block */
     size_t payload_capacity;
-    size_t n_payload; /* bytes received, or drained */
-    bool uses_block;  /* the destination is the block */
-    char *block;      /* buffer, reused for the next exchange */
-    size_t block_bytes;
+    size_t n_payload;                /* bytes received, or drained */
+    bool uses_block;                 /* the destination is the block */
+    struct answer_block own, *block; /* reused by the next exchange */
     char drop[DROP_BYTES];
 };
 
@@ -156,6 +155,7 @@ struct mip_session *mip_session_new(uint64_t max_answer_bytes) {
     struct mip_session *session = calloc(1, sizeof(*session));
     if (session) {
         session->session.ops = &mip_ops;
+        session->block = &session->own;
         session->max_answer_bytes = max_answer_bytes;
     }
     return session;
@@ -163,7 +163,7 @@ struct mip_session *mip_session_new(uint64_t max_answer_bytes) {
 
 void mip_session_free(struct mip_session *session) {
     if (session) {
-        free(session->block);
+        free(session->own.data);
         free(session);
     }
 }
@@ -176,16 +176,15 @@ struct session *mip_session_base(struct mip_session *session) {
 
 /* Grows the block; its contents are kept. */
 static enum status reserve(struct mip_session *self, size_t n_bytes, struct error *err) {
-    if (n_bytes > self->block_bytes) {
-        char *block = realloc(self->block, n_bytes);
-        if (!block) {
+    if (n_bytes > self->block->n_bytes) {
+        char *data = realloc(self->block->data, n_bytes);
+        if (!data) {
             return error_no_memory(err, "an answer of %zu bytes", n_bytes);
         }
-        self->block = block;
-        self->block_bytes = n_bytes;
+        *self->block = (struct answer_block){data, n_bytes};
     }
-    self->payload = self->block;
-    self->payload_capacity = self->block_bytes;
+    self->payload = self->block->data;
+    self->payload_capacity = self->block->n_bytes;
     return ST_OK;
 }
 
@@ -197,6 +196,10 @@ static void restart(struct session *session) {
     self->dropped = self->leftover = false;
     self->outcome = MIP_ANSWERED;
     set_state(self, MIP_HEADER);
+}
+
+void mip_session_set_block(struct mip_session *session, struct answer_block *block) {
+    session->block = block ? block : &session->own;
 }
 
 void mip_session_begin_ping(struct mip_session *session) {

@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include "client/answer_block.h"
 #include "client/session.h"
 #include "codec/mip/packet.h"
 #include "core/base/str.h"
@@ -25,10 +26,13 @@ struct mip_session *mip_session_new(uint64_t max_answer_bytes);
 void mip_session_free(struct mip_session *session);
 struct session *mip_session_base(struct mip_session *session);
 
+/* Where the payloads of the next answers are received that have no buffer of the caller; NULL: the
+ * session's own block. The block must stay until the exchange is done; its owner frees it. */
+void mip_session_set_block(struct mip_session *session, struct answer_block *block);
 /* (MIP, "Ping") */
 void mip_session_begin_ping(struct mip_session *session);
 /* Prepares an inference whose payload has `n_bytes` (mip_infer_size). `buffer`, of
- * `buffer_bytes`, receives the payload of the answer; NULL: the session's own buffer. `infer`,
+ * `buffer_bytes`, receives the payload of the answer; NULL: the block. `infer`,
  * its items and the buffer must stay until the exchange is done. Returns: ST_NO_MEMORY. (MIP,
  * "Inference") */
 enum status mip_session_begin_infer(struct mip_session *session, const struct mip_infer *infer,

@@ -28,6 +28,7 @@ static const struct status_row rows[] = {
     ROW(INVALID, "the arguments can't be sent"),
     ROW(NO_MEMORY, "out of memory"),
     ROW(UNSUPPORTED, "not supported by the protocol of the URL or by this build"),
+    ROW(CANCELLED, "the call was cancelled"),
     ROW(TIMEOUT, "a deadline passed"),
     ROW(RESOLVE, "the host's name has no address"),
     ROW(CONNECT, "no connection to the server"),
@@ -37,6 +38,7 @@ static const struct status_row rows[] = {
     ROW(SERVER_ERROR, "the server answered with an error"),
     ROW(BUFFER_TOO_SMALL, "a buffer is too small for the answer"),
     ROW(TOO_LARGE, "the answer is over the limit"),
+    ROW(NOT_FOUND, "the answer has no such output, parameter or index"),
 };
 #undef ROW
 

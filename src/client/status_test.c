@@ -26,17 +26,17 @@ static void status_each_has_name_and_text(void **state) {
         assert_string_equal(sluice_status_name(rows[i].status), rows[i].name);
         assert_non_null(strstr(sluice_strerror(rows[i].status), rows[i].text));
     }
-    /* every number from the first failure to the last has a name, or is reserved */
+    /* every number from the last failure to the first has a name */
     int n_named = 0;
-    for (int32_t status = SLUICE_CLIENT_TOO_LARGE; status <= SLUICE_CLIENT_PENDING; status++) {
+    for (int32_t status = SLUICE_CLIENT_NOT_FOUND; status <= SLUICE_CLIENT_PENDING; status++) {
         n_named += strncmp(sluice_status_name(status), "SLUICE_CLIENT_", 14) == 0;
     }
-    assert_int_equal(n_named, 14);
+    assert_int_equal(n_named, 16);
 }
 
 static void status_unknown_number_has_a_text(void **state) {
     (void)state;
-    static const int32_t numbers[] = {2, 1000, -4, -1000, INT32_MIN, INT32_MAX};
+    static const int32_t numbers[] = {2, 1000, -15, -1000, INT32_MIN, INT32_MAX};
     for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
         assert_string_equal(sluice_strerror(numbers[i]), "unknown status");
         assert_string_equal(sluice_status_name(numbers[i]), "unknown status");
@@ -45,9 +45,11 @@ static void status_unknown_number_has_a_text(void **state) {
 
 static void version_text_number_and_project_agree(void **state) {
     (void)state;
-    int major, minor, patch;
-    assert_int_equal(sscanf(sluice_version(), "%d.%d.%d", &major, &minor, &patch), 3);
-    assert_int_equal(sluice_version_number(), major * 1000000 + minor * 1000 + patch);
+    int32_t number = sluice_version_number();
+    char text[32];
+    snprintf(text, sizeof(text), "%d.%d.%d", (int)(number / 1000000), (int)(number / 1000 % 1000),
+             (int)(number % 1000));
+    assert_string_equal(sluice_version(), text);
     assert_int_equal(sluice_version_number(), SLUICE_VERSION_NUMBER);
     assert_string_equal(sluice_version(), SLUICE_VERSION);
 }

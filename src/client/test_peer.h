@@ -116,28 +116,30 @@ static inline bool client_is_ready(const sluice_client *client, int ms) {
     return waiting.timeout_ns == 0 || poll(&fd, 1, ms) > 0;
 }
 
-/* Steps until the client would block. */
+/* Steps until the client would block. Returns: the status of the call. */
 static inline sluice_client_status client_step_until_blocked(sluice_client *client,
+                                                             const sluice_call *call,
                                                              sluice_client_error *error) {
     sluice_client_status status;
     do {
-        status = sluice_client_step(client, error);
+        sluice_client_step(client);
+        status = sluice_call_status(call, error);
     } while (status == SLUICE_CLIENT_PENDING && client_is_ready(client, 0));
     return status;
 }
 
 /* Steps and polls until the call is done. */
-static inline sluice_client_status client_run_to_end(sluice_client *client,
+static inline sluice_client_status client_run_to_end(sluice_client *client, const sluice_call *call,
                                                      sluice_client_error *error) {
-    sluice_client_status status = sluice_client_step(client, error);
-    while (status == SLUICE_CLIENT_PENDING) {
+    sluice_client_step(client);
+    while (sluice_call_status(call, error) == SLUICE_CLIENT_PENDING) {
         sluice_client_waiting waiting = {.size = sizeof(waiting)};
         sluice_client_wait(client, &waiting);
         uint64_t ms = waiting.timeout_ns / 1000000 + 1;
         (void)client_is_ready(client, ms < PEER_TIMEOUT_MS ? (int)ms : PEER_TIMEOUT_MS);
-        status = sluice_client_step(client, error);
+        sluice_client_step(client);
     }
-    return status;
+    return sluice_call_status(call, error);
 }
 
 #endif

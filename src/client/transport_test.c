@@ -16,6 +16,7 @@ static struct peer peer;
 static struct toy_peer toy_peer;
 static struct toy toy;
 static sluice_client *client;
+static sluice_call *call;
 static sluice_client_error error = {.size = sizeof(error)};
 
 static void open_over(bool mip, const sluice_client_transport *transport,
@@ -50,13 +51,18 @@ static void expect(sluice_client_status is, sluice_client_status status, const c
 /* ---- two calls ------------------------------------------------------------------------------- */
 
 static char picture[6000];
-static const sluice_mip_item items[] = {{SLUICE_MIP_TEXT, "hello", 5},
-                                        {SLUICE_MIP_IMAGE, picture, sizeof(picture)},
-                                        {SLUICE_MIP_JSON, "[1]", 3}};
+static const sluice_mip_item items[] = {
+    {.size = sizeof(sluice_mip_item), .type = SLUICE_MIP_TEXT, .data = "hello", .n_bytes = 5},
+    {.size = sizeof(sluice_mip_item),
+     .type = SLUICE_MIP_IMAGE,
+     .data = picture,
+     .n_bytes = sizeof(picture)},
+    {.size = sizeof(sluice_mip_item), .type = SLUICE_MIP_JSON, .data = "[1]", .n_bytes = 3}};
 
 static void start(bool mip) {
     const int64_t dims[] = {700};
-    const sluice_tensor input = {.name = "x",
+    const sluice_tensor input = {.size = sizeof(sluice_tensor),
+                                 .name = "x",
                                  .datatype = SLUICE_UINT8,
                                  .dims = dims,
                                  .rank = 1,
@@ -66,8 +72,8 @@ static void start(bool mip) {
         .size = sizeof(http), .model = "m", .inputs = &input, .n_inputs = 1};
     const sluice_mip_request request = {
         .size = sizeof(request), .items = items, .n_inputs = 3, .batch = 1};
-    expect(mip ? sluice_client_start_mip_infer(client, &request, &error)
-               : sluice_client_start_infer(client, &http, &error),
+    expect(mip ? sluice_client_start_mip_infer(client, &request, NULL, &call, &error)
+               : sluice_client_start_infer(client, &http, NULL, &call, &error),
            SLUICE_CLIENT_OK, "");
 }
 
@@ -82,22 +88,23 @@ static size_t answer_of(bool mip, const char **out) {
 }
 
 static void take(bool mip) {
-    sluice_mip_answer mip_made = {.size = sizeof(mip_made)};
-    sluice_infer_answer made = {.size = sizeof(made)};
+    sluice_mip_item item = {.size = sizeof(item)};
+    sluice_tensor output = {.size = sizeof(output)};
     if (mip) {
-        expect(sluice_client_take_mip_infer(client, &mip_made, &error), SLUICE_CLIENT_OK, "");
-        assert_memory_equal(mip_made.items[0].data, "hi", 2);
+        assert_int_equal(sluice_call_mip_item(call, 0, &item), SLUICE_CLIENT_OK);
+        assert_memory_equal(item.data, "hi", 2);
     } else {
-        expect(sluice_client_take_infer(client, &made, &error), SLUICE_CLIENT_OK, "");
-        assert_memory_equal(made.outputs[0].data, "\1\2\3", 3);
+        assert_int_equal(sluice_call_output(call, 0, &output), SLUICE_CLIENT_OK);
+        assert_memory_equal(output.data, "\1\2\3", 3);
     }
+    sluice_call_free(call);
 }
 
 /* Captures the request of a call over a socket. Returns: its size. */
 static size_t request_of(bool mip, char *out) {
     open_over(mip, NULL, 0);
     start(mip);
-    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_PENDING, "");
+    expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING, "");
     assert_true(peer_accept(&peer));
     size_t n = peer_read(&peer);
     memcpy(out, peer.in, n);
@@ -114,8 +121,10 @@ static void run(bool mip, const char *request, size_t n_request) {
     start(mip);
     for (;; toy.calm = false) {
         bool ready = client_is_ready(client, 0);
-        sluice_client_status status =
-            ready ? sluice_client_step(client, &error) : SLUICE_CLIENT_PENDING;
+        if (ready) {
+            sluice_client_step(client);
+        }
+        sluice_client_status status = sluice_call_status(call, &error);
         if (status != SLUICE_CLIENT_PENDING) {
             expect(status, SLUICE_CLIENT_OK, "");
             break;
@@ -187,7 +196,8 @@ static void transport_silent_handshake_times_out(void **state) {
     toy = (struct toy){.fd = -1, .seed = 1};
     open_over(true, &transport, 20000000);
     start(true);
-    expect(client_run_to_end(client, &error), SLUICE_CLIENT_TIMEOUT, "timed out connecting to");
+    expect(client_run_to_end(client, call, &error), SLUICE_CLIENT_TIMEOUT,
+           "timed out connecting to");
     assert_int_equal(toy.n_stops, 1);
     close_client();
 }
@@ -295,11 +305,11 @@ static void transport_each_failure_gives_reason(void **state) {
         transport.reason = lame.reason || i % 2 == 0 ? transport.reason : NULL;
         open_over(true, &transport, 0);
         start(true);
-        sluice_client_status status = client_step_until_blocked(client, &error);
+        sluice_client_status status = client_step_until_blocked(client, call, &error);
         if (status == SLUICE_CLIENT_PENDING) {
             assert_true(peer_accept(&peer));
             peer_send(&peer, mip_answer, 15);
-            status = client_run_to_end(client, &error);
+            status = client_run_to_end(client, call, &error);
         }
         expect(status, rows[i].status, rows[i].says[0]);
         expect(status, rows[i].status, rows[i].says[1]);
@@ -349,8 +359,8 @@ static void transport_https_url_uses_transport(void **state) {
         .size = sizeof(options), .url = secure, .transport = &transport};
     int32_t yes = 0;
     expect(sluice_client_open(&options, &client, &error), SLUICE_CLIENT_OK, "");
-    expect(sluice_client_is_live(client, &yes, &error), SLUICE_CLIENT_OK, "");
-    expect(sluice_client_ping(client, &error), SLUICE_CLIENT_OK, "");
+    expect(sluice_client_is_live(client, NULL, &yes, &error), SLUICE_CLIENT_OK, "");
+    expect(sluice_client_ping(client, NULL, &error), SLUICE_CLIENT_OK, "");
     assert_int_equal(yes, 1);
     assert_int_equal(lame.n_starts, 1);
     sluice_client_close(client);

@@ -110,8 +110,33 @@ static enum status error_from_client(const sluice_client_error *error, struct er
                      "%s", error->text);
 }
 
+/* The items of a call that is done. */
+static enum status read_answer(struct arena *arena, const sluice_call *call,
+                               struct client_mip_answer *out, struct error *err) {
+    sluice_mip_answer info = {.size = sizeof(info)};
+    if (sluice_call_mip_answer(call, &info) != SLUICE_CLIENT_OK) {
+        return error_set(err, ST_INTERNAL, "the call has no answer");
+    }
+    size_t n = (size_t)info.batch * info.n_outputs;
+    sluice_mip_item *items = arena_calloc(arena, n, sizeof(*items));
+    if (!items) {
+        return error_no_memory(err, "the answer");
+    }
+    for (size_t i = 0; i < n; i++) {
+        items[i].size = sizeof(*items);
+        (void)sluice_call_mip_item(call, i, &items[i]);
+    }
+    *out = (struct client_mip_answer){items, info.n_inputs, info.n_outputs, info.batch};
+    return ST_OK;
+}
+
 static enum status write_answer(struct arena *arena, const struct infer_settings *settings,
-                                const sluice_mip_answer *answer, struct error *err) {
+                                const sluice_call *call, struct error *err) {
+    struct client_mip_answer made, *answer = &made;
+    enum status read = read_answer(arena, call, &made, err);
+    if (read != ST_OK) {
+        return read;
+    }
     if (settings->format == INFER_FORMAT_RAW) {
         return infer_items_save(arena, settings, answer, err);
     }
@@ -133,15 +158,16 @@ static enum status send_request(struct arena *arena, const struct infer_settings
                                   .items = items->items,
                                   .n_inputs = items->n_inputs,
                                   .batch = items->batch};
-    sluice_mip_answer answer = {.size = sizeof(answer)};
     sluice_client_error error = {.size = sizeof(error)};
     sluice_client *client;
+    sluice_call *call = NULL;
     sluice_client_status status = sluice_client_open(&options, &client, &error);
     if (status == SLUICE_CLIENT_OK) {
-        status = sluice_client_mip_infer(client, &request, &answer, &error);
+        status = sluice_client_mip_infer(client, &request, NULL, &call, &error);
     }
-    enum status given = status == SLUICE_CLIENT_OK ? write_answer(arena, settings, &answer, err)
+    enum status given = status == SLUICE_CLIENT_OK ? write_answer(arena, settings, call, err)
                                                    : error_from_client(&error, err);
+    sluice_call_free(call);
     sluice_client_close(client);
     return given;
 }

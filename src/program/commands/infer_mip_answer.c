@@ -40,8 +40,8 @@ static enum status print_item(struct json_writer *json, const sluice_mip_item *i
                      (unsigned)item->type);
 }
 
-static enum status print_element(struct buf *out, const sluice_mip_answer *answer, uint32_t element,
-                                 struct error *err) {
+static enum status print_element(struct buf *out, const struct client_mip_answer *answer,
+                                 uint32_t element, struct error *err) {
     const sluice_mip_item *items = answer->items + (size_t)element * answer->n_outputs;
     struct json_writer json = {.out = out, .layout = JSON_SPACED};
     bool array = answer->n_outputs != 1;
@@ -64,7 +64,8 @@ static enum status print_element(struct buf *out, const sluice_mip_answer *answe
     return ST_OK;
 }
 
-enum status infer_items_print(struct buf *out, const sluice_mip_answer *answer, struct error *err) {
+enum status infer_items_print(struct buf *out, const struct client_mip_answer *answer,
+                              struct error *err) {
     enum status status = ST_OK;
     for (uint32_t i = 0; i < answer->batch && status == ST_OK; i++) {
         status = print_element(out, answer, i, err);
@@ -103,7 +104,7 @@ const char *infer_item_suffix(const sluice_mip_item *item) {
 }
 
 static enum status save_to_dir(struct arena *arena, const char *dir,
-                               const sluice_mip_answer *answer, struct error *err) {
+                               const struct client_mip_answer *answer, struct error *err) {
     enum status status = infer_output_dir_create(dir, err);
     size_t n = (size_t)answer->batch * answer->n_outputs;
     for (size_t i = 0; i < n && status == ST_OK; i++) {
@@ -122,7 +123,7 @@ static enum status save_to_dir(struct arena *arena, const char *dir,
 }
 
 enum status infer_items_save(struct arena *arena, const struct infer_settings *settings,
-                             const sluice_mip_answer *answer, struct error *err) {
+                             const struct client_mip_answer *answer, struct error *err) {
     if (settings->output_dir) {
         return save_to_dir(arena, settings->output_dir, answer, err);
     }

@@ -14,7 +14,10 @@
 #include "program/requests/file.h"
 
 #define ITEM(kind, text)                                                                           \
-    { SLUICE_MIP_##kind, (text), sizeof(text) - 1 }
+    {                                                                                              \
+        .size = sizeof(sluice_mip_item), .type = SLUICE_MIP_##kind, .data = (text),                \
+        .n_bytes = sizeof(text) - 1                                                                \
+    }
 
 static const sluice_mip_item items[] = {
     ITEM(JSON, "{\"7\":0.98,\n\"1\":0.01}"),
@@ -43,7 +46,7 @@ static void mip_answer_elements_are_json_lines(void **state) {
         struct arena *arena = arena_new(NULL, 0);
         struct error err = {0};
         struct buf out;
-        sluice_mip_answer answer = {
+        struct client_mip_answer answer = {
             .items = items, .batch = rows[i].batch, .n_outputs = rows[i].n_outputs};
         buf_init(&out, arena, 0);
         assert_int_equal(infer_items_print(&out, &answer, &err), ST_OK);
@@ -63,14 +66,15 @@ static void mip_answer_without_json_form_refused(void **state) {
         {ITEM(JSON, ""), "the value: expected JSON"},
         {ITEM(TEXT, "\xff"), "it is text that is not UTF-8"},
         {ITEM(IMAGE, "\x89PNG"), "it is a picture of 4 bytes"},
-        {{(sluice_mip_type)9, "abc", 3}, "it is 3 bytes of the unknown type 9"},
+        {{sizeof(sluice_mip_item), (sluice_mip_type)9, "abc", 3},
+         "it is 3 bytes of the unknown type 9"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct arena *arena = arena_new(NULL, 0);
         struct error err = {0};
         struct buf out;
         sluice_mip_item two[] = {ITEM(JSON, "1"), ITEM(JSON, "1"), ITEM(JSON, "1"), rows[i].item};
-        sluice_mip_answer answer = {.items = two, .batch = 2, .n_outputs = 2};
+        struct client_mip_answer answer = {.items = two, .batch = 2, .n_outputs = 2};
         buf_init(&out, arena, 0);
         assert_int_equal(infer_items_print(&out, &answer, &err), ST_BAD_ANSWER);
         assert_non_null(strstr(err.text, "output 1 of element 1 can't be printed as JSON: "));
@@ -94,7 +98,7 @@ static void mip_answer_suffix_follows_bytes(void **state) {
         {ITEM(IMAGE, "RIFF1234WEB"), "bin"},
         {ITEM(IMAGE, "GIF89a"), "gif"},
         {ITEM(IMAGE, ""), "bin"},
-        {{(sluice_mip_type)9, "GIF89a", 6}, "gif"},
+        {{sizeof(sluice_mip_item), (sluice_mip_type)9, "GIF89a", 6}, "gif"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         assert_string_equal(infer_item_suffix(&rows[i].item), rows[i].suffix);
@@ -117,7 +121,7 @@ static void mip_answer_items_are_saved(void **state) {
     assert_non_null(mkdtemp(folder));
     struct arena *arena = arena_new(NULL, 0);
     struct error err = {0};
-    sluice_mip_answer answer = {.items = items, .batch = 3, .n_outputs = 2};
+    struct client_mip_answer answer = {.items = items, .batch = 3, .n_outputs = 2};
     const char *dir = arena_printf(arena, "%s/new", folder).ptr;
     struct infer_settings settings = {.format = INFER_FORMAT_RAW, .output_dir = dir};
     assert_int_equal(infer_items_save(arena, &settings, &answer, &err), ST_OK);
@@ -133,10 +137,10 @@ static void mip_answer_items_are_saved(void **state) {
     settings = (struct infer_settings){.format = INFER_FORMAT_RAW, .output_file = file};
     assert_int_equal(infer_items_save(arena, &settings, &answer, &err), ST_BAD_CONFIG);
     assert_non_null(strstr(err.text, "the answer has 6 items"));
-    answer = (sluice_mip_answer){.items = items + 1, .batch = 1, .n_outputs = 1};
+    answer = (struct client_mip_answer){.items = items + 1, .batch = 1, .n_outputs = 1};
     assert_int_equal(infer_items_save(arena, &settings, &answer, &err), ST_OK);
     expect_file(arena, file, STR("seven\n\"7\""));
-    answer = (sluice_mip_answer){.items = items + 3, .batch = 1, .n_outputs = 1};
+    answer = (struct client_mip_answer){.items = items + 3, .batch = 1, .n_outputs = 1};
     assert_int_equal(infer_items_save(arena, &settings, &answer, &err), ST_OK);
     expect_file(arena, file, STR(""));
     assert_int_equal(rmdir(folder), 0);

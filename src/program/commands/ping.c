@@ -138,12 +138,14 @@ static sluice_client_status ping_grpc(struct ping_run *run, sluice_client_error 
 }
 
 static sluice_client_status ping_client(struct ping_run *run, sluice_client_error *error) {
-    sluice_client_status status = sluice_client_start_ping(run->client, error);
-    if (status == SLUICE_CLIENT_OK) {
-        status = sluice_client_step(run->client, error);
+    sluice_call *call;
+    sluice_client_status status = sluice_client_start_ping(run->client, NULL, &call, error);
+    if (status != SLUICE_CLIENT_OK) {
+        return status;
     }
+    sluice_client_step(run->client);
     hold_signals(run);
-    while (status == SLUICE_CLIENT_PENDING) {
+    while ((status = sluice_call_status(call, error)) == SLUICE_CLIENT_PENDING) {
         sluice_client_waiting waiting = {.size = sizeof(waiting)};
         sluice_client_wait(run->client, &waiting);
         if (waiting.fd >= 0) {
@@ -151,11 +153,11 @@ static sluice_client_status ping_client(struct ping_run *run, sluice_client_erro
             wait_for(run, waiting.fd, (short)events, waiting.timeout_ns);
         }
         if (run->interrupted) {
-            sluice_client_cancel(run->client);
             break;
         }
-        status = sluice_client_step(run->client, error);
+        sluice_client_step(run->client);
     }
+    sluice_call_free(call); /* cancels it if a signal came */
     return status;
 }
 

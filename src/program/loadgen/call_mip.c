@@ -81,7 +81,7 @@ static enum status mip_start(void *connection, const struct bench_call *call, st
 static enum status read_answer(const struct mip_session *session, const struct bench_call *call,
                                struct error *err) {
     struct arena *arena = arena_new(NULL, 0);
-    sluice_mip_answer answer = {.size = sizeof(answer)};
+    struct client_mip_answer answer;
     if (!arena) {
         return error_no_memory(err, "a request");
     }

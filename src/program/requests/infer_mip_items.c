@@ -71,7 +71,8 @@ static enum status read_item(struct arena *arena, const struct item_kind *kind, 
     if (check_item(arena, kind->type, data, err) != ST_OK) {
         return error_prefix(err, "--%s %.60s", kind->flag, path ? file_name(path) : value);
     }
-    *item = (sluice_mip_item){.type = kind->type, .data = data.ptr, .n_bytes = data.len};
+    *item = (sluice_mip_item){
+        .size = sizeof(*item), .type = kind->type, .data = data.ptr, .n_bytes = data.len};
     *file = path && strcmp(path, "-") != 0 ? path : NULL;
     return ST_OK;
 }

@@ -25,3 +25,11 @@ def test_each_status_is_in_the_table_of_the_documentation():
         documented = set(re.findall(r"^\| `(\w+)` (-?\d+) \|", file.read(), re.MULTILINE))
     assert documented == statuses
     assert len(statuses) > 10
+
+
+def test_each_struct_begins_with_its_size():
+    with open(TABLE, encoding="utf-8") as file:
+        client = file.read().split("# sluice/client.h\n")[1]
+    structs = re.findall(r"^struct (\w+) size \d+ align 8\n  (\w+) offset 0 size 8$", client, re.MULTILINE)
+    assert {name for name, member in structs if member != "size"} == set()
+    assert len(structs) == len(re.findall(r"^struct ", client, re.MULTILINE)) > 10

@@ -14,29 +14,35 @@ static int failed(const sluice_client_error *error) {
     return 1;
 }
 
-static void print(const char *how, const sluice_infer_answer *answer) {
+static void print(const char *how, const sluice_call *call) {
+    sluice_tensor output;
+    memset(&output, 0, sizeof(output));
+    output.size = sizeof(output);
     printf("%s:", how);
-    for (size_t i = 0; i < answer->n_outputs; i++) {
+    for (size_t i = 0; sluice_call_output(call, i, &output) == SLUICE_CLIENT_OK; i++) {
         float value;
-        for (size_t at = 0; at < answer->outputs[i].n_bytes; at += sizeof(value)) {
-            memcpy(&value, (const char *)answer->outputs[i].data + at, sizeof(value));
+        for (size_t at = 0; at < output.n_bytes; at += sizeof(value)) {
+            memcpy(&value, (const char *)output.data + at, sizeof(value));
             printf(" %g", (double)value);
         }
     }
     printf("\n");
 }
 
-static sluice_client_status drive(sluice_client *client, sluice_client_error *error) {
+static sluice_client_status drive(sluice_client *client, const sluice_call *call,
+                                  sluice_client_error *error) {
     sluice_client_waiting waiting;
     sluice_client_status status;
     memset(&waiting, 0, sizeof(waiting));
     waiting.size = sizeof(waiting);
-    while ((status = sluice_client_step(client, error)) == SLUICE_CLIENT_PENDING) {
+    sluice_client_step(client);
+    while ((status = sluice_call_status(call, error)) == SLUICE_CLIENT_PENDING) {
         struct pollfd fd;
         sluice_client_wait(client, &waiting);
         fd.fd = waiting.fd;
         fd.events = (short)((waiting.read ? POLLIN : 0) | (waiting.write ? POLLOUT : 0));
         poll(&fd, 1, (int)(waiting.timeout_ns / 1000000 + (waiting.timeout_ns > 0)));
+        sluice_client_step(client);
     }
     return status;
 }
@@ -45,9 +51,10 @@ static int ask(sluice_client *client, const char *model, const char *name) {
     sluice_client_error error;
     sluice_tensor input;
     sluice_infer_request request;
-    sluice_infer_answer answer;
-    error.size = sizeof(error);
+    sluice_call *call;
     memset(&input, 0, sizeof(input));
+    error.size = sizeof(error);
+    input.size = sizeof(input);
     input.name = name;
     input.datatype = SLUICE_FP32;
     input.dims = dims;
@@ -59,17 +66,17 @@ static int ask(sluice_client *client, const char *model, const char *name) {
     request.model = model;
     request.inputs = &input;
     request.n_inputs = 1;
-    answer.size = sizeof(answer);
-    if (sluice_client_infer(client, &request, &answer, &error) != SLUICE_CLIENT_OK) {
+    if (sluice_client_infer(client, &request, NULL, &call, &error) != SLUICE_CLIENT_OK) {
         return failed(&error);
     }
-    print("waiting", &answer);
-    if (sluice_client_start_infer(client, &request, &error) != SLUICE_CLIENT_OK ||
-        drive(client, &error) != SLUICE_CLIENT_OK ||
-        sluice_client_take_infer(client, &answer, &error) != SLUICE_CLIENT_OK) {
+    print("waiting", call);
+    sluice_call_free(call);
+    if (sluice_client_start_infer(client, &request, NULL, &call, &error) != SLUICE_CLIENT_OK ||
+        drive(client, call, &error) != SLUICE_CLIENT_OK) {
         return failed(&error);
     }
-    print("stepping", &answer);
+    print("stepping", call);
+    sluice_call_free(call);
     return 0;
 }
 
