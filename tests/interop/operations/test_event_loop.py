@@ -120,6 +120,28 @@ def test_event_loop_compressed_body_is_inflated_in_slices(start_server, reposito
     server.wait_at_rest()
 
 
+def test_event_loop_files_in_load_request_are_decoded_on_helper(start_server, tmp_path):
+    Identity("id_fp32", [("FP32", FREE)]).write(tmp_path / "models")
+    server = start_server("--workers", "1", "--model-repository", tmp_path / "models", "--model-control-mode",
+                          "explicit", "--load-model", "id_fp32", metrics_at="127.0.0.1:0")
+    config = json.dumps({"backend": "identity", "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [-1]}],
+                         "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [-1]}]})
+
+    def load(file):
+        body = json.dumps({"parameters": {"config": config, "file:1/kept": file}}).encode()
+        return http1.request(server.address, "POST", "/v2/repository/models/given/load", body)
+    assert load("AAAA").status == 200
+    server.arenas = metrics.read(server.address)["sluice_arenas"]  # with that of the model
+    assert load("AAAA" * (N_LARGE // 4)).status == 200
+    assert helper_jobs(server.metrics_address) == 1
+    answer = load("AAAA" * (N_LARGE // 4) + "*")
+    assert (answer.status, b"is not base64" in answer.body) == (400, True), answer
+    assert helper_jobs(server.metrics_address) == 2
+    body = b'{"inputs":[{"name":"INPUT0","shape":[1],"datatype":"FP32","data":[1]}]}'
+    assert http1.request(server.address, "POST", "/v2/models/given/infer", body).status == 200
+    server.wait_at_rest()
+
+
 # ---- gRPC ----------------------------------------------------------------------------------------
 
 N_LARGE = 1000000  # estimated at milliseconds

@@ -1,10 +1,14 @@
 /* Model load and unload, and the index, over HTTP: the repository makes the change on a thread of
  * its own, and the response is sent when it is done. A client that disconnects does not cancel the
  * change. */
+#include <assert.h>
+
 #include "core/base/compiler.h"
 #include "serve/frontend/http/routes.h"
 
 #include "codec/kserve/repository.h"
+#include "core/base/metric/metric.h"
+#include "core/event/helper_pool.h"
 #include "serve/frontend/http/coding.h"
 #include "serve/frontend/repository_index.h"
 #include "telemetry/admin/http_text.h"
@@ -16,6 +20,10 @@ struct http_repository {
     struct v2_repository_request request;
     struct http_exchange *exchange;
     struct repository *repository;
+    const struct http_api *api;
+    struct helper_job job; /* a body with files is decoded on a helper thread, */
+    struct arena *arena;   /* into this arena; NULL: the exchange's */
+    struct error error;    /* of decoding; ST_OK: none */
 };
 
 static void answer_index(struct http_repository *self) {
@@ -36,36 +44,74 @@ static void on_done(struct repository_change *change) {
     }
 }
 
-static enum status decode_request(struct http_repository *self, const struct http_api *api,
+static enum status decode_request(struct http_repository *self, struct arena *arena,
                                   struct error *err) {
     struct http_exchange *exchange = self->exchange;
-    struct json_limits limits = api->services.limits;
-    limits.max_json_size = api->max_body_size; /* the body may contain model files */
+    struct json_limits limits = self->api->services.limits;
+    limits.max_json_size = self->api->max_body_size; /* the body may contain model files */
     switch (self->change.action) {
     case REPOSITORY_LOAD:
-        return v2_repository_load_decode(exchange->arena, exchange->body, &limits, &self->request,
-                                         err);
+        return v2_repository_load_decode(arena, exchange->body, &limits, &self->request, err);
     case REPOSITORY_UNLOAD:
-        return v2_repository_unload_decode(exchange->arena, exchange->body, &limits, err);
+        return v2_repository_unload_decode(arena, exchange->body, &limits, err);
     case REPOSITORY_SCAN:
         break;
     }
-    return v2_repository_index_decode(exchange->arena, exchange->body, &limits, &self->request,
-                                      err);
+    return v2_repository_index_decode(arena, exchange->body, &limits, &self->request, err);
 }
 
-static void on_body(struct http_api *api, struct http_exchange *exchange) {
-    struct http_repository *self = exchange->user;
-    struct error err;
-    enum status st = decode_request(self, api, &err);
+/* Thread: the worker, or a helper. */
+static void decode(struct http_repository *self) {
+    struct arena *arena = self->arena ? self->arena : self->exchange->arena;
+    struct error *err = &self->error;
+    err->status = ST_OK;
+    enum status st = decode_request(self, arena, err);
     if (st == ST_OK) {
-        st = repository_change_from_request(exchange->arena, &self->request, &self->change, &err);
+        st = repository_change_from_request(arena, &self->request, &self->change, err);
     }
-    if (st != ST_OK) {
-        http_reply_error(exchange, &err, NULL, 0);
+    assert(st == err->status);
+    (void)st;
+}
+
+static void start_change(struct http_repository *self) {
+    if (self->error.status != ST_OK) {
+        http_reply_error(self->exchange, &self->error, NULL, 0);
         return;
     }
     repository_change(self->repository, &self->change);
+}
+
+static void run_decode(struct helper_job *job) {
+    decode(CONTAINER_OF(job, struct http_repository, job));
+}
+
+static void on_decoded(struct helper_job *job) {
+    start_change(CONTAINER_OF(job, struct http_repository, job));
+}
+
+/* Estimates for a slow core, per byte: JSON is parsed, and files in it are base64. */
+enum { DECODE_NS = 8 };
+
+static void on_body(struct http_api *api, struct http_exchange *exchange) {
+    struct http_repository *self = exchange->user;
+    struct helper_pool *helpers = api->services.helpers;
+    if (exchange->body.len * DECODE_NS >= HELPER_MIN_NS && helpers) {
+        self->arena = arena_new_beside(exchange->arena);
+    }
+    if (self->arena) {
+        self->job =
+            (struct helper_job){.worker = exchange->worker, .run = run_decode, .done = on_decoded};
+        metric_add(METRIC_HELPER_JOBS_TOTAL, 1);
+        helper_pool_submit(helpers, &self->job);
+        return;
+    }
+    decode(self);
+    start_change(self);
+}
+
+static void on_end(struct http_exchange *exchange) {
+    struct http_repository *self = exchange->user;
+    arena_free(self->arena);
 }
 
 static enum repository_action act_of_path(const struct v2_path *path) {
@@ -97,13 +143,14 @@ void http_repository_begin(struct http_api *api, struct http_exchange *exchange,
         return;
     }
     *self = (struct http_repository){
-        .ops = {.on_body = on_body},
+        .ops = {.on_body = on_body, .on_end = on_end},
         .change = {.action = act,
                    .model = path->model,
                    .worker = exchange->worker,
                    .done = on_done},
         .exchange = exchange,
         .repository = api->services.repository,
+        .api = api,
     };
     if (act == REPOSITORY_LOAD) {
         exchange->plan.max_bytes = api->max_body_size; /* may contain model files */
