@@ -42,8 +42,12 @@ sluice_status ort_check(const struct ort *ort, OrtStatus *result, const char *do
         return SLUICE_OK;
     }
     char text[384];
+    const char *message = ort->api->GetErrorMessage(result);
     sluice_status status = status_of(ort->api->GetErrorCode(result));
-    text_one_line(ort->api->GetErrorMessage(result), source_place, text, sizeof(text));
+    if (strstr(message, "pthread_create failed")) { /* with an error number of something else */
+        message = "no more threads can be started (ulimit -u, pids.max of the control group)";
+    }
+    text_one_line(message, source_place, text, sizeof(text));
     ort->api->ReleaseStatus(result);
     return error_set(error, status, "%s: %s", doing, text);
 }

@@ -7,6 +7,7 @@
 
 #include "core/base/compiler.h"
 #include "core/event/lock.h"
+#include "core/event/thread.h"
 
 struct helper_pool {
     struct lock lock;
@@ -59,7 +60,8 @@ enum status helper_pool_new(size_t n_threads, struct helper_pool **out, struct e
         int rc = uv_thread_create(&pool->threads[pool->n_threads], thread_main, pool);
         if (rc != 0) {
             helper_pool_free(pool);
-            return error_set(err, ST_IO, "cannot start a helper thread: %s", uv_strerror(rc));
+            return error_set(err, ST_IO, "cannot start a helper thread: %s",
+                             thread_start_error(rc));
         }
     }
     *out = pool;

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "core/base/compiler.h"
+#include "core/event/thread.h"
 
 enum { WORKER_NAME_BYTES = 16 /* the kernel's limit */, WORKER_ARENA_CHUNKS = 256 };
 
@@ -125,7 +126,7 @@ enum status worker_start(struct worker *worker, struct error *err) {
     int rc = uv_thread_create(&worker->thread, thread_main, worker);
     if (rc != 0) {
         return error_set(err, ST_IO, "cannot start the thread of worker %s: %s", worker->name,
-                         uv_strerror(rc));
+                         thread_start_error(rc));
     }
     worker->started = true;
     return ST_OK;

@@ -275,10 +275,7 @@ static enum status make_sources(struct pick_discovery *self, struct error *err) 
     struct dns_watch_options names = {.on_addresses_changed = on_addresses_changed,
                                       .on_all_resolved = on_all_resolved,
                                       .user = self};
-    enum status st = worker_new("discovery", &self->worker, err);
-    if (st == ST_OK && self->cluster) {
-        st = attach_cluster(self, err);
-    }
+    enum status st = self->cluster ? attach_cluster(self, err) : ST_OK;
     if (st == ST_OK) {
         names.worker = self->worker;
         st = dns_watch_new(&names, &self->dns, err);
@@ -288,6 +285,35 @@ static enum status make_sources(struct pick_discovery *self, struct error *err) 
         st = prober_new(&options, &self->prober, err);
     }
     return st == ST_OK ? scraper_new(self->worker, self->pools, &self->scraper, err) : st;
+}
+
+struct making {
+    struct pick_discovery *self;
+    enum status st;
+    struct error *err;
+};
+
+static void run_make_sources(void *user) {
+    struct making *making = user;
+    making->st = make_sources(making->self, making->err);
+}
+
+/* Made on their thread: they set timers, which nothing could stop if it could not be started. */
+static enum status start_worker(struct pick_discovery *self, struct error *err) {
+    struct making making = {.self = self, .err = err};
+    enum status st = worker_new("discovery", &self->worker, err);
+    if (st == ST_OK) {
+        st = worker_start(self->worker, err);
+    }
+    if (st == ST_OK) {
+        worker_call(self->worker, run_make_sources, &making);
+        st = making.st;
+        if (st != ST_OK) {
+            worker_stop(self->worker);
+            worker_join(self->worker);
+        }
+    }
+    return st;
 }
 
 static void on_stopped(struct pick_discovery *self) {
@@ -317,10 +343,7 @@ enum status pick_discovery_start(struct pick_discovery *self, struct worker *mai
     self->refresh_msg.run = run_refresh;
     self->change_msg.run = run_change;
     self->ended_msg.run = run_ended;
-    enum status st = make_sources(self, err);
-    if (st == ST_OK) {
-        st = worker_start(self->worker, err);
-    }
+    enum status st = start_worker(self, err);
     if (st == ST_OK) {
         start_tls_timer(self);
         self->running = true;

@@ -9,6 +9,7 @@
 
 #include "core/base/compiler.h"
 #include "core/event/lock.h"
+#include "core/event/thread.h"
 #include "serve/picture/decode.h"
 
 struct picture_pool {
@@ -117,7 +118,8 @@ enum status picture_pool_new(const struct picture_part *part,
         int rc = uv_thread_create(&pool->threads[pool->n_threads], thread_main, pool);
         if (rc != 0) {
             picture_pool_free(pool);
-            return error_set(err, ST_IO, "cannot start a decoder thread: %s", uv_strerror(rc));
+            return error_set(err, ST_IO, "cannot start a decoder thread: %s",
+                             thread_start_error(rc));
         }
     }
     *out = pool;

@@ -16,6 +16,7 @@
 #include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/event/clock.h"
+#include "core/event/thread.h"
 #include "serve/repository/internal.h"
 #include "serve/repository/override.h"
 
@@ -491,7 +492,7 @@ enum status repository_load_start(struct repository *repository, void (*done)(vo
     }
     int rc = uv_thread_create(&changes->supervisor, supervisor_main, repository);
     if (rc != 0) {
-        return error_set(err, ST_IO, "cannot start the loader thread: %s", uv_strerror(rc));
+        return error_set(err, ST_IO, "cannot start the loader thread: %s", thread_start_error(rc));
     }
     changes->has_supervisor = true;
     return ST_OK;
@@ -579,7 +580,9 @@ static enum status change_begin(struct repository *repository, struct repository
     *queued = true;
     if (!enqueue(repository, job)) {
         TAILQ_REMOVE(&changes->queue, job, link);
-        error_set(&job->error, ST_NOT_READY, "no thread can be started to load models");
+        error_set(&job->error, ST_NOT_READY,
+                  "no thread can be started to load models (ulimit -u, pids.max of the control "
+                  "group)");
         *err = job->error;
         job_free(repository, job);
     }

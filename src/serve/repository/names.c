@@ -16,6 +16,7 @@
 #include "core/base/hash.h"
 #include "core/base/log.h"
 #include "core/event/clock.h"
+#include "core/event/thread.h"
 #include "serve/repository/internal.h"
 
 struct model_slot *model_slot_find(const struct name_table *name_table, struct str name) {
@@ -449,7 +450,7 @@ enum status retirement_start(struct repository *repository, struct error *err) {
     lock_release(&repository->lock);
     return rc == 0 ? ST_OK
                    : error_set(err, ST_IO, "cannot start the thread that frees models: %s",
-                               uv_strerror(rc));
+                               thread_start_error(rc));
 }
 
 static void stop_list(const struct model *model) {

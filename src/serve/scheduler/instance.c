@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "core/event/clock.h"
+#include "core/event/thread.h"
 #include "serve/scheduler/backend.h"
 #include "serve/scheduler/call.h"
 #include "serve/scheduler/padding_request.h"
@@ -203,7 +204,8 @@ enum status instances_start(struct model_version *version, struct error *err) {
         int rc = uv_thread_create(&instance->thread, thread_main, instance);
         if (rc != 0) {
             instances_stop(version);
-            return error_set(err, ST_IO, "no thread for instance %zu: %s", i, uv_strerror(rc));
+            return error_set(err, ST_IO, "no thread for instance %zu: %s", i,
+                             thread_start_error(rc));
         }
         instance->has_thread = true;
     }

@@ -1,13 +1,15 @@
 """Health and metrics are answered when all other connections are taken, and when their own listener is full
 of idle ones."""
+import concurrent.futures
 import contextlib
+import os
 import resource
 import time
 
 import grpc
 import pytest
 
-from lib import h2, http1, metrics
+from lib import h2, http1, metrics, mip
 
 POOL = "endpoints: [10.0.0.1:8000]\n"
 CHECK = b"/grpc.health.v1.Health/Check"
@@ -103,18 +105,65 @@ health: {{http: /v2/health/ready, interval: 20ms, timeout: 5s, unhealthy: 1}}
     assert failed == {} and "accept failed" not in picker.log_text()
 
 
+@contextlib.contextmanager
+def no_descriptors(process):
+    """The process can open none."""
+    soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    used = {int(name) for name in os.listdir(f"/proc/{process.pid}/fd")}
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (min(set(range(len(used) + 1)) - used), hard))
+    try:
+        yield
+    finally:
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("kind", ["serve", "pick"])
+def test_listeners_recover_from_want_of_descriptors(start_server, start_picker, repositories, kind):
+    """EMFILE at each listener: the connections wait, and are accepted when there are descriptors, without a line of
+    the log for each attempt."""
+    with contextlib.ExitStack() as opened:
+        if kind == "pick":
+            server = start_picker(POOL, "--health", "127.0.0.1:0")
+            clients = [(address, lambda address=address: opened.enter_context(h2.Connection(address)).ping())
+                       for address in (server.grpc_addresses[0], health_address(server))]
+        else:
+            server = start_server("--model-repository", repositories("default"), "--mip", "tcp://127.0.0.1:0=id_string",
+                                  grpc=("127.0.0.1:0",), metrics_at="127.0.0.1:0")
+            clients = [(server.address, lambda: http1.request(server.address, "GET", "/v2/health/live")),
+                       (server.grpc_addresses[0],
+                        lambda: opened.enter_context(h2.Connection(server.grpc_addresses[0])).ping()),
+                       (server.mip_urls[0].removeprefix("tcp://"), lambda: mip.ping(server.mip_urls[0]))]
+        clients.append((server.metrics_address, lambda: http1.request(server.metrics_address, "GET", "/metrics")))
+        with no_descriptors(server.process):
+            for address, _ in clients:
+                opened.enter_context(contextlib.closing(http1.connect(address)))
+            server.wait_for(lambda: server.log_text().count("accept failed") >= len(clients), "a line for each listener")
+            time.sleep(0.35)  # three more attempts of each, which add no lines
+        for _, ask in clients:
+            ask()
+        assert server.log_text().count("accept failed") == len(clients)
+
+
 # ---- connections over the limit ------------------------------------------------------------------
 
 def test_refused_grpc_client_does_not_reconnect_at_once(start_picker):
     """A connection that was refused is one that was established, after which a gRPC client makes the next one
-    at once, without an error for the call; so the second refusal waits for a second. A connection that is held
-    is served when there is room."""
+    at once, mostly without an error for the call; so the second refusal waits for a second. A connection that is
+    held is served when there is room."""
     picker = start_picker(POOL, "--max-connections", "1", "--workers", "1")
     address = picker.grpc_addresses[0]
-    with h2.Connection(address) as other, grpc.insecure_channel(address) as channel:
+    with (h2.Connection(address) as other, grpc.insecure_channel(address) as channel,
+          concurrent.futures.ThreadPoolExecutor() as pool):
+        def check():
+            while True:
+                try:
+                    return channel.unary_unary(CHECK.decode())(b"", timeout=2)
+                except grpc.RpcError as why:
+                    assert why.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+
         other.ping()
         begun = time.monotonic()
-        answer = channel.unary_unary(CHECK.decode()).future(b"", timeout=http1.PATIENCE)
+        answer = pool.submit(check)
         picker.wait_until(lambda now: now[REFUSED] >= 2, "a second refusal")
         assert time.monotonic() - begun >= 0.9
         other.close()

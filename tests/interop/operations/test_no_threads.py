@@ -1,0 +1,96 @@
+"""No thread can be started (RLIMIT_NPROC, pids.max of a control group): at the start, by each of the threads that
+are started there, and at a load."""
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from lib import http1, metrics, repository
+from lib.server import ROOT, binary, is_sanitized
+
+WORDS = "no more threads can be started (ulimit -u, pids.max of the control group)"
+POOL = "endpoints: [127.0.0.1:9]\nhealth: {tcp: true}\nmetrics: {preset: sglang}\n"
+
+pytestmark = pytest.mark.skipif(is_sanitized(), reason="a sanitizer's library must be loaded first")
+
+
+@pytest.fixture(scope="module", name="preload")
+def preload_fixture(tmp_path_factory):
+    """The library that lets no thread be started."""
+    out = tmp_path_factory.mktemp("preload") / "no_threads.so"
+    subprocess.run(["cc", "-std=c17", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-o", out,
+                    os.path.join(ROOT, "tests", "lib", "no_threads.c"), "-ldl"], check=True)
+    return out
+
+
+@pytest.fixture(name="models")
+def models_fixture(tmp_path):
+    repository.Identity("m", [("FP32", [-1])], max_batch_size=4, more="instance_group { count: 2 }").write(
+        tmp_path / "models")
+    return tmp_path / "models"
+
+
+def start_with(most, preload, folder, command):
+    """Runs it with at most so many threads, until it has ended or says that it is ready, and then ends it.
+    Returns: whether all of it was there; its log."""
+    ready = folder / f"ready{most}"
+    with open(folder / f"log{most}", "w+", encoding="utf-8") as log:
+        process = subprocess.Popen([binary(), *command, "--ready-file", ready], stderr=log,
+                                   env={**os.environ, "LD_PRELOAD": str(preload), "MOST_THREADS": str(most)})
+        end = time.monotonic() + http1.PATIENCE
+        whole = failed = False
+        while process.poll() is None and not whole and not failed:
+            assert time.monotonic() < end, "it neither starts nor ends"
+            time.sleep(0.005)
+            failed = "model failed to load" in (folder / f"log{most}").read_text(encoding="utf-8")
+            whole = ready.exists()
+        started = process.poll() is None
+        if started:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(http1.PATIENCE) == (0 if started else 1)
+        log.seek(0)
+        text = log.read()
+    assert whole and not failed or WORDS in text, text
+    return whole and not failed, text
+
+
+@pytest.mark.parametrize("kind", ["serve", "pick"])
+def test_start_without_threads_says_so(preload, models, tmp_path, kind):
+    (tmp_path / "pool.yaml").write_text(POOL)
+    command = {"serve": ["serve", "--model-repository", models, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0",
+                         "--metrics", "127.0.0.1:0", "--workers", "1"],
+               "pick": ["pick", "--config", tmp_path / "pool.yaml", "--grpc", "127.0.0.1:0", "--metrics",
+                        "127.0.0.1:0", "--workers", "2"]}[kind]
+    for most in range(30):
+        whole, text = start_with(most, preload, tmp_path, command)
+        if whole:
+            return
+    raise AssertionError(text)
+
+
+def test_load_without_threads_is_refused(start_server, preload, models, tmp_path):
+    """Other models are served meanwhile, and the load succeeds when there are threads again."""
+    forbidden = tmp_path / "no-threads"
+    server = start_server("--model-repository", models, "--model-control-mode", "explicit", "--workers", "1",
+                          prefix=["env", f"LD_PRELOAD={preload}", f"NO_THREADS={forbidden}"])
+    server.expect_error("model failed to load")
+
+    def change(how):
+        return http1.request(server.address, "POST", f"/v2/repository/models/m/{how}")
+
+    forbidden.touch()
+    answer = change("load")
+    assert answer.status == 503 and b"no thread can be started to load models" in answer.body
+    forbidden.unlink()
+    assert change("load").status == 200
+    assert change("unload").status == 200
+    metrics.wait_at_rest(server.address)
+    forbidden.touch()  # a thread that loads is there by now, and an instance gets none
+    answer = change("load")
+    assert answer.status == 400 and WORDS.encode() in answer.body, str(answer)
+    assert http1.request(server.address, "GET", "/v2/health/live").status == 200
+    forbidden.unlink()
+    assert change("load").status == 200
+    assert http1.request(server.address, "GET", "/v2/models/m/ready").status == 200
