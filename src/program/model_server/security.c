@@ -79,16 +79,16 @@ enum status serve_security_open(struct serve_security *self, const struct serve_
 
 /* ---- reload timer --------------------------------------------------------------------------- */
 
-static void reload(struct serve_security *self, bool keys_now) {
+static void reload(struct serve_security *self, bool at_once) {
     time_t now = time(NULL);
     if (self->http_tls) {
-        tls_server_reload(self->http_tls, now);
+        tls_server_reload(self->http_tls, now, at_once);
     }
     if (self->grpc_tls) {
-        tls_server_reload(self->grpc_tls, now);
+        tls_server_reload(self->grpc_tls, now, at_once);
     }
     if (self->keys) {
-        keys_reload(self->keys, keys_now);
+        keys_reload(self->keys, at_once);
     }
 }
 

@@ -225,18 +225,18 @@ static void run_change(struct worker_msg *msg) {
     }
 }
 
-static void check_tls_files(struct pick_discovery *self) {
+static void check_tls_files(struct pick_discovery *self, bool at_once) {
     if (self->tls) {
-        tls_server_reload(self->tls, time(NULL));
+        tls_server_reload(self->tls, time(NULL), at_once);
     }
 }
 
 static void on_tls_timer(uv_timer_t *timer) {
-    check_tls_files(timer->data);
+    check_tls_files(timer->data, false);
 }
 
 void pick_discovery_refresh(struct pick_discovery *self) {
-    check_tls_files(self);
+    check_tls_files(self, true);
     if (self->running && !atomic_exchange(&self->refresh_posted, true)) {
         worker_post(self->worker, &self->refresh_msg);
     }

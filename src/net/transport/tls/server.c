@@ -20,7 +20,8 @@ struct tls_server {
     char names[FILES][NAME_BYTES];    /* "--http-tls-cert /etc/sluice/tls.crt" */
     struct str self_signed_pem; /* certificate and key if self-signed; ptr NULL: from the files */
     struct tls_context *context;
-    time_t made_at; /* of the context, or of the last attempt */
+    time_t made_at;       /* of the context, or of the last attempt */
+    unsigned n_unsettled; /* looks in a row that found other files each; 0: they were taken */
 };
 
 /* ---- from files to a context ----------------------------------------------------------------- */
@@ -158,13 +159,24 @@ static bool reload_context(struct tls_server *server, enum status st, time_t now
     return st == ST_OK;
 }
 
-bool tls_server_reload(struct tls_server *server, time_t now) {
+/* Certificate and key are replaced one after the other, so all files must be the same in two looks
+ * in a row. Those that change at each look are taken at some time, too. Returns: whether they are
+ * to be taken. */
+static bool has_settled(struct tls_server *server, bool changed, bool at_once) {
+    bool settled = at_once || (server->n_unsettled > 0 && !changed) ||
+                   server->n_unsettled >= WATCHED_FILE_MAX_UNSETTLED;
+    server->n_unsettled = changed || server->n_unsettled > 0 ? server->n_unsettled + 1 : 0;
+    return server->n_unsettled > 0 && settled;
+}
+
+bool tls_server_reload(struct tls_server *server, time_t now, bool at_once) {
     bool changed = false, made = false;
     struct error err;
     enum status st = read_files(server, &changed, &err);
-    if (changed) {
+    if (has_settled(server, changed, at_once)) {
+        server->n_unsettled = 0;
         made = reload_context(server, st, now, &err);
-    } else if (st == ST_OK && now - server->made_at >= RENEW_SECONDS) {
+    } else if (server->n_unsettled == 0 && st == ST_OK && now - server->made_at >= RENEW_SECONDS) {
         made = make_context(server, now, &err) == ST_OK; /* or the content was invalid before */
     }
     clear_files(server);

@@ -33,9 +33,10 @@ struct tls_server_options {
  * until tls_server_free; open connections do not need it. */
 enum status tls_server_new(const struct tls_server_options *options, time_t now,
                            struct tls_server **out, struct error *err) SLUICE_MUST_USE;
-/* Reads the files again; logs and counts the result, once for each change. Returns: whether there
- * is a new context. */
-bool tls_server_reload(struct tls_server *server, time_t now);
+/* Reads the files again. What changed is taken when two calls in a row find the same in all of
+ * them, so that a pair of which one file was replaced is not, or `at_once`; logs and counts the
+ * result, once for each change. Returns: whether there is a new context. */
+bool tls_server_reload(struct tls_server *server, time_t now, bool at_once);
 /* Returns: the context for a new connection. Owns: a reference. */
 struct tls_context *tls_server_context(const struct tls_server *server);
 /* NULL is allowed. */

@@ -193,14 +193,25 @@ static void certificate_dates_are_checked(void **state) {
 
 static int64_t reloads, failures;
 
-/* Reloads once and checks the result and the counters. */
-static void check_once(struct tls_server *server, time_t now, bool made, int n_reloads,
-                       int n_failures) {
-    assert_true(tls_server_reload(server, now) == made);
+/* Reloads and checks the result and the counters. */
+static void check(struct tls_server *server, time_t now, bool at_once, bool made, int n_reloads,
+                  int n_failures) {
+    assert_true(tls_server_reload(server, now, at_once) == made);
     reloads += n_reloads;
     failures += n_failures;
     assert_int_equal(metric_read(METRIC_RELOADS_TLS), reloads);
     assert_int_equal(metric_read(METRIC_RELOAD_FAILURES_TLS), failures);
+}
+
+static void check_once(struct tls_server *server, time_t now, bool made, int n_reloads,
+                       int n_failures) {
+    check(server, now, true, made, n_reloads, n_failures);
+}
+
+/* By a timer. */
+static void check_look(struct tls_server *server, time_t now, bool made, int n_reloads,
+                       int n_failures) {
+    check(server, now, false, made, n_reloads, n_failures);
 }
 
 /* Returns: whether new connections get this certificate. */
@@ -256,6 +267,41 @@ static void reload_broken_files_keeps_old_context(void **state) {
     put("key", "L");
     check_once(server, 6, true, 1, 0);
     assert_true(serves(server, &leaf_id));
+    tls_server_free(server);
+}
+
+static void reload_pair_being_replaced_is_not_taken(void **state) {
+    char paths[3][PATH_BYTES];
+    struct tls_server *server = good_server(paths);
+    (void)state;
+    file_write("cert", ""); /* being written */
+    check_look(server, 1, false, 0, 0);
+    file_write("cert", chain);
+    check_look(server, 2, false, 0, 0);
+    put("key", "L");
+    check_look(server, 3, false, 0, 0);
+    assert_true(serves(server, &server_id));
+    check_look(server, 4, true, 1, 0);
+    check_look(server, 5, false, 0, 0);
+    assert_true(serves(server, &leaf_id));
+    put("key", "K"); /* it stays that way */
+    check_look(server, 6, false, 0, 0);
+    check_look(server, 7, false, 0, 1);
+    check_look(server, 8, false, 0, 0);
+    tls_server_free(server);
+}
+
+/* Such as by a tool that writes a new pair all the time. */
+static void reload_files_that_never_settle_are_taken(void **state) {
+    char paths[3][PATH_BYTES];
+    struct tls_server *server = good_server(paths);
+    (void)state;
+    for (int i = 0; i <= WATCHED_FILE_MAX_UNSETTLED; i++) {
+        file_write("cert", i % 2 ? server_id.cert_pem : chain);
+        file_write("key", i % 2 ? server_id.key_pem : leaf_id.key_pem);
+        bool taken = i == WATCHED_FILE_MAX_UNSETTLED;
+        check_look(server, i, taken, taken, 0);
+    }
     tls_server_free(server);
 }
 
@@ -348,6 +394,8 @@ int main(void) {
         cmocka_unit_test(certificate_dates_are_checked),
         cmocka_unit_test(reload_changed_files_makes_new_context),
         cmocka_unit_test(reload_broken_files_keeps_old_context),
+        cmocka_unit_test(reload_pair_being_replaced_is_not_taken),
+        cmocka_unit_test(reload_files_that_never_settle_are_taken),
         cmocka_unit_test(reload_follows_swapped_symlinks),
         cmocka_unit_test(reload_renews_context_after_12_hours),
     };
