@@ -246,6 +246,8 @@ static void feed(struct grpc_fixture *fixture, const void *data, size_t n) {
     memcpy(copy, data, n);
     grpc_session_receive(&fixture->session, str_make(copy, n));
     free(copy);
+    while (grpc_core_inflate_more(&fixture->core)) {
+    }
     settle(fixture);
 }
 

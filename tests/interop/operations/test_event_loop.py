@@ -221,6 +221,50 @@ def test_event_loop_grpc_client_that_leaves_during_a_job_cancels_its_requests(li
             leaving.abort()
 
 
+GZIP = (b"grpc-encoding", b"gzip")
+
+
+@pytest.mark.parametrize("path", [grpc_live.INFER, grpc_live.STREAM], ids=["ModelInfer", "ModelStreamInfer"])
+def test_event_loop_compressed_grpc_message_is_inflated_in_slices(live, path):
+    n_bytes = 60 << 20
+    message = h2.message(gzip.compress(b"x" + bytes(n_bytes - 1)), flag=1)  # no protobuf; one or two reads take it
+    address = live.server.address
+
+    def is_served_between_slices():
+        with live.connect() as slow:
+            stream = slow.begin(path, GZIP)
+            slow.send_data(stream, message, end=True)
+            n = metrics.read(address)["sluice_body_bytes_in_flight"]
+            assert slow.answer(stream).is_over
+        return 0 < n < n_bytes
+    assert any(is_served_between_slices() for _ in range(20))
+
+
+@pytest.mark.parametrize("path", [grpc_live.INFER, grpc_live.STREAM], ids=["ModelInfer", "ModelStreamInfer"])
+def test_event_loop_compressed_grpc_messages_are_whole_and_in_order(live, path):
+    sizes = [3 << 20] if path == grpc_live.INFER else [3 << 20, 1, 1 << 20, 5 << 20, 2]
+    values = [bytes(n - 1) + bytes([i]) for i, n in enumerate(sizes)]
+    messages = [grpc_live.request("id_int8", [grpc_live.tensor("INPUT0", "INT8", [len(data)])], [data], id=str(i))
+                for i, data in enumerate(values)]
+    with live.connect() as connection:
+        stream = connection.begin(path, GZIP)
+        packed = b"".join(h2.message(gzip.compress(data), flag=1) for data in messages)
+        connection.send_data(stream, packed, end=True)
+        ended = connection.answer(stream)
+        assert ended.status == grpc_live.OK, str(ended)
+        if path == grpc_live.INFER:
+            assert grpc_live.parse_answer(ended.messages()[0]).raw_output_contents[0] == values[0]
+        else:
+            assert stream_answers(ended) == [(str(i), data) for i, data in enumerate(values)]
+        cut = connection.begin(path, GZIP)
+        connection.send_data(cut, packed[:-1], end=True)
+        assert connection.answer(cut).status == grpc_live.INVALID
+        if path == grpc_live.INFER:
+            twice = connection.begin(path, GZIP)
+            connection.send_data(twice, packed * 2, end=True)
+            assert "takes one message" in connection.answer(twice).text
+
+
 # ---- MIP -----------------------------------------------------------------------------------------
 
 MIP_MODELS = ("id_int8", "id_batch_free", "id_string")

@@ -199,7 +199,7 @@ static void set_message_error(struct grpc_client_stream *stream, struct error *e
 
 static enum status resume_pending(struct grpc_client_stream *stream, struct error *err) {
     size_t n_used;
-    enum status st = grpc_receiver_resume(&stream->in, &n_used, err);
+    enum status st = grpc_receiver_resume(&stream->in, UINT64_MAX, &n_used, err);
     consume_window(stream, n_used);
     return st;
 }

@@ -138,11 +138,21 @@ static void consume_window(struct grpc_stream *stream, size_t n_bytes) {
 
 /* ---- delivery to the method ------------------------------------------------------------------ */
 
-/* Continues with the pending input. */
+/* Continues with the pending input, as far as this iteration's slice allows. */
 static enum status resume_pending(struct grpc_stream *stream, struct error *err) {
+    struct grpc_core *core = stream->core;
     size_t n_used;
-    enum status st = grpc_receiver_resume(&stream->in, &n_used, err);
+    uint64_t before = stream->in.n_inflated;
+    enum status st = grpc_receiver_resume(&stream->in, core->inflate_left, &n_used, err);
+    uint64_t n_inflated = stream->in.n_inflated - before;
+    core->inflate_left -= n_inflated < core->inflate_left ? n_inflated : core->inflate_left;
     consume_window(stream, n_used);
+    if (st == ST_OK && stream->in.pending_input.data && grpc_receiver_may_add(&stream->in) &&
+        !stream->inflating) {
+        stream->inflating = true;
+        TAILQ_INSERT_TAIL(&core->inflating, stream, inflating_link);
+        grpc_core_schedule_write(core, stream->session);
+    }
     return st;
 }
 
@@ -216,10 +226,14 @@ void grpc_read(struct grpc_call *call) {
 
 /* ---- input from the connection --------------------------------------------------------------- */
 
+static enum status too_many_error(struct error *err) {
+    return error_set(err, ST_BAD_REQUEST, "this method takes one message, got more");
+}
+
 /* Buffers bytes after a complete message that the method has not read. */
 static enum status buffer_input(struct grpc_stream *stream, struct str data, struct error *err) {
     if (is_unary(stream)) {
-        return error_set(err, ST_BAD_REQUEST, "this method takes one message, got more");
+        return too_many_error(err);
     }
     return grpc_receiver_buffer_copy(&stream->in, data, err);
 }
@@ -237,11 +251,33 @@ static enum status check_rate(struct grpc_stream *stream, size_t n_bytes, struct
                : ST_OK;
 }
 
+/* What is pending already comes before it. */
+static enum status receive_compressed(struct grpc_stream *stream, struct str data,
+                                      struct error *err) {
+    struct grpc_receiver *in = &stream->in;
+    enum status st = grpc_receiver_buffer_copy(in, data, err);
+    if (st == ST_OK && !stream->inflating) {
+        st = resume_pending(stream, err);
+    }
+    if (st == ST_OK && in->state == GRPC_RECEIVED) {
+        if (!is_unary(stream)) {
+            grpc_receive_deliver(stream);
+        } else if (in->pending_input.data) {
+            st = too_many_error(err);
+        }
+    }
+    return st;
+}
+
 void grpc_receive_data(struct grpc_stream *stream, struct str data) {
     struct grpc_receiver *in = &stream->in;
     size_t n_received = data.len;
     struct error err;
     enum status st = ST_OK;
+    if (in->coding != HTTP_IDENTITY && in->state != GRPC_RECEIVING_STOPPED) {
+        st = receive_compressed(stream, data, &err);
+        data.len = 0;
+    }
     while (st == ST_OK && data.len > 0 && grpc_receiver_may_add(in)) {
         size_t before = data.len;
         st = grpc_receiver_add(in, &data, &err);
@@ -266,9 +302,12 @@ void grpc_receive_data(struct grpc_stream *stream, struct str data) {
     grpc_stream_update_timer(stream);
 }
 
-/* A unary call's method starts with END_STREAM. */
+/* A unary call's method starts with END_STREAM, once its message is decompressed. */
 static void end_unary(struct grpc_stream *stream) {
     struct error err;
+    if (stream->inflating) {
+        return;
+    }
     if (stream->in.state == GRPC_RECEIVED) {
         grpc_stream_start_method(stream);
         deliver_message(stream);
@@ -292,6 +331,25 @@ void grpc_receive_end(struct grpc_stream *stream) {
     grpc_stream_update_timer(stream);
 }
 
+void grpc_receive_inflate_more(struct grpc_stream *stream) {
+    struct error err;
+    if (!is_unary(stream)) {
+        grpc_receive_deliver(stream);
+    } else {
+        enum status st = resume_pending(stream, &err);
+        if (st == ST_OK && stream->in.state == GRPC_RECEIVED && stream->in.pending_input.data) {
+            st = too_many_error(&err);
+        }
+        if (st != ST_OK) {
+            reject_message(stream, &err);
+        } else if (stream->remote_ended) {
+            end_unary(stream);
+        }
+    }
+    grpc_stream_update_timer(stream);
+    grpc_core_schedule_write(stream->core, stream->session);
+}
+
 bool grpc_receive_is_waiting(const struct grpc_stream *stream) {
     if (stream->is_plain) {
         return !stream->remote_ended;
@@ -305,5 +363,9 @@ bool grpc_receive_is_waiting(const struct grpc_stream *stream) {
 }
 
 void grpc_receive_discard(struct grpc_stream *stream) {
+    if (stream->inflating) {
+        stream->inflating = false;
+        TAILQ_REMOVE(&stream->core->inflating, stream, inflating_link);
+    }
     consume_window(stream, grpc_receiver_stop(&stream->in));
 }

@@ -364,6 +364,9 @@ enum {
     NO_RESET_LIMIT = 1 << 30,
 };
 
+/* Decompressed in an iteration, which takes a millisecond or two. */
+enum { INFLATE_SLICE_BYTES = 512 * 1024 };
+
 static enum status make_option(struct grpc_core *core, struct error *err) {
     core->option = h2_option_new();
     if (!core->option) {
@@ -391,6 +394,8 @@ enum status grpc_core_init(struct grpc_core *core, const struct grpc_server_opti
                            struct worker *worker, struct error *err) {
     core->options = options;
     core->worker = worker;
+    TAILQ_INIT(&core->inflating);
+    core->inflate_left = INFLATE_SLICE_BYTES;
     core->receiver_options =
         (struct grpc_receiver_options){.arenas = worker_arenas(worker),
                                        .pool = core->pool,
@@ -463,6 +468,24 @@ struct grpc_session *grpc_core_take_scheduled(struct grpc_core *core) {
     struct grpc_session *list = core->scheduled;
     core->scheduled = core->last_scheduled = NULL;
     return list;
+}
+
+bool grpc_core_inflate_more(struct grpc_core *core) {
+    struct grpc_stream *stream;
+    assert(!core->running);
+    core->inflate_left = INFLATE_SLICE_BYTES;
+    if (TAILQ_EMPTY(&core->inflating)) {
+        return false;
+    }
+    core->running = true;
+    core->now_ns = clock_now_ns();
+    while (core->inflate_left > 0 && (stream = TAILQ_FIRST(&core->inflating))) {
+        TAILQ_REMOVE(&core->inflating, stream, inflating_link);
+        stream->inflating = false;
+        grpc_receive_inflate_more(stream);
+    }
+    core->running = false;
+    return !TAILQ_EMPTY(&core->inflating);
 }
 
 /* Removes the session from the schedule. */

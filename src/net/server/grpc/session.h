@@ -52,6 +52,8 @@ enum grpc_wait {
     GRPC_WAIT_NOTHING,
 };
 
+TAILQ_HEAD(grpc_stream_list, grpc_stream);
+
 /* What all connections of a worker share. */
 struct grpc_core {
     const struct grpc_server_options *options;
@@ -66,6 +68,9 @@ struct grpc_core {
     uint64_t now_ns; /* while `running` */
     /* grpc_session_receive, grpc_session_collect_output or grpc_core_run_timers is on the stack. */
     bool running;
+    /* Compressed input is pending that could be decompressed: a slice of it in each iteration. */
+    struct grpc_stream_list inflating;
+    uint64_t inflate_left;                           /* of this iteration's slice, in bytes out */
     struct grpc_stream *ended;                       /* checked by the next sweep */
     struct grpc_session *scheduled, *last_scheduled; /* sessions with output, or done */
     struct grpc_output *spare_output;                /* a free output buffer */
@@ -99,6 +104,7 @@ struct grpc_stream {
     struct grpc_session *session; /* NULL: the connection is closed */
     LIST_ENTRY(grpc_stream) link; /* in the session's list */
     struct grpc_stream *ended_next;
+    TAILQ_ENTRY(grpc_stream) inflating_link;
     int32_t id;
     uint8_t method_state;   /* enum grpc_method_state */
     uint8_t response_state; /* enum grpc_response_state */
@@ -134,6 +140,7 @@ struct grpc_stream {
     bool closed;          /* closed by nghttp2, or connection closed */
     bool in_sweep_list;   /* in core->ended */
     bool counted;
+    bool inflating;   /* in core->inflating */
     bool delivering;  /* messages are being delivered: on the stack */
     bool in_callback; /* the method's callback is on the stack */
 };
@@ -184,6 +191,9 @@ void grpc_core_schedule_write(struct grpc_core *core, struct grpc_session *sessi
 /* Takes all scheduled sessions, as a list by next_scheduled. The caller clears `scheduled` of each,
  * before its last check for output or right after it. */
 struct grpc_session *grpc_core_take_scheduled(struct grpc_core *core);
+/* Decompresses a slice of the pending input. Returns: whether there is more, for the next
+ * iteration. */
+bool grpc_core_inflate_more(struct grpc_core *core);
 /* Frees finished streams. No callback that uses a stream may be on the stack. */
 void grpc_core_sweep(struct grpc_core *core);
 /* Cancels calls whose deadline or timeout has passed. */
@@ -274,6 +284,8 @@ void grpc_plain_answer(struct grpc_stream *stream);
 
 /* Processes bytes of DATA. */
 void grpc_receive_data(struct grpc_stream *stream, struct str data);
+/* Continues with a stream that was taken from core->inflating. */
+void grpc_receive_inflate_more(struct grpc_stream *stream);
 /* END_STREAM arrived. */
 void grpc_receive_end(struct grpc_stream *stream);
 /* Delivers the messages that the method requested. */

@@ -213,7 +213,9 @@ static enum status add_first_bytes(struct grpc_receiver *receiver, struct str *d
 static enum status add_body(struct grpc_receiver *receiver, struct str *data, struct error *err) {
     struct body *body = &receiver->message->body;
     struct str part = split_front(data, body->left);
+    size_t before = body->len;
     enum status st = part.len > 0 ? body_add(body, part, err) : ST_OK;
+    receiver->n_inflated += body->inflate ? body->len - before : 0;
     if (st != ST_OK || body->left > 0) {
         return st;
     }
@@ -256,13 +258,23 @@ enum status grpc_receiver_buffer_copy(struct grpc_receiver *receiver, struct str
                                        data, err);
 }
 
-enum status grpc_receiver_resume(struct grpc_receiver *receiver, size_t *n_used,
-                                 struct error *err) {
+enum status grpc_receiver_resume(struct grpc_receiver *receiver, uint64_t max_inflated,
+                                 size_t *n_used, struct error *err) {
     enum status st = ST_OK;
     struct str data = grpc_pending_input_bytes(&receiver->pending_input);
-    size_t before = data.len;
-    while (st == ST_OK && data.len > 0 && grpc_receiver_may_add(receiver)) {
-        st = grpc_receiver_add(receiver, &data, err);
+    size_t before = data.len, most = SIZE_MAX;
+    uint64_t end = receiver->n_inflated + max_inflated;
+    if (receiver->coding != HTTP_IDENTITY && max_inflated < UINT64_MAX) {
+        most = GRPC_INFLATE_INPUT_BYTES;
+    } else {
+        end = UINT64_MAX;
+    }
+    while (st == ST_OK && data.len > 0 && receiver->n_inflated < end &&
+           grpc_receiver_may_add(receiver)) {
+        struct str part = str_make(data.ptr, data.len < most ? data.len : most);
+        size_t n_part = part.len;
+        st = grpc_receiver_add(receiver, &part, err);
+        data = str_make(part.ptr, data.len - (n_part - part.len));
     }
     *n_used = before - data.len;
     grpc_pending_input_consume(&receiver->pending_input, receiver->receiver_options->budget,

@@ -61,6 +61,7 @@ struct grpc_receiver {
     unsigned n_reads_wanted;
     struct grpc_incoming_message *message;   /* the current message */
     struct grpc_pending_input pending_input; /* input after the current message */
+    uint64_t n_inflated;                     /* bytes that came out of decompression so far */
 };
 
 /* Returns: whether no byte of another message has arrived. */
@@ -84,10 +85,12 @@ struct grpc_message *grpc_receiver_take(struct grpc_receiver *receiver);
 /* Buffers input after a complete message. Returns: ST_OVERLOADED, ST_NO_MEMORY. */
 enum status grpc_receiver_buffer_copy(struct grpc_receiver *receiver, struct str data,
                                       struct error *err) SLUICE_MUST_USE;
-/* Processes pending input as far as messages are requested. *n_used: consumed bytes. Returns: as
- * grpc_receiver_add. */
-enum status grpc_receiver_resume(struct grpc_receiver *receiver, size_t *n_used,
-                                 struct error *err) SLUICE_MUST_USE;
+/* Processes pending input as far as messages are requested, and until about `max_inflated` bytes
+ * came out of decompression: a thousand times GRPC_INFLATE_INPUT_BYTES more at most. *n_used:
+ * consumed bytes. Returns: as grpc_receiver_add. */
+enum { GRPC_INFLATE_INPUT_BYTES = 512 };
+enum status grpc_receiver_resume(struct grpc_receiver *receiver, uint64_t max_inflated,
+                                 size_t *n_used, struct error *err) SLUICE_MUST_USE;
 /* Returns: the missing bytes of the current message, if known, else 0. */
 uint64_t grpc_receiver_n_left(const struct grpc_receiver *receiver);
 /* Returns: bytes of the budget reserved for what was received and not taken. */
