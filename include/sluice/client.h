@@ -140,6 +140,14 @@ typedef struct sluice_client_transport {
     const char *(*reason)(void *context);
 } sluice_client_transport;
 
+/* A header field of a request or an answer. */
+typedef struct sluice_header {
+    size_t size;
+    const char *name; /* in any case */
+    const char *value;
+    size_t value_bytes; /* 0 in a request: the value ends at its NUL. In an answer: without it */
+} sluice_header;
+
 typedef struct sluice_client_options {
     size_t size;
     /* KServe v2: http://HOST[:PORT][/BASE], http+unix:/path/to.sock for a Unix socket, and with a
@@ -151,6 +159,11 @@ typedef struct sluice_client_options {
     uint64_t max_answer_bytes;   /* limit of an answer's body or payload; 0: 1 GiB */
     uint64_t idle_timeout_ns;    /* connected, but no byte moves in either direction; 0: none */
     const sluice_client_transport *transport; /* copied; NULL: the plain socket */
+    /* Sent with each call, and copied. Not for MIP; not those that HTTP or the library sets itself
+     * (Host, Content-…, Transfer-Encoding, …). */
+    const sluice_header *headers;
+    size_t n_headers;
+    const char *bearer_token; /* sent as "Authorization: Bearer …"; NULL: none */
 } sluice_client_options;
 
 /* Creates a client; the first call connects.
@@ -170,6 +183,11 @@ typedef struct sluice_call sluice_call;
 typedef struct sluice_call_options {
     size_t size;
     uint64_t timeout_ns; /* for the whole call; 0: the client's */
+    /* Beside the client's, of which they replace those with the same name. */
+    const sluice_header *headers;
+    size_t n_headers;
+    const char *bearer_token; /* NULL: the client's */
+    const char *traceparent;  /* of W3C Trace Context; NULL: none */
 } sluice_call_options;
 
 /* sluice_client_start_OP prepares a call and sends nothing. It fails, with *call NULL, if the
@@ -195,6 +213,15 @@ SLUICE_CLIENT_API void sluice_call_free(sluice_call *call);
  * such result, and for a struct without its size; SLUICE_CLIENT_NOT_FOUND for an index that is out
  * of range and for a name that the answer does not have. Other than with SLUICE_CLIENT_OK they
  * write nothing. */
+
+/* Header fields of the answer, in the order received, also of an error answer, which makes the call
+ * fail; SLUICE_CLIENT_INVALID if there is no answer, or for MIP. find: the first with that name, in
+ * any case. */
+SLUICE_CLIENT_API sluice_client_status sluice_call_header(const sluice_call *call, size_t index,
+                                                          sluice_header *out);
+SLUICE_CLIENT_API sluice_client_status sluice_call_find_header(const sluice_call *call,
+                                                               const char *name,
+                                                               sluice_header *out);
 
 /* ---- event loops ----------------------------------------------------------------------------- */
 

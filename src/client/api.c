@@ -14,57 +14,71 @@ static uint64_t value_or_default(uint64_t value, uint64_t otherwise) {
 }
 
 /* Fills in defaults; copies the transport that the options point to. */
-static enum status resolve_options(const sluice_client_options *options,
+static enum status resolve_options(const sluice_client_options *given,
                                    sluice_client_transport *transport, struct client_options *out,
                                    struct error *err) {
-    sluice_client_options given;
-    enum status status =
-        sized_struct_read(&given, sizeof(given), options, "sluice_client_options", err);
-    if (status == ST_OK && !given.url) {
-        status = error_set(err, ST_BAD_FIELD, "the options have no URL");
+    enum status status = ST_OK;
+    if (!given->url) {
+        return error_set(err, ST_BAD_FIELD, "the options have no URL");
     }
-    if (status == ST_OK && given.transport) {
-        status = sized_struct_read(transport, sizeof(*transport), given.transport,
+    if (given->transport) {
+        status = sized_struct_read(transport, sizeof(*transport), given->transport,
                                    "sluice_client_transport", err);
     }
+    *out = (struct client_options){
+        .url = str_of(given->url),
+        .connect_timeout_ns =
+            value_or_default(given->connect_timeout_ns, CLIENT_CONNECT_TIMEOUT_NS),
+        .timeout_ns = value_or_default(given->timeout_ns, CLIENT_TIMEOUT_NS),
+        .idle_timeout_ns = given->idle_timeout_ns,
+        .max_answer_bytes = value_or_default(given->max_answer_bytes, CLIENT_MAX_ANSWER_BYTES),
+        .transport = given->transport ? transport : NULL};
+    return status;
+}
+
+static enum status import_headers(sluice_client *client, const sluice_client_options *given,
+                                  struct error *err) {
+    const struct client_headers_source source = {given->headers, given->n_headers,
+                                                 given->bearer_token, NULL};
+    enum status status = client_headers_import(client->arena, &source, &client->headers, err);
+    if (status == ST_OK && client->headers.n > 0) {
+        status = client_url_expect(client_url(client->client), CLIENT_HTTP, "a client with headers",
+                                   err);
+    }
+    return status;
+}
+
+static enum status create_client(const sluice_client_options *given, sluice_client **out,
+                                 struct error *err) {
+    sluice_client_transport transport;
+    struct client_options resolved;
+    enum status status = resolve_options(given, &transport, &resolved, err);
     if (status != ST_OK) {
         return status;
     }
-    *out = (struct client_options){
-        .url = str_of(given.url),
-        .connect_timeout_ns = value_or_default(given.connect_timeout_ns, CLIENT_CONNECT_TIMEOUT_NS),
-        .timeout_ns = value_or_default(given.timeout_ns, CLIENT_TIMEOUT_NS),
-        .idle_timeout_ns = given.idle_timeout_ns,
-        .max_answer_bytes = value_or_default(given.max_answer_bytes, CLIENT_MAX_ANSWER_BYTES),
-        .transport = given.transport ? transport : NULL};
-    return ST_OK;
-}
-
-static enum status create_client(const struct client_options *options, sluice_client **out,
-                                 struct error *err) {
     sluice_client *client = calloc(1, sizeof(*client));
     *out = client;
-    if (!client || !(client->cache = arena_cache_new(SIZE_MAX))) {
+    if (!client || !(client->cache = arena_cache_new(SIZE_MAX)) ||
+        !(client->arena = arena_new(NULL, 0))) {
         return error_no_memory(err, "a client");
     }
     arena_cache_keep_large(client->cache);
-    return client_new(options, &client->client, err);
+    status = client_new(&resolved, &client->client, err);
+    return status == ST_OK ? import_headers(client, given, err) : status;
 }
 
 sluice_client_status sluice_client_open(const sluice_client_options *options,
                                         sluice_client **client, sluice_client_error *error) {
     struct error err = {0};
-    sluice_client_transport transport;
-    struct client_options resolved;
+    sluice_client_options given;
     *client = NULL;
-    enum status status =
-        error ? sized_struct_check(error->size, "sluice_client_error", &err) : ST_OK;
-    if (status != ST_OK) {
+    if (error && sized_struct_check(error->size, "sluice_client_error", &err) != ST_OK) {
         return SLUICE_CLIENT_INVALID; /* `error` can't take the reason */
     }
-    status = resolve_options(options, &transport, &resolved, &err);
+    enum status status =
+        sized_struct_read(&given, sizeof(given), options, "sluice_client_options", &err);
     if (status == ST_OK) {
-        status = create_client(&resolved, client, &err);
+        status = create_client(&given, client, &err);
     }
     if (status == ST_OK) {
         return SLUICE_CLIENT_OK;
@@ -80,6 +94,7 @@ void sluice_client_close(sluice_client *client) {
     }
     client_call_free_all(client);
     client_free(client->client);
+    arena_free(client->arena);
     arena_cache_free(client->cache);
     free(client);
 }
@@ -101,8 +116,8 @@ static enum status prepare_ping(sluice_call *call, struct error *err) {
         mip_session_begin_ping(client_mip(client));
         return ST_OK;
     }
-    enum status status = client_query_encode(call->arena, client_url(client), CLIENT_LIVE, STR(""),
-                                             STR(""), &request, err);
+    const struct client_query_args args = {.query = CLIENT_LIVE, .headers = call->headers};
+    enum status status = client_query_encode(call->arena, client_url(client), &args, &request, err);
     if (status == ST_OK) {
         http_session_begin(client_http(client),
                            (struct http_message){request.pieces, request.n_pieces});
@@ -116,11 +131,11 @@ sluice_client_status sluice_client_start_ping(sluice_client *client,
     static const struct client_call_kind kind = {CLIENT_RESULT_NONE, finish_ping};
     struct error err = {0};
     sluice_call *call;
-    enum status status = client_call_new(client, &kind, &call, &err);
+    enum status status = client_call_new(client, &kind, options, &call, &err);
     if (status == ST_OK) {
         status = prepare_ping(call, &err);
     }
-    return client_call_start(call, status, &err, options, out, error);
+    return client_call_start(call, status, &err, out, error);
 }
 
 sluice_client_status sluice_client_ping(sluice_client *client, const sluice_call_options *options,

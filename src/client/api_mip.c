@@ -42,11 +42,11 @@ sluice_client_status sluice_client_start_mip_infer(sluice_client *client,
                                                    sluice_call **out, sluice_client_error *error) {
     struct error err = {0};
     sluice_call *call;
-    enum status status = client_call_new(client, &infer, &call, &err);
+    enum status status = client_call_new(client, &infer, options, &call, &err);
     if (status == ST_OK) {
         status = prepare_infer(call, request, &err);
     }
-    return client_call_start(call, status, &err, options, out, error);
+    return client_call_start(call, status, &err, out, error);
 }
 
 sluice_client_status sluice_client_mip_infer(sluice_client *client,

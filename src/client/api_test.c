@@ -339,6 +339,93 @@ static void api_array_elements_are_read_by_their_size(void **state) {
     assert_non_null(memmem(server.request, server.n_request, "second", 6));
 }
 
+/* A client's headers go with each call, a call's replace them; those of the answer can be read. */
+static void api_headers_are_sent_and_received(void **state) {
+    (void)state;
+    static const struct script scripts[] = {
+        {.texts = {
+             ANSWER("200 OK", "X-One: 1\r\nx-two:  a b \r\nX-One: 2\r\n", "12", "{\"name\":\"s\"}"),
+             ANSWER("429 x", "Retry-After: 7\r\n", "15", "{\"error\":\"no\"} "),
+             ANSWER("200 OK", "", "0", "")}}};
+    static const sluice_header of_client[] = {
+        {.size = sizeof(sluice_header), .name = "User-Agent", .value = "me/1"},
+        {.size = sizeof(sluice_header), .name = "X-Tenant", .value = "a"}};
+    static const sluice_header of_call = {
+        .size = sizeof(of_call), .name = "x-tenant", .value = "b"};
+    struct test_server server;
+    char url[URL_BYTES], token[] = "secret";
+    test_server_start(&server, url, scripts, 1);
+    sluice_client *client;
+    sluice_client_error error = {.size = sizeof(error)};
+    const sluice_client_options options = {.size = sizeof(options),
+                                           .url = url,
+                                           .headers = of_client,
+                                           .n_headers = 2,
+                                           .bearer_token = token};
+    assert_int_equal(sluice_client_open(&options, &client, &error), SLUICE_CLIENT_OK);
+    memset(token, 'x', sizeof(token) - 1); /* the client has copied it */
+    sluice_call *first, *second;
+    sluice_header header = {.size = sizeof(header)};
+    assert_int_equal(sluice_client_server_metadata(client, NULL, &first, &error), SLUICE_CLIENT_OK);
+    assert_int_equal(sluice_client_server_metadata(client, NULL, &second, &error),
+                     SLUICE_CLIENT_SERVER_ERROR);
+    assert_int_equal(error.http_status, 429);
+    assert_int_equal(sluice_call_find_header(second, "retry-after", &header), SLUICE_CLIENT_OK);
+    assert_string_equal(header.value, "7");
+    /* those of the first answer are still there */
+    assert_int_equal(sluice_call_header(first, 1, &header), SLUICE_CLIENT_OK);
+    assert_string_equal(header.name, "x-two");
+    assert_string_equal(header.value, "a b");
+    assert_int_equal(header.value_bytes, 3);
+    assert_int_equal(sluice_call_find_header(first, "X-ONE", &header), SLUICE_CLIENT_OK);
+    assert_string_equal(header.value, "1");
+    assert_int_equal(sluice_call_header(first, 4, &header), SLUICE_CLIENT_NOT_FOUND);
+    assert_int_equal(sluice_call_find_header(first, "retry-after", &header),
+                     SLUICE_CLIENT_NOT_FOUND);
+    assert_int_equal(sluice_call_find_header(first, NULL, &header), SLUICE_CLIENT_INVALID);
+    sluice_call_free(first);
+    const sluice_call_options call_options = {
+        .size = sizeof(call_options),
+        .headers = &of_call,
+        .n_headers = 1,
+        .traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"};
+    assert_int_equal(sluice_client_ping(client, &call_options, &error), SLUICE_CLIENT_OK);
+    sluice_client_close(client);
+    test_server_stop(&server);
+    server.request[server.n_request] = '\0';
+    assert_non_null(strstr(server.request, "\r\nUser-Agent: me/1\r\n"
+                                           "Authorization: Bearer secret\r\n"
+                                           "x-tenant: b\r\n"
+                                           "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-"
+                                           "00f067aa0ba902b7-01\r\n\r\n"));
+}
+
+static void api_invalid_headers_are_refused(void **state) {
+    (void)state;
+    static const sluice_header bad = {.size = sizeof(bad), .name = "Host", .value = "x"};
+    static const char *const urls[] = {"http+unix:/nowhere/at/all", "unix:///nowhere/at/all"};
+    sluice_client_error error = {.size = sizeof(error)};
+    for (int mip = 0; mip < 2; mip++) {
+        sluice_client *client;
+        sluice_client_options options = {
+            .size = sizeof(options), .url = urls[mip], .headers = &bad, .n_headers = 1};
+        assert_int_equal(sluice_client_open(&options, &client, &error), SLUICE_CLIENT_INVALID);
+        assert_null(client);
+        options.n_headers = 0, options.bearer_token = "a";
+        assert_int_equal(sluice_client_open(&options, &client, &error),
+                         mip ? SLUICE_CLIENT_UNSUPPORTED : SLUICE_CLIENT_OK);
+        sluice_client_close(client);
+        options.bearer_token = NULL;
+        assert_int_equal(sluice_client_open(&options, &client, &error), SLUICE_CLIENT_OK);
+        sluice_call_options of_call = {.size = sizeof(of_call), .headers = &bad, .n_headers = 1};
+        assert_int_equal(sluice_client_ping(client, &of_call, &error), SLUICE_CLIENT_INVALID);
+        of_call = (sluice_call_options){.size = sizeof(of_call), .bearer_token = "a"};
+        assert_int_equal(sluice_client_ping(client, &of_call, &error),
+                         mip ? SLUICE_CLIENT_UNSUPPORTED : SLUICE_CLIENT_CONNECT);
+        sluice_client_close(client);
+    }
+}
+
 static void api_call_without_its_options_size_is_invalid(void **state) {
     (void)state;
     sluice_call_options options = {.timeout_ns = 1};
@@ -479,6 +566,8 @@ int main(void) {
         cmocka_unit_test(api_health_status_decides_yes),
         cmocka_unit_test(api_metadata_answer_is_exported),
         cmocka_unit_test(api_array_elements_are_read_by_their_size),
+        cmocka_unit_test(api_headers_are_sent_and_received),
+        cmocka_unit_test(api_invalid_headers_are_refused),
         cmocka_unit_test(api_call_without_its_options_size_is_invalid),
         cmocka_unit_test(api_infer_binary_tensors_round_trip),
         cmocka_unit_test(api_infer_json_tensors_round_trip),

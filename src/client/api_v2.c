@@ -22,15 +22,19 @@ static sluice_client_status start_query(sluice_client *client, const struct quer
     struct error err = {0};
     struct client_request request;
     sluice_call *call;
-    enum status status = client_call_new(client, query->kind, &call, &err);
+    enum status status = client_call_new(client, query->kind, options, &call, &err);
     if (status == ST_OK) {
-        status = client_query_encode(call->arena, client_url(client->client), query->query,
-                                     str_of(query->model), str_of(query->version), &request, &err);
+        const struct client_query_args args = {.query = query->query,
+                                               .model = str_of(query->model),
+                                               .version = str_of(query->version),
+                                               .headers = call->headers};
+        status =
+            client_query_encode(call->arena, client_url(client->client), &args, &request, &err);
     }
     if (status == ST_OK) {
         begin_exchange(call, &request);
     }
-    return client_call_start(call, status, &err, options, out, error);
+    return client_call_start(call, status, &err, out, error);
 }
 
 /* ---- health ---------------------------------------------------------------------------------- */
@@ -183,6 +187,7 @@ static enum status prepare_infer(sluice_call *call, const sluice_infer_request *
         status = client_infer_import(call->arena, &given, &made, &call->buffers, err);
     }
     if (status == ST_OK) {
+        made.headers = call->headers;
         status = client_infer_encode(call->arena, client_url(call->client->client), &made, &encoded,
                                      err);
     }
@@ -198,11 +203,11 @@ sluice_client_status sluice_client_start_infer(sluice_client *client,
                                                sluice_call **out, sluice_client_error *error) {
     struct error err = {0};
     sluice_call *call;
-    enum status status = client_call_new(client, &infer, &call, &err);
+    enum status status = client_call_new(client, &infer, options, &call, &err);
     if (status == ST_OK) {
         status = prepare_infer(call, request, &err);
     }
-    return client_call_start(call, status, &err, options, out, error);
+    return client_call_start(call, status, &err, out, error);
 }
 
 sluice_client_status sluice_client_infer(sluice_client *client, const sluice_infer_request *request,

@@ -133,8 +133,48 @@ void client_call_free_all(sluice_client *client) {
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
+static enum status read_options(sluice_call *call, const sluice_call_options *options,
+                                struct error *err) {
+    sluice_call_options given = {0};
+    struct client_headers of_call;
+    enum status status = ST_OK;
+    if (options) {
+        status = sized_struct_read(&given, sizeof(given), options, "sluice_call_options", err);
+    }
+    if (status != ST_OK) {
+        return status;
+    }
+    const struct client_headers_source source = {given.headers, given.n_headers, given.bearer_token,
+                                                 given.traceparent};
+    call->timeout_ns = given.timeout_ns;
+    status = client_headers_import(call->arena, &source, &of_call, err);
+    if (status == ST_OK && of_call.n > 0) {
+        status = client_url_expect(client_url(call->client->client), CLIENT_HTTP,
+                                   "a call with headers", err);
+    }
+    return status == ST_OK ? client_headers_merge(call->arena, call->client->headers, of_call,
+                                                  &call->headers, err)
+                           : status;
+}
+
+static enum status prepare_call(sluice_call *call, const sluice_call_options *options,
+                                struct error *err) {
+    struct client *client = call->client->client;
+    call->arena = arena_new(call->client->cache, 0);
+    if (!call->arena) {
+        return error_no_memory(err, "a call");
+    }
+    if (client_url(client)->protocol == CLIENT_HTTP) {
+        http_session_set_block(client_http(client), &call->block);
+    } else {
+        mip_session_set_block(client_mip(client), &call->block);
+    }
+    return read_options(call, options, err);
+}
+
 enum status client_call_new(sluice_client *client, const struct client_call_kind *kind,
-                            sluice_call **out, struct error *err) {
+                            const sluice_call_options *options, sluice_call **out,
+                            struct error *err) {
     *out = NULL;
     if (client->running) {
         return error_set(err, ST_BAD_FIELD,
@@ -147,38 +187,26 @@ enum status client_call_new(sluice_client *client, const struct client_call_kind
     call->client = client;
     call->kind = kind;
     LIST_INSERT_HEAD(&client->calls, call, link);
-    call->arena = arena_new(client->cache, 0);
-    if (!call->arena) {
-        recycle(call);
-        return error_no_memory(err, "a call");
-    }
-    if (client_url(client->client)->protocol == CLIENT_HTTP) {
-        http_session_set_block(client_http(client->client), &call->block);
+    enum status status = prepare_call(call, options, err);
+    if (status == ST_OK) {
+        *out = call;
     } else {
-        mip_session_set_block(client_mip(client->client), &call->block);
+        recycle(call);
     }
-    *out = call;
-    return ST_OK;
+    return status;
 }
 
 sluice_client_status client_call_start(sluice_call *call, enum status status,
-                                       const struct error *err, const sluice_call_options *options,
-                                       sluice_call **out, sluice_client_error *error) {
-    sluice_call_options given = {0};
-    struct error option_error = {0};
+                                       const struct error *err, sluice_call **out,
+                                       sluice_client_error *error) {
     *out = NULL;
-    if (status == ST_OK && options) {
-        status =
-            sized_struct_read(&given, sizeof(given), options, "sluice_call_options", &option_error);
-        err = status == ST_OK ? err : &option_error;
-    }
     if (status != ST_OK) {
         if (call) {
             recycle(call);
         }
         return client_start_error(err, error);
     }
-    client_start(call->client->client, given.timeout_ns);
+    client_start(call->client->client, call->timeout_ns);
     call->client->running = call;
     call->state = CLIENT_CALL_RUNNING;
     *out = call;
@@ -187,10 +215,41 @@ sluice_client_status client_call_start(sluice_call *call, enum status status,
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+/* Copies the fields of the answer: the session's are valid until its next exchange. */
+static enum status keep_headers(sluice_call *call, struct error *err) {
+    struct client *client = call->client->client;
+    if (client_url(client)->protocol != CLIENT_HTTP) {
+        return ST_OK;
+    }
+    const struct http_session *session = client_http(client);
+    size_t n = http_session_n_fields(session);
+    sluice_header *items = arena_calloc(call->arena, n, sizeof(*items));
+    if (!items) {
+        return error_no_memory(err, "an answer");
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct str name, value;
+        http_session_field(session, i, &name, &value);
+        items[i] = (sluice_header){.size = sizeof(*items),
+                                   .name = arena_dup(call->arena, name).ptr,
+                                   .value = arena_dup(call->arena, value).ptr,
+                                   .value_bytes = value.len};
+        if (!items[i].name || !items[i].value) {
+            return error_no_memory(err, "an answer");
+        }
+    }
+    call->answer_headers = items;
+    call->n_answer_headers = n;
+    return ST_OK;
+}
+
 /* The exchange of the running call is complete, or has failed. */
 static void finish_call(sluice_call *call, enum status status, struct error *err) {
     call->client->running = NULL;
     call->answered = status == ST_OK;
+    if (status == ST_OK) {
+        status = keep_headers(call, err);
+    }
     if (status == ST_OK) {
         status = call->kind->finish(call, err);
     }

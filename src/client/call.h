@@ -45,6 +45,11 @@ struct sluice_call {
     struct mip_infer mip_request;  /* MIP: the request */
     size_t mip_buffer_bytes;       /* MIP: of the caller's buffer for the answer's payload */
     struct client_buffers buffers; /* HTTP: the caller's buffers for outputs */
+    struct client_headers headers; /* to send: the client's and the call's */
+    uint64_t timeout_ns;           /* 0: the client's */
+    /* HTTP: of the answer, of full size */
+    const sluice_header *answer_headers;
+    size_t n_answer_headers;
     sluice_client_error error;
     union {
         int32_t yes;
@@ -60,21 +65,25 @@ LIST_HEAD(client_call_list, sluice_call);
 struct sluice_client {
     struct client *client;
     struct arena_cache *cache;
+    struct arena *arena; /* of what the client's options have */
+    struct client_headers headers;
     sluice_call *running; /* NULL: none */
     struct client_call_list calls;
     struct client_call_list spare; /* freed calls, for their memory */
     size_t n_spare;
 };
 
-/* Makes a call, to be prepared in its arena and in the client's session. Returns: ST_BAD_FIELD when
- * a call is under way, which continues; ST_NO_MEMORY. Owns: *out until client_call_start. */
+/* Makes a call with the caller's options, to be prepared in its arena and in the client's session.
+ * Returns: ST_BAD_FIELD for the options, and when a call is under way, which continues;
+ * ST_UNSUPPORTED for headers over MIP; ST_NO_MEMORY. Owns: *out until client_call_start. */
 enum status client_call_new(sluice_client *client, const struct client_call_kind *kind,
-                            sluice_call **out, struct error *err) SLUICE_MUST_USE;
+                            const sluice_call_options *options, sluice_call **out,
+                            struct error *err) SLUICE_MUST_USE;
 /* Starts the exchange that is prepared in the session and gives `call` to the caller; or frees it
  * (NULL is allowed) and reports why preparing it failed: `status` with `err`. */
 sluice_client_status client_call_start(sluice_call *call, enum status status,
-                                       const struct error *err, const sluice_call_options *options,
-                                       sluice_call **out, sluice_client_error *error);
+                                       const struct error *err, sluice_call **out,
+                                       sluice_client_error *error);
 /* Waits for a started call. Returns: `started` if that is not SLUICE_CLIENT_OK. */
 sluice_client_status client_call_run(sluice_call *call, sluice_client_status started,
                                      sluice_client_error *error);

@@ -272,6 +272,15 @@ size_t http_session_find(const struct http_session *session, const char *name, s
     return http1_response_find(session->response, name, value);
 }
 
+size_t http_session_n_fields(const struct http_session *session) {
+    return http1_response_n_fields(session->response);
+}
+
+void http_session_field(const struct http_session *session, size_t index, struct str *name,
+                        struct str *value) {
+    http1_response_field(session->response, index, name, value);
+}
+
 struct str http_session_body(const struct http_session *session) {
     const char *data = session->block->data;
     return str_make(data ? data + session->body_offset : "", session->n_body);

@@ -35,6 +35,10 @@ void http_session_begin(struct http_session *session, struct http_message messag
 int http_session_status(const struct http_session *session);
 /* Returns: the number of header fields with that name; *value is the first one's. */
 size_t http_session_find(const struct http_session *session, const char *name, struct str *value);
+/* The header fields by index. */
+size_t http_session_n_fields(const struct http_session *session);
+void http_session_field(const struct http_session *session, size_t index, struct str *name,
+                        struct str *value);
 struct str http_session_body(const struct http_session *session);
 
 #endif

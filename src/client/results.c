@@ -26,6 +26,28 @@ static sluice_client_status write_element(void *out, const void *items, size_t n
                      : SLUICE_CLIENT_NOT_FOUND;
 }
 
+/* ---- header fields --------------------------------------------------------------------------- */
+
+sluice_client_status sluice_call_header(const sluice_call *call, size_t index, sluice_header *out) {
+    return call && call->answer_headers
+               ? write_element(out, call->answer_headers, call->n_answer_headers, index,
+                               sizeof(*call->answer_headers))
+               : SLUICE_CLIENT_INVALID;
+}
+
+sluice_client_status sluice_call_find_header(const sluice_call *call, const char *name,
+                                             sluice_header *out) {
+    if (!call || !name) {
+        return SLUICE_CLIENT_INVALID;
+    }
+    size_t i = 0;
+    while (i < call->n_answer_headers &&
+           !str_eq_nocase(str_of(call->answer_headers[i].name), str_of(name))) {
+        i++;
+    }
+    return sluice_call_header(call, i, out);
+}
+
 /* ---- health and metadata --------------------------------------------------------------------- */
 
 sluice_client_status sluice_call_yes(const sluice_call *call, int32_t *yes) {

@@ -30,9 +30,13 @@ static struct str model_path(struct arena *arena, struct str base, struct str mo
 }
 
 static void add_head(struct buf *out, const struct client_url *url, struct str method,
-                     struct str path) {
-    buf_printf(out, "%.*s %.*s HTTP/1.1\r\nHost: %.*s\r\nUser-Agent: sluice/" SLUICE_VERSION "\r\n",
-               STR_ARG(method), STR_ARG(path), STR_ARG(url->authority));
+                     struct str path, struct client_headers headers) {
+    buf_printf(out, "%.*s %.*s HTTP/1.1\r\nHost: %.*s\r\n", STR_ARG(method), STR_ARG(path),
+               STR_ARG(url->authority));
+    if (!client_headers_have(headers, STR("User-Agent"))) {
+        buf_add_str(out, STR("User-Agent: sluice/" SLUICE_VERSION "\r\n"));
+    }
+    client_headers_print(out, headers);
 }
 
 static void add_body_fields(struct buf *out, const struct client_infer *infer,
@@ -96,7 +100,7 @@ enum status client_infer_encode(struct arena *arena, const struct client_url *ur
     }
     buf_init(&head, arena, FIRST_HEAD_BYTES);
     out->path = model_path(arena, url->base, infer->model, infer->version, "/infer");
-    add_head(&head, url, out->method, out->path);
+    add_head(&head, url, out->method, out->path, infer->headers);
     add_body_fields(&head, infer, &out->body);
     if (!out->path.ptr || head.failed) {
         return error_no_memory(err, "a request");
@@ -107,23 +111,23 @@ enum status client_infer_encode(struct arena *arena, const struct client_url *ur
 
 /* ---- queries --------------------------------------------------------------------------------- */
 
-static struct str query_path(struct arena *arena, struct str base, enum client_query query,
-                             struct str model, struct str version) {
+static struct str query_path(struct arena *arena, struct str base,
+                             const struct client_query_args *args) {
     static const char *const paths[] = {[CLIENT_LIVE] = "/v2/health/live",
                                         [CLIENT_READY] = "/v2/health/ready",
                                         [CLIENT_SERVER] = "/v2"};
-    if (query == CLIENT_MODEL) {
-        return model_path(arena, base, model, version, "");
+    if (args->query == CLIENT_MODEL) {
+        return model_path(arena, base, args->model, args->version, "");
     }
-    if (query == CLIENT_MODEL_READY) {
-        return model_path(arena, base, model, version, "/ready");
+    if (args->query == CLIENT_MODEL_READY) {
+        return model_path(arena, base, args->model, args->version, "/ready");
     }
-    return arena_printf(arena, "%.*s%s", STR_ARG(base), paths[query]);
+    return arena_printf(arena, "%.*s%s", STR_ARG(base), paths[args->query]);
 }
 
 enum status client_query_encode(struct arena *arena, const struct client_url *url,
-                                enum client_query query, struct str model, struct str version,
-                                struct client_request *out, struct error *err) {
+                                const struct client_query_args *args, struct client_request *out,
+                                struct error *err) {
     static const char *const what[] = {[CLIENT_LIVE] = "health",
                                        [CLIENT_READY] = "health",
                                        [CLIENT_MODEL_READY] = "a model's readiness",
@@ -131,16 +135,16 @@ enum status client_query_encode(struct arena *arena, const struct client_url *ur
                                        [CLIENT_MODEL] = "a model's metadata"};
     struct buf head;
     *out = (struct client_request){.method = STR("GET")};
-    enum status status = client_url_expect(url, CLIENT_HTTP, what[query], err);
-    if (status == ST_OK && (query == CLIENT_MODEL || query == CLIENT_MODEL_READY)) {
-        status = check_model(model, err);
+    enum status status = client_url_expect(url, CLIENT_HTTP, what[args->query], err);
+    if (status == ST_OK && (args->query == CLIENT_MODEL || args->query == CLIENT_MODEL_READY)) {
+        status = check_model(args->model, err);
     }
     if (status != ST_OK) {
         return status;
     }
     buf_init(&head, arena, FIRST_HEAD_BYTES);
-    out->path = query_path(arena, url->base, query, model, version);
-    add_head(&head, url, out->method, out->path);
+    out->path = query_path(arena, url->base, args);
+    add_head(&head, url, out->method, out->path, args->headers);
     buf_add_str(&head, STR("\r\n"));
     if (!out->path.ptr || head.failed) {
         return error_no_memory(err, "a request");
@@ -280,8 +284,9 @@ enum status client_infer(struct client *client, struct arena *arena,
 enum status client_model_metadata(struct client *client, struct arena *arena, struct str model,
                                   struct str version, struct model_spec *out, struct error *err) {
     struct client_request request;
-    enum status status =
-        client_query_encode(arena, client_url(client), CLIENT_MODEL, model, version, &request, err);
+    const struct client_query_args args = {
+        .query = CLIENT_MODEL, .model = model, .version = version};
+    enum status status = client_query_encode(arena, client_url(client), &args, &request, err);
     if (status == ST_OK) {
         status = run_exchange(client, &request, 0, err);
     }

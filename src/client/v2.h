@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "client/client.h"
+#include "client/headers.h"
 #include "codec/kserve/metadata_decode.h"
 #include "codec/kserve/request_encode.h"
 #include "codec/kserve/response_decode.h"
@@ -19,6 +20,7 @@ struct client_infer {
     const enum v2_form *forms;        /* of the inputs; NULL: binary */
     bool raw;                         /* a raw binary request */
     uint64_t timeout_ns;              /* 0: the client's default */
+    struct client_headers headers;    /* to send beside the library's */
 };
 
 /* A request ready to be sent: method, path, header fields and body. */
@@ -36,8 +38,7 @@ enum status client_infer_encode(struct arena *arena, const struct client_url *ur
                                 const struct client_infer *infer, struct client_request *out,
                                 struct error *err) SLUICE_MUST_USE;
 
-/* Requests without a body. `model` and `version` are used by the queries about a model. Returns
- * and owns: as above. */
+/* Requests without a body. Returns and owns: as above. */
 enum client_query {
     CLIENT_LIVE,
     CLIENT_READY,
@@ -45,9 +46,14 @@ enum client_query {
     CLIENT_SERVER, /* its metadata */
     CLIENT_MODEL,  /* its metadata */
 };
+struct client_query_args {
+    enum client_query query;
+    struct str model, version; /* of queries about a model */
+    struct client_headers headers;
+};
 enum status client_query_encode(struct arena *arena, const struct client_url *url,
-                                enum client_query query, struct str model, struct str version,
-                                struct client_request *out, struct error *err) SLUICE_MUST_USE;
+                                const struct client_query_args *args, struct client_request *out,
+                                struct error *err) SLUICE_MUST_USE;
 
 /* Decode the answer of a completed exchange. Returns: ST_REFUSED with the server's own text for
  * a status other than 200; ST_BAD_ANSWER. Owns: in `arena`; binary tensors of an inference's

@@ -289,6 +289,17 @@ int http1_response_status(const struct http1_response *response) {
     return response->parser.status_code;
 }
 
+size_t http1_response_n_fields(const struct http1_response *response) {
+    return response->n_fields;
+}
+
+void http1_response_field(const struct http1_response *response, size_t index, struct str *name,
+                          struct str *value) {
+    const struct field *field = &response->fields[index];
+    *name = str_make(response->text + field->name, field->n_name);
+    *value = str_trim(str_make(response->text + field->value, field->n_value));
+}
+
 size_t http1_response_find(const struct http1_response *response, const char *name,
                            struct str *value) {
     size_t n = 0;

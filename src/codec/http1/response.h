@@ -54,6 +54,10 @@ int http1_response_status(const struct http1_response *response); /* 200 to 999 
  * spaces around it, valid until the next begin. Trailers are not fields. */
 size_t http1_response_find(const struct http1_response *response, const char *name,
                            struct str *value);
+/* The fields by index, in the order received; values as above. */
+size_t http1_response_n_fields(const struct http1_response *response);
+void http1_response_field(const struct http1_response *response, size_t index, struct str *name,
+                          struct str *value);
 /* The value of Content-Length. Returns: false when the response has none. */
 bool http1_response_content_length(const struct http1_response *response, uint64_t *n_bytes);
 /* At HTTP1_RESPONSE_DONE: may the connection be reused? */

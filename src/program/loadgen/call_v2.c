@@ -7,8 +7,8 @@
 static enum status ask_server(struct arena *arena, struct client *client,
                               struct v2_server_metadata *out, struct error *err) {
     struct client_request request;
-    enum status status = client_query_encode(arena, client_url(client), CLIENT_SERVER, STR(""),
-                                             STR(""), &request, err);
+    const struct client_query_args args = {.query = CLIENT_SERVER};
+    enum status status = client_query_encode(arena, client_url(client), &args, &request, err);
     if (status == ST_OK) {
         struct http_message message = {request.pieces, request.n_pieces};
         status = client_exchange(client, message, 0, err);
@@ -81,8 +81,8 @@ static enum status prepare_infer(struct arena *arena, const struct bench_options
 static enum status prepare_ping(struct arena *arena, const struct client_url *url,
                                 struct bench_call *call, struct error *err) {
     struct client_request request;
-    enum status status =
-        client_query_encode(arena, url, CLIENT_LIVE, STR(""), STR(""), &request, err);
+    const struct client_query_args args = {.query = CLIENT_LIVE};
+    enum status status = client_query_encode(arena, url, &args, &request, err);
     return status == ST_OK ? set_message(&request, call) : status;
 }
 

@@ -129,6 +129,43 @@ def test_http_missing_scheme_is_refused():
     assert "did you mean http://localhost:8000?" in fails("http_model", "localhost:8000", "text")
 
 
+# ---- headers -------------------------------------------------------------------------------------
+
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@pytest.fixture(name="guarded", scope="module")
+def start_guarded(tmp_path_factory):
+    """The URL of a server that wants a key for metadata."""
+    folder = tmp_path_factory.mktemp("guarded")
+    keys = folder / "keys.yaml"
+    keys.write_text("metadata: [my-own-key]\n")
+    with server.Server(folder, ["--model-repository", MODELS, "--keys", keys], wait="listening") as live:
+        live.wait_for(lambda: os.path.exists(live.ready_file), "a ready file")
+        yield f"http://{live.address}"
+
+
+def test_http_key(guarded):
+    assert says("http_key", guarded, "text", "my-own-key", TRACEPARENT) == (
+        "text version 1\nContent-Type: application/json\n")
+
+
+def test_http_wrong_key_is_refused_with_header(guarded):
+    code, out, err = run("http_key", guarded, "text", "another-key", TRACEPARENT)
+    assert (code, out.decode()) == (1, 'WWW-Authenticate: Bearer realm="sluice"\n')
+    assert "(HTTP 401)" in err.decode() and "another-key" not in err.decode()
+
+
+@pytest.mark.parametrize("key, traceparent, reason", [
+    ("a key", TRACEPARENT, "bearer_token"),
+    ("my-own-key\r\nX: y", TRACEPARENT, "bearer_token"),
+    ("my-own-key", TRACEPARENT.upper(), "traceparent"),
+])
+def test_http_invalid_header_is_refused(guarded, key, traceparent, reason):
+    assert reason in fails("http_key", guarded, "text", key, traceparent)
+    assert says("http_key", guarded, "text", "my-own-key", TRACEPARENT)
+
+
 # ---- MIP -----------------------------------------------------------------------------------------
 
 def upper(items):
