@@ -2,6 +2,8 @@
 #ifndef SLUICE_PICK_SESSION_ATTEMPT_H
 #define SLUICE_PICK_SESSION_ATTEMPT_H
 
+#include <stdint.h>
+
 #include "core/base/str.h"
 
 enum pick_attempt {
@@ -15,5 +17,7 @@ enum pick_attempt {
 /* `details`: Envoy's attribute response.code_details; may be empty. Returns: as attempt.def
  * says. */
 enum pick_attempt pick_attempt_of_details(struct str details);
+/* `flags`: its attribute response.flags, for proxies that do not send the details. */
+enum pick_attempt pick_attempt_of_flags(uint64_t flags);
 
 #endif

@@ -31,6 +31,7 @@ static void attempt_details_tell_what_the_endpoint_did(void **state) {
         {"response_timeout", PICK_ATTEMPT_FAILED},
         {"upstream_per_try_timeout", PICK_ATTEMPT_FAILED},
         {"upstream_per_try_idle_timeout", PICK_ATTEMPT_FAILED},
+        {"upstream_max_stream_duration_reached", PICK_ATTEMPT_FAILED},
         /* what Envoy lacks, or does itself */
         {RESET "{overflow}", PICK_ATTEMPT_UNKNOWN},
         {RESET "{local_connection_failure}", PICK_ATTEMPT_UNKNOWN},
@@ -54,9 +55,34 @@ static void attempt_details_tell_what_the_endpoint_did(void **state) {
     assert_int_equal(pick_attempt_of_details(str_make(NULL, 0)), PICK_ATTEMPT_UNKNOWN);
 }
 
+static void attempt_flags_tell_what_the_endpoint_did(void **state) {
+    static const struct {
+        uint64_t flags;
+        enum pick_attempt attempt;
+    } rows[] = {
+        {0, PICK_ATTEMPT_UNKNOWN},
+        {0x20, PICK_ATTEMPT_NOT_CONNECTED},
+        {0x8020, PICK_ATTEMPT_NOT_CONNECTED}, /* and no more retries */
+        {0x28, PICK_ATTEMPT_UNKNOWN},
+        {0x80, PICK_ATTEMPT_UNKNOWN},
+        {0x02, PICK_ATTEMPT_UNKNOWN},
+        {0x04, PICK_ATTEMPT_FAILED},
+        {0x8010, PICK_ATTEMPT_FAILED},
+        {0x40, PICK_ATTEMPT_FAILED},
+        {0x800000, PICK_ATTEMPT_FAILED},
+        {0x100, PICK_ATTEMPT_UNKNOWN}, /* no route */
+        {UINT64_MAX, PICK_ATTEMPT_UNKNOWN},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(pick_attempt_of_flags(rows[i].flags), rows[i].attempt);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attempt_details_tell_what_the_endpoint_did),
+        cmocka_unit_test(attempt_flags_tell_what_the_endpoint_did),
     };
     return cmocka_run_group_tests_name("pick/session/attempt", tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 
 static const struct str ATTRIBUTES = {"envoy.filters.http.ext_proc", 27};
 static const struct str DETAILS = {"response.code_details", 21};
+static const struct str FLAGS = {"response.flags", 14};
 static const struct str UPSTREAM = {"upstream.address", 16};
 static const struct str ATTEMPTS = {"upstream.request_attempt_count", 30};
 
@@ -26,6 +27,7 @@ void pick_session_set_phase(struct pick_session *session, enum pick_phase phase)
     };
     assert(before[phase] >> session->phase & 1);
     session->phase = phase;
+    session->was_picked = session->was_picked || phase == PICK_PICKED;
 }
 
 const struct pool_spec *pick_session_spec(struct pick_session *session) {
@@ -305,12 +307,21 @@ static void move_ticket_to_served(struct pick_session *session,
 
 /* ---- response: the endpoint's state ---------------------------------------------------------- */
 
-/* The router adds this header to responses of an upstream, and not to local replies. */
-static bool was_answered(struct str details, const struct ext_proc_request *message) {
-    return details.ptr
-               ? pick_attempt_of_details(details) == PICK_ATTEMPT_ANSWERED
-               : ext_proc_header_find(&message->fields, STR("x-envoy-upstream-service-time")).ptr !=
-                     NULL;
+/* What became of the request at its endpoint. Without the details the flags show failures, and a
+ * header that the router adds to responses of an upstream, and not to local replies, the rest. */
+static enum pick_attempt find_attempt(const struct ext_proc_request *message) {
+    struct str details = find_attribute(message, DETAILS);
+    if (details.ptr) {
+        return pick_attempt_of_details(details);
+    }
+    struct ext_proc_value flags = ext_proc_attribute_find(message, ATTRIBUTES, FLAGS);
+    enum pick_attempt attempt = PICK_ATTEMPT_UNKNOWN;
+    if (flags.kind == EXT_PROC_NUMBER && flags.number >= 1 && flags.number < UINT32_MAX) {
+        attempt = pick_attempt_of_flags((uint64_t)flags.number);
+    }
+    bool answered =
+        ext_proc_header_find(&message->fields, STR("x-envoy-upstream-service-time")).ptr != NULL;
+    return attempt == PICK_ATTEMPT_UNKNOWN && answered ? PICK_ATTEMPT_ANSWERED : attempt;
 }
 
 /* The status is 200 to 299. Errors are left out of the response times: they are often fast. */
@@ -339,15 +350,14 @@ static enum pool_outcome outcome_of_grpc_status(struct str status) {
 
 /* Reports the outcome to outlier detection, unless the proxy replied itself. */
 static void report_outcome(struct pick_session *session, const struct ext_proc_request *message,
-                           struct str details) {
+                           enum pick_attempt attempt) {
     struct pool *pool = session->context.pool;
     struct endpoint *endpoint = session->ticket.endpoint;
-    enum pick_attempt attempt = pick_attempt_of_details(details);
     if (attempt == PICK_ATTEMPT_NOT_CONNECTED || attempt == PICK_ATTEMPT_FAILED) {
         pool_report_outcome(pool, endpoint, POOL_OUTCOME_GATEWAY_FAILURE);
         return;
     }
-    if (was_answered(details, message)) {
+    if (attempt == PICK_ATTEMPT_ANSWERED) {
         struct str status = ext_proc_header_find(&message->fields, STR(":status"));
         struct str grpc_status = ext_proc_header_find(&message->fields, STR("grpc-status"));
         pool_report_outcome(pool, endpoint,
@@ -361,19 +371,19 @@ static void record_endpoint_result(struct pick_session *session,
                                    const struct ext_proc_request *message) {
     const struct protocol *protocol = &pick_session_spec(session)->protocol;
     struct str served = find_served(protocol, message);
-    struct str details = find_attribute(message, DETAILS);
+    enum pick_attempt attempt = find_attempt(message);
     move_ticket_to_served(session, message,
                           served.ptr ? served : find_attribute(message, UPSTREAM));
     struct endpoint *endpoint = session->ticket.endpoint;
     pool_ticket_response_started(session->context.pool, &session->ticket, is_success(message));
-    if (endpoint && pick_attempt_of_details(details) == PICK_ATTEMPT_NOT_CONNECTED) {
+    if (endpoint && attempt == PICK_ATTEMPT_NOT_CONNECTED) {
         pool_report_refused(session->context.pool, endpoint);
         metric_add(METRIC_PICK_REFUSED_TOTAL, 1);
-    } else if (endpoint && endpoint_is_refused(endpoint) && was_answered(details, message)) {
+    } else if (endpoint && endpoint_is_refused(endpoint) && attempt == PICK_ATTEMPT_ANSWERED) {
         pool_report_answered(session->context.pool, endpoint);
     }
     if (endpoint) {
-        report_outcome(session, message, details);
+        report_outcome(session, message, attempt);
     }
 }
 
@@ -434,6 +444,7 @@ static void on_response_headers(struct pick_session *session,
         return;
     }
     const struct protocol *protocol = &pick_session_spec(session)->protocol;
+    session->response_headers_seen = true;
     if (protocol->conformance || protocol->send_served_header) {
         send_served_header(session, protocol, message);
     } else {
@@ -625,6 +636,11 @@ struct pick_session *pick_session_new(struct arena *arena, const struct pick_con
 
 void pick_session_free(struct pick_session *session) {
     if (session) {
+        if (session->was_picked) {
+            metric_add(session->response_headers_seen ? METRIC_PICK_RESPONSES_WITH_HEADERS
+                                                      : METRIC_PICK_RESPONSES_WITHOUT_HEADERS,
+                       1);
+        }
         pick_count_stream_end(session->phase == PICK_HEADERS_HELD || session->phase == PICK_QUEUED);
         pick_queue_stop_wait(session, FLOW_ABORTED);
         pick_body_buffer_clear(&session->body_buffer);

@@ -57,9 +57,11 @@ struct pick_scan {
  * rest of the struct is in no near cache by the next event. */
 struct pick_session {
     enum pick_phase phase;
-    bool is_not_grpc;      /* by the request's headers; false where no headers were received */
-    bool request_ended;    /* the request's body has ended */
+    bool is_not_grpc;   /* by the request's headers; false where no headers were received */
+    bool request_ended; /* the request's body has ended */
+    bool was_picked;
     bool response_started; /* a part of the response was received */
+    bool response_headers_seen;
     bool response_ended;
     bool observed; /* observability_mode: nothing is sent */
     bool configured;

@@ -160,6 +160,7 @@ LOCAL = [("status=503", None, 503, 0, r"via_upstream"),
          ("close", None, 503, 0x40, RESET + r"\{connection_termination\}"),
          ("garbage", None, 502, 0x800000, RESET + r"\{protocol_error\}"),
          ("silence", None, 504, 0x04, r"response_timeout"),
+         ("endless", None, 504, 0x80000, r"upstream_max_stream_duration_reached"),
          ("full", None, 503, 0x80, RESET + r"\{overflow\}"),
          ("", "nonsense", 503, 0x02, r"no_healthy_upstream")]
 
@@ -171,9 +172,11 @@ def test_ext_proc_attributes_tell_origin_of_5xx(start_envoy, recorder, upstreams
     recorder.say = picks({None: upstreams[0].address, "gone": gone.address}.get(endpoint, endpoint))
     envoy = start_envoy("model-in-body.yaml", lambda text: {
         "silence": text.replace("timeout: 600s", "timeout: 0.2s"),
+        "endless": text.replace("{enable_trailers: true}}", "{enable_trailers: true}}\n          "
+                                "common_http_protocol_options: {max_stream_duration: 0.2s}"),
         "full": text.replace("circuit_breakers: *many", "circuit_breakers: {thresholds: [{max_connections: 0, "
                              "max_pending_requests: 0}]}")}.get(wish, text))
-    assert ask(envoy, x_answer=wish).status == status
+    assert ask(envoy, x_answer="silence" if wish == "endless" else wish).status == status
     told = recorder.ended().messages[1]
     upstreams[0].let_go()
     gone.close()

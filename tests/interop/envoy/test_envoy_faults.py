@@ -11,6 +11,7 @@ from lib.load import Load
 OPEN = ("headers-only.yaml", "model-in-body.yaml", "buffered.yaml", "override-host.yaml")
 CLOSED = ("headers-only-closed.yaml", "metadata.yaml", "full-duplex.yaml")
 BODY = b'{"model": "digits"}'
+HEADERS = 'sluice_pick_responses_total{headers="%s"}'
 
 
 @pytest.fixture
@@ -59,15 +60,26 @@ def test_envoy_own_fallback_tells_picker_of_server_exit(start, echoes):
     serve_without_first(start, echoes, "none")
 
 
-def test_envoy_refusing_endpoint_is_last_choice(start, echoes):
+@pytest.mark.parametrize("attributes", ["response.flags, response.code_details", "response.flags"])
+def test_envoy_refusing_endpoint_is_last_choice(start, echoes, attributes):
     """Without checks: full duplex tells the picker of a refused connection, which is one lost request
     and not a third of them."""
-    gateway = start("full-duplex.yaml")
+    gateway = start("full-duplex.yaml", more=lambda text: text.replace(
+        "response.flags, response.code_details", attributes))
     echoes[0].close()
     statuses = [gateway.curl("/").status for _ in range(60)]
     assert statuses.count(503) <= 1 and set(statuses) <= {200, 503}
     refused = gateway.picker.numbers()["sluice_pick_connections_refused_total"]
     assert refused == statuses.count(503)
+    gateway.picker.wait_until(lambda now: now[HEADERS % "yes"] == 60, "the headers of all responses")
+
+
+def test_envoy_without_headers_of_responses_is_shown(start):
+    """With response_header_mode: SKIP the picker learns nothing of its endpoints."""
+    gateway = start("headers-only.yaml")
+    assert [gateway.curl("/").status for _ in range(5)] == [200] * 5
+    numbers = gateway.picker.wait_until(lambda now: now[HEADERS % "no"] == 5, "responses without headers")
+    assert numbers[HEADERS % "yes"] == 0
 
 
 def test_envoy_vanished_endpoint_is_last_choice(start, echoes):
