@@ -16,9 +16,7 @@ static float numbers[MOST], came[MOST];
 
 static int ask(sluice_client *client, char **argv, size_t n, sluice_client_error *error) {
     const int64_t dims[] = {(int64_t)n};
-    sluice_tensor input = {.size = sizeof(input), .name = argv[3], .datatype = SLUICE_FP32};
-    input.dims = dims, input.rank = 1;
-    input.data = numbers, input.n_bytes = n * sizeof(*numbers);
+    sluice_tensor input = sluice_tensor_f32(argv[3], numbers, dims, 1);
     sluice_wanted wanted = {.size = sizeof(wanted), .data = came, .n_bytes = sizeof(came)};
     sluice_infer_request request = {.size = sizeof(request), .model = argv[2]};
     request.inputs = &input, request.n_inputs = 1;

@@ -2,28 +2,17 @@
  *
  *     cc http_json.c -o http_json $(pkg-config --cflags --libs sluice)
  *
- * The model's input takes a batch of one BYTES each. In JSON a text is a string; in memory each
- * element is its length in 4 bytes, little-endian, and its bytes. */
+ * The model's input takes a batch of one BYTES each. In JSON a text is a string; in memory it is an
+ * element with its length, which sluice_strings_pack writes and sluice_strings_next reads. */
 #include <stdio.h>
-#include <string.h>
 
 #include <sluice/client.h>
 
-static size_t add_element(unsigned char *at, const char *text) {
-    size_t n = strlen(text);
-    for (int byte = 0; byte < 4; byte++) {
-        *at++ = (unsigned char)(n >> 8 * byte);
-    }
-    memcpy(at, text, n);
-    return 4 + n;
-}
-
 static void print_elements(const sluice_tensor *tensor) {
-    const unsigned char *at = tensor->data, *end = at + tensor->n_bytes;
-    while (at < end) {
-        size_t n = at[0] | (size_t)at[1] << 8 | (size_t)at[2] << 16 | (size_t)at[3] << 24;
-        printf("%s: %.*s\n", tensor->name, (int)n, (const char *)at + 4);
-        at += 4 + n;
+    size_t at = 0, n;
+    const char *text;
+    while (sluice_strings_next(tensor, &at, &text, &n) == SLUICE_CLIENT_OK) {
+        printf("%s: %.*s\n", tensor->name, (int)n, text);
     }
 }
 
@@ -32,15 +21,15 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: http_json URL MODEL INPUT TEXT…\n");
         return 2;
     }
-    unsigned char data[65536];
-    size_t n_bytes = 0;
-    int64_t dims[] = {0, 1};
-    for (int i = 4; i < argc && strlen(argv[i]) + 4 <= sizeof(data) - n_bytes; i++) {
-        n_bytes += add_element(data + n_bytes, argv[i]);
-        dims[0]++;
+    char data[65536];
+    const char *const *texts = (const char *const *)argv + 4;
+    size_t n = (size_t)argc - 4, n_bytes = sluice_strings_bytes(texts, NULL, n);
+    const int64_t dims[] = {(int64_t)n, 1};
+    if (sluice_strings_pack(texts, NULL, n, data, sizeof(data)) != SLUICE_CLIENT_OK) {
+        fprintf(stderr, "http_json: the texts have more than 65536 bytes\n");
+        return 1;
     }
-    sluice_tensor input = {.size = sizeof(input), .name = argv[3], .datatype = SLUICE_BYTES};
-    input.dims = dims, input.rank = 2, input.data = data, input.n_bytes = n_bytes;
+    sluice_tensor input = sluice_tensor_strings(argv[3], data, n_bytes, dims, 2);
     sluice_infer_request request = {.size = sizeof(request), .model = argv[2]};
     request.inputs = &input, request.n_inputs = 1, request.form = SLUICE_FORM_JSON;
     sluice_client_options options = {.size = sizeof(options), .url = argv[1]};

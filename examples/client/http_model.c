@@ -6,7 +6,7 @@
 #include <sluice/client.h>
 
 static void print_tensor(const char *kind, const sluice_tensor_spec *spec) {
-    printf("%s %s: datatype %d, shape [", kind, spec->name, (int)spec->datatype);
+    printf("%s %s: %s, shape [", kind, spec->name, sluice_datatype_name((int)spec->datatype));
     for (size_t d = 0; d < spec->rank; d++) {
         printf("%s%lld", d > 0 ? "," : "", (long long)spec->dims[d]);
     }

@@ -8,20 +8,19 @@
 
 #include <sluice/client.h>
 
-static unsigned char element[4 + (16 << 20)]; /* length, 4 bytes little-endian, and bytes */
+static char file[16 << 20], packed[(16 << 20) + 4];
 
 int main(int argc, char **argv) {
     if (argc != 3) {
         fprintf(stderr, "usage: http_raw URL MODEL <FILE\n");
         return 2;
     }
-    size_t n = fread(element + 4, 1, sizeof(element) - 4, stdin);
-    for (int byte = 0; byte < 4; byte++) {
-        element[byte] = (unsigned char)(n >> 8 * byte);
-    }
+    const char *texts[] = {file};
     const int64_t dims[] = {1};
-    sluice_tensor input = {.size = sizeof(input), .name = "", .datatype = SLUICE_BYTES};
-    input.dims = dims, input.rank = 1, input.data = element, input.n_bytes = 4 + n;
+    size_t n = fread(file, 1, sizeof(file), stdin);
+    sluice_strings_pack(texts, &n, 1, packed, sizeof(packed));
+    sluice_tensor input =
+        sluice_tensor_strings("", packed, sluice_strings_bytes(texts, &n, 1), dims, 1);
     sluice_infer_request request = {.size = sizeof(request), .model = argv[2]};
     request.inputs = &input, request.n_inputs = 1, request.form = SLUICE_FORM_RAW;
 
@@ -32,8 +31,11 @@ int main(int argc, char **argv) {
     int ok = sluice_client_open(&options, &client, &error) == SLUICE_CLIENT_OK &&
              sluice_client_infer(client, &request, NULL, &call, &error) == SLUICE_CLIENT_OK;
     sluice_tensor output = {.size = sizeof(output)};
-    if (ok && sluice_call_output(call, 0, &output) == SLUICE_CLIENT_OK && output.n_bytes >= 4) {
-        fwrite((const char *)output.data + 4, 1, output.n_bytes - 4, stdout);
+    size_t at = 0;
+    const char *text;
+    if (ok && sluice_call_output(call, 0, &output) == SLUICE_CLIENT_OK &&
+        sluice_strings_next(&output, &at, &text, &n) == SLUICE_CLIENT_OK) {
+        fwrite(text, 1, n, stdout);
     } else if (!ok) {
         fprintf(stderr, "http_raw: %s\n", error.text);
     }

@@ -15,8 +15,7 @@ static int ask(sluice_client *client, char **argv, int64_t n, sluice_client_erro
     const int64_t dims[] = {n};
     size_t n_bytes = (size_t)n * sizeof(float);
     float *numbers = calloc(1, n_bytes);
-    sluice_tensor input = {.size = sizeof(input), .name = argv[3], .datatype = SLUICE_FP32};
-    input.dims = dims, input.rank = 1, input.data = numbers, input.n_bytes = n_bytes;
+    sluice_tensor input = sluice_tensor_f32(argv[3], numbers, dims, 1);
     sluice_infer_request request = {.size = sizeof(request), .model = argv[2]};
     request.inputs = &input, request.n_inputs = 1;
     for (int64_t i = 0; numbers && i < n; i++) {

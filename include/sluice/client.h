@@ -420,6 +420,131 @@ SLUICE_CLIENT_API sluice_client_status sluice_call_find_param(const sluice_call 
                                                               const char *name,
                                                               sluice_parameter *out);
 
+/* ---- tensors without ceremony ---------------------------------------------------------------- */
+
+/* None of these functions uses a client. Thread: any. */
+
+/* Returns: the number of elements; SIZE_MAX for a negative dimension, and when it overflows. */
+SLUICE_CLIENT_API size_t sluice_n_elements(const int64_t *dims, size_t rank);
+
+/* Tensors and parameters from values. These functions are compiled into the caller: they are not
+ * part of the ABI. `data`, `name` and `dims` are borrowed, as in the structs.
+ *
+ * A tensor whose data has `element_bytes` for each element. If the size overflows, n_bytes is
+ * SIZE_MAX, and a call with the tensor fails with SLUICE_CLIENT_INVALID. */
+static inline sluice_tensor sluice_tensor_of(sluice_datatype datatype, size_t element_bytes,
+                                             const char *name, const void *data,
+                                             const int64_t *dims, size_t rank) {
+    sluice_tensor tensor;
+    size_t n = sluice_n_elements(dims, rank);
+    tensor.size = sizeof(tensor);
+    tensor.name = name;
+    tensor.datatype = datatype;
+    tensor.dims = dims;
+    tensor.rank = rank;
+    tensor.data = data;
+    tensor.n_bytes = n > SIZE_MAX / element_bytes ? SIZE_MAX : n * element_bytes;
+    return tensor;
+}
+
+#define SLUICE_DEFINE_TENSOR(suffix, type, datatype)                                               \
+    static inline sluice_tensor sluice_tensor_##suffix(const char *name, const type *data,         \
+                                                       const int64_t *dims, size_t rank) {         \
+        return sluice_tensor_of(datatype, sizeof(type), name, data, dims, rank);                   \
+    }
+SLUICE_DEFINE_TENSOR(bool, uint8_t, SLUICE_BOOL)
+SLUICE_DEFINE_TENSOR(u8, uint8_t, SLUICE_UINT8)
+SLUICE_DEFINE_TENSOR(u16, uint16_t, SLUICE_UINT16)
+SLUICE_DEFINE_TENSOR(u32, uint32_t, SLUICE_UINT32)
+SLUICE_DEFINE_TENSOR(u64, uint64_t, SLUICE_UINT64)
+SLUICE_DEFINE_TENSOR(i8, int8_t, SLUICE_INT8)
+SLUICE_DEFINE_TENSOR(i16, int16_t, SLUICE_INT16)
+SLUICE_DEFINE_TENSOR(i32, int32_t, SLUICE_INT32)
+SLUICE_DEFINE_TENSOR(i64, int64_t, SLUICE_INT64)
+SLUICE_DEFINE_TENSOR(f16, uint16_t, SLUICE_FP16) /* bit patterns: sluice_f16_from_f32 */
+SLUICE_DEFINE_TENSOR(bf16, uint16_t, SLUICE_BF16)
+SLUICE_DEFINE_TENSOR(f32, float, SLUICE_FP32)
+SLUICE_DEFINE_TENSOR(f64, double, SLUICE_FP64)
+#undef SLUICE_DEFINE_TENSOR
+
+/* A BYTES tensor of elements that sluice_strings_pack has written. */
+static inline sluice_tensor sluice_tensor_strings(const char *name, const void *packed,
+                                                  size_t n_bytes, const int64_t *dims,
+                                                  size_t rank) {
+    sluice_tensor tensor = sluice_tensor_of(SLUICE_BYTES, 1, name, packed, dims, rank);
+    tensor.n_bytes = n_bytes;
+    return tensor;
+}
+
+static inline sluice_parameter sluice_parameter_of(const char *name, sluice_param_kind kind) {
+    sluice_parameter parameter;
+    parameter.size = sizeof(parameter);
+    parameter.name = name;
+    parameter.kind = kind;
+    parameter.boolean = 0;
+    parameter.int64 = 0;
+    parameter.uint64 = 0;
+    parameter.number = 0;
+    parameter.string = NULL;
+    parameter.string_bytes = 0;
+    return parameter;
+}
+
+#define SLUICE_DEFINE_PARAMETER(suffix, type, kind, member)                                        \
+    static inline sluice_parameter sluice_parameter_##suffix(const char *name, type value) {       \
+        sluice_parameter parameter = sluice_parameter_of(name, kind);                              \
+        parameter.member = value;                                                                  \
+        return parameter;                                                                          \
+    }
+SLUICE_DEFINE_PARAMETER(bool, int32_t, SLUICE_PARAM_BOOL, boolean)
+SLUICE_DEFINE_PARAMETER(int64, int64_t, SLUICE_PARAM_INT64, int64)
+SLUICE_DEFINE_PARAMETER(uint64, uint64_t, SLUICE_PARAM_UINT64, uint64)
+SLUICE_DEFINE_PARAMETER(double, double, SLUICE_PARAM_DOUBLE, number)
+#undef SLUICE_DEFINE_PARAMETER
+
+static inline sluice_parameter sluice_parameter_string(const char *name, const char *text) {
+    sluice_parameter parameter = sluice_parameter_of(name, SLUICE_PARAM_STRING);
+    parameter.string = text;
+    while (text[parameter.string_bytes] != '\0') {
+        parameter.string_bytes++;
+    }
+    return parameter;
+}
+
+/* Returns: "FP32", or "unknown"; bytes of an element, 0 for BYTES and unknown numbers. */
+SLUICE_CLIENT_API const char *sluice_datatype_name(int32_t datatype);
+SLUICE_CLIENT_API size_t sluice_datatype_bytes(int32_t datatype);
+
+/* Copies `n` elements of a tensor to aligned memory of the caller, in the datatype that the caller
+ * expects. Returns: SLUICE_CLIENT_INVALID if the tensor has another datatype or is BYTES;
+ * SLUICE_CLIENT_BUFFER_TOO_SMALL if it has more than `n` elements, SLUICE_CLIENT_NOT_FOUND if it
+ * has fewer. */
+SLUICE_CLIENT_API sluice_client_status sluice_tensor_read(const sluice_tensor *tensor,
+                                                          sluice_datatype datatype, void *out,
+                                                          size_t n);
+
+/* Strings to the elements of a BYTES tensor. `lengths` NULL: each text ends at its NUL; else it may
+ * contain NULs. bytes: Returns: the size of all elements; SIZE_MAX if one has more than 2^32 - 1
+ * bytes or the sum overflows. pack: writes them to `out`. Returns: SLUICE_CLIENT_BUFFER_TOO_SMALL
+ * and SLUICE_CLIENT_INVALID for these; nothing is written then. */
+SLUICE_CLIENT_API size_t sluice_strings_bytes(const char *const *texts, const size_t *lengths,
+                                              size_t n);
+SLUICE_CLIENT_API sluice_client_status sluice_strings_pack(const char *const *texts,
+                                                           const size_t *lengths, size_t n,
+                                                           void *out, size_t out_bytes);
+/* The next element of a BYTES tensor; *at is 0 before the first. *text is in the tensor and does
+ * not end with a NUL. Returns: SLUICE_CLIENT_NOT_FOUND after the last one, SLUICE_CLIENT_INVALID
+ * for another datatype, SLUICE_CLIENT_PROTOCOL if the data end within an element. */
+SLUICE_CLIENT_API sluice_client_status sluice_strings_next(const sluice_tensor *tensor, size_t *at,
+                                                           const char **text, size_t *n_bytes);
+
+/* FP16 and BF16 from and to float, `n` of them; the 16-bit side may be unaligned. To 16 bits:
+ * rounded to nearest, ties to even; a NaN stays one; what is too large becomes infinity. */
+SLUICE_CLIENT_API void sluice_f16_from_f32(void *out, const float *in, size_t n);
+SLUICE_CLIENT_API void sluice_f16_to_f32(float *out, const void *in, size_t n);
+SLUICE_CLIENT_API void sluice_bf16_from_f32(void *out, const float *in, size_t n);
+SLUICE_CLIENT_API void sluice_bf16_to_f32(float *out, const void *in, size_t n);
+
 /* ---- MIP (Model Invocation Protocol, "Inference", "Errors") ---------------------------------- */
 
 typedef enum sluice_mip_type {

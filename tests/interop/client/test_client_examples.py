@@ -86,12 +86,19 @@ def test_example_has_under_80_lines(name):
 
 def test_http_model(url):
     assert says("http_model", url, "text") == (
-        "text version 1, ready\ninput IN: datatype 13, shape [-1,1]\n"
-        "output OUT: datatype 13, shape [-1,1]\n")
+        "text version 1, ready\ninput IN: BYTES, shape [-1,1]\n"
+        "output OUT: BYTES, shape [-1,1]\n")
 
 
 def test_http_binary(url):
     assert says("http_binary", url, "numbers", "IN", "1", "2.5", "-3e10") == "1 2.5 -3e+10\n"
+
+
+def test_http_half(url):
+    """65519 is the largest number that becomes one of FP16 and not infinity; 0.1 is rounded."""
+    assert says("http_half", url, "half", "IN", "1", "-2.5", "0.1", "65519", "65520") == (
+        "1 -2.5 0.0999756 65504 inf\n")
+    assert "FP32" in fails("http_half", url, "numbers", "IN", "1")
 
 
 def test_http_json(url):

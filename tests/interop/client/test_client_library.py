@@ -30,9 +30,11 @@ def symbols(path, *options):
 
 
 def declared():
-    """The functions of the header: all that its code, without comments, calls sluice_…( ."""
+    """The functions of the header: all that its code, without comments, calls sluice_…( . Functions
+    that are compiled into the caller are not in the library."""
     with open(HEADER, encoding="utf-8") as file:
         code = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
+    code = re.sub(r"^static inline.*?^}|^#define.*?(?<!\\)$", "", code, flags=re.DOTALL | re.MULTILINE)
     return set(re.findall(r"\b(sluice_\w+)\s*\(", code))
 
 
