@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
@@ -93,6 +94,27 @@ void loop_iteration_watch(struct loop_iteration *iteration) {
     }
 }
 
+/* Before each poll. The poll itself uses next to none. */
+static void on_cpu_prepare(uv_prepare_t *prepare) {
+    struct loop_iteration *iteration = prepare->data;
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now); /* cannot fail */
+    uint64_t now_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    uint64_t used_ns = iteration->cpu_ns > 0 ? now_ns - iteration->cpu_ns : 0;
+    iteration->cpu_ns = now_ns;
+    if (used_ns > iteration->cpu_limit_ns) {
+        iteration->n_over_limit++;
+        log_event(LOG_ERROR, "an event-loop iteration used too much CPU time",
+                  LOG_U64("ms", used_ns / 1000000),
+                  LOG_U64("limit", iteration->cpu_limit_ns / 1000000));
+    }
+}
+
+void loop_iteration_limit_cpu(struct loop_iteration *iteration, uint64_t limit_ns) {
+    iteration->cpu_limit_ns = limit_ns;
+    uv_prepare_start(&iteration->cpu_prepare, on_cpu_prepare);
+}
+
 /* ---- in the loop ----------------------------------------------------------------------------- */
 
 static void end_iteration(struct loop_iteration *iteration) {
@@ -137,8 +159,10 @@ void loop_iteration_init(struct loop_iteration *iteration, uv_loop_t *loop) {
     uv_check_init(loop, &iteration->check); /* these cannot fail */
     uv_idle_init(loop, &iteration->idle);
     uv_prepare_init(loop, &iteration->prepare);
+    uv_prepare_init(loop, &iteration->cpu_prepare);
     iteration->check.data = iteration;
     iteration->prepare.data = iteration;
+    iteration->cpu_prepare.data = iteration;
     iteration->idle.data = iteration;
     uv_check_start(&iteration->check, on_check);
 }
@@ -146,5 +170,6 @@ void loop_iteration_init(struct loop_iteration *iteration, uv_loop_t *loop) {
 void loop_iteration_close(struct loop_iteration *iteration) {
     uv_close((uv_handle_t *)&iteration->check, NULL);
     uv_close((uv_handle_t *)&iteration->prepare, NULL);
+    uv_close((uv_handle_t *)&iteration->cpu_prepare, NULL);
     uv_close((uv_handle_t *)&iteration->idle, NULL);
 }

@@ -45,9 +45,13 @@ struct loop_iteration {
     uint64_t began_ms; /* of a measured iteration: when the poll returned, in uv_now's time */
     const char *longest_work; /* of this iteration, as loop_iteration_note tells; NULL: unknown */
     uint64_t longest_work_ns;
+    uint64_t cpu_limit_ns; /* 0: none */
+    uint64_t cpu_ns;       /* of the thread, when the current iteration began */
+    uint64_t n_over_limit; /* iterations */
     uv_check_t check;
     uv_prepare_t prepare;
-    uv_idle_t idle; /* while it is active the loop does not block */
+    uv_prepare_t cpu_prepare; /* active with a cpu_limit_ns */
+    uv_idle_t idle;           /* while it is active the loop does not block */
 };
 
 /* Measures this iteration. One of more than LOOP_HELD_MS held the loop: it is counted
@@ -67,6 +71,11 @@ static inline void loop_iteration_note(struct loop_iteration *iteration, const c
         loop_iteration_watch(iteration);
     }
 }
+
+/* From now on an iteration whose thread uses more CPU time is an error in the log, whatever the
+ * iteration does. CPU time grows no faster on a busy machine. For tests: each iteration costs a
+ * system call. */
+void loop_iteration_limit_cpu(struct loop_iteration *iteration, uint64_t limit_ns);
 
 /* Runs the task at the end of the iteration; once, however often it is deferred. */
 void loop_iteration_defer(struct loop_iteration *iteration, struct deferred_task *task);

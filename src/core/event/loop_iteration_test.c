@@ -6,9 +6,11 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <time.h>
 
 #include <cmocka.h>
 
+#include "core/base/log.h"
 #include "core/event/clock.h"
 #include "core/event/worker.h"
 
@@ -253,6 +255,40 @@ static void loop_iteration_full_runs_tasks_early(void **state) {
                                                     iteration */
 }
 
+static void burn(struct world *world) {
+    struct timespec now;
+    (void)world;
+    uint64_t end_ns = 0, now_ns;
+    do {
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+        now_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+        end_ns = end_ns > 0 ? end_ns : now_ns + UINT64_C(3000000);
+    } while (now_ns < end_ns);
+}
+
+static void note_and_stop(struct world *world) {
+    world->seen_ns = worker_loop_iteration(world->worker)->n_over_limit;
+    stop(world);
+}
+
+static void burn_then_stop(struct world *world) {
+    burn(world);
+    post(world, 0, note_and_stop);
+}
+
+static void limit_then_burn(struct world *world) {
+    loop_iteration_limit_cpu(worker_loop_iteration(world->worker), 2000000);
+    post(world, 1, burn_then_stop);
+}
+
+static void loop_iteration_over_cpu_limit_is_counted(void **state) {
+    struct world world = {0};
+    (void)state;
+    log_level_set(LOG_ERROR, false);
+    run(&world, limit_then_burn);
+    assert_int_equal(world.seen_ns, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deferred_task_runs_once_at_end_of_iteration),
@@ -264,6 +300,7 @@ int main(void) {
         cmocka_unit_test(loop_iteration_spent_ns_is_reset),
         cmocka_unit_test(loop_iteration_stop_runs_pending_tasks),
         cmocka_unit_test(loop_iteration_full_runs_tasks_early),
+        cmocka_unit_test(loop_iteration_over_cpu_limit_is_counted),
     };
     return cmocka_run_group_tests_name("core/event/loop_iteration", tests, NULL, NULL);
 }

@@ -116,6 +116,14 @@ out:
     return st;
 }
 
+void worker_limit_iterations(struct worker *worker) {
+#ifdef SLUICE_LOOP_CPU_LIMIT_MS
+    loop_iteration_limit_cpu(&worker->iteration, SLUICE_LOOP_CPU_LIMIT_MS * UINT64_C(1000000));
+#else
+    (void)worker;
+#endif
+}
+
 static void thread_main(void *arg) {
     struct worker *worker = arg;
     pthread_setname_np(pthread_self(), worker->name);

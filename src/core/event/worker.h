@@ -25,6 +25,10 @@ struct worker_msg {
 /* Makes a worker that is not started; `name` is its thread's. Returns: ST_IO, ST_NO_MEMORY. Owns:
  * the caller, until worker_free. */
 enum status worker_new(const char *name, struct worker **out, struct error *err);
+/* The worker serves requests, so that others must not wait for one of them: in builds with
+ * SLUICE_LOOP_CPU_LIMIT_MS, as those with a sanitizer, loop_iteration_limit_cpu applies to it.
+ * Before it is started. */
+void worker_limit_iterations(struct worker *worker);
 /* Starts the thread. */
 enum status worker_start(struct worker *worker, struct error *err);
 /* Runs the loop on the calling thread until worker_stop. */

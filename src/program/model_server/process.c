@@ -119,6 +119,7 @@ static enum status start_admin_worker(struct serve_process *self, struct error *
     struct worker *worker = NULL;
     enum status st = worker_new("admin", &worker, err);
     if (st == ST_OK) {
+        worker_limit_iterations(worker);
         st = worker_start(worker, err);
     }
     if (st != ST_OK) {

@@ -159,6 +159,7 @@ static enum status start_workers(struct process_threads *threads, uint64_t n, st
             break;
         }
         threads->n_workers++;
+        worker_limit_iterations(threads->workers[i]);
         st = worker_start(threads->workers[i], err);
     }
     return st;
