@@ -18,7 +18,7 @@ from lib import deployed as deployed_lib
 from lib import kube_crds, manifests
 from lib.http1 import PATIENCE
 from lib.kube_client import Refused
-from lib.server import ROOT, binary, is_sanitized
+from lib.server import ROOT, binary, defaults_of, is_sanitized
 
 LABEL = "pod-security.kubernetes.io/enforce"
 # The chart with these settings is all kinds of things; each is taken by the API server.
@@ -242,13 +242,6 @@ def bytes_of(text):
 def flag_of(container, name):
     found = [arg.partition("=")[2] for arg in container.get("args", []) if arg.startswith(f"{name}=")]
     return found[-1] if found else None
-
-
-@functools.cache
-def defaults_of(command):
-    """What --help says, by flag."""
-    text = " ".join(manifests.run(binary(), command, "--help").split())
-    return dict(re.findall(r"(--[a-z-]+) [A-Z|]+ (?:(?! --[a-z-]+ [A-Z]).)*?\[default: ([^\]]+)\]", text))
 
 
 def size_of(container, name):

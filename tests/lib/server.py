@@ -1,6 +1,7 @@
 """Starts `sluice serve`, and ends it the way an operator would. A server that a test started must
 leave with exit code 0, without a word from a sanitizer and without an error in its log, unless the
 test says which error it expects."""
+import functools
 import json
 import os
 import re
@@ -236,6 +237,13 @@ def run(*args, patience=http1.PATIENCE, **options):
     return subprocess.run([binary(), *map(str, args)], stdin=subprocess.DEVNULL, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=patience,
                           check=False, **options)
+
+
+@functools.cache
+def defaults_of(command):
+    """What --help says of them, by flag."""
+    text = " ".join(run(command, "--help").stdout.split())
+    return dict(re.findall(r"(--[a-z-]+) [A-Z|]+ (?:(?! --[a-z-]+ [A-Z]).)*?\[default: ([^\]]+)\]", text))
 
 
 def peak_memory_of(server):

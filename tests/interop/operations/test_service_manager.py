@@ -13,13 +13,14 @@ import pytest
 from lib import http1, repository
 from lib.certificates import Identity
 from lib.pick_client import Proxy
-from lib.server import ROOT, addresses_in, binary
+from lib.server import ROOT, addresses_in, binary, defaults_of
 from lib.service_manager import Manager, hung, threads_of
 
 UNITS = os.path.join(ROOT, "deploy", "systemd")
 POOL = "endpoints: [10.0.0.1:8000]\n"
 OTHER_POOL = "endpoints: [10.0.0.2:8000]\n"
 OFTEN_US = 60000
+RESERVED_FILES = 1024  # docs/running.md
 SELDOM = "1h"
 
 
@@ -213,6 +214,26 @@ def test_systemd_unit_security_rating(path):
     """Its worst rating would be 10; 1.5 is what systemd calls OK."""
     done = analyze("security", "--offline=true", "--threshold=15", path)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("path", units(), ids=os.path.basename)
+def test_systemd_unit_limits_fit_defaults(path):
+    """Descriptors for --max-connections with the reserve, so that it is not lowered; and a stop that lasts as long as
+    a drain is not ended by systemd, nor by its watchdog."""
+    with open(path, encoding="utf-8") as file:
+        unit = dict(re.findall(r"^(\w+)=(.+)$", file.read(), re.M))
+    defaults = defaults_of(re.search(r"sluice-(\w+)\.service", path)[1])
+    assert int(unit["LimitNOFILE"]) >= int(defaults["--max-connections"]) + RESERVED_FILES
+    drain = seconds_of(defaults["--drain-timeout"])
+    assert seconds_of(unit["TimeoutStopSec"]) >= drain + 10
+    assert 5 <= seconds_of(unit["WatchdogSec"]) <= drain
+    assert seconds_of(unit["TimeoutStartSec"]) > seconds_of(unit["WatchdogSec"])
+    assert not {"MemoryMax", "MemoryHigh"} & set(unit)  # the budgets are shares of the machine's memory
+
+
+def seconds_of(text):
+    number, unit = re.fullmatch(r"(\d+)(s|min)", text).groups()
+    return int(number) * {"s": 1, "min": 60}[unit]
 
 
 def test_systemd_units_exist():
