@@ -474,7 +474,8 @@ struct net_call *net_call_new(struct net_conn *conn, size_t n_bytes) {
 
 static void release_head(struct net_call *call) {
     if (call->n_head_reserved > 0) {
-        net_budget_release(call->server_worker->server->budget, call->n_head_reserved);
+        net_budget_release(call->server_worker->server->budget, NET_BODY_HTTP,
+                           call->n_head_reserved);
         call->n_head_reserved = 0;
     }
 }

@@ -45,9 +45,9 @@ static enum status reserve_budget(struct body *body, size_t wanted, struct error
                   : body->len < MAX_RESERVE_BYTES / RESERVE_RATIO ? body->len * RESERVE_RATIO
                                                                   : MAX_RESERVE_BYTES;
     step = step < need ? need : step < most ? step : most;
-    if (!net_budget_reserve(body->allocator.budget, step)) {
+    if (!net_budget_reserve(body->allocator.budget, body->allocator.owner, step)) {
         step = need;
-        if (!net_budget_reserve(body->allocator.budget, step)) {
+        if (!net_budget_reserve(body->allocator.budget, body->allocator.owner, step)) {
             return net_budget_error(body->allocator.budget, err);
         }
     }
@@ -264,7 +264,8 @@ void body_fini(struct body *body, uint64_t now_ns) {
         body_pool_free(body->allocator.pool, body->block, body->block_bytes, now_ns);
     }
     if (body_reserved_bytes(body) > 0) {
-        net_budget_release(body->allocator.budget, body_reserved_bytes(body));
+        net_budget_release(body->allocator.budget, body->allocator.owner,
+                           body_reserved_bytes(body));
     }
     if (body->len > 0) {
         metric_add(METRIC_BODY_BYTES_IN_FLIGHT, -(int64_t)body->len);

@@ -25,6 +25,7 @@ struct body_allocator {
     struct arena *arena; /* for a small body */
     struct body_pool *pool;
     struct net_budget *budget;
+    enum net_body_owner owner;
 };
 
 struct body {

@@ -27,7 +27,8 @@ struct bench {
 static void bench_init(struct bench *bench, uint64_t budget) {
     *bench = (struct bench){.arena = arena_new(NULL, 0), .budget = {.body_memory = budget}};
     body_pool_init(&bench->pool, 64 << 20);
-    bench->means = (struct body_allocator){bench->arena, &bench->pool, &bench->budget};
+    bench->means =
+        (struct body_allocator){bench->arena, &bench->pool, &bench->budget, NET_BODY_HTTP};
 }
 
 static void bench_fini(struct bench *bench) {

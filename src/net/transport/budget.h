@@ -18,6 +18,15 @@
 
 enum { NET_BUDGET_MAX_USERS = 8, NET_BUDGET_REFUSALS = 256, NET_BUDGET_SMALL_ARENA = 1 << 18 };
 
+/* What bodies are counted as, for the metrics. */
+enum net_body_owner {
+    NET_BODY_HTTP,
+    NET_BODY_GRPC,
+    NET_BODY_MIP,
+    NET_BODY_SHARED_MEMORY, /* tensors that requests name there */
+    NET_BODY_OWNERS,
+};
+
 /* What the clients of servers hold. */
 struct net_budget_use {
     uint64_t n_response_bytes;      /* reserved for responses */
@@ -48,11 +57,12 @@ struct net_budget {
                               ones are closed at once; 0: NET_BUDGET_REFUSALS */
     _Atomic uint64_t n_bytes; /* everything; the shares' credit included */
     _Atomic uint64_t n_body_bytes;
-    _Atomic uint64_t n_conns;          /* within max_connections */
-    _Atomic uint64_t n_refused;        /* over it, until they are closed */
-    _Atomic uint32_t n_waiting_quotas; /* quotas in which requests wait for memory */
-    _Atomic uint64_t n_wanted;         /* bytes that nothing was closed for yet, of all users */
-    struct arena_budget arena;         /* of requests: net_budget_count_arenas */
+    _Atomic uint64_t n_owner_bytes[NET_BODY_OWNERS]; /* of n_body_bytes */
+    _Atomic uint64_t n_conns;                        /* within max_connections */
+    _Atomic uint64_t n_refused;                      /* over it, until they are closed */
+    _Atomic uint32_t n_waiting_quotas;               /* quotas in which requests wait for memory */
+    _Atomic uint64_t n_wanted; /* bytes that nothing was closed for yet, of all users */
+    struct arena_budget arena; /* of requests: net_budget_count_arenas */
     struct net_budget_user *_Atomic users[NET_BUDGET_MAX_USERS];
 };
 
@@ -185,17 +195,21 @@ static inline bool net_budget_fits(const struct net_budget *budget, uint64_t n_b
 }
 
 /* Reserves memory for a body. Returns: false when it doesn't fit; nothing is reserved then. */
-static inline bool net_budget_reserve(struct net_budget *budget, uint64_t n_bytes) {
+static inline bool net_budget_reserve(struct net_budget *budget, enum net_body_owner owner,
+                                      uint64_t n_bytes) {
     uint64_t used = atomic_fetch_add_explicit(&budget->n_body_bytes, n_bytes, memory_order_relaxed);
     if (used <= budget->body_memory && n_bytes <= budget->body_memory - used &&
         net_budget_take_within(budget, n_bytes, net_budget_large_limit(budget))) {
+        atomic_fetch_add_explicit(&budget->n_owner_bytes[owner], n_bytes, memory_order_relaxed);
         return true;
     }
     atomic_fetch_sub_explicit(&budget->n_body_bytes, n_bytes, memory_order_relaxed);
     return false;
 }
 
-static inline void net_budget_release(struct net_budget *budget, uint64_t n_bytes) {
+static inline void net_budget_release(struct net_budget *budget, enum net_body_owner owner,
+                                      uint64_t n_bytes) {
+    atomic_fetch_sub_explicit(&budget->n_owner_bytes[owner], n_bytes, memory_order_relaxed);
     atomic_fetch_sub_explicit(&budget->n_body_bytes, n_bytes, memory_order_relaxed);
     net_budget_give(budget, n_bytes);
 }

@@ -221,13 +221,13 @@ static void memory_budget_bodies_and_responses_share_it(void **state) {
     (void)state;
     open_memory(8 * MB, 16 * MB);
     memory.budget.body_memory = 8 * MB;
-    assert_true(net_budget_reserve(&memory.budget, 6 * MB));
+    assert_true(net_budget_reserve(&memory.budget, NET_BODY_HTTP, 6 * MB));
     assert_int_equal(reserve(&request, 0, 4 * MB), MEMORY_WAITS);
     assert_false(net_budget_fits(&memory.budget, 4 * MB));
-    net_budget_release(&memory.budget, 6 * MB);
+    net_budget_release(&memory.budget, NET_BODY_HTTP, 6 * MB);
     memory_quota_run(&memory.quotas[0], 2);
     assert_true(request.reserved);
-    assert_false(net_budget_reserve(&memory.budget, 6 * MB));
+    assert_false(net_budget_reserve(&memory.budget, NET_BODY_HTTP, 6 * MB));
     release(&request);
     close_memory();
 }
@@ -430,7 +430,7 @@ static void memory_overhead_levels_go_up_to_their_limits(void **state) {
             memory_overhead_add(memory.accounts[i], &overheads[i], limits[i] - before, level));
     }
     assert_int_equal(memory_account_bytes(memory.accounts[2]), 8 * MB);
-    assert_false(net_budget_reserve(&memory.budget, 1));
+    assert_false(net_budget_reserve(&memory.budget, NET_BODY_HTTP, 1));
     assert_true(net_budget_is_tight(&memory.budget));
     for (size_t i = 0; i < 5; i++) {
         memory_overhead_release(&overheads[i]);

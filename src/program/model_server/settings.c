@@ -267,6 +267,7 @@ static enum status resolve_settings(struct serve_settings *out, struct arena *ar
     memory_limit_read(&out->memory_limit);
     memory_share_resolve(&out->client_memory, &out->memory_limit);
     memory_share_resolve(&out->body_memory, &out->memory_limit);
+    memory_share_cap(&out->body_memory, &out->client_memory);
     memory_share_resolve(&out->max_output_size, &out->memory_limit);
     return resolve_dirs(out, arena, err);
 }

@@ -254,6 +254,7 @@ static enum status resolve_settings(const struct options *given, struct pick_set
     memory_limit_read(&out->memory_limit);
     memory_share_resolve(&out->client_memory, &out->memory_limit);
     memory_share_resolve(&out->body_memory, &out->memory_limit);
+    memory_share_cap(&out->body_memory, &out->client_memory);
     return st;
 }
 

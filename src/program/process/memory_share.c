@@ -17,6 +17,12 @@ void memory_share_resolve(struct option_memory *memory, const struct memory_limi
     memory->n_bytes = n_bytes > 0 ? n_bytes : 1;
 }
 
+void memory_share_cap(struct option_memory *memory, const struct option_memory *most) {
+    if (memory->percent > 0 && most->n_bytes > 0 && memory->n_bytes > most->n_bytes) {
+        *memory = (struct option_memory){.n_bytes = most->n_bytes};
+    }
+}
+
 /* Prints in the largest unit that gives at least 1, rounded to one decimal: "1.5 GiB". */
 static const char *print_size(char out[SIZE_BYTES], uint64_t n_bytes) {
     static const char *const UNITS[] = {"B", "KiB", "MiB", "GiB", "TiB"};

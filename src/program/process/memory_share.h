@@ -12,6 +12,10 @@ enum { MEMORY_SHARE_TEXT_BYTES = 128 };
 /* Turns a percentage into bytes, at least 1. Does nothing with a size. */
 void memory_share_resolve(struct option_memory *memory, const struct memory_limit *limit);
 
+/* A share that is more than `most` becomes that: of memory for clients, memory for bodies is a
+ * part. Does nothing with a size. */
+void memory_share_cap(struct option_memory *memory, const struct option_memory *most);
+
 /* Prints "256 MiB (50% of 512 MiB, limit of the cgroup)", or for a size
  * "1 GiB (of 512 MiB, limit of the cgroup)". Returns: `out`. */
 const char *memory_share_print(char out[MEMORY_SHARE_TEXT_BYTES],

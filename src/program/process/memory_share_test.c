@@ -56,9 +56,24 @@ static void memory_share_is_resolved_and_printed(void **state) {
     }
 }
 
+static void memory_share_cap_is_for_shares(void **state) {
+    (void)state;
+    struct option_memory share = {.percent = 40, .n_bytes = 400 * MIB},
+                         size = {.n_bytes = 400 * MIB};
+    const struct option_memory larger = {.percent = 50, .n_bytes = 500 * MIB},
+                               smaller = {.n_bytes = 64 * MIB};
+    memory_share_cap(&share, &larger);
+    assert_true(share.percent == 40 && share.n_bytes == 400 * MIB);
+    memory_share_cap(&size, &smaller);
+    assert_true(size.n_bytes == 400 * MIB);
+    memory_share_cap(&share, &smaller);
+    assert_true(share.percent == 0 && share.n_bytes == 64 * MIB);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_share_is_resolved_and_printed),
+        cmocka_unit_test(memory_share_cap_is_for_shares),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

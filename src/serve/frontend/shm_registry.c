@@ -341,7 +341,7 @@ static bool read_all(const struct shm_region *region, uint64_t offset, char *dat
 static enum status charge_memory(struct shm_registry *registry, struct shm_request *use, uint64_t n,
                                  struct error *err) {
     use->budget = registry->options.budget;
-    if (!net_budget_reserve(use->budget, n)) {
+    if (!net_budget_reserve(use->budget, NET_BODY_SHARED_MEMORY, n)) {
         metric_add(METRIC_DROPPED_MEMORY, 1);
         return error_set(err, ST_OVERLOADED,
                          "tensors in shared memory count as bodies in flight, which fill the %llu "
@@ -355,7 +355,7 @@ static enum status charge_memory(struct shm_registry *registry, struct shm_reque
 
 void shm_request_fini(struct shm_request *use) {
     if (use->n_bytes > 0) {
-        net_budget_release(use->budget, use->n_bytes);
+        net_budget_release(use->budget, NET_BODY_SHARED_MEMORY, use->n_bytes);
         metric_add(METRIC_BODY_BYTES_IN_FLIGHT, -(int64_t)use->n_bytes);
         use->n_bytes = 0;
     }

@@ -33,6 +33,11 @@ static void print_f64(struct metric_text *text, enum metric_family family, doubl
     metric_text_f64(text, STR(""), value);
 }
 
+/* By enum net_body_owner. */
+static const char *const PROTOCOLS[] = {
+    [NET_BODY_HTTP] = "http", [NET_BODY_GRPC] = "grpc", [NET_BODY_MIP] = "mip"};
+enum { N_PROTOCOLS = sizeof(PROTOCOLS) / sizeof(PROTOCOLS[0]) };
+
 static void print_response_memory(struct metric_text *text, const char *protocol,
                                   const struct net_budget_use *use) {
     struct buf labels;
@@ -40,6 +45,19 @@ static void print_response_memory(struct metric_text *text, const char *protocol
     metric_label_add(&labels, "kind", STR("responses"));
     metric_label_add(&labels, "protocol", str_of(protocol));
     metric_text_u64(text, buf_str(&labels), use->n_response_bytes);
+}
+
+static void print_body_memory(struct metric_text *text, const struct net_budget *budget,
+                              size_t owner) {
+    struct buf labels;
+    buf_init(&labels, text->out->arena, 64);
+    metric_label_add(&labels, "kind",
+                     owner == NET_BODY_SHARED_MEMORY ? STR("shared_memory") : STR("bodies"));
+    if (owner != NET_BODY_SHARED_MEMORY) {
+        metric_label_add(&labels, "protocol", str_of(PROTOCOLS[owner]));
+    }
+    metric_text_u64(text, buf_str(&labels),
+                    atomic_load_explicit(&budget->n_owner_bytes[owner], memory_order_relaxed));
 }
 
 static void print_waiting(struct metric_text *text, const char *protocol, const char *limit,
@@ -52,8 +70,6 @@ static void print_waiting(struct metric_text *text, const char *protocol, const 
 }
 
 static void print_client_memory(struct net_budget *budget, struct metric_text *text) {
-    static const char *const PROTOCOLS[] = {"http", "grpc", "mip"};
-    enum { N_PROTOCOLS = sizeof(PROTOCOLS) / sizeof(PROTOCOLS[0]) };
     struct net_budget_use uses[N_PROTOCOLS] = {0};
     bool found[N_PROTOCOLS];
     print_u64(text, METRIC_FAMILY_CLIENT_MEMORY_LIMIT, budget->memory);
@@ -64,8 +80,11 @@ static void print_client_memory(struct net_budget *budget, struct metric_text *t
             print_response_memory(text, PROTOCOLS[i], &uses[i]);
         }
     }
-    metric_text_u64(text, STR("kind=\"bodies\""),
-                    atomic_load_explicit(&budget->n_body_bytes, memory_order_relaxed));
+    for (size_t i = 0; i < NET_BODY_OWNERS; i++) {
+        if (i == NET_BODY_SHARED_MEMORY || found[i]) {
+            print_body_memory(text, budget, i);
+        }
+    }
     metric_family_begin(text, METRIC_FAMILY_WAITING_FOR_MEMORY);
     for (size_t i = 0; i < N_PROTOCOLS; i++) {
         if (found[i]) {

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from lib import browser, grpc_live, h2, http1, metrics
+from lib import browser, grpc_live, h2, http1, metrics, mip
 from lib.server import is_sanitized, peak_memory_of
 from lib.slow_readers import (ANSWER, Good, MB, check_good, infer_message, unread_calls,
                               unread_request, unread_stream, write_models)
@@ -224,7 +224,7 @@ def test_holders_are_shown_until_they_are_gone(live):
         assert numbers["sluice_client_memory_limit_bytes"] == BUDGET
         assert numbers[series("responses", "grpc")] == first["responses"]
         assert numbers[series("responses", "http")] == 0
-        assert numbers['sluice_client_memory_bytes{kind="bodies"}'] == second["bodies"]
+        assert numbers[series("bodies", "http")] == second["bodies"] and numbers[series("bodies", "grpc")] == 0
     memory = wait_for_memory(live, lambda memory: not memory["holders"])
     assert memory["responses"] == memory["bodies"] == 0
     live.wait_at_rest()
@@ -280,3 +280,27 @@ def test_status_page_shows_holders(live, tmp_path):
         assert page.run("document.getElementById('memory-used').textContent").endswith(" of 50 MB")
         page.picture(tmp_path / "page.png")
         assert page.complaints() == []
+
+
+def test_bodies_are_counted_by_protocol(start_server, repositories):
+    """Half a body of each protocol. Without a limit of their own, bodies may take no more than all."""
+    server = start_server("--model-repository", repositories("default"), "--client-memory", "64MiB",
+                          "--mip", "tcp://127.0.0.1:0=id_string", grpc=("127.0.0.1:0",))
+    assert any(line["event"] == "body memory" and line["bytes"] == 64 << 20 for line in server.log_lines())
+    bodies = {protocol: series("bodies", protocol) for protocol in ("http", "grpc", "mip")}
+    assert metrics.read(server.address)['sluice_client_memory_bytes{kind="shared_memory"}'] == 0
+    with http1.Connection(server.address) as over_http, h2.Connection(server.grpc_address) as over_grpc, \
+            mip.Connection(server.mip_urls[0]) as over_mip:
+        half = bytes(100000)
+        waits = [(bodies["http"], lambda: over_http.send(
+            b"POST /v2/models/id_uint8/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n" + half)),
+                 (bodies["grpc"], lambda: over_grpc.send_data(over_grpc.begin(
+                b"/inference.GRPCInferenceService/ModelInfer"), h2.message(half, 0, 200000))),
+                 (bodies["mip"], lambda: over_mip.send(mip.header(mip.INFER, 200000) + half))]
+        held = set()
+        for name, send in waits:
+            send()
+            held.add(name)
+            numbers = metrics.wait_until(server.address, lambda n: all(n[one] >= 100000 for one in held), name)
+            assert all(numbers[one] == 0 for one in set(bodies.values()) - held)
+    metrics.wait_until(server.address, lambda n: all(n[one] == 0 for one in held), "the end of all")

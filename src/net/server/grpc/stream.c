@@ -31,7 +31,7 @@ static bool reserve_head(struct grpc_stream *stream, struct str name, struct str
         return true;
     }
     size_t missing = stream->n_head_bytes - have;
-    if (!net_budget_reserve(stream->core->options->budget, missing)) {
+    if (!net_budget_reserve(stream->core->options->budget, NET_BODY_GRPC, missing)) {
         stream->head_over_budget = true;
         return false;
     }
@@ -42,7 +42,7 @@ static bool reserve_head(struct grpc_stream *stream, struct str name, struct str
 static void release_memory(struct grpc_stream *stream) {
     memory_overhead_release(&stream->overhead);
     if (stream->n_head_reserved > 0) {
-        net_budget_release(stream->core->options->budget, stream->n_head_reserved);
+        net_budget_release(stream->core->options->budget, NET_BODY_GRPC, stream->n_head_reserved);
     }
 }
 

@@ -16,7 +16,7 @@ static void payload_begin(struct request_response_conn *conn) {
     struct http_exchange *exchange = &call->exchange;
     struct server_worker *server_worker = conn->net.server_worker;
     struct body_allocator means = {exchange->arena, &server_worker->pool,
-                                   server_worker->server->budget};
+                                   server_worker->server->budget, NET_BODY_HTTP};
     uint64_t length = exchange->head.content_length;
     length = length < UINT64_MAX ? length : UINT64_MAX - 1; /* far over any limit too */
     struct body_plan plan = {
@@ -301,7 +301,7 @@ static enum status reserve_head(struct net_call *call, struct error *err) {
     if (n_bytes <= FREE_HEAD_BYTES || n_bytes <= call->n_head_reserved) {
         return ST_OK;
     }
-    if (!net_budget_reserve(budget, n_bytes - call->n_head_reserved)) {
+    if (!net_budget_reserve(budget, NET_BODY_HTTP, n_bytes - call->n_head_reserved)) {
         return net_budget_error(budget, err);
     }
     call->n_head_reserved = n_bytes;

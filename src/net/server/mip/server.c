@@ -265,8 +265,8 @@ static enum status call_new(struct request_response_conn *conn, const struct mip
     if (!call) {
         return error_no_memory(err, "a request");
     }
-    struct body_allocator means = {call->arena, &server_worker->pool,
-                                   server_worker->server->budget};
+    struct body_allocator means = {call->arena, &server_worker->pool, server_worker->server->budget,
+                                   NET_BODY_MIP};
     struct body_plan plan = {.length = header->n_bytes, .max_bytes = header->n_bytes};
     enum status st = body_init(&call->body, &means, &plan, err);
     if (st != ST_OK) {

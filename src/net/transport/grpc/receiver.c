@@ -18,12 +18,12 @@ static enum status grow_buffer(struct grpc_pending_input *pending, struct net_bu
     while (cap < wanted) {
         cap = cap <= SIZE_MAX / 2 ? cap * 2 : wanted;
     }
-    if (!net_budget_reserve(budget, cap - pending->cap)) {
+    if (!net_budget_reserve(budget, NET_BODY_GRPC, cap - pending->cap)) {
         return net_budget_error(budget, err);
     }
     char *data = realloc(pending->data, cap);
     if (!data) {
-        net_budget_release(budget, cap - pending->cap);
+        net_budget_release(budget, NET_BODY_GRPC, cap - pending->cap);
         return error_no_memory(err, "%zu bytes of messages", cap);
     }
     pending->data = data;
@@ -63,7 +63,7 @@ static void grpc_pending_input_consume(struct grpc_pending_input *pending,
     pending->at += n_bytes;
     if (pending->at == pending->len && pending->data) {
         free(pending->data);
-        net_budget_release(budget, pending->cap);
+        net_budget_release(budget, NET_BODY_GRPC, pending->cap);
         *pending = (struct grpc_pending_input){0};
     }
 }
@@ -139,8 +139,10 @@ static enum status begin_body(struct grpc_receiver *receiver, struct str first_b
     if (st != ST_OK) {
         return st;
     }
-    struct body_allocator body = {
-        .arena = receiver->message->message.arena, .pool = means->pool, .budget = means->budget};
+    struct body_allocator body = {.arena = receiver->message->message.arena,
+                                  .pool = means->pool,
+                                  .budget = means->budget,
+                                  .owner = NET_BODY_GRPC};
     struct body_plan plan = {.length = prefix.n_bytes,
                              .max_bytes = means->max_message_bytes,
                              .setting = means->setting,
