@@ -56,6 +56,8 @@ static inline void net_call_release_reply(struct net_call *call) {
         call->release = NULL;
     }
 }
+/* Frees what was received of the body: nothing more of it is wanted. */
+void net_call_free_body(struct net_call *call);
 /* Ends the call: releases the response and notifies the handler. The memory stays valid until the
  * end of the event-loop iteration. */
 void net_call_finish(struct net_call *call);

@@ -509,6 +509,17 @@ bool net_call_body_is_too_slow(struct net_call *call) {
                               limits->body_timeout_ns);
 }
 
+void net_call_free_body(struct net_call *call) {
+    struct server_worker *server_worker = call->server_worker;
+    if (call->body.block) {
+        uint64_t now_ns = clock_now_ns();
+        body_fini(&call->body, now_ns);
+        server_worker_schedule_timer(server_worker, body_pool_trim(&server_worker->pool, now_ns));
+    } else if (call->body.n_reserved > 0) {
+        body_fini(&call->body, 0);
+    }
+}
+
 void net_call_finish(struct net_call *call) {
     struct server_worker *server_worker = call->server_worker;
     assert(!call->writing);
@@ -517,13 +528,7 @@ void net_call_finish(struct net_call *call) {
     if (call->handler_started) {
         server_worker->server->protocol->on_call_end(call);
     }
-    if (call->body.block) {
-        uint64_t now_ns = clock_now_ns();
-        body_fini(&call->body, now_ns);
-        server_worker_schedule_timer(server_worker, body_pool_trim(&server_worker->pool, now_ns));
-    } else if (call->body.n_reserved > 0) {
-        body_fini(&call->body, 0);
-    }
+    net_call_free_body(call);
     if (call->counted) {
         atomic_fetch_sub_explicit(&server_worker->in_flight, 1, memory_order_relaxed);
         metric_add(METRIC_REQUESTS_IN_FLIGHT, -1);

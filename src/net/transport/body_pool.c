@@ -4,6 +4,7 @@
  * Blocks grow with mremap, which moves pages without copying and keeps their alignment. */
 #include "net/transport/body_pool.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,7 +15,7 @@ static const size_t LARGEST_BYTES = (size_t)1 << 40;
 enum {
     PAGE_BYTES = 4096,
     SMALLEST_BYTES = 65536,
-    TRIM_BYTES = 4 << 20 /* unmapped in one go, which takes some 0.3 ms */
+    TRIM_BYTES = 8 << 20 /* unmapped in one go, which takes some 0.6 ms */
 };
 
 /* The thread sanitizer does not track mremap, and would report a race with the next owner of the
@@ -160,6 +161,9 @@ void body_pool_free(struct body_pool *pool, void *ptr, size_t n_bytes, uint64_t 
     }
     pool->n++;
     pool->n_bytes += n_bytes;
+    while (pool->n_bytes > pool->max_bytes + pool->max_bytes / 2) {
+        oldest_free(pool); /* blocks come faster than body_pool_trim frees them */
+    }
 }
 
 /* Frees up to `most` bytes of the oldest block. Returns: how many. */
@@ -174,14 +178,17 @@ static size_t oldest_shrink(struct body_pool *pool, size_t most) {
     return before - left;
 }
 
+static bool trim_is_due(const struct body_pool *pool, uint64_t now_ns) {
+    return pool->n > 0 &&
+           (pool->n_bytes > pool->max_bytes || pool->blocks[0].since_ns + KEEP_NS <= now_ns);
+}
+
 uint64_t body_pool_trim(struct body_pool *pool, uint64_t now_ns) {
     size_t freed = 0;
-    while (pool->n > 0 &&
-           (pool->n_bytes > pool->max_bytes || pool->blocks[0].since_ns + KEEP_NS <= now_ns)) {
-        if (freed >= TRIM_BYTES) {
-            return now_ns;
-        }
+    while (freed < TRIM_BYTES && trim_is_due(pool, now_ns)) {
         freed += oldest_shrink(pool, TRIM_BYTES - freed);
     }
-    return pool->n > 0 ? pool->blocks[0].since_ns + KEEP_NS : UINT64_MAX;
+    return trim_is_due(pool, now_ns) ? now_ns
+           : pool->n > 0             ? pool->blocks[0].since_ns + KEEP_NS
+                                     : UINT64_MAX;
 }

@@ -11,7 +11,7 @@
 enum { BODY_POOL_SLOTS = 64 };
 
 struct body_pool {
-    size_t max_bytes; /* limit of the cached blocks together, after a body_pool_trim */
+    size_t max_bytes; /* limit of the cached blocks together; until body_pool_trim half more */
     size_t n_bytes;   /* of the cached blocks */
     size_t n;
     struct body_block {

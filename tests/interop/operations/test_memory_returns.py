@@ -1,5 +1,6 @@
 """The memory that requests take: a small request can't make a model write an output of any size, and
 after a flood of large bodies and outputs resident memory is what it was before."""
+import gzip
 import re
 import struct
 import threading
@@ -83,7 +84,7 @@ def peak_bytes(live):
         return int(re.search(r"VmHWM:\s+(\d+) kB", file.read())[1]) * 1024
 
 
-# ---- outputs ---------------------------------------------------------------------------------------
+# ---- outputs -------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("n", (300_000_000, 1 << 40, 1 << 60))
 def test_output_over_limit_takes_no_memory(live, n):
@@ -112,7 +113,7 @@ def test_outputs_of_identity_over_limit_are_refused(start_server, repositories):
         assert status == 200 or b"1025 bytes together; at most 1024" in answer.body, str(answer)
 
 
-# ---- afterwards ------------------------------------------------------------------------------------
+# ---- afterwards ----------------------------------------------------------------------------------
 
 def flood(live):
     """Bodies and outputs of 20 to 50 MB over both protocols, several at once."""
@@ -134,18 +135,34 @@ def flood(live):
         raise failed[0]
 
 
+def wait_for_memory(live, before, most):
+    end = time.monotonic() + RETURNS_S
+    while (now := live.server.rss_bytes()) > most:
+        assert time.monotonic() < end, f"before {before}, peak {peak_bytes(live)}, now {now}"
+        time.sleep(0.1)
+
+
 def test_memory_returns_after_flood(live):
     for kind in KINDS:
         kind(live, 4000)
     live.check_at_rest()
     before = live.server.rss_bytes()
     flood(live)
-    end = time.monotonic() + RETURNS_S
-    peak = peak_bytes(live)
-    assert peak > before + 100 * MIB  # else nothing was measured
-    if is_sanitized():  # a sanitizer keeps what was freed
-        return
-    most = before * 1.2 + SLACK_BYTES
-    while (now := live.server.rss_bytes()) > most:
-        assert time.monotonic() < end, f"before {before}, peak {peak}, now {now}"
-        time.sleep(0.1)
+    assert peak_bytes(live) > before + 100 * MIB  # else nothing was measured
+    if not is_sanitized():  # a sanitizer keeps what was freed
+        wait_for_memory(live, before, before * 1.2 + SLACK_BYTES)
+
+
+@pytest.mark.skipif(is_sanitized(), reason="a sanitizer keeps what was freed")
+def test_memory_returns_after_refused_body(live):
+    """The answer comes while the body does, and the connection stays open and idle."""
+    http_echo(live, 4000)
+    before = live.server.rss_bytes()
+    bomb = gzip.compress(bytes(60 * MIB))[:-8] + b"x" * 100
+    with http1.Connection(live.server.address) as connection:
+        connection.send(http1.post(b"/v2/models/id_uint8/infer", bomb, b"Content-Encoding: gzip",
+                                   b"Inference-Header-Content-Length: 0"))
+        answer = connection.read_answer("POST")
+        assert answer.status == 400, str(answer)
+        assert peak_bytes(live) > before + 50 * MIB
+        wait_for_memory(live, before, before + SLACK_BYTES)

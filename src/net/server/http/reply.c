@@ -5,7 +5,6 @@
 
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
-#include "core/event/clock.h"
 #include "net/server/http/conn.h"
 
 enum { STACK_BUFS = 16 }; /* more are allocated in the arena */
@@ -55,7 +54,7 @@ void http_reply_decide_keep_alive(struct request_response_conn *conn, struct htt
         whole && !head->keep_alive && net_conn->n_pipelined_bytes == 0 && !net_conn->pending_input;
     request_response_set_state(conn, skips ? REQUEST_RESPONSE_REPLY_SKIP : REQUEST_RESPONSE_REPLY);
     if (!whole) {
-        body_fini(&call->base.body, clock_now_ns());
+        net_call_free_body(&call->base);
     }
 }
 
