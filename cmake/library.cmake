@@ -1,13 +1,14 @@
 # libsluice, for programs outside: libsluice.so and libsluice.a from one and the same object, which is
-# the module client and those that it sees, linked into one. Of the modules' names none is left in either: the public ones are all that a program can meet or clash with. What the two
-# need besides is libc, llhttp and yyjson (tests/interop/client/test_client_library.py).
+# the module client and what it uses of those that it sees, linked into one. Of the modules' names none is left in
+# either: the public ones are all that a program can meet or clash with. What the two need besides is libc, llhttp,
+# yyjson and, with SLUICE_CLIENT_TLS, OpenSSL (tests/interop/client/test_client_library.py).
 
 # What the library has in place of a part of base that is for a whole process.
 add_library(library_own OBJECT src/client/library/metric.c)
 target_link_libraries(library_own PRIVATE module_core_base)
 
 # What client sees, each before what it sees itself.
-foreach(name IN ITEMS codec/mip codec/kserve codec/json codec/protobuf codec/http1 core/tensor core/base)
+foreach(name IN ITEMS net/transport codec/mip codec/kserve codec/json codec/protobuf codec/http1 core/tensor core/base)
     sluice_module_target(target ${name})
     list(APPEND below_targets ${target})
     list(APPEND below "$<TARGET_FILE:${target}>")
@@ -42,6 +43,9 @@ set_target_properties(sluice_shared PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "${library}")
 target_include_directories(sluice_shared INTERFACE "${CMAKE_SOURCE_DIR}/include")
 target_link_libraries(sluice_shared PRIVATE dep_llhttp dep_yyjson sluice_settings)
+if(SLUICE_CLIENT_TLS)
+    target_link_libraries(sluice_shared PRIVATE dep_openssl)
+endif()
 target_link_options(sluice_shared PRIVATE -Wl,--as-needed "-Wl,--version-script=${exports}")
 if(NOT SLUICE_SANITIZE) # with clang a sanitizer's runtime is the program's, not the library's
     target_link_options(sluice_shared PRIVATE -Wl,--no-undefined)

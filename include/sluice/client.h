@@ -111,9 +111,9 @@ typedef struct sluice_client sluice_client;
 
 /* ---- a client -------------------------------------------------------------------------------- */
 
-/* A transport layer over the socket, for TLS with a library of the caller's choice. libsluice
- * connects the socket and calls these functions from the thread that calls the client; none may
- * block. If set, every connection uses it, with any URL scheme; https requires it.
+/* A transport layer over the socket, in place of the library's TLS, for another library or another
+ * layer. libsluice connects the socket and calls these functions from the thread that calls the
+ * client; none may block. If set, every connection uses it, with any URL scheme.
  * examples/client has one for OpenSSL. */
 enum {
     SLUICE_TRANSPORT_WANT_READ = -1,  /* no byte moved; call again when the socket is readable */
@@ -148,22 +148,35 @@ typedef struct sluice_header {
     size_t value_bytes; /* 0 in a request: the value ends at its NUL. In an answer: without it */
 } sluice_header;
 
+/* TLS of https:// URLs, by OpenSSL: TLS 1.2 or later. Files are PEM and read by
+ * sluice_client_open. */
+typedef struct sluice_tls_options {
+    size_t size;
+    const char *ca_file;   /* trusted CAs; NULL: the system's */
+    const char *cert_file; /* client certificate with its chain; NULL: none */
+    const char *key_file;  /* its private key, not encrypted; NULL: in cert_file */
+    const char
+        *server_name; /* that the server's certificate must have; NULL: the host of the URL */
+    int32_t insecure; /* 1: the server's certificate is not verified. For tests only */
+} sluice_tls_options;
+
 typedef struct sluice_client_options {
     size_t size;
-    /* KServe v2: http://HOST[:PORT][/BASE], http+unix:/path/to.sock for a Unix socket, and with a
-     * transport https://HOST[:PORT][/BASE]. MIP: tcp://HOST:PORT, unix:///path/to.sock,
+    /* KServe v2: http://HOST[:PORT][/BASE], https://HOST[:PORT][/BASE], http+unix:/path/to.sock for
+     * a Unix socket. MIP: tcp://HOST:PORT, unix:///path/to.sock,
      * unix://relative/path. */
     const char *url;
     uint64_t connect_timeout_ns; /* to connect, including a transport's handshake; 0: 10 s */
     uint64_t timeout_ns;         /* for a whole call; 0: 60 s */
     uint64_t max_answer_bytes;   /* limit of an answer's body or payload; 0: 1 GiB */
     uint64_t idle_timeout_ns;    /* connected, but no byte moves in either direction; 0: none */
-    const sluice_client_transport *transport; /* copied; NULL: the plain socket */
+    const sluice_client_transport *transport; /* copied; NULL: the plain socket, or TLS */
     /* Sent with each call, and copied. Not for MIP; not those that HTTP or the library sets itself
      * (Host, Content-…, Transfer-Encoding, …). */
     const sluice_header *headers;
     size_t n_headers;
-    const char *bearer_token; /* sent as "Authorization: Bearer …"; NULL: none */
+    const char *bearer_token;      /* sent as "Authorization: Bearer …"; NULL: none */
+    const sluice_tls_options *tls; /* for https only; NULL: the defaults */
 } sluice_client_options;
 
 /* Creates a client; the first call connects.

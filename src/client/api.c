@@ -48,6 +48,40 @@ static enum status import_headers(sluice_client *client, const sluice_client_opt
     return status;
 }
 
+/* TLS for an https URL, unless the caller has a transport for it. Options without effect are most
+ * likely a mistake in the URL. */
+static enum status open_tls(sluice_client *client, const sluice_client_options *given,
+                            struct error *err) {
+    static const struct tls_peer_hints hints = {"sluice_tls_options.ca_file",
+                                                "sluice_tls_options.cert_file",
+                                                "sluice_tls_options.cert_file, key_file"};
+    sluice_tls_options tls = {0};
+    struct client_url url;
+    enum status status = client_url_parse(client->arena, str_of(given->url), &url, err);
+    if (status == ST_OK && given->tls) {
+        status = sized_struct_read(&tls, sizeof(tls), given->tls, "sluice_tls_options", err);
+    }
+    if (status != ST_OK || (!given->tls && (!url.is_tls || given->transport))) {
+        return status;
+    }
+    if (!url.is_tls || given->transport) {
+        return error_set(err, ST_BAD_FIELD,
+                         "\"%s\": the options for TLS are for https:// without "
+                         "a transport",
+                         given->url);
+    }
+    if (tls.key_file && !tls.cert_file) {
+        return error_set(err, ST_BAD_FIELD, "key_file needs cert_file");
+    }
+    const struct client_tls_options options = {.files = {.ca = {"ca_file", tls.ca_file},
+                                                         .cert = {"cert_file", tls.cert_file},
+                                                         .key = {"key_file", tls.key_file},
+                                                         .insecure = tls.insecure != 0},
+                                               .server_name = tls.server_name,
+                                               .hints = &hints};
+    return client_tls_new(&options, &client->tls, err);
+}
+
 static enum status create_client(const sluice_client_options *given, sluice_client **out,
                                  struct error *err) {
     sluice_client_transport transport;
@@ -63,7 +97,11 @@ static enum status create_client(const sluice_client_options *given, sluice_clie
         return error_no_memory(err, "a client");
     }
     arena_cache_keep_large(client->cache);
-    status = client_new(&resolved, &client->client, err);
+    status = open_tls(client, given, err);
+    if (status == ST_OK) {
+        resolved.tls = client->tls;
+        status = client_new(&resolved, &client->client, err);
+    }
     return status == ST_OK ? import_headers(client, given, err) : status;
 }
 
@@ -94,6 +132,7 @@ void sluice_client_close(sluice_client *client) {
     }
     client_call_free_all(client);
     client_free(client->client);
+    client_tls_free(client->tls);
     arena_free(client->arena);
     arena_cache_free(client->cache);
     free(client);

@@ -65,7 +65,8 @@ LIST_HEAD(client_call_list, sluice_call);
 struct sluice_client {
     struct client *client;
     struct arena_cache *cache;
-    struct arena *arena; /* of what the client's options have */
+    struct arena *arena;    /* of what the client's options have */
+    struct client_tls *tls; /* NULL: none, or the caller's transport */
     struct client_headers headers;
     sluice_call *running; /* NULL: none */
     struct client_call_list calls;

@@ -19,7 +19,7 @@ struct client {
     struct arena *arena; /* of the URL */
     struct client_url url;
     struct client_options options;
-    void *transport_context; /* for options.transport_free */
+    struct client_tls_transport *tls; /* NULL: none */
     struct client_connection connection;
     struct session *session;   /* one of these two */
     struct http_session *http; /* NULL: the URL is for MIP */
@@ -38,12 +38,6 @@ struct client {
 
 /* ---- new and free ---------------------------------------------------------------------------- */
 
-static void free_transport(const struct client_options *options, void *context) {
-    if (options->transport_free) {
-        options->transport_free(context);
-    }
-}
-
 static enum status check_transport(const struct client *client, struct error *err) {
     const sluice_client_transport *transport = client->options.transport;
     if (client->url.protocol == CLIENT_GRPC) {
@@ -52,10 +46,8 @@ static enum status check_transport(const struct client *client, struct error *er
                          "http://HOST:PORT",
                          STR_ARG(client->url.text));
     }
-    if (!transport && client->url.is_tls) {
-        return error_set(err, ST_UNSUPPORTED,
-                         "\"%.*s\": TLS needs a transport, and this client has none "
-                         "(sluice_client_options.transport); without TLS it is http://",
+    if (!transport && client->url.is_tls && !client->options.tls) {
+        return error_set(err, ST_BAD_CONFIG, "\"%.*s\": the client has no settings for TLS",
                          STR_ARG(client->url.text));
     }
     if (transport && (!transport->start || !transport->read || !transport->write)) {
@@ -76,17 +68,29 @@ static enum status make_session(struct client *client, struct error *err) {
     return client->session ? ST_OK : error_no_memory(err, "a client");
 }
 
+static enum status init_connection(struct client *client, struct error *err) {
+    sluice_client_transport functions;
+    const sluice_client_transport *transport = client->options.transport;
+    if (!transport && client->url.is_tls) {
+        client->tls = client_tls_transport_new(client->options.tls, &functions);
+        transport = &functions;
+        if (!client->tls) {
+            return error_no_memory(err, "a client");
+        }
+    }
+    enum status status = client_connection_init(&client->connection, &client->url, transport, err);
+    client->connection.tls = client->tls;
+    return status;
+}
+
 enum status client_new(const struct client_options *options, struct client **out,
                        struct error *err) {
     struct client *client = calloc(1, sizeof(*client));
-    void *transport_context = options->transport ? options->transport->context : NULL;
     *out = NULL;
     if (!client) {
-        free_transport(options, transport_context);
         return error_no_memory(err, "a client");
     }
     client->options = *options;
-    client->transport_context = transport_context;
     client->connection.fd = -1;
     client->arena = arena_new(NULL, 0);
     enum status status = client->arena
@@ -96,7 +100,7 @@ enum status client_new(const struct client_options *options, struct client **out
         status = check_transport(client, err);
     }
     if (status == ST_OK) {
-        status = client_connection_init(&client->connection, &client->url, options->transport, err);
+        status = init_connection(client, err);
     }
     if (status == ST_OK) {
         status = make_session(client, err);
@@ -117,7 +121,7 @@ void client_free(struct client *client) {
     http_session_free(client->http);
     mip_session_free(client->mip);
     arena_free(client->arena);
-    free_transport(&client->options, client->transport_context);
+    client_tls_transport_free(client->tls);
     free(client);
 }
 

@@ -17,6 +17,7 @@
 #include "client/connection.h"
 #include "client/http_session.h"
 #include "client/mip_session.h"
+#include "client/tls.h"
 #include "client/url.h"
 #include "core/base/arena.h"
 #include "core/base/status.h"
@@ -36,8 +37,8 @@ struct client_options {
     uint64_t idle_timeout_ns;                 /* no byte moved, once connected; 0: no limit */
     uint64_t max_answer_bytes;                /* limit for the body or payload of an answer */
     const sluice_client_transport *transport; /* copied; NULL: the plain socket */
-    void (*transport_free)(void *context);    /* called when the client is freed, or not made; may
-                                                 be NULL */
+    const struct client_tls *tls;             /* TLS in place of a transport; NULL: none. Must
+                                                 outlive the client */
 };
 
 /* Makes a client; it connects when the first exchange needs it. Returns: ST_BAD_CONFIG for the

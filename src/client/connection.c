@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/tls.h"
+
 /* Pieces below SMALL_BYTES are joined with the following ones before a transport gets them: each
  * of its writes costs a TLS record. */
 enum { GATHER_BYTES = 16384, SMALL_BYTES = 4096 };
@@ -46,12 +48,17 @@ void client_connection_fini(struct client_connection *connection) {
 
 /* ---- the transport --------------------------------------------------------------------------- */
 
-static enum status transport_failed(const struct client_connection *connection, const char *doing,
+/* A server that does not accept the client's certificate may say so after the handshake; for the
+ * caller that is a failed handshake too. */
+static enum status transport_failed(struct client_connection *connection, const char *doing,
                                     struct error *err) {
     const sluice_client_transport *transport = &connection->transport;
     const char *reason = transport->reason ? transport->reason(transport->context) : NULL;
+    if (connection->tls && client_tls_is_refused(connection->tls)) {
+        connection->phase = CLIENT_AGREEING;
+    }
     return error_set(err, ST_IO, "%s %.*s failed: %s",
-                     connection->established ? doing : "the handshake with",
+                     connection->phase == CLIENT_CONNECTED ? doing : "the handshake with",
                      STR_ARG(client_url_endpoint(connection->url)),
                      reason ? reason : "the transport gave no reason");
 }

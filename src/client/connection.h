@@ -14,6 +14,7 @@
 #include "sluice/client.h"
 
 struct addrinfo;
+struct client_tls_transport;
 
 /* How far the last attempt came; it stays when the connection is closed. */
 enum client_phase {
@@ -26,9 +27,10 @@ enum client_phase {
 struct client_connection {
     const struct client_url *url;
     enum client_phase phase;
-    sluice_client_transport transport; /* read NULL: the plain socket */
-    char *gather_buffer;               /* where small pieces are joined for the transport */
-    int fd;                            /* -1: none */
+    sluice_client_transport transport;      /* read NULL: the plain socket */
+    const struct client_tls_transport *tls; /* if the transport is that one; else NULL */
+    char *gather_buffer;                    /* where small pieces are joined for the transport */
+    int fd;                                 /* -1: none */
     bool connecting;
     bool transport_started;
     bool established;              /* bytes have moved: a transport's handshake is done */

@@ -323,7 +323,7 @@ static void transport_each_failure_gives_reason(void **state) {
 /* An incomplete transport is rejected before anything is done. */
 static void transport_missing_function_is_refused(void **state) {
     (void)state;
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 5; i++) {
         struct lame lame = {0};
         sluice_client_transport transport = lame_transport(&lame);
         transport.start = i == 0 ? NULL : transport.start;
@@ -332,11 +332,9 @@ static void transport_missing_function_is_refused(void **state) {
         transport.size = i == 3   ? 0
                          : i == 4 ? offsetof(sluice_client_transport, write)
                                   : sizeof(transport);
-        const sluice_client_options options = {.size = sizeof(options),
-                                               .url = "https://127.0.0.1:1",
-                                               .transport = i == 5 ? NULL : &transport};
-        expect(sluice_client_open(&options, &client, &error),
-               i == 5 ? SLUICE_CLIENT_UNSUPPORTED : SLUICE_CLIENT_INVALID,
+        const sluice_client_options options = {
+            .size = sizeof(options), .url = "https://127.0.0.1:1", .transport = &transport};
+        expect(sluice_client_open(&options, &client, &error), SLUICE_CLIENT_INVALID,
                i == 3 ? "size" : "transport");
         assert_null(client);
     }

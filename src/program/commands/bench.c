@@ -68,7 +68,7 @@ static enum status write_report(struct bench_command *command, struct error *err
 /* Runs the whole command. */
 static enum status run_all(struct bench_command *command, struct error *err) {
     struct tls_client_options options = bench_tls_options(&command->settings.options);
-    struct tls_client *tls;
+    struct client_tls *tls;
     enum status status = tls_client_new(&options, &command->settings.server, &tls, err);
     if (status == ST_OK) {
         status = bench_call_init(command->arena, &command->settings, tls, &command->call, err);
@@ -79,7 +79,7 @@ static enum status run_all(struct bench_command *command, struct error *err) {
     if (status == ST_OK) {
         status = write_report(command, err);
     }
-    tls_client_free(tls);
+    client_tls_free(tls);
     return status;
 }
 

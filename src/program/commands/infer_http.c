@@ -12,8 +12,7 @@
 struct infer_run {
     struct arena *arena;
     const struct infer_settings *settings;
-    struct tls_client *tls; /* NULL: no TLS */
-    struct tls_transport *transport;
+    struct client_tls *tls; /* NULL: no TLS */
     struct client *client;
     struct client_infer call;
 };
@@ -29,20 +28,14 @@ static enum status open_client(struct infer_run *run, struct error *err) {
                                      .timeout_ns = run->settings->timeout_ns,
                                      .max_answer_bytes = run->settings->max_answer_size};
     struct tls_client_options tls = tls_of(run->settings);
-    sluice_client_transport functions;
     enum status status = tls_client_new(&tls, &run->settings->server, &run->tls, err);
-    if (status == ST_OK && run->tls) {
-        run->transport = tls_transport_new(run->tls, &functions);
-        options.transport = &functions;
-        status = run->transport ? ST_OK : error_no_memory(err, "TLS");
-    }
+    options.tls = run->tls;
     return status == ST_OK ? client_new(&options, &run->client, err) : status;
 }
 
 static void close_client(struct infer_run *run) {
     client_free(run->client);
-    tls_transport_free(run->transport);
-    tls_client_free(run->tls);
+    client_tls_free(run->tls);
 }
 
 static enum status make_call(struct infer_run *run, struct error *err) {

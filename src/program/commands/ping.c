@@ -25,8 +25,8 @@ struct ping_run {
     struct error url; /* text: the URL as it can be printed */
     struct ping_report report;
     struct buf out;
-    struct tls_client *tls; /* NULL: no TLS */
-    struct tls_transport *transport;
+    struct client_tls *tls; /* NULL: no TLS */
+    struct client_tls_transport *transport;
     sluice_client_transport functions;
     sluice_client *client;
     struct grpc_link *link; /* over gRPC, instead of the client */
@@ -74,7 +74,7 @@ static enum status open_tls(struct ping_run *run, struct error *err) {
     }
     enum status status = tls_client_new(&options, &settings->server, &run->tls, err);
     if (status == ST_OK && run->tls) {
-        run->transport = tls_transport_new(run->tls, &run->functions);
+        run->transport = client_tls_transport_new(run->tls, &run->functions);
         status = run->transport ? ST_OK : error_no_memory(err, "TLS");
     }
     return status;
@@ -274,8 +274,8 @@ int cli_ping(int argc, char **argv) {
         code = run_all(&run);
     }
     close_clients(&run);
-    tls_transport_free(run.transport);
-    tls_client_free(run.tls);
+    client_tls_transport_free(run.transport);
+    client_tls_free(run.tls);
     arena_free(arena);
     return code;
 }

@@ -27,7 +27,7 @@ const struct bench_protocol *bench_protocol_find(const char *url) {
 }
 
 enum status bench_call_init(struct arena *arena, const struct bench_settings *settings,
-                            const struct tls_client *tls, struct bench_call *out,
+                            const struct client_tls *tls, struct bench_call *out,
                             struct error *err) {
     const struct bench_options *options = &settings->options;
     *out = (struct bench_call){.protocol = bench_protocol_find(options->url),
@@ -57,16 +57,9 @@ enum status bench_client_open(const struct bench_call *call, void **connection, 
     struct client_options options = {.url = str_of(call->url),
                                      .connect_timeout_ns = call->timeout_ns,
                                      .timeout_ns = call->timeout_ns,
-                                     .max_answer_bytes = BENCH_MAX_ANSWER_BYTES};
-    sluice_client_transport transport;
+                                     .max_answer_bytes = BENCH_MAX_ANSWER_BYTES,
+                                     .tls = call->tls};
     struct client *client;
-    if (call->tls) {
-        if (!tls_transport_new(call->tls, &transport)) {
-            return error_no_memory(err, "a connection");
-        }
-        options.transport = &transport;
-        options.transport_free = tls_transport_free;
-    }
     enum status status = client_new(&options, &client, err);
     *connection = client;
     return status;

@@ -66,7 +66,7 @@ struct bench_call {
     const struct bench_protocol *protocol;
     const struct bench_settings *settings;
     const char *url;
-    const struct tls_client *tls; /* NULL: no TLS */
+    const struct client_tls *tls; /* NULL: no TLS */
     uint64_t timeout_ns;
     bool ping;
     uint64_t batch;
@@ -88,7 +88,7 @@ const struct bench_protocol *bench_protocol_find(const char *url);
 /* Makes the call from the settings; `tls` is NULL for a URL without TLS. Returns: as `prepare`.
  * Owns: in `arena`; `tls` must outlive the call. */
 enum status bench_call_init(struct arena *arena, const struct bench_settings *settings,
-                            const struct tls_client *tls, struct bench_call *out,
+                            const struct client_tls *tls, struct bench_call *out,
                             struct error *err) SLUICE_MUST_USE;
 /* Sends the request once, waits for the answer and decodes it. *latency_ns includes connecting.
  * Returns: ST_REFUSED, ST_BAD_ANSWER, ST_IO and others with a text. */

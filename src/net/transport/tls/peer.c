@@ -49,8 +49,8 @@ static enum status refuse_key(const struct tls_peer_options *options, bool encry
     if (key == cert) {
         return error_set(err, ST_BAD_CONFIG,
                          "%s %s: expected the private key in the same file, in PEM, or in one of "
-                         "its own (--key FILE): %s",
-                         cert->setting, cert->path, why);
+                         "its own (%s FILE): %s",
+                         cert->setting, cert->path, options->key.setting, why);
     }
     return error_set(err, ST_BAD_CONFIG, "%s %s: expected the private key of %s, in PEM: %s",
                      key->setting, key->path, cert->setting, why);
@@ -113,20 +113,46 @@ static bool is_client_cert_refused(int why) {
     return i < n;
 }
 
-void tls_peer_explain(const SSL *ssl, int system_error, struct error *err) {
+/* Returns: whether other trusted CAs may change the verdict. */
+static bool is_about_trust(long verdict) {
+    return verdict != X509_V_ERR_HOSTNAME_MISMATCH && verdict != X509_V_ERR_IP_ADDRESS_MISMATCH &&
+           verdict != X509_V_ERR_CERT_HAS_EXPIRED && verdict != X509_V_ERR_CERT_NOT_YET_VALID;
+}
+
+/* The check that failed. */
+static void explain_verdict(long verdict, const struct tls_peer_hints *hints, struct error *err) {
+    const char *words = X509_verify_cert_error_string(verdict);
+    if (is_about_trust(verdict)) {
+        error_set(err, ST_IO, "the server's certificate is refused: %s (%s sets the trusted CAs)",
+                  words, hints->ca);
+    } else {
+        error_set(err, ST_IO, "the server's certificate is refused: %s", words);
+    }
+}
+
+bool tls_peer_is_refused(void) {
+    unsigned long error = ERR_peek_error();
+    int why = error != 0 ? ERR_GET_REASON(error) : 0;
+    return why == SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED || is_client_cert_refused(why);
+}
+
+void tls_peer_explain(const SSL *ssl, int system_error, const struct tls_peer_hints *hints,
+                      struct error *err) {
+    static const struct tls_peer_hints flags = {"--cacert FILE", "--cert FILE",
+                                                "--cert FILE --key FILE"};
     long verdict = SSL_get_verify_result(ssl);
     unsigned long error = ERR_peek_error();
     const char *words = ERR_reason_error_string(error);
     int why = error != 0 ? ERR_GET_REASON(error) : 0;
     ERR_clear_error();
+    hints = hints ? hints : &flags;
     if (verdict != X509_V_OK && SSL_get_verify_mode(ssl) != SSL_VERIFY_NONE) {
-        error_set(err, ST_IO,
-                  "the server's certificate is refused: %s (--cacert FILE sets the trusted CAs)",
-                  X509_verify_cert_error_string(verdict));
+        explain_verdict(verdict, hints, err);
     } else if (why == SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED) {
-        error_set(err, ST_IO, "the server requires a client certificate (--cert FILE --key FILE)");
+        error_set(err, ST_IO, "the server requires a client certificate (%s)", hints->cert_and_key);
     } else if (is_client_cert_refused(why)) {
-        error_set(err, ST_IO, "the server refused the client certificate (--cert FILE): %s", words);
+        error_set(err, ST_IO, "the server refused the client certificate (%s): %s", hints->cert,
+                  words);
     } else if (why == SSL_AD_REASON_OFFSET + SSL_AD_NO_APPLICATION_PROTOCOL) {
         error_set(err, ST_IO,
                   "the server speaks another protocol on that port: HTTP and gRPC have "

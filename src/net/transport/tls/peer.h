@@ -25,8 +25,18 @@ enum status tls_peer_configure(SSL_CTX *ssl, const struct tls_peer_options *opti
 /* Requires a certificate for this name or numeric address (unless insecure), and sends the name in
  * SNI. Returns: false when out of memory. */
 bool tls_peer_set_host(SSL *ssl, const char *host) SLUICE_MUST_USE;
+/* What sets the files, in messages about a failed handshake. */
+struct tls_peer_hints {
+    const char *ca, *cert, *cert_and_key;
+};
+
 /* Fills `err` with ST_IO and the reason of a failure, and clears OpenSSL's error queue.
- * `system_error` is an errno, or 0. */
-void tls_peer_explain(const SSL *ssl, int system_error, struct error *err);
+ * `system_error` is an errno, or 0; `hints` NULL: the flags of the commands. */
+void tls_peer_explain(const SSL *ssl, int system_error, const struct tls_peer_hints *hints,
+                      struct error *err);
+/* Does the failure, which tls_peer_explain has not explained yet, mean that the server did not
+ * accept the client's certificate, or the lack of one? With TLS 1.3 that comes after the handshake
+ * (RFC 8446, 4.4.3). */
+bool tls_peer_is_refused(void);
 
 #endif

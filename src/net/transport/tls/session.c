@@ -38,7 +38,7 @@ static enum tls_failure explain_certificate(long verdict, struct error *err) {
 /* Explains the first error in OpenSSL's queue, and clears the queue. */
 static enum tls_failure tls_failure_explain(const struct tls_session *session, struct error *err) {
     if (!SSL_is_server(session->ssl)) {
-        tls_peer_explain(session->ssl, 0, err);
+        tls_peer_explain(session->ssl, 0, NULL, err);
         return TLS_FAILURE_PROTOCOL;
     }
     unsigned long error = ERR_peek_error();
