@@ -38,6 +38,7 @@ void inference_init(struct inference *self, const struct inference_protocol *pro
     self->size_unknown = self->submitted = self->in_flight = false;
     self->arena = self->helper_arena = NULL;
     self->encoded = NULL;
+    self->partials = NULL;
     self->on_helper = self->is_queued = self->cancelled_early = false;
 }
 
@@ -192,11 +193,11 @@ struct encoded {
 static enum status encode_response(struct inference *self, struct infer_response *response,
                                    struct arena *arena, bool last, void *out, struct error *err);
 
-/* Returns: the estimated time until `done` can send the last response: to write outputs to shared
- * memory, to find the top classes, to encode. */
-static uint64_t response_ns(const struct inference *self) {
+/* Returns: the estimated time until the response can be sent: to write outputs to shared memory, to
+ * find the top classes, to encode. */
+static uint64_t response_ns(const struct inference *self, const struct infer_response *response) {
     const struct infer_request *request = self->call.request;
-    uint64_t n_bytes = infer_response_bytes(&self->call.response);
+    uint64_t n_bytes = infer_response_bytes(response);
     if (n_bytes < SMALL_BYTES) {
         return 0;
     }
@@ -204,7 +205,7 @@ static uint64_t response_ns(const struct inference *self) {
     for (size_t i = 0; i < request->n_wanted; i++) {
         ns += request->wanted[i].n_classes > 0 ? n_bytes / 16 * WALK_16_NS : 0;
     }
-    return ns + (self->protocol->encode_ns ? self->protocol->encode_ns(self) : 0);
+    return ns + (self->protocol->encode_ns ? self->protocol->encode_ns(self, response) : 0);
 }
 
 static void run_encode(struct helper_job *job) {
@@ -239,6 +240,125 @@ static bool encode_on_helper(struct inference *self) {
     return true;
 }
 
+/* ---- responses before the last, on a helper thread ------------------------------------------- */
+
+/* A response that waits to be encoded, or is encoded; lives in its own arena. */
+struct partial {
+    STAILQ_ENTRY(partial) link;
+    struct infer_response *response;
+    struct arena *arena;
+    struct encoded encoded;
+};
+
+/* Those of an inference, which are encoded one after the other: they leave in their order. */
+struct partial_queue {
+    STAILQ_HEAD(, partial) waiting;
+    struct partial *delivered;     /* while on_partial_response runs */
+    bool arena_taken;              /* by inference_partial_arena */
+    struct model_version *version; /* a reference, as the call may end before the queue */
+    struct arena *arena;           /* holds the queue */
+    bool call_ended;               /* on_done waits for the queue */
+};
+
+static void on_done(struct call *call);
+static void encode_next_partial(struct inference *self);
+
+static void run_encode_partial(struct helper_job *job) {
+    struct inference *self = CONTAINER_OF(job, struct inference, job);
+    struct partial *partial = STAILQ_FIRST(&self->partials->waiting);
+    struct encoded *encoded = &partial->encoded;
+    encoded->st = encode_response(self, partial->response, partial->arena, false, encoded->out,
+                                  &encoded->err);
+}
+
+/* All have been delivered. */
+static void end_partials(struct inference *self) {
+    struct partial_queue *queue = self->partials;
+    struct model_version *version = queue->version;
+    bool call_ended = queue->call_ended;
+    self->partials = NULL;
+    arena_free(queue->arena);
+    if (call_ended) {
+        on_done(&self->call);
+    }
+    model_version_unref(version);
+}
+
+static void on_partial_encoded(struct helper_job *job) {
+    struct inference *self = CONTAINER_OF(job, struct inference, job);
+    struct partial_queue *queue = self->partials;
+    struct partial *partial = STAILQ_FIRST(&queue->waiting);
+    STAILQ_REMOVE_HEAD(&queue->waiting, link);
+    struct arena *arena = partial->arena;
+    queue->delivered = partial;
+    queue->arena_taken = false;
+    self->protocol->on_partial_response(self, partial->response);
+    queue->delivered = NULL; /* it may be freed */
+    if (!queue->arena_taken) {
+        arena_free(arena);
+    }
+    encode_next_partial(self);
+}
+
+static void encode_next_partial(struct inference *self) {
+    if (STAILQ_EMPTY(&self->partials->waiting)) {
+        end_partials(self);
+        return;
+    }
+    self->job = (struct helper_job){
+        .worker = self->call.worker, .run = run_encode_partial, .done = on_partial_encoded};
+    metric_add(METRIC_HELPER_JOBS_TOTAL, 1);
+    helper_pool_submit(self->services->helpers, &self->job);
+}
+
+static struct partial_queue *partial_queue_new(struct inference *self) {
+    struct arena *arena = arena_new(worker_arenas(self->call.worker), 0);
+    struct partial_queue *queue = arena ? arena_calloc(arena, 1, sizeof(*queue)) : NULL;
+    if (!queue) {
+        arena_free(arena);
+        return NULL;
+    }
+    STAILQ_INIT(&queue->waiting);
+    queue->arena = arena;
+    queue->version = self->served_version;
+    model_version_ref(queue->version);
+    return queue;
+}
+
+/* Returns: false when the worker shall encode the response. */
+static bool queue_partial(struct inference *self, struct infer_response *response) {
+    bool wanted = self->partials || (response_ns(self, response) >= HELPER_MIN_NS &&
+                                     self->services->helpers && self->protocol->encoded_bytes > 0);
+    struct arena *arena = wanted ? arena_new(NULL, 0) : NULL; /* used by a helper thread */
+    struct partial *partial =
+        arena ? arena_calloc(arena, 1, sizeof(*partial) + self->protocol->encoded_bytes) : NULL;
+    bool begins = partial && !self->partials;
+    if (begins) {
+        self->partials = partial_queue_new(self);
+    }
+    if (!partial || !self->partials) {
+        arena_free(arena);
+        return false;
+    }
+    partial->response = response;
+    partial->arena = arena;
+    STAILQ_INSERT_TAIL(&self->partials->waiting, partial, link);
+    if (begins) {
+        encode_next_partial(self);
+    }
+    return true;
+}
+
+struct arena *inference_partial_arena(struct inference *self) {
+    struct partial_queue *queue = self->partials;
+    if (!queue || !queue->delivered) {
+        return arena_new(worker_arenas(self->call.worker), 0);
+    }
+    assert(!queue->arena_taken);
+    queue->arena_taken = true;
+    return queue->delivered->arena;
+}
+
 /* ---- the scheduler --------------------------------------------------------------------------- */
 
 /* For how long a client that failed is batched apart. */
@@ -271,6 +391,10 @@ static bool is_batched_apart(const struct inference *self) {
 
 static void on_done(struct call *call) {
     struct inference *self = CONTAINER_OF(call, struct inference, call);
+    if (self->partials) {
+        self->partials->call_ended = true;
+        return;
+    }
     self->in_flight = false;
     if (call->response.error.status != ST_OK) {
         note_failure(self);
@@ -283,7 +407,8 @@ static void on_done(struct call *call) {
                                           infer_response_bytes(&call->response));
     }
     if (call->response.error.status == ST_OK &&
-        wants_helper(self, "encoding a response", response_ns(self)) && encode_on_helper(self)) {
+        wants_helper(self, "encoding a response", response_ns(self, &call->response)) &&
+        encode_on_helper(self)) {
         return;
     }
     shm_request_finish_outputs(&self->shm, call->request, &call->response);
@@ -293,7 +418,9 @@ static void on_done(struct call *call) {
 static void on_partial_response(struct call *call, struct infer_response *response) {
     struct inference *self = CONTAINER_OF(call, struct inference, call);
     trace_add_partial_response(self->trace, response);
-    self->protocol->on_partial_response(self, response);
+    if (!queue_partial(self, response)) {
+        self->protocol->on_partial_response(self, response);
+    }
 }
 
 /* The request did not reach the scheduler: its error is in call.response. */
@@ -538,7 +665,9 @@ void inference_cancel(struct inference *self) {
     if (self->on_helper || self->is_queued) {
         self->cancelled_early = true;
     } else if (self->in_flight) {
-        call_cancel(&self->call);
+        if (!self->partials || !self->partials->call_ended) {
+            call_cancel(&self->call);
+        }
     } else if (memory_is_waiting(&self->memory)) {
         memory_release(&self->memory, false);
         error_set(&self->call.response.error, ST_CANCELLED,
@@ -581,14 +710,23 @@ static void name_memory_setting(const struct inference *self, const struct arena
               arena_bytes(arena));
 }
 
+/* What a helper thread has encoded. */
+static enum status take_encoded(const struct inference *self, const struct encoded *encoded,
+                                void *out, struct error *err) {
+    if (encoded->st != ST_OK) {
+        *err = encoded->err;
+        return encoded->st;
+    }
+    memcpy(out, encoded->out, self->protocol->encoded_bytes);
+    return ST_OK;
+}
+
 enum status inference_encode(struct inference *self, void *out, struct error *err) {
     const struct infer_request *request = self->call.request; /* NULL: it was not decoded */
     struct arena *arena = request ? request->arena : NULL;
     enum status st;
     if (self->encoded) {
-        st = self->encoded->st;
-        *err = self->encoded->err;
-        memcpy(out, self->encoded->out, self->protocol->encoded_bytes);
+        st = take_encoded(self, self->encoded, out, err);
     } else {
         st = encode_response(self, &self->call.response, arena, true, out, err);
     }
@@ -603,12 +741,19 @@ enum status inference_encode(struct inference *self, void *out, struct error *er
 
 enum status inference_encode_partial(struct inference *self, struct infer_response *response,
                                      struct arena *arena, void *out, struct error *err) {
+    struct partial *partial = self->partials ? self->partials->delivered : NULL;
+    if (partial && partial->response == response) {
+        return take_encoded(self, &partial->encoded, out, err);
+    }
+    if (self->encoded && response == &self->call.response) {
+        return take_encoded(self, self->encoded, out, err);
+    }
     return encode_response(self, response, arena, false, out, err);
 }
 
 void inference_fini(struct inference *self, bool sent) {
-    assert(!self->in_flight && !self->on_helper && !self->is_queued &&
-           !memory_is_waiting(&self->memory));
+    assert(!self->in_flight && !self->on_helper && !self->is_queued && !self->partials);
+    assert(!memory_is_waiting(&self->memory));
     memory_release(&self->memory, sent);
     if (self->version) {
         model_version_unref(self->version);

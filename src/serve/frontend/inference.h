@@ -75,8 +75,8 @@ struct inference_protocol {
      * `arena`. `last`: no other follows. */
     enum status (*encode)(struct inference *self, struct infer_response *response,
                           struct arena *arena, bool last, void *out, struct error *err);
-    /* Returns: the estimated time of `encode` for the last response. NULL: it takes little. */
-    uint64_t (*encode_ns)(const struct inference *self);
+    /* Returns: the estimated time of `encode`. NULL: it takes little. */
+    uint64_t (*encode_ns)(const struct inference *self, const struct infer_response *response);
     size_t encoded_bytes; /* size of `out`, which may be moved in memory; 0: it never runs on a
                              helper thread */
     /* Called exactly once for inference_run, possibly before it returns: call.response has the
@@ -116,9 +116,11 @@ struct inference {
                                     decode_ns or encode_ns */
     struct arena *helper_arena; /* for what a helper thread allocates; NULL: none */
     struct encoded *encoded;    /* of the last response; NULL: not encoded yet */
-    bool on_helper;             /* between helper_pool_submit and `done` of the job */
-    bool is_queued;             /* in order->waiting */
-    bool cancelled_early;       /* while one of these was true: it ends after it */
+    struct partial_queue *partials; /* of responses before the last that wait for helper threads;
+                                       NULL: none waits */
+    bool on_helper;                 /* between helper_pool_submit and `done` of the job */
+    bool is_queued;                 /* in order->waiting */
+    bool cancelled_early;           /* while one of these was true: it ends after it */
 };
 
 /* Returns: the arena for `decode`. */
@@ -148,7 +150,10 @@ void inference_cancel(struct inference *self);
 /* After `done`: encodes the response into `out`. Returns: the model's error, or the reason why the
  * response cannot be encoded. */
 enum status inference_encode(struct inference *self, void *out, struct error *err) SLUICE_MUST_USE;
-/* As inference_encode, of a response before the last; memory is in `arena`. */
+/* Within on_partial_response, before inference_encode_partial. Returns: a new arena for the
+ * response as it is encoded; NULL when out of memory. Owns: the caller. */
+struct arena *inference_partial_arena(struct inference *self);
+/* As inference_encode, of a response before the last, or of the last one; memory is in `arena`. */
 enum status inference_encode_partial(struct inference *self, struct infer_response *response,
                                      struct arena *arena, void *out,
                                      struct error *err) SLUICE_MUST_USE;

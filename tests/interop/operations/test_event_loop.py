@@ -1,13 +1,15 @@
 """An event loop is never held: with one worker, others are answered while one request takes long, whatever makes it
 long. A request counts as answered meanwhile when the answer to the long one has not come before."""
 import gzip
+import http.client
 import json
 import select
 
 import pytest
 
 from lib import grpc_live, h2, http1, metrics, mip
-from lib.repository import FREE, Identity
+from lib.events import parse_events
+from lib.repository import DECOUPLED, FREE, Identity
 
 LONG = 500000  # iterations: about a second
 LOOP = "/v2/models/onnx_loop/infer"
@@ -349,3 +351,67 @@ def test_event_loop_large_inputs_are_hashed_on_helper(start_server, tmp_path):
         leaving.reset()
     server.wait_at_rest()
     ask(bytes(4 * N_LARGE))
+
+
+# ---- responses of decoupled models ---------------------------------------------------------------
+
+def generate(server, model, verb, body):
+    """Returns: the answers; their event stream is chunked."""
+    connection = http.client.HTTPConnection(server.address, timeout=http1.PATIENCE)
+    try:
+        connection.request("POST", f"/v2/models/{model}/{verb}", json.dumps(body).encode())
+        answer = connection.getresponse()
+        text = answer.read()
+        assert answer.status == 200, text
+        return parse_events(text) if verb == "generate_stream" else [json.loads(text)]
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def decoupled(start_server, tmp_path):
+    for model in DECOUPLED:
+        model.write(tmp_path / "models")
+    server = start_server("--workers", "1", "--model-repository", tmp_path / "models", metrics_at="127.0.0.1:0",
+                          grpc=("127.0.0.1:0",))
+    yield server
+    answers = generate(server, "many", "generate_stream", {"INPUT0": 2, "responses": 2})
+    assert [one["OUTPUT0"] for one in answers] == [2.0, 2.0]
+    server.wait_at_rest()
+
+
+WIDE = [float(i % 10) for i in range(50000)]  # its text is estimated at more than a millisecond
+
+
+@pytest.mark.parametrize("model, verb, n, n_jobs", [
+    ("many", "generate_stream", 4, 4), ("many_apart", "generate_stream", 4, 4), ("many_threaded", "generate_stream", 4, 4),
+    ("one", "generate_stream", 1, 1), ("one", "generate", 1, 1), ("many_apart", "generate", 1, 1),
+])
+def test_event_loop_large_events_are_printed_on_helper(decoupled, model, verb, n, n_jobs):
+    answers = generate(decoupled, model, verb, {"INPUT0": WIDE, "responses": n})
+    assert [one["OUTPUT0"] for one in answers] == [WIDE] * n
+    assert helper_jobs(decoupled.metrics_address) == n_jobs + 1  # one parses the body
+
+
+def test_event_loop_classes_of_partial_responses_are_found_on_helper(decoupled):
+    outputs = [{"name": "OUTPUT0", "parameters": {"classification": {"int64_param": 2}}}]
+    n = N_LARGE // 2
+    wide = grpc_live.floats(*(float(i % 1000) for i in range(n)))
+    request = grpc_live.request("many_apart", [grpc_live.tensor(shape=[n])], [wide], outputs=outputs,
+                                parameters={"responses": {"int64_param": 3}})
+    with h2.Connection(decoupled.grpc_address) as connection:
+        answers = stream_answers(connection.call(grpc_live.STREAM, request))
+    assert len(answers) == 3 and all(b"999.000000:" in data for _, data in answers)
+    assert helper_jobs(decoupled.metrics_address) == 3
+
+
+def test_event_loop_client_that_leaves_during_a_partial_response_is_seen(decoupled):
+    body = json.dumps({"INPUT0": WIDE, "responses": 1000000}).encode()
+    for model in ("many", "many_slow"):
+        before = helper_jobs(decoupled.metrics_address)
+        with http1.Connection(decoupled.address) as leaving:
+            leaving.send(http1.post(f"/v2/models/{model}/generate_stream".encode(), body))
+            metrics.wait_until(decoupled.metrics_address, lambda now: now["sluice_helper_jobs_total"] > before + 2,
+                               "a partial response")
+            leaving.reset()
+        decoupled.wait_at_rest()

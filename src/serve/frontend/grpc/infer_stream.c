@@ -240,7 +240,7 @@ static bool send_partial_response(struct stream *stream, struct partial_response
 
 static struct partial_response *partial_response_new(struct stream_item *item,
                                                      struct infer_response *response) {
-    struct arena *arena = arena_new(worker_arenas(item->infer.rpc->worker), 0);
+    struct arena *arena = inference_partial_arena(&item->infer.inference);
     struct partial_response *partial = arena ? arena_alloc(arena, sizeof *partial) : NULL;
     if (!partial) {
         arena_free(arena);

@@ -22,8 +22,9 @@ struct http_generate {
     bool streams;      /* generate_stream */
     bool stream_begun; /* the head of the response was sent */
     size_t n_answers;
-    struct buf answer;    /* the only response of generate */
-    struct error failure; /* of the first response, or the wrong number of responses */
+    struct buf answer;          /* the only response of generate */
+    struct arena *answer_arena; /* of a partial one; NULL: the exchange's */
+    struct error failure;       /* of the first response, or the wrong number of responses */
 };
 
 static struct http_generate *http_generate_of(struct inference *inference) {
@@ -47,12 +48,27 @@ static uint64_t decode_ns(const struct inference *inference) {
     return http_inference_parse_ns(generate->base.exchange->body.len);
 }
 
-/* Appends the response to the buffer `out`, which has its own arena. */
+/* Per byte of a tensor that is printed, on a slow core. */
+enum { PRINT_NS = 8 };
+
+static uint64_t encode_ns(const struct inference *inference,
+                          const struct infer_response *response) {
+    (void)inference;
+    return infer_response_bytes(response) * PRINT_NS;
+}
+
+/* Prints the response, for generate_stream as an event, to `out`, an uninitialized buffer. */
 static enum status encode_response(struct inference *inference, struct infer_response *response,
                                    struct arena *arena, bool last, void *out, struct error *err) {
-    (void)arena;
+    const struct http_generate *generate = http_generate_of(inference);
+    struct buf *text = out;
     (void)last;
-    return v2_generate_print(out, inference->spec, inference->call.request->id, response, err);
+    buf_init(text, arena, FIRST_BYTES);
+    buf_add_str(text, generate->streams ? STR("data: ") : STR(""));
+    enum status st =
+        v2_generate_print(text, inference->spec, inference->call.request->id, response, err);
+    buf_add_str(text, generate->streams ? STR("\n\n") : STR(""));
+    return st;
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */
@@ -71,15 +87,20 @@ static enum status set_count_error(struct http_generate *generate, const char *c
                      count);
 }
 
-static void store_single_answer(struct http_generate *generate, struct infer_response *response) {
+static void store_single_answer(struct http_generate *generate, struct infer_response *response,
+                                bool is_partial) {
     struct arena *arena = generate->base.exchange->arena;
     if (generate->n_answers > 1 && response->error.status == ST_OK) {
         set_count_error(generate, "more");
         return;
     }
-    buf_init(&generate->answer, arena, FIRST_BYTES);
-    if (inference_encode_partial(&generate->base.inference, response, arena, &generate->answer,
-                                 &generate->failure) == ST_OK) {
+    if (is_partial && !generate->answer_arena) {
+        generate->answer_arena = arena = inference_partial_arena(&generate->base.inference);
+    }
+    if (!arena) {
+        error_no_memory(&generate->failure, "the response");
+    } else if (inference_encode_partial(&generate->base.inference, response, arena,
+                                        &generate->answer, &generate->failure) == ST_OK) {
         generate->failure.status = ST_OK;
     }
 }
@@ -142,25 +163,25 @@ static void begin_stream(struct http_generate *generate) {
 static void print_event(struct buf *out, struct arena *arena, struct http_generate *generate,
                         struct infer_response *response) {
     struct error err;
-    buf_add_str(out, STR("data: "));
-    size_t start = out->len;
     if (inference_encode_partial(&generate->base.inference, response, arena, out, &err) != ST_OK) {
-        out->len = start;
+        buf_init(out, arena, FIRST_BYTES);
+        buf_add_str(out, STR("data: "));
         v2_error_print(out, &err);
+        buf_add_str(out, STR("\n\n"));
         metric_add_error(METRIC_HTTP, err.status);
     }
-    buf_add_str(out, STR("\n\n"));
 }
 
 /* `owned`: releases `response` when the event was sent. */
 static void send_event(struct http_generate *generate, struct infer_response *response,
                        bool owned) {
     struct http_exchange *exchange = generate->base.exchange;
-    struct arena *arena = arena_new(worker_arenas(exchange->worker), 0);
+    struct inference *inference = &generate->base.inference;
+    struct arena *arena =
+        owned ? inference_partial_arena(inference) : arena_new(worker_arenas(exchange->worker), 0);
     struct event *event = arena ? arena_calloc(arena, 1, sizeof(*event)) : NULL;
     struct buf out = {.failed = true};
     if (event) {
-        buf_init(&out, arena, FIRST_BYTES);
         print_event(&out, arena, generate, response);
     }
     if (out.failed) {
@@ -171,12 +192,13 @@ static void send_event(struct http_generate *generate, struct infer_response *re
         http_stream_send(exchange, NULL, 0, NULL, NULL); /* closes the connection */
         return;
     }
-    *event =
-        (struct event){.arena = arena,
-                       .generate = generate,
-                       .n_bytes = arena_bytes(arena) + (owned ? infer_response_bytes(response) : 0),
-                       .response = owned ? response : NULL,
-                       .piece = {out.data, out.len}};
+    *event = (struct event){.arena = arena,
+                            .generate = generate,
+                            .n_bytes = arena_bytes(arena) +
+                                       (owned ? infer_response_bytes(response) : 0) +
+                                       (!owned && inference->encoded ? out.len : 0),
+                            .response = owned ? response : NULL,
+                            .piece = {out.data, out.len}};
     inference_add_memory(&generate->base.inference, event->n_bytes);
     http_stream_send(exchange, &event->piece, 1, free_event, event);
 }
@@ -229,7 +251,7 @@ static void on_partial_response(struct inference *inference, struct infer_respon
     if (generate->streams) {
         emit_event(generate, response, true);
     } else {
-        store_single_answer(generate, response);
+        store_single_answer(generate, response, true);
         infer_response_release(response);
     }
     cancel_if_failed(generate);
@@ -274,7 +296,7 @@ static void finish_submitted(struct http_generate *generate) {
         if (generate->streams) {
             emit_event(generate, response, false);
         } else {
-            store_single_answer(generate, response);
+            store_single_answer(generate, response, false);
         }
     }
     infer_response_release(response);
@@ -305,6 +327,8 @@ static const struct inference_protocol generate_protocol = {
     .decode_ns = decode_ns,
     .forward_headers = http_inference_forward_headers,
     .encode = encode_response,
+    .encode_ns = encode_ns,
+    .encoded_bytes = sizeof(struct buf),
     .done = on_done,
     .on_partial_response = on_partial_response,
 };
@@ -316,6 +340,12 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     (void)api;
     trace_timestamp_set(generate->base.inference.trace, TRACE_HTTP_RECV_END);
     inference_run(&generate->base.inference);
+}
+
+static void on_end(struct http_exchange *exchange) {
+    struct http_generate *generate = exchange->user;
+    http_inference_end(exchange);
+    arena_free(generate->answer_arena);
 }
 
 /* Clause: generate accepts no content codings. */
@@ -341,6 +371,7 @@ void http_generate_begin(struct http_api *api, struct http_exchange *exchange,
     generate->streams = path->resource == V2_GENERATE_STREAM;
     generate->failure.status = ST_OK;
     http_inference_init(&generate->base, &generate_protocol, api, exchange, on_body);
+    generate->base.ops.on_end = on_end;
     if (inference_find_model(&generate->base.inference, path->model, path->version, &err) !=
             ST_OK ||
         read_request_head(exchange, api, &err) != ST_OK) {

@@ -107,9 +107,9 @@ static uint64_t decode_ns(const struct inference *inference) {
     return http_inference_parse_ns(json_bytes < n_bytes ? json_bytes : n_bytes);
 }
 
-static uint64_t encode_ns(const struct inference *inference) {
+static uint64_t encode_ns(const struct inference *inference,
+                          const struct infer_response *response) {
     const struct http_infer *infer = CONTAINER_OF(inference, struct http_infer, base.inference);
-    const struct infer_response *response = &inference->call.response;
     uint64_t n_bytes = infer_response_bytes(response);
     uint64_t json_bytes = v2_response_json_bytes(&infer->request, response);
     uint64_t sent_bytes = n_bytes + json_bytes * (PRINT_GROWTH - 1);

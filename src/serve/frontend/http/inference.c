@@ -9,7 +9,7 @@ static void on_disconnect(struct http_exchange *exchange) {
     inference_cancel(&self->inference);
 }
 
-static void on_end(struct http_exchange *exchange) {
+void http_inference_end(struct http_exchange *exchange) {
     struct http_inference *self = exchange->user;
     inference_fini(&self->inference, !exchange->client_disconnected);
 }
@@ -18,7 +18,7 @@ void http_inference_init(struct http_inference *self, const struct inference_pro
                          const struct http_api *api, struct http_exchange *exchange,
                          void (*on_body)(struct http_api *api, struct http_exchange *exchange)) {
     self->ops = (struct http_request_ops){
-        .on_body = on_body, .on_disconnect = on_disconnect, .on_end = on_end};
+        .on_body = on_body, .on_disconnect = on_disconnect, .on_end = http_inference_end};
     self->exchange = exchange;
     self->api = api;
     inference_init(&self->inference, protocol, &api->services, exchange->worker, exchange->account);

@@ -18,6 +18,8 @@ struct http_inference {
 void http_inference_init(struct http_inference *self, const struct inference_protocol *protocol,
                          const struct http_api *api, struct http_exchange *exchange,
                          void (*on_body)(struct http_api *api, struct http_exchange *exchange));
+/* Ends the inference: its on_end, which a route may call in its own. */
+void http_inference_end(struct http_exchange *exchange);
 static inline struct http_inference *http_inference_of(struct inference *inference) {
     return CONTAINER_OF(inference, struct http_inference, inference);
 }

@@ -363,11 +363,14 @@ static struct trace *begin_trace(struct inference *inference, struct tracer *tra
 static enum status build_request(struct inference *inference, struct error *err) {
     struct mip_chunk *chunk = mip_chunk_of(inference);
     size_t n = chunk->context->infer->n_inputs;
+    struct infer_request *request = arena_alloc(chunk->arena, sizeof(*request));
     struct infer_input *inputs = arena_calloc(chunk->arena, n, sizeof(*inputs));
-    chunk->request =
-        (struct infer_request){.arena = chunk->arena, .inputs = inputs, .n_inputs = n, .batch = 1};
-    inference->call.request = &chunk->request;
-    if (!inputs) {
+    if (request) {
+        *request = (struct infer_request){
+            .arena = chunk->arena, .inputs = inputs, .n_inputs = n, .batch = 1};
+    }
+    inference->call.request = request;
+    if (!request || !inputs) {
         return error_no_memory(err, "a part of the batch");
     }
     for (size_t i = 0; i < n; i++) {

@@ -63,7 +63,6 @@ struct mip_chunk_picture {
 /* Lives in its own arena. */
 struct mip_chunk {
     struct inference inference;
-    struct infer_request request;
     struct mip_chunk_context *context;
     enum mip_chunk_state state;
     struct arena *arena;
