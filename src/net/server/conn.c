@@ -574,7 +574,7 @@ static const uint64_t LINGER_MAX_NS = 30000000000u;
 static void conn_free(struct net_conn *conn) {
     struct server_worker *server_worker = conn->server_worker;
     atomic_fetch_sub_explicit(&server_worker->n_assigned_conns, 1, memory_order_relaxed);
-    net_budget_remove_conn(server_worker->server->budget, conn->over_limit);
+    net_budget_remove_conn(server_worker->server->budget);
     net_tls_free(conn);
     memory_account_close(conn->account);
     free(conn->pending_input);
@@ -615,7 +615,6 @@ static void start_keepalive(struct net_conn *conn) {
 
 void net_conn_reject(struct net_conn *conn) {
     struct error err;
-    conn->server_worker->refused_ns = clock_now_ns();
     metric_add(METRIC_CONNECTIONS_REFUSED_TOTAL, 1);
     error_set(&err, ST_TOO_MANY_CONNECTIONS,
               "this server takes at most %llu connections (--max-connections)",
@@ -639,32 +638,6 @@ static uint64_t host_of(const struct net_conn *conn) {
                : hash_text(str_make((const char *)&v4->sin_addr, sizeof(v4->sin_addr)), 0);
 }
 
-/* A gRPC client whose connection was established and then refused connects again without a pause.
- * So a refusal that follows another one within a second is held back for a second, and so are the
- * connections that the client would make; net_budget.max_refusals bounds how many are held. */
-static bool hold_refusal(const struct net_conn *conn) {
-    uint64_t refused_ns = conn->server_worker->refused_ns;
-    return conn->over_limit && conn->protocol->delays_refusals && refused_ns > 0 &&
-           clock_now_ns() - refused_ns < NET_REFUSAL_DELAY_NS;
-}
-
-/* Its handle is open, and it is not held. */
-static void begin(struct net_conn *conn) {
-    if (conn->tls && !net_tls_open(conn)) {
-        net_conn_close(conn);
-    } else if (conn->over_limit && !conn->tls) {
-        net_conn_reject(conn);
-    } /* over TLS: after the handshake */
-    start_keepalive(conn);
-}
-
-/* It is served if there is room for it now. */
-static void end_hold(struct net_conn *conn) {
-    conn->held = false;
-    conn->over_limit = !net_budget_admit_refused(conn->server_worker->server->budget, false);
-    begin(conn);
-}
-
 void net_conn_open(struct net_conn *conn) {
     struct server_worker *server_worker = conn->server_worker;
     if (server_worker->stopping || !server_worker_start(server_worker)) {
@@ -684,13 +657,12 @@ void net_conn_open(struct net_conn *conn) {
     server_worker_add_conn(server_worker, conn);
     metric_add(METRIC_CONNECTIONS, 1);
     metric_add(METRIC_CONNECTIONS_TOTAL, 1);
-    if (rc != 0) {
+    if (rc != 0 || (conn->tls && !net_tls_open(conn))) {
         net_conn_close(conn);
-    } else if (hold_refusal(conn)) {
-        conn->held = true;
-    } else {
-        begin(conn);
-    }
+    } else if (conn->over_limit && !conn->tls) {
+        net_conn_reject(conn);
+    } /* over TLS: after the handshake */
+    start_keepalive(conn);
     net_conn_update_io(conn);
 }
 
@@ -747,7 +719,7 @@ void net_conn_close_gracefully(struct net_conn *conn, bool clean) {
 /* ---- after an event -------------------------------------------------------------------------- */
 
 static bool wants_to_read(const struct net_conn *conn) {
-    if (conn->eof || conn->held || conn->n_flushing > 0 || conn->pending_input || conn->ready) {
+    if (conn->eof || conn->n_flushing > 0 || conn->pending_input || conn->ready) {
         return false;
     }
     return conn->phase == NET_LINGER || conn->protocol->wants_to_read(conn);
@@ -755,9 +727,6 @@ static bool wants_to_read(const struct net_conn *conn) {
 
 static enum net_timeout timeout_of(const struct net_conn *conn, bool *keep_running) {
     *keep_running = true;
-    if (conn->held) {
-        return NET_TIMEOUT_HELD;
-    }
     if (net_tls_in_handshake(conn) && conn->phase == NET_OPEN) {
         return NET_TIMEOUT_HEAD; /* one timeout for the whole handshake */
     }
@@ -847,9 +816,6 @@ void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout) {
         break;
     case NET_TIMEOUT_CLIENT:
         check_client(conn);
-        break;
-    case NET_TIMEOUT_HELD:
-        end_hold(conn);
         break;
     case NET_TIMEOUT_LINGER:
     case NET_TIMEOUT_KEEPALIVE:

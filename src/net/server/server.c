@@ -20,6 +20,7 @@ static void net_server_on_worker_stopped(struct net_server *server);
 
 static const uint64_t LINGER_NS = 5000000000u; /* between two reads of dropped input */
 static const uint64_t CLIENT_CHECK_NS = 100000000u;
+static const uint64_t REFUSAL_GAP_NS = 1000000000u;
 static const uint64_t RESUME_NS = 1000000u; /* for the pending input of all connections */
 
 /* ---- deferred work --------------------------------------------------------------------------- */
@@ -105,9 +106,7 @@ static void run_drain(struct worker_msg *msg) {
     struct server_worker *server_worker = CONTAINER_OF(msg, struct server_worker, drain_msg);
     struct net_conn *conn;
     LIST_FOREACH(conn, &server_worker->conns, link) {
-        if (conn->held) {
-            net_conn_close(conn);
-        } else if (conn->phase == NET_OPEN && conn->protocol->on_drain) {
+        if (conn->phase == NET_OPEN && conn->protocol->on_drain) {
             conn->protocol->on_drain(conn);
             net_conn_update_io(conn);
         } else if (is_idle(conn) && !has_unread(conn)) {
@@ -240,7 +239,6 @@ static void server_worker_init(struct server_worker *server_worker, struct net_s
                                      [NET_TIMEOUT_WRITE] = limits->write_timeout_ns,
                                      [NET_TIMEOUT_LINGER] = LINGER_NS,
                                      [NET_TIMEOUT_CLIENT] = CLIENT_CHECK_NS,
-                                     [NET_TIMEOUT_HELD] = NET_REFUSAL_DELAY_NS,
                                      [NET_TIMEOUT_KEEPALIVE] = limits->keepalive_time_ns}},
     };
     timer_list_init(&server_worker->conn_timers);
@@ -376,21 +374,34 @@ static bool close_longest_idle(struct net_server *server) {
     return false;
 }
 
+/* A gRPC client that got SETTINGS and then GOAWAY connects again at once, and without an error for
+ * its calls; one whose connection was closed before waits, longer each time, and fails its calls.
+ * So only the first in a second gets the reason. Returns: whether this one does. */
+static bool takes_to_refuse(struct net_server *server, uint64_t n_over) {
+    const struct net_budget *budget = server->budget;
+    uint64_t most = budget->max_refusals > 0 ? budget->max_refusals : NET_BUDGET_REFUSALS;
+    uint64_t now_ns = clock_now_ns();
+    if (n_over > most || (server->protocol->refusal_invites_retry && server->refused_ns > 0 &&
+                          now_ns - server->refused_ns < REFUSAL_GAP_NS)) {
+        return false;
+    }
+    server->refused_ns = now_ns;
+    return true;
+}
+
 static void on_accept(void *user, int fd, int family) {
     const struct listen_endpoint *listen_endpoint = user;
     struct net_server *server = listen_endpoint->server;
-    struct net_budget *budget = server->budget;
-    bool over_limit = !net_budget_add_conn(budget);
-    bool takes = !over_limit || net_budget_add_refused(budget);
-    if (over_limit && budget->close_idle && close_longest_idle(server)) {
-        takes = net_budget_admit_refused(budget, true);
-        over_limit = false;
+    uint64_t n_over = net_budget_add_conn(server->budget);
+    if (n_over > 0 && server->budget->close_idle && close_longest_idle(server)) {
+        n_over = 0;
     }
+    bool takes = n_over == 0 || takes_to_refuse(server, n_over);
     struct net_conn *conn = takes ? conn_new(listen_endpoint) : NULL;
     if (!conn) {
         close(fd);
-        metric_add(METRIC_CONNECTIONS_REFUSED_TOTAL, over_limit);
-        net_budget_remove_conn(budget, over_limit);
+        metric_add(METRIC_CONNECTIONS_REFUSED_TOTAL, !takes);
+        net_budget_remove_conn(server->budget);
         return;
     }
     conn->protocol = server->protocol;
@@ -398,7 +409,7 @@ static void on_accept(void *user, int fd, int family) {
     conn->server_worker = worker_choose(server);
     conn->fd = fd;
     conn->is_unix = family == AF_UNIX;
-    conn->over_limit = over_limit;
+    conn->over_limit = n_over > 0;
     conn->msg.run = run_open;
     atomic_fetch_add_explicit(&conn->server_worker->n_assigned_conns, 1, memory_order_relaxed);
     if (conn->server_worker->worker == server->acceptor) {

@@ -43,9 +43,6 @@ enum net_phase {
     NET_CLOSED, /* the handle is closing */
 };
 
-/* How long a refusal is held back (net_protocol.delays_refusals). */
-static const uint64_t NET_REFUSAL_DELAY_NS = 1000000000u;
-
 /* Why an inactive connection is closed; a class of the worker's conn_timers. */
 enum net_timeout {
     NET_TIMEOUT_IDLE,
@@ -56,7 +53,6 @@ enum net_timeout {
     /* Closes only a connection whose client has closed: it is checked again and again while a
      * request waits and nothing is read. */
     NET_TIMEOUT_CLIENT,
-    NET_TIMEOUT_HELD,      /* of a connection over the limit: conn->held */
     NET_TIMEOUT_KEEPALIVE, /* of conn->keepalive, not of conn->timeout */
     NET_TIMEOUT_NONE,
 };
@@ -109,8 +105,9 @@ struct net_protocol {
      * cancels the request, and still replies. NULL: the protocol allows half-close. */
     void (*on_call_half_closed)(struct net_call *call);
     void (*on_call_end)(struct net_call *call); /* the handler has seen the call */
-    /* Clients connect again at once after a refusal: it is delayed (hold_refusal in conn.c). */
-    bool delays_refusals;
+    /* A refusal in the protocol's own form makes clients connect again at once
+     * (takes_to_refuse). */
+    bool refusal_invites_retry;
     /* The following may be NULL. */
     /* The server drains, or the idle timeout expired: close as soon as no request is in progress.
      * NULL: closed if idle. */
@@ -173,7 +170,6 @@ struct net_conn {
     uint8_t phase;               /* enum net_phase */
     bool is_unix;
     bool over_limit;        /* over the connection limit: gets an error only */
-    bool held;              /* over the connection limit: nothing is read or sent yet */
     bool close_after_reply; /* close after the current response */
     bool skip_linger;       /* close without a linger: no more input can arrive */
     bool eof;               /* the peer has half-closed */
@@ -194,7 +190,6 @@ struct server_worker {
     size_t n_conns, n_calls;
     uv_timer_t timer;
     uint64_t timer_due_ns;
-    uint64_t refused_ns; /* when a connection was last refused */
     bool timer_was_late; /* it waits for one more poll of the sockets */
     struct deferred_task deferred;
     struct timer_list conn_timers;
@@ -241,7 +236,8 @@ struct net_server {
     size_t next_worker; /* where the search for the least loaded worker begins */
     struct listen_endpoint **listen_endpoints;
     size_t n_listen_endpoints;
-    size_t n_open; /* listeners and workers that are not stopped */
+    size_t n_open;       /* listeners and workers that are not stopped */
+    uint64_t refused_ns; /* when a connection was last refused with an error */
     /* Set for all workers at once, before any of them closes idle connections. */
     atomic_bool draining;
     bool stopping;

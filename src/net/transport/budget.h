@@ -58,11 +58,10 @@ struct net_budget {
     _Atomic uint64_t n_bytes; /* everything; the shares' credit included */
     _Atomic uint64_t n_body_bytes;
     _Atomic uint64_t n_owner_bytes[NET_BODY_OWNERS]; /* of n_body_bytes */
-    _Atomic uint64_t n_conns;                        /* within max_connections */
-    _Atomic uint64_t n_refused;                      /* over it, until they are closed */
-    _Atomic uint32_t n_waiting_quotas;               /* quotas in which requests wait for memory */
-    _Atomic uint64_t n_wanted; /* bytes that nothing was closed for yet, of all users */
-    struct arena_budget arena; /* of requests: net_budget_count_arenas */
+    _Atomic uint64_t n_conns;
+    _Atomic uint32_t n_waiting_quotas; /* quotas in which requests wait for memory */
+    _Atomic uint64_t n_wanted;         /* bytes that nothing was closed for yet, of all users */
+    struct arena_budget arena;         /* of requests: net_budget_count_arenas */
     struct net_budget_user *_Atomic users[NET_BUDGET_MAX_USERS];
 };
 
@@ -239,37 +238,15 @@ static inline enum status net_budget_error(const struct net_budget *budget, stru
                      (unsigned long long)budget->body_memory);
 }
 
-/* Returns: false when there is no room for another connection. */
-static inline bool net_budget_add_conn(struct net_budget *budget) {
-    uint64_t n = atomic_fetch_add_explicit(&budget->n_conns, 1, memory_order_relaxed);
-    if (n >= budget->max_connections) {
-        atomic_fetch_sub_explicit(&budget->n_conns, 1, memory_order_relaxed);
-    }
-    return n < budget->max_connections;
+/* Counts a connection, even one over the limit, until it is closed. Returns: the number of
+ * connections over the limit. */
+static inline uint64_t net_budget_add_conn(struct net_budget *budget) {
+    uint64_t n = atomic_fetch_add_explicit(&budget->n_conns, 1, memory_order_relaxed) + 1;
+    return n > budget->max_connections ? n - budget->max_connections : 0;
 }
 
-/* Counts a connection over the limit. Returns: false when it is to be closed at once; it is counted
- * all the same. */
-static inline bool net_budget_add_refused(struct net_budget *budget) {
-    uint64_t most = budget->max_refusals > 0 ? budget->max_refusals : NET_BUDGET_REFUSALS;
-    return atomic_fetch_add_explicit(&budget->n_refused, 1, memory_order_relaxed) < most;
-}
-
-static inline void net_budget_remove_conn(struct net_budget *budget, bool was_refused) {
-    atomic_fetch_sub_explicit(was_refused ? &budget->n_refused : &budget->n_conns, 1,
-                              memory_order_relaxed);
-}
-
-/* A connection over the limit is served all the same. Returns: false when there is still no room
- * for it; true always with `force`. */
-static inline bool net_budget_admit_refused(struct net_budget *budget, bool force) {
-    if (force) {
-        atomic_fetch_add_explicit(&budget->n_conns, 1, memory_order_relaxed);
-    } else if (!net_budget_add_conn(budget)) {
-        return false;
-    }
-    net_budget_remove_conn(budget, true);
-    return true;
+static inline void net_budget_remove_conn(struct net_budget *budget) {
+    atomic_fetch_sub_explicit(&budget->n_conns, 1, memory_order_relaxed);
 }
 
 #endif
