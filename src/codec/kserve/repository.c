@@ -178,7 +178,7 @@ static enum status wrong_kind(const struct entry *entry, const char *expected, s
 
 /* ---- load and unload ------------------------------------------------------------------------- */
 
-enum { MAX_FILES = 256 };
+enum { MAX_FILES = 256, MAX_ENTRIES = 4096 /* of repeated ones the last counts */ };
 
 /* Handles one parameter. `files` has MAX_FILES + 1 elements. */
 typedef enum status entry_handler(const struct entry *entry, struct v2_repository_file *files,
@@ -193,6 +193,7 @@ static enum status decode_model_request(struct str message, const char *what,
     struct pb_field field;
     struct entry entry;
     enum status st = ST_OK;
+    size_t n_entries = 0;
     *out = (struct v2_repository_request){.model = STR(""), .files = files};
     while (st == ST_OK && pb_next(&reader, &field)) {
         if (field.number == REPOSITORY) {
@@ -200,7 +201,9 @@ static enum status decode_model_request(struct str message, const char *what,
         } else if (field.number == MODEL) {
             st = pb_get_string(&field, "model_name", &out->model, err);
         } else if (field.number == PARAMETERS) {
-            st = read_entry(&field, &entry, err);
+            st = ++n_entries <= MAX_ENTRIES
+                     ? read_entry(&field, &entry, err)
+                     : error_set(err, ST_BAD_FIELD, "parameters: more than %d", MAX_ENTRIES);
             st = st == ST_OK ? handle_entry(&entry, files, out, err) : st;
         }
     }

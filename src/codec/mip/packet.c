@@ -152,8 +152,8 @@ static enum status walk_items(struct str rest, bool response, struct mip_infer *
     return ST_OK;
 }
 
-enum status mip_infer_decode(struct arena *arena, struct str payload, bool response,
-                             struct mip_infer *out, struct error *err) {
+enum status mip_infer_counts_decode(struct str payload, bool response, struct mip_infer *out,
+                                    struct error *err) {
     enum status status = check_counts_size(payload.len, err);
     if (status != ST_OK) {
         return status;
@@ -164,12 +164,17 @@ enum status mip_infer_decode(struct arena *arena, struct str payload, bool respo
         .n_outputs = (uint8_t)(counts >> 16),
         .batch = (uint16_t)counts,
     };
-    status = check_counts(out, response, err);
+    out->n_items = (size_t)out->batch * per_element(out, response);
+    return check_counts(out, response, err);
+}
+
+enum status mip_infer_decode(struct arena *arena, struct str payload, bool response,
+                             struct mip_infer *out, struct error *err) {
+    enum status status = mip_infer_counts_decode(payload, response, out, err);
     if (status != ST_OK) {
         return status;
     }
     struct str rest = str_make(payload.ptr + MIP_COUNTS_BYTES, payload.len - MIP_COUNTS_BYTES);
-    out->n_items = (size_t)out->batch * per_element(out, response);
     /* If even the heads don't fit, walk_items reports the missing item, and nothing is
      * allocated. */
     if (out->n_items <= rest.len / MIP_ITEM_HEAD_BYTES) {

@@ -70,6 +70,10 @@ struct mip_infer {
     size_t n_items; /* batch x n_inputs in a request, batch x n_outputs in a response */
 };
 
+/* Decodes only the counts of the payload, for `n_items`, which takes no time. Returns:
+ * ST_BAD_FRAMING. */
+enum status mip_infer_counts_decode(struct str payload, bool response, struct mip_infer *out,
+                                    struct error *err) SLUICE_MUST_USE;
 /* Decodes the payload of an inference request, or response. Any mismatch of payload, counts,
  * batch size and item sizes is ST_BAD_FRAMING with the item's index and the expected and actual
  * size: a missing or truncated item, trailing bytes, batch size 0, no inputs in a request. (A

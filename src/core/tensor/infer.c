@@ -321,10 +321,25 @@ static enum status check_data(struct infer_request *request, struct tensor *tens
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
+static enum status check_id_and_params(const struct infer_request *request, struct error *err) {
+    if (request->id.len > INFER_MAX_ID_BYTES) {
+        return error_set(err, ST_BAD_FIELD, "id: expected at most %d bytes, got %zu",
+                         INFER_MAX_ID_BYTES, request->id.len);
+    }
+    if (request->params.n > INFER_MAX_PARAMS) {
+        return error_set(err, ST_BAD_FIELD, "parameters: expected at most %d, got %zu",
+                         INFER_MAX_PARAMS, request->params.n);
+    }
+    return ST_OK;
+}
+
 enum status infer_check(struct infer_request *request, const struct model_spec *model,
                         struct error *err) {
     request->batch = 1;
-    enum status status = check_input_names(request, model, err);
+    enum status status = check_id_and_params(request, err);
+    if (status == ST_OK) {
+        status = check_input_names(request, model, err);
+    }
     if (status == ST_OK) {
         status = check_output_names(request, model, err);
     }

@@ -47,11 +47,14 @@ struct infer_request {
     uint64_t deadline_ns;   /* on the monotonic clock; 0: none */
 };
 
-/* Checks that the request fits the model: names, counts, duplicates, datatypes, ranks and
- * dimensions, one batch size for all inputs and within max_batch_size, byte sizes, BYTES framing,
- * BOOL bytes 0 or 1. Fills `spec` of inputs and wanted outputs, and `batch`. When it returns ST_OK,
- * every size that a backend will see was checked. Returns: ST_BAD_INPUTS, ST_BAD_DATATYPE,
- * ST_BAD_SHAPE, ST_BAD_DATA, ST_NO_MEMORY. */
+/* The id and the parameters are copied and printed on the worker, whose time they must not take. */
+enum { INFER_MAX_ID_BYTES = 1 << 20, INFER_MAX_PARAMS = 10000 };
+
+/* Checks that the request fits the model: the limits above, names, counts, duplicates, datatypes,
+ * ranks and dimensions, one batch size for all inputs and within max_batch_size, byte sizes, BYTES
+ * framing, BOOL bytes 0 or 1. Fills `spec` of inputs and wanted outputs, and `batch`. When it
+ * returns ST_OK, every size that a backend will see was checked. Returns: ST_BAD_FIELD,
+ * ST_BAD_INPUTS, ST_BAD_DATATYPE, ST_BAD_SHAPE, ST_BAD_DATA, ST_NO_MEMORY. */
 enum status infer_check(struct infer_request *request, const struct model_spec *model,
                         struct error *err) SLUICE_MUST_USE;
 

@@ -218,7 +218,11 @@ static struct model_version *pick_version(const struct ready_list *ready, struct
 
 enum status repository_find(struct repository *repository, struct str name, struct str version_text,
                             struct model_version **out, struct error *err) {
-    const struct model_slot *model_slot = model_slot_find(repository_name_table(repository), name);
+    /* A longer one would take its time to be hashed, and there is none. */
+    enum { MAX_NAME_BYTES = 65536 };
+    const struct model_slot *model_slot =
+        name.len <= MAX_NAME_BYTES ? model_slot_find(repository_name_table(repository), name)
+                                   : NULL;
     uint64_t number;
     if (!model_slot) {
         return error_unknown_model(name, "unknown model %s", err);

@@ -103,6 +103,10 @@ REQUESTS = [
     ("100,000 inputs", request(inputs=[tensor("a")] * 100000, raw=()), INVALID, ""),
     ("100,000 outputs", request(outputs=[{"name": "OUTPUT0"}] * 100000), INVALID, "OUTPUT0"),
     ("100,000 entries for one input", request(raw=[b""] * 100000), INVALID, "got 100000"),
+    ("an id over 1 MiB", request(id="i" * ((1 << 20) + 1)), INVALID, "id: expected at most 1048576 bytes"),
+    ("10,001 parameters", request(parameters=params(**{f"p{n}": {"int64_param": n} for n in range(10001)})), INVALID,
+     "parameters: expected at most 10000"),
+    ("a name of 1 MB", request("n" * 1000000), NOT_FOUND, "unknown model"),
     # datatypes
     ("no datatype", request(inputs=[tensor(datatype="")]), INVALID, "inputs[0].datatype"),
     ("a datatype that is none", request(inputs=[tensor(datatype="FP31")]), INVALID, "FP31"),

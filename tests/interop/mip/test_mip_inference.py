@@ -189,6 +189,18 @@ def test_infer_65535_elements_without_batch_dimension(running):
     assert answer == [[[[float(i % 100)], [2.0]]] for i in range(65535)]
 
 
+def test_infer_more_items_than_a_batch_has_elements(running):
+    """The counts are compared with the model's before so many items are walked."""
+    elements = [[mip.as_json([i % 7, 2]), mip.as_json([3, 4])] for i in range(33000)]
+    with mip.Connection(running.url("onnx_pair")) as connection:
+        assert connection.infer(elements) == [[[i % 7 + 3.0, 6.0]] for i in range(33000)]
+        cut = mip.infer_payload(elements)[:-1]
+        assert connection.refusal(mip.header(mip.INFER, len(cut)) + cut) == "SHAPE"
+    few, many = (mip.infer_request([[(mip.TEXT, b"")] * 255] * n) for n in (1, 300))
+    assert mip.refusal(running.url("onnx_pair"), many) == mip.refusal(running.url("onnx_pair"), few)
+    pair_is_right(running.url("onnx_pair"))
+
+
 def test_infer_shapes_differ_within_packet(running):
     widths = [3, 3, 1, 0, 5, 5, 5, 2, 3] * 11
     elements = [[mip.as_json([i] * n)] for i, n in enumerate(widths)]

@@ -50,8 +50,9 @@ static void print_error(struct buf *out, const struct stream_item *item, const s
                         bool final) {
     const struct v2_grpc_request *request = &item->infer.request;
     bool submitted = item->infer.inference.submitted;
+    struct str id = request->infer.id.len <= INFER_MAX_ID_BYTES ? request->infer.id : STR("");
     metric_add_error(METRIC_GRPC, err->status);
-    v2_grpc_stream_error_encode(out, err, request->infer.id, submitted ? request->model : STR(""),
+    v2_grpc_stream_error_encode(out, err, id, submitted ? request->model : STR(""),
                                 submitted ? request->version : STR(""), submitted ? final : -1);
 }
 

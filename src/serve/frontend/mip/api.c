@@ -75,12 +75,21 @@ static enum status check_counts(const struct mip_infer *infer, const struct mip_
                      spec->n_inputs - plan->n_required, infer->n_inputs);
 }
 
-/* The packet is decoded first: a malformed one is reported as such even when there is no model. */
+/* The packet is decoded first: a malformed one is reported as such even when there is no model. One
+ * with more items than a batch for one input can have is decoded after its counts were compared
+ * with the model's, because decoding takes long when there are millions. */
 static enum status prepare_inference(struct mip_inference *call, struct mip_api *api,
                                      struct error *err) {
     struct mip_exchange *exchange = call->exchange;
     const struct mip_target *target = exchange->listener;
-    enum status st = mip_infer_decode(exchange->arena, exchange->payload, false, &call->infer, err);
+    struct mip_infer *infer = &call->infer;
+    bool may_have_many = exchange->payload.len > (size_t)MIP_MAX_BATCH * MIP_ITEM_HEAD_BYTES;
+    enum status st =
+        may_have_many ? mip_infer_counts_decode(exchange->payload, false, infer, err) : ST_OK;
+    bool decodes_last = may_have_many && infer->n_items > MIP_MAX_BATCH;
+    if (st == ST_OK && !decodes_last) {
+        st = mip_infer_decode(exchange->arena, exchange->payload, false, infer, err);
+    }
     if (st == ST_OK) {
         st = repository_find(api->services.repository, target->model, target->version,
                              &call->version, err);
@@ -104,7 +113,10 @@ static enum status prepare_inference(struct mip_inference *call, struct mip_api 
     call->batch.arena = exchange->arena;
     call->batch.memory_bytes = api->request_memory;
     call->batch.done = on_done;
-    return check_counts(&call->infer, plan, err);
+    st = check_counts(infer, plan, err);
+    return st == ST_OK && decodes_last
+               ? mip_infer_decode(exchange->arena, exchange->payload, false, infer, err)
+               : st;
 }
 
 static void on_infer(struct mip_exchange *exchange, void *context) {

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdalign.h>
 
 #include "codec/mip/item.h"
 #include "core/base/checked.h"
@@ -14,6 +15,8 @@
 
 enum { FIRST_PIECES = 8, FILE_PIECES = 2 };
 
+static_assert(alignof(struct infer_input) <= alignof(struct infer_request),
+              "inputs may follow the request");
 static_assert(sizeof(struct mip_chunk) <= 2048, "an arena allocates larger blocks with malloc");
 
 static void chunk_set_state(struct mip_chunk *chunk, enum mip_chunk_state to) {
@@ -363,16 +366,18 @@ static struct trace *begin_trace(struct inference *inference, struct tracer *tra
 static enum status build_request(struct inference *inference, struct error *err) {
     struct mip_chunk *chunk = mip_chunk_of(inference);
     size_t n = chunk->context->infer->n_inputs;
-    struct infer_request *request = arena_alloc(chunk->arena, sizeof(*request));
-    struct infer_input *inputs = arena_calloc(chunk->arena, n, sizeof(*inputs));
-    if (request) {
-        *request = (struct infer_request){
-            .arena = chunk->arena, .inputs = inputs, .n_inputs = n, .batch = 1};
-    }
+    /* The request, then its inputs. */
+    struct infer_request *request =
+        arena_calloc(chunk->arena, 1, sizeof(*request) + n * sizeof(struct infer_input));
     inference->call.request = request;
-    if (!request || !inputs) {
+    if (!request) {
         return error_no_memory(err, "a part of the batch");
     }
+    struct infer_input *inputs = (struct infer_input *)(void *)(request + 1);
+    request->arena = chunk->arena;
+    request->inputs = inputs;
+    request->n_inputs = n;
+    request->batch = 1;
     for (size_t i = 0; i < n; i++) {
         const struct mip_chunk_input *input = &chunk->inputs[i];
         struct tensor *tensor = &inputs[i].tensor;
