@@ -151,6 +151,7 @@ struct net_conn {
     struct server_worker *server_worker;
     LIST_ENTRY(net_conn) link; /* in the worker's list */
     struct net_conn *next_ready;
+    size_t n_burst_bytes; /* of a body, read without a break: at most READ_BURST_BYTES */
     struct list_timer timeout, keepalive;
     struct memory_account *account; /* of its responses; NULL: no memory to count them */
     struct conn_reading slow_reading, reported_reading;
