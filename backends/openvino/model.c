@@ -6,8 +6,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/onnx_graph.h"
 #include "common/path.h"
 #include "openvino/execute.h"
+#include "openvino/ir.h"
+
+static int is_ir(const char *file) {
+    size_t n = strlen(file);
+    return n >= 4 && strcmp(file + n - 4, ".xml") == 0;
+}
 
 /* The library opens the weights beside an IR model, model.bin of model.xml; of a pipe it would wait
  * for the writer. */
@@ -15,7 +22,7 @@ static sluice_status check_weights(const char *file, sluice_error *error) {
     char path[4096];
     struct stat info;
     size_t n = strlen(file);
-    if (n < 4 || n >= sizeof(path) || strcmp(file + n - 4, ".xml") != 0) {
+    if (!is_ir(file) || n >= sizeof(path)) {
         return SLUICE_OK;
     }
     snprintf(path, sizeof(path), "%.*s.bin", (int)(n - 4), file);
@@ -74,6 +81,10 @@ static sluice_status load_model(struct sluice_model *model, const sluice_model_a
     }
     if (status == SLUICE_OK) {
         status = signature_init(&model->signature, model->model, error);
+    }
+    if (status == SLUICE_OK) {
+        model->is_data_dependent =
+            is_ir(file) ? ir_is_data_dependent(file) : onnx_graph_is_data_dependent(file);
     }
     return status == SLUICE_OK ? compile_model(model, &model->spare, error) : status;
 }

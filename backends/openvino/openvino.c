@@ -1,5 +1,6 @@
 /* The openvino backend: ONNX and IR models on the CPU. This file has the entry and the function
  * table; README.md describes the others. */
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "openvino/execute.h"
@@ -24,6 +25,9 @@ static sluice_status model_describe(sluice_model *model, sluice_model_info *info
     info->n_inputs = model->signature.n_inputs;
     info->outputs = model->signature.outputs;
     info->n_outputs = model->signature.n_outputs;
+    if (info->size >= offsetof(sluice_model_info, data_dependent) + sizeof(info->data_dependent)) {
+        info->data_dependent = model->is_data_dependent;
+    }
     return SLUICE_OK;
 }
 

@@ -55,6 +55,20 @@ static void openvino_signature_by_table(void **state) {
     }
 }
 
+static void openvino_data_dependent_by_table(void **state) {
+    static const struct {
+        const char *model;
+        int32_t data_dependent;
+    } cases[] = {{"onnx_fill", 1}, {"ir_onnx_fill", 1}, {"onnx_loop", 1}, {"ir_onnx_loop", 1},
+                 {"mlp", 0},       {"ir_mlp", 0},       {"cnn", 0}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct opened_model opened;
+        opened_model_init(&opened, *state, cases[i].model, NULL, NULL, 0);
+        assert_int_equal(opened.info.data_dependent, cases[i].data_dependent);
+        opened_model_fini(&opened);
+    }
+}
+
 /* OpenVINO keeps the default value and accepts no other: there is no such input. */
 static void openvino_initializer_is_constant(void **state) {
     static const int64_t dims[] = {1, 4};
@@ -349,6 +363,7 @@ static void openvino_many_shapes_code_cache_is_bounded(void **state) {
 int openvino_run(struct backend_under_test *subject) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(openvino_signature_by_table, subject),
+        cmocka_unit_test_prestate(openvino_data_dependent_by_table, subject),
         cmocka_unit_test_prestate(openvino_initializer_is_constant, subject),
         cmocka_unit_test_prestate(openvino_unsupported_model_is_refused, subject),
         cmocka_unit_test_prestate(openvino_invalid_parameter_is_refused, subject),

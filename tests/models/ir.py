@@ -4,7 +4,7 @@ make.py has made, and files that only look like some.
 
 usage: ir.py MODELS [--refused DIR]
 
-MODELS/ir_mlp/1/model.xml and model.bin are MODELS/mlp. With --refused, DIR gets those that must not
+MODELS/ir_NAME/1/model.xml and model.bin are MODELS/NAME. With --refused, DIR gets those that must not
 load."""
 
 import argparse
@@ -42,6 +42,8 @@ def main():
     parser.add_argument("--refused", metavar="DIR")
     options = parser.parse_args()
     source = convert(options.models, "mlp")
+    convert(options.models, "onnx_loop")
+    convert(options.models, "onnx_fill")
     if options.refused:
         refuse(options.refused, source)
 
