@@ -66,25 +66,26 @@ static void read_value(FILE *file, int quote, char out[OPERATOR_BYTES]) {
     out[n] = '\0';
 }
 
-static int scan(FILE *file) {
+/* Reads up to the value of the next attribute `type`. Returns: its first quote; EOF: there is
+ * none. */
+static int find_type(FILE *file) {
     static const char attribute[] = " type=";
-    char name[OPERATOR_BYTES];
     size_t n_matched = 0;
-    for (int byte = getc(file); byte != EOF; byte = getc(file)) {
-        if (attribute[n_matched] == '\0') {
-            n_matched = 0;
-            if (byte == '"' || byte == '\'') {
-                read_value(file, byte, name);
-                if (is_data_dependent(name)) {
-                    return 1;
-                }
-                continue;
-            }
-        }
-        if (byte == '\n' || byte == '\t') {
-            byte = ' ';
-        }
+    int byte = ' ';
+    while (attribute[n_matched] != '\0' && (byte = getc(file)) != EOF) {
+        byte = byte == '\n' || byte == '\t' ? ' ' : byte;
         n_matched = byte == attribute[n_matched] ? n_matched + 1 : byte == ' ';
+    }
+    return byte == EOF ? EOF : getc(file);
+}
+
+static int scan(FILE *file) {
+    char name[OPERATOR_BYTES];
+    for (int quote = find_type(file); quote != EOF; quote = find_type(file)) {
+        read_value(file, quote, name);
+        if (is_data_dependent(name)) {
+            return 1;
+        }
     }
     return ferror(file) != 0;
 }
