@@ -13,12 +13,10 @@
 enum { MOST = 16 };
 
 static struct pollfd interest(const sluice_client *client, int *timeout_ms) {
-    sluice_client_waiting waiting = {.size = sizeof(waiting)};
-    sluice_client_wait(client, &waiting);
-    uint64_t ms = waiting.timeout_ns / 1000000 + (waiting.timeout_ns > 0);
+    uint64_t timeout_ns = sluice_client_timeout_ns(client);
+    uint64_t ms = timeout_ns / 1000000 + (timeout_ns > 0);
     *timeout_ms = ms < (uint64_t)*timeout_ms ? (int)ms : *timeout_ms;
-    int events = (waiting.read ? POLLIN : 0) | (waiting.write ? POLLOUT : 0);
-    return (struct pollfd){waiting.fd, (short)events, 0};
+    return (struct pollfd){sluice_client_fd(client), POLLIN, 0};
 }
 
 int main(int argc, char **argv) {

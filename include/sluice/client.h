@@ -9,8 +9,9 @@
  *         …error.text…
  *
  * A call is an object. A blocking function returns when it is done; its sluice_client_start_…
- * returns at once, and the call proceeds in sluice_client_step, for event loops, or in
- * sluice_call_wait. Its results are read with sluice_call_…, and sluice_call_free ends it.
+ * returns at once. Started calls run side by side, in sluice_client_step, for event loops, or in
+ * sluice_client_wait or sluice_call_wait. The results of a call are read with sluice_call_…, and
+ * sluice_call_free ends it.
  *
  * Lifetimes:
  *   1. Arguments of a call (arrays, names, bytes) are borrowed until the call is done; the structs
@@ -28,10 +29,11 @@
  * Threads: one thread at a time may use a client and its calls; different threads may use different
  * clients concurrently. The library has no other state, and no threads, signal handlers or locks.
  *
- * Connections: a client has at most one, opened when first needed and kept open while the server
- * allows, and runs one call at a time. The client resends a request only if the connection was
- * reused and closed before the first byte of an answer. The C library's address lookup blocks and
- * no deadline covers it.
+ * Connections: a client opens them when they are first needed, up to max_connections, and keeps
+ * them while the server allows. Each runs one call at a time; further calls wait, in the order in
+ * which they were started. The client resends a request only if the connection was reused and
+ * closed before the first byte of an answer. The C library's address lookup blocks and no deadline
+ * covers it; a numeric address needs none.
  *
  * Versions: each struct begins with its size in bytes as the caller was compiled, also the elements
  * of arrays (all of one array have the same) and those that the library fills. The library reads
@@ -177,6 +179,7 @@ typedef struct sluice_client_options {
     size_t n_headers;
     const char *bearer_token;      /* sent as "Authorization: Bearer …"; NULL: none */
     const sluice_tls_options *tls; /* for https only; NULL: the defaults */
+    uint32_t max_connections;      /* at once; further calls wait. 0: 8; 1 with a transport */
 } sluice_client_options;
 
 /* Creates a client; the first call connects.
@@ -192,6 +195,11 @@ SLUICE_CLIENT_API void sluice_client_close(sluice_client *client);
 
 typedef struct sluice_call sluice_call;
 
+/* Called once for a call that is done, with its status and results readable, by the function that
+ * runs calls (step or one of the waits). It may start, cancel and free calls, this one too, but not
+ * close the client. Not called for a call that the caller cancels or frees before. */
+typedef void sluice_done_fn(sluice_call *call, void *user);
+
 /* Of any call; NULL where it is an argument: the client's defaults. */
 typedef struct sluice_call_options {
     size_t size;
@@ -201,21 +209,25 @@ typedef struct sluice_call_options {
     size_t n_headers;
     const char *bearer_token; /* NULL: the client's */
     const char *traceparent;  /* of W3C Trace Context; NULL: none */
+    sluice_done_fn *on_done;  /* NULL: none */
+    void *user;               /* for on_done and sluice_call_user */
 } sluice_call_options;
 
 /* sluice_client_start_OP prepares a call and sends nothing. It fails, with *call NULL, if the
- * arguments can't be sent, and with SLUICE_CLIENT_INVALID while another call is in progress, which
- * continues.
- * sluice_client_OP also waits for it. *call is not NULL once the call has started, also if it then
+ * arguments can't be sent. sluice_client_OP also waits for it; other calls that are in progress
+ * continue meanwhile. *call is not NULL once the call has started, also if it then
  * fails; whatever it returns, the caller frees the call. */
 
 /* Returns: SLUICE_CLIENT_PENDING while the call is in progress, SLUICE_CLIENT_OK when its results
  * can be read; else the reason of its failure, with the error. */
 SLUICE_CLIENT_API sluice_client_status sluice_call_status(const sluice_call *call,
                                                           sluice_client_error *error);
-/* Blocks until the call is done. Returns: as sluice_call_status. */
+/* Blocks until the call is done; runs the client's other calls meanwhile. Returns: as
+ * sluice_call_status. */
 SLUICE_CLIENT_API sluice_client_status sluice_call_wait(sluice_call *call,
                                                         sluice_client_error *error);
+/* Returns: `user` of the call's options. */
+SLUICE_CLIENT_API void *sluice_call_user(const sluice_call *call);
 /* Cancels a call in progress and closes its connection; its status is SLUICE_CLIENT_CANCELLED. A
  * call that is done is not changed. */
 SLUICE_CLIENT_API void sluice_call_cancel(sluice_call *call);
@@ -236,23 +248,24 @@ SLUICE_CLIENT_API sluice_client_status sluice_call_find_header(const sluice_call
                                                                const char *name,
                                                                sluice_header *out);
 
-/* ---- event loops ----------------------------------------------------------------------------- */
+/* ---- running calls --------------------------------------------------------------------------- */
 
-/* What the call in progress waits for. */
-typedef struct sluice_client_waiting {
-    size_t size;
-    int32_t fd;          /* -1: none, only the timeout applies. A step may change it */
-    int32_t read, write; /* readiness to wait for */
-    uint64_t timeout_ns; /* from now: latest time of the next step. 0: now */
-} sluice_client_waiting;
-
-/* Fills *waiting; the caller sets its size. Without a call in progress fd is -1, timeout_ns
- * UINT64_MAX. */
-SLUICE_CLIENT_API void sluice_client_wait(const sluice_client *client,
-                                          sluice_client_waiting *waiting);
-/* Advances the call in progress without blocking. May be called at any time, even if the descriptor
- * is not ready or no call is in progress. */
+/* For an event loop: wait until the descriptor is readable or the timeout is over, then step. The
+ * descriptor stands for all connections of the client (it is an epoll set) and never changes: poll,
+ * epoll and event libraries take it. The timeout, from now, changes with each step and each start
+ * of a call; 0: step at once; UINT64_MAX: there is no call in progress. */
+SLUICE_CLIENT_API int sluice_client_fd(const sluice_client *client);
+SLUICE_CLIENT_API uint64_t sluice_client_timeout_ns(const sluice_client *client);
+/* Advances all calls in progress without blocking. May be called at any time. */
 SLUICE_CLIENT_API void sluice_client_step(sluice_client *client);
+
+/* Blocks until a call is done. Returns: SLUICE_CLIENT_OK; SLUICE_CLIENT_PENDING when `timeout_ns`
+ * passed first; SLUICE_CLIENT_NOT_FOUND when no call is in progress. */
+SLUICE_CLIENT_API sluice_client_status sluice_client_wait(sluice_client *client,
+                                                          uint64_t timeout_ns);
+/* Returns: a call that is done, each once and in the order in which they ended, or NULL. Not those
+ * that have on_done, or were waited for, cancelled or freed. */
+SLUICE_CLIENT_API sluice_call *sluice_client_next_done(sluice_client *client);
 
 /* ---- ping ------------------------------------------------------------------------------------ */
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "client/call.h"
+#include "client/lanes.h"
 #include "client/mip.h"
 #include "client/sized_struct.h"
 #include "client/v2.h"
@@ -13,26 +14,37 @@ static uint64_t value_or_default(uint64_t value, uint64_t otherwise) {
     return value > 0 ? value : otherwise;
 }
 
-/* Fills in defaults; copies the transport that the options point to. */
-static enum status resolve_options(const sluice_client_options *given,
-                                   sluice_client_transport *transport, struct client_options *out,
+enum { DEFAULT_CONNECTIONS = 8 };
+
+/* Fills in defaults; copies the URL and the transport that the options point to. */
+static enum status resolve_options(sluice_client *client, const sluice_client_options *given,
                                    struct error *err) {
     enum status status = ST_OK;
     if (!given->url) {
         return error_set(err, ST_BAD_FIELD, "the options have no URL");
     }
     if (given->transport) {
-        status = sized_struct_read(transport, sizeof(*transport), given->transport,
+        status = sized_struct_read(&client->transport, sizeof(client->transport), given->transport,
                                    "sluice_client_transport", err);
     }
-    *out = (struct client_options){
-        .url = str_of(given->url),
+    if (status == ST_OK && given->transport && given->max_connections > 1) {
+        status = error_set(err, ST_BAD_FIELD,
+                           "max_connections: a transport serves one connection at a time");
+    }
+    if (status == ST_OK) {
+        status = client_url_parse(client->arena, str_of(given->url), &client->url, err);
+    }
+    client->max_lanes = given->max_connections > 0 ? given->max_connections
+                        : given->transport         ? 1
+                                                   : DEFAULT_CONNECTIONS;
+    client->options = (struct client_options){
+        .url = client->url.text,
         .connect_timeout_ns =
             value_or_default(given->connect_timeout_ns, CLIENT_CONNECT_TIMEOUT_NS),
         .timeout_ns = value_or_default(given->timeout_ns, CLIENT_TIMEOUT_NS),
         .idle_timeout_ns = given->idle_timeout_ns,
         .max_answer_bytes = value_or_default(given->max_answer_bytes, CLIENT_MAX_ANSWER_BYTES),
-        .transport = given->transport ? transport : NULL};
+        .transport = given->transport ? &client->transport : NULL};
     return status;
 }
 
@@ -42,8 +54,7 @@ static enum status import_headers(sluice_client *client, const sluice_client_opt
                                                  given->bearer_token, NULL};
     enum status status = client_headers_import(client->arena, &source, &client->headers, err);
     if (status == ST_OK && client->headers.n > 0) {
-        status = client_url_expect(client_url(client->client), CLIENT_HTTP, "a client with headers",
-                                   err);
+        status = client_url_expect(&client->url, CLIENT_HTTP, "a client with headers", err);
     }
     return status;
 }
@@ -56,15 +67,14 @@ static enum status open_tls(sluice_client *client, const sluice_client_options *
                                                 "sluice_tls_options.cert_file",
                                                 "sluice_tls_options.cert_file, key_file"};
     sluice_tls_options tls = {0};
-    struct client_url url;
-    enum status status = client_url_parse(client->arena, str_of(given->url), &url, err);
-    if (status == ST_OK && given->tls) {
+    enum status status = ST_OK;
+    if (given->tls) {
         status = sized_struct_read(&tls, sizeof(tls), given->tls, "sluice_tls_options", err);
     }
-    if (status != ST_OK || (!given->tls && (!url.is_tls || given->transport))) {
+    if (status != ST_OK || (!given->tls && (!client->url.is_tls || given->transport))) {
         return status;
     }
-    if (!url.is_tls || given->transport) {
+    if (!client->url.is_tls || given->transport) {
         return error_set(err, ST_BAD_FIELD,
                          "\"%s\": the options for TLS are for https:// without "
                          "a transport",
@@ -84,23 +94,31 @@ static enum status open_tls(sluice_client *client, const sluice_client_options *
 
 static enum status create_client(const sluice_client_options *given, sluice_client **out,
                                  struct error *err) {
-    sluice_client_transport transport;
-    struct client_options resolved;
-    enum status status = resolve_options(given, &transport, &resolved, err);
-    if (status != ST_OK) {
-        return status;
-    }
     sluice_client *client = calloc(1, sizeof(*client));
     *out = client;
-    if (!client || !(client->cache = arena_cache_new(SIZE_MAX)) ||
-        !(client->arena = arena_new(NULL, 0))) {
+    if (!client) {
+        return error_no_memory(err, "a client");
+    }
+    client->epoll_fd = -1;
+    LIST_INIT(&client->calls);
+    LIST_INIT(&client->spare);
+    TAILQ_INIT(&client->idle);
+    TAILQ_INIT(&client->busy);
+    TAILQ_INIT(&client->queue);
+    TAILQ_INIT(&client->done);
+    client->cache = arena_cache_new(SIZE_MAX);
+    client->arena = arena_new(NULL, 0);
+    if (!client->cache || !client->arena) {
         return error_no_memory(err, "a client");
     }
     arena_cache_keep_large(client->cache);
-    status = open_tls(client, given, err);
+    enum status status = resolve_options(client, given, err);
     if (status == ST_OK) {
-        resolved.tls = client->tls;
-        status = client_new(&resolved, &client->client, err);
+        status = open_tls(client, given, err);
+    }
+    if (status == ST_OK) {
+        client->options.tls = client->tls;
+        status = client_lanes_init(client, err);
     }
     return status == ST_OK ? import_headers(client, given, err) : status;
 }
@@ -131,7 +149,7 @@ void sluice_client_close(sluice_client *client) {
         return;
     }
     client_call_free_all(client);
-    client_free(client->client);
+    client_lanes_fini(client);
     client_tls_free(client->tls);
     arena_free(client->arena);
     arena_cache_free(client->cache);
@@ -142,24 +160,21 @@ void sluice_client_close(sluice_client *client) {
 
 /* HTTP: any answer shows that the server is up. */
 static enum status finish_ping(sluice_call *call, struct error *err) {
-    struct client *client = call->client->client;
+    struct client *client = call->lane->client;
     return client_url(client)->protocol == CLIENT_HTTP
                ? ST_OK
                : client_mip_check(client_mip(client), 0, err);
 }
 
 static enum status prepare_ping(sluice_call *call, struct error *err) {
-    struct client *client = call->client->client;
     struct client_request request;
-    if (client_url(client)->protocol == CLIENT_MIP) {
-        mip_session_begin_ping(client_mip(client));
-        return ST_OK;
-    }
     const struct client_query_args args = {.query = CLIENT_LIVE, .headers = call->headers};
-    enum status status = client_query_encode(call->arena, client_url(client), &args, &request, err);
+    if (call->client->url.protocol == CLIENT_MIP) {
+        return ST_OK; /* a call without items */
+    }
+    enum status status = client_query_encode(call->arena, &call->client->url, &args, &request, err);
     if (status == ST_OK) {
-        http_session_begin(client_http(client),
-                           (struct http_message){request.pieces, request.n_pieces});
+        call->message = (struct http_message){request.pieces, request.n_pieces};
     }
     return status;
 }

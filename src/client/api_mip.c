@@ -4,7 +4,7 @@
 #include "client/sized_struct.h"
 
 static enum status finish_infer(sluice_call *call, struct error *err) {
-    struct mip_session *session = client_mip(call->client->client);
+    struct mip_session *session = client_mip(call->lane->client);
     enum status status = client_mip_check(session, call->mip_buffer_bytes, err);
     if (status != ST_OK) {
         return status;
@@ -17,23 +17,18 @@ static const struct client_call_kind infer = {CLIENT_RESULT_MIP, finish_infer};
 
 static enum status prepare_infer(sluice_call *call, const sluice_mip_request *request,
                                  struct error *err) {
-    struct client *client = call->client->client;
-    sluice_mip_request given;
-    uint32_t n_bytes = 0;
+    sluice_mip_request given = {0};
     enum status status =
-        client_url_expect(client_url(client), CLIENT_MIP, "an inference of items", err);
+        client_url_expect(&call->client->url, CLIENT_MIP, "an inference of items", err);
     if (status == ST_OK) {
         status = sized_struct_read(&given, sizeof(given), request, "sluice_mip_request", err);
     }
     if (status == ST_OK) {
-        status = client_mip_import(call->arena, &given, &call->mip_request, &n_bytes, err);
+        status = client_mip_import(call->arena, &given, &call->mip_request, &call->mip_bytes, err);
     }
-    if (status != ST_OK) {
-        return status;
-    }
+    call->mip_buffer = given.buffer;
     call->mip_buffer_bytes = given.buffer_bytes;
-    return mip_session_begin_infer(client_mip(client), &call->mip_request, n_bytes, given.buffer,
-                                   given.buffer_bytes, err);
+    return status;
 }
 
 sluice_client_status sluice_client_start_mip_infer(sluice_client *client,

@@ -4,9 +4,8 @@
 #include "client/sized_struct.h"
 #include "client/v2.h"
 
-static void begin_exchange(const sluice_call *call, const struct client_request *request) {
-    http_session_begin(client_http(call->client->client),
-                       (struct http_message){request->pieces, request->n_pieces});
+static void set_message(sluice_call *call, const struct client_request *request) {
+    call->message = (struct http_message){request->pieces, request->n_pieces};
 }
 
 /* Arguments of the functions that start a query. */
@@ -28,11 +27,10 @@ static sluice_client_status start_query(sluice_client *client, const struct quer
                                                .model = str_of(query->model),
                                                .version = str_of(query->version),
                                                .headers = call->headers};
-        status =
-            client_query_encode(call->arena, client_url(client->client), &args, &request, &err);
+        status = client_query_encode(call->arena, &client->url, &args, &request, &err);
     }
     if (status == ST_OK) {
-        begin_exchange(call, &request);
+        set_message(call, &request);
     }
     return client_call_start(call, status, &err, out, error);
 }
@@ -41,7 +39,7 @@ static sluice_client_status start_query(sluice_client *client, const struct quer
 
 static enum status finish_health(sluice_call *call, struct error *err) {
     (void)err;
-    call->result.yes = http_session_status(client_http(call->client->client)) == 200;
+    call->result.yes = http_session_status(client_http(call->lane->client)) == 200;
     return ST_OK;
 }
 
@@ -113,7 +111,7 @@ sluice_client_status sluice_client_model_is_ready(sluice_client *client, const c
 static enum status finish_server(sluice_call *call, struct error *err) {
     struct v2_server_metadata server;
     enum status status =
-        client_server_decode(call->arena, client_http(call->client->client), &server, err);
+        client_server_decode(call->arena, client_http(call->lane->client), &server, err);
     return status == ST_OK ? client_server_export(call->arena, &server, &call->result.server, err)
                            : status;
 }
@@ -138,7 +136,7 @@ sluice_client_status sluice_client_server_metadata(sluice_client *client,
 static enum status finish_model(sluice_call *call, struct error *err) {
     struct model_spec model;
     enum status status =
-        client_model_decode(call->arena, client_http(call->client->client), &model, err);
+        client_model_decode(call->arena, client_http(call->lane->client), &model, err);
     return status == ST_OK ? client_model_export(call->arena, &model, &call->result.model, err)
                            : status;
 }
@@ -168,7 +166,7 @@ sluice_client_status sluice_client_model_metadata(sluice_client *client, const c
 static enum status finish_infer(sluice_call *call, struct error *err) {
     struct v2_client_response answer;
     enum status status =
-        client_infer_decode(call->arena, client_http(call->client->client), &answer, err);
+        client_infer_decode(call->arena, client_http(call->lane->client), &answer, err);
     return status == ST_OK ? client_answer_export(call->arena, &answer, call->buffers,
                                                   &call->result.answer, err)
                            : status;
@@ -188,11 +186,10 @@ static enum status prepare_infer(sluice_call *call, const sluice_infer_request *
     }
     if (status == ST_OK) {
         made.headers = call->headers;
-        status = client_infer_encode(call->arena, client_url(call->client->client), &made, &encoded,
-                                     err);
+        status = client_infer_encode(call->arena, &call->client->url, &made, &encoded, err);
     }
     if (status == ST_OK) {
-        begin_exchange(call, &encoded);
+        set_message(call, &encoded);
     }
     return status;
 }

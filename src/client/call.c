@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/lanes.h"
 #include "client/sized_struct.h"
 
 enum { MAX_SPARE_CALLS = 8 };
@@ -73,9 +74,9 @@ sluice_client_status client_start_error(const struct error *err, sluice_client_e
     return report(&made, error);
 }
 
-/* The call fails, for the reason in `err`. */
-static void fail_call(sluice_call *call, const struct error *err) {
-    const struct client *client = call->client->client;
+/* The running call fails, for the reason in `err`. */
+static void fail_running(sluice_call *call, const struct error *err) {
+    const struct client *client = call->lane->client;
     sluice_client_error *made = &call->error;
     fill_error(made, public_status(client, err->status), err->text);
     made->may_have_run = client_has_sent(client);
@@ -84,6 +85,11 @@ static void fail_call(sluice_call *call, const struct error *err) {
     } else if (call->answered && made->status == SLUICE_CLIENT_SERVER_ERROR) {
         made->mip_error = (int32_t)mip_session_error(client_mip(client));
     }
+    call->state = CLIENT_CALL_FAILED;
+}
+
+void client_call_fail(sluice_call *call, const struct error *err) {
+    fill_error(&call->error, public_status(NULL, err->status), err->text);
     call->state = CLIENT_CALL_FAILED;
 }
 
@@ -146,11 +152,12 @@ static enum status read_options(sluice_call *call, const sluice_call_options *op
     }
     const struct client_headers_source source = {given.headers, given.n_headers, given.bearer_token,
                                                  given.traceparent};
-    call->timeout_ns = given.timeout_ns;
+    call->timeout_ns = given.timeout_ns > 0 ? given.timeout_ns : call->client->options.timeout_ns;
+    call->on_done = given.on_done;
+    call->user = given.user;
     status = client_headers_import(call->arena, &source, &of_call, err);
     if (status == ST_OK && of_call.n > 0) {
-        status = client_url_expect(client_url(call->client->client), CLIENT_HTTP,
-                                   "a call with headers", err);
+        status = client_url_expect(&call->client->url, CLIENT_HTTP, "a call with headers", err);
     }
     return status == ST_OK ? client_headers_merge(call->arena, call->client->headers, of_call,
                                                   &call->headers, err)
@@ -159,15 +166,9 @@ static enum status read_options(sluice_call *call, const sluice_call_options *op
 
 static enum status prepare_call(sluice_call *call, const sluice_call_options *options,
                                 struct error *err) {
-    struct client *client = call->client->client;
     call->arena = arena_new(call->client->cache, 0);
     if (!call->arena) {
         return error_no_memory(err, "a call");
-    }
-    if (client_url(client)->protocol == CLIENT_HTTP) {
-        http_session_set_block(client_http(client), &call->block);
-    } else {
-        mip_session_set_block(client_mip(client), &call->block);
     }
     return read_options(call, options, err);
 }
@@ -176,10 +177,6 @@ enum status client_call_new(sluice_client *client, const struct client_call_kind
                             const sluice_call_options *options, sluice_call **out,
                             struct error *err) {
     *out = NULL;
-    if (client->running) {
-        return error_set(err, ST_BAD_FIELD,
-                         "a call is under way: wait for it, or cancel it, before the next");
-    }
     sluice_call *call = take_spare(client);
     if (!call) {
         return error_no_memory(err, "a call");
@@ -206,9 +203,9 @@ sluice_client_status client_call_start(sluice_call *call, enum status status,
         }
         return client_start_error(err, error);
     }
-    client_start(call->client->client, call->timeout_ns);
-    call->client->running = call;
-    call->state = CLIENT_CALL_RUNNING;
+    call->started_ns = client_now_ns();
+    call->state = CLIENT_CALL_QUEUED;
+    TAILQ_INSERT_TAIL(&call->client->queue, call, order);
     *out = call;
     return SLUICE_CLIENT_OK;
 }
@@ -217,7 +214,7 @@ sluice_client_status client_call_start(sluice_call *call, enum status status,
 
 /* Copies the fields of the answer: the session's are valid until its next exchange. */
 static enum status keep_headers(sluice_call *call, struct error *err) {
-    struct client *client = call->client->client;
+    struct client *client = call->lane->client;
     if (client_url(client)->protocol != CLIENT_HTTP) {
         return ST_OK;
     }
@@ -243,9 +240,7 @@ static enum status keep_headers(sluice_call *call, struct error *err) {
     return ST_OK;
 }
 
-/* The exchange of the running call is complete, or has failed. */
-static void finish_call(sluice_call *call, enum status status, struct error *err) {
-    call->client->running = NULL;
+void client_call_finish(sluice_call *call, enum status status, struct error *err) {
     call->answered = status == ST_OK;
     if (status == ST_OK) {
         status = keep_headers(call, err);
@@ -256,28 +251,48 @@ static void finish_call(sluice_call *call, enum status status, struct error *err
     if (status == ST_OK) {
         call->state = CLIENT_CALL_DONE;
     } else {
-        fail_call(call, err);
+        fail_running(call, err);
     }
+}
+
+static bool is_under_way(const sluice_call *call) {
+    return call->state == CLIENT_CALL_QUEUED || call->state == CLIENT_CALL_RUNNING;
 }
 
 void sluice_client_step(sluice_client *client) {
-    struct error err = {0};
-    bool done = false;
-    if (!client->running) {
-        return;
-    }
-    enum status status = client_step(client->client, &done, &err);
-    if (status != ST_OK || done) {
-        finish_call(client->running, status, &err);
+    client_lanes_run(client, 0);
+}
+
+sluice_client_status sluice_client_wait(sluice_client *client, uint64_t timeout_ns) {
+    uint64_t n_finished = client->n_finished, began = client_now_ns(), passed = 0;
+    do {
+        if (TAILQ_EMPTY(&client->queue) && TAILQ_EMPTY(&client->busy)) {
+            return client->n_finished == n_finished ? SLUICE_CLIENT_NOT_FOUND : SLUICE_CLIENT_OK;
+        }
+        client_lanes_run(client, timeout_ns - passed);
+        passed = client_now_ns() - began;
+    } while (client->n_finished == n_finished && passed < timeout_ns);
+    return client->n_finished == n_finished ? SLUICE_CLIENT_PENDING : SLUICE_CLIENT_OK;
+}
+
+/* The caller knows that the call is done. */
+static void forget_done(sluice_call *call) {
+    if (call->in_done) {
+        TAILQ_REMOVE(&call->client->done, call, order);
+        call->in_done = false;
     }
 }
 
-void sluice_client_wait(const sluice_client *client, sluice_client_waiting *waiting) {
-    struct client_waiting is;
-    client_wait(client->client, &is);
-    sluice_client_waiting made = {
-        .fd = is.fd, .read = is.read, .write = is.write, .timeout_ns = is.timeout_ns};
-    sized_struct_write(waiting, &made, sizeof(made));
+sluice_call *sluice_client_next_done(sluice_client *client) {
+    sluice_call *call = TAILQ_FIRST(&client->done);
+    if (call) {
+        forget_done(call);
+    }
+    return call;
+}
+
+void *sluice_call_user(const sluice_call *call) {
+    return call->user;
 }
 
 sluice_client_status sluice_call_status(const sluice_call *call, sluice_client_error *error) {
@@ -288,6 +303,7 @@ sluice_client_status sluice_call_status(const sluice_call *call, sluice_client_e
     case CLIENT_CALL_FAILED:
         return report(&call->error, error);
     case CLIENT_CALL_PREPARED:
+    case CLIENT_CALL_QUEUED:
     case CLIENT_CALL_RUNNING:
         break;
     }
@@ -296,11 +312,10 @@ sluice_client_status sluice_call_status(const sluice_call *call, sluice_client_e
 }
 
 sluice_client_status sluice_call_wait(sluice_call *call, sluice_client_error *error) {
-    struct error err = {0};
-    if (call->state == CLIENT_CALL_RUNNING) {
-        enum status status = client_run(call->client->client, &err);
-        finish_call(call, status, &err);
+    while (is_under_way(call)) {
+        client_lanes_run(call->client, UINT64_MAX);
     }
+    forget_done(call);
     return sluice_call_status(call, error);
 }
 
@@ -312,20 +327,20 @@ sluice_client_status client_call_run(sluice_call *call, sluice_client_status sta
 /* ---- ending ---------------------------------------------------------------------------------- */
 
 void sluice_call_cancel(sluice_call *call) {
-    struct client *client = call->client->client;
-    if (call->state != CLIENT_CALL_RUNNING) {
+    if (!is_under_way(call)) {
         return;
     }
-    client_cancel(client);
-    call->client->running = NULL;
+    bool may_have_run = call->lane && client_has_sent(call->lane->client);
+    client_lanes_cancel(call);
     call->state = CLIENT_CALL_FAILED;
     fill_error(&call->error, SLUICE_CLIENT_CANCELLED, "the call was cancelled");
-    call->error.may_have_run = client_has_sent(client);
+    call->error.may_have_run = may_have_run;
 }
 
 void sluice_call_free(sluice_call *call) {
     if (call) {
         sluice_call_cancel(call);
+        forget_done(call);
         recycle(call);
     }
 }

@@ -1,5 +1,6 @@
-/* A public call of any kind, from start to results. The functions in api*.c start calls, results.c
- * reads them; a blocking function is start and wait. */
+/* A public call of any kind, from start to results. The functions in api*.c prepare calls, lanes.c
+ * runs them on the client's connections, results.c reads them; a blocking function is start and
+ * wait. */
 #ifndef SLUICE_CLIENT_CALL_H
 #define SLUICE_CLIENT_CALL_H
 
@@ -28,7 +29,8 @@ struct client_call_kind {
 };
 
 enum client_call_state {
-    CLIENT_CALL_PREPARED, /* its exchange is not started */
+    CLIENT_CALL_PREPARED, /* not started */
+    CLIENT_CALL_QUEUED,   /* waits for a lane */
     CLIENT_CALL_RUNNING,  /* its exchange is under way */
     CLIENT_CALL_DONE,     /* the result is ready */
     CLIENT_CALL_FAILED,   /* `error` has the reason */
@@ -36,17 +38,26 @@ enum client_call_state {
 
 struct sluice_call {
     sluice_client *client;
-    LIST_ENTRY(sluice_call) link; /* in the client's `calls` or `spare` */
+    LIST_ENTRY(sluice_call) link;   /* in the client's `calls` or `spare` */
+    TAILQ_ENTRY(sluice_call) order; /* in the client's `queue` or `done` */
     enum client_call_state state;
+    bool in_done;             /* it is in `done` */
+    struct client_lane *lane; /* while it is running */
+    sluice_done_fn *on_done;
+    void *user;
+    uint64_t started_ns;
     const struct client_call_kind *kind;
-    struct arena *arena;           /* of the request and the results */
-    struct answer_block block;     /* the bytes of the answer */
-    bool answered;                 /* the exchange completed */
-    struct mip_infer mip_request;  /* MIP: the request */
-    size_t mip_buffer_bytes;       /* MIP: of the caller's buffer for the answer's payload */
+    struct arena *arena;          /* of the request and the results */
+    struct answer_block block;    /* the bytes of the answer */
+    bool answered;                /* the exchange completed */
+    struct http_message message;  /* HTTP: the request */
+    struct mip_infer mip_request; /* MIP: the request; no items: a ping */
+    uint32_t mip_bytes;           /* MIP: of its payload */
+    void *mip_buffer;             /* MIP: the caller's, for the answer's payload */
+    size_t mip_buffer_bytes;
     struct client_buffers buffers; /* HTTP: the caller's buffers for outputs */
     struct client_headers headers; /* to send: the client's and the call's */
-    uint64_t timeout_ns;           /* 0: the client's */
+    uint64_t timeout_ns;
     /* HTTP: of the answer, of full size */
     const sluice_header *answer_headers;
     size_t n_answer_headers;
@@ -61,26 +72,47 @@ struct sluice_call {
 };
 
 LIST_HEAD(client_call_list, sluice_call);
+TAILQ_HEAD(client_call_queue, sluice_call);
+
+/* A connection of a client, which runs one call at a time. */
+struct client_lane {
+    TAILQ_ENTRY(client_lane) link; /* in the client's `idle` or `busy` */
+    struct client *client;
+    sluice_call *call; /* NULL: idle */
+    int fd;            /* registered in the epoll set; -1: none */
+    uint64_t n_sockets;
+    uint32_t events;
+};
+
+TAILQ_HEAD(client_lanes, client_lane);
 
 struct sluice_client {
-    struct client *client;
-    struct arena_cache *cache;
-    struct arena *arena;    /* of what the client's options have */
+    struct arena *arena; /* of what the client's options have */
+    struct client_url url;
+    struct client_options options; /* of each lane */
+    sluice_client_transport transport;
     struct client_tls *tls; /* NULL: none, or the caller's transport */
     struct client_headers headers;
-    sluice_call *running; /* NULL: none */
+    struct arena_cache *cache;
+    int epoll_fd;             /* -1: none */
+    struct client_lanes idle; /* the connected ones first */
+    struct client_lanes busy;
+    size_t n_lanes, max_lanes;
     struct client_call_list calls;
-    struct client_call_list spare; /* freed calls, for their memory */
+    struct client_call_queue queue; /* calls that wait for a lane */
+    struct client_call_queue done;  /* calls whose end the caller was not told */
+    uint64_t n_finished;            /* calls that ended other than by the caller */
+    struct client_call_list spare;  /* freed calls, for their memory */
     size_t n_spare;
 };
 
-/* Makes a call with the caller's options, to be prepared in its arena and in the client's session.
- * Returns: ST_BAD_FIELD for the options, and when a call is under way, which continues;
- * ST_UNSUPPORTED for headers over MIP; ST_NO_MEMORY. Owns: *out until client_call_start. */
+/* Makes a call with the caller's options; what it sends is prepared in it. Returns: ST_BAD_FIELD
+ * for the options; ST_UNSUPPORTED for headers over MIP; ST_NO_MEMORY. Owns: *out until
+ * client_call_start. */
 enum status client_call_new(sluice_client *client, const struct client_call_kind *kind,
                             const sluice_call_options *options, sluice_call **out,
                             struct error *err) SLUICE_MUST_USE;
-/* Starts the exchange that is prepared in the session and gives `call` to the caller; or frees it
+/* Queues the call and gives it to the caller; or frees it
  * (NULL is allowed) and reports why preparing it failed: `status` with `err`. */
 sluice_client_status client_call_start(sluice_call *call, enum status status,
                                        const struct error *err, sluice_call **out,
@@ -90,6 +122,10 @@ sluice_client_status client_call_run(sluice_call *call, sluice_client_status sta
                                      sluice_client_error *error);
 /* Frees all calls of a client, and the spare ones. */
 void client_call_free_all(sluice_client *client);
+/* The exchange of a running call is complete, or has failed: its results are made, or its error. */
+void client_call_finish(sluice_call *call, enum status status, struct error *err);
+/* A queued call fails for the reason in `err`. */
+void client_call_fail(sluice_call *call, const struct error *err);
 
 /* Fills the caller's error, which may be NULL. Returns: the public status of an error before a call
  * has started. */

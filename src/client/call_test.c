@@ -329,10 +329,8 @@ static void call_closed_after_answer_byte_is_not_retried(void **state) {
 /* ---- cancelling ------------------------------------------------------------------------------ */
 
 static void check_between_calls(void) {
-    sluice_client_waiting waiting = {.size = sizeof(waiting)};
-    sluice_client_wait(client, &waiting);
-    assert_int_equal(waiting.fd, -1);
-    assert_true(waiting.timeout_ns == UINT64_MAX && !waiting.read && !waiting.write);
+    assert_true(sluice_client_timeout_ns(client) == UINT64_MAX);
+    assert_int_equal(sluice_client_wait(client, UINT64_MAX), SLUICE_CLIENT_NOT_FOUND);
     sluice_client_step(client);
 }
 
@@ -405,32 +403,6 @@ static void call_results_stay_while_others_run(void **state) {
             }
         }
         good_call(&calls[i]);
-        close_client();
-    }
-}
-
-/* One call at a time: another call fails and does not affect the running one. */
-static void call_during_another_call_is_invalid(void **state) {
-    (void)state;
-    for (size_t i = 0; i < N_CALLS; i++) {
-        open_client(calls[i].mip);
-        begin(&calls[i]);
-        sluice_call *first = call;
-        for (size_t k = 0; k < N_CALLS; k++) {
-            expect(calls[k].start(), SLUICE_CLIENT_INVALID, "a call is under way");
-            assert_null(call);
-        }
-        expect(sluice_client_ping(client, NULL, &error), SLUICE_CLIENT_INVALID,
-               "a call is under way");
-        call = first;
-        int32_t yes = 7;
-        assert_int_equal(sluice_call_yes(call, &yes), SLUICE_CLIENT_INVALID);
-        assert_int_equal(yes, 7);
-        peer_send(&peer, calls[i].answer, calls[i].n_answer);
-        expect(sluice_call_wait(call, &error), SLUICE_CLIENT_OK, "");
-        calls[i].take();
-        calls[i].take(); /* again */
-        sluice_call_free(call);
         close_client();
     }
 }
@@ -509,31 +481,32 @@ static void call_result_is_written_to_size(void **state) {
 
 /* ---- descriptors and timeouts ---------------------------------------------------------------- */
 
-static void call_wait_reports_descriptor_and_timeout(void **state) {
+static void call_descriptor_is_ready_when_answer_comes(void **state) {
     (void)state;
-    sluice_client_waiting waiting = {.size = sizeof(waiting)};
     open_client(true);
+    int fd = sluice_client_fd(client);
     check_between_calls();
     expect(start_mip(), SLUICE_CLIENT_OK, "");
-    sluice_client_wait(client, &waiting);
-    assert_true(waiting.fd == -1 && waiting.timeout_ns == 0);
-    sluice_client_step(client);
-    expect(sluice_call_status(call, &error), SLUICE_CLIENT_PENDING, "not done yet");
-    sluice_client_wait(client, &waiting);
-    assert_true(waiting.fd >= 0 && waiting.read && !waiting.write);
-    assert_true(waiting.timeout_ns > 0 && waiting.timeout_ns <= TEST_TIMEOUT_NS);
-    sluice_client_waiting small = {.size = offsetof(sluice_client_waiting, write)};
-    small.write = 7;
-    sluice_client_wait(client, &small);
-    assert_true(small.fd == waiting.fd && small.write == 7);
+    assert_true(sluice_client_timeout_ns(client) == 0);
     for (int i = 0; i < 10; i++) { /* additional steps are harmless */
         sluice_client_step(client);
         expect(sluice_call_status(call, &error), SLUICE_CLIENT_PENDING, "not done yet");
     }
+    uint64_t timeout_ns = sluice_client_timeout_ns(client);
+    assert_true(timeout_ns > 0 && timeout_ns <= TEST_TIMEOUT_NS);
+    assert_false(client_is_ready(client, 0));
     assert_true(peer_accept(&peer));
-    end(&calls[N_CALLS - 1], 0);
-    sluice_client_wait(client, &waiting);
-    assert_true(waiting.fd == -1 && waiting.timeout_ns == UINT64_MAX);
+    peer_send(&peer, "\0\2\1\0", 4);
+    assert_true(client_is_ready(client, PEER_TIMEOUT_MS));
+    sluice_client_step(client);
+    assert_false(client_is_ready(client, 0));
+    end(&calls[N_CALLS - 1], 4);
+    assert_true(sluice_client_timeout_ns(client) == UINT64_MAX);
+    peer_disconnect(&peer); /* an idle connection that ends is closed, and not reported for ever */
+    sluice_client_step(client);
+    assert_false(client_is_ready(client, 0));
+    assert_int_equal(sluice_client_fd(client), fd);
+    good_call(&calls[N_CALLS - 1]);
     close_client();
 }
 
@@ -549,10 +522,9 @@ int main(void) {
         cmocka_unit_test(call_closed_after_answer_byte_is_not_retried),
         cmocka_unit_test(call_cancel_at_any_state_allows_next_call),
         cmocka_unit_test(call_results_stay_while_others_run),
-        cmocka_unit_test(call_during_another_call_is_invalid),
         cmocka_unit_test(call_result_of_other_kind_is_invalid),
         cmocka_unit_test(call_result_is_written_to_size),
-        cmocka_unit_test(call_wait_reports_descriptor_and_timeout),
+        cmocka_unit_test(call_descriptor_is_ready_when_answer_comes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -160,9 +160,13 @@ static void set_state(struct client *client, enum client_state state) {
 }
 
 void client_start(struct client *client, uint64_t timeout_ns) {
+    client_start_since(client, client_now_ns(), timeout_ns);
+}
+
+void client_start_since(struct client *client, uint64_t started_ns, uint64_t timeout_ns) {
     assert(client->state == CLIENT_IDLE);
     client->timeout_ns = timeout_ns > 0 ? timeout_ns : client->options.timeout_ns;
-    client->started_ns = client_now_ns();
+    client->started_ns = started_ns;
     client->step_again = client->has_sent = false;
     client->send_error.status = ST_OK;
     set_state(client, CLIENT_STARTED);
@@ -428,15 +432,29 @@ enum status client_step(struct client *client, bool *done, struct error *err) {
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* When the next step is due if no descriptor is ready before. */
-static uint64_t next_step_ns(const struct client *client, uint64_t now) {
+uint64_t client_due_ns(const struct client *client) {
     enum client_deadline which;
     uint64_t retry_at = client->connection.retry_at_ns;
-    uint64_t deadline = next_deadline_ns(client, &which);
-    if (client->state == CLIENT_STARTED || client->step_again) {
-        return now;
+    if (client->state == CLIENT_IDLE) {
+        return UINT64_MAX;
     }
+    if (client->state == CLIENT_STARTED || client->step_again) {
+        return 0;
+    }
+    uint64_t deadline = next_deadline_ns(client, &which);
     return retry_at > 0 && retry_at < deadline ? retry_at : deadline;
+}
+
+int client_socket(const struct client *client, uint64_t *n_sockets) {
+    *n_sockets = client->connection.n_sockets;
+    return client->connection.fd;
+}
+
+void client_check_idle(struct client *client) {
+    assert(client->state == CLIENT_IDLE);
+    if (!client_connection_is_reusable(&client->connection)) {
+        client_connection_close(&client->connection);
+    }
 }
 
 void client_wait(const struct client *client, struct client_waiting *out) {
@@ -444,7 +462,7 @@ void client_wait(const struct client *client, struct client_waiting *out) {
     if (client->state == CLIENT_IDLE) {
         return;
     }
-    uint64_t now = client_now_ns(), until = next_step_ns(client, now);
+    uint64_t now = client_now_ns(), until = client_due_ns(client);
     out->timeout_ns = until > now ? until - now : 0;
     if (client->state == CLIENT_CONNECTING && client->connection.retry_at_ns == 0) {
         out->fd = client->connection.fd;

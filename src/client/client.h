@@ -57,6 +57,8 @@ struct mip_session *client_mip(const struct client *client);
 /* Starts the exchange that the session has prepared, to be done within `timeout_ns` (0: the
  * client's default). Nothing is sent before the first step. Not while another is under way. */
 void client_start(struct client *client, uint64_t timeout_ns);
+/* The same, for an exchange that has waited since `started_ns`, from where its timeout counts. */
+void client_start_since(struct client *client, uint64_t started_ns, uint64_t timeout_ns);
 /* Proceeds without blocking. A connection is reused if the server allows; if a reused connection
  * is closed before a byte of an answer came, the request is sent once more on a new one.
  * Returns: ST_OK with *done or not yet; on ST_IO, ST_DEADLINE_EXCEEDED, ST_BAD_ANSWER,
@@ -75,6 +77,15 @@ struct client_waiting {
     bool read, write;
     uint64_t timeout_ns; /* from now; UINT64_MAX: no exchange is under way */
 };
+
+/* When the next step is due if the descriptor is not ready before: 0: now; UINT64_MAX: no exchange
+ * is under way. */
+uint64_t client_due_ns(const struct client *client);
+/* The socket, if it is connected or connecting, else -1; *n_sockets tells apart two with the same
+ * number. */
+int client_socket(const struct client *client, uint64_t *n_sockets);
+/* Between exchanges: closes the connection if it can't be reused. */
+void client_check_idle(struct client *client);
 
 /* What the exchange waits for: step when the descriptor is ready, or after the timeout. */
 void client_wait(const struct client *client, struct client_waiting *out);

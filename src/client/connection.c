@@ -256,6 +256,7 @@ static enum status connect_to(struct client_connection *connection, int family,
     if (connection->fd < 0) {
         return connect_failed(connection, errno, err);
     }
+    connection->n_sockets++;
     int yes = 1;
     if (family != AF_UNIX) { /* low latency; failure is harmless */
         (void)setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));

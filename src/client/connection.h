@@ -31,6 +31,7 @@ struct client_connection {
     const struct client_tls_transport *tls; /* if the transport is that one; else NULL */
     char *gather_buffer;                    /* where small pieces are joined for the transport */
     int fd;                                 /* -1: none */
+    uint64_t n_sockets;                     /* made so far: tells apart two with the same number */
     bool connecting;
     bool transport_started;
     bool established;              /* bytes have moved: a transport's handshake is done */

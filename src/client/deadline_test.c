@@ -66,17 +66,13 @@ static void expect(sluice_client_status is, sluice_client_status status, const c
 
 /* The call times out after `ns`, not before. */
 static void check_deadline(uint64_t ns, const char *says) {
-    sluice_client_waiting waiting = {.size = sizeof(waiting)};
-    sluice_client_wait(client, &waiting);
-    assert_true(waiting.timeout_ns == ns);
+    assert_true(sluice_client_timeout_ns(client) == ns);
     now_ns += ns - 1;
     expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING, "not done yet");
-    sluice_client_wait(client, &waiting);
-    assert_true(waiting.timeout_ns == 1);
+    assert_true(sluice_client_timeout_ns(client) == 1);
     now_ns += 1;
     expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_TIMEOUT, says);
-    sluice_client_wait(client, &waiting);
-    assert_true(waiting.fd == -1 && waiting.timeout_ns == UINT64_MAX);
+    assert_true(sluice_client_timeout_ns(client) == UINT64_MAX);
     sluice_call_free(call);
 }
 
@@ -229,14 +225,11 @@ static void deadline_idle_within_request_times_out(void **state) {
                                   .n_bytes = sizeof(large)};
     const sluice_mip_request request = {
         .size = sizeof(request), .items = &item, .n_inputs = 1, .batch = 1};
-    sluice_client_waiting waiting = {.size = sizeof(waiting)};
     open_client(true, IDLE);
     expect(sluice_client_start_mip_infer(client, &request, NULL, &call, &error), SLUICE_CLIENT_OK,
            "");
     expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING, "not done yet");
     assert_true(peer_accept(&peer));
-    sluice_client_wait(client, &waiting);
-    assert_true(waiting.read && waiting.write);
     now_ns += IDLE - 1;
     assert_true(peer_read(&peer) > 0);
     expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING, "not done yet");
@@ -281,7 +274,6 @@ static void close_fillers(struct fillers *fillers) {
 static void deadline_connect_with_full_unix_backlog_retries(void **state) {
     (void)state;
     struct fillers fillers;
-    sluice_client_waiting waiting = {.size = sizeof(waiting)};
     open_client(true, 0);
     assert_int_equal(listen(peer.listener, 0), 0);
     fill_queue(&fillers, AF_UNIX, &peer.address, sizeof(peer.address));
@@ -291,10 +283,9 @@ static void deadline_connect_with_full_unix_backlog_retries(void **state) {
         for (int i = 0; i < 20; i++) {
             expect(client_step_until_blocked(client, call, &error), SLUICE_CLIENT_PENDING,
                    "not done yet");
-            sluice_client_wait(client, &waiting);
-            assert_int_equal(waiting.fd, -1);
-            assert_true(waiting.timeout_ns > 0 && waiting.timeout_ns < SECOND);
-            now_ns += waiting.timeout_ns;
+            uint64_t timeout_ns = sluice_client_timeout_ns(client);
+            assert_true(timeout_ns > 0 && timeout_ns < SECOND);
+            now_ns += timeout_ns;
         }
         if (times_out) {
             now_ns = until_ns;
@@ -318,7 +309,6 @@ static void deadline_connect_without_accept_times_out(void **state) {
     struct fillers fillers;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n_bytes = sizeof(address);
-    sluice_client_waiting waiting = {.size = sizeof(waiting)};
     char url[64];
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(listener >= 0);
@@ -334,8 +324,7 @@ static void deadline_connect_without_accept_times_out(void **state) {
             sluice_client_step(client);
             expect(sluice_call_status(call, &error), SLUICE_CLIENT_PENDING, "not done yet");
         }
-        sluice_client_wait(client, &waiting);
-        assert_true(waiting.fd >= 0 && waiting.write && !waiting.read);
+        assert_false(client_is_ready(client, 0));
         if (i == 0) {
             sluice_call_free(call);
         } else {

@@ -106,14 +106,10 @@ static inline void peer_send(struct peer *peer, const void *data, size_t n_bytes
 
 /* ---- the client's side ----------------------------------------------------------------------- */
 
-/* Is the client's descriptor ready within `ms`? */
+/* Must the client be stepped now, or within `ms`? */
 static inline bool client_is_ready(const sluice_client *client, int ms) {
-    sluice_client_waiting waiting = {.size = sizeof(waiting)};
-    sluice_client_wait(client, &waiting);
-    struct pollfd fd = {.fd = waiting.fd,
-                        .events =
-                            (short)((waiting.read ? POLLIN : 0) | (waiting.write ? POLLOUT : 0))};
-    return waiting.timeout_ns == 0 || poll(&fd, 1, ms) > 0;
+    struct pollfd fd = {.fd = sluice_client_fd(client), .events = POLLIN};
+    return sluice_client_timeout_ns(client) == 0 || poll(&fd, 1, ms) > 0;
 }
 
 /* Steps until the client would block. Returns: the status of the call. */
@@ -133,9 +129,7 @@ static inline sluice_client_status client_run_to_end(sluice_client *client, cons
                                                      sluice_client_error *error) {
     sluice_client_step(client);
     while (sluice_call_status(call, error) == SLUICE_CLIENT_PENDING) {
-        sluice_client_waiting waiting = {.size = sizeof(waiting)};
-        sluice_client_wait(client, &waiting);
-        uint64_t ms = waiting.timeout_ns / 1000000 + 1;
+        uint64_t ms = sluice_client_timeout_ns(client) / 1000000 + 1;
         (void)client_is_ready(client, ms < PEER_TIMEOUT_MS ? (int)ms : PEER_TIMEOUT_MS);
         sluice_client_step(client);
     }

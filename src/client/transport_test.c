@@ -50,7 +50,7 @@ static void expect(sluice_client_status is, sluice_client_status status, const c
 
 /* ---- two calls ------------------------------------------------------------------------------- */
 
-static char picture[6000];
+static char picture[3000];
 static const sluice_mip_item items[] = {
     {.size = sizeof(sluice_mip_item), .type = SLUICE_MIP_TEXT, .data = "hello", .n_bytes = 5},
     {.size = sizeof(sluice_mip_item),
@@ -152,7 +152,7 @@ static void transport_random_wants_complete_calls(void **state) {
     }
     for (int mip = 0; mip < 2; mip++) {
         size_t n_request = request_of(mip, request);
-        for (uint32_t seed = 1; seed <= 15; seed++) {
+        for (uint32_t seed = 1; seed <= 10; seed++) {
             open_over_toy(mip, seed);
             run(mip, request, n_request);
             run(mip, request, n_request);
@@ -168,7 +168,7 @@ static void transport_own_bytes_keep_connection(void **state) {
     (void)state;
     static char request[PEER_BYTES];
     size_t n_request = request_of(true, request);
-    for (uint32_t seed = 1; seed <= 20; seed++) {
+    for (uint32_t seed = 1; seed <= 10; seed++) {
         open_over_toy(true, seed);
         run(true, request, n_request);
         toy_peer_agree(&toy_peer, &peer);

@@ -146,12 +146,7 @@ static sluice_client_status ping_client(struct ping_run *run, sluice_client_erro
     sluice_client_step(run->client);
     hold_signals(run);
     while ((status = sluice_call_status(call, error)) == SLUICE_CLIENT_PENDING) {
-        sluice_client_waiting waiting = {.size = sizeof(waiting)};
-        sluice_client_wait(run->client, &waiting);
-        if (waiting.fd >= 0) {
-            int events = (waiting.read ? POLLIN : 0) | (waiting.write ? POLLOUT : 0);
-            wait_for(run, waiting.fd, (short)events, waiting.timeout_ns);
-        }
+        wait_for(run, sluice_client_fd(run->client), POLLIN, sluice_client_timeout_ns(run->client));
         if (run->interrupted) {
             break;
         }

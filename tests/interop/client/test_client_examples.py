@@ -11,7 +11,7 @@ import threading
 import pytest
 from PIL import Image
 
-from lib import http1, mip_server, server
+from lib import http1, metrics, mip_server, server
 from lib.mip_server import MipServer, Refuse
 from lib.tls_proxy import TlsProxy, make_certificate
 
@@ -283,6 +283,25 @@ def test_event_loop(url):
         [f"{url}: ok"] + 3 * [f"{together}: ok"])
     assert [line for line in said if line.startswith(nobody) and "refused" in line]
     assert len(said) == 5
+
+
+def test_many_calls(live, url):
+    """A thousand inferences in flight, over sixteen connections at most."""
+    name = "sluice_accepted_connections_total"
+    before = metrics.read(live.address)[name]
+    assert says("many_calls", url, "numbers", "IN", 1000) == "499500\n"
+    assert metrics.read(live.address)[name] - before <= 16 + 1
+    assert says("many_calls", url, "numbers", "IN", 1) == "0\n"
+    assert says("many_calls", f"http+{live.addresses[1]}", "numbers", "IN", 100) == "4950\n"
+
+
+def test_many_calls_failures():
+    assert "Connection refused" in fails("many_calls", f"http://127.0.0.1:{closed_port()}", "numbers", "IN", 100)
+
+
+def test_many_calls_server_error(url):
+    assert "WRONG" in fails("many_calls", url, "numbers", "WRONG", 100)
+    assert says("many_calls", url, "numbers", "IN", 10) == "45\n"
 
 
 # ---- TLS -----------------------------------------------------------------------------------------

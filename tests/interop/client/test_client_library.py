@@ -34,7 +34,7 @@ def declared():
     that are compiled into the caller are not in the library."""
     with open(HEADER, encoding="utf-8") as file:
         code = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
-    code = re.sub(r"^static inline.*?^}|^#define.*?(?<!\\)$", "", code, flags=re.DOTALL | re.MULTILINE)
+    code = re.sub(r"^static inline.*?^}|^#define.*?(?<!\\)$|^typedef void .*?;", "", code, flags=re.DOTALL | re.MULTILINE)
     return set(re.findall(r"\b(sluice_\w+)\s*\(", code))
 
 

@@ -31,17 +31,14 @@ static void print(const char *how, const sluice_call *call) {
 
 static sluice_client_status drive(sluice_client *client, const sluice_call *call,
                                   sluice_client_error *error) {
-    sluice_client_waiting waiting;
     sluice_client_status status;
-    memset(&waiting, 0, sizeof(waiting));
-    waiting.size = sizeof(waiting);
     sluice_client_step(client);
     while ((status = sluice_call_status(call, error)) == SLUICE_CLIENT_PENDING) {
+        uint64_t timeout_ns = sluice_client_timeout_ns(client);
         struct pollfd fd;
-        sluice_client_wait(client, &waiting);
-        fd.fd = waiting.fd;
-        fd.events = (short)((waiting.read ? POLLIN : 0) | (waiting.write ? POLLOUT : 0));
-        poll(&fd, 1, (int)(waiting.timeout_ns / 1000000 + (waiting.timeout_ns > 0)));
+        fd.fd = sluice_client_fd(client);
+        fd.events = POLLIN;
+        poll(&fd, 1, (int)(timeout_ns / 1000000 + (timeout_ns > 0)));
         sluice_client_step(client);
     }
     return status;
