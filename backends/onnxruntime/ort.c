@@ -46,6 +46,7 @@ sluice_status ort_check(const struct ort *ort, OrtStatus *result, const char *do
     sluice_status status = status_of(ort->api->GetErrorCode(result));
     if (strstr(message, "pthread_create failed")) { /* with an error number of something else */
         message = "no more threads can be started (ulimit -u, pids.max of the control group)";
+        status = SLUICE_UNAVAILABLE;
     }
     text_one_line(message, source_place, text, sizeof(text));
     ort->api->ReleaseStatus(result);

@@ -186,9 +186,20 @@ static bool model_slot_swap_in(struct repository *repository, struct model_slot 
     return false;
 }
 
+/* A load that failed for want of threads is tried again by the next poll, not only when the files
+ * change: nearly all fingerprints are different from this one, as is 0, that of no files. */
+static void retry_if_not_ready(struct model_slot *model_slot, const struct model *model) {
+    for (size_t i = 0; model->attempts && i < model->n_attempts; i++) {
+        if (!model->attempts[i].version && model->attempts[i].error.status == ST_NOT_READY) {
+            model_slot->tried_fingerprint = UINT64_MAX;
+        }
+    }
+}
+
 /* Records the failure; the current model is served on. */
 static void record_failure(struct repository *repository, struct model_slot *model_slot,
                            struct model *model) {
+    retry_if_not_ready(model_slot, model);
     struct model *inactive = model_slot->inactive;
     model_slot->loading = NULL;
     model_slot->inactive = model;
@@ -226,6 +237,9 @@ static bool publish_model(struct repository *repository, struct model *model,
     struct model_slot *model_slot = model_slot_get(repository, model->name);
     bool published = model_slot && model_slot_swap_in(repository, model_slot, model);
     bool failed = model->error.status != ST_OK;
+    if (published) {
+        retry_if_not_ready(model_slot, model);
+    }
     if (published && (!failed || occasion == LOAD_AT_START)) {
         count_failure(repository, model_slot, failed);
     } else if (!model_slot) {

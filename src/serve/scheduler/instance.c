@@ -204,7 +204,7 @@ enum status instances_start(struct model_version *version, struct error *err) {
         int rc = uv_thread_create(&instance->thread, thread_main, instance);
         if (rc != 0) {
             instances_stop(version);
-            return error_set(err, ST_IO, "no thread for instance %zu: %s", i,
+            return error_set(err, ST_NOT_READY, "no thread for instance %zu: %s", i,
                              thread_start_error(rc));
         }
         instance->has_thread = true;

@@ -1,6 +1,7 @@
 """No thread can be started (RLIMIT_NPROC, pids.max of a control group): at the start, by each of the threads that
 are started there, and at a load."""
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -94,3 +95,22 @@ def test_load_without_threads_is_refused(start_server, preload, models, tmp_path
     forbidden.unlink()
     assert change("load").status == 200
     assert http1.request(server.address, "GET", "/v2/models/m/ready").status == 200
+
+
+@pytest.mark.parametrize("kind", ["identity", "onnx"])
+def test_poll_loads_again_when_there_are_threads(start_server, preload, models, repositories, tmp_path, kind):
+    """A load that failed for what the process lacked does not wait for the files to change."""
+    if kind == "onnx":
+        shutil.rmtree(models)
+        shutil.copytree(os.path.join(repositories("onnx-only"), "cnn"), models / "m")
+    waits, forbidden = tmp_path / "waits", tmp_path / "no-threads"
+    (models / "m").rename(waits)
+    repository.Identity("first", [("FP32", [-1])]).write(models)  # by a thread that loads, which stays
+    server = start_server("--model-repository", models, "--model-control-mode", "poll", "--repository-poll-secs", "1",
+                          "--workers", "1", prefix=["env", f"LD_PRELOAD={preload}", f"NO_THREADS={forbidden}"])
+    server.expect_error("model failed to load")
+    forbidden.touch()
+    waits.rename(models / "m")
+    server.wait_for(lambda: WORDS in server.log_text(), "a load that fails")
+    forbidden.unlink()
+    server.wait_for(lambda: http1.request(server.address, "GET", "/v2/models/m/ready").status == 200, "the model")
