@@ -191,14 +191,14 @@ static void open_world(struct grpc_fixture *fixture, bool compress) {
     body_pool_init(&fixture->pool, 1 << 16);
     fixture->worker = the_worker();
     fixture->options = (struct grpc_server_options){
-        .limits = {.max_header_size = 2048,
-                   .max_message_bytes = 1 << 18,
-                   .request_memory = 1 << 18,
+        .limits = {.net = {.max_header_size = 2048,
+                           .max_body_size = 1 << 18,
+                           .request_memory = 1 << 18,
+                           .body_timeout_ns = 10 * (uint64_t)SECOND,
+                           .write_timeout_ns = 20 * (uint64_t)SECOND},
                    .max_streams = 20,
                    .stream_window_bytes = 40000,
                    .connection_window_bytes = 100000,
-                   .body_timeout_ns = 10 * (uint64_t)SECOND,
-                   .write_timeout_ns = 20 * (uint64_t)SECOND,
                    .compression_level = compress},
         .budget = &fixture->budget,
         .methods = fixture->methods,

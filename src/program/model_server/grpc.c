@@ -28,26 +28,17 @@ static uint32_t max_streams(uint64_t memory_bytes) {
     return n > MAX_STREAMS ? MAX_STREAMS : n < MIN_STREAMS ? MIN_STREAMS : (uint32_t)n;
 }
 
-static struct grpc_limits limits_of(const struct serve_settings *settings) {
+static struct grpc_limits limits_of(const struct serve_settings *settings,
+                                    const struct net_limits *net) {
     static const int levels[] = {0, 1, 5, 9}; /* none, low, medium, high */
     uint32_t n_streams = max_streams(settings->body_memory.n_bytes);
     return (struct grpc_limits){
-        .max_header_size = settings->max_header_size,
-        .max_message_bytes = settings->max_body_size,
-        .request_memory = settings->request_memory,
+        .net = *net,
         .stream_bytes = STREAM_BYTES,
         .max_streams = n_streams,
         .stream_window_bytes =
             grpc_stream_window(settings->body_memory.n_bytes, n_streams, STREAM_WINDOW_BYTES),
         .connection_window_bytes = CONNECTION_WINDOW_BYTES,
-        .idle_timeout_ns = settings->idle_timeout_ns,
-        .keepalive_time_ns = settings->keepalive_time_ns,
-        .header_timeout_ns = settings->header_timeout_ns,
-        .body_timeout_ns = settings->body_timeout_ns,
-        .min_body_rate = settings->min_body_rate,
-        .write_timeout_ns = settings->write_timeout_ns,
-        .min_write_rate = settings->min_write_rate,
-        .max_unsent_size = settings->max_unsent_size,
         .compression_level = levels[settings->grpc_infer_response_compression_level],
     };
 }
@@ -79,7 +70,7 @@ enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings
     }
     if (st == ST_OK) {
         struct grpc_server_options all = *options;
-        all.limits = limits_of(settings);
+        all.limits = limits_of(settings, &options->limits.net);
         all.keeps_field = grpc_api_keeps_field;
         all.keeps_context = self->api;
         all.methods = grpc_api_methods(self->api, &all.n_methods);

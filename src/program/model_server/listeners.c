@@ -175,7 +175,8 @@ static struct shm_registry *open_shared(struct serve_listeners *self,
 static enum status open_grpc(struct serve_listeners *self, const struct process_threads *threads,
                              struct error *err) {
     size_t n = serve_grpc_n_addresses(self->settings);
-    struct grpc_server_options options = {.budget = &self->budget,
+    struct grpc_server_options options = {.limits = {.net = limits_of(self->settings)},
+                                          .budget = &self->budget,
                                           .workers = threads->workers,
                                           .n_workers = threads->n_workers,
                                           .acceptor = threads->main,

@@ -7,6 +7,7 @@
 #include "core/event/clock.h"
 #include "core/tensor/tensor.h"
 #include "pick/session/explain.h"
+#include "program/picker/grpc.h"
 #include "program/picker/pick_page.h"
 #include "telemetry/admin/http_text.h"
 #include "telemetry/admin/status_common.h"
@@ -155,22 +156,11 @@ static const struct admin_route ROUTES[] = {
 
 /* ---- open and free --------------------------------------------------------------------------- */
 
-static struct net_limits limits_of(const struct pick_settings *settings) {
-    return (struct net_limits){
-        .max_header_size = settings->max_header_size,
-        .request_memory = settings->request_memory,
-        .idle_timeout_ns = settings->idle_timeout_ns,
-        .keepalive_time_ns = settings->keepalive_time_ns,
-        .header_timeout_ns = settings->header_timeout_ns,
-        .body_timeout_ns = settings->body_timeout_ns,
-        .write_timeout_ns = settings->write_timeout_ns,
-    };
-}
-
 enum status pick_admin_open(struct pick_admin *self, const struct pick_settings *settings,
                             struct pool_set *pools, struct net_budget *budget, struct worker *main,
                             struct error *err) {
-    struct net_limits limits = limits_of(settings);
+    struct net_limits limits = pick_net_limits(settings);
+    limits.max_body_size = 0; /* its requests have none */
     self->routes = (struct admin_routes){
         .items = ROUTES, .n = sizeof ROUTES / sizeof ROUTES[0], .context = self};
     admin_process_init(&self->process, SLUICE_VERSION);

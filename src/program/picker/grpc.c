@@ -87,15 +87,11 @@ static uint32_t max_streams(const struct pick_settings *settings) {
     return (uint32_t)(settings->max_streams < fit ? settings->max_streams : fit);
 }
 
-static struct grpc_limits limits_of(const struct pick_settings *settings) {
-    return (struct grpc_limits){
+struct net_limits pick_net_limits(const struct pick_settings *settings) {
+    return (struct net_limits){
         .max_header_size = settings->max_header_size,
-        .max_message_bytes = settings->max_body_size + MESSAGE_OVERHEAD_BYTES,
+        .max_body_size = settings->max_body_size + MESSAGE_OVERHEAD_BYTES,
         .request_memory = settings->request_memory,
-        .max_streams = max_streams(settings),
-        .stream_window_bytes = grpc_stream_window(settings->body_memory.n_bytes,
-                                                  max_streams(settings), STREAM_WINDOW_BYTES),
-        .connection_window_bytes = CONNECTION_WINDOW_BYTES,
         .idle_timeout_ns = settings->idle_timeout_ns,
         .keepalive_time_ns = settings->keepalive_time_ns,
         .header_timeout_ns = settings->header_timeout_ns,
@@ -103,6 +99,16 @@ static struct grpc_limits limits_of(const struct pick_settings *settings) {
         .write_timeout_ns = settings->write_timeout_ns,
         .min_write_rate = settings->min_write_rate,
         .max_unsent_size = settings->max_unsent_size,
+    };
+}
+
+static struct grpc_limits limits_of(const struct pick_settings *settings) {
+    return (struct grpc_limits){
+        .net = pick_net_limits(settings),
+        .max_streams = max_streams(settings),
+        .stream_window_bytes = grpc_stream_window(settings->body_memory.n_bytes,
+                                                  max_streams(settings), STREAM_WINDOW_BYTES),
+        .connection_window_bytes = CONNECTION_WINDOW_BYTES,
     };
 }
 
@@ -138,8 +144,8 @@ static enum status open_health(struct pick_grpc *self, const struct pick_setting
     health.workers = workers;
     health.n_workers = 1;
     health.limits.max_streams = MAX_HEALTH_STREAMS;
-    if (health.limits.idle_timeout_ns > MAX_HEALTH_IDLE_NS) {
-        health.limits.idle_timeout_ns = MAX_HEALTH_IDLE_NS;
+    if (health.limits.net.idle_timeout_ns > MAX_HEALTH_IDLE_NS) {
+        health.limits.net.idle_timeout_ns = MAX_HEALTH_IDLE_NS;
     }
     if (settings->health.n == 0) {
         return ST_OK;

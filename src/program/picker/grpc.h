@@ -30,6 +30,8 @@ struct pick_grpc {
     struct net_budget health_budget;
 };
 
+/* Of a connection, and of messages with what ext-proc adds to a body. */
+struct net_limits pick_net_limits(const struct pick_settings *settings);
 /* Makes the TLS context from the settings; `*out` is NULL without TLS. Returns: why the files can't
  * be used, with the flag. Owns: *out until tls_server_free. */
 enum status pick_tls_open(const struct pick_settings *settings, struct tls_server **out,

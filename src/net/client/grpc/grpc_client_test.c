@@ -132,7 +132,7 @@ static void client_large_messages_are_echoed(void **state) {
     struct call_record record[2];
     char *text = large_text();
     (void)state;
-    limits.max_message_bytes = LARGE_BYTES;
+    limits.net.max_body_size = LARGE_BYTES;
     test_grpc_start_over(&test, &limits, budget, NULL, "127.0.0.1:0");
     caller_open_on(&caller, &test);
     for (int i = 0; i < 2; i++) {

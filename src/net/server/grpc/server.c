@@ -329,18 +329,14 @@ static const struct net_protocol grpc_protocol = {
     .describe = grpc_describe,
 };
 
-static struct net_limits limits_of(const struct grpc_limits *limits) {
-    return (struct net_limits){
-        .request_memory = limits->request_memory,
-        .idle_timeout_ns = limits->idle_timeout_ns,
-        .keepalive_time_ns = limits->keepalive_time_ns,
-        .header_timeout_ns = limits->header_timeout_ns,
-        .body_timeout_ns = limits->body_timeout_ns,
-        .write_timeout_ns = limits->write_timeout_ns,
-        .min_write_rate = limits->min_write_rate,
-        .max_unsent_size = limits->max_unsent_size,
-        .discard_size = GRPC_DISCARD_BYTES,
-    };
+/* Those of its connections: a session checks heads and messages itself. */
+static struct net_limits conn_limits_of(const struct grpc_limits *limits) {
+    struct net_limits net = limits->net;
+    net.max_header_size = 0;
+    net.max_body_size = 0;
+    net.min_body_rate = 0;
+    net.discard_size = GRPC_DISCARD_BYTES;
+    return net;
 }
 
 static void schedule_deferred(struct grpc_core *core) {
@@ -375,7 +371,7 @@ enum status grpc_server_new(const struct grpc_server_options *options, struct gr
                             struct error *err) {
     struct net_server_options net = {
         .protocol = &grpc_protocol,
-        .limits = limits_of(&options->limits),
+        .limits = conn_limits_of(&options->limits),
         .budget = options->budget,
         .workers = options->workers,
         .n_workers = options->n_workers,

@@ -131,25 +131,18 @@ enum { GRPC_FREE_METADATA_BYTES = 4096 };
  * its value. The time-outs of connections are those of net/server/server.c, those of streams of
  * grpc/session.c:grpc_core_init. */
 struct grpc_limits {
-    /* Header list, decoded (RFC 9113, 6.5.2): grpc/session.c:on_header. */
-    size_t max_header_size;
-    /* Decompressed; a larger message is RESOURCE_EXHAUSTED. Of --max-body-size, in the picker with
-     * what ext-proc adds to a body: net/transport/grpc/receiver.c:check_prefix. */
-    uint64_t max_message_bytes;
-    uint64_t request_memory; /* of one message's arena: net/transport/grpc/receiver.c */
+    /* max_header_size: of a header list, decoded (RFC 9113, 6.5.2): grpc/session.c:on_header.
+     * max_body_size: of a message, decompressed; a larger one is RESOURCE_EXHAUSTED; in the picker
+     * with what ext-proc adds to a body: net/transport/grpc/receiver.c:check_prefix.
+     * request_memory: of one message's arena: net/transport/grpc/receiver.c. The timeouts: of a
+     * connection without streams, of the preface and of header blocks, of an incomplete message, of
+     * a stream whose client does not read. discard_size is not used. */
+    struct net_limits net;
     size_t stream_bytes;  /* what an open call of a connection with many takes besides its messages;
                             0: the method counts it: net/server/grpc/stream.c:count_stream */
     uint32_t max_streams; /* at once on a connection; nghttp2 refuses more */
     uint32_t stream_window_bytes, connection_window_bytes;
-    uint64_t idle_timeout_ns;   /* of a connection without streams */
-    uint64_t keepalive_time_ns; /* of a silent connection, before it gets a PING */
-    uint64_t header_timeout_ns; /* of the preface and of header blocks */
-    uint64_t body_timeout_ns;   /* of an incomplete message without progress */
-    uint64_t min_body_rate;     /* bytes per second of such a message; 0: any progress is enough */
-    uint64_t write_timeout_ns;  /* of a stream whose client takes less than min_write_rate */
-    uint64_t min_write_rate;    /* bytes per second; 0: any progress is enough */
-    uint64_t max_unsent_size;   /* of a connection's responses; 0: no limit (memory_account.h) */
-    int compression_level;      /* of responses, if the client accepts it: 0 off, 1 to 9 */
+    int compression_level; /* of responses, if the client accepts it: 0 off, 1 to 9 */
 };
 
 struct grpc_server_options {

@@ -101,12 +101,11 @@ static inline void test_step_flood(struct grpc_call *call, enum grpc_event event
 /* ---- the server ------------------------------------------------------------------------------ */
 
 static inline struct grpc_limits test_limits(void) {
-    return (struct grpc_limits){.max_header_size = 8192,
-                                .max_message_bytes = 32 << 20,
-                                .request_memory = 1 << 20,
-                                .max_streams = 100,
-                                .stream_window_bytes = 1 << 20,
-                                .connection_window_bytes = 4 << 20};
+    return (struct grpc_limits){
+        .net = {.max_header_size = 8192, .max_body_size = 32 << 20, .request_memory = 1 << 20},
+        .max_streams = 100,
+        .stream_window_bytes = 1 << 20,
+        .connection_window_bytes = 4 << 20};
 }
 
 /* `tls` may be NULL. */

@@ -240,7 +240,7 @@ static void server_write_timeout_resets_unread_calls(void **state) {
     (void)state;
     static struct test_grpc test;
     struct grpc_limits limits = test_limits();
-    limits.write_timeout_ns = 50000000;
+    limits.net.write_timeout_ns = 50000000;
     test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
     struct live *live = live_open(&test);
     live_open_windows(live);
@@ -268,7 +268,7 @@ static void server_header_timeout_closes_connection(void **state) {
     static struct test_grpc test;
     static const char PREFACE[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     struct grpc_limits limits = test_limits();
-    limits.header_timeout_ns = 30000000;
+    limits.net.header_timeout_ns = 30000000;
     test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
     static const struct str BEGINNINGS[] = {
         {"", 0},
@@ -293,7 +293,7 @@ static void server_idle_timeout_sends_goaway(void **state) {
     (void)state;
     static struct test_grpc test;
     struct grpc_limits limits = test_limits();
-    limits.idle_timeout_ns = 30000000;
+    limits.net.idle_timeout_ns = 30000000;
     test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
     struct live *live = live_open(&test);
     live_until_closed(live, client_unary(&live->client, "/t.T/Echo", STR("x")));

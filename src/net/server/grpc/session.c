@@ -69,7 +69,7 @@ static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint
                      size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
                      void *user) {
     struct grpc_session *session = user;
-    size_t limit = session->core->options->limits.max_header_size;
+    size_t limit = session->core->options->limits.net.max_header_size;
     (void)h2, (void)frame, (void)flags;
     session->head_bytes += name_len + value_len + FIELD_OVERHEAD;
     if (session->head_bytes > limit * HEADER_ABUSE_RATIO) {
@@ -93,7 +93,7 @@ static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint
 /* Counts a head, or trailers, that are refused or cost far more than they took to send. */
 static void count_large_head(struct grpc_session *session, const struct grpc_stream *stream) {
     bool refused = (stream && stream->head_too_large) ||
-                   session->head_bytes > session->core->options->limits.max_header_size;
+                   session->head_bytes > session->core->options->limits.net.max_header_size;
     if ((refused || h2_head_is_inflated(session->head_bytes, session->head_wire_bytes)) &&
         !h2_bucket_take(&session->heads, &H2_HEADS_LIMIT, grpc_core_now(session->core))) {
         grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
@@ -400,8 +400,8 @@ enum status grpc_core_init(struct grpc_core *core, const struct grpc_server_opti
         (struct grpc_receiver_options){.arenas = worker_arenas(worker),
                                        .pool = core->pool,
                                        .budget = options->budget,
-                                       .max_message_bytes = options->limits.max_message_bytes,
-                                       .message_memory_bytes = options->limits.request_memory,
+                                       .max_message_bytes = options->limits.net.max_body_size,
+                                       .message_memory_bytes = options->limits.net.request_memory,
                                        .setting = "--max-body-size"};
     core->small_receiver_options = core->receiver_options;
     if (core->small_receiver_options.max_message_bytes > GRPC_SMALL_MESSAGE_BYTES) {
@@ -409,8 +409,8 @@ enum status grpc_core_init(struct grpc_core *core, const struct grpc_server_opti
         core->small_receiver_options.setting = "the limit of this method";
     }
     timer_list_init(&core->stream_timers);
-    core->stream_timers.after_ns[GRPC_WAIT_MESSAGE] = options->limits.body_timeout_ns;
-    core->stream_timers.after_ns[GRPC_WAIT_WINDOW] = options->limits.write_timeout_ns;
+    core->stream_timers.after_ns[GRPC_WAIT_MESSAGE] = options->limits.net.body_timeout_ns;
+    core->stream_timers.after_ns[GRPC_WAIT_WINDOW] = options->limits.net.write_timeout_ns;
     enum status st = make_option(core, err);
     if (st == ST_OK) {
         st = make_routes(core, err);
@@ -573,7 +573,7 @@ static int submit_settings(const struct grpc_session *session) {
     const nghttp2_settings_entry settings[] = {
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, limits->max_streams},
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, limits->stream_window_bytes},
-        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)limits->max_header_size},
+        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)limits->net.max_header_size},
     };
     int code = nghttp2_submit_settings(session->h2, NGHTTP2_FLAG_NONE, settings,
                                        sizeof(settings) / sizeof(settings[0]));

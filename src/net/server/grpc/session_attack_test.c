@@ -269,7 +269,7 @@ static void window_update_flood_on_closed_stream_ends_connection(void **state) {
 static bool survives_calls_with_references(size_t max_header_size, size_t n, int n_calls) {
     enum { CALLS_AT_ONCE = 50 };
     struct grpc_limits limits = grpc_fixture_limits();
-    limits.max_header_size = max_header_size;
+    limits.net.max_header_size = max_header_size;
     struct grpc_fixture *fixture = grpc_fixture_new(&limits);
     grpc_fixture_open_client(fixture, NULL, 0);
     struct raw raw;
@@ -400,7 +400,7 @@ static void bomb(bool trailers) {
               block, n);
     raw_feed(fixture, &raw);
     assert_goaway(fixture, NGHTTP2_ENHANCE_YOUR_CALM);
-    assert_true(fixture->session.head_bytes < 9 * fixture->options.limits.max_header_size);
+    assert_true(fixture->session.head_bytes < 9 * fixture->options.limits.net.max_header_size);
     raw_end(&raw);
     grpc_fixture_free(fixture);
 }
@@ -415,7 +415,7 @@ static void header_bombs_end_connection(void **state) {
 static void many_empty_fields_are_refused(void **state) {
     (void)state;
     struct grpc_limits limits = grpc_fixture_limits();
-    limits.max_header_size = 65536;
+    limits.net.max_header_size = 65536;
     struct grpc_fixture *fixture = grpc_fixture_new(&limits);
     grpc_fixture_open_client(fixture, NULL, 0);
     struct raw raw;
@@ -456,7 +456,7 @@ static void call_with_large_fields(struct raw *raw, bool first, size_t n) {
 
 static struct grpc_fixture *fixture_of_large_heads(bool (*keeps_field)(struct str, void *)) {
     struct grpc_limits limits = grpc_fixture_limits();
-    limits.max_header_size = 65536;
+    limits.net.max_header_size = 65536;
     struct grpc_fixture *fixture = grpc_fixture_new(&limits);
     fixture->options.keeps_field = keeps_field;
     grpc_fixture_open_client(fixture, NULL, 0);

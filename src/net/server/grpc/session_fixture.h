@@ -252,16 +252,16 @@ static inline void grpc_fixture_on_refused(struct grpc_session *session, const s
 }
 
 static inline struct grpc_limits grpc_fixture_limits(void) {
-    return (struct grpc_limits){.max_header_size = 8192,
-                                .max_message_bytes = 1 << 20,
-                                .request_memory = 1 << 20,
+    return (struct grpc_limits){.net = {.max_header_size = 8192,
+                                        .max_body_size = 1 << 20,
+                                        .request_memory = 1 << 20,
+                                        .idle_timeout_ns = 60 * (uint64_t)SECOND,
+                                        .header_timeout_ns = 10 * (uint64_t)SECOND,
+                                        .body_timeout_ns = 20 * (uint64_t)SECOND,
+                                        .write_timeout_ns = 30 * (uint64_t)SECOND},
                                 .max_streams = 100,
                                 .stream_window_bytes = 1 << 16,
-                                .connection_window_bytes = 1 << 20,
-                                .idle_timeout_ns = 60 * (uint64_t)SECOND,
-                                .header_timeout_ns = 10 * (uint64_t)SECOND,
-                                .body_timeout_ns = 20 * (uint64_t)SECOND,
-                                .write_timeout_ns = 30 * (uint64_t)SECOND};
+                                .connection_window_bytes = 1 << 20};
 }
 
 static const enum metric WORLD_GAUGES[] = {METRIC_REQUESTS_IN_FLIGHT, METRIC_BODY_BYTES_IN_FLIGHT,

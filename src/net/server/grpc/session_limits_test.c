@@ -299,7 +299,7 @@ static void body_timeout_ends_paused_message(void **state) {
  * call was ended within two minutes. */
 static bool is_ended_when_sending(const char *path, size_t n_bytes) {
     struct grpc_limits limits = grpc_fixture_limits();
-    limits.min_body_rate = 10;
+    limits.net.min_body_rate = 10;
     struct grpc_fixture *fixture = grpc_fixture_new(&limits);
     grpc_fixture_open_client(fixture, NULL, 0);
     struct client_call *call = client_begin(&fixture->client, path, NULL);
@@ -442,7 +442,7 @@ static void write_timeout_is_not_moved_by_queued_messages(void **state) {
 /* Takes `n_bytes` every ten seconds. Returns: whether the call was ended within two minutes. */
 static bool is_ended_when_reading(int32_t n_bytes) {
     struct grpc_limits limits = grpc_fixture_limits();
-    limits.min_write_rate = 100;
+    limits.net.min_write_rate = 100;
     struct grpc_fixture *fixture = grpc_fixture_new(&limits);
     const nghttp2_settings_entry settings[] = {{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 10}};
     fixture->client.stingy = true;
@@ -576,7 +576,7 @@ static void early_response_resets_with_no_error(void **state) {
 static void trailers_too_large_reset_stream(void **state) {
     (void)state;
     struct grpc_limits limits = grpc_fixture_limits();
-    limits.request_memory = 8 << 20;
+    limits.net.request_memory = 8 << 20;
     struct grpc_fixture *fixture = grpc_fixture_new(&limits);
     grpc_fixture_open_client(fixture, NULL, 0);
     struct client_call *call = client_unary(&fixture->client, "/t.T/Later", STR("a"));

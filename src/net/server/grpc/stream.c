@@ -149,7 +149,7 @@ static enum status grpc_head_check(struct grpc_stream *stream, struct error *err
     if (stream->head_too_large) {
         return error_set(err, ST_HEADER_TOO_LARGE,
                          "expected metadata of at most %zu bytes (--max-header-size) and %d fields",
-                         stream->core->options->limits.max_header_size, (int)GRPC_MAX_FIELDS);
+                         stream->core->options->limits.net.max_header_size, (int)GRPC_MAX_FIELDS);
     }
     enum status st = check_http(stream, err);
     if (st != ST_OK) {
@@ -307,7 +307,7 @@ static void count_stream(struct grpc_stream *stream) {
 struct grpc_stream *grpc_stream_new(struct grpc_session *session, int32_t id) {
     struct grpc_core *core = session->core;
     struct arena *arena =
-        arena_new(worker_arenas(core->worker), (size_t)core->options->limits.request_memory);
+        arena_new(worker_arenas(core->worker), (size_t)core->options->limits.net.request_memory);
     struct grpc_stream *stream = arena ? arena_calloc(arena, 1, sizeof(*stream)) : NULL;
     if (!stream) {
         arena_free(arena);
@@ -413,10 +413,10 @@ void grpc_stream_on_sent(struct grpc_stream *stream, size_t n_bytes) {
     uint64_t now_ns = grpc_core_now(stream->core);
     uint64_t elapsed_ns = now_ns - stream->sent_since_ns;
     stream->n_sent += n_bytes;
-    if (stream->sent_since_ns == 0 || elapsed_ns >= limits->write_timeout_ns) {
+    if (stream->sent_since_ns == 0 || elapsed_ns >= limits->net.write_timeout_ns) {
         bool is_slow =
             stream->sent_since_ns > 0 &&
-            !net_write_is_fast_enough(stream->n_sent, limits->min_write_rate, elapsed_ns);
+            !net_write_is_fast_enough(stream->n_sent, limits->net.min_write_rate, elapsed_ns);
         if (is_slow) {
             return;
         }
@@ -594,7 +594,7 @@ bool grpc_stream_end_if_stalled(struct grpc_stream *stream, uint64_t since_ns) {
     bool is_waiting = !stream->closed && !stream->reset_submitted && stream->out.n_bytes > 0 &&
                       timeout->armed && timeout->timer_class == GRPC_WAIT_WINDOW;
     if (!is_waiting ||
-        timeout->due_ns > since_ns + stream->core->options->limits.write_timeout_ns) {
+        timeout->due_ns > since_ns + stream->core->options->limits.net.write_timeout_ns) {
         return false;
     }
     error_set(&err, ST_CANCELLED,

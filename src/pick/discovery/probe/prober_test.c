@@ -447,9 +447,9 @@ static void health_server_start(struct health_server *self, struct place *place)
                                          .n_workers = TEST_WORKERS};
     assert_int_equal(grpc_health_new(&health, &self->health, &err), ST_OK);
     grpc_health_methods(self->health, self->methods);
-    struct grpc_server_options options = {.limits = {.max_header_size = 8192,
-                                                     .max_message_bytes = 1 << 20,
-                                                     .request_memory = 1 << 20,
+    struct grpc_server_options options = {.limits = {.net = {.max_header_size = 8192,
+                                                             .max_body_size = 1 << 20,
+                                                             .request_memory = 1 << 20},
                                                      .max_streams = 100,
                                                      .stream_window_bytes = 1 << 20,
                                                      .connection_window_bytes = 1 << 20},
