@@ -271,6 +271,24 @@ def test_event_loop_compressed_grpc_messages_are_whole_and_in_order(live, path):
             assert "takes one message" in connection.answer(twice).text
 
 
+@pytest.mark.parametrize("path", [grpc_live.INFER, grpc_live.STREAM], ids=["ModelInfer", "ModelStreamInfer"])
+def test_event_loop_large_grpc_answer_is_compressed_on_helper(tmp_path, repositories, path):
+    live = grpc_live.Live(tmp_path, repositories("default"), "--workers", "1",
+                          "--grpc-infer-response-compression-level", "low")
+    values = [bytes(n - 1) + b"\1" for n in ([3 << 20] if path == grpc_live.INFER else [3 << 20, 5000, 1 << 20])]
+    messages = [grpc_live.request("id_int8", [grpc_live.tensor("INPUT0", "INT8", [len(data)])], [data])
+                for data in values]
+    with live.server:
+        with live.connect() as connection:
+            ended = connection.call(path, *messages, more=[(b"grpc-accept-encoding", b"gzip")])
+            assert ended.status == grpc_live.OK, str(ended)
+            assert len(ended.data) < sum(map(len, values)) / 10
+            answers = [gzip.decompress(data) for data in ended.messages()]
+            assert len(answers) == len(values) and all(map(bytes.endswith, answers, values))
+        assert helper_jobs(live.server.metrics_address) == sum(len(data) > 50000 for data in values)
+        live.check_unharmed()
+
+
 # ---- MIP -----------------------------------------------------------------------------------------
 
 MIP_MODELS = ("id_int8", "id_batch_free", "id_string")

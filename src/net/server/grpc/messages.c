@@ -44,18 +44,22 @@ static void reset_stream(struct grpc_stream *stream) {
     grpc_core_schedule_write(stream->core, stream->session);
 }
 
-void grpc_send(struct grpc_call *call, const struct piece *pieces, size_t n_pieces,
-               void (*release)(void *user), void *user) {
+/* A unary call's one message lives in the call's arena; a streaming call may send any number. */
+static struct grpc_send_queue_options send_options(const struct grpc_call *call) {
+    const struct grpc_stream *stream = (const struct grpc_stream *)call;
+    return (struct grpc_send_queue_options){.arena = call->method->streams ? NULL : call->arena,
+                                            .coding = stream->answer_coding,
+                                            .compression_level =
+                                                stream->core->options->limits.compression_level};
+}
+
+static void send_message(struct grpc_call *call, const struct grpc_send_queue_options *options,
+                         const struct piece *pieces, size_t n_pieces, void (*release)(void *user),
+                         void *user) {
     struct grpc_stream *stream = (struct grpc_stream *)call;
     bool wanted = !call->is_cancelled && !stream->reset_submitted;
-    /* A unary call's one message lives in the call's arena; a streaming call may send any
-     * number. */
-    struct grpc_send_queue_options options = {.arena = call->method->streams ? NULL : call->arena,
-                                              .coding = stream->answer_coding,
-                                              .compression_level =
-                                                  stream->core->options->limits.compression_level};
     assert(stream->method_state == GRPC_METHOD_ACTIVE);
-    if (wanted && grpc_send_queue_push(&stream->out, &options, pieces, n_pieces, release, user)) {
+    if (wanted && grpc_send_queue_push(&stream->out, options, pieces, n_pieces, release, user)) {
         on_queued(stream);
         return;
     }
@@ -65,6 +69,30 @@ void grpc_send(struct grpc_call *call, const struct piece *pieces, size_t n_piec
     if (wanted) {
         reset_stream(stream);
     }
+}
+
+void grpc_send(struct grpc_call *call, const struct piece *pieces, size_t n_pieces,
+               void (*release)(void *user), void *user) {
+    struct grpc_send_queue_options options = send_options(call);
+    send_message(call, &options, pieces, n_pieces, release, user);
+}
+
+bool grpc_compresses(const struct grpc_call *call, uint64_t n_bytes) {
+    return ((const struct grpc_stream *)call)->answer_coding != HTTP_IDENTITY &&
+           n_bytes >= GRPC_COMPRESS_FROM_BYTES;
+}
+
+bool grpc_compress(const struct grpc_call *call, struct arena *arena, const struct piece *pieces,
+                   size_t n_pieces, struct piece *out) {
+    struct grpc_send_queue_options options = send_options(call);
+    return grpc_compress_copy(&options, arena, pieces, n_pieces, out);
+}
+
+void grpc_send_compressed(struct grpc_call *call, const struct piece *piece,
+                          void (*release)(void *user), void *user) {
+    struct grpc_send_queue_options options = send_options(call);
+    options.is_compressed = true;
+    send_message(call, &options, piece, 1, release, user);
 }
 
 uint64_t grpc_now_ns(const struct grpc_call *call) {

@@ -104,6 +104,16 @@ void grpc_read(struct grpc_call *call);
  * be NULL if they live until GRPC_END. Back pressure: never blocks; see grpc_queued_bytes. */
 void grpc_send(struct grpc_call *call, const struct piece *pieces, size_t n_pieces,
                void (*release)(void *user), void *user);
+/* Returns: whether grpc_send compresses a message of that size, which takes 20 ns a byte. */
+bool grpc_compresses(const struct grpc_call *call, uint64_t n_bytes);
+/* Compresses a message as grpc_send would, into a piece in `arena`, for grpc_send_compressed.
+ * Returns: false: send it with grpc_send. Thread: any, while the method has not finished the
+ * call. */
+bool grpc_compress(const struct grpc_call *call, struct arena *arena, const struct piece *pieces,
+                   size_t n_pieces, struct piece *out) SLUICE_MUST_USE;
+/* As grpc_send, of what grpc_compress has made. */
+void grpc_send_compressed(struct grpc_call *call, const struct piece *piece,
+                          void (*release)(void *user), void *user);
 /* Returns: bytes queued and not yet taken by the connection. A method that streams much waits for
  * GRPC_WRITABLE when this is large: it is the only bound of the queue. */
 size_t grpc_queued_bytes(const struct grpc_call *call);

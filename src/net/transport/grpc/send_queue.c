@@ -9,8 +9,6 @@
 #include "codec/http1/content_coding.h"
 #include "net/transport/h2_scan.h"
 
-enum { COMPRESS_FROM_BYTES = 1024 }; /* smaller messages do not shrink */
-
 /* ---- compression ----------------------------------------------------------------------------- */
 
 static size_t total_bytes(const struct piece *pieces, size_t n) {
@@ -21,13 +19,13 @@ static size_t total_bytes(const struct piece *pieces, size_t n) {
     return n_bytes;
 }
 
-/* Compresses the pieces into one, on the heap. Returns: false on failure; the message is sent
- * uncompressed then. */
-static bool compress_copy(const struct grpc_send_queue_options *options, const struct piece *pieces,
-                          size_t n, size_t n_bytes, struct piece *out) {
+bool grpc_compress_copy(const struct grpc_send_queue_options *options, struct arena *arena,
+                        const struct piece *pieces, size_t n, struct piece *out) {
     struct deflate *codec = deflate_new(options->coding, options->compression_level);
-    size_t capacity = codec ? deflate_bound(codec, n_bytes) : SIZE_MAX;
-    char *data = capacity <= UINT32_MAX ? malloc(capacity) : NULL;
+    size_t capacity = codec ? deflate_bound(codec, total_bytes(pieces, n)) : SIZE_MAX;
+    char *data = capacity > UINT32_MAX ? NULL
+                 : arena               ? arena_alloc(arena, capacity)
+                                       : malloc(capacity);
     size_t len = 0;
     bool done = data != NULL;
     for (size_t i = 0; done && i < n; i++) {
@@ -38,7 +36,7 @@ static bool compress_copy(const struct grpc_send_queue_options *options, const s
     }
     deflate_free(codec);
     if (!done) {
-        free(data);
+        free(arena ? NULL : data);
         return false;
     }
     *out = (struct piece){data, len};
@@ -103,8 +101,9 @@ bool grpc_send_queue_push(struct grpc_send_queue *queue,
     if (n_bytes > UINT32_MAX) {
         return false;
     }
-    bool compressed = options->coding != HTTP_IDENTITY && n_bytes >= COMPRESS_FROM_BYTES &&
-                      compress_copy(options, pieces, n_pieces, n_bytes, &small);
+    bool compressed = options->coding != HTTP_IDENTITY && n_bytes >= GRPC_COMPRESS_FROM_BYTES &&
+                      !options->is_compressed &&
+                      grpc_compress_copy(options, NULL, pieces, n_pieces, &small);
     struct grpc_queued_message *message = message_new(options, compressed ? 1 : n_pieces);
     if (!message) {
         free(compressed ? (void *)(uintptr_t)small.data : NULL);
@@ -118,7 +117,7 @@ bool grpc_send_queue_push(struct grpc_send_queue *queue,
             release(user); /* the compressed copy is sent */
         }
     } else {
-        message_init(message, pieces, n_pieces, false);
+        message_init(message, pieces, n_pieces, options->is_compressed);
         message->release = release;
         message->user = user;
     }

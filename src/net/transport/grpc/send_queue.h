@@ -46,11 +46,19 @@ struct grpc_send_queue {
     unsigned n_in_write; /* messages with bytes in a write batch */
 };
 
+enum { GRPC_COMPRESS_FROM_BYTES = 1024 }; /* smaller messages do not shrink */
+
 struct grpc_send_queue_options {
     struct arena *arena;     /* for the message's descriptor; NULL: the heap */
     enum http_coding coding; /* of messages that are worth compressing */
     int compression_level;   /* 1 to 9 */
+    bool is_compressed;      /* the message, in that coding: grpc_compress_copy */
 };
+
+/* Compresses the pieces into one, in `arena`, NULL: on the heap. Returns: false on failure; the
+ * message can be sent uncompressed then. Thread: any, which alone uses `arena`. */
+bool grpc_compress_copy(const struct grpc_send_queue_options *options, struct arena *arena,
+                        const struct piece *pieces, size_t n, struct piece *out) SLUICE_MUST_USE;
 
 /* Appends a message made of these pieces. The list is copied; the bytes must stay valid until
  * `release` (may be NULL) is called, exactly once; at once if a compressed copy is sent instead.

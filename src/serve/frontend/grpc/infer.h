@@ -21,6 +21,13 @@ static inline struct grpc_infer *grpc_infer_of(struct inference *inference) {
     return CONTAINER_OF(inference, struct grpc_infer, inference);
 }
 
+/* An encoded response, as it is sent. */
+struct grpc_infer_response {
+    struct v2_grpc_message message;
+    struct piece compressed; /* sent in its place, if `is_compressed` */
+    bool is_compressed;
+};
+
 /* Initializes a zeroed struct; the message is the caller's. */
 void grpc_infer_init(struct grpc_infer *infer, const struct inference_protocol *protocol,
                      struct grpc_call *rpc, struct grpc_message *message);
@@ -35,9 +42,22 @@ uint64_t grpc_infer_decode_ns(const struct inference *inference);
 enum status grpc_infer_forward_metadata(struct inference *inference, struct params *params,
                                         struct error *err) SLUICE_MUST_USE;
 
+/* Encodes a response; `final` as in v2_grpc_response_encode. A large one is compressed, if it is
+ * sent so. */
+enum status grpc_infer_encode_response(struct inference *inference, struct infer_response *response,
+                                       struct arena *arena, bool stream, int final,
+                                       struct grpc_infer_response *out,
+                                       struct error *err) SLUICE_MUST_USE;
+/* Returns: the time of compressing it. */
+uint64_t grpc_infer_encode_ns(const struct inference *inference,
+                              const struct infer_response *response);
+/* Sends it: grpc_send. */
+void grpc_infer_send(struct grpc_infer *infer, const struct grpc_infer_response *response,
+                     void (*release)(void *user), void *user);
+
 /* Encodes the (last) response as pieces of a message, and counts the inference. Returns: as
  * inference_encode. */
-enum status grpc_infer_encode(struct grpc_infer *infer, struct v2_grpc_message *out,
+enum status grpc_infer_encode(struct grpc_infer *infer, struct grpc_infer_response *out,
                               struct error *err) SLUICE_MUST_USE;
 
 /* ModelStreamInfer (infer_stream.c). */

@@ -103,14 +103,14 @@ static void send_empty_final(struct stream *stream, struct stream_item *item) {
 }
 
 static void send_item(struct stream *stream, struct stream_item *item) {
-    struct v2_grpc_message out;
+    struct grpc_infer_response out;
     struct error err;
     if (is_empty_final(item)) {
         send_empty_final(stream, item);
         return;
     }
     if (grpc_infer_encode(&item->infer, &out, &err) == ST_OK) {
-        grpc_send(stream->call, out.pieces, out.n_pieces, item_release, item);
+        grpc_infer_send(&item->infer, &out, item_release, item);
         return;
     }
     note_failure(stream, item, &err);
@@ -218,13 +218,13 @@ static void fail_out_of_memory(struct stream *stream) {
 /* Sends the response, or the error in it. Returns: false when out of memory. */
 static bool send_partial_response(struct stream *stream, struct partial_response *partial) {
     struct stream_item *item = partial->item;
-    struct v2_grpc_message out;
+    struct grpc_infer_response out;
     struct error err;
     if (inference_encode_partial(&item->infer.inference, partial->response, partial->arena, &out,
                                  &err) == ST_OK) {
         partial->n_bytes = infer_response_bytes(partial->response) + arena_bytes(partial->arena);
         inference_add_memory(&item->infer.inference, partial->n_bytes);
-        grpc_send(stream->call, out.pieces, out.n_pieces, partial_response_free, partial);
+        grpc_infer_send(&item->infer, &out, partial_response_free, partial);
         return true;
     }
     struct buf text;
@@ -275,8 +275,7 @@ static void on_partial_response(struct inference *inference, struct infer_respon
 
 static enum status encode_response(struct inference *inference, struct infer_response *response,
                                    struct arena *arena, bool last, void *out, struct error *err) {
-    return v2_grpc_response_encode(arena, inference->spec, inference->call.request->id, response,
-                                   true, last ? 1 : 0, out, err);
+    return grpc_infer_encode_response(inference, response, arena, true, last ? 1 : 0, out, err);
 }
 
 static const struct inference_protocol stream_protocol = {
@@ -287,7 +286,8 @@ static const struct inference_protocol stream_protocol = {
     .decode_ns = grpc_infer_decode_ns,
     .forward_headers = grpc_infer_forward_metadata,
     .encode = encode_response,
-    .encoded_bytes = sizeof(struct v2_grpc_message),
+    .encode_ns = grpc_infer_encode_ns,
+    .encoded_bytes = sizeof(struct grpc_infer_response),
     .done = on_done,
     .on_partial_response = on_partial_response,
 };
