@@ -357,6 +357,50 @@ SLUICE_CLIENT_API sluice_client_status sluice_call_model_output(const sluice_cal
                                                                 size_t index,
                                                                 sluice_tensor_spec *out);
 
+/* ---- documents (model configuration, statistics and model repository extensions) ------------- */
+
+/* Each answers a JSON document, as the extension has it: of a model's configuration; of the
+ * statistics of a model, or of all (`model` NULL); of the models in the repository. `version` NULL:
+ * the server chooses, or all. */
+SLUICE_CLIENT_API sluice_client_status sluice_client_model_config(
+    sluice_client *client, const char *model, const char *version,
+    const sluice_call_options *options, sluice_call **call, sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status sluice_client_statistics(
+    sluice_client *client, const char *model, const char *version,
+    const sluice_call_options *options, sluice_call **call, sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status
+sluice_client_repository_index(sluice_client *client, const sluice_call_options *options,
+                               sluice_call **call, sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status sluice_client_start_model_config(
+    sluice_client *client, const char *model, const char *version,
+    const sluice_call_options *options, sluice_call **call, sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status sluice_client_start_statistics(
+    sluice_client *client, const char *model, const char *version,
+    const sluice_call_options *options, sluice_call **call, sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status
+sluice_client_start_repository_index(sluice_client *client, const sluice_call_options *options,
+                                     sluice_call **call, sluice_client_error *error);
+/* The document of one of these three, valid JSON and NUL-terminated; n_bytes may be NULL. */
+SLUICE_CLIENT_API sluice_client_status sluice_call_text(const sluice_call *call, const char **text,
+                                                        size_t *n_bytes);
+
+/* Load or unload a model; done when the server has done it. `config`: JSON that takes the place of
+ * the model's configuration; NULL: that of the repository. */
+SLUICE_CLIENT_API sluice_client_status sluice_client_load(sluice_client *client, const char *model,
+                                                          const char *config,
+                                                          const sluice_call_options *options,
+                                                          sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status sluice_client_unload(sluice_client *client,
+                                                            const char *model,
+                                                            const sluice_call_options *options,
+                                                            sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status sluice_client_start_load(
+    sluice_client *client, const char *model, const char *config,
+    const sluice_call_options *options, sluice_call **call, sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status sluice_client_start_unload(
+    sluice_client *client, const char *model, const sluice_call_options *options,
+    sluice_call **call, sluice_client_error *error);
+
 /* ---- inference (OIP, "Inference"; binary tensor data extension) ------------------------------ */
 
 typedef struct sluice_tensor {

@@ -337,6 +337,88 @@ static void api_infer_raw_request_sends_bytes_only(void **state) {
     assert_ptr_equal(body_of(&server) + 8, server.request + server.n_request);
 }
 
+/* Documents are given as they came, if they are JSON. */
+static void api_documents_are_given_as_received(void **state) {
+    (void)state;
+    static const struct script scripts[] = {
+        {.texts = {ANSWER("200 OK", "", "16", "{\"name\": \"m\\n\" }"),
+                   ANSWER("200 OK", "", "2", "{}"), ANSWER("200 OK", "", "3", "[ ]"),
+                   ANSWER("404 x", "", "16", "{\"error\":\"none\"}"),
+                   ANSWER("200 OK", "", "4", "{\"a\""), ANSWER("200 OK", "", "0", "")}}};
+    struct test_server server;
+    char url[URL_BYTES];
+    sluice_call *call;
+    const char *text = "unset";
+    size_t n = 7;
+    test_server_start(&server, url, scripts, 1);
+    sluice_client *client = open_client(url);
+    sluice_client_error error = {.size = sizeof(error)};
+    assert_int_equal(sluice_client_model_config(client, "m", NULL, NULL, &call, &error),
+                     SLUICE_CLIENT_OK);
+    assert_int_equal(sluice_call_text(call, &text, &n), SLUICE_CLIENT_OK);
+    assert_string_equal(text, "{\"name\": \"m\\n\" }");
+    assert_int_equal(n, 16);
+    sluice_call_free(call);
+    assert_int_equal(sluice_client_statistics(client, NULL, NULL, NULL, &call, &error),
+                     SLUICE_CLIENT_OK);
+    assert_int_equal(sluice_call_text(call, &text, NULL), SLUICE_CLIENT_OK);
+    assert_string_equal(text, "{}");
+    sluice_call_free(call);
+    assert_int_equal(sluice_client_repository_index(client, NULL, &call, &error), SLUICE_CLIENT_OK);
+    assert_int_equal(sluice_call_text(call, &text, NULL), SLUICE_CLIENT_OK);
+    assert_string_equal(text, "[ ]");
+    sluice_call_free(call);
+    assert_int_equal(sluice_client_statistics(client, "m", "1", NULL, &call, &error),
+                     SLUICE_CLIENT_SERVER_ERROR);
+    assert_int_equal(sluice_call_text(call, &text, NULL), SLUICE_CLIENT_INVALID);
+    sluice_call_free(call);
+    /* malformed, and empty */
+    assert_int_equal(sluice_client_repository_index(client, NULL, &call, &error),
+                     SLUICE_CLIENT_PROTOCOL);
+    assert_non_null(strstr(error.text, "the server's answer"));
+    sluice_call_free(call);
+    assert_int_equal(sluice_client_model_config(client, "m", "1", NULL, &call, &error),
+                     SLUICE_CLIENT_PROTOCOL);
+    assert_int_equal(sluice_client_model_config(client, "", "1", NULL, &call, &error),
+                     SLUICE_CLIENT_INVALID);
+    sluice_client_close(client);
+    test_server_stop(&server);
+    assert_memory_equal(server.request, "GET /v2/models/m/versions/1/config HTTP/1.1\r\n", 45);
+}
+
+static void api_load_and_unload_post_their_parameters(void **state) {
+    (void)state;
+    static const struct script loads[] = {
+        {.texts = {ANSWER("200 OK", "", "0", ""),
+                   ANSWER("400 x", "", "20", "{\"error\":\"no model\"}")}}};
+    static const struct script unloads[] = {{.texts = {ANSWER("200 OK", "", "2", "{}")}}};
+    struct test_server server;
+    char url[URL_BYTES];
+    sluice_client_error error = {.size = sizeof(error)};
+    test_server_start(&server, url, loads, 1);
+    sluice_client *client = open_client(url);
+    assert_int_equal(sluice_client_load(client, "m", NULL, NULL, &error), SLUICE_CLIENT_OK);
+    assert_int_equal(sluice_client_load(client, "a/b", "{\"x\":\"y\"}", NULL, &error),
+                     SLUICE_CLIENT_SERVER_ERROR);
+    assert_string_equal(error.text, "no model (HTTP 400)");
+    assert_int_equal(sluice_client_load(client, "m", "\xff", NULL, &error), SLUICE_CLIENT_INVALID);
+    assert_int_equal(sluice_client_load(client, NULL, NULL, NULL, &error), SLUICE_CLIENT_INVALID);
+    sluice_client_close(client);
+    test_server_stop(&server);
+    server.request[server.n_request] = '\0';
+    assert_memory_equal(server.request, "POST /v2/repository/models/a%2Fb/load HTTP/1.1\r\n", 48);
+    assert_string_equal(body_of(&server),
+                        "{\"parameters\":{\"config\":\"{\\\"x\\\":\\\"y\\\"}\"}}");
+    test_server_start(&server, url, unloads, 1);
+    client = open_client(url);
+    assert_int_equal(sluice_client_unload(client, "m", NULL, &error), SLUICE_CLIENT_OK);
+    sluice_client_close(client);
+    test_server_stop(&server);
+    server.request[server.n_request] = '\0';
+    assert_memory_equal(server.request, "POST /v2/repository/models/m/unload HTTP/1.1\r\n", 46);
+    assert_string_equal(body_of(&server), "{}");
+}
+
 /* The elements of an array have the size of the first one: a caller that was compiled with a longer
  * struct is understood, and one whose elements lack a size is not. */
 static void api_array_elements_are_read_by_their_size(void **state) {
@@ -562,6 +644,8 @@ int main(void) {
         cmocka_unit_test(api_bad_tls_options_are_invalid),
         cmocka_unit_test(api_health_status_decides_yes),
         cmocka_unit_test(api_metadata_answer_is_exported),
+        cmocka_unit_test(api_documents_are_given_as_received),
+        cmocka_unit_test(api_load_and_unload_post_their_parameters),
         cmocka_unit_test(api_array_elements_are_read_by_their_size),
         cmocka_unit_test(api_headers_are_sent_and_received),
         cmocka_unit_test(api_invalid_headers_are_refused),

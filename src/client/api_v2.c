@@ -12,7 +12,7 @@ static void set_message(sluice_call *call, const struct client_request *request)
 struct query {
     const struct client_call_kind *kind;
     enum client_query query;
-    const char *model, *version;
+    const char *model, *version, *config;
 };
 
 static sluice_client_status start_query(sluice_client *client, const struct query *query,
@@ -26,6 +26,7 @@ static sluice_client_status start_query(sluice_client *client, const struct quer
         const struct client_query_args args = {.query = query->query,
                                                .model = str_of(query->model),
                                                .version = str_of(query->version),
+                                               .config = str_of(query->config),
                                                .headers = call->headers};
         status = client_query_encode(call->arena, &client->url, &args, &request, &err);
     }
@@ -48,14 +49,14 @@ static const struct client_call_kind health = {CLIENT_RESULT_YES, finish_health}
 sluice_client_status sluice_client_start_is_live(sluice_client *client,
                                                  const sluice_call_options *options,
                                                  sluice_call **call, sluice_client_error *error) {
-    const struct query query = {&health, CLIENT_LIVE, NULL, NULL};
+    const struct query query = {&health, CLIENT_LIVE, NULL, NULL, NULL};
     return start_query(client, &query, options, call, error);
 }
 
 sluice_client_status sluice_client_start_is_ready(sluice_client *client,
                                                   const sluice_call_options *options,
                                                   sluice_call **call, sluice_client_error *error) {
-    const struct query query = {&health, CLIENT_READY, NULL, NULL};
+    const struct query query = {&health, CLIENT_READY, NULL, NULL, NULL};
     return start_query(client, &query, options, call, error);
 }
 
@@ -64,7 +65,7 @@ sluice_client_status sluice_client_start_model_is_ready(sluice_client *client, c
                                                         const sluice_call_options *options,
                                                         sluice_call **call,
                                                         sluice_client_error *error) {
-    const struct query query = {&health, CLIENT_MODEL_READY, model, version};
+    const struct query query = {&health, CLIENT_MODEL_READY, model, version, NULL};
     return start_query(client, &query, options, call, error);
 }
 
@@ -122,7 +123,7 @@ sluice_client_status sluice_client_start_server_metadata(sluice_client *client,
                                                          const sluice_call_options *options,
                                                          sluice_call **call,
                                                          sluice_client_error *error) {
-    const struct query query = {&server_metadata, CLIENT_SERVER, NULL, NULL};
+    const struct query query = {&server_metadata, CLIENT_SERVER, NULL, NULL, NULL};
     return start_query(client, &query, options, call, error);
 }
 
@@ -148,7 +149,7 @@ sluice_client_status sluice_client_start_model_metadata(sluice_client *client, c
                                                         const sluice_call_options *options,
                                                         sluice_call **call,
                                                         sluice_client_error *error) {
-    const struct query query = {&model_metadata, CLIENT_MODEL, model, version};
+    const struct query query = {&model_metadata, CLIENT_MODEL, model, version, NULL};
     return start_query(client, &query, options, call, error);
 }
 
@@ -159,6 +160,116 @@ sluice_client_status sluice_client_model_metadata(sluice_client *client, const c
     sluice_client_status status =
         sluice_client_start_model_metadata(client, model, version, options, call, error);
     return client_call_run(*call, status, error);
+}
+
+/* ---- documents ------------------------------------------------------------------------------- */
+
+static enum status finish_text(sluice_call *call, struct error *err) {
+    return client_text_decode(call->arena, client_http(call->lane->client), &call->result.text,
+                              err);
+}
+
+static const struct client_call_kind document = {CLIENT_RESULT_TEXT, finish_text};
+
+sluice_client_status sluice_client_start_model_config(sluice_client *client, const char *model,
+                                                      const char *version,
+                                                      const sluice_call_options *options,
+                                                      sluice_call **call,
+                                                      sluice_client_error *error) {
+    const struct query query = {&document, CLIENT_CONFIG, model, version, NULL};
+    return start_query(client, &query, options, call, error);
+}
+
+sluice_client_status sluice_client_model_config(sluice_client *client, const char *model,
+                                                const char *version,
+                                                const sluice_call_options *options,
+                                                sluice_call **call, sluice_client_error *error) {
+    sluice_client_status status =
+        sluice_client_start_model_config(client, model, version, options, call, error);
+    return client_call_run(*call, status, error);
+}
+
+sluice_client_status sluice_client_start_statistics(sluice_client *client, const char *model,
+                                                    const char *version,
+                                                    const sluice_call_options *options,
+                                                    sluice_call **call,
+                                                    sluice_client_error *error) {
+    const struct query query = {&document, CLIENT_STATISTICS, model, version, NULL};
+    return start_query(client, &query, options, call, error);
+}
+
+sluice_client_status sluice_client_statistics(sluice_client *client, const char *model,
+                                              const char *version,
+                                              const sluice_call_options *options,
+                                              sluice_call **call, sluice_client_error *error) {
+    sluice_client_status status =
+        sluice_client_start_statistics(client, model, version, options, call, error);
+    return client_call_run(*call, status, error);
+}
+
+sluice_client_status sluice_client_start_repository_index(sluice_client *client,
+                                                          const sluice_call_options *options,
+                                                          sluice_call **call,
+                                                          sluice_client_error *error) {
+    const struct query query = {&document, CLIENT_INDEX, NULL, NULL, NULL};
+    return start_query(client, &query, options, call, error);
+}
+
+sluice_client_status sluice_client_repository_index(sluice_client *client,
+                                                    const sluice_call_options *options,
+                                                    sluice_call **call,
+                                                    sluice_client_error *error) {
+    sluice_client_status status =
+        sluice_client_start_repository_index(client, options, call, error);
+    return client_call_run(*call, status, error);
+}
+
+/* ---- loading and unloading ------------------------------------------------------------------- */
+
+static enum status finish_done(sluice_call *call, struct error *err) {
+    return client_done_decode(call->arena, client_http(call->lane->client), err);
+}
+
+static const struct client_call_kind change = {CLIENT_RESULT_NONE, finish_done};
+
+/* Waits for the answer, and frees the call. */
+static sluice_client_status run_change(sluice_call *call, sluice_client_status status,
+                                       sluice_client_error *error) {
+    status = client_call_run(call, status, error);
+    sluice_call_free(call);
+    return status;
+}
+
+sluice_client_status sluice_client_start_load(sluice_client *client, const char *model,
+                                              const char *config,
+                                              const sluice_call_options *options,
+                                              sluice_call **call, sluice_client_error *error) {
+    const struct query query = {&change, CLIENT_LOAD, model, NULL, config};
+    return start_query(client, &query, options, call, error);
+}
+
+sluice_client_status sluice_client_load(sluice_client *client, const char *model,
+                                        const char *config, const sluice_call_options *options,
+                                        sluice_client_error *error) {
+    sluice_call *call;
+    sluice_client_status status =
+        sluice_client_start_load(client, model, config, options, &call, error);
+    return run_change(call, status, error);
+}
+
+sluice_client_status sluice_client_start_unload(sluice_client *client, const char *model,
+                                                const sluice_call_options *options,
+                                                sluice_call **call, sluice_client_error *error) {
+    const struct query query = {&change, CLIENT_UNLOAD, model, NULL, NULL};
+    return start_query(client, &query, options, call, error);
+}
+
+sluice_client_status sluice_client_unload(sluice_client *client, const char *model,
+                                          const sluice_call_options *options,
+                                          sluice_client_error *error) {
+    sluice_call *call;
+    sluice_client_status status = sluice_client_start_unload(client, model, options, &call, error);
+    return run_change(call, status, error);
 }
 
 /* ---- inference ------------------------------------------------------------------------------- */

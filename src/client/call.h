@@ -20,6 +20,7 @@ enum client_result {
     CLIENT_RESULT_MODEL,
     CLIENT_RESULT_ANSWER,
     CLIENT_RESULT_MIP,
+    CLIENT_RESULT_TEXT,
 };
 
 struct client_call_kind {
@@ -68,6 +69,7 @@ struct sluice_call {
         struct client_model model;
         struct client_answer answer;
         struct client_mip_answer mip;
+        struct str text; /* with a NUL after it */
     } result;
 };
 

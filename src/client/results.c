@@ -89,6 +89,17 @@ sluice_client_status sluice_call_model_output(const sluice_call *call, size_t in
                          sizeof(*model->outputs));
 }
 
+sluice_client_status sluice_call_text(const sluice_call *call, const char **text, size_t *n_bytes) {
+    if (!has_result(call, CLIENT_RESULT_TEXT)) {
+        return SLUICE_CLIENT_INVALID;
+    }
+    *text = call->result.text.ptr;
+    if (n_bytes) {
+        *n_bytes = call->result.text.len;
+    }
+    return SLUICE_CLIENT_OK;
+}
+
 /* ---- inference ------------------------------------------------------------------------------- */
 
 static const struct client_answer *answer_of(const sluice_call *call) {

@@ -4,22 +4,25 @@
 
 #include <inttypes.h>
 
+#include "codec/json/tree.h"
 #include "codec/kserve/path.h"
 #include "codec/kserve/raw.h"
 #include "core/base/buf.h"
+#include "core/base/json_writer.h"
 #include "core/base/num.h"
+#include "core/base/utf8.h"
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
 enum { FIRST_HEAD_BYTES = 256 };
 
-/* /v2/models/MODEL[/versions/VERSION]SUFFIX */
-static struct str model_path(struct arena *arena, struct str base, struct str model,
-                             struct str version, const char *suffix) {
+/* PREFIX MODEL[/versions/VERSION]SUFFIX */
+static struct str model_path(struct arena *arena, struct str base, const char *prefix,
+                             struct str model, struct str version, const char *suffix) {
     struct buf path;
     buf_init(&path, arena, 0);
     buf_add_str(&path, base);
-    buf_add_str(&path, STR("/v2/models/"));
+    buf_add_str(&path, str_of(prefix));
     v2_path_escape(&path, model);
     if (version.ptr) {
         buf_add_str(&path, STR("/versions/"));
@@ -99,7 +102,7 @@ enum status client_infer_encode(struct arena *arena, const struct client_url *ur
         return status;
     }
     buf_init(&head, arena, FIRST_HEAD_BYTES);
-    out->path = model_path(arena, url->base, infer->model, infer->version, "/infer");
+    out->path = model_path(arena, url->base, "/v2/models/", infer->model, infer->version, "/infer");
     add_head(&head, url, out->method, out->path, infer->headers);
     add_body_fields(&head, infer, &out->body);
     if (!out->path.ptr || head.failed) {
@@ -111,43 +114,93 @@ enum status client_infer_encode(struct arena *arena, const struct client_url *ur
 
 /* ---- queries --------------------------------------------------------------------------------- */
 
+static const struct query_row {
+    const char *what;   /* for messages */
+    const char *prefix; /* of the path, before the model; NULL: it has no model */
+    const char *suffix; /* after it */
+    bool posts;
+} queries[] = {
+    [CLIENT_LIVE] = {"health", NULL, "/v2/health/live", false},
+    [CLIENT_READY] = {"health", NULL, "/v2/health/ready", false},
+    [CLIENT_MODEL_READY] = {"a model's readiness", "/v2/models/", "/ready", false},
+    [CLIENT_SERVER] = {"a server's metadata", NULL, "/v2", false},
+    [CLIENT_MODEL] = {"a model's metadata", "/v2/models/", "", false},
+    [CLIENT_CONFIG] = {"a model's configuration", "/v2/models/", "/config", false},
+    [CLIENT_STATISTICS] = {"statistics of models", "/v2/models/", "/stats", false},
+    [CLIENT_INDEX] = {"the index of a repository", NULL, "/v2/repository/index", true},
+    [CLIENT_LOAD] = {"loading a model", "/v2/repository/models/", "/load", true},
+    [CLIENT_UNLOAD] = {"unloading a model", "/v2/repository/models/", "/unload", true},
+};
+
 static struct str query_path(struct arena *arena, struct str base,
                              const struct client_query_args *args) {
-    static const char *const paths[] = {[CLIENT_LIVE] = "/v2/health/live",
-                                        [CLIENT_READY] = "/v2/health/ready",
-                                        [CLIENT_SERVER] = "/v2"};
-    if (args->query == CLIENT_MODEL) {
-        return model_path(arena, base, args->model, args->version, "");
+    const struct query_row *row = &queries[args->query];
+    if (args->query == CLIENT_STATISTICS && !args->model.ptr) {
+        return arena_printf(arena, "%.*s/v2/models/stats", STR_ARG(base));
     }
-    if (args->query == CLIENT_MODEL_READY) {
-        return model_path(arena, base, args->model, args->version, "/ready");
+    return row->prefix
+               ? model_path(arena, base, row->prefix, args->model, args->version, row->suffix)
+               : arena_printf(arena, "%.*s%s", STR_ARG(base), row->suffix);
+}
+
+/* {}, or {"parameters":{"config":CONFIG}} (model repository extension, "Load"). */
+static enum status add_query_body(struct arena *arena, struct buf *head, struct str config,
+                                  struct error *err) {
+    struct buf body;
+    struct json_writer json = {.out = &body};
+    buf_init(&body, arena, 0);
+    json_write_open(&json, JSON_ELEMENT, '{');
+    if (config.ptr) {
+        json_write_open(&json, "parameters", '{');
+        json_write_string(&json, "config", config);
+        json_write_close(&json, '}');
     }
-    return arena_printf(arena, "%.*s%s", STR_ARG(base), paths[args->query]);
+    json_write_close(&json, '}');
+    if (body.failed) {
+        return error_no_memory(err, "a request");
+    }
+    buf_printf(head, "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n", body.len);
+    buf_add_str(head, buf_str(&body));
+    return ST_OK;
+}
+
+static enum status check_query(const struct client_url *url, const struct client_query_args *args,
+                               struct error *err) {
+    const struct query_row *row = &queries[args->query];
+    enum status status = client_url_expect(url, CLIENT_HTTP, row->what, err);
+    bool all = args->query == CLIENT_STATISTICS && !args->model.ptr;
+    if (status == ST_OK && row->prefix && !all) {
+        status = check_model(args->model, err);
+    }
+    if (status == ST_OK && args->config.ptr && !utf8_is_valid(args->config.ptr, args->config.len)) {
+        status = error_set(err, ST_BAD_FIELD, "the model's configuration is not UTF-8");
+    }
+    return status;
 }
 
 enum status client_query_encode(struct arena *arena, const struct client_url *url,
                                 const struct client_query_args *args, struct client_request *out,
                                 struct error *err) {
-    static const char *const what[] = {[CLIENT_LIVE] = "health",
-                                       [CLIENT_READY] = "health",
-                                       [CLIENT_MODEL_READY] = "a model's readiness",
-                                       [CLIENT_SERVER] = "a server's metadata",
-                                       [CLIENT_MODEL] = "a model's metadata"};
     struct buf head;
-    *out = (struct client_request){.method = STR("GET")};
-    enum status status = client_url_expect(url, CLIENT_HTTP, what[args->query], err);
-    if (status == ST_OK && (args->query == CLIENT_MODEL || args->query == CLIENT_MODEL_READY)) {
-        status = check_model(args->model, err);
-    }
+    bool posts = queries[args->query].posts;
+    *out = (struct client_request){.method = posts ? STR("POST") : STR("GET")};
+    enum status status = check_query(url, args, err);
     if (status != ST_OK) {
         return status;
     }
     buf_init(&head, arena, FIRST_HEAD_BYTES);
     out->path = query_path(arena, url->base, args);
     add_head(&head, url, out->method, out->path, args->headers);
-    buf_add_str(&head, STR("\r\n"));
-    if (!out->path.ptr || head.failed) {
-        return error_no_memory(err, "a request");
+    if (posts) {
+        status = add_query_body(arena, &head, args->config, err);
+    } else {
+        buf_add_str(&head, STR("\r\n"));
+    }
+    if (status == ST_OK && (!out->path.ptr || head.failed)) {
+        status = error_no_memory(err, "a request");
+    }
+    if (status != ST_OK) {
+        return status;
     }
     out->head = buf_str(&head);
     return gather_pieces(arena, out, err);
@@ -260,6 +313,25 @@ enum status client_server_decode(struct arena *arena, const struct http_session 
                      v2_server_metadata_decode(arena, http_session_body(answer), &limits, out, err),
                      err)
                : status;
+}
+
+enum status client_done_decode(struct arena *arena, const struct http_session *answer,
+                               struct error *err) {
+    return check_answer(answer, arena, err);
+}
+
+enum status client_text_decode(struct arena *arena, const struct http_session *answer,
+                               struct str *out, struct error *err) {
+    struct json_tree tree;
+    struct str body = http_session_body(answer);
+    struct json_limits limits = limits_of(answer);
+    enum status status = check_answer(answer, arena, err);
+    if (status == ST_OK) {
+        status =
+            error_malformed(json_tree_parse(&tree, "the document", arena, body, &limits, err), err);
+    }
+    *out = status == ST_OK ? arena_dup(arena, body) : str_make(NULL, 0);
+    return status == ST_OK && !out->ptr ? error_no_memory(err, "an answer") : status;
 }
 
 /* ---- whole calls ----------------------------------------------------------------------------- */

@@ -38,17 +38,23 @@ enum status client_infer_encode(struct arena *arena, const struct client_url *ur
                                 const struct client_infer *infer, struct client_request *out,
                                 struct error *err) SLUICE_MUST_USE;
 
-/* Requests without a body. Returns and owns: as above. */
+/* Requests other than inferences. Returns and owns: as above. */
 enum client_query {
     CLIENT_LIVE,
     CLIENT_READY,
     CLIENT_MODEL_READY,
-    CLIENT_SERVER, /* its metadata */
-    CLIENT_MODEL,  /* its metadata */
+    CLIENT_SERVER,     /* its metadata */
+    CLIENT_MODEL,      /* its metadata */
+    CLIENT_CONFIG,     /* a model's configuration */
+    CLIENT_STATISTICS, /* of a model, or of all */
+    CLIENT_INDEX,      /* of the repository */
+    CLIENT_LOAD,       /* a model */
+    CLIENT_UNLOAD,     /* a model */
 };
 struct client_query_args {
     enum client_query query;
     struct str model, version; /* of queries about a model */
+    struct str config; /* of CLIENT_LOAD: in place of the repository's; ptr NULL: that one */
     struct client_headers headers;
 };
 enum status client_query_encode(struct arena *arena, const struct client_url *url,
@@ -62,6 +68,12 @@ enum status client_infer_decode(struct arena *arena, const struct http_session *
                                 struct v2_client_response *out, struct error *err) SLUICE_MUST_USE;
 enum status client_model_decode(struct arena *arena, const struct http_session *answer,
                                 struct model_spec *out, struct error *err) SLUICE_MUST_USE;
+/* The answer of a call without a result. */
+enum status client_done_decode(struct arena *arena, const struct http_session *answer,
+                               struct error *err) SLUICE_MUST_USE;
+/* A JSON document, as received and with a NUL after it. */
+enum status client_text_decode(struct arena *arena, const struct http_session *answer,
+                               struct str *out, struct error *err) SLUICE_MUST_USE;
 enum status client_server_decode(struct arena *arena, const struct http_session *answer,
                                  struct v2_server_metadata *out, struct error *err) SLUICE_MUST_USE;
 

@@ -136,6 +136,30 @@ def test_http_missing_scheme_is_refused():
     assert "did you mean http://localhost:8000?" in fails("http_model", "localhost:8000", "text")
 
 
+# ---- the repository ------------------------------------------------------------------------------
+
+def test_http_repository(start_server):
+    live = start_server("--model-repository", MODELS, "--model-control-mode", "explicit", "--load-model", "text")
+    at = f"http://{live.address}"
+    states = {entry["name"]: entry.get("state", "") for entry in json.loads(says("http_repository", at, "index"))}
+    assert (states["text"], states["numbers"]) == ("READY", "")
+    assert says("http_repository", at, "load", "numbers") == ""
+    assert says("http_binary", at, "numbers", "IN", "7") == "7\n"
+    assert json.loads(says("http_repository", at, "config", "numbers"))["backend"] == "identity"
+    [statistics] = json.loads(says("http_repository", at, "statistics", "numbers"))["model_stats"]
+    assert statistics["inference_count"] == 1
+    assert len(json.loads(says("http_repository", at, "statistics"))["model_stats"]) == 2
+    assert says("http_repository", at, "unload", "numbers") == ""
+    assert "numbers" in fails("http_binary", at, "numbers", "IN", "7")
+    config = {"backend": "identity", "input": [{"name": "OTHER", "data_type": "TYPE_FP32", "dims": [-1]}],
+              "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}]}
+    assert says("http_repository", at, "load", "numbers", json.dumps(config)) == ""
+    assert says("http_binary", at, "numbers", "OTHER", "7") == "7\n"
+    assert "absent" in fails("http_repository", at, "load", "absent")
+    assert "absent" in fails("http_repository", at, "config", "absent")
+    assert says("http_binary", at, "numbers", "OTHER", "8") == "8\n"
+
+
 # ---- headers -------------------------------------------------------------------------------------
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
