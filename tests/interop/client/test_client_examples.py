@@ -309,6 +309,20 @@ def test_event_loop(url):
     assert len(said) == 5
 
 
+def test_uv_loop(url):
+    lines = says("uv_loop", url, "numbers", "half", "text", *8 * ["picture"]).splitlines()
+    assert sorted(lines) == sorted(["numbers: 1", "half: 1", "text: 1", *8 * ["picture: 1"]])
+
+
+def test_uv_loop_failures(url):
+    code, out, err = run("uv_loop", url, "numbers", "absent")
+    lines = sorted(out.decode().splitlines())
+    assert (code, err, lines[1], len(lines)) == (1, b"", "numbers: 1", 2)
+    assert lines[0].startswith("absent: ") and "(HTTP 404)" in lines[0]
+    code, out, err = run("uv_loop", f"http://127.0.0.1:{closed_port()}", "numbers", "half")
+    assert (code, err, out.count(b"Connection refused")) == (1, b"", 2)
+
+
 def test_many_calls(live, url):
     """A thousand inferences in flight, over sixteen connections at most."""
     name = "sluice_accepted_connections_total"
