@@ -148,6 +148,17 @@ def test_event_loop_files_in_load_request_are_decoded_on_helper(start_server, tm
     server.wait_at_rest()
 
 
+def test_event_loop_pipelined_requests_take_turns(one_worker):
+    """All are answered. With a sanitizer, the server logs an error where one iteration answers all of them."""
+    n = 1400
+    with http1.Connection(one_worker.address) as connection:
+        connection.send(b"GET /v2/models/stats HTTP/1.1\r\nHost: a\r\n\r\n" * n)
+        for _ in range(n):
+            answer = connection.read_answer()
+            assert (answer.status, b"model_stats" in answer.body) == (200, True), answer
+    one_worker.wait_at_rest()
+
+
 # ---- gRPC ----------------------------------------------------------------------------------------
 
 N_LARGE = 1000000  # estimated at milliseconds
