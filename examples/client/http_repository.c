@@ -42,7 +42,7 @@ int main(int argc, char **argv) {
     int ok = sluice_client_open(&options, &client, &error) == SLUICE_CLIENT_OK &&
              ask(client, argv[2], model, config, &call, &error) == SLUICE_CLIENT_OK;
     if (!ok) {
-        fprintf(stderr, "http_repository: %s\n", error.text);
+        fprintf(stderr, "http_repository: %s: %s\n", sluice_status_name(error.status), error.text);
     } else if (sluice_call_text(call, &text, NULL) == SLUICE_CLIENT_OK) {
         printf("%s\n", text);
     }
