@@ -130,6 +130,25 @@ enum status inflate_finish(struct inflate *codec, struct error *err) {
                      coding_name(codec));
 }
 
+/* ---- slices ---------------------------------------------------------------------------------- */
+
+enum { MAX_DEFLATE_RATIO = 1032, MAX_SLICE_INPUT = 512 };
+
+struct inflate_slice inflate_slice_start(uint64_t n_bytes) {
+    return (struct inflate_slice){.left = n_bytes, .ratio = MAX_DEFLATE_RATIO};
+}
+
+size_t inflate_slice_input(const struct inflate_slice *slice) {
+    uint64_t n = slice->left / (slice->ratio + 1) + 1;
+    return n < MAX_SLICE_INPUT ? (size_t)n : MAX_SLICE_INPUT;
+}
+
+void inflate_slice_count(struct inflate_slice *slice, size_t n_in, uint64_t n_out) {
+    size_t seen = n_in > 0 ? (size_t)(n_out / n_in) : 0;
+    slice->ratio = seen > slice->ratio / 2 ? seen : slice->ratio / 2;
+    slice->left -= n_out < slice->left ? n_out : slice->left;
+}
+
 /* ---- compression ----------------------------------------------------------------------------- */
 
 struct deflate {

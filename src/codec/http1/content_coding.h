@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "core/base/status.h"
 #include "core/base/str.h"
@@ -31,6 +32,22 @@ enum status inflate_step(struct inflate *codec, struct str *in, void *out, size_
                          size_t *n_out, struct error *err) SLUICE_MUST_USE;
 /* At the end of the input. Returns: ST_BAD_ENCODING when the text was cut off, or empty. */
 enum status inflate_finish(struct inflate *codec, struct error *err) SLUICE_MUST_USE;
+
+/* How much to decompress before others get their turn: INFLATE_SLICE_BYTES of output take some 0.2
+ * ms. The output of some input is not known before, so each call of the decompressor gets as many
+ * bytes as give the rest of the slice at the highest ratio that is expected: deflate's own at
+ * first, then that of the calls before, which counts half in each. */
+enum { INFLATE_SLICE_BYTES = 64 * 1024 };
+
+struct inflate_slice {
+    uint64_t left; /* bytes of output; at 0 the slice is used */
+    size_t ratio;
+};
+
+struct inflate_slice inflate_slice_start(uint64_t n_bytes);
+/* Returns: how many bytes the next call of the decompressor may get: 1 to 512. */
+size_t inflate_slice_input(const struct inflate_slice *slice);
+void inflate_slice_count(struct inflate_slice *slice, size_t n_in, uint64_t n_out);
 
 /* ---- compression ----------------------------------------------------------------------------- */
 

@@ -211,6 +211,49 @@ static void inflate_bomb_is_bounded_by_output_capacity(void **state) {
     deflate_free(NULL);
 }
 
+/* Zeros after a text that cannot be compressed: the ratio rises from 1 to a thousand at once. */
+static void inflate_slice_bounds_output(void **state) {
+    (void)state;
+    enum { PLAIN = 5000, ZEROS = 4 << 20 };
+    static char text[PLAIN + ZEROS], packed[PLAIN + 8192], out[1 << 20];
+    uint32_t seed = 1;
+    for (size_t i = 0; i < PLAIN; i++) {
+        seed = seed * 1664525 + 1013904223;
+        text[i] = (char)(seed >> 24);
+    }
+    struct deflate *deflate = deflate_new(HTTP_GZIP, 9);
+    struct str in = str_make(text, sizeof(text));
+    size_t n, n_slices = 0, n_all = 0;
+    assert_true(deflate_step(deflate, &in, true, packed, sizeof(packed), &n));
+    deflate_free(deflate);
+
+    struct inflate *inflate = inflate_new(HTTP_GZIP);
+    struct error err;
+    in = str_make(packed, n);
+    while (in.len > 0) {
+        struct inflate_slice slice = inflate_slice_start(INFLATE_SLICE_BYTES);
+        size_t n_slice = 0;
+        while (in.len > 0 && slice.left > 0) {
+            size_t n_in = inflate_slice_input(&slice), n_out;
+            assert_in_range(n_in, 1, 512);
+            struct str part = str_make(in.ptr, n_in < in.len ? n_in : in.len);
+            in = str_make(in.ptr + part.len, in.len - part.len);
+            n_in = part.len;
+            assert_int_equal(inflate_step(inflate, &part, out, sizeof(out), &n_out, &err), ST_OK);
+            assert_int_equal(part.len, 0);
+            inflate_slice_count(&slice, n_in, n_out);
+            n_slice += n_out;
+        }
+        assert_in_range(n_slice, 1, 1032 * 512);
+        n_all += n_slice;
+        n_slices++;
+    }
+    assert_int_equal(n_all, sizeof(text));
+    assert_true(n_slices > 40); /* but for the one where the ratio rises, 64 KiB each */
+    assert_int_equal(inflate_finish(inflate, &err), ST_OK);
+    inflate_free(inflate);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(inflate_deflated_text_roundtrips),
@@ -218,6 +261,7 @@ int main(void) {
         cmocka_unit_test(inflate_empty_text_roundtrips),
         cmocka_unit_test(inflate_foreign_streams_match_rows),
         cmocka_unit_test(inflate_bomb_is_bounded_by_output_capacity),
+        cmocka_unit_test(inflate_slice_bounds_output),
     };
     return cmocka_run_group_tests_name("codec/http1/content_coding", tests, NULL, NULL);
 }

@@ -364,9 +364,6 @@ enum {
     NO_RESET_LIMIT = 1 << 30,
 };
 
-/* Decompressed in an iteration, which takes a millisecond or two. */
-enum { INFLATE_SLICE_BYTES = 512 * 1024 };
-
 static enum status make_option(struct grpc_core *core, struct error *err) {
     core->option = h2_option_new();
     if (!core->option) {

@@ -167,26 +167,16 @@ static void receive_body_bytes(struct request_response_conn *conn, struct str *d
     }
 }
 
-/* A slice of a compressed body gives about INFLATE_SLICE_BYTES, which takes some 0.2 ms. Each call
- * of the decompressor gets as many bytes as give the rest of the slice at the highest ratio that is
- * expected: deflate's own at first, then that of the calls before, which counts half in each. */
-enum { MAX_DEFLATE_RATIO = 1032, INFLATE_INPUT_BYTES = 512, INFLATE_SLICE_BYTES = 64 * 1024 };
-
-static size_t inflate_input_bytes(size_t ratio, size_t n_inflated) {
-    size_t n = (INFLATE_SLICE_BYTES - n_inflated) / (ratio + 1) + 1;
-    return n < INFLATE_INPUT_BYTES ? n : INFLATE_INPUT_BYTES;
-}
-
-/* Returns: false at the end of a slice: the rest of the data is pending until the loop has
- * polled. */
+/* Decompresses a slice of the body. Returns: false at its end: the rest of the data is pending
+ * until the loop has polled. */
 static bool receive_compressed(struct request_response_conn *conn, struct str *data) {
-    size_t n_inflated = 0, ratio = MAX_DEFLATE_RATIO;
+    struct inflate_slice slice = inflate_slice_start(INFLATE_SLICE_BYTES);
     while (data->len > 0 && conn->state == REQUEST_RESPONSE_BODY) {
-        if (n_inflated >= INFLATE_SLICE_BYTES) {
+        if (slice.left == 0) {
             server_worker_schedule_resume(conn->net.server_worker, &conn->net);
             return false;
         }
-        size_t wanted = inflate_input_bytes(ratio, n_inflated);
+        size_t wanted = inflate_slice_input(&slice);
         size_t n = data->len < wanted ? data->len : wanted;
         size_t before = conn->call->body.len;
         struct str part = str_make(data->ptr, n);
@@ -194,10 +184,7 @@ static bool receive_compressed(struct request_response_conn *conn, struct str *d
         size_t n_used = n - part.len;
         *data = str_make(part.ptr, data->len - n_used);
         if (conn->state == REQUEST_RESPONSE_BODY) {
-            size_t n_out = conn->call->body.len - before;
-            size_t seen = n_used > 0 ? n_out / n_used : 0;
-            n_inflated += n_out;
-            ratio = seen > ratio / 2 ? seen : ratio / 2;
+            inflate_slice_count(&slice, n_used, conn->call->body.len - before);
         }
     }
     return true;

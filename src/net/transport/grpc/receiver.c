@@ -264,19 +264,19 @@ enum status grpc_receiver_resume(struct grpc_receiver *receiver, uint64_t max_in
                                  size_t *n_used, struct error *err) {
     enum status st = ST_OK;
     struct str data = grpc_pending_input_bytes(&receiver->pending_input);
-    size_t before = data.len, most = SIZE_MAX;
-    uint64_t end = receiver->n_inflated + max_inflated;
-    if (receiver->coding != HTTP_IDENTITY && max_inflated < UINT64_MAX) {
-        most = GRPC_INFLATE_INPUT_BYTES;
-    } else {
-        end = UINT64_MAX;
-    }
-    while (st == ST_OK && data.len > 0 && receiver->n_inflated < end &&
-           grpc_receiver_may_add(receiver)) {
+    size_t before = data.len;
+    bool sliced = receiver->coding != HTTP_IDENTITY && max_inflated < UINT64_MAX;
+    struct inflate_slice slice = inflate_slice_start(max_inflated);
+    while (st == ST_OK && data.len > 0 && slice.left > 0 && grpc_receiver_may_add(receiver)) {
+        size_t most = sliced ? inflate_slice_input(&slice) : data.len;
         struct str part = str_make(data.ptr, data.len < most ? data.len : most);
         size_t n_part = part.len;
+        uint64_t n_inflated = receiver->n_inflated;
         st = grpc_receiver_add(receiver, &part, err);
         data = str_make(part.ptr, data.len - (n_part - part.len));
+        if (sliced) {
+            inflate_slice_count(&slice, n_part - part.len, receiver->n_inflated - n_inflated);
+        }
     }
     *n_used = before - data.len;
     grpc_pending_input_consume(&receiver->pending_input, receiver->receiver_options->budget,

@@ -86,9 +86,8 @@ struct grpc_message *grpc_receiver_take(struct grpc_receiver *receiver);
 enum status grpc_receiver_buffer_copy(struct grpc_receiver *receiver, struct str data,
                                       struct error *err) SLUICE_MUST_USE;
 /* Processes pending input as far as messages are requested, and until about `max_inflated` bytes
- * came out of decompression: a thousand times GRPC_INFLATE_INPUT_BYTES more at most. *n_used:
- * consumed bytes. Returns: as grpc_receiver_add. */
-enum { GRPC_INFLATE_INPUT_BYTES = 512 };
+ * came out of decompression (struct inflate_slice); UINT64_MAX: no limit. *n_used: consumed bytes.
+ * Returns: as grpc_receiver_add. */
 enum status grpc_receiver_resume(struct grpc_receiver *receiver, uint64_t max_inflated,
                                  size_t *n_used, struct error *err) SLUICE_MUST_USE;
 /* Returns: the missing bytes of the current message, if known, else 0. */
