@@ -42,32 +42,6 @@ static void admin_init(struct serve_admin *self, struct serve_listeners *listene
         .state = {.print = admin_models_print, .context = repository, .worker = worker}};
 }
 
-static void run_admin_stopped(struct worker_msg *msg) {
-    struct serve_admin *self = CONTAINER_OF(msg, struct serve_admin, stopped_msg);
-    self->stopped(self->user);
-}
-
-/* Thread: the admin worker's. */
-static void on_admin_stopped(void *user) {
-    struct serve_admin *self = user;
-    worker_post(self->main, &self->stopped_msg);
-}
-
-/* Thread: the admin worker's. */
-static void run_admin_stop(struct worker_msg *msg) {
-    struct serve_admin *self = CONTAINER_OF(msg, struct serve_admin, stop_msg);
-    net_server_stop(http_server_net(self->listener.server), on_admin_stopped, self);
-}
-
-/* As net_server_stop, from the main thread. */
-static void admin_stop(struct serve_admin *self, void (*stopped)(void *user), void *user) {
-    self->stopped = stopped;
-    self->user = user;
-    self->stop_msg.run = run_admin_stop;
-    self->stopped_msg.run = run_admin_stopped;
-    worker_post(self->api.state.worker, &self->stop_msg);
-}
-
 static void admin_add_server(struct serve_admin *self, const char *name,
                              struct net_server *server) {
     struct admin_state *state = &self->api.state;
@@ -277,11 +251,10 @@ static void open_admin_listener(void *arg) {
 }
 
 static enum status open_admin(struct serve_listeners *self, struct repository *repository,
-                              const struct process_threads *threads, struct worker *worker,
-                              struct error *err) {
+                              const struct process_threads *threads, struct error *err) {
     struct admin_opening opening = {.listeners = self, .err = err};
-    admin_init(&self->admin, self, repository, threads->main, worker);
-    worker_call(worker, open_admin_listener, &opening);
+    admin_init(&self->admin, self, repository, threads->main, threads->admin);
+    worker_call(threads->admin, open_admin_listener, &opening);
     enum status st = opening.st;
     if (st == ST_OK && self->admin.listener.server) {
         struct serve_bound_address *out = &self->addresses[self->n_addresses - 1];
@@ -325,8 +298,7 @@ static void count_cache(struct serve_listeners *self, struct repository *reposit
 enum status serve_listeners_open(struct serve_listeners *self,
                                  const struct serve_settings *settings,
                                  struct repository *repository,
-                                 const struct process_threads *threads, struct worker *admin,
-                                 struct error *err) {
+                                 const struct process_threads *threads, struct error *err) {
     self->settings = settings;
     self->budget.memory = settings->client_memory.n_bytes;
     self->budget.body_memory = settings->body_memory.n_bytes;
@@ -370,7 +342,7 @@ enum status serve_listeners_open(struct serve_listeners *self,
     if (st == ST_OK) {
         st = open_mip(self, threads, err);
     }
-    return st == ST_OK ? open_admin(self, repository, threads, admin, err) : st;
+    return st == ST_OK ? open_admin(self, repository, threads, err) : st;
 }
 
 void serve_listeners_on_models_changed(struct serve_listeners *self) {
@@ -437,7 +409,7 @@ void serve_listeners_stop(struct serve_listeners *self, void (*stopped)(void *us
     serve_security_stop(&self->security, on_stopped, self);
     for (size_t i = 0; i < n; i++) {
         if (servers[i].server == admin) {
-            admin_stop(&self->admin, on_stopped, self);
+            admin_listener_stop(&self->admin.listener, self->admin.main, on_stopped, self);
         } else {
             net_server_stop(servers[i].server, on_stopped, self);
         }

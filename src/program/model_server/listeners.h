@@ -16,9 +16,6 @@
 /* The metrics, and the admin listener of --metrics. */
 struct serve_admin {
     struct worker *main;
-    struct worker_msg stop_msg, stopped_msg; /* to the admin worker, and back to `main` */
-    void (*stopped)(void *user);
-    void *user;
     struct admin_metrics metrics;
     bool has_metrics;
     struct admin_api api;
@@ -58,7 +55,7 @@ struct serve_listeners {
 enum status serve_listeners_open(struct serve_listeners *self,
                                  const struct serve_settings *settings,
                                  struct repository *repository,
-                                 const struct process_threads *threads, struct worker *admin,
+                                 const struct process_threads *threads,
                                  struct error *err) SLUICE_MUST_USE;
 /* Models may have changed: notifies the Health/Watch streams. Thread: any. */
 void serve_listeners_on_models_changed(struct serve_listeners *self);

@@ -13,7 +13,6 @@
 struct serve_process {
     const struct serve_settings *settings;
     struct process process;
-    struct worker *admin; /* its thread serves the admin listener only; NULL: not started */
     struct repository *repository;
     atomic_bool loaded;
     struct worker_msg loaded_msg;
@@ -113,35 +112,14 @@ static const struct process_handlers handlers = {
 
 /* ---- open and close ------------------------------------------------------- */
 
-/* The admin listener has a loop of its own: health and metrics are answered whatever the workers
- * and the main thread do. */
-static enum status start_admin_worker(struct serve_process *self, struct error *err) {
-    struct worker *worker = NULL;
-    enum status st = worker_new("admin", &worker, err);
-    if (st == ST_OK) {
-        worker_limit_iterations(worker);
-        st = worker_start(worker, err);
-    }
-    if (st != ST_OK) {
-        worker_free(worker);
-        return st;
-    }
-    self->admin = worker;
-    watchdog_add(&self->process.watchdog, worker);
-    return ST_OK;
-}
-
 static enum status start_server(struct serve_process *self, const struct repository_options *models,
                                 struct error *err) {
     enum status st = process_start(&self->process, self->settings->workers, err);
-    if (st == ST_OK) {
-        st = start_admin_worker(self, err);
-    }
     struct repository_options options = *models;
     options.workers = self->process.threads.workers;
     options.n_workers = self->process.threads.n_workers;
     options.main = self->process.threads.main;
-    options.admin = self->admin;
+    options.admin = self->process.threads.admin;
     options.on_state_changed = models_changed;
     options.on_state_changed_user = self;
     if (st == ST_OK) {
@@ -149,7 +127,7 @@ static enum status start_server(struct serve_process *self, const struct reposit
     }
     if (st == ST_OK) {
         st = serve_listeners_open(&self->listeners, self->settings, self->repository,
-                                  &self->process.threads, self->admin, err);
+                                  &self->process.threads, err);
     }
     if (st == ST_OK) {
         /* Only now: the addresses are bound, so that the file is not of another running server. */
@@ -162,15 +140,10 @@ static enum status start_server(struct serve_process *self, const struct reposit
 static void free_parts(struct serve_process *self) {
     serve_listeners_stop_threads(&self->listeners);
     process_join(&self->process);
-    if (self->admin) {
-        worker_stop(self->admin);
-        worker_join(self->admin);
-    }
     if (self->repository) {
         repository_stop(self->repository);
     }
     serve_listeners_free(&self->listeners);
-    worker_free(self->admin);
     process_free(&self->process);
     if (self->repository) {
         repository_free(self->repository);

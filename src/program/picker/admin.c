@@ -4,9 +4,11 @@
 #include <assert.h>
 
 #include "codec/kserve/path.h"
+#include "core/base/compiler.h"
 #include "core/event/clock.h"
 #include "core/tensor/tensor.h"
 #include "pick/session/explain.h"
+#include "program/picker/discovery.h"
 #include "program/picker/grpc.h"
 #include "program/picker/pick_page.h"
 #include "telemetry/admin/http_text.h"
@@ -156,21 +158,30 @@ static const struct admin_route ROUTES[] = {
 
 /* ---- open and free --------------------------------------------------------------------------- */
 
-enum status pick_admin_open(struct pick_admin *self, const struct pick_settings *settings,
-                            struct pool_set *pools, struct net_budget *budget, struct worker *main,
-                            struct error *err) {
-    struct net_limits limits = pick_net_limits(settings);
-    limits.max_body_size = 0; /* its requests have none */
+static void run_refresh(struct worker_msg *msg) {
+    struct pick_admin *self = CONTAINER_OF(msg, struct pick_admin, refresh_msg);
+    atomic_store(&self->refresh_posted, false);
+    pool_set_reader_refresh_all(self->pools);
+}
+
+static void run_log(struct worker_msg *msg) {
+    struct pick_admin *self = CONTAINER_OF(msg, struct pick_admin, log_msg);
+    atomic_store(&self->log_posted, false);
+    admin_state_log(&self->state, self->state.worker);
+}
+
+enum status pick_admin_init(struct pick_admin *self, struct pool_set *pools,
+                            struct net_budget *budget, struct worker *worker, struct error *err) {
     self->routes = (struct admin_routes){
         .items = ROUTES, .n = sizeof ROUTES / sizeof ROUTES[0], .context = self};
     admin_process_init(&self->process, SLUICE_VERSION);
     self->process.budget = budget;
     self->has_process = true;
-    self->state = (struct admin_state){.print = pick_state_print, .context = self, .worker = main};
-    enum status st = pool_set_reader_new(pools, &self->pools, err);
-    return st == ST_OK ? admin_listener_open(&self->listener, settings->metrics, &limits,
-                                             admin_routes_handler(&self->routes), main, err)
-                       : st;
+    self->refresh_msg.run = run_refresh;
+    self->log_msg.run = run_log;
+    self->state =
+        (struct admin_state){.print = pick_state_print, .context = self, .worker = worker};
+    return pool_set_reader_new(pools, &self->pools, err);
 }
 
 void pick_admin_add_server(struct pick_admin *self, const char *name, struct net_server *server) {
@@ -178,13 +189,64 @@ void pick_admin_add_server(struct pick_admin *self, const char *name, struct net
     self->state.servers[self->state.n_servers++] = (struct net_report_server){name, server};
 }
 
+struct opening {
+    struct pick_admin *admin;
+    const struct pick_settings *settings;
+    enum status st;
+    struct error *err;
+};
+
+/* Before the first connection is accepted the listener's own server is added. Thread: the admin
+ * worker's. */
+static void open_listener(void *arg) {
+    struct opening *opening = arg;
+    struct pick_admin *self = opening->admin;
+    struct net_limits limits = pick_net_limits(opening->settings);
+    opening->st =
+        admin_listener_open(&self->listener, opening->settings->metrics, &limits,
+                            admin_routes_handler(&self->routes), self->state.worker, opening->err);
+    if (opening->st == ST_OK && self->listener.server) {
+        pick_admin_add_server(self, "metrics", http_server_net(self->listener.server));
+    }
+}
+
+enum status pick_admin_open(struct pick_admin *self, const struct pick_settings *settings,
+                            struct error *err) {
+    struct opening opening = {.admin = self, .settings = settings, .err = err};
+    worker_call(self->state.worker, open_listener, &opening);
+    return opening.st;
+}
+
+struct showing {
+    struct pick_admin *admin;
+    const struct pick_discovery *discovery;
+};
+
+/* Thread: the admin worker's. */
+static void show_discovery(void *arg) {
+    const struct showing *showing = arg;
+    struct pick_admin *self = showing->admin;
+    self->scraper = showing->discovery->scraper;
+    self->dns = showing->discovery->dns;
+    self->cluster = showing->discovery->cluster;
+    self->leader = showing->discovery->leader;
+}
+
+void pick_admin_show_discovery(struct pick_admin *self, const struct pick_discovery *discovery) {
+    struct showing showing = {self, discovery};
+    worker_call(self->state.worker, show_discovery, &showing);
+}
+
 void pick_admin_refresh_pools(struct pick_admin *self) {
-    pool_set_reader_refresh_all(self->pools);
+    if (!atomic_exchange(&self->refresh_posted, true)) {
+        worker_post(self->state.worker, &self->refresh_msg);
+    }
 }
 
 void pick_admin_log_state(struct pick_admin *self) {
-    if (self->state.n_servers > 0) { /* the process has started its servers */
-        admin_state_log(&self->state, self->state.worker);
+    /* Once the process has started its servers. */
+    if (self->state.n_servers > 0 && !atomic_exchange(&self->log_posted, true)) {
+        worker_post(self->state.worker, &self->log_msg);
     }
 }
 

@@ -1,9 +1,11 @@
 /* The operators' listener of --metrics: the status page, /metrics, /debug/state and /debug/pick.
  * All are read-only.
  *
- * Thread: main. */
+ * Thread: the functions, main; the pages, the admin worker's. */
 #ifndef SLUICE_PROGRAM_PICKER_ADMIN_H
 #define SLUICE_PROGRAM_PICKER_ADMIN_H
+
+#include <stdatomic.h>
 
 #include "core/base/metric/text.h"
 #include "pick/ext_proc/service.h"
@@ -17,10 +19,13 @@
 struct dns_watch;
 struct kube_leader;
 struct kube_source;
+struct pick_discovery;
 struct scraper;
 
 struct pick_admin {
-    struct pool_set_reader *pools;
+    struct pool_set_reader *pools; /* the admin worker's */
+    struct worker_msg refresh_msg, log_msg;
+    atomic_bool refresh_posted, log_posted;
     const struct pick_service *service;
     struct dns_watch *dns;         /* NULL: not started */
     struct kube_source *cluster;   /* NULL: no --kube, or not started */
@@ -33,17 +38,21 @@ struct pick_admin {
     struct admin_listener listener;
 };
 
-/* Opens the listener where --metrics says. `budget`: of the proxies. `self` is zeroed but for
- * `service`. Returns: an error.
- * Owns: pick_admin_free, also after a failure. */
-enum status pick_admin_open(struct pick_admin *self, const struct pick_settings *settings,
-                            struct pool_set *pools, struct net_budget *budget, struct worker *main,
+/* `worker` serves the pages and nothing else. `budget`: of the proxies. `self` is zeroed but for
+ * `service`. Returns: ST_NO_MEMORY. Owns: pick_admin_free, also after a failure. */
+enum status pick_admin_init(struct pick_admin *self, struct pool_set *pools,
+                            struct net_budget *budget, struct worker *worker,
                             struct error *err) SLUICE_MUST_USE;
-/* Adds a server whose connections /debug/state lists. */
+/* Adds a server whose connections /debug/state lists. Before pick_admin_open. */
 void pick_admin_add_server(struct pick_admin *self, const char *name, struct net_server *server);
+/* Opens the listener where --metrics says. Returns: an error. */
+enum status pick_admin_open(struct pick_admin *self, const struct pick_settings *settings,
+                            struct error *err) SLUICE_MUST_USE;
+/* Shows discovery, which has started, on the pages. */
+void pick_admin_show_discovery(struct pick_admin *self, const struct pick_discovery *discovery);
 /* To be called when pools have changed. */
 void pick_admin_refresh_pools(struct pick_admin *self);
-/* Logs the contents of /debug/state. */
+/* Logs the contents of /debug/state soon. */
 void pick_admin_log_state(struct pick_admin *self);
 /* After the server, if there is one, has stopped. */
 void pick_admin_free(struct pick_admin *self);

@@ -73,7 +73,7 @@ static void stop_picker(void *user, void (*stopped)(void *), void *stopped_user)
     self->n_stopping += pick_grpc_stop(&self->grpc, on_stopped, self);
     if (self->admin.listener.server) {
         self->n_stopping++;
-        net_server_stop(http_server_net(self->admin.listener.server), on_stopped, self);
+        admin_listener_stop(&self->admin.listener, self->process.threads.main, on_stopped, self);
     }
     on_stopped(self);
 }
@@ -162,6 +162,21 @@ static enum status open_pools(struct pick_process *self, struct error *err) {
     return st == ST_OK ? pick_tls_open(self->settings, &self->tls, err) : st;
 }
 
+static enum status open_admin(struct pick_process *self, struct error *err) {
+    struct pick_admin *admin = &self->admin;
+    admin->service = self->grpc.service;
+    enum status st =
+        pick_admin_init(admin, self->pools, &self->budget, self->process.threads.admin, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    pick_admin_add_server(admin, "grpc", grpc_server_net(self->grpc.server));
+    if (self->grpc.health_server) {
+        pick_admin_add_server(admin, "health", grpc_server_net(self->grpc.health_server));
+    }
+    return pick_admin_open(admin, self->settings, err);
+}
+
 static enum status open_listeners(struct pick_process *self, struct error *err) {
     const struct pick_settings *settings = self->settings;
     const struct process_threads *threads = &self->process.threads;
@@ -180,23 +195,7 @@ static enum status open_listeners(struct pick_process *self, struct error *err) 
     self->grpc.ready = &self->discovery.ready;
     enum status st = pick_grpc_open(&self->grpc, settings, self->pools, threads, &self->budget,
                                     self->tls, self->listen_addresses, err);
-    if (st == ST_OK) {
-        self->admin.service = self->grpc.service;
-        st =
-            pick_admin_open(&self->admin, settings, self->pools, &self->budget, threads->main, err);
-    }
-    return st;
-}
-
-static void watch_servers(struct pick_process *self) {
-    pick_admin_add_server(&self->admin, "grpc", grpc_server_net(self->grpc.server));
-    if (self->grpc.health_server) {
-        pick_admin_add_server(&self->admin, "health", grpc_server_net(self->grpc.health_server));
-    }
-    if (self->admin.listener.server) {
-        pick_admin_add_server(&self->admin, "metrics",
-                              http_server_net(self->admin.listener.server));
-    }
+    return st == ST_OK ? open_admin(self, err) : st;
 }
 
 static enum status start_picker(struct pick_process *self, struct error *err) {
@@ -210,15 +209,11 @@ static enum status start_picker(struct pick_process *self, struct error *err) {
         st = open_listeners(self, err);
     }
     if (st == ST_OK) {
-        watch_servers(self);
         /* Removed only now: the addresses are bound, so the file is not another picker's. */
         ready_file_remove_stale(self->settings->ready_file);
         st = pick_discovery_start(&self->discovery, self->process.threads.main, self->tls,
                                   on_pools_changed, self, err);
-        self->admin.scraper = self->discovery.scraper;
-        self->admin.dns = self->discovery.dns;
-        self->admin.cluster = self->discovery.cluster;
-        self->admin.leader = self->discovery.leader;
+        pick_admin_show_discovery(&self->admin, &self->discovery);
     }
     if (st == ST_OK) {
         watchdog_add(&self->process.watchdog, self->discovery.worker);

@@ -147,6 +147,15 @@ static void on_pressure_timer(uv_timer_t *timer) {
 
 /* ---- start ------------------------------------------------------------------------------- */
 
+static enum status start_worker(const char *name, struct worker **out, struct error *err) {
+    enum status st = worker_new(name, out, err);
+    if (st == ST_OK) {
+        worker_limit_iterations(*out);
+        st = worker_start(*out, err);
+    }
+    return st;
+}
+
 static enum status start_workers(struct process_threads *threads, uint64_t n, struct error *err) {
     enum status st = worker_new("main", &threads->main, err);
     threads->workers = calloc(n, sizeof(struct worker *));
@@ -154,15 +163,10 @@ static enum status start_workers(struct process_threads *threads, uint64_t n, st
         return error_no_memory(err, "%llu workers", (unsigned long long)n);
     }
     for (size_t i = 0; st == ST_OK && i < n; i++) {
-        st = worker_new("worker", &threads->workers[i], err);
-        if (st != ST_OK) {
-            break;
-        }
-        threads->n_workers++;
-        worker_limit_iterations(threads->workers[i]);
-        st = worker_start(threads->workers[i], err);
+        st = start_worker("worker", &threads->workers[i], err);
+        threads->n_workers += threads->workers[i] != NULL;
     }
-    return st;
+    return st == ST_OK ? start_worker("admin", &threads->admin, err) : st;
 }
 
 /* The main thread may be blocked and never see the second signal, so an alarm ends the process
@@ -218,6 +222,9 @@ static enum status open_watchdog(struct process *process, struct error *err) {
                                    threads->n_workers + PROCESS_EXTRA_LOOPS, err);
     for (size_t i = 0; st == ST_OK && i < threads->n_workers; i++) {
         watchdog_add(&process->watchdog, threads->workers[i]);
+    }
+    if (st == ST_OK) {
+        watchdog_add(&process->watchdog, threads->admin);
     }
     return st;
 }
@@ -290,12 +297,17 @@ void process_join(struct process *process) {
     for (size_t i = 0; i < process->threads.n_workers; i++) {
         worker_join(process->threads.workers[i]);
     }
+    if (process->threads.admin) {
+        worker_stop(process->threads.admin);
+        worker_join(process->threads.admin);
+    }
 }
 
 void process_free(struct process *process) {
     for (size_t i = 0; i < process->threads.n_workers; i++) {
         worker_free(process->threads.workers[i]);
     }
+    worker_free(process->threads.admin);
     if (process->threads.main) {
         worker_free(process->threads.main);
     }

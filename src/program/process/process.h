@@ -29,6 +29,9 @@ struct process_threads {
     struct worker *main; /* accepts connections */
     struct worker **workers;
     size_t n_workers;
+    /* Serves the admin listener only: metrics are answered whatever the other threads do, and a
+     * long page delays none of them. */
+    struct worker *admin;
 };
 
 /* The callbacks of what is served. All run on the main thread. */

@@ -1,6 +1,7 @@
 /* An HTTP server with a budget of its own. */
 #include "telemetry/admin/listener.h"
 
+#include "core/base/compiler.h"
 #include "core/base/log.h"
 
 enum { MAX_CONNECTIONS = 256 };
@@ -40,6 +41,7 @@ enum status admin_listener_open(struct admin_listener *listener, const char *whe
     if (!admin_listener_is_enabled(where)) {
         return ST_OK;
     }
+    listener->worker = worker;
     enum status st = make_server(listener, limits, handler, worker, err);
     if (st == ST_OK) {
         st = address_parse(str_of(where), &address, err);
@@ -61,6 +63,33 @@ const char *admin_listener_url(const struct admin_listener *listener, struct are
     return arena_printf(arena, "%s%s%s", local ? "http+" : "http://",
                         address_print(&listener->address, text), local ? "" : "/metrics")
         .ptr;
+}
+
+static void run_stopped(struct worker_msg *msg) {
+    struct admin_listener *listener = CONTAINER_OF(msg, struct admin_listener, stopped_msg);
+    listener->stopped(listener->stopped_user);
+}
+
+/* Thread: the worker's. */
+static void on_stopped(void *user) {
+    struct admin_listener *listener = user;
+    worker_post(listener->main, &listener->stopped_msg);
+}
+
+/* Thread: the worker's. */
+static void run_stop(struct worker_msg *msg) {
+    struct admin_listener *listener = CONTAINER_OF(msg, struct admin_listener, stop_msg);
+    net_server_stop(http_server_net(listener->server), on_stopped, listener);
+}
+
+void admin_listener_stop(struct admin_listener *listener, struct worker *main,
+                         void (*stopped)(void *user), void *user) {
+    listener->main = main;
+    listener->stopped = stopped;
+    listener->stopped_user = user;
+    listener->stop_msg.run = run_stop;
+    listener->stopped_msg.run = run_stopped;
+    worker_post(listener->worker, &listener->stop_msg);
 }
 
 void admin_listener_free(struct admin_listener *listener) {

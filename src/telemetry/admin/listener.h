@@ -11,6 +11,11 @@ struct admin_listener {
     struct net_budget budget;
     struct http_server *server; /* NULL: --metrics none */
     struct address address;     /* the bound address */
+    /* internal */
+    struct worker *worker, *main;
+    struct worker_msg stop_msg, stopped_msg; /* to the worker, and back to `main` */
+    void (*stopped)(void *user);
+    void *stopped_user;
 };
 
 /* Returns: whether `where`, the value of --metrics, enables it. */
@@ -23,6 +28,10 @@ enum status admin_listener_open(struct admin_listener *listener, const char *whe
                                 struct worker *worker, struct error *err) SLUICE_MUST_USE;
 /* Returns: its URL for the ready file; NULL when out of memory. */
 const char *admin_listener_url(const struct admin_listener *listener, struct arena *arena);
+/* As net_server_stop, of the server, which there is; `stopped` runs on `main`. Thread: that of
+ * `main`. */
+void admin_listener_stop(struct admin_listener *listener, struct worker *main,
+                         void (*stopped)(void *user), void *user);
 /* After the server, if there is one, has stopped. */
 void admin_listener_free(struct admin_listener *listener);
 

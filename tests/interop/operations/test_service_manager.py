@@ -83,8 +83,8 @@ def test_watchdog_stops_when_event_loop_hangs(kind, start, manager):
     server = start[kind]("--workers", "2")
     systemd.wait_for(READY="1")
     looping = {thread: name for thread, name in threads_of(server.pid).items()
-               if name in ("worker", "discovery") or thread == server.pid}
-    assert len(looping) == (3 if kind == "serve" else 4), threads_of(server.pid)
+               if name in ("worker", "admin", "discovery") or thread == server.pid}
+    assert len(looping) == (4 if kind == "serve" else 5), threads_of(server.pid)
     for thread in looping:
         systemd.wait_for(WATCHDOG="1")
         with hung(thread):
