@@ -1,7 +1,7 @@
-/* Timers of the monotonic clock, in three forms. A timer_heap orders timers that each have a due
- * time of their own; a timer_list is cheaper where all timers of a class wait equally long. Both
- * are sans I/O: the caller passes the time in and collects the due timers. A worker's loop_timers
- * are a heap that drives one timer of libuv, which is restarted only for an earlier due time and
+/* Timers of the monotonic clock beside those of timer_heap.h, in two forms. A timer_list is cheaper
+ * than a heap where all timers of a class wait equally long; it is sans I/O: the caller passes the
+ * time in and collects the due timers. A worker's loop_timers are a heap that drives one timer of
+ * libuv, which is restarted only for an earlier due time and
  * never for a stopped timer: most timers are stopped before they expire, and looking at the heap in
  * vain is cheaper. They expire within two milliseconds of their due time, or as soon as the worker
  * is free.
@@ -17,33 +17,7 @@
 #include <uv.h>
 
 #include "core/base/compiler.h"
-
-/* ---- heap ------------------------------------------------------------------------------------ */
-
-/* Embed it in the object that has a due time. Zeroed memory is in no heap. */
-struct timer_node {
-    uint64_t due_ns;
-    size_t heap_index; /* its index in the heap, from 1; 0: in none */
-};
-
-/* Zeroed memory is an empty heap. */
-struct timer_heap {
-    struct timer_node **nodes;
-    size_t n, cap;
-};
-
-/* Frees the heap's array; timers in it are not touched. */
-void timer_heap_fini(struct timer_heap *heap);
-/* Adds the timer, or moves it to another due time. Returns: false when out of memory; it is in no
- * heap then. */
-bool timer_heap_set(struct timer_heap *heap, struct timer_node *node,
-                    uint64_t due_ns) SLUICE_MUST_USE;
-/* A timer that is in no heap is left alone. */
-void timer_heap_remove(struct timer_heap *heap, struct timer_node *node);
-/* Returns: a timer that is due, removed from the heap; NULL when none is (left). */
-struct timer_node *timer_heap_pop_due(struct timer_heap *heap, uint64_t now_ns);
-/* Returns: when the first timer is due; UINT64_MAX when there is none. */
-uint64_t timer_heap_next_ns(const struct timer_heap *heap);
+#include "core/event/timer_heap.h"
 
 /* ---- list ------------------------------------------------------------------------------------ */
 

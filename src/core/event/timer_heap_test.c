@@ -1,5 +1,5 @@
 /* The heap against a linear search, under random additions, moves and removals. */
-#include "core/event/timer.h"
+#include "core/event/timer_heap.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
