@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/event/clock.h"
-#include "net/client/grpc/session.h"
+#include "net/client/grpc_session/session.h"
 #include "net/transport/h2_fuzz_fixture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -17,7 +17,8 @@
 #include <sys/queue.h>
 #include <uv.h>
 
-#include "net/client/grpc/session.h"
+#include "net/client/grpc/grpc_client.h"
+#include "net/client/grpc_session/session.h"
 #include "net/transport/address.h"
 #include "net/transport/tls/session.h"
 

@@ -7,8 +7,8 @@
 #include <netinet/in.h>
 
 #include "core/event/clock.h"
-#include "net/client/grpc/client_calls_fixture.h"
 #include "net/client/grpc/conn.h"
+#include "net/client/grpc_session/calls_fixture.h"
 #include "net/server/grpc/server_fixture.h"
 
 struct caller {

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "net/client/grpc/session_fixture.h"
+#include "net/client/grpc_session/session_fixture.h"
 
 #include "codec/protobuf/grpc_status.h"
 

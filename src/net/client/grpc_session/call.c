@@ -7,7 +7,7 @@
 
 #include "codec/protobuf/grpc_status.h"
 #include "core/base/compiler.h"
-#include "net/client/grpc/session.h"
+#include "net/client/grpc_session/session.h"
 
 static void grpc_client_stream_emit(struct grpc_client_stream *stream,
                                     enum grpc_client_event event);
@@ -537,7 +537,7 @@ void grpc_client_stream_sweep(struct grpc_client_stream *stream) {
     }
 }
 
-/* ---- functions of grpc_client.h -------------------------------------------------------------- */
+/* ---- functions of call.h -------------------------------------------------------------- */
 
 /* Makes nghttp2 read data again. */
 static void resume_data(struct grpc_client_stream *stream) {

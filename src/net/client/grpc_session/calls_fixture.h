@@ -1,6 +1,6 @@
 /* Fixture for the gRPC client tests: calls that record their events. */
-#ifndef SLUICE_NET_CLIENT_GRPC_CLIENT_CALLS_FIXTURE_H
-#define SLUICE_NET_CLIENT_GRPC_CLIENT_CALLS_FIXTURE_H
+#ifndef SLUICE_NET_CLIENT_GRPC_SESSION_CALLS_FIXTURE_H
+#define SLUICE_NET_CLIENT_GRPC_SESSION_CALLS_FIXTURE_H
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "net/client/grpc/grpc_client.h"
+#include "net/client/grpc_session/call.h"
 
 enum { MAX_CALL_RECORDS = 1024 };
 

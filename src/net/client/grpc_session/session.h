@@ -1,6 +1,7 @@
 /* Calls, an HTTP/2 connection on top of nghttp2, and what all connections of a client share. Sans
  * I/O: bytes go in (grpc_client_session_receive), events go to the callers, bytes come out
- * (grpc_client_session_collect_output); conn.c has the sockets. Internal to net/client/grpc.
+ * (grpc_client_session_collect_output). The sockets are elsewhere: for a worker's event loop in
+ * net/client/grpc, for libsluice in client/channel.h.
  *
  * Reentrancy: GRPC_CLIENT_HEAD and _MESSAGE are delivered inside nghttp2 callbacks, and their
  * handlers may submit to nghttp2, which allows that. GRPC_CLIENT_END is delivered, and calls are
@@ -13,13 +14,13 @@
  *
  * Back pressure: the server waits for the caller: a call whose messages are not read consumes its
  * stream window only, the connection window is always returned. */
-#ifndef SLUICE_NET_CLIENT_GRPC_SESSION_H
-#define SLUICE_NET_CLIENT_GRPC_SESSION_H
+#ifndef SLUICE_NET_CLIENT_GRPC_SESSION_SESSION_H
+#define SLUICE_NET_CLIENT_GRPC_SESSION_SESSION_H
 
 #include <sys/queue.h>
 
-#include "core/event/timer.h"
-#include "net/client/grpc/grpc_client.h"
+#include "core/event/timer_heap.h"
+#include "net/client/grpc_session/call.h"
 #include "net/transport/grpc/fields.h"
 #include "net/transport/grpc/receiver.h"
 #include "net/transport/grpc/send_queue.h"

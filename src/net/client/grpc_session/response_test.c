@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "net/client/grpc/session_fixture.h"
+#include "net/client/grpc_session/session_fixture.h"
 
 #include "codec/http1/content_coding.h"
 #include "codec/protobuf/grpc_status.h"

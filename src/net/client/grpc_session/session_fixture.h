@@ -1,11 +1,11 @@
 /* Fixture for the client session tests: a client session in memory, calls that record their events,
  * and as peer either the server's session (net/server/grpc/session_fixture.h) or frames that the
  * test writes. The test drives the clock. */
-#ifndef SLUICE_NET_CLIENT_GRPC_SESSION_FIXTURE_H
-#define SLUICE_NET_CLIENT_GRPC_SESSION_FIXTURE_H
+#ifndef SLUICE_NET_CLIENT_GRPC_SESSION_SESSION_FIXTURE_H
+#define SLUICE_NET_CLIENT_GRPC_SESSION_SESSION_FIXTURE_H
 
-#include "net/client/grpc/client_calls_fixture.h"
-#include "net/client/grpc/session.h"
+#include "net/client/grpc_session/calls_fixture.h"
+#include "net/client/grpc_session/session.h"
 #include "net/server/grpc/session_fixture.h"
 
 /* ---- the client ------------------------------------------------------------------------------ */

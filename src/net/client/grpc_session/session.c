@@ -1,6 +1,6 @@
 /* The HTTP/2 side of the client: nghttp2's callbacks, what all connections share (options, waiting
  * calls, deadlines), and a connection's start, input, output and end. */
-#include "net/client/grpc/session.h"
+#include "net/client/grpc_session/session.h"
 
 #include <assert.h>
 #include <stdio.h>
