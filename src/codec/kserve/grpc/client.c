@@ -214,3 +214,61 @@ enum status v2_grpc_model_metadata_decode(struct arena *arena, struct str messag
     return st == ST_OK && reader.error_text ? pb_reader_error(&reader, "ModelMetadataResponse", err)
                                             : st;
 }
+
+enum status v2_grpc_server_metadata_decode(struct arena *arena, struct str message,
+                                           struct v2_server_metadata *out, struct error *err) {
+    struct pb_reader reader = pb_read(message);
+    struct pb_field field;
+    struct str *extensions = arena_calloc(arena, count_fields(message, 3), sizeof(*extensions));
+    enum status st = ST_OK;
+    *out =
+        (struct v2_server_metadata){.name = STR(""), .version = STR(""), .extensions = extensions};
+    if (!extensions) {
+        return error_no_memory(err, "the answer");
+    }
+    while (st == ST_OK && pb_next(&reader, &field)) {
+        if (field.number == 1) {
+            st = v2_grpc_get_string(&field, WHOLE, "name", &out->name, err);
+        } else if (field.number == 2) {
+            st = v2_grpc_get_string(&field, WHOLE, "version", &out->version, err);
+        } else if (field.number == 3) {
+            st = v2_grpc_get_string(&field, WHOLE, "extensions", &extensions[out->n_extensions++],
+                                    err);
+        }
+    }
+    return st == ST_OK && reader.error_text
+               ? pb_reader_error(&reader, "ServerMetadataResponse", err)
+               : st;
+}
+
+enum status v2_grpc_bool_decode(struct str message, bool *yes, struct error *err) {
+    struct pb_reader reader = pb_read(message);
+    struct pb_field field;
+    *yes = false;
+    while (pb_next(&reader, &field)) {
+        if (field.number == 1 && field.type == PB_VARINT) {
+            *yes = field.value != 0;
+        }
+    }
+    return reader.error_text ? pb_reader_error(&reader, "the answer", err) : ST_OK;
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+void v2_grpc_named_encode(struct buf *out, struct str name, struct str version) {
+    pb_add_string(out, 1, name);
+    pb_add_string(out, 2, version);
+}
+
+void v2_grpc_repository_encode(struct buf *out, struct str model, struct str config) {
+    enum { MODEL = 2, PARAMETERS = 3, KEY = 1, VALUE = 2, STRING_PARAM = 3 };
+    pb_add_string(out, MODEL, model);
+    if (config.ptr) {
+        size_t entry = pb_begin(out, PARAMETERS);
+        pb_add_string(out, KEY, STR("config"));
+        size_t value = pb_begin(out, VALUE);
+        pb_add_bytes(out, STRING_PARAM, config);
+        pb_end(out, value);
+        pb_end(out, entry);
+    }
+}

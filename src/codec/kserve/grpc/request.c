@@ -395,14 +395,14 @@ size_t v2_grpc_request_walked_bytes(struct str message) {
     return n_bytes;
 }
 
-/* Most often the message is cut inside the raw input: pb_next would fail there, so tags and
+/* Most often the message is cut inside the raw tensor: pb_next would fail there, so tags and
  * lengths are read one by one. */
-size_t v2_grpc_raw_offset(struct str beginning) {
+static size_t find_raw(struct str beginning, uint32_t number) {
     struct pb_reader reader = pb_read(beginning);
     uint64_t tag, n_bytes;
     while (pb_next_varint(&reader, &tag) && (tag & 7) == PB_BYTES &&
            pb_next_varint(&reader, &n_bytes)) {
-        if (tag >> 3 == V2_GRPC_RAW_INPUTS) {
+        if (tag >> 3 == number) {
             return (size_t)(reader.at - beginning.ptr);
         }
         if (n_bytes > (uint64_t)(reader.end - reader.at)) {
@@ -411,4 +411,12 @@ size_t v2_grpc_raw_offset(struct str beginning) {
         reader.at += n_bytes;
     }
     return 0;
+}
+
+size_t v2_grpc_raw_offset(struct str beginning) {
+    return find_raw(beginning, V2_GRPC_RAW_INPUTS);
+}
+
+size_t v2_grpc_raw_output_offset(struct str beginning) {
+    return find_raw(beginning, V2_GRPC_RAW_OUTPUTS);
 }

@@ -53,24 +53,24 @@ static void add_raw(struct scattered *message, uint32_t number, size_t i,
     message->n_pieces += tensor->n_pieces;
 }
 
-/* Lists the pieces in order; `wrap` != 0 puts the message into that field of another message. */
-static enum status gather_pieces(struct arena *arena, struct scattered *message, uint32_t wrap,
-                                 const struct tensor *tensors, size_t n,
+/* Lists the pieces in order; `what` names the message in errors; `wrap` != 0 puts the message into
+ * that field of another message. */
+static enum status gather_pieces(struct arena *arena, const char *what, struct scattered *message,
+                                 uint32_t wrap, const struct tensor *tensors, size_t n,
                                  struct v2_grpc_message *out, struct error *err) {
     struct buf outer;
     buf_init(&outer, arena, wrap ? 16 : 0);
     message->n_bytes += message->heads.len;
     if (message->n_bytes > MOST_MESSAGE_BYTES) {
-        return error_set(err, ST_BAD_OUTPUT,
-                         "the answer has %" PRIu64 " bytes, a gRPC message at most %d",
-                         message->n_bytes, (int)MOST_MESSAGE_BYTES);
+        return error_set(err, ST_BAD_OUTPUT, "%s has %" PRIu64 " bytes, a gRPC message at most %d",
+                         what, message->n_bytes, (int)MOST_MESSAGE_BYTES);
     }
     if (wrap) {
         pb_add_head(&outer, wrap, message->n_bytes);
     }
     struct piece *pieces = arena_alloc(arena, (message->n_pieces + n + 2) * sizeof(struct piece));
     if (!pieces || outer.failed || message->heads.failed) {
-        return error_no_memory(err, "the answer");
+        return error_no_memory(err, "%s", what);
     }
     size_t at = 0, k = 0;
     if (wrap) {
@@ -108,8 +108,8 @@ enum status v2_grpc_response_encode(struct arena *arena, const struct model_spec
     for (size_t i = 0; i < response->n_outputs; i++) {
         add_raw(&message, V2_GRPC_RAW_OUTPUTS, i, &response->outputs[i]);
     }
-    return gather_pieces(arena, &message, stream ? V2_GRPC_STREAM_RESPONSE : 0, response->outputs,
-                         response->n_outputs, out, err);
+    return gather_pieces(arena, "the answer", &message, stream ? V2_GRPC_STREAM_RESPONSE : 0,
+                         response->outputs, response->n_outputs, out, err);
 }
 
 void v2_grpc_stream_error_encode(struct buf *out, const struct error *error, struct str id,
@@ -157,5 +157,5 @@ enum status v2_grpc_request_encode(struct arena *arena, const struct v2_grpc_req
     for (size_t i = 0; i < infer->n_inputs; i++) {
         add_raw(&message, V2_GRPC_RAW_INPUTS, i, &tensors[i]);
     }
-    return gather_pieces(arena, &message, 0, tensors, infer->n_inputs, out, err);
+    return gather_pieces(arena, "the request", &message, 0, tensors, infer->n_inputs, out, err);
 }

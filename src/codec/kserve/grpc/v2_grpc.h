@@ -6,6 +6,7 @@
 #ifndef SLUICE_CODEC_KSERVE_GRPC_V2_GRPC_H
 #define SLUICE_CODEC_KSERVE_GRPC_V2_GRPC_H
 
+#include "codec/kserve/metadata_decode.h"
 #include "codec/kserve/request.h"
 #include "core/base/buf.h"
 #include "core/tensor/infer.h"
@@ -101,5 +102,28 @@ struct v2_grpc_model_metadata {
 enum status v2_grpc_model_metadata_decode(struct arena *arena, struct str message,
                                           struct v2_grpc_model_metadata *out,
                                           struct error *err) SLUICE_MUST_USE;
+
+/* Requests with a name and a version ("": the server chooses, or all), and the load or unload of a
+ * model; `config`: JSON in place of the repository's, ptr NULL: that one. */
+void v2_grpc_named_encode(struct buf *out, struct str name, struct str version);
+void v2_grpc_repository_encode(struct buf *out, struct str model, struct str config);
+
+/* Responses of ServerLive, ServerReady and ModelReady, and of ServerMetadata. */
+enum status v2_grpc_bool_decode(struct str message, bool *yes, struct error *err) SLUICE_MUST_USE;
+enum status v2_grpc_server_metadata_decode(struct arena *arena, struct str message,
+                                           struct v2_server_metadata *out,
+                                           struct error *err) SLUICE_MUST_USE;
+
+/* Prints a response as the JSON document that its extension has over HTTP, of at most `max_bytes`.
+ * Returns: as pb_json_print; ST_BAD_FIELD for a ModelConfigResponse without a configuration. Owns:
+ * *out is in `arena`, with a NUL after it. */
+enum v2_grpc_document { V2_GRPC_CONFIG, V2_GRPC_STATISTICS, V2_GRPC_INDEX };
+enum status v2_grpc_document_print(struct arena *arena, enum v2_grpc_document document,
+                                   struct str message, uint64_t max_bytes, struct str *out,
+                                   struct error *err) SLUICE_MUST_USE;
+
+/* Returns: the offset of the first raw output's bytes in a ModelInferResponse, of which `beginning`
+ * is the whole or the first part; 0 if it is not there. */
+size_t v2_grpc_raw_output_offset(struct str beginning);
 
 #endif

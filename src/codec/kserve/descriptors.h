@@ -1,0 +1,11 @@
+/* The messages of inference.GRPCInferenceService, for clients that print them as JSON: made from
+ * proto/ by cmake/proto.cmake. */
+#ifndef SLUICE_CODEC_KSERVE_DESCRIPTORS_H
+#define SLUICE_CODEC_KSERVE_DESCRIPTORS_H
+
+#include "core/base/str.h"
+
+/* Returns: a FileDescriptorSet. */
+struct str v2_descriptors(void);
+
+#endif
