@@ -103,7 +103,7 @@ void grpc_client_response_add_field(struct grpc_client_stream *stream, struct st
         for (size_t i = 0; i < value.len && i < 3; i++) {
             status = 10 * status + (value.ptr[i] - '0');
         }
-        stream->http_status = status;
+        stream->call.http_status = status;
         return;
     }
     stream->head_too_large =
@@ -121,10 +121,10 @@ static void check_head(struct grpc_client_stream *stream) {
     if (n_statuses > 0) {
         return; /* a gRPC status decides, whatever else the response is */
     }
-    if (stream->http_status != 200) {
+    if (stream->call.http_status != 200) {
         error_set(&err, ST_REFUSED, "the server answered HTTP %d without a gRPC status",
-                  stream->http_status);
-        grpc_client_stream_set_status(stream, grpc_code_from_http(stream->http_status), &err);
+                  stream->call.http_status);
+        grpc_client_stream_set_status(stream, grpc_code_from_http(stream->call.http_status), &err);
     } else if (!grpc_content_type_ok(type)) {
         error_set(&err, ST_BAD_ANSWER,
                   "the answer is not gRPC: its content type is \"%.*s\", expected application/grpc",
@@ -165,7 +165,7 @@ void grpc_client_response_finish_head(struct grpc_client_stream *stream, bool la
         (void)decode_fields(stream, &stream->trailers);
         return;
     }
-    if (stream->http_status / 100 == 1) { /* RFC 9110, 15.2: the final response follows */
+    if (stream->call.http_status / 100 == 1) { /* RFC 9110, 15.2: the final response follows */
         stream->head.n = 0;
         return;
     }
@@ -434,7 +434,9 @@ static size_t make_head(const struct grpc_client_stream *stream, char timeout[GR
     }
     nv[n++] = grpc_nv(STR("content-type"), STR("application/grpc"), GRPC_NV_NO_COPY);
     nv[n++] = grpc_nv(STR("grpc-accept-encoding"), STR("identity,deflate,gzip"), GRPC_NV_NO_COPY);
-    nv[n++] = grpc_nv(STR("user-agent"), STR("grpc-c-sluice/" SLUICE_VERSION), GRPC_NV_NO_COPY);
+    if (grpc_fields_find(stream->set.items, stream->set.n, "user-agent", NULL).len == 0) {
+        nv[n++] = grpc_nv(STR("user-agent"), STR("grpc-c-sluice/" SLUICE_VERSION), GRPC_NV_NO_COPY);
+    }
     for (size_t i = 0; i < stream->set.n; i++) {
         nv[n++] = grpc_nv(stream->set.items[i].name, stream->set.items[i].value, GRPC_NV_NO_COPY);
     }
@@ -535,6 +537,11 @@ void grpc_client_stream_sweep(struct grpc_client_stream *stream) {
         stream->core->n_alive--;
         arena_free(stream->call.arena); /* the stream lives in it */
     }
+}
+
+bool grpc_client_stream_give_bytes_back(struct grpc_client_stream *stream) {
+    assert(stream->state >= GRPC_CLIENT_STATUS_SET);
+    return grpc_send_queue_keep_reserved_copy(&stream->out);
 }
 
 /* ---- functions of call.h -------------------------------------------------------------- */

@@ -52,6 +52,7 @@ struct grpc_client_call {
     struct error error;
     /* With ST_OK and ST_REFUSED: grpc-status (codec/protobuf/grpc_status.h); else -1. */
     int code;
+    int http_status;    /* of the response; 0: none was received */
     bool not_processed; /* the server certainly did not process it: safe to retry */
 };
 

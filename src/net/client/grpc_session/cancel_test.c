@@ -124,6 +124,40 @@ static void cancel_during_write_releases_after_write(void **state) {
     session_pair_free(pair);
 }
 
+/* What nghttp2 has promised of a message is copied: the caller's bytes may go at once. */
+static void cancel_mid_message_gives_bytes_back(void **state) {
+    (void)state;
+    bool any_reserved = false;
+    for (size_t n_turns = 1; n_turns < 6; n_turns++) {
+        struct session_pair *pair = session_pair_open();
+        struct str text = text_of(500000);
+        char *bytes = malloc(text.len);
+        memcpy(bytes, text.ptr, text.len);
+        struct call_record *record = session_pair_call(
+            pair, &(struct grpc_client_call_options){.path = STR("/t.T/Later"), .streams = true});
+        for (size_t i = 0; i < text.len; i += 1000) { /* copied: they fill an output soon */
+            const struct piece piece = {bytes + i, 1000};
+            grpc_client_send(record->call, &piece, 1, NULL, NULL);
+        }
+        for (size_t i = 0; i < n_turns; i++) {
+            session_pair_run_once(pair);
+        }
+        struct grpc_client_stream *stream = (struct grpc_client_stream *)record->call;
+        grpc_client_cancel(record->call);
+        any_reserved = any_reserved || stream->out.n_reserved > 0;
+        assert_true(grpc_client_stream_give_bytes_back(stream));
+        memset(bytes, 0, text.len);
+        free(bytes);
+        struct call_record *other = session_pair_unary(pair, "/t.T/Echo", text_of(300000));
+        session_pair_run(pair);
+        assert_cancelled(record);
+        assert_ok(other);
+        assert_int_equal(pair->session.n_open, 0);
+        session_pair_free(pair);
+    }
+    assert_true(any_reserved);
+}
+
 /* The server has the call and is notified. */
 static void cancel_running_call_reaches_server(void **state) {
     struct session_pair *pair = session_pair_open();
@@ -199,6 +233,7 @@ int main(void) {
         cmocka_unit_test(cancel_before_head_sent_never_reaches_server),
         cmocka_unit_test(cancel_mid_message_releases_once),
         cmocka_unit_test(cancel_during_write_releases_after_write),
+        cmocka_unit_test(cancel_mid_message_gives_bytes_back),
         cmocka_unit_test(cancel_running_call_reaches_server),
         cmocka_unit_test(cancel_inside_event_callback_ends_call),
         cmocka_unit_test(cancel_unread_call_discards_messages),

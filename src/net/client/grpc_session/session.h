@@ -79,7 +79,6 @@ struct grpc_client_stream {
     struct timer_node deadline;
     uint64_t deadline_ns; /* 0: none */
     int32_t id;
-    int http_status;      /* 0: not received */
     uint8_t state;        /* enum grpc_client_state */
     bool streams;         /* streaming call */
     bool wait_for_ready;  /* keeps waiting when connection attempts fail */
@@ -183,6 +182,10 @@ void grpc_client_stream_set_status(struct grpc_client_stream *stream, int code,
 void grpc_client_stream_closed(struct grpc_client_stream *stream);
 /* Delivers GRPC_CLIENT_END and frees the call, each as soon as it is allowed. */
 void grpc_client_stream_sweep(struct grpc_client_stream *stream);
+/* The caller of a call that has its status takes back the bytes of its messages; those that are in
+ * a collected output stay in use until it is written. Returns: false when out of memory: the
+ * connection must be closed then. */
+bool grpc_client_stream_give_bytes_back(struct grpc_client_stream *stream) SLUICE_MUST_USE;
 /* A message was sent. */
 void grpc_client_stream_on_message_sent(struct grpc_send_queue *queue);
 

@@ -265,6 +265,22 @@ static void metadata_is_encoded_and_decoded(void **state) {
     session_pair_free(pair);
 }
 
+static void metadata_user_agent_takes_place_of_ours(void **state) {
+    struct session_pair *pair = session_pair_open();
+    const struct grpc_field fields[] = {{STR("user-agent"), STR("mine/1")}};
+    (void)state;
+    struct call_record *record =
+        session_pair_call(pair, &(struct grpc_client_call_options){
+                                    .path = STR("/t.T/Later"), .fields = fields, .n_fields = 1});
+    call_record_send(record, STR("a"));
+    session_pair_run(pair);
+    size_t n;
+    struct recorded_call *recorded = &pair->fixture->service.calls[0];
+    assert_true(str_is(grpc_find_field(recorded->call, "user-agent", &n), "mine/1"));
+    assert_int_equal(n, 1);
+    session_pair_free(pair);
+}
+
 static void metadata_invalid_is_bad_field(void **state) {
     static const struct grpc_field FIELDS[] = {
         {STR("Upper"), STR("a")}, {STR(""), STR("a")},     {STR(":path"), STR("a")},
@@ -487,6 +503,7 @@ int main(void) {
         cmocka_unit_test(unary_ok_without_message_is_bad_answer),
         cmocka_unit_test(early_response_stops_sending),
         cmocka_unit_test(metadata_is_encoded_and_decoded),
+        cmocka_unit_test(metadata_user_agent_takes_place_of_ours),
         cmocka_unit_test(metadata_invalid_is_bad_field),
         cmocka_unit_test(compressed_responses_are_inflated),
         cmocka_unit_test(deadline_is_sent_and_enforced),

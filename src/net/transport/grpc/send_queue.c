@@ -186,6 +186,54 @@ void grpc_send_queue_clear(struct grpc_send_queue *queue, struct grpc_write_batc
     queue->piece = queue->at = queue->n_bytes = queue->n_messages = queue->n_reserved = 0;
 }
 
+/* Copies the next `n_bytes` of the queue, from its read position on. */
+static void copy_next(const struct grpc_send_queue *queue, char *out, size_t n_bytes) {
+    const struct grpc_queued_message *message = queue->first;
+    size_t piece = queue->piece, at = queue->at;
+    while (n_bytes > 0) {
+        const struct piece *from = &message->pieces[piece];
+        size_t n = from->n_bytes - at < n_bytes ? from->n_bytes - at : n_bytes;
+        memcpy(out, (const char *)from->data + at, n);
+        out += n;
+        n_bytes -= n;
+        at = 0;
+        if (++piece == message->n_pieces) {
+            message = message->next;
+            piece = 0;
+        }
+    }
+}
+
+bool grpc_send_queue_keep_reserved_copy(struct grpc_send_queue *queue) {
+    struct grpc_queued_message *message = queue->first;
+    size_t n_bytes = queue->n_reserved;
+    if (n_bytes == 0) {
+        return true;
+    }
+    char *copy = malloc(n_bytes);
+    if (!copy) {
+        return false;
+    }
+    copy_next(queue, copy, n_bytes);
+    while (message->next) {
+        struct grpc_queued_message *next = message->next;
+        message->next = next->next;
+        message_free(next);
+    }
+    if (message->release) {
+        message->release(message->user);
+    }
+    message->release = free;
+    message->user = copy;
+    message->pieces[0] = (struct piece){copy, n_bytes};
+    message->n_pieces = 1;
+    queue->last = message;
+    queue->piece = queue->at = 0;
+    queue->n_bytes = n_bytes;
+    queue->n_messages = 1;
+    return true;
+}
+
 void grpc_write_batch_complete(struct grpc_write_batch *batch,
                                void (*left)(struct grpc_send_queue *queue)) {
     struct grpc_queued_message *message = batch->sent;

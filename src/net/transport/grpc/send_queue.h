@@ -72,6 +72,10 @@ bool grpc_send_queue_push(struct grpc_send_queue *queue,
 size_t grpc_send_queue_reserve(struct grpc_send_queue *queue, size_t most);
 /* Returns: whether a part of a message was sent or reserved. */
 bool grpc_send_queue_is_mid_message(const struct grpc_send_queue *queue);
+/* Copies the reserved bytes and drops the rest, so that the messages' own bytes, other than those
+ * collected for the current write, may go: for a stream that was reset. Returns: false when out of
+ * memory; nothing has changed then. */
+bool grpc_send_queue_keep_reserved_copy(struct grpc_send_queue *queue) SLUICE_MUST_USE;
 /* Drops the queued messages; those in a write batch are released when it is complete. */
 void grpc_send_queue_clear(struct grpc_send_queue *queue, struct grpc_write_batch *batch);
 /* The collected output was sent, or never will be: releases its messages; calls `left` for each. */
