@@ -1,14 +1,15 @@
 # libsluice, for programs outside: libsluice.so and libsluice.a from one and the same object, which is
 # the module client and what it uses of those that it sees, linked into one. Of the modules' names none is left in
 # either: the public ones are all that a program can meet or clash with. What the two need besides is libc, llhttp,
-# yyjson and, with SLUICE_CLIENT_TLS, OpenSSL (tests/interop/client/test_client_library.py).
+# nghttp2, yyjson, zlib and, with SLUICE_CLIENT_TLS, OpenSSL (tests/interop/client/test_client_library.py).
 
-# What the library has in place of a part of base that is for a whole process.
-add_library(library_own OBJECT src/client/library/metric.c)
-target_link_libraries(library_own PRIVATE module_core_base)
+# What the library has in place of parts of core that are for a whole process.
+add_library(library_own OBJECT src/client/library/clock.c src/client/library/metric.c)
+target_link_libraries(library_own PRIVATE module_core_base module_core_event)
 
 # What client sees, each before what it sees itself.
-foreach(name IN ITEMS net/transport codec/mip codec/kserve codec/json codec/protobuf codec/http1 core/tensor core/base)
+foreach(name IN ITEMS net/client/grpc_session net/transport codec/mip codec/kserve codec/json codec/protobuf codec/http1
+        core/tensor core/event core/base)
     sluice_module_target(target ${name})
     list(APPEND below_targets ${target})
     list(APPEND below "$<TARGET_FILE:${target}>")
@@ -42,7 +43,7 @@ set_target_properties(sluice_shared PROPERTIES
     VERSION "${PROJECT_VERSION}" SOVERSION "${PROJECT_VERSION_MAJOR}"
     LIBRARY_OUTPUT_DIRECTORY "${library}")
 target_include_directories(sluice_shared INTERFACE "${CMAKE_SOURCE_DIR}/include")
-target_link_libraries(sluice_shared PRIVATE dep_llhttp dep_yyjson sluice_settings)
+target_link_libraries(sluice_shared PRIVATE dep_llhttp dep_nghttp2 dep_yyjson dep_zlib sluice_settings)
 if(SLUICE_CLIENT_TLS)
     target_link_libraries(sluice_shared PRIVATE dep_openssl)
 endif()

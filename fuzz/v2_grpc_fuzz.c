@@ -4,10 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/json/tree.h"
 #include "codec/kserve/grpc/v2_grpc.h"
 #include "core/tensor/infer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { MAX_JSON = 1 << 20 };
 
 static const struct json_limits limits = {.max_tensor_elements = 1 << 20};
 
@@ -47,11 +50,28 @@ static enum status decode_request(struct arena *arena, struct str message, struc
     return infer_align_copy(&request.infer, err);
 }
 
+/* What is printed is JSON. */
+static enum status print_document(struct arena *arena, int document, struct str message,
+                                  struct error *err) {
+    struct json_limits all = {
+        .max_json_size = MAX_JSON, .max_json_depth = 100, .max_tensor_elements = MAX_JSON};
+    struct json_tree tree;
+    struct str json;
+    enum status st = v2_grpc_document_print(arena, (enum v2_grpc_document)document, message,
+                                            MAX_JSON, &json, err);
+    if (st == ST_OK) {
+        check(json_tree_parse(&tree, "the document", arena, json, &all, err) == ST_OK, err);
+    }
+    return st;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct error err = {0};
     struct str name, version, id;
     struct v2_grpc_client_response answer;
     struct v2_grpc_model_metadata metadata;
+    struct v2_server_metadata server;
+    bool yes;
     enum status st;
     if (size == 0) {
         return 0;
@@ -61,7 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *copy = malloc(n_bytes + (n_bytes == 0)); /* exact size, for the address sanitizer */
     memcpy(copy, data + 1, n_bytes);
     struct str message = str_make(copy, n_bytes);
-    switch (data[0] % 6) {
+    switch (data[0] < 128 ? data[0] % 6 : 6 + data[0] % 5) {
     case 0:
         st = decode_request(arena, message, &err);
         break;
@@ -77,8 +97,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     case 4:
         st = v2_grpc_model_metadata_decode(arena, message, &metadata, &err);
         break;
-    default:
+    case 5:
         st = v2_grpc_empty_decode(message, &err);
+        break;
+    case 6:
+        st = v2_grpc_server_metadata_decode(arena, message, &server, &err);
+        break;
+    case 7:
+        st = v2_grpc_bool_decode(message, &yes, &err);
+        break;
+    default:
+        st = print_document(arena, data[0] % 5 - 2, message, &err);
         break;
     }
     check(st == ST_OK || err.text[0] != '\0', &err);

@@ -1,6 +1,6 @@
 /* libsluice: a client of model servers. It implements KServe v2 (the Open Inference Protocol, OIP)
- * over HTTP, with binary tensor data, and MIP (Model Invocation Protocol) over TCP and Unix
- * sockets.
+ * over HTTP and gRPC, with binary tensor data, and MIP (Model Invocation Protocol), over TCP, TLS
+ * and Unix sockets.
  *
  *     sluice_client_options options = {.size = sizeof(options), .url = "http://127.0.0.1:8000"};
  *     sluice_client *client;
@@ -18,9 +18,9 @@
  *      themselves and options are read at once.
  *   2. A call owns every pointer in its results: they are valid until sluice_call_free, also while
  *      other calls run. sluice_client_close frees the calls that are left.
- *   3. Inputs sent in binary or MIP are not copied, nor are outputs received in these forms
- *      (except, in KServe v2, into a caller's buffer). The client reuses the memory of freed calls:
- *      calls no larger than before allocate nothing, except to reconnect.
+ *   3. Inputs sent in binary or MIP are not copied, nor are outputs received in these forms over
+ *      HTTP (except into a caller's buffer). The client reuses the memory of freed calls: over HTTP
+ *      and MIP, calls no larger than before allocate nothing, except to reconnect.
  *
  * Memory layout: tensors are little-endian and row-major without padding. A BOOL element is one
  * byte, 0 or 1. A BYTES element is a 4-byte little-endian length followed by that many bytes. Text
@@ -29,11 +29,13 @@
  * Threads: one thread at a time may use a client and its calls; different threads may use different
  * clients concurrently. The library has no other state, and no threads, signal handlers or locks.
  *
- * Connections: a client opens them when they are first needed, up to max_connections, and keeps
- * them while the server allows. Each runs one call at a time; further calls wait, in the order in
- * which they were started. The client resends a request only if the connection was reused and
- * closed before the first byte of an answer. The C library's address lookup blocks and no deadline
- * covers it; a numeric address needs none.
+ * Connections: a client opens them when they are first needed, and keeps them while the server
+ * allows. HTTP and MIP: up to max_connections; each runs one call at a time; further calls wait, in
+ * the order in which they were started. gRPC: one, of which calls are streams, as many as the
+ * server allows; after GOAWAY it finishes its calls while others start on the next. The client
+ * sends a request again only if the connection was reused and closed before the first byte of an
+ * answer (HTTP, MIP), or if the server did not begin it (gRPC: REFUSED_STREAM, GOAWAY), once. The C
+ * library's address lookup blocks and no deadline covers it; a numeric address needs none.
  *
  * Versions: each struct begins with its size in bytes as the caller was compiled, also the elements
  * of arrays (all of one array have the same) and those that the library fills. The library reads
@@ -104,6 +106,7 @@ typedef struct sluice_client_error {
     size_t size;
     sluice_client_status status;
     int32_t http_status;  /* of the server's answer; 0: none */
+    int32_t grpc_status;  /* of the server's answer, 1 to 16; 0: none */
     int32_t mip_error;    /* the server's sluice_mip_error; -1: none */
     int32_t may_have_run; /* 1: bytes of the request were sent, so the server may have run it */
     char text[512];       /* one sentence, NUL-terminated; the server's message if SERVER_ERROR */
@@ -150,7 +153,7 @@ typedef struct sluice_header {
     size_t value_bytes; /* 0 in a request: the value ends at its NUL. In an answer: without it */
 } sluice_header;
 
-/* TLS of https:// URLs, by OpenSSL: TLS 1.2 or later. Files are PEM and read by
+/* TLS of https:// and grpcs:// URLs, by OpenSSL: TLS 1.2 or later. Files are PEM and read by
  * sluice_client_open. */
 typedef struct sluice_tls_options {
     size_t size;
@@ -165,21 +168,23 @@ typedef struct sluice_tls_options {
 typedef struct sluice_client_options {
     size_t size;
     /* KServe v2: http://HOST[:PORT][/BASE], https://HOST[:PORT][/BASE], http+unix:/path/to.sock for
-     * a Unix socket. MIP: tcp://HOST:PORT, unix:///path/to.sock,
-     * unix://relative/path. */
+     * a Unix socket; over gRPC: grpc://HOST:PORT, grpcs://HOST:PORT, grpc+unix:/path/to.sock. MIP:
+     * tcp://HOST:PORT, unix:///path/to.sock, unix://relative/path. */
     const char *url;
     uint64_t connect_timeout_ns; /* to connect, including a transport's handshake; 0: 10 s */
     uint64_t timeout_ns;         /* for a whole call; 0: 60 s */
-    uint64_t max_answer_bytes;   /* limit of an answer's body or payload; 0: 1 GiB */
+    uint64_t max_answer_bytes;   /* limit of an answer's body, message or payload; 0: 1 GiB */
     uint64_t idle_timeout_ns;    /* connected, but no byte moves in either direction; 0: none */
     const sluice_client_transport *transport; /* copied; NULL: the plain socket, or TLS */
-    /* Sent with each call, and copied. Not for MIP; not those that HTTP or the library sets itself
-     * (Host, Content-…, Transfer-Encoding, …). */
+    /* Sent with each call, and copied. Not for MIP; not those that HTTP, gRPC or the library sets
+     * itself (Host, Content-…, Transfer-Encoding, grpc-…). gRPC: at most 64, of ASCII; a name in
+     * "-bin" has any bytes. */
     const sluice_header *headers;
     size_t n_headers;
     const char *bearer_token;      /* sent as "Authorization: Bearer …"; NULL: none */
-    const sluice_tls_options *tls; /* for https only; NULL: the defaults */
-    uint32_t max_connections;      /* at once; further calls wait. 0: 8; 1 with a transport */
+    const sluice_tls_options *tls; /* for https and grpcs only; NULL: the defaults */
+    /* HTTP and MIP: at once; further calls wait. 0: 8; 1 with a transport. gRPC has one. */
+    uint32_t max_connections;
 } sluice_client_options;
 
 /* Creates a client; the first call connects.
@@ -228,8 +233,8 @@ SLUICE_CLIENT_API sluice_client_status sluice_call_wait(sluice_call *call,
                                                         sluice_client_error *error);
 /* Returns: `user` of the call's options. */
 SLUICE_CLIENT_API void *sluice_call_user(const sluice_call *call);
-/* Cancels a call in progress and closes its connection; its status is SLUICE_CLIENT_CANCELLED. A
- * call that is done is not changed. */
+/* Cancels a call in progress and closes its connection (gRPC: resets its stream); its status is
+ * SLUICE_CLIENT_CANCELLED. A call that is done is not changed. */
 SLUICE_CLIENT_API void sluice_call_cancel(sluice_call *call);
 /* Cancels a call in progress, and frees it with its results. NULL is allowed. */
 SLUICE_CLIENT_API void sluice_call_free(sluice_call *call);
@@ -239,9 +244,9 @@ SLUICE_CLIENT_API void sluice_call_free(sluice_call *call);
  * of range and for a name that the answer does not have. Other than with SLUICE_CLIENT_OK they
  * write nothing. */
 
-/* Header fields of the answer, in the order received, also of an error answer, which makes the call
- * fail; SLUICE_CLIENT_INVALID if there is no answer, or for MIP. find: the first with that name, in
- * any case. */
+/* Header fields of the answer, in the order received, and after them the trailers of gRPC; also of
+ * an error answer, which makes the call fail; SLUICE_CLIENT_INVALID if there is no answer, or for
+ * MIP. find: the first with that name, in any case. */
 SLUICE_CLIENT_API sluice_client_status sluice_call_header(const sluice_call *call, size_t index,
                                                           sluice_header *out);
 SLUICE_CLIENT_API sluice_client_status sluice_call_find_header(const sluice_call *call,
@@ -269,8 +274,8 @@ SLUICE_CLIENT_API sluice_call *sluice_client_next_done(sluice_client *client);
 
 /* ---- ping ------------------------------------------------------------------------------------ */
 
-/* Checks that the server answers. MIP: a ping packet ("Ping"). HTTP: GET /v2/health/live; any
- * answer succeeds. */
+/* Checks that the server answers. MIP: a ping packet ("Ping"). HTTP: GET /v2/health/live, gRPC:
+ * ServerLive; any answer succeeds. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_ping(sluice_client *client,
                                                           const sluice_call_options *options,
                                                           sluice_client_error *error);
@@ -281,8 +286,8 @@ SLUICE_CLIENT_API sluice_client_status sluice_client_start_ping(sluice_client *c
 
 /* ---- health (OIP, "Health") ------------------------------------------------------------------ */
 
-/* Set *yes to 1 if the server answers 200, to 0 for another status. `version` NULL: the server
- * chooses. */
+/* Set *yes to 1 if the server answers 200 (gRPC: true), to 0 for another answer. `version` NULL:
+ * the server chooses. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_is_live(sluice_client *client,
                                                              const sluice_call_options *options,
                                                              int32_t *yes,
@@ -361,7 +366,8 @@ SLUICE_CLIENT_API sluice_client_status sluice_call_model_output(const sluice_cal
 
 /* Each answers a JSON document, as the extension has it: of a model's configuration; of the
  * statistics of a model, or of all (`model` NULL); of the models in the repository. `version` NULL:
- * the server chooses, or all. */
+ * the server chooses, or all. Over gRPC the document is made of the message's fields that
+ * proto/grpc_service.proto has. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_model_config(
     sluice_client *client, const char *model, const char *version,
     const sluice_call_options *options, sluice_call **call, sluice_client_error *error);
@@ -409,7 +415,8 @@ typedef struct sluice_tensor {
     sluice_datatype datatype;
     const int64_t *dims; /* each >= 0; 0: empty tensor */
     size_t rank;         /* up to 64 */
-    const void *data;    /* outputs, except the first binary one, may be unaligned */
+    const void *data;    /* outputs: the first binary one is aligned to 64 bytes, others may be not
+                            aligned at all */
     size_t n_bytes;      /* must match datatype and dims */
 } sluice_tensor;
 
@@ -426,7 +433,7 @@ typedef struct sluice_parameter {
     size_t string_bytes; /* the string may contain NULs */
 } sluice_parameter;
 
-/* Encoding of tensors in request and answer. */
+/* Encoding of tensors in request and answer. Over gRPC: only binary. */
 typedef enum sluice_form {
     SLUICE_FORM_BINARY = 0, /* after the JSON: fastest, any datatype */
     SLUICE_FORM_JSON = 1,   /* in the JSON; BYTES must be UTF-8 */

@@ -3,10 +3,9 @@
 #include <stdlib.h>
 
 #include "client/call.h"
-#include "client/lanes.h"
+#include "client/loop.h"
 #include "client/mip.h"
 #include "client/sized_struct.h"
-#include "client/v2.h"
 
 /* ---- a client -------------------------------------------------------------------------------- */
 
@@ -51,16 +50,17 @@ static enum status resolve_options(sluice_client *client, const sluice_client_op
 static enum status import_headers(sluice_client *client, const sluice_client_options *given,
                                   struct error *err) {
     const struct client_headers_source source = {given->headers, given->n_headers,
-                                                 given->bearer_token, NULL};
+                                                 given->bearer_token, NULL,
+                                                 client->url.protocol == CLIENT_GRPC};
     enum status status = client_headers_import(client->arena, &source, &client->headers, err);
-    if (status == ST_OK && client->headers.n > 0) {
+    if (status == ST_OK && client->headers.n > 0 && !source.is_grpc) {
         status = client_url_expect(&client->url, CLIENT_HTTP, "a client with headers", err);
     }
     return status;
 }
 
-/* TLS for an https URL, unless the caller has a transport for it. Options without effect are most
- * likely a mistake in the URL. */
+/* TLS for an https or grpcs URL, unless the caller has a transport for it. Options without effect
+ * are most likely a mistake in the URL. */
 static enum status open_tls(sluice_client *client, const sluice_client_options *given,
                             struct error *err) {
     static const struct tls_peer_hints hints = {"sluice_tls_options.ca_file",
@@ -76,7 +76,7 @@ static enum status open_tls(sluice_client *client, const sluice_client_options *
     }
     if (!client->url.is_tls || given->transport) {
         return error_set(err, ST_BAD_FIELD,
-                         "\"%s\": the options for TLS are for https:// without "
+                         "\"%s\": the options for TLS are for https:// and grpcs:// without "
                          "a transport",
                          given->url);
     }
@@ -88,7 +88,8 @@ static enum status open_tls(sluice_client *client, const sluice_client_options *
                                                          .key = {"key_file", tls.key_file},
                                                          .insecure = tls.insecure != 0},
                                                .server_name = tls.server_name,
-                                               .hints = &hints};
+                                               .hints = &hints,
+                                               .is_http2 = client->url.protocol == CLIENT_GRPC};
     return client_tls_new(&options, &client->tls, err);
 }
 
@@ -118,7 +119,7 @@ static enum status create_client(const sluice_client_options *given, sluice_clie
     }
     if (status == ST_OK) {
         client->options.tls = client->tls;
-        status = client_lanes_init(client, err);
+        status = client_loop_init(client, err);
     }
     return status == ST_OK ? import_headers(client, given, err) : status;
 }
@@ -149,7 +150,7 @@ void sluice_client_close(sluice_client *client) {
         return;
     }
     client_call_free_all(client);
-    client_lanes_fini(client);
+    client_loop_fini(client);
     client_tls_free(client->tls);
     arena_free(client->arena);
     arena_cache_free(client->cache);
@@ -158,7 +159,7 @@ void sluice_client_close(sluice_client *client) {
 
 /* ---- ping ------------------------------------------------------------------------------------ */
 
-/* HTTP: any answer shows that the server is up. */
+/* HTTP and gRPC: any answer shows that the server is up. */
 static enum status finish_ping(sluice_call *call, struct error *err) {
     struct client *client = call->lane->client;
     return client_url(client)->protocol == CLIENT_HTTP
@@ -166,23 +167,24 @@ static enum status finish_ping(sluice_call *call, struct error *err) {
                : client_mip_check(client_mip(client), 0, err);
 }
 
+static enum status finish_ping_grpc(sluice_call *call, struct str message, struct error *err) {
+    (void)call, (void)message, (void)err;
+    return ST_OK;
+}
+
 static enum status prepare_ping(sluice_call *call, struct error *err) {
-    struct client_request request;
     const struct client_query_args args = {.query = CLIENT_LIVE, .headers = call->headers};
-    if (call->client->url.protocol == CLIENT_MIP) {
-        return ST_OK; /* a call without items */
-    }
-    enum status status = client_query_encode(call->arena, &call->client->url, &args, &request, err);
-    if (status == ST_OK) {
-        call->message = (struct http_message){request.pieces, request.n_pieces};
-    }
-    return status;
+    return call->client->url.protocol == CLIENT_MIP ? ST_OK /* a call without items */
+                                                    : client_call_set_query(call, &args, err);
 }
 
 sluice_client_status sluice_client_start_ping(sluice_client *client,
                                               const sluice_call_options *options, sluice_call **out,
                                               sluice_client_error *error) {
-    static const struct client_call_kind kind = {CLIENT_RESULT_NONE, finish_ping};
+    static const struct client_call_kind kind = {.result = CLIENT_RESULT_NONE,
+                                                 .finish = finish_ping,
+                                                 .finish_grpc = finish_ping_grpc,
+                                                 .takes_errors = true};
     struct error err = {0};
     sluice_call *call;
     enum status status = client_call_new(client, &kind, options, &call, &err);

@@ -13,7 +13,7 @@ static enum status finish_infer(sluice_call *call, struct error *err) {
                              &call->result.mip, err);
 }
 
-static const struct client_call_kind infer = {CLIENT_RESULT_MIP, finish_infer};
+static const struct client_call_kind infer = {.result = CLIENT_RESULT_MIP, .finish = finish_infer};
 
 static enum status prepare_infer(sluice_call *call, const sluice_mip_request *request,
                                  struct error *err) {

@@ -38,11 +38,11 @@ static void api_open_bad_options_are_invalid(void **state) {
         assert_int_equal(error.http_status, 0);
         assert_true(strlen(error.text) > 10);
     }
-    static const char *const other_urls[] = {"grpc://x:1", "grpcs://x:1", "grpc+unix:/x"};
-    for (size_t i = 0; i < sizeof(other_urls) / sizeof(*other_urls); i++) {
-        sluice_client_options options = {.size = sizeof(options), .url = other_urls[i]};
-        assert_int_equal(sluice_client_open(&options, &client, &error), SLUICE_CLIENT_UNSUPPORTED);
-        assert_null(client);
+    static const char *const grpc_urls[] = {"grpc://x:1", "grpcs://x:1", "grpc+unix:/x"};
+    for (size_t i = 0; i < sizeof(grpc_urls) / sizeof(*grpc_urls); i++) {
+        sluice_client_options options = {.size = sizeof(options), .url = grpc_urls[i]};
+        assert_int_equal(sluice_client_open(&options, &client, &error), SLUICE_CLIENT_OK);
+        sluice_client_close(client);
     }
     sluice_client_options no_size = {.url = "http://h"};
     assert_int_equal(sluice_client_open(&no_size, &client, NULL), SLUICE_CLIENT_INVALID);

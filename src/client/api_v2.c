@@ -8,6 +8,20 @@ static void set_message(sluice_call *call, const struct client_request *request)
     call->message = (struct http_message){request->pieces, request->n_pieces};
 }
 
+enum status client_call_set_query(sluice_call *call, const struct client_query_args *args,
+                                  struct error *err) {
+    struct client_request request;
+    call->grpc.query = args->query;
+    if (call->client->url.protocol == CLIENT_GRPC) {
+        return client_grpc_query_encode(call->arena, args, &call->grpc.request, err);
+    }
+    enum status status = client_query_encode(call->arena, &call->client->url, args, &request, err);
+    if (status == ST_OK) {
+        set_message(call, &request);
+    }
+    return status;
+}
+
 /* Arguments of the functions that start a query. */
 struct query {
     const struct client_call_kind *kind;
@@ -19,7 +33,6 @@ static sluice_client_status start_query(sluice_client *client, const struct quer
                                         const sluice_call_options *options, sluice_call **out,
                                         sluice_client_error *error) {
     struct error err = {0};
-    struct client_request request;
     sluice_call *call;
     enum status status = client_call_new(client, query->kind, options, &call, &err);
     if (status == ST_OK) {
@@ -28,10 +41,7 @@ static sluice_client_status start_query(sluice_client *client, const struct quer
                                                .version = str_of(query->version),
                                                .config = str_of(query->config),
                                                .headers = call->headers};
-        status = client_query_encode(call->arena, &client->url, &args, &request, &err);
-    }
-    if (status == ST_OK) {
-        set_message(call, &request);
+        status = client_call_set_query(call, &args, &err);
     }
     return client_call_start(call, status, &err, out, error);
 }
@@ -44,7 +54,17 @@ static enum status finish_health(sluice_call *call, struct error *err) {
     return ST_OK;
 }
 
-static const struct client_call_kind health = {CLIENT_RESULT_YES, finish_health};
+static enum status finish_health_grpc(sluice_call *call, struct str message, struct error *err) {
+    bool yes = false;
+    enum status status = message.ptr ? client_grpc_yes_decode(message, &yes, err) : ST_OK;
+    call->result.yes = yes;
+    return status;
+}
+
+static const struct client_call_kind health = {.result = CLIENT_RESULT_YES,
+                                               .finish = finish_health,
+                                               .finish_grpc = finish_health_grpc,
+                                               .takes_errors = true};
 
 sluice_client_status sluice_client_start_is_live(sluice_client *client,
                                                  const sluice_call_options *options,
@@ -117,7 +137,15 @@ static enum status finish_server(sluice_call *call, struct error *err) {
                            : status;
 }
 
-static const struct client_call_kind server_metadata = {CLIENT_RESULT_SERVER, finish_server};
+static enum status finish_server_grpc(sluice_call *call, struct str message, struct error *err) {
+    struct v2_server_metadata server;
+    enum status status = client_grpc_server_decode(call->arena, message, &server, err);
+    return status == ST_OK ? client_server_export(call->arena, &server, &call->result.server, err)
+                           : status;
+}
+
+static const struct client_call_kind server_metadata = {
+    .result = CLIENT_RESULT_SERVER, .finish = finish_server, .finish_grpc = finish_server_grpc};
 
 sluice_client_status sluice_client_start_server_metadata(sluice_client *client,
                                                          const sluice_call_options *options,
@@ -142,7 +170,15 @@ static enum status finish_model(sluice_call *call, struct error *err) {
                            : status;
 }
 
-static const struct client_call_kind model_metadata = {CLIENT_RESULT_MODEL, finish_model};
+static enum status finish_model_grpc(sluice_call *call, struct str message, struct error *err) {
+    struct model_spec model;
+    enum status status = client_grpc_model_decode(call->arena, message, &model, err);
+    return status == ST_OK ? client_model_export(call->arena, &model, &call->result.model, err)
+                           : status;
+}
+
+static const struct client_call_kind model_metadata = {
+    .result = CLIENT_RESULT_MODEL, .finish = finish_model, .finish_grpc = finish_model_grpc};
 
 sluice_client_status sluice_client_start_model_metadata(sluice_client *client, const char *model,
                                                         const char *version,
@@ -169,7 +205,13 @@ static enum status finish_text(sluice_call *call, struct error *err) {
                               err);
 }
 
-static const struct client_call_kind document = {CLIENT_RESULT_TEXT, finish_text};
+static enum status finish_text_grpc(sluice_call *call, struct str message, struct error *err) {
+    return client_grpc_text_decode(call->arena, call->grpc.query, message,
+                                   call->client->options.max_answer_bytes, &call->result.text, err);
+}
+
+static const struct client_call_kind document = {
+    .result = CLIENT_RESULT_TEXT, .finish = finish_text, .finish_grpc = finish_text_grpc};
 
 sluice_client_status sluice_client_start_model_config(sluice_client *client, const char *model,
                                                       const char *version,
@@ -230,7 +272,13 @@ static enum status finish_done(sluice_call *call, struct error *err) {
     return client_done_decode(call->arena, client_http(call->lane->client), err);
 }
 
-static const struct client_call_kind change = {CLIENT_RESULT_NONE, finish_done};
+static enum status finish_done_grpc(sluice_call *call, struct str message, struct error *err) {
+    (void)call, (void)message, (void)err;
+    return ST_OK;
+}
+
+static const struct client_call_kind change = {
+    .result = CLIENT_RESULT_NONE, .finish = finish_done, .finish_grpc = finish_done_grpc};
 
 /* Waits for the answer, and frees the call. */
 static sluice_client_status run_change(sluice_call *call, sluice_client_status status,
@@ -283,7 +331,16 @@ static enum status finish_infer(sluice_call *call, struct error *err) {
                            : status;
 }
 
-static const struct client_call_kind infer = {CLIENT_RESULT_ANSWER, finish_infer};
+static enum status finish_infer_grpc(sluice_call *call, struct str message, struct error *err) {
+    struct v2_client_response answer;
+    enum status status = client_grpc_infer_decode(call->arena, message, &answer, err);
+    return status == ST_OK ? client_answer_export(call->arena, &answer, call->buffers,
+                                                  &call->result.answer, err)
+                           : status;
+}
+
+static const struct client_call_kind infer = {
+    .result = CLIENT_RESULT_ANSWER, .finish = finish_infer, .finish_grpc = finish_infer_grpc};
 
 static enum status prepare_infer(sluice_call *call, const sluice_infer_request *request,
                                  struct error *err) {
@@ -294,6 +351,9 @@ static enum status prepare_infer(sluice_call *call, const sluice_infer_request *
         sized_struct_read(&given, sizeof(given), request, "sluice_infer_request", err);
     if (status == ST_OK) {
         status = client_infer_import(call->arena, &given, &made, &call->buffers, err);
+    }
+    if (status == ST_OK && call->client->url.protocol == CLIENT_GRPC) {
+        return client_grpc_infer_encode(call->arena, &made, &call->grpc.request, err);
     }
     if (status == ST_OK) {
         made.headers = call->headers;

@@ -5,16 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/lanes.h"
+#include "client/loop.h"
 #include "client/sized_struct.h"
+#include "codec/protobuf/grpc_status.h"
+#include "core/event/clock.h"
+#include "net/transport/grpc/message.h"
 
 enum { MAX_SPARE_CALLS = 8 };
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 /* What a failed connection or a lost one is called, by how far it came. */
-static sluice_client_status connection_status(const struct client *client) {
-    switch (client_phase(client)) {
+static sluice_client_status connection_status(enum client_phase phase) {
+    switch (phase) {
     case CLIENT_RESOLVING:
         return SLUICE_CLIENT_RESOLVE;
     case CLIENT_DIALING:
@@ -27,9 +30,9 @@ static sluice_client_status connection_status(const struct client *client) {
     return SLUICE_CLIENT_CLOSED;
 }
 
-/* The only place that maps internal statuses to public ones. `client`: of a call that has started;
- * before that, NULL, the reasons that no row has mean that the request can't be sent. */
-static sluice_client_status public_status(const struct client *client, enum status status) {
+/* The only place that maps internal statuses to public ones. `call`: one that has started; before
+ * that, NULL, the reasons that no row has mean that the request can't be sent. */
+static sluice_client_status public_status(const sluice_call *call, enum status status) {
     static const struct {
         enum status status;
         sluice_client_status is;
@@ -42,11 +45,14 @@ static sluice_client_status public_status(const struct client *client, enum stat
         {ST_NO_ROOM, SLUICE_CLIENT_BUFFER_TOO_SMALL},
         {ST_UNSUPPORTED, SLUICE_CLIENT_UNSUPPORTED},
     };
-    if (client && status == ST_IO) {
-        return connection_status(client);
+    if (call && status == ST_IO) {
+        return connection_status(call->phase);
     }
-    if (client && status == ST_BODY_TOO_LARGE) {
+    if (call && status == ST_BODY_TOO_LARGE) {
         return SLUICE_CLIENT_TOO_LARGE; /* before, it is the request that is too large */
+    }
+    if (call && status == ST_HEADER_TOO_LARGE) {
+        return SLUICE_CLIENT_PROTOCOL;
     }
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         if (rows[i].status == status) {
@@ -76,14 +82,17 @@ sluice_client_status client_start_error(const struct error *err, sluice_client_e
 
 /* The running call fails, for the reason in `err`. */
 static void fail_running(sluice_call *call, const struct error *err) {
-    const struct client *client = call->lane->client;
     sluice_client_error *made = &call->error;
-    fill_error(made, public_status(client, err->status), err->text);
-    made->may_have_run = client_has_sent(client);
-    if (call->answered && client_url(client)->protocol == CLIENT_HTTP) {
-        made->http_status = http_session_status(client_http(client));
+    int grpc_code = call->grpc.stream ? call->grpc.stream->code : -1;
+    fill_error(made, public_status(call, err->status), err->text);
+    made->may_have_run = call->sent;
+    if (call->grpc.stream) {
+        made->http_status = call->grpc.stream->http_status;
+        made->grpc_status = grpc_code > 0 ? grpc_code : 0;
+    } else if (call->answered && call->client->url.protocol == CLIENT_HTTP) {
+        made->http_status = http_session_status(client_http(call->lane->client));
     } else if (call->answered && made->status == SLUICE_CLIENT_SERVER_ERROR) {
-        made->mip_error = (int32_t)mip_session_error(client_mip(client));
+        made->mip_error = (int32_t)mip_session_error(client_mip(call->lane->client));
     }
     call->state = CLIENT_CALL_FAILED;
 }
@@ -91,6 +100,18 @@ static void fail_running(sluice_call *call, const struct error *err) {
 void client_call_fail(sluice_call *call, const struct error *err) {
     fill_error(&call->error, public_status(NULL, err->status), err->text);
     call->state = CLIENT_CALL_FAILED;
+}
+
+void client_call_set_cancelled(sluice_call *call) {
+    fill_error(&call->error, SLUICE_CLIENT_CANCELLED, "the call was cancelled");
+    call->error.may_have_run = call->sent;
+    call->state = CLIENT_CALL_FAILED;
+}
+
+uint64_t client_call_deadline_ns(const sluice_call *call) {
+    uint64_t deadline;
+    return __builtin_add_overflow(call->started_ns, call->timeout_ns, &deadline) ? UINT64_MAX
+                                                                                 : deadline;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -117,6 +138,8 @@ static void free_memory(sluice_call *call) {
 /* Gives the call back to its client, which keeps some for their memory. */
 static void recycle(sluice_call *call) {
     sluice_client *client = call->client;
+    grpc_message_free(call->grpc.message);
+    call->grpc.message = NULL;
     arena_free(call->arena);
     call->arena = NULL;
     if (client->n_spare == MAX_SPARE_CALLS) {
@@ -150,17 +173,18 @@ static enum status read_options(sluice_call *call, const sluice_call_options *op
     if (status != ST_OK) {
         return status;
     }
+    bool is_grpc = call->client->url.protocol == CLIENT_GRPC;
     const struct client_headers_source source = {given.headers, given.n_headers, given.bearer_token,
-                                                 given.traceparent};
+                                                 given.traceparent, is_grpc};
     call->timeout_ns = given.timeout_ns > 0 ? given.timeout_ns : call->client->options.timeout_ns;
     call->on_done = given.on_done;
     call->user = given.user;
     status = client_headers_import(call->arena, &source, &of_call, err);
-    if (status == ST_OK && of_call.n > 0) {
+    if (status == ST_OK && of_call.n > 0 && !is_grpc) {
         status = client_url_expect(&call->client->url, CLIENT_HTTP, "a call with headers", err);
     }
     return status == ST_OK ? client_headers_merge(call->arena, call->client->headers, of_call,
-                                                  &call->headers, err)
+                                                  is_grpc, &call->headers, err)
                            : status;
 }
 
@@ -196,37 +220,57 @@ enum status client_call_new(sluice_client *client, const struct client_call_kind
 sluice_client_status client_call_start(sluice_call *call, enum status status,
                                        const struct error *err, sluice_call **out,
                                        sluice_client_error *error) {
+    struct error failed = *err;
     *out = NULL;
+    if (status == ST_OK) {
+        call->started_ns = clock_now_ns();
+        status = client_loop_start(call, &failed);
+    }
     if (status != ST_OK) {
         if (call) {
             recycle(call);
         }
-        return client_start_error(err, error);
+        return client_start_error(&failed, error);
     }
-    call->started_ns = client_now_ns();
-    call->state = CLIENT_CALL_QUEUED;
-    TAILQ_INSERT_TAIL(&call->client->queue, call, order);
     *out = call;
     return SLUICE_CLIENT_OK;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Copies the fields of the answer: the session's are valid until its next exchange. */
+/* The answer's header fields, and over gRPC its trailers after them: valid until the next exchange
+ * of the session, or the end of the stream. */
+static size_t n_fields(const sluice_call *call) {
+    const struct grpc_client_call *stream = call->grpc.stream;
+    return stream ? stream->n_fields + stream->n_trailers
+                  : http_session_n_fields(client_http(call->lane->client));
+}
+
+static void get_field(const sluice_call *call, size_t index, struct str *name, struct str *value) {
+    const struct grpc_client_call *stream = call->grpc.stream;
+    if (!stream) {
+        http_session_field(client_http(call->lane->client), index, name, value);
+        return;
+    }
+    const struct grpc_field *field = index < stream->n_fields
+                                         ? &stream->fields[index]
+                                         : &stream->trailers[index - stream->n_fields];
+    *name = field->name;
+    *value = field->value;
+}
+
 static enum status keep_headers(sluice_call *call, struct error *err) {
-    struct client *client = call->lane->client;
-    if (client_url(client)->protocol != CLIENT_HTTP) {
+    if (call->client->url.protocol == CLIENT_MIP) {
         return ST_OK;
     }
-    const struct http_session *session = client_http(client);
-    size_t n = http_session_n_fields(session);
+    size_t n = n_fields(call);
     sluice_header *items = arena_calloc(call->arena, n, sizeof(*items));
     if (!items) {
         return error_no_memory(err, "an answer");
     }
     for (size_t i = 0; i < n; i++) {
         struct str name, value;
-        http_session_field(session, i, &name, &value);
+        get_field(call, i, &name, &value);
         items[i] = (sluice_header){.size = sizeof(*items),
                                    .name = arena_dup(call->arena, name).ptr,
                                    .value = arena_dup(call->arena, value).ptr,
@@ -240,12 +284,39 @@ static enum status keep_headers(sluice_call *call, struct error *err) {
     return ST_OK;
 }
 
-void client_call_finish(sluice_call *call, enum status status, struct error *err) {
-    call->answered = status == ST_OK;
-    if (status == ST_OK) {
-        status = keep_headers(call, err);
+/* The server's error, with the name of its code. */
+static enum status grpc_refused(const sluice_call *call, struct error *err) {
+    struct error server = *err;
+    return error_set(err, ST_REFUSED, "%s (gRPC %s)", server.text,
+                     grpc_code_name(call->grpc.stream->code));
+}
+
+static enum status finish_grpc(sluice_call *call, enum status status, struct error *err) {
+    const struct grpc_message *message = call->grpc.message;
+    bool has_answer = call->grpc.stream->http_status > 0; /* else the stream was reset */
+    if (status == ST_REFUSED) {
+        return call->kind->takes_errors && has_answer
+                   ? call->kind->finish_grpc(call, str_make(NULL, 0), err)
+                   : grpc_refused(call, err);
     }
-    if (status == ST_OK) {
+    if (status != ST_OK) {
+        return status;
+    }
+    return message ? call->kind->finish_grpc(call, message->data, err)
+                   : error_set(err, ST_BAD_ANSWER, "the server said OK without a message");
+}
+
+void client_call_finish(sluice_call *call, enum status status, struct error *err) {
+    bool is_grpc = call->grpc.stream != NULL;
+    call->answered = status == ST_OK ||
+                     (is_grpc && call->grpc.stream->n_fields + call->grpc.stream->n_trailers > 0);
+    if (call->answered) {
+        enum status kept = keep_headers(call, err);
+        status = kept == ST_OK ? status : kept;
+    }
+    if (is_grpc) {
+        status = finish_grpc(call, status, err);
+    } else if (status == ST_OK) {
         status = call->kind->finish(call, err);
     }
     if (status == ST_OK) {
@@ -260,17 +331,17 @@ static bool is_under_way(const sluice_call *call) {
 }
 
 void sluice_client_step(sluice_client *client) {
-    client_lanes_run(client, 0);
+    client_loop_run(client, 0);
 }
 
 sluice_client_status sluice_client_wait(sluice_client *client, uint64_t timeout_ns) {
-    uint64_t n_finished = client->n_finished, began = client_now_ns(), passed = 0;
+    uint64_t n_finished = client->n_finished, began = clock_now_ns(), passed = 0;
     do {
-        if (TAILQ_EMPTY(&client->queue) && TAILQ_EMPTY(&client->busy)) {
+        if (client->n_under_way == 0) {
             return client->n_finished == n_finished ? SLUICE_CLIENT_NOT_FOUND : SLUICE_CLIENT_OK;
         }
-        client_lanes_run(client, timeout_ns - passed);
-        passed = client_now_ns() - began;
+        client_loop_run(client, timeout_ns - passed);
+        passed = clock_now_ns() - began;
     } while (client->n_finished == n_finished && passed < timeout_ns);
     return client->n_finished == n_finished ? SLUICE_CLIENT_PENDING : SLUICE_CLIENT_OK;
 }
@@ -313,7 +384,7 @@ sluice_client_status sluice_call_status(const sluice_call *call, sluice_client_e
 
 sluice_client_status sluice_call_wait(sluice_call *call, sluice_client_error *error) {
     while (is_under_way(call)) {
-        client_lanes_run(call->client, UINT64_MAX);
+        client_loop_run(call->client, UINT64_MAX);
     }
     forget_done(call);
     return sluice_call_status(call, error);
@@ -327,14 +398,10 @@ sluice_client_status client_call_run(sluice_call *call, sluice_client_status sta
 /* ---- ending ---------------------------------------------------------------------------------- */
 
 void sluice_call_cancel(sluice_call *call) {
-    if (!is_under_way(call)) {
-        return;
+    if (is_under_way(call)) {
+        client_loop_cancel(call);
+        client_call_set_cancelled(call);
     }
-    bool may_have_run = call->lane && client_has_sent(call->lane->client);
-    client_lanes_cancel(call);
-    call->state = CLIENT_CALL_FAILED;
-    fill_error(&call->error, SLUICE_CLIENT_CANCELLED, "the call was cancelled");
-    call->error.may_have_run = may_have_run;
 }
 
 void sluice_call_free(sluice_call *call) {

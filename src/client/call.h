@@ -1,6 +1,6 @@
-/* A public call of any kind, from start to results. The functions in api*.c prepare calls, lanes.c
- * runs them on the client's connections, results.c reads them; a blocking function is start and
- * wait. */
+/* A public call of any kind, from start to results. The functions in api*.c prepare calls, loop.c
+ * runs them on the client's connections (HTTP and MIP: lanes.c, gRPC: channel.c), results.c reads
+ * them; a blocking function is start and wait. */
 #ifndef SLUICE_CLIENT_CALL_H
 #define SLUICE_CLIENT_CALL_H
 
@@ -10,6 +10,10 @@
 #include "client/client.h"
 #include "client/convert.h"
 #include "client/mip.h"
+#include "client/v2_grpc.h"
+#include "client/watch.h"
+#include "core/event/timer_heap.h"
+#include "net/client/grpc_session/call.h"
 #include "sluice/client.h"
 
 /* What a call answers; the member of `result` with the same name is valid when it is done. */
@@ -27,14 +31,27 @@ struct client_call_kind {
     enum client_result result;
     /* Reads the answer of the completed exchange into call->result. */
     enum status (*finish)(sluice_call *call, struct error *err);
+    /* The same over gRPC, from a message; ptr NULL: an error answer, if `takes_errors`. */
+    enum status (*finish_grpc)(sluice_call *call, struct str message, struct error *err);
+    bool takes_errors; /* an error answer is one, too */
 };
 
 enum client_call_state {
     CLIENT_CALL_PREPARED, /* not started */
-    CLIENT_CALL_QUEUED,   /* waits for a lane */
-    CLIENT_CALL_RUNNING,  /* its exchange is under way */
+    CLIENT_CALL_QUEUED,   /* waits for a lane, or for the next step of the channel */
+    CLIENT_CALL_RUNNING,  /* its exchange is under way, or waits for the channel's connection */
     CLIENT_CALL_DONE,     /* the result is ready */
     CLIENT_CALL_FAILED,   /* `error` has the reason */
+};
+
+/* gRPC: the request, and its answer. */
+struct client_grpc_call {
+    struct client_grpc_request request;
+    enum client_query query;         /* that the call makes, if it is one */
+    struct grpc_client_call *stream; /* while it is running */
+    struct grpc_message *message;    /* the answer; NULL: none yet */
+    bool has_several;                /* it had a second message */
+    bool was_refused;                /* the server did not begin it, and it is tried again */
 };
 
 struct sluice_call {
@@ -42,8 +59,12 @@ struct sluice_call {
     LIST_ENTRY(sluice_call) link;   /* in the client's `calls` or `spare` */
     TAILQ_ENTRY(sluice_call) order; /* in the client's `queue` or `done` */
     enum client_call_state state;
+    struct timer_node timer;  /* its deadline, while it is queued for a lane */
     bool in_done;             /* it is in `done` */
-    struct client_lane *lane; /* while it is running */
+    struct client_lane *lane; /* HTTP, MIP: while it is running */
+    /* How far its connection came, and whether the server may have got it: when it is done. */
+    enum client_phase phase;
+    bool sent;
     sluice_done_fn *on_done;
     void *user;
     uint64_t started_ns;
@@ -56,10 +77,11 @@ struct sluice_call {
     uint32_t mip_bytes;           /* MIP: of its payload */
     void *mip_buffer;             /* MIP: the caller's, for the answer's payload */
     size_t mip_buffer_bytes;
-    struct client_buffers buffers; /* HTTP: the caller's buffers for outputs */
+    struct client_grpc_call grpc;
+    struct client_buffers buffers; /* KServe v2: the caller's buffers for outputs */
     struct client_headers headers; /* to send: the client's and the call's */
     uint64_t timeout_ns;
-    /* HTTP: of the answer, of full size */
+    /* KServe v2: of the answer, of full size */
     const sluice_header *answer_headers;
     size_t n_answer_headers;
     sluice_client_error error;
@@ -76,16 +98,15 @@ struct sluice_call {
 LIST_HEAD(client_call_list, sluice_call);
 TAILQ_HEAD(client_call_queue, sluice_call);
 
-/* A connection of a client, which runs one call at a time. */
+/* A connection of HTTP or MIP, which runs one call at a time. */
 struct client_lane {
     TAILQ_ENTRY(client_lane) link; /* in the client's `idle` or `busy` */
     struct client *client;
     sluice_call *call; /* NULL: idle */
-    int fd;            /* registered in the epoll set; -1: none */
-    uint64_t n_sockets;
-    uint32_t events;
+    struct client_watch watch;
 };
 
+struct client_channel;
 TAILQ_HEAD(client_lanes, client_lane);
 
 struct sluice_client {
@@ -96,13 +117,16 @@ struct sluice_client {
     struct client_tls *tls; /* NULL: none, or the caller's transport */
     struct client_headers headers;
     struct arena_cache *cache;
-    int epoll_fd;             /* -1: none */
-    struct client_lanes idle; /* the connected ones first */
+    int epoll_fd;                   /* -1: none */
+    struct client_channel *channel; /* gRPC; else NULL, and lanes are used */
+    struct client_lanes idle;       /* the connected ones first */
     struct client_lanes busy;
     size_t n_lanes, max_lanes;
     struct client_call_list calls;
     struct client_call_queue queue; /* calls that wait for a lane */
+    struct timer_heap timers;       /* of queued calls */
     struct client_call_queue done;  /* calls whose end the caller was not told */
+    size_t n_under_way;             /* calls that are queued or running */
     uint64_t n_finished;            /* calls that ended other than by the caller */
     struct client_call_list spare;  /* freed calls, for their memory */
     size_t n_spare;
@@ -119,15 +143,24 @@ enum status client_call_new(sluice_client *client, const struct client_call_kind
 sluice_client_status client_call_start(sluice_call *call, enum status status,
                                        const struct error *err, sluice_call **out,
                                        sluice_client_error *error);
+/* Prepares a query over HTTP or gRPC. Returns: as client_query_encode and client_grpc_query_encode.
+ * In api_v2.c. */
+enum status client_call_set_query(sluice_call *call, const struct client_query_args *args,
+                                  struct error *err) SLUICE_MUST_USE;
 /* Waits for a started call. Returns: `started` if that is not SLUICE_CLIENT_OK. */
 sluice_client_status client_call_run(sluice_call *call, sluice_client_status started,
                                      sluice_client_error *error);
 /* Frees all calls of a client, and the spare ones. */
 void client_call_free_all(sluice_client *client);
-/* The exchange of a running call is complete, or has failed: its results are made, or its error. */
+/* The exchange of a running call is complete, or has failed: its results are made, or its error.
+ * `phase` and `sent` are set. */
 void client_call_finish(sluice_call *call, enum status status, struct error *err);
-/* A queued call fails for the reason in `err`. */
+/* A call that did not run fails for the reason in `err`. */
 void client_call_fail(sluice_call *call, const struct error *err);
+/* The call was cancelled. */
+void client_call_set_cancelled(sluice_call *call);
+/* Returns: when its time is over. */
+uint64_t client_call_deadline_ns(const sluice_call *call);
 
 /* Fills the caller's error, which may be NULL. Returns: the public status of an error before a call
  * has started. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "client/connection.h"
+#include "core/event/clock.h"
 
 enum client_state {
     CLIENT_IDLE,       /* no exchange is under way */
@@ -42,8 +43,8 @@ static enum status check_transport(const struct client *client, struct error *er
     const sluice_client_transport *transport = client->options.transport;
     if (client->url.protocol == CLIENT_GRPC) {
         return error_set(err, ST_UNSUPPORTED,
-                         "\"%.*s\": libsluice has no gRPC client; the same server's HTTP is at "
-                         "http://HOST:PORT",
+                         "\"%.*s\": gRPC is not one exchange at a time; the same server's HTTP "
+                         "is at http://HOST:PORT",
                          STR_ARG(client->url.text));
     }
     if (!transport && client->url.is_tls && !client->options.tls) {
@@ -160,7 +161,7 @@ static void set_state(struct client *client, enum client_state state) {
 }
 
 void client_start(struct client *client, uint64_t timeout_ns) {
-    client_start_since(client, client_now_ns(), timeout_ns);
+    client_start_since(client, clock_now_ns(), timeout_ns);
 }
 
 void client_start_since(struct client *client, uint64_t started_ns, uint64_t timeout_ns) {
@@ -180,7 +181,7 @@ void client_cancel(struct client *client) {
 /* ---- connecting ------------------------------------------------------------------------------ */
 
 static void begin_exchange(struct client *client) {
-    client->last_io_ns = client_now_ns();
+    client->last_io_ns = clock_now_ns();
     set_state(client, CLIENT_EXCHANGING);
 }
 
@@ -192,7 +193,7 @@ static enum status begin_connection(struct client *client, struct error *err) {
         return ST_OK;
     }
     enum status status = client_connection_start(&client->connection, err);
-    client->connecting_ns = client_now_ns(); /* the DNS lookup does not count */
+    client->connecting_ns = clock_now_ns(); /* the DNS lookup does not count */
     set_state(client, CLIENT_CONNECTING);
     return status;
 }
@@ -323,7 +324,7 @@ static enum status exchange_bytes(struct client *client, struct error *err) {
         status = receive_some(client, &moved, err);
     }
     if (moved) {
-        client->last_io_ns = client_now_ns();
+        client->last_io_ns = clock_now_ns();
     }
     return status;
 }
@@ -370,7 +371,7 @@ static enum status timed_out(const struct client *client, enum client_deadline w
 
 static enum status check_deadlines(struct client *client, struct error *err) {
     enum client_deadline which;
-    if (client_now_ns() < next_deadline_ns(client, &which)) {
+    if (clock_now_ns() < next_deadline_ns(client, &which)) {
         return ST_OK;
     }
     if (client->session->outcome_known) { /* the rest of the payload is not needed */
@@ -462,7 +463,7 @@ void client_wait(const struct client *client, struct client_waiting *out) {
     if (client->state == CLIENT_IDLE) {
         return;
     }
-    uint64_t now = client_now_ns(), until = client_due_ns(client);
+    uint64_t now = clock_now_ns(), until = client_due_ns(client);
     out->timeout_ns = until > now ? until - now : 0;
     if (client->state == CLIENT_CONNECTING && client->connection.retry_at_ns == 0) {
         out->fd = client->connection.fd;

@@ -13,20 +13,14 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client/tls.h"
+#include "core/event/clock.h"
 
 /* Pieces below SMALL_BYTES are joined with the following ones before a transport gets them: each
  * of its writes costs a TLS record. */
 enum { GATHER_BYTES = 16384, SMALL_BYTES = 4096 };
-
-uint64_t client_now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 enum status client_connection_init(struct client_connection *connection,
                                    const struct client_url *url,
@@ -87,7 +81,7 @@ static enum status transport_result(struct client_connection *connection, int64_
 static struct iovec gather_pieces(const struct client_connection *connection,
                                   const struct iovec *pieces, size_t n_pieces) {
     struct iovec all = {connection->gather_buffer, 0};
-    if (n_pieces == 1 || pieces[0].iov_len >= SMALL_BYTES) {
+    if (!connection->is_shared && (n_pieces == 1 || pieces[0].iov_len >= SMALL_BYTES)) {
         return pieces[0];
     }
     for (size_t i = 0; i < n_pieces && all.iov_len < GATHER_BYTES; i++) {
@@ -247,6 +241,16 @@ static bool has_full_queue(int family, int error) {
     return family == AF_UNIX && (error == EAGAIN || error == EWOULDBLOCK);
 }
 
+/* An idle peer is probed, and one that acknowledges nothing is given up. Failure is harmless. */
+static void set_keepalive(int fd) {
+    enum { IDLE_S = 20, INTERVAL_S = 10, UNACKNOWLEDGED_MS = 30000 };
+    int yes = 1, idle = IDLE_S, interval = INTERVAL_S, unacknowledged = UNACKNOWLEDGED_MS;
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged, sizeof(unacknowledged));
+}
+
 static enum status connect_to(struct client_connection *connection, int family,
                               const struct sockaddr *address, socklen_t n_bytes,
                               struct error *err) {
@@ -261,6 +265,9 @@ static enum status connect_to(struct client_connection *connection, int family,
     if (family != AF_UNIX) { /* low latency; failure is harmless */
         (void)setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
     }
+    if (family != AF_UNIX && connection->is_shared) {
+        set_keepalive(connection->fd);
+    }
     connection->connecting = true;
     if (connect(connection->fd, address, n_bytes) == 0) {
         return on_connected(connection, err);
@@ -270,7 +277,7 @@ static enum status connect_to(struct client_connection *connection, int family,
     }
     int error = errno;
     if (has_full_queue(family, error)) {
-        connection->retry_at_ns = client_now_ns() + connection->retry_pause_ns;
+        connection->retry_at_ns = clock_now_ns() + connection->retry_pause_ns;
         connection->retry_pause_ns *= connection->retry_pause_ns < MAX_RETRY_PAUSE_NS ? 2 : 1;
         return ST_OK;
     }
@@ -325,7 +332,7 @@ enum status client_connection_start(struct client_connection *connection, struct
 
 enum status client_connection_continue(struct client_connection *connection, struct error *err) {
     if (connection->retry_at_ns > 0) {
-        return client_now_ns() < connection->retry_at_ns ? ST_OK : connect_unix(connection, err);
+        return clock_now_ns() < connection->retry_at_ns ? ST_OK : connect_unix(connection, err);
     }
     struct pollfd fd = {.fd = connection->fd, .events = POLLOUT};
     if (poll(&fd, 1, 0) == 0) {

@@ -30,8 +30,11 @@ struct client_connection {
     sluice_client_transport transport;      /* read NULL: the plain socket */
     const struct client_tls_transport *tls; /* if the transport is that one; else NULL */
     char *gather_buffer;                    /* where small pieces are joined for the transport */
-    int fd;                                 /* -1: none */
-    uint64_t n_sockets;                     /* made so far: tells apart two with the same number */
+    bool is_shared;     /* calls share it: a transport gets all bytes from gather_buffer, because a
+                       call's own may go before it has taken them; and the system looks for a
+                       machine that is lost, which no call's deadline finds out for all */
+    int fd;             /* -1: none */
+    uint64_t n_sockets; /* made so far: tells apart two with the same number */
     bool connecting;
     bool transport_started;
     bool established;              /* bytes have moved: a transport's handshake is done */
@@ -81,9 +84,5 @@ enum status client_connection_send(struct client_connection *connection, struct 
 enum status client_connection_receive(struct client_connection *connection, struct iovec *pieces,
                                       size_t n_pieces, struct client_io_result *out,
                                       struct error *err) SLUICE_MUST_USE;
-
-/* The monotonic clock, in nanoseconds. Like clock_now_ns of core/event, which libsluice does not
- * contain. */
-uint64_t client_now_ns(void);
 
 #endif

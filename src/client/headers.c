@@ -34,7 +34,7 @@ static bool is_reserved(struct str name) {
     return false;
 }
 
-static enum status check_name(struct str name, size_t index, struct error *err) {
+static enum status check_name(struct str name, bool is_grpc, size_t index, struct error *err) {
     bool valid = name.len > 0;
     for (size_t i = 0; i < name.len; i++) {
         valid = valid && http1_is_token_char(name.ptr[i]);
@@ -42,18 +42,20 @@ static enum status check_name(struct str name, size_t index, struct error *err) 
     if (!valid) {
         return error_set(err, ST_BAD_FIELD, "header %zu: its name is not one of HTTP", index);
     }
-    if (is_reserved(name)) {
+    bool of_grpc = is_grpc && name.len >= 5 && str_eq_nocase(str_make(name.ptr, 5), STR("grpc-"));
+    if (of_grpc || is_reserved(name)) {
         return error_set(err, ST_BAD_FIELD, "header %zu: %.*s is set by the library", index,
                          STR_ARG(name));
     }
     return ST_OK;
 }
 
-/* RFC 9110, 5.5: no control characters but tabs, no spaces around it. */
-static bool is_value(struct str value) {
+/* RFC 9110, 5.5: no control characters but tabs, no spaces around it; gRPC over HTTP2,
+ * "ASCII-Value": no tabs and no bytes from 0x80 on. */
+static bool is_value(struct str value, bool is_grpc) {
     for (size_t i = 0; i < value.len; i++) {
         unsigned char c = (unsigned char)value.ptr[i];
-        if ((c < ' ' && c != '\t') || c == 0x7f) {
+        if ((c < ' ' && (c != '\t' || is_grpc)) || c == 0x7f || (c > 0x7f && is_grpc)) {
             return false;
         }
     }
@@ -94,11 +96,21 @@ static bool is_traceparent(struct str text) {
 
 /* ---- importing ------------------------------------------------------------------------------- */
 
-static enum status import_header(struct arena *arena, const sluice_header *items, size_t index,
-                                 struct client_header *out, struct error *err) {
+/* Returns: a copy; in lower case for gRPC. ptr NULL: no memory. */
+static struct str copy_name(struct arena *arena, struct str name, bool is_grpc) {
+    char *copy = is_grpc ? arena_alloc(arena, name.len) : NULL;
+    for (size_t i = 0; copy && i < name.len; i++) {
+        bool is_upper = name.ptr[i] >= 'A' && name.ptr[i] <= 'Z';
+        copy[i] = (char)(is_upper ? name.ptr[i] - 'A' + 'a' : name.ptr[i]);
+    }
+    return is_grpc ? str_make(copy, name.len) : arena_dup(arena, name);
+}
+
+static enum status import_header(struct arena *arena, const struct client_headers_source *source,
+                                 size_t index, struct client_header *out, struct error *err) {
     sluice_header given;
     enum status status =
-        sized_array_read(&given, sizeof(given), items, index, "sluice_header", err);
+        sized_array_read(&given, sizeof(given), source->items, index, "sluice_header", err);
     if (status != ST_OK) {
         return status;
     }
@@ -107,22 +119,26 @@ static enum status import_header(struct arena *arena, const sluice_header *items
     }
     struct str value =
         given.value_bytes > 0 ? str_make(given.value, given.value_bytes) : str_of(given.value);
-    status = check_name(str_of(given.name), index, err);
+    status = check_name(str_of(given.name), source->is_grpc, index, err);
     if (status != ST_OK) {
         return status;
     }
-    if (!is_value(value)) {
+    struct str name = copy_name(arena, str_of(given.name), source->is_grpc);
+    bool is_binary = source->is_grpc && name.ptr && str_ends_with(name, STR("-bin"));
+    if (!is_binary && !is_value(value, source->is_grpc)) {
         return error_set(err, ST_BAD_FIELD,
                          "header %zu: the value of %s has a control character, or a space at "
-                         "its start or end",
-                         index, given.name);
+                         "its start or end%s",
+                         index, given.name, source->is_grpc ? ", or is not ASCII" : "");
     }
-    *out = (struct client_header){arena_dup(arena, str_of(given.name)), arena_dup(arena, value)};
+    *out = (struct client_header){name, arena_dup(arena, value)};
     return out->name.ptr && out->value.ptr ? ST_OK : error_no_memory(err, "a header");
 }
 
-static enum status add_token(struct arena *arena, const char *token, struct client_headers have,
-                             struct client_header *out, struct error *err) {
+static enum status add_token(struct arena *arena, const struct client_headers_source *source,
+                             struct client_headers have, struct client_header *out,
+                             struct error *err) {
+    const char *token = source->bearer_token;
     if (!is_token(str_of(token))) {
         return error_set(err, ST_BAD_FIELD,
                          "bearer_token: expected letters, digits and -._~+/= (RFC 6750)");
@@ -132,7 +148,8 @@ static enum status add_token(struct arena *arena, const char *token, struct clie
                          "bearer_token and a header Authorization are given: "
                          "one of them is enough");
     }
-    *out = (struct client_header){STR("Authorization"), arena_printf(arena, "Bearer %s", token)};
+    *out = (struct client_header){source->is_grpc ? STR("authorization") : STR("Authorization"),
+                                  arena_printf(arena, "Bearer %s", token)};
     return out->value.ptr ? ST_OK : error_no_memory(err, "a header");
 }
 
@@ -160,11 +177,10 @@ enum status client_headers_import(struct arena *arena, const struct client_heade
     }
     enum status status = ST_OK;
     for (; n < source->n && status == ST_OK; n++) {
-        status = import_header(arena, source->items, n, &items[n], err);
+        status = import_header(arena, source, n, &items[n], err);
     }
     if (status == ST_OK && source->bearer_token) {
-        status = add_token(arena, source->bearer_token, (struct client_headers){items, n},
-                           &items[n], err);
+        status = add_token(arena, source, (struct client_headers){items, n}, &items[n], err);
         n++;
     }
     if (status == ST_OK && source->traceparent) {
@@ -186,9 +202,9 @@ bool client_headers_have(struct client_headers headers, struct str name) {
     return false;
 }
 
-enum status client_headers_merge(struct arena *arena, struct client_headers of_client,
-                                 struct client_headers of_call, struct client_headers *out,
-                                 struct error *err) {
+static enum status merge(struct arena *arena, struct client_headers of_client,
+                         struct client_headers of_call, struct client_headers *out,
+                         struct error *err) {
     size_t n = 0;
     if (of_client.n == 0 || of_call.n == 0) {
         *out = of_call.n > 0 ? of_call : of_client;
@@ -206,6 +222,17 @@ enum status client_headers_merge(struct arena *arena, struct client_headers of_c
     memcpy(items + n, of_call.items, of_call.n * sizeof(*items));
     *out = (struct client_headers){items, n + of_call.n};
     return ST_OK;
+}
+
+enum status client_headers_merge(struct arena *arena, struct client_headers of_client,
+                                 struct client_headers of_call, bool is_grpc,
+                                 struct client_headers *out, struct error *err) {
+    enum status status = merge(arena, of_client, of_call, out, err);
+    if (status == ST_OK && is_grpc && out->n > CLIENT_MAX_METADATA) {
+        return error_set(err, ST_BAD_FIELD, "gRPC: expected at most %d headers, got %zu",
+                         (int)CLIENT_MAX_METADATA, out->n);
+    }
+    return status;
 }
 
 void client_headers_print(struct buf *out, struct client_headers headers) {

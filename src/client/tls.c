@@ -15,6 +15,7 @@ struct client_tls {
     const struct tls_peer_hints *hints;
     char *server_name; /* NULL: the host of the URL */
     BIO_METHOD *bio;   /* a socket BIO that does not raise SIGPIPE */
+    bool is_http2;
 };
 
 struct client_tls_transport {
@@ -69,17 +70,20 @@ static BIO_METHOD *bio_method_new(void) {
 
 /* ---- a connection ---------------------------------------------------------------------------- */
 
+static const unsigned char HTTP1[] = "\x08http/1.1", HTTP2[] = "\x02h2";
+
 static int32_t start_tls(void *context, int fd, const char *host) {
-    static const unsigned char HTTP1[] = "\x08http/1.1";
     struct client_tls_transport *self = context;
     ERR_clear_error();
     self->fd = fd;
     self->refused = false;
+    const unsigned char *protocols = self->tls->is_http2 ? HTTP2 : HTTP1;
+    unsigned n_protocols = self->tls->is_http2 ? sizeof(HTTP2) - 1 : sizeof(HTTP1) - 1;
     host = self->tls->server_name ? self->tls->server_name : host;
     self->ssl = SSL_new(self->tls->ssl);
     BIO *bio = BIO_new(self->tls->bio);
     if (!self->ssl || !bio || !tls_peer_set_host(self->ssl, host) ||
-        SSL_set_alpn_protos(self->ssl, HTTP1, sizeof(HTTP1) - 1) != 0) {
+        SSL_set_alpn_protos(self->ssl, protocols, n_protocols) != 0) {
         BIO_free(bio);
         SSL_free(self->ssl); /* `stop` is not called after a failed start */
         self->ssl = NULL;
@@ -123,11 +127,48 @@ static int64_t io_result(struct client_tls_transport *self, int rc, size_t n_mov
     }
 }
 
+/* Only a read after the handshake may report the end of the connection. */
+static int64_t ended_early(struct client_tls_transport *self) {
+    snprintf(self->reason, ERROR_TEXT_BYTES, "the server ended the connection");
+    return SLUICE_TRANSPORT_FAILED;
+}
+
+/* RFC 7301, 3.2; RFC 9113, 3.2: HTTP/2 over TLS is not assumed. */
+static bool has_protocol(struct client_tls_transport *self) {
+    const unsigned char *selected;
+    unsigned n;
+    SSL_get0_alpn_selected(self->ssl, &selected, &n);
+    bool is_h2 = n == sizeof(HTTP2) - 2 && memcmp(selected, HTTP2 + 1, n) == 0;
+    if (self->tls->is_http2 && !is_h2) {
+        snprintf(self->reason, ERROR_TEXT_BYTES,
+                 "the server does not offer HTTP/2, which gRPC needs (ALPN \"h2\")");
+        return false;
+    }
+    return true;
+}
+
+/* Returns: 1 when the handshake is done, else the result for the caller. */
+static int64_t shake_hands(struct client_tls_transport *self) {
+    ERR_clear_error();
+    errno = 0;
+    if (SSL_is_init_finished(self->ssl)) {
+        return 1;
+    }
+    int rc = SSL_do_handshake(self->ssl);
+    if (rc != 1) {
+        int64_t result = io_result(self, rc, 0);
+        return result == 0 ? ended_early(self) : result;
+    }
+    return has_protocol(self) ? 1 : SLUICE_TRANSPORT_FAILED;
+}
+
 static int64_t read_plain(void *context, void *data, size_t n_bytes) {
     struct client_tls_transport *self = context;
     size_t n = 0;
-    ERR_clear_error();
-    errno = 0;
+    int64_t ready = shake_hands(self);
+    if (ready != 1) {
+        return ready;
+    }
     int rc = SSL_read_ex(self->ssl, data, n_bytes, &n);
     return io_result(self, rc, n);
 }
@@ -135,15 +176,13 @@ static int64_t read_plain(void *context, void *data, size_t n_bytes) {
 static int64_t write_plain(void *context, const void *data, size_t n_bytes) {
     struct client_tls_transport *self = context;
     size_t n = 0;
-    ERR_clear_error();
-    errno = 0;
+    int64_t ready = shake_hands(self);
+    if (ready != 1) {
+        return ready;
+    }
     int rc = SSL_write_ex(self->ssl, data, n_bytes, &n);
     int64_t moved = io_result(self, rc, n);
-    if (moved == 0) { /* only a read may report the end of the connection */
-        snprintf(self->reason, ERROR_TEXT_BYTES, "the server ended the connection");
-        return SLUICE_TRANSPORT_FAILED;
-    }
-    return moved;
+    return moved == 0 ? ended_early(self) : moved;
 }
 
 static const char *failure_reason(void *context) {
@@ -186,6 +225,7 @@ enum status client_tls_new(const struct client_tls_options *options, struct clie
     struct client_tls *client = calloc(1, sizeof(*client));
     if (client) {
         client->hints = options->hints;
+        client->is_http2 = options->is_http2;
         client->ssl = SSL_CTX_new(TLS_client_method());
         client->bio = bio_method_new();
         client->server_name = options->server_name ? strdup(options->server_name) : NULL;

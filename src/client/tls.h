@@ -16,6 +16,7 @@ struct client_tls_options {
     struct tls_peer_options files;
     const char *server_name; /* that the certificate must have; NULL: the host of the URL */
     const struct tls_peer_hints *hints; /* NULL: the flags of the commands */
+    bool is_http2; /* for gRPC: the server must select "h2"; else "http/1.1" is offered (ALPN) */
 };
 
 /* Settings for any number of connections. */

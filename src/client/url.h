@@ -9,8 +9,7 @@
  *     unix:///PATH                MIP on a Unix socket; unix://PATH is relative
  *
  * HOST is a name, an IPv4 address or an IPv6 address in brackets. User names, queries and fragments
- * are errors, and so is a missing scheme. libsluice itself has no gRPC client; the commands have
- * one. */
+ * are errors, and so is a missing scheme. */
 #ifndef SLUICE_CLIENT_URL_H
 #define SLUICE_CLIENT_URL_H
 

@@ -164,12 +164,10 @@ static enum status add_query_body(struct arena *arena, struct buf *head, struct 
     return ST_OK;
 }
 
-static enum status check_query(const struct client_url *url, const struct client_query_args *args,
-                               struct error *err) {
-    const struct query_row *row = &queries[args->query];
-    enum status status = client_url_expect(url, CLIENT_HTTP, row->what, err);
+enum status client_query_check(const struct client_query_args *args, struct error *err) {
     bool all = args->query == CLIENT_STATISTICS && !args->model.ptr;
-    if (status == ST_OK && row->prefix && !all) {
+    enum status status = ST_OK;
+    if (queries[args->query].prefix && !all) {
         status = check_model(args->model, err);
     }
     if (status == ST_OK && args->config.ptr && !utf8_is_valid(args->config.ptr, args->config.len)) {
@@ -184,7 +182,10 @@ enum status client_query_encode(struct arena *arena, const struct client_url *ur
     struct buf head;
     bool posts = queries[args->query].posts;
     *out = (struct client_request){.method = posts ? STR("POST") : STR("GET")};
-    enum status status = check_query(url, args, err);
+    enum status status = client_url_expect(url, CLIENT_HTTP, queries[args->query].what, err);
+    if (status == ST_OK) {
+        status = client_query_check(args, err);
+    }
     if (status != ST_OK) {
         return status;
     }

@@ -57,6 +57,9 @@ struct client_query_args {
     struct str config; /* of CLIENT_LOAD: in place of the repository's; ptr NULL: that one */
     struct client_headers headers;
 };
+/* Checks the arguments, for any protocol. Returns: ST_BAD_FIELD. */
+enum status client_query_check(const struct client_query_args *args,
+                               struct error *err) SLUICE_MUST_USE;
 enum status client_query_encode(struct arena *arena, const struct client_url *url,
                                 const struct client_query_args *args, struct client_request *out,
                                 struct error *err) SLUICE_MUST_USE;

@@ -116,18 +116,18 @@ static struct field_spec read_spec(struct str descriptor) {
 
 /* Removes "NAME" and the dot after it from the front of `path`. */
 static bool strip_name(struct str *path, struct str name) {
-    struct str rest = *path;
     if (name.len == 0) {
         return true;
     }
-    if (!str_starts_with(rest, name)) {
+    if (!path->ptr || !str_starts_with(*path, name)) {
         return false;
     }
-    rest = str_make(rest.ptr + name.len, rest.len - name.len);
-    if (rest.len > 0 && rest.ptr[0] != '.') {
+    bool is_whole = path->len == name.len;
+    if (!is_whole && path->ptr[name.len] != '.') {
         return false;
     }
-    *path = rest.len > 0 ? str_make(rest.ptr + 1, rest.len - 1) : rest;
+    size_t n = is_whole ? name.len : name.len + 1;
+    *path = str_make(path->ptr + n, path->len - n);
     return true;
 }
 

@@ -1,13 +1,13 @@
 /* `sluice infer` over gRPC: metadata where it is needed, the inference, and its response. */
 #include "program/commands/infer_protocol.h"
 
+#include "client/v2_grpc.h"
 #include "codec/protobuf/grpc_text.h"
 #include "program/commands/curl_command.h"
 #include "program/commands/hexdump.h"
 #include "program/commands/infer_answer.h"
 #include "program/commands/infer_call.h"
 #include "program/requests/file.h"
-#include "program/requests/grpc_infer_message.h"
 #include "program/requests/grpc_link.h"
 #include "program/requests/shell.h"
 
@@ -43,7 +43,7 @@ static enum status make_message(struct infer_run *run, struct error *err) {
     if (status == ST_OK) {
         status = infer_call_init(run->arena, settings, model, &run->infer, err);
     }
-    return status == ST_OK ? grpc_infer_message_encode(run->arena, &run->infer, &run->message, err)
+    return status == ST_OK ? client_grpc_infer_message(run->arena, &run->infer, &run->message, err)
                            : status;
 }
 
@@ -91,7 +91,7 @@ static void print_command(struct buf *out, const struct infer_run *run, struct s
     buf_add_str(out, STR(" \\\n  "));
     shell_word_print(out,
                      arena_printf(out->arena, "%s://%.*s%s", server->is_tls ? "https" : "http",
-                                  STR_ARG(server->authority), GRPC_LINK_PATH("ModelInfer").ptr));
+                                  STR_ARG(server->authority), CLIENT_GRPC_PATH("ModelInfer").ptr));
     buf_add_char(out, '\n');
 }
 
@@ -136,7 +136,7 @@ static enum status dry_run(struct infer_run *run, struct error *err) {
 static enum status write_answer(const struct infer_run *run, struct str message,
                                 struct error *err) {
     struct v2_client_response answer;
-    enum status status = grpc_infer_message_decode(run->arena, message, &answer, err);
+    enum status status = client_grpc_infer_decode(run->arena, message, &answer, err);
     if (status == ST_OK && run->settings->format != INFER_FORMAT_JSON) {
         return infer_answer_save(run->arena, run->settings, &answer, err);
     }
@@ -153,7 +153,7 @@ static enum status write_answer(const struct infer_run *run, struct str message,
 static enum status send_call(const struct infer_run *run, struct error *err) {
     struct grpc_link_call call = {0};
     enum status status =
-        grpc_link_call_start(run->link, &call, GRPC_LINK_PATH("ModelInfer"), run->message.pieces,
+        grpc_link_call_start(run->link, &call, CLIENT_GRPC_PATH("ModelInfer"), run->message.pieces,
                              run->message.n_pieces, run->settings->timeout_ns, err);
     if (status == ST_OK) {
         status = grpc_link_call_wait(&call, err);

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/v2_grpc.h"
 #include "core/event/clock.h"
 #include "program/commands/ping_report.h"
 #include "program/commands/ping_settings.h"
@@ -122,7 +123,7 @@ static sluice_client_status ping_grpc(struct ping_run *run, sluice_client_error 
     struct grpc_link_call *call = &run->call;
     const struct piece nothing = {"", 0};
     struct error err;
-    if (grpc_link_call_start(run->link, call, GRPC_LINK_PATH("ServerLive"), &nothing, 1,
+    if (grpc_link_call_start(run->link, call, CLIENT_GRPC_PATH("ServerLive"), &nothing, 1,
                              run->settings.timeout_ns, &err) != ST_OK) {
         return grpc_failed(&err, error);
     }

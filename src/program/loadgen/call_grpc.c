@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <sys/queue.h>
 
+#include "client/v2_grpc.h"
 #include "codec/protobuf/pb.h"
 #include "program/loadgen/call.h"
-#include "program/requests/grpc_infer_message.h"
 #include "program/requests/grpc_link.h"
 
 /* Connections of one thread. */
@@ -45,7 +45,7 @@ static enum status describe_server(struct arena *arena, struct grpc_link *link,
     struct pb_field field;
     struct error ignored;
     enum status status = ST_OK;
-    if (grpc_link_call_start(link, &question, GRPC_LINK_PATH("ServerMetadata"), &nothing, 1,
+    if (grpc_link_call_start(link, &question, CLIENT_GRPC_PATH("ServerMetadata"), &nothing, 1,
                              call->timeout_ns, &ignored) == ST_OK &&
         grpc_link_call_wait(&question, &ignored) == ST_OK) {
         struct pb_reader reader = pb_read(question.message->data);
@@ -75,7 +75,7 @@ static enum status encode_request(struct arena *arena, struct bench_call *call, 
     }
     enum status status = bench_request_init(arena, call, &request->infer, err);
     if (status == ST_OK) {
-        status = grpc_infer_message_encode(arena, &infer, &message, err);
+        status = client_grpc_infer_message(arena, &infer, &message, err);
     }
     if (status == ST_OK) {
         call->message = (struct http_message){message.pieces, message.n_pieces};
@@ -172,7 +172,7 @@ static enum status start(void *connection, const struct bench_call *call, struct
     struct grpc_link *link = exchange->own ? exchange->own : exchange->channel->link;
     return grpc_link_call_start(
         link, &exchange->call,
-        call->ping ? GRPC_LINK_PATH("ServerLive") : GRPC_LINK_PATH("ModelInfer"),
+        call->ping ? CLIENT_GRPC_PATH("ServerLive") : CLIENT_GRPC_PATH("ModelInfer"),
         call->message.pieces, call->message.n_pieces, call->timeout_ns, err);
 }
 
@@ -212,7 +212,7 @@ static enum status take(void *connection, const struct bench_call *call, bool wh
     if (!arena) {
         return error_no_memory(&failed->err, "a request");
     }
-    status = grpc_infer_message_decode(arena, message->data, &answer, &failed->err);
+    status = client_grpc_infer_decode(arena, message->data, &answer, &failed->err);
     arena_free(arena);
     return status;
 }

@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "codec/kserve/grpc/v2_grpc.h"
+#include "client/v2_grpc.h"
 #include "codec/protobuf/grpc_status.h"
-#include "codec/protobuf/pb.h"
 #include "net/transport/address.h"
 
 /* Short reconnect delays, because a user waits for each response. */
@@ -217,25 +216,9 @@ void grpc_link_call_fini(struct grpc_link_call *call) {
 
 static enum status read_model(struct arena *arena, struct str message, struct model_spec *out,
                               struct error *err) {
-    struct v2_grpc_model_metadata metadata;
     struct str copy = arena_dup(arena, message); /* the specification has views of the copy */
-    if (!copy.ptr) {
-        return error_no_memory(err, "the model's metadata");
-    }
-    enum status status = v2_grpc_model_metadata_decode(arena, copy, &metadata, err);
-    if (status != ST_OK) {
-        return status;
-    }
-    *out = (struct model_spec){.name = metadata.name,
-                               .version_text = metadata.n_versions > 0
-                                                   ? metadata.versions[metadata.n_versions - 1]
-                                                   : STR(""),
-                               .platform = metadata.platform,
-                               .inputs = metadata.inputs,
-                               .n_inputs = metadata.n_inputs,
-                               .outputs = metadata.outputs,
-                               .n_outputs = metadata.n_outputs};
-    return ST_OK;
+    return copy.ptr ? client_grpc_model_decode(arena, copy, out, err)
+                    : error_no_memory(err, "the model's metadata");
 }
 
 enum status grpc_link_get_model(struct grpc_link *link, struct arena *arena, struct str model,
@@ -244,14 +227,13 @@ enum status grpc_link_get_model(struct grpc_link *link, struct arena *arena, str
     struct grpc_link_call call = {0};
     struct buf request;
     buf_init(&request, arena, 0);
-    pb_add_string(&request, 1, model);
-    pb_add_string(&request, 2, version.ptr ? version : STR(""));
+    v2_grpc_named_encode(&request, model, version.ptr ? version : STR(""));
     struct piece piece = {request.data, request.len};
     if (request.failed) {
         return error_no_memory(err, "a question");
     }
-    enum status status = grpc_link_call_start(link, &call, GRPC_LINK_PATH("ModelMetadata"), &piece,
-                                              1, timeout_ns, err);
+    enum status status = grpc_link_call_start(link, &call, CLIENT_GRPC_PATH("ModelMetadata"),
+                                              &piece, 1, timeout_ns, err);
     if (status == ST_OK) {
         status = grpc_link_call_wait(&call, err);
     }

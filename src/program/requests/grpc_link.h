@@ -58,9 +58,6 @@ enum status grpc_link_call_error(const struct grpc_link_call *call, struct error
 /* Cancels the call and frees the response. Zeroed memory is allowed. */
 void grpc_link_call_fini(struct grpc_link_call *call);
 
-/* "/inference.GRPCInferenceService/…" */
-#define GRPC_LINK_PATH(method) STR("/inference.GRPCInferenceService/" method)
-
 /* Requests a model's metadata, and waits. `version` may have ptr NULL. Returns: as
  * grpc_link_call_wait; ST_BAD_ANSWER. Owns: in `arena`. */
 enum status grpc_link_get_model(struct grpc_link *link, struct arena *arena, struct str model,

@@ -238,7 +238,7 @@ def test_client_program_static_with_pkg_config(installed, client_server, tmp_pat
 def test_pkg_config_static_libraries(installed):
     assert pkg_config(installed, "--modversion") == [cached("CMAKE_PROJECT_VERSION")]
     private = set(pkg_config(installed, "--static", "--libs")) - set(pkg_config(installed, "--libs"))
-    assert {"-lllhttp", "-lyyjson"} <= private
+    assert {"-lllhttp", "-lnghttp2", "-lyyjson", "-lz"} <= private
     assert all(word.startswith(("-l", "-L", "-Wl,-rpath,")) for word in private), private
 
 

@@ -306,8 +306,9 @@ static void schedule_sweep(struct grpc_client_stream *stream) {
     struct grpc_client_core *core = stream->core;
     if (!stream->in_sweep_list) {
         stream->in_sweep_list = true;
-        stream->ended_next = core->ended;
-        core->ended = stream;
+        stream->ended_next = NULL;
+        *(core->ended ? &core->last_ended->ended_next : &core->ended) = stream;
+        core->last_ended = stream;
     }
     core->schedule_deferred(core);
 }

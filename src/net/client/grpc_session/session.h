@@ -44,7 +44,9 @@ struct grpc_client_core {
     nghttp2_option *option;
     struct timer_heap deadlines;
     struct grpc_client_list waiting;  /* calls that wait for a connection */
-    struct grpc_client_stream *ended; /* checked by the next sweep */
+    struct grpc_client_stream *ended; /* checked by the next sweep, in the order in which they were
+                                         added */
+    struct grpc_client_stream *last_ended;
     struct grpc_output *spare_output; /* a free output buffer */
     size_t n_alive;                   /* number of calls */
     uint64_t now_ns;                  /* while `running` */

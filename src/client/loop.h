@@ -1,0 +1,29 @@
+/* Runs the calls of a client: the queue, deadlines of queued calls, the wait for sockets, and what
+ * the caller is told. Queued calls go to a lane (lanes.h) or to the channel (channel.h). */
+#ifndef SLUICE_CLIENT_LOOP_H
+#define SLUICE_CLIENT_LOOP_H
+
+#include "client/call.h"
+
+/* Makes the epoll set and the first lane, or the channel. Returns: as client_new. */
+enum status client_loop_init(sluice_client *client, struct error *err) SLUICE_MUST_USE;
+/* When all calls are freed. */
+void client_loop_fini(sluice_client *client);
+/* Queues a call. Returns: ST_NO_MEMORY. */
+enum status client_loop_start(sluice_call *call, struct error *err) SLUICE_MUST_USE;
+/* Stops a call that is under way; its connection is closed, or its stream reset. */
+void client_loop_cancel(sluice_call *call);
+/* Runs what can be run, waiting up to `timeout_ns` for a socket or a deadline, and then the
+ * callbacks of the calls that are done. */
+void client_loop_run(sluice_client *client, uint64_t timeout_ns);
+
+/* ---- for lanes.c and channel.c --------------------------------------------------------------- */
+
+/* Takes the first call out of the queue, which is not empty. */
+sluice_call *client_loop_take(sluice_client *client);
+/* Queues a running call again. Returns: ST_NO_MEMORY: it is not there. */
+enum status client_loop_put_back(sluice_call *call, struct error *err) SLUICE_MUST_USE;
+/* A call that is not queued has ended: its caller is to be told. */
+void client_loop_add_done(sluice_call *call);
+
+#endif
