@@ -165,6 +165,30 @@ typedef struct sluice_tls_options {
     int32_t insecure; /* 1: the server's certificate is not verified. For tests only */
 } sluice_tls_options;
 
+/* When a call that failed is tried again. Off unless set, for a client or a call. A call is tried
+ * again if its deadline allows and
+ *   - it failed before the server could have got it: RESOLVE, CONNECT, a TIMEOUT of connecting;
+ *   - the server's error has a status of the lists. List only those with which it says that it did
+ *     not run the request, as 429 and 503, or 8 and 14 of gRPC, are for most servers;
+ *   - with may_repeat also: it may have run, and ended without a whole answer (CLOSED, PROTOCOL, a
+ *     TIMEOUT without a byte). */
+typedef struct sluice_retry_policy {
+    size_t size;
+    uint32_t max_attempts; /* with the first one; 0: 3; 1: no other */
+    /* Before the second attempt, doubled before each further one; a random part of up to a half is
+     * subtracted. A Retry-After of the answer, in seconds, is waited for at least. */
+    uint64_t backoff_ns;     /* 0: 100 ms */
+    uint64_t max_backoff_ns; /* 0: 10 s */
+    /* Of the client: retries that all of its calls may make at once; each call that succeeds allows
+     * a tenth of one more, up to this. Without effect in a call's policy. 0: 10 */
+    uint32_t budget;
+    int32_t may_repeat; /* 1: the models may run a request twice */
+    const int32_t *http_statuses;
+    size_t n_http_statuses;
+    const int32_t *grpc_statuses;
+    size_t n_grpc_statuses;
+} sluice_retry_policy;
+
 typedef struct sluice_client_options {
     size_t size;
     /* KServe v2: http://HOST[:PORT][/BASE], https://HOST[:PORT][/BASE], http+unix:/path/to.sock for
@@ -172,7 +196,7 @@ typedef struct sluice_client_options {
      * tcp://HOST:PORT, unix:///path/to.sock, unix://relative/path. */
     const char *url;
     uint64_t connect_timeout_ns; /* to connect, including a transport's handshake; 0: 10 s */
-    uint64_t timeout_ns;         /* for a whole call; 0: 60 s */
+    uint64_t timeout_ns;         /* for a whole call; 0: 60 s. Servers are told, see below */
     uint64_t max_answer_bytes;   /* limit of an answer's body, message or payload; 0: 1 GiB */
     uint64_t idle_timeout_ns;    /* connected, but no byte moves in either direction; 0: none */
     const sluice_client_transport *transport; /* copied; NULL: the plain socket, or TLS */
@@ -185,6 +209,7 @@ typedef struct sluice_client_options {
     const sluice_tls_options *tls; /* for https and grpcs only; NULL: the defaults */
     /* HTTP and MIP: at once; further calls wait. 0: 8; 1 with a transport. gRPC has one. */
     uint32_t max_connections;
+    const sluice_retry_policy *retry; /* copied; NULL: none */
 } sluice_client_options;
 
 /* Creates a client; the first call connects.
@@ -208,14 +233,18 @@ typedef void sluice_done_fn(sluice_call *call, void *user);
 /* Of any call; NULL where it is an argument: the client's defaults. */
 typedef struct sluice_call_options {
     size_t size;
-    uint64_t timeout_ns; /* for the whole call; 0: the client's */
+    /* For the whole call; 0: the client's. Servers are told: over gRPC by grpc-timeout; over HTTP
+     * an inference has the parameter `timeout` (schedule policy extension), in microseconds, if a
+     * timeout was set here or for the client, and the request has no such parameter. */
+    uint64_t timeout_ns;
     /* Beside the client's, of which they replace those with the same name. */
     const sluice_header *headers;
     size_t n_headers;
-    const char *bearer_token; /* NULL: the client's */
-    const char *traceparent;  /* of W3C Trace Context; NULL: none */
-    sluice_done_fn *on_done;  /* NULL: none */
-    void *user;               /* for on_done and sluice_call_user */
+    const char *bearer_token;         /* NULL: the client's */
+    const char *traceparent;          /* of W3C Trace Context; NULL: none */
+    sluice_done_fn *on_done;          /* NULL: none */
+    void *user;                       /* for on_done and sluice_call_user */
+    const sluice_retry_policy *retry; /* NULL: the client's */
 } sluice_call_options;
 
 /* sluice_client_start_OP prepares a call and sends nothing. It fails, with *call NULL, if the

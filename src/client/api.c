@@ -6,6 +6,7 @@
 #include "client/loop.h"
 #include "client/mip.h"
 #include "client/sized_struct.h"
+#include "core/event/clock.h"
 
 /* ---- a client -------------------------------------------------------------------------------- */
 
@@ -36,6 +37,7 @@ static enum status resolve_options(sluice_client *client, const sluice_client_op
     client->max_lanes = given->max_connections > 0 ? given->max_connections
                         : given->transport         ? 1
                                                    : DEFAULT_CONNECTIONS;
+    client->has_timeout = given->timeout_ns > 0;
     client->options = (struct client_options){
         .url = client->url.text,
         .connect_timeout_ns =
@@ -44,6 +46,14 @@ static enum status resolve_options(sluice_client *client, const sluice_client_op
         .idle_timeout_ns = given->idle_timeout_ns,
         .max_answer_bytes = value_or_default(given->max_answer_bytes, CLIENT_MAX_ANSWER_BYTES),
         .transport = given->transport ? &client->transport : NULL};
+    return status;
+}
+
+static enum status import_retry(sluice_client *client, const sluice_client_options *given,
+                                struct error *err) {
+    enum status status = client_retry_import(client->arena, given->retry, &client->retry, err);
+    client_retry_budget_init(&client->retry_budget, client->retry,
+                             clock_now_ns() ^ (uint64_t)(uintptr_t)client);
     return status;
 }
 
@@ -114,6 +124,9 @@ static enum status create_client(const sluice_client_options *given, sluice_clie
     }
     arena_cache_keep_large(client->cache);
     enum status status = resolve_options(client, given, err);
+    if (status == ST_OK) {
+        status = import_retry(client, given, err);
+    }
     if (status == ST_OK) {
         status = open_tls(client, given, err);
     }

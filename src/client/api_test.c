@@ -265,6 +265,7 @@ static void api_infer_binary_tensors_round_trip(void **state) {
     assert_memory_equal(server.request, "POST /v2/models/m/versions/3/infer HTTP/1.1\r\n", 45);
     assert_memory_equal(server.request + server.n_request - 8, values, 8);
     assert_non_null(memmem(server.request, server.n_request, "\"k\":-3", 6));
+    assert_null(memmem(server.request, server.n_request, "timeout", 7)); /* the default */
 }
 
 static void api_infer_json_tensors_round_trip(void **state) {
@@ -306,6 +307,48 @@ static void api_infer_json_tensors_round_trip(void **state) {
     test_server_stop(&server);
     assert_non_null(memmem(server.request, server.n_request, "\"data\":[1", 9));
     assert_null(memmem(server.request, server.n_request, "Inference-Header", 16));
+}
+
+/* A timeout that the caller has set, unless the request has one of its own. */
+static void api_infer_timeout_is_a_parameter(void **state) {
+    (void)state;
+    static const struct script scripts[] = {
+        {.texts = {ANSWER("200 OK", "", "31", "{\"model_name\":\"m\",\"outputs\":[]}")}}};
+    const sluice_parameter own = sluice_parameter_int64("timeout", 5);
+    static const struct {
+        uint64_t of_client_ns, of_call_ns;
+        size_t n_params;
+        const char *wanted;
+    } rows[] = {
+        {0, 60000000001, 0, "\"timeout\":60000001}"},
+        {70000000000, 0, 0, "\"timeout\":70000000}"},
+        {70000000000, 60000000000, 0, "\"timeout\":60000000}"},
+        {70000000000, 0, 1, "\"timeout\":5}"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct test_server server;
+        char url[URL_BYTES];
+        test_server_start(&server, url, scripts, 1);
+        const sluice_client_options options = {
+            .size = sizeof(options), .url = url, .timeout_ns = rows[i].of_client_ns};
+        const sluice_call_options of_call = {.size = sizeof(of_call),
+                                             .timeout_ns = rows[i].of_call_ns};
+        const sluice_infer_request request = {.size = sizeof(request),
+                                              .model = "m",
+                                              .inputs = &input,
+                                              .n_inputs = 1,
+                                              .params = &own,
+                                              .n_params = rows[i].n_params};
+        sluice_client *client;
+        sluice_call *call;
+        assert_int_equal(sluice_client_open(&options, &client, NULL), SLUICE_CLIENT_OK);
+        assert_int_equal(sluice_client_infer(client, &request, &of_call, &call, NULL),
+                         SLUICE_CLIENT_OK);
+        sluice_client_close(client);
+        test_server_stop(&server);
+        assert_non_null(
+            memmem(server.request, server.n_request, rows[i].wanted, strlen(rows[i].wanted)));
+    }
 }
 
 static void api_infer_raw_request_sends_bytes_only(void **state) {
@@ -652,6 +695,7 @@ int main(void) {
         cmocka_unit_test(api_call_without_its_options_size_is_invalid),
         cmocka_unit_test(api_infer_binary_tensors_round_trip),
         cmocka_unit_test(api_infer_json_tensors_round_trip),
+        cmocka_unit_test(api_infer_timeout_is_a_parameter),
         cmocka_unit_test(api_infer_raw_request_sends_bytes_only),
         cmocka_unit_test(api_invalid_request_is_refused_before_connect),
         cmocka_unit_test(api_malformed_answer_is_broken),

@@ -342,6 +342,13 @@ static enum status finish_infer_grpc(sluice_call *call, struct str message, stru
 static const struct client_call_kind infer = {
     .result = CLIENT_RESULT_ANSWER, .finish = finish_infer, .finish_grpc = finish_infer_grpc};
 
+/* Over gRPC the deadline is sent in another way. */
+static uint64_t timeout_parameter(const sluice_call *call) {
+    enum { NS_PER_US = 1000 };
+    bool is_sent = call->has_timeout && call->client->url.protocol == CLIENT_HTTP;
+    return is_sent ? (call->timeout_ns + NS_PER_US - 1) / NS_PER_US : 0;
+}
+
 static enum status prepare_infer(sluice_call *call, const sluice_infer_request *request,
                                  struct error *err) {
     sluice_infer_request given;
@@ -350,7 +357,8 @@ static enum status prepare_infer(sluice_call *call, const sluice_infer_request *
     enum status status =
         sized_struct_read(&given, sizeof(given), request, "sluice_infer_request", err);
     if (status == ST_OK) {
-        status = client_infer_import(call->arena, &given, &made, &call->buffers, err);
+        status = client_infer_import(call->arena, &given, timeout_parameter(call), &made,
+                                     &call->buffers, err);
     }
     if (status == ST_OK && call->client->url.protocol == CLIENT_GRPC) {
         return client_grpc_infer_encode(call->arena, &made, &call->grpc.request, err);

@@ -85,7 +85,7 @@ static void fail_running(sluice_call *call, const struct error *err) {
     sluice_client_error *made = &call->error;
     int grpc_code = call->grpc.stream ? call->grpc.stream->code : -1;
     fill_error(made, public_status(call, err->status), err->text);
-    made->may_have_run = call->sent;
+    made->may_have_run = call->sent || call->was_sent;
     if (call->grpc.stream) {
         made->http_status = call->grpc.stream->http_status;
         made->grpc_status = grpc_code > 0 ? grpc_code : 0;
@@ -104,8 +104,18 @@ void client_call_fail(sluice_call *call, const struct error *err) {
 
 void client_call_set_cancelled(sluice_call *call) {
     fill_error(&call->error, SLUICE_CLIENT_CANCELLED, "the call was cancelled");
-    call->error.may_have_run = call->sent;
+    call->error.may_have_run = call->sent || call->was_sent;
     call->state = CLIENT_CALL_FAILED;
+}
+
+void client_call_reset(sluice_call *call) {
+    call->was_sent |= call->sent;
+    call->sent = call->answered = false;
+    call->answer_headers = NULL;
+    call->n_answer_headers = 0;
+    grpc_message_free(call->grpc.message);
+    call->grpc.message = NULL;
+    call->grpc.has_several = call->grpc.was_refused = false;
 }
 
 uint64_t client_call_deadline_ns(const sluice_call *call) {
@@ -177,9 +187,16 @@ static enum status read_options(sluice_call *call, const sluice_call_options *op
     const struct client_headers_source source = {given.headers, given.n_headers, given.bearer_token,
                                                  given.traceparent, is_grpc};
     call->timeout_ns = given.timeout_ns > 0 ? given.timeout_ns : call->client->options.timeout_ns;
+    call->has_timeout = given.timeout_ns > 0 || call->client->has_timeout;
+    call->retry = call->client->retry;
     call->on_done = given.on_done;
     call->user = given.user;
-    status = client_headers_import(call->arena, &source, &of_call, err);
+    if (given.retry) {
+        status = client_retry_import(call->arena, given.retry, &call->retry, err);
+    }
+    if (status == ST_OK) {
+        status = client_headers_import(call->arena, &source, &of_call, err);
+    }
     if (status == ST_OK && of_call.n > 0 && !is_grpc) {
         status = client_url_expect(&call->client->url, CLIENT_HTTP, "a call with headers", err);
     }
@@ -327,7 +344,8 @@ void client_call_finish(sluice_call *call, enum status status, struct error *err
 }
 
 static bool is_under_way(const sluice_call *call) {
-    return call->state == CLIENT_CALL_QUEUED || call->state == CLIENT_CALL_RUNNING;
+    return call->state == CLIENT_CALL_QUEUED || call->state == CLIENT_CALL_RUNNING ||
+           call->state == CLIENT_CALL_PAUSED;
 }
 
 void sluice_client_step(sluice_client *client) {
@@ -376,6 +394,7 @@ sluice_client_status sluice_call_status(const sluice_call *call, sluice_client_e
     case CLIENT_CALL_PREPARED:
     case CLIENT_CALL_QUEUED:
     case CLIENT_CALL_RUNNING:
+    case CLIENT_CALL_PAUSED:
         break;
     }
     fill_error(&made, SLUICE_CLIENT_PENDING, "the call is not done yet");

@@ -10,6 +10,7 @@
 #include "client/client.h"
 #include "client/convert.h"
 #include "client/mip.h"
+#include "client/retry.h"
 #include "client/v2_grpc.h"
 #include "client/watch.h"
 #include "core/event/timer_heap.h"
@@ -40,6 +41,7 @@ enum client_call_state {
     CLIENT_CALL_PREPARED, /* not started */
     CLIENT_CALL_QUEUED,   /* waits for a lane, or for the next step of the channel */
     CLIENT_CALL_RUNNING,  /* its exchange is under way, or waits for the channel's connection */
+    CLIENT_CALL_PAUSED,   /* it failed, and waits to be tried again */
     CLIENT_CALL_DONE,     /* the result is ready */
     CLIENT_CALL_FAILED,   /* `error` has the reason */
 };
@@ -59,7 +61,7 @@ struct sluice_call {
     LIST_ENTRY(sluice_call) link;   /* in the client's `calls` or `spare` */
     TAILQ_ENTRY(sluice_call) order; /* in the client's `queue` or `done` */
     enum client_call_state state;
-    struct timer_node timer;  /* its deadline, while it is queued for a lane */
+    struct timer_node timer;  /* its deadline, while it is queued for a lane; the end of a pause */
     bool in_done;             /* it is in `done` */
     struct client_lane *lane; /* HTTP, MIP: while it is running */
     /* How far its connection came, and whether the server may have got it: when it is done. */
@@ -81,6 +83,10 @@ struct sluice_call {
     struct client_buffers buffers; /* KServe v2: the caller's buffers for outputs */
     struct client_headers headers; /* to send: the client's and the call's */
     uint64_t timeout_ns;
+    bool has_timeout;                 /* by the caller, not the default */
+    const struct client_retry *retry; /* NULL: none */
+    uint32_t n_attempts;              /* that have ended */
+    bool was_sent;                    /* an attempt before may have run */
     /* KServe v2: of the answer, of full size */
     const sluice_header *answer_headers;
     size_t n_answer_headers;
@@ -116,6 +122,9 @@ struct sluice_client {
     sluice_client_transport transport;
     struct client_tls *tls; /* NULL: none, or the caller's transport */
     struct client_headers headers;
+    const struct client_retry *retry; /* NULL: none */
+    struct client_retry_budget retry_budget;
+    bool has_timeout; /* by the caller, not the default */
     struct arena_cache *cache;
     int epoll_fd;                   /* -1: none */
     struct client_channel *channel; /* gRPC; else NULL, and lanes are used */
@@ -124,7 +133,7 @@ struct sluice_client {
     size_t n_lanes, max_lanes;
     struct client_call_list calls;
     struct client_call_queue queue; /* calls that wait for a lane */
-    struct timer_heap timers;       /* of queued calls */
+    struct timer_heap timers;       /* of queued and paused calls */
     struct client_call_queue done;  /* calls whose end the caller was not told */
     size_t n_under_way;             /* calls that are queued or running */
     uint64_t n_finished;            /* calls that ended other than by the caller */
@@ -155,6 +164,8 @@ void client_call_free_all(sluice_client *client);
 /* The exchange of a running call is complete, or has failed: its results are made, or its error.
  * `phase` and `sent` are set. */
 void client_call_finish(sluice_call *call, enum status status, struct error *err);
+/* Makes a failed call as it was before it ran. */
+void client_call_reset(sluice_call *call);
 /* A call that did not run fails for the reason in `err`. */
 void client_call_fail(sluice_call *call, const struct error *err);
 /* The call was cancelled. */

@@ -527,7 +527,7 @@ static void on_end(sluice_call *call) {
     }
     client_call_finish(call, explain(call, began, &err), &err);
     call->grpc.stream = NULL;
-    client_loop_add_done(call);
+    client_loop_end(call);
 }
 
 static void on_message(sluice_call *call, struct grpc_client_call *stream) {

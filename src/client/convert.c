@@ -21,9 +21,22 @@ _Static_assert((int)SLUICE_PARAM_BOOL == (int)PARAM_BOOL &&
                    (int)SLUICE_PARAM_STRING == (int)PARAM_STRING,
                "kinds of param.h differ from sluice/client.h");
 
+/* Schedule policy extension, "timeout": in microseconds. */
+static void add_timeout(struct params *params, struct param *last, uint64_t timeout_us) {
+    static const struct str TIMEOUT = {"timeout", 7};
+    for (size_t i = 0; i < params->n; i++) {
+        if (str_eq(params->items[i].name, TIMEOUT)) {
+            return;
+        }
+    }
+    int64_t value = timeout_us < INT64_MAX ? (int64_t)timeout_us : INT64_MAX;
+    *last = (struct param){.name = TIMEOUT, .kind = PARAM_INT64, .int64 = value};
+    params->n++;
+}
+
 static enum status import_params(struct arena *arena, const sluice_infer_request *request,
-                                 struct params *out, struct error *err) {
-    struct param *items = arena_calloc(arena, request->n_params, sizeof(*items));
+                                 uint64_t timeout_us, struct params *out, struct error *err) {
+    struct param *items = arena_calloc(arena, request->n_params + 1, sizeof(*items));
     if (!items) {
         return error_no_memory(err, "a call");
     }
@@ -46,6 +59,9 @@ static enum status import_params(struct arena *arena, const sluice_infer_request
                                   .string = str_make(from.string, from.string_bytes)};
     }
     *out = (struct params){items, request->n_params};
+    if (timeout_us > 0) {
+        add_timeout(out, &items[request->n_params], timeout_us);
+    }
     return ST_OK;
 }
 
@@ -134,8 +150,8 @@ static enum status import_outputs(struct arena *arena, const struct client_buffe
 }
 
 enum status client_infer_import(struct arena *arena, const sluice_infer_request *request,
-                                struct client_infer *out, struct client_buffers *buffers,
-                                struct error *err) {
+                                uint64_t timeout_us, struct client_infer *out,
+                                struct client_buffers *buffers, struct error *err) {
     struct v2_request *made = arena_calloc(arena, 1, sizeof(*made));
     if (!made) {
         return error_no_memory(err, "a call");
@@ -161,7 +177,7 @@ enum status client_infer_import(struct arena *arena, const sluice_infer_request 
         status = import_outputs(arena, buffers, &made->infer, err);
     }
     if (status == ST_OK) {
-        status = import_params(arena, request, &made->infer.params, err);
+        status = import_params(arena, request, timeout_us, &made->infer.params, err);
     }
     if (status == ST_OK && request->form == SLUICE_FORM_JSON) {
         out->forms = v2_forms_all(arena, request->n_inputs, V2_FORM_JSON);

@@ -13,12 +13,13 @@ struct client_buffers {
     size_t n;
 };
 
-/* Converts a public request (of full size), and copies its outputs to *buffers. Returns:
+/* Converts a public request (of full size), and copies its outputs to *buffers. `timeout_us`: the
+ * parameter `timeout` that is added, unless it is there; 0: none. Returns:
  * ST_BAD_FIELD for a NULL where a value is needed and for a struct without its size;
  * ST_BAD_DATATYPE. Owns: in `arena`; texts and data are the caller's. */
 enum status client_infer_import(struct arena *arena, const sluice_infer_request *request,
-                                struct client_infer *out, struct client_buffers *buffers,
-                                struct error *err) SLUICE_MUST_USE;
+                                uint64_t timeout_us, struct client_infer *out,
+                                struct client_buffers *buffers, struct error *err) SLUICE_MUST_USE;
 
 /* Results, as public structs of full size. */
 struct client_answer {

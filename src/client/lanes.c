@@ -129,7 +129,7 @@ static void step_lane(sluice_client *client, struct client_lane *lane) {
     call->sent = client_has_sent(lane->client);
     client_call_finish(call, status, &err);
     release_lane(client, lane);
-    client_loop_add_done(call);
+    client_loop_end(call);
 }
 
 void client_lanes_cancel(sluice_call *call) {

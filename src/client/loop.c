@@ -77,10 +77,46 @@ void client_loop_add_done(sluice_call *call) {
     client->n_finished++;
 }
 
+static const char *retry_after(const sluice_call *call) {
+    sluice_header header = {.size = sizeof(header)};
+    return sluice_call_find_header(call, "Retry-After", &header) == SLUICE_CLIENT_OK ? header.value
+                                                                                     : NULL;
+}
+
+/* Pauses a failed call if its policy allows. */
+static bool pause_call(sluice_call *call) {
+    sluice_client *client = call->client;
+    const struct client_failure failure = {.error = &call->error,
+                                           .may_have_run = call->sent,
+                                           .retry_after = retry_after(call),
+                                           .n_attempts = call->n_attempts,
+                                           .now_ns = clock_now_ns(),
+                                           .deadline_ns = client_call_deadline_ns(call)};
+    uint64_t at_ns = client_retry_at_ns(call->retry, &client->retry_budget, &failure);
+    if (at_ns == UINT64_MAX || !timer_heap_set(&client->timers, &call->timer, at_ns)) {
+        return false;
+    }
+    client_call_reset(call);
+    call->state = CLIENT_CALL_PAUSED;
+    return true;
+}
+
+void client_loop_end(sluice_call *call) {
+    call->n_attempts++;
+    if (call->state == CLIENT_CALL_DONE) {
+        client_retry_budget_give(&call->client->retry_budget);
+    } else if (pause_call(call)) {
+        return;
+    }
+    client_loop_add_done(call);
+}
+
 void client_loop_cancel(sluice_call *call) {
     sluice_client *client = call->client;
     if (call->state == CLIENT_CALL_QUEUED) {
         unqueue(call);
+    } else if (call->state == CLIENT_CALL_PAUSED) {
+        timer_heap_remove(&client->timers, &call->timer);
     } else if (client->channel) {
         client_channel_cancel(call);
     } else {
@@ -93,17 +129,28 @@ static sluice_call *call_of_timer(struct timer_node *timer) {
     return CONTAINER_OF(timer, sluice_call, timer);
 }
 
-static void expire_queued(sluice_client *client, uint64_t now) {
+static void expire_queued(sluice_call *call) {
+    struct error err = {0};
+    unqueue(call);
+    (void)error_set(&err, ST_DEADLINE_EXCEEDED,
+                    "timed out waiting for one of %zu connections after %.3g s",
+                    call->client->max_lanes, (double)call->timeout_ns / 1e9);
+    client_call_fail(call, &err);
+    client_loop_add_done(call);
+}
+
+/* Queued calls are over, paused ones are tried again. */
+static void run_timers(sluice_client *client, uint64_t now) {
     struct timer_node *due;
     while ((due = timer_heap_pop_due(&client->timers, now))) {
         struct error err = {0};
         sluice_call *call = call_of_timer(due);
-        unqueue(call);
-        (void)error_set(&err, ST_DEADLINE_EXCEEDED,
-                        "timed out waiting for one of %zu connections after %.3g s",
-                        client->max_lanes, (double)call->timeout_ns / 1e9);
-        client_call_fail(call, &err);
-        client_loop_add_done(call);
+        if (call->state == CLIENT_CALL_QUEUED) {
+            expire_queued(call);
+        } else if (client_loop_put_back(call, &err) != ST_OK) {
+            client_call_fail(call, &err);
+            client_loop_add_done(call);
+        }
     }
 }
 
@@ -113,10 +160,10 @@ static void run_due(sluice_client *client) {
     uint64_t now = clock_now_ns();
     if (client->channel) {
         client_channel_run(client->channel);
-        return;
+    } else {
+        client_lanes_run(client, now);
     }
-    client_lanes_run(client, now);
-    expire_queued(client, now);
+    run_timers(client, now);
 }
 
 static uint64_t next_due_ns(const sluice_client *client) {

@@ -23,7 +23,10 @@ void client_loop_run(sluice_client *client, uint64_t timeout_ns);
 sluice_call *client_loop_take(sluice_client *client);
 /* Queues a running call again. Returns: ST_NO_MEMORY: it is not there. */
 enum status client_loop_put_back(sluice_call *call, struct error *err) SLUICE_MUST_USE;
-/* A call that is not queued has ended: its caller is to be told. */
+/* A running call has ended, by client_call_finish: it is tried again later, or its caller is to be
+ * told. */
+void client_loop_end(sluice_call *call);
+/* A call that is not queued has failed, for good: its caller is to be told. */
 void client_loop_add_done(sluice_call *call);
 
 #endif

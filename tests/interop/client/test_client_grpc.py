@@ -146,6 +146,23 @@ def test_client_survives_a_restart(tmp_path, start_server, protocol):
         assert asked.wait(http1.PATIENCE) == 0
 
 
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_client_waits_for_a_server(tmp_path, start_server, protocol):
+    """By a retry policy: the question is asked before there is a server."""
+    path = tmp_path / "socket"
+    option = {"grpc": (f"unix:{path}",)} if protocol == "grpc" else {"listen": ("127.0.0.1:0", f"unix:{path}")}
+    with subprocess.Popen([program("reconnect"), f"{protocol}+unix:{path}", str(http1.PATIENCE)],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as asked:
+        asked.stdin.write("\n")
+        asked.stdin.close()
+        start_server("--model-repository", MODELS, **option)
+        assert asked.stdout.readline().startswith("sluice ")
+        assert asked.wait(http1.PATIENCE) == 0
+    done = subprocess.run([program("reconnect"), f"{protocol}+unix:{path}2", "0.3"], input="\n", check=True, text=True,
+                          stdout=subprocess.PIPE)
+    assert done.stdout.startswith("SLUICE_CLIENT_CONNECT: ")
+
+
 # ---- TLS -----------------------------------------------------------------------------------------
 
 def test_grpc_tls(tmp_path, start_server):
