@@ -21,7 +21,8 @@ static void reencode_response(struct arena *arena, const struct v2_client_respon
     struct str body = fixture_gather(arena, encoded.pieces, encoded.n_pieces);
     check(body.len == encoded.n_bytes, &err);
     check(encoded.binary == (body.len > encoded.json.len), &err);
-    check(v2_response_decode(arena, body, encoded.json.len, &fuzz_limits, &back, &err) == ST_OK,
+    check(v2_response_decode(arena, body, encoded.json.len, false, &fuzz_limits, &back, &err) ==
+              ST_OK,
           &err);
     check(strcmp(fixture_response(arena, answer), fixture_response(arena, &back)) == 0, &err);
 }
@@ -32,8 +33,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *body = fuzz_body(data, size, &json_bytes, &n_bytes);
     struct v2_client_response answer;
     struct error err = {0};
-    if (v2_response_decode(arena, str_make(body, n_bytes), json_bytes, &fixture_limits, &answer,
-                           &err) == ST_OK) {
+    if (v2_response_decode(arena, str_make(body, n_bytes), json_bytes, false, &fixture_limits,
+                           &answer, &err) == ST_OK) {
         reencode_response(arena, &answer);
     } else {
         check(err.text[0] != '\0', &err);

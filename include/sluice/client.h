@@ -436,6 +436,47 @@ SLUICE_CLIENT_API sluice_client_status sluice_client_start_unload(
     sluice_client *client, const char *model, const sluice_call_options *options,
     sluice_call **call, sluice_client_error *error);
 
+/* ---- shared memory (system shared memory extension) ------------------------------------------ */
+
+/* A shared memory object of this machine, mapped: tensors in it reach a server on the same machine
+ * without being sent. A server registers it under a name of its own:
+ *
+ *     sluice_shm_create(NULL, n_bytes, &shm, &error)
+ *     sluice_client_register_shm(client, "mine", sluice_shm_key(shm), 0, n_bytes, NULL, &error)
+ *     …sluice_tensor.shm_region and sluice_wanted.shm_region: "mine"; sluice_shm_data(shm)…
+ *     sluice_client_unregister_shm(client, "mine", NULL, &error)
+ *     sluice_shm_free(shm)
+ *
+ * Thread: any, for create; else one at a time. */
+typedef struct sluice_shm sluice_shm;
+
+/* Makes an object of zeros that only the caller's user may open. `key`: its name, "/NAME"; NULL:
+ * one that no other has. Returns: SLUICE_CLIENT_INVALID for a key that is in use or none;
+ * SLUICE_CLIENT_NO_MEMORY. Owns: the caller, *shm, until sluice_shm_free; NULL on failure. */
+SLUICE_CLIENT_API sluice_client_status sluice_shm_create(const char *key, size_t n_bytes,
+                                                         sluice_shm **shm,
+                                                         sluice_client_error *error);
+SLUICE_CLIENT_API void *sluice_shm_data(const sluice_shm *shm);
+SLUICE_CLIENT_API const char *sluice_shm_key(const sluice_shm *shm);
+/* Unmaps the object and removes it; a server that has registered it keeps its own mapping. NULL is
+ * allowed. */
+SLUICE_CLIENT_API void sluice_shm_free(sluice_shm *shm);
+
+/* The server opens the object `key`, of which `n_bytes` from `offset` on become the region `name`;
+ * or it forgets a region, or all (`name` NULL). */
+SLUICE_CLIENT_API sluice_client_status sluice_client_register_shm(
+    sluice_client *client, const char *name, const char *key, uint64_t offset, uint64_t n_bytes,
+    const sluice_call_options *options, sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status
+sluice_client_unregister_shm(sluice_client *client, const char *name,
+                             const sluice_call_options *options, sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status sluice_client_start_register_shm(
+    sluice_client *client, const char *name, const char *key, uint64_t offset, uint64_t n_bytes,
+    const sluice_call_options *options, sluice_call **call, sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status sluice_client_start_unregister_shm(
+    sluice_client *client, const char *name, const sluice_call_options *options, sluice_call **call,
+    sluice_client_error *error);
+
 /* ---- inference (OIP, "Inference"; binary tensor data extension) ------------------------------ */
 
 typedef struct sluice_tensor {
@@ -445,8 +486,12 @@ typedef struct sluice_tensor {
     const int64_t *dims; /* each >= 0; 0: empty tensor */
     size_t rank;         /* up to 64 */
     const void *data;    /* outputs: the first binary one is aligned to 64 bytes, others may be not
-                            aligned at all */
+                            aligned at all. NULL: in shared memory */
     size_t n_bytes;      /* must match datatype and dims */
+    /* In shared memory that the server has registered by that name, in place of `data`; NULL:
+     * not. */
+    const char *shm_region;
+    uint64_t shm_offset;
 } sluice_tensor;
 
 /* A named value in a request or answer. The member that `kind` names is valid. */
@@ -473,12 +518,19 @@ typedef enum sluice_form {
 
 /* An output that the caller wants, and the caller's memory for it. Either all of a request have
  * names, and the server sends only these outputs, or none has: then it sends all of its outputs,
- * and the element at an index is for the output at that index. */
+ * and the element at an index is for the output at that index. n_classes and shm_region need a
+ * name, and exclude each other. */
 typedef struct sluice_wanted {
     size_t size;
     const char *name; /* NULL: by index */
     void *data;       /* receives the output, in any form; NULL: the call's memory */
     size_t n_bytes;   /* of `data`; too small: SLUICE_CLIENT_BUFFER_TOO_SMALL */
+    /* The highest values of each row in place of the output, with their indexes and labels: a BYTES
+     * tensor that sluice_classes_next reads (classification extension). 0: the output itself */
+    uint32_t n_classes;
+    /* The server writes the output there: the answer has its shape and no data. NULL: not. */
+    const char *shm_region;
+    uint64_t shm_offset, shm_bytes; /* shm_bytes: at least what the output needs */
 } sluice_wanted;
 
 typedef struct sluice_infer_request {
@@ -550,6 +602,8 @@ static inline sluice_tensor sluice_tensor_of(sluice_datatype datatype, size_t el
     tensor.rank = rank;
     tensor.data = data;
     tensor.n_bytes = n > SIZE_MAX / element_bytes ? SIZE_MAX : n * element_bytes;
+    tensor.shm_region = NULL;
+    tensor.shm_offset = 0;
     return tensor;
 }
 
@@ -643,6 +697,18 @@ SLUICE_CLIENT_API sluice_client_status sluice_strings_pack(const char *const *te
  * for another datatype, SLUICE_CLIENT_PROTOCOL if the data end within an element. */
 SLUICE_CLIENT_API sluice_client_status sluice_strings_next(const sluice_tensor *tensor, size_t *at,
                                                            const char **text, size_t *n_bytes);
+
+/* An element of an output with n_classes: "VALUE:INDEX", or "VALUE:INDEX:LABEL" if the model has
+ * labels. next: as sluice_strings_next, and SLUICE_CLIENT_PROTOCOL for another text. */
+typedef struct sluice_class {
+    size_t size;
+    double value;
+    uint64_t index;
+    const char *label; /* in the tensor, without a NUL; NULL: none */
+    size_t label_bytes;
+} sluice_class;
+SLUICE_CLIENT_API sluice_client_status sluice_classes_next(const sluice_tensor *tensor, size_t *at,
+                                                           sluice_class *out);
 
 /* FP16 and BF16 from and to float, `n` of them; the 16-bit side may be unaligned. To 16 bits:
  * rounded to nearest, ties to even; a NaN stays one; what is too large becomes infinity. */

@@ -611,14 +611,14 @@ static void api_invalid_request_is_refused_before_connect(void **state) {
     (void)state;
     enum { SIZE = sizeof(sluice_tensor) };
     static const sluice_tensor bad[] = {
-        {SIZE, NULL, SLUICE_FP32, dims, 2, values, 8},
-        {SIZE, "x", SLUICE_FP32, NULL, 2, values, 8},
-        {SIZE, "x", SLUICE_FP32, dims, 2, NULL, 8},
-        {SIZE, "x", SLUICE_FP32, dims, 2, values, 4},
-        {SIZE, "x", SLUICE_FP64, dims, 2, values, 8},
-        {SIZE, "x", 0, dims, 2, values, 8},
-        {SIZE, "x", 15, dims, 2, values, 8},
-        {SIZE, "x", SLUICE_FP32, dims, 65, values, 8},
+        {SIZE, NULL, SLUICE_FP32, dims, 2, values, 8, NULL, 0},
+        {SIZE, "x", SLUICE_FP32, NULL, 2, values, 8, NULL, 0},
+        {SIZE, "x", SLUICE_FP32, dims, 2, NULL, 8, NULL, 0},
+        {SIZE, "x", SLUICE_FP32, dims, 2, values, 4, NULL, 0},
+        {SIZE, "x", SLUICE_FP64, dims, 2, values, 8, NULL, 0},
+        {SIZE, "x", 0, dims, 2, values, 8, NULL, 0},
+        {SIZE, "x", 15, dims, 2, values, 8, NULL, 0},
+        {SIZE, "x", SLUICE_FP32, dims, 65, values, 8, NULL, 0},
     };
     static const sluice_form forms[] = {SLUICE_FORM_BINARY, SLUICE_FORM_JSON, SLUICE_FORM_RAW};
     sluice_client *client = open_client("http+unix:/nowhere/at/all");

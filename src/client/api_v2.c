@@ -27,6 +27,7 @@ struct query {
     const struct client_call_kind *kind;
     enum client_query query;
     const char *model, *version, *config;
+    struct v2_shared_memory_region region;
 };
 
 static sluice_client_status start_query(sluice_client *client, const struct query *query,
@@ -40,6 +41,7 @@ static sluice_client_status start_query(sluice_client *client, const struct quer
                                                .model = str_of(query->model),
                                                .version = str_of(query->version),
                                                .config = str_of(query->config),
+                                               .region = query->region,
                                                .headers = call->headers};
         status = client_call_set_query(call, &args, &err);
     }
@@ -69,14 +71,14 @@ static const struct client_call_kind health = {.result = CLIENT_RESULT_YES,
 sluice_client_status sluice_client_start_is_live(sluice_client *client,
                                                  const sluice_call_options *options,
                                                  sluice_call **call, sluice_client_error *error) {
-    const struct query query = {&health, CLIENT_LIVE, NULL, NULL, NULL};
+    const struct query query = {.kind = &health, .query = CLIENT_LIVE};
     return start_query(client, &query, options, call, error);
 }
 
 sluice_client_status sluice_client_start_is_ready(sluice_client *client,
                                                   const sluice_call_options *options,
                                                   sluice_call **call, sluice_client_error *error) {
-    const struct query query = {&health, CLIENT_READY, NULL, NULL, NULL};
+    const struct query query = {.kind = &health, .query = CLIENT_READY};
     return start_query(client, &query, options, call, error);
 }
 
@@ -85,7 +87,8 @@ sluice_client_status sluice_client_start_model_is_ready(sluice_client *client, c
                                                         const sluice_call_options *options,
                                                         sluice_call **call,
                                                         sluice_client_error *error) {
-    const struct query query = {&health, CLIENT_MODEL_READY, model, version, NULL};
+    const struct query query = {
+        .kind = &health, .query = CLIENT_MODEL_READY, .model = model, .version = version};
     return start_query(client, &query, options, call, error);
 }
 
@@ -151,7 +154,7 @@ sluice_client_status sluice_client_start_server_metadata(sluice_client *client,
                                                          const sluice_call_options *options,
                                                          sluice_call **call,
                                                          sluice_client_error *error) {
-    const struct query query = {&server_metadata, CLIENT_SERVER, NULL, NULL, NULL};
+    const struct query query = {.kind = &server_metadata, .query = CLIENT_SERVER};
     return start_query(client, &query, options, call, error);
 }
 
@@ -185,7 +188,8 @@ sluice_client_status sluice_client_start_model_metadata(sluice_client *client, c
                                                         const sluice_call_options *options,
                                                         sluice_call **call,
                                                         sluice_client_error *error) {
-    const struct query query = {&model_metadata, CLIENT_MODEL, model, version, NULL};
+    const struct query query = {
+        .kind = &model_metadata, .query = CLIENT_MODEL, .model = model, .version = version};
     return start_query(client, &query, options, call, error);
 }
 
@@ -218,7 +222,8 @@ sluice_client_status sluice_client_start_model_config(sluice_client *client, con
                                                       const sluice_call_options *options,
                                                       sluice_call **call,
                                                       sluice_client_error *error) {
-    const struct query query = {&document, CLIENT_CONFIG, model, version, NULL};
+    const struct query query = {
+        .kind = &document, .query = CLIENT_CONFIG, .model = model, .version = version};
     return start_query(client, &query, options, call, error);
 }
 
@@ -236,7 +241,8 @@ sluice_client_status sluice_client_start_statistics(sluice_client *client, const
                                                     const sluice_call_options *options,
                                                     sluice_call **call,
                                                     sluice_client_error *error) {
-    const struct query query = {&document, CLIENT_STATISTICS, model, version, NULL};
+    const struct query query = {
+        .kind = &document, .query = CLIENT_STATISTICS, .model = model, .version = version};
     return start_query(client, &query, options, call, error);
 }
 
@@ -253,7 +259,7 @@ sluice_client_status sluice_client_start_repository_index(sluice_client *client,
                                                           const sluice_call_options *options,
                                                           sluice_call **call,
                                                           sluice_client_error *error) {
-    const struct query query = {&document, CLIENT_INDEX, NULL, NULL, NULL};
+    const struct query query = {.kind = &document, .query = CLIENT_INDEX};
     return start_query(client, &query, options, call, error);
 }
 
@@ -292,7 +298,8 @@ sluice_client_status sluice_client_start_load(sluice_client *client, const char 
                                               const char *config,
                                               const sluice_call_options *options,
                                               sluice_call **call, sluice_client_error *error) {
-    const struct query query = {&change, CLIENT_LOAD, model, NULL, config};
+    const struct query query = {
+        .kind = &change, .query = CLIENT_LOAD, .model = model, .config = config};
     return start_query(client, &query, options, call, error);
 }
 
@@ -308,7 +315,7 @@ sluice_client_status sluice_client_load(sluice_client *client, const char *model
 sluice_client_status sluice_client_start_unload(sluice_client *client, const char *model,
                                                 const sluice_call_options *options,
                                                 sluice_call **call, sluice_client_error *error) {
-    const struct query query = {&change, CLIENT_UNLOAD, model, NULL, NULL};
+    const struct query query = {.kind = &change, .query = CLIENT_UNLOAD, .model = model};
     return start_query(client, &query, options, call, error);
 }
 
@@ -320,12 +327,51 @@ sluice_client_status sluice_client_unload(sluice_client *client, const char *mod
     return run_change(call, status, error);
 }
 
+/* ---- shared memory --------------------------------------------------------------------------- */
+
+sluice_client_status sluice_client_start_register_shm(
+    sluice_client *client, const char *name, const char *key, uint64_t offset, uint64_t n_bytes,
+    const sluice_call_options *options, sluice_call **call, sluice_client_error *error) {
+    const struct query query = {.kind = &change,
+                                .query = CLIENT_SHM_REGISTER,
+                                .region = {str_of(name), str_of(key), offset, n_bytes}};
+    return start_query(client, &query, options, call, error);
+}
+
+sluice_client_status sluice_client_register_shm(sluice_client *client, const char *name,
+                                                const char *key, uint64_t offset, uint64_t n_bytes,
+                                                const sluice_call_options *options,
+                                                sluice_client_error *error) {
+    sluice_call *call;
+    sluice_client_status status =
+        sluice_client_start_register_shm(client, name, key, offset, n_bytes, options, &call, error);
+    return run_change(call, status, error);
+}
+
+sluice_client_status sluice_client_start_unregister_shm(sluice_client *client, const char *name,
+                                                        const sluice_call_options *options,
+                                                        sluice_call **call,
+                                                        sluice_client_error *error) {
+    const struct query query = {
+        .kind = &change, .query = CLIENT_SHM_UNREGISTER, .region.name = str_of(name)};
+    return start_query(client, &query, options, call, error);
+}
+
+sluice_client_status sluice_client_unregister_shm(sluice_client *client, const char *name,
+                                                  const sluice_call_options *options,
+                                                  sluice_client_error *error) {
+    sluice_call *call;
+    sluice_client_status status =
+        sluice_client_start_unregister_shm(client, name, options, &call, error);
+    return run_change(call, status, error);
+}
+
 /* ---- inference ------------------------------------------------------------------------------- */
 
 static enum status finish_infer(sluice_call *call, struct error *err) {
     struct v2_client_response answer;
-    enum status status =
-        client_infer_decode(call->arena, client_http(call->lane->client), &answer, err);
+    enum status status = client_infer_decode(call->arena, client_http(call->lane->client),
+                                             call->buffers.has_shm, &answer, err);
     return status == ST_OK ? client_answer_export(call->arena, &answer, call->buffers,
                                                   &call->result.answer, err)
                            : status;
@@ -333,7 +379,8 @@ static enum status finish_infer(sluice_call *call, struct error *err) {
 
 static enum status finish_infer_grpc(sluice_call *call, struct str message, struct error *err) {
     struct v2_client_response answer;
-    enum status status = client_grpc_infer_decode(call->arena, message, &answer, err);
+    enum status status =
+        client_grpc_infer_decode(call->arena, message, call->buffers.has_shm, &answer, err);
     return status == ST_OK ? client_answer_export(call->arena, &answer, call->buffers,
                                                   &call->result.answer, err)
                            : status;

@@ -65,9 +65,39 @@ static enum status import_params(struct arena *arena, const sluice_infer_request
     return ST_OK;
 }
 
+/* The bytes are the caller's, or in shared memory. */
+static enum status set_bytes(struct arena *arena, const sluice_tensor *from,
+                             struct infer_input *out, struct error *err) {
+    uint64_t expected = 0;
+    if (!from->shm_region) {
+        struct piece *piece = arena_alloc(arena, sizeof(*piece));
+        if (!piece) {
+            return error_no_memory(err, "a call");
+        }
+        *piece = (struct piece){from->data, from->n_bytes};
+        out->tensor.pieces = piece;
+        out->tensor.n_pieces = 1;
+        out->tensor.n_bytes = from->n_bytes;
+        return ST_OK;
+    }
+    if (from->data) {
+        return error_set(err, ST_BAD_FIELD, "input \"%s\" has both data and shm_region",
+                         from->name);
+    }
+    if (out->tensor.datatype != DT_BYTES &&
+        (!shape_bytes(out->tensor.shape, out->tensor.datatype, &expected) ||
+         expected != from->n_bytes)) {
+        return error_set(err, ST_BAD_DATA, "input \"%s\": %zu bytes don't fit its shape",
+                         from->name, from->n_bytes);
+    }
+    out->region = (struct infer_region){str_of(from->shm_region), from->shm_offset, from->n_bytes};
+    return ST_OK;
+}
+
 static enum status import_tensor(struct arena *arena, const sluice_tensor *from, size_t index,
-                                 struct tensor *out, struct error *err) {
-    if (!from->name || (from->rank > 0 && !from->dims) || (from->n_bytes > 0 && !from->data)) {
+                                 struct infer_input *out, struct error *err) {
+    bool lacks_data = from->n_bytes > 0 && !from->data && !from->shm_region;
+    if (!from->name || (from->rank > 0 && !from->dims) || lacks_data) {
         return error_set(err, ST_BAD_FIELD, "input %zu lacks its name, dims or data", index);
     }
     if ((int)from->datatype <= (int)DT_INVALID || (int)from->datatype >= (int)DT_COUNT_) {
@@ -79,18 +109,10 @@ static enum status import_tensor(struct arena *arena, const sluice_tensor *from,
                          "input \"%s\" has %zu dimensions; at most %d are supported", from->name,
                          from->rank, SHAPE_MAX_RANK);
     }
-    struct piece *piece = arena_alloc(arena, sizeof(*piece));
-    if (!piece) {
-        return error_no_memory(err, "a call");
-    }
-    *piece = (struct piece){from->data, from->n_bytes};
-    *out = (struct tensor){.name = str_of(from->name),
-                           .datatype = (enum datatype)from->datatype,
-                           .shape = {from->dims, from->rank},
-                           .pieces = piece,
-                           .n_pieces = 1,
-                           .n_bytes = from->n_bytes};
-    return ST_OK;
+    out->tensor = (struct tensor){.name = str_of(from->name),
+                                  .datatype = (enum datatype)from->datatype,
+                                  .shape = {from->dims, from->rank}};
+    return set_bytes(arena, from, out, err);
 }
 
 static enum status import_inputs(struct arena *arena, const sluice_infer_request *request,
@@ -105,16 +127,28 @@ static enum status import_inputs(struct arena *arena, const sluice_infer_request
         sluice_tensor from;
         status = sized_array_read(&from, sizeof(from), request->inputs, i, "sluice_tensor", err);
         if (status == ST_OK) {
-            status = import_tensor(arena, &from, i, &out->inputs[i].tensor, err);
+            status = import_tensor(arena, &from, i, &out->inputs[i], err);
         }
     }
     return status;
+}
+
+static enum status check_wanted(const sluice_wanted *wanted, size_t index, struct error *err) {
+    if ((wanted->n_classes > 0 || wanted->shm_region) && !wanted->name) {
+        return error_set(err, ST_BAD_FIELD, "output %zu: n_classes and shm_region need a name",
+                         index);
+    }
+    bool several = wanted->shm_region && (wanted->n_classes > 0 || wanted->data);
+    return several ? error_set(err, ST_BAD_FIELD,
+                               "output %zu: shm_region excludes n_classes and data", index)
+                   : ST_OK;
 }
 
 /* Copies the caller's elements. Returns: ST_BAD_FIELD if some have names and others have none. */
 static enum status import_buffers(struct arena *arena, const sluice_infer_request *request,
                                   struct client_buffers *out, struct error *err) {
     sluice_wanted *items = arena_calloc(arena, request->n_wanted, sizeof(*items));
+    *out = (struct client_buffers){0};
     if (!items) {
         return error_no_memory(err, "a call");
     }
@@ -130,8 +164,14 @@ static enum status import_buffers(struct arena *arena, const sluice_infer_reques
                              "have names or none has",
                              i, items[i].name ? "has" : "lacks");
         }
+        status = check_wanted(&items[i], i, err);
+        if (status != ST_OK) {
+            return status;
+        }
+        out->has_shm |= items[i].shm_region != NULL;
     }
-    *out = (struct client_buffers){items, request->n_wanted};
+    out->items = items;
+    out->n = request->n_wanted;
     return ST_OK;
 }
 
@@ -144,7 +184,13 @@ static enum status import_outputs(struct arena *arena, const struct client_buffe
         return error_no_memory(err, "a call");
     }
     for (size_t i = 0; i < out->n_wanted; i++) {
-        out->wanted[i].name = str_of(buffers->items[i].name);
+        const sluice_wanted *from = &buffers->items[i];
+        out->wanted[i].name = str_of(from->name);
+        out->wanted[i].n_classes = from->n_classes;
+        if (from->shm_region) {
+            out->wanted[i].region =
+                (struct infer_region){str_of(from->shm_region), from->shm_offset, from->shm_bytes};
+        }
     }
     return ST_OK;
 }
@@ -230,40 +276,75 @@ static enum status export_data_copy(const struct tensor *tensor, size_t index,
     return ST_OK;
 }
 
-/* The caller's memory for an output. Returns: NULL: none. */
-static const sluice_wanted *buffer_for(struct client_buffers buffers, size_t index,
+/* What the caller said about an output. Returns: NULL: nothing. */
+static const sluice_wanted *wanted_for(struct client_buffers buffers, size_t index,
                                        struct str name) {
-    const sluice_wanted *found = NULL;
     if (buffers.n == 0 || !buffers.items[0].name) {
-        found = index < buffers.n ? &buffers.items[index] : NULL;
+        return index < buffers.n ? &buffers.items[index] : NULL;
     }
-    for (size_t i = 0; !found && i < buffers.n && buffers.items[i].name; i++) {
-        found = str_is(name, buffers.items[i].name) ? &buffers.items[i] : NULL;
+    for (size_t i = 0; i < buffers.n && buffers.items[i].name; i++) {
+        if (str_is(name, buffers.items[i].name)) {
+            return &buffers.items[i];
+        }
     }
-    return found && found->data ? found : NULL;
+    return NULL;
 }
 
-static enum status export_outputs(struct arena *arena, const struct infer_response *response,
+/* An output that the server has written to shared memory. */
+static enum status export_region(const struct tensor *from, const sluice_wanted *wanted,
+                                 sluice_tensor *out, struct error *err) {
+    char name[TENSOR_NAME_TEXT_BYTES];
+    uint64_t n_bytes = wanted ? wanted->shm_bytes : 0;
+    if (!wanted || !wanted->shm_region) {
+        return error_set(err, ST_BAD_ANSWER, "the server's answer: output %s has no data",
+                         tensor_name_print(from->name, name));
+    }
+    if (from->datatype != DT_BYTES &&
+        (!shape_bytes(from->shape, from->datatype, &n_bytes) || n_bytes > wanted->shm_bytes)) {
+        return error_set(err, ST_BAD_ANSWER,
+                         "the server's answer: output %s does not fit its %llu bytes of shared "
+                         "memory",
+                         tensor_name_print(from->name, name),
+                         (unsigned long long)wanted->shm_bytes);
+    }
+    out->shm_region = wanted->shm_region;
+    out->shm_offset = wanted->shm_offset;
+    out->n_bytes = (size_t)n_bytes;
+    return ST_OK;
+}
+
+static enum status export_output(struct arena *arena, const struct v2_client_response *answer,
+                                 size_t index, const sluice_wanted *wanted, sluice_tensor *out,
+                                 struct error *err) {
+    const struct tensor *from = &answer->infer.outputs[index];
+    *out = (sluice_tensor){.size = sizeof(*out),
+                           .datatype = (sluice_datatype)from->datatype,
+                           .dims = from->shape.dims,
+                           .rank = from->shape.rank,
+                           .n_bytes = from->n_bytes};
+    enum status status = export_text(arena, from->name, &out->name, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    if (answer->forms && answer->forms[index] == V2_FORM_DEFAULT) {
+        return export_region(from, wanted, out, err);
+    }
+    return wanted && wanted->data ? export_data_copy(from, index, wanted, &out->data, err)
+                                  : export_data(arena, from, &out->data, err);
+}
+
+static enum status export_outputs(struct arena *arena, const struct v2_client_response *answer,
                                   struct client_buffers buffers, struct client_answer *out,
                                   struct error *err) {
+    const struct infer_response *response = &answer->infer;
     sluice_tensor *outputs = arena_calloc(arena, response->n_outputs, sizeof(*outputs));
     if (!outputs) {
         return error_no_memory(err, "a call");
     }
     enum status status = ST_OK;
     for (size_t i = 0; i < response->n_outputs && status == ST_OK; i++) {
-        const struct tensor *from = &response->outputs[i];
-        const sluice_wanted *buffer = buffer_for(buffers, i, from->name);
-        outputs[i] = (sluice_tensor){.size = sizeof(*outputs),
-                                     .datatype = (sluice_datatype)from->datatype,
-                                     .dims = from->shape.dims,
-                                     .rank = from->shape.rank,
-                                     .n_bytes = from->n_bytes};
-        status = buffer ? export_data_copy(from, i, buffer, &outputs[i].data, err)
-                        : export_data(arena, from, &outputs[i].data, err);
-        if (status == ST_OK) {
-            status = export_text(arena, from->name, &outputs[i].name, err);
-        }
+        const sluice_wanted *wanted = wanted_for(buffers, i, response->outputs[i].name);
+        status = export_output(arena, answer, i, wanted, &outputs[i], err);
     }
     out->outputs = outputs;
     out->info.n_outputs = response->n_outputs;
@@ -307,7 +388,7 @@ enum status client_answer_export(struct arena *arena, const struct v2_client_res
         status = export_text(arena, answer->model_version, &out->info.version, err);
     }
     if (status == ST_OK) {
-        status = export_outputs(arena, &answer->infer, buffers, out, err);
+        status = export_outputs(arena, answer, buffers, out, err);
     }
     return status == ST_OK ? export_params(arena, answer->infer.params, out, err) : status;
 }

@@ -11,6 +11,7 @@
 struct client_buffers {
     const sluice_wanted *items; /* of full size */
     size_t n;
+    bool has_shm; /* one is in shared memory */
 };
 
 /* Converts a public request (of full size), and copies its outputs to *buffers. `timeout_us`: the

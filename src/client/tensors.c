@@ -1,6 +1,9 @@
 /* Public functions for the data of tensors: names, copies, strings, 16-bit floats. */
 #include <string.h>
 
+#include "client/sized_struct.h"
+#include "core/base/num.h"
+#include "core/base/str.h"
 #include "core/tensor/bytes.h"
 #include "core/tensor/datatype.h"
 #include "core/tensor/half.h"
@@ -33,10 +36,15 @@ size_t sluice_n_elements(const int64_t *dims, size_t rank) {
     return n;
 }
 
+/* Is it in shared memory, and the caller has not set its address? */
+static bool is_elsewhere(const sluice_tensor *tensor) {
+    return !tensor->data && tensor->n_bytes > 0;
+}
+
 sluice_client_status sluice_tensor_read(const sluice_tensor *tensor, sluice_datatype datatype,
                                         void *out, size_t n) {
     size_t element_bytes = sluice_datatype_bytes((int32_t)tensor->datatype);
-    if (tensor->datatype != datatype || element_bytes == 0) {
+    if (tensor->datatype != datatype || element_bytes == 0 || is_elsewhere(tensor)) {
         return SLUICE_CLIENT_INVALID;
     }
     size_t n_here = tensor->n_bytes / element_bytes;
@@ -89,7 +97,7 @@ sluice_client_status sluice_strings_pack(const char *const *texts, const size_t 
 
 sluice_client_status sluice_strings_next(const sluice_tensor *tensor, size_t *at, const char **text,
                                          size_t *n_bytes) {
-    if (tensor->datatype != SLUICE_BYTES || *at > tensor->n_bytes) {
+    if (tensor->datatype != SLUICE_BYTES || *at > tensor->n_bytes || is_elsewhere(tensor)) {
         return SLUICE_CLIENT_INVALID;
     }
     if (*at == tensor->n_bytes) {
@@ -103,6 +111,32 @@ sluice_client_status sluice_strings_next(const sluice_tensor *tensor, size_t *at
     *at = tensor->n_bytes - rest.len;
     *text = element.ptr;
     *n_bytes = element.len;
+    return SLUICE_CLIENT_OK;
+}
+
+/* ---- classes --------------------------------------------------------------------------------- */
+
+sluice_client_status sluice_classes_next(const sluice_tensor *tensor, size_t *at,
+                                         sluice_class *out) {
+    struct str text, value, index;
+    sluice_class made = {.size = sizeof(made)};
+    size_t next = *at;
+    if (sized_struct_check(out->size, "", NULL) != ST_OK) {
+        return SLUICE_CLIENT_INVALID;
+    }
+    sluice_client_status status = sluice_strings_next(tensor, &next, &text.ptr, &text.len);
+    if (status != SLUICE_CLIENT_OK) {
+        return status;
+    }
+    value = str_cut(&text, ':');
+    index = text.ptr ? str_cut(&text, ':') : text;
+    if (!num_parse_f64(value, &made.value) || !num_parse_u64(index, &made.index)) {
+        return SLUICE_CLIENT_PROTOCOL;
+    }
+    made.label = text.ptr;
+    made.label_bytes = text.len;
+    sized_struct_write(out, &made, sizeof(made));
+    *at = next;
     return SLUICE_CLIENT_OK;
 }
 

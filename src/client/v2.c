@@ -130,11 +130,24 @@ static const struct query_row {
     [CLIENT_INDEX] = {"the index of a repository", NULL, "/v2/repository/index", true},
     [CLIENT_LOAD] = {"loading a model", "/v2/repository/models/", "/load", true},
     [CLIENT_UNLOAD] = {"unloading a model", "/v2/repository/models/", "/unload", true},
+    [CLIENT_SHM_REGISTER] = {"shared memory", NULL, "/register", true},
+    [CLIENT_SHM_UNREGISTER] = {"shared memory", NULL, "/unregister", true},
 };
+
+/* Of one region, or of all. */
+static struct str shm_path(struct arena *arena, struct str base, struct str name,
+                           const char *suffix) {
+    return name.ptr ? model_path(arena, base, "/v2/systemsharedmemory/region/", name,
+                                 str_make(NULL, 0), suffix)
+                    : arena_printf(arena, "%.*s/v2/systemsharedmemory%s", STR_ARG(base), suffix);
+}
 
 static struct str query_path(struct arena *arena, struct str base,
                              const struct client_query_args *args) {
     const struct query_row *row = &queries[args->query];
+    if (args->query == CLIENT_SHM_REGISTER || args->query == CLIENT_SHM_UNREGISTER) {
+        return shm_path(arena, base, args->region.name, row->suffix);
+    }
     if (args->query == CLIENT_STATISTICS && !args->model.ptr) {
         return arena_printf(arena, "%.*s/v2/models/stats", STR_ARG(base));
     }
@@ -143,17 +156,23 @@ static struct str query_path(struct arena *arena, struct str base,
                : arena_printf(arena, "%.*s%s", STR_ARG(base), row->suffix);
 }
 
-/* {}, or {"parameters":{"config":CONFIG}} (model repository extension, "Load"). */
-static enum status add_query_body(struct arena *arena, struct buf *head, struct str config,
-                                  struct error *err) {
+/* {}, {"parameters":{"config":CONFIG}} (model repository extension, "Load"), or the object of a
+ * region (reference, shared memory, 4). */
+static enum status add_query_body(struct arena *arena, struct buf *head,
+                                  const struct client_query_args *args, struct error *err) {
     struct buf body;
     struct json_writer json = {.out = &body};
     buf_init(&body, arena, 0);
     json_write_open(&json, JSON_ELEMENT, '{');
-    if (config.ptr) {
+    if (args->config.ptr) {
         json_write_open(&json, "parameters", '{');
-        json_write_string(&json, "config", config);
+        json_write_string(&json, "config", args->config);
         json_write_close(&json, '}');
+    }
+    if (args->query == CLIENT_SHM_REGISTER) {
+        json_write_string(&json, "key", args->region.key);
+        json_write_u64(&json, "offset", args->region.offset);
+        json_write_u64(&json, "byte_size", args->region.n_bytes);
     }
     json_write_close(&json, '}');
     if (body.failed) {
@@ -164,11 +183,21 @@ static enum status add_query_body(struct arena *arena, struct buf *head, struct 
     return ST_OK;
 }
 
+static enum status check_region(const struct v2_shared_memory_region *region, struct error *err) {
+    bool good = region->name.len > 0 && region->key.len > 0 &&
+                utf8_is_valid(region->name.ptr, region->name.len) &&
+                utf8_is_valid(region->key.ptr, region->key.len);
+    return good ? ST_OK : error_set(err, ST_BAD_FIELD, "a region needs a name and a key, in UTF-8");
+}
+
 enum status client_query_check(const struct client_query_args *args, struct error *err) {
     bool all = args->query == CLIENT_STATISTICS && !args->model.ptr;
     enum status status = ST_OK;
     if (queries[args->query].prefix && !all) {
         status = check_model(args->model, err);
+    }
+    if (args->query == CLIENT_SHM_REGISTER) {
+        status = check_region(&args->region, err);
     }
     if (status == ST_OK && args->config.ptr && !utf8_is_valid(args->config.ptr, args->config.len)) {
         status = error_set(err, ST_BAD_FIELD, "the model's configuration is not UTF-8");
@@ -193,7 +222,7 @@ enum status client_query_encode(struct arena *arena, const struct client_url *ur
     out->path = query_path(arena, url->base, args);
     add_head(&head, url, out->method, out->path, args->headers);
     if (posts) {
-        status = add_query_body(arena, &head, args->config, err);
+        status = add_query_body(arena, &head, args, err);
     } else {
         buf_add_str(&head, STR("\r\n"));
     }
@@ -280,7 +309,8 @@ static enum status error_malformed(enum status status, struct error *err) {
 }
 
 enum status client_infer_decode(struct arena *arena, const struct http_session *answer,
-                                struct v2_client_response *out, struct error *err) {
+                                bool may_lack_data, struct v2_client_response *out,
+                                struct error *err) {
     size_t n_json = 0;
     enum status status = check_answer(answer, arena, err);
     if (status == ST_OK) {
@@ -290,8 +320,9 @@ enum status client_infer_decode(struct arena *arena, const struct http_session *
         return status;
     }
     struct json_limits limits = limits_of(answer);
-    return error_malformed(
-        v2_response_decode(arena, http_session_body(answer), n_json, &limits, out, err), err);
+    return error_malformed(v2_response_decode(arena, http_session_body(answer), n_json,
+                                              may_lack_data, &limits, out, err),
+                           err);
 }
 
 enum status client_model_decode(struct arena *arena, const struct http_session *answer,
@@ -351,7 +382,8 @@ enum status client_infer(struct client *client, struct arena *arena,
     if (status == ST_OK) {
         status = run_exchange(client, &request, infer->timeout_ns, err);
     }
-    return status == ST_OK ? client_infer_decode(arena, client_http(client), out, err) : status;
+    return status == ST_OK ? client_infer_decode(arena, client_http(client), false, out, err)
+                           : status;
 }
 
 enum status client_model_metadata(struct client *client, struct arena *arena, struct str model,

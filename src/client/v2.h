@@ -10,6 +10,7 @@
 #include "codec/kserve/metadata_decode.h"
 #include "codec/kserve/request_encode.h"
 #include "codec/kserve/response_decode.h"
+#include "codec/kserve/shared_memory.h"
 
 /* An inference request. */
 struct client_infer {
@@ -50,10 +51,13 @@ enum client_query {
     CLIENT_INDEX,      /* of the repository */
     CLIENT_LOAD,       /* a model */
     CLIENT_UNLOAD,     /* a model */
+    CLIENT_SHM_REGISTER,
+    CLIENT_SHM_UNREGISTER, /* a region, or all */
 };
 struct client_query_args {
     enum client_query query;
-    struct str model, version; /* of queries about a model */
+    struct str model, version;             /* of queries about a model */
+    struct v2_shared_memory_region region; /* of shared memory; name.ptr NULL: all */
     struct str config; /* of CLIENT_LOAD: in place of the repository's; ptr NULL: that one */
     struct client_headers headers;
 };
@@ -65,10 +69,12 @@ enum status client_query_encode(struct arena *arena, const struct client_url *ur
                                 struct error *err) SLUICE_MUST_USE;
 
 /* Decode the answer of a completed exchange. Returns: ST_REFUSED with the server's own text for
- * a status other than 200; ST_BAD_ANSWER. Owns: in `arena`; binary tensors of an inference's
+ * a status other than 200; ST_BAD_ANSWER. `may_lack_data`: outputs may be in shared memory. Owns:
+ * in `arena`; binary tensors of an inference's
  * answer are views that live until the next exchange begins. */
 enum status client_infer_decode(struct arena *arena, const struct http_session *answer,
-                                struct v2_client_response *out, struct error *err) SLUICE_MUST_USE;
+                                bool may_lack_data, struct v2_client_response *out,
+                                struct error *err) SLUICE_MUST_USE;
 enum status client_model_decode(struct arena *arena, const struct http_session *answer,
                                 struct model_spec *out, struct error *err) SLUICE_MUST_USE;
 /* The answer of a call without a result. */

@@ -31,6 +31,10 @@ static struct str query_path(enum client_query query) {
         return CLIENT_GRPC_PATH("RepositoryModelLoad");
     case CLIENT_UNLOAD:
         return CLIENT_GRPC_PATH("RepositoryModelUnload");
+    case CLIENT_SHM_REGISTER:
+        return CLIENT_GRPC_PATH("SystemSharedMemoryRegister");
+    case CLIENT_SHM_UNREGISTER:
+        return CLIENT_GRPC_PATH("SystemSharedMemoryUnregister");
     }
     return STR("");
 }
@@ -57,6 +61,10 @@ enum status client_grpc_query_encode(struct arena *arena, const struct client_qu
     buf_init(&message, arena, 0);
     if (args->query == CLIENT_LOAD || args->query == CLIENT_UNLOAD) {
         v2_grpc_repository_encode(&message, args->model, args->config);
+    } else if (args->query == CLIENT_SHM_REGISTER) {
+        v2_grpc_shared_memory_register_encode(&message, &args->region);
+    } else if (args->query == CLIENT_SHM_UNREGISTER) {
+        v2_grpc_named_encode(&message, text_or_empty(args->region.name), STR(""));
     } else {
         v2_grpc_named_encode(&message, text_or_empty(args->model), text_or_empty(args->version));
     }
@@ -80,7 +88,7 @@ static enum status check_input(const struct tensor *tensor, struct error *err) {
                          "shape %s",
                          tensor_name_print(tensor->name, name), shape_print(tensor->shape, shape));
     }
-    return v2_tensor_check_size("input", tensor, err);
+    return ST_OK;
 }
 
 static enum status check_params(struct params params, struct error *err) {
@@ -111,6 +119,9 @@ static enum status check_infer(const struct client_infer *infer, struct error *e
     enum status status = check_params(request->params, err);
     for (size_t i = 0; i < request->n_inputs && status == ST_OK; i++) {
         status = check_input(&request->inputs[i].tensor, err);
+        if (status == ST_OK && !request->inputs[i].region.name.ptr) {
+            status = v2_tensor_check_size("input", &request->inputs[i].tensor, err);
+        }
     }
     return status;
 }
@@ -167,29 +178,35 @@ static enum status check_output(const struct tensor *tensor, struct error *err) 
                      (size_t)tensor->n_bytes);
 }
 
-static enum status decode_infer(struct arena *arena, struct str message,
+static enum status decode_infer(struct arena *arena, struct str message, bool may_lack_data,
                                 struct v2_client_response *out, struct error *err) {
     struct v2_grpc_client_response answer;
     enum status status = v2_grpc_client_response_decode(arena, message, false, &answer, err);
     if (status != ST_OK) {
         return status;
     }
+    enum v2_form *forms = arena_calloc(arena, answer.n_outputs, sizeof(*forms));
+    if (!forms) {
+        return error_no_memory(err, "the answer");
+    }
     for (size_t i = 0; i < answer.n_outputs && status == ST_OK; i++) {
-        status = check_output(&answer.outputs[i], err);
+        bool is_absent = may_lack_data && answer.outputs[i].n_bytes == 0;
+        forms[i] = is_absent ? V2_FORM_DEFAULT : V2_FORM_BINARY;
+        status = is_absent ? ST_OK : check_output(&answer.outputs[i], err);
     }
     *out = (struct v2_client_response){.id = text_or_empty(answer.id),
                                        .model_name = text_or_empty(answer.model),
                                        .model_version = text_or_empty(answer.version),
                                        .infer = {.params = answer.params,
                                                  .outputs = answer.outputs,
-                                                 .n_outputs = answer.n_outputs}};
-    out->forms = v2_forms_all(arena, answer.n_outputs, V2_FORM_BINARY);
-    return status == ST_OK && !out->forms ? error_no_memory(err, "the answer") : status;
+                                                 .n_outputs = answer.n_outputs},
+                                       .forms = forms};
+    return status;
 }
 
-enum status client_grpc_infer_decode(struct arena *arena, struct str message,
+enum status client_grpc_infer_decode(struct arena *arena, struct str message, bool may_lack_data,
                                      struct v2_client_response *out, struct error *err) {
-    return malformed(decode_infer(arena, message, out, err), err);
+    return malformed(decode_infer(arena, message, may_lack_data, out, err), err);
 }
 
 static enum status check_specs(const struct tensor_spec *specs, size_t n, struct error *err) {

@@ -31,10 +31,11 @@ enum status client_grpc_infer_message(struct arena *arena, const struct client_i
                                       struct error *err) SLUICE_MUST_USE;
 
 /* Decode an answer's message. Each output of an inference has a name, a datatype, a shape and
- * exactly the number of bytes that these require. Returns: ST_BAD_ANSWER with the reason;
+ * exactly the number of bytes that these require; or none, if `may_lack_data`, because they are in
+ * shared memory. Returns: ST_BAD_ANSWER with the reason;
  * ST_BODY_TOO_LARGE for a document of more than `max_bytes` as JSON. Owns: in `arena`, or views of
  * `message`. */
-enum status client_grpc_infer_decode(struct arena *arena, struct str message,
+enum status client_grpc_infer_decode(struct arena *arena, struct str message, bool may_lack_data,
                                      struct v2_client_response *out,
                                      struct error *err) SLUICE_MUST_USE;
 enum status client_grpc_model_decode(struct arena *arena, struct str message,

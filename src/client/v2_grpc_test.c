@@ -46,6 +46,13 @@ static void query_has_path_and_message(void **state) {
         {{.query = CLIENT_STATISTICS}, "ModelStatistics", STR("")},
         {{.query = CLIENT_INDEX}, "RepositoryIndex", STR("")},
         {{.query = CLIENT_UNLOAD, .model = STR("m")}, "RepositoryModelUnload", STR("\x12\1m")},
+        {{.query = CLIENT_SHM_REGISTER, .region = {STR("r"), STR("/k"), 3, 100}},
+         "SystemSharedMemoryRegister",
+         STR("\x0a\1r\x12\2/k\x18\3\x20\x64")},
+        {{.query = CLIENT_SHM_UNREGISTER, .region.name = STR("r")},
+         "SystemSharedMemoryUnregister",
+         STR("\x0a\1r")},
+        {{.query = CLIENT_SHM_UNREGISTER}, "SystemSharedMemoryUnregister", STR("")},
         {{.query = CLIENT_LOAD, .model = STR("m"), .config = STR("{}")},
          "RepositoryModelLoad",
          STR("\x12\1m\x1a\x0e\x0a\6config\x12\4\x1a\2{}")},
@@ -69,6 +76,7 @@ static void query_bad_arguments_are_refused(void **state) {
     } rows[] = {
         {{.query = CLIENT_MODEL, .model = STR("")}, "the model's name is empty"},
         {{.query = CLIENT_CONFIG}, "the model's name is empty"},
+        {{.query = CLIENT_SHM_REGISTER, .region.name = STR("r")}, "a name and a key"},
         {{.query = CLIENT_MODEL, .model = STR("\xff")}, "not UTF-8"},
         {{.query = CLIENT_MODEL, .model = STR("m"), .version = STR("\xff")}, "not UTF-8"},
         {{.query = CLIENT_LOAD, .model = STR("m"), .config = STR("\xff")}, "not UTF-8"},
@@ -159,7 +167,7 @@ static enum status decode(struct str output, struct str rest, struct v2_client_r
     buf_add_str(&message, STR("\x0a\1m"));
     buf_add_str(&message, output);
     buf_add_str(&message, rest);
-    return client_grpc_infer_decode(arena, buf_str(&message), out, &err);
+    return client_grpc_infer_decode(arena, buf_str(&message), false, out, &err);
 }
 
 #define FP32_OF_2 STR("\x2a\x0c\x0a\1O\x12\4FP32\x1a\1\2")

@@ -34,28 +34,42 @@ static enum status check_shape(const struct tensor *tensor, struct error *err) {
                      shape_print(tensor->shape, shape));
 }
 
+/* Writes the parameters of a range in shared memory.
+ * Clause: reference, shared memory, 4. */
+static void write_region(struct json_writer *json, const struct infer_region *region) {
+    json_write_string(json, "shared_memory_region", region->name);
+    json_write_u64(json, "shared_memory_byte_size", region->n_bytes);
+    if (region->offset > 0) {
+        json_write_u64(json, "shared_memory_offset", region->offset);
+    }
+}
+
 /* Clause: binary-tensor-data, "binary_data_size". */
 static enum status print_input(struct json_writer *json, const struct infer_input *input,
                                bool as_json, struct v2_pieces *pieces, struct error *err) {
     const struct tensor *tensor = &input->tensor;
+    bool is_elsewhere = input->region.name.ptr != NULL;
+    bool is_binary = !as_json && !is_elsewhere;
     enum status status = check_shape(tensor, err);
-    if (status == ST_OK && !as_json) {
+    if (status == ST_OK && is_binary) {
         status = v2_tensor_check_size("input", tensor, err);
     }
     if (status != ST_OK) {
         return status;
     }
     v2_tensor_head_write(json, tensor);
-    if (!as_json || input->params.n > 0) {
+    if (!as_json || is_elsewhere || input->params.n > 0) {
         json_write_open(json, "parameters", '{');
-        if (!as_json) {
+        if (is_elsewhere) {
+            write_region(json, &input->region);
+        } else if (is_binary) {
             json_write_u64(json, "binary_data_size", tensor->n_bytes);
             v2_pieces_add(pieces, tensor);
         }
         status = v2_params_write(json, input->params, err);
         json_write_close(json, '}');
     }
-    if (status == ST_OK && as_json) {
+    if (status == ST_OK && as_json && !is_elsewhere) {
         status = v2_data_print(json_write_begin(json, "data"), tensor, err);
     }
     json_write_close(json, '}');
@@ -87,7 +101,14 @@ static enum status print_wanted(struct json_writer *json, const struct v2_reques
         json_write_open(json, JSON_ELEMENT, '{');
         json_write_string(json, "name", wanted->name);
         json_write_open(json, "parameters", '{');
-        json_write_bool(json, "binary_data", binary);
+        if (wanted->region.name.ptr) {
+            write_region(json, &wanted->region);
+        } else {
+            json_write_bool(json, "binary_data", binary);
+        }
+        if (wanted->n_classes > 0) {
+            json_write_u64(json, "classification", wanted->n_classes);
+        }
         status = v2_params_write(json, wanted->params, err);
         json_write_close(json, '}');
         json_write_close(json, '}');

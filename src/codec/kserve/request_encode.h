@@ -18,13 +18,14 @@ struct v2_request_body {
 };
 
 /* Encodes. `request->infer.inputs` have names, datatypes, shapes (every dimension >= 0) and
- * bytes as in core/tensor/tensor.h; sizes must fit shapes. `forms` has one form per input:
- * V2_FORM_JSON or V2_FORM_BINARY; V2_FORM_DEFAULT and a NULL array mean binary. Requested output
- * i has the form request->forms[i], or request->binary_default where that is V2_FORM_DEFAULT or
- * request->forms is NULL; it is written for each output, because servers differ in what
- * `binary_data_output` covers. Returns: ST_BAD_SHAPE or ST_BAD_DATA for a size that does not fit
- * the shape; ST_NOT_UTF8 for a BYTES input that is not UTF-8 and has form JSON. Owns: everything
- * is in `arena` or the tensors' own bytes.
+ * bytes as in core/tensor/tensor.h, or a region of shared memory in place of bytes; sizes must fit
+ * shapes. Requested outputs may have a region, or the number of their classes. `forms` has one form
+ * per input: V2_FORM_JSON or V2_FORM_BINARY; V2_FORM_DEFAULT and a NULL array mean binary.
+ * Requested output i has the form request->forms[i], or request->binary_default where that is
+ * V2_FORM_DEFAULT or request->forms is NULL; it is written for each output, because servers differ
+ * in what `binary_data_output` covers. Returns: ST_BAD_SHAPE or ST_BAD_DATA for a size that does
+ * not fit the shape; ST_NOT_UTF8 for a BYTES input that is not UTF-8 and has form JSON. Owns:
+ * everything is in `arena` or the tensors' own bytes.
  * Clause: binary-tensor-data "Binary Tensor Request"; OIP, inference request. */
 enum status v2_request_encode(struct arena *arena, const struct v2_request *request,
                               const enum v2_form *forms, struct v2_request_body *out,

@@ -127,6 +127,56 @@ static void v2_request_encode_rows_match(void **state) {
     }
 }
 
+/* Decoded again, and the JSON where the two parameters are. */
+static void v2_request_encode_shared_memory_and_classes(void **state) {
+    (void)state;
+    struct arena *arena = arena_new(NULL, 0);
+    struct infer_input region_inputs[] = {
+        {.tensor = {.name = {"a", 1}, .datatype = DT_UINT8, .shape = {two, 1}},
+         .region = {{"r", 1}, 0, 2}},
+        {.tensor = {.name = {"b", 1},
+                    .datatype = DT_UINT8,
+                    .shape = {two, 1},
+                    .pieces = &ab,
+                    .n_pieces = 1,
+                    .n_bytes = 2}},
+        {.tensor = {.name = {"s", 1}, .datatype = DT_BYTES, .shape = {two, 1}},
+         .region = {{"r", 1}, 7, 9}}};
+    struct infer_requested_output outputs[] = {{.name = {"y", 1}, .region = {{"q", 1}, 3, 100}},
+                                               {.name = {"z", 1}, .n_classes = 5}};
+    const struct v2_request request = {
+        .infer = {.inputs = region_inputs, .n_inputs = 3, .wanted = outputs, .n_wanted = 2},
+        .binary_default = true};
+    struct v2_request_body body;
+    struct v2_request back;
+    struct error err = {0};
+    assert_int_equal(v2_request_encode(arena, &request, NULL, &body, &err), ST_OK);
+    static const char *const WANTED[] = {
+        "\"parameters\":{\"shared_memory_region\":\"r\",\"shared_memory_byte_size\":2}},",
+        "\"shared_memory_region\":\"r\",\"shared_memory_byte_size\":9,"
+        "\"shared_memory_offset\":7}",
+        "{\"name\":\"y\",\"parameters\":{\"shared_memory_region\":\"q\","
+        "\"shared_memory_byte_size\":100,\"shared_memory_offset\":3}}",
+        "{\"name\":\"z\",\"parameters\":{\"binary_data\":true,\"classification\":5}}"};
+    struct str all = fixture_gather(arena, body.pieces, body.n_pieces);
+    for (size_t i = 0; i < sizeof(WANTED) / sizeof(*WANTED); i++) {
+        assert_non_null(memmem(all.ptr, body.json.len, WANTED[i], strlen(WANTED[i])));
+    }
+    assert_int_equal(all.len, body.json.len + 2);
+    assert_int_equal(v2_request_decode(arena, all, body.json.len, &fixture_limits, &back, &err),
+                     ST_OK);
+    assert_true(str_is(back.infer.inputs[2].region.name, "r"));
+    assert_int_equal(back.infer.inputs[2].region.offset, 7);
+    assert_true(v2_request_output_in_shared_memory(&back, 0));
+    assert_int_equal(back.infer.wanted[1].n_classes, 5);
+    assert_int_equal(
+        v2_request_encode(arena, &request, v2_forms_all(arena, 3, V2_FORM_JSON), &body, &err),
+        ST_OK);
+    assert_int_equal(
+        v2_request_decode(arena, body.json, body.json.len, &fixture_limits, &back, &err), ST_OK);
+    arena_free(arena);
+}
+
 static void v2_request_encode_invalid_is_refused(void **state) {
     static const int64_t negative[] = {-1}, huge[] = {INT64_MAX, 2};
     static const struct piece bad_text = {"\1\0\0\0\xff", 5};
@@ -198,7 +248,9 @@ static void v2_request_encode_invalid_is_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(v2_request_encode_rows_match),
-                                       cmocka_unit_test(v2_request_encode_invalid_is_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(v2_request_encode_rows_match),
+        cmocka_unit_test(v2_request_encode_shared_memory_and_classes),
+        cmocka_unit_test(v2_request_encode_invalid_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

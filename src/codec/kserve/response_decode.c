@@ -142,8 +142,8 @@ static enum status read_response(struct reader *reader, struct error *err) {
 }
 
 enum status v2_response_decode(struct arena *arena, struct str body, size_t json_bytes,
-                               const struct json_limits *limits, struct v2_client_response *out,
-                               struct error *err) {
+                               bool may_lack_data, const struct json_limits *limits,
+                               struct v2_client_response *out, struct error *err) {
     struct reader reader = {.limits = limits, .answer = out};
     *out = (struct v2_client_response){.infer.error.status = ST_OK};
     if (json_bytes > body.len) {
@@ -152,6 +152,7 @@ enum status v2_response_decode(struct arena *arena, struct str body, size_t json
                          json_bytes, body.len);
     }
     reader.binary = v2_binary_start(body, json_bytes);
+    reader.binary.may_lack_data = may_lack_data;
     enum status status = json_tree_parse_body(&reader.tree, "the answer", arena,
                                               str_make(body.ptr, json_bytes), limits, err);
     if (status == ST_OK) {

@@ -154,7 +154,8 @@ static void v2_response_encode_id_and_parameters_match(void **state) {
     }
     struct v2_client_response answer;
     assert_int_equal(
-        v2_response_decode(arena, out.json, out.json.len, &fixture_limits, &answer, &err), ST_OK);
+        v2_response_decode(arena, out.json, out.json.len, false, &fixture_limits, &answer, &err),
+        ST_OK);
     assert_int_equal(answer.id.len, 4);
     assert_true(str_is(answer.model_version, "7"));
     struct buf got;
@@ -282,8 +283,8 @@ static void v2_response_each_datatype_roundtrips(void **state) {
                 assert_int_equal(v2_response_encode(arena, &model, &request, &response, &out, &err),
                                  ST_OK);
                 struct str body = fixture_gather(arena, out.pieces, out.n_pieces);
-                if (v2_response_decode(arena, body, out.json.len, &fixture_limits, &answer, &err) !=
-                    ST_OK) {
+                if (v2_response_decode(arena, body, out.json.len, false, &fixture_limits, &answer,
+                                       &err) != ST_OK) {
                     fail_msg("%s: %s", datatype_name((enum datatype)datatype), err.text);
                 }
                 assert_int_equal(answer.infer.n_outputs, 1);
@@ -316,13 +317,14 @@ static void v2_response_decode_truncated_body_is_refused(void **state) {
     for (size_t n = 0; n < body.len; n++) {
         char *cut = malloc(n + (n == 0));
         memcpy(cut, body.ptr, n);
-        enum status status = v2_response_decode(arena, str_make(cut, n), out.json.len,
+        enum status status = v2_response_decode(arena, str_make(cut, n), out.json.len, false,
                                                 &fixture_limits, &answer, &err);
         assert_int_equal(status, ST_BAD_FRAMING);
         free(cut);
     }
-    assert_int_equal(v2_response_decode(arena, body, out.json.len, &fixture_limits, &answer, &err),
-                     ST_OK);
+    assert_int_equal(
+        v2_response_decode(arena, body, out.json.len, false, &fixture_limits, &answer, &err),
+        ST_OK);
     arena_free(arena);
 }
 
@@ -401,7 +403,7 @@ static void v2_response_decode_foreign_rows_match(void **state) {
         buf_init(&body, arena, 0);
         buf_add_str(&body, str_of(rows[i].json));
         buf_add_str(&body, rows[i].binary);
-        enum status status = v2_response_decode(arena, buf_str(&body), strlen(rows[i].json),
+        enum status status = v2_response_decode(arena, buf_str(&body), strlen(rows[i].json), false,
                                                 &fixture_limits, &answer, &err);
         const char *says = status == ST_OK ? fixture_response(arena, &answer) : err.text;
         if (status != rows[i].status || !strstr(says, rows[i].says)) {
@@ -410,6 +412,26 @@ static void v2_response_decode_foreign_rows_match(void **state) {
         }
         arena_free(arena);
     }
+}
+
+/* An output in shared memory. */
+static void v2_response_output_may_lack_data(void **state) {
+    (void)state;
+    struct arena *arena = arena_new(NULL, 0);
+    const struct str body =
+        STR("{\"outputs\":[{\"name\":\"a\",\"shape\":[1],\"datatype\":\"INT8\","
+            "\"parameters\":{\"shared_memory_region\":\"r\"}},"
+            "{\"name\":\"b\",\"shape\":[1],\"datatype\":\"INT8\",\"data\":[1]}]}");
+    struct v2_client_response answer;
+    struct error err = {0};
+    assert_int_equal(
+        v2_response_decode(arena, body, body.len, true, &fixture_limits, &answer, &err), ST_OK);
+    assert_true(answer.forms[0] == V2_FORM_DEFAULT && answer.forms[1] == V2_FORM_JSON);
+    assert_int_equal(answer.infer.outputs[0].n_pieces, 0);
+    assert_int_equal(
+        v2_response_decode(arena, body, body.len, false, &fixture_limits, &answer, &err),
+        ST_BAD_FIELD);
+    arena_free(arena);
 }
 
 static void v2_response_out_of_memory_is_reported(void **state) {
@@ -440,6 +462,7 @@ int main(void) {
         cmocka_unit_test(v2_response_each_datatype_roundtrips),
         cmocka_unit_test(v2_response_decode_truncated_body_is_refused),
         cmocka_unit_test(v2_response_decode_foreign_rows_match),
+        cmocka_unit_test(v2_response_output_may_lack_data),
         cmocka_unit_test(v2_response_out_of_memory_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -81,15 +81,20 @@ enum status v2_grpc_shared_memory_register_decode(struct str message,
                : st;
 }
 
+void v2_grpc_shared_memory_register_encode(struct buf *out,
+                                           const struct v2_shared_memory_region *region) {
+    pb_add_bytes(out, PB_NAME, region->name);
+    pb_add_bytes(out, PB_KEY, region->key);
+    pb_add_varint(out, PB_OFFSET, region->offset);
+    pb_add_varint(out, PB_BYTE_SIZE, region->n_bytes);
+}
+
 void v2_grpc_shared_memory_encode(struct buf *out, const struct v2_shared_memory_region *region) {
     enum { REGIONS = 1, MAP_KEY = 1, MAP_VALUE = 2 };
     size_t entry = pb_begin(out, REGIONS);
     pb_add_bytes(out, MAP_KEY, region->name);
     size_t value = pb_begin(out, MAP_VALUE);
-    pb_add_bytes(out, PB_NAME, region->name);
-    pb_add_bytes(out, PB_KEY, region->key);
-    pb_add_varint(out, PB_OFFSET, region->offset);
-    pb_add_varint(out, PB_BYTE_SIZE, region->n_bytes);
+    v2_grpc_shared_memory_register_encode(out, region);
     pb_end(out, value);
     pb_end(out, entry);
 }

@@ -25,6 +25,8 @@ enum status v2_shared_memory_register_decode(struct arena *arena, struct str bod
 enum status v2_grpc_shared_memory_register_decode(struct str message,
                                                   struct v2_shared_memory_region *out,
                                                   struct error *err) SLUICE_MUST_USE;
+void v2_grpc_shared_memory_register_encode(struct buf *out,
+                                           const struct v2_shared_memory_region *region);
 /* Append an element of the JSON array of a status, an entry of SystemSharedMemoryStatusResponse. */
 void v2_shared_memory_write(struct json_writer *json, const struct v2_shared_memory_region *region);
 void v2_grpc_shared_memory_encode(struct buf *out, const struct v2_shared_memory_region *region);

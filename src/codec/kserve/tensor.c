@@ -162,6 +162,9 @@ static enum status read_bytes(const struct members *members, const struct v2_pro
         out->form = V2_FORM_BINARY;
         return take_binary(binary, members->tree, wire, &out->tensor, err);
     }
+    if (!members->val[DATA] && binary->may_lack_data) {
+        return ST_OK;
+    }
     if (!members->val[DATA]) {
         return json_error_missing(
             members->tree, members->object, "data",

@@ -9,10 +9,11 @@
 
 /* The bytes that follow the JSON; tensors take them in order. */
 struct v2_binary {
-    struct str rest;  /* not yet taken */
-    size_t n_bytes;   /* of all tensors */
-    bool is_all_json; /* the whole body was JSON: Inference-Header-Content-Length announced no
+    struct str rest;    /* not yet taken */
+    size_t n_bytes;     /* of all tensors */
+    bool is_all_json;   /* the whole body was JSON: Inference-Header-Content-Length announced no
                          binary part */
+    bool may_lack_data; /* of a response: the tensor is in shared memory then */
 };
 
 /* The bytes of `body` after the first `json_bytes`. */

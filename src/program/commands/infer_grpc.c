@@ -136,7 +136,7 @@ static enum status dry_run(struct infer_run *run, struct error *err) {
 static enum status write_answer(const struct infer_run *run, struct str message,
                                 struct error *err) {
     struct v2_client_response answer;
-    enum status status = client_grpc_infer_decode(run->arena, message, &answer, err);
+    enum status status = client_grpc_infer_decode(run->arena, message, false, &answer, err);
     if (status == ST_OK && run->settings->format != INFER_FORMAT_JSON) {
         return infer_answer_save(run->arena, run->settings, &answer, err);
     }

@@ -212,7 +212,7 @@ static enum status take(void *connection, const struct bench_call *call, bool wh
     if (!arena) {
         return error_no_memory(&failed->err, "a request");
     }
-    status = client_grpc_infer_decode(arena, message->data, &answer, &failed->err);
+    status = client_grpc_infer_decode(arena, message->data, false, &answer, &failed->err);
     arena_free(arena);
     return status;
 }

@@ -117,7 +117,7 @@ static enum status read_answer(const struct http_session *session, struct bench_
     if (!arena) {
         return error_no_memory(&failed->err, "a request");
     }
-    enum status status = client_infer_decode(arena, session, &answer, &failed->err);
+    enum status status = client_infer_decode(arena, session, false, &answer, &failed->err);
     arena_free(arena);
     return status;
 }

@@ -308,6 +308,42 @@ static void v2_grpc_request_encode_matches_foreign_bytes(void **state) {
     assert_memory_equal(whole.data, RAW, whole.len);
 }
 
+static void v2_grpc_request_encode_shared_memory_and_classes(void **state) {
+    (void)state;
+    static const int64_t two[] = {2};
+    static const struct piece ab = {"ab", 2};
+    struct infer_input inputs[] = {
+        {.tensor = {.name = STR("A"), .datatype = DT_UINT8, .shape = {two, 1}},
+         .region = {STR("r"), 7, 2}},
+        {.tensor = {.name = STR("B"),
+                    .datatype = DT_UINT8,
+                    .shape = {two, 1},
+                    .pieces = &ab,
+                    .n_pieces = 1,
+                    .n_bytes = 2}}};
+    struct infer_requested_output wanted[] = {{.name = STR("Y"), .region = {STR("q"), 0, 100}},
+                                              {.name = STR("Z"), .n_classes = 5}};
+    const struct v2_grpc_request made = {
+        .infer = {.inputs = inputs, .n_inputs = 2, .wanted = wanted, .n_wanted = 2},
+        .model = STR("m"),
+        .version = STR("")};
+    struct v2_grpc_message out;
+    assert_int_equal(v2_grpc_request_encode(arena, &made, &out, &err), ST_OK);
+    struct buf whole;
+    buf_init(&whole, arena, 64);
+    for (size_t i = 0; i < out.n_pieces; i++) {
+        buf_add(&whole, out.pieces[i].data, out.pieces[i].n_bytes);
+    }
+    assert_int_equal(decode(buf_str(&whole)), ST_OK);
+    const struct infer_request *back = &request.infer;
+    assert_true(str_is(back->inputs[0].region.name, "r"));
+    assert_true(back->inputs[0].region.offset == 7 && back->inputs[0].region.n_bytes == 2);
+    assert_int_equal(back->inputs[1].tensor.n_bytes, 2);
+    assert_true(str_is(back->wanted[0].region.name, "q"));
+    assert_int_equal(back->wanted[0].region.n_bytes, 100);
+    assert_int_equal(back->wanted[1].n_classes, 5);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -324,6 +360,7 @@ int main(void) {
         TEST(v2_grpc_request_peek_returns_model_version_id),
         TEST(v2_grpc_raw_offset_is_first_raw_byte),
         TEST(v2_grpc_request_encode_matches_foreign_bytes),
+        TEST(v2_grpc_request_encode_shared_memory_and_classes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

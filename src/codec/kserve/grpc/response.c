@@ -14,11 +14,15 @@ enum {
 
 static const struct str FINAL = {"triton_final_response", 21};
 
-static void print_tensor(struct buf *out, uint32_t number, const struct tensor *tensor) {
-    size_t start = pb_begin(out, number);
+static void print_tensor_head(struct buf *out, const struct tensor *tensor) {
     pb_add_string(out, V2_GRPC_TENSOR_NAME, tensor->name);
     pb_add_string(out, V2_GRPC_TENSOR_DATATYPE, str_of(datatype_name(tensor->datatype)));
     pb_add_packed_i64(out, V2_GRPC_TENSOR_SHAPE, tensor->shape.dims, tensor->shape.rank);
+}
+
+static void print_tensor(struct buf *out, uint32_t number, const struct tensor *tensor) {
+    size_t start = pb_begin(out, number);
+    print_tensor_head(out, tensor);
     pb_end(out, start);
 }
 
@@ -128,10 +132,41 @@ void v2_grpc_stream_error_encode(struct buf *out, const struct error *error, str
 
 /* ---- the client's request -------------------------------------------------------------------- */
 
+static void encode_number(struct buf *out, uint32_t field, struct str name, uint64_t value) {
+    const struct param param = {.name = name,
+                                .kind = PARAM_INT64,
+                                .int64 = (int64_t)(value < INT64_MAX ? value : INT64_MAX)};
+    v2_grpc_params_encode(out, field, (struct params){&param, 1});
+}
+
+/* The parameters of a range in shared memory, if there is one. */
+static void encode_region(struct buf *out, uint32_t field, const struct infer_region *region) {
+    const struct param name = {
+        .name = STR("shared_memory_region"), .kind = PARAM_STRING, .string = region->name};
+    if (region->name.ptr) {
+        v2_grpc_params_encode(out, field, (struct params){&name, 1});
+        encode_number(out, field, STR("shared_memory_byte_size"), region->n_bytes);
+        encode_number(out, field, STR("shared_memory_offset"), region->offset);
+    }
+}
+
+static void print_input(struct buf *out, const struct infer_input *input) {
+    size_t start = pb_begin(out, V2_GRPC_INPUTS);
+    print_tensor_head(out, &input->tensor);
+    v2_grpc_params_encode(out, V2_GRPC_TENSOR_PARAMETERS, input->params);
+    encode_region(out, V2_GRPC_TENSOR_PARAMETERS, &input->region);
+    pb_end(out, start);
+}
+
 static void print_wanted(struct buf *out, const struct infer_requested_output *wanted) {
     size_t start = pb_begin(out, V2_GRPC_OUTPUTS);
     pb_add_string(out, V2_GRPC_REQUESTED_OUTPUT_NAME, wanted->name);
     v2_grpc_params_encode(out, V2_GRPC_REQUESTED_OUTPUT_PARAMETERS, wanted->params);
+    encode_region(out, V2_GRPC_REQUESTED_OUTPUT_PARAMETERS, &wanted->region);
+    if (wanted->n_classes > 0) {
+        encode_number(out, V2_GRPC_REQUESTED_OUTPUT_PARAMETERS, STR("classification"),
+                      wanted->n_classes);
+    }
     pb_end(out, start);
 }
 
@@ -140,6 +175,7 @@ enum status v2_grpc_request_encode(struct arena *arena, const struct v2_grpc_req
     const struct infer_request *infer = &request->infer;
     struct scattered message;
     struct tensor *tensors = arena_alloc(arena, infer->n_inputs * sizeof *tensors);
+    size_t n_raw = 0; /* the other inputs are in shared memory */
     if (!tensors || !message_init(arena, &message, infer->n_inputs)) {
         return error_no_memory(err, "the request");
     }
@@ -148,14 +184,16 @@ enum status v2_grpc_request_encode(struct arena *arena, const struct v2_grpc_req
     pb_add_string(&message.heads, V2_GRPC_ID, infer->id);
     v2_grpc_params_encode(&message.heads, V2_GRPC_PARAMETERS, infer->params);
     for (size_t i = 0; i < infer->n_inputs; i++) {
-        tensors[i] = infer->inputs[i].tensor;
-        print_tensor(&message.heads, V2_GRPC_INPUTS, &tensors[i]);
+        print_input(&message.heads, &infer->inputs[i]);
+        if (!infer->inputs[i].region.name.ptr) {
+            tensors[n_raw++] = infer->inputs[i].tensor;
+        }
     }
     for (size_t i = 0; i < infer->n_wanted; i++) {
         print_wanted(&message.heads, &infer->wanted[i]);
     }
-    for (size_t i = 0; i < infer->n_inputs; i++) {
+    for (size_t i = 0; i < n_raw; i++) {
         add_raw(&message, V2_GRPC_RAW_INPUTS, i, &tensors[i]);
     }
-    return gather_pieces(arena, "the request", &message, 0, tensors, infer->n_inputs, out, err);
+    return gather_pieces(arena, "the request", &message, 0, tensors, n_raw, out, err);
 }

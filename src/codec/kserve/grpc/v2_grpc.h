@@ -76,7 +76,7 @@ void v2_grpc_model_metadata_encode(struct buf *out, const struct model_spec *spe
 
 /* ---- client ---------------------------------------------------------------------------------- */
 
-/* Encodes a ModelInferRequest: inputs raw, as pieces. */
+/* Encodes a ModelInferRequest: inputs raw, as pieces, or in a region of shared memory. */
 enum status v2_grpc_request_encode(struct arena *arena, const struct v2_grpc_request *request,
                                    struct v2_grpc_message *out, struct error *err) SLUICE_MUST_USE;
 
@@ -84,7 +84,8 @@ enum status v2_grpc_request_encode(struct arena *arena, const struct v2_grpc_req
 struct v2_grpc_client_response {
     struct str model, version, id;
     struct params params;
-    struct tensor *outputs; /* views of the message; typed contents are converted into `arena` */
+    struct tensor *outputs; /* views of the message; typed contents are converted into `arena`;
+                               without pieces if it has no bytes here */
     size_t n_outputs;
     struct str error_message; /* of a ModelStreamInferResponse */
 };
