@@ -413,8 +413,6 @@ void memory_relieve(struct memory_account *account, uint64_t wanted) {
 static uint64_t limit_of(const struct memory_quota *quota, enum memory_level level) {
     const struct net_budget *budget = quota->options.budget;
     switch (level) {
-    case MEMORY_LEVEL_HALF:
-        return net_budget_limit(budget) / 2;
     case MEMORY_LEVEL_LARGE:
         return net_budget_large_limit(budget);
     case MEMORY_LEVEL_USUAL:
@@ -434,9 +432,7 @@ bool memory_overhead_add(struct memory_account *account, struct memory_overhead 
     }
     if (account->quota->n_credit < n_bytes &&
         !take_credit_within(account->quota, n_bytes, limit_of(account->quota, level))) {
-        if (level != MEMORY_LEVEL_HALF) {
-            memory_relieve(account, n_bytes);
-        }
+        memory_relieve(account, n_bytes);
         return false;
     }
     if (!overhead->account) {

@@ -186,15 +186,14 @@ static inline bool memory_is_waiting(const struct memory_reservation *reservatio
 void memory_release(struct memory_reservation *reservation, bool sent);
 
 enum memory_level {
-    MEMORY_LEVEL_HALF,    /* what clients hold as long as they like: half of the limit */
     MEMORY_LEVEL_LARGE,   /* what holds much: all but net_budget.kept_memory */
     MEMORY_LEVEL_USUAL,   /* up to the budget's limit */
     MEMORY_LEVEL_REFUSAL, /* for as long as it takes to refuse a call: a 32th more */
     MEMORY_LEVEL_FIRST,   /* of a connection that holds little: a sixteenth more */
 };
 /* Takes `n_bytes` more of the budget. Returns: false when they don't fit: nothing was taken, and
- * memory_relieve was called, unless that was for MEMORY_LEVEL_HALF. `account` NULL: true, and not
- * counted. Owns: memory_overhead_release. */
+ * memory_relieve was called. `account` NULL: true, and not counted. Owns:
+ * memory_overhead_release. */
 bool memory_overhead_add(struct memory_account *account, struct memory_overhead *overhead,
                          uint64_t n_bytes, enum memory_level level);
 /* Gives back some bytes. */

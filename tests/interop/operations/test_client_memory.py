@@ -98,6 +98,24 @@ def test_unread_calls_of_a_proxy_are_ended_alone(live):
             connection.ping()
 
 
+def test_open_calls_are_not_refused_for_unread_answers(live):
+    """A client with many calls open beside clients whose unread answers take more than half of the
+    budget: open calls are limited to a half of it among themselves."""
+    with contextlib.ExitStack() as stack:
+        connections = [unread_calls(stack, live.grpc_address, 2) for _ in range(9)]
+        metrics.wait_until(live.address, lambda n: n[series("responses", "grpc")] > BUDGET * 0.6,
+                           "unread answers")
+        with h2.Connection(live.grpc_address) as connection:
+            streams = [connection.begin(b"/grpc.health.v1.Health/Watch") for _ in range(90)]
+            for stream in streams:
+                connection.send_data(stream, h2.message(b""), end=True)
+            connection.ping()
+            refused = [connection.streams[stream].text for stream in streams
+                       if connection.streams[stream].is_over]
+            assert not refused
+        assert connections
+
+
 def test_unread_answers_over_http_are_closed_for_others(live):
     base = peak_memory_of(live)
     with contextlib.ExitStack() as stack:
