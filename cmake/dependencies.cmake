@@ -63,22 +63,27 @@ endif()
 add_library(dep_public INTERFACE)
 target_include_directories(dep_public INTERFACE "${CMAKE_SOURCE_DIR}/include")
 
-# ONNX Runtime: Debian's header, the wheel's library. The library's own name is libonnxruntime.so.1
-# and the wheel's file is not called that, so a link of that name beside the backends finds it.
+# ONNX Runtime: Debian's header, which the backend is compiled with. The backend loads any library with that API; the
+# wheel's is linked beside it, under the library's own name, libonnxruntime.so.1, which the wheel's file does not have.
 find_path(onnxruntime_INCLUDE onnxruntime_c_api.h PATH_SUFFIXES onnxruntime)
+if(NOT onnxruntime_INCLUDE)
+    message(FATAL_ERROR "onnxruntime_c_api.h was not found. tools/bootstrap build installs it.")
+endif()
+add_library(dep_onnxruntime_header INTERFACE)
+target_include_directories(dep_onnxruntime_header SYSTEM INTERFACE "${onnxruntime_INCLUDE}")
+target_link_libraries(dep_onnxruntime_header INTERFACE ${CMAKE_DL_LIBS})
 file(GLOB onnxruntime_LIBRARY
     "${SLUICE_DEPS}/venv/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.so.*")
-if(onnxruntime_INCLUDE AND onnxruntime_LIBRARY)
+if(onnxruntime_LIBRARY)
     list(GET onnxruntime_LIBRARY 0 onnxruntime_LIBRARY)
     set(onnxruntime_LINK "${CMAKE_BINARY_DIR}/backends/libonnxruntime.so.1")
     file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/backends")
     file(CREATE_LINK "${onnxruntime_LIBRARY}" "${onnxruntime_LINK}" SYMBOLIC)
-    add_library(dep_onnxruntime SHARED IMPORTED GLOBAL)
+    add_library(dep_onnxruntime SHARED IMPORTED GLOBAL) # for bench/inproc
     set_target_properties(dep_onnxruntime PROPERTIES IMPORTED_LOCATION "${onnxruntime_LINK}"
         INTERFACE_INCLUDE_DIRECTORIES "${onnxruntime_INCLUDE}")
 else()
-    message(FATAL_ERROR "ONNX Runtime was not found (header: ${onnxruntime_INCLUDE}, library: "
-        "${onnxruntime_LIBRARY}). tools/bootstrap build installs both.")
+    message(FATAL_ERROR "The library of ONNX Runtime was not found. tools/bootstrap build installs it.")
 endif()
 
 # OpenVINO: headers and libraries are the wheel's; without it backends/openvino is left out. It looks

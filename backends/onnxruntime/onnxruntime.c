@@ -1,17 +1,42 @@
 /* The onnxruntime backend: ONNX models on the CPU. This file has the entry and the function table;
  * README.md describes the others. */
+#include <pthread.h>
+#include <string.h>
+
+#include "common/text.h"
 #include "onnxruntime/execute.h"
 #include "onnxruntime/model.h"
 #include "onnxruntime/ort.h"
 #include "sluice/backend.h"
 
-/* The library, once per process because its environment is global, set by sluice_backend_entry; the
- * other functions do not receive the host. */
+/* The library, once per process because its environment is global; the other functions do not
+ * receive the host. The lock is held to load it. */
 static struct ort the_ort;
+static pthread_mutex_t the_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static const char *file_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* What could not be loaded with the backend may be there by now. */
+static sluice_status ensure_library(const sluice_model_args *args, sluice_error *error) {
+    sluice_error reason;
+    pthread_mutex_lock(&the_lock);
+    sluice_status status = the_ort.api ? SLUICE_OK : ort_init(&the_ort, &reason);
+    pthread_mutex_unlock(&the_lock);
+    if (status != SLUICE_OK) {
+        return error_set(error, status,
+                         "%.100s needs backend onnxruntime, which could not be loaded: %s",
+                         file_of(args->path), reason.text);
+    }
+    return SLUICE_OK;
+}
 
 static sluice_status open_model(const sluice_model_args *args, sluice_model **model,
                                 sluice_error *error) {
-    return model_open(&the_ort, args, model, error);
+    sluice_status status = ensure_library(args, error);
+    return status == SLUICE_OK ? model_open(&the_ort, args, model, error) : status;
 }
 
 static sluice_status model_describe(sluice_model *model, sluice_model_info *info,
@@ -49,10 +74,8 @@ const sluice_backend *sluice_backend_entry(const sluice_host *host) {
     if (!text_check_host_abi(host, "onnxruntime")) {
         return NULL;
     }
-    if (ort_init(&the_ort, host, &error) != SLUICE_OK) {
-        host->log(SLUICE_LOG_ERROR, "", error.text);
-        return NULL;
-    }
-    table.version = the_ort.version;
+    ort_prepare(&the_ort, host);
+    /* A failure is the error of the model that needs the library. */
+    table.version = ort_init(&the_ort, &error) == SLUICE_OK ? the_ort.version : "none";
     return &table;
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "onnxruntime/library.h"
+
 /* Returns: the length of the place in the library's source with which failed checks begin; else
  * 0. */
 static size_t source_place(const char *text) {
@@ -121,7 +123,6 @@ static void telemetry_off(void) {
 static sluice_status environment_make(struct ort *ort, sluice_error *error) {
     static const char doing[] = "ONNX Runtime could not be started";
     const OrtApi *api = ort->api;
-    telemetry_off();
     sluice_status status = ort_check(
         ort,
         api->CreateEnvWithCustomLogger(log_forward, ort, ORT_LOGGING_LEVEL_WARNING, "", &ort->env),
@@ -142,21 +143,26 @@ static sluice_status environment_make(struct ort *ort, sluice_error *error) {
     return status;
 }
 
-sluice_status ort_init(struct ort *ort, const sluice_host *host, sluice_error *error) {
-    const OrtApiBase *base = OrtGetApiBase();
-    *ort = (struct ort){.host = host, .version = base->GetVersionString()};
-    ort->api = base->GetApi(ORT_API_VERSION);
-    if (!ort->api) {
-        return error_set(error, SLUICE_UNSUPPORTED,
-                         "libonnxruntime is version %s; 1.%d or newer is needed", ort->version,
-                         ORT_API_VERSION);
+void ort_prepare(struct ort *ort, const sluice_host *host) {
+    *ort = (struct ort){.host = host};
+    telemetry_off();
+}
+
+sluice_status ort_init(struct ort *ort, sluice_error *error) {
+    struct library library;
+    sluice_status status = library_load(ort->host, &library, error);
+    if (status != SLUICE_OK) {
+        return status;
     }
-    sluice_status status = environment_make(ort, error);
+    ort->api = library.api;
+    ort->version = library.version;
+    status = environment_make(ort, error);
     if (status != SLUICE_OK) {
         ort->api->ReleaseMemoryInfo(ort->cpu);
         if (ort->env) {
             ort->api->ReleaseEnv(ort->env);
         }
+        *ort = (struct ort){.host = ort->host};
     }
     return status;
 }

@@ -13,7 +13,7 @@
 
 struct ort {
     const sluice_host *host;
-    const OrtApi *api;
+    const OrtApi *api;   /* NULL: not loaded */
     const char *version; /* of the loaded library, "1.31.1" */
     OrtEnv *env;
     OrtMemoryInfo *cpu;      /* for tensors over our own memory */
@@ -21,10 +21,13 @@ struct ort {
     struct memory memory;    /* of the sessions, but for those with an arena */
 };
 
-/* Owns: everything in *ort, until the process exits: ONNX Runtime's threads and statics do not
- * survive their environment. Returns: not SLUICE_OK when the library is older than the header, or
- * fails. */
-sluice_status ort_init(struct ort *ort, const sluice_host *host, sluice_error *error);
+/* Sets *ort to a library that is not loaded. Thread: before others read the environment, which it
+ * changes. */
+void ort_prepare(struct ort *ort, const sluice_host *host);
+/* Loads the library (library.h) and starts it. Owns: everything in *ort, until the process exits:
+ * ONNX Runtime's threads and statics do not survive their environment. Returns: not SLUICE_OK when
+ * no library could be loaded, or it fails; it may be called again then. */
+sluice_status ort_init(struct ort *ort, sluice_error *error);
 
 /* Checks the result of a call and frees it; NULL is success. `doing` begins the text: "the model
  * could not be loaded". Returns: SLUICE_OK, or the corresponding status. Thread: any. */

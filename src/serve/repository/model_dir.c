@@ -368,6 +368,7 @@ static enum status find_backend(struct arena *arena, struct backends *backends, 
     }
     lock_acquire(lock);
     *out = backends_find(backends, has_default_file, &guess);
+    const char *failure = *out ? NULL : backends_failure(backends);
     lock_release(lock);
     if (*out) {
         return ST_OK;
@@ -376,8 +377,9 @@ static enum status find_backend(struct arena *arena, struct backends *backends, 
                      "%s/%" PRIu64
                      " has no file that one of the installed backends (%s) would load "
                      "by itself, such as model.onnx; config.pbtxt can say `backend:` and "
-                     "`default_model_filename:`",
-                     model->directory.ptr, number, backends_list(backends));
+                     "`default_model_filename:`%s%s",
+                     model->directory.ptr, number, backends_list(backends),
+                     failure ? "; could not be loaded: " : "", failure ? failure : "");
 }
 
 /* The first existing file with one of the backend's extensions; the version's directory for a

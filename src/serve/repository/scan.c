@@ -129,6 +129,13 @@ static enum status scan_file(struct model_list *list, const struct scan_source *
                              struct error *err) {
     struct file_name file = {.name = base_name(str_of(source->path))};
     const sluice_backend *backend = backends_find(list->backends, file_has_extension, &file);
+    const char *failure = backend ? NULL : backends_failure(list->backends);
+    if (failure) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s needs a backend, and none that was loaded knows files of this kind; "
+                         "could not be loaded: %s",
+                         source->path, failure);
+    }
     if (!backend) {
         return error_set(err, ST_BAD_CONFIG,
                          "%s: no installed backend knows files of this kind (installed in "

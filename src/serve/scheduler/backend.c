@@ -234,6 +234,15 @@ const char *backends_list(const struct backends *backends) {
     return backends->list.ptr;
 }
 
+const char *backends_failure(const struct backends *backends) {
+    for (size_t i = 0; i < backends->n; i++) {
+        if (backends->items[i].tried && !backends->items[i].backend) {
+            return backends->items[i].error.text;
+        }
+    }
+    return NULL;
+}
+
 /* ---- loading --------------------------------------------------------------------------------- */
 
 static enum status load_library(const char *path, struct str name, const sluice_backend **out,

@@ -27,6 +27,10 @@ enum status backends_get(struct backends *backends, struct str name, const sluic
  * Returns: that backend; NULL: none. Thread: one at a time. */
 const sluice_backend *backends_find(struct backends *backends,
                                     bool (*accepts)(void *user, const char *extension), void *user);
+/* Returns: why the first backend that was tried and not loaded was not; NULL: all were. For the
+ * message when backends_find finds none: that backend may be the one that is needed. Thread: as
+ * backends_find. */
+const char *backends_failure(const struct backends *backends);
 /* "identity, onnxruntime", or "none", for messages; valid until `backends` is freed. */
 const char *backends_list(const struct backends *backends);
 

@@ -96,11 +96,13 @@ static void backends_directory_lists_and_loads_by_name(void **state) {
     assert_string_equal(backends_list(backends), "alpha, fake, zeta");
     assert_int_equal(backends_get(backends, STR("fake"), &backend, &err), ST_OK);
     assert_ptr_equal(backend, &rig_backend);
+    assert_null(backends_failure(backends));
     for (int i = 0; i < 2; i++) { /* the second time from the cache */
         assert_int_equal(backends_get(backends, STR("zeta"), &backend, &err), ST_BAD_MODEL);
         assert_non_null(strstr(err.text, "backend zeta ("));
         assert_non_null(strstr(err.text, "libsluice_zeta.so"));
     }
+    assert_string_equal(backends_failure(backends), err.text);
     assert_int_equal(backends_get(backends, STR("beta"), &backend, &err), ST_BAD_MODEL);
     assert_non_null(strstr(err.text, "no backend beta is installed in /"));
     assert_non_null(strstr(err.text, "installed: alpha, fake, zeta"));
