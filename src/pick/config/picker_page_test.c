@@ -1,5 +1,5 @@
-/* docs/picker.md against the program: its examples are valid, have every section, and its tables
- * state the actual defaults. Runs in the repository's root. */
+/* docs/picker.md and the pages of docs/picker/ against the program: their examples are valid, have every section, and
+ * their tables state the actual defaults. Runs in the repository's root. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,19 +17,19 @@ enum { PAGE_BYTES = 128 << 10 };
 
 static char page[PAGE_BYTES];
 
-static int read_page(void **state) {
-    (void)state;
-    FILE *file = fopen("docs/picker.md", "r");
-    size_t n = file ? fread(page, 1, sizeof(page) - 1, file) : 0;
-    if (file) {
-        fclose(file);
-    }
-    return n > 0 && n < sizeof(page) - 1 ? 0 : -1;
+static void read_page(const char *path) {
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t n = fread(page, 1, sizeof(page) - 1, file);
+    fclose(file);
+    assert_in_range(n, 1, sizeof(page) - 2);
+    page[n] = '\0';
 }
 
-/* Returns: the example with this number, from 0. */
-static struct str example(int number) {
+/* Returns: the example of `path` with this number, from 0. */
+static struct str example(const char *path, int number) {
     static const char begin[] = "\n```yaml\n";
+    read_page(path);
     const char *at = page;
     for (int i = 0; i <= number; i++) {
         at = strstr(at, begin);
@@ -44,7 +44,7 @@ static struct str example(int number) {
 static struct pool_spec *parse(struct str text) {
     struct pool_specs specs;
     struct error err;
-    if (pool_file_parse("docs/picker.md", text, &specs, &err) != ST_OK) {
+    if (pool_file_parse("example", text, &specs, &err) != ST_OK) {
         fail_msg("%s", err.text);
     }
     struct pool_spec *spec = specs.items[0];
@@ -55,7 +55,7 @@ static struct pool_spec *parse(struct str text) {
 
 static void page_full_example_is_accepted(void **state) {
     (void)state;
-    struct pool_spec *spec = parse(example(0)), *defaults = parse(STR(""));
+    struct pool_spec *spec = parse(example("docs/picker.md", 0)), *defaults = parse(STR(""));
     assert_int_equal(spec->n_endpoints, 5);
     assert_int_equal(spec->n_models, 2);
     assert_int_equal(spec->n_rewrites, 1);
@@ -82,7 +82,7 @@ static void page_full_example_is_accepted(void **state) {
 
 static void page_kube_objects_are_accepted(void **state) {
     (void)state;
-    struct pool_spec *spec = parse(example(1));
+    struct pool_spec *spec = parse(example("docs/picker/objects.md", 0));
     assert_true(str_is(spec->name, "llama-pool"));
     assert_int_equal(spec->n_endpoints, 2);
     assert_int_equal(spec->endpoints[0].address.port, 8000);
@@ -97,7 +97,7 @@ static void page_pool_list_is_accepted(void **state) {
     (void)state;
     struct pool_specs specs;
     struct error err;
-    if (pool_file_parse("docs/picker.md", example(2), &specs, &err) != ST_OK) {
+    if (pool_file_parse("example", example("docs/picker/pools.md", 0), &specs, &err) != ST_OK) {
         fail_msg("%s", err.text);
     }
     assert_true(specs.is_list);
@@ -117,6 +117,7 @@ static void page_protocol_names_are_listed(void **state) {
 #undef NAME
     };
     (void)state;
+    read_page("docs/picker/protocol-names.md");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char row[200];
         snprintf(row, sizeof(row), "\n| `%s`", rows[i].field);
@@ -134,10 +135,8 @@ static void page_protocol_names_are_listed(void **state) {
 /* The table's defaults are those of a minimal plan. */
 static void page_metrics_are_accepted(void **state) {
     (void)state;
-    const char *loads = strstr(page, "## Loads of endpoints");
-    assert_non_null(loads);
-    memmove(page, loads, strlen(loads) + 1); /* examples are counted from here on */
-    struct pool_spec *one_line = parse(example(0)), *full = parse(example(1));
+    struct pool_spec *one_line = parse(example("docs/picker/loads.md", 0));
+    struct pool_spec *full = parse(example("docs/picker/loads.md", 1));
     const struct scrape_plan *plain = one_line->scrape, *plan = full->scrape;
     assert_string_equal(plain->preset.ptr, "vllm");
     assert_true(plan->interval_ns == plain->interval_ns && plan->timeout_ns == plain->timeout_ns);
@@ -158,5 +157,5 @@ int main(void) {
         cmocka_unit_test(page_protocol_names_are_listed),
         cmocka_unit_test(page_metrics_are_accepted),
     };
-    return cmocka_run_group_tests_name("pick/config/picker_page", tests, read_page, NULL);
+    return cmocka_run_group_tests_name("pick/config/picker_page", tests, NULL, NULL);
 }
