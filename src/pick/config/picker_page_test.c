@@ -1,5 +1,5 @@
-/* docs/picker.md and the pages of docs/picker/ against the program: their examples are valid, have every section, and
- * their tables state the actual defaults. Runs in the repository's root. */
+/* docs/picker.md and the pages of docs/picker/ against the program: their examples are valid, have
+ * every section, and their tables state the actual defaults. Runs in the repository's root. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
