@@ -19,6 +19,7 @@
 #include "core/event/clock.h"
 #include "net/client/dial.h"
 #include "net/client/socket_watcher.h"
+#include "net/transport/tls/trust.h"
 
 /* Lists that an easy handle borrows while it runs. */
 struct http_curl_lists {
@@ -41,11 +42,21 @@ static void set_pem(CURL *easy, CURLoption option, struct str pem) {
     }
 }
 
-static void set_tls(CURL *easy, const struct http_fetch_tls *tls) {
+/* Where none was found curl's own places stay. */
+static void set_trust(CURL *easy, const struct tls_trust *trust) {
+    if (trust->file || trust->directory) {
+        curl_easy_setopt(easy, CURLOPT_CAINFO, trust->file);
+        curl_easy_setopt(easy, CURLOPT_CAPATH, trust->directory);
+    }
+}
+
+static void set_tls(CURL *easy, const struct http_fetch_tls *tls, const struct tls_trust *trust) {
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, tls->insecure ? 0L : 1L);
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, tls->insecure ? 0L : 2L);
     if (tls->ca && tls->ca_pem.len == 0) {
         curl_easy_setopt(easy, CURLOPT_CAINFO, tls->ca);
+    } else if (tls->ca_pem.len == 0 && !tls->insecure) {
+        set_trust(easy, trust);
     }
     if (tls->cert && tls->cert_pem.len == 0) {
         curl_easy_setopt(easy, CURLOPT_SSLCERT, tls->cert);
@@ -60,7 +71,8 @@ static void set_tls(CURL *easy, const struct http_fetch_tls *tls) {
 
 /* Sets the options that all fetches with this TLS share, on a new or reset handle. curl reuses a
  * connection only for the same TLS settings. */
-static void http_curl_set_common(CURL *easy, const struct http_fetch_tls *tls) {
+static void http_curl_set_common(CURL *easy, const struct http_fetch_tls *tls,
+                                 const struct tls_trust *trust) {
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     /* Most addresses are numeric, and each fetch would scan the whole cache. */
     curl_easy_setopt(easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
@@ -70,7 +82,7 @@ static void http_curl_set_common(CURL *easy, const struct http_fetch_tls *tls) {
     curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
     curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)READ_BYTES);
     curl_easy_setopt(easy, CURLOPT_USERAGENT, "sluice");
-    set_tls(easy, tls);
+    set_tls(easy, tls, trust);
 }
 
 /* The limit applies to sent bytes that are not acknowledged (TCP_USER_TIMEOUT) and to unanswered
@@ -253,6 +265,7 @@ enum { FIRST_BODY_BYTES = 4 << 10 };
 struct http_fetcher {
     struct worker *worker;
     struct http_fetch_tls tls;
+    struct tls_trust trust; /* without a CA of their own */
     CURLM *multi;
     struct timer timer;
     LIST_HEAD(, http_fetch) running, idle;
@@ -473,6 +486,7 @@ enum status http_fetcher_new(struct worker *worker, const struct http_fetch_tls 
     }
     fetcher->worker = worker;
     fetcher->tls = tls ? *tls : (struct http_fetch_tls){0};
+    fetcher->trust = tls_trust_system();
     fetcher->multi = multi;
     fetcher->timer.on_expire = on_timeout;
     fetcher->sockets = (struct socket_watcher_set){.worker = worker, .on_ready = on_ready};
@@ -531,7 +545,7 @@ static void init_handle(struct http_fetch *fetch, const struct http_fetch_tls *t
     curl_easy_setopt(fetch->easy, CURLOPT_WRITEDATA, fetch);
     curl_easy_setopt(fetch->easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
     curl_easy_setopt(fetch->easy, CURLOPT_OPENSOCKETDATA, fetch);
-    http_curl_set_common(fetch->easy, tls);
+    http_curl_set_common(fetch->easy, tls, &fetch->fetcher->trust);
 }
 
 /* Returns: a fetch from the idle list, or a new one. */

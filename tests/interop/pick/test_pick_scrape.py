@@ -241,6 +241,16 @@ def test_scrape_over_tls(start, tmp_path):
         wait_load(picker, server, (5, 4, 0.5))
 
 
+def test_scrape_over_tls_trusts_ssl_cert_file(start, tmp_path, monkeypatch):
+    """Without ca_file: SSL_CERT_FILE is in place of the system's authorities."""
+    authority = Identity("an authority", authority=True)
+    (tmp_path / "ca.pem").write_bytes(authority.cert_pem())
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    with MetricPages(PAGES["vllm"], tls=context_of(Identity("server", authority), tmp_path)) as server:
+        picker = start(pool_of([server], "preset: vllm, interval: 50ms, scheme: https"))
+        wait_load(picker, server, (5, 4, 0.5))
+
+
 @pytest.mark.parametrize("wrong", ["another authority", "another host", "expired", "no TLS", "TLS"])
 def test_scrape_invalid_tls_fails(start, tmp_path, wrong):
     authority, other = (Identity(name, authority=True) for name in ("an authority", "another"))

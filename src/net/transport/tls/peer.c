@@ -5,6 +5,8 @@
 #include <openssl/err.h>
 #include <string.h>
 
+#include "net/transport/tls/trust.h"
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 static const char *openssl_reason(void) {
@@ -18,7 +20,12 @@ static const char *openssl_reason(void) {
 static enum status use_ca(SSL_CTX *ssl, const struct tls_file *ca, struct error *err) {
     if (!ca->path) {
         /* Without a CA, verification fails later with its own error. */
+        const char *file = tls_trust_system().file;
         SSL_CTX_set_default_verify_paths(ssl);
+        if (file && strcmp(file, X509_get_default_cert_file()) != 0) {
+            SSL_CTX_load_verify_locations(ssl, file, NULL);
+        }
+        ERR_clear_error();
         return ST_OK;
     }
     if (SSL_CTX_load_verify_locations(ssl, ca->path, NULL) != 1) {
