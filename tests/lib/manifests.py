@@ -8,7 +8,7 @@ from lib.kube_client import documents
 from lib.server import ROOT
 
 FOLDER = os.path.join(ROOT, "deploy", "kubernetes")
-CHART = os.path.join(FOLDER, "helm", "sluice")
+CHART = os.path.join(FOLDER, "helm", "sluice-server")
 PROGRAMS = os.path.join(ROOT, ".deps", "bin")
 # What the chart says of its objects beside what the folders say.
 OF_HELM = ("app.kubernetes.io/managed-by", "helm.sh/chart")
