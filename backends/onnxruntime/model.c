@@ -1,12 +1,15 @@
 /* Opens and closes models and instances. */
 #include "onnxruntime/model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "common/onnx_graph.h"
 #include "common/path.h"
 #include "onnxruntime/execute.h"
 #include "onnxruntime/external.h"
+#include "onnxruntime/load_check.h"
 
 /* Hands the external data to the session's options, in place of the files. */
 static OrtStatus *external_add(const struct sluice_model *model, const struct external *external) {
@@ -40,19 +43,29 @@ static OrtStatus *session_create(struct sluice_model *model, const struct extern
                : api->CreateSession(model->ort->env, path, model->options.session, &model->session);
 }
 
+/* The file of external data that is missing is named; this adds what it is. */
+static sluice_status external_check(sluice_status status, const char *path, sluice_error *error) {
+    char text[sizeof(error->text)];
+    if (status != SLUICE_NOT_FOUND || access(path, F_OK) != 0) {
+        return status;
+    }
+    snprintf(text, sizeof(text), "%s", error->text);
+    return error_set(error, status, "%.*s; %.150s keeps weights there: copy it beside the model",
+                     300, text, path);
+}
+
 static sluice_status session_open(struct sluice_model *model, const sluice_model_args *args,
                                   sluice_error *error) {
-    static const char doing[] = "ONNX Runtime can't load the model";
     const struct ort *ort = model->ort;
     struct external external = {0};
     char text[4096];
     const char *path = model_file_path(args->path, "model.onnx", text, sizeof(text));
     sluice_status status = options_init(&model->options, ort, args, error);
     if (status == SLUICE_OK) {
-        status = external_read(&external, path, error);
+        status = external_check(external_read(&external, path, error), path, error);
     }
     if (status == SLUICE_OK) {
-        status = ort_check(ort, session_create(model, &external, path), doing, error);
+        status = ort_check_load(ort, session_create(model, &external, path), path, error);
     }
     model->is_data_dependent = status == SLUICE_OK && onnx_graph_is_data_dependent(path);
     external_fini(&external); /* the session has copies */

@@ -7,11 +7,46 @@
 
 #include "onnxruntime/library.h"
 
-/* Returns: the length of the place in the library's source with which failed checks begin; else
- * 0. */
+/* Skips the signature of a C++ function, "void ns::f(const T &) const": to after the parenthesis
+ * that closes its arguments. Returns: 0 when there is none. */
+static size_t signature_length(const char *text) {
+    size_t n = strcspn(text, "(\n");
+    const char *scope = strstr(text, "::");
+    if (text[n] != '(' || !scope || scope > text + n) {
+        return 0;
+    }
+    for (int depth = 0; text[n]; n++) {
+        depth += text[n] == '(' ? 1 : text[n] == ')' ? -1 : 0;
+        if (depth == 0 && text[n + 1] != '(') { /* operator()(…) has two pairs */
+            n++;
+            return n + (strncmp(text + n, " const", 6) == 0 ? 6 : 0);
+        }
+    }
+    return 0;
+}
+
+/* Returns: the length of the place in the library's source with which failed checks begin, file,
+ * line and function; else 0. */
 static size_t source_place(const char *text) {
     static const char root[] = "/onnxruntime_src/";
-    return strncmp(text, root, sizeof(root) - 1) == 0 ? strcspn(text, " \n") : 0;
+    if (strncmp(text, root, sizeof(root) - 1) != 0) {
+        return 0;
+    }
+    size_t n = strcspn(text, " \n");
+    return text[n] == ' ' ? n + signature_length(text + n) : n;
+}
+
+/* Makes one line of a text of the library, without the places in its source. */
+static void ort_text(const char *text, char *out, size_t n_bytes) {
+    text_one_line(text, source_place, out, n_bytes);
+}
+
+/* The library's sentence without the model's path, of a load that failed. */
+static const char *message_cut(const char *message) {
+    static const char load[] = "Load model from ";
+    const char *failed =
+        strncmp(message, load, sizeof(load) - 1) == 0 ? strstr(message, " failed:") : NULL;
+    return failed ? failed + strlen(" failed:") : message;
 }
 
 /* Maps codes, which are about the library, to a status, which is about the cause of the error. */
@@ -50,7 +85,7 @@ sluice_status ort_check(const struct ort *ort, OrtStatus *result, const char *do
         message = "no more threads can be started (ulimit -u, pids.max of the control group)";
         status = SLUICE_UNAVAILABLE;
     }
-    text_one_line(message, source_place, text, sizeof(text));
+    ort_text(message_cut(message), text, sizeof(text));
     ort->api->ReleaseStatus(result);
     return error_set(error, status, "%s: %s", doing, text);
 }
@@ -74,7 +109,7 @@ static void log_forward(void *param, OrtLoggingLevel severity, const char *categ
     if (is_size_overflow(message)) {
         level = SLUICE_LOG_DEBUG;
     }
-    text_one_line(message, source_place, text, sizeof(text));
+    ort_text(message, text, sizeof(text));
     ort->host->log(level, logid ? logid : "", text);
 }
 

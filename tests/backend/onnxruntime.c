@@ -106,7 +106,7 @@ static void onnxruntime_unsupported_model_is_refused(void **state) {
         {"refused_sequence", "output \"y\" is a sequence"},
         {"refused_optional_type", "input \"x\" is of ONNX's optional type"},
         {"refused_float8", "input \"x\" has elements of type float8e4m3fn"},
-        {"refused_text", "can't load the model"},
+        {"refused_text", "is not an ONNX model"},
         {"absent", "cannot be read"},
     };
     const struct backend_under_test *subject = *state;

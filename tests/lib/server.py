@@ -53,6 +53,8 @@ class Server:
         for address in grpc:
             command += ["--grpc", address]
         command += ["--metrics", metrics_at]
+        if wait == "loaded":
+            command.append("--keep-going")
         self.command = command + [str(arg) for arg in args]
         with open(self.log_file, "wb") as log:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log,

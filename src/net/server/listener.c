@@ -46,8 +46,12 @@ static const char *unix_path(const struct address *address) {
 static enum status listen_error(const struct address *address, const char *what, int error,
                                 struct error *err) {
     char text[ADDRESS_TEXT_BYTES];
-    return error_set(err, ST_IO, "cannot listen on %s: %s: %s", address_print(address, text), what,
-                     strerror(error));
+    const char *hint = error != EADDRINUSE ? ""
+                       : address_is_unix(address)
+                           ? "; another process listens there"
+                           : "; another process listens there: choose another port (0: a free one)";
+    return error_set(err, ST_IO, "cannot listen on %s: %s: %s%s", address_print(address, text),
+                     what, strerror(error), hint);
 }
 
 /* Removes the file of a Unix socket on which no process listens. */

@@ -18,11 +18,6 @@ enum {
     STREAM_REQUESTS = 64, /* in flight, per ModelStreamInfer */
 };
 
-size_t serve_grpc_n_addresses(const struct serve_settings *settings) {
-    bool none = settings->grpc.n == 1 && str_is(str_of(settings->grpc.items[0]), "none");
-    return none ? 0 : settings->grpc.n;
-}
-
 static uint32_t max_streams(uint64_t memory_bytes) {
     uint64_t n = memory_bytes / STREAM_WINDOW_BYTES;
     return n > MAX_STREAMS ? MAX_STREAMS : n < MIN_STREAMS ? MIN_STREAMS : (uint32_t)n;
@@ -47,7 +42,7 @@ enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings
                             const struct inference_services *services,
                             const struct grpc_server_options *options, const struct tls_server *tls,
                             struct listen_address *bound, struct error *err) {
-    size_t n = serve_grpc_n_addresses(settings);
+    size_t n = settings->grpc.n;
     if (n == 0) {
         return ST_OK;
     }

@@ -14,12 +14,10 @@ struct serve_grpc {
     struct grpc_server *server;     /* NULL: --grpc none */
 };
 
-/* The number of addresses of --grpc. */
-size_t serve_grpc_n_addresses(const struct serve_settings *settings);
-/* Creates the server and listens on each address, with `tls` where TLS is used; `bound`
- * (serve_grpc_n_addresses of them) gets the actual addresses. `options` are the server's, with
- * limits.net, but without the other limits and without methods. Returns: why it failed;
- * serve_grpc_free frees what was created. */
+/* Creates the server and listens on each address of --grpc, with `tls` where TLS is used; `bound`
+ * (one for each) gets the actual addresses. `options` are the server's, with limits.net, but
+ * without the other limits and without methods. Returns: why it failed; serve_grpc_free frees what
+ * was created. */
 enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings *settings,
                             const struct inference_services *services,
                             const struct grpc_server_options *options, const struct tls_server *tls,

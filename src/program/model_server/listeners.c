@@ -148,7 +148,7 @@ static struct shm_registry *open_shared(struct serve_listeners *self,
 
 static enum status open_grpc(struct serve_listeners *self, const struct process_threads *threads,
                              struct error *err) {
-    size_t n = serve_grpc_n_addresses(self->settings);
+    size_t n = self->settings->grpc.n;
     struct grpc_server_options options = {.limits = {.net = limits_of(self->settings)},
                                           .budget = &self->budget,
                                           .workers = threads->workers,
@@ -189,7 +189,7 @@ static enum status open_mip(struct serve_listeners *self, const struct process_t
     enum status st = serve_mip_open(&self->mip, self->settings, &self->services, &options,
                                     self->arena, bound, err);
     for (size_t i = 0; st == ST_OK && i < n; i++) {
-        size_t before = self->settings->http.n + serve_grpc_n_addresses(self->settings);
+        size_t before = self->settings->http.n + self->settings->grpc.n;
         struct serve_bound_address *out = &self->addresses[before + i];
         out->address = bound[i];
         out->url = mip_url(self->arena, &bound[i], &self->mip.targets[i]);
@@ -305,7 +305,7 @@ enum status serve_listeners_open(struct serve_listeners *self,
     net_budget_count_arenas(&self->budget);
     process_limit_connections(&self->budget, settings->max_connections);
     count_cache(self, repository);
-    self->n_addresses = settings->http.n + serve_grpc_n_addresses(settings) + settings->mip.n +
+    self->n_addresses = settings->http.n + settings->grpc.n + settings->mip.n +
                         admin_listener_is_enabled(settings->metrics);
     self->arena = arena_new(NULL, 0);
     self->addresses =

@@ -17,6 +17,7 @@ struct serve_process {
     atomic_bool loaded;
     struct worker_msg loaded_msg;
     struct serve_listeners listeners;
+    struct error failure; /* why the process ends by itself; ST_OK: it does not */
 };
 
 /* ---- ready ----------------------------------------------------------------------------------- */
@@ -25,6 +26,12 @@ static void on_loaded(struct worker_msg *msg) {
     struct serve_process *self = CONTAINER_OF(msg, struct serve_process, loaded_msg);
     serve_listeners_on_models_loaded(&self->listeners);
     bool ready = repository_is_ready(self->repository);
+    if (!ready && !self->settings->keep_going && !self->process.draining &&
+        repository_has_failed(self->repository, &self->failure)) {
+        error_prefix(&self->failure, "no model could be loaded (--keep-going serves without)");
+        process_fail(&self->process);
+        return;
+    }
     /* For a service manager the start is complete also when a model failed: a restart would not
      * mend it. */
     process_set_ready(&self->process, ready ? "ready" : "not ready: a model failed to load");
@@ -160,15 +167,21 @@ enum status serve_process_run(const struct serve_settings *settings,
                     .ready_file = {.path = settings->ready_file}},
         .loaded_msg = {.run = on_loaded},
     };
+    bool failed = false;
     enum status st = start_server(&self, models, err);
     if (st == ST_OK) {
         memory_share_log("client memory", &settings->client_memory, &settings->memory_limit);
         memory_share_log("body memory", &settings->body_memory, &settings->memory_limit);
         process_run(&self.process);
+        failed = self.failure.status != ST_OK;
     } else {
         process_abort(&self.process);
     }
     free_parts(&self);
+    if (failed) {
+        *err = self.failure;
+        return err->status;
+    }
     if (st == ST_OK) {
         log_message(LOG_INFO, "ended");
     }

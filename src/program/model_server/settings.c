@@ -49,7 +49,9 @@ static const struct option_hint hints[] = {
     {"log-info", "write --log-level info, or a lower one"},
     {"log-warning", "write --log-level warning, or a lower one"},
     {"log-error", "write --log-level error"},
-    {"exit-on-error", "a model that fails to load leaves the others serving; --check tells before"},
+    {"exit-on-error", "a model that fails to load leaves the others serving, and the program exits "
+                      "when none could be loaded; --check tells before"},
+    {"allow-client-shared-memory", "write --allow-client-shm"},
     {"allow-metrics",
      "metrics are served at the address of --metrics; --metrics none turns them off"},
     {"metrics-address", "write --metrics HOST:PORT"},
@@ -173,7 +175,7 @@ static enum status check_addresses(const struct serve_settings *settings, struct
     for (size_t i = 0; i < settings->http.n && st == ST_OK; i++) {
         st = listen_address_parse(&http, settings->http.items[i], &listen_address, err);
     }
-    for (size_t i = 0; i < serve_grpc_n_addresses(settings) && st == ST_OK; i++) {
+    for (size_t i = 0; i < settings->grpc.n && st == ST_OK; i++) {
         st = listen_address_parse(&grpc, settings->grpc.items[i], &listen_address, err);
     }
     if (st != ST_OK) {
@@ -236,15 +238,25 @@ static enum status cache_config_read(const struct option_texts *texts, uint64_t 
     return st;
 }
 
+/* `none` as the only address is no address. */
+static void drop_none(struct option_texts *addresses) {
+    if (addresses->n == 1 && strcmp(addresses->items[0], "none") == 0) {
+        addresses->n = 0;
+    }
+}
+
 static enum status resolve_settings(struct serve_settings *out, struct arena *arena,
                                     struct error *err) {
     if (out->paths.n + out->model_repositories.n == 0) {
         return error_set(err, ST_BAD_CONFIG,
                          "there is nothing to serve: name a model file or a repository of models");
     }
-    if (out->http.n == 0) {
+    drop_none(&out->http);
+    drop_none(&out->grpc);
+    drop_none(&out->mip);
+    if (out->http.n + out->grpc.n + out->mip.n == 0) {
         return error_set(err, ST_BAD_CONFIG,
-                         "there is nowhere to listen: http needs at least one address");
+                         "there is nowhere to listen: --http, --grpc or --mip needs an address");
     }
     enum status st = check_addresses(out, err);
     if (st == ST_OK) {

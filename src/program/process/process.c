@@ -60,7 +60,7 @@ static void exit_on_drain_timeout(struct process *process) {
         log_event(LOG_WARNING, "drain timeout: requests in flight are aborted",
                   LOG_U64("requests", left));
     }
-    exit_now(process, EXIT_CODE_OK);
+    exit_now(process, process->failed ? EXIT_CODE_FAILED : EXIT_CODE_OK);
 }
 
 static void on_drain_timer(uv_timer_t *timer) {
@@ -78,10 +78,7 @@ static void on_drain_timer(uv_timer_t *timer) {
     process->handlers->stop(process->user, on_stopped, process);
 }
 
-static void start_draining(struct process *process, int signum) {
-    log_event(LOG_INFO, "draining: completing requests in flight",
-              LOG_CSTR("signal", signum == SIGTERM ? "SIGTERM" : "SIGINT"),
-              LOG_U64("requests", process->handlers->in_flight(process->user)));
+static void start_draining(struct process *process) {
     process->draining = true;
     process->drain_until_ns = clock_now_ns() + process->drain_timeout_ns;
     service_manager_stopping(&process->manager, process->drain_timeout_ns);
@@ -108,9 +105,12 @@ static void on_signal(uv_signal_t *handle, int signum) {
     } else if (signum == SIGHUP) {
         reload_files(process);
     } else if (process->draining) {
-        exit_now(process, EXIT_CODE_SIGNAL + signum);
+        exit_now(process, process->failed ? EXIT_CODE_FAILED : EXIT_CODE_SIGNAL + signum);
     } else {
-        start_draining(process, signum);
+        log_event(LOG_INFO, "draining: completing requests in flight",
+                  LOG_CSTR("signal", signum == SIGTERM ? "SIGTERM" : "SIGINT"),
+                  LOG_U64("requests", process->handlers->in_flight(process->user)));
+        start_draining(process);
     }
 }
 
@@ -268,6 +268,13 @@ void process_set_ready(struct process *process, const char *status) {
     if (!process->draining) {
         process->status = status;
         service_manager_ready(&process->manager, status);
+    }
+}
+
+void process_fail(struct process *process) {
+    process->failed = true;
+    if (!process->draining) {
+        start_draining(process);
     }
 }
 

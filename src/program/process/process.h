@@ -64,6 +64,7 @@ struct process {
     struct service_manager manager;
     struct watchdog watchdog; /* of the workers, and of PROCESS_EXTRA_LOOPS more */
     bool draining;
+    bool failed;        /* of process_fail */
     const char *status; /* of process_set_ready; NULL: not ready yet */
     /* internal */
     uv_signal_t signals[PROCESS_SIGNALS];
@@ -88,6 +89,8 @@ enum status process_start(struct process *process, uint64_t n_workers,
 void process_limit_connections(struct net_budget *budget, uint64_t max_connections);
 /* The server is ready; `status` describes its state to the service manager, and must stay valid. */
 void process_set_ready(struct process *process, const char *status);
+/* Begins the shutdown, as SIGTERM does, of a process that exits with EXIT_CODE_FAILED. */
+void process_fail(struct process *process);
 /* Serves until the shutdown is complete. */
 void process_run(struct process *process);
 /* Instead of process_run, after a start that failed half-way: closes what is open on the loops. */

@@ -74,7 +74,7 @@ static void try_version(struct repository *repository, struct model *model,
               LOG_U64("version", attempt->number), LOG_CSTR("backend", version->backend->name),
               LOG_U64("max_batch_size", version->config.max_batch_size),
               LOG_U64("instances", version->n_instances), LOG_U64("threads", version->n_threads),
-              LOG_F64("seconds", (double)version->statistics.loaded_ns / 1e9));
+              LOG_F64("seconds", (double)(version->statistics.loaded_ns / 1000000) / 1e3));
 }
 
 static void try_versions(struct repository *repository, struct model *model) {
@@ -127,8 +127,11 @@ static void collect_failures(struct model *model) {
         const struct model_attempt *attempt = &model->attempts[i];
         if (!attempt->version) {
             status = status == ST_OK ? attempt->error.status : status;
-            len += (size_t)snprintf(text + len, sizeof(text) - len, "%sversion %" PRIu64 ": %s",
-                                    len > 0 ? "; " : "", attempt->number, attempt->error.text);
+            len +=
+                (size_t)(model->file_backend /* which has no other version */
+                             ? snprintf(text, sizeof(text), "%s", attempt->error.text)
+                             : snprintf(text + len, sizeof(text) - len, "%sversion %" PRIu64 ": %s",
+                                        len > 0 ? "; " : "", attempt->number, attempt->error.text));
         }
     }
     if (model->error.status == ST_OK && status != ST_OK) {

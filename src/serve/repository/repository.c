@@ -251,6 +251,37 @@ bool repository_is_ready(const struct repository *repository) {
             atomic_load_explicit(&repository->n_failed, memory_order_relaxed) == 0);
 }
 
+bool repository_has_failed(struct repository *repository, struct error *err) {
+    char names[256] = "";
+    size_t n = 0, len = 0;
+    const struct name_table *name_table = repository_name_table(repository);
+    err->status = ST_OK;
+    lock_acquire(&repository->lock);
+    for (size_t i = 0; i < name_table->n; i++) {
+        const struct model_slot *model_slot = name_table->model_slots[i];
+        if (model_slot->serving || !model_slot->inactive) {
+            n = 0;
+            break;
+        }
+        if (n++ == 0) {
+            error_set(err, ST_BAD_MODEL, "%.*s: %s", STR_ARG(model_slot->name),
+                      model_slot->inactive->error.text);
+        }
+        if (len < sizeof(names)) {
+            len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%.*s", n > 1 ? ", " : "",
+                                    STR_ARG(model_slot->name));
+        }
+    }
+    lock_release(&repository->lock);
+    if (n > 1) {
+        error_set(err, ST_BAD_MODEL, "%zu failed, see above: %s%s", n, names,
+                  len < sizeof(names) ? "" : "…");
+    }
+    bool failed = n > 0 && repository->model_control_mode == REPOSITORY_FIXED;
+    err->status = failed ? ST_BAD_MODEL : ST_OK;
+    return failed;
+}
+
 size_t repository_count_unavailable(const struct repository *repository) {
     return (size_t)atomic_load_explicit(&repository->n_unavailable, memory_order_relaxed);
 }

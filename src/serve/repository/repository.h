@@ -128,6 +128,11 @@ size_t repository_count_unavailable(const struct repository *repository);
  * without any models. */
 bool repository_is_ready(const struct repository *repository);
 
+/* Returns: whether models were to be loaded at the start, all of them failed, and nothing but a
+ * restart can change that (REPOSITORY_FIXED). *err is the reason of the only one, or names them.
+ * Thread: the main thread, when loading has ended. */
+bool repository_has_failed(struct repository *repository, struct error *err);
+
 /* `version_text`: decimal digits; ptr NULL: the highest ready version.
  * Returns: ST_UNKNOWN_MODEL, ST_UNKNOWN_VERSION, or ST_NOT_READY (loading, or failed with the
  * reason). Owns: *out until model_version_unref. */

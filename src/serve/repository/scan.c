@@ -1,5 +1,6 @@
-/* Finds models from paths. A file is a model; a directory is a model's or a directory of models,
- * decided by its contents. A directory that is neither is an error that names what was expected. */
+/* Finds models from paths. A file is a model; a directory is a model's, a directory of models or
+ * one of model files, decided by its contents. A directory that is neither is an error that names
+ * what was expected. */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -7,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "core/base/log.h"
+#include "core/base/suggest.h"
 #include "core/base/utf8.h"
 #include "serve/repository/model.h"
 
@@ -125,6 +127,38 @@ static struct str base_name(struct str path) {
     return part;
 }
 
+/* What people have of other frameworks, and how it becomes ONNX. */
+static const struct {
+    const char *extension, *hint;
+} FOREIGN[] = {
+    {".pt", "a PyTorch file: export the model with torch.onnx.export"},
+    {".pth", "a PyTorch file: export the model with torch.onnx.export"},
+    {".pt2", "a PyTorch file: export the model with torch.onnx.export"},
+    {".ckpt", "a checkpoint: load it in its framework and export the model to ONNX"},
+    {".safetensors", "a file of weights: export the model to ONNX (optimum-cli export onnx)"},
+    {".gguf", "a file of llama.cpp: such models are served by other servers"},
+    {".h5", "a Keras file: convert the model with tf2onnx"},
+    {".keras", "a Keras file: convert the model with tf2onnx"},
+    {".pb", "a TensorFlow file: convert the model with tf2onnx"},
+    {".tflite", "a TensorFlow Lite file: convert the model with tf2onnx"},
+    {".pkl", "a Python pickle: convert the model with skl2onnx"},
+    {".joblib", "a Python pickle: convert the model with skl2onnx"},
+    {".py", "a Python program: export the model to ONNX"},
+};
+
+static enum status error_unknown_kind(const struct model_list *list, const char *path,
+                                      struct error *err) {
+    for (size_t i = 0; i < sizeof(FOREIGN) / sizeof(*FOREIGN); i++) {
+        if (str_ends_with(str_of(path), str_of(FOREIGN[i].extension))) {
+            return error_set(err, ST_BAD_CONFIG, "%s is %s", path, FOREIGN[i].hint);
+        }
+    }
+    return error_set(err, ST_BAD_CONFIG,
+                     "%s: no installed backend knows files of this kind (installed in "
+                     "--backend-dir: %s)",
+                     path, backends_list(list->backends));
+}
+
 static enum status scan_file(struct model_list *list, const struct scan_source *source,
                              struct error *err) {
     struct file_name file = {.name = base_name(str_of(source->path))};
@@ -137,10 +171,7 @@ static enum status scan_file(struct model_list *list, const struct scan_source *
                          source->path, failure);
     }
     if (!backend) {
-        return error_set(err, ST_BAD_CONFIG,
-                         "%s: no installed backend knows files of this kind (installed in "
-                         "--backend-dir: %s)",
-                         source->path, backends_list(list->backends));
+        return error_unknown_kind(list, source->path, err);
     }
     struct str stem = str_make(file.name.ptr, file.name.len - file.extension.len);
     return add_model(list, source->name.ptr ? source->name : stem, source, backend, err);
@@ -234,11 +265,10 @@ static enum status scan_models(struct model_list *list, const char *path, struct
 static enum status error_not_a_repository(const char *path, struct error *err) {
     return error_set(
         err, ST_BAD_CONFIG,
-        "%s: neither a model nor a directory of models; expected "
-        "%s/MODEL/VERSION/model.onnx or %s/VERSION/model.onnx, VERSION being a number "
-        "from 1 on, with a config.pbtxt in the model's directory where one is needed; a "
-        "model that is one file is given by the file's path",
-        path, path, path);
+        "%s: neither a model nor a directory of models; expected %s/MODEL.onnx, "
+        "%s/MODEL/VERSION/model.onnx or %s/VERSION/model.onnx, VERSION being a number from 1 on, "
+        "with a config.pbtxt in the model's directory where one is needed",
+        path, path, path, path);
 }
 
 static enum status scan_model_dir(struct model_list *list, const struct scan_source *source,
@@ -255,6 +285,35 @@ static enum status scan_model_dir(struct model_list *list, const struct scan_sou
     return st;
 }
 
+/* A model file of a directory of files. */
+static enum status scan_file_entry(struct model_list *list, const char *directory, const char *name,
+                                   struct error *err) {
+    struct str path = arena_printf(list->arena, "%s/%s", directory, name);
+    struct file_name file = {.name = str_of(name)};
+    if (!path.ptr) {
+        return error_no_memory(err, "looking for models");
+    }
+    return name[0] != '.' && !model_dir_exists(path.ptr) &&
+                   backends_find(list->backends, file_has_extension, &file)
+               ? scan_file(list, &(struct scan_source){.path = path.ptr, .pinned = true}, err)
+               : ST_OK;
+}
+
+/* Adds each model file of a directory under its own name. */
+static enum status scan_files(struct model_list *list, const char *path, struct error *err) {
+    DIR *dir;
+    size_t before = list->n;
+    enum status st = open_directory(path, &dir, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    for (struct dirent *entry = readdir(dir); entry && st == ST_OK; entry = readdir(dir)) {
+        st = scan_file_entry(list, path, entry->d_name, err);
+    }
+    closedir(dir);
+    return st == ST_OK && list->n == before ? error_not_a_repository(path, err) : st;
+}
+
 static enum status scan_dir(struct model_list *list, const struct scan_source *source,
                             struct error *err) {
     const char *path = source->path;
@@ -265,9 +324,6 @@ static enum status scan_dir(struct model_list *list, const struct scan_source *s
     }
     if (contents.config || (contents.versions && !contents.model_in_number)) {
         return scan_model_dir(list, source, err);
-    }
-    if (!contents.models) {
-        return error_not_a_repository(path, err);
     }
     if (source->params && source->params->n > 0) {
         return error_set(err, ST_BAD_CONFIG,
@@ -281,11 +337,40 @@ static enum status scan_dir(struct model_list *list, const struct scan_source *s
                          "model",
                          path);
     }
+    if (!contents.models) {
+        return scan_files(list, path, err);
+    }
     enum status added = add_root(list, path, err);
     return added == ST_OK ? scan_models(list, path, err) : added;
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */
+
+/* `path` cannot be found; names a similar one beside it. */
+static enum status error_no_path(const char *argument, const char *path, struct error *err) {
+    if (path[0] == '\0') {
+        return error_set(err, ST_BAD_CONFIG, "%s: no path after the =", argument);
+    }
+    const char *reason = strerror(errno);
+    struct str name = base_name(str_of(path));
+    struct str directory = str_make(path, (size_t)(name.ptr - path));
+    char text[PATH_MAX], hint[SUGGEST_HINT_BYTES];
+    snprintf(text, sizeof(text), "%.*s", STR_ARG(directory));
+    struct suggestion suggestion = {0};
+    DIR *dir = opendir(text[0] ? text : ".");
+    for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
+        suggest_consider(&suggestion, name, str_of(entry->d_name));
+        if (suggestion.best.ptr == entry->d_name) { /* which the next readdir overwrites */
+            snprintf(text, sizeof(text), "%s", entry->d_name);
+            suggestion.best = str_of(text);
+        }
+    }
+    error_set(err, ST_BAD_CONFIG, "%s: %s%s", path, reason, suggest_hint(&suggestion, hint));
+    if (dir) {
+        closedir(dir);
+    }
+    return err->status;
+}
 
 enum status scan_path(struct model_list *list, const char *argument,
                       const struct repository_params *params, struct error *err) {
@@ -298,8 +383,7 @@ enum status scan_path(struct model_list *list, const char *argument,
     }
     struct stat info;
     if (source.path[0] == '\0' || stat(source.path, &info) != 0) {
-        return error_set(err, ST_BAD_CONFIG, "%s: %s", source.path[0] ? source.path : argument,
-                         source.path[0] ? strerror(errno) : "no path after the =");
+        return error_no_path(argument, source.path, err);
     }
     return S_ISDIR(info.st_mode) ? scan_dir(list, &source, err) : scan_file(list, &source, err);
 }
@@ -311,6 +395,9 @@ enum status scan_root(struct model_list *list, struct str root, struct error *er
 enum status scan_repository(struct model_list *list, const char *path, struct error *err) {
     struct contents contents;
     enum status st = inspect_directory(path, &contents, err);
+    if (st == ST_OK && !contents.models && contents.other) {
+        return scan_files(list, path, err);
+    }
     if (st == ST_OK) {
         st = add_root(list, path, err);
     }

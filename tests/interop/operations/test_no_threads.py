@@ -61,7 +61,7 @@ def start_with(most, preload, folder, command):
 def test_start_without_threads_says_so(preload, models, tmp_path, kind):
     (tmp_path / "pool.yaml").write_text(POOL)
     command = {"serve": ["serve", "--model-repository", models, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0",
-                         "--metrics", "127.0.0.1:0", "--workers", "1"],
+                         "--metrics", "127.0.0.1:0", "--workers", "1", "--keep-going"],
                "pick": ["pick", "--config", tmp_path / "pool.yaml", "--grpc", "127.0.0.1:0", "--metrics",
                         "127.0.0.1:0", "--workers", "2"]}[kind]
     for most in range(30):
