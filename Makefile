@@ -79,7 +79,7 @@ interop: tools all ## before a commit: real clients, Envoy, systemd and tools
 INTEROP_PLAIN = $(shell grep -rl is_sanitized tests/interop --include=test_*.py) \
 	$(addprefix tests/interop/, \
 		mip/test_picture_decoding.py mip/test_mip_pictures.py operations/test_openvino.py \
-		operations/test_readme.py operations/test_demo_pick.py \
+		operations/test_pages.py operations/test_demo_pick.py \
 		operations/test_mixed_load.py http/test_sequence_storm.py http/test_response_cache_storm.py \
 		http/test_client_disconnect.py mip/test_mip_faults.py envoy/test_envoy_faults.py envoy/test_envoy_slow_server.py \
 		pick/test_pick_replicas.py pick/test_pick_flow_control_changes.py pick/test_pick_health_checks.py \
