@@ -79,6 +79,7 @@ SLUICE_CLIENT_API int32_t sluice_version_number(void);
 typedef enum sluice_client_status {
     SLUICE_CLIENT_OK = 0,
     SLUICE_CLIENT_PENDING = 1,            /* the call is not done */
+    SLUICE_CLIENT_END = 2,                /* the stream has no more answers */
     SLUICE_CLIENT_INVALID = -1,           /* the arguments can't be sent */
     SLUICE_CLIENT_NO_MEMORY = -2,         /* no memory for the request or the answer */
     SLUICE_CLIENT_UNSUPPORTED = -3,       /* the URL's protocol, or this build, does not have it */
@@ -245,6 +246,9 @@ typedef struct sluice_call_options {
     sluice_done_fn *on_done;          /* NULL: none */
     void *user;                       /* for on_done and sluice_call_user */
     const sluice_retry_policy *retry; /* NULL: the client's */
+    /* Of a stream: called as on_done, when an answer came that sluice_call_next can take; once for
+     * several. NULL: none */
+    sluice_done_fn *on_answer;
 } sluice_call_options;
 
 /* sluice_client_start_OP prepares a call and sends nothing. It fails, with *call NULL, if the
@@ -256,8 +260,8 @@ typedef struct sluice_call_options {
  * can be read; else the reason of its failure, with the error. */
 SLUICE_CLIENT_API sluice_client_status sluice_call_status(const sluice_call *call,
                                                           sluice_client_error *error);
-/* Blocks until the call is done; runs the client's other calls meanwhile. Returns: as
- * sluice_call_status. */
+/* Blocks until the call is done; runs the client's other calls meanwhile. Of a stream the answers
+ * that are left are dropped. Returns: as sluice_call_status. */
 SLUICE_CLIENT_API sluice_client_status sluice_call_wait(sluice_call *call,
                                                         sluice_client_error *error);
 /* Returns: `user` of the call's options. */
@@ -293,8 +297,9 @@ SLUICE_CLIENT_API uint64_t sluice_client_timeout_ns(const sluice_client *client)
 /* Advances all calls in progress without blocking. May be called at any time. */
 SLUICE_CLIENT_API void sluice_client_step(sluice_client *client);
 
-/* Blocks until a call is done. Returns: SLUICE_CLIENT_OK; SLUICE_CLIENT_PENDING when `timeout_ns`
- * passed first; SLUICE_CLIENT_NOT_FOUND when no call is in progress. */
+/* Blocks until a call is done, or a stream has another answer. Returns: SLUICE_CLIENT_OK;
+ * SLUICE_CLIENT_PENDING when `timeout_ns` passed first; SLUICE_CLIENT_NOT_FOUND when no call is in
+ * progress. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_wait(sluice_client *client,
                                                           uint64_t timeout_ns);
 /* Returns: a call that is done, each once and in the order in which they ended, or NULL. Not those
@@ -577,6 +582,68 @@ SLUICE_CLIENT_API sluice_client_status sluice_call_param(const sluice_call *call
 SLUICE_CLIENT_API sluice_client_status sluice_call_find_param(const sluice_call *call,
                                                               const char *name,
                                                               sluice_parameter *out);
+
+/* ---- streams of answers ---------------------------------------------------------------------- */
+
+/* A stream is a call with any number of answers, as a decoupled model gives them: the caller takes
+ * one after the other and reads it as the result of a call, until it takes the next one.
+ *
+ *     while ((status = sluice_call_wait_next(call, &error)) == SLUICE_CLIENT_OK)
+ *         …sluice_call_find_output(call, "OUT", &output)…
+ *     …status is SLUICE_CLIENT_END, or the failure…
+ *     sluice_call_free(call)
+ *
+ * Its deadline is that of the options of the call or client; without one it has none. It is not
+ * tried again. Answers that the caller does not take hold up the server. */
+
+/* Takes the next answer; what was read of the one before becomes invalid. Returns:
+ * SLUICE_CLIENT_PENDING if it has not come (wait_next blocks until then); SLUICE_CLIENT_END after
+ * the last one. SLUICE_CLIENT_SERVER_ERROR, while sluice_call_status is SLUICE_CLIENT_PENDING: the
+ * server's error takes the place of this one answer, and there may be others. Else the failure of
+ * the call. */
+SLUICE_CLIENT_API sluice_client_status sluice_call_next(sluice_call *call,
+                                                        sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status sluice_call_wait_next(sluice_call *call,
+                                                             sluice_client_error *error);
+
+/* gRPC (ModelStreamInfer): a stream to which requests are sent while it runs. Their answers come as
+ * models give them, with the request's id. sluice_call_answer and its kin read one. With the
+ * request's parameter `triton_enable_empty_final_response` (boolean) each request's last answer has
+ * the parameter `triton_final_response`, and may have no outputs. */
+SLUICE_CLIENT_API sluice_client_status
+sluice_client_start_stream(sluice_client *client, const sluice_call_options *options,
+                           sluice_call **call, sluice_client_error *error);
+/* Queues a request, of which everything is copied. Sends nothing: the next step does, as far as the
+ * server reads; unsent_bytes: what is left to send. Returns: SLUICE_CLIENT_INVALID for a request as
+ * sluice_client_start_infer; SLUICE_CLIENT_UNSUPPORTED for a sluice_wanted with `data`;
+ * SLUICE_CLIENT_END if the stream has ended, or its failure. */
+SLUICE_CLIENT_API sluice_client_status sluice_call_send(sluice_call *call,
+                                                        const sluice_infer_request *request,
+                                                        sluice_client_error *error);
+SLUICE_CLIENT_API size_t sluice_call_unsent_bytes(const sluice_call *call);
+/* There are no more requests: the server ends the stream after the last answer. */
+SLUICE_CLIENT_API void sluice_call_half_close(sluice_call *call);
+
+/* HTTP (generate extension): the request and each answer are a flat JSON object, with inputs,
+ * outputs and parameters as members. generate: exactly one answer. start_generate_stream: any
+ * number, a stream. sluice_call_text reads an answer. */
+typedef struct sluice_generate_request {
+    size_t size;
+    const char *model;
+    const char *version; /* NULL: the server chooses */
+    const char *json;
+    size_t json_bytes; /* 0: it ends at its NUL */
+} sluice_generate_request;
+
+SLUICE_CLIENT_API sluice_client_status sluice_client_generate(
+    sluice_client *client, const sluice_generate_request *request,
+    const sluice_call_options *options, sluice_call **call, sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status sluice_client_start_generate(
+    sluice_client *client, const sluice_generate_request *request,
+    const sluice_call_options *options, sluice_call **call, sluice_client_error *error);
+SLUICE_CLIENT_API sluice_client_status sluice_client_start_generate_stream(
+    sluice_client *client, const sluice_generate_request *request,
+    const sluice_call_options *options, sluice_call **call, sluice_client_error *error);
 
 /* ---- tensors without ceremony ---------------------------------------------------------------- */
 

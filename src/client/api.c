@@ -117,6 +117,7 @@ static enum status create_client(const sluice_client_options *given, sluice_clie
     TAILQ_INIT(&client->busy);
     TAILQ_INIT(&client->queue);
     TAILQ_INIT(&client->done);
+    TAILQ_INIT(&client->arrived);
     client->cache = arena_cache_new(SIZE_MAX);
     client->arena = arena_new(NULL, 0);
     if (!client->cache || !client->arena) {

@@ -7,6 +7,7 @@
 
 #include "client/loop.h"
 #include "client/sized_struct.h"
+#include "client/stream.h"
 #include "codec/protobuf/grpc_status.h"
 #include "core/event/clock.h"
 #include "net/transport/grpc/message.h"
@@ -80,11 +81,21 @@ sluice_client_status client_start_error(const struct error *err, sluice_client_e
     return report(&made, error);
 }
 
+void client_call_describe(const sluice_call *call, const struct error *err,
+                          sluice_client_error *out) {
+    fill_error(out, public_status(call, err->status), err->text);
+    out->may_have_run = call->sent || call->was_sent || call->kind->next != NULL;
+}
+
+sluice_client_status client_call_report(const sluice_call *call, sluice_client_error *error) {
+    return report(&call->error, error);
+}
+
 /* The running call fails, for the reason in `err`. */
 static void fail_running(sluice_call *call, const struct error *err) {
     sluice_client_error *made = &call->error;
     int grpc_code = call->grpc.stream ? call->grpc.stream->code : -1;
-    fill_error(made, public_status(call, err->status), err->text);
+    client_call_describe(call, err, made);
     made->may_have_run = call->sent || call->was_sent;
     if (call->grpc.stream) {
         made->http_status = call->grpc.stream->http_status;
@@ -148,8 +159,7 @@ static void free_memory(sluice_call *call) {
 /* Gives the call back to its client, which keeps some for their memory. */
 static void recycle(sluice_call *call) {
     sluice_client *client = call->client;
-    grpc_message_free(call->grpc.message);
-    call->grpc.message = NULL;
+    client_stream_free(call);
     arena_free(call->arena);
     call->arena = NULL;
     if (client->n_spare == MAX_SPARE_CALLS) {
@@ -190,6 +200,7 @@ static enum status read_options(sluice_call *call, const sluice_call_options *op
     call->has_timeout = given.timeout_ns > 0 || call->client->has_timeout;
     call->retry = call->client->retry;
     call->on_done = given.on_done;
+    call->stream.on_answer = given.on_answer;
     call->user = given.user;
     if (given.retry) {
         status = client_retry_import(call->arena, given.retry, &call->retry, err);
@@ -199,6 +210,10 @@ static enum status read_options(sluice_call *call, const sluice_call_options *op
     }
     if (status == ST_OK && of_call.n > 0 && !is_grpc) {
         status = client_url_expect(&call->client->url, CLIENT_HTTP, "a call with headers", err);
+    }
+    if (call->kind->next) {
+        call->timeout_ns = call->has_timeout ? call->timeout_ns : UINT64_MAX;
+        call->retry = NULL;
     }
     return status == ST_OK ? client_headers_merge(call->arena, call->client->headers, of_call,
                                                   is_grpc, &call->headers, err)
@@ -316,7 +331,7 @@ static enum status finish_grpc(sluice_call *call, enum status status, struct err
                    ? call->kind->finish_grpc(call, str_make(NULL, 0), err)
                    : grpc_refused(call, err);
     }
-    if (status != ST_OK) {
+    if (status != ST_OK || call->kind->next) {
         return status;
     }
     return message ? call->kind->finish_grpc(call, message->data, err)
@@ -386,7 +401,7 @@ void *sluice_call_user(const sluice_call *call) {
 
 sluice_client_status sluice_call_status(const sluice_call *call, sluice_client_error *error) {
     sluice_client_error made;
-    switch (call->state) {
+    switch (client_stream_has_next(call) ? CLIENT_CALL_RUNNING : call->state) {
     case CLIENT_CALL_DONE:
         return SLUICE_CLIENT_OK;
     case CLIENT_CALL_FAILED:
@@ -402,6 +417,9 @@ sluice_client_status sluice_call_status(const sluice_call *call, sluice_client_e
 }
 
 sluice_client_status sluice_call_wait(sluice_call *call, sluice_client_error *error) {
+    if (call->kind->next) {
+        client_stream_drain(call);
+    }
     while (is_under_way(call)) {
         client_loop_run(call->client, UINT64_MAX);
     }
@@ -419,6 +437,7 @@ sluice_client_status client_call_run(sluice_call *call, sluice_client_status sta
 void sluice_call_cancel(sluice_call *call) {
     if (is_under_way(call)) {
         client_loop_cancel(call);
+        client_stream_drop(call);
         client_call_set_cancelled(call);
     }
 }

@@ -35,6 +35,9 @@ struct client_call_kind {
     /* The same over gRPC, from a message; ptr NULL: an error answer, if `takes_errors`. */
     enum status (*finish_grpc)(sluice_call *call, struct str message, struct error *err);
     bool takes_errors; /* an error answer is one, too */
+    /* Reads one of several answers, a message or an event, into call->stream; NULL: it has one. */
+    enum status (*next)(sluice_call *call, struct str answer, struct error *err);
+    bool sends; /* the caller sends requests while it runs */
 };
 
 enum client_call_state {
@@ -54,6 +57,24 @@ struct client_grpc_call {
     struct grpc_message *message;    /* the answer; NULL: none yet */
     bool has_several;                /* it had a second message */
     bool was_refused;                /* the server did not begin it, and it is tried again */
+};
+
+/* A call with several answers (stream.h). */
+struct client_stream {
+    /* The answer that the caller has taken, valid if `has_answer`, and its memory. */
+    struct arena *arena;
+    struct grpc_message *message;
+    bool has_answer;
+    struct client_answer answer; /* gRPC */
+    struct str text;             /* HTTP */
+    /* HTTP: bytes of the next event, at the beginning of what has arrived; 0: none has. */
+    size_t n_next;
+    size_t n_searched; /* as of event_stream_find */
+    struct str rest;   /* what was not taken when the exchange ended */
+    bool half_closed;  /* the caller sends no more */
+    sluice_done_fn *on_answer;
+    bool has_arrived;              /* on_answer is due: it is in the client's `arrived` */
+    TAILQ_ENTRY(sluice_call) link; /* there */
 };
 
 struct sluice_call {
@@ -80,6 +101,7 @@ struct sluice_call {
     void *mip_buffer;             /* MIP: the caller's, for the answer's payload */
     size_t mip_buffer_bytes;
     struct client_grpc_call grpc;
+    struct client_stream stream;
     struct client_buffers buffers; /* KServe v2: the caller's buffers for outputs */
     struct client_headers headers; /* to send: the client's and the call's */
     uint64_t timeout_ns;
@@ -132,12 +154,13 @@ struct sluice_client {
     struct client_lanes busy;
     size_t n_lanes, max_lanes;
     struct client_call_list calls;
-    struct client_call_queue queue; /* calls that wait for a lane */
-    struct timer_heap timers;       /* of queued and paused calls */
-    struct client_call_queue done;  /* calls whose end the caller was not told */
-    size_t n_under_way;             /* calls that are queued or running */
-    uint64_t n_finished;            /* calls that ended other than by the caller */
-    struct client_call_list spare;  /* freed calls, for their memory */
+    struct client_call_queue queue;   /* calls that wait for a lane */
+    struct timer_heap timers;         /* of queued and paused calls */
+    struct client_call_queue done;    /* calls whose end the caller was not told */
+    struct client_call_queue arrived; /* calls with a new answer that the caller was not told */
+    size_t n_under_way;               /* calls that are queued or running */
+    uint64_t n_finished; /* calls that ended other than by the caller, and answers of streams */
+    struct client_call_list spare; /* freed calls, for their memory */
     size_t n_spare;
 };
 
@@ -168,6 +191,11 @@ void client_call_finish(sluice_call *call, enum status status, struct error *err
 void client_call_reset(sluice_call *call);
 /* A call that did not run fails for the reason in `err`. */
 void client_call_fail(sluice_call *call, const struct error *err);
+/* Makes the public error for a failure of a running call, or of one of its answers. */
+void client_call_describe(const sluice_call *call, const struct error *err,
+                          sluice_client_error *out);
+/* Fills the caller's error, which may be NULL, with that of a failed call. Returns: its status. */
+sluice_client_status client_call_report(const sluice_call *call, sluice_client_error *error);
 /* The call was cancelled. */
 void client_call_set_cancelled(sluice_call *call);
 /* Returns: when its time is over. */

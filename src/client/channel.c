@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 
 #include "client/loop.h"
+#include "client/stream.h"
 #include "codec/protobuf/grpc_status.h"
 #include "core/base/backoff.h"
 #include "core/base/compiler.h"
@@ -519,7 +520,7 @@ static void on_end(sluice_call *call) {
     bool began = stream->id > 0;
     give_bytes_back(call->client->channel, stream);
     call->sent = began && !ended->not_processed && call->phase == CLIENT_CONNECTED;
-    if (began && ended->not_processed && !call->grpc.was_refused) {
+    if (began && ended->not_processed && !call->grpc.was_refused && !call->kind->next) {
         call->grpc.was_refused = true;
         call->grpc.stream = NULL;
         put_back(call);
@@ -531,6 +532,11 @@ static void on_end(sluice_call *call) {
 }
 
 static void on_message(sluice_call *call, struct grpc_client_call *stream) {
+    if (call->kind->next) { /* the caller asks for the next one */
+        call->grpc.message = stream->message;
+        client_stream_on_message(call);
+        return;
+    }
     if (call->grpc.message) {
         call->grpc.has_several = true;
         grpc_message_free(stream->message);
@@ -552,21 +558,21 @@ static void on_event(struct grpc_client_call *stream, enum grpc_client_event eve
     }
 }
 
-/* The stream is one of several messages, because those outlive it. */
+/* Each stream is one of several messages, because those outlive it. */
 static enum status start_call(struct client_channel *channel, sluice_call *call,
                               struct error *err) {
     const struct client_grpc_request *request = &call->grpc.request;
     struct grpc_field fields[CLIENT_MAX_METADATA];
     struct grpc_client_stream *stream;
     uint64_t now = clock_now_ns(), deadline = client_call_deadline_ns(call);
+    uint64_t timeout_ns = deadline == UINT64_MAX ? 0 : deadline > now ? deadline - now : 1;
     for (size_t i = 0; i < call->headers.n; i++) {
         fields[i] = (struct grpc_field){call->headers.items[i].name, call->headers.items[i].value};
     }
     const struct grpc_client_call_options options = {.path = request->path,
                                                      .fields = fields,
                                                      .n_fields = call->headers.n,
-                                                     .timeout_ns =
-                                                         deadline > now ? deadline - now : 1,
+                                                     .timeout_ns = timeout_ns,
                                                      .on_event = on_event,
                                                      .user = call,
                                                      .streams = true,
@@ -575,14 +581,16 @@ static enum status start_call(struct client_channel *channel, sluice_call *call,
     if (status == ST_OK) {
         call->grpc.stream = &stream->call;
         call->phase = CLIENT_CONNECTED;
-        grpc_client_send(&stream->call, request->pieces, request->n_pieces, NULL, NULL);
-        grpc_client_half_close(&stream->call);
+        if (!call->kind->sends) {
+            grpc_client_send(&stream->call, request->pieces, request->n_pieces, NULL, NULL);
+            grpc_client_half_close(&stream->call);
+        }
         grpc_client_read(&stream->call);
     }
     return status;
 }
 
-static void start_queued(struct client_channel *channel) {
+void client_channel_start_queued(struct client_channel *channel) {
     sluice_client *client = channel->client;
     while (!TAILQ_EMPTY(&client->queue)) {
         struct error err = {0};
@@ -592,6 +600,21 @@ static void start_queued(struct client_channel *channel) {
             client_loop_add_done(call);
         }
     }
+}
+
+void client_channel_send(sluice_call *call, struct piece message) {
+    grpc_client_send(call->grpc.stream, &message, 1, free, (void *)(uintptr_t)message.data);
+    call->client->channel->has_deferred = true;
+}
+
+void client_channel_half_close(sluice_call *call) {
+    grpc_client_half_close(call->grpc.stream);
+    call->client->channel->has_deferred = true;
+}
+
+void client_channel_read(sluice_call *call) {
+    grpc_client_read(call->grpc.stream);
+    call->client->channel->has_deferred = true;
 }
 
 /* The server is told at once, as far as the socket takes it: the caller may make no other step. */
@@ -615,7 +638,7 @@ void client_channel_cancel(sluice_call *call) {
 /* ---- the channel ----------------------------------------------------------------------------- */
 
 void client_channel_run(struct client_channel *channel) {
-    start_queued(channel);
+    client_channel_start_queued(channel);
     grpc_client_core_run_timers(&channel->core, clock_now_ns());
     for (unsigned round = 0; round < MAX_ROUNDS; round++) {
         struct channel_conn *conn, *next;
@@ -626,7 +649,7 @@ void client_channel_run(struct client_channel *channel) {
             step_conn(conn);
         }
         grpc_client_core_sweep(&channel->core);
-        start_queued(channel);
+        client_channel_start_queued(channel);
         if (!channel->has_deferred) {
             break;
         }

@@ -29,6 +29,12 @@ void client_channel_run(struct client_channel *channel);
 void client_channel_on_event(void *data);
 /* Returns: when to run it if no socket is ready before; 0: now; UINT64_MAX: never. */
 uint64_t client_channel_due_ns(const struct client_channel *channel);
+/* Makes streams of the queued calls; they are sent in the next run. */
+void client_channel_start_queued(struct client_channel *channel);
+/* Of a running call: send a message (which is freed), send no more, ask for the next answer. */
+void client_channel_send(sluice_call *call, struct piece message);
+void client_channel_half_close(sluice_call *call);
+void client_channel_read(sluice_call *call);
 /* Resets a running call. Sets call->sent. */
 void client_channel_cancel(sluice_call *call);
 

@@ -173,6 +173,14 @@ void client_start_since(struct client *client, uint64_t started_ns, uint64_t tim
     set_state(client, CLIENT_STARTED);
 }
 
+void client_set_paused(struct client *client, bool paused) {
+    if (client->session->paused && !paused && client->state == CLIENT_EXCHANGING) {
+        client->last_io_ns = clock_now_ns();
+        client->step_again = true;
+    }
+    client->session->paused = paused;
+}
+
 void client_cancel(struct client *client) {
     client_connection_close(&client->connection);
     set_state(client, CLIENT_IDLE);
@@ -274,7 +282,7 @@ static enum status receive_failed(const struct client *client, enum status statu
 /* Receives until the socket would block. */
 static enum status receive_some(struct client *client, bool *moved, struct error *err) {
     struct session *session = client->session;
-    for (int round = 0; !session->done; round++) {
+    for (int round = 0; !session->done && !session->paused; round++) {
         struct iovec pieces[SESSION_MAX_INPUT_PIECES];
         size_t n_pieces = session->ops->input(session, pieces);
         struct client_io_result in;
@@ -319,7 +327,7 @@ static enum status exchange_bytes(struct client *client, struct error *err) {
     }
     if (moved && is_sent(client) && !client->connection.transport.read) {
         /* The request was sent just now, so no answer can have arrived. */
-        client->wants_read = true;
+        client->wants_read = !client->session->paused;
     } else {
         status = receive_some(client, &moved, err);
     }
@@ -346,7 +354,8 @@ static uint64_t next_deadline_ns(const struct client *client, enum client_deadli
         (client->state == CLIENT_EXCHANGING && !client->connection.established)) {
         kind = CLIENT_DEADLINE_CONNECT;
         other = deadline_after(client->connecting_ns, options->connect_timeout_ns);
-    } else if (client->state == CLIENT_EXCHANGING && options->idle_timeout_ns > 0) {
+    } else if (client->state == CLIENT_EXCHANGING && options->idle_timeout_ns > 0 &&
+               !client->session->paused) {
         kind = CLIENT_DEADLINE_IDLE;
         other = deadline_after(client->last_io_ns, options->idle_timeout_ns);
     }

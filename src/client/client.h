@@ -64,6 +64,9 @@ void client_start_since(struct client *client, uint64_t started_ns, uint64_t tim
  * Returns: ST_OK with *done or not yet; on ST_IO, ST_DEADLINE_EXCEEDED, ST_BAD_ANSWER,
  * ST_BODY_TOO_LARGE, ST_NO_MEMORY the exchange has failed. */
 enum status client_step(struct client *client, bool *done, struct error *err) SLUICE_MUST_USE;
+/* While paused an exchange sends its request and reads nothing of its answer; time without a byte
+ * does not count. */
+void client_set_paused(struct client *client, bool paused);
 /* Cancels the exchange and closes the connection. */
 void client_cancel(struct client *client);
 

@@ -33,6 +33,9 @@ struct http_session {
     struct answer_block own, *block; /* where the body is received; reused by the next exchange */
     size_t body_offset;              /* unused bytes at its start, for alignment */
     size_t n_body;
+    size_t n_taken;    /* streaming: bytes of it that the caller has taken */
+    bool streams;      /* the caller takes the body while it arrives */
+    bool is_streaming; /* and it does */
     size_t n_expected; /* body size if known; else 0 */
     bool in_place;     /* the next bytes are received into the block */
     char scratch[SCRATCH_BYTES];
@@ -79,6 +82,7 @@ void http_session_set_block(struct http_session *session, struct answer_block *b
 
 void http_session_begin(struct http_session *session, struct http_message message) {
     session->message = message;
+    session->streams = false;
     http_ops.restart(&session->session);
 }
 
@@ -87,8 +91,8 @@ static void restart(struct session *session) {
     *session = (struct session){.ops = &http_ops};
     self->n_pieces_sent = self->n_bytes_sent = 0;
     self->leftover = self->dropped = false;
-    self->body_offset = self->n_body = self->n_expected = 0;
-    self->in_place = false;
+    self->body_offset = self->n_body = self->n_expected = self->n_taken = 0;
+    self->in_place = self->is_streaming = false;
     http1_response_begin(self->response, false);
     self->state = HTTP_HEAD;
 }
@@ -131,7 +135,7 @@ static void drop_output(struct session *session) {
 
 /* Makes capacity for `n_bytes` of body in total. */
 static enum status reserve(struct http_session *session, uint64_t n_bytes, struct error *err) {
-    if (n_bytes > session->max_answer_bytes) {
+    if (n_bytes > session->max_answer_bytes && !session->is_streaming) {
         return error_set(err, ST_BODY_TOO_LARGE,
                          "the answer has %" PRIu64 " bytes or more, and %" PRIu64
                          " is the limit (max_answer_bytes, --max-answer-size)",
@@ -167,6 +171,10 @@ static enum status finish_head(struct http_session *session, struct error *err) 
             (size_t)((BODY_ALIGNMENT - n_json % BODY_ALIGNMENT) % BODY_ALIGNMENT);
     }
     session->state = HTTP_BODY;
+    session->is_streaming = session->streams && http1_response_status(session->response) == 200;
+    if (session->is_streaming) {
+        return ST_OK;
+    }
     if (!http1_response_content_length(session->response, &length) || length == 0) {
         return ST_OK;
     }
@@ -174,7 +182,18 @@ static enum status finish_head(struct http_session *session, struct error *err) 
     return reserve(session, length, err);
 }
 
+/* Moves what the caller has not taken to the beginning of the block. */
+static void drop_taken(struct http_session *session) {
+    char *body = session->block->data + session->body_offset;
+    session->n_body -= session->n_taken;
+    memmove(body, body + session->n_taken, session->n_body);
+    session->n_taken = 0;
+}
+
 static enum status append_body(struct http_session *session, struct str piece, struct error *err) {
+    if (session->n_taken > 0) {
+        drop_taken(session);
+    }
     if (!session->in_place) {
         enum status status = reserve(session, (uint64_t)session->n_body + piece.len, err);
         if (status != ST_OK) {
@@ -283,5 +302,21 @@ void http_session_field(const struct http_session *session, size_t index, struct
 
 struct str http_session_body(const struct http_session *session) {
     const char *data = session->block->data;
-    return str_make(data ? data + session->body_offset : "", session->n_body);
+    return str_make(data ? data + session->body_offset + session->n_taken : "",
+                    session->n_body - session->n_taken);
+}
+
+/* ---- a body that is taken while it arrives --------------------------------------------------- */
+
+void http_session_set_streams(struct http_session *session) {
+    session->streams = true;
+}
+
+void http_session_take(struct http_session *session, size_t n_bytes) {
+    assert(session->is_streaming && n_bytes <= session->n_body - session->n_taken);
+    session->n_taken += n_bytes;
+}
+
+bool http_session_is_streaming(const struct http_session *session) {
+    return session->is_streaming;
 }

@@ -30,6 +30,13 @@ struct session *http_session_base(struct http_session *session);
  * stay until the exchange is done; its owner frees it. */
 void http_session_set_block(struct http_session *session, struct answer_block *block);
 void http_session_begin(struct http_session *session, struct http_message message);
+/* The caller takes the body of a successful answer while it arrives. After begin.
+ * `max_answer_bytes` is not checked then: the caller bounds what it leaves. */
+void http_session_set_streams(struct http_session *session);
+/* Removes bytes from the beginning of such a body. */
+void http_session_take(struct http_session *session, size_t n_bytes);
+/* Has such an answer begun? Its head can be read then, and the body as far as it has arrived. */
+bool http_session_is_streaming(const struct http_session *session);
 
 /* The answer of a completed exchange, until the next begin. */
 int http_session_status(const struct http_session *session);

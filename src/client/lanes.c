@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 
 #include "client/loop.h"
+#include "client/stream.h"
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
 
@@ -47,7 +48,7 @@ static void update_watch(const sluice_client *client, struct client_lane *lane) 
     wanted.socket = client_socket(lane->client, &wanted.n_sockets);
     if (lane->call) {
         client_wait(lane->client, &waiting);
-        wanted.is_out = waiting.fd < 0;
+        wanted.is_out = waiting.fd < 0 || (!waiting.read && !waiting.write);
         wanted.events = (waiting.read ? EPOLLIN : 0u) | (waiting.write ? EPOLLOUT : 0u);
     }
     client_watch_set(&lane->watch, client->epoll_fd, &wanted, lane);
@@ -74,6 +75,9 @@ static enum status begin_exchange(sluice_call *call, const struct client *client
     if (client_url(client)->protocol == CLIENT_HTTP) {
         http_session_set_block(client_http(client), &call->block);
         http_session_begin(client_http(client), call->message);
+        if (call->kind->next) {
+            http_session_set_streams(client_http(client));
+        }
         return ST_OK;
     }
     mip_session_set_block(client_mip(client), &call->block);
@@ -116,15 +120,36 @@ static void assign_calls(sluice_client *client) {
     }
 }
 
+/* The step of a call with several answers was `status` and `done`. Returns: what it is with
+ * them. */
+static enum status step_stream(sluice_call *call, enum status status, bool done,
+                               struct error *err) {
+    if (status != ST_OK) { /* what has come before is good */
+        (void)!client_stream_on_end(call, NULL);
+        return status;
+    }
+    if (done) {
+        return client_stream_on_end(call, err);
+    }
+    status = client_stream_on_body(call, err);
+    if (status != ST_OK) {
+        client_cancel(call->lane->client);
+    }
+    return status;
+}
+
 static void step_lane(sluice_client *client, struct client_lane *lane) {
     struct error err = {0};
     bool done = false;
+    sluice_call *call = lane->call;
     enum status status = client_step(lane->client, &done, &err);
+    if (call->kind->next) {
+        status = step_stream(call, status, done, &err);
+    }
     if (status == ST_OK && !done) {
         update_watch(client, lane);
         return;
     }
-    sluice_call *call = lane->call;
     call->phase = client_phase(lane->client);
     call->sent = client_has_sent(lane->client);
     client_call_finish(call, status, &err);

@@ -8,6 +8,7 @@
 
 #include "client/channel.h"
 #include "client/lanes.h"
+#include "client/stream.h"
 #include "core/base/compiler.h"
 #include "core/event/clock.h"
 
@@ -229,5 +230,6 @@ void client_loop_run(sluice_client *client, uint64_t timeout_ns) {
     if (n > 0) {
         run_due(client);
     }
+    client_stream_run_callbacks(client);
     run_callbacks(client);
 }

@@ -6,7 +6,8 @@
 #include "client/sized_struct.h"
 
 static bool has_result(const sluice_call *call, enum client_result result) {
-    return call && call->state == CLIENT_CALL_DONE && call->kind->result == result;
+    return call && call->kind->result == result &&
+           (call->kind->next ? call->stream.has_answer : call->state == CLIENT_CALL_DONE);
 }
 
 static sluice_client_status write_out(void *out, const void *made, size_t n_known) {
@@ -93,9 +94,10 @@ sluice_client_status sluice_call_text(const sluice_call *call, const char **text
     if (!has_result(call, CLIENT_RESULT_TEXT)) {
         return SLUICE_CLIENT_INVALID;
     }
-    *text = call->result.text.ptr;
+    struct str result = call->kind->next ? call->stream.text : call->result.text;
+    *text = result.ptr;
     if (n_bytes) {
-        *n_bytes = call->result.text.len;
+        *n_bytes = result.len;
     }
     return SLUICE_CLIENT_OK;
 }
@@ -103,7 +105,10 @@ sluice_client_status sluice_call_text(const sluice_call *call, const char **text
 /* ---- inference ------------------------------------------------------------------------------- */
 
 static const struct client_answer *answer_of(const sluice_call *call) {
-    return has_result(call, CLIENT_RESULT_ANSWER) ? &call->result.answer : NULL;
+    if (!has_result(call, CLIENT_RESULT_ANSWER)) {
+        return NULL;
+    }
+    return call->kind->next ? &call->stream.answer : &call->result.answer;
 }
 
 sluice_client_status sluice_call_answer(const sluice_call *call, sluice_answer_info *out) {

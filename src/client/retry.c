@@ -113,6 +113,7 @@ static bool fits(const struct client_retry *retry, const struct client_failure *
         return !failure->may_have_run || retry->may_repeat;
     case SLUICE_CLIENT_OK:
     case SLUICE_CLIENT_PENDING:
+    case SLUICE_CLIENT_END:
     case SLUICE_CLIENT_INVALID:
     case SLUICE_CLIENT_NO_MEMORY:
     case SLUICE_CLIENT_UNSUPPORTED:

@@ -21,6 +21,7 @@ struct session {
     bool outcome_known; /* the result is known; further bytes are dropped */
     bool done;          /* the exchange is complete */
     bool reusable;      /* valid when done: the connection may be reused */
+    bool paused;        /* the caller wants no more bytes of the answer for now */
 };
 
 struct session_ops {

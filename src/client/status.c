@@ -25,6 +25,7 @@ struct status_row {
 static const struct status_row rows[] = {
     ROW(OK, "success"),
     ROW(PENDING, "the call is not done"),
+    ROW(END, "the stream has no more answers"),
     ROW(INVALID, "the arguments can't be sent"),
     ROW(NO_MEMORY, "out of memory"),
     ROW(UNSUPPORTED, "not supported by the protocol of the URL or by this build"),

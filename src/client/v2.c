@@ -132,6 +132,8 @@ static const struct query_row {
     [CLIENT_UNLOAD] = {"unloading a model", "/v2/repository/models/", "/unload", true},
     [CLIENT_SHM_REGISTER] = {"shared memory", NULL, "/register", true},
     [CLIENT_SHM_UNREGISTER] = {"shared memory", NULL, "/unregister", true},
+    [CLIENT_GENERATE] = {"generate", "/v2/models/", "/generate", true},
+    [CLIENT_GENERATE_STREAM] = {"generate_stream", "/v2/models/", "/generate_stream", true},
 };
 
 /* Of one region, or of all. */
@@ -156,6 +158,11 @@ static struct str query_path(struct arena *arena, struct str base,
                : arena_printf(arena, "%.*s%s", STR_ARG(base), row->suffix);
 }
 
+static void add_json_body(struct buf *head, struct str body) {
+    buf_printf(head, "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n", body.len);
+    buf_add_str(head, body);
+}
+
 /* {}, {"parameters":{"config":CONFIG}} (model repository extension, "Load"), or the object of a
  * region (reference, shared memory, 4). */
 static enum status add_query_body(struct arena *arena, struct buf *head,
@@ -178,8 +185,7 @@ static enum status add_query_body(struct arena *arena, struct buf *head,
     if (body.failed) {
         return error_no_memory(err, "a request");
     }
-    buf_printf(head, "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n", body.len);
-    buf_add_str(head, buf_str(&body));
+    add_json_body(head, buf_str(&body));
     return ST_OK;
 }
 
@@ -221,7 +227,9 @@ enum status client_query_encode(struct arena *arena, const struct client_url *ur
     buf_init(&head, arena, FIRST_HEAD_BYTES);
     out->path = query_path(arena, url->base, args);
     add_head(&head, url, out->method, out->path, args->headers);
-    if (posts) {
+    if (args->json.ptr) {
+        add_json_body(&head, args->json);
+    } else if (posts) {
         status = add_query_body(arena, &head, args, err);
     } else {
         buf_add_str(&head, STR("\r\n"));

@@ -53,12 +53,15 @@ enum client_query {
     CLIENT_UNLOAD,     /* a model */
     CLIENT_SHM_REGISTER,
     CLIENT_SHM_UNREGISTER, /* a region, or all */
+    CLIENT_GENERATE,       /* these two: over HTTP only */
+    CLIENT_GENERATE_STREAM,
 };
 struct client_query_args {
     enum client_query query;
     struct str model, version;             /* of queries about a model */
     struct v2_shared_memory_region region; /* of shared memory; name.ptr NULL: all */
     struct str config; /* of CLIENT_LOAD: in place of the repository's; ptr NULL: that one */
+    struct str json;   /* of CLIENT_GENERATE and _STREAM: the body */
     struct client_headers headers;
 };
 /* Checks the arguments, for any protocol. Returns: ST_BAD_FIELD. */

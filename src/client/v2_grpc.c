@@ -35,8 +35,11 @@ static struct str query_path(enum client_query query) {
         return CLIENT_GRPC_PATH("SystemSharedMemoryRegister");
     case CLIENT_SHM_UNREGISTER:
         return CLIENT_GRPC_PATH("SystemSharedMemoryUnregister");
+    case CLIENT_GENERATE:
+    case CLIENT_GENERATE_STREAM:
+        break;
     }
-    return STR("");
+    return str_make(NULL, 0);
 }
 
 static bool is_utf8(struct str text) {
@@ -53,6 +56,11 @@ enum status client_grpc_query_encode(struct arena *arena, const struct client_qu
     enum status status = client_query_check(args, err);
     if (status == ST_OK && (!is_utf8(args->model) || !is_utf8(args->version))) {
         status = error_set(err, ST_BAD_FIELD, "the model's name or version is not UTF-8");
+    }
+    if (status == ST_OK && !query_path(args->query).ptr) {
+        status = error_set(err, ST_UNSUPPORTED,
+                           "generate is an extension of http://; over gRPC there is "
+                           "sluice_client_start_stream");
     }
     struct piece *piece = arena_alloc(arena, sizeof(*piece));
     if (status != ST_OK) {
@@ -148,6 +156,26 @@ enum status client_grpc_infer_encode(struct arena *arena, const struct client_in
     return status;
 }
 
+enum status client_grpc_request_join(const struct client_grpc_request *request, struct piece *out,
+                                     struct error *err) {
+    size_t n_bytes = 0, at = 0;
+    for (size_t i = 0; i < request->n_pieces; i++) {
+        n_bytes += request->pieces[i].n_bytes;
+    }
+    char *data = malloc(n_bytes + 1);
+    if (!data) {
+        return error_no_memory(err, "a request");
+    }
+    for (size_t i = 0; i < request->n_pieces; i++) {
+        if (request->pieces[i].n_bytes > 0) {
+            memcpy(data + at, request->pieces[i].data, request->pieces[i].n_bytes);
+        }
+        at += request->pieces[i].n_bytes;
+    }
+    *out = (struct piece){data, n_bytes};
+    return ST_OK;
+}
+
 /* ---- answers --------------------------------------------------------------------------------- */
 
 /* Makes a decoding error one of the server's answer. */
@@ -178,10 +206,13 @@ static enum status check_output(const struct tensor *tensor, struct error *err) 
                      (size_t)tensor->n_bytes);
 }
 
-static enum status decode_infer(struct arena *arena, struct str message, bool may_lack_data,
-                                struct v2_client_response *out, struct error *err) {
+/* `stream`: of a ModelStreamInferResponse. */
+static enum status decode_infer(struct arena *arena, struct str message, bool stream,
+                                bool may_lack_data, struct v2_client_response *out,
+                                struct str *server_error, struct error *err) {
     struct v2_grpc_client_response answer;
-    enum status status = v2_grpc_client_response_decode(arena, message, false, &answer, err);
+    enum status status = v2_grpc_client_response_decode(arena, message, stream, &answer, err);
+    *server_error = status == ST_OK ? answer.error_message : str_make(NULL, 0);
     if (status != ST_OK) {
         return status;
     }
@@ -206,7 +237,17 @@ static enum status decode_infer(struct arena *arena, struct str message, bool ma
 
 enum status client_grpc_infer_decode(struct arena *arena, struct str message, bool may_lack_data,
                                      struct v2_client_response *out, struct error *err) {
-    return malformed(decode_infer(arena, message, may_lack_data, out, err), err);
+    struct str none;
+    return malformed(decode_infer(arena, message, false, may_lack_data, out, &none, err), err);
+}
+
+enum status client_grpc_stream_decode(struct arena *arena, struct str message, bool may_lack_data,
+                                      struct v2_client_response *out, struct error *err) {
+    struct str text;
+    enum status status =
+        malformed(decode_infer(arena, message, true, may_lack_data, out, &text, err), err);
+    return status == ST_OK && text.len > 0 ? error_set(err, ST_REFUSED, "%.*s", STR_ARG(text))
+                                           : status;
 }
 
 static enum status check_specs(const struct tensor_spec *specs, size_t n, struct error *err) {

@@ -25,6 +25,9 @@ enum status client_grpc_query_encode(struct arena *arena, const struct client_qu
 enum status client_grpc_infer_encode(struct arena *arena, const struct client_infer *infer,
                                      struct client_grpc_request *out,
                                      struct error *err) SLUICE_MUST_USE;
+/* Copies a request to one block. Returns: ST_NO_MEMORY. Owns: the caller, out->data, by free. */
+enum status client_grpc_request_join(const struct client_grpc_request *request, struct piece *out,
+                                     struct error *err) SLUICE_MUST_USE;
 /* Encodes a ModelInferRequest as it is, for requests whose tensors are known to be good. */
 enum status client_grpc_infer_message(struct arena *arena, const struct client_infer *infer,
                                       struct v2_grpc_message *out,
@@ -38,6 +41,10 @@ enum status client_grpc_infer_message(struct arena *arena, const struct client_i
 enum status client_grpc_infer_decode(struct arena *arena, struct str message, bool may_lack_data,
                                      struct v2_client_response *out,
                                      struct error *err) SLUICE_MUST_USE;
+/* A ModelStreamInferResponse. Returns: ST_REFUSED with its error_message, too. */
+enum status client_grpc_stream_decode(struct arena *arena, struct str message, bool may_lack_data,
+                                      struct v2_client_response *out,
+                                      struct error *err) SLUICE_MUST_USE;
 enum status client_grpc_model_decode(struct arena *arena, struct str message,
                                      struct model_spec *out, struct error *err) SLUICE_MUST_USE;
 enum status client_grpc_server_decode(struct arena *arena, struct str message,

@@ -1,4 +1,5 @@
 """Extensions of KServe v2 by the programs of examples/client, over HTTP and gRPC, against `sluice serve`."""
+import json
 import os
 import subprocess
 
@@ -28,6 +29,34 @@ def live(tmp_path_factory):
 @pytest.fixture(params=["http", "grpc"])
 def url(request, live):
     yield f"http://{live.address}" if request.param == "http" else f"grpc://{live.grpc_address}"
+    live.wait_at_rest()
+
+
+def test_tokens_of_a_decoupled_model(live):
+    url = f"grpc://{live.grpc_address}"
+    assert run("tokens", url, "tokens", "IN", "OUT", "a b", 3) == (0, 3 * "a b\n", "")
+    assert run("tokens", url, "tokens", "IN", "OUT", "none", 0) == (0, "", "")
+    assert run("tokens", url, "tokens", "IN", "OUT", "x", 5000) == (0, 5000 * "x\n", "")
+    for args, reason in [(("absent", "IN"), "absent"), (("tokens", "WRONG"), "WRONG")]:
+        code, out, err = run("tokens", url, *args, "OUT", "x", 1)
+        assert (code, out) == (1, "") and reason in err
+    code, out, err = run("tokens", f"http://{live.address}", "tokens", "IN", "OUT", "x", 1)
+    assert (code, out) == (1, "") and "grpc://" in err
+    live.wait_at_rest()
+
+
+def test_generate(live):
+    url = f"http://{live.address}"
+
+    def generate(**members):
+        code, out, err = run("generate", url, "tokens", json.dumps(members))
+        return code, [json.loads(line)["OUT"] for line in out.splitlines()], err
+    assert generate(IN="a", responses=3) == (0, ["a", "a", "a"], "")
+    assert generate(IN="a", responses=0) == (0, [], "")
+    assert generate(IN="x", responses=5000) == (0, 5000 * ["x"], "")
+    assert generate(IN="a", responses=3, fail_at=2) == (1, ["a"], "generate: the answer that was to fail\n")
+    code, outs, err = generate(IM="a")
+    assert (code, outs) == (1, []) and "(HTTP 400)" in err
     live.wait_at_rest()
 
 
