@@ -98,7 +98,7 @@ static enum status not_found(struct str path, struct error *err) {
     char text[TENSOR_NAME_TEXT_BYTES];
     return error_set(err, ST_NOT_FOUND,
                      "no resource %s; there are /v2, /v2/health/live, /v2/health/ready, /v2/load, "
-                     "/v2/logging, /v2/trace/setting, /v2/models/stats, "
+                     "/v2/logging, /v2/trace/setting, /v2/models, /v2/models/stats, "
                      "/v2/models/MODEL[/versions/VERSION][/ready|/config|/infer|/generate|/"
                      "generate_stream|/stats], /v2/models/MODEL/trace/setting, "
                      "/v2/repository/index, /v2/repository/models/MODEL/load|unload and "
@@ -117,6 +117,8 @@ static const struct fixed {
     {{"/v2/health/live", 15}, V2_LIVE},
     {{"/v2/health/ready", 16}, V2_READY},
     {{"/v2/models/stats", 16}, V2_STATISTICS},
+    {{"/v2/models", 10}, V2_MODELS},
+    {{"/v2/models/", 11}, V2_MODELS},
     {{"/v2/load", 8}, V2_LOAD},
     {{"/v2/logging", 11}, V2_LOGGING},
     {{"/v2/trace/setting", 17}, V2_TRACE},

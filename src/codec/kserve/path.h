@@ -18,6 +18,7 @@ enum v2_resource {
     V2_GENERATE,                 /* …/generate */
     V2_GENERATE_STREAM,          /* …/generate_stream */
     V2_STATISTICS,               /* /v2/models/stats, /v2/models/M[/versions/V]/stats */
+    V2_MODELS,                   /* /v2/models */
     V2_LOAD,                     /* /v2/load */
     V2_MODEL_CONFIG,             /* …/config */
     V2_REPOSITORY_INDEX,         /* /v2/repository[/R]/index */

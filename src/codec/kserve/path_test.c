@@ -30,6 +30,8 @@ static void v2_path_parse_known_paths_match(void **state) {
         {"/v2/models/m/versions/v10", V2_MODEL, "m",
          "v10"}, /* kept as text; the caller parses it */
         {"/v2/load", V2_LOAD, "", NULL},
+        {"/v2/models", V2_MODELS, "", NULL},
+        {"/v2/models/", V2_MODELS, "", NULL},
         {"/v2/logging", V2_LOGGING, "", NULL},
         {"/v2/trace/setting", V2_TRACE, "", NULL},
         {"/v2/models/m/trace/setting", V2_TRACE, "m", NULL},
@@ -119,8 +121,7 @@ static void v2_path_parse_unknown_paths_are_refused(void **state) {
         {"/v2/repository/models/../../etc/load", ST_NOT_FOUND, ""},
         {"/v2/health/", ST_NOT_FOUND, ""},
         {"/v2/health/live/", ST_NOT_FOUND, ""},
-        {"/v2/models", ST_NOT_FOUND, ""},
-        {"/v2/models/", ST_NOT_FOUND, "no model can have the name \"\": it is empty"},
+        {"/v2/models//ready", ST_NOT_FOUND, "no model can have the name \"\": it is empty"},
         {"/v2/models//infer", ST_NOT_FOUND, "it is empty"},
         {"/v2/models/m/", ST_NOT_FOUND, "no resource"},
         {"/v2/models/m/infer/", ST_NOT_FOUND, "no resource"},

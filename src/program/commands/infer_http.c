@@ -5,6 +5,7 @@
 #include "program/commands/hexdump.h"
 #include "program/commands/infer_answer.h"
 #include "program/commands/infer_call.h"
+#include "program/commands/infer_list.h"
 #include "program/requests/file.h"
 #include "program/requests/shell.h"
 #include "program/requests/tls_client.h"
@@ -45,6 +46,9 @@ static enum status make_call(struct infer_run *run, struct error *err) {
             client_model_metadata(run->client, run->arena, str_of(run->settings->model),
                                   str_of(run->settings->model_version), &spec, err);
         if (status != ST_OK) {
+            if (status == ST_REFUSED) {
+                infer_list_explain(run->client, run->arena, str_of(run->settings->model), err);
+            }
             return status;
         }
         model = &spec;
@@ -120,10 +124,26 @@ static enum status send_call(struct infer_run *run, struct error *err) {
     return status == ST_OK ? file_write(path, &text, 1, err) : status;
 }
 
+/* Without a model: lists what the server has. */
+static enum status list_models(struct infer_run *run, struct error *err) {
+    struct buf out;
+    buf_init(&out, run->arena, 0);
+    enum status status = infer_list_print(run->client, run->arena, run->settings->url, &out, err);
+    struct str text = buf_str(&out);
+    return status != ST_OK ? status
+           : out.failed    ? error_no_memory(err, "the models")
+                           : file_write("-", &text, 1, err);
+}
+
 enum status infer_http(struct arena *arena, const struct infer_settings *settings,
                        struct error *err) {
     struct infer_run run = {.arena = arena, .settings = settings};
     enum status status = open_client(&run, err);
+    if (status == ST_OK && !settings->model) {
+        status = list_models(&run, err);
+        close_client(&run);
+        return status;
+    }
     if (status == ST_OK) {
         status = make_call(&run, err);
     }

@@ -260,6 +260,11 @@ static enum status open_admin(struct serve_listeners *self, struct repository *r
         struct serve_bound_address *out = &self->addresses[self->n_addresses - 1];
         out->address = self->admin.listener.address;
         out->url = admin_listener_url(&self->admin.listener, self->arena);
+        struct str metrics_url = str_of(out->url ? out->url : "");
+        if (str_ends_with(metrics_url, STR("/metrics"))) {
+            self->http_api.status_url =
+                arena_dup(self->arena, str_make(metrics_url.ptr, metrics_url.len - 8)).ptr;
+        }
         st = out->url ? ST_OK : error_no_memory(err, "the listeners");
     }
     return st;

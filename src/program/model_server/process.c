@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
 #include "core/os/ready_file.h"
+#include "program/model_server/greeting.h"
 #include "program/model_server/listeners.h"
 #include "program/process/memory_share.h"
 
@@ -40,6 +41,7 @@ static void on_loaded(struct worker_msg *msg) {
         return;
     }
     log_message(LOG_INFO, "ready");
+    greeting_print(&self->listeners);
     if (!self->process.draining) {
         serve_listeners_write_ready_file(&self->listeners, &self->process.ready_file);
     }

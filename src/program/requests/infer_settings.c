@@ -19,7 +19,8 @@ static const struct option options[] = {
 _Static_assert(sizeof(options) / sizeof(*options) <= OPTIONS_MAX, "raise OPTIONS_MAX");
 
 static const char about[] =
-    "Sends one inference request and prints the answer.\n"
+    "Sends one inference request and prints the answer. With an HTTP URL alone, lists the server's "
+    "models, their inputs and outputs, and an example for each.\n"
     "Over HTTP and gRPC, datatypes and shapes come from the model's metadata; data that lacks only "
     "the "
     "batch "
@@ -31,6 +32,8 @@ static const char about[] =
 
 static const char epilog[] =
     "Examples\n"
+    "  sluice infer http://127.0.0.1:8000\n"
+    "  sluice infer http://127.0.0.1:8000 sum --input a=1,2,3 --input b=4,5,6\n"
     "  sluice infer http://127.0.0.1:8000 sum --input 'a=[1,2,3]' --input 'b=[4,5,6]'\n"
     "  sluice infer http://127.0.0.1:8000 digits --input image=@seven.npy --binary\n"
     "  sluice infer http://127.0.0.1:8000 digits --input image=@seven.raw --raw\n"
@@ -88,6 +91,11 @@ static enum status check_flags(const struct options *given, const struct client_
 }
 
 static enum status check_http(const struct infer_settings *settings, struct error *err) {
+    bool is_list = !settings->model && settings->server.protocol == CLIENT_HTTP &&
+                   settings->inputs.n == 0 && !settings->dry_run;
+    if (is_list) {
+        return ST_OK;
+    }
     if (!settings->model) {
         return error_set(err, ST_BAD_CONFIG, "MODEL is missing: sluice infer %s MODEL …",
                          settings->url);

@@ -135,11 +135,19 @@ static enum status from_npy(struct arena *arena, const struct infer_source *sour
     return status == ST_OK ? set_bytes(arena, source, npy.data, out, err) : status;
 }
 
+/* Numbers with commas, as people write them in an argument, are a list. */
+static struct str list_of(struct arena *arena, const struct infer_source *source) {
+    struct str text = str_trim(source->bytes);
+    bool commas = source->kind == INFER_SOURCE_INLINE && text.len > 0 && text.ptr[0] != '[' &&
+                  text.ptr[0] != '"' && memchr(text.ptr, ',', text.len);
+    return commas ? arena_printf(arena, "[%.*s]", STR_ARG(text)) : source->bytes;
+}
+
 static enum status from_json(struct arena *arena, const struct infer_source *source,
                              const struct infer_known *known, struct tensor *out,
                              struct error *err) {
     struct infer_extent extent = {.n_elements = 1};
-    struct str text = source->bytes;
+    struct str text = list_of(arena, source);
     enum status status = json_shape(arena, text, &extent.shape, err);
     if (status != ST_OK) {
         goto out;

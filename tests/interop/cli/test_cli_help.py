@@ -85,7 +85,7 @@ def test_help_to_full_disk_fails():
     (["serve", "--check=yes", "m"], "--check takes no value"),
     (["serve", "--id", "a", "--id", "b", "m"], "--id is given twice"),
     (["infer"], "URL is missing"),
-    (["infer", "http://h"], "MODEL is missing"),
+    (["infer", "http://h", "--input", "x=1"], "MODEL is missing"),
     (["infer", "http://h", "m", "more"], 'one argument too many: "more"'),
 ])
 def test_usage_errors(args, says):

@@ -2,11 +2,14 @@
  * request body. */
 #include "serve/frontend/http/api.h"
 
+#include <string.h>
+
 #include "codec/kserve/metadata.h"
 #include "codec/kserve/path.h"
 #include "serve/frontend/extensions.h"
 #include "serve/frontend/http/routes.h"
 #include "serve/frontend/load_report.h"
+#include "serve/frontend/repository_index.h"
 #include "telemetry/admin/http_text.h"
 
 static void answer_server(struct http_api *api, struct http_exchange *exchange,
@@ -95,6 +98,38 @@ static void answer_config(struct http_api *api, struct http_exchange *exchange,
     http_json_reply(exchange, 200, &body);
 }
 
+/* The index as it is known, without a scan of the directories. */
+static void answer_models(struct http_api *api, struct http_exchange *exchange,
+                          const struct v2_path *path) {
+    (void)path;
+    struct buf body;
+    buf_init(&body, exchange->arena, 1024);
+    repository_index_print_json(api->services.repository, false, &body);
+    http_json_reply(exchange, 200, &body);
+}
+
+/* For a browser, which asks for the root: where people find what. */
+static void answer_root(struct http_api *api, struct http_exchange *exchange) {
+    struct buf body;
+    buf_init(&body, exchange->arena, 512);
+    buf_printf(&body,
+               "<!doctype html><title>Sluice</title><meta name=color-scheme content='light dark'>"
+               "<body style='font:16px system-ui;margin:3em'><h1>Sluice</h1>"
+               "<p>This is the address for requests (KServe v2): <a href=/v2/models>models</a>, "
+               "<a href=/v2>server</a>, <a href=/v2/health/ready>ready</a>, "
+               "<a href=/metrics>metrics</a>.</p>");
+    if (api->status_url) {
+        buf_printf(&body,
+                   "<p><a href='%s/'>Status page</a> at %s/</p>"
+                   "<script>for(const a of document.links)if(/^(0\\.0\\.0\\.0|\\[::\\])$/"
+                   ".test(a.hostname))a.hostname=location.hostname</script>",
+                   api->status_url, api->status_url);
+    } else {
+        buf_add_str(&body, STR("<p>The status page is off: <code>--metrics HOST:PORT</code></p>"));
+    }
+    http_text_reply(exchange, 200, "text/html; charset=utf-8", &body);
+}
+
 static void answer_load(struct http_api *api, struct http_exchange *exchange,
                         const struct v2_path *path) {
     (void)path;
@@ -119,6 +154,7 @@ static const struct route {
     [V2_GENERATE] = {KEYS_INFER, HTTP_POST, http_generate_begin},
     [V2_GENERATE_STREAM] = {KEYS_INFER, HTTP_POST, http_generate_begin},
     [V2_STATISTICS] = {KEYS_METADATA, HTTP_READ, http_stats_answer},
+    [V2_MODELS] = {KEYS_METADATA, HTTP_READ, answer_models},
     [V2_LOAD] = {KEYS_METADATA, HTTP_READ, answer_load},
     [V2_MODEL_CONFIG] = {KEYS_METADATA, HTTP_READ, answer_config},
     [V2_REPOSITORY_INDEX] = {KEYS_METADATA, HTTP_POST, http_repository_begin},
@@ -149,11 +185,23 @@ static bool is_admitted(const struct http_api *api, struct http_exchange *exchan
     return !api->keys || has_key(api, exchange, group);
 }
 
+static bool accepts_html(const struct http_exchange *exchange) {
+    struct str accept;
+    return http_head_find(&exchange->head, STR("Accept"), &accept) > 0 &&
+           memmem(accept.ptr, accept.len, "text/html", 9);
+}
+
 static void on_head(struct http_exchange *exchange, void *context) {
     struct http_api *api = context;
     if (str_is(exchange->head.path, "/metrics")) {
         if (is_admitted(api, exchange, KEYS_METADATA) && http_check_method(exchange, HTTP_READ)) {
             admin_metrics_reply(api->metrics, exchange);
+        }
+        return;
+    }
+    if (str_is(exchange->head.path, "/") && accepts_html(exchange)) {
+        if (is_admitted(api, exchange, KEYS_METADATA) && http_check_method(exchange, HTTP_READ)) {
+            answer_root(api, exchange);
         }
         return;
     }

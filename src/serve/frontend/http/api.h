@@ -22,7 +22,9 @@ struct http_api {
     const struct keys *keys;              /* NULL: no keys are needed */
     const struct header_forward *forward; /* headers forwarded to models; NULL: none */
     struct admin_metrics *metrics;
-    atomic_bool draining; /* /v2/health/ready answers 503 */
+    const char *status_url; /* of the status page; NULL: none. Set before connections are accepted
+                             */
+    atomic_bool draining;   /* /v2/health/ready answers 503 */
 };
 
 /* The table of callbacks for http_server_new; `api` must outlive the server. */

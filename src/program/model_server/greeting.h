@@ -1,0 +1,11 @@
+/* What a server prints in a terminal when it is ready. */
+#ifndef SLUICE_PROGRAM_MODEL_SERVER_GREETING_H
+#define SLUICE_PROGRAM_MODEL_SERVER_GREETING_H
+
+#include "program/model_server/listeners.h"
+
+/* Prints where the models are served, and a command that sends a request to one of them, to
+ * standard error, if that is a terminal and the log is text. Thread: main. */
+void greeting_print(const struct serve_listeners *listeners);
+
+#endif

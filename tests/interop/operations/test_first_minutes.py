@@ -1,0 +1,121 @@
+"""The first five minutes: what a server in a terminal says, what it lists, and what a browser finds."""
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from lib import http1
+from lib.server import binary
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A folder of model files: add, which is small, and square, too large for a command line."""
+    folder = tmp_path_factory.mktemp("models")
+    for name, dims in (("add", ["n", 2]), ("square", ["n", 3, 32, 32])):
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)
+        y = helper.make_tensor_value_info("y", TensorProto.FLOAT, dims)
+        node = helper.make_node("Mul" if name == "square" else "Add", ["x", "x"], ["y"])
+        graph = helper.make_graph([node], name, [x], [y])
+        onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]),
+                  folder / f"{name}.onnx")
+    return folder
+
+
+class Terminal:
+    """A server whose standard error is a terminal."""
+
+    def __init__(self, *args):
+        master, slave = pty.openpty()
+        self.process = subprocess.Popen([binary(), "serve", "--http", "127.0.0.1:0", "--grpc", "none",
+                                         "--metrics", "127.0.0.1:0", *args], stderr=slave)
+        os.close(slave)
+        self.text = b""
+        self.master = master
+
+    def read_until(self, words):
+        while words not in self.text:
+            self.text += os.read(self.master, 4096)
+        return self.text.decode().replace("\r\n", "\n")
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        while True:
+            try:
+                if not os.read(self.master, 4096):
+                    break
+            except OSError:  # the terminal has no other side any more
+                break
+        os.close(self.master)
+        return self.process.wait(http1.PATIENCE)
+
+
+@pytest.mark.parametrize("names", [("add",), ("square",)], ids="".join)
+def test_ready_line_has_an_example_that_works(models, names):
+    terminal = Terminal(*[str(models / f"{name}.onnx") for name in names])
+    try:
+        text = terminal.read_until(b"stop:")
+        found = re.search(r"\nready: 1 model at (http://[\d.:]+); status page (http://[\d.:]+)/\n"
+                          r"try: +sluice (.*)\n", text)
+        assert found, text
+        url, page, example = found.groups()
+        example += " --duration 50ms --warm-up 0" if example.startswith("bench") else ""
+        done = subprocess.run(f"{binary()} {example}", shell=True, capture_output=True, check=False,
+                              timeout=http1.PATIENCE)
+        assert done.returncode == 0, (example, done.stderr)
+        status = http1.request(page.removeprefix("http://"), "GET", "/")
+        assert status.status == 200 and b"<html" in status.body.lower()
+        root = http1.request(url.removeprefix("http://"), "GET", "/", fields=[("Accept", "text/html,*/*")])
+        assert root.status == 200 and f"{page}/".encode() in root.body
+    finally:
+        assert terminal.stop() == 0
+
+
+def test_no_greeting_without_a_terminal(models, start_server):
+    assert "try:" not in start_server(models).log_text()
+
+
+def infer(server, *args):
+    done = subprocess.run([binary(), "infer", f"http://{server.address}", *args], capture_output=True,
+                          timeout=http1.PATIENCE, check=False)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def test_models_are_listed(models, start_server):
+    server = start_server(models)
+    for path in ("/v2/models", "/v2/models/"):
+        answer = http1.request(server.address, "GET", path)
+        assert json.loads(answer.body) == [{"name": "add", "version": "1", "state": "READY"},
+                                           {"name": "square", "version": "1", "state": "READY"}]
+    url = f"http://{server.address}"
+    assert infer(server) == (0, f"""\
+add  version 1  READY
+  inputs  x  FP32  [-1,2]
+  outputs y  FP32  [-1,2]
+  try     sluice infer {url} add --input 'x=[[0,0]]'
+square  version 1  READY
+  inputs  x  FP32  [-1,3,32,32]
+  outputs y  FP32  [-1,3,32,32]
+  try     sluice bench {url} square
+""", "")
+    assert infer(server, "squar", "--input", "x=1") == (
+        1, "", 'sluice infer: unknown model "squar" (HTTP 404); did you mean "square"? (served: add,'
+        " square)\n")
+    assert infer(server, "add", "--input", "xx=1,2") == (
+        1, "", 'sluice infer: model "add" has no input "xx"; did you mean "x"? (it has: x)\n')
+    for commas in ("x=1,2", "x= 1, 2", "x=[1,2]"):
+        code, out, _ = infer(server, "add", "--input", commas)
+        assert (code, json.loads(out)["outputs"][0]["data"]) == (0, [[2, 4]])
+
+
+def test_root_without_a_browser(models, start_server):
+    server = start_server(models)
+    assert http1.request(server.address, "GET", "/").status == 404
+    page = http1.request(server.address, "GET", "/", fields=[("Accept", "text/html")])
+    assert page.status == 200 and b"The status page is off" in page.body
