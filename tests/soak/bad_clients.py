@@ -172,7 +172,7 @@ def run(kind, bad, end, counts):
         except FAULTS:  # it was refused, or its connection closed: both are right
             pass
         counts[kind] += 1
-        bad.wait(0.5)
+        bad.wait(float(os.environ.get("SOAK_PAUSE","0.5")))
 
 
 def main():
