@@ -10,7 +10,7 @@ import pytest
 
 from lib import http1, page_commands, server
 
-PAGES = ["README.md", *sorted(glob.glob("docs/tutorial.md", root_dir=server.ROOT)
+PAGES = ["README.md", "docs/install.md", *sorted(glob.glob("docs/tutorial.md", root_dir=server.ROOT)
                               + glob.glob("docs/how-to/*.md", root_dir=server.ROOT))]
 NAMESPACES = (["unshare", "--net"], ["unshare", "--map-root-user", "--net"])
 
