@@ -6,6 +6,7 @@
 #include "core/base/buf.h"
 #include "core/base/num.h"
 #include "core/base/suggest.h"
+#include "program/commands/infer_picture.h"
 #include "program/requests/infer_shape.h"
 #include "program/requests/infer_tensor.h"
 
@@ -54,6 +55,9 @@ static enum status check_named(const char *flag, const char *form, const struct 
 }
 
 bool infer_call_is_complete(const struct infer_settings *settings) {
+    if (settings->top > 0 && settings->outputs.n == 0) {
+        return false; /* the outputs are asked for by name */
+    }
     for (size_t i = 0; i < settings->inputs.n; i++) {
         struct str rest = str_of(settings->inputs.items[i]);
         struct str name = str_cut(&rest, '=');
@@ -159,7 +163,10 @@ static enum status add_inputs(struct arena *arena, const struct infer_settings *
             status = find_known(arena, settings, model, source.name, &known, err);
         }
         if (status == ST_OK) {
-            status = infer_tensor_read(arena, &source, &known, &out->inputs[i].tensor, err);
+            struct tensor *tensor = &out->inputs[i].tensor;
+            status = infer_picture_is(&source, &known)
+                         ? infer_picture_read(arena, settings, &source, &known, tensor, err)
+                         : infer_tensor_read(arena, &source, &known, tensor, err);
         }
     }
     return status;
@@ -168,13 +175,16 @@ static enum status add_inputs(struct arena *arena, const struct infer_settings *
 static enum status add_outputs(struct arena *arena, const struct infer_settings *settings,
                                const struct model_spec *model, struct infer_request *out,
                                struct error *err) {
-    out->n_wanted = settings->outputs.n;
+    bool all = settings->top > 0 && settings->outputs.n == 0 && model; /* each with --top */
+    out->n_wanted = all ? model->n_outputs : settings->outputs.n;
     out->wanted = arena_calloc(arena, out->n_wanted, sizeof(*out->wanted));
     if (!out->wanted) {
         return error_no_memory(err, "a request");
     }
     for (size_t i = 0; i < out->n_wanted; i++) {
-        struct str name = out->wanted[i].name = str_of(settings->outputs.items[i]);
+        struct str name = all ? model->outputs[i].name : str_of(settings->outputs.items[i]);
+        out->wanted[i].name = name;
+        out->wanted[i].n_classes = settings->top;
         if (model && tensor_spec_find(model->outputs, model->n_outputs, name) == SIZE_MAX) {
             return unknown_name(arena, "output", name, model, model->outputs, model->n_outputs,
                                 err);

@@ -7,6 +7,7 @@
 #include "program/commands/hexdump.h"
 #include "program/commands/infer_answer.h"
 #include "program/commands/infer_call.h"
+#include "program/commands/infer_top.h"
 #include "program/requests/file.h"
 #include "program/requests/grpc_link.h"
 #include "program/requests/shell.h"
@@ -143,7 +144,7 @@ static enum status write_answer(const struct infer_run *run, struct str message,
     struct buf out;
     buf_init(&out, run->arena, 0);
     if (status == ST_OK) {
-        status = infer_answer_print(&out, &answer, err);
+        status = infer_top_or_all_print(run->settings, &answer, &out, err);
     }
     struct str text = buf_str(&out);
     const char *path = run->settings->output_file ? run->settings->output_file : "-";

@@ -6,6 +6,7 @@
 #include "program/commands/infer_answer.h"
 #include "program/commands/infer_call.h"
 #include "program/commands/infer_list.h"
+#include "program/commands/infer_top.h"
 #include "program/requests/file.h"
 #include "program/requests/shell.h"
 #include "program/requests/tls_client.h"
@@ -118,7 +119,7 @@ static enum status send_call(struct infer_run *run, struct error *err) {
     }
     struct buf out;
     buf_init(&out, run->arena, 0);
-    status = infer_answer_print(&out, &answer, err);
+    status = infer_top_or_all_print(run->settings, &answer, &out, err);
     struct str text = buf_str(&out);
     const char *path = run->settings->output_file ? run->settings->output_file : "-";
     return status == ST_OK ? file_write(path, &text, 1, err) : status;

@@ -36,6 +36,7 @@ static const char epilog[] =
     "  sluice infer http://127.0.0.1:8000 sum --input a=1,2,3 --input b=4,5,6\n"
     "  sluice infer http://127.0.0.1:8000 sum --input 'a=[1,2,3]' --input 'b=[4,5,6]'\n"
     "  sluice infer http://127.0.0.1:8000 digits --input image=@seven.npy --binary\n"
+    "  sluice infer http://127.0.0.1:8000 resnet --input image=@cat.jpg --preset imagenet --top 5\n"
     "  sluice infer http://127.0.0.1:8000 digits --input image=@seven.raw --raw\n"
     "  sluice infer http://127.0.0.1:8000 echo --input 'text=hello' --output text\n"
     "  make-image | sluice infer http+unix:/run/sluice.sock digits --input image=- \\\n"
@@ -99,6 +100,15 @@ static enum status check_http(const struct infer_settings *settings, struct erro
     if (!settings->model) {
         return error_set(err, ST_BAD_CONFIG, "MODEL is missing: sluice infer %s MODEL …",
                          settings->url);
+    }
+    if (settings->labels && settings->top == 0) {
+        return error_set(err, ST_BAD_CONFIG, "--labels needs --top N");
+    }
+    if (settings->top > 0 && settings->format != INFER_FORMAT_JSON) {
+        return error_set(err, ST_BAD_CONFIG, "--top prints text: no --format");
+    }
+    if (settings->raw && settings->top > 0) {
+        return error_set(err, ST_BAD_CONFIG, "--raw sends nothing but the input: no --top");
     }
     if (settings->raw && settings->binary) {
         return error_set(err, ST_BAD_CONFIG,

@@ -8,6 +8,8 @@
 #include "client/url.h"
 #include "program/options/options.h"
 
+enum infer_preset { INFER_PRESET_NONE, INFER_PRESET_IMAGENET };
+enum infer_layout { INFER_LAYOUT_AUTO, INFER_LAYOUT_NCHW, INFER_LAYOUT_NHWC };
 enum infer_format { INFER_FORMAT_JSON, INFER_FORMAT_NPY, INFER_FORMAT_RAW };
 
 /* One member per row, named by its first column, and values derived from them. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "core/base/log.h"
+#include "serve/picture/decode.h"
 #include "serve/picture/picture_part.h"
 #include "serve/picture/pool.h"
 
@@ -87,6 +88,19 @@ void pictures_free(struct pictures *pictures) {
 
 const char *pictures_missing(const struct pictures *pictures) {
     return pictures->pool ? NULL : pictures->missing;
+}
+
+enum status picture_decode_now(const char *part, uint64_t max_picture_pixels,
+                               const struct picture_plan *plan, struct str file, void *out,
+                               struct error *err) {
+    struct pictures pictures = {0};
+    const struct picture_part *loaded = load_part(&pictures, part);
+    if (!loaded) {
+        return error_set(err, ST_UNSUPPORTED, "%s", pictures.missing);
+    }
+    enum status st = picture_decode(loaded, max_picture_pixels, plan, file, out, err);
+    loaded->thread_end();
+    return st;
 }
 
 /* ---- jobs ------------------------------------------------------------------------------------ */

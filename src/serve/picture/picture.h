@@ -80,6 +80,12 @@ void pictures_free(struct pictures *pictures);
 /* Returns: NULL when pictures can be decoded; otherwise the reason and the remedy. */
 const char *pictures_missing(const struct pictures *pictures);
 
+/* Decodes one file on the calling thread, which may block; for a command. `part` as in
+ * pictures_options; `out` and the errors are those of a job. */
+enum status picture_decode_now(const char *part, uint64_t max_picture_pixels,
+                               const struct picture_plan *plan, struct str file, void *out,
+                               struct error *err) SLUICE_MUST_USE;
+
 /* A picture to decode; embedded in the caller's object. */
 struct picture_job {
     /* set by the caller */
