@@ -17,7 +17,7 @@ if(TARGET sluice)
 endif()
 
 install(DIRECTORY include/sluice DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-    FILES_MATCHING PATTERN "*.h")
+    FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 
 get_property(backends GLOBAL PROPERTY sluice_backends)
 if(backends)
