@@ -254,6 +254,7 @@ static enum status open_admin(struct serve_listeners *self, struct repository *r
                               const struct process_threads *threads, struct error *err) {
     struct admin_opening opening = {.listeners = self, .err = err};
     admin_init(&self->admin, self, repository, threads->main, threads->admin);
+    self->admin.metrics.http_url = self->settings->http.n > 0 ? self->addresses[0].url : NULL;
     worker_call(threads->admin, open_admin_listener, &opening);
     enum status st = opening.st;
     if (st == ST_OK && self->admin.listener.server) {

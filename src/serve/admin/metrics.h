@@ -8,6 +8,8 @@
 struct admin_metrics {
     struct repository *repository;
     struct admin_process process;
+    const char *http_url; /* where models are served, for the example on the status page; NULL: not
+                             over HTTP. Set before the listener is open */
 };
 
 void admin_metrics_init(struct admin_metrics *metrics, struct repository *repository,

@@ -16,12 +16,29 @@ static void add_failures(struct json_writer *json, const struct model_statistics
     json_write_close(json, '}');
 }
 
+enum { MAX_TENSORS = 16 /* of a model, on the page */ };
+
+static void add_tensors(struct json_writer *json, const char *name, const struct tensor_spec *specs,
+                        size_t n) {
+    json_write_open(json, name, '[');
+    for (size_t i = 0; i < n && i < MAX_TENSORS; i++) {
+        json_write_open(json, JSON_ELEMENT, '{');
+        json_write_string(json, "name", specs[i].name);
+        json_write_string(json, "datatype", str_of(datatype_name(specs[i].datatype)));
+        json_write_i64s(json, "shape", specs[i].shape.dims, specs[i].shape.rank);
+        json_write_close(json, '}');
+    }
+    json_write_close(json, ']');
+}
+
 static void add_statistics(struct json_writer *json, struct model_version *version) {
     const struct model_spec *spec = model_version_spec(version);
     struct model_statistics statistics;
     model_version_statistics(version, &statistics);
     json_write_string(json, "platform", spec->platform);
     json_write_u64(json, "max_batch_size", spec->max_batch_size);
+    add_tensors(json, "inputs", spec->inputs, spec->n_inputs);
+    add_tensors(json, "outputs", spec->outputs, spec->n_outputs);
     json_write_u64(json, "queued", statistics.n_queued);
     json_write_u64(json, "running", statistics.n_running);
     json_write_u64(json, "instances", statistics.n_instances);
@@ -59,6 +76,7 @@ void status_json_print(void *context, const struct net_memory_report *memory, st
     json_write_open(&json, JSON_ELEMENT, '{');
     status_json_add_process(&json, &metrics->process, repository_is_ready(metrics->repository));
     status_json_add_memory(&json, memory);
+    json_write_string(&json, "http_url", str_of(metrics->http_url ? metrics->http_url : ""));
     json_write_open(&json, "models", '[');
     repository_visit(metrics->repository, add_entry, &json);
     json_write_close(&json, ']');

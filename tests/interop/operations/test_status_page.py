@@ -1,6 +1,7 @@
 """The operators' listener besides its metrics: the status page and its numbers, the page in a real
 browser, and what is said of connections, requests and instances when somebody asks."""
 import json
+import subprocess
 import re
 import signal
 import time
@@ -91,6 +92,12 @@ def test_status_page_is_one_file(fresh):
     assert_one_file(fresh.metrics_address)
 
 
+def run_example(page):
+    """Runs the command that the page shows for the selected model."""
+    command = page.run("document.querySelector('#detail pre').textContent")
+    return json.loads(subprocess.run(command + " -sS", shell=True, check=True, capture_output=True).stdout)
+
+
 def test_status_page_in_browser(start_server, tmp_path):
     awkward = "<b onclick=x>&amp;\"'"
     for name in ("plain", awkward):
@@ -109,10 +116,13 @@ def test_status_page_in_browser(start_server, tmp_path):
         assert page.run(names) == sorted(["plain", awkward, "torn"], key=str.encode)
         assert page.run("document.querySelector('#models td.reason').textContent") != ""
         assert page.run("document.querySelector('#detail h2').textContent") == "plain 1"
+        assert "INPUT0 FP32 [-1]" in page.run("document.querySelector('#detail').textContent")
+        assert run_example(page)["model_name"] == "plain"
         page.run("document.querySelector('[name=span][value=all]').click()")
         page.wait("document.querySelectorAll('#models tr')[1].children[3].textContent.endsWith('s')")
         page.run("document.querySelectorAll('#models tr')[0].click()")
         assert page.run("document.querySelector('#detail h2').textContent") == awkward + " 1"
+        assert run_example(page)["model_name"] == awkward
         assert page.run("document.querySelectorAll('#models b').length") == 0
         page.run("document.getElementById('filter').value = 'PLA'")
         page.run("document.getElementById('filter').dispatchEvent(new Event('input'))")
