@@ -4,6 +4,7 @@
 
 #include "core/base/suggest.h"
 #include "program/options/commands.h"
+#include "program/version/version.h"
 
 /* Read by jemalloc where the program is linked with it: freed memory is returned to the system
  * within seconds, also when the process is idle. Without oversize_threshold jemalloc returns blocks
@@ -77,7 +78,7 @@ static int help(int argc, char **argv) {
 static int run(int argc, char **argv) {
     const char *name = argv[1];
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
-        puts("sluice " SLUICE_VERSION);
+        version_print();
         return EXIT_CODE_OK;
     }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
