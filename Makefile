@@ -145,8 +145,8 @@ clang: build-clang ## before a commit: build with clang and run the unit tests
 valgrind: tools all ## before a commit: the client library and its examples under valgrind
 	@tools/run-valgrind $(BUILD)
 
-# What is installed, and the demo: they build and start programs, and interop-plain has them.
-ASAN_IGNORED := $(addprefix --ignore=tests/interop/operations/,test_install.py test_demo_pick.py)
+# What is installed, the demo, the commands of pages: they build and start programs, and interop-plain has them.
+ASAN_IGNORED := $(addprefix --ignore=tests/interop/operations/,test_install.py test_demo_pick.py test_pages.py)
 
 asan: build-asan ## before a commit: unit, scenario and interop tests under the address and undefined behaviour sanitizers
 	@$(SANITIZED) $(CTEST) $(BUILD)/asan
