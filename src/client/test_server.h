@@ -42,13 +42,13 @@ struct test_server {
     size_t n_request;
 };
 
-/* Reads the next byte of the request. Returns: false if the connection is closed. */
-static bool read_byte(struct test_server *server, int fd) {
-    assert(server->n_request < REQUEST_BYTES);
-    if (recv(fd, server->request + server->n_request, 1, 0) != 1) {
+/* Reads the next `n` bytes of the request. Returns: false if the connection is closed before. */
+static bool read_bytes(struct test_server *server, int fd, uint64_t n) {
+    assert(n <= REQUEST_BYTES - server->n_request);
+    if (n > 0 && recv(fd, server->request + server->n_request, n, MSG_WAITALL) != (ssize_t)n) {
         return false;
     }
-    server->n_request++;
+    server->n_request += n;
     return true;
 }
 
@@ -68,18 +68,13 @@ static uint64_t body_bytes(const struct test_server *server) {
 
 /* Reads a packet. Returns: false if the connection is closed. */
 static bool read_packet(struct test_server *server, int fd) {
-    uint32_t n = MIP_HEADER_BYTES;
-    for (server->n_request = 0; n > 0; n--) {
-        if (!read_byte(server, fd)) {
-            return false;
-        }
-        if (server->n_request == MIP_HEADER_BYTES) {
-            struct mip_header header;
-            mip_header_decode(server->request, &header);
-            n = header.n_bytes + 1;
-        }
+    struct mip_header header;
+    server->n_request = 0;
+    if (!read_bytes(server, fd, MIP_HEADER_BYTES)) {
+        return false;
     }
-    return true;
+    mip_header_decode(server->request, &header);
+    return read_bytes(server, fd, header.n_bytes);
 }
 
 /* Reads a head and its body. Returns: false if the connection is closed. */
@@ -90,16 +85,11 @@ static bool read_request(struct test_server *server, int fd, bool mip) {
     }
     server->n_request = 0;
     do {
-        if (!read_byte(server, fd)) {
+        if (!read_bytes(server, fd, 1)) {
             return false;
         }
     } while (server->n_request < 4 || memcmp(server->request + server->n_request - 4, end, 4) != 0);
-    for (uint64_t n = body_bytes(server); n > 0; n--) {
-        if (!read_byte(server, fd)) {
-            return false;
-        }
-    }
-    return true;
+    return read_bytes(server, fd, body_bytes(server));
 }
 
 /* Returns: false if the client has closed the connection. */
