@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <sluice/client.h>
+#include <sluice/client_mip.h>
 
 enum { MOST = 100 };
 

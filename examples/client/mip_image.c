@@ -6,7 +6,7 @@
  * The files are sent unchanged (JPEG, PNG, WebP, GIF): the server decodes them. */
 #include <stdio.h>
 
-#include <sluice/client.h>
+#include <sluice/client_mip.h>
 
 static unsigned char picture[16 << 20];
 

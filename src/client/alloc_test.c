@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "client/test_server.h"
-#include "sluice/client.h"
+#include "sluice/client_mip.h"
 
 /* ---- counting -------------------------------------------------------------------------------- */
 

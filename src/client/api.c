@@ -4,7 +4,7 @@
 
 #include "client/call.h"
 #include "client/loop.h"
-#include "client/mip.h"
+#include "client/mip_convert.h"
 #include "client/sized_struct.h"
 #include "core/event/clock.h"
 

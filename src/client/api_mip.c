@@ -1,6 +1,6 @@
 /* Public functions of sluice/client.h: inference over MIP. */
 #include "client/call.h"
-#include "client/mip.h"
+#include "client/mip_convert.h"
 #include "client/sized_struct.h"
 
 static enum status finish_infer(sluice_call *call, struct error *err) {

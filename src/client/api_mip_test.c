@@ -11,7 +11,7 @@
 
 #include "client/test_expect.h"
 #include "client/test_server.h"
-#include "sluice/client.h"
+#include "sluice/client_mip.h"
 
 #define PING "\0\1\1\0\0\0\0" /* with the terminating NUL */
 /* One input, one output, one batch element: a TEXT item. */

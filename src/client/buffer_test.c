@@ -11,6 +11,7 @@
 #include "client/test_expect.h"
 #include "client/test_peer.h"
 #include "codec/mip/packet.h"
+#include "sluice/client_mip.h"
 
 enum { MAX_ANSWER_BYTES = 4 << 20 };
 

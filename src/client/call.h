@@ -9,7 +9,7 @@
 #include "client/answer_block.h"
 #include "client/client.h"
 #include "client/convert.h"
-#include "client/mip.h"
+#include "client/mip_convert.h"
 #include "client/retry.h"
 #include "client/v2_grpc.h"
 #include "client/watch.h"

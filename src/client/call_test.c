@@ -10,6 +10,7 @@
 
 #include "client/test_expect.h"
 #include "client/test_peer.h"
+#include "sluice/client_mip.h"
 
 static struct peer peer;
 static sluice_client *client;

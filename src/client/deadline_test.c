@@ -14,6 +14,7 @@
 
 #include "client/test_expect.h"
 #include "client/test_peer.h"
+#include "sluice/client_mip.h"
 
 #define SECOND UINT64_C(1000000000)
 #define TOTAL (60 * SECOND)

@@ -1,5 +1,5 @@
 /* Public requests of MIP to packets, and packets to public answers. */
-#include "client/mip.h"
+#include "client/mip_convert.h"
 
 #include <inttypes.h>
 

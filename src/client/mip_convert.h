@@ -1,11 +1,11 @@
 /* Conversion between the public structs of MIP and its packets, and the result of an exchange. */
-#ifndef SLUICE_CLIENT_MIP_H
-#define SLUICE_CLIENT_MIP_H
+#ifndef SLUICE_CLIENT_MIP_CONVERT_H
+#define SLUICE_CLIENT_MIP_CONVERT_H
 
 #include "client/mip_session.h"
 #include "codec/mip/packet.h"
 #include "core/base/arena.h"
-#include "sluice/client.h"
+#include "sluice/client_mip.h"
 
 /* An answer: batch x n_outputs items, of full size. */
 struct client_mip_answer {

@@ -11,6 +11,7 @@
 #include "client/test_expect.h"
 #include "client/test_server.h"
 #include "client/test_transport.h"
+#include "sluice/client_mip.h"
 
 static struct peer peer;
 static struct toy_peer toy_peer;

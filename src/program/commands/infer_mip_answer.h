@@ -2,10 +2,10 @@
 #ifndef SLUICE_PROGRAM_COMMANDS_INFER_MIP_ANSWER_H
 #define SLUICE_PROGRAM_COMMANDS_INFER_MIP_ANSWER_H
 
-#include "client/mip.h"
+#include "client/mip_convert.h"
 #include "core/base/buf.h"
 #include "program/requests/infer_settings.h"
-#include "sluice/client.h"
+#include "sluice/client_mip.h"
 
 /* Appends a line for each batch element: its output as JSON, or an array of its outputs unless
  * there is exactly one. JSON keeps its numbers' text, TEXT is a string. Returns: ST_BAD_ANSWER for

@@ -1,7 +1,7 @@
 /* MIP: sends the items given by flags, because MIP servers have no model metadata. */
 #include <inttypes.h>
 
-#include "client/mip.h"
+#include "client/mip_convert.h"
 #include "program/loadgen/call.h"
 #include "program/requests/infer_mip_items.h"
 

@@ -4,7 +4,7 @@
 #define SLUICE_PROGRAM_REQUESTS_INFER_MIP_ITEMS_H
 
 #include "program/requests/infer_settings.h"
-#include "sluice/client.h"
+#include "sluice/client_mip.h"
 
 struct infer_items {
     sluice_mip_item *items;

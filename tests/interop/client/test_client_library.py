@@ -1,4 +1,4 @@
-"""What libsluice.so and libsluice.a show to the program they are in: the functions of the public header
+"""What libsluice.so and libsluice.a show to the program they are in: the functions of the public headers
 and no other name, six libraries beside the C library's, and no state of their own."""
 import os
 import re
@@ -6,7 +6,7 @@ import subprocess
 
 from lib import server
 
-HEADER = os.path.join(server.ROOT, "include", "sluice", "client.h")
+HEADERS = [os.path.join(server.ROOT, "include", "sluice", name) for name in ("client.h", "client_mip.h")]
 
 # What a guest in somebody's process leaves alone: threads and their locks, signals, the process's end,
 # its environment and its streams.
@@ -29,18 +29,24 @@ def symbols(path, *options):
     return {line.split()[0].split("@")[0] for line in lines if len(line.split()) > 1}
 
 
+def header_text():
+    text = ""
+    for header in HEADERS:
+        with open(header, encoding="utf-8") as file:
+            text += file.read()
+    return text
+
+
 def declared():
     """The functions of the header: all that its code, without comments, calls sluice_…( . Functions
     that are compiled into the caller are not in the library."""
-    with open(HEADER, encoding="utf-8") as file:
-        code = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
+    code = re.sub(r"/\*.*?\*/", "", header_text(), flags=re.DOTALL)
     code = re.sub(r"^static inline.*?^}|^#define.*?(?<!\\)$|^typedef void .*?;", "", code, flags=re.DOTALL | re.MULTILINE)
     return set(re.findall(r"\b(sluice_\w+)\s*\(", code))
 
 
 def test_header_exports_each_declared_function():
-    with open(HEADER, encoding="utf-8") as file:
-        exported = re.findall(r"^SLUICE_CLIENT_API\s+[^;]*?(sluice_\w+)\(", file.read(), re.MULTILINE)
+    exported = re.findall(r"^SLUICE_CLIENT_API\s+[^;]*?(sluice_\w+)\(", header_text(), re.MULTILINE)
     assert set(exported) == declared()
     assert len(exported) == len(set(exported)) > 20
 
