@@ -1,5 +1,5 @@
-"""What README.md, the tutorial and the how-to pages tell a reader to type, in their order, with the ports they
-name. tests/lib/page_commands.py has the rules."""
+"""What README.md, the tutorial, the how-to pages and a few more tell a reader to type, in their order, with the ports
+they name. tests/lib/page_commands.py has the rules."""
 import glob
 import os
 import re
@@ -10,7 +10,7 @@ import pytest
 
 from lib import http1, page_commands, server
 
-PAGES = ["README.md", "docs/install.md", *sorted(glob.glob("docs/tutorial.md", root_dir=server.ROOT)
+PAGES = ["README.md", "docs/install.md", "docs/bench.md", "docs/command-line.md", *sorted(glob.glob("docs/tutorial.md", root_dir=server.ROOT)
                               + glob.glob("docs/how-to/*.md", root_dir=server.ROOT))]
 NAMESPACES = (["unshare", "--net"], ["unshare", "--map-root-user", "--net"])
 
