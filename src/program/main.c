@@ -64,15 +64,15 @@ static int print_help(FILE *out) {
     return out == stdout ? EXIT_CODE_OK : EXIT_CODE_USAGE;
 }
 
-/* `sluice help serve` is `sluice serve --help`. */
+/* `sluice help serve TOPIC` is `sluice serve --help TOPIC`. */
 static int help(int argc, char **argv) {
     if (argc < 3) {
         return print_help(stdout);
     }
     const struct command *command = find_command(argv[2]);
     char dashes[] = "--help";
-    char *arguments[] = {argv[2], dashes, NULL};
-    return command ? command->run(2, arguments) : unknown_command(argv[2]);
+    char *arguments[] = {argv[2], dashes, argc > 3 ? argv[3] : NULL, NULL};
+    return command ? command->run(argc > 3 ? 3 : 2, arguments) : unknown_command(argv[2]);
 }
 
 static int run(int argc, char **argv) {

@@ -245,8 +245,8 @@ def run(*args, patience=http1.PATIENCE, **options):
 
 @functools.cache
 def defaults_of(command):
-    """What --help says of them, by flag."""
-    text = " ".join(run(command, "--help").stdout.split())
+    """What --help all says of them, by flag."""
+    text = " ".join(run(command, "--help", "all").stdout.split())
     return dict(re.findall(r"(--[a-z-]+) [A-Z|]+ (?:(?! --[a-z-]+ [A-Z]).)*?\[default: ([^\]]+)\]", text))
 
 

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "core/base/log_sink.h"
@@ -19,7 +20,8 @@
 static struct {
     atomic_bool on[LOG_DEBUG]; /* one for each level below LOG_DEBUG */
     atomic_uint verbose;
-    enum log_format format; /* set once, before threads start */
+    enum log_format format; /* set once, before threads start; as is `colour` */
+    bool colour;            /* of the levels of LOG_TEXT */
 } config = {.on = {true, true, true}, .format = LOG_TEXT};
 
 enum {
@@ -42,6 +44,10 @@ void log_configure(enum log_level level, enum log_format format) {
     }
     log_verbose_set(level == LOG_DEBUG);
     config.format = format;
+}
+
+void log_colour_set(bool on) {
+    config.colour = on;
 }
 
 bool log_enabled(enum log_level level) {
@@ -234,13 +240,24 @@ static size_t time_print(char *out, size_t capacity) {
     return n + (size_t)snprintf(out + n, capacity - n, ".%03dZ", (int)(now.tv_nsec / 1000000));
 }
 
+static void line_add_level(struct line *line, enum log_level level) {
+    static const char *const colours[] = {"\033[31m", "\033[33m", "\033[32m", "\033[2m"};
+    if (config.colour) {
+        line_add(line, colours[level], strlen(colours[level]));
+    }
+    line_add(line, level_names[level], strlen(level_names[level]));
+    if (config.colour) {
+        line_add(line, "\033[0m", 4);
+    }
+}
+
 static void line_begin(struct line *line, enum log_level level, const char *event) {
     char when[48];
     size_t n = time_print(when, sizeof(when));
     if (config.format == LOG_TEXT) {
         line_add(line, when, n);
         line_add(line, " ", 1);
-        line_add(line, level_names[level], strlen(level_names[level]));
+        line_add_level(line, level);
         line_add(line, " ", 1);
         line_add_words(line, str_of(event));
         return;

@@ -4,6 +4,7 @@
 
 #include "core/base/log.h"
 #include "program/options/commands.h"
+#include "program/options/help.h"
 #include "program/picker/check.h"
 #include "program/picker/process.h"
 
@@ -30,6 +31,7 @@ int cli_pick(int argc, char **argv) {
     int code = pick_settings_read(argc, argv, arena, &settings);
     if (code < 0) {
         log_configure((enum log_level)settings.log_level, (enum log_format)settings.log_format);
+        log_colour_set(help_style_of(stderr).colour);
         upstream_flags_log(&settings.upstream);
         code = settings.check     ? pick_check(&settings, arena)
                : settings.explain ? pick_explain_request(&settings, arena)

@@ -6,6 +6,7 @@
 #include "program/model_server/process.h"
 #include "program/model_server/settings.h"
 #include "program/options/commands.h"
+#include "program/options/help.h"
 #include "serve/frontend/labels.h"
 #include "serve/frontend/mip/plan.h"
 #include "serve/repository/repository.h"
@@ -93,6 +94,7 @@ int cli_serve(int argc, char **argv) {
     int code = serve_settings_read(argc, argv, arena, &settings);
     if (code < 0) {
         log_configure((enum log_level)settings.log_level, (enum log_format)settings.log_format);
+        log_colour_set(help_style_of(stderr).colour);
         const struct repository_params *params = params_of(&settings.paths, arena);
         struct repository_options options = options_of(&settings, params);
         code = !params          ? out_of_memory()

@@ -98,7 +98,12 @@ static const char epilog[] =
     "\n"
     "Exit codes: 0 shut down, 1 failed, 2 invalid settings.\n";
 
+static const char *const most_used[] = {
+    "http", "grpc", "metrics", "model-repository", "config", "check", "log-level", NULL,
+};
+
 static const struct option_set set = {
+    .most_used = most_used,
     .command = "sluice serve",
     .usage = "[FLAGS] PATH…",
     .about = about,

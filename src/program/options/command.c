@@ -6,26 +6,31 @@
 
 #include "program/options/help.h"
 
-static int print_help(const struct option_set *set, struct arena *arena) {
+int command_usage_error(const struct option_set *set, const struct error *err) {
+    fprintf(stderr, "%s: %s\nTry: %s --help\n", set->command, err->text, set->command);
+    return EXIT_CODE_USAGE;
+}
+
+static int print_help(const struct option_set *set, const char *topic, struct arena *arena) {
+    struct error err = {0};
     struct buf out;
     buf_init(&out, arena, 4096);
-    help_print(&out, set, help_style_of(stdout));
+    if (!topic) {
+        help_print(&out, set, help_style_of(stdout));
+    } else if (help_print_topic(&out, set, topic, help_style_of(stdout), &err) != ST_OK) {
+        return command_usage_error(set, &err);
+    }
     if (out.failed || fwrite(out.data, 1, out.len, stdout) != out.len || fflush(stdout) != 0) {
         return EXIT_CODE_FAILED;
     }
     return EXIT_CODE_OK;
 }
 
-int command_usage_error(const struct option_set *set, const struct error *err) {
-    fprintf(stderr, "%s: %s\nTry: %s --help\n", set->command, err->text, set->command);
-    return EXIT_CODE_USAGE;
-}
-
 int command_parse_args_with(struct options *options, const struct option_set *set, int argc,
                             char **argv, void *values, struct arena *arena) {
     struct error err = {0};
     if (options_wants_help(argc, argv)) {
-        return print_help(set, arena);
+        return print_help(set, options_help_topic(argc, argv), arena);
     }
     enum status status = options_init(options, set, values, arena, &err);
     if (status == ST_OK) {

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -130,15 +131,20 @@ static void print_option(struct buf *out, const struct option *option, struct he
     buf_add_char(out, '\n');
 }
 
-/* Prints every option of the group of option `first`, unless an earlier option printed it. */
+/* Is option `index` the first one of its group? */
+static bool begins_group(const struct option_set *set, size_t index) {
+    for (size_t i = 0; i < index; i++) {
+        if (strcmp(set->options[i].group, set->options[index].group) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Prints every option of the group of option `first`. */
 static void print_group(struct buf *out, const struct option_set *set, size_t first,
                         struct help_style style) {
     const char *group = set->options[first].group;
-    for (size_t i = 0; i < first; i++) {
-        if (strcmp(set->options[i].group, group) == 0) {
-            return;
-        }
-    }
     buf_add_char(out, '\n');
     if (*group) {
         help_heading(out, group, style);
@@ -151,15 +157,124 @@ static void print_group(struct buf *out, const struct option_set *set, size_t fi
     }
 }
 
-void help_print(struct buf *out, const struct option_set *set, struct help_style style) {
+static void print_most_used(struct buf *out, const struct option_set *set,
+                            struct help_style style) {
+    buf_add_char(out, '\n');
+    help_heading(out, "Most used", style);
+    buf_add_char(out, '\n');
+    for (const char *const *name = set->most_used; *name; name++) {
+        for (size_t i = 0; i < set->n_options; i++) {
+            if (strcmp(set->options[i].name, *name) == 0) {
+                print_option(out, &set->options[i], style);
+            }
+        }
+    }
+}
+
+/* The word of a group that --help takes: the first one in lower case, "tls" of "TLS and keys". */
+static struct str topic_of(struct arena *arena, const char *group) {
+    struct str word = arena_printf(arena, "%.*s", (int)strcspn(group, " "), group);
+    char *at = (char *)word.ptr;
+    for (size_t i = 0; i < word.len; i++) {
+        at[i] = (char)(at[i] | 0x20); /* it is ASCII letters */
+    }
+    return word;
+}
+
+/* Prints the names of the flags of a group: "models  --model-repository, --check, …". */
+static void print_topic_names(struct buf *out, const struct option_set *set, size_t first,
+                              struct help_style style) {
+    enum { NAMES_INDENT = 14 };
+    struct str topic = topic_of(out->arena, set->options[first].group);
+    struct buf names;
+    buf_init(&names, out->arena, 0);
+    for (size_t i = first; i < set->n_options; i++) {
+        if (strcmp(set->options[i].group, set->options[first].group) == 0 &&
+            !option_is_argument(&set->options[i])) {
+            buf_printf(&names, "%s--%s", names.len > 0 ? ", " : "", set->options[i].name);
+        }
+    }
+    buf_add_char(&names, '\0');
+    buf_add_str(out, STR("  "));
+    print_styled(out, "36", topic, style);
+    for (size_t at = 2 + topic.len; at < NAMES_INDENT; at++) {
+        buf_add_char(out, ' ');
+    }
+    help_wrap(out, names.failed ? "" : names.data, NAMES_INDENT, NAMES_INDENT, style.columns);
+    buf_add_char(out, '\n');
+}
+
+static void print_topics(struct buf *out, const struct option_set *set, struct help_style style) {
+    buf_add_char(out, '\n');
+    help_heading(out, "All flags, by topic", style);
+    buf_printf(out, " (%s --help TOPIC, or --help all)\n", set->command);
+    for (size_t i = 0; i < set->n_options; i++) {
+        if (*set->options[i].group && begins_group(set, i)) {
+            print_topic_names(out, set, i, style);
+        }
+    }
+}
+
+static void print_groups(struct buf *out, const struct option_set *set, struct help_style style) {
+    for (size_t i = 0; i < set->n_options; i++) {
+        if (begins_group(set, i)) {
+            print_group(out, set, i, style);
+        }
+    }
+}
+
+static void print_page(struct buf *out, const struct option_set *set, bool all,
+                       struct help_style style) {
     help_heading(out, "usage:", style);
     buf_printf(out, " %s %s\n\n", set->command, set->usage);
     help_wrap(out, set->about, 0, 0, style.columns);
     buf_add_char(out, '\n');
-    for (size_t i = 0; i < set->n_options; i++) {
-        print_group(out, set, i, style);
+    if (all || !set->most_used) {
+        print_groups(out, set, style);
+    } else {
+        if (!*set->options[0].group) { /* the arguments */
+            print_group(out, set, 0, style);
+        }
+        print_most_used(out, set, style);
+        print_topics(out, set, style);
     }
     if (set->epilog) {
         buf_printf(out, "\n%s", set->epilog);
     }
+}
+
+void help_print(struct buf *out, const struct option_set *set, struct help_style style) {
+    print_page(out, set, false, style);
+}
+
+static enum status unknown_topic(const struct option_set *set, const char *topic,
+                                 struct arena *arena, struct error *err) {
+    struct buf topics;
+    buf_init(&topics, arena, 0);
+    for (size_t i = 0; i < set->n_options; i++) {
+        if (*set->options[i].group && begins_group(set, i)) {
+            buf_add_str(&topics, topic_of(arena, set->options[i].group));
+            buf_add_str(&topics, STR(", "));
+        }
+    }
+    return topics.failed
+               ? error_no_memory(err, "the topics")
+               : error_set(err, ST_BAD_CONFIG, "no help on \"%s\"; the topics are %.*sall", topic,
+                           (int)topics.len, topics.data);
+}
+
+enum status help_print_topic(struct buf *out, const struct option_set *set, const char *topic,
+                             struct help_style style, struct error *err) {
+    bool any = strcmp(topic, "all") == 0;
+    if (any || !set->most_used) {
+        print_page(out, set, true, style);
+        return ST_OK;
+    }
+    for (size_t i = 0; i < set->n_options; i++) {
+        if (begins_group(set, i) && strncasecmp(set->options[i].group, topic, strlen(topic)) == 0) {
+            print_group(out, set, i, style);
+            any = true;
+        }
+    }
+    return any ? ST_OK : unknown_topic(set, topic, out->arena, err);
 }

@@ -23,7 +23,12 @@ struct help_style help_style_of(FILE *file);
 void help_wrap(struct buf *out, const char *text, unsigned at, unsigned indent, unsigned columns);
 /* Appends the heading in bold. */
 void help_heading(struct buf *out, const char *text, struct help_style style);
-/* Appends the whole help page of a command. */
+/* Appends the help page of a command: all options, or, when the command has most used ones, those
+ * and the topics of the others. */
 void help_print(struct buf *out, const struct option_set *set, struct help_style style);
+/* Appends the options of a topic, which is the beginning of a group's name in any case, or all of
+ * the page with "all". Returns: ST_BAD_CONFIG with the topics. */
+enum status help_print_topic(struct buf *out, const struct option_set *set, const char *topic,
+                             struct help_style style, struct error *err) SLUICE_MUST_USE;
 
 #endif

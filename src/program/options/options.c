@@ -260,6 +260,15 @@ bool options_wants_help(int argc, char **argv) {
     return false;
 }
 
+const char *options_help_topic(int argc, char **argv) {
+    for (int i = 1; i + 1 < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (is_help(argv[i])) {
+            return *argv[i + 1] == '-' ? NULL : argv[i + 1];
+        }
+    }
+    return NULL;
+}
+
 static struct flag flag_split(const char *arg) {
     const char *name = arg + (arg[1] == '-' ? 2 : 1);
     const char *equals = strchr(name, '=');

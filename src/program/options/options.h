@@ -98,6 +98,8 @@ struct option_hint {
 
 /* The options of one command, and the texts of its help. */
 struct option_set {
+    const char *const
+        *most_used;      /* names of options; --help prints only these; NULL: it prints all */
     const char *command; /* "sluice serve" */
     const char *usage;   /* "[FLAGS] PATH…" */
     const char *about;   /* wrapped when printed; a line break begins a new paragraph */
@@ -129,6 +131,8 @@ enum status options_read(struct options *options, int argc, char **argv,
                          struct error *err) SLUICE_MUST_USE;
 /* Is there a --help or -h before any "--"? */
 bool options_wants_help(int argc, char **argv);
+/* Returns: the argument after --help, which names a topic; NULL: none. */
+const char *options_help_topic(int argc, char **argv);
 
 /* The steps of options_read; the tests call them one by one. */
 enum status options_read_args(struct options *options, int argc, char **argv,

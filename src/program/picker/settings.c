@@ -55,7 +55,13 @@ static const char epilog[] =
     "\n"
     "Exit codes: 0 ended as asked, 1 failed, 2 settings that can't be understood.\n";
 
+static const char *const most_used[] = {
+    "config",  "endpoint", "kube",    "pool-name", "grpc",
+    "metrics", "check",    "explain", "log-level", NULL,
+};
+
 static const struct option_set set = {
+    .most_used = most_used,
     .command = "sluice pick",
     .usage = "[FLAGS]",
     .about = about,

@@ -277,7 +277,7 @@ static enum status load_once(struct backends *backends, struct installed_backend
             error_no_memory(&item->error, "a backend's path");
         } else if (load_library(path.ptr, item->name, &item->backend, &item->error) == ST_OK) {
             const char *version = item->backend->version;
-            log_event(LOG_INFO, "backend loaded", LOG_STR("backend", item->name),
+            log_event(LOG_DEBUG, "backend loaded", LOG_STR("backend", item->name),
                       LOG_CSTR("version", version ? version : ""), LOG_STR("file", path));
         }
     }

@@ -31,10 +31,11 @@ def models(tmp_path_factory):
 class Terminal:
     """A server whose standard error is a terminal."""
 
-    def __init__(self, *args):
+    def __init__(self, *args, **environment):
         master, slave = pty.openpty()
         self.process = subprocess.Popen([binary(), "serve", "--http", "127.0.0.1:0", "--grpc", "none",
-                                         "--metrics", "127.0.0.1:0", *args], stderr=slave)
+                                         "--metrics", "127.0.0.1:0", *args], stderr=slave,
+                                        env={**os.environ, "TERM": "xterm", "NO_COLOR": "", **environment})
         os.close(slave)
         self.text = b""
         self.master = master
@@ -65,7 +66,7 @@ def test_ready_line_has_an_example_that_works(models, names):
                           r"try: +sluice (.*)\n", text)
         assert found, text
         url, page, example = found.groups()
-        example += " --duration 50ms --warm-up 0" if example.startswith("bench") else ""
+        example += " --requests 10 --warm-up 0" if example.startswith("bench") else ""
         done = subprocess.run(f"{binary()} {example}", shell=True, capture_output=True, check=False,
                               timeout=http1.PATIENCE)
         assert done.returncode == 0, (example, done.stderr)
@@ -77,8 +78,21 @@ def test_ready_line_has_an_example_that_works(models, names):
         assert terminal.stop() == 0
 
 
+@pytest.mark.parametrize("environment, coloured", [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
+                         ids=["terminal", "no-color", "dumb"])
+def test_colours_only_on_a_terminal(models, environment, coloured):
+    terminal = Terminal(str(models / "add.onnx"), **environment)
+    try:
+        text = terminal.read_until(b"stop:")
+        assert ("\033[32mINFO\033[0m model loaded" in text, "\033" in text) == (coloured, coloured)
+    finally:
+        assert terminal.stop() == 0
+
+
 def test_no_greeting_without_a_terminal(models, start_server):
-    assert "try:" not in start_server(models).log_text()
+    text = start_server(models).log_text()
+    assert "try:" not in text and "\033" not in text
+    assert "backend loaded" not in text  # it is of interest in debugging alone
 
 
 def infer(server, *args):
