@@ -3,8 +3,9 @@
 
 #include "program/requests/shell.h"
 
+/* Without a half-close, which would cancel the packet (docs/mip.md). */
 static void print_nc(struct buf *out, const struct client_url *url) {
-    buf_add_str(out, STR("nc -N "));
+    buf_add_str(out, STR("nc -q 1 "));
     if (url->is_unix) {
         buf_add_str(out, STR("-U "));
         shell_word_print(out, url->path);

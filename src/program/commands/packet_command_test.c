@@ -19,14 +19,14 @@ static void packet_command_matches_packet(void **state) {
         const char *packet_file, *command;
     } rows[] = {
         {"tcp://127.0.0.1:9000", 0, 2, NULL,
-         "printf '\\000\\002ab' |\nnc -N 127.0.0.1 9000 | od -A x -t x1z -v\n"},
+         "printf '\\000\\002ab' |\nnc -q 1 127.0.0.1 9000 | od -A x -t x1z -v\n"},
         {"tcp://[::1]:9000", 0, 3, NULL,
          "{ printf '\\000\\002ab';\n  cat -- 'it'\\''s.png'; } |\n"
-         "nc -N ::1 9000 | od -A x -t x1z -v\n"},
+         "nc -q 1 ::1 9000 | od -A x -t x1z -v\n"},
         {"unix:///run/a b", 1, 3, NULL,
          "{ printf 'ab';\n  cat -- 'it'\\''s.png';\n  printf 'c'; } |\n"
-         "nc -N -U '/run/a b' | od -A x -t x1z -v\n"},
-        {"tcp://h:1", 0, 4, "-p", "nc -N h 1 <'-p' | od -A x -t x1z -v\n"},
+         "nc -q 1 -U '/run/a b' | od -A x -t x1z -v\n"},
+        {"tcp://h:1", 0, 4, "-p", "nc -q 1 h 1 <'-p' | od -A x -t x1z -v\n"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct arena *arena = arena_new(NULL, 0);

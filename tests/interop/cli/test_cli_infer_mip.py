@@ -291,9 +291,9 @@ def test_infer_mip_dry_run_command_sends_same(infer, tmp_path, args):
 def test_infer_mip_long_dry_run_names_output_file(infer):
     long = b"x" * 20000
     out = infer.ok("tcp://127.0.0.1:1", "--text", "-", "--dry-run", stdin=long)
-    assert "-o FILE" in out and "nc -N" not in out
+    assert "-o FILE" in out and "nc -q" not in out
     out = infer.ok("tcp://127.0.0.1:1", "--text", "-", "--dry-run", "-o", "packet", stdin=long)
-    assert "nc -N 127.0.0.1 1 <'packet'" in out
+    assert "nc -q 1 127.0.0.1 1 <'packet'" in out
     assert (infer.here / "packet").read_bytes() == undump(out)[0]
 
 
