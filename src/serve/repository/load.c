@@ -471,7 +471,7 @@ static void count_served(struct repository *repository, struct str root,
 /* Logs and counts that the directory became unavailable, is it still, or is back. */
 static void set_unavailable(struct repository *repository, size_t i, const char *reason) {
     struct root_state *root = &repository->roots[i];
-    struct str path = repository->list.roots[i];
+    struct str path = repository->list.roots[i].path;
     lock_acquire(&repository->lock);
     bool was = root->unavailable;
     root->unavailable = reason != NULL;
@@ -497,9 +497,12 @@ static void set_unavailable(struct repository *repository, size_t i, const char 
  * that are missing are not taken for removed. */
 static const char *scan_one_root(struct repository *repository, size_t i, struct model_list *found,
                                  struct error *err) {
-    struct str path = repository->list.roots[i];
+    struct str path = repository->list.roots[i].path;
     uint64_t device = root_device(path.ptr);
-    if (scan_root(found, path, err) != ST_OK) {
+    lock_acquire(&repository->backends_lock); /* which say what the files of a directory are */
+    enum status st = scan_root(found, &repository->list.roots[i], err);
+    lock_release(&repository->backends_lock);
+    if (st != ST_OK) {
         return err->text;
     }
     size_t n_served, n_found;
@@ -519,7 +522,7 @@ static const char *scan_one_root(struct repository *repository, size_t i, struct
 static bool scan_all_roots(struct repository *repository, struct model_list *found) {
     bool all = true;
     for (size_t i = 0; i < repository->list.n_roots; i++) {
-        struct model_list one = {.arena = found->arena};
+        struct model_list one = {.arena = found->arena, .backends = repository->list.backends};
         struct error err;
         const char *reason = scan_one_root(repository, i, &one, &err);
         set_unavailable(repository, i, reason);
@@ -572,7 +575,7 @@ static bool find_origin(struct repository *repository, struct str name, struct m
     }
     for (size_t i = 0; i < repository->list.n_roots && model_name_is_valid(name); i++) {
         struct str path =
-            arena_printf(arena, "%s/%.*s", repository->list.roots[i].ptr, STR_ARG(name));
+            arena_printf(arena, "%s/%.*s", repository->list.roots[i].path.ptr, STR_ARG(name));
         if (path.ptr && name.ptr[0] != '.' && model_dir_exists(path.ptr)) {
             out->path = path;
             return true;

@@ -77,6 +77,12 @@ struct model_origin {
     bool pinned;                            /* given by path, not found in a directory of models */
 };
 
+/* A directory that is scanned again. */
+struct model_root {
+    struct str path;
+    bool has_files; /* of model files, each a model; otherwise of directories of models */
+};
+
 /* Found models, and the directories of models to scan again. Memory is in `arena`. */
 struct model_list {
     struct arena *arena;
@@ -84,7 +90,7 @@ struct model_list {
     struct model_origin *items;
     size_t n;
     size_t cap;
-    struct str *roots;
+    struct model_root *roots;
     size_t n_roots;
 };
 
@@ -105,7 +111,8 @@ enum status scan_repository(struct model_list *list, const char *path,
                             struct error *err) SLUICE_MUST_USE;
 
 /* Adds the models that a directory of models contains now. Returns: ST_BAD_CONFIG. */
-enum status scan_root(struct model_list *list, struct str root, struct error *err) SLUICE_MUST_USE;
+enum status scan_root(struct model_list *list, const struct model_root *root,
+                      struct error *err) SLUICE_MUST_USE;
 
 /* Makes a model to be loaded from `origin`, which is copied, in an arena of its own. Returns: NULL
  * when out of memory. */

@@ -31,7 +31,7 @@ static enum status scan_all(struct repository *repository, const struct reposito
     size_t n_roots = repository->list.n_roots;
     repository->roots = arena_calloc(repository->arena, n_roots + 1, sizeof(*repository->roots));
     for (size_t i = 0; repository->roots && i < n_roots; i++) {
-        repository->roots[i].device = root_device(repository->list.roots[i].ptr);
+        repository->roots[i].device = root_device(repository->list.roots[i].path.ptr);
     }
     return st != ST_OK || repository->roots ? st : error_no_memory(err, "the model repositories");
 }

@@ -67,15 +67,17 @@ bool model_list_add(struct model_list *list, const struct model_origin *origin) 
 }
 
 /* Remembers a directory of models to scan again. */
-static enum status add_root(struct model_list *list, const char *path, struct error *err) {
-    struct str *roots = arena_realloc(list->arena, list->roots, list->n_roots * sizeof(*roots),
-                                      (list->n_roots + 1) * sizeof(*roots));
+static enum status add_root(struct model_list *list, const char *path, bool has_files,
+                            struct error *err) {
+    struct model_root *roots =
+        arena_realloc(list->arena, list->roots, list->n_roots * sizeof(*roots),
+                      (list->n_roots + 1) * sizeof(*roots));
     struct str root = roots ? arena_dup(list->arena, str_of(path)) : (struct str){NULL, 0};
     if (!root.ptr) {
         return error_no_memory(err, "looking for models");
     }
     list->roots = roots;
-    list->roots[list->n_roots++] = root;
+    list->roots[list->n_roots++] = (struct model_root){.path = root, .has_files = has_files};
     return ST_OK;
 }
 
@@ -302,16 +304,30 @@ static enum status scan_file_entry(struct model_list *list, const char *director
 /* Adds each model file of a directory under its own name. */
 static enum status scan_files(struct model_list *list, const char *path, struct error *err) {
     DIR *dir;
-    size_t before = list->n;
     enum status st = open_directory(path, &dir, err);
     if (st != ST_OK) {
         return st;
     }
+    errno = 0;
     for (struct dirent *entry = readdir(dir); entry && st == ST_OK; entry = readdir(dir)) {
         st = scan_file_entry(list, path, entry->d_name, err);
+        errno = 0;
+    }
+    if (st == ST_OK && errno != 0) { /* as in scan_models */
+        st = error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));
     }
     closedir(dir);
-    return st == ST_OK && list->n == before ? error_not_a_repository(path, err) : st;
+    return st;
+}
+
+/* At the start: a directory without any model file is a mistake. */
+static enum status scan_file_root(struct model_list *list, const char *path, struct error *err) {
+    size_t before = list->n;
+    enum status st = scan_files(list, path, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    return list->n == before ? error_not_a_repository(path, err) : add_root(list, path, true, err);
 }
 
 static enum status scan_dir(struct model_list *list, const struct scan_source *source,
@@ -338,9 +354,9 @@ static enum status scan_dir(struct model_list *list, const struct scan_source *s
                          path);
     }
     if (!contents.models) {
-        return scan_files(list, path, err);
+        return scan_file_root(list, path, err);
     }
-    enum status added = add_root(list, path, err);
+    enum status added = add_root(list, path, false, err);
     return added == ST_OK ? scan_models(list, path, err) : added;
 }
 
@@ -388,18 +404,19 @@ enum status scan_path(struct model_list *list, const char *argument,
     return S_ISDIR(info.st_mode) ? scan_dir(list, &source, err) : scan_file(list, &source, err);
 }
 
-enum status scan_root(struct model_list *list, struct str root, struct error *err) {
-    return scan_models(list, root.ptr, err);
+enum status scan_root(struct model_list *list, const struct model_root *root, struct error *err) {
+    return root->has_files ? scan_files(list, root->path.ptr, err)
+                           : scan_models(list, root->path.ptr, err);
 }
 
 enum status scan_repository(struct model_list *list, const char *path, struct error *err) {
     struct contents contents;
     enum status st = inspect_directory(path, &contents, err);
     if (st == ST_OK && !contents.models && contents.other) {
-        return scan_files(list, path, err);
+        return scan_file_root(list, path, err);
     }
     if (st == ST_OK) {
-        st = add_root(list, path, err);
+        st = add_root(list, path, false, err);
     }
     if (st != ST_OK) {
         return st;

@@ -3,6 +3,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 
@@ -126,6 +127,19 @@ square  version 1  READY
     for commas in ("x=1,2", "x= 1, 2", "x=[1,2]"):
         code, out, _ = infer(server, "add", "--input", commas)
         assert (code, json.loads(out)["outputs"][0]["data"]) == (0, [[2, 4]])
+
+
+def test_poll_finds_new_files(models, start_server, tmp_path):
+    shutil.copy(models / "add.onnx", tmp_path)
+    server = start_server(tmp_path, "--model-control-mode", "poll", "--repository-poll-secs", "1")
+    names = lambda: [row["name"] for row in json.loads(http1.request(server.address, "GET", "/v2/models").body)]
+    shutil.copy(models / "square.onnx", tmp_path / "half.tmp")
+    (tmp_path / "half.tmp").rename(tmp_path / "square.onnx")
+    server.wait_for(lambda: names() == ["add", "square"], "the new file")
+    (tmp_path / "add.onnx").unlink()
+    gone = lambda: http1.request(server.address, "GET", "/v2/models/add").status == 404
+    server.wait_for(gone, "the end of add")
+    assert http1.request(server.address, "GET", "/v2/models/square/ready").status == 200
 
 
 def test_root_without_a_browser(models, start_server):
