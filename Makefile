@@ -22,7 +22,7 @@ includedir ?= $(prefix)/include
 within_prefix = $(patsubst $(prefix)/%,%,$(1))
 
 .PHONY: all release bootstrap tools test unit scenario interop interop-plain kube kube-tsan demo demo-pick soak storm clang valgrind asan \
-	tsan fuzz bench simulate check lint fmt docs site test-onnxruntime test-setup packages packages-test image-test install clean help build-clang build-asan build-tsan build-fuzz
+	tsan fuzz bench simulate check lint fmt docs site portable wheel dist wheel-test test-onnxruntime test-setup packages packages-test image-test install clean help build-clang build-asan build-tsan build-fuzz
 
 all: bootstrap $(BUILD)/build.ninja ## everyday: build build/sluice; installs missing packages
 	@$(NINJA) -C $(BUILD) --quiet
@@ -217,6 +217,20 @@ site: all ## everyday: the documentation as a site, in build/site/html
 
 test-setup: ## release: the commands of the README in bare Debian 12 and 13 (root; a quarter of an hour)
 	@tools/test-setup
+
+portable:
+	@tools/bootstrap portable
+	@JOBS=$(JOBS) tools/portable $(BUILD)/portable
+	@tools/sbom $(BUILD)/portable
+
+wheel: portable ## release: dist/sluice_server-VERSION-….whl, for any Linux with glibc 2.28 (on Debian 12)
+	@tools/wheel $(BUILD)/portable dist
+
+dist: wheel ## release: the wheel, the release archive, what they contain (SPDX) and checksums, in dist
+	@tools/archive $(BUILD)/portable dist
+
+wheel-test: tools dist ## release: install wheel and archive, serve with them; DEBIANS="bullseye trixie": in bare ones (root)
+	@tools/test-wheel dist $(DEBIANS)
 
 packages: ## release: Debian packages in build/packages, checked by lintian
 	@tools/bootstrap packages

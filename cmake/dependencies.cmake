@@ -12,7 +12,7 @@ function(sluice_find_library name header library)
         message(FATAL_ERROR
             "${name} (${header}, lib${library}) was not found. tools/bootstrap build installs it.")
     endif()
-    add_library(dep_${name} SHARED IMPORTED GLOBAL)
+    add_library(dep_${name} UNKNOWN IMPORTED GLOBAL)
     set_target_properties(dep_${name} PROPERTIES
         IMPORTED_LOCATION "${${name}_LIBRARY}" INTERFACE_INCLUDE_DIRECTORIES "${${name}_INCLUDE}")
 endfunction()

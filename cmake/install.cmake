@@ -32,7 +32,7 @@ endif()
 # the linker's, for programs with libsluice.a.
 set(carried OFF)
 foreach(library IN ITEMS "${yyjson_LIBRARY}" "${llhttp_LIBRARY}")
-    if(library MATCHES "^${SLUICE_DEPS}/")
+    if(library MATCHES "^${SLUICE_DEPS}/.*\\.so$")
         file(GLOB names "${library}" "${library}.*")
         install(FILES ${names} DESTINATION "${own}")
         set(carried ON)

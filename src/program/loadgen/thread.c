@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -363,7 +364,8 @@ static int wait_for_events(struct bench_thread *load, struct epoll_event *events
     uint64_t ns = wait_ns(load);
     struct timespec timeout = {.tv_sec = 0, .tv_nsec = (long)ns};
     if (!load->no_pwait2) {
-        int n = epoll_pwait2(load->epoll, events, MAX_EVENTS, &timeout, NULL);
+        /* glibc has had a function for it since 2.35 only. */
+        int n = (int)syscall(SYS_epoll_pwait2, load->epoll, events, MAX_EVENTS, &timeout, NULL, 0);
         if (n >= 0 || errno != ENOSYS) {
             return n;
         }
