@@ -34,6 +34,7 @@ static void shm_object_is_mapped_and_removed(void **state) {
     expect(sluice_shm_create(NULL, 5000, &shm, &error), SLUICE_CLIENT_OK, "");
     expect(sluice_shm_create(NULL, 1, &other, &error), SLUICE_CLIENT_OK, "");
     assert_string_not_equal(sluice_shm_key(shm), sluice_shm_key(other));
+    sluice_shm_free(other);
     int fd = shm_open(sluice_shm_key(shm), O_RDWR, 0);
     assert_true(fd >= 0 && fstat(fd, &is) == 0);
     assert_true(is.st_size == 5000 && (is.st_mode & 0777) == 0600);

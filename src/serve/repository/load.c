@@ -70,11 +70,12 @@ static void try_version(struct repository *repository, struct model *model,
     }
     struct model_version *version = attempt->version;
     version->statistics.loaded_ns = clock_now_ns() - began_ns;
+    uint64_t loaded_ms = version->statistics.loaded_ns / 1000000;
     log_event(LOG_INFO, "model loaded", LOG_STR("model", model->name),
               LOG_U64("version", attempt->number), LOG_CSTR("backend", version->backend->name),
               LOG_U64("max_batch_size", version->config.max_batch_size),
               LOG_U64("instances", version->n_instances), LOG_U64("threads", version->n_threads),
-              LOG_F64("seconds", (double)(version->statistics.loaded_ns / 1000000) / 1e3));
+              LOG_F64("seconds", (double)loaded_ms / 1e3));
 }
 
 static void try_versions(struct repository *repository, struct model *model) {
