@@ -32,6 +32,14 @@ def url(request, live):
     live.wait_at_rest()
 
 
+def test_deadlines_of_a_slow_model(url):
+    """The model takes 200 ms: 20 can't be enough. The client answers afterwards."""
+    assert run("deadline", url, "slow", "IN", 20, 60000, 20) == (
+        0, "20 ms: too late\n60000 ms: in time\n20 ms: too late\n", "")
+    code, out, err = run("deadline", url, "absent", "IN", 60000)
+    assert (code, out) == (1, "") and "absent" in err
+
+
 def test_tokens_of_a_decoupled_model(live):
     url = f"grpc://{live.grpc_address}"
     assert run("tokens", url, "tokens", "IN", "OUT", "a b", 3) == (0, 3 * "a b\n", "")
