@@ -1,7 +1,7 @@
 # libsluice, for programs outside: libsluice.so and libsluice.a from one and the same object, which is
 # the module client and what it uses of those that it sees, linked into one. Of the modules' names none is left in
 # either: the public ones are all that a program can meet or clash with. What the two need besides is libc, llhttp,
-# nghttp2, yyjson, zlib and, with SLUICE_CLIENT_TLS, OpenSSL (tests/interop/client/test_client_library.py).
+# nghttp2, yyjson, zlib and, unless SLUICE_CLIENT_TLS and SLUICE_CLIENT_CARES are off, OpenSSL and c-ares (tests/interop/client/test_client_library.py).
 
 # What the library has in place of parts of core that are for a whole process.
 add_library(library_own OBJECT src/client/library/clock.c src/client/library/metric.c)
@@ -46,6 +46,9 @@ target_include_directories(sluice_shared INTERFACE "${CMAKE_SOURCE_DIR}/include"
 target_link_libraries(sluice_shared PRIVATE dep_llhttp dep_nghttp2 dep_yyjson dep_zlib sluice_settings)
 if(SLUICE_CLIENT_TLS)
     target_link_libraries(sluice_shared PRIVATE dep_openssl)
+endif()
+if(SLUICE_CLIENT_CARES)
+    target_link_libraries(sluice_shared PRIVATE dep_cares)
 endif()
 target_link_options(sluice_shared PRIVATE -Wl,--as-needed "-Wl,--version-script=${exports}")
 if(NOT SLUICE_SANITIZE) # with clang a sanitizer's runtime is the program's, not the library's

@@ -34,8 +34,9 @@
  * the order in which they were started. gRPC: one, of which calls are streams, as many as the
  * server allows; after GOAWAY it finishes its calls while others start on the next. The client
  * sends a request again only if the connection was reused and closed before the first byte of an
- * answer (HTTP, MIP), or if the server did not begin it (gRPC: REFUSED_STREAM, GOAWAY), once. The C
- * library's address lookup blocks and no deadline covers it; a numeric address needs none.
+ * answer (HTTP, MIP), or if the server did not begin it (gRPC: REFUSED_STREAM, GOAWAY), once. Names
+ * of hosts are looked up without blocking, by c-ares. A library that was built without it looks
+ * them up in functions that block only, not within a deadline.
  *
  * Versions: each struct begins with its size in bytes as the caller was compiled, also the elements
  * of arrays (all of one array have the same) and those that the library fills. The library reads
@@ -196,7 +197,7 @@ typedef struct sluice_client_options {
      * a Unix socket; over gRPC: grpc://HOST:PORT, grpcs://HOST:PORT, grpc+unix:/path/to.sock. MIP:
      * tcp://HOST:PORT, unix:///path/to.sock, unix://relative/path. */
     const char *url;
-    uint64_t connect_timeout_ns; /* to connect, including a transport's handshake; 0: 10 s */
+    uint64_t connect_timeout_ns; /* to look up the name and connect, with a handshake; 0: 10 s */
     uint64_t timeout_ns;         /* for a whole call; 0: 60 s. Servers are told, see below */
     uint64_t max_answer_bytes;   /* limit of an answer's body, message or payload; 0: 1 GiB */
     uint64_t idle_timeout_ns;    /* connected, but no byte moves in either direction; 0: none */

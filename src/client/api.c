@@ -133,6 +133,7 @@ static enum status create_client(const sluice_client_options *given, sluice_clie
     }
     if (status == ST_OK) {
         client->options.tls = client->tls;
+        client->options.resolving = &client->resolving;
         status = client_loop_init(client, err);
     }
     return status == ST_OK ? import_headers(client, given, err) : status;

@@ -141,6 +141,7 @@ struct sluice_client {
     struct arena *arena; /* of what the client's options have */
     struct client_url url;
     struct client_options options; /* of each lane */
+    struct client_resolver_options resolving;
     sluice_client_transport transport;
     struct client_tls *tls; /* NULL: none, or the caller's transport */
     struct client_headers headers;

@@ -211,6 +211,7 @@ static enum status init_io(struct channel_conn *conn, struct error *err) {
     enum status status = client_connection_init(&conn->io, &client->url, transport, err);
     conn->io.tls = conn->tls;
     conn->io.is_shared = true;
+    conn->io.resolving = &client->resolving;
     return status;
 }
 
@@ -241,7 +242,7 @@ static void open_conn(struct client_channel *channel) {
     if (status == ST_OK) {
         status = client_connection_start(&conn->io, &err);
     }
-    conn->connecting_ns = clock_now_ns(); /* the DNS lookup does not count */
+    conn->connecting_ns = clock_now_ns(); /* without a lookup that blocked */
     if (status != ST_OK) {
         close_conn(conn, &err);
     } else if (!conn->io.connecting) {
@@ -404,9 +405,10 @@ static bool check_deadline(struct channel_conn *conn) {
     }
     uint64_t limit_ns = connects ? options->connect_timeout_ns : options->idle_timeout_ns;
     (void)error_set(&err, ST_DEADLINE_EXCEEDED, "timed out %s %.*s after %.3g s%s",
-                    !connects              ? "waiting for"
-                    : conn->io.established ? "waiting for the HTTP/2 SETTINGS of"
-                                           : "connecting to",
+                    !connects               ? "waiting for"
+                    : conn->io.is_resolving ? "looking up the address of"
+                    : conn->io.established  ? "waiting for the HTTP/2 SETTINGS of"
+                                            : "connecting to",
                     STR_ARG(endpoint(conn->channel)), (double)limit_ns / 1e9,
                     connects ? "" : " without a byte");
     close_conn(conn, &err);
@@ -417,13 +419,14 @@ static bool check_deadline(struct channel_conn *conn) {
 
 static void update_watch(struct channel_conn *conn) {
     const struct client_connection *io = &conn->io;
-    uint32_t events = conn->is_open ? EPOLLIN : 0u;
-    if (io->connecting || conn->wants_write) {
+    uint32_t events = conn->is_open || io->is_resolving ? EPOLLIN : 0u;
+    if ((io->connecting && !io->is_resolving) || conn->wants_write) {
         events |= EPOLLOUT;
     }
     const struct client_watched wanted = {.socket = io->fd,
                                           .n_sockets = io->n_sockets,
-                                          .is_out = io->connecting && io->retry_at_ns > 0,
+                                          .is_out = io->connecting && io->retry_at_ns > 0 &&
+                                                    !io->is_resolving,
                                           .events = events};
     client_watch_set(&conn->watch, conn->channel->client->epoll_fd, &wanted, conn);
 }

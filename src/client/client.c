@@ -81,6 +81,7 @@ static enum status init_connection(struct client *client, struct error *err) {
     }
     enum status status = client_connection_init(&client->connection, &client->url, transport, err);
     client->connection.tls = client->tls;
+    client->connection.resolving = client->options.resolving;
     return status;
 }
 
@@ -201,7 +202,7 @@ static enum status begin_connection(struct client *client, struct error *err) {
         return ST_OK;
     }
     enum status status = client_connection_start(&client->connection, err);
-    client->connecting_ns = clock_now_ns(); /* the DNS lookup does not count */
+    client->connecting_ns = clock_now_ns(); /* without a lookup that blocked */
     set_state(client, CLIENT_CONNECTING);
     return status;
 }
@@ -366,10 +367,11 @@ static uint64_t next_deadline_ns(const struct client *client, enum client_deadli
 static enum status timed_out(const struct client *client, enum client_deadline which,
                              struct error *err) {
     struct str where = client_url_endpoint(&client->url);
-    const char *doing = !client->connection.established ? "connecting to"
-                        : !is_sent(client)              ? "sending to"
-                        : client->session->answered     ? "reading the answer of"
-                                                        : "waiting for";
+    const char *doing = client->connection.is_resolving   ? "looking up the address of"
+                        : !client->connection.established ? "connecting to"
+                        : !is_sent(client)                ? "sending to"
+                        : client->session->answered       ? "reading the answer of"
+                                                          : "waiting for";
     uint64_t limit_ns = which == CLIENT_DEADLINE_CONNECT ? client->options.connect_timeout_ns
                         : which == CLIENT_DEADLINE_IDLE  ? client->options.idle_timeout_ns
                                                          : client->timeout_ns;
@@ -474,9 +476,12 @@ void client_wait(const struct client *client, struct client_waiting *out) {
     }
     uint64_t now = clock_now_ns(), until = client_due_ns(client);
     out->timeout_ns = until > now ? until - now : 0;
-    if (client->state == CLIENT_CONNECTING && client->connection.retry_at_ns == 0) {
+    bool is_resolving = client->connection.is_resolving;
+    if (client->state == CLIENT_CONNECTING &&
+        (is_resolving || client->connection.retry_at_ns == 0)) {
         out->fd = client->connection.fd;
-        out->write = true;
+        out->read = is_resolving;
+        out->write = !is_resolving;
     } else if (client->state == CLIENT_EXCHANGING) {
         out->fd = client->connection.fd;
         out->read = client->wants_read;

@@ -1,7 +1,7 @@
 /* A client of one server: one connection, one exchange at a time, with deadlines. An exchange is
- * prepared in the session and then stepped without blocking (except for the lookup of a name);
- * client_wait returns the descriptor and timeout to wait for. v2.h and mip.h encode the requests.
- * The public interface (sluice/client.h) and the command line both use it.
+ * prepared in the session and then stepped without blocking; client_wait returns the descriptor and
+ * timeout to wait for. v2.h and mip.h encode the requests. The public interface (sluice/client.h)
+ * and the command line both use it.
  *
  *     http_session_begin(client_http(client), …) or mip_session_begin_…(client_mip(client), …)
  *     → client_start → client_step, client_wait, client_step, … → done
@@ -39,6 +39,7 @@ struct client_options {
     const sluice_client_transport *transport; /* copied; NULL: the plain socket */
     const struct client_tls *tls;             /* TLS in place of a transport; NULL: none. Must
                                                  outlive the client */
+    const struct client_resolver_options *resolving; /* NULL: the defaults. Must outlive it, too */
 };
 
 /* Makes a client; it connects when the first exchange needs it. Returns: ST_BAD_CONFIG for the

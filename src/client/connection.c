@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -186,20 +185,20 @@ bool client_connection_is_reusable(struct client_connection *connection) {
 enum { FIRST_RETRY_PAUSE_NS = 1000000, MAX_RETRY_PAUSE_NS = 64000000 };
 
 static void free_addresses(struct client_connection *connection) {
-    if (connection->addresses) {
-        freeaddrinfo(connection->addresses);
-    }
-    connection->addresses = connection->next_address = NULL;
+    client_resolver_free(connection->resolver);
+    connection->resolver = NULL;
+    connection->next_address = 0;
 }
 
 static void close_socket(struct client_connection *connection) {
     if (connection->transport_started && connection->transport.stop) {
         connection->transport.stop(connection->transport.context);
     }
-    if (connection->fd >= 0) {
+    if (connection->fd >= 0 && !connection->is_resolving) {
         close(connection->fd);
     }
     connection->fd = -1;
+    connection->is_resolving = false;
     connection->connecting = connection->transport_started = connection->established = false;
     connection->retry_at_ns = 0;
 }
@@ -288,11 +287,12 @@ static enum status connect_to(struct client_connection *connection, int family,
 /* Tries the addresses from next_address on, until one is connecting. */
 static enum status connect_next(struct client_connection *connection, struct error *err) {
     enum status status = ST_IO;
-    while (connection->next_address && status != ST_OK) {
-        const struct addrinfo *address = connection->next_address;
-        connection->next_address = address->ai_next;
-        status =
-            connect_to(connection, address->ai_family, address->ai_addr, address->ai_addrlen, err);
+    const struct client_address *address;
+    while (status != ST_OK &&
+           (address = client_resolver_address(connection->resolver, connection->next_address))) {
+        connection->next_address++;
+        status = connect_to(connection, address->socket.ss_family,
+                            (const struct sockaddr *)&address->socket, address->n_bytes, err);
     }
     return status;
 }
@@ -304,6 +304,20 @@ static enum status connect_unix(struct client_connection *connection, struct err
     return connect_to(connection, AF_UNIX, (const struct sockaddr *)&address, sizeof(address), err);
 }
 
+static enum status continue_resolving(struct client_connection *connection, struct error *err) {
+    bool done = false;
+    enum status status = client_resolver_step(connection->resolver, &done, err);
+    if (status != ST_OK || done) {
+        close_socket(connection);
+        return status == ST_OK ? connect_next(connection, err) : status;
+    }
+    connection->n_sockets += !connection->is_resolving;
+    connection->is_resolving = connection->connecting = true;
+    connection->fd = client_resolver_fd(connection->resolver);
+    connection->retry_at_ns = client_resolver_due_ns(connection->resolver);
+    return ST_OK;
+}
+
 enum status client_connection_start(struct client_connection *connection, struct error *err) {
     const struct client_url *url = connection->url;
     client_connection_close(connection);
@@ -311,26 +325,15 @@ enum status client_connection_start(struct client_connection *connection, struct
     if (url->is_unix) {
         return connect_unix(connection, err);
     }
-    struct addrinfo hints = {.ai_family = AF_UNSPEC,
-                             .ai_socktype = SOCK_STREAM,
-                             .ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG};
-    char port[8];
-    snprintf(port, sizeof(port), "%u", (unsigned)url->port);
-    int error = getaddrinfo(url->host.ptr, port, &hints, &connection->addresses);
-    if (error == EAI_NONAME || error == EAI_ADDRFAMILY || error == EAI_NODATA) {
-        /* AI_ADDRCONFIG omits loopback addresses on a machine without others. */
-        hints.ai_flags = AI_NUMERICSERV;
-        error = getaddrinfo(url->host.ptr, port, &hints, &connection->addresses);
-    }
-    if (error != 0) {
-        connection->addresses = NULL;
-        return error_set(err, ST_IO, "no address of %s: %s", url->host.ptr, gai_strerror(error));
-    }
-    connection->next_address = connection->addresses;
-    return connect_next(connection, err);
+    enum status status = client_resolver_start(url->host.ptr, url->port, connection->resolving,
+                                               &connection->resolver, err);
+    return status == ST_OK ? continue_resolving(connection, err) : status;
 }
 
 enum status client_connection_continue(struct client_connection *connection, struct error *err) {
+    if (connection->is_resolving) {
+        return continue_resolving(connection, err);
+    }
     if (connection->retry_at_ns > 0) {
         return clock_now_ns() < connection->retry_at_ns ? ST_OK : connect_unix(connection, err);
     }
@@ -347,6 +350,7 @@ enum status client_connection_continue(struct client_connection *connection, str
         return on_connected(connection, err);
     }
     close_socket(connection);
-    return connection->next_address ? connect_next(connection, err)
-                                    : connect_failed(connection, error, err);
+    return client_resolver_address(connection->resolver, connection->next_address)
+               ? connect_next(connection, err)
+               : connect_failed(connection, error, err);
 }

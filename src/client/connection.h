@@ -1,6 +1,5 @@
 /* The connection of a client: connecting, sending and receiving without blocking, over the
- * socket or over the caller's transport (TLS). Only the lookup of the host's name blocks: it is
- * the C library's. */
+ * socket or over the caller's transport (TLS). */
 #ifndef SLUICE_CLIENT_CONNECTION_H
 #define SLUICE_CLIENT_CONNECTION_H
 
@@ -9,11 +8,11 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "client/resolver.h"
 #include "client/url.h"
 #include "core/base/status.h"
 #include "sluice/client.h"
 
-struct addrinfo;
 struct client_tls_transport;
 
 /* How far the last attempt came; it stays when the connection is closed. */
@@ -26,6 +25,7 @@ enum client_phase {
 
 struct client_connection {
     const struct client_url *url;
+    const struct client_resolver_options *resolving; /* NULL: the defaults */
     enum client_phase phase;
     sluice_client_transport transport;      /* read NULL: the plain socket */
     const struct client_tls_transport *tls; /* if the transport is that one; else NULL */
@@ -33,15 +33,17 @@ struct client_connection {
     bool is_shared;     /* calls share it: a transport gets all bytes from gather_buffer, because a
                        call's own may go before it has taken them; and the system looks for a
                        machine that is lost, which no call's deadline finds out for all */
-    int fd;             /* -1: none */
+    int fd;             /* -1: none; while is_resolving: the resolver's, readable */
     uint64_t n_sockets; /* made so far: tells apart two with the same number */
     bool connecting;
+    bool is_resolving; /* while connecting: the addresses are not there yet */
     bool transport_started;
-    bool established;              /* bytes have moved: a transport's handshake is done */
-    uint64_t retry_at_ns;          /* while connecting: when to try again; 0: wait for the socket */
-    uint64_t retry_pause_ns;       /* the delay until then */
-    struct addrinfo *addresses;    /* while connecting: the addresses of the host */
-    struct addrinfo *next_address; /* the next to try */
+    bool established;                 /* bytes have moved: a transport's handshake is done */
+    uint64_t retry_at_ns;             /* while connecting: when to try again; 0: wait for the socket
+                                      alone */
+    uint64_t retry_pause_ns;          /* the delay until then */
+    struct client_resolver *resolver; /* while connecting: the addresses of the host */
+    size_t next_address;              /* the next to try */
 };
 
 /* `url` must outlive the connection; `transport` (NULL: none) is copied. Returns: ST_NO_MEMORY. */

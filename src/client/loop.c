@@ -216,6 +216,7 @@ static void run_callbacks(sluice_client *client) {
 void client_loop_run(sluice_client *client, uint64_t timeout_ns) {
     struct epoll_event events[MAX_EVENTS];
     uint64_t n_finished = client->n_finished;
+    client->resolving.may_block = timeout_ns > 0;
     run_due(client);
     bool waits = client->n_finished == n_finished;
     int n =
