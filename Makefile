@@ -22,7 +22,7 @@ includedir ?= $(prefix)/include
 within_prefix = $(patsubst $(prefix)/%,%,$(1))
 
 .PHONY: all release bootstrap tools test unit scenario interop interop-plain kube kube-tsan demo demo-pick soak storm clang valgrind asan \
-	tsan fuzz bench simulate check lint fmt docs site portable wheel dist wheel-test test-onnxruntime test-setup packages packages-test image-test install clean help build-clang build-asan build-tsan build-fuzz
+	tsan fuzz bench simulate check lint fmt docs site portable wheel dist wheel-test test-onnxruntime test-triton test-setup packages packages-test image-test install clean help build-clang build-asan build-tsan build-fuzz
 
 all: bootstrap $(BUILD)/build.ninja ## everyday: build build/sluice; installs missing packages
 	@$(NINJA) -C $(BUILD) --quiet
@@ -210,6 +210,9 @@ docs: ## everyday: check that the pages name only code, tests and files that exi
 
 test-onnxruntime: tools all ## release: one build of the backend with ONNX Runtime 1.21, 1.31 and the newest of the index
 	@tools/test-onnxruntime $(BUILD)
+
+test-triton: tools all ## rare: the examples of the client library against a real Triton (x86-64)
+	@tools/test-triton $(BUILD)
 
 site: all ## everyday: the documentation as a site, in build/site/html
 	@tools/bootstrap site
