@@ -97,13 +97,15 @@ static void check_fixed(struct str text, const struct v2_path *path) {
         [V2_LIVE] = "/v2/health/live",
         [V2_READY] = "/v2/health/ready",
         [V2_STATISTICS] = "/v2/models/stats",
+        [V2_MODELS] = "/v2/models",
         [V2_LOAD] = "/v2/load",
         [V2_LOGGING] = "/v2/logging",
         [V2_TRACE] = "/v2/trace/setting",
     };
     check(path->resource < V2_OTHER && texts[path->resource] && !path->version.ptr);
     check(str_is(text, texts[path->resource]) ||
-          (path->resource == V2_SERVER && str_is(text, "/v2/")));
+          (path->resource == V2_SERVER && str_is(text, "/v2/")) ||
+          (path->resource == V2_MODELS && str_is(text, "/v2/models/")));
 }
 
 static void check_parsed(struct arena *arena, struct str text, const struct v2_path *path) {

@@ -13,7 +13,7 @@ from lib.server import ROOT
 STABLE, ALPHA, LLM_D = POOL_GROUP + "/v1", ALPHA_GROUP + "/v1alpha2", LLM_D_GROUP + "/v1alpha2"
 SERVING, NOT_SERVING = (health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING)
 LABELS = {"app": "digits"}
-RULES_FILE = os.path.join(ROOT, "deploy", "kubernetes", "helm", "sluice", "files", "rules.yaml")
+RULES_FILE = os.path.join(ROOT, "deploy", "kubernetes", "helm", "sluice-server", "files", "rules.yaml")
 
 
 def shipped_rules(name="digits"):
