@@ -130,9 +130,7 @@ void client_call_reset(sluice_call *call) {
 }
 
 uint64_t client_call_deadline_ns(const sluice_call *call) {
-    uint64_t deadline;
-    return __builtin_add_overflow(call->started_ns, call->timeout_ns, &deadline) ? UINT64_MAX
-                                                                                 : deadline;
+    return clock_after_ns(call->started_ns, call->timeout_ns);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */

@@ -65,11 +65,6 @@ static struct str endpoint(const struct client_channel *channel) {
     return client_url_endpoint(&channel->client->url);
 }
 
-static uint64_t deadline_after(uint64_t since, uint64_t ns) {
-    uint64_t deadline;
-    return __builtin_add_overflow(since, ns, &deadline) ? UINT64_MAX : deadline;
-}
-
 /* ---- output ---------------------------------------------------------------------------------- */
 
 static void release_output(struct channel_conn *conn) {
@@ -388,10 +383,10 @@ static uint64_t conn_due_ns(const struct channel_conn *conn, bool *connects) {
     const struct client_options *options = &conn->channel->client->options;
     *connects = !conn->session.settings_received;
     if (*connects) {
-        return deadline_after(conn->connecting_ns, options->connect_timeout_ns);
+        return clock_after_ns(conn->connecting_ns, options->connect_timeout_ns);
     }
     return options->idle_timeout_ns > 0 && conn->session.n_open > 0
-               ? deadline_after(conn->last_io_ns, options->idle_timeout_ns)
+               ? clock_after_ns(conn->last_io_ns, options->idle_timeout_ns)
                : UINT64_MAX;
 }
 

@@ -340,25 +340,20 @@ static enum status exchange_bytes(struct client *client, struct error *err) {
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
-static uint64_t deadline_after(uint64_t since, uint64_t ns) {
-    uint64_t deadline;
-    return __builtin_add_overflow(since, ns, &deadline) ? UINT64_MAX : deadline;
-}
-
 /* The next deadline to expire. Not when idle. */
 enum client_deadline { CLIENT_DEADLINE_TOTAL, CLIENT_DEADLINE_CONNECT, CLIENT_DEADLINE_IDLE };
 static uint64_t next_deadline_ns(const struct client *client, enum client_deadline *which) {
     const struct client_options *options = &client->options;
-    uint64_t deadline = deadline_after(client->started_ns, client->timeout_ns), other = UINT64_MAX;
+    uint64_t deadline = clock_after_ns(client->started_ns, client->timeout_ns), other = UINT64_MAX;
     enum client_deadline kind = CLIENT_DEADLINE_TOTAL;
     if (client->state == CLIENT_CONNECTING ||
         (client->state == CLIENT_EXCHANGING && !client->connection.established)) {
         kind = CLIENT_DEADLINE_CONNECT;
-        other = deadline_after(client->connecting_ns, options->connect_timeout_ns);
+        other = clock_after_ns(client->connecting_ns, options->connect_timeout_ns);
     } else if (client->state == CLIENT_EXCHANGING && options->idle_timeout_ns > 0 &&
                !client->session->paused) {
         kind = CLIENT_DEADLINE_IDLE;
-        other = deadline_after(client->last_io_ns, options->idle_timeout_ns);
+        other = clock_after_ns(client->last_io_ns, options->idle_timeout_ns);
     }
     *which = other < deadline ? kind : CLIENT_DEADLINE_TOTAL;
     return other < deadline ? other : deadline;

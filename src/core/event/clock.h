@@ -12,6 +12,11 @@ uint64_t clock_now_ns(void);
  * machines take a good part of a pick. Not nested; the thread must not wait in between. */
 void clock_freeze_ns(uint64_t now_ns);
 void clock_unfreeze(void);
+/* Returns: the time `ns` after `since_ns`; UINT64_MAX, which never comes, where that is later. */
+static inline uint64_t clock_after_ns(uint64_t since_ns, uint64_t ns) {
+    uint64_t after_ns;
+    return __builtin_add_overflow(since_ns, ns, &after_ns) ? UINT64_MAX : after_ns;
+}
 /* For tests: clock_now_ns returns `now_ns` from now on (0: the real clock). */
 void clock_set_fake_ns(uint64_t now_ns);
 

@@ -80,7 +80,7 @@ static void arm_events(struct bench_thread *load, struct bench_conn *conn) {
     struct client_waiting waiting;
     load->step->call->protocol->wait(conn->connection, &waiting);
     uint64_t now = clock_now_ns();
-    conn->due_ns = waiting.timeout_ns < UINT64_MAX - now ? now + waiting.timeout_ns : UINT64_MAX;
+    conn->due_ns = clock_after_ns(now, waiting.timeout_ns);
     if (waiting.fd < 0) { /* wait for the timeout only */
         load->scan_ns = conn->due_ns < load->scan_ns ? conn->due_ns : load->scan_ns;
         return;

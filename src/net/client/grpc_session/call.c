@@ -7,6 +7,7 @@
 
 #include "codec/protobuf/grpc_status.h"
 #include "core/base/compiler.h"
+#include "core/event/clock.h"
 #include "net/client/grpc_session/session.h"
 
 static void grpc_client_stream_emit(struct grpc_client_stream *stream,
@@ -367,8 +368,7 @@ static enum status stream_init(struct grpc_client_stream *stream,
     enum status st = set_fields(stream, options, err);
     if (st == ST_OK && options->timeout_ns > 0) {
         uint64_t now_ns = grpc_client_core_now(core);
-        stream->deadline_ns =
-            options->timeout_ns < UINT64_MAX - now_ns ? now_ns + options->timeout_ns : UINT64_MAX;
+        stream->deadline_ns = clock_after_ns(now_ns, options->timeout_ns);
         st = timer_heap_set(&core->deadlines, &stream->deadline, stream->deadline_ns)
                  ? ST_OK
                  : error_no_memory(err, "a call");

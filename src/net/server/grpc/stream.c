@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/metric/metric.h"
+#include "core/event/clock.h"
 #include "net/server/grpc/session.h"
 #include "net/transport/grpc/fields.h"
 
@@ -131,7 +132,7 @@ static enum status read_timeout(struct grpc_stream *stream, struct error *err) {
                          STR_ARG(text));
     }
     uint64_t now_ns = grpc_core_now(stream->core);
-    stream->call.deadline_ns = ns < UINT64_MAX - now_ns ? now_ns + ns : UINT64_MAX;
+    stream->call.deadline_ns = clock_after_ns(now_ns, ns);
     return ST_OK;
 }
 
