@@ -158,7 +158,7 @@ enum status client_grpc_infer_encode(struct arena *arena, const struct client_in
 
 enum status client_grpc_request_join(const struct client_grpc_request *request, struct piece *out,
                                      struct error *err) {
-    size_t n_bytes = 0, at = 0;
+    size_t n_bytes = 0;
     for (size_t i = 0; i < request->n_pieces; i++) {
         n_bytes += request->pieces[i].n_bytes;
     }
@@ -166,12 +166,7 @@ enum status client_grpc_request_join(const struct client_grpc_request *request, 
     if (!data) {
         return error_no_memory(err, "a request");
     }
-    for (size_t i = 0; i < request->n_pieces; i++) {
-        if (request->pieces[i].n_bytes > 0) {
-            memcpy(data + at, request->pieces[i].data, request->pieces[i].n_bytes);
-        }
-        at += request->pieces[i].n_bytes;
-    }
+    pieces_copy(request->pieces, request->n_pieces, data, n_bytes);
     *out = (struct piece){data, n_bytes};
     return ST_OK;
 }
