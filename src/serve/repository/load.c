@@ -121,18 +121,19 @@ static struct ready_list *ready_list_new(struct model *model) {
 
 /* Combines the versions' errors into the model's error. */
 static void collect_failures(struct model *model) {
-    char text[sizeof(model->error.text)];
+    char text[sizeof(model->error.text)], version[40] = "";
     size_t len = 0;
     enum status status = ST_OK;
     for (size_t i = 0; i < model->n_attempts && len < sizeof(text); i++) {
         const struct model_attempt *attempt = &model->attempts[i];
         if (!attempt->version) {
             status = status == ST_OK ? attempt->error.status : status;
-            len +=
-                (size_t)(model->file_backend /* which has no other version */
-                             ? snprintf(text, sizeof(text), "%s", attempt->error.text)
-                             : snprintf(text + len, sizeof(text) - len, "%sversion %" PRIu64 ": %s",
-                                        len > 0 ? "; " : "", attempt->number, attempt->error.text));
+            if (!model->file_backend) { /* which has one version */
+                snprintf(version, sizeof(version), "%sversion %" PRIu64 ": ", len > 0 ? "; " : "",
+                         attempt->number);
+            }
+            len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", version,
+                                    attempt->error.text);
         }
     }
     if (model->error.status == ST_OK && status != ST_OK) {
@@ -500,10 +501,7 @@ static const char *scan_one_root(struct repository *repository, size_t i, struct
                                  struct error *err) {
     struct str path = repository->list.roots[i].path;
     uint64_t device = root_device(path.ptr);
-    lock_acquire(&repository->backends_lock); /* which say what the files of a directory are */
-    enum status st = scan_root(found, &repository->list.roots[i], err);
-    lock_release(&repository->backends_lock);
-    if (st != ST_OK) {
+    if (scan_root(found, &repository->list.roots[i], err) != ST_OK) {
         return err->text;
     }
     size_t n_served, n_found;
@@ -523,7 +521,9 @@ static const char *scan_one_root(struct repository *repository, size_t i, struct
 static bool scan_all_roots(struct repository *repository, struct model_list *found) {
     bool all = true;
     for (size_t i = 0; i < repository->list.n_roots; i++) {
-        struct model_list one = {.arena = found->arena, .backends = repository->list.backends};
+        struct model_list one = {.arena = found->arena,
+                                 .backends = repository->list.backends,
+                                 .backends_lock = &repository->backends_lock};
         struct error err;
         const char *reason = scan_one_root(repository, i, &one, &err);
         set_unavailable(repository, i, reason);

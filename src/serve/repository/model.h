@@ -87,6 +87,7 @@ struct model_root {
 struct model_list {
     struct arena *arena;
     struct backends *backends;
+    struct lock *backends_lock; /* held while they are used; NULL: no other thread uses them */
     struct model_origin *items;
     size_t n;
     size_t cap;

@@ -161,11 +161,33 @@ static enum status error_unknown_kind(const struct model_list *list, const char 
                      path, backends_list(list->backends));
 }
 
+/* The lock is held for this only: a volume may hang. Returns: NULL: none; *failure then says why a
+ * backend was not loaded, NULL: all were. */
+static const sluice_backend *find_backend(const struct model_list *list, struct file_name *file,
+                                          const char **failure) {
+    if (list->backends_lock) {
+        lock_acquire(list->backends_lock);
+    }
+    const sluice_backend *backend = backends_find(list->backends, file_has_extension, file);
+    *failure = backend ? NULL : backends_failure(list->backends);
+    if (list->backends_lock) {
+        lock_release(list->backends_lock);
+    }
+    return backend;
+}
+
+static enum status add_file(struct model_list *list, const struct scan_source *source,
+                            const struct file_name *file, const sluice_backend *backend,
+                            struct error *err) {
+    struct str stem = str_make(file->name.ptr, file->name.len - file->extension.len);
+    return add_model(list, source->name.ptr ? source->name : stem, source, backend, err);
+}
+
 static enum status scan_file(struct model_list *list, const struct scan_source *source,
                              struct error *err) {
     struct file_name file = {.name = base_name(str_of(source->path))};
-    const sluice_backend *backend = backends_find(list->backends, file_has_extension, &file);
-    const char *failure = backend ? NULL : backends_failure(list->backends);
+    const char *failure;
+    const sluice_backend *backend = find_backend(list, &file, &failure);
     if (failure) {
         return error_set(err, ST_BAD_CONFIG,
                          "%s needs a backend, and none that was loaded knows files of this kind; "
@@ -175,8 +197,7 @@ static enum status scan_file(struct model_list *list, const struct scan_source *
     if (!backend) {
         return error_unknown_kind(list, source->path, err);
     }
-    struct str stem = str_make(file.name.ptr, file.name.len - file.extension.len);
-    return add_model(list, source->name.ptr ? source->name : stem, source, backend, err);
+    return add_file(list, source, &file, backend, err);
 }
 
 /* ---- directories ----------------------------------------------------------------------------- */
@@ -246,7 +267,11 @@ static enum status scan_entry(struct model_list *list, const char *directory, co
     return add_model(list, str_of(name), &(struct scan_source){.path = path}, NULL, err);
 }
 
-static enum status scan_models(struct model_list *list, const char *path, struct error *err) {
+/* Calls `scan` for each entry of a directory. */
+static enum status scan_entries(struct model_list *list, const char *path,
+                                enum status (*scan)(struct model_list *list, const char *directory,
+                                                    const char *name, struct error *err),
+                                struct error *err) {
     DIR *dir;
     enum status st = open_directory(path, &dir, err);
     if (st != ST_OK) {
@@ -254,7 +279,7 @@ static enum status scan_models(struct model_list *list, const char *path, struct
     }
     errno = 0;
     for (struct dirent *entry = readdir(dir); entry && st == ST_OK; entry = readdir(dir)) {
-        st = scan_entry(list, path, entry->d_name, err);
+        st = scan(list, path, entry->d_name, err);
         errno = 0;
     }
     if (st == ST_OK && errno != 0) { /* the volume fails: models are missing in the list */
@@ -262,6 +287,10 @@ static enum status scan_models(struct model_list *list, const char *path, struct
     }
     closedir(dir);
     return st;
+}
+
+static enum status scan_models(struct model_list *list, const char *path, struct error *err) {
+    return scan_entries(list, path, scan_entry, err);
 }
 
 static enum status error_not_a_repository(const char *path, struct error *err) {
@@ -292,32 +321,21 @@ static enum status scan_file_entry(struct model_list *list, const char *director
                                    struct error *err) {
     struct str path = arena_printf(list->arena, "%s/%s", directory, name);
     struct file_name file = {.name = str_of(name)};
+    const char *failure;
     if (!path.ptr) {
         return error_no_memory(err, "looking for models");
     }
-    return name[0] != '.' && !model_dir_exists(path.ptr) &&
-                   backends_find(list->backends, file_has_extension, &file)
-               ? scan_file(list, &(struct scan_source){.path = path.ptr, .pinned = true}, err)
-               : ST_OK;
+    if (name[0] == '.' || model_dir_exists(path.ptr)) {
+        return ST_OK;
+    }
+    const sluice_backend *backend = find_backend(list, &file, &failure);
+    const struct scan_source source = {.path = path.ptr, .pinned = true};
+    return backend ? add_file(list, &source, &file, backend, err) : ST_OK;
 }
 
 /* Adds each model file of a directory under its own name. */
 static enum status scan_files(struct model_list *list, const char *path, struct error *err) {
-    DIR *dir;
-    enum status st = open_directory(path, &dir, err);
-    if (st != ST_OK) {
-        return st;
-    }
-    errno = 0;
-    for (struct dirent *entry = readdir(dir); entry && st == ST_OK; entry = readdir(dir)) {
-        st = scan_file_entry(list, path, entry->d_name, err);
-        errno = 0;
-    }
-    if (st == ST_OK && errno != 0) { /* as in scan_models */
-        st = error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));
-    }
-    closedir(dir);
-    return st;
+    return scan_entries(list, path, scan_file_entry, err);
 }
 
 /* At the start: a directory without any model file is a mistake. */
