@@ -3,9 +3,7 @@
 #include "program/commands/infer_picture.h"
 
 #include <assert.h>
-#include <limits.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/base/num.h"
 #include "program/model_server/settings.h"
@@ -163,13 +161,6 @@ static struct shape picture_shape(struct arena *arena, const struct picture_plan
 
 /* ---- decoding -------------------------------------------------------------------------------- */
 
-static const char *part_of(struct arena *arena) {
-    char exe[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    exe[n < 0 ? 0 : n] = '\0';
-    return arena_printf(arena, "%s/libsluice_pictures.so", parts_dir_of(exe, arena)).ptr;
-}
-
 enum status infer_picture_read(struct arena *arena, const struct infer_settings *settings,
                                const struct infer_source *source, const struct infer_known *known,
                                struct tensor *out, struct error *err) {
@@ -185,7 +176,7 @@ enum status infer_picture_read(struct arena *arena, const struct infer_settings 
     }
     char *elements = arena_alloc(arena, n_bytes);
     struct piece *piece = arena_alloc(arena, sizeof(*piece));
-    const char *part = part_of(arena);
+    const char *part = picture_part_default(arena);
     *out = (struct tensor){.name = source->name,
                            .datatype = plan.datatype,
                            .shape = picture_shape(arena, &plan, shape_of(known).rank),

@@ -149,26 +149,39 @@ static const char *real_path(const char *path, struct arena *arena) {
     return path && realpath(path, real) ? arena_dup(arena, str_of(real)).ptr : path;
 }
 
+/* The path of this program. Returns: false when it is unknown; `out` is empty then. */
+static bool read_exe(char out[EXE_BYTES]) {
+    ssize_t n = readlink("/proc/self/exe", out, EXE_BYTES - 1);
+    out[n < 0 ? 0 : n] = '\0';
+    return n >= 0;
+}
+
+static const char *picture_part_in(const char *parts_dir, struct arena *arena) {
+    return parts_dir ? arena_printf(arena, "%s/libsluice_pictures.so", parts_dir).ptr : NULL;
+}
+
+const char *picture_part_default(struct arena *arena) {
+    char exe[EXE_BYTES];
+    (void)read_exe(exe);
+    return picture_part_in(parts_dir_of(exe, arena), arena);
+}
+
 /* Sets the default folders of backends and parts. */
 static enum status resolve_dirs(struct serve_settings *out, struct arena *arena,
                                 struct error *err) {
     char exe[EXE_BYTES];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    if (n < 0 && (!out->backend_dir || !out->parts_dir)) {
+    if (!read_exe(exe) && (!out->backend_dir || !out->parts_dir)) {
         return error_set(err, ST_BAD_CONFIG,
                          "/proc/self/exe can't be read, so backends and parts can't be found "
                          "beside the program: set --backend-dir DIR and --parts-dir DIR");
     }
-    exe[n < 0 ? 0 : n] = '\0';
     if (!out->backend_dir) {
         out->backend_dir = real_path(backend_dir_of(exe, arena), arena);
     }
     if (!out->parts_dir) {
         out->parts_dir = real_path(parts_dir_of(exe, arena), arena);
     }
-    if (out->parts_dir) {
-        out->picture_part = arena_printf(arena, "%s/libsluice_pictures.so", out->parts_dir).ptr;
-    }
+    out->picture_part = picture_part_in(out->parts_dir, arena);
     return out->backend_dir && out->picture_part ? ST_OK : error_no_memory(err, "a path");
 }
 

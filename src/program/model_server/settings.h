@@ -34,5 +34,8 @@ int serve_settings_read(int argc, char **argv, struct arena *arena, struct serve
  * beside it in a build folder, else the one of `make install`. Returns: NULL when out of memory. */
 const char *backend_dir_of(const char *exe, struct arena *arena);
 const char *parts_dir_of(const char *exe, struct arena *arena);
+/* The picture part in the default folder of this program's parts. Returns: NULL when out of
+ * memory. */
+const char *picture_part_default(struct arena *arena);
 
 #endif
