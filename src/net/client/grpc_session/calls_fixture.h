@@ -87,4 +87,22 @@ static inline void call_record_send(struct call_record *record, struct str text)
     grpc_client_send(record->call, &piece, 1, call_record_release, record);
 }
 
+static inline void assert_call_ended(const struct call_record *record, enum status status, int code,
+                                     const char *part) {
+    assert_int_equal(record->n_ended, 1);
+    if (record->error.status != status || record->code != code ||
+        !strstr(record->error.text, part)) {
+        fail_msg("expected %s, %d, \"%s\"; got %s, %d, \"%s\"", status_name(status), code, part,
+                 status_name(record->error.status), record->code, record->error.text);
+    }
+}
+
+static inline void assert_call_ok(const struct call_record *record) {
+    if (record->error.status != ST_OK) {
+        fail_msg("%s", record->error.text);
+    }
+    assert_int_equal(record->n_ended, 1);
+    assert_int_equal(record->code, 0);
+}
+
 #endif

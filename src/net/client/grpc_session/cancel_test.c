@@ -11,44 +11,16 @@
 
 #include "codec/protobuf/grpc_status.h"
 
-/* A text of that length with varying bytes. */
-static struct str text_of(size_t n) {
-    static char text[1 << 20];
-    assert_true(n <= sizeof(text));
-    for (size_t i = 0; i < n; i++) {
-        text[i] = (char)('a' + i * 7 % 26 + i / 1000 % 3);
-    }
-    return str_make(text, n);
-}
-
-static void assert_ok(const struct call_record *record) {
-    if (record->error.status != ST_OK) {
-        fail_msg("%s", record->error.text);
-    }
-    assert_int_equal(record->n_ended, 1);
-    assert_int_equal(record->code, 0);
-}
-
-static void assert_failed(const struct call_record *record, enum status status, int code,
-                          const char *part) {
-    assert_int_equal(record->n_ended, 1);
-    if (record->error.status != status || record->code != code ||
-        !strstr(record->error.text, part)) {
-        fail_msg("expected %s, %d, \"%s\"; got %s, %d, \"%s\"", status_name(status), code, part,
-                 status_name(record->error.status), record->code, record->error.text);
-    }
-}
-
 /* ---- cancelling, in each state --------------------------------------------------------------- */
 
 static void assert_cancelled(const struct call_record *record) {
-    assert_failed(record, ST_CANCELLED, -1, "cancelled");
+    assert_call_ended(record, ST_CANCELLED, -1, "cancelled");
 }
 
 static void cancel_waiting_call_never_reaches_server(void **state) {
     struct session_pair *pair = session_pair_open();
     (void)state;
-    struct call_record *record = session_pair_unary(pair, "/t.T/Later", text_of(70000));
+    struct call_record *record = session_pair_unary(pair, "/t.T/Later", varied_text(70000));
     grpc_client_cancel(record->call);
     grpc_client_cancel(record->call);
     assert_int_equal(record->n_ended, 0); /* never from within a function */
@@ -65,7 +37,7 @@ static void cancel_before_head_sent_never_reaches_server(void **state) {
     struct session_pair *pair = session_pair_open();
     (void)state;
     session_pair_run(pair);
-    struct call_record *record = session_pair_unary(pair, "/t.T/Later", text_of(70000));
+    struct call_record *record = session_pair_unary(pair, "/t.T/Later", varied_text(70000));
     grpc_client_core_dispatch(&pair->core, &pair->session);
     assert_int_equal(pair->session.n_open, 1);
     grpc_client_cancel(record->call);
@@ -76,7 +48,7 @@ static void cancel_before_head_sent_never_reaches_server(void **state) {
     assert_int_equal(pair->fixture->service.n, 0);
     struct call_record *next = session_pair_unary(pair, "/t.T/Echo", STR("a"));
     session_pair_run(pair);
-    assert_ok(next);
+    assert_call_ok(next);
     session_pair_free(pair);
 }
 
@@ -85,8 +57,8 @@ static void cancel_mid_message_releases_once(void **state) {
     (void)state;
     for (size_t n_turns = 1; n_turns < 6; n_turns++) {
         struct session_pair *pair = session_pair_open();
-        struct call_record *record = session_pair_unary(pair, "/t.T/Later", text_of(500000));
-        struct call_record *other = session_pair_unary(pair, "/t.T/Echo", text_of(300000));
+        struct call_record *record = session_pair_unary(pair, "/t.T/Later", varied_text(500000));
+        struct call_record *other = session_pair_unary(pair, "/t.T/Echo", varied_text(300000));
         for (size_t i = 0; i < n_turns; i++) {
             session_pair_run_once(pair);
         }
@@ -94,7 +66,7 @@ static void cancel_mid_message_releases_once(void **state) {
         session_pair_run(pair);
         assert_cancelled(record);
         assert_int_equal(record->n_released, 1);
-        assert_ok(other);
+        assert_call_ok(other);
         assert_int_equal(pair->session.n_open, 0);
         session_pair_free(pair);
     }
@@ -106,7 +78,7 @@ static void cancel_during_write_releases_after_write(void **state) {
     struct session_pair *pair = session_pair_open();
     (void)state;
     session_pair_run(pair);
-    struct call_record *record = session_pair_unary(pair, "/t.T/Later", text_of(50000));
+    struct call_record *record = session_pair_unary(pair, "/t.T/Later", varied_text(50000));
     grpc_client_core_dispatch(&pair->core, &pair->session);
     assert_true(grpc_client_session_collect_output(&pair->session, &pair->output));
     grpc_client_cancel(record->call);
@@ -130,7 +102,7 @@ static void cancel_mid_message_gives_bytes_back(void **state) {
     bool any_reserved = false;
     for (size_t n_turns = 1; n_turns < 6; n_turns++) {
         struct session_pair *pair = session_pair_open();
-        struct str text = text_of(500000);
+        struct str text = varied_text(500000);
         char *bytes = malloc(text.len);
         memcpy(bytes, text.ptr, text.len);
         struct call_record *record = session_pair_call(
@@ -148,10 +120,10 @@ static void cancel_mid_message_gives_bytes_back(void **state) {
         assert_true(grpc_client_stream_give_bytes_back(stream));
         memset(bytes, 0, text.len);
         free(bytes);
-        struct call_record *other = session_pair_unary(pair, "/t.T/Echo", text_of(300000));
+        struct call_record *other = session_pair_unary(pair, "/t.T/Echo", varied_text(300000));
         session_pair_run(pair);
         assert_cancelled(record);
-        assert_ok(other);
+        assert_call_ok(other);
         assert_int_equal(pair->session.n_open, 0);
         session_pair_free(pair);
     }
@@ -179,7 +151,7 @@ static void cancel_inside_event_callback_ends_call(void **state) {
     call_record_send(record, STR("\xc8"));
     session_pair_run(pair);
     assert_cancelled(record);
-    struct call_record *unary_one = session_pair_unary(pair, "/t.T/Echo", text_of(30000));
+    struct call_record *unary_one = session_pair_unary(pair, "/t.T/Echo", varied_text(30000));
     unary_one->cancels = true;
     session_pair_run(pair);
     assert_cancelled(unary_one);
@@ -193,8 +165,8 @@ static void cancel_unread_call_discards_messages(void **state) {
     (void)state;
     struct call_record *record = session_pair_call(
         pair, &(struct grpc_client_call_options){.path = STR("/t.T/Bidi"), .streams = true});
-    call_record_send(record, text_of(1000));
-    call_record_send(record, text_of(2000));
+    call_record_send(record, varied_text(1000));
+    call_record_send(record, varied_text(2000));
     grpc_client_half_close(record->call);
     session_pair_run(pair);
     assert_int_equal(record->n_messages, 0);
@@ -212,8 +184,8 @@ static void read_after_end_of_stream_delivers_messages_first(void **state) {
     struct call_record *record = session_pair_call(
         pair, &(struct grpc_client_call_options){.path = STR("/t.T/Bidi"), .streams = true});
     record->eager = false;
-    call_record_send(record, text_of(1000));
-    call_record_send(record, text_of(2000));
+    call_record_send(record, varied_text(1000));
+    call_record_send(record, varied_text(2000));
     grpc_client_half_close(record->call);
     session_pair_run(pair);
     grpc_client_read(record->call);
@@ -223,7 +195,7 @@ static void read_after_end_of_stream_delivers_messages_first(void **state) {
     grpc_client_read(record->call);
     grpc_client_core_sweep(&pair->core);
     assert_int_equal(record->n_messages, 2);
-    assert_ok(record);
+    assert_call_ok(record);
     session_pair_free(pair);
 }
 

@@ -18,16 +18,6 @@
 static const struct grpc_client_limits LIMITS = {.max_message_bytes = 100000,
                                                  .max_header_size = 4000};
 
-static void assert_ended(const struct call_record *record, enum status status, int code,
-                         const char *part) {
-    assert_int_equal(record->n_ended, 1);
-    if (record->error.status != status || record->code != code ||
-        !strstr(record->error.text, part)) {
-        fail_msg("expected %s, %d, \"%s\"; got %s, %d, \"%s\"", status_name(status), code, part,
-                 status_name(record->error.status), record->code, record->error.text);
-    }
-}
-
 /* After any response on stream 1 the connection still works. */
 static void assert_serves(struct session_pair *pair) {
     struct frames frames = {0};
@@ -38,7 +28,7 @@ static void assert_serves(struct session_pair *pair) {
     frames_message(&frames, id, false, STR("c"));
     frames_head(&frames, id, TRAILERS_OK, true);
     session_pair_receive_frames(pair, &frames);
-    assert_ended(record, ST_OK, 0, "");
+    assert_call_ended(record, ST_OK, 0, "");
     assert_int_equal(pair->session.n_open, 0);
     assert_false(grpc_client_session_is_done(&pair->session));
 }
@@ -87,9 +77,9 @@ static void response_trailers_only_heads_match_table(void **state) {
             frames_head(&frames, 1, HEADS[i].head, true);
             session_pair_receive_frames(pair, &frames);
             if (streams && HEADS[i].code == -1 && strstr(HEADS[i].part, "without a message")) {
-                assert_ended(record, ST_OK, 0, ""); /* a streaming response may be empty */
+                assert_call_ended(record, ST_OK, 0, ""); /* a streaming response may be empty */
             } else {
-                assert_ended(record, HEADS[i].status, HEADS[i].code, HEADS[i].part);
+                assert_call_ended(record, HEADS[i].status, HEADS[i].code, HEADS[i].part);
             }
             assert_false(record->not_processed);
             assert_int_equal(record->n_heads, 0);
@@ -107,7 +97,7 @@ static void response_html_page_fails_without_waiting_for_body(void **state) {
     struct call_record *record = session_pair_unary(pair, "/a.A/B", STR("a"));
     frames_head(&frames, 1, ":status: 502\ncontent-type: text/html\n", false);
     session_pair_receive_frames(pair, &frames);
-    assert_ended(record, ST_REFUSED, GRPC_CODE_UNAVAILABLE, "HTTP 502");
+    assert_call_ended(record, ST_REFUSED, GRPC_CODE_UNAVAILABLE, "HTTP 502");
     assert_non_null(session_pair_find_sent(pair, NGHTTP2_RST_STREAM, 1, 0).ptr);
     frames_frame(&frames, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, 1, STR("<html>"));
     session_pair_receive_frames(pair, &frames);
@@ -126,7 +116,7 @@ static void response_informational_heads_are_skipped(void **state) {
     frames_message(&frames, 1, false, STR("b"));
     frames_head(&frames, 1, TRAILERS_OK, true);
     session_pair_receive_frames(pair, &frames);
-    assert_ended(record, ST_OK, 0, "");
+    assert_call_ended(record, ST_OK, 0, "");
     assert_string_equal(record->field, "final");
     assert_int_equal(record->n_heads, 1);
     assert_serves(pair);
@@ -168,8 +158,8 @@ static void response_messages_match_table(void **state) {
             frames_frame(&frames, NGHTTP2_DATA, 0, 1, MESSAGES[i].data);
             frames_head(&frames, 1, TRAILERS_OK, true);
             session_pair_receive_frames(pair, &frames);
-            assert_ended(record, MESSAGES[i].status, MESSAGES[i].status == ST_OK ? 0 : -1,
-                         MESSAGES[i].part);
+            assert_call_ended(record, MESSAGES[i].status, MESSAGES[i].status == ST_OK ? 0 : -1,
+                              MESSAGES[i].part);
             assert_serves(pair);
             session_pair_free(pair);
         }
@@ -211,12 +201,12 @@ static void response_compressed_messages_are_inflated(void **state) {
         frames_message(&frames, 3, true, half);
         frames_message(&frames, 5, true, compressed(coding, str_make(zeros, 100001)));
         session_pair_receive_frames(pair, &frames);
-        assert_ended(record, ST_OK, 0, "");
+        assert_call_ended(record, ST_OK, 0, "");
         assert_int_equal(record->n_messages, 3);
         assert_memory_equal(record->in, "compressed plain \0", 18);
         assert_int_equal(record->in_len, 17 + 100000);
-        assert_ended(cut, ST_BAD_ANSWER, -1, "the server's message");
-        assert_ended(bomb, ST_BODY_TOO_LARGE, -1, "100000");
+        assert_call_ended(cut, ST_BAD_ANSWER, -1, "the server's message");
+        assert_call_ended(bomb, ST_BODY_TOO_LARGE, -1, "100000");
         assert_serves(pair);
         session_pair_free(pair);
     }
@@ -233,7 +223,7 @@ static void response_end_without_trailers_is_bad_answer(void **state) {
     frames_message(&frames, 1, false, STR("b"));
     frames_frame(&frames, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, 1, STR(""));
     session_pair_receive_frames(pair, &frames);
-    assert_ended(record, ST_BAD_ANSWER, -1, "without a status");
+    assert_call_ended(record, ST_BAD_ANSWER, -1, "without a status");
     assert_serves(pair);
     session_pair_free(pair);
 }
@@ -271,9 +261,9 @@ static void response_reset_maps_to_grpc_code(void **state) {
             frames_u32(&frames, NGHTTP2_RST_STREAM, 1, CASES[i].reset);
             session_pair_receive_frames(pair, &frames);
             if (point > 2) {
-                assert_ended(record, ST_OK, 0, "");
+                assert_call_ended(record, ST_OK, 0, "");
             } else {
-                assert_ended(record, ST_REFUSED, CASES[i].code, "the server");
+                assert_call_ended(record, ST_REFUSED, CASES[i].code, "the server");
                 assert_int_equal(record->not_processed, CASES[i].not_processed);
             }
             assert_serves(pair);
@@ -304,7 +294,7 @@ static void goaway_fails_unprocessed_calls_as_retriable(void **state) {
     struct call_record *not_begun = session_pair_unary(pair, "/a.A/B", STR("a"));
     goaway(&frames, 1, NGHTTP2_NO_ERROR, "");
     session_pair_receive_frames(pair, &frames);
-    assert_ended(not_begun, ST_REFUSED, GRPC_CODE_UNAVAILABLE, "did not begin");
+    assert_call_ended(not_begun, ST_REFUSED, GRPC_CODE_UNAVAILABLE, "did not begin");
     assert_true(not_begun->not_processed);
     assert_int_equal(begun->n_ended, 0);
     struct call_record *waits = session_pair_unary(pair, "/a.A/B", STR("a"));
@@ -315,7 +305,7 @@ static void goaway_fails_unprocessed_calls_as_retriable(void **state) {
     frames_message(&frames, 1, false, STR("b"));
     frames_head(&frames, 1, TRAILERS_OK, true);
     session_pair_receive_frames(pair, &frames);
-    assert_ended(begun, ST_OK, 0, "");
+    assert_call_ended(begun, ST_OK, 0, "");
     assert_true(grpc_client_session_is_done(&pair->session));
     session_pair_free(pair);
 }
@@ -330,7 +320,7 @@ static void goaway_with_error_is_reason_of_open_calls(void **state) {
     session_pair_receive_frames(pair, &frames);
     assert_int_equal(record->n_ended, 0);
     session_pair_close(pair, "the connection was closed");
-    assert_ended(record, ST_IO, -1, "ENHANCE_YOUR_CALM: too_many_pings");
+    assert_call_ended(record, ST_IO, -1, "ENHANCE_YOUR_CALM: too_many_pings");
     session_pair_free(pair);
 }
 
@@ -363,7 +353,7 @@ static void connection_of_other_protocol_is_rejected(void **state) {
             session_pair_receive_frames(pair, &frames);
             assert_true(grpc_client_session_is_done(&pair->session));
             session_pair_close(pair, "closed");
-            assert_ended(record, ST_BAD_ANSWER, -1, CONNECTIONS[i].part);
+            assert_call_ended(record, ST_BAD_ANSWER, -1, CONNECTIONS[i].part);
             session_pair_free(pair);
         }
     }
@@ -428,7 +418,7 @@ static void connection_breaking_http2_fails_calls(void **state) {
         }
         assert_non_null(session_pair_find_sent(pair, NGHTTP2_GOAWAY, 0, 0).ptr);
         session_pair_close(pair, "closed");
-        assert_ended(record, ST_BAD_ANSWER, -1, "server");
+        assert_call_ended(record, ST_BAD_ANSWER, -1, "server");
         session_pair_free(pair);
     }
 }
@@ -449,7 +439,7 @@ static void push_promise_before_settings_ack_is_refused(void **state) {
     frames_message(&frames, 1, false, STR("b"));
     frames_head(&frames, 1, TRAILERS_OK, true);
     session_pair_receive_frames(pair, &frames);
-    assert_ended(record, ST_OK, 0, "");
+    assert_call_ended(record, ST_OK, 0, "");
     assert_non_null(session_pair_find_sent(pair, NGHTTP2_RST_STREAM, 2, 0).ptr);
     assert_serves(pair);
     session_pair_free(pair);
@@ -474,7 +464,7 @@ static void response_head_over_limit_is_header_too_large(void **state) {
         }
         frames_head(&frames, 1, text, in_trailers);
         session_pair_receive_frames(pair, &frames);
-        assert_ended(record, ST_HEADER_TOO_LARGE, -1, "4000 bytes");
+        assert_call_ended(record, ST_HEADER_TOO_LARGE, -1, "4000 bytes");
         assert_serves(pair);
         session_pair_free(pair);
     }
@@ -511,9 +501,9 @@ static void response_split_at_every_byte_is_same(void **state) {
         const struct call_record *record = ask_both(pair);
         session_pair_feed(pair, all.data, i);
         session_pair_feed(pair, all.data + i, all.len - i);
-        assert_ended(&record[0], ST_OK, 0, "");
+        assert_call_ended(&record[0], ST_OK, 0, "");
         assert_memory_equal(record[0].in, "only", 4);
-        assert_ended(&record[1], ST_REFUSED, GRPC_CODE_FAILED_PRECONDITION, "no more");
+        assert_call_ended(&record[1], ST_REFUSED, GRPC_CODE_FAILED_PRECONDITION, "no more");
         assert_memory_equal(record[1].in, "firstsecond", 11);
         assert_memory_equal(record[1].trailer, "\0\1\2", 3);
         session_pair_free(pair);
@@ -531,7 +521,7 @@ static void response_connection_lost_at_every_byte_is_io_error(void **state) {
         const struct call_record *record = ask_both(pair);
         session_pair_feed(pair, all.data, i);
         session_pair_close(pair, "the connection was lost");
-        assert_ended(&record[0], ST_IO, -1, "lost"); /* its trailers are the last bytes */
+        assert_call_ended(&record[0], ST_IO, -1, "lost"); /* its trailers are the last bytes */
         assert_int_equal(record[1].n_ended, 1);
         session_pair_free(pair);
     }

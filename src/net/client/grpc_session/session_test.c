@@ -12,37 +12,10 @@
 #include "codec/protobuf/grpc_status.h"
 
 /* A text of so many bytes that is not all the same. */
-static struct str text_of(size_t n) {
-    static char text[1 << 20];
-    assert_true(n <= sizeof(text));
-    for (size_t i = 0; i < n; i++) {
-        text[i] = (char)('a' + i * 7 % 26 + i / 1000 % 3);
-    }
-    return str_make(text, n);
-}
-
 static void assert_answer(const struct call_record *record, struct str expected) {
     assert_int_equal(record->in_len, expected.len);
     if (expected.len > 0) {
         assert_memory_equal(record->in, expected.ptr, expected.len);
-    }
-}
-
-static void assert_ok(const struct call_record *record) {
-    if (record->error.status != ST_OK) {
-        fail_msg("%s", record->error.text);
-    }
-    assert_int_equal(record->n_ended, 1);
-    assert_int_equal(record->code, 0);
-}
-
-static void assert_failed(const struct call_record *record, enum status status, int code,
-                          const char *part) {
-    assert_int_equal(record->n_ended, 1);
-    if (record->error.status != status || record->code != code ||
-        !strstr(record->error.text, part)) {
-        fail_msg("expected %s, %d, \"%s\"; got %s, %d, \"%s\"", status_name(status), code, part,
-                 status_name(record->error.status), record->code, record->error.text);
     }
 }
 
@@ -63,12 +36,12 @@ static void unary(struct session_pair *pair) {
     enum { N = sizeof(SIZES) / sizeof(SIZES[0]) };
     struct call_record *record[N];
     for (size_t i = 0; i < N; i++) {
-        record[i] = session_pair_unary(pair, "/t.T/Echo", text_of(SIZES[i]));
+        record[i] = session_pair_unary(pair, "/t.T/Echo", varied_text(SIZES[i]));
     }
     session_pair_run(pair);
     for (size_t i = 0; i < N; i++) {
-        assert_ok(record[i]);
-        assert_answer(record[i], text_of(SIZES[i]));
+        assert_call_ok(record[i]);
+        assert_answer(record[i], varied_text(SIZES[i]));
         assert_int_equal(record[i]->n_heads, 1);
         assert_int_equal(record[i]->n_messages, 1);
         assert_int_equal(record[i]->n_released, 1);
@@ -86,7 +59,7 @@ static void bidi(struct session_pair *pair) {
     struct call_record *record = session_pair_stream(pair, "/t.T/Bidi");
     size_t n_bytes = 0;
     for (size_t i = 0; i < 20; i++) {
-        call_record_send(record, text_of(i * i * i * 10));
+        call_record_send(record, varied_text(i * i * i * 10));
         n_bytes += i * i * i * 10;
         if (i % 3 == 0) {
             session_pair_run(pair);
@@ -97,7 +70,7 @@ static void bidi(struct session_pair *pair) {
     grpc_client_half_close(record->call);
     grpc_client_half_close(record->call);
     session_pair_run(pair);
-    assert_ok(record);
+    assert_call_ok(record);
     assert_int_equal(record->n_messages, 20);
     assert_int_equal(record->n_released, 20);
     assert_int_equal(record->in_len, n_bytes);
@@ -113,14 +86,14 @@ static void client_streaming(struct session_pair *pair) {
     struct call_record *record = session_pair_stream(pair, "/t.T/Sum"),
                        *none = session_pair_stream(pair, "/t.T/Sum");
     for (size_t i = 0; i < 100; i++) {
-        call_record_send(record, text_of(i));
+        call_record_send(record, varied_text(i));
     }
     grpc_client_half_close(record->call);
     grpc_client_half_close(none->call);
     session_pair_run(pair);
-    assert_ok(record);
+    assert_call_ok(record);
     assert_answer(record, STR("4950"));
-    assert_ok(none);
+    assert_call_ok(none);
     assert_answer(none, STR("0"));
 }
 
@@ -135,7 +108,7 @@ static void server_streaming(struct session_pair *pair) {
     call_record_send(record, STR("\xc8"));
     grpc_client_half_close(record->call);
     session_pair_run(pair);
-    assert_ok(record);
+    assert_call_ok(record);
     assert_int_equal(record->n_messages, 200);
     assert_int_equal(record->in_len, 200 * 200000);
 }
@@ -154,7 +127,7 @@ static void writable_event_follows_sent_messages(void **state) {
     struct session_pair *pair = session_pair_open();
     (void)state;
     struct call_record *record = session_pair_stream(pair, "/t.T/Bidi");
-    call_record_send(record, text_of(100000));
+    call_record_send(record, varied_text(100000));
     assert_int_equal(grpc_client_queued_bytes(record->call), 100005);
     session_pair_run(pair);
     assert_int_equal(record->n_writable, 1);
@@ -176,7 +149,7 @@ static void message_field_is_aligned_to_64_bytes(void **state) {
                                                                        .align_at = align_behind_x});
         call_record_send(record[i], str_make(text, sizeof(text)));
         session_pair_run(pair);
-        assert_ok(record[i]);
+        assert_call_ok(record[i]);
         /* Only the first bytes are searched for it. */
         assert_true(record[i]->aligned || at >= 1024);
     }
@@ -189,10 +162,10 @@ static void failing(struct session_pair *pair) {
     struct call_record *record = session_pair_unary(pair, "/t.T/Fail", STR("a"));
     struct call_record *unknown = session_pair_unary(pair, "/t.T/None", STR("a"));
     session_pair_run(pair);
-    assert_failed(record, ST_REFUSED, GRPC_CODE_NOT_FOUND, "no model \"\xc3\xa4\" (100% sure)");
+    assert_call_ended(record, ST_REFUSED, GRPC_CODE_NOT_FOUND, "no model \"\xc3\xa4\" (100% sure)");
     assert_int_equal(record->n_messages, 0);
     assert_memory_equal(record->trailer, "\0\1\2", 3);
-    assert_failed(unknown, ST_REFUSED, GRPC_CODE_UNIMPLEMENTED, "/t.T/None");
+    assert_call_ended(unknown, ST_REFUSED, GRPC_CODE_UNIMPLEMENTED, "/t.T/None");
     assert_false(unknown->not_processed);
 }
 
@@ -208,7 +181,7 @@ static void unary_ok_without_message_is_bad_answer(void **state) {
     session_pair_run(pair);
     recorded_call_finish(&pair->fixture->service.calls[0], NULL);
     session_pair_run(pair);
-    assert_failed(record, ST_BAD_ANSWER, -1, "without a message");
+    assert_call_ended(record, ST_BAD_ANSWER, -1, "without a message");
     session_pair_free(pair);
 }
 
@@ -217,18 +190,18 @@ static void early_response_stops_sending(void **state) {
     struct session_pair *pair = session_pair_open();
     (void)state;
     struct call_record *record = session_pair_stream(pair, "/t.T/Bidi");
-    call_record_send(record, text_of(3));
+    call_record_send(record, varied_text(3));
     session_pair_run(pair);
     struct error err;
     error_set(&err, ST_OVERLOADED, "enough");
     struct recorded_call *recorded = &pair->fixture->service.calls[0];
     recorded_call_finish(recorded, &err);
     session_pair_run(pair);
-    assert_failed(record, ST_REFUSED, GRPC_CODE_RESOURCE_EXHAUSTED, "enough");
+    assert_call_ended(record, ST_REFUSED, GRPC_CODE_RESOURCE_EXHAUSTED, "enough");
     assert_int_equal(pair->session.n_open, 0);
-    struct call_record *large = session_pair_unary(pair, "/t.T/None", text_of(1 << 20));
+    struct call_record *large = session_pair_unary(pair, "/t.T/None", varied_text(1 << 20));
     session_pair_run(pair);
-    assert_failed(large, ST_REFUSED, GRPC_CODE_UNIMPLEMENTED, "/t.T/None");
+    assert_call_ended(large, ST_REFUSED, GRPC_CODE_UNIMPLEMENTED, "/t.T/None");
     assert_int_equal(large->n_released, 1);
     session_pair_free(pair);
 }
@@ -260,7 +233,7 @@ static void metadata_is_encoded_and_decoded(void **state) {
     grpc_send(recorded->call, &piece, 1, NULL, NULL);
     recorded_call_finish(recorded, NULL);
     session_pair_run(pair);
-    assert_ok(record);
+    assert_call_ok(record);
     assert_string_equal(record->field, "back");
     session_pair_free(pair);
 }
@@ -309,10 +282,10 @@ static void compressed_responses_are_inflated(void **state) {
     for (int pace = 0; pace < N_PACES; pace++) {
         pair->pace = (enum pace)pace;
         size_t before = pair->n_heard;
-        struct call_record *record = session_pair_unary(pair, "/t.T/Echo", text_of(100000));
+        struct call_record *record = session_pair_unary(pair, "/t.T/Echo", varied_text(100000));
         session_pair_run(pair);
-        assert_ok(record);
-        assert_answer(record, text_of(100000));
+        assert_call_ok(record);
+        assert_answer(record, varied_text(100000));
         assert_true(pair->n_heard - before < 20000);
     }
     session_pair_free(pair);
@@ -341,7 +314,7 @@ static void deadline_is_sent_and_enforced(void **state) {
     session_pair_advance_clock(pair, 5 * (uint64_t)SECOND - 1);
     assert_int_equal(record->n_ended, 0);
     session_pair_advance_clock(pair, 1);
-    assert_failed(record, ST_DEADLINE_EXCEEDED, -1, "no response before the deadline");
+    assert_call_ended(record, ST_DEADLINE_EXCEEDED, -1, "no response before the deadline");
     assert_int_equal(pair->fixture->service.calls[0].why, ST_DEADLINE_EXCEEDED);
     pair->fixture->no_reading = false;
     session_pair_run(pair);
@@ -356,7 +329,7 @@ static void deadline_includes_wait_for_connection(void **state) {
     struct call_record *record = with_timeout(pair, "/t.T/Later", 2 * (uint64_t)SECOND);
     struct call_record *late = with_timeout(pair, "/t.T/Later", 3 * (uint64_t)SECOND);
     session_pair_advance_clock(pair, 2 * (uint64_t)SECOND);
-    assert_failed(record, ST_DEADLINE_EXCEEDED, -1, "no connection before the deadline");
+    assert_call_ended(record, ST_DEADLINE_EXCEEDED, -1, "no connection before the deadline");
     assert_true(record->not_processed);
     session_pair_run(pair);
     assert_int_equal(pair->fixture->service.calls[0].call->deadline_ns, pair->now_ns + SECOND);
@@ -385,7 +358,7 @@ static void calls_over_max_streams_wait(void **state) {
         grpc_send(pair->fixture->service.calls[i].call, &piece, 1, NULL, NULL);
         recorded_call_finish(&pair->fixture->service.calls[i], NULL);
         session_pair_run(pair);
-        assert_ok(record[i]);
+        assert_call_ok(record[i]);
     }
     session_pair_free(pair);
 }
@@ -429,7 +402,7 @@ static void server_drain_finishes_open_calls(void **state) {
     grpc_send(pair->fixture->service.calls[0].call, &piece, 1, NULL, NULL);
     recorded_call_finish(&pair->fixture->service.calls[0], NULL);
     session_pair_run(pair);
-    assert_ok(record);
+    assert_call_ok(record);
     assert_true(grpc_client_session_is_done(&pair->session));
     session_pair_free(pair);
 }
@@ -438,12 +411,12 @@ static void lost_connection_fails_open_calls(void **state) {
     struct session_pair *pair = session_pair_open();
     (void)state;
     struct call_record *record = session_pair_unary(pair, "/t.T/Later", STR("a"));
-    struct call_record *large = session_pair_unary(pair, "/t.T/Later", text_of(300000));
+    struct call_record *large = session_pair_unary(pair, "/t.T/Later", varied_text(300000));
     session_pair_run(pair);
     struct call_record *waits = session_pair_unary(pair, "/t.T/Later", STR("a"));
     session_pair_close(pair, "the connection was lost");
-    assert_failed(record, ST_IO, -1, "the connection was lost");
-    assert_failed(large, ST_IO, -1, "the connection was lost");
+    assert_call_ended(record, ST_IO, -1, "the connection was lost");
+    assert_call_ended(large, ST_IO, -1, "the connection was lost");
     assert_int_equal(large->n_released, 1);
     assert_int_equal(waits->n_ended, 0);
     session_pair_free(pair);
@@ -461,12 +434,12 @@ static void unread_stream_holds_at_most_one_window(void **state) {
     session_pair_run(pair);
     assert_int_equal(record->n_messages, 0);
     assert_true(pair->core.budget.n_body_bytes <= 2 * 100000);
-    struct call_record *other = session_pair_unary(pair, "/t.T/Echo", text_of(70000));
+    struct call_record *other = session_pair_unary(pair, "/t.T/Echo", varied_text(70000));
     session_pair_run(pair);
-    assert_ok(other);
+    assert_call_ok(other);
     grpc_client_read(record->call);
     session_pair_run(pair);
-    assert_ok(record);
+    assert_call_ok(record);
     assert_int_equal(record->in_len, 100 * 100000);
     session_pair_free(pair);
 }
@@ -478,14 +451,14 @@ static void message_over_limit_is_body_too_large(void **state) {
     for (int level = 0; level < 2; level++) {
         limits.compression_level = level * 6;
         struct session_pair *pair = session_pair_open_with(&limits, &client);
-        struct call_record *fits = session_pair_unary(pair, "/t.T/Echo", text_of(1000));
-        struct call_record *record = session_pair_unary(pair, "/t.T/Echo", text_of(100000));
+        struct call_record *fits = session_pair_unary(pair, "/t.T/Echo", varied_text(1000));
+        struct call_record *record = session_pair_unary(pair, "/t.T/Echo", varied_text(100000));
         session_pair_run(pair);
-        assert_ok(fits);
-        assert_failed(record, ST_BODY_TOO_LARGE, -1, "1000 bytes (--max-answer-size)");
-        struct call_record *next = session_pair_unary(pair, "/t.T/Echo", text_of(7));
+        assert_call_ok(fits);
+        assert_call_ended(record, ST_BODY_TOO_LARGE, -1, "1000 bytes (--max-answer-size)");
+        struct call_record *next = session_pair_unary(pair, "/t.T/Echo", varied_text(7));
         session_pair_run(pair);
-        assert_ok(next);
+        assert_call_ok(next);
         assert_int_equal(pair->session.n_open, 0);
         session_pair_free(pair);
     }

@@ -10,6 +10,16 @@
 
 enum { MOST_CALLS = 256, SECOND = 1000000000 };
 
+/* A text of that length with varying bytes, valid until the next call. */
+static inline struct str varied_text(size_t n) {
+    static char text[1 << 20];
+    assert_true(n <= sizeof(text));
+    for (size_t i = 0; i < n; i++) {
+        text[i] = (char)('a' + i * 7 % 26 + i / 1000 % 3);
+    }
+    return str_make(text, n);
+}
+
 /* ---- the service ----------------------------------------------------------------------------- */
 
 /* The events of a call as the method got them. */

@@ -11,16 +11,6 @@
 
 #include "codec/http1/content_coding.h"
 
-/* A text of that length with varying bytes. */
-static struct str text_of(size_t n) {
-    static char text[1 << 20];
-    assert_true(n <= sizeof(text));
-    for (size_t i = 0; i < n; i++) {
-        text[i] = (char)('a' + i * 7 % 26 + i / 1000 % 3);
-    }
-    return str_make(text, n);
-}
-
 static void assert_answer(const struct client_call *call, size_t n, struct str expected) {
     struct str got = client_answer(call, n, NULL);
     assert_int_equal(got.len, expected.len);
@@ -61,12 +51,12 @@ static void unary(struct grpc_fixture *fixture) {
     enum { N = sizeof(SIZES) / sizeof(SIZES[0]) };
     struct client_call *calls[N];
     for (size_t i = 0; i < N; i++) {
-        calls[i] = client_unary(&fixture->client, "/t.T/Echo", text_of(SIZES[i]));
+        calls[i] = client_unary(&fixture->client, "/t.T/Echo", varied_text(SIZES[i]));
     }
     grpc_fixture_run(fixture);
     for (size_t i = 0; i < N; i++) {
         assert_ok(calls[i]);
-        assert_answer(calls[i], 0, text_of(SIZES[i]));
+        assert_answer(calls[i], 0, varied_text(SIZES[i]));
         assert_null(client_answer(calls[i], 1, NULL).ptr);
     }
     assert_int_equal(fixture->service.n_released, N);
@@ -89,7 +79,7 @@ static void responses_of_one_iteration_leave_in_one_write(void **state) {
     struct grpc_fixture *fixture = grpc_fixture_open();
     grpc_fixture_run(fixture);
     for (int i = 0; i < 50; i++) {
-        client_unary(&fixture->client, "/t.T/Echo", text_of(100));
+        client_unary(&fixture->client, "/t.T/Echo", varied_text(100));
     }
     size_t before = fixture->n_writes;
     struct str all = {0};
@@ -110,7 +100,7 @@ static void bidi(struct grpc_fixture *fixture) {
     struct client_call *call = client_begin(&fixture->client, "/t.T/Bidi", NULL);
     grpc_fixture_run(fixture);
     for (size_t i = 0; i < 20; i++) {
-        struct str text = text_of(i * i * i * 10);
+        struct str text = varied_text(i * i * i * 10);
         client_message(&fixture->client, call, false, text.ptr, text.len);
         if (i % 3 == 0) {
             grpc_fixture_run(fixture);
@@ -120,7 +110,7 @@ static void bidi(struct grpc_fixture *fixture) {
     client_end(&fixture->client, call);
     grpc_fixture_run(fixture);
     for (size_t i = 0; i < 20; i++) {
-        assert_answer(call, i, text_of(i * i * i * 10));
+        assert_answer(call, i, varied_text(i * i * i * 10));
     }
     assert_ok(call);
     assert_int_equal(fixture->service.calls[0].n_messages, 20);
@@ -137,7 +127,7 @@ static void sum(struct grpc_fixture *fixture) {
     struct client_call *call = client_begin(&fixture->client, "/t.T/Sum", NULL);
     struct client_call *empty = client_begin(&fixture->client, "/t.T/Sum", NULL);
     for (size_t i = 0; i < 100; i++) {
-        client_message(&fixture->client, call, false, text_of(i).ptr, i);
+        client_message(&fixture->client, call, false, varied_text(i).ptr, i);
     }
     client_end(&fixture->client, call);
     client_end(&fixture->client, empty);
@@ -303,7 +293,7 @@ static void plain_http_response_waits_for_request_end(void **state) {
     for (int i = 0; i < 2; i++) {
         struct client_call *call = &fixture->client.calls[fixture->client.n++];
         call->id = nghttp2_submit_request(fixture->client.h2, NULL, nv, 4, &provider, NULL);
-        client_add(&fixture->client, call, text_of(200000).ptr, 200000);
+        client_add(&fixture->client, call, varied_text(200000).ptr, 200000);
         grpc_fixture_run(fixture);
         assert_int_equal(call->out_at, 200000); /* dropped, and the window returned */
         assert_string_equal(call->status, "");
@@ -399,7 +389,7 @@ static void compression(struct grpc_fixture *fixture) {
     for (size_t i = 0; i < 2; i++) {
         const char *const fields[] = {"grpc-encoding", ROWS[i].name, NULL};
         struct client_call *call = client_begin(&fixture->client, "/t.T/Echo", fields);
-        struct str small = compressed(ROWS[i].coding, text_of(100000), bytes, sizeof(bytes));
+        struct str small = compressed(ROWS[i].coding, varied_text(100000), bytes, sizeof(bytes));
         client_message(&fixture->client, call, true, small.ptr, small.len);
         client_end(&fixture->client, call);
         struct client_call *plain = client_begin(&fixture->client, "/t.T/Echo", fields);
@@ -407,7 +397,7 @@ static void compression(struct grpc_fixture *fixture) {
         client_end(&fixture->client, plain);
         grpc_fixture_run(fixture);
         assert_ok(call);
-        assert_answer(call, 0, text_of(100000));
+        assert_answer(call, 0, varied_text(100000));
         assert_ok(plain);
         assert_answer(plain, 0, STR("plain"));
     }
@@ -472,7 +462,7 @@ static void responses_are_compressed_if_accepted(void **state) {
     for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
         const char *const fields[] = {"grpc-accept-encoding", ROWS[i].accept, NULL};
         struct client_call *call = client_begin(&fixture->client, "/t.T/Bidi", fields);
-        client_message(&fixture->client, call, false, text_of(50000).ptr, 50000);
+        client_message(&fixture->client, call, false, varied_text(50000).ptr, 50000);
         client_message(&fixture->client, call, false, "small", 5);
         client_end(&fixture->client, call);
         grpc_fixture_run(fixture);
