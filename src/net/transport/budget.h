@@ -58,7 +58,7 @@ struct net_budget {
     _Atomic uint64_t n_bytes; /* everything; the shares' credit included */
     _Atomic uint64_t n_body_bytes;
     _Atomic uint64_t n_owner_bytes[NET_BODY_OWNERS]; /* of n_body_bytes */
-    _Atomic uint64_t n_open_call_bytes;              /* of n_bytes: net_budget_add_open_call */
+    _Atomic uint64_t n_open_call_bytes;              /* of n_bytes: net_budget_take_open_calls */
     _Atomic uint64_t n_conns;
     _Atomic uint32_t n_waiting_quotas; /* quotas in which requests wait for memory */
     _Atomic uint64_t n_wanted;         /* bytes that nothing was closed for yet, of all users */
@@ -216,8 +216,8 @@ static inline void net_budget_release(struct net_budget *budget, enum net_body_o
 
 /* Open calls take at most half of the limit together, as clients keep them open as long as they
  * like; what they buffer and their responses are not contained in it. The caller takes `n_bytes` of
- * the budget, too. Returns: false when half is used up; nothing is counted then. */
-static inline bool net_budget_add_open_call(struct net_budget *budget, uint64_t n_bytes) {
+ * the budget, too. Returns: false when they don't fit; nothing is counted then. */
+static inline bool net_budget_take_open_calls(struct net_budget *budget, uint64_t n_bytes) {
     uint64_t limit = net_budget_limit(budget) / 2;
     uint64_t used =
         atomic_fetch_add_explicit(&budget->n_open_call_bytes, n_bytes, memory_order_relaxed);
@@ -228,7 +228,7 @@ static inline bool net_budget_add_open_call(struct net_budget *budget, uint64_t 
     return false;
 }
 
-static inline void net_budget_remove_open_call(struct net_budget *budget, uint64_t n_bytes) {
+static inline void net_budget_give_open_calls(struct net_budget *budget, uint64_t n_bytes) {
     atomic_fetch_sub_explicit(&budget->n_open_call_bytes, n_bytes, memory_order_relaxed);
 }
 

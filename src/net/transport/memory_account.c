@@ -53,6 +53,30 @@ static void return_credit(struct memory_quota *quota, uint64_t keep) {
     }
 }
 
+/* As take_credit_within, of the half for open calls. */
+static bool take_open_call_credit(struct memory_quota *quota, uint64_t n_bytes) {
+    if (quota->n_open_call_credit >= n_bytes) {
+        return true;
+    }
+    uint64_t missing = n_bytes - quota->n_open_call_credit, chunk = chunk_bytes(quota);
+    uint64_t most = missing > chunk ? missing : chunk;
+    if (!net_budget_take_open_calls(quota->options.budget, most)) {
+        most = missing;
+        if (!net_budget_take_open_calls(quota->options.budget, most)) {
+            return false;
+        }
+    }
+    quota->n_open_call_credit += most;
+    return true;
+}
+
+static void return_open_call_credit(struct memory_quota *quota, uint64_t keep) {
+    if (quota->n_open_call_credit > keep) {
+        net_budget_give_open_calls(quota->options.budget, quota->n_open_call_credit - keep);
+        quota->n_open_call_credit = keep;
+    }
+}
+
 /* Written by the worker only, so that no read-modify-write is needed. */
 static void set_quota_bytes(struct memory_quota *quota, uint64_t n_bytes) {
     atomic_store_explicit(&quota->n_bytes, n_bytes, memory_order_relaxed);
@@ -92,6 +116,7 @@ void memory_quota_init(struct memory_quota *quota, const struct memory_quota_opt
 void memory_quota_fini(struct memory_quota *quota) {
     assert(quota_bytes(quota) == 0 && !has_waiting(quota) && LIST_EMPTY(&quota->ready));
     return_credit(quota, 0);
+    return_open_call_credit(quota, 0);
 }
 
 static bool others_wait(const struct memory_quota *quota) {
@@ -445,6 +470,34 @@ bool memory_overhead_add(struct memory_account *account, struct memory_overhead 
     return true;
 }
 
+enum memory_open_call memory_open_call_add(struct memory_account *account,
+                                           struct memory_overhead *overhead, uint64_t n_bytes) {
+    if (!account) {
+        return MEMORY_OPEN_CALL_GRANTED;
+    }
+    if (!take_open_call_credit(account->quota, n_bytes)) {
+        return MEMORY_OPEN_CALLS_FULL;
+    }
+    enum memory_level level =
+        memory_account_holds_little(account) ? MEMORY_LEVEL_FIRST : MEMORY_LEVEL_LARGE;
+    if (!memory_overhead_add(account, overhead, n_bytes, level)) {
+        return MEMORY_BUDGET_FULL;
+    }
+    account->quota->n_open_call_credit -= n_bytes;
+    overhead->n_open_call_bytes = n_bytes;
+    return MEMORY_OPEN_CALL_GRANTED;
+}
+
+/* The credit is kept for the next call, but for what is more than the quota keeps. */
+static void give_open_call(struct memory_overhead *overhead) {
+    struct memory_quota *quota = overhead->account->quota;
+    quota->n_open_call_credit += overhead->n_open_call_bytes;
+    overhead->n_open_call_bytes = 0;
+    if (quota->n_open_call_credit > quota->max_credit) {
+        return_open_call_credit(quota, quota->max_credit / 2);
+    }
+}
+
 void memory_overhead_subtract(struct memory_overhead *overhead, uint64_t n_bytes) {
     if (overhead->account) {
         assert(overhead->n_bytes >= n_bytes);
@@ -457,6 +510,7 @@ void memory_overhead_subtract(struct memory_overhead *overhead, uint64_t n_bytes
 void memory_overhead_release(struct memory_overhead *overhead) {
     struct memory_account *account = overhead->account;
     if (account) {
+        give_open_call(overhead);
         memory_overhead_subtract(overhead, overhead->n_bytes);
         overhead->account = NULL;
         account->n_reservations--;

@@ -55,8 +55,9 @@ struct memory_quota_options {
 /* A worker's quota, of one server. */
 struct memory_quota {
     struct memory_quota_options options;
-    uint64_t n_credit;   /* of the budget, not reserved */
-    uint64_t max_credit; /* more is given back */
+    uint64_t n_credit;           /* of the budget, not reserved */
+    uint64_t n_open_call_credit; /* of the half for open calls, not taken by one */
+    uint64_t max_credit;         /* of each; more is given back */
     /* Written by the worker, read by any thread. */
     _Atomic uint64_t n_bytes;               /* reserved */
     _Atomic uint64_t n_waiting_for_budget;  /* requests */
@@ -132,6 +133,7 @@ struct memory_reservation {
 struct memory_overhead {
     struct memory_account *account;
     uint64_t n_bytes;
+    uint64_t n_open_call_bytes; /* of these, by memory_open_call_add */
 };
 
 void memory_quota_init(struct memory_quota *quota, const struct memory_quota_options *options);
@@ -196,6 +198,14 @@ enum memory_level {
  * memory_overhead_release. */
 bool memory_overhead_add(struct memory_account *account, struct memory_overhead *overhead,
                          uint64_t n_bytes, enum memory_level level);
+/* Takes the bytes of a call that is open, which all open calls take at most half of the budget for
+ * together. A connection whose calls hold little may use a little more than the budget: it is not
+ * refused for what others hold. `overhead` holds nothing yet. Returns: which of both is used up;
+ * nothing was taken then. `account` NULL: granted, and not counted. Owns:
+ * memory_overhead_release. */
+enum memory_open_call { MEMORY_OPEN_CALL_GRANTED, MEMORY_OPEN_CALLS_FULL, MEMORY_BUDGET_FULL };
+enum memory_open_call memory_open_call_add(struct memory_account *account,
+                                           struct memory_overhead *overhead, uint64_t n_bytes);
 /* Gives back some bytes. */
 void memory_overhead_subtract(struct memory_overhead *overhead, uint64_t n_bytes);
 /* Gives back all. Idempotent; zeroed memory is allowed. */

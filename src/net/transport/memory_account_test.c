@@ -414,7 +414,7 @@ static void memory_response_larger_than_expected_is_counted(void **state) {
 /* ---- overhead of open calls ------------------------------------------------------------------ */
 
 static void memory_overhead_levels_go_up_to_their_limits(void **state) {
-    struct memory_overhead overheads[4] = {{NULL, 0}};
+    struct memory_overhead overheads[4] = {{NULL, 0, 0}};
     const uint64_t limits[] = {56 * MB, 64 * MB, 66 * MB, 68 * MB}; /* of memory_level */
     (void)state;
     open_memory(64 * MB, 16 * MB);
@@ -439,8 +439,35 @@ static void memory_overhead_levels_go_up_to_their_limits(void **state) {
     close_memory();
 }
 
+/* The half is theirs only; what others hold is looked at as for other small things. */
+static void memory_open_calls_take_at_most_half(void **state) {
+    struct memory_overhead calls[3] = {{NULL, 0, 0}}, other = {NULL, 0, 0};
+    (void)state;
+    open_memory(64 * MB, 16 * MB);
+    assert_true(memory_overhead_add(memory.accounts[0], &other, 40 * MB, MEMORY_LEVEL_USUAL));
+    assert_int_equal(memory_open_call_add(memory.accounts[1], &calls[0], 20 * MB),
+                     MEMORY_OPEN_CALL_GRANTED);
+    assert_int_equal(memory_open_call_add(memory.accounts[2], &calls[1], 13 * MB),
+                     MEMORY_OPEN_CALLS_FULL);
+    assert_int_equal(memory_open_call_add(memory.accounts[2], &calls[1], 9 * MB),
+                     MEMORY_BUDGET_FULL);
+    assert_int_equal(memory_open_call_add(memory.accounts[2], &calls[1], 8 * MB),
+                     MEMORY_OPEN_CALL_GRANTED);
+    assert_int_equal(memory_open_call_add(memory.accounts[1], &calls[2], 1), MEMORY_BUDGET_FULL);
+    memory_overhead_release(&other);
+    assert_int_equal(memory_open_call_add(memory.accounts[1], &calls[2], 4 * MB),
+                     MEMORY_OPEN_CALL_GRANTED);
+    for (size_t i = 0; i < 3; i++) {
+        memory_overhead_release(&calls[i]);
+        memory_overhead_release(&calls[i]);
+    }
+    assert_int_equal(memory_account_bytes(memory.accounts[1]), 0);
+    close_memory();
+    assert_int_equal(memory.budget.n_open_call_bytes, 0);
+}
+
 static void memory_overhead_refused_asks_for_relief_at_intervals(void **state) {
-    struct memory_overhead overhead = {NULL, 0};
+    struct memory_overhead overhead = {NULL, 0, 0};
     (void)state;
     open_memory(MB, 0);
     for (int i = 0; i < 3; i++) {
@@ -481,7 +508,7 @@ static void memory_budget_users_free_together_what_is_wanted(void **state) {
 }
 
 static void memory_overhead_outlives_its_connection(void **state) {
-    struct memory_overhead overhead = {NULL, 0};
+    struct memory_overhead overhead = {NULL, 0, 0};
     (void)state;
     open_memory(64 * MB, MB);
     assert_true(memory_overhead_add(memory.accounts[0], &overhead, 4 * MB, MEMORY_LEVEL_USUAL));
@@ -513,6 +540,7 @@ int main(void) {
         cmocka_unit_test(memory_budget_requests_of_one_account_do_not_pass_its_limit),
         cmocka_unit_test(memory_response_larger_than_expected_is_counted),
         cmocka_unit_test(memory_overhead_levels_go_up_to_their_limits),
+        cmocka_unit_test(memory_open_calls_take_at_most_half),
         cmocka_unit_test(memory_overhead_refused_asks_for_relief_at_intervals),
         cmocka_unit_test(memory_budget_users_free_together_what_is_wanted),
         cmocka_unit_test(memory_overhead_outlives_its_connection),

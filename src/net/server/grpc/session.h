@@ -128,8 +128,7 @@ struct grpc_stream {
     size_t n_unused_fields;               /* received, not kept */
     bool head_too_large;                  /* over the limit; the client gets an error */
     struct memory_overhead overhead;      /* the stream itself: count_stream */
-    size_t n_open_call_bytes;             /* of it, counted by net_budget_add_open_call */
-    bool over_budget;                     /* there is no memory for it; the client gets an error */
+    enum memory_open_call memory;         /* of it: unless granted, the client gets an error */
     bool head_over_budget;                /* the budget is used up; the client gets an error */
     bool is_plain;                        /* an HTTP request that is not gRPC */
     bool remote_ended;                    /* END_STREAM was received */

@@ -41,8 +41,6 @@ static bool reserve_head(struct grpc_stream *stream, struct str name, struct str
 }
 
 static void release_memory(struct grpc_stream *stream) {
-    net_budget_remove_open_call(stream->core->options->budget, stream->n_open_call_bytes);
-    stream->n_open_call_bytes = 0;
     memory_overhead_release(&stream->overhead);
     if (stream->n_head_reserved > 0) {
         net_budget_release(stream->core->options->budget, NET_BODY_GRPC, stream->n_head_reserved);
@@ -141,14 +139,14 @@ static enum status grpc_head_check(struct grpc_stream *stream, struct error *err
     struct grpc_call *call = &stream->call;
     call->fields = stream->head.items;
     call->n_fields = stream->head.n;
-    if (stream->over_budget) {
-        if (stream->n_open_call_bytes == 0) {
-            metric_add(METRIC_DROPPED_MEMORY, 1);
-            return error_set(err, ST_OVERLOADED,
-                             "no memory for another open call of the connection: open calls take "
-                             "up half of the %llu bytes of --client-memory",
-                             (unsigned long long)stream->core->options->budget->memory);
-        }
+    if (stream->memory == MEMORY_OPEN_CALLS_FULL) {
+        metric_add(METRIC_DROPPED_MEMORY, 1);
+        return error_set(err, ST_OVERLOADED,
+                         "no memory for another open call of the connection: open calls take up "
+                         "half of the %llu bytes of --client-memory",
+                         (unsigned long long)stream->core->options->budget->memory);
+    }
+    if (stream->memory == MEMORY_BUDGET_FULL) {
         net_budget_error(stream->core->options->budget, err);
         return error_prefix(err, "no memory for another open call of the connection");
     }
@@ -305,21 +303,11 @@ void grpc_plain_answer(struct grpc_stream *stream) {
 /* So many open streams of a connection are not counted. */
 enum { UNCOUNTED_STREAMS = 16 };
 
-/* A connection with few calls may use a little more than the budget: it is not refused for what
- * others hold. */
 static void count_stream(struct grpc_stream *stream) {
     struct grpc_session *session = stream->session;
     size_t n_bytes = stream->core->options->limits.stream_bytes;
-    if (session->n_open <= UNCOUNTED_STREAMS || n_bytes == 0) {
-        return;
-    }
-    stream->over_budget = true;
-    if (net_budget_add_open_call(stream->core->options->budget, n_bytes)) {
-        stream->n_open_call_bytes = n_bytes;
-        stream->over_budget = !memory_overhead_add(session->account, &stream->overhead, n_bytes,
-                                                   memory_account_holds_little(session->account)
-                                                       ? MEMORY_LEVEL_FIRST
-                                                       : MEMORY_LEVEL_LARGE);
+    if (session->n_open > UNCOUNTED_STREAMS && n_bytes > 0) {
+        stream->memory = memory_open_call_add(session->account, &stream->overhead, n_bytes);
     }
 }
 
