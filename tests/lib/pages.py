@@ -23,7 +23,8 @@ class Outside(html.parser.HTMLParser):
 
 def assert_one_file(address):
     """The page at `/` has all that it needs, and tells the browser to load nothing."""
-    answer = http1.request(address, "GET", "/")
+    fields = [("Accept", "text/html")]
+    answer = http1.request(address, "GET", "/", fields=fields)
     assert answer.status == 200 and answer.get("Content-Type") == "text/html; charset=utf-8"
     assert "default-src 'none'" in answer.get("Content-Security-Policy")
     text = answer.body.decode()
@@ -31,4 +32,4 @@ def assert_one_file(address):
     outside.feed(text)
     assert outside.found == []
     assert not re.search(r"@import|url\(|https?://(?!www\.w3\.org/2000/svg)|innerHTML|eval\(|/\* here:", text)
-    assert http1.request(address, "HEAD", "/").get("Content-Length") == str(len(answer.body))
+    assert http1.request(address, "HEAD", "/", fields=fields).get("Content-Length") == str(len(answer.body))

@@ -8,9 +8,11 @@
 #include "codec/kserve/path.h"
 #include "serve/frontend/extensions.h"
 #include "serve/frontend/http/routes.h"
+#include "serve/frontend/http/try_page.h"
 #include "serve/frontend/load_report.h"
 #include "serve/frontend/repository_index.h"
 #include "telemetry/admin/http_text.h"
+#include "telemetry/admin/status_common.h"
 
 static void answer_server(struct http_api *api, struct http_exchange *exchange,
                           const struct v2_path *path) {
@@ -108,26 +110,37 @@ static void answer_models(struct http_api *api, struct http_exchange *exchange,
     http_json_reply(exchange, 200, &body);
 }
 
-/* For a browser, which asks for the root: where people find what. */
-static void answer_root(struct http_api *api, struct http_exchange *exchange) {
-    struct buf body;
-    buf_init(&body, exchange->arena, 512);
-    buf_printf(&body,
-               "<!doctype html><title>Sluice</title><meta name=color-scheme content='light dark'>"
-               "<body style='font:16px system-ui;margin:3em'><h1>Sluice</h1>"
-               "<p>This is the address for requests (KServe v2): <a href=/v2/models>models</a>, "
-               "<a href=/v2>server</a>, <a href=/v2/health/ready>ready</a>, "
-               "<a href=/metrics>metrics</a>.</p>");
+/* Where the status page listens is for operators: with keys only the log names it. */
+static void add_status_link(const struct http_api *api, struct buf *out) {
+    if (api->keys) {
+        return;
+    }
     if (api->status_url) {
-        buf_printf(&body,
-                   "<p><a href='%s/'>Status page</a> at %s/</p>"
-                   "<script>for(const a of document.links)if(/^(0\\.0\\.0\\.0|\\[::\\])$/"
-                   ".test(a.hostname))a.hostname=location.hostname</script>",
+        buf_printf(out,
+                   "<footer><p>Load, times and queues of each model: <a href='%s/'>status page</a> "
+                   "at %s/</p></footer>",
                    api->status_url, api->status_url);
     } else {
-        buf_add_str(&body, STR("<p>The status page is off: <code>--metrics HOST:PORT</code></p>"));
+        buf_add_str(out, STR("<footer><p>The status page is off: <code>--metrics HOST:PORT</code>"
+                             "</p></footer>"));
     }
-    http_text_reply(exchange, 200, "text/html; charset=utf-8", &body);
+}
+
+/* For a browser, which asks for the root: the page with which people try a model. It is the same
+ * for all users and says nothing about the server, so it is served without a key; its requests to
+ * the API carry the key that the user types. */
+static void answer_root(struct http_api *api, struct http_exchange *exchange) {
+    struct buf page;
+    buf_init(&page, exchange->arena, try_page().len + 512);
+    buf_add_str(&page, try_page());
+    add_status_link(api, &page);
+    if (page.failed) {
+        struct error err;
+        error_no_memory(&err, "the page");
+        http_reply_error(exchange, &err, NULL, 0);
+        return;
+    }
+    status_page_reply(exchange, str_make(page.data, page.len));
 }
 
 static void answer_load(struct http_api *api, struct http_exchange *exchange,
@@ -200,7 +213,7 @@ static void on_head(struct http_exchange *exchange, void *context) {
         return;
     }
     if (str_is(exchange->head.path, "/") && accepts_html(exchange)) {
-        if (is_admitted(api, exchange, KEYS_METADATA) && http_check_method(exchange, HTTP_READ)) {
+        if (http_check_method(exchange, HTTP_READ)) {
             answer_root(api, exchange);
         }
         return;
