@@ -52,7 +52,13 @@ static const struct option_hint hints[] = {
     {NULL, NULL},
 };
 
+static const char *const most_used[] = {
+    "concurrency", "rate",  "duration", "requests", "max-p99", "batch",
+    "input",       "shape", "metadata", "json",     "html",    NULL,
+};
+
 static const struct option_set set = {
+    .most_used = most_used,
     .command = "sluice bench",
     .usage = "[FLAGS] URL [MODEL]",
     .about = about,

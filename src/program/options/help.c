@@ -141,6 +141,22 @@ static bool begins_group(const struct option_set *set, size_t index) {
     return true;
 }
 
+/* A topic is the groups with the same first word: "Request", "Request over HTTP". */
+static bool is_same_topic(const char *group, const char *other) {
+    size_t n = strcspn(group, " ");
+    return n == strcspn(other, " ") && strncmp(group, other, n) == 0;
+}
+
+/* Is option `index` the first one of a topic? The arguments, which have no group, are none. */
+static bool begins_topic(const struct option_set *set, size_t index) {
+    for (size_t i = 0; i < index; i++) {
+        if (is_same_topic(set->options[i].group, set->options[index].group)) {
+            return false;
+        }
+    }
+    return *set->options[index].group != '\0';
+}
+
 /* Prints every option of the group of option `first`. */
 static void print_group(struct buf *out, const struct option_set *set, size_t first,
                         struct help_style style) {
@@ -171,7 +187,7 @@ static void print_most_used(struct buf *out, const struct option_set *set,
     }
 }
 
-/* The word of a group that --help takes: the first one in lower case, "tls" of "TLS and keys". */
+/* The word that --help takes: the first one of a group in lower case, "tls" of "TLS and keys". */
 static struct str topic_of(struct arena *arena, const char *group) {
     struct str word = arena_printf(arena, "%.*s", (int)strcspn(group, " "), group);
     char *at = (char *)word.ptr;
@@ -181,7 +197,7 @@ static struct str topic_of(struct arena *arena, const char *group) {
     return word;
 }
 
-/* Prints the names of the flags of a group: "models  --model-repository, --check, …". */
+/* Prints the names of the flags of a topic: "models  --model-repository, --check, …". */
 static void print_topic_names(struct buf *out, const struct option_set *set, size_t first,
                               struct help_style style) {
     enum { NAMES_INDENT = 14 };
@@ -189,7 +205,7 @@ static void print_topic_names(struct buf *out, const struct option_set *set, siz
     struct buf names;
     buf_init(&names, out->arena, 0);
     for (size_t i = first; i < set->n_options; i++) {
-        if (strcmp(set->options[i].group, set->options[first].group) == 0 &&
+        if (is_same_topic(set->options[i].group, set->options[first].group) &&
             !option_is_argument(&set->options[i])) {
             buf_printf(&names, "%s--%s", names.len > 0 ? ", " : "", set->options[i].name);
         }
@@ -209,7 +225,7 @@ static void print_topics(struct buf *out, const struct option_set *set, struct h
     help_heading(out, "All flags, by topic", style);
     buf_printf(out, " (%s --help TOPIC, or --help all)\n", set->command);
     for (size_t i = 0; i < set->n_options; i++) {
-        if (*set->options[i].group && begins_group(set, i)) {
+        if (begins_topic(set, i)) {
             print_topic_names(out, set, i, style);
         }
     }
@@ -252,7 +268,7 @@ static enum status unknown_topic(const struct option_set *set, const char *topic
     struct buf topics;
     buf_init(&topics, arena, 0);
     for (size_t i = 0; i < set->n_options; i++) {
-        if (*set->options[i].group && begins_group(set, i)) {
+        if (begins_topic(set, i)) {
             buf_add_str(&topics, topic_of(arena, set->options[i].group));
             buf_add_str(&topics, STR(", "));
         }

@@ -34,7 +34,6 @@ static const char epilog[] =
     "Examples\n"
     "  sluice infer http://127.0.0.1:8000\n"
     "  sluice infer http://127.0.0.1:8000 sum --input a=1,2,3 --input b=4,5,6\n"
-    "  sluice infer http://127.0.0.1:8000 sum --input 'a=[1,2,3]' --input 'b=[4,5,6]'\n"
     "  sluice infer http://127.0.0.1:8000 digits --input image=@seven.npy --binary\n"
     "  sluice infer http://127.0.0.1:8000 resnet --input image=@cat.jpg --preset imagenet --top 5\n"
     "  sluice infer http://127.0.0.1:8000 digits --input image=@seven.raw --raw\n"
@@ -59,7 +58,13 @@ static const struct option_hint hints[] = {
     {NULL, NULL},
 };
 
+static const char *const most_used[] = {
+    "input",  "shape",  "preset",      "top",     "labels",  "binary", "metadata",
+    "cacert", "format", "output-file", "timeout", "dry-run", NULL,
+};
+
 static const struct option_set set = {
+    .most_used = most_used,
     .command = "sluice infer",
     .usage = "[FLAGS] URL MODEL --input NAME=SOURCE … | URL --image FILE …",
     .about = about,
@@ -85,7 +90,8 @@ static enum status check_flags(const struct options *given, const struct client_
         const char *group = options[i].group;
         if (given->given[i] && !command_group_is_for(group, server->protocol)) {
             return error_set(err, ST_BAD_CONFIG, "--%s is for %s, and %s speaks %s",
-                             options[i].name, group, server->text.ptr, WHAT_THEN[server->protocol]);
+                             options[i].name, command_group_protocols(group), server->text.ptr,
+                             WHAT_THEN[server->protocol]);
         }
     }
     return ST_OK;

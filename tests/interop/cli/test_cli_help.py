@@ -36,20 +36,23 @@ def test_help_of_command(command):
     assert run("help", command).stdout == run(command, "x", "-h").stdout == done.stdout
 
 
-@pytest.mark.parametrize("command", ["serve", "pick"])
-def test_help_of_topic(command):
+@pytest.mark.parametrize("command, name", [("serve", "limits"), ("pick", "limits"), ("infer", "tensors"),
+                                           ("bench", "load")])
+def test_help_of_topic(command, name):
     """The first page names each flag and explains the most used; a topic, or all, explains the others."""
     short, whole = run(command, "--help").stdout, run(command, "--help", "all").stdout
     assert len(short.splitlines()) <= 90 < len(whole.splitlines())
-    topic = run(command, "--help", "limits")
-    assert topic.returncode == 0 and topic.stdout.startswith("\nLimits\n") and topic.stdout in whole
-    assert run("help", command, "limits").stdout == topic.stdout
+    topic = run(command, "--help", name)
+    assert topic.returncode == 0 and topic.stdout.lower().startswith(f"\n{name}") and topic.stdout in whole
+    assert run("help", command, name).stdout == topic.stdout
     assert run(command, "-h", "--check").stdout == short
-    for flag in re.findall(r"^  (--[a-z-]+)", whole, re.M):
+    for flag in re.findall(r"^  (?:-., )?(--[a-z0-9-]+)", whole, re.M):
         assert re.search(rf"{flag}\b", short), flag
-    wrong = run(command, "--help", "limit2")
+    topics = re.findall(r"^  ([a-z]+) +--", short, re.M)
+    assert name in topics and len(topics) == len(set(topics))
+    wrong = run(command, "--help", name + "2")
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert 'no help on "limit2"; the topics are ' in wrong.stderr and ", limits, all" in wrong.stderr
+    assert f'no help on "{name}2"; the topics are {", ".join(topics)}, all' in wrong.stderr
 
 
 def test_help_colour_only_on_terminal():
