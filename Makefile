@@ -8,6 +8,7 @@ FUZZ_SECONDS ?= 600
 FUZZ_RUNS ?= -1
 STORM_SECONDS ?= 300
 BUILD := build
+RELEASE = sluice-server-$(shell cat VERSION)
 PYTHON := $(CURDIR)/.deps/venv/bin/python
 CONFIGURE := cmake -G Ninja -S .
 NINJA := ninja -j $(JOBS)
@@ -22,7 +23,7 @@ includedir ?= $(prefix)/include
 within_prefix = $(patsubst $(prefix)/%,%,$(1))
 
 .PHONY: all release bootstrap tools test unit scenario interop interop-plain kube kube-tsan demo demo-pick soak storm clang valgrind asan \
-	tsan fuzz bench simulate check lint fmt docs site portable wheel dist wheel-test test-onnxruntime test-triton test-setup packages packages-test image-test install clean help build-clang build-asan build-tsan build-fuzz
+	tsan fuzz bench simulate check lint fmt docs site portable wheel archive image dist wheel-test test-onnxruntime test-triton test-setup packages packages-test image-test install clean help build-clang build-asan build-tsan build-fuzz
 
 all: bootstrap $(BUILD)/build.ninja ## everyday: build build/sluice; installs missing packages
 	@$(NINJA) -C $(BUILD) --quiet
@@ -229,10 +230,26 @@ portable:
 wheel: portable ## release: dist/sluice_server-VERSION-….whl, for any Linux with glibc 2.28 (on Debian 12)
 	@tools/wheel $(BUILD)/portable dist
 
-dist: wheel ## release: the wheel, the release archive, what they contain (SPDX) and checksums, in dist
+archive: wheel
 	@tools/archive $(BUILD)/portable dist
 
-wheel-test: tools dist ## release: install wheel and archive, serve with them; DEBIANS="bullseye trixie": in bare ones (root)
+image: portable ## release: dist/sluice-server-VERSION-…-image.tar, an image of the same programs, as an OCI layout
+	@deploy/docker/root $(BUILD)/portable/build $(BUILD)/portable/image identity onnxruntime
+	@tools/sbom $(BUILD)/portable $(BUILD)/portable/image
+	@mkdir -p dist
+	@tools/image $(BUILD)/portable/image dist/$(RELEASE)-linux-x86_64-image.tar amd64
+
+# A dot before the release of Debian: a release on GitHub replaces "~" in the names of its files.
+dist: ## release: in dist: wheel, archive, image, Debian packages, what is in them (SPDX), checksums (Debian 12; ten minutes)
+	@rm -rf dist
+	@$(MAKE) --no-print-directory archive image packages
+	@. /etc/os-release && for file in $(BUILD)/packages/*.deb; do \
+		cp $$file dist/$$(basename $$file .deb).$$VERSION_CODENAME.deb; done && \
+		tools/sbom packages dist/$(RELEASE)-$$VERSION_CODENAME.spdx.json
+	@cp $(BUILD)/portable/image/usr/share/doc/sluice-server/sluice.spdx.json dist/$(RELEASE)-linux-x86_64-image.spdx.json
+	@cd dist && sha256sum -- * >SHA256SUMS && cat SHA256SUMS
+
+wheel-test: tools archive ## release: install wheel and archive, serve with them; DEBIANS="bullseye trixie": in bare ones (root)
 	@tools/test-wheel dist $(DEBIANS)
 
 packages: ## release: Debian packages in build/packages, checked by lintian
@@ -242,8 +259,9 @@ packages: ## release: Debian packages in build/packages, checked by lintian
 packages-test: tools packages ## release: install and run the packages in a bare Debian with systemd (root; some minutes)
 	@tools/test-packages $(BUILD)/packages
 
-image-test: tools ## release: build and check the image of deploy/docker, without Docker (root; ten minutes)
-	@tools/bootstrap packages
+image-test: tools image ## release: check that image, and one that deploy/docker builds, without Docker (root; ten minutes)
+	@tools/bootstrap image
+	@tools/test-image $(BUILD)/image dist/$(RELEASE)-linux-x86_64-image.tar
 	@tools/test-image $(BUILD)/image
 
 install: all ## release: install; PREFIX, DESTDIR, bindir, libdir, includedir as usual
