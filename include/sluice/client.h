@@ -228,8 +228,9 @@ SLUICE_CLIENT_API void sluice_client_close(sluice_client *client);
 typedef struct sluice_call sluice_call;
 
 /* Called once for a call that is done, with its status and results readable, by the function that
- * runs calls (step or one of the waits). It may start, cancel and free calls, this one too, but not
- * close the client. Not called for a call that the caller cancels or frees before. */
+ * runs calls (step or one of the waits); of a stream, answers may be left to take. It may start,
+ * cancel and free calls, this one too, but not close the client. Not called for a call that the
+ * caller cancels or frees before. */
 typedef void sluice_done_fn(sluice_call *call, void *user);
 
 /* Of any call; NULL where it is an argument: the client's defaults. */
@@ -257,8 +258,9 @@ typedef struct sluice_call_options {
  * continue meanwhile. *call is not NULL once the call has started, also if it then
  * fails; whatever it returns, the caller frees the call. */
 
-/* Returns: SLUICE_CLIENT_PENDING while the call is in progress, SLUICE_CLIENT_OK when its results
- * can be read; else the reason of its failure, with the error. */
+/* Returns: SLUICE_CLIENT_PENDING while the call is in progress, or a stream has answers that were
+ * not taken; SLUICE_CLIENT_OK when its results can be read; else the reason of its failure, with
+ * the error. */
 SLUICE_CLIENT_API sluice_client_status sluice_call_status(const sluice_call *call,
                                                           sluice_client_error *error);
 /* Blocks until the call is done; runs the client's other calls meanwhile. Of a stream the answers
