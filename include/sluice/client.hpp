@@ -372,7 +372,7 @@ public:
     void step() { sluice_client_step(handle()); }
 
     /* Any other call of client.h: run([&](auto **out, auto *failed) {
-     *     return sluice_client_statistics(client.handle(), "m", nullptr, nullptr, out, failed); }) */
+     *     return sluice_client_statistics(handle, "m", nullptr, nullptr, out, failed); }) */
     template <class Function> result<call> run(Function &&function) {
         auto failed = sized<sluice_client_error>();
         sluice_call *made = nullptr;

@@ -66,12 +66,12 @@ static void errors(sluice::client &client) {
 static void others(sluice::client &client) {
     CHECK(client.is_live().value() && client.is_ready().value());
     CHECK(client.model_is_ready("text").value() && !client.model_is_ready("absent").value());
-    sluice::call index = client
-                             .run([&](auto **out, auto *failed) {
-                                 return sluice_client_repository_index(client.handle(), nullptr,
-                                                                       out, failed);
-                             })
-                             .value();
+    sluice::call index =
+        client
+            .run([&](auto **out, auto *failed) {
+                return sluice_client_repository_index(client.handle(), nullptr, out, failed);
+            })
+            .value();
     CHECK(index.text().value().find("\"numbers\"") != std::string_view::npos);
     CHECK(client.timeout_ns() == UINT64_MAX && client.fd() >= 0);
     client.step();
