@@ -153,7 +153,8 @@ static bool take_numeric(struct client_resolver *resolver, const char *host, con
 
 static enum status make_channel(struct client_resolver *resolver,
                                 const struct client_resolver_options *options, struct error *err) {
-    struct ares_options settings = {.timeout = TIMEOUT_MS,
+    bool has_timeout = options && options->timeout_ms > 0;
+    struct ares_options settings = {.timeout = has_timeout ? options->timeout_ms : TIMEOUT_MS,
                                     .tries = TRIES,
                                     .sock_state_cb = on_socket,
                                     .sock_state_cb_data = resolver};

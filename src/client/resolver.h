@@ -16,6 +16,7 @@ struct client_resolver;
 
 struct client_resolver_options {
     const char *servers; /* "127.0.0.1:5353"; NULL: the system's */
+    int timeout_ms;      /* of the first of 3 tries, doubled for each further one; 0: 1000 */
     bool may_block;      /* for resolver_libc.c: the caller waits anyway */
 };
 

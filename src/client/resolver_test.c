@@ -37,8 +37,9 @@ static int stop_dns(void **state) {
 
 /* ---- the resolver ---------------------------------------------------------------------------- */
 
-static struct client_resolver *begin(const char *host) {
-    const struct client_resolver_options options = {.servers = dns.address};
+static struct client_resolver *begin(const char *host, int timeout_ms) {
+    const struct client_resolver_options options = {.servers = dns.address,
+                                                    .timeout_ms = timeout_ms};
     struct client_resolver *resolver;
     struct error err = {0};
     assert_int_equal(client_resolver_start(host, PORT, &options, &resolver, &err), ST_OK);
@@ -58,7 +59,7 @@ static enum status finish(struct client_resolver *resolver, struct error *err) {
 
 static void expect_address(const char *host, int family) {
     struct error err = {0};
-    struct client_resolver *resolver = begin(host);
+    struct client_resolver *resolver = begin(host, 0);
     assert_int_equal(finish(resolver, &err), ST_OK);
     const struct client_address *address = client_resolver_address(resolver, 0);
     assert_non_null(address);
@@ -84,16 +85,16 @@ static void resolver_name_is_looked_up(void **state) {
 
 static void resolver_failures_say_why(void **state) {
     static const struct {
-        int manners;
+        int manners, timeout_ms;
         const char *host, *says;
-    } rows[] = {{TEST_DNS_ANSWERS, "b.test", "no address of b.test: there is no such name"},
-                {TEST_DNS_FAILS, "a.test", "no address of a.test: "},
-                {TEST_DNS_BABBLES, "a.test", "no address of a.test: "}};
+    } rows[] = {{TEST_DNS_ANSWERS, 0, "b.test", "no address of b.test: there is no such name"},
+                {TEST_DNS_FAILS, 10, "a.test", "no address of a.test: "},
+                {TEST_DNS_BABBLES, 10, "a.test", "no address of a.test: "}};
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct error err = {0};
         atomic_store(&dns.manners, rows[i].manners);
-        struct client_resolver *resolver = begin(rows[i].host);
+        struct client_resolver *resolver = begin(rows[i].host, rows[i].timeout_ms);
         assert_int_equal(finish(resolver, &err), ST_IO);
         assert_non_null(strstr(err.text, rows[i].says));
         client_resolver_free(resolver);
