@@ -165,14 +165,19 @@ static inline void net_budget_give(struct net_budget *budget, uint64_t n_bytes) 
     atomic_fetch_sub_explicit(&budget->n_bytes, n_bytes, memory_order_relaxed);
 }
 
-/* Small arenas, such as that of a metrics page, may use kept_memory and a sixteenth more. */
+/* Returns: what small requests may use beyond the limit, whatever their connections hold. */
+static inline uint64_t net_budget_small_extra(const struct net_budget *budget) {
+    return net_budget_limit(budget) / 32;
+}
+
+/* Small arenas, such as that of a metrics page, may use kept_memory and a 32nd more. */
 static inline bool net_budget_take_for_arena(void *user, size_t n_bytes, size_t n_counted) {
     struct net_budget *budget = user;
-    uint64_t limit = net_budget_limit(budget);
     bool small =
         n_bytes <= NET_BUDGET_SMALL_ARENA - n_counted && n_counted < NET_BUDGET_SMALL_ARENA;
     return net_budget_take_within(budget, n_bytes,
-                                  small ? limit + limit / 16 : net_budget_large_limit(budget));
+                                  small ? net_budget_limit(budget) + net_budget_small_extra(budget)
+                                        : net_budget_large_limit(budget));
 }
 
 static inline void net_budget_give_from_arena(void *user, size_t n_bytes) {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /* A quota's credit is taken and kept in chunks of this size; of a small budget, a fraction. */
-enum { CHUNK_BYTES = 1 << 20, CHUNKS_OF_BUDGET = 256, SMALL_EXTRA_FRACTION = 16 };
+enum { CHUNK_BYTES = 1 << 20, CHUNKS_OF_BUDGET = 256 };
 /* What one run of a quota grants while requests wait in others, too. */
 enum { RUN_FRACTION = 16 };
 
@@ -16,8 +16,12 @@ static uint64_t chunk_bytes(const struct memory_quota *quota) {
     return fraction < CHUNK_BYTES ? fraction : CHUNK_BYTES;
 }
 
-static uint64_t extra_bytes(const struct memory_quota *quota) {
-    return net_budget_limit(quota->options.budget) / SMALL_EXTRA_FRACTION;
+/* Returns: how far beyond its limit small requests may use the budget: half of that in any case, of
+ * the other half the more the less their connection holds. So connections that take as much as they
+ * get leave something to one that has nothing yet, however many they are. */
+static uint64_t small_extra_bytes(const struct memory_quota *quota, uint64_t n_held_bytes) {
+    uint64_t half = net_budget_small_extra(quota->options.budget);
+    return 2 * half - (n_held_bytes < half / 2 ? 2 * n_held_bytes : half);
 }
 
 /* Takes credit, in chunks while that stays within the budget's limit, and what is missing within
@@ -41,9 +45,13 @@ static bool take_credit_within(struct memory_quota *quota, uint64_t n_bytes, uin
     return false;
 }
 
-static bool take_credit(struct memory_quota *quota, uint64_t n_bytes) {
-    uint64_t extra = n_bytes <= MEMORY_SMALL_BYTES ? extra_bytes(quota) : 0;
-    return take_credit_within(quota, n_bytes, net_budget_limit(quota->options.budget) + extra);
+static bool take_credit(struct memory_account *account, uint64_t n_bytes) {
+    struct memory_quota *quota = account->quota;
+    uint64_t limit = net_budget_limit(quota->options.budget);
+    if (n_bytes <= MEMORY_SMALL_BYTES) {
+        limit += small_extra_bytes(quota, memory_account_bytes(account));
+    }
+    return take_credit_within(quota, n_bytes, limit);
 }
 
 static void return_credit(struct memory_quota *quota, uint64_t keep) {
@@ -285,7 +293,7 @@ static bool try_grant(struct memory_reservation *reservation) {
     const struct memory_reservation *first = first_waiting(quota);
     bool may_pass = reservation->n_bytes <= MEMORY_SMALL_BYTES || first == reservation ||
                     (!first && !others_wait(quota));
-    return may_pass && take_credit(quota, reservation->n_bytes);
+    return may_pass && take_credit(reservation->account, reservation->n_bytes);
 }
 
 static void wait_for_account(struct memory_reservation *reservation) {
@@ -355,8 +363,9 @@ enum memory_reserve_result memory_reserve(struct memory_account *account,
 }
 
 /* Takes credit for bytes that are in use already. */
-static void take_credit_by_force(struct memory_quota *quota, uint64_t n_bytes) {
-    if (!take_credit(quota, n_bytes)) {
+static void take_credit_by_force(struct memory_account *account, uint64_t n_bytes) {
+    struct memory_quota *quota = account->quota;
+    if (!take_credit(account, n_bytes)) {
         net_budget_force(quota->options.budget, n_bytes - quota->n_credit);
         quota->n_credit = n_bytes;
     }
@@ -372,7 +381,7 @@ void memory_hold(struct memory_account *account, struct memory_reservation *rese
     reservation->n_bytes = n_bytes;
     account->n_reservations++;
     account->n_bytes += n_bytes;
-    take_credit_by_force(account->quota, n_bytes);
+    take_credit_by_force(account, n_bytes);
     grant(reservation);
 }
 
@@ -380,11 +389,11 @@ void memory_add(struct memory_reservation *reservation, uint64_t n_bytes) {
     if (reservation->state != MEMORY_RESERVED) {
         return;
     }
-    struct memory_quota *quota = reservation->account->quota;
-    take_credit_by_force(quota, n_bytes);
+    struct memory_account *account = reservation->account;
+    take_credit_by_force(account, n_bytes);
     reservation->n_bytes += n_bytes;
-    reservation->account->n_bytes += n_bytes;
-    quota_count(quota, n_bytes);
+    account->n_bytes += n_bytes;
+    quota_count(account->quota, n_bytes);
 }
 
 void memory_subtract(struct memory_reservation *reservation, uint64_t n_bytes) {
@@ -435,19 +444,19 @@ void memory_relieve(struct memory_account *account, uint64_t wanted) {
     }
 }
 
-static uint64_t limit_of(const struct memory_quota *quota, enum memory_level level) {
-    const struct net_budget *budget = quota->options.budget;
+static uint64_t limit_of(const struct memory_account *account, enum memory_level level) {
+    const struct net_budget *budget = account->quota->options.budget;
     switch (level) {
     case MEMORY_LEVEL_LARGE:
         return net_budget_large_limit(budget);
     case MEMORY_LEVEL_USUAL:
         return net_budget_limit(budget);
     case MEMORY_LEVEL_REFUSAL:
-        return net_budget_limit(budget) + extra_bytes(quota) / 2;
+        return net_budget_limit(budget) + net_budget_small_extra(budget);
     case MEMORY_LEVEL_FIRST:
         break;
     }
-    return net_budget_limit(budget) + extra_bytes(quota);
+    return net_budget_limit(budget) + small_extra_bytes(account->quota, account->n_overhead_bytes);
 }
 
 bool memory_overhead_add(struct memory_account *account, struct memory_overhead *overhead,
@@ -456,7 +465,7 @@ bool memory_overhead_add(struct memory_account *account, struct memory_overhead 
         return true;
     }
     if (account->quota->n_credit < n_bytes &&
-        !take_credit_within(account->quota, n_bytes, limit_of(account->quota, level))) {
+        !take_credit_within(account->quota, n_bytes, limit_of(account, level))) {
         memory_relieve(account, n_bytes);
         return false;
     }

@@ -28,7 +28,7 @@
 
 enum {
     /* A response of at most this size need not wait for the budget while large ones do: it may use
-     * a sixteenth more. */
+     * up to a sixteenth more, and the less of it the more its connection holds. */
     MEMORY_SMALL_BYTES = 65536,
 };
 
@@ -190,8 +190,9 @@ void memory_release(struct memory_reservation *reservation, bool sent);
 enum memory_level {
     MEMORY_LEVEL_LARGE,   /* what holds much: all but net_budget.kept_memory */
     MEMORY_LEVEL_USUAL,   /* up to the budget's limit */
-    MEMORY_LEVEL_REFUSAL, /* for as long as it takes to refuse a call: a 32th more */
-    MEMORY_LEVEL_FIRST,   /* of a connection that holds little: a sixteenth more */
+    MEMORY_LEVEL_REFUSAL, /* for as long as it takes to refuse a call: a 32nd more */
+    MEMORY_LEVEL_FIRST,   /* of a connection that holds little: up to a sixteenth more, and the less
+                           * of it the more its calls hold */
 };
 /* Takes `n_bytes` more of the budget. Returns: false when they don't fit: nothing was taken, and
  * memory_relieve was called. `account` NULL: true, and not counted. Owns:

@@ -439,6 +439,32 @@ static void memory_overhead_levels_go_up_to_their_limits(void **state) {
     close_memory();
 }
 
+/* Connections that keep opening calls until they are refused, and one that has none yet. */
+static void memory_overhead_of_many_leaves_some_for_a_new_connection(void **state) {
+    enum { CALL_BYTES = 8192 };
+    struct memory_overhead full = {NULL, 0, 0}, overheads[N] = {{NULL, 0, 0}};
+    bool grew = true;
+    (void)state;
+    open_memory(64 * MB, MB);
+    assert_true(memory_overhead_add(memory.accounts[0], &full, 66 * MB, MEMORY_LEVEL_REFUSAL));
+    while (grew) {
+        grew = false;
+        for (size_t i = 1; i + 1 < N; i++) {
+            grew |= memory_overhead_add(memory.accounts[i], &overheads[i], CALL_BYTES,
+                                        MEMORY_LEVEL_FIRST);
+        }
+    }
+    for (size_t i = 0; i < 16; i++) {
+        assert_true(memory_overhead_add(memory.accounts[N - 1], &overheads[0], CALL_BYTES,
+                                        MEMORY_LEVEL_FIRST));
+    }
+    for (size_t i = 0; i < N; i++) {
+        memory_overhead_release(&overheads[i]);
+    }
+    memory_overhead_release(&full);
+    close_memory();
+}
+
 /* The half is theirs only; what others hold is looked at as for other small things. */
 static void memory_open_calls_take_at_most_half(void **state) {
     struct memory_overhead calls[3] = {{NULL, 0, 0}}, other = {NULL, 0, 0};
@@ -540,6 +566,7 @@ int main(void) {
         cmocka_unit_test(memory_budget_requests_of_one_account_do_not_pass_its_limit),
         cmocka_unit_test(memory_response_larger_than_expected_is_counted),
         cmocka_unit_test(memory_overhead_levels_go_up_to_their_limits),
+        cmocka_unit_test(memory_overhead_of_many_leaves_some_for_a_new_connection),
         cmocka_unit_test(memory_open_calls_take_at_most_half),
         cmocka_unit_test(memory_overhead_refused_asks_for_relief_at_intervals),
         cmocka_unit_test(memory_budget_users_free_together_what_is_wanted),

@@ -227,8 +227,8 @@ def test_unread_connections_are_closed_for_refused_requests(start_picker):
     picker = start(start_picker)
     data = [headers("/v1/completions", config=DUPLEX), body(b'{"model":"old","prompt":"' + b"x" * 100000)]
     with flood(picker) as connect:
-        for _ in range(4):
-            open_streams(connect(UNREAD), 4000, encoded(headers("/")))
+        for n_streams in [4000] * 4 + [300] * 8:  # the latter: as much as each of them gets
+            open_streams(connect(UNREAD), n_streams, encoded(headers("/")))
         with Proxy(picker.grpc_addresses[0]) as proxy:
             end = time.monotonic() + http1.PATIENCE
             while (said := proxy.stream(*data).next()).WhichOneof("response") == "immediate_response":
