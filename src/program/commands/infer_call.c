@@ -6,7 +6,6 @@
 #include "core/base/buf.h"
 #include "core/base/num.h"
 #include "core/base/suggest.h"
-#include "program/commands/infer_picture.h"
 #include "program/requests/infer_shape.h"
 #include "program/requests/infer_tensor.h"
 
@@ -144,7 +143,7 @@ static enum status find_known(struct arena *arena, const struct infer_settings *
 }
 
 static enum status add_inputs(struct arena *arena, const struct infer_settings *settings,
-                              const struct model_spec *model, struct infer_request *out,
+                              const struct infer_model *model, struct infer_request *out,
                               struct error *err) {
     out->n_inputs = settings->inputs.n;
     out->inputs = arena_calloc(arena, out->n_inputs, sizeof(*out->inputs));
@@ -160,12 +159,12 @@ static enum status add_inputs(struct arena *arena, const struct infer_settings *
                                STR_ARG(source.name));
         }
         if (status == ST_OK) {
-            status = find_known(arena, settings, model, source.name, &known, err);
+            status = find_known(arena, settings, model->spec, source.name, &known, err);
         }
         if (status == ST_OK) {
             struct tensor *tensor = &out->inputs[i].tensor;
             status = infer_picture_is(&source, &known)
-                         ? infer_picture_read(arena, settings, &source, &known, tensor, err)
+                         ? infer_picture_read(arena, settings, &source, &known, model, tensor, err)
                          : infer_tensor_read(arena, &source, &known, tensor, err);
         }
     }
@@ -208,7 +207,7 @@ static enum status add_params(struct arena *arena, const struct infer_settings *
 }
 
 enum status infer_call_init(struct arena *arena, const struct infer_settings *settings,
-                            const struct model_spec *model, struct client_infer *out,
+                            const struct infer_model *model, struct client_infer *out,
                             struct error *err) {
     struct v2_request *request = arena_calloc(arena, 1, sizeof(*request));
     if (!request) {
@@ -231,7 +230,7 @@ enum status infer_call_init(struct arena *arena, const struct infer_settings *se
         status = add_inputs(arena, settings, model, &request->infer, err);
     }
     if (status == ST_OK) {
-        status = add_outputs(arena, settings, model, &request->infer, err);
+        status = add_outputs(arena, settings, model->spec, &request->infer, err);
     }
     if (status == ST_OK) {
         status = add_params(arena, settings, &request->infer, err);

@@ -36,7 +36,8 @@ static enum status make(struct arena *arena, const char *line, bool alone,
     struct infer_settings *settings = arena_calloc(arena, 1, sizeof(*settings));
     assert_int_equal(infer_settings_read(argc, argv, arena, settings), -1);
     assert_int_equal(infer_call_is_complete(settings), alone);
-    return infer_call_init(arena, settings, alone ? NULL : &model, call, err);
+    struct infer_model known = {.spec = alone ? NULL : &model};
+    return infer_call_init(arena, settings, &known, call, err);
 }
 
 static void infer_call_tensors_follow_flags_and_model(void **state) {

@@ -7,6 +7,7 @@
 #include "program/commands/hexdump.h"
 #include "program/commands/infer_answer.h"
 #include "program/commands/infer_call.h"
+#include "program/commands/infer_config.h"
 #include "program/commands/infer_top.h"
 #include "program/requests/file.h"
 #include "program/requests/grpc_link.h"
@@ -31,18 +32,60 @@ static enum status open_link(struct infer_run *run, struct error *err) {
     return grpc_link_open(&options, &run->link, err);
 }
 
+static enum status read_config(struct infer_run *run, struct str message,
+                               const struct model_config **config, struct error *err) {
+    struct str text;
+    struct model_config *out = arena_calloc(run->arena, 1, sizeof(*out));
+    if (!out) {
+        return error_no_memory(err, "the model's configuration");
+    }
+    *config = out;
+    enum status status = client_grpc_text_decode(run->arena, CLIENT_CONFIG, message,
+                                                 run->settings->max_answer_size, &text, err);
+    return status == ST_OK ? infer_config_parse(run->arena, text, out, err) : status;
+}
+
+/* Requests the model's configuration, which not every server has: *config stays NULL then. */
+static enum status get_config(struct infer_run *run, const struct model_config **config,
+                              struct error *err) {
+    struct client_query_args args = {.query = CLIENT_CONFIG,
+                                     .model = str_of(run->settings->model),
+                                     .version = str_of(run->settings->model_version)};
+    struct client_grpc_request request;
+    struct grpc_link_call call = {0};
+    enum status status = client_grpc_query_encode(run->arena, &args, &request, err);
+    if (status == ST_OK) {
+        status = grpc_link_call_start(run->link, &call, request.path, request.pieces,
+                                      request.n_pieces, run->settings->timeout_ns, err);
+    }
+    if (status == ST_OK) {
+        status = grpc_link_call_wait(&call, err);
+    }
+    if (status == ST_OK) {
+        status = read_config(run, call.message->data, config, err);
+    } else if (status == ST_REFUSED) {
+        status = ST_OK;
+    }
+    grpc_link_call_fini(&call);
+    return status;
+}
+
 static enum status make_message(struct infer_run *run, struct error *err) {
     const struct infer_settings *settings = run->settings;
-    struct model_spec spec, *model = NULL;
+    struct model_spec spec;
+    struct infer_model model = {0};
     enum status status = ST_OK;
     if (!infer_call_is_complete(settings)) {
         status =
             grpc_link_get_model(run->link, run->arena, str_of(settings->model),
                                 str_of(settings->model_version), settings->timeout_ns, &spec, err);
-        model = &spec;
+        model.spec = &spec;
+    }
+    if (status == ST_OK && model.spec && infer_picture_may_be(settings, &spec)) {
+        status = get_config(run, &model.config, err);
     }
     if (status == ST_OK) {
-        status = infer_call_init(run->arena, settings, model, &run->infer, err);
+        status = infer_call_init(run->arena, settings, &model, &run->infer, err);
     }
     return status == ST_OK ? client_grpc_infer_message(run->arena, &run->infer, &run->message, err)
                            : status;

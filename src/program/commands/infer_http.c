@@ -5,6 +5,7 @@
 #include "program/commands/hexdump.h"
 #include "program/commands/infer_answer.h"
 #include "program/commands/infer_call.h"
+#include "program/commands/infer_config.h"
 #include "program/commands/infer_list.h"
 #include "program/commands/infer_top.h"
 #include "program/requests/file.h"
@@ -40,8 +41,40 @@ static void close_client(struct infer_run *run) {
     client_tls_free(run->tls);
 }
 
+/* Requests the model's configuration, which not every server has: *config stays NULL then. */
+static enum status get_config(struct infer_run *run, const struct model_config **config,
+                              struct error *err) {
+    struct client_query_args args = {.query = CLIENT_CONFIG,
+                                     .model = str_of(run->settings->model),
+                                     .version = str_of(run->settings->model_version)};
+    struct client_request request;
+    struct str text;
+    struct model_config *out = arena_calloc(run->arena, 1, sizeof(*out));
+    if (!out) {
+        return error_no_memory(err, "the model's configuration");
+    }
+    enum status status =
+        client_query_encode(run->arena, client_url(run->client), &args, &request, err);
+    if (status == ST_OK) {
+        struct http_message message = {request.pieces, request.n_pieces};
+        status = client_exchange(run->client, message, run->settings->timeout_ns, err);
+    }
+    if (status == ST_OK) {
+        status = client_text_decode(run->arena, client_http(run->client), &text, err);
+        if (status == ST_REFUSED) {
+            return ST_OK;
+        }
+    }
+    if (status == ST_OK) {
+        status = infer_config_parse(run->arena, text, out, err);
+    }
+    *config = out;
+    return status;
+}
+
 static enum status make_call(struct infer_run *run, struct error *err) {
-    struct model_spec spec, *model = NULL;
+    struct model_spec spec;
+    struct infer_model model = {0};
     if (!infer_call_is_complete(run->settings)) {
         enum status status =
             client_model_metadata(run->client, run->arena, str_of(run->settings->model),
@@ -52,9 +85,15 @@ static enum status make_call(struct infer_run *run, struct error *err) {
             }
             return status;
         }
-        model = &spec;
+        model.spec = &spec;
+        if (infer_picture_may_be(run->settings, &spec)) {
+            status = get_config(run, &model.config, err);
+        }
+        if (status != ST_OK) {
+            return status;
+        }
     }
-    return infer_call_init(run->arena, run->settings, model, &run->call, err);
+    return infer_call_init(run->arena, run->settings, &model, &run->call, err);
 }
 
 /* Writes the body of the request. */

@@ -3,20 +3,24 @@
 #include "program/commands/infer_picture.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
-#include "core/base/num.h"
 #include "program/model_server/settings.h"
+#include "serve/frontend/mip/plan.h"
 #include "serve/picture/picture.h"
 
-enum { DEFAULT_SIDE = 224, MAX_SIDE = 65535, IMAGE_RANK = 3 };
+enum { IMAGE_RANK = 3 };
+/* ImageNet's: models are given the middle of a picture whose shorter side was resized, 224 of 256
+ * pixels. */
+enum { IMAGENET_SIDE = 224, IMAGENET_SHORT_SIDE = 256 };
 static const uint64_t MAX_PIXELS = UINT64_C(1) << 28;
 
-static bool has_picture_name(const char *file) {
+static bool has_picture_name(struct str file) {
     static const char *const suffixes[] = {".jpg",  ".jpeg", ".png", ".webp",
                                            ".JPEG", ".JPG",  ".PNG", ".gif"};
     for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes); i++) {
-        if (str_ends_with(str_of(file), str_of(suffixes[i]))) {
+        if (str_ends_with(file, str_of(suffixes[i]))) {
             return true;
         }
     }
@@ -31,142 +35,166 @@ static struct shape shape_of(const struct infer_known *known) {
     return known->has_shape ? known->shape : known->spec ? known->spec->shape : (struct shape){0};
 }
 
+bool infer_picture_may_be(const struct infer_settings *settings, const struct model_spec *model) {
+    bool may_be = false;
+    for (size_t i = 0; i < settings->inputs.n && !settings->raw; i++) {
+        struct str source = str_of(settings->inputs.items[i]);
+        struct str name = str_cut(&source, '=');
+        size_t k = tensor_spec_find(model->inputs, model->n_inputs, name);
+        may_be = may_be ||
+                 (source.ptr && str_starts_with(source, STR("@")) && has_picture_name(source) &&
+                  k != SIZE_MAX && model->inputs[k].datatype != DT_BYTES);
+    }
+    return may_be;
+}
+
 bool infer_picture_is(const struct infer_source *source, const struct infer_known *known) {
     struct shape shape = shape_of(known);
     bool pixels = shape.rank == IMAGE_RANK || shape.rank == IMAGE_RANK + 1;
-    return source->kind == INFER_SOURCE_RAW && has_picture_name(source->file) && !known->raw &&
-           pixels && datatype_size(datatype_of(known)) > 0;
+    return source->kind == INFER_SOURCE_RAW && has_picture_name(str_of(source->file)) &&
+           !known->raw && pixels && datatype_size(datatype_of(known)) > 0;
 }
 
-/* ---- flags ----------------------------------------------------------------------------------- */
-
-static enum status read_size(const char *text, struct picture_plan *plan, struct error *err) {
-    struct str rest = str_of(text);
-    struct str width = str_cut(&rest, 'x');
-    uint64_t w = 0, h = 0;
-    bool ok = num_parse_u64(width, &w);
-    ok = ok && (rest.ptr ? num_parse_u64(rest, &h) : (h = w) > 0);
-    if (!ok || w == 0 || h == 0 || w > MAX_SIDE || h > MAX_SIDE) {
-        return error_set(err, ST_BAD_CONFIG, "--size %s: expected WIDTHxHEIGHT, such as 224x224",
-                         text);
-    }
-    plan->width = (uint32_t)w;
-    plan->height = (uint32_t)h;
-    return ST_OK;
-}
-
-/* One number for all channels, or one for each: "0.485,0.456,0.406". */
-static enum status read_channels(const char *flag, const char *text, double *out,
-                                 struct error *err) {
-    struct str rest = str_of(text);
-    size_t n = 0;
-    bool ok = true;
-    while (rest.ptr && ok) {
-        struct str number = str_trim(str_cut(&rest, ','));
-        ok = n < PICTURE_MAX_CHANNELS && num_parse_f64(number, &out[n]);
-        n++;
-    }
-    if (!ok || (n != 1 && n != PICTURE_MAX_CHANNELS)) {
-        return error_set(err, ST_BAD_CONFIG,
-                         "--%s %s: expected one number, or three with commas for red, green and "
-                         "blue",
-                         flag, text);
-    }
-    for (; n < PICTURE_MAX_CHANNELS; n++) {
-        out[n] = out[0];
-    }
-    return ST_OK;
-}
+/* ---- settings -------------------------------------------------------------------------------- */
 
 /* What models of torchvision, and most others that were trained on ImageNet, expect. */
-static void set_imagenet(struct picture_plan *plan) {
-    static const double mean[] = {0.485, 0.456, 0.406}, std[] = {0.229, 0.224, 0.225};
-    memcpy(plan->mean, mean, sizeof(mean));
-    memcpy(plan->std, std, sizeof(std));
-    plan->scale = 1.0 / 255;
-    plan->fit = PICTURE_CROP;
-    plan->filter = PICTURE_BILINEAR;
+static void set_imagenet(struct mip_settings *settings) {
+    settings->mean = (struct mip_per_channel){{0.485, 0.456, 0.406}, PICTURE_MAX_CHANNELS};
+    settings->std = (struct mip_per_channel){{0.229, 0.224, 0.225}, PICTURE_MAX_CHANNELS};
+    settings->scale = 1.0 / 255;
+    settings->fit = PICTURE_CROP;
+    settings->filter = PICTURE_BILINEAR;
 }
 
-/* ---- shape ----------------------------------------------------------------------------------- */
-
-/* Finds which dimension is the channels': 3 or 1, first or last. */
-static enum status read_layout(const struct infer_settings *settings,
-                               const struct infer_source *source, const int64_t *dims,
-                               struct picture_plan *plan, struct error *err) {
-    bool first = dims[0] == 3 || dims[0] == 1, last = dims[2] == 3 || dims[2] == 1;
-    if (settings->layout == INFER_LAYOUT_AUTO && !first && !last) {
-        return error_set(err, ST_BAD_SHAPE,
-                         "input \"%.*s\": no dimension is 3 or 1, the channels of a picture; "
-                         "--layout nchw or nhwc says which it is",
-                         STR_ARG(source->name));
+/* The settings of the configuration for this input; the defaults without one. Returns:
+ * ST_BAD_CONFIG. */
+static enum status read_config(struct arena *arena, const struct infer_model *model,
+                               struct str input, struct mip_settings *out, struct error *err) {
+    static const struct model_config no_config;
+    *out = (struct mip_settings){0};
+    const struct tensor_spec itself = {.name = input};
+    const struct model_spec alone = {.inputs = &itself, .n_inputs = 1};
+    bool known = model->spec && model->config;
+    const struct model_spec *spec = known ? model->spec : &alone;
+    struct mip_settings *inputs = arena_calloc(arena, spec->n_inputs, sizeof(*inputs));
+    struct mip_settings *outputs = arena_calloc(arena, spec->n_outputs, sizeof(*outputs));
+    if (!inputs || !outputs) {
+        return error_no_memory(err, "the settings of pictures");
     }
-    bool nchw =
-        settings->layout == INFER_LAYOUT_AUTO ? first : settings->layout == INFER_LAYOUT_NCHW;
-    plan->layout = nchw ? PICTURE_NCHW : PICTURE_NHWC;
-    plan->color = dims[nchw ? 0 : 2] == 1 ? PICTURE_GREY : PICTURE_RGB;
-    int64_t height = dims[nchw ? 1 : 0], width = dims[nchw ? 2 : 1];
-    uint32_t default_side = settings->preset == INFER_PRESET_IMAGENET ? DEFAULT_SIDE : 0;
-    plan->height = height > 0 && height <= MAX_SIDE ? (uint32_t)height : default_side;
-    plan->width = width > 0 && width <= MAX_SIDE ? (uint32_t)width : default_side;
-    return ST_OK;
+    enum status st =
+        mip_settings_read(known ? model->config : &no_config, spec, inputs, outputs, err);
+    size_t i = tensor_spec_find(spec->inputs, spec->n_inputs, input);
+    assert(i != SIZE_MAX); /* infer_call.c:find_known */
+    *out = inputs[i];
+    return st == ST_OK ? st : error_prefix(err, "the model's configuration");
 }
 
-static enum status make_plan(const struct infer_settings *settings,
-                             const struct infer_source *source, const struct infer_known *known,
-                             struct picture_plan *plan, struct error *err) {
-    struct shape shape = shape_of(known);
-    assert(shape.dims && shape.rank >= IMAGE_RANK); /* infer_picture_is */
-    *plan = (struct picture_plan){
-        .datatype = datatype_of(known), .scale = 1, .mean = {0, 0, 0}, .std = {1, 1, 1}};
-    if (settings->preset == INFER_PRESET_IMAGENET) {
-        set_imagenet(plan);
-    } else if (datatype_is_float(plan->datatype)) {
-        plan->scale = 1.0 / 255;
+static enum status read_flag(const char *flag, const char *text, mip_value_read *read,
+                             struct mip_settings *out, struct error *err) {
+    enum status st = text ? read(str_of(text), out, err) : ST_OK;
+    return st == ST_OK ? st : error_prefix(err, "--%s %s", flag, text);
+}
+
+static enum status read_flags(const struct infer_settings *settings, struct mip_settings *out,
+                              struct error *err) {
+    enum status st = read_flag("size", settings->size, mip_value_size, out, err);
+    if (st == ST_OK) {
+        st = read_flag("mean", settings->mean, mip_value_mean, out, err);
     }
-    enum status st = read_layout(settings, source, shape.dims + shape.rank - IMAGE_RANK, plan, err);
-    if (st == ST_OK && settings->size) {
-        st = read_size(settings->size, plan, err);
+    if (st == ST_OK) {
+        st = read_flag("std", settings->std, mip_value_std, out, err);
     }
-    if (st == ST_OK && settings->mean) {
-        st = read_channels("mean", settings->mean, plan->mean, err);
-    }
-    if (st == ST_OK && settings->std) {
-        st = read_channels("std", settings->std, plan->std, err);
-    }
-    if (st == ST_OK && (plan->width == 0 || plan->height == 0)) {
-        st = error_set(err, ST_BAD_SHAPE,
-                       "input \"%.*s\": the model takes pictures of any size; give --size "
-                       "WIDTHxHEIGHT",
-                       STR_ARG(source->name));
+    if (settings->layout != INFER_LAYOUT_AUTO) {
+        out->layout = settings->layout == INFER_LAYOUT_NCHW ? MIP_LAYOUT_NCHW : MIP_LAYOUT_NHWC;
     }
     return st;
 }
 
-static struct shape picture_shape(struct arena *arena, const struct picture_plan *plan,
-                                  size_t rank) {
-    int64_t *dims = arena_calloc(arena, rank, sizeof(*dims));
-    int64_t channels = plan->color == PICTURE_GREY ? 1 : PICTURE_MAX_CHANNELS;
-    if (!dims) {
-        return (struct shape){0};
+static enum status read_settings(struct arena *arena, const struct infer_settings *settings,
+                                 const struct infer_source *source, const struct infer_model *model,
+                                 enum datatype datatype, struct mip_settings *out,
+                                 struct error *err) {
+    bool is_imagenet = settings->preset == INFER_PRESET_IMAGENET;
+    static const struct infer_model none;
+    enum status st = read_config(arena, is_imagenet ? &none : model, source->name, out, err);
+    if (st != ST_OK) {
+        return st;
     }
-    dims[0] = 1; /* the batch, unless the rank is 3 */
-    int64_t *image = dims + rank - IMAGE_RANK;
-    bool nchw = plan->layout == PICTURE_NCHW;
-    image[nchw ? 0 : 2] = channels;
-    image[nchw ? 1 : 0] = plan->height;
-    image[nchw ? 2 : 1] = plan->width;
-    return (struct shape){dims, rank};
+    out->prefix = "--";
+    if (is_imagenet) {
+        set_imagenet(out);
+    } else if (!out->given && datatype_is_float(datatype)) {
+        out->scale = 1.0 / 255;
+    }
+    return read_flags(settings, out, err);
+}
+
+/* ---- shape ----------------------------------------------------------------------------------- */
+
+/* Returns: how many dimensions are in front of the picture's. The configuration says whether there
+ * is one for the batch; without it, [-1, 28, 28] is taken for grey pictures. */
+static size_t leading_dims(struct shape shape, const struct infer_model *model,
+                           const struct mip_settings *settings) {
+    if (shape.rank > IMAGE_RANK || (model->config && model->config->max_batch_size > 0)) {
+        return 1;
+    }
+    const int64_t *d = shape.dims;
+    return settings->layout == MIP_LAYOUT_AUTO && d[0] == -1 && d[1] > 0 && d[2] > 0 && d[2] != 1 &&
+           d[2] != PICTURE_MAX_CHANNELS;
+}
+
+static bool has_open_side(struct shape image) {
+    bool open = false;
+    for (size_t i = 0; i < image.rank; i++) {
+        open = open || image.dims[i] == -1;
+    }
+    return open;
 }
 
 /* ---- decoding -------------------------------------------------------------------------------- */
 
+static uint32_t short_side(const struct picture_plan *plan) {
+    double longest = plan->width > plan->height ? plan->width : plan->height;
+    return (uint32_t)rint(longest * IMAGENET_SHORT_SIDE / IMAGENET_SIDE);
+}
+
+static enum status plan_picture(struct arena *arena, const struct infer_settings *settings,
+                                const struct infer_source *source, const struct infer_known *known,
+                                const struct infer_model *model, struct picture_plan *plan,
+                                struct shape *shape, struct error *err) {
+    bool is_imagenet = settings->preset == INFER_PRESET_IMAGENET;
+    struct mip_settings mip;
+    enum datatype datatype = datatype_of(known);
+    struct shape model_shape = shape_of(known);
+    assert(model_shape.dims && model_shape.rank >= IMAGE_RANK); /* infer_picture_is */
+    int64_t *dims = arena_calloc(arena, model_shape.rank, sizeof(*dims));
+    if (!dims) {
+        return error_no_memory(err, "input \"%.*s\"", STR_ARG(source->name));
+    }
+    enum status st = read_settings(arena, settings, source, model, datatype, &mip, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    size_t n_leading = leading_dims(model_shape, model, &mip);
+    struct shape image = {model_shape.dims + n_leading, model_shape.rank - n_leading};
+    if (is_imagenet && mip.width == 0 && has_open_side(image)) {
+        mip.width = mip.height = IMAGENET_SIDE;
+    }
+    dims[0] = 1; /* the batch, if there is one */
+    st = mip_picture_plan(datatype, image, &mip, plan, dims + n_leading, err);
+    plan->short_side = is_imagenet ? short_side(plan) : 0;
+    *shape = (struct shape){dims, model_shape.rank};
+    return st == ST_OK ? st : error_prefix(err, "input \"%.*s\"", STR_ARG(source->name));
+}
+
 enum status infer_picture_read(struct arena *arena, const struct infer_settings *settings,
                                const struct infer_source *source, const struct infer_known *known,
-                               struct tensor *out, struct error *err) {
+                               const struct infer_model *model, struct tensor *out,
+                               struct error *err) {
     struct picture_plan plan;
     size_t n_bytes;
-    enum status st = make_plan(settings, source, known, &plan, err);
+    *out = (struct tensor){.name = source->name, .n_pieces = 1};
+    enum status st = plan_picture(arena, settings, source, known, model, &plan, &out->shape, err);
     if (st != ST_OK) {
         return st;
     }
@@ -177,13 +205,10 @@ enum status infer_picture_read(struct arena *arena, const struct infer_settings 
     char *elements = arena_alloc(arena, n_bytes);
     struct piece *piece = arena_alloc(arena, sizeof(*piece));
     const char *part = picture_part_default(arena);
-    *out = (struct tensor){.name = source->name,
-                           .datatype = plan.datatype,
-                           .shape = picture_shape(arena, &plan, shape_of(known).rank),
-                           .pieces = piece,
-                           .n_pieces = 1,
-                           .n_bytes = n_bytes};
-    if (!elements || !piece || !part || !out->shape.dims) {
+    out->datatype = plan.datatype;
+    out->pieces = piece;
+    out->n_bytes = n_bytes;
+    if (!elements || !piece || !part) {
         return error_no_memory(err, "input \"%.*s\"", STR_ARG(source->name));
     }
     *piece = (struct piece){elements, n_bytes};

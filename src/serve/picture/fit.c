@@ -32,6 +32,26 @@ static struct fit crop(uint32_t width, uint32_t height, uint32_t to_width, uint3
                         .y = axis_centered(height, crop_height, to_height)};
 }
 
+/* The middle of a side that becomes `n_all` long; halves round to even, as in Python. */
+static struct weights_axis axis_middle(uint32_t n_in, uint32_t n_all, uint32_t n_out) {
+    return (struct weights_axis){.n_in = n_in,
+                                 .from = 0,
+                                 .to = (float)n_in,
+                                 .n_out = n_out,
+                                 .n_all = n_all,
+                                 .skip = (uint32_t)rint((n_all - n_out) * 0.5)};
+}
+
+/* The longer side is rounded down. */
+static struct fit resize_and_crop(uint32_t width, uint32_t height,
+                                  const struct picture_plan *plan) {
+    uint64_t shorter = width < height ? width : height;
+    uint32_t all_width = (uint32_t)((uint64_t)plan->short_side * width / shorter);
+    uint32_t all_height = (uint32_t)((uint64_t)plan->short_side * height / shorter);
+    return (struct fit){.x = axis_middle(width, all_width, plan->width),
+                        .y = axis_middle(height, all_height, plan->height)};
+}
+
 /* The other side of the resized picture: halves round to even, at least 1. */
 static uint32_t resized_side(double exact, uint32_t most) {
     double rounded = rint(exact);
@@ -58,7 +78,8 @@ static struct fit pad(uint32_t width, uint32_t height, uint32_t to_width, uint32
 struct fit fit_compute(const struct picture_plan *plan, uint32_t width, uint32_t height) {
     switch (plan->fit) {
     case PICTURE_CROP:
-        return crop(width, height, plan->width, plan->height);
+        return plan->short_side ? resize_and_crop(width, height, plan)
+                                : crop(width, height, plan->width, plan->height);
     case PICTURE_PAD:
         return pad(width, height, plan->width, plan->height);
     case PICTURE_STRETCH:
@@ -68,7 +89,8 @@ struct fit fit_compute(const struct picture_plan *plan, uint32_t width, uint32_t
 }
 
 static bool axis_is_identity(const struct weights_axis *axis) {
-    return axis->n_out == axis->n_in && axis->to - axis->from >= (float)axis->n_in;
+    return (axis->n_all ? axis->n_all : axis->n_out) == axis->n_in &&
+           axis->to - axis->from >= (float)axis->n_in;
 }
 
 bool fit_is_identity(const struct fit *fit) {

@@ -1,5 +1,6 @@
 /* Computes which window of the picture is resized, to what size, and its position in the result.
- * Crop and pad round as Pillow's ImageOps.fit and ImageOps.pad do. */
+ * Crop and pad round as Pillow's ImageOps.fit and ImageOps.pad do; a crop with a short side as
+ * torchvision's Resize and CenterCrop. */
 #ifndef SLUICE_SERVE_PICTURE_FIT_H
 #define SLUICE_SERVE_PICTURE_FIT_H
 

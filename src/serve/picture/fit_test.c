@@ -32,6 +32,34 @@ static const struct row rows[] = {
     {PICTURE_PAD, 65535, 1, 3, 3, 0, 65535, 0, 1, 0, 1, 3, 1},
 };
 
+/* torchvision's Resize(256) and CenterCrop(224). */
+static void fit_short_side_is_resized_before_crop(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t width, height, all_x, skip_x, all_y, skip_y;
+    } crops[] = {
+        {640, 480, 341, 58, 256, 16}, /* 341.3; 58.5 rounds to even */
+        {480, 640, 256, 16, 341, 58},
+        {256, 256, 256, 16, 256, 16},
+        {50, 51, 256, 16, 261, 18},
+        {50, 52, 256, 16, 266, 21},
+        {1, 65535, 256, 16, 16776960, 8388368},
+        {333, 500, 256, 16, 384, 80},
+    };
+    struct picture_plan plan = {
+        .width = 224, .height = 224, .fit = PICTURE_CROP, .short_side = 256};
+    for (size_t i = 0; i < sizeof(crops) / sizeof(crops[0]); i++) {
+        struct fit fit = fit_compute(&plan, crops[i].width, crops[i].height);
+        assert_int_equal(fit.x.n_all, crops[i].all_x);
+        assert_int_equal(fit.x.skip, crops[i].skip_x);
+        assert_int_equal(fit.y.n_all, crops[i].all_y);
+        assert_int_equal(fit.y.skip, crops[i].skip_y);
+        assert_int_equal(fit.x.n_out, 224);
+        assert_int_equal(fit.y.n_out, 224);
+        assert_int_equal(fit_is_identity(&fit), crops[i].width == 256 && crops[i].height == 256);
+    }
+}
+
 static void check_axis(struct weights_axis axis, uint32_t n_in, double from, double to,
                        uint32_t n_out) {
     assert_int_equal(axis.n_in, n_in);
@@ -75,6 +103,7 @@ static void fit_any_size_stays_within_picture(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fit_windows_and_offsets_by_table),
+        cmocka_unit_test(fit_short_side_is_resized_before_crop),
         cmocka_unit_test(fit_any_size_stays_within_picture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -54,6 +54,10 @@ struct picture_plan {
     double scale;
     double mean[PICTURE_MAX_CHANNELS], std[PICTURE_MAX_CHANNELS];
     uint8_t pad; /* of every channel */
+    /* Of PICTURE_CROP: the picture's shorter side is resized to it first, and the middle is cut out
+     * of the result, as torchvision's Resize and CenterCrop do. At least width and height; 0: the
+     * picture is scaled to cover them. */
+    uint32_t short_side;
 };
 
 /* The size of a picture's elements. Returns: false on overflow, for a side of 0 and for a datatype

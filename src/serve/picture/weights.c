@@ -81,7 +81,7 @@ void weights_fini(struct weights *weights) {
 /* Old samples per new sample. */
 static double scale_of(const struct weights_axis *axis) {
     float length = axis->to - axis->from;
-    return (double)length / axis->n_out;
+    return (double)length / (axis->n_all ? axis->n_all : axis->n_out);
 }
 
 /* Positions are summed step by step, as in Pillow: when a centre is between two samples, the
@@ -91,6 +91,9 @@ static bool init_nearest(struct weights *weights, const struct weights_axis *axi
     double at = (double)axis->from + step * 0.5;
     if (!weights_alloc(weights, axis->n_out, 1)) {
         return false;
+    }
+    for (uint32_t i = 0; i < axis->skip; i++) {
+        at += step;
     }
     for (uint32_t i = 0; i < axis->n_out; i++) {
         uint32_t index = (uint32_t)at;
@@ -145,7 +148,7 @@ bool weights_init(struct weights *weights, const struct weights_axis *axis,
     double *raw = calloc(stride, sizeof(*raw));
     bool ok = raw && weights_alloc(weights, axis->n_out, stride);
     for (uint32_t i = 0; ok && i < axis->n_out; i++) {
-        double center = (double)axis->from + ((double)i + 0.5) * scale;
+        double center = (double)axis->from + ((double)axis->skip + i + 0.5) * scale;
         set_weights(weights, i, center, widening, &filter, axis->n_in, raw);
     }
     free(raw);

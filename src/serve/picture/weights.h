@@ -18,6 +18,8 @@ struct weights_axis {
     uint32_t n_in;  /* at most 2^24 */
     float from, to; /* 0 <= from < to <= n_in */
     uint32_t n_out;
+    /* The window has n_all new samples, of which those from `skip` on are wanted; 0: n_out. */
+    uint32_t n_all, skip;
 };
 
 /* A new sample is made of the old samples `first` to `first + n - 1`. `first` and the end never

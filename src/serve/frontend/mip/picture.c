@@ -74,16 +74,15 @@ static enum status choose_color(int64_t channels, const struct mip_settings *set
 }
 
 /* One side of the picture: from the shape, or from the settings where the shape has -1. */
-static enum status choose_side(const char *side, int64_t dim, uint32_t said, uint32_t *out,
-                               struct error *err) {
+static enum status choose_side(const char *side, int64_t dim, uint32_t said, const char *prefix,
+                               uint32_t *out, struct error *err) {
     if (dim == -1 && said == 0) {
         return error_set(err, ST_UNSUPPORTED,
-                         "its shape does not set the %s of a picture; set the parameter mip.size",
-                         side);
+                         "its shape does not set the %s of a picture; set %ssize", side, prefix);
     }
     if (dim != -1 && said != 0 && dim != (int64_t)said) {
-        return error_set(err, ST_UNSUPPORTED, "mip.size makes the %s %u, its shape has %lld", side,
-                         said, (long long)dim);
+        return error_set(err, ST_UNSUPPORTED, "%ssize makes the %s %u, its shape has %lld", prefix,
+                         side, said, (long long)dim);
     }
     if (dim == 0 || dim > UINT16_MAX) {
         return error_set(err, ST_UNSUPPORTED, "a picture cannot have a %s of %lld", side,
@@ -94,10 +93,11 @@ static enum status choose_side(const char *side, int64_t dim, uint32_t said, uin
 }
 
 /* Expands one number to all channels. */
-static enum status expand_per_channel(const char *name, const struct mip_per_channel *from,
-                                      size_t channels, double *out, struct error *err) {
+static enum status expand_per_channel(const char *prefix, const char *name,
+                                      const struct mip_per_channel *from, size_t channels,
+                                      double *out, struct error *err) {
     if (from->n > channels) {
-        return error_set(err, ST_UNSUPPORTED, "mip.%s has %zu numbers, for one channel", name,
+        return error_set(err, ST_UNSUPPORTED, "%s%s has %zu numbers, for one channel", prefix, name,
                          from->n);
     }
     for (size_t i = 0; i < PICTURE_MAX_CHANNELS; i++) {
@@ -113,18 +113,21 @@ static enum status set_pixel_numbers(const struct mip_settings *settings, struct
     out->filter = settings->filter;
     out->scale = settings->scale;
     out->pad = settings->pad;
-    enum status st = expand_per_channel("mean", &settings->mean, channels, out->mean, err);
-    return st == ST_OK ? expand_per_channel("std", &settings->std, channels, out->std, err) : st;
+    enum status st =
+        expand_per_channel(settings->prefix, "mean", &settings->mean, channels, out->mean, err);
+    return st == ST_OK ? expand_per_channel(settings->prefix, "std", &settings->std, channels,
+                                            out->std, err)
+                       : st;
 }
 
 static enum status choose_size(struct shape dims, const struct axes *axes,
                                const struct mip_settings *settings, struct picture_plan *out,
                                struct error *err) {
-    enum status st =
-        choose_side("height", dims.dims[axes->height], settings->height, &out->height, err);
-    return st == ST_OK
-               ? choose_side("width", dims.dims[axes->width], settings->width, &out->width, err)
-               : st;
+    enum status st = choose_side("height", dims.dims[axes->height], settings->height,
+                                 settings->prefix, &out->height, err);
+    return st == ST_OK ? choose_side("width", dims.dims[axes->width], settings->width,
+                                     settings->prefix, &out->width, err)
+                       : st;
 }
 
 enum status mip_picture_plan(enum datatype datatype, struct shape dims,

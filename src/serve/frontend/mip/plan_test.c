@@ -123,8 +123,7 @@ static const struct {
     {{IN("x", DT_FP32, {2, 3, 20, 30}, NULL), OUT}, "JSON; no pictures: its shape [2,3,20,", ""},
     {{IN("x", DT_BOOL, {28, 28}, NULL), OUT}, "JSON; no pictures: BOOL is not a datatype", ""},
     {{IN("x", DT_FP32, {3, -1, -1}, NULL), OUT},
-     "JSON; no pictures: its shape does not set the height of a picture; set the parameter "
-     "mip.size",
+     "JSON; no pictures: its shape does not set the height of a picture; set mip.size",
      ""},
     {{IN("x", DT_BYTES, {1}, NULL), OUT}, "TEXT, JSON; pictures as the files they are", "JSON"},
     {{IN("x", DT_BYTES, {-1}, NULL), OUT}, "TEXT, JSON; pictures as the files they are", "JSON"},

@@ -339,7 +339,8 @@ static enum status read_params(struct reader *reader, const struct model_config 
 enum status mip_settings_read(const struct model_config *config, const struct model_spec *spec,
                               struct mip_settings *inputs, struct mip_settings *outputs,
                               struct error *err) {
-    static const struct mip_settings defaults = {.fit = PICTURE_STRETCH,
+    static const struct mip_settings defaults = {.prefix = PREFIX,
+                                                 .fit = PICTURE_STRETCH,
                                                  .filter = PICTURE_AUTO,
                                                  .scale = 1,
                                                  .mean = {{0}, 1},

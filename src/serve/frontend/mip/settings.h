@@ -42,6 +42,7 @@ struct mip_per_channel {
 /* The settings of one tensor; an input uses the upper half, an output the lower. */
 struct mip_settings {
     bool given;         /* a setting is given for it, or for all */
+    const char *prefix; /* of the settings' names in errors: "mip." */
     struct str own_key; /* the parameter that names this tensor; ptr NULL: none */
 
     bool has_color;
