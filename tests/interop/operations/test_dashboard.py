@@ -1,12 +1,22 @@
-"""deploy/grafana/sluice.json and the alerts of docs/how-to/prometheus-grafana.md name only metrics that exist:
-docs/observability.md lists them, which test_metrics.py compares with the servers."""
+"""deploy/grafana/sluice.json and the alerts of docs/how-to/prometheus-grafana.md: each expression is PromQL, and a
+live server or picker has the series and the labels that it names."""
 import json
 import os
 import re
 
-from lib import server
+import promql_parser
+import pytest
+import yaml
 
-METRIC = re.compile(r"\b(?:sluice|nv)_[a-z0-9_]+")
+from lib import http1, metrics, server
+from lib.metric_pages import MetricPages
+from lib.pick_client import Proxy
+
+PAGE = ('vllm:num_requests_running{model_name="m"} 1\nvllm:num_requests_waiting{model_name="m"} 2\n'
+        'vllm:kv_cache_usage_perc{model_name="m"} 0.5\n')
+BODY = json.dumps({"inputs": [{"name": "INPUT0", "shape": [1, 4], "datatype": "FP32", "data": [0] * 4}]}).encode()
+OF_SCRAPE = {"instance", "job"}  # labels that Prometheus adds
+LABEL = re.compile(r'([a-zA-Z_]\w*)="')
 
 
 def text_of(path):
@@ -14,19 +24,86 @@ def text_of(path):
         return file.read()
 
 
-def unknown(expressions):
-    documented = set(METRIC.findall(text_of("docs/observability.md")))
-    used = {re.sub(r"_bucket$", "", name) for expression in expressions for name in METRIC.findall(expression)}
-    assert used
-    return used - documented
-
-
-def test_dashboard_metrics_exist():
+def dashboard_panels():
     dashboard = json.loads(text_of("deploy/grafana/sluice.json"))
-    graphs = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
-    assert not unknown(target["expr"] for panel in graphs for target in panel["targets"])
+    return dashboard, [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
-def test_alert_metrics_exist():
-    assert not unknown(re.findall(r"^ +expr: (.*)$", text_of("docs/how-to/prometheus-grafana.md"), re.M))
+def expressions():
+    """(where, PromQL) of the dashboard, with Grafana's variables replaced as Grafana does, and of the alerts."""
+    dashboard, panels = dashboard_panels()
+    for panel in panels:
+        for target in panel["targets"]:
+            text = target["expr"].replace("$__rate_interval", "1m").replace("$instance", ".*")
+            yield panel["title"], text
+    for variable in dashboard["templating"]["list"]:
+        if found := re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]):
+            yield f"${variable['name']}", f"sum by ({found[2]}) ({found[1]})"
+    for group in yaml.safe_load(re.search(r"^```yaml\n(groups:.*?)^```", text_of("docs/how-to/prometheus-grafana.md"),
+                                          re.M | re.S)[1])["groups"]:
+        for rule in group["rules"]:
+            yield rule["alert"], rule["expr"]
+
+
+def selectors(node, labels=frozenset()):
+    """(name, matchers, labels that are grouped by) of each series in an expression."""
+    kind = type(node).__name__
+    if kind == "VectorSelector":
+        yield node.name, re.findall(r'(\w+)(?:=|=~|!=|!~)"', str(node.matchers)), labels
+    elif kind == "MatrixSelector":
+        yield from selectors(node.vector_selector, labels)
+    elif kind == "AggregateExpr":
+        by = node.modifier.labels if node.modifier else []
+        yield from selectors(node.expr, labels | set(by))
+    elif kind == "BinaryExpr":
+        yield from selectors(node.lhs, labels)
+        yield from selectors(node.rhs, labels)
+    elif kind == "Call":
+        for argument in node.args:
+            yield from selectors(argument, labels)
+    else:
+        assert kind in ("NumberLiteral", "StringLiteral"), kind
+
+
+def add_series(address, out):
+    for series in metrics.read(address):
+        name, _, labels = series.partition("{")
+        out.setdefault(name, set()).update(LABEL.findall(labels))
+
+
+@pytest.fixture
+def live(start_server, start_picker, repositories):
+    """The series of a server that has answered and refused, and of a picker that has picked and refused."""
+    serving = start_server("--model-repository", repositories("default"), metrics_at="127.0.0.1:0")
+    assert http1.request(serving.address, "POST", "/v2/models/id_batch/infer", BODY).status == 200
+    assert http1.request(serving.address, "POST", "/v2/models/id_strings/infer", BODY).status == 400
+    series = {}
+    with MetricPages(PAGE) as pages:
+        picker = start_picker(f"endpoints: [{pages.address}]\nmetrics: {{preset: vllm, port: {pages.port}}}\n"
+                              "unknown_models: refuse\nmodels: [m]\n")
+        with Proxy(picker.grpc_address) as proxy:
+            proxy.ask("/v2/models/m/infer")
+            proxy.ask("/v2/models/other/infer")
+        picker.wait_until(lambda now: any(name.startswith("sluice_pick_endpoint_kv_cache_used{") for name in now),
+                          "a load")
+        add_series(picker.metrics_address, series)
+    add_series(serving.metrics_address, series)
+    return series
+
+
+def test_expressions_name_live_series(live):
+    for where, text in expressions():
+        for name, matched, labels in selectors(promql_parser.parse(text)):
+            assert name in live, (where, name)
+            has = live[name] | OF_SCRAPE
+            assert labels <= has and set(matched) <= has, (where, name, sorted(labels), sorted(has))
+
+
+def test_dashboard_legends_are_labels():
+    """A legend names a label that its expression keeps."""
+    for panel in dashboard_panels()[1]:
+        for target in panel["targets"]:
+            for label in re.findall(r"\{\{(\w+)\}\}", target.get("legendFormat", "")):
+                by = re.findall(r"by \(([\w, ]+)\)", target["expr"])
+                assert not by or any(label in names.split(", ") for names in by), (panel["title"], label)
