@@ -67,6 +67,10 @@ check: tools $(BUILD)/build.ninja ## everyday: build, lint and unit-test what th
 unit: tools all ## everyday: unit tests of all modules, with gcc
 	@$(NINJA) -C $(BUILD) --quiet bench_programs # that they compile
 	@$(CTEST) $(BUILD)
+	@$(CONFIGURE) -B $(BUILD)/minimal -DCMAKE_C_COMPILER=gcc -DSLUICE_CLIENT_TLS=OFF -DSLUICE_CLIENT_CARES=OFF \
+		$(CMAKE_FLAGS) >/dev/null # libsluice without OpenSSL and c-ares
+	@$(NINJA) -C $(BUILD)/minimal --quiet sluice_shared module_client_tests
+	@$(CTEST) $(BUILD)/minimal -R '^client/'
 
 scenario: tools all ## everyday: HTTP scripts against a live server
 	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST_ALL) tests/scenario

@@ -117,6 +117,7 @@ function(sluice_unit_tests target folder name tests links)
         set(program "${target}_${id}_test")
         get_filename_component(file "${test}" NAME_WE)
         get_filename_component(where "${CMAKE_BINARY_DIR}/unit/${name}/${noun}" DIRECTORY)
+        list(APPEND programs ${program})
         add_executable(${program} "${test}")
         set_target_properties(${program} PROPERTIES
             OUTPUT_NAME "${file}" RUNTIME_OUTPUT_DIRECTORY "${where}")
@@ -125,6 +126,7 @@ function(sluice_unit_tests target folder name tests links)
         set_tests_properties(${name}/${noun} PROPERTIES TIMEOUT 120
             WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
     endforeach()
+    add_custom_target(${target}_tests DEPENDS ${programs})
 endfunction()
 
 # sluice_vectors(MODULE [file…]): a loop of the module under "#pragma omp simd" becomes vector instructions.

@@ -38,7 +38,7 @@ static void api_open_bad_options_are_invalid(void **state) {
         assert_int_equal(error.http_status, 0);
         assert_true(strlen(error.text) > 10);
     }
-    static const char *const grpc_urls[] = {"grpc://x:1", "grpcs://x:1", "grpc+unix:/x"};
+    static const char *const grpc_urls[] = {"grpc://x:1", "grpc+unix:/x"};
     for (size_t i = 0; i < sizeof(grpc_urls) / sizeof(*grpc_urls); i++) {
         sluice_client_options options = {.size = sizeof(options), .url = grpc_urls[i]};
         assert_int_equal(sluice_client_open(&options, &client, &error), SLUICE_CLIENT_OK);
@@ -53,49 +53,6 @@ static void api_open_bad_options_are_invalid(void **state) {
     assert_int_equal(sluice_client_open(&shorter, &client, NULL), SLUICE_CLIENT_OK);
     sluice_client_close(client);
     sluice_client_close(NULL);
-}
-
-/* Files are read, and options without effect refused, before anything is sent. */
-static void api_bad_tls_options_are_invalid(void **state) {
-    (void)state;
-    static const sluice_client_transport transport = {.size = sizeof(transport)};
-    static const struct {
-        const char *url;
-        sluice_tls_options tls;
-        const sluice_client_transport *transport;
-        const char *says;
-    } rows[] = {
-        {"https://127.0.0.1:1", {0}, NULL, "sluice_tls_options was given without its size"},
-        {"http://127.0.0.1:1", {.size = sizeof(rows[0].tls)}, NULL, "are for https://"},
-        {"tcp://127.0.0.1:1", {.size = sizeof(rows[0].tls)}, NULL, "are for https://"},
-        {"https://127.0.0.1:1", {.size = sizeof(rows[0].tls)}, &transport, "without a transport"},
-        {"https://127.0.0.1:1",
-         {.size = sizeof(rows[0].tls), .ca_file = "/nowhere/at/all"},
-         NULL,
-         "ca_file /nowhere/at/all: expected certificates in PEM: No such file"},
-        {"https://127.0.0.1:1",
-         {.size = sizeof(rows[0].tls), .cert_file = "/nowhere/at/all"},
-         NULL,
-         "cert_file /nowhere/at/all: expected a certificate in PEM"},
-        {"https://127.0.0.1:1",
-         {.size = sizeof(rows[0].tls), .key_file = "/nowhere/at/all"},
-         NULL,
-         "key_file needs cert_file"},
-    };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        const sluice_client_options options = {.size = sizeof(options),
-                                               .url = rows[i].url,
-                                               .tls = &rows[i].tls,
-                                               .transport = rows[i].transport};
-        sluice_client *client;
-        sluice_client_error error = {.size = sizeof(error)};
-        assert_int_equal(sluice_client_open(&options, &client, &error), SLUICE_CLIENT_INVALID);
-        assert_null(client);
-        if (!strstr(error.text, rows[i].says)) {
-            fail_msg("%zu: %s", i, error.text);
-        }
-    }
-    sluice_client_close(open_client("https://127.0.0.1:1"));
 }
 
 static void api_health_status_decides_yes(void **state) {
@@ -684,7 +641,6 @@ static void api_malformed_answer_is_broken(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(api_open_bad_options_are_invalid),
-        cmocka_unit_test(api_bad_tls_options_are_invalid),
         cmocka_unit_test(api_health_status_decides_yes),
         cmocka_unit_test(api_metadata_answer_is_exported),
         cmocka_unit_test(api_documents_are_given_as_received),
