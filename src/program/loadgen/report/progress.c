@@ -100,7 +100,7 @@ void bench_progress_print(struct buf *out, const struct bench_live_stats *live,
     char text[BENCH_TEXT_BYTES], ms[2][BENCH_TEXT_BYTES];
     uint64_t span = live->now_ns > before->now_ns ? live->now_ns - before->now_ns : 0;
     double n = (double)(live->n_answered - before->n_answered);
-    buf_printf(out, "%zu/%zu  %s  ", live->index + 1, live->n_steps,
+    buf_printf(out, "%zu of %zu  %s  ", live->index + 1, live->n_steps,
                bench_text_step(live->step, text));
     buf_printf(out, "%s/s", bench_text_number(span > 0 ? n * 1e9 / (double)span : 0, text));
     struct bench_histogram *recent = arena_alloc(out->arena, sizeof(*recent));

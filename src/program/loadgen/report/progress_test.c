@@ -40,7 +40,8 @@ static void progress_line_shows_phase(void **state) {
     (void)state;
     struct bench_live_stats *before = fresh(3), *live = fresh(4);
     live->n_answered = 12000;
-    assert_line(live, before, 100, "2/3  concurrency 4  12,000/s  0 errors  warming up, 6 s left");
+    assert_line(live, before, 100,
+                "2 of 3  concurrency 4  12,000/s  0 errors  warming up, 6 s left");
     live->now_ns = UINT64_C(20000000000);
     before->now_ns = UINT64_C(18000000000);
     before->n_answered = 2000;
@@ -49,17 +50,17 @@ static void progress_line_shows_phase(void **state) {
     bench_histogram_add(&live->latency, 900000000); /* before the snapshot: not counted again */
     bench_histogram_add(&live->latency, 1000000);
     assert_line(live, before, 100,
-                "2/3  concurrency 4  5,000/s  p50 1.001  p99 1.001 ms  1 error  10 s left");
+                "2 of 3  concurrency 4  5,000/s  p50 1.001  p99 1.001 ms  1 error  10 s left");
     live->until_ns = UINT64_MAX;
     live->n_left = 1234;
-    assert_line(
-        live, before, 100,
-        "2/3  concurrency 4  5,000/s  p50 1.001  p99 1.001 ms  1 error  1,234 requests left");
+    assert_line(live, before, 100,
+                "2 of 3  concurrency 4  5,000/s  p50 1.001  p99 1.001 ms  1 error  1,234 "
+                "requests left");
     live->until_ns = live->now_ns;
-    assert_line(
-        live, before, 100,
-        "2/3  concurrency 4  5,000/s  p50 1.001  p99 1.001 ms  1 error  waiting for the last "
-        "answers");
+    assert_line(live, before, 100,
+                "2 of 3  concurrency 4  5,000/s  p50 1.001  p99 1.001 ms  1 error  waiting "
+                "for the last "
+                "answers");
     free(before);
     free(live);
 }
@@ -67,7 +68,7 @@ static void progress_line_shows_phase(void **state) {
 static void progress_line_is_cut_to_width(void **state) {
     (void)state;
     struct bench_live_stats *before = fresh(3), *live = fresh(4);
-    assert_line(live, before, 10, "2/3  concu");
+    assert_line(live, before, 10, "2 of 3  co");
     assert_line(live, before, 0, "");
     free(before);
     free(live);

@@ -41,12 +41,12 @@ void bench_plan_print(struct buf *out, const struct bench_result *result) {
     const struct bench_options *options = &result->settings->options;
     char text[BENCH_TEXT_BYTES];
     if (options->n_requests > 0) {
-        buf_printf(out, "%s requests a step", bench_text_count(options->n_requests, text));
+        buf_printf(out, "each step: %s requests", bench_text_count(options->n_requests, text));
     } else {
-        buf_printf(out, "%s a step", bench_text_span(options->duration_ns, text));
+        buf_printf(out, "each step: %s", bench_text_span(options->duration_ns, text));
     }
     if (options->warm_up_ns > 0) {
-        buf_printf(out, " after %s of warm-up", bench_text_span(options->warm_up_ns, text));
+        buf_printf(out, ", after %s of warm-up", bench_text_span(options->warm_up_ns, text));
     }
     bool shares = result->call->protocol->channel && !options->reconnect;
     if (options->rate) {
@@ -73,20 +73,33 @@ void bench_best_print(struct buf *out, const struct bench_result *result) {
         return;
     }
     if (limit > 0) {
-        buf_printf(out, "Most with p99 within %s: ", bench_text_span(limit, text));
+        buf_printf(out, "Best with p99 within %s: ", bench_text_span(limit, text));
     } else {
-        buf_add_str(out, STR("Most: "));
+        buf_add_str(out, STR("Best: "));
     }
-    buf_printf(out, "%s requests/s at %s, p99 %s ms", bench_text_number(bench_rate(best), text),
-               bench_text_step(&best->step, name), bench_text_ms(bench_p99_ns(best), p99));
+    buf_printf(out, "%s requests/s at %s, 99\u00a0%% of them within %s ms",
+               bench_text_number(bench_rate(best), text), bench_text_step(&best->step, name),
+               bench_text_ms(bench_p99_ns(best), p99));
     if (enough) {
-        buf_printf(out, "; %s of that already at %s, p99 %s ms",
+        buf_printf(out, "; %s already has %s of that rate, 99\u00a0%% within %s ms",
+                   bench_text_step(&enough->step, name),
                    bench_text_percent(bench_rate(enough) / bench_rate(best), text),
-                   bench_text_step(&enough->step, name), bench_text_ms(bench_p99_ns(enough), p99));
+                   bench_text_ms(bench_p99_ns(enough), p99));
     }
 }
 
 /* ---- notes ----------------------------------------------------------------------------------- */
+
+/* The first message, without the " (HTTP 503)" at its end that the note says before it. */
+static struct str without_reason(const struct bench_failure *failure) {
+    struct str text = str_of(failure->first);
+    char end[32];
+    int n = snprintf(end, sizeof end, " (HTTP %d)", (int)failure->http_status);
+    if (failure->http_status > 0 && str_ends_with(text, str_make(end, (size_t)n))) {
+        text.len -= (size_t)n;
+    }
+    return text;
+}
 
 static bool failure_note(struct buf *out, const struct bench_step_result *step, size_t *index) {
     char name[BENCH_TEXT_BYTES], count[BENCH_TEXT_BYTES];
@@ -95,10 +108,11 @@ static bool failure_note(struct buf *out, const struct bench_step_result *step, 
         return false;
     }
     const struct bench_failure *failure = &step->stats.failures[*index];
-    buf_printf(out, "%s: %s × ", bench_text_step(&step->step, name),
-               bench_text_count(failure->count, count));
+    buf_printf(out, "%s: %s %s failed, ", bench_text_step(&step->step, name),
+               bench_text_count(failure->count, count),
+               failure->count == 1 ? "request" : "requests");
     bench_failure_print(out, failure);
-    buf_printf(out, ": %s", failure->first);
+    buf_printf(out, ": %.*s", STR_ARG(without_reason(failure)));
     return true;
 }
 
@@ -117,12 +131,12 @@ static double unsent_share(const struct bench_step_result *step) {
 
 static void print_unsent(struct buf *out, const struct bench_step_result *worst) {
     char rate[BENCH_TEXT_BYTES], count[BENCH_TEXT_BYTES];
-    buf_printf(
-        out,
-        "not kept up: only %s/s were answered, and %s requests were never sent because all %u "
-        "connections waited; latencies grew for as long as the step took",
-        bench_text_number(bench_rate(worst), rate), bench_text_count(worst->stats.n_unsent, count),
-        worst->step.concurrency);
+    buf_printf(out,
+               "the server did not keep up: only %s/s were answered, and %s requests were never "
+               "sent because all %u "
+               "connections waited; latencies grew for as long as the step took",
+               bench_text_number(bench_rate(worst), rate),
+               bench_text_count(worst->stats.n_unsent, count), worst->step.concurrency);
 }
 
 static void print_busy(struct buf *out, const struct bench_step_result *worst) {
@@ -192,7 +206,7 @@ static bool concern_note(struct buf *out, const struct bench_result *result,
     }
     buf_add_str(out, str_of(bench_text_step(&worst->step, name)));
     if (n > 1) {
-        buf_printf(out, " (and, less so, %zu more step%s)", n - 1, n == 2 ? "" : "s");
+        buf_printf(out, " (the worst of %zu such steps)", n);
     }
     buf_add_str(out, STR(": "));
     concern->print(out, worst);
@@ -354,8 +368,11 @@ static void print_head(struct buf *out, const struct bench_result *result) {
     bench_request_print(out, result);
     buf_add_str(out, STR("\n  "));
     bench_plan_print(out, result);
-    buf_printf(out, "\n  first request, with connecting: %s\n\n",
+    buf_printf(out, "\n  first request, with connecting: %s\n",
                bench_text_span(result->first_ns, text));
+    buf_add_str(
+        out,
+        STR("  times in ms: half of the requests took at most p50, 99\u00a0% at most p99\n\n"));
 }
 
 void bench_report_print(struct buf *out, const struct bench_result *result) {
@@ -371,7 +388,7 @@ void bench_report_print(struct buf *out, const struct bench_result *result) {
     }
     for (size_t i = 0;; i++) {
         before = out->len;
-        buf_add_str(out, i == 0 ? STR("\n  ") : STR("  "));
+        buf_add_str(out, i == 0 ? STR("\nNote: ") : STR("Note: "));
         if (!bench_note_print(out, result, i)) {
             out->len = before;
             return;

@@ -18,10 +18,11 @@ static void report_table_lists_steps(void **state) {
     (void)state;
     struct bench_fixture *fixture = fixture_sweep();
     struct str text = fixture_print(fixture, bench_report_print);
-    fixture_says(text,
-                 "http://h:1 digits\n  KServe v2 over HTTP, binary, batch 2, 6,500 bytes a "
-                 "request\n  5 s a step after 1 s of warm-up\n  first request, with connecting: "
-                 "2.5 ms\n\n");
+    fixture_says(
+        text, "http://h:1 digits\n  KServe v2 over HTTP, binary, batch 2, 6,500 bytes a "
+              "request\n  each step: 5 s, after 1 s of warm-up\n  first request, with connecting: "
+              "2.5 ms\n  times in ms: half of the requests took at most p50, 99\u00a0% at most "
+              "p99\n\n");
     fixture_says(text, "  concurrency  requests/s  infer/s  p50 ms    p90    p95    p99  p99.9    "
                        "max  errors  MB/s\n"
                        "            1         500    1,000   1.001  1.798  1.896  1.978  1.995  "
@@ -29,9 +30,11 @@ static void report_table_lists_steps(void **state) {
                        "            4       1,500    3,000   3.006  5.390  ");
     fixture_says(text, "           16       1,495    2,990   13.");
     fixture_says(text, "   1,201  10.5\n");
-    fixture_says(text, "\n\nMost: 1,500 requests/s at concurrency 4, p99 5.947 ms\n");
-    fixture_says(text, "\n  concurrency 16: 1,200 × HTTP 503: queue <full> & \"closed\"\n"
-                       "  concurrency 16: 1 × timeout: timed out\n");
+    fixture_says(
+        text, "\n\nBest: 1,500 requests/s at concurrency 4, 99\u00a0% of them within 5.947 ms\n");
+    fixture_says(
+        text, "\nNote: concurrency 16: 1,200 requests failed, HTTP 503: queue <full> & \"closed\"\n"
+              "Note: concurrency 16: 1 request failed, timeout: timed out\n");
     fixture_says_not(text, "busy");
     fixture_free(fixture);
 }
@@ -41,14 +44,16 @@ static void report_rates_have_rate_column(void **state) {
     struct bench_fixture *fixture = fixture_rates();
     struct str text = fixture_print(fixture, bench_report_print);
     fixture_says(text,
-                 "MIP, pings\n  5 s a step after 1 s of warm-up, random (Poisson) arrivals on "
+                 "MIP, pings\n  each step: 5 s, after 1 s of warm-up, random (Poisson) arrivals on "
                  "at most 256 connections");
     fixture_says(text, "  wanted/s  requests/s  p50 ms");
     fixture_says_not(text, "MB/s");
     fixture_says_not(text, "infer/s");
-    fixture_says(text, "Most: 500 requests/s at rate 500/s");
-    fixture_says(text, "rate 2,000/s: not kept up: only 1,500/s were answered, and 1,000 requests "
-                       "were never sent because all 256 connections waited");
+    fixture_says(text, "Best: 500 requests/s at rate 500/s");
+    fixture_says(
+        text,
+        "rate 2,000/s: the server did not keep up: only 1,500/s were answered, and 1,000 requests "
+        "were never sent because all 256 connections waited");
     fixture_says(text,
                  "rate 2,000/s: the load generator was busy 95\u00a0% of the time (1 thread)");
     fixture_says(text,
@@ -65,7 +70,7 @@ static void report_notes_name_missing_requests(void **state) {
     fixture->result.steps[0]->stats.n_abandoned = 3;
     fixture->result.interrupted = true;
     text = fixture_print(fixture, bench_report_print);
-    fixture_says(text, "10 requests a step");
+    fixture_says(text, "each step: 10 requests");
     fixture_says(text, "            1       0.000       -    -    -    -      -    -       0");
     fixture_says(text, "No step kept its p99 within 1 ms");
     fixture_says(text, "concurrency 1: 3 requests were in flight when the run was interrupted");
@@ -81,8 +86,9 @@ static void report_names_knee_step(void **state) {
     fixture_add(fixture, 100, 9);
     struct str text = fixture_print(fixture, bench_report_print);
     fixture_says(
-        text, "Most: 500 requests/s at concurrency 4, p99 8.880 ms; 98\u00a0% of that already at "
-              "concurrency 1, p99 0.97");
+        text,
+        "Best: 500 requests/s at concurrency 4, 99\u00a0% of them within 8.880 ms; concurrency 1 "
+        "already has 98\u00a0% of that rate, 99\u00a0% within 0.97");
     fixture_free(fixture);
 }
 
@@ -95,8 +101,9 @@ static void report_notes_cover_several_steps(void **state) {
         fixture_add(fixture, 1000, 1)->stats.cpu_ns = cpu_ms[i] * 1000000;
     }
     struct str text = fixture_print(fixture, bench_report_print);
-    fixture_says(text, "\n  concurrency 8 (and, less so, 1 more step): the load generator was busy "
-                       "95\u00a0% of the time");
+    fixture_says(text,
+                 "\nNote: concurrency 8 (the worst of 2 such steps): the load generator was busy "
+                 "95\u00a0% of the time");
     fixture_says_not(text, "concurrency 1 ");
     fixture_free(fixture);
 }
