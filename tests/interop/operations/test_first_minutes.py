@@ -66,6 +66,7 @@ def test_ready_line_has_an_example_that_works(models, names):
         found = re.search(r"\nready: 1 model at (http://[\d.:]+); status page (http://[\d.:]+)/\n"
                           r"try: +sluice (.*)\n", text)
         assert found, text
+        assert re.search(r" model loaded .*seconds=\d+\.\d{1,3}(\s|$)", text, re.M), text
         url, page, example = found.groups()
         example += " --requests 10 --warm-up 0" if example.startswith("bench") else ""
         done = subprocess.run(f"{binary()} {example}", shell=True, capture_output=True, check=False,
