@@ -380,3 +380,23 @@ void log_report(const char *event, struct str text) {
 void log_message(enum log_level level, const char *event) {
     log_write(level, event, NULL, 0);
 }
+
+void log_status_show(struct str text, unsigned columns) {
+    char shown[LOG_SINK_STATUS_BYTES];
+    size_t n_bytes = 0;
+    unsigned n_columns = 0;
+    for (size_t at = 0; at < text.len;) {
+        size_t n = utf8_char_len(text.ptr + at, text.len - at);
+        bool ok = n > 0 && !is_control(text.ptr + at, n);
+        if (ok && (n_columns + 1 >= columns || n_bytes + n > sizeof(shown))) {
+            break; /* the last column stays free: some terminals wrap after it */
+        }
+        if (ok) {
+            memcpy(shown + n_bytes, text.ptr + at, n);
+            n_bytes += n;
+            n_columns++;
+        }
+        at += n > 0 ? n : 1;
+    }
+    log_sink_show_status(shown, n_bytes);
+}

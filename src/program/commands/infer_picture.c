@@ -162,6 +162,7 @@ static enum status plan_picture(struct arena *arena, const struct infer_settings
                                 const struct infer_source *source, const struct infer_known *known,
                                 const struct infer_model *model, struct picture_plan *plan,
                                 struct shape *shape, struct error *err) {
+    *plan = (struct picture_plan){0};
     bool is_imagenet = settings->preset == INFER_PRESET_IMAGENET;
     struct mip_settings mip;
     enum datatype datatype = datatype_of(known);

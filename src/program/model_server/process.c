@@ -9,6 +9,7 @@
 #include "core/os/ready_file.h"
 #include "program/model_server/greeting.h"
 #include "program/model_server/listeners.h"
+#include "program/model_server/load_progress.h"
 #include "program/process/memory_share.h"
 
 struct serve_process {
@@ -18,6 +19,7 @@ struct serve_process {
     atomic_bool loaded;
     struct worker_msg loaded_msg;
     struct serve_listeners listeners;
+    struct load_progress progress;
     struct error failure; /* why the process ends by itself; ST_OK: it does not */
 };
 
@@ -25,6 +27,7 @@ struct serve_process {
 
 static void on_loaded(struct worker_msg *msg) {
     struct serve_process *self = CONTAINER_OF(msg, struct serve_process, loaded_msg);
+    load_progress_clear(&self->progress);
     serve_listeners_on_models_loaded(&self->listeners);
     bool ready = repository_is_ready(self->repository);
     if (!ready && !self->settings->keep_going && !self->process.draining &&
@@ -100,6 +103,7 @@ static bool can_stop(void *user) {
 
 static void stop_listeners(void *user, void (*stopped)(void *), void *stopped_user) {
     struct serve_process *self = user;
+    load_progress_stop(&self->progress);
     serve_listeners_stop(&self->listeners, stopped, stopped_user);
 }
 
@@ -142,6 +146,10 @@ static enum status start_server(struct serve_process *self, const struct reposit
         /* Only now: the addresses are bound, so that the file is not of another running server. */
         ready_file_remove_stale(self->settings->ready_file);
         st = repository_load_start(self->repository, on_load_ended, self, err);
+    }
+    if (st == ST_OK) {
+        load_progress_start(&self->progress, self->repository, self->process.threads.main,
+                            self->settings->log_format == LOG_TEXT);
     }
     return st;
 }

@@ -109,6 +109,13 @@ struct changes {
     uint64_t next_poll_ns;
 };
 
+/* A version that is being opened. */
+struct running_load {
+    TAILQ_ENTRY(running_load) link;
+    const struct model *model;
+    uint64_t number, began_ns;
+};
+
 struct repository {
     struct arena *arena; /* the main thread's during repository_new, constant afterwards */
     struct root_state *roots;
@@ -131,7 +138,9 @@ struct repository {
     struct lock lock;
     struct retirement retirement;
     struct changes changes;
+    TAILQ_HEAD(, running_load) running_loads; /* in the order in which they began; under the lock */
 
+    size_t n_start;                /* models of the start; constant afterwards */
     atomic_size_t n_start_pending; /* models of the start not loaded yet */
     atomic_size_t n_failed;        /* models of the start with a failed version */
     atomic_int n_unavailable;      /* directories */

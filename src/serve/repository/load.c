@@ -62,7 +62,14 @@ static enum status load_version(struct repository *repository, const struct mode
 static void try_version(struct repository *repository, struct model *model,
                         struct model_attempt *attempt) {
     uint64_t began_ns = clock_now_ns();
+    struct running_load running = {.model = model, .number = attempt->number, .began_ns = began_ns};
+    lock_acquire(&repository->lock);
+    TAILQ_INSERT_TAIL(&repository->running_loads, &running, link);
+    lock_release(&repository->lock);
     enum status st = load_version(repository, model, attempt);
+    lock_acquire(&repository->lock);
+    TAILQ_REMOVE(&repository->running_loads, &running, link);
+    lock_release(&repository->lock);
     if (st != ST_OK) {
         log_event(LOG_ERROR, "model failed to load", LOG_STR("model", model->name),
                   LOG_U64("version", attempt->number), LOG_CSTR("reason", attempt->error.text));
@@ -76,6 +83,22 @@ static void try_version(struct repository *repository, struct model *model,
               LOG_U64("max_batch_size", version->config.max_batch_size),
               LOG_U64("instances", version->n_instances), LOG_U64("threads", version->n_threads),
               LOG_F64("seconds", (double)loaded_ms / 1e3));
+}
+
+void repository_get_loads(struct repository *repository, struct repository_loads *out) {
+    *out = (struct repository_loads){.n_start = repository->n_start};
+    out->n_start_done =
+        out->n_start - atomic_load_explicit(&repository->n_start_pending, memory_order_relaxed);
+    lock_acquire(&repository->lock);
+    const struct running_load *load;
+    TAILQ_FOREACH(load, &repository->running_loads, link) {
+        if (!load->model->abandoned && out->n++ == 0) {
+            snprintf(out->model, sizeof(out->model), "%.*s", STR_ARG(load->model->name));
+            out->version = load->number;
+            out->began_ns = load->began_ns;
+        }
+    }
+    lock_release(&repository->lock);
 }
 
 static void try_versions(struct repository *repository, struct model *model) {

@@ -80,6 +80,7 @@ static enum status prepare_models(struct repository *repository,
             model_slot->load_at_start = true;
             st = model_slot->loading ? ST_OK : err->status;
             atomic_fetch_add(&repository->n_start_pending, 1);
+            repository->n_start++;
         }
         if (st == ST_OK && !model_slot_publish(repository, model_slot)) {
             st = error_no_memory(err, "the table of models");
@@ -118,6 +119,7 @@ static void repository_init(struct repository *repository, struct arena *arena,
     cpus_read(&repository->cpus);
     lock_init(&repository->lock);
     lock_init(&repository->backends_lock);
+    TAILQ_INIT(&repository->running_loads);
     changes_init(repository, options);
 }
 

@@ -120,6 +120,18 @@ void repository_stop(struct repository *repository);
  * allowed. */
 void repository_free(struct repository *repository);
 
+/* The loads that run now. */
+struct repository_loads {
+    size_t n;                     /* running; 0: the last three are not set */
+    size_t n_start, n_start_done; /* models of the start, and those of them that have loaded or
+                                     failed */
+    char model[256];              /* of the load that began first */
+    uint64_t version;
+    uint64_t began_ns;
+};
+/* Thread: any. */
+void repository_get_loads(struct repository *repository, struct repository_loads *out);
+
 /* Returns: how many directories of models are unavailable: unreadable, suddenly empty, or on
  * another device without any of their models. Their models are kept. Thread: any. */
 size_t repository_count_unavailable(const struct repository *repository);

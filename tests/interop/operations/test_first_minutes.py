@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from lib import http1
+from lib import backends, http1
 from lib.server import binary
 
 
@@ -89,6 +89,41 @@ def test_colours_only_on_a_terminal(models, environment, coloured):
         assert ("\033[32mINFO\033[0m model loaded" in text, "\033" in text) == (coloured, coloured)
     finally:
         assert terminal.stop() == 0
+
+
+@pytest.fixture(name="slow_model", scope="module")
+def slow_model_fixture(tmp_path_factory):
+    """A model whose load waits for a file. Returns: the flags that serve it beside a fast one, the file."""
+    folder = tmp_path_factory.mktemp("slow")
+    model = ('input { name: "IN" data_type: TYPE_FP32 dims: 1 } output { name: "OUT" data_type: TYPE_FP32 dims: 1 }'
+             f' parameters {{ key: "gate" value {{ string_value: "{folder}/gate" }} }}')
+    for name, backend in (("fast", "identity"), ("slow", "gate")):
+        (folder / "models" / name / "1").mkdir(parents=True)
+        (folder / "models" / name / "config.pbtxt").write_text(f'backend: "{backend}" {model}')
+    return ["--backend-dir", backends.make(folder, "gate"), "--model-repository", str(folder / "models")], folder / "gate"
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_long_load_is_shown_on_a_terminal(slow_model, term):
+    """Its line is redrawn, and the log's next line takes its place."""
+    flags, gate = slow_model
+    gate.unlink(missing_ok=True)
+    terminal = Terminal(*flags, TERM=term)
+    try:
+        terminal.read_until(b"model loaded")
+        shown = term != "dumb"
+        while shown and len(set(re.findall(rb"loading slow: \d+ s \(1 of 2 models are done\)", terminal.text))) < 2:
+            terminal.text += os.read(terminal.master, 4096)
+        gate.touch()
+        text = terminal.read_until(b"stop:")
+    finally:
+        assert terminal.stop() == 0
+    assert ("loading slow" in text) == shown
+    for line in text.split("\n"):
+        kept = ""  # what one sees: each part overwrites the one before from the start of the line
+        for part in line.split("\r"):
+            kept = part + kept[len(part):]
+        assert "loading slow" not in kept and (not shown or re.match(r"2\d{3}-|\s|ready: |try: |stop: |$", kept)), line
 
 
 def test_no_greeting_without_a_terminal(models, start_server):
