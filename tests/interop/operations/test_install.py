@@ -272,7 +272,8 @@ def test_client_program_with_cmake(installed, client_server, tmp_path):
         folder.mkdir()
         shutil.copy(OUTSIDE, folder / "outside_client.c")
         shutil.copy(OUTSIDE, folder / "outside_client.cc")
-        done = configure(installed, folder, pair, cached("CMAKE_PROJECT_VERSION"))
+        done = configure(installed, folder, pair,
+                         cached("CMAKE_PROJECT_VERSION") + " COMPONENTS shared static backend")
         assert done.returncode == 0, done.stdout
         subprocess.run(["cmake", "--build", folder / "build"], check=True)
         assert "libsluice.so.0" in needed(folder / "build" / "shared")
@@ -285,6 +286,12 @@ def test_cmake_other_version_is_refused(installed, tmp_path):
     done = configure(installed, tmp_path, compilers()[0], "99")
     assert done.returncode != 0
     assert re.search(r"requested\s+version \"99\"", done.stdout), done.stdout
+
+
+def test_cmake_unknown_component_is_refused(installed, tmp_path):
+    done = configure(installed, tmp_path, compilers()[0], "COMPONENTS shared grpc")
+    assert done.returncode != 0
+    assert re.search(r"the\s+component\s+grpc\s+is\s+not\s+installed", done.stdout), done.stdout
 
 
 @pytest.mark.parametrize("libdir, includedir", [
