@@ -34,6 +34,7 @@ struct http1_response {
     bool done_pending;
     struct str piece;
     struct error *err; /* of the current step */
+    size_t n_extra;    /* bytes of chunk extensions and trailers since the last byte of the body */
     size_t n_text;
     size_t n_fields;
     struct field fields[HTTP1_RESPONSE_MAX_FIELDS];
@@ -64,10 +65,23 @@ static int add_text(struct http1_response *self, const char *at, size_t n) {
     return 0;
 }
 
+/* They are ignored, but without a limit an answer could consist of them for ever. */
+static int add_extra(struct http1_response *self, size_t n) {
+    self->n_extra += n;
+    return self->n_extra > HTTP1_RESPONSE_MAX_HEAD_BYTES
+               ? fail_response(self, "its chunk extensions or trailers are over 32 KiB")
+               : 0;
+}
+
+static int on_extension(llhttp_t *parser, const char *at, size_t n) {
+    (void)at;
+    return add_extra(self_of(parser), n);
+}
+
 static int on_name(llhttp_t *parser, const char *at, size_t n) {
     struct http1_response *self = self_of(parser);
     if (self->state != STATE_HEAD) { /* a trailer */
-        return 0;
+        return add_extra(self, n);
     }
     if (self->n_fields == HTTP1_RESPONSE_MAX_FIELDS) {
         return fail_response(self, "its head has over 128 fields");
@@ -83,7 +97,7 @@ static int on_name(llhttp_t *parser, const char *at, size_t n) {
 static int on_value(llhttp_t *parser, const char *at, size_t n) {
     struct http1_response *self = self_of(parser);
     if (self->state != STATE_HEAD) {
-        return 0;
+        return add_extra(self, n);
     }
     struct field *field = &self->fields[self->n_fields];
     if (field->n_value == 0) {
@@ -153,6 +167,7 @@ static int on_body(llhttp_t *parser, const char *at, size_t n) {
         return fail_response(self, "an interim answer (1xx) has a body");
     }
     self->piece = str_make(at, n);
+    self->n_extra = 0;
     return HPE_PAUSED;
 }
 
@@ -173,6 +188,8 @@ static const llhttp_settings_t callbacks = {
     .on_header_field = on_name,
     .on_header_value = on_value,
     .on_header_value_complete = on_value_complete,
+    .on_chunk_extension_name = on_extension,
+    .on_chunk_extension_value = on_extension,
     .on_headers_complete = on_head,
     .on_body = on_body,
     .on_message_complete = on_complete,
