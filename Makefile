@@ -260,8 +260,13 @@ packages: ## release: Debian packages in build/packages, checked by lintian
 	@tools/bootstrap packages
 	@tools/packages $(BUILD)/packages
 
-packages-test: tools packages ## release: install and run the packages in a bare Debian with systemd (root; some minutes)
+# A release that is not this machine's: its packages are built in a bare one.
+packages-test: tools packages ## release: install and run the packages in a bare Debian with systemd (root); DEBIANS=trixie: also of it
 	@tools/test-packages $(BUILD)/packages
+	@for suite in $(DEBIANS); do \
+		tools/test-setup --keep $$suite -- true 'make packages JOBS=$(JOBS)' && \
+		tools/test-packages $(BUILD)/setup/$$suite/root/sluice/build/packages $$suite && \
+		rm -rf --one-file-system $(BUILD)/setup/$$suite || exit 1; done
 
 image-test: tools image ## release: check that image, and one that deploy/docker builds, without Docker (root; ten minutes)
 	@tools/bootstrap image
