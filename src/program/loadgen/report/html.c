@@ -433,20 +433,21 @@ static void print_best_tiles(struct buf *out, const struct bench_result *result)
         print_tile(out, "bad", "–", "", "no step qualifies");
         return;
     }
-    struct str at = arena_printf(out->arena, "most, at %s", bench_text_step(&best->step, name));
+    struct str at =
+        arena_printf(out->arena, "the best rate, at %s", bench_text_step(&best->step, name));
     print_tile(out, "", bench_text_number(bench_rate(best), value), "requests/s",
                at.ptr ? at.ptr : "");
-    at = arena_printf(out->arena, "p99 at %s", name);
+    at = arena_printf(out->arena, "99\u00a0%% took at most this (p99), at %s", name);
     print_tile(out, "", bench_text_ms(bench_p99_ns(best), value), "ms", at.ptr ? at.ptr : "");
     if (enough) {
-        at = arena_printf(out->arena, "of that already at %s, p99 %s ms",
+        at = arena_printf(out->arena, "of that rate already at %s, 99\u00a0%% within %s ms",
                           bench_text_step(&enough->step, name),
                           bench_text_ms(bench_p99_ns(enough), p99));
         print_tile(out, "", bench_text_percent(bench_rate(enough) / bench_rate(best), value), "",
                    at.ptr ? at.ptr : "");
         return;
     }
-    at = arena_printf(out->arena, "p50 at %s", name);
+    at = arena_printf(out->arena, "half took at most this (p50), at %s", name);
     print_tile(out, "", bench_text_ms(bench_histogram_quantile(&best->stats.latency, 0.5), value),
                "ms", at.ptr ? at.ptr : "");
 }

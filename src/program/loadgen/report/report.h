@@ -23,7 +23,8 @@ void bench_plan_print(struct buf *out, const struct bench_result *result);
 /* Prints one note, without a line end: failures, requests that were never sent, an overloaded
  * generator, varying rates. Returns: false when there is no note `index`. */
 bool bench_note_print(struct buf *out, const struct bench_result *result, size_t index);
-/* "Best: 41,203 requests/s at concurrency 16, 99 % of them within 0.52 ms". Nothing if no step qualifies. */
+/* "Best: 41,203 requests/s at concurrency 16, 99 % of them within 0.52 ms". Nothing if no step
+ * qualifies. */
 void bench_best_print(struct buf *out, const struct bench_result *result);
 /* A time of day as "2026-01-31T12:00:00Z". */
 void bench_time_print(struct buf *out, int64_t seconds);
