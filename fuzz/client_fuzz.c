@@ -38,11 +38,20 @@ struct ask {
     float out[16];
 };
 
+/* A transport that moves a few bytes at a time, and asks at times to be called again. */
+struct layer {
+    int fd; /* -1: not started */
+    unsigned n_calls;
+    const void *repeats; /* the bytes of a write that must come again; NULL: none */
+    bool failed;
+};
+
 struct client_fixture {
     struct str input;
     enum protocol protocol;
     bool is_polite; /* gRPC: the server sends SETTINGS first */
     sluice_client *client;
+    struct layer layer;
     int conns[MAX_CONNS]; /* the server's; -1: none */
     struct ask asks[MAX_CALLS];
     size_t n;
@@ -541,6 +550,62 @@ static void answer(struct client_fixture *fixture, int conn, uint8_t how) {
     ANSWERS[fixture->protocol](fixture, conn, how);
 }
 
+/* ---- the client's transport ------------------------------------------------------------------ */
+
+enum { LAYER_BYTES = 700, LAYER_PAUSE = 5 };
+
+static int32_t layer_start(void *context, int fd, const char *host) {
+    struct layer *layer = context;
+    assert(layer->fd < 0 && host);
+    *layer = (struct layer){.fd = fd};
+    return 0;
+}
+
+static void layer_stop(void *context) {
+    struct layer *layer = context;
+    assert(layer->fd >= 0);
+    layer->fd = -1;
+}
+
+static const char *layer_reason(void *context) {
+    (void)context;
+    return "the layer failed";
+}
+
+/* What a transfer returns; `n` as of the socket. */
+static int64_t layer_result(struct layer *layer, ssize_t n, int32_t wanted) {
+    if (n >= 0) {
+        return n;
+    }
+    layer->failed = errno != EAGAIN;
+    return layer->failed ? SLUICE_TRANSPORT_FAILED : wanted;
+}
+
+static int64_t layer_read(void *context, void *data, size_t n) {
+    struct layer *layer = context;
+    assert(layer->fd >= 0 && !layer->failed && n > 0);
+    if (layer->n_calls++ % LAYER_PAUSE == 1) {
+        return layer->n_calls % 2 ? SLUICE_TRANSPORT_WANT_READ : SLUICE_TRANSPORT_WANT_WRITE;
+    }
+    return layer_result(layer, recv(layer->fd, data, n < LAYER_BYTES ? n : LAYER_BYTES, 0),
+                        SLUICE_TRANSPORT_WANT_READ);
+}
+
+static int64_t layer_write(void *context, const void *data, size_t n) {
+    struct layer *layer = context;
+    assert(layer->fd >= 0 && !layer->failed && n > 0);
+    assert(!layer->repeats || layer->repeats == data);
+    layer->repeats = data;
+    if (layer->n_calls++ % LAYER_PAUSE == 3) {
+        return SLUICE_TRANSPORT_WANT_WRITE;
+    }
+    size_t most = n < 100 * LAYER_BYTES ? n : 100 * LAYER_BYTES;
+    int64_t result =
+        layer_result(layer, send(layer->fd, data, most, MSG_NOSIGNAL), SLUICE_TRANSPORT_WANT_WRITE);
+    layer->repeats = result > 0 ? NULL : data;
+    return result;
+}
+
 /* ---- operations ------------------------------------------------------------------------------ */
 
 static void pass(struct client_fixture *fixture, uint64_t ns) {
@@ -640,11 +705,20 @@ static void open_world(struct client_fixture *fixture, uint8_t how) {
                                        .n_http_statuses = 1,
                                        .grpc_statuses = GRPC_AGAIN,
                                        .n_grpc_statuses = 2};
+    fixture->layer.fd = -1;
+    const sluice_client_transport transport = {.size = sizeof(transport),
+                                               .context = &fixture->layer,
+                                               .start = layer_start,
+                                               .read = layer_read,
+                                               .write = layer_write,
+                                               .stop = layer_stop,
+                                               .reason = layer_reason};
     const sluice_client_options options = {.size = sizeof(options),
                                            .url = urls[fixture->protocol],
                                            .max_answer_bytes = how & 8 ? 64 : 1 << 20,
                                            .idle_timeout_ns = how & 16 ? SECOND / 2 : 0,
-                                           .max_connections = how & 32 ? 1 : 3,
+                                           .max_connections = how & (32 | 128) ? 1 : 3,
+                                           .transport = how & 128 ? &transport : NULL,
                                            .retry = how & 64 ? &retry : NULL};
     sluice_client_status status = sluice_client_open(&options, &fixture->client, &error);
     assert(status == SLUICE_CLIENT_OK);
@@ -722,6 +796,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     end_calls(fixture);
     check_usable(fixture);
     sluice_client_close(fixture->client);
+    assert(fixture->layer.fd < 0);
     for (size_t i = 0; i < MAX_CONNS; i++) {
         close_conn(fixture, i);
     }
