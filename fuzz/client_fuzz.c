@@ -31,7 +31,7 @@ struct ask {
     struct client_fixture *fixture;
     sluice_call *call; /* NULL: freed, or never started */
     unsigned n_done;   /* on_done */
-    bool frees;        /* in on_done */
+    bool frees;        /* in a callback; on_done starts another */
     sluice_tensor input;
     sluice_parameter param;
     sluice_wanted wanted;
@@ -207,12 +207,15 @@ static void free_call(struct ask *ask) {
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
+static void begin(struct client_fixture *fixture, uint8_t kind, uint8_t how);
+
 static void on_done(sluice_call *call, void *user) {
     struct ask *ask = user;
     assert(ask->call == call && ask->n_done++ == 0);
     check_done(ask);
     if (ask->frees) {
         free_call(ask);
+        begin(ask->fixture, 0, 0);
     }
 }
 
@@ -220,6 +223,9 @@ static void on_answer(sluice_call *call, void *user) {
     struct ask *ask = user;
     assert(ask->call == call);
     take_next(ask);
+    if (ask->frees) {
+        free_call(ask);
+    }
 }
 
 static const int64_t DIMS[] = {2, 4};
