@@ -290,7 +290,7 @@ def test_status_page_thousand_endpoints(start_picker, tmp_path):
         page.run("document.querySelector('[name=span][value=all]').click()")
         page.wait("document.querySelector('#endpoints td').textContent === '10.0.3.77:8000'")
         assert page.run(TEXTS.format(4))[:2] == ["100 %", "0 %"]
-        page.wait("document.getElementById('spread').textContent.includes('most 100 %')")
+        page.wait("document.getElementById('spread').textContent.includes('highest 100 %')")
         assert page.run("document.body.dataset.error") is None and page.complaints() == []
 
 
