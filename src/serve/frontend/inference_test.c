@@ -322,7 +322,7 @@ static void inference_class_output_is_replaced(void **state) {
 }
 
 static void inference_misaligned_input_is_copied(void **state) {
-    char bytes[X_BYTES + 1];
+    _Alignas(uint64_t) char bytes[X_BYTES + 1];
     (void)state;
     int64_t before = metric_read(METRIC_MISALIGNED_TOTAL);
     open_request(&on_instance);
