@@ -23,7 +23,7 @@ includedir ?= $(prefix)/include
 within_prefix = $(patsubst $(prefix)/%,%,$(1))
 
 .PHONY: all release bootstrap tools test unit scenario interop interop-plain kube kube-tsan demo demo-pick soak storm clang valgrind asan \
-	tsan fuzz bench simulate check lint fmt docs site portable wheel archive image dist wheel-test test-onnxruntime test-triton test-setup packages packages-test image-test install clean help build-clang build-asan build-tsan build-fuzz
+	tsan fuzz bench simulate check lint fmt docs site portable wheel archive image dist aarch64 dist-aarch64 wheel-test test-onnxruntime test-triton test-setup packages packages-test image-test install clean help build-clang build-asan build-tsan build-fuzz
 
 all: bootstrap $(BUILD)/build.ninja ## everyday: build build/sluice; installs missing packages
 	@$(NINJA) -C $(BUILD) --quiet
@@ -253,6 +253,18 @@ dist: ## release: in dist: wheel, archive, image, Debian packages, what is in th
 	@cp $(BUILD)/portable/image/usr/share/doc/sluice-server/sluice.spdx.json dist/$(RELEASE)-linux-x86_64-image.spdx.json
 	@cd dist && sha256sum -- * >SHA256SUMS && cat SHA256SUMS
 
+aarch64: ## release: build for aarch64 in build/aarch64, run its unit tests and serve with it, under qemu-user (Debian 12)
+	@tools/bootstrap aarch64
+	@JOBS=$(JOBS) tools/portable $(BUILD)/aarch64 aarch64
+	@$(CTEST) $(BUILD)/aarch64/build
+	@tools/test-aarch64 $(BUILD)/aarch64
+
+dist-aarch64: aarch64 ## release: in dist, beside what is there: wheel and archive for aarch64, what is in them, checksums
+	@tools/sbom $(BUILD)/aarch64
+	@tools/wheel $(BUILD)/aarch64 dist
+	@tools/archive $(BUILD)/aarch64 dist
+	@cd dist && rm -f SHA256SUMS && sha256sum -- * >SHA256SUMS && cat SHA256SUMS
+
 wheel-test: tools archive ## release: install wheel and archive, serve with them; DEBIANS="bullseye trixie": in bare ones (root)
 	@tools/test-wheel dist $(DEBIANS)
 
@@ -287,5 +299,5 @@ clean: ## rare: remove the build folder (not .deps)
 help: ## everyday: this list
 	@for group in everyday "before a commit" release rare; do \
 		printf '%s\n' "$$group"; \
-		sed -n "s/^\([a-z-]*\):.*## $$group: \(.*\)/  make \1@\2/p" $(MAKEFILE_LIST) | sed 's/make all/make/' | column -t -s @ -c 120; \
+		sed -n "s/^\([a-z0-9-]*\):.*## $$group: \(.*\)/  make \1@\2/p" $(MAKEFILE_LIST) | sed 's/make all/make/' | column -t -s @ -c 120; \
 	done

@@ -47,7 +47,7 @@ function(sluice_backend name)
             target_link_libraries(${name}_${file} PRIVATE
                 dep_public ${BACKEND_LIBS} sluice_settings PkgConfig::cmocka)
             add_test(NAME ${name}/${noun} COMMAND ${name}_${file})
-            set_tests_properties(${name}/${noun} PROPERTIES TIMEOUT 120
+            set_tests_properties(${name}/${noun} PROPERTIES TIMEOUT ${SLUICE_TEST_TIMEOUT_S}
                 WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
         endforeach()
     endif()

@@ -123,7 +123,7 @@ function(sluice_unit_tests target folder name tests links)
             OUTPUT_NAME "${file}" RUNTIME_OUTPUT_DIRECTORY "${where}")
         target_link_libraries(${program} PRIVATE ${target} ${links} PkgConfig::cmocka)
         add_test(NAME ${name}/${noun} COMMAND ${program})
-        set_tests_properties(${name}/${noun} PROPERTIES TIMEOUT 120
+        set_tests_properties(${name}/${noun} PROPERTIES TIMEOUT ${SLUICE_TEST_TIMEOUT_S}
             WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
     endforeach()
     add_custom_target(${target}_tests DEPENDS ${programs})
