@@ -113,7 +113,7 @@ static void queue_level_limit_rejects_per_level(void **state) {
     for (int i = 0; i < 8; i++) {
         assert_int_equal(rig.calls[i].error.status, i == 2 || i == 5 ? ST_QUEUE_FULL : ST_OK);
     }
-    assert_non_null(strstr(rig.calls[2].error.text, "1 requests"));
+    assert_non_null(strstr(rig.calls[2].error.text, "1 request waits"));
     assert_int_equal(metric_read(METRIC_DROPPED_QUEUE_FULL), before + 2);
     end(&rig);
 }
