@@ -4,6 +4,9 @@
 #include "codec/kserve/grpc/fields.h"
 #include "codec/kserve/grpc/v2_grpc.h"
 
+/* Of a message, repeated ones too: a field of two bytes may become a hundred in memory. */
+enum { MAX_FIELDS = 100000 };
+
 static const struct v2_grpc_path_prefix WHOLE = {NULL, 0};
 
 static size_t count_fields(struct str message, uint32_t number) {
@@ -14,6 +17,18 @@ static size_t count_fields(struct str message, uint32_t number) {
         n += field.number == number;
     }
     return n;
+}
+
+static enum status check_fields(struct str message, struct error *err) {
+    struct pb_reader reader = pb_read(message);
+    struct pb_field field;
+    size_t n = 0;
+    while (n <= MAX_FIELDS && pb_next(&reader, &field)) {
+        n++;
+    }
+    return n <= MAX_FIELDS
+               ? ST_OK
+               : error_set(err, ST_BAD_ANSWER, "the message has over %d fields", (int)MAX_FIELDS);
 }
 
 static enum status read_tensor_head(struct arena *arena, struct str message,
@@ -119,7 +134,10 @@ static enum status read_answer(struct arena *arena, struct str message,
                                struct v2_grpc_client_response *out, struct error *err) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
-    enum status st = ST_OK;
+    enum status st = check_fields(message, err);
+    if (st != ST_OK) {
+        return st;
+    }
     out->outputs =
         arena_calloc(arena, count_fields(message, V2_GRPC_RESPONSE_OUTPUTS), sizeof *out->outputs);
     if (!out->outputs) {
@@ -197,7 +215,10 @@ enum status v2_grpc_model_metadata_decode(struct arena *arena, struct str messag
                                           struct v2_grpc_model_metadata *out, struct error *err) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
-    enum status st = ST_OK;
+    enum status st = check_fields(message, err);
+    if (st != ST_OK) {
+        return st;
+    }
     *out = (struct v2_grpc_model_metadata){
         .name = STR(""),
         .platform = STR(""),
@@ -219,8 +240,11 @@ enum status v2_grpc_server_metadata_decode(struct arena *arena, struct str messa
                                            struct v2_server_metadata *out, struct error *err) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
+    enum status st = check_fields(message, err);
+    if (st != ST_OK) {
+        return st;
+    }
     struct str *extensions = arena_calloc(arena, count_fields(message, 3), sizeof(*extensions));
-    enum status st = ST_OK;
     *out =
         (struct v2_server_metadata){.name = STR(""), .version = STR(""), .extensions = extensions};
     if (!extensions) {

@@ -112,6 +112,29 @@ static void v2_grpc_model_metadata_roundtrips(void **state) {
     assert_int_equal(read.outputs[0].datatype, DT_BYTES);
 }
 
+static void v2_grpc_client_answer_of_many_fields_is_refused(void **state) {
+    enum { MANY = 100001 };
+    struct v2_grpc_client_response answer;
+    struct v2_grpc_model_metadata model;
+    struct v2_server_metadata server;
+    (void)state;
+    char *fields = malloc(2 * MANY);
+    assert_non_null(fields);
+    for (size_t i = 0; i < MANY; i++) {
+        fields[2 * i] = 0x2a; /* an empty message as field 5 */
+        fields[2 * i + 1] = 0;
+    }
+    struct str message = str_make(fields, 2 * MANY);
+    assert_int_equal(v2_grpc_client_response_decode(arena, message, false, &answer, &err),
+                     ST_BAD_ANSWER);
+    assert_non_null(strstr(err.text, "over 100000 fields"));
+    assert_int_equal(v2_grpc_model_metadata_decode(arena, message, &model, &err), ST_BAD_ANSWER);
+    assert_int_equal(v2_grpc_server_metadata_decode(arena, message, &server, &err), ST_BAD_ANSWER);
+    message = str_make(fields, 2 * MANY - 2);
+    assert_int_equal(v2_grpc_server_metadata_decode(arena, message, &server, &err), ST_OK);
+    free(fields);
+}
+
 static void v2_grpc_client_response_decode_reads_outputs(void **state) {
     (void)state;
     struct v2_grpc_client_response answer;
@@ -171,6 +194,7 @@ int main(void) {
         TEST(v2_grpc_response_encode_over_max_message_is_refused),
         TEST(v2_grpc_stream_error_encode_matches_foreign_bytes),
         TEST(v2_grpc_model_metadata_roundtrips),
+        TEST(v2_grpc_client_answer_of_many_fields_is_refused),
         TEST(v2_grpc_client_response_decode_reads_outputs),
         TEST(v2_grpc_small_messages_match_bytes),
     };
