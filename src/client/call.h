@@ -6,8 +6,8 @@
 
 #include <sys/queue.h>
 
-#include "client/answer_block.h"
-#include "client/client.h"
+#include "client/connection/answer_block.h"
+#include "client/connection/client.h"
 #include "client/convert.h"
 #include "client/mip_convert.h"
 #include "client/retry.h"

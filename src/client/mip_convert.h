@@ -2,7 +2,7 @@
 #ifndef SLUICE_CLIENT_MIP_CONVERT_H
 #define SLUICE_CLIENT_MIP_CONVERT_H
 
-#include "client/mip_session.h"
+#include "client/connection/mip_session.h"
 #include "codec/mip/packet.h"
 #include "core/base/arena.h"
 #include "sluice/client_mip.h"

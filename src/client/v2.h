@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "client/client.h"
+#include "client/connection/client.h"
 #include "client/headers.h"
 #include "codec/kserve/metadata_decode.h"
 #include "codec/kserve/request_encode.h"

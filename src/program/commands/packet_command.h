@@ -4,7 +4,7 @@
 #ifndef SLUICE_PROGRAM_COMMANDS_PACKET_COMMAND_H
 #define SLUICE_PROGRAM_COMMANDS_PACKET_COMMAND_H
 
-#include "client/url.h"
+#include "client/connection/url.h"
 #include "core/base/buf.h"
 
 /* A part of the packet: bytes, and the file with exactly these bytes; NULL: none. */

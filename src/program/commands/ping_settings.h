@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client/url.h"
+#include "client/connection/url.h"
 #include "program/options/options.h"
 
 /* One member per row, named by its first column, and values derived from them. */

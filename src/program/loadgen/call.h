@@ -7,7 +7,7 @@
 #ifndef SLUICE_PROGRAM_LOADGEN_CALL_H
 #define SLUICE_PROGRAM_LOADGEN_CALL_H
 
-#include "client/client.h"
+#include "client/connection/client.h"
 #include "core/base/arena.h"
 #include "core/base/status.h"
 #include "core/tensor/infer.h"

@@ -3,7 +3,7 @@
 #ifndef SLUICE_PROGRAM_OPTIONS_COMMAND_H
 #define SLUICE_PROGRAM_OPTIONS_COMMAND_H
 
-#include "client/url.h"
+#include "client/connection/url.h"
 #include "program/options/commands.h"
 #include "program/options/options.h"
 

@@ -6,7 +6,7 @@
 #ifndef SLUICE_PROGRAM_REQUESTS_GRPC_LINK_H
 #define SLUICE_PROGRAM_REQUESTS_GRPC_LINK_H
 
-#include "client/client.h"
+#include "client/connection/client.h"
 #include "net/client/grpc/grpc_client.h"
 #include "program/options/options.h"
 #include "program/requests/tls_client.h"

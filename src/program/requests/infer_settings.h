@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client/url.h"
+#include "client/connection/url.h"
 #include "program/options/options.h"
 
 enum infer_preset { INFER_PRESET_NONE, INFER_PRESET_IMAGENET };

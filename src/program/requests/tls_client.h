@@ -1,11 +1,11 @@
-/* TLS for the commands: the options of client/tls.h on the command line. */
+/* TLS for the commands: the options of client/connection/tls.h on the command line. */
 #ifndef SLUICE_PROGRAM_REQUESTS_TLS_CLIENT_H
 #define SLUICE_PROGRAM_REQUESTS_TLS_CLIENT_H
 
 #include <stdbool.h>
 
-#include "client/tls.h"
-#include "client/url.h"
+#include "client/connection/tls.h"
+#include "client/connection/url.h"
 #include "core/base/status.h"
 
 /* As curl's options of the same names; paths may be NULL. */

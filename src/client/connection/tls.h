@@ -3,8 +3,8 @@
  * of tls.c.
  *
  * Thread: settings are made once and then read by all; a transport is used from one thread. */
-#ifndef SLUICE_CLIENT_TLS_H
-#define SLUICE_CLIENT_TLS_H
+#ifndef SLUICE_CLIENT_CONNECTION_TLS_H
+#define SLUICE_CLIENT_CONNECTION_TLS_H
 
 #include <stdbool.h>
 

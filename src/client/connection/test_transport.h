@@ -7,8 +7,8 @@
  *     E                   end of data
  *
  * The transport moves few bytes at a time and returns WANT_WRITE at random. */
-#ifndef SLUICE_CLIENT_TEST_TRANSPORT_H
-#define SLUICE_CLIENT_TEST_TRANSPORT_H
+#ifndef SLUICE_CLIENT_CONNECTION_TEST_TRANSPORT_H
+#define SLUICE_CLIENT_CONNECTION_TEST_TRANSPORT_H
 
 #include "client/test_peer.h"
 

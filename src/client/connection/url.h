@@ -10,8 +10,8 @@
  *
  * HOST is a name, an IPv4 address or an IPv6 address in brackets. User names, queries and fragments
  * are errors, and so is a missing scheme. */
-#ifndef SLUICE_CLIENT_URL_H
-#define SLUICE_CLIENT_URL_H
+#ifndef SLUICE_CLIENT_CONNECTION_URL_H
+#define SLUICE_CLIENT_CONNECTION_URL_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,11 +1,11 @@
 /* For session tests: moves a session's bytes in pieces of a chosen size, as a connection would. */
-#ifndef SLUICE_CLIENT_SESSION_FIXTURE_H
-#define SLUICE_CLIENT_SESSION_FIXTURE_H
+#ifndef SLUICE_CLIENT_CONNECTION_SESSION_FIXTURE_H
+#define SLUICE_CLIENT_CONNECTION_SESSION_FIXTURE_H
 
 #include <assert.h>
 #include <string.h>
 
-#include "client/session.h"
+#include "client/connection/session.h"
 
 /* Sends at most `step` bytes at a time, from at most `max` pieces, until everything is sent.
  * Returns: number of bytes in `out`. */

@@ -1,7 +1,7 @@
 /* c-ares in an epoll set of its own, which is one descriptor for all of its sockets. A channel
  * lives as long as a lookup, so that changes of the system's configuration are seen. Without
  * ares_library_init: it changes global state, and is needed on Windows only. */
-#include "client/resolver.h"
+#include "client/connection/resolver.h"
 
 /* Functions deprecated in 1.34 are the only ones that 1.18 has. */
 #define CARES_NO_DEPRECATED

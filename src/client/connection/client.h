@@ -8,17 +8,17 @@
  *
  * Back pressure: a step sends only as much as the socket takes, from the caller's own memory;
  * nothing is buffered. Thread: one at a time. */
-#ifndef SLUICE_CLIENT_CLIENT_H
-#define SLUICE_CLIENT_CLIENT_H
+#ifndef SLUICE_CLIENT_CONNECTION_CLIENT_H
+#define SLUICE_CLIENT_CONNECTION_CLIENT_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/connection.h"
-#include "client/http_session.h"
-#include "client/mip_session.h"
-#include "client/tls.h"
-#include "client/url.h"
+#include "client/connection/connection.h"
+#include "client/connection/http_session.h"
+#include "client/connection/mip_session.h"
+#include "client/connection/tls.h"
+#include "client/connection/url.h"
 #include "core/base/arena.h"
 #include "core/base/status.h"
 #include "sluice/client.h"

@@ -1,5 +1,5 @@
 /* Strict parsing of server URLs: anything unknown is an error. */
-#include "client/url.h"
+#include "client/connection/url.h"
 
 #include <string.h>
 #include <sys/un.h>

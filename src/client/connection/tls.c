@@ -1,6 +1,6 @@
 /* TLS by OpenSSL: a context for all connections of a client, and a transport (connection.h) over
  * the socket of each. */
-#include "client/tls.h"
+#include "client/connection/tls.h"
 
 #include <errno.h>
 #include <openssl/err.h>

@@ -1,5 +1,5 @@
 /* URLs: the parsed parts, and the error texts of invalid ones. */
-#include "client/url.h"
+#include "client/connection/url.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* The HTTP exchange: sent pieces, the parsed head, and the body's buffer. */
-#include "client/http_session.h"
+#include "client/connection/http_session.h"
 
 #include <assert.h>
 #include <inttypes.h>

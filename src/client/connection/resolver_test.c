@@ -10,7 +10,7 @@
 #include <poll.h>
 
 #include "client/call.h"
-#include "client/resolver.h"
+#include "client/connection/resolver.h"
 #include "client/test_expect.h"
 #include "client/test_server.h"
 #include "net/client/dns_fixture.h"

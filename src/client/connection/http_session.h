@@ -3,13 +3,13 @@
  * The body of an answer is received in its final place if its length is known, and aligned so
  * that the bytes after its JSON part start at a 64-byte boundary. The buffer is reused for the
  * next answer: once it is large enough nothing is allocated. */
-#ifndef SLUICE_CLIENT_HTTP_SESSION_H
-#define SLUICE_CLIENT_HTTP_SESSION_H
+#ifndef SLUICE_CLIENT_CONNECTION_HTTP_SESSION_H
+#define SLUICE_CLIENT_CONNECTION_HTTP_SESSION_H
 
 #include <stdint.h>
 
-#include "client/answer_block.h"
-#include "client/session.h"
+#include "client/connection/answer_block.h"
+#include "client/connection/session.h"
 #include "core/base/str.h"
 #include "core/tensor/tensor.h"
 

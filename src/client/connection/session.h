@@ -4,8 +4,8 @@
  * http_session.h and mip_session.h.
  *
  *     begin (each session's own) → output/sent and input/received in any order → done */
-#ifndef SLUICE_CLIENT_SESSION_H
-#define SLUICE_CLIENT_SESSION_H
+#ifndef SLUICE_CLIENT_CONNECTION_SESSION_H
+#define SLUICE_CLIENT_CONNECTION_SESSION_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,13 +2,13 @@
  * the answer or a protocol error is received. Items are sent without a copy; the payload of an
  * answer is received in its final place, the caller's buffer or a buffer that is reused for the
  * next one. codec/mip/packet.h decodes it. */
-#ifndef SLUICE_CLIENT_MIP_SESSION_H
-#define SLUICE_CLIENT_MIP_SESSION_H
+#ifndef SLUICE_CLIENT_CONNECTION_MIP_SESSION_H
+#define SLUICE_CLIENT_CONNECTION_MIP_SESSION_H
 
 #include <stdint.h>
 
-#include "client/answer_block.h"
-#include "client/session.h"
+#include "client/connection/answer_block.h"
+#include "client/connection/session.h"
 #include "codec/mip/packet.h"
 #include "core/base/str.h"
 

@@ -1,6 +1,6 @@
 /* The MIP exchange. Items are sent without a copy; the header of the answer is checked before
  * memory is allocated for the payload. */
-#include "client/mip_session.h"
+#include "client/connection/mip_session.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* What tls.c is in a build without TLS (SLUICE_CLIENT_TLS=OFF). */
 #include <stddef.h>
 
-#include "client/tls.h"
+#include "client/connection/tls.h"
 
 enum status client_tls_new(const struct client_tls_options *options, struct client_tls **out,
                            struct error *err) {

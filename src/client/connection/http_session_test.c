@@ -1,5 +1,5 @@
 /* The HTTP exchange, with requests sent and answers received in pieces of any size. */
-#include "client/http_session.h"
+#include "client/connection/http_session.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "client/session_fixture.h"
+#include "client/connection/session_fixture.h"
 
 static struct http_session *session;
 static struct session *base;

@@ -1,15 +1,15 @@
 /* The connection of a client: connecting, sending and receiving without blocking, over the
  * socket or over the caller's transport (TLS). */
-#ifndef SLUICE_CLIENT_CONNECTION_H
-#define SLUICE_CLIENT_CONNECTION_H
+#ifndef SLUICE_CLIENT_CONNECTION_CONNECTION_H
+#define SLUICE_CLIENT_CONNECTION_CONNECTION_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
 
-#include "client/resolver.h"
-#include "client/url.h"
+#include "client/connection/resolver.h"
+#include "client/connection/url.h"
 #include "core/base/status.h"
 #include "sluice/client.h"
 

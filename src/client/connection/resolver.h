@@ -2,8 +2,8 @@
  * up with c-ares, which reads /etc/hosts first. A build with SLUICE_CLIENT_CARES=OFF has
  * resolver_libc.c in place of resolver.c: there the C library looks up names, and only within
  * functions that may block. */
-#ifndef SLUICE_CLIENT_RESOLVER_H
-#define SLUICE_CLIENT_RESOLVER_H
+#ifndef SLUICE_CLIENT_CONNECTION_RESOLVER_H
+#define SLUICE_CLIENT_CONNECTION_RESOLVER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* The MIP exchange: the packets sent are the reference's, and both directions work with pieces
  * of any size. */
-#include "client/mip_session.h"
+#include "client/connection/mip_session.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "client/session_fixture.h"
+#include "client/connection/session_fixture.h"
 
 enum { MAX_ANSWER_BYTES = 100000, PACKET_BYTES = 256 };
 

@@ -1,6 +1,6 @@
 /* The client over real sockets, against a scripted server: on loopback, and on a Unix socket in
  * a directory of the test's own. No time is asserted. */
-#include "client/client.h"
+#include "client/connection/client.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,12 +1,12 @@
 /* One exchange over a connection, in steps that do not block: connecting, sending, receiving,
  * deadlines; and the blocking call, a loop of step and poll. */
-#include "client/client.h"
+#include "client/connection/client.h"
 
 #include <assert.h>
 #include <poll.h>
 #include <stdlib.h>
 
-#include "client/connection.h"
+#include "client/connection/connection.h"
 #include "core/event/clock.h"
 
 enum client_state {

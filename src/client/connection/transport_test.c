@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
+#include "client/connection/test_transport.h"
 #include "client/test_expect.h"
 #include "client/test_server.h"
-#include "client/test_transport.h"
 #include "sluice/client_mip.h"
 
 static struct peer peer;

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
+#include "client/connection/test_transport.h"
 #include "client/test_expect.h"
-#include "client/test_transport.h"
 
 static sluice_client_error error = {.size = sizeof(error)};
 

@@ -1,5 +1,5 @@
 /* What resolver.c is in a build without c-ares (SLUICE_CLIENT_CARES=OFF). */
-#include "client/resolver.h"
+#include "client/connection/resolver.h"
 
 #include <netdb.h>
 #include <stdio.h>

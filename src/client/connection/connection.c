@@ -1,6 +1,6 @@
 /* Connecting a socket, and bytes over the socket or the caller's transport. Every descriptor is
  * non-blocking and closed on exec; a broken pipe is an error, never a signal. */
-#include "client/connection.h"
+#include "client/connection/connection.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -14,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "client/tls.h"
+#include "client/connection/tls.h"
 #include "core/event/clock.h"
 
 /* Pieces below SMALL_BYTES are joined with the following ones before a transport gets them: each
