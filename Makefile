@@ -226,9 +226,11 @@ site: all ## everyday: the documentation as a site, in build/site/html
 test-setup: ## release: the commands of the README in bare Debian 12 and 13 (root; a quarter of an hour)
 	@tools/test-setup
 
+# PROFILE=FILE: that of an earlier build, in whose dist it is; PROFILE=none: without one.
 portable:
 	@tools/bootstrap portable
-	@JOBS=$(JOBS) tools/portable $(BUILD)/portable
+	@[ "$(PROFILE)" = none ] || JOBS=$(JOBS) tools/profile $(BUILD)/profile $(PROFILE)
+	@JOBS=$(JOBS) SLUICE_PROFILE_DATA=$(if $(filter none,$(PROFILE)),,$(CURDIR)/$(BUILD)/profile/sluice.profdata) tools/portable $(BUILD)/portable
 	@tools/sbom $(BUILD)/portable
 
 wheel: portable ## release: dist/sluice_server-VERSION-….whl, for any Linux with glibc 2.28 (on Debian 12)
@@ -251,6 +253,7 @@ dist: ## release: in dist: wheel, archive, image, Debian packages, what is in th
 		cp $$file dist/$$(basename $$file .deb).$$VERSION_CODENAME.deb; done && \
 		tools/sbom packages dist/$(RELEASE)-$$VERSION_CODENAME.spdx.json
 	@cp $(BUILD)/portable/image/usr/share/doc/sluice-server/sluice.spdx.json dist/$(RELEASE)-linux-x86_64-image.spdx.json
+	@[ "$(PROFILE)" = none ] || cp $(BUILD)/profile/sluice.profdata dist/$(RELEASE).profdata
 	@cd dist && sha256sum -- * >SHA256SUMS && cat SHA256SUMS
 
 aarch64: ## release: build for aarch64 in build/aarch64, run its unit tests and serve with it, under qemu-user (Debian 12)

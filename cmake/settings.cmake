@@ -27,13 +27,19 @@ target_compile_options(sluice_settings INTERFACE
     "-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=") # assertions name files as the repository does
 target_link_libraries(sluice_settings INTERFACE Threads::Threads)
 
-# tools/release builds twice: "make" has the program note where it goes, into files beside the objects of the
-# build folder; "use" lays it out by what it finds there.
-set(SLUICE_PROFILE "" CACHE STRING "make or use, by tools/release; empty: neither")
-if(SLUICE_PROFILE AND NOT CMAKE_C_COMPILER_ID STREQUAL "GNU")
-    message(FATAL_ERROR "SLUICE_PROFILE needs gcc: cmake -DCMAKE_C_COMPILER=gcc")
-endif()
-if(SLUICE_PROFILE STREQUAL "make")
+# tools/release and tools/portable build twice: "make" has the program note where it goes; "use" lays it out by that.
+# gcc's notes are files beside the objects of the build folder, clang's one file.
+set(SLUICE_PROFILE "" CACHE STRING "make or use, by tools/release and tools/portable; empty: neither")
+set(SLUICE_PROFILE_DATA "" CACHE FILEPATH "clang's notes, for SLUICE_PROFILE=use")
+if(SLUICE_PROFILE AND CMAKE_C_COMPILER_ID STREQUAL "Clang")
+    if(SLUICE_PROFILE STREQUAL "make")
+        target_compile_options(sluice_settings INTERFACE -fprofile-instr-generate -fprofile-update=atomic)
+        target_link_options(sluice_settings INTERFACE -fprofile-instr-generate)
+    elseif(SLUICE_PROFILE STREQUAL "use")
+        target_compile_options(sluice_settings INTERFACE "-fprofile-instr-use=${SLUICE_PROFILE_DATA}"
+            -Wno-profile-instr-unprofiled -Wno-profile-instr-out-of-date -Wno-backend-plugin)
+    endif()
+elseif(SLUICE_PROFILE STREQUAL "make")
     target_compile_options(sluice_settings INTERFACE -fprofile-generate -fprofile-update=atomic)
     target_link_options(sluice_settings INTERFACE -fprofile-generate)
 elseif(SLUICE_PROFILE STREQUAL "use")
@@ -41,7 +47,8 @@ elseif(SLUICE_PROFILE STREQUAL "use")
     # gcc believes to see: the plain build has the last word on warnings.
     target_compile_options(sluice_settings INTERFACE
         -fprofile-use -fprofile-partial-training -Wno-missing-profile -Wno-error)
-elseif(SLUICE_PROFILE)
+endif()
+if(NOT SLUICE_PROFILE MATCHES "^(|make|use)$")
     message(FATAL_ERROR "SLUICE_PROFILE: expected make or use, got ${SLUICE_PROFILE}")
 endif()
 
