@@ -164,7 +164,7 @@ TSAN_CASES := not test_scenario $(addprefix or ,$(addsuffix -,041 042 045 046 04
 tsan: build-tsan ## before a commit: unit tests, scenarios and threaded interop tests under the thread sanitizer
 	@$(SANITIZED) $(CTEST) $(BUILD)/tsan
 	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan $(PYTEST_ALL) tests/scenario -k "$(TSAN_CASES)" \
-		tests/interop/mip/test_mip_inference.py \
+		tests/interop/client/test_client_examples.py tests/interop/mip/test_mip_inference.py \
 		tests/interop/mip/test_mip_models.py \
 		tests/interop/mip/test_mip_malformed.py \
 		tests/interop/mip/test_mip_faults.py \
