@@ -388,15 +388,16 @@ void log_status_show(struct str text, unsigned columns) {
     for (size_t at = 0; at < text.len;) {
         size_t n = utf8_char_len(text.ptr + at, text.len - at);
         bool ok = n > 0 && !is_control(text.ptr + at, n);
-        if (ok && (n_columns + 1 >= columns || n_bytes + n > sizeof(shown))) {
+        unsigned width = n < 3 ? 1 : 2; /* at most: those of two columns have three bytes or four */
+        if (ok && (n_columns + width >= columns || n_bytes + n > sizeof(shown))) {
             break; /* the last column stays free: some terminals wrap after it */
         }
         if (ok) {
             memcpy(shown + n_bytes, text.ptr + at, n);
             n_bytes += n;
-            n_columns++;
+            n_columns += width;
         }
         at += n > 0 ? n : 1;
     }
-    log_sink_show_status(shown, n_bytes);
+    log_sink_show_status(shown, n_bytes, n_columns);
 }

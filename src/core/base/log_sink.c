@@ -4,6 +4,7 @@
  * others drop their lines. */
 #include "core/base/log_sink.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -25,7 +26,7 @@ static struct {
     pthread_cond_t is_free;
     bool in_use;                       /* a thread writes */
     bool torn;                         /* the last line was written in part */
-    size_t n_status;                   /* bytes of the status that is shown; 0: none */
+    size_t n_status;                   /* columns of the status that is shown; 0: none */
     _Atomic uint64_t no_wait_until_ms; /* of CLOCK_MONOTONIC: a wait timed out before */
     _Atomic uint64_t n_dropped;        /* not reported yet */
 } sink = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -160,25 +161,29 @@ static void release_sink(void) {
     pthread_mutex_unlock(&sink.lock);
 }
 
-/* Overwrites the status with `text`, and what is left of it with spaces, which every terminal
- * understands. */
-static bool overwrite_status(const char *text, size_t n_bytes) {
-    char line[LOG_SINK_STATUS_BYTES + 1];
-    size_t n_shown = sink.n_status > n_bytes ? sink.n_status : n_bytes;
-    if (n_shown == 0) {
-        return true;
+/* Removes the status with spaces, which every terminal understands, and shows `text` in its place.
+ */
+static bool overwrite_status(const char *text, size_t n_bytes, size_t n_columns) {
+    char line[2 * (LOG_SINK_STATUS_BYTES + 1)];
+    size_t n = 0;
+    if (sink.n_status > 0) {
+        memset(line, ' ', sink.n_status);
+        n = sink.n_status;
+        line[n++] = '\r';
     }
-    memset(line, ' ', n_shown);
-    memcpy(line, text, n_bytes);
-    line[n_shown] = '\r';
-    sink.n_status = n_bytes;
-    return write_all(line, n_shown + 1);
+    if (n_bytes > 0) {
+        memcpy(line + n, text, n_bytes);
+        n += n_bytes;
+        line[n++] = '\r';
+    }
+    sink.n_status = n_columns;
+    return write_all(line, n);
 }
 
-void log_sink_show_status(const char *text, size_t n_bytes) {
+void log_sink_show_status(const char *text, size_t n_bytes, size_t n_columns) {
+    assert(n_bytes <= LOG_SINK_STATUS_BYTES && n_columns <= n_bytes);
     if (acquire_sink()) {
-        size_t n_shown = n_bytes < LOG_SINK_STATUS_BYTES ? n_bytes : LOG_SINK_STATUS_BYTES;
-        (void)(end_torn_line() && overwrite_status(text, n_shown));
+        (void)(end_torn_line() && overwrite_status(text, n_bytes, n_columns));
         release_sink();
     }
 }
@@ -187,7 +192,7 @@ void log_sink_write(const char *line, size_t n_bytes,
                     size_t (*print_dropped)(char *out, uint64_t n)) {
     bool written = false;
     if (acquire_sink()) {
-        written = end_torn_line() && overwrite_status("", 0) && report_dropped(print_dropped) &&
+        written = end_torn_line() && overwrite_status("", 0, 0) && report_dropped(print_dropped) &&
                   write_all(line, n_bytes);
         release_sink();
     }

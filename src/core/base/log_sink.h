@@ -19,9 +19,10 @@ enum {
 void log_sink_write(const char *line, size_t n_bytes,
                     size_t (*print_dropped)(char *out, uint64_t n));
 
-/* Shows `text`, one line of printable characters, until a line is written, which takes its place;
- * 0 bytes remove it. The cursor stays at the start of the line. For a terminal. */
-enum { LOG_SINK_STATUS_BYTES = 240 }; /* what is longer is cut */
-void log_sink_show_status(const char *text, size_t n_bytes);
+/* Shows `text`, one line of at most LOG_SINK_STATUS_BYTES of printable characters, until a line is
+ * written, which takes its place; 0 bytes remove it. `n_columns`: its width at most, not over
+ * `n_bytes`. The cursor stays at the start of the line. For a terminal. */
+enum { LOG_SINK_STATUS_BYTES = 240 };
+void log_sink_show_status(const char *text, size_t n_bytes, size_t n_columns);
 
 #endif

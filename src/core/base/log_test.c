@@ -300,6 +300,29 @@ static void log_many_lines_of_one_event_are_suppressed(void **state) {
     free(text);
 }
 
+/* A status is removed with as many spaces as it has columns: more would wrap. */
+static void log_status_is_replaced_by_lines(void **state) {
+    (void)state;
+    log_configure(LOG_INFO, LOG_TEXT);
+    struct catcher catcher = catch_start();
+    log_status_show(STR("loading \033[2J\xc2\x9b\xff\n\u00e9\u00e9: 1 s"), 80);
+    log_status_show(STR("\u00e9\u00e9\u00e9\u00e9\u00e9"), 5);
+    log_status_show(STR("\u6a21\u578b\u578b"), 6);
+    log_message(LOG_INFO, "line");
+    log_message(LOG_INFO, "line");
+    log_status_show(STR(""), 80);
+    log_status_show(STR("abc"), 0);
+    char *text = catch_end(catcher);
+    static const char shown[] = "loading [2J\u00e9\u00e9: 1 s\r"
+                                "                  \r\u00e9\u00e9\u00e9\u00e9\r"
+                                "    \r\u6a21\u578b\r"
+                                "    \r2";
+    assert_memory_equal(text, shown, strlen(shown));
+    assert_int_equal(count(text, "\r"), 6);
+    assert_int_equal(count(text, "line\n"), 2);
+    free(text);
+}
+
 static void log_pipe_that_is_not_read_drops_lines(void **state) {
     int ends[2];
     (void)state;
@@ -342,6 +365,7 @@ int main(void) {
         cmocka_unit_test(log_many_fields_stop_at_line_limit),
         cmocka_unit_test(log_concurrent_writers_keep_lines_whole),
         cmocka_unit_test(log_many_lines_of_one_event_are_suppressed),
+        cmocka_unit_test(log_status_is_replaced_by_lines),
         cmocka_unit_test(log_pipe_that_is_not_read_drops_lines),
     };
     return cmocka_run_group_tests_name("core/base/log", tests, NULL, NULL);
