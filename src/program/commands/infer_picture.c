@@ -120,7 +120,8 @@ static enum status read_settings(struct arena *arena, const struct infer_setting
     if (st != ST_OK) {
         return st;
     }
-    out->prefix = "--";
+    bool has_flag = settings->size || settings->mean || settings->std;
+    out->prefix = is_imagenet && !has_flag ? "--preset imagenet: " : "--";
     if (is_imagenet) {
         set_imagenet(out);
     } else if (!out->given && datatype_is_float(datatype)) {
@@ -155,7 +156,7 @@ static bool has_open_side(struct shape image) {
 
 static uint32_t short_side(const struct picture_plan *plan) {
     double longest = plan->width > plan->height ? plan->width : plan->height;
-    return (uint32_t)rint(longest * IMAGENET_SHORT_SIDE / IMAGENET_SIDE);
+    return (uint32_t)fmin(rint(longest * IMAGENET_SHORT_SIDE / IMAGENET_SIDE), UINT16_MAX);
 }
 
 static enum status plan_picture(struct arena *arena, const struct infer_settings *settings,

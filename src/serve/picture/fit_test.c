@@ -60,6 +60,17 @@ static void fit_short_side_is_resized_before_crop(void **state) {
     }
 }
 
+static void fit_largest_short_side_does_not_overflow(void **state) {
+    (void)state;
+    struct picture_plan plan = {
+        .width = 65535, .height = 1, .fit = PICTURE_CROP, .short_side = 65535};
+    struct fit fit = fit_compute(&plan, 1, 65535);
+    assert_int_equal(fit.x.n_all, 65535);
+    assert_int_equal(fit.x.skip, 0);
+    assert_int_equal(fit.y.n_all, UINT32_C(4294836225));
+    assert_int_equal(fit.y.skip, UINT32_C(2147418112));
+}
+
 static void check_axis(struct weights_axis axis, uint32_t n_in, double from, double to,
                        uint32_t n_out) {
     assert_int_equal(axis.n_in, n_in);
@@ -104,6 +115,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fit_windows_and_offsets_by_table),
         cmocka_unit_test(fit_short_side_is_resized_before_crop),
+        cmocka_unit_test(fit_largest_short_side_does_not_overflow),
         cmocka_unit_test(fit_any_size_stays_within_picture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

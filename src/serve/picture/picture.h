@@ -55,8 +55,8 @@ struct picture_plan {
     double mean[PICTURE_MAX_CHANNELS], std[PICTURE_MAX_CHANNELS];
     uint8_t pad; /* of every channel */
     /* Of PICTURE_CROP: the picture's shorter side is resized to it first, and the middle is cut out
-     * of the result, as torchvision's Resize and CenterCrop do. At least width and height; 0: the
-     * picture is scaled to cover them. */
+     * of the result, as torchvision's Resize and CenterCrop do. At least width and height, at most
+     * 65535; 0: the picture is scaled to cover them. */
     uint32_t short_side;
 };
 

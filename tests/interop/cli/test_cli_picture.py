@@ -156,6 +156,8 @@ def test_grey_pictures(repository, files, start_server, tmp_path):
         numpy.testing.assert_allclose(got.reshape(28, 28), (wanted - 0.1307) / 0.3081, atol=1e-5)
     code, out, err = infer(server, "digits", "--input", f"image=@{path}", "--mean", "1,2,3")
     assert (code, out) == (1, b"") and "--mean has 3 numbers, for one channel" in err
+    code, out, err = infer(server, "digits", "--input", f"image=@{path}", "--preset", "imagenet")
+    assert (code, out) == (1, b"") and "--preset imagenet: mean has 3 numbers, for one channel" in err
 
 
 class Plain(http.server.BaseHTTPRequestHandler):
