@@ -107,13 +107,6 @@ static const char *short_escape(char c) {
     }
 }
 
-/* Is the character of `n` bytes at `text` a control character that terminals obey: C0, DEL, C1? */
-static bool is_control(const char *text, size_t n) {
-    unsigned char c = (unsigned char)text[0];
-    return (n == 1 && (c < 0x20 || c == 0x7f)) ||
-           (n == 2 && c == 0xc2 && (unsigned char)text[1] < 0xa0);
-}
-
 /* Adds the character of `n` bytes at `text` (0: one byte that is no character), escaped as inside
  * quotes. */
 static bool line_add_quoted(struct line *line, const char *text, size_t n) {
@@ -129,7 +122,7 @@ static bool line_add_quoted(struct line *line, const char *text, size_t n) {
         snprintf(escape, sizeof(escape), "\\x%02x", (unsigned char)text[0]);
         return line_add(line, escape, 4);
     }
-    if (is_control(text, n)) { /* the last byte of a C1 is its code */
+    if (utf8_is_control(text, n)) { /* the last byte of a C1 is its code */
         snprintf(escape, sizeof(escape), "\\u%04x", (unsigned char)text[n - 1]);
         return line_add(line, escape, 6);
     }
@@ -156,7 +149,7 @@ static bool is_plain(struct str text) {
     for (size_t at = 0; at < text.len;) {
         const char *c = text.ptr + at;
         size_t n = utf8_char_len(c, text.len - at);
-        if (n == 0 || is_control(c, n) || *c == ' ' || *c == '"' || *c == '\\' || *c == '=') {
+        if (n == 0 || utf8_is_control(c, n) || *c == ' ' || *c == '"' || *c == '\\' || *c == '=') {
             return false;
         }
         at += n;
@@ -169,7 +162,8 @@ static void line_add_words(struct line *line, struct str text) {
     for (size_t at = 0; at < text.len;) {
         const char *c = text.ptr + at;
         size_t n = utf8_char_len(c, text.len - at);
-        bool ok = n == 0 || is_control(c, n) ? line_add_quoted(line, c, n) : line_add(line, c, n);
+        bool ok =
+            n == 0 || utf8_is_control(c, n) ? line_add_quoted(line, c, n) : line_add(line, c, n);
         if (!ok) {
             line_end(line, "…");
             return;
@@ -387,7 +381,7 @@ void log_status_show(struct str text, unsigned columns) {
     unsigned n_columns = 0;
     for (size_t at = 0; at < text.len;) {
         size_t n = utf8_char_len(text.ptr + at, text.len - at);
-        bool ok = n > 0 && !is_control(text.ptr + at, n);
+        bool ok = n > 0 && !utf8_is_control(text.ptr + at, n);
         unsigned width = n < 3 ? 1 : 2; /* at most: those of two columns have three bytes or four */
         if (ok && (n_columns + width >= columns || n_bytes + n > sizeof(shown))) {
             break; /* the last column stays free: some terminals wrap after it */

@@ -49,16 +49,6 @@ int status_mip(enum status status) {
     return status_row(status)->mip;
 }
 
-/* Is the character of `n` bytes at `text` a control character: C0, DEL, or C1 (which terminals obey
- * too, and which UTF-8 writes as C2 80 to C2 9F)? */
-static bool is_control(const char *text, size_t n) {
-    unsigned char first = (unsigned char)text[0];
-    if (n == 1) {
-        return first < 0x20 || first == 0x7f;
-    }
-    return n == 2 && first == 0xc2 && (unsigned char)text[1] < 0xa0;
-}
-
 /* Bytes at the end of `text` that begin an incomplete character; 0 when the last character is
  * complete. */
 static size_t unfinished_tail(const char *text, size_t len) {
@@ -105,7 +95,7 @@ static void sanitize_text(char *text, bool cut) {
         if (n == 0) {
             text[at] = '?';
             n = 1;
-        } else if (is_control(text + at, n)) {
+        } else if (utf8_is_control(text + at, n)) {
             memset(text + at, '?', n);
         }
         at += n;

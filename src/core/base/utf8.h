@@ -10,6 +10,13 @@
 /* Returns: the length (1 to 4) of the character at the front of `data`; 0 when there is none or it
  * is not well formed within `n_bytes`. */
 size_t utf8_char_len(const void *data, size_t n_bytes);
+/* Returns: whether the character of `n_bytes` is a control character: C0, DEL, or C1, which
+ * terminals obey too, and which UTF-8 writes as C2 80 to C2 9F. */
+static inline bool utf8_is_control(const void *character, size_t n_bytes) {
+    const unsigned char *p = character;
+    return (n_bytes == 1 && (p[0] < 0x20 || p[0] == 0x7f)) ||
+           (n_bytes == 2 && p[0] == 0xc2 && p[1] < 0xa0);
+}
 /* Returns: `n_bytes` when all of it is valid, else the offset of the first byte that is not. */
 size_t utf8_valid_prefix(const void *data, size_t n_bytes);
 /* Returns: whether all bytes are below 128, as in most names. The last two words read overlap. */

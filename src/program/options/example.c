@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "core/base/utf8.h"
+
 enum { MAX_ELEMENTS = 64 /* of all inputs, in a command */ };
 
 static int64_t dim_of(const struct tensor_spec *spec, uint32_t i) {
@@ -41,8 +43,16 @@ static void print_values(struct buf *out, const struct tensor_spec *spec, uint32
     buf_add_char(out, ']');
 }
 
-static bool has_quote(struct str text) {
-    return text.len > 0 && memchr(text.ptr, '\'', text.len);
+/* Is it a word of a shell between '…', and safe on a terminal? */
+static bool can_be_quoted(struct str text) {
+    for (size_t at = 0; at < text.len;) {
+        size_t n = utf8_char_len(text.ptr + at, text.len - at);
+        if (n == 0 || utf8_is_control(text.ptr + at, n) || text.ptr[at] == '\'') {
+            return false;
+        }
+        at += n;
+    }
+    return true;
 }
 
 static bool is_word(struct str text) {
@@ -52,11 +62,11 @@ static bool is_word(struct str text) {
 }
 
 void example_command_print(struct buf *out, const char *url, const struct model_spec *model) {
-    bool quoted = has_quote(model->name);
+    bool possible = can_be_quoted(model->name);
     for (size_t i = 0; i < model->n_inputs; i++) {
-        quoted = quoted || has_quote(model->inputs[i].name);
+        possible = possible && can_be_quoted(model->inputs[i].name);
     }
-    if (quoted) {
+    if (!possible) {
         return;
     }
     const char *quote = is_word(model->name) ? "" : "'";

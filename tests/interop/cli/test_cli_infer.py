@@ -1,9 +1,11 @@
 """`sluice infer` against a live server: every way data goes in and comes out, over TCP and a Unix socket;
 the dry run's curl command, run by a shell, gets the same answer."""
+import http.server
 import json
 import os
 import re
 import subprocess
+import threading
 
 import numpy
 import pytest
@@ -213,6 +215,44 @@ def test_infer_no_server_fails(tmp_path):
     for url in ("127.0.0.1:8000", "http://h:x", "tcp://h:1"):
         done = run("infer", url, "m", "--input", "x=1")
         assert done.returncode == 2 and url in done.stderr, done.stderr
+
+
+class Escapes(http.server.BaseHTTPRequestHandler):
+    """A server whose texts have control characters, of which \\x9b is one of two bytes."""
+    text = "m\x1b[31m\u009b2J\n\x7f"
+
+    def answer(self, document):
+        body = json.dumps(document).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self):
+        self.answer([{"name": self.text, "version": "1", "state": "READY", "reason": self.text},
+                     {"name": "é", "version": self.text, "state": self.text}])
+
+    def do_GET(self):
+        tensor = {"name": self.text, "datatype": "FP32", "shape": [1]}
+        self.answer({"name": self.text, "versions": ["1"], "platform": "", "inputs": [tensor], "outputs": [tensor]})
+
+    def log_message(self, *_):
+        pass
+
+
+def test_list_shows_no_control_characters():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Escapes) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            done = run("infer", f"http://127.0.0.1:{server.server_port}")
+        finally:
+            server.shutdown()
+            thread.join()
+    text = "m?[31m?2J??"
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"{text}  version 1  READY: {text}", f"  inputs  {text}  FP32  [1]",
+                                        f"  outputs {text}  FP32  [1]", "  try     ", f"é  version {text}  {text}"]
 
 
 def test_infer_timeout_fails(infer):
