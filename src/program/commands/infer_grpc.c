@@ -2,6 +2,7 @@
 #include "program/commands/infer_protocol.h"
 
 #include "client/v2_grpc.h"
+#include "codec/protobuf/grpc_status.h"
 #include "codec/protobuf/grpc_text.h"
 #include "program/commands/curl_command.h"
 #include "program/commands/hexdump.h"
@@ -45,6 +46,12 @@ static enum status read_config(struct infer_run *run, struct str message,
     return status == ST_OK ? infer_config_parse(run->arena, text, out, err) : status;
 }
 
+/* As in infer_http.c. */
+static bool has_no_config(enum status status, int code) {
+    return status == ST_REFUSED && code != GRPC_CODE_RESOURCE_EXHAUSTED &&
+           code != GRPC_CODE_UNAVAILABLE;
+}
+
 /* Requests the model's configuration, which not every server has: *config stays NULL then. */
 static enum status get_config(struct infer_run *run, const struct model_config **config,
                               struct error *err) {
@@ -63,7 +70,7 @@ static enum status get_config(struct infer_run *run, const struct model_config *
     }
     if (status == ST_OK) {
         status = read_config(run, call.message->data, config, err);
-    } else if (status == ST_REFUSED) {
+    } else if (has_no_config(status, call.code)) {
         status = ST_OK;
     }
     grpc_link_call_fini(&call);

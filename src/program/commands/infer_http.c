@@ -41,6 +41,13 @@ static void close_client(struct infer_run *run) {
     client_tls_free(run->tls);
 }
 
+/* Has the server no configuration, or not for this client? Where it is only busy, the model's own
+ * settings are not known, and without them its tensor would be another one. */
+static bool has_no_config(enum status status, int http_status) {
+    bool busy = http_status == 429 || (http_status >= 502 && http_status <= 504);
+    return status == ST_REFUSED && !busy;
+}
+
 /* Requests the model's configuration, which not every server has: *config stays NULL then. */
 static enum status get_config(struct infer_run *run, const struct model_config **config,
                               struct error *err) {
@@ -61,7 +68,7 @@ static enum status get_config(struct infer_run *run, const struct model_config *
     }
     if (status == ST_OK) {
         status = client_text_decode(run->arena, client_http(run->client), &text, err);
-        if (status == ST_REFUSED) {
+        if (has_no_config(status, http_session_status(client_http(run->client)))) {
             return ST_OK;
         }
     }

@@ -174,7 +174,8 @@ class Plain(http.server.BaseHTTPRequestHandler):
         tensor = {"datatype": "FP32", "shape": [-1, 28, 28]}
         metadata = {"name": "digits", "versions": ["1"], "platform": "", "inputs": [{"name": "image", **tensor}],
                     "outputs": [{"name": "y", **tensor}]}
-        self.answer(*(404, {"error": "not found"}) if self.path.endswith("/config") else (200, metadata))
+        refusal = self.server.config_status, {"error": "no configuration"}
+        self.answer(*refusal if self.path.endswith("/config") else (200, metadata))
 
     def do_POST(self):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -185,11 +186,16 @@ class Plain(http.server.BaseHTTPRequestHandler):
 
 
 def test_grey_picture_without_a_configuration(files):
+    """A server that is busy may have one: the picture is not sent without its settings."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Plain) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
+        args, url = ("digits", "--input", f"image=@{files[2]}"), f"http://127.0.0.1:{server.server_port}"
         try:
-            got = pixels_of(None, "digits", "--input", f"image=@{files[2]}", url=f"http://127.0.0.1:{server.server_port}")
+            server.config_status = 503
+            assert infer(None, *args, url=url) == (1, b"", "sluice infer: no configuration (HTTP 503)\n")
+            server.config_status = 404
+            got = pixels_of(None, *args, url=url)
         finally:
             server.shutdown()
             thread.join()
