@@ -74,6 +74,7 @@ def test_try_page_sends_requests(serve, page):
     # Numbers that a browser would round arrive and return as they were typed.
     big = digits.text().replace('"data": [0]', '"data": [9007199254740993]')
     assert "9007199254740993" in digits.send(big)[1]
+    assert '"data": [9007199254740993]' in digits.send(big.replace('["hello"]', '"zeros"'))[1]
     assert digits.send("{")[0].startswith("The request is not JSON: ")
     said, answer = digits.send(big.replace('"INPUT0"', '"INPUT9"'))
     assert said.startswith("The request does not fit the model (HTTP 400): ") and "INPUT9" in said and answer is None
