@@ -5,7 +5,7 @@ usage: make.py OUT.onnx [--heldout FILE.npz]
 
 The model takes `image`, FP32 [batch, 8, 8] with ink from 0 to 16, and gives `probabilities`, FP32
 [batch, 10], and `label`, INT64 [batch]. A quarter of the data is held out; --heldout saves it (images,
-labels), for whoever wants to ask the model about digits it has not seen. Runs for a few seconds and
+labels), for requests with digits that the model has not seen. Runs for a few seconds and
 makes the same model each time on the same machine."""
 
 import argparse
