@@ -17,7 +17,7 @@ class Outside(html.parser.HTMLParser):
             if name in ("src", "srcset", "action", "data", "poster") or (
                     name == "href" and tag != "a" and not value.startswith("data:")):
                 self.found.append((tag, name, value))
-            elif name == "href" and tag == "a" and not value.startswith("/"):
+            elif name == "href" and tag == "a" and re.match(r"//|\w+:", value):
                 self.found.append((tag, name, value))
 
 
