@@ -96,7 +96,9 @@ class Browser:
                  deviceScaleFactor=1, mobile=False)
 
     def open(self, url):
+        """Until its elements are there; its scripts may still be waiting for answers."""
         self.ask("Page.navigate", url=url)
+        self.wait("location.href !== 'about:blank' && document.readyState !== 'loading'")
 
     def run(self, script):
         """The value of an expression, on the page."""
