@@ -56,9 +56,12 @@ static bool can_be_quoted(struct str text) {
 }
 
 static bool is_word(struct str text) {
-    return text.len > 0 &&
-           strspn(text.ptr, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") >=
-               text.len;
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+    size_t n = 0;
+    while (n < text.len && memchr(plain, text.ptr[n], sizeof(plain) - 1)) {
+        n++;
+    }
+    return n == text.len && n > 0;
 }
 
 void example_command_print(struct buf *out, const char *url, const struct model_spec *model) {
