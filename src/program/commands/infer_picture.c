@@ -3,6 +3,7 @@
 #include "program/commands/infer_picture.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -203,6 +204,13 @@ enum status infer_picture_read(struct arena *arena, const struct infer_settings 
     if (!picture_plan_bytes(&plan, &n_bytes)) {
         return error_set(err, ST_BAD_DATATYPE, "input \"%.*s\": a picture cannot become %s",
                          STR_ARG(source->name), datatype_name(plan.datatype));
+    }
+    if (n_bytes > settings->max_input_size) { /* a size that the server may have set */
+        return error_set(err, ST_BODY_TOO_LARGE,
+                         "input \"%.*s\": a picture of %" PRIu32 " x %" PRIu32
+                         " pixels is a tensor of more than %" PRIu64
+                         " bytes, which is the limit (--max-input-size)",
+                         STR_ARG(source->name), plan.width, plan.height, settings->max_input_size);
     }
     char *elements = arena_alloc(arena, n_bytes);
     struct piece *piece = arena_alloc(arena, sizeof(*piece));

@@ -25,7 +25,8 @@ struct infer_model {
 /* Decodes, resizes and normalises: by --preset; else by the model's own settings for MIP
  * (serve/frontend/mip/settings.h); without any as values from 0 to 1. --size, --mean, --std and
  * --layout replace one of these each. Returns: ST_BAD_SHAPE and ST_BAD_CONFIG, naming the flag;
- * ST_BAD_PICTURE; ST_UNSUPPORTED when pictures cannot be decoded here. Owns: in `arena`. */
+ * ST_BAD_PICTURE; ST_BODY_TOO_LARGE; ST_UNSUPPORTED when pictures cannot be decoded here. Owns: in
+ * `arena`. */
 enum status infer_picture_read(struct arena *arena, const struct infer_settings *settings,
                                const struct infer_source *source, const struct infer_known *known,
                                const struct infer_model *model, struct tensor *out,

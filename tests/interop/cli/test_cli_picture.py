@@ -225,6 +225,8 @@ def test_picture_mistakes(models, files, start_server, tmp_path):
     for args, code, words in (
             (["last", "--input", f"image=@{files[0]}"], 1, "its shape does not set the height of a picture; set --size"),
             (["same", "--input", f"image=@{broken}"], 1, "broken.jpg: "),
+            (["open", "--input", f"image=@{files[0]}", "--size", "65535"], 1,
+             "65535 x 65535 pixels is a tensor of more than 1073741824 bytes, which is the limit (--max-input-size)"),
             (["same", "--input", f"image=@{files[0]}", "--size", "20x224"], 1, "--size makes the width 20, its shape has 224"),
             (["same", "--input", f"image=@{files[0]}", "--std", "0"], 2, "--std 0: expected one number other than 0"),
             (["same", "--input", f"image=@{files[0]}", "--mean", "1,2"], 2, "--mean 1,2: expected one number"),
