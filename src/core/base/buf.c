@@ -8,6 +8,7 @@
 
 #include "core/base/checked.h"
 #include "core/base/num.h"
+#include "core/base/utf8.h"
 
 enum { BUF_FIRST_BYTES = 128 };
 
@@ -62,6 +63,15 @@ void buf_add_str(struct buf *buf, struct str text) {
 
 void buf_add_char(struct buf *buf, char c) {
     buf_add(buf, &c, 1);
+}
+
+void buf_add_printable(struct buf *buf, struct str text) {
+    for (size_t at = 0; at < text.len;) {
+        size_t n = utf8_char_len(text.ptr + at, text.len - at);
+        bool plain = n > 0 && !utf8_is_control(text.ptr + at, n);
+        buf_add_str(buf, plain ? str_make(text.ptr + at, n) : STR("?"));
+        at += n > 0 ? n : 1;
+    }
 }
 
 void buf_add_u64(struct buf *buf, uint64_t value) {

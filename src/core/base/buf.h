@@ -34,6 +34,9 @@ static inline void buf_advance(struct buf *buf, size_t n_bytes) {
 void buf_add(struct buf *buf, const void *data, size_t n_bytes);
 void buf_add_str(struct buf *buf, struct str text);
 void buf_add_char(struct buf *buf, char c);
+/* Appends text of a peer for a terminal: '?' in place of each control character, and of each byte
+ * that is not UTF-8. */
+void buf_add_printable(struct buf *buf, struct str text);
 void buf_add_u64(struct buf *buf, uint64_t value);
 void buf_add_i64(struct buf *buf, int64_t value);
 void buf_printf(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -35,6 +35,17 @@ static void buf_add_appends_each_type(void **state) {
     arena_free(arena);
 }
 
+static void buf_add_printable_replaces_control_characters(void **state) {
+    (void)state;
+    struct arena *arena = arena_new(NULL, 0);
+    struct buf buf;
+    buf_init(&buf, arena, 0);
+    buf_add_printable(&buf, STR("a\033[31m\xc2\x9b\n\x7f\xff\u00e9 \u6a21\xe6\xa8"));
+    buf_add_printable(&buf, STR(""));
+    assert_text(&buf, "a?[31m????\u00e9 \u6a21??");
+    arena_free(arena);
+}
+
 static void buf_growth_keeps_content(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct buf buf;
@@ -114,6 +125,7 @@ static void buf_growth_near_limit_takes_exact_size(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buf_add_appends_each_type),
+        cmocka_unit_test(buf_add_printable_replaces_control_characters),
         cmocka_unit_test(buf_growth_keeps_content),
         cmocka_unit_test(buf_printf_at_every_capacity_appends),
         cmocka_unit_test(buf_reserve_then_advance_appends),

@@ -3,7 +3,6 @@
 
 #include "codec/json/tree.h"
 #include "core/base/suggest.h"
-#include "core/base/utf8.h"
 #include "program/options/example.h"
 
 /* Returns: the array in *index, whose elements have name, version, state and reason. */
@@ -36,22 +35,12 @@ static bool is_ready(yyjson_val *entry) {
 
 /* ---- one model ------------------------------------------------------------------------------- */
 
-/* Text of the server, which may go to a terminal: '?' in place of each control character. */
-static void print_text(struct buf *out, struct str text) {
-    for (size_t at = 0; at < text.len;) {
-        size_t n = utf8_char_len(text.ptr + at, text.len - at);
-        bool plain = n > 0 && !utf8_is_control(text.ptr + at, n);
-        buf_add_str(out, plain ? str_make(text.ptr + at, n) : STR("?"));
-        at += n > 0 ? n : 1;
-    }
-}
-
 static void print_tensors(struct buf *out, const char *what, const struct tensor_spec *specs,
                           size_t n) {
     for (size_t i = 0; i < n; i++) {
         char shape[SHAPE_TEXT_BYTES];
         buf_printf(out, "  %-7s ", i == 0 ? what : "");
-        print_text(out, specs[i].name);
+        buf_add_printable(out, specs[i].name);
         buf_printf(out, "  %s  %s%s\n", datatype_name(specs[i].datatype),
                    shape_print(specs[i].shape, shape), specs[i].optional ? "  optional" : "");
     }
@@ -74,13 +63,13 @@ static enum status print_entry(struct client *client, struct arena *arena, const
     struct str reason = json_text(json_member(entry, "reason"));
     struct str state = json_text(json_member(entry, "state"));
     struct model_spec model;
-    print_text(out, name);
+    buf_add_printable(out, name);
     buf_add_str(out, version.len > 0 ? STR("  version ") : STR("  "));
-    print_text(out, version);
+    buf_add_printable(out, version);
     buf_add_str(out, STR("  "));
-    print_text(out, state);
+    buf_add_printable(out, state);
     buf_add_str(out, reason.len > 0 ? STR(": ") : STR(""));
-    print_text(out, reason);
+    buf_add_printable(out, reason);
     buf_add_char(out, '\n');
     if (!is_ready(entry)) {
         return ST_OK;

@@ -26,13 +26,18 @@ static void print_class(struct str text, struct str labels, struct buf *out) {
     struct str value = str_cut(&rest, ':');
     struct str index = str_cut(&rest, ':');
     uint64_t number;
-    struct str label = rest.ptr ? rest : STR("");
+    buf_printf(out, "%*s", value.len < 10 ? (int)(10 - value.len) : 0, "");
+    buf_add_printable(out, value);
+    buf_printf(out, "  %*s", index.len < 5 ? (int)(5 - index.len) : 0, "");
+    buf_add_printable(out, index);
     if (labels.ptr && num_parse_u64(index, &number)) {
-        label = find_label(labels, number);
+        struct str label = find_label(labels, number);
+        buf_printf(out, "%s%.*s", label.len > 0 ? "  " : "", STR_ARG(label));
+    } else if (rest.len > 0) {
+        buf_add_str(out, STR("  "));
+        buf_add_printable(out, rest);
     }
-    buf_printf(out, "%*s%.*s  %*s%.*s%s%.*s\n", value.len < 10 ? (int)(10 - value.len) : 0, "",
-               STR_ARG(value), index.len < 5 ? (int)(5 - index.len) : 0, "", STR_ARG(index),
-               label.len > 0 ? "  " : "", STR_ARG(label));
+    buf_add_char(out, '\n');
 }
 
 static enum status print_output(const struct tensor *output, bool named, struct str labels,
@@ -45,7 +50,8 @@ static enum status print_output(const struct tensor *output, bool named, struct 
     }
     struct str data = str_make(output->pieces[0].data, output->pieces[0].n_bytes), element;
     if (named) {
-        buf_printf(out, "%.*s\n", STR_ARG(output->name));
+        buf_add_printable(out, output->name);
+        buf_add_char(out, '\n');
     }
     while (data.len > 0 && bytes_next(&data, &element)) {
         print_class(element, labels, out);

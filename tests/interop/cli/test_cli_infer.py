@@ -229,6 +229,11 @@ class Escapes(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_POST(self):
+        if self.path.endswith("/infer"):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            output = {"name": self.text, "datatype": "BYTES", "shape": [1], "data": ["0.5:1:" + self.text]}
+            self.answer({"model_name": "m", "outputs": [output, output]})
+            return
         self.answer([{"name": self.text, "version": "1", "state": "READY", "reason": self.text},
                      {"name": "é", "version": self.text, "state": self.text}])
 
@@ -240,12 +245,13 @@ class Escapes(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_list_shows_no_control_characters():
+def test_list_and_classes_show_no_control_characters():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Escapes) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
             done = run("infer", f"http://127.0.0.1:{server.server_port}")
+            classes = run("infer", f"http://127.0.0.1:{server.server_port}", "m", "--input", f"{Escapes.text}=1", "--top", "1")
         finally:
             server.shutdown()
             thread.join()
@@ -253,6 +259,7 @@ def test_list_shows_no_control_characters():
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [f"{text}  version 1  READY: {text}", f"  inputs  {text}  FP32  [1]",
                                         f"  outputs {text}  FP32  [1]", "  try     ", f"é  version {text}  {text}"]
+    assert (classes.stdout, classes.stderr) == (2 * f"{text}\n       0.5      1  {text}\n", "")
 
 
 def test_infer_timeout_fails(infer):
