@@ -3,6 +3,7 @@ import json
 import os
 import pty
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -43,6 +44,7 @@ class Terminal:
 
     def read_until(self, words):
         while words not in self.text:
+            assert select.select([self.master], [], [], http1.PATIENCE)[0], self.text
             self.text += os.read(self.master, 4096)
         return self.text.decode().replace("\r\n", "\n")
 
