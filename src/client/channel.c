@@ -687,7 +687,7 @@ enum status client_channel_new(sluice_client *client, struct client_channel **ou
     channel->client = client;
     LIST_INIT(&channel->conns);
     channel->core.limits.max_message_bytes = client->options.max_answer_bytes;
-    channel->core.limits.setting = "max_answer_bytes";
+    channel->core.limits.setting = "max_answer_bytes, --max-answer-size";
     channel->core.authority = client->url.authority;
     channel->core.is_tls = client->url.is_tls;
     channel->core.arenas = client->cache;

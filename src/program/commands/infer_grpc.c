@@ -10,27 +10,35 @@
 #include "program/commands/infer_call.h"
 #include "program/commands/infer_config.h"
 #include "program/commands/infer_top.h"
+#include "program/requests/command_client.h"
 #include "program/requests/file.h"
-#include "program/requests/grpc_link.h"
 #include "program/requests/shell.h"
+#include "program/requests/tls_client.h"
 
 struct infer_run {
     struct arena *arena;
     const struct infer_settings *settings;
-    struct tls_client_options tls;
-    struct grpc_link *link;
+    struct tls_client_options tls_options;
+    struct client_tls *tls; /* NULL: no TLS */
+    struct command_client client;
     struct client_infer infer;
     struct v2_grpc_message message; /* the request message */
 };
 
-static enum status open_link(struct infer_run *run, struct error *err) {
+static enum status open_client(struct infer_run *run, struct error *err) {
     const struct infer_settings *settings = run->settings;
-    struct grpc_link_options options = {.server = &settings->server,
-                                        .tls = &run->tls,
-                                        .metadata = &settings->metadata,
-                                        .connect_timeout_ns = CLIENT_CONNECT_TIMEOUT_NS,
-                                        .max_answer_bytes = settings->max_answer_size};
-    return grpc_link_open(&options, &run->link, err);
+    struct command_client_options options = {.server = &settings->server,
+                                             .metadata = &settings->metadata,
+                                             .timeout_ns = settings->timeout_ns,
+                                             .max_answer_bytes = settings->max_answer_size};
+    enum status status = tls_client_new(&run->tls_options, &settings->server, &run->tls, err);
+    options.tls = run->tls;
+    return status == ST_OK ? command_client_open(&options, &run->client, err) : status;
+}
+
+static void close_client(struct infer_run *run) {
+    command_client_close(&run->client);
+    client_tls_free(run->tls);
 }
 
 static enum status read_config(struct infer_run *run, struct str message,
@@ -47,9 +55,14 @@ static enum status read_config(struct infer_run *run, struct str message,
 }
 
 /* As in infer_http.c. */
-static bool has_no_config(enum status status, int code) {
-    return status == ST_REFUSED && code != GRPC_CODE_RESOURCE_EXHAUSTED &&
-           code != GRPC_CODE_UNAVAILABLE;
+static bool has_no_config(enum status status, const sluice_call *call) {
+    sluice_client_error error = {.size = sizeof(error)};
+    if (status != ST_REFUSED) {
+        return false;
+    }
+    (void)sluice_call_status(call, &error);
+    return error.grpc_status != GRPC_CODE_RESOURCE_EXHAUSTED &&
+           error.grpc_status != GRPC_CODE_UNAVAILABLE;
 }
 
 /* Requests the model's configuration, which not every server has: *config stays NULL then. */
@@ -59,21 +72,18 @@ static enum status get_config(struct infer_run *run, const struct model_config *
                                      .model = str_of(run->settings->model),
                                      .version = str_of(run->settings->model_version)};
     struct client_grpc_request request;
-    struct grpc_link_call call = {0};
+    struct str message;
+    sluice_call *call = NULL;
     enum status status = client_grpc_query_encode(run->arena, &args, &request, err);
     if (status == ST_OK) {
-        status = grpc_link_call_start(run->link, &call, request.path, request.pieces,
-                                      request.n_pieces, run->settings->timeout_ns, err);
+        status = command_call_run(&run->client, &request, &call, &message, err);
     }
     if (status == ST_OK) {
-        status = grpc_link_call_wait(&call, err);
-    }
-    if (status == ST_OK) {
-        status = read_config(run, call.message->data, config, err);
-    } else if (has_no_config(status, call.code)) {
+        status = read_config(run, message, config, err);
+    } else if (has_no_config(status, call)) {
         status = ST_OK;
     }
-    grpc_link_call_fini(&call);
+    sluice_call_free(call);
     return status;
 }
 
@@ -83,9 +93,8 @@ static enum status make_message(struct infer_run *run, struct error *err) {
     struct infer_model model = {0};
     enum status status = ST_OK;
     if (!infer_call_is_complete(settings)) {
-        status =
-            grpc_link_get_model(run->link, run->arena, str_of(settings->model),
-                                str_of(settings->model_version), settings->timeout_ns, &spec, err);
+        status = command_client_get_model(&run->client, run->arena, str_of(settings->model),
+                                          str_of(settings->model_version), &spec, err);
         model.spec = &spec;
     }
     if (status == ST_OK && model.spec && infer_picture_may_be(settings, &spec)) {
@@ -131,7 +140,7 @@ static void print_command(struct buf *out, const struct infer_run *run, struct s
         buf_add_str(out, STR(" --unix-socket "));
         shell_word_print(out, server->path);
     }
-    curl_tls_print(out, &run->tls);
+    curl_tls_print(out, &run->tls_options);
     buf_add_str(out,
                 STR(" --output - \\\n  -H 'Content-Type: application/grpc' -H 'TE: trailers'"));
     print_metadata(out, &settings->metadata);
@@ -202,17 +211,15 @@ static enum status write_answer(const struct infer_run *run, struct str message,
 }
 
 static enum status send_call(const struct infer_run *run, struct error *err) {
-    struct grpc_link_call call = {0};
-    enum status status =
-        grpc_link_call_start(run->link, &call, CLIENT_GRPC_PATH("ModelInfer"), run->message.pieces,
-                             run->message.n_pieces, run->settings->timeout_ns, err);
+    const struct client_grpc_request request = {CLIENT_GRPC_PATH("ModelInfer"), run->message.pieces,
+                                                run->message.n_pieces};
+    struct str message;
+    sluice_call *call = NULL;
+    enum status status = command_call_run(&run->client, &request, &call, &message, err);
     if (status == ST_OK) {
-        status = grpc_link_call_wait(&call, err);
+        status = write_answer(run, message, err);
     }
-    if (status == ST_OK) {
-        status = write_answer(run, call.message->data, err);
-    }
-    grpc_link_call_fini(&call);
+    sluice_call_free(call);
     return status;
 }
 
@@ -221,15 +228,15 @@ enum status infer_grpc(struct arena *arena, const struct infer_settings *setting
     struct infer_run run = {
         .arena = arena,
         .settings = settings,
-        .tls = {settings->cacert, settings->cert, settings->key, settings->insecure},
+        .tls_options = {settings->cacert, settings->cert, settings->key, settings->insecure},
     };
-    enum status status = open_link(&run, err);
+    enum status status = open_client(&run, err);
     if (status == ST_OK) {
         status = make_message(&run, err);
     }
     if (status == ST_OK) {
         status = settings->dry_run ? dry_run(&run, err) : send_call(&run, err);
     }
-    grpc_link_close(run.link);
+    close_client(&run);
     return status;
 }

@@ -169,7 +169,10 @@ void tls_peer_explain(const SSL *ssl, int system_error, const struct tls_peer_hi
     } else if (words) {
         error_set(err, ST_IO, "%s", words);
     } else {
-        error_set(err, ST_IO, "%s",
-                  system_error != 0 ? strerror(system_error) : "the server ended the connection");
+        error_set(err, ST_IO, "%s%s",
+                  system_error != 0 ? strerror(system_error) : "the server ended the connection",
+                  SSL_is_init_finished(ssl)
+                      ? ""
+                      : " within the TLS handshake; does the server speak TLS?");
     }
 }
