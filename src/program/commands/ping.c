@@ -12,14 +12,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/v2_grpc.h"
 #include "core/event/clock.h"
 #include "program/commands/ping_report.h"
 #include "program/commands/ping_settings.h"
 #include "program/options/command.h"
-#include "program/requests/grpc_link.h"
+#include "program/requests/command_client.h"
 #include "program/requests/tls_client.h"
-#include "sluice/client.h"
 
 struct ping_run {
     struct ping_settings settings;
@@ -27,11 +25,7 @@ struct ping_run {
     struct ping_report report;
     struct buf out;
     struct client_tls *tls; /* NULL: no TLS */
-    struct client_tls_transport *transport;
-    sluice_client_transport functions;
-    sluice_client *client;
-    struct grpc_link *link; /* over gRPC, instead of the client */
-    struct grpc_link_call call;
+    struct command_client client;
     sigset_t signals;
     int signal_fd;
     bool held;        /* signals are received through signal_fd only */
@@ -56,105 +50,38 @@ static void wait_for(struct ping_run *run, int fd, short events, uint64_t timeou
     run->interrupted = (fds[0].revents & POLLIN) != 0;
 }
 
-/* ---- TLS ------------------------------------------------------------------------------------- */
-
-static struct tls_client_options tls_of(const struct ping_settings *settings) {
-    return (struct tls_client_options){settings->cacert, settings->cert, settings->key,
-                                       settings->insecure};
-}
-
-static bool is_grpc(const struct ping_run *run) {
-    return run->settings.server.protocol == CLIENT_GRPC;
-}
-
-static enum status open_tls(struct ping_run *run, struct error *err) {
-    const struct ping_settings *settings = &run->settings;
-    struct tls_client_options options = tls_of(settings);
-    if (is_grpc(run)) {
-        return ST_OK; /* gRPC has its own TLS */
-    }
-    enum status status = tls_client_new(&options, &settings->server, &run->tls, err);
-    if (status == ST_OK && run->tls) {
-        run->transport = client_tls_transport_new(run->tls, &run->functions);
-        status = run->transport ? ST_OK : error_no_memory(err, "TLS");
-    }
-    return status;
-}
-
 /* ---- one ping -------------------------------------------------------------------------------- */
 
-static void close_clients(struct ping_run *run) {
-    grpc_link_call_fini(&run->call);
-    grpc_link_close(run->link);
-    sluice_client_close(run->client);
-    run->link = NULL;
-    run->client = NULL;
-}
-
-static sluice_client_status grpc_failed(const struct error *err, sluice_client_error *error) {
-    snprintf(error->text, sizeof(error->text), "%s", err->text);
-    return SLUICE_CLIENT_CONNECT;
-}
-
-static sluice_client_status open_link(struct ping_run *run, sluice_client_error *error) {
+static enum status open_client(struct ping_run *run, struct error *err) {
     const struct ping_settings *settings = &run->settings;
-    struct tls_client_options tls = tls_of(settings);
-    struct grpc_link_options options = {.server = &settings->server,
-                                        .tls = &tls,
-                                        .metadata = &settings->metadata,
-                                        .connect_timeout_ns = settings->timeout_ns};
-    struct error err;
-    return grpc_link_open(&options, &run->link, &err) == ST_OK ? SLUICE_CLIENT_OK
-                                                               : grpc_failed(&err, error);
+    const struct command_client_options options = {.server = &settings->server,
+                                                   .tls = run->tls,
+                                                   .metadata = &settings->metadata,
+                                                   .connect_timeout_ns = settings->timeout_ns,
+                                                   .timeout_ns = settings->timeout_ns};
+    command_client_close(&run->client);
+    return command_client_open(&options, &run->client, err);
 }
 
-static sluice_client_status open_client(struct ping_run *run, sluice_client_error *error) {
-    sluice_client_options options = {.size = sizeof(options),
-                                     .url = run->settings.url,
-                                     .connect_timeout_ns = run->settings.timeout_ns,
-                                     .timeout_ns = run->settings.timeout_ns,
-                                     .transport = run->transport ? &run->functions : NULL};
-    close_clients(run);
-    return is_grpc(run) ? open_link(run, error) : sluice_client_open(&options, &run->client, error);
-}
-
-/* Any status is a response: the server is alive. */
-static sluice_client_status ping_grpc(struct ping_run *run, sluice_client_error *error) {
-    struct grpc_link_call *call = &run->call;
-    const struct piece nothing = {"", 0};
-    struct error err;
-    if (grpc_link_call_start(run->link, call, CLIENT_GRPC_PATH("ServerLive"), &nothing, 1,
-                             run->settings.timeout_ns, &err) != ST_OK) {
-        return grpc_failed(&err, error);
-    }
-    grpc_link_run(run->link);
-    hold_signals(run);
-    while (call->call && !run->interrupted) {
-        struct client_waiting waiting;
-        grpc_link_wait(run->link, &waiting);
-        wait_for(run, waiting.fd, POLLIN, waiting.timeout_ns);
-        grpc_link_run(run->link);
-    }
-    return call->call || call->code >= 0 ? SLUICE_CLIENT_OK : grpc_failed(&call->error, error);
-}
-
-static sluice_client_status ping_client(struct ping_run *run, sluice_client_error *error) {
+static enum status ping_once(struct ping_run *run, struct error *err) {
+    sluice_client *client = run->client.client;
+    sluice_client_error error = {.size = sizeof(error)};
     sluice_call *call;
-    sluice_client_status status = sluice_client_start_ping(run->client, NULL, &call, error);
-    if (status != SLUICE_CLIENT_OK) {
-        return status;
-    }
-    sluice_client_step(run->client);
-    hold_signals(run);
-    while ((status = sluice_call_status(call, error)) == SLUICE_CLIENT_PENDING) {
-        wait_for(run, sluice_client_fd(run->client), POLLIN, sluice_client_timeout_ns(run->client));
-        if (run->interrupted) {
-            break;
+    sluice_client_status status = sluice_client_start_ping(client, NULL, &call, &error);
+    if (status == SLUICE_CLIENT_OK) {
+        sluice_client_step(client);
+        hold_signals(run);
+        while ((status = sluice_call_status(call, &error)) == SLUICE_CLIENT_PENDING) {
+            wait_for(run, sluice_client_fd(client), POLLIN, sluice_client_timeout_ns(client));
+            if (run->interrupted) {
+                break;
+            }
+            sluice_client_step(client);
         }
-        sluice_client_step(run->client);
+        sluice_call_free(call); /* cancels it if a signal came */
     }
-    sluice_call_free(call); /* cancels it if a signal came */
-    return status;
+    return status == SLUICE_CLIENT_OK ? ST_OK
+                                      : command_client_error(&run->settings.server, &error, err);
 }
 
 /* Flushes standard output after each line, for a reader that follows it. */
@@ -167,22 +94,22 @@ static void flush_out(struct ping_run *run) {
 
 /* Sends a ping and prints the result. A ping that a signal interrupted is not counted. */
 static void ping_and_report(struct ping_run *run) {
-    sluice_client_error error = {.size = sizeof(error)};
-    sluice_client_status status = SLUICE_CLIENT_OK;
+    struct error err;
+    enum status status = ST_OK;
     if (run->settings.reconnect && run->report.n_sent > 0) {
-        status = open_client(run, &error);
+        status = open_client(run, &err);
     }
     uint64_t began = clock_now_ns();
-    if (status == SLUICE_CLIENT_OK) {
-        status = (is_grpc(run) ? ping_grpc : ping_client)(run, &error);
+    if (status == ST_OK) {
+        status = ping_once(run, &err);
     }
     if (run->interrupted) {
         return;
     }
-    if (status == SLUICE_CLIENT_OK) {
+    if (status == ST_OK) {
         ping_report_answer(&run->report, clock_now_ns() - began, &run->out);
     } else {
-        ping_report_loss(&run->report, error.text, &run->out);
+        ping_report_loss(&run->report, err.text, &run->out);
     }
     if (run->settings.quiet) {
         run->out.len = 0;
@@ -233,15 +160,17 @@ static int report_failure(const char *why) {
 }
 
 static int run_all(struct ping_run *run) {
-    sluice_client_error error = {.size = sizeof(error)};
+    const struct ping_settings *settings = &run->settings;
+    const struct tls_client_options tls = {settings->cacert, settings->cert, settings->key,
+                                           settings->insecure};
     struct error err;
-    if (open_tls(run, &err) != ST_OK) {
+    if (tls_client_new(&tls, &settings->server, &run->tls, &err) != ST_OK) {
         return report_failure(err.text);
     }
-    error_set(&run->url, ST_OK, "%s", run->settings.url);
-    run->report = (struct ping_report){.json = run->settings.json, .url = run->url.text};
-    if (open_client(run, &error) != SLUICE_CLIENT_OK) {
-        return report_failure(error.text);
+    error_set(&run->url, ST_OK, "%s", settings->url);
+    run->report = (struct ping_report){.json = settings->json, .url = run->url.text};
+    if (open_client(run, &err) != ST_OK) {
+        return report_failure(err.text);
     }
     run->signal_fd = signalfd(-1, &run->signals, SFD_CLOEXEC);
     if (run->signal_fd < 0) {
@@ -269,8 +198,7 @@ int cli_ping(int argc, char **argv) {
     if (code == COMMAND_CONTINUE) {
         code = run_all(&run);
     }
-    close_clients(&run);
-    client_tls_transport_free(run.transport);
+    command_client_close(&run.client);
     client_tls_free(run.tls);
     arena_free(arena);
     return code;
