@@ -340,7 +340,7 @@ void client_call_finish(sluice_call *call, enum status status, struct error *err
     bool is_grpc = call->grpc.stream != NULL;
     call->answered = status == ST_OK ||
                      (is_grpc && call->grpc.stream->n_fields + call->grpc.stream->n_trailers > 0);
-    if (call->answered) {
+    if (call->answered && !call->kind->is_raw) {
         enum status kept = keep_headers(call, err);
         status = kept == ST_OK ? status : kept;
     }

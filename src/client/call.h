@@ -38,6 +38,9 @@ struct client_call_kind {
     /* Reads one of several answers, a message or an event, into call->stream; NULL: it has one. */
     enum status (*next)(sluice_call *call, struct str answer, struct error *err);
     bool sends; /* the caller sends requests while it runs */
+    /* gRPC: only the message is read, as it is: header fields are not kept for it, and its tensors
+     * not aligned. */
+    bool is_raw;
 };
 
 enum client_call_state {

@@ -567,14 +567,15 @@ static enum status start_call(struct client_channel *channel, sluice_call *call,
     for (size_t i = 0; i < call->headers.n; i++) {
         fields[i] = (struct grpc_field){call->headers.items[i].name, call->headers.items[i].value};
     }
-    const struct grpc_client_call_options options = {.path = request->path,
-                                                     .fields = fields,
-                                                     .n_fields = call->headers.n,
-                                                     .timeout_ns = timeout_ns,
-                                                     .on_event = on_event,
-                                                     .user = call,
-                                                     .streams = true,
-                                                     .align_at = v2_grpc_raw_output_offset};
+    const struct grpc_client_call_options options = {
+        .path = request->path,
+        .fields = fields,
+        .n_fields = call->headers.n,
+        .timeout_ns = timeout_ns,
+        .on_event = on_event,
+        .user = call,
+        .streams = true,
+        .align_at = call->kind->is_raw ? NULL : v2_grpc_raw_output_offset};
     enum status status = grpc_client_stream_new(&channel->core, &options, &stream, err);
     if (status == ST_OK) {
         call->grpc.stream = &stream->call;

@@ -213,12 +213,21 @@ static void run_callbacks(sluice_client *client) {
     }
 }
 
+void client_loop_flush(sluice_client *client) {
+    client->resolving.may_block = false;
+    run_due(client);
+    client_stream_run_callbacks(client);
+    run_callbacks(client);
+}
+
 void client_loop_run(sluice_client *client, uint64_t timeout_ns) {
     struct epoll_event events[MAX_EVENTS];
     uint64_t n_finished = client->n_finished;
     client->resolving.may_block = timeout_ns > 0;
-    run_due(client);
-    bool waits = client->n_finished == n_finished;
+    if (timeout_ns > 0) { /* before it waits */
+        run_due(client);
+    }
+    bool waits = timeout_ns > 0 && client->n_finished == n_finished;
     int n =
         epoll_wait(client->epoll_fd, events, MAX_EVENTS, waits ? wait_ms(client, timeout_ns) : 0);
     for (int i = 0; i < n; i++) {
@@ -228,7 +237,7 @@ void client_loop_run(sluice_client *client, uint64_t timeout_ns) {
             client_lanes_on_event(client, events[i].data.ptr);
         }
     }
-    if (n > 0) {
+    if (n > 0 || timeout_ns == 0) {
         run_due(client);
     }
     client_stream_run_callbacks(client);

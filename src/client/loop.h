@@ -16,6 +16,9 @@ void client_loop_cancel(sluice_call *call);
 /* Runs what can be run, waiting up to `timeout_ns` for a socket or a deadline, and then the
  * callbacks of the calls that are done. */
 void client_loop_run(sluice_client *client, uint64_t timeout_ns);
+/* A step that does not ask which sockets are ready: for a caller that knows that none is, and has
+ * started calls. */
+void client_loop_flush(sluice_client *client);
 
 /* ---- for lanes.c and channel.c --------------------------------------------------------------- */
 

@@ -57,6 +57,8 @@ struct bench_channel_functions {
     void (*wait)(const void *channel, struct client_waiting *waiting);
     /* Proceeds without blocking. */
     void (*run)(void *channel);
+    /* Sends the requests that were started since. */
+    void (*flush)(void *channel);
     /* Returns: the `user` of an attached connection whose exchange is done and was not reported
      * yet; NULL: none. */
     void *(*next)(void *channel);

@@ -1,54 +1,70 @@
 /* KServe v2 over gRPC. The calls of a thread share its connections, as those of a usual client
- * do; with --reconnect, and for the first request, an exchange has a connection of its own. */
+ * do; with --reconnect, and for the first request, an exchange has a connection of its own. A
+ * connection is a client of libsluice. */
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
 #include <sys/queue.h>
+#include <unistd.h>
 
+#include "client/loop.h"
 #include "client/v2_grpc.h"
 #include "codec/protobuf/pb.h"
 #include "program/loadgen/call.h"
-#include "program/requests/grpc_link.h"
+#include "program/requests/command_client.h"
+
+static const struct piece NOTHING = {"", 0};
+
+struct connection {
+    struct command_client client;
+    bool has_started; /* calls, that are not sent */
+    bool is_ready;    /* channel_run: its descriptor is */
+};
 
 /* Connections of one thread. */
 struct channel {
-    struct grpc_link *link;
+    struct connection *connections;
+    size_t n_connections, next;  /* the next exchange gets this one */
+    int epoll_fd;                /* their descriptors, if there are several; else -1 */
     TAILQ_HEAD(, exchange) done; /* completed exchanges, in order of completion */
 };
 
 struct exchange {
-    struct grpc_link_call call;
-    struct grpc_link *own; /* NULL: it uses the channel's */
-    struct channel *channel;
+    struct connection *connection;
+    sluice_call *call;          /* NULL: none */
+    bool has_ended;             /* the call */
+    struct connection own;      /* if there is no channel */
+    struct channel *channel;    /* NULL: it has its own */
     TAILQ_ENTRY(exchange) link; /* in channel->done */
     void *user;
     bool is_done; /* in channel->done */
 };
 
-static enum status open_link(const struct bench_call *call, unsigned n_connections,
-                             struct grpc_link **out, struct error *err) {
-    struct tls_client_options tls = bench_tls_options(&call->settings->options);
-    struct grpc_link_options options = {.server = &call->settings->server,
-                                        .tls = &tls,
-                                        .metadata = &call->settings->options.metadata,
-                                        .connect_timeout_ns = call->timeout_ns,
-                                        .max_answer_bytes = BENCH_MAX_ANSWER_BYTES,
-                                        .n_connections = n_connections};
-    return grpc_link_open(&options, out, err);
+static enum status open_client(const struct bench_call *call, struct command_client *out,
+                               struct error *err) {
+    const struct command_client_options options = {.server = &call->settings->server,
+                                                   .tls = call->tls,
+                                                   .metadata = &call->settings->options.metadata,
+                                                   .connect_timeout_ns = call->timeout_ns,
+                                                   .timeout_ns = call->timeout_ns,
+                                                   .max_answer_bytes = BENCH_MAX_ANSWER_BYTES};
+    return command_client_open(&options, out, err);
 }
 
 /* ---- server metadata ------------------------------------------------------------------------- */
 
 /* For the report only: some servers do not answer this. */
-static enum status describe_server(struct arena *arena, struct grpc_link *link,
+static enum status describe_server(struct arena *arena, const struct command_client *client,
                                    struct bench_call *call, struct error *err) {
-    const struct piece nothing = {"", 0};
-    struct grpc_link_call question = {0};
+    const struct client_grpc_request request = {CLIENT_GRPC_PATH("ServerMetadata"), &NOTHING, 1};
+    sluice_call *question = NULL;
+    struct str message;
     struct pb_field field;
     struct error ignored;
     enum status status = ST_OK;
-    if (grpc_link_call_start(link, &question, CLIENT_GRPC_PATH("ServerMetadata"), &nothing, 1,
-                             call->timeout_ns, &ignored) == ST_OK &&
-        grpc_link_call_wait(&question, &ignored) == ST_OK) {
-        struct pb_reader reader = pb_read(question.message->data);
+    if (command_call_run(client, &request, &question, &message, &ignored) == ST_OK) {
+        struct pb_reader reader = pb_read(message);
         while (status == ST_OK && pb_next(&reader, &field)) {
             if (field.type == PB_BYTES && (field.number == 1 || field.number == 2)) {
                 status =
@@ -57,7 +73,7 @@ static enum status describe_server(struct arena *arena, struct grpc_link *link,
             }
         }
     }
-    grpc_link_call_fini(&question);
+    sluice_call_free(question);
     return status;
 }
 
@@ -84,13 +100,12 @@ static enum status encode_request(struct arena *arena, struct bench_call *call, 
     return status;
 }
 
-static enum status prepare_infer(struct arena *arena, struct grpc_link *link,
+static enum status prepare_infer(struct arena *arena, const struct command_client *client,
                                  struct bench_call *call, struct error *err) {
     const struct bench_options *options = &call->settings->options;
     struct model_spec model;
-    enum status status =
-        grpc_link_get_model(link, arena, str_of(options->model), str_of(options->model_version),
-                            call->timeout_ns, &model, err);
+    enum status status = command_client_get_model(client, arena, str_of(options->model),
+                                                  str_of(options->model_version), &model, err);
     if (status == ST_OK) {
         status = bench_call_set_model(arena, &model, call, err);
     }
@@ -99,57 +114,57 @@ static enum status prepare_infer(struct arena *arena, struct grpc_link *link,
 
 static enum status prepare(struct arena *arena, const struct bench_settings *settings,
                            struct bench_call *call, struct error *err) {
-    static const struct piece NOTHING = {"", 0};
-    struct grpc_link *link;
+    struct command_client client;
     (void)settings;
-    enum status status = open_link(call, 1, &link, err);
+    enum status status = open_client(call, &client, err);
     if (status != ST_OK) {
         return status;
     }
     if (call->ping) {
         call->message = (struct http_message){&NOTHING, 1};
     } else {
-        status = prepare_infer(arena, link, call, err);
+        status = prepare_infer(arena, &client, call, err);
     }
     if (status == ST_OK) {
-        status = describe_server(arena, link, call, err);
+        status = describe_server(arena, &client, call, err);
     }
-    grpc_link_close(link);
+    command_client_close(&client);
     return status;
 }
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
-static void on_done(struct grpc_link_call *call) {
-    struct exchange *exchange = call->user;
+static void on_done(sluice_call *call, void *user) {
+    struct exchange *exchange = user;
     struct channel *channel = exchange->channel;
-    if (!channel) {
-        return;
+    (void)call;
+    exchange->has_ended = true;
+    if (channel) {
+        exchange->is_done = true;
+        TAILQ_INSERT_TAIL(&channel->done, exchange, link);
     }
-    exchange->is_done = true;
-    TAILQ_INSERT_TAIL(&channel->done, exchange, link);
 }
 
-static struct exchange *exchange_new(void) {
+static struct exchange *exchange_new(struct error *err) {
     struct exchange *exchange = calloc(1, sizeof(*exchange));
-    if (exchange) {
-        exchange->call.user = exchange;
-        exchange->call.on_done = on_done;
+    if (!exchange) {
+        (void)error_no_memory(err, "a request");
     }
     return exchange;
 }
 
 static enum status open_own(const struct bench_call *call, void **connection, struct error *err) {
-    struct exchange *exchange = exchange_new();
+    struct exchange *exchange = exchange_new(err);
     *connection = NULL;
     if (!exchange) {
-        return error_no_memory(err, "a request");
+        return err->status;
     }
-    enum status status = open_link(call, 1, &exchange->own, err);
+    enum status status = open_client(call, &exchange->own.client, err);
     if (status != ST_OK) {
         free(exchange);
         return status;
     }
+    exchange->connection = &exchange->own;
     *connection = exchange;
     return ST_OK;
 }
@@ -162,35 +177,50 @@ static void close_exchange(void *connection) {
     if (exchange->is_done) {
         TAILQ_REMOVE(&exchange->channel->done, exchange, link);
     }
-    grpc_link_call_fini(&exchange->call);
-    grpc_link_close(exchange->own);
+    sluice_call_free(exchange->call);
+    command_client_close(&exchange->own.client);
     free(exchange);
 }
 
 static enum status start(void *connection, const struct bench_call *call, struct error *err) {
     struct exchange *exchange = connection;
-    struct grpc_link *link = exchange->own ? exchange->own : exchange->channel->link;
-    return grpc_link_call_start(
-        link, &exchange->call,
-        call->ping ? CLIENT_GRPC_PATH("ServerLive") : CLIENT_GRPC_PATH("ModelInfer"),
-        call->message.pieces, call->message.n_pieces, call->timeout_ns, err);
+    const struct client_grpc_request request = {call->ping ? CLIENT_GRPC_PATH("ServerLive")
+                                                           : CLIENT_GRPC_PATH("ModelInfer"),
+                                                call->message.pieces, call->message.n_pieces};
+    const sluice_call_options options = {
+        .size = sizeof(options), .on_done = on_done, .user = exchange};
+    sluice_call_free(exchange->call);
+    exchange->has_ended = false;
+    exchange->connection->has_started = true;
+    return command_call_start(&exchange->connection->client, &request, &options, &exchange->call,
+                              err);
 }
 
 static enum status step(void *connection, bool *done, struct error *err) {
     struct exchange *exchange = connection;
-    struct grpc_link_call *call = &exchange->call;
-    if (exchange->own && call->call) {
-        grpc_link_run(exchange->own);
+    struct str message;
+    int code;
+    if (!exchange->channel && !exchange->has_ended) {
+        sluice_client_step(exchange->own.client.client);
     }
-    *done = !call->call;
-    /* the server's error is reported by `take` */
-    return *done && call->code < 0 ? grpc_link_call_error(call, err) : ST_OK;
+    *done = exchange->has_ended;
+    if (!*done) {
+        return ST_OK;
+    }
+    enum status status = command_call_result(exchange->call, &message, &code, err);
+    return code < 0 ? status : ST_OK; /* the server's error is reported by `take` */
+}
+
+static void wait_for_client(const struct command_client *client, struct client_waiting *waiting) {
+    *waiting = (struct client_waiting){.fd = sluice_client_fd(client->client),
+                                       .read = true,
+                                       .timeout_ns = sluice_client_timeout_ns(client->client)};
 }
 
 static void wait_for(const void *connection, struct client_waiting *waiting) {
     const struct exchange *exchange = connection;
-    if (exchange->own) {
-        grpc_link_wait(exchange->own, waiting);
+    if (!exchange->channel) {
+        wait_for_client(&exchange->own.client, waiting);
     } else { /* the channel reports it */
         *waiting = (struct client_waiting){.fd = -1, .timeout_ns = UINT64_MAX};
     }
@@ -198,13 +228,13 @@ static void wait_for(const void *connection, struct client_waiting *waiting) {
 
 static enum status take(void *connection, const struct bench_call *call, bool whole,
                         uint64_t *n_bytes, struct bench_error *failed) {
-    struct exchange *exchange = connection;
-    const struct grpc_message *message = exchange->call.message;
-    enum status status = grpc_link_call_error(&exchange->call, &failed->err);
-    *n_bytes = message ? message->data.len : 0;
-    failed->grpc_code = exchange->call.code;
-    if (call->ping || status != ST_OK || !whole || !message) { /* a successful call always has a
-                                                                  message */
+    const struct exchange *exchange = connection;
+    struct str message;
+    int code;
+    enum status status = command_call_result(exchange->call, &message, &code, &failed->err);
+    *n_bytes = message.len;
+    failed->grpc_code = code;
+    if (call->ping || status != ST_OK || !whole) {
         return call->ping ? ST_OK : status;
     }
     struct arena *arena = arena_new(NULL, 0);
@@ -212,55 +242,132 @@ static enum status take(void *connection, const struct bench_call *call, bool wh
     if (!arena) {
         return error_no_memory(&failed->err, "a request");
     }
-    status = client_grpc_infer_decode(arena, message->data, false, &answer, &failed->err);
+    status = client_grpc_infer_decode(arena, message, false, &answer, &failed->err);
     arena_free(arena);
     return status;
 }
 
 /* ---- channels -------------------------------------------------------------------------------- */
 
-static enum status channel_open(const struct bench_call *call, unsigned n_connections, void **out,
-                                struct error *err) {
-    struct channel *channel = calloc(1, sizeof(*channel));
-    enum status status = channel ? open_link(call, n_connections, &channel->link, err)
-                                 : error_no_memory(err, "a request");
-    if (status != ST_OK) {
-        free(channel);
-        channel = NULL;
-    } else {
-        TAILQ_INIT(&channel->done);
-    }
-    *out = channel;
-    return status;
-}
-
 static void channel_close(void *user) {
     struct channel *channel = user;
-    grpc_link_close(channel->link);
+    for (size_t i = 0; i < channel->n_connections; i++) {
+        command_client_close(&channel->connections[i].client);
+    }
+    if (channel->epoll_fd >= 0) {
+        close(channel->epoll_fd);
+    }
+    free(channel->connections);
     free(channel);
 }
 
+/* Adds a connection's descriptor to that of the channel. */
+static enum status watch(const struct channel *channel, struct connection *connection,
+                         struct error *err) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
+    int fd = sluice_client_fd(connection->client.client);
+    return epoll_ctl(channel->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0
+               ? ST_OK
+               : error_set(err, ST_IO, "epoll: %s", strerror(errno));
+}
+
+static enum status open_connections(struct channel *channel, const struct bench_call *call,
+                                    size_t n, struct error *err) {
+    enum status status = ST_OK;
+    channel->connections = calloc(n, sizeof(*channel->connections));
+    if (!channel->connections) {
+        return error_no_memory(err, "%zu connections", n);
+    }
+    if (n > 1 && (channel->epoll_fd = epoll_create1(EPOLL_CLOEXEC)) < 0) {
+        return error_set(err, ST_IO, "epoll: %s", strerror(errno));
+    }
+    while (status == ST_OK && channel->n_connections < n) {
+        struct connection *connection = &channel->connections[channel->n_connections];
+        status = open_client(call, &connection->client, err);
+        if (status == ST_OK) {
+            channel->n_connections++;
+            status = n > 1 ? watch(channel, connection, err) : ST_OK;
+        }
+    }
+    return status;
+}
+
+static enum status channel_open(const struct bench_call *call, unsigned n_connections, void **out,
+                                struct error *err) {
+    struct channel *channel = calloc(1, sizeof(*channel));
+    *out = NULL;
+    if (!channel) {
+        return error_no_memory(err, "a request");
+    }
+    TAILQ_INIT(&channel->done);
+    channel->epoll_fd = -1;
+    enum status status = open_connections(channel, call, n_connections, err);
+    if (status != ST_OK) {
+        channel_close(channel);
+        return status;
+    }
+    *out = channel;
+    return ST_OK;
+}
+
+/* The exchanges are spread evenly over the connections. Each connects when it is first used. */
 static enum status attach(void *user, const struct bench_call *call, void *exchange_user,
                           void **connection, struct error *err) {
-    struct exchange *exchange = exchange_new();
+    struct channel *channel = user;
+    struct exchange *exchange = exchange_new(err);
     (void)call;
     *connection = exchange;
     if (!exchange) {
-        return error_no_memory(err, "a request");
+        return err->status;
     }
-    exchange->channel = user;
+    exchange->channel = channel;
+    exchange->connection = &channel->connections[channel->next];
     exchange->user = exchange_user;
+    channel->next = (channel->next + 1) % channel->n_connections;
     return ST_OK;
 }
 
 static void channel_wait(const void *user, struct client_waiting *waiting) {
     const struct channel *channel = user;
-    grpc_link_wait(channel->link, waiting);
+    wait_for_client(&channel->connections[0].client, waiting);
+    for (size_t i = 1; i < channel->n_connections; i++) {
+        uint64_t ns = sluice_client_timeout_ns(channel->connections[i].client.client);
+        waiting->timeout_ns = ns < waiting->timeout_ns ? ns : waiting->timeout_ns;
+    }
+    waiting->fd = channel->epoll_fd >= 0 ? channel->epoll_fd : waiting->fd;
 }
 
+/* With several connections only those are stepped that have something to do. */
 static void channel_run(void *user) {
+    enum { MAX_EVENTS = 64 };
     const struct channel *channel = user;
-    grpc_link_run(channel->link);
+    struct epoll_event events[MAX_EVENTS];
+    if (channel->n_connections == 1) {
+        sluice_client_step(channel->connections[0].client.client);
+        return;
+    }
+    int n = epoll_wait(channel->epoll_fd, events, MAX_EVENTS, 0);
+    for (int i = 0; i < n; i++) {
+        ((struct connection *)events[i].data.ptr)->is_ready = true;
+    }
+    for (size_t i = 0; i < channel->n_connections; i++) {
+        struct connection *connection = &channel->connections[i];
+        if (connection->is_ready || sluice_client_timeout_ns(connection->client.client) == 0) {
+            connection->is_ready = false;
+            sluice_client_step(connection->client.client);
+        }
+    }
+}
+
+static void channel_flush(void *user) {
+    const struct channel *channel = user;
+    for (size_t i = 0; i < channel->n_connections; i++) {
+        struct connection *connection = &channel->connections[i];
+        if (connection->has_started) {
+            connection->has_started = false;
+            client_loop_flush(connection->client.client);
+        }
+    }
 }
 
 static void *channel_next(void *user) {
@@ -280,6 +387,7 @@ static const struct bench_channel_functions CHANNEL_FUNCTIONS = {
     .attach = attach,
     .wait = channel_wait,
     .run = channel_run,
+    .flush = channel_flush,
     .next = channel_next,
 };
 

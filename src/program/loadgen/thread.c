@@ -375,7 +375,7 @@ static int wait_for_events(struct bench_thread *load, struct epoll_event *events
     return epoll_wait(load->epoll, events, MAX_EVENTS, (int)(ns / 1000000));
 }
 
-/* Sends started requests, and ends answered ones. */
+/* Ends answered requests. */
 static void run_channel(struct bench_thread *load) {
     const struct bench_channel_functions *channel = load->step->call->protocol->channel;
     struct bench_conn *conn;
@@ -434,6 +434,9 @@ void bench_thread_run(struct bench_thread *load) {
         begin_due(load);
         if (is_over(load, now)) {
             break;
+        }
+        if (load->channel) {
+            load->step->call->protocol->channel->flush(load->channel);
         }
         int n = wait_for_events(load, events);
         if (load->channel) {

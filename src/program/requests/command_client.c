@@ -112,9 +112,13 @@ static enum status open_with(struct arena *arena, const struct command_client_op
             return error_no_memory(err, "TLS");
         }
     }
-    return sluice_client_open(&made, &self->client, &error) == SLUICE_CLIENT_OK
-               ? ST_OK
-               : command_client_error(options->server, &error, err);
+    if (sluice_client_open(&made, &self->client, &error) == SLUICE_CLIENT_OK) {
+        return ST_OK;
+    }
+    status = command_client_error(options->server, &error, err);
+    return error.status == SLUICE_CLIENT_INVALID && made.n_headers > 0
+               ? error_prefix(err, "--metadata")
+               : status;
 }
 
 enum status command_client_open(const struct command_client_options *options,
@@ -143,8 +147,10 @@ static enum status finish_message(sluice_call *call, struct str message, struct 
     return message.ptr ? ST_OK : error_prefix(err, "%s", grpc_code_name(call->grpc.stream->code));
 }
 
-static const struct client_call_kind message_call = {
-    .result = CLIENT_RESULT_NONE, .finish_grpc = finish_message, .takes_errors = true};
+static const struct client_call_kind message_call = {.result = CLIENT_RESULT_NONE,
+                                                     .finish_grpc = finish_message,
+                                                     .takes_errors = true,
+                                                     .is_raw = true};
 
 enum status command_call_start(const struct command_client *self,
                                const struct client_grpc_request *request,

@@ -18,16 +18,12 @@ enum status tls_client_check(const struct tls_client_options *options, const str
                                           : ST_OK;
 }
 
-struct tls_peer_options tls_client_files(const struct tls_client_options *options) {
-    return (struct tls_peer_options){.ca = {"--cacert", options->cacert},
-                                     .cert = {"--cert", options->cert},
-                                     .key = {"--key", options->key},
-                                     .insecure = options->insecure};
-}
-
 enum status tls_client_new(const struct tls_client_options *options, const struct client_url *url,
                            struct client_tls **out, struct error *err) {
-    const struct client_tls_options made = {.files = tls_client_files(options),
+    const struct client_tls_options made = {.files = {.ca = {"--cacert", options->cacert},
+                                                      .cert = {"--cert", options->cert},
+                                                      .key = {"--key", options->key},
+                                                      .insecure = options->insecure},
                                             .is_http2 = url->protocol == CLIENT_GRPC};
     *out = NULL;
     return url->is_tls ? client_tls_new(&made, out, err) : ST_OK;

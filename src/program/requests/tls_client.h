@@ -16,8 +16,6 @@ struct tls_client_options {
     bool insecure;      /* does not verify the server */
 };
 
-/* The files with their flags, for the messages of TLS. */
-struct tls_peer_options tls_client_files(const struct tls_client_options *options);
 /* Checks that the options apply to `url`. Returns: ST_BAD_CONFIG. */
 enum status tls_client_check(const struct tls_client_options *options, const struct client_url *url,
                              struct error *err) SLUICE_MUST_USE;

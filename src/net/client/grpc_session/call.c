@@ -431,7 +431,9 @@ static size_t make_head(const struct grpc_client_stream *stream, char timeout[GR
     if (stream->deadline_ns > 0) {
         uint64_t left_ns = stream->deadline_ns > now_ns ? stream->deadline_ns - now_ns : 1;
         struct str text = str_make(timeout, grpc_timeout_print(left_ns, timeout));
-        nv[n++] = grpc_nv(STR("grpc-timeout"), text, GRPC_NV_NO_COPY_NAME);
+        /* It differs with each call: indexed, it would push the other fields out of the table. */
+        nv[n++] = grpc_nv(STR("grpc-timeout"), text,
+                          (unsigned)GRPC_NV_NO_COPY_NAME | (unsigned)NGHTTP2_NV_FLAG_NO_INDEX);
     }
     nv[n++] = grpc_nv(STR("content-type"), STR("application/grpc"), GRPC_NV_NO_COPY);
     nv[n++] = grpc_nv(STR("grpc-accept-encoding"), STR("identity,deflate,gzip"), GRPC_NV_NO_COPY);
