@@ -19,31 +19,35 @@ enum {
 /* ---- outputs --------------------------------------------------------------------------------- */
 
 /* The output was sent, or never will be. */
-static void grpc_client_conn_written(struct grpc_client_conn *conn) {
+static void output_written(struct grpc_client_conn *conn) {
     grpc_output_give(&conn->client->core.spare_output, conn->output);
     conn->output = NULL;
     grpc_client_session_on_written(&conn->session);
 }
 
-void grpc_client_conn_advance(struct grpc_client_conn *conn, size_t n_bytes) {
+/* Advances the write position by `n_bytes` of `output`. */
+static void output_advance(struct grpc_client_conn *conn, size_t n_bytes) {
     const struct grpc_output *output = conn->output;
     conn->at += n_bytes;
     while (conn->piece < output->n && conn->at >= output->pieces[conn->piece].n_bytes) {
         conn->at -= output->pieces[conn->piece++].n_bytes;
     }
     if (conn->piece == output->n) {
-        grpc_client_conn_written(conn);
+        output_written(conn);
     }
 }
 
 /* ---- the socket ------------------------------------------------------------------------------ */
 
+/* Closes the connection with ST_IO "HOST:PORT: why". */
+static void fail_connection(struct grpc_client_conn *conn, const char *why);
+
 static void on_written(uv_write_t *write, int status) {
     struct grpc_client_conn *conn = write->data;
     conn->writing = false;
-    grpc_client_conn_written(conn);
+    output_written(conn);
     if (status < 0 && conn->phase != GRPC_CLIENT_CLOSED) {
-        grpc_client_conn_fail(conn, uv_strerror(status));
+        fail_connection(conn, uv_strerror(status));
     }
     grpc_client_schedule_deferred(conn->client);
 }
@@ -69,7 +73,7 @@ static void write_output(struct grpc_client_conn *conn) {
     for (unsigned tries = 0; conn->output && rc >= 0 && tries < MAX_TRIES; tries++) {
         rc = uv_try_write(&conn->uv.stream, bufs, list_unsent(conn, bufs));
         if (rc > 0) {
-            grpc_client_conn_advance(conn, (size_t)rc);
+            output_advance(conn, (size_t)rc);
         }
     }
     if (conn->output && (rc >= 0 || rc == UV_EAGAIN)) {
@@ -78,7 +82,7 @@ static void write_output(struct grpc_client_conn *conn) {
         conn->writing = rc == 0;
     }
     if (rc < 0 && rc != UV_EAGAIN) {
-        grpc_client_conn_fail(conn, uv_strerror(rc));
+        fail_connection(conn, uv_strerror(rc));
     }
 }
 
@@ -89,7 +93,7 @@ static bool collect_and_write(struct grpc_client_conn *conn) {
     struct grpc_client_core *core = &conn->client->core;
     struct grpc_output *output = grpc_output_take(&core->spare_output);
     if (!output) {
-        grpc_client_conn_fail(conn, "out of memory for a write");
+        fail_connection(conn, "out of memory for a write");
         return false;
     }
     if (!grpc_client_session_collect_output(&conn->session, output)) {
@@ -98,7 +102,7 @@ static bool collect_and_write(struct grpc_client_conn *conn) {
     }
     conn->output = output;
     conn->piece = conn->at = 0;
-    (conn->client->tls ? grpc_client_tls_push : write_output)(conn);
+    write_output(conn);
     return !conn->output;
 }
 
@@ -113,8 +117,8 @@ void grpc_client_conn_flush(struct grpc_client_conn *conn) {
     }
     if (grpc_client_session_has_output(session)) {
         grpc_client_schedule_deferred(conn->client);
-    } else if (grpc_client_session_is_done(session) && conn->n_encrypted_writes == 0) {
-        grpc_client_conn_fail(conn, "connection closed");
+    } else if (grpc_client_session_is_done(session)) {
+        fail_connection(conn, "connection closed");
     }
 }
 
@@ -128,10 +132,8 @@ static void set_phase(struct grpc_client_conn *conn, enum grpc_client_phase phas
     static const unsigned PREDECESSORS[] = {
         [GRPC_CLIENT_RESOLVING] = FROM(RESOLVING),
         [GRPC_CLIENT_CONNECTING] = FROM(RESOLVING) | FROM(CONNECTING),
-        [GRPC_CLIENT_TLS_HANDSHAKE] = FROM(CONNECTING),
-        [GRPC_CLIENT_CONNECTED] = FROM(CONNECTING) | FROM(TLS_HANDSHAKE),
-        [GRPC_CLIENT_CLOSED] =
-            FROM(RESOLVING) | FROM(CONNECTING) | FROM(TLS_HANDSHAKE) | FROM(CONNECTED),
+        [GRPC_CLIENT_CONNECTED] = FROM(CONNECTING),
+        [GRPC_CLIENT_CLOSED] = FROM(RESOLVING) | FROM(CONNECTING) | FROM(CONNECTED),
     };
     assert(PREDECESSORS[phase] & (1u << conn->phase));
     conn->phase = (uint8_t)phase;
@@ -162,12 +164,11 @@ void grpc_client_conn_close(struct grpc_client_conn *conn, const struct error *e
     if (is_failure(conn)) {
         grpc_client_start_backoff(client, grpc_client_session_close_reason(&conn->session, err));
     }
-    grpc_client_tls_send_close_notify(conn);
     set_phase(conn, GRPC_CLIENT_CLOSED);
     timer_stop(worker_timers(client->worker), &conn->timer);
     grpc_client_session_close(&conn->session, err);
     if (conn->output && !conn->writing) {
-        grpc_client_conn_written(conn);
+        output_written(conn);
     }
     if (conn->resolving) {
         uv_cancel((uv_req_t *)&conn->lookup);
@@ -178,7 +179,7 @@ void grpc_client_conn_close(struct grpc_client_conn *conn, const struct error *e
     grpc_client_schedule_deferred(client);
 }
 
-void grpc_client_conn_fail(struct grpc_client_conn *conn, const char *why) {
+static void fail_connection(struct grpc_client_conn *conn, const char *why) {
     struct error err;
     error_set(&err, ST_IO, "%s: %s", conn->client->target.text, why);
     grpc_client_conn_close(conn, &err);
@@ -189,11 +190,10 @@ bool grpc_client_conn_can_free(const struct grpc_client_conn *conn) {
 }
 
 void grpc_client_conn_free(struct grpc_client_conn *conn) {
-    assert(!conn->output && conn->n_encrypted_writes == 0);
+    assert(!conn->output);
     if (conn->addresses) {
         uv_freeaddrinfo(conn->addresses);
     }
-    tls_session_fini(&conn->tls);
     free(conn);
 }
 
@@ -211,13 +211,8 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
         return;
     }
     if (n < 0) {
-        grpc_client_conn_fail(conn, n != UV_EOF ? uv_strerror((int)n)
-                                    : conn->phase == GRPC_CLIENT_TLS_HANDSHAKE
-                                        ? "the server closed the connection within the TLS "
-                                          "handshake; does it speak TLS?"
-                                        : "the server closed the connection");
-    } else if (conn->client->tls) {
-        grpc_client_tls_receive(conn, str_make(buf->base, (size_t)n));
+        fail_connection(conn,
+                        n == UV_EOF ? "the server closed the connection" : uv_strerror((int)n));
     } else {
         grpc_client_session_receive(&conn->session, str_make(buf->base, (size_t)n));
     }
@@ -228,7 +223,8 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-void grpc_client_conn_ready(struct grpc_client_conn *conn) {
+/* The connection is established: calls can start. */
+static void on_ready(struct grpc_client_conn *conn) {
     struct error err;
     set_phase(conn, GRPC_CLIENT_CONNECTED);
     if (grpc_client_session_open(&conn->client->core, &conn->session, &err) != ST_OK) {
@@ -291,12 +287,7 @@ static void on_connected(uv_connect_t *connect, int status) {
     if (conn->uv.handle.type == UV_TCP) {
         uv_tcp_keepalive(&conn->uv.tcp, 1, KEEPALIVE_S);
     }
-    if (conn->client->tls) {
-        set_phase(conn, GRPC_CLIENT_TLS_HANDSHAKE);
-        grpc_client_tls_start_handshake(conn);
-    } else {
-        grpc_client_conn_ready(conn);
-    }
+    on_ready(conn);
 }
 
 static void on_closed(uv_handle_t *handle) {
@@ -325,7 +316,7 @@ static void on_resolved(uv_getaddrinfo_t *lookup, int status, struct addrinfo *a
     }
     if (status != 0) {
         snprintf(text, sizeof(text), "name lookup failed: %s", uv_strerror(status));
-        grpc_client_conn_fail(conn, text);
+        fail_connection(conn, text);
         return;
     }
     set_phase(conn, GRPC_CLIENT_CONNECTING);
@@ -352,12 +343,11 @@ static void on_connect_timeout(struct timer *timer) {
     static const char *const WORDS[] = {
         [GRPC_CLIENT_RESOLVING] = "name lookup timed out",
         [GRPC_CLIENT_CONNECTING] = "connection timed out",
-        [GRPC_CLIENT_TLS_HANDSHAKE] = "TLS handshake timed out",
         [GRPC_CLIENT_CONNECTED] = "timed out waiting for the server's HTTP/2 SETTINGS",
     };
     struct grpc_client_conn *conn = CONTAINER_OF(timer, struct grpc_client_conn, timer);
     assert(conn->phase != GRPC_CLIENT_CLOSED);
-    grpc_client_conn_fail(conn, WORDS[conn->phase]);
+    fail_connection(conn, WORDS[conn->phase]);
 }
 
 bool grpc_client_conn_new(struct grpc_client *client) {

@@ -20,14 +20,10 @@
 #include "net/client/grpc/grpc_client.h"
 #include "net/client/grpc_session/session.h"
 #include "net/transport/address.h"
-#include "net/transport/tls/session.h"
 
 struct grpc_client_conn;
 
-enum {
-    GRPC_CLIENT_READ_BYTES = 256 << 10,
-    GRPC_CLIENT_ENCRYPTED_BYTES = 4 * TLS_ENCRYPTED_RECORD_MAX_BYTES, /* four full records */
-};
+enum { GRPC_CLIENT_READ_BYTES = 256 << 10 };
 
 /* The server's address as configured. */
 struct grpc_client_target {
@@ -37,21 +33,11 @@ struct grpc_client_target {
     struct address address; /* len 0: the name must be looked up */
 };
 
-/* TLS state of a client. The buffers are empty between callbacks. */
-struct grpc_client_tls_state {
-    struct tls_context *context;
-    char *server_name;
-    char decrypted[GRPC_CLIENT_READ_BYTES];
-    char encrypted[GRPC_CLIENT_ENCRYPTED_BYTES];
-    char gathered[TLS_RECORD_BYTES]; /* small pieces coalesced into one record */
-};
-
 struct grpc_client {
     struct grpc_client_core core;
     struct worker *worker;
     struct grpc_client_target target;
     char *authority;
-    struct grpc_client_tls_state *tls; /* NULL: no TLS */
     LIST_HEAD(, grpc_client_conn) conns;
     struct deferred_task deferred;
     struct timer timer;
@@ -69,11 +55,10 @@ struct grpc_client {
 
 /* Changed only by set_phase in conn.c. */
 enum grpc_client_phase {
-    GRPC_CLIENT_RESOLVING,     /* looking up the name */
-    GRPC_CLIENT_CONNECTING,    /* connecting to one of the addresses */
-    GRPC_CLIENT_TLS_HANDSHAKE, /* TLS handshake in progress */
-    GRPC_CLIENT_CONNECTED,     /* calls can start */
-    GRPC_CLIENT_CLOSED,        /* waits for the handle and the lookup to close */
+    GRPC_CLIENT_RESOLVING,  /* looking up the name */
+    GRPC_CLIENT_CONNECTING, /* connecting to one of the addresses */
+    GRPC_CLIENT_CONNECTED,  /* calls can start */
+    GRPC_CLIENT_CLOSED,     /* waits for the handle and the lookup to close */
 };
 
 struct grpc_client_conn {
@@ -87,22 +72,20 @@ struct grpc_client_conn {
     } uv;
     uv_getaddrinfo_t lookup;
     uv_connect_t connect;
-    uv_write_t write; /* without TLS */
+    uv_write_t write;
     struct addrinfo *addresses;
     const struct addrinfo *next_address; /* in `addresses` */
     struct timer timer;                  /* connect timeout */
     struct grpc_client_session session;
-    struct tls_session tls;
-    /* Output being written, and the position up to which it is sent (with TLS: encrypted). */
+    /* Output being written, and the position up to which it is sent. */
     struct grpc_output *output;
     size_t piece, at;
-    size_t n_encrypted_writes; /* encrypted buffers queued on the socket */
-    struct error last;         /* why the last address could not be reached */
-    uint8_t phase;             /* enum grpc_client_phase */
-    bool has_handle;           /* the handle is not closed */
-    bool resolving;            /* the lookup is in progress */
-    bool writing;              /* `write` is in progress */
-    bool used;                 /* a call was started on it */
+    struct error last; /* why the last address could not be reached */
+    uint8_t phase;     /* enum grpc_client_phase */
+    bool has_handle;   /* the handle is not closed */
+    bool resolving;    /* the lookup is in progress */
+    bool writing;      /* `write` is in progress */
+    bool used;         /* a call was started on it */
 };
 
 /* ---- grpc_client.c --------------------------------------------------------------------------- */
@@ -123,30 +106,8 @@ bool grpc_client_conn_can_free(const struct grpc_client_conn *conn);
 void grpc_client_conn_free(struct grpc_client_conn *conn);
 /* Returns: whether calls can start on it, now or once it is connected. */
 bool grpc_client_conn_is_usable(const struct grpc_client_conn *conn);
-/* The connection is established, TLS handshake included: calls can start. */
-void grpc_client_conn_ready(struct grpc_client_conn *conn);
-/* Closes the connection with ST_IO "HOST:PORT: why". */
-void grpc_client_conn_fail(struct grpc_client_conn *conn, const char *why);
 
 /* Writes pending output until the socket is full; closes a connection that is done. */
 void grpc_client_conn_flush(struct grpc_client_conn *conn);
-/* Advances the write position by `n_bytes` of `output`. */
-void grpc_client_conn_advance(struct grpc_client_conn *conn, size_t n_bytes);
-
-/* ---- tls.c ----------------------------------------------------------------------- */
-
-/* Returns: ST_BAD_CONFIG, ST_NO_MEMORY. Owns: grpc_client_tls_free, after the connections. */
-enum status grpc_client_tls_new(struct grpc_client *client, const struct grpc_client_tls *options,
-                                struct error *err) SLUICE_MUST_USE;
-/* NULL is allowed in client->tls. */
-void grpc_client_tls_free(struct grpc_client *client);
-/* The socket is connected: starts the handshake. */
-void grpc_client_tls_start_handshake(struct grpc_client_conn *conn);
-/* Processes all bytes read from the socket. */
-void grpc_client_tls_receive(struct grpc_client_conn *conn, struct str encrypted);
-/* Encrypts and sends the rest of the output until the socket is full. */
-void grpc_client_tls_push(struct grpc_client_conn *conn);
-/* Sends close_notify if nothing is queued before it. */
-void grpc_client_tls_send_close_notify(struct grpc_client_conn *conn);
 
 #endif

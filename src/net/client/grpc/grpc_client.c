@@ -304,7 +304,6 @@ static enum status make_core(struct grpc_client *client, const struct grpc_clien
     memcpy(client->authority, authority.ptr, authority.len);
     client->core.limits = options->limits;
     client->core.authority = str_make(client->authority, authority.len);
-    client->core.is_tls = options->tls != NULL;
     client->core.arenas = worker_arenas(client->worker);
     client->core.schedule_deferred = schedule_deferred;
     return grpc_client_core_init(&client->core, err);
@@ -322,9 +321,6 @@ enum status grpc_client_new(const struct grpc_client_options *options, struct gr
     client->timer.on_expire = on_timeout;
     client->done_msg.run = run_done;
     enum status st = grpc_client_target_parse(options->target, &client->target, err);
-    if (st == ST_OK && options->tls) {
-        st = grpc_client_tls_new(client, options->tls, err);
-    }
     if (st == ST_OK) {
         st = make_core(client, options, err);
     }
@@ -353,7 +349,6 @@ void grpc_client_free(struct grpc_client *client) {
     if (client->core.schedule_deferred) {
         grpc_client_core_fini(&client->core);
     }
-    grpc_client_tls_free(client);
     grpc_client_target_fini(&client->target);
     free(client->authority);
     free(client);

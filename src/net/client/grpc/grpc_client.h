@@ -17,7 +17,6 @@
 #include "core/base/str.h"
 #include "core/event/worker.h"
 #include "net/client/grpc_session/call.h"
-#include "net/transport/tls/peer.h"
 
 struct grpc_client;
 
@@ -30,25 +29,17 @@ enum status grpc_client_start_call(struct grpc_client *client,
 
 /* ---- the client ------------------------------------------------------------------------------ */
 
-/* TLS 1.2 or later, with ALPN "h2". */
-struct grpc_client_tls {
-    struct tls_peer_options files; /* read once, by grpc_client_new */
-    /* Name that the server's certificate must have; NULL: the target's host. */
-    const char *server_name;
-};
-
 /* Read during grpc_client_new only. */
 struct grpc_client_options {
     struct worker *worker;
     /* "HOST:PORT" (a name or an address), "[v6]:PORT", "unix:/path". */
     struct str target;
-    struct str authority;              /* sent in requests; "": the target, or localhost */
-    const struct grpc_client_tls *tls; /* NULL: no TLS */
+    struct str authority; /* sent in requests; "": the target, or localhost */
     struct grpc_client_limits limits;
 };
 
-/* Creates a client; connects on the first call. Returns: ST_BAD_CONFIG for the target or a TLS
- * file, ST_NO_MEMORY. Owns: *out until grpc_client_free. */
+/* Creates a client; connects on the first call. Returns: ST_BAD_CONFIG for the target,
+ * ST_NO_MEMORY. Owns: *out until grpc_client_free. */
 enum status grpc_client_new(const struct grpc_client_options *options, struct grpc_client **out,
                             struct error *err) SLUICE_MUST_USE;
 /* Ends all calls with ST_CANCELLED, then closes the connections; calls `done` when all are

@@ -6,8 +6,6 @@
 
 #include <openssl/err.h>
 
-#include "net/transport/tls/peer.h"
-
 enum { ALERTS = SSL_AD_REASON_OFFSET }; /* reasons from here on are alerts received from the peer */
 
 static const struct {
@@ -37,10 +35,6 @@ static enum tls_failure explain_certificate(long verdict, struct error *err) {
 
 /* Explains the first error in OpenSSL's queue, and clears the queue. */
 static enum tls_failure tls_failure_explain(const struct tls_session *session, struct error *err) {
-    if (!SSL_is_server(session->ssl)) {
-        tls_peer_explain(session->ssl, 0, NULL, err);
-        return TLS_FAILURE_PROTOCOL;
-    }
     unsigned long error = ERR_peek_error();
     int reason = ERR_GET_REASON(error);
     const char *words = ERR_reason_error_string(error);

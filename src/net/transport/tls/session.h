@@ -1,7 +1,6 @@
-/* One side of a TLS connection, the server's unless SSL_set_connect_state was called, sans I/O:
- * encrypted bytes of the peer go in, encrypted bytes to the peer come out, and the protocol reads
- * and writes plaintext. It has no buffers besides OpenSSL's, so both sides of a connection can run
- * in a test.
+/* The server's side of a TLS connection, sans I/O: encrypted bytes of the peer go in, encrypted
+ * bytes to the peer come out, and the protocol reads and writes plaintext. It has no buffers
+ * besides OpenSSL's, so a client can run beside it in a test.
  *
  * Thread: one at a time. */
 #ifndef SLUICE_NET_TRANSPORT_TLS_SESSION_H
