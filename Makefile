@@ -245,6 +245,8 @@ image: portable ## release: dist/sluice-server-VERSION-…-image.tar, an image o
 	@mkdir -p dist
 	@tools/image $(BUILD)/portable/image dist/$(RELEASE)-linux-x86_64-image.tar amd64
 
+CHECKSUMS := cd dist && rm -f SHA256SUMS && sha256sum -- * >SHA256SUMS && cat SHA256SUMS
+
 # A dot before the release of Debian: a release on GitHub replaces "~" in the names of its files.
 dist: ## release: in dist: wheel, archive, image, Debian packages, what is in them (SPDX), checksums (Debian 12; ten minutes)
 	@rm -rf dist
@@ -254,7 +256,7 @@ dist: ## release: in dist: wheel, archive, image, Debian packages, what is in th
 		tools/sbom packages dist/$(RELEASE)-$$VERSION_CODENAME.spdx.json
 	@cp $(BUILD)/portable/image/usr/share/doc/sluice-server/sluice.spdx.json dist/$(RELEASE)-linux-x86_64-image.spdx.json
 	@[ "$(PROFILE)" = none ] || cp $(BUILD)/profile/sluice.profdata dist/$(RELEASE).profdata
-	@cd dist && sha256sum -- * >SHA256SUMS && cat SHA256SUMS
+	@$(CHECKSUMS)
 
 aarch64: ## release: build for aarch64 in build/aarch64, run its unit tests and serve with it, under qemu-user (Debian 12)
 	@tools/bootstrap aarch64
@@ -266,7 +268,7 @@ dist-aarch64: aarch64 ## release: in dist, beside what is there: wheel and archi
 	@tools/sbom $(BUILD)/aarch64
 	@tools/wheel $(BUILD)/aarch64 dist
 	@tools/archive $(BUILD)/aarch64 dist
-	@cd dist && rm -f SHA256SUMS && sha256sum -- * >SHA256SUMS && cat SHA256SUMS
+	@$(CHECKSUMS)
 
 wheel-test: tools archive ## release: install wheel and archive, serve with them; DEBIANS="bullseye trixie": in bare ones (root)
 	@tools/test-wheel dist $(DEBIANS)

@@ -19,7 +19,6 @@ static const struct piece NOTHING = {"", 0};
 struct connection {
     struct command_client client;
     bool has_started; /* calls, that are not sent */
-    bool is_ready;    /* channel_run: its descriptor is */
 };
 
 /* Connections of one thread. */
@@ -262,9 +261,9 @@ static void channel_close(void *user) {
 }
 
 /* Adds a connection's descriptor to that of the channel. */
-static enum status watch(const struct channel *channel, struct connection *connection,
+static enum status watch(const struct channel *channel, const struct connection *connection,
                          struct error *err) {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection->client.client};
     int fd = sluice_client_fd(connection->client.client);
     return epoll_ctl(channel->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0
                ? ST_OK
@@ -348,13 +347,12 @@ static void channel_run(void *user) {
     }
     int n = epoll_wait(channel->epoll_fd, events, MAX_EVENTS, 0);
     for (int i = 0; i < n; i++) {
-        ((struct connection *)events[i].data.ptr)->is_ready = true;
+        sluice_client_step(events[i].data.ptr);
     }
     for (size_t i = 0; i < channel->n_connections; i++) {
-        struct connection *connection = &channel->connections[i];
-        if (connection->is_ready || sluice_client_timeout_ns(connection->client.client) == 0) {
-            connection->is_ready = false;
-            sluice_client_step(connection->client.client);
+        sluice_client *client = channel->connections[i].client.client;
+        if (sluice_client_timeout_ns(client) == 0) {
+            sluice_client_step(client);
         }
     }
 }
