@@ -1,8 +1,6 @@
 // Common script of the status pages of the server (status_page.html) and the picker.
-"use strict";
 const KEPT = 120;    // samples of history, one a second
 const SPAN = 10;     // samples for the current rates
-const $ = id => document.getElementById(id);
 const state = { recent: [], rows: new Map(), selected: null, picked: false, tiles: new Map(), last: 0 };
 
 // ---- formatting numbers ----------------------------------------------------------------------------
@@ -19,13 +17,6 @@ const span = s => s < 60 ? Math.floor(s) + " s" : s < 3600 ? Math.floor(s / 60) 
   : s < 86400 ? Math.floor(s / 3600) + " h " + Math.floor(s % 3600 / 60) + " min" : Math.floor(s / 86400) + " d " + Math.floor(s % 86400 / 3600) + " h";
 
 // ---- the document ---------------------------------------------------------------------------------
-function make(name, attributes = {}, ...children) {
-  const svg = ["svg", "path", "rect", "line", "text", "title"].includes(name);
-  const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  element.append(...children);
-  return element;
-}
 const put = (element, text) => { if (element.textContent !== text) element.textContent = text; };
 
 // A line over time that ends at the right edge; `top` is the value at the upper edge.
