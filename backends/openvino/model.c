@@ -31,10 +31,45 @@ static sluice_status check_weights(const char *file, sluice_error *error) {
                : error_set(error, SLUICE_INVALID_ARGUMENT, "%s: expected a regular file", path);
 }
 
+/* A step of loading that can fail. */
+typedef sluice_status (*load_step)(const struct sluice_model *model, const char *file, void *made,
+                                   sluice_error *error);
+
+/* The library has one text for the last error of the whole process, so a step that fails beside
+ * another model's may get that one's text: it is repeated until it fails twice with the same. */
+static sluice_status run_step(load_step step, const struct sluice_model *model, const char *file,
+                              void *made, sluice_error *error) {
+    enum { MAX_REPEATS = 4 };
+    sluice_status status = step(model, file, made, error);
+    for (int i = 0; status != SLUICE_OK && i < MAX_REPEATS; i++) {
+        sluice_error before = *error;
+        status = step(model, file, made, error);
+        if (strcmp(before.text, error->text) == 0) {
+            break;
+        }
+    }
+    return status;
+}
+
+/* *made: ov_model_t *. */
+static sluice_status read_model(const struct sluice_model *model, const char *file, void *made,
+                                sluice_error *error) {
+    return ov_check(ov_core_read_model(model->ov->core, file, NULL, made),
+                    "OpenVINO can't load the model", error);
+}
+
+/* *made: ov_compiled_model_t *. */
+static sluice_status compile_model(const struct sluice_model *model, const char *file, void *made,
+                                   sluice_error *error) {
+    (void)file;
+    return ov_check(ov_core_compile_model_props(model->ov->core, model->model, "CPU",
+                                                model->options.n, model->options.properties, made),
+                    "OpenVINO can't compile the model", error);
+}
+
 /* The error for an unknown file format lists the supported ones. */
-static sluice_status read_model(struct sluice_model *model, const char *file, sluice_error *error) {
-    sluice_status status = ov_check(ov_core_read_model(model->ov->core, file, NULL, &model->model),
-                                    "OpenVINO can't load the model", error);
+static sluice_status read_file(struct sluice_model *model, const char *file, sluice_error *error) {
+    sluice_status status = run_step(read_model, model, file, &model->model, error);
     if (status != SLUICE_OK && strstr(error->text, "Unable to read the model")) {
         return error_set(error, SLUICE_INVALID_ARGUMENT,
                          "OpenVINO can't load the model: the file is neither an ONNX model nor an "
@@ -42,14 +77,6 @@ static sluice_status read_model(struct sluice_model *model, const char *file, sl
                          model->ov->version);
     }
     return status;
-}
-
-static sluice_status compile_model(const struct sluice_model *model, ov_compiled_model_t **compiled,
-                                   sluice_error *error) {
-    return ov_check(ov_core_compile_model_props(model->ov->core, model->model, "CPU",
-                                                model->options.n, model->options.properties,
-                                                compiled),
-                    "OpenVINO can't compile the model", error);
 }
 
 /* The CPU device computes 64-bit integers as 32-bit (README.md); logs a warning for a model that
@@ -77,7 +104,7 @@ static sluice_status load_model(struct sluice_model *model, const sluice_model_a
         status = check_weights(file, error);
     }
     if (status == SLUICE_OK) {
-        status = read_model(model, file, error);
+        status = read_file(model, file, error);
     }
     if (status == SLUICE_OK) {
         status = signature_init(&model->signature, model->model, error);
@@ -86,7 +113,8 @@ static sluice_status load_model(struct sluice_model *model, const sluice_model_a
         model->is_data_dependent =
             is_ir(file) ? ir_is_data_dependent(file) : onnx_graph_is_data_dependent(file);
     }
-    return status == SLUICE_OK ? compile_model(model, &model->spare, error) : status;
+    return status == SLUICE_OK ? run_step(compile_model, model, file, &model->spare, error)
+                               : status;
 }
 
 sluice_status model_open(const struct ov *ov, const sluice_model_args *args, sluice_model **model,
@@ -117,7 +145,8 @@ void model_close(sluice_model *model) {
 static sluice_status request_pool_open(sluice_model *model, struct sluice_instance *instance,
                                        sluice_error *error) {
     ov_compiled_model_t *compiled = model->spare;
-    sluice_status status = compiled ? SLUICE_OK : compile_model(model, &compiled, error);
+    sluice_status status =
+        compiled ? SLUICE_OK : run_step(compile_model, model, NULL, &compiled, error);
     model->spare = NULL;
     if (status == SLUICE_OK) {
         instance->pool = request_pool_new(compiled);
