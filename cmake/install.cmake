@@ -83,7 +83,7 @@ if(TARGET sluice_shared)
     configure_file(cmake/sluice-backend.pc.in lib/sluice-backend.pc @ONLY)
     configure_file(cmake/SluiceConfig.cmake.in lib/SluiceConfig.cmake @ONLY)
     write_basic_package_version_file("${CMAKE_BINARY_DIR}/lib/SluiceConfigVersion.cmake"
-        COMPATIBILITY SameMajorVersion)
+        VERSION "${library_version}" COMPATIBILITY SameMajorVersion)
     install(FILES "${CMAKE_BINARY_DIR}/lib/sluice.pc" "${CMAKE_BINARY_DIR}/lib/sluice-backend.pc"
         DESTINATION "${pkgconfig}")
     install(FILES "${CMAKE_BINARY_DIR}/lib/SluiceConfig.cmake"

@@ -3,6 +3,17 @@
 # either: the public ones are all that a program can meet or clash with. What the two need besides is libc, llhttp,
 # nghttp2, yyjson, zlib and, unless SLUICE_CLIENT_TLS and SLUICE_CLIENT_CARES are off, OpenSSL and c-ares (tests/interop/client/test_client_library.py).
 
+# The library's version is that of its header; the file VERSION is of the programs.
+set(library_version "")
+foreach(part IN ITEMS MAJOR MINOR PATCH)
+    file(STRINGS "${CMAKE_SOURCE_DIR}/include/sluice/client.h" line REGEX "^#define SLUICE_VERSION_${part} [0-9]+$")
+    string(REGEX MATCH "[0-9]+$" number "${line}")
+    list(APPEND library_version "${number}")
+endforeach()
+list(GET library_version 0 library_major)
+list(JOIN library_version "." library_version)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS include/sluice/client.h)
+
 # What the library has in place of parts of core that are for a whole process.
 add_library(library_own OBJECT src/client/library/clock.c src/client/library/metric.c)
 target_link_libraries(library_own PRIVATE module_core_base module_core_event)
@@ -40,7 +51,7 @@ file(CONFIGURE OUTPUT "${library}/exported.txt" CONTENT "${exported}\n")
 add_library(sluice_shared SHARED "${library}/modules.o")
 set_target_properties(sluice_shared PROPERTIES
     OUTPUT_NAME sluice LINKER_LANGUAGE C LINK_DEPENDS "${exports}"
-    VERSION "${PROJECT_VERSION}" SOVERSION "${PROJECT_VERSION_MAJOR}"
+    VERSION "${library_version}" SOVERSION "${library_major}"
     LIBRARY_OUTPUT_DIRECTORY "${library}")
 target_include_directories(sluice_shared INTERFACE "${CMAKE_SOURCE_DIR}/include")
 target_link_libraries(sluice_shared PRIVATE dep_llhttp dep_nghttp2 dep_yyjson dep_zlib sluice_settings)

@@ -40,7 +40,8 @@
  *
  * Versions: each struct begins with its size in bytes as the caller was compiled, also the elements
  * of arrays (all of one array have the same) and those that the library fills. The library reads
- * and writes no member past that size. A zero in a member selects its default. */
+ * and writes no member past that size. A zero in a member selects its default. A struct of a newer
+ * header is refused if it sets a member that the library does not have. */
 #ifndef SLUICE_CLIENT_H
 #define SLUICE_CLIENT_H
 
@@ -61,14 +62,15 @@ extern "C" {
 
 /* ---- versions -------------------------------------------------------------------------------- */
 
-/* The version of this header. */
-#define SLUICE_VERSION_MAJOR 0
-#define SLUICE_VERSION_MINOR 1
+/* The version of this header, and of the library that was built with it: libsluice has a version of
+ * its own, apart from that of the programs of Sluice. 1.x are compatible (docs/abi.md). */
+#define SLUICE_VERSION_MAJOR 1
+#define SLUICE_VERSION_MINOR 0
 #define SLUICE_VERSION_PATCH 0
 #define SLUICE_VERSION_NUMBER                                                                      \
     (SLUICE_VERSION_MAJOR * 1000000 + SLUICE_VERSION_MINOR * 1000 + SLUICE_VERSION_PATCH)
 
-/* The version of the library in use, as text ("0.1.0") and as SLUICE_VERSION_NUMBER. Thread: any,
+/* The version of the library in use, as text ("1.0.0") and as SLUICE_VERSION_NUMBER. Thread: any,
  * as the functions for statuses below. */
 SLUICE_CLIENT_API const char *sluice_version(void);
 SLUICE_CLIENT_API int32_t sluice_version_number(void);
@@ -77,7 +79,7 @@ SLUICE_CLIENT_API int32_t sluice_version_number(void);
 
 /* Negative numbers are failures. After CONNECT, RESOLVE, TLS and INVALID the server did not get the
  * request; sluice_client_error.may_have_run answers that for each failure. */
-typedef enum sluice_client_status {
+typedef enum sluice_client_status SLUICE_32_BITS {
     SLUICE_CLIENT_OK = 0,
     SLUICE_CLIENT_PENDING = 1,            /* the call is not done */
     SLUICE_CLIENT_END = 2,                /* the stream has no more answers */
@@ -111,6 +113,7 @@ typedef struct sluice_client_error {
     int32_t grpc_status;  /* of the server's answer, 1 to 16; 0: none */
     int32_t mip_error;    /* the server's sluice_mip_error; -1: none */
     int32_t may_have_run; /* 1: bytes of the request were sent, so the server may have run it */
+    int32_t reserved;     /* 0 */
     char text[512];       /* one sentence, NUL-terminated; the server's message if SERVER_ERROR */
 } sluice_client_error;
 
@@ -159,12 +162,12 @@ typedef struct sluice_header {
  * sluice_client_open. */
 typedef struct sluice_tls_options {
     size_t size;
-    const char *ca_file;   /* trusted CAs; NULL: the system's */
-    const char *cert_file; /* client certificate with its chain; NULL: none */
-    const char *key_file;  /* its private key, not encrypted; NULL: in cert_file */
-    const char
-        *server_name; /* that the server's certificate must have; NULL: the host of the URL */
-    int32_t insecure; /* 1: the server's certificate is not verified. For tests only */
+    const char *ca_file;     /* trusted CAs; NULL: the system's */
+    const char *cert_file;   /* client certificate with its chain; NULL: none */
+    const char *key_file;    /* its private key, not encrypted; NULL: in cert_file */
+    const char *server_name; /* in the server's certificate; NULL: the host of the URL */
+    int32_t insecure;        /* 1: the server's certificate is not verified. For tests only */
+    int32_t reserved;        /* 0 */
 } sluice_tls_options;
 
 /* When a call that failed is tried again. Off unless set, for a client or a call. A call is tried
@@ -516,7 +519,7 @@ typedef struct sluice_parameter {
 } sluice_parameter;
 
 /* Encoding of tensors in request and answer. Over gRPC: only binary. */
-typedef enum sluice_form {
+typedef enum sluice_form SLUICE_32_BITS {
     SLUICE_FORM_BINARY = 0, /* after the JSON: fastest, any datatype */
     SLUICE_FORM_JSON = 1,   /* in the JSON; BYTES must be UTF-8 */
     SLUICE_FORM_RAW = 2     /* only the bytes of the single input: no id, parameters, outputs or
@@ -553,6 +556,7 @@ typedef struct sluice_infer_request {
     const sluice_parameter *params;
     size_t n_params;
     sluice_form form;
+    int32_t reserved; /* 0 */
 } sluice_infer_request;
 
 typedef struct sluice_answer_info {

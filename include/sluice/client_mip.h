@@ -10,13 +10,13 @@
 extern "C" {
 #endif
 
-typedef enum sluice_mip_type {
+typedef enum sluice_mip_type SLUICE_32_BITS {
     SLUICE_MIP_TEXT = 1, /* UTF-8 */
     SLUICE_MIP_JSON = 2, /* one JSON value */
     SLUICE_MIP_IMAGE = 3 /* an image file: JPEG, PNG, WebP or GIF */
 } sluice_mip_type;
 
-typedef enum sluice_mip_error {
+typedef enum sluice_mip_error SLUICE_32_BITS {
     SLUICE_MIP_PROTOCOL = 0,
     SLUICE_MIP_SUBTYPE = 1,
     SLUICE_MIP_METHOD = 2,
@@ -48,6 +48,7 @@ typedef struct sluice_mip_answer {
     uint32_t n_inputs;
     uint32_t n_outputs;
     uint32_t batch; /* equals the request's, else SLUICE_CLIENT_PROTOCOL */
+    uint32_t reserved;
 } sluice_mip_answer;
 
 /* Return: SLUICE_CLIENT_INVALID for counts out of range or more than 2^32 - 1 bytes;

@@ -10,7 +10,15 @@
 extern "C" {
 #endif
 
-typedef enum sluice_datatype {
+/* Enumerations have 32 bits, also in C++, where they can hold the numbers that later versions
+ * add. */
+#if defined(__cplusplus)
+#define SLUICE_32_BITS : int32_t
+#else
+#define SLUICE_32_BITS
+#endif
+
+typedef enum sluice_datatype SLUICE_32_BITS {
     SLUICE_BOOL = 1, /* one byte, 0 or 1 */
     SLUICE_UINT8 = 2,
     SLUICE_UINT16 = 3,
@@ -27,8 +35,14 @@ typedef enum sluice_datatype {
     SLUICE_BF16 = 14
 } sluice_datatype;
 
+#if defined(__cplusplus)
+static_assert(sizeof(sluice_datatype) == 4, "compile without -fshort-enums");
+#else
+_Static_assert(sizeof(sluice_datatype) == 4, "compile without -fshort-enums");
+#endif
+
 /* Type of a named value in a client's request or in a model's configuration. */
-typedef enum sluice_param_kind {
+typedef enum sluice_param_kind SLUICE_32_BITS {
     SLUICE_PARAM_BOOL = 0,
     SLUICE_PARAM_INT64 = 1,
     SLUICE_PARAM_UINT64 = 2, /* only for values above INT64_MAX */

@@ -79,7 +79,8 @@ static enum status open_tls(sluice_client *client, const sluice_client_options *
     sluice_tls_options tls = {0};
     enum status status = ST_OK;
     if (given->tls) {
-        status = sized_struct_read(&tls, sizeof(tls), given->tls, "sluice_tls_options", err);
+        status = sized_struct_read(&tls, offsetof(sluice_tls_options, reserved), given->tls,
+                                   "sluice_tls_options", err);
     }
     if (status != ST_OK || (!given->tls && (!client->url.is_tls || given->transport))) {
         return status;

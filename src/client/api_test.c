@@ -55,6 +55,49 @@ static void api_open_bad_options_are_invalid(void **state) {
     sluice_client_close(NULL);
 }
 
+/* A caller compiled with a newer header: members that this library does not have must be zero. */
+static void api_newer_struct_is_refused_if_it_sets_more(void **state) {
+    (void)state;
+    struct newer_options {
+        sluice_client_options known;
+        uint64_t added;
+    } options = {.known = {.size = sizeof(options), .url = "https://h"}};
+    struct newer_header {
+        sluice_header known;
+        const char *added;
+    } headers[2] = {{.known = {.size = sizeof(*headers), .name = "a", .value = "b"}},
+                    {.known = {.size = sizeof(*headers), .name = "c", .value = "d"}}};
+    sluice_tls_options tls = {.size = sizeof(tls), .insecure = 1};
+    sluice_client *client;
+    sluice_client_error error = {.size = sizeof(error)};
+    options.known.headers = &headers[0].known;
+    options.known.n_headers = 2;
+    options.known.tls = &tls;
+    sluice_client_status status = sluice_client_open(&options.known, &client, &error);
+    bool has_tls = status == SLUICE_CLIENT_OK;
+    assert_true(has_tls || strstr(error.text, "this build has no TLS"));
+    sluice_client_close(client);
+
+    options.added = 1;
+    assert_int_equal(sluice_client_open(&options.known, &client, &error),
+                     SLUICE_CLIENT_UNSUPPORTED);
+    assert_null(client);
+    assert_non_null(strstr(error.text, "sluice_client_options has a member that libsluice 1."));
+    options.added = 0;
+    headers[1].added = "x";
+    assert_int_equal(sluice_client_open(&options.known, &client, &error),
+                     SLUICE_CLIENT_UNSUPPORTED);
+    assert_true(!has_tls || strstr(error.text, "sluice_header has a member"));
+    headers[1].added = NULL;
+    tls.reserved = 1;
+    assert_int_equal(sluice_client_open(&options.known, &client, &error),
+                     SLUICE_CLIENT_UNSUPPORTED);
+    assert_true(!has_tls || strstr(error.text, "sluice_tls_options has a member"));
+    options.known.size = SIZE_MAX; /* was not set */
+    assert_int_equal(sluice_client_open(&options.known, &client, &error), SLUICE_CLIENT_INVALID);
+    assert_non_null(strstr(error.text, "set its `size`"));
+}
+
 static void api_health_status_decides_yes(void **state) {
     (void)state;
     static const struct script scripts[] = {
@@ -435,7 +478,7 @@ static void api_array_elements_are_read_by_their_size(void **state) {
     test_server_start(&server, url, scripts, 1);
     sluice_client *client = open_client(url);
     sluice_client_error error = {.size = sizeof(error)};
-    memset(inputs, 0x55, sizeof(inputs));
+    memset(inputs, 0, sizeof(inputs)); /* also `later`, which this library does not have */
     inputs[0].tensor = inputs[1].tensor = input;
     inputs[0].tensor.size = inputs[1].tensor.size = sizeof(struct longer);
     inputs[1].tensor.name = "second";
@@ -641,6 +684,7 @@ static void api_malformed_answer_is_broken(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(api_open_bad_options_are_invalid),
+        cmocka_unit_test(api_newer_struct_is_refused_if_it_sets_more),
         cmocka_unit_test(api_health_status_decides_yes),
         cmocka_unit_test(api_metadata_answer_is_exported),
         cmocka_unit_test(api_documents_are_given_as_received),

@@ -401,8 +401,8 @@ static enum status prepare_infer(sluice_call *call, const sluice_infer_request *
     sluice_infer_request given;
     struct client_infer made;
     struct client_request encoded;
-    enum status status =
-        sized_struct_read(&given, sizeof(given), request, "sluice_infer_request", err);
+    enum status status = sized_struct_read(&given, offsetof(sluice_infer_request, reserved),
+                                           request, "sluice_infer_request", err);
     if (status == ST_OK) {
         status = client_infer_import(call->arena, &given, timeout_parameter(call), &made,
                                      &call->buffers, err);

@@ -43,7 +43,7 @@ static void status_unknown_number_has_a_text(void **state) {
     }
 }
 
-static void version_text_number_and_project_agree(void **state) {
+static void version_text_and_number_agree(void **state) {
     (void)state;
     int32_t number = sluice_version_number();
     char text[32];
@@ -51,7 +51,6 @@ static void version_text_number_and_project_agree(void **state) {
              (int)(number % 1000));
     assert_string_equal(sluice_version(), text);
     assert_int_equal(sluice_version_number(), SLUICE_VERSION_NUMBER);
-    assert_string_equal(sluice_version(), SLUICE_VERSION);
 }
 
 /* The library writes no byte past the size that the caller gives. */
@@ -98,7 +97,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(status_each_has_name_and_text),
         cmocka_unit_test(status_unknown_number_has_a_text),
-        cmocka_unit_test(version_text_number_and_project_agree),
+        cmocka_unit_test(version_text_and_number_agree),
         cmocka_unit_test(error_is_filled_to_its_size),
         cmocka_unit_test(error_without_size_is_invalid),
     };

@@ -394,8 +394,8 @@ static enum status encode_request(sluice_call *call, struct arena *arena,
     struct client_buffers buffers = {0};
     struct client_grpc_request encoded;
     sluice_infer_request given;
-    enum status status =
-        sized_struct_read(&given, sizeof(given), request, "sluice_infer_request", err);
+    enum status status = sized_struct_read(&given, offsetof(sluice_infer_request, reserved),
+                                           request, "sluice_infer_request", err);
     if (status == ST_OK) {
         status = client_infer_import(arena, &given, 0, &infer, &buffers, err);
     }

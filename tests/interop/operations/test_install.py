@@ -172,6 +172,12 @@ def cached(name):
         return re.search(rf"^{name}:\w+=(.*)$", cache.read(), re.MULTILINE)[1]
 
 
+def library_version():
+    """Of libsluice: that of its header."""
+    with open(os.path.join(server.ROOT, "include", "sluice", "client.h"), encoding="utf-8") as header:
+        return ".".join(re.findall(r"^#define SLUICE_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", header.read(), re.MULTILINE))
+
+
 def compilers():
     """(for C, for C++) pairs of commands. A library with a sanitizer in it wants programs with it."""
     clang = [["clang"], ["clang++"]]
@@ -221,7 +227,7 @@ def test_client_program_with_pkg_config(installed, client_server, tmp_path):
     flags = pkg_config(installed, "--cflags", "--libs")
     for compiler, source in each_language(tmp_path):
         subprocess.run([*compiler, source, "-o", tmp_path / "shared", *flags], check=True)
-        assert "libsluice.so.0" in needed(tmp_path / "shared")
+        assert "libsluice.so.1" in needed(tmp_path / "shared")
         run_outside(tmp_path / "shared", client_server.address,
                     LD_LIBRARY_PATH=str(libdir(installed)))
 
@@ -231,12 +237,12 @@ def test_client_program_static_with_pkg_config(installed, client_server, tmp_pat
     flags = pkg_config(installed, "--cflags") + pkg_config(installed, "--variable=static")
     for compiler, source in each_language(tmp_path):
         subprocess.run([*compiler, source, "-o", tmp_path / "static", *flags], check=True)
-        assert "libsluice.so.0" not in needed(tmp_path / "static")
+        assert "libsluice.so.1" not in needed(tmp_path / "static")
         run_outside(tmp_path / "static", client_server.address)
 
 
 def test_pkg_config_static_libraries(installed):
-    assert pkg_config(installed, "--modversion") == [cached("CMAKE_PROJECT_VERSION")]
+    assert pkg_config(installed, "--modversion") == [library_version()]
     private = set(pkg_config(installed, "--static", "--libs")) - set(pkg_config(installed, "--libs"))
     assert {"-lllhttp", "-lnghttp2", "-lyyjson", "-lz"} <= private
     assert all(word.startswith(("-l", "-L", "-Wl,-rpath,")) for word in private), private
@@ -273,11 +279,11 @@ def test_client_program_with_cmake(installed, client_server, tmp_path):
         shutil.copy(OUTSIDE, folder / "outside_client.c")
         shutil.copy(OUTSIDE, folder / "outside_client.cc")
         done = configure(installed, folder, pair,
-                         cached("CMAKE_PROJECT_VERSION") + " COMPONENTS shared static backend")
+                         library_version() + " COMPONENTS shared static backend")
         assert done.returncode == 0, done.stdout
         subprocess.run(["cmake", "--build", folder / "build"], check=True)
-        assert "libsluice.so.0" in needed(folder / "build" / "shared")
-        assert "libsluice.so.0" not in needed(folder / "build" / "static")
+        assert "libsluice.so.1" in needed(folder / "build" / "shared")
+        assert "libsluice.so.1" not in needed(folder / "build" / "static")
         for program in ("shared", "static"):
             run_outside(folder / "build" / program, client_server.address)
 
