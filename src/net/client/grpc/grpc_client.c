@@ -103,46 +103,35 @@ static struct grpc_client *client_of_core(struct grpc_client_core *core) {
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
-/* Returns: the connected one with the fewest open calls, or NULL. */
-static struct grpc_client_conn *least_loaded_conn(const struct grpc_client *client) {
-    struct grpc_client_conn *best = NULL;
+/* Returns: the connection on which a call can start, or NULL. Others finish their calls. */
+static struct grpc_client_conn *conn_for_call(const struct grpc_client *client) {
     struct grpc_client_conn *conn;
     LIST_FOREACH(conn, &client->conns, link) {
         if (conn->phase == GRPC_CLIENT_CONNECTED &&
-            grpc_client_session_can_start_call(&conn->session) &&
-            (!best || conn->session.n_open < best->session.n_open)) {
-            best = conn;
+            grpc_client_session_can_start_call(&conn->session)) {
+            return conn;
         }
     }
-    return best;
+    return NULL;
 }
 
 static void begin_calls(struct grpc_client *client) {
     struct grpc_client_conn *conn;
-    while (!TAILQ_EMPTY(&client->core.waiting) && (conn = least_loaded_conn(client))) {
+    while (!TAILQ_EMPTY(&client->core.waiting) && (conn = conn_for_call(client))) {
         conn->used = true;
         (void)grpc_client_stream_start(TAILQ_FIRST(&client->core.waiting), &conn->session);
     }
 }
 
-/* Returns: the number of connections that can start calls, now or once connected. `*n_calls`: calls
- * on them, plus waiting calls, counted no further than needed. */
-static unsigned count_usable(const struct grpc_client *client, size_t *n_calls) {
-    unsigned n = 0;
-    const struct grpc_client_stream *waiting = TAILQ_FIRST(&client->core.waiting);
-    *n_calls = 0;
+/* Returns: whether a connection can start calls, now or once connected. */
+static bool has_usable_conn(const struct grpc_client *client) {
     const struct grpc_client_conn *conn;
     LIST_FOREACH(conn, &client->conns, link) {
         if (grpc_client_conn_is_usable(conn)) {
-            n++;
-            *n_calls += conn->session.n_open;
+            return true;
         }
     }
-    for (; waiting && *n_calls < client->core.limits.n_connections;
-         waiting = TAILQ_NEXT(waiting, link)) {
-        (*n_calls)++;
-    }
-    return n;
+    return false;
 }
 
 void grpc_client_start_backoff(struct grpc_client *client, const struct error *err) {
@@ -157,17 +146,13 @@ void grpc_client_start_backoff(struct grpc_client *client, const struct error *e
                                                     limits->max_backoff_ns, client->n_failures);
 }
 
-/* Opens as many connections as there are calls for; none during the backoff, in which calls fail
- * with the reason of the last failure. */
+/* Opens a connection for waiting calls if there is none; not during the backoff, in which calls
+ * fail with the reason of the last failure. */
 static void connect_as_needed(struct grpc_client *client) {
-    size_t n_calls;
-    unsigned n = count_usable(client, &n_calls);
-    uint64_t now_ns = clock_now_ns();
-    while (n < client->core.limits.n_connections && n < n_calls &&
-           now_ns >= client->next_attempt_ns && grpc_client_conn_new(client)) {
-        n++;
+    if (TAILQ_EMPTY(&client->core.waiting) || has_usable_conn(client)) {
+        return;
     }
-    if (n == 0 && !TAILQ_EMPTY(&client->core.waiting)) {
+    if (clock_now_ns() < client->next_attempt_ns || !grpc_client_conn_new(client)) {
         grpc_client_core_fail_waiting(&client->core, &client->why, false);
     }
 }

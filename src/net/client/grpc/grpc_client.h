@@ -1,7 +1,7 @@
 /* A gRPC client on a worker's event loop: calls of one server (net/client/grpc_session/call.h), any
- * number in flight on one or several connections.
+ * number in flight on one connection.
  *
- * Connections are opened on demand. A call waits for one; when an attempt fails, all waiting calls
+ * The connection is opened on demand. A call waits for it; when an attempt fails, all waiting calls
  * fail with the reason, and so does every call until the next attempt, after a backoff that doubles
  * with each failure. After GOAWAY a connection finishes its calls while new ones start on another.
  *

@@ -148,36 +148,6 @@ static void client_large_messages_are_echoed(void **state) {
     free(text);
 }
 
-static void client_n_connections_are_opened_on_demand(void **state) {
-    enum { N = 9 };
-    struct call_record record[N];
-    struct caller caller;
-    (void)state;
-    serve("127.0.0.1:0");
-    caller_open(&caller, &(struct grpc_client_options){.target = str_of(address_of(&test)),
-                                                       .limits.n_connections = 3});
-    caller_echo(&caller, STR("a"));
-    assert_int_equal(grpc_client_n_connected(caller.client), 1); /* one call needs no more */
-    for (int i = 0; i < N; i++) {
-        caller_unary(&caller, &record[i], "/t.T/Later", STR("a"));
-        while (atomic_load(&test.n_later) <= i) {
-            caller_step(&caller, false);
-            usleep(200);
-        }
-    }
-    assert_int_equal(grpc_client_n_connected(caller.client), 3);
-    assert_true(test.of_worker[0] > 1 && test.of_worker[1] > 1);
-    for (int i = 0; i < N; i++) {
-        test_finish_later(&test, i);
-    }
-    for (int i = 0; i < N; i++) {
-        caller_until_ended(&caller, &record[i]);
-        assert_answered(&record[i], STR("late"));
-    }
-    caller_close(&caller);
-    test_grpc_end(&test);
-}
-
 /* ---- calls that are given up ----------------------------------------------------------------- */
 
 static void client_deadline_ends_call(void **state) {
@@ -480,7 +450,6 @@ int main(void) {
         cmocka_unit_test(client_streaming_is_answered),
         cmocka_unit_test(client_many_calls_share_one_connection),
         cmocka_unit_test(client_large_messages_are_echoed),
-        cmocka_unit_test(client_n_connections_are_opened_on_demand),
         cmocka_unit_test(client_deadline_ends_call),
         cmocka_unit_test(client_cancel_ends_call),
         cmocka_unit_test(client_stop_cancels_open_calls),

@@ -109,7 +109,6 @@ struct grpc_client_limits {
     uint64_t max_backoff_ns;          /* default 10 s */
     uint32_t stream_window_bytes;     /* default 4 MiB */
     uint32_t connection_window_bytes; /* default 64 MiB */
-    unsigned n_connections;           /* default 1 */
 };
 
 #endif

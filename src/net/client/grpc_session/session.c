@@ -187,7 +187,6 @@ static void set_default_limits(struct grpc_client_limits *limits) {
     limits->stream_window_bytes = (uint32_t)or_default(limits->stream_window_bytes, 4 << 20);
     limits->connection_window_bytes =
         (uint32_t)or_default(limits->connection_window_bytes, 64 << 20);
-    limits->n_connections = (unsigned)or_default(limits->n_connections, 1);
 }
 
 enum status grpc_client_core_init(struct grpc_client_core *core, struct error *err) {
