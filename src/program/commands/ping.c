@@ -80,8 +80,7 @@ static enum status ping_once(struct ping_run *run, struct error *err) {
         }
         sluice_call_free(call); /* cancels it if a signal came */
     }
-    return status == SLUICE_CLIENT_OK ? ST_OK
-                                      : command_client_error(&run->settings.server, &error, err);
+    return status == SLUICE_CLIENT_OK ? ST_OK : command_client_error(&error, err);
 }
 
 /* Flushes standard output after each line, for a reader that follows it. */

@@ -2,8 +2,6 @@
  * a call with an encoded message is one of client/call.h. */
 #include "program/requests/command_client.h"
 
-#include <string.h>
-
 #include "client/call.h"
 #include "codec/protobuf/grpc_status.h"
 
@@ -27,29 +25,8 @@ static enum status status_of(sluice_client_status status) {
     return ST_IO; /* RESOLVE, CONNECT, TLS, CLOSED */
 }
 
-/* Over gRPC the address comes first: "127.0.0.1:1: no connection: connection refused". */
-static enum status no_connection(const struct client_url *server, struct error *err) {
-    struct str endpoint = client_url_endpoint(server), text = str_of(err->text);
-    size_t n_before = strlen("no connection to ") + endpoint.len + strlen(": ");
-    char reason[ERROR_TEXT_BYTES];
-    if (!str_starts_with(text, STR("no connection to ")) || text.len <= n_before) {
-        return err->status;
-    }
-    memcpy(reason, text.ptr + n_before, text.len - n_before + 1);
-    reason[0] = (char)(reason[0] >= 'A' && reason[0] <= 'Z' ? reason[0] - 'A' + 'a' : reason[0]);
-    return error_set(err, err->status, "%.*s: no connection: %s", STR_ARG(endpoint), reason);
-}
-
-enum status command_client_error(const struct client_url *server, const sluice_client_error *error,
-                                 struct error *err) {
-    (void)error_set(err, status_of(error->status), "%s", error->text);
-    if (server->protocol != CLIENT_GRPC) {
-        return err->status;
-    }
-    if (error->status == SLUICE_CLIENT_TIMEOUT) { /* as the server calls it */
-        return error_prefix(err, "%s", grpc_code_name(GRPC_CODE_DEADLINE_EXCEEDED));
-    }
-    return error->status == SLUICE_CLIENT_CONNECT ? no_connection(server, err) : err->status;
+enum status command_client_error(const sluice_client_error *error, struct error *err) {
+    return error_set(err, status_of(error->status), "%s", error->text);
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */
@@ -115,7 +92,7 @@ static enum status open_with(struct arena *arena, const struct command_client_op
     if (sluice_client_open(&made, &self->client, &error) == SLUICE_CLIENT_OK) {
         return ST_OK;
     }
-    status = command_client_error(options->server, &error, err);
+    status = command_client_error(&error, err);
     return error.status == SLUICE_CLIENT_INVALID && made.n_headers > 0
                ? error_prefix(err, "--metadata")
                : status;
@@ -165,7 +142,7 @@ enum status command_call_start(const struct command_client *self,
     }
     return client_call_start(call, status, &why, out, &error) == SLUICE_CLIENT_OK
                ? ST_OK
-               : command_client_error(&self->client->url, &error, err);
+               : command_client_error(&error, err);
 }
 
 enum status command_call_result(const sluice_call *call, struct str *message, int *code,
@@ -177,7 +154,7 @@ enum status command_call_result(const sluice_call *call, struct str *message, in
         return ST_OK;
     }
     *code = call->error.grpc_status > 0 ? call->error.grpc_status : -1;
-    return command_client_error(&call->client->url, &call->error, err);
+    return command_client_error(&call->error, err);
 }
 
 enum status command_call_run(const struct command_client *self,

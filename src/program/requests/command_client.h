@@ -36,8 +36,7 @@ enum status command_client_open(const struct command_client_options *options,
 void command_client_close(struct command_client *self);
 /* Makes the error of a command from one of libsluice. Returns: ST_REFUSED for an error answer,
  * ST_IO for a connection that failed, and others. */
-enum status command_client_error(const struct client_url *server, const sluice_client_error *error,
-                                 struct error *err);
+enum status command_client_error(const sluice_client_error *error, struct error *err);
 
 /* ---- gRPC: calls with encoded messages ------------------------------------------------------- */
 

@@ -19,39 +19,20 @@ static struct client_url parse(struct arena *arena, const char *text) {
 
 static void error_of_library_becomes_error_of_command(void **state) {
     static const struct {
-        const char *url;
         sluice_client_status given;
-        const char *given_text;
         enum status status;
-        const char *text;
     } rows[] = {
-        {"grpc://h:1", SLUICE_CLIENT_CONNECT, "no connection to h:1: Connection refused", ST_IO,
-         "h:1: no connection: connection refused"},
-        {"grpc+unix:/a", SLUICE_CLIENT_CONNECT, "no connection to /a: No such file", ST_IO,
-         "/a: no connection: no such file"},
-        {"grpc://h:1", SLUICE_CLIENT_CONNECT, "no connection to h:1: ", ST_IO,
-         "no connection to h:1: "},
-        {"grpc://h:1", SLUICE_CLIENT_CONNECT, "h:1: not HTTP/2", ST_IO, "h:1: not HTTP/2"},
-        {"http://h:1", SLUICE_CLIENT_CONNECT, "no connection to h:1: Connection refused", ST_IO,
-         "no connection to h:1: Connection refused"},
-        {"grpc://h:1", SLUICE_CLIENT_TIMEOUT, "timed out", ST_DEADLINE_EXCEEDED,
-         "DEADLINE_EXCEEDED: timed out"},
-        {"tcp://h:1", SLUICE_CLIENT_TIMEOUT, "timed out", ST_DEADLINE_EXCEEDED, "timed out"},
-        {"grpc://h:1", SLUICE_CLIENT_SERVER_ERROR, "NOT_FOUND: a", ST_REFUSED, "NOT_FOUND: a"},
-        {"grpc://h:1", SLUICE_CLIENT_TLS, "a", ST_IO, "a"},
-        {"grpc://h:1", SLUICE_CLIENT_INVALID, "a", ST_BAD_CONFIG, "a"},
-        {"grpc://h:1", SLUICE_CLIENT_TOO_LARGE, "a", ST_BODY_TOO_LARGE, "a"},
+        {SLUICE_CLIENT_CONNECT, ST_IO},           {SLUICE_CLIENT_TIMEOUT, ST_DEADLINE_EXCEEDED},
+        {SLUICE_CLIENT_SERVER_ERROR, ST_REFUSED}, {SLUICE_CLIENT_TLS, ST_IO},
+        {SLUICE_CLIENT_INVALID, ST_BAD_CONFIG},   {SLUICE_CLIENT_TOO_LARGE, ST_BODY_TOO_LARGE},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        struct arena *arena = arena_new(NULL, 0);
-        struct client_url url = parse(arena, rows[i].url);
-        sluice_client_error error = {.size = sizeof(error), .status = rows[i].given};
+        const sluice_client_error error = {
+            .size = sizeof(error), .status = rows[i].given, .text = "a text"};
         struct error err;
-        snprintf(error.text, sizeof(error.text), "%s", rows[i].given_text);
-        assert_int_equal(command_client_error(&url, &error, &err), rows[i].status);
-        assert_string_equal(err.text, rows[i].text);
-        arena_free(arena);
+        assert_int_equal(command_client_error(&error, &err), rows[i].status);
+        assert_string_equal(err.text, "a text");
     }
 }
 
