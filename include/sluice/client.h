@@ -202,8 +202,10 @@ typedef struct sluice_client_options {
     const char *url;
     uint64_t connect_timeout_ns; /* to look up the name and connect, with a handshake; 0: 10 s */
     uint64_t timeout_ns;         /* for a whole call; 0: 60 s. Servers are told, see below */
-    uint64_t max_answer_bytes;   /* limit of an answer's body, message or payload; 0: 1 GiB */
-    uint64_t idle_timeout_ns;    /* connected, but no byte moves in either direction; 0: none */
+    /* Limit of an answer's body, message or payload; 0: 1 GiB. JSON that is made of tiny values
+     * takes up to 16 times its size in memory. */
+    uint64_t max_answer_bytes;
+    uint64_t idle_timeout_ns; /* connected, but no byte moves in either direction; 0: none */
     const sluice_client_transport *transport; /* copied; NULL: the plain socket, or TLS */
     /* Sent with each call, and copied. Not for MIP; not those that HTTP, gRPC or the library sets
      * itself (Host, Content-…, Transfer-Encoding, grpc-…). gRPC: at most 64, of ASCII; a name in
