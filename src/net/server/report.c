@@ -7,6 +7,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
+#include "core/base/plural.h"
 #include "core/event/clock.h"
 #include "net/server/grpc/conn.h"
 #include "net/server/http/conn.h"
@@ -296,7 +297,7 @@ static void print_memory(struct buf *out, const struct net_memory_report *memory
     buf_add_char(out, '\n');
     for (size_t i = 0; i < memory->n_servers; i++) {
         const struct net_memory_server *server = &memory->servers[i];
-        buf_printf(out, "  %s: %llu in responses, %llu in bodies, %llu requests wait for memory\n",
+        buf_printf(out, "  %s: %llu in responses, %llu in bodies, %llu waiting for memory\n",
                    server->name, (unsigned long long)server->n_response_bytes,
                    (unsigned long long)server->n_body_bytes, (unsigned long long)server->n_waiting);
     }
@@ -315,13 +316,15 @@ static void print_memory(struct buf *out, const struct net_memory_report *memory
 static void print_server(struct net_report *report, const struct net_report_server *server,
                          const struct worker_report *worker_report) {
     const struct net_server *net = server->server;
-    buf_printf(report->out, "%s: %llu requests in flight\n", server->name,
-               (unsigned long long)net_server_in_flight(net));
+    uint64_t n_requests = net_server_in_flight(net);
+    buf_printf(report->out, "%s: %llu request%s in flight\n", server->name,
+               (unsigned long long)n_requests, plural_s(n_requests));
     for (size_t i = 0; i < net->n_workers; i++, worker_report++) {
         /* The worker alone knows how many are open now; the assigned count is shared. */
         uint64_t n = atomic_load_explicit(&worker_report->server_worker->n_assigned_conns,
                                           memory_order_relaxed);
-        buf_printf(report->out, "  worker %zu: %llu connections\n", i, (unsigned long long)n);
+        buf_printf(report->out, "  worker %zu: %llu connection%s\n", i, (unsigned long long)n,
+                   plural_s(n));
         buf_add_str(report->out, worker_report->text.failed ? STR("    out of memory\n")
                                                             : buf_str(&worker_report->text));
     }

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "core/base/plural.h"
 #include "pick/config/dns_plan.h"
 #include "pick/config/scrape_rules.h"
 #include "pick/pool/profile/profile.h"
@@ -29,10 +30,6 @@ static void end_line(struct buf *out) {
 
 static double seconds(uint64_t ns) {
     return (double)ns / 1e9;
-}
-
-static const char *plural(uint64_t n) {
-    return n == 1 ? "" : "s";
 }
 
 /* ---- endpoints ------------------------------------------------------------------------------- */
@@ -101,7 +98,7 @@ static void print_health(const struct pool_health *health, struct buf *out) {
     buf_printf(out, ", every %g s, in %g s; ready after %u success%s, not after %u failure%s\n",
                seconds(health->interval_ns), seconds(health->timeout_ns), health->n_healthy,
                health->n_healthy == 1 ? "" : "es", health->n_unhealthy,
-               plural(health->n_unhealthy));
+               plural_s(health->n_unhealthy));
 }
 
 static void print_saturation(const struct pool_spec *spec, struct buf *out) {
@@ -113,7 +110,8 @@ static void print_saturation(const struct pool_spec *spec, struct buf *out) {
     }
     buf_printf(out, "when every endpoint has ");
     if (spec->max_in_flight > 0) {
-        buf_printf(out, "%" PRIu64 " requests in flight", spec->max_in_flight);
+        buf_printf(out, "%" PRIu64 " request%s in flight", spec->max_in_flight,
+                   plural_s(spec->max_in_flight));
         or = " or ";
     }
     if (spec->queue_depth > 0) {
@@ -132,15 +130,19 @@ static void print_flow_control(const struct pool_flow_control *flow, struct buf 
         return;
     }
     print_label(out, "queue");
-    buf_printf(out, "others wait then, for %g s at most: %" PRIu64 " requests, %" PRIu64 " bytes\n",
-               seconds(flow->max_wait_ns), flow->limits.max_requests, flow->limits.max_bytes);
+    buf_printf(out,
+               "others wait then, for %g s at most: %" PRIu64 " request%s, %" PRIu64 " bytes\n",
+               seconds(flow->max_wait_ns), flow->limits.max_requests,
+               plural_s(flow->limits.max_requests), flow->limits.max_bytes);
     for (size_t i = 0; i < flow->limits.n_bands; i++) {
-        buf_printf(out, "  of priority %" PRId64 ": %" PRIu64 " requests\n",
-                   flow->limits.bands[i].priority, flow->limits.bands[i].max_requests);
+        buf_printf(out, "  of priority %" PRId64 ": %" PRIu64 " request%s\n",
+                   flow->limits.bands[i].priority, flow->limits.bands[i].max_requests,
+                   plural_s(flow->limits.bands[i].max_requests));
     }
     if (flow->limits.default_band_max_requests > 0) {
-        buf_printf(out, "  of each other: %" PRIu64 " requests\n",
-                   flow->limits.default_band_max_requests);
+        buf_printf(out, "  of each other: %" PRIu64 " request%s\n",
+                   flow->limits.default_band_max_requests,
+                   plural_s(flow->limits.default_band_max_requests));
     }
 }
 

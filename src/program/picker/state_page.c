@@ -3,6 +3,7 @@
 
 #include "core/base/json_writer.h"
 #include "core/base/metric/metric.h"
+#include "core/base/plural.h"
 #include "core/event/clock.h"
 #include "pick/discovery/dns/watch.h"
 #include "pick/discovery/kube/leader.h"
@@ -17,13 +18,13 @@ static void print_flow_control(const struct pick_admin_pool *pool, struct buf *o
         return;
     }
     pool_get_flow_stats(pool->entry->pool, bands, POOL_MAX_LISTED_BANDS, &numbers);
-    buf_printf(out, "%llu requests queued: %llu bytes, of %zu fairness ids\n",
-               (unsigned long long)numbers.n_waiting, (unsigned long long)numbers.n_bytes,
-               numbers.n_ids);
+    buf_printf(out, "%llu request%s queued: %llu bytes, of %zu fairness id%s\n",
+               (unsigned long long)numbers.n_waiting, plural_s(numbers.n_waiting),
+               (unsigned long long)numbers.n_bytes, numbers.n_ids, plural_s(numbers.n_ids));
     for (size_t i = 0; i < numbers.n_bands; i++) {
-        buf_printf(out, "  of priority %lld: %llu, of %zu fairness ids\n",
+        buf_printf(out, "  of priority %lld: %llu, of %zu fairness id%s\n",
                    (long long)bands[i].priority, (unsigned long long)bands[i].n_waiting,
-                   bands[i].n_ids);
+                   bands[i].n_ids, plural_s(bands[i].n_ids));
     }
 }
 

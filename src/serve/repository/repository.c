@@ -357,7 +357,7 @@ static void print_queue(const struct model_config *config, struct buf *out) {
                    config->priority_levels, config->default_priority);
     }
     if (config->queue.max_size > 0) {
-        buf_printf(out, "  queue      up to %" PRIu64 " requests wait%s\n", config->queue.max_size,
+        buf_printf(out, "  queue      at most %" PRIu64 " waiting%s\n", config->queue.max_size,
                    config->priority_levels > 1 ? " at each priority without a limit of its own"
                                                : "");
     }

@@ -291,7 +291,7 @@ static void repository_print_lists_resolved_models(void **state) {
         "  inputs     x  FP32  [-1,2,2], the model sees [-1,4]\n",
         "  outputs    y  FP32  [-1,4], labels in l.txt\n",
         "\n  preferred  batches of 2, 4\n  delay      up to 100 us, to fill batches\n",
-        "  queue      up to 7 requests wait\n",
+        "  queue      at most 7 waiting\n",
         "  instances  2 with ",
         " each, on threads of their own\n",
         "told  ready  ",

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "core/base/plural.h"
 #include "core/event/clock.h"
 #include "serve/scheduler/statistics/statistics.h"
 #include "serve/scheduler/version.h"
@@ -54,8 +55,9 @@ static void print_instances(struct model_version *version, struct buf *out) {
         if (instance.since_ns == 0 || n_busy++ >= MODEL_STATE_INSTANCES) {
             continue;
         }
-        buf_printf(out, "  instance %zu: %llu requests, %llu rows, for %.3f ms\n", i,
-                   (unsigned long long)instance.requests, (unsigned long long)instance.size,
+        buf_printf(out, "  instance %zu: %llu request%s, %llu row%s, for %.3f ms\n", i,
+                   (unsigned long long)instance.requests, plural_s(instance.requests),
+                   (unsigned long long)instance.size, plural_s(instance.size),
                    ms_since(instance.since_ns));
     }
     if (n_busy > MODEL_STATE_INSTANCES) {

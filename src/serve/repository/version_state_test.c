@@ -43,7 +43,7 @@ static void send_and_look(struct rig *rig) {
     rig_submit(named);
     clock_set_fake_ns(clock_now_ns() + 5 * MS_NS);
     assert_string_equal(said(rig), "model m 3: 1 waiting, 1 running, 1 instance\n"
-                                   "  instance 0: 1 requests, 2 rows, for 5.000 ms\n"
+                                   "  instance 0: 1 request, 2 rows, for 5.000 ms\n"
                                    "  waits for 5.000 ms: 1 row, id caf???one?\n");
     for (size_t i = 2; i <= N_WAITING; i++) {
         rig_submit(rig_make(rig, i, 1, 0));

@@ -367,7 +367,7 @@ def test_debug_state_and_metrics(start):
         picker.wait_for(lambda: waits in look(), "a stream")
         state = look()
         assert f"endpoint {A}: ready, 0 in flight, 0 picks" in state
-        assert "grpc: 1 requests in flight" in state
+        assert "grpc: 1 request in flight" in state
         picker.signal(signal.SIGUSR2)
         picker.wait_for(lambda: f"endpoint {A}: ready" in picker.log_text(), "the state in the log")
         stream.reset()

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/plural.h"
 #include "core/tensor/datatype.h"
 #include "core/tensor/shape.h"
 #include "program/loadgen/report/chart.h"
@@ -455,8 +456,8 @@ static void print_best_tiles(struct buf *out, const struct bench_result *result)
 static void print_tiles(struct buf *out, const struct bench_result *result) {
     char value[BENCH_TEXT_BYTES], of[BENCH_TEXT_BYTES];
     uint64_t n_requests, n_failed = count_failures(result, &n_requests);
-    struct str about =
-        arena_printf(out->arena, "of %s requests, all steps", bench_text_count(n_requests, of));
+    struct str about = arena_printf(out->arena, "of %s request%s, all steps",
+                                    bench_text_count(n_requests, of), plural_s(n_requests));
     add_markup(out, "<section class=\"tiles\">\n");
     print_best_tiles(out, result);
     print_tile(out, n_failed > 0 ? "bad" : "good", bench_text_count(n_failed, value),

@@ -88,8 +88,9 @@ static void print_left(struct buf *out, const struct bench_live_stats *live) {
     } else if (live->now_ns < live->from_ns) {
         buf_printf(out, "warming up, %.0f s left", (double)(live->from_ns - live->now_ns) / 1e9);
     } else if (live->until_ns == UINT64_MAX) {
-        buf_printf(out, "%s requests left",
-                   bench_text_count(live->n_left > 0 ? (uint64_t)live->n_left : 0, text));
+        buf_printf(out, "%s request%s left",
+                   bench_text_count(live->n_left > 0 ? (uint64_t)live->n_left : 0, text),
+                   live->n_left == 1 ? "" : "s");
     } else {
         buf_printf(out, "%.0f s left", (double)(live->until_ns - live->now_ns) / 1e9);
     }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/plural.h"
 #include "program/loadgen/arrivals.h"
 #include "program/loadgen/report/text.h"
 
@@ -41,7 +42,8 @@ void bench_plan_print(struct buf *out, const struct bench_result *result) {
     const struct bench_options *options = &result->settings->options;
     char text[BENCH_TEXT_BYTES];
     if (options->n_requests > 0) {
-        buf_printf(out, "each step: %s requests", bench_text_count(options->n_requests, text));
+        buf_printf(out, "each step: %s request%s", bench_text_count(options->n_requests, text),
+                   plural_s(options->n_requests));
     } else {
         buf_printf(out, "each step: %s", bench_text_span(options->duration_ns, text));
     }
@@ -132,11 +134,12 @@ static double unsent_share(const struct bench_step_result *step) {
 static void print_unsent(struct buf *out, const struct bench_step_result *worst) {
     char rate[BENCH_TEXT_BYTES], count[BENCH_TEXT_BYTES];
     buf_printf(out,
-               "the server did not keep up: only %s/s were answered, and %s requests were never "
+               "the server did not keep up: only %s/s were answered, and %s request%s never "
                "sent because all %u "
                "connections waited; latencies grew for as long as the step took",
                bench_text_number(bench_rate(worst), rate),
-               bench_text_count(worst->stats.n_unsent, count), worst->step.concurrency);
+               bench_text_count(worst->stats.n_unsent, count),
+               worst->stats.n_unsent == 1 ? " was" : "s were", worst->step.concurrency);
 }
 
 static void print_busy(struct buf *out, const struct bench_step_result *worst) {
@@ -176,8 +179,9 @@ static double n_abandoned(const struct bench_step_result *step) {
 
 static void print_abandoned(struct buf *out, const struct bench_step_result *worst) {
     char count[BENCH_TEXT_BYTES];
-    buf_printf(out, "%s requests were in flight when the run was interrupted",
-               bench_text_count(worst->stats.n_abandoned, count));
+    buf_printf(out, "%s request%s in flight when the run was interrupted",
+               bench_text_count(worst->stats.n_abandoned, count),
+               worst->stats.n_abandoned == 1 ? " was" : "s were");
 }
 
 static const struct concern concerns[] = {
