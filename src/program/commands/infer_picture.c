@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -145,12 +146,56 @@ static size_t leading_dims(struct shape shape, const struct infer_model *model,
            d[2] != PICTURE_MAX_CHANNELS;
 }
 
-static bool has_open_side(struct shape image) {
-    bool open = false;
+static size_t n_open_sides(struct shape image) {
+    size_t n = 0;
     for (size_t i = 0; i < image.rank; i++) {
-        open = open || image.dims[i] == -1;
+        n += image.dims[i] == -1;
     }
-    return open;
+    return n;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* The numbers that pixels of 0 and 255 become, over all channels. */
+static void range_of(const struct picture_plan *plan, double *low, double *high) {
+    enum { WHITE = 255 };
+    *low = INFINITY;
+    *high = -INFINITY;
+    for (size_t i = 0; i < PICTURE_MAX_CHANNELS; i++) {
+        double black = -plan->mean[i] / plan->std[i];
+        double white = (WHITE * plan->scale - plan->mean[i]) / plan->std[i];
+        *low = fmin(*low, fmin(black, white));
+        *high = fmax(*high, fmax(black, white));
+    }
+}
+
+/* Normalised pixels as integers would be cut off at the datatype's limits, or rounded to a few
+ * values. Returns: ST_BAD_DATATYPE where flags ask for that. */
+static enum status check_range(const struct infer_settings *settings, struct str input,
+                               const struct picture_plan *plan, struct error *err) {
+    enum { MIN_VALUES = 16 };
+    bool is_imagenet = settings->preset == INFER_PRESET_IMAGENET;
+    if (datatype_is_float(plan->datatype) || !(is_imagenet || settings->mean || settings->std)) {
+        return ST_OK;
+    }
+    bool is_signed = plan->datatype == DT_INT8 || plan->datatype == DT_INT16 ||
+                     plan->datatype == DT_INT32 || plan->datatype == DT_INT64;
+    int bits = (int)datatype_size(plan->datatype) * CHAR_BIT;
+    double least = is_signed ? -ldexp(1, bits - 1) : 0, low, high;
+    double most = ldexp(1, is_signed ? bits - 1 : bits) - 1;
+    range_of(plan, &low, &high);
+    if (low >= least && high <= most && high - low >= MIN_VALUES) {
+        return ST_OK;
+    }
+    return error_set(err, ST_BAD_DATATYPE,
+                     "input \"%.*s\" holds whole numbers (%s), and %s would make its pixels %.2f "
+                     "to %.2f: leave that out if the model normalises its input itself",
+                     STR_ARG(input), datatype_name(plan->datatype),
+                     is_imagenet                       ? "--preset imagenet"
+                     : settings->mean && settings->std ? "--mean with --std"
+                     : settings->mean                  ? "--mean"
+                                                       : "--std",
+                     low, high);
 }
 
 /* ---- decoding -------------------------------------------------------------------------------- */
@@ -180,14 +225,17 @@ static enum status plan_picture(struct arena *arena, const struct infer_settings
     }
     size_t n_leading = leading_dims(model_shape, model, &mip);
     struct shape image = {model_shape.dims + n_leading, model_shape.rank - n_leading};
-    if (is_imagenet && mip.width == 0 && has_open_side(image)) {
+    if (is_imagenet && mip.width == 0 && n_open_sides(image) > 1) {
         mip.width = mip.height = IMAGENET_SIDE;
+    } else if (n_open_sides(image) == 1) {
+        mip.prefix = "--"; /* the missing side is one for --size */
     }
     dims[0] = 1; /* the batch, if there is one */
     st = mip_picture_plan(datatype, image, &mip, plan, dims + n_leading, err);
     plan->short_side = is_imagenet ? short_side(plan) : 0;
     *shape = (struct shape){dims, model_shape.rank};
-    return st == ST_OK ? st : error_prefix(err, "input \"%.*s\"", STR_ARG(source->name));
+    return st == ST_OK ? check_range(settings, source->name, plan, err)
+                       : error_prefix(err, "input \"%.*s\"", STR_ARG(source->name));
 }
 
 enum status infer_picture_read(struct arena *arena, const struct infer_settings *settings,

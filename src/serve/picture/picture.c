@@ -22,8 +22,8 @@ struct pictures {
 
 static void set_missing(struct pictures *pictures, const char *path, const char *reason) {
     snprintf(pictures->missing, sizeof(pictures->missing),
-             "pictures cannot be decoded without %s (%s); it is built where libvips is: "
-             "tools/bootstrap pictures, then make",
+             "pictures cannot be decoded without %s (%s); it is in the Debian package "
+             "sluice-server-pictures, or in a clone: tools/bootstrap pictures, then make",
              path, reason);
 }
 

@@ -23,9 +23,9 @@ SIDE, POOL, CLASSES = 224, 28, 40
 MEAN, STD = numpy.array([0.485, 0.456, 0.406]), numpy.array([0.229, 0.224, 0.225])
 
 
-def save(path, dims, nodes, constants, outputs):
-    graph = helper.make_graph(nodes, "m", [helper.make_tensor_value_info("image", TensorProto.FLOAT, dims)],
-                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, outputs)],
+def save(path, dims, nodes, constants, outputs, element=TensorProto.FLOAT):
+    graph = helper.make_graph(nodes, "m", [helper.make_tensor_value_info("image", element, dims)],
+                              [helper.make_tensor_value_info("y", element, outputs)],
                               [numpy_helper.from_array(value, name) for name, value in constants.items()])
     onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), path)
 
@@ -38,6 +38,9 @@ def models_fixture(tmp_path_factory):
     save(folder / "same.onnx", ["n", 3, SIDE, SIDE], same, {}, ["n", 3, SIDE, SIDE])
     save(folder / "last.onnx", ["n", "h", "w", 3], same, {}, ["n", "h", "w", 3])
     save(folder / "open.onnx", ["n", 3, "h", "w"], same, {}, ["n", 3, "h", "w"])
+    save(folder / "half.onnx", ["n", 3, 16, "w"], same, {}, ["n", 3, 16, "w"])
+    save(folder / "bytes.onnx", ["n", 3, 16, 16], same, {}, ["n", 3, 16, 16], TensorProto.UINT8)
+    save(folder / "signed.onnx", ["n", 3, 16, 16], same, {}, ["n", 3, 16, 16], TensorProto.INT8)
     save(folder / "small.onnx", ["n", 3, 16, 16], same, {}, ["n", 3, 16, 16])
     weights = numpy.random.default_rng(7).normal(size=(3 * (SIDE // POOL) ** 2, CLASSES)).astype(numpy.float32)
     save(folder / "classes.onnx", ["n", 3, SIDE, SIDE],
@@ -108,6 +111,26 @@ def test_flags_set_size_and_numbers(models, files, start_server):
     wanted = numpy.asarray(Image.open(files[3]).convert("RGB").resize((8, 6), Image.Resampling.BICUBIC))
     assert got.shape == (1, 6, 8, 3)
     numpy.testing.assert_allclose(got[0], (wanted / 255 - 0.5) / [0.5, 0.5, 0.25], atol=1.01 * LEVEL / 0.25)
+
+
+def test_whole_numbers_keep_the_pixels(models, files, start_server, tmp_path):
+    """Normalised ones do not fit UINT8: refused, and not cut off."""
+    server = start_server(models[0])
+    path = tmp_path / "small.png"
+    Image.open(files[3]).resize((16, 16)).save(path)
+    pixels = numpy.asarray(Image.open(path).convert("RGB")).transpose(2, 0, 1)[None]
+    numpy.testing.assert_array_equal(pixels_of(server, "bytes", "--input", f"image=@{path}"), pixels)
+    got = pixels_of(server, "signed", "--input", f"image=@{path}", "--mean", "128")
+    numpy.testing.assert_array_equal(got, pixels.astype(int) - 128)
+    advice = "leave that out if the model normalises its input itself"
+    for model, flags, words in (
+            ("bytes", ["--preset", "imagenet"], "(UINT8), and --preset imagenet would make its pixels -2.12 to 2.64"),
+            ("bytes", ["--mean", "128"], "(UINT8), and --mean would make its pixels -128.00 to 127.00"),
+            ("signed", ["--mean", "128", "--std", "128"],
+             "(INT8), and --mean with --std would make its pixels -1.00 to 0.99")):
+        code, out, err = infer(server, model, "--input", f"image=@{path}", *flags)
+        assert (code, out) == (1, b"") and err == (
+            f'sluice infer: input "image" holds whole numbers {words}: {advice}\n')
 
 
 @pytest.fixture(name="repository", scope="module")
@@ -224,6 +247,8 @@ def test_picture_mistakes(models, files, start_server, tmp_path):
     broken.write_bytes(b"no picture")
     for args, code, words in (
             (["last", "--input", f"image=@{files[0]}"], 1, "its shape does not set the height of a picture; set --size"),
+            (["half", "--input", f"image=@{files[0]}", "--preset", "imagenet"], 1,
+             "its shape does not set the width of a picture; set --size"),
             (["same", "--input", f"image=@{broken}"], 1, "broken.jpg: "),
             (["open", "--input", f"image=@{files[0]}", "--size", "65535"], 1,
              "65535 x 65535 pixels is a tensor of more than 1073741824 bytes, which is the limit (--max-input-size)"),
