@@ -1,8 +1,10 @@
 """deploy/grafana/sluice.json and the alerts of docs/how-to/prometheus-grafana.md: each expression is PromQL, and a
-live server or picker has the series and the labels that it names."""
+live server or picker has the series and the labels that it names. The dashboard has what Grafana's import wants."""
 import json
 import os
 import re
+import subprocess
+import sys
 
 import promql_parser
 import pytest
@@ -28,6 +30,53 @@ def dashboard_panels():
     dashboard = json.loads(text_of("deploy/grafana/sluice.json"))
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
     return dashboard, [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+
+
+COLUMNS = 24  # of Grafana's grid
+UNITS = {"short", "s", "bytes", "reqps", "percentunit"}  # those of Grafana's list that we use
+BUILT_IN = {"__rate_interval"}
+
+
+def test_dashboard_fits_the_import():
+    """It has an address of its own and no number of somebody's database; panels are beside and below each other, in
+    the rows that come before them."""
+    dashboard, _ = dashboard_panels()
+    assert dashboard["uid"] and dashboard["title"] and "id" not in dashboard and "__inputs" not in dashboard
+    assert dashboard["schemaVersion"] >= 36  # data sources are objects from there on
+    taken = {}
+    for panel in dashboard["panels"]:
+        at, title = panel["gridPos"], panel["title"]
+        assert title and at["w"] > 0 and at["h"] > 0 and 0 <= at["x"] <= COLUMNS - at["w"], title
+        for cell in ((x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])):
+            assert taken.setdefault(cell, title) == title, (title, taken[cell])
+    rows = [(panel["gridPos"]["y"], panel["type"]) for panel in dashboard["panels"]]
+    assert rows == sorted(rows, key=lambda row: row[0]) and rows[0] == (0, "row")
+    heights = {y for _, y in taken}
+    assert heights == set(range(max(heights) + 1))  # Grafana would move panels up
+
+
+def test_dashboard_panels_ask_the_chosen_source():
+    """A panel's variables are the dashboard's or Grafana's own, and its source is the one that is chosen above."""
+    dashboard, panels = dashboard_panels()
+    variables = {variable["name"]: variable for variable in dashboard["templating"]["list"]}
+    assert (variables["datasource"]["type"], variables["datasource"]["query"]) == ("datasource", "prometheus")
+    source = {"type": "prometheus", "uid": "${datasource}"}
+    assert all(variable["datasource"] == source for variable in variables.values() if variable["type"] == "query")
+    for panel in panels:
+        assert panel["type"] == "timeseries" and panel["datasource"] == source, panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"] in UNITS and panel["fieldConfig"]["overrides"] == []
+        references = [target["refId"] for target in panel["targets"]]
+        assert references and len(set(references)) == len(references), panel["title"]
+        for target in panel["targets"]:
+            assert target["datasource"] == source and target["legendFormat"], panel["title"]
+            assert set(re.findall(r"\$\{?(\w+)", target["expr"])) <= set(variables) | BUILT_IN, panel["title"]
+
+
+def test_dashboard_is_the_one_that_is_drawn(tmp_path):
+    """tools/draw-dashboard writes the file that is here."""
+    drawn = tmp_path / "sluice.json"
+    subprocess.run([sys.executable, os.path.join(server.ROOT, "tools", "draw-dashboard"), drawn], check=True)
+    assert drawn.read_text(encoding="utf-8") == text_of("deploy/grafana/sluice.json")
 
 
 def expressions():
