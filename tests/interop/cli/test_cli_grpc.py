@@ -232,8 +232,9 @@ def test_bench_grpc_count_equals_server_count(both):
 
 
 def test_bench_grpc_at_rate(both):
-    result, table = bench(both.grpc, "id_fp32", "--rate", "500", "-c", "10", *SHORT)
-    assert result["steps"][0]["succeeded"] >= 50 and "on at most 10 calls, calls over a connection" in table
+    result, table = bench(both.grpc, "id_fp32", "--rate", "500", "-c", "10", "-d", "200ms", "-w", "0")
+    step = result["steps"][0]  # a slow machine sends fewer
+    assert step["succeeded"] > 0 and step["succeeded"] + step["not_sent"] == 100 and "on at most 10 calls, calls over a connection" in table
 
 
 def test_bench_grpc_reconnect_opens_connection_per_request(both):
@@ -244,7 +245,7 @@ def test_bench_grpc_reconnect_opens_connection_per_request(both):
 
 
 def test_bench_grpc_pings_and_large_tensors(both):
-    assert bench(both.grpc, "--ping", "-c", "5", *SHORT)[0]["steps"][0]["succeeded"] > 20
+    assert bench(both.grpc, "--ping", "-c", "5", "-n", "30", "-w", "0")[0]["steps"][0]["succeeded"] == 30
     result, _ = bench(both.grpc, "id_fp32", "--shape", "INPUT0=1000000", "-c", "4", "-n", "20", "-w", "0")
     assert result["steps"][0]["succeeded"] == 20
 
