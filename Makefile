@@ -216,7 +216,7 @@ docs: ## everyday: check that the pages name only code, tests and files that exi
 test-onnxruntime: tools all ## release: one build of the backend with ONNX Runtime 1.21, 1.31 and the newest of the index
 	@tools/test-onnxruntime $(BUILD)
 
-test-triton: tools all ## rare: the examples of the client library against a real Triton (x86-64)
+test-triton: tools all ## rare: the examples of the client library, and bench/peers, against a real Triton (x86-64)
 	@tools/test-triton $(BUILD)
 
 site: all ## everyday: the documentation as a site, in build/site/html

@@ -1,0 +1,46 @@
+"""bench/peers prints its tables: beside the wheel's Triton, and beside another picker, which is `sluice pick` here."""
+import os
+import re
+import subprocess
+import sys
+
+from lib import http1, server
+
+TRITON = os.environ["TRITON"]
+
+
+def peers(*arguments):
+    """The rows of the table: {title: columns}."""
+    done = subprocess.run([sys.executable, os.path.join(server.ROOT, "bench", "peers"), *map(str, arguments)], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=10 * http1.PATIENCE,
+                          env=os.environ | {"SLUICE_BUILD": server.build(), "BENCH_SECONDS": "1"})
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines() if line.startswith("| ")]
+    return {row[0]: row[1:] for row in rows if row[0] != "---"}
+
+
+def number(cell):
+    return float(re.match(r"[\d,]+(\.\d+)?", cell)[0].replace(",", ""))
+
+
+def test_table_beside_triton():
+    rows = peers("serve", TRITON, "--python-env", os.path.join(server.ROOT, ".deps", "venv"))
+    assert rows.pop("requests a second") == ["Triton", "Sluice", "ratio"]
+    titles = {"HTTP, binary tensors, FP32 [1,16], 32 connections", "HTTP, JSON, FP32 [1,16], 32 connections",
+              "HTTP, 4 MB each way, 1 connection", "gRPC, FP32 [1,16], 32 calls",
+              "resident memory with these models loaded, idle"}  # and those of the README that this Triton has backends for
+    assert titles <= set(rows)
+    assert all(number(theirs) > 0 and number(ours) > 0 for theirs, ours, _ in rows.values()), rows
+
+
+def test_table_beside_another_picker(tmp_path):
+    other = tmp_path / "picker"
+    other.write_text(f"""#!/bin/sh
+exec {server.binary()} pick --config-text "endpoints: [$2]" --grpc 127.0.0.1:$1 --metrics none --log-level error
+""")
+    other.chmod(0o755)
+    rows = peers("pick", "--endpoints", 2, "--kb", 1, "--", other, "{port}", "{endpoints}")
+    assert rows.pop("picks a second (p50)") == ["theirs", "sluice pick", "ratio"]
+    assert {"headers only", "body of 200 bytes", "prompt of 220 kB", "resident memory after that"} == set(rows)
+    for theirs, ours, _ in rows.values():  # in a second, a busy machine may choose no server for a long prompt
+        assert number(theirs) >= 0 and number(ours) >= 0, rows
