@@ -264,10 +264,18 @@ aarch64: ## release: build for aarch64 in build/aarch64, run its unit tests and 
 	@$(CTEST) $(BUILD)/aarch64/build
 	@tools/test-aarch64 $(BUILD)/aarch64
 
-dist-aarch64: aarch64 ## release: in dist, beside what is there: wheel and archive for aarch64, what is in them, checksums
+dist-aarch64: aarch64 ## release: in dist, beside what is there: the same for aarch64, checksums
 	@tools/sbom $(BUILD)/aarch64
 	@tools/wheel $(BUILD)/aarch64 dist
 	@tools/archive $(BUILD)/aarch64 dist
+	@SYSROOT=$(CURDIR)/.deps/aarch64/sysroot DEBS=.deps/apt/debs-arm64 EMULATOR=$(BUILD)/aarch64/run \
+		deploy/docker/root $(BUILD)/aarch64/build $(BUILD)/aarch64/image identity onnxruntime
+	@tools/sbom $(BUILD)/aarch64 $(BUILD)/aarch64/image
+	@tools/image $(BUILD)/aarch64/image dist/$(RELEASE)-linux-aarch64-image.tar arm64
+	@cp $(BUILD)/aarch64/image/usr/share/doc/sluice-server/sluice.spdx.json dist/$(RELEASE)-linux-aarch64-image.spdx.json
+	@tools/packages $(BUILD)/aarch64/packages $(BUILD)/aarch64
+	@tools/test-aarch64 $(BUILD)/aarch64 $(BUILD)/aarch64/packages
+	@cp $(BUILD)/aarch64/packages/*_arm64.deb dist
 	@$(CHECKSUMS)
 
 wheel-test: tools archive ## release: install wheel and archive, serve with them; DEBIANS="bullseye trixie": in bare ones (root)
@@ -285,9 +293,9 @@ packages-test: tools packages ## release: install and run the packages in a bare
 		tools/test-packages $(BUILD)/setup/$$suite/root/sluice/build/packages $$suite && \
 		rm -rf --one-file-system $(BUILD)/setup/$$suite || exit 1; done
 
-image-test: tools image ## release: check that image, and one that deploy/docker builds, without Docker (root; ten minutes)
+image-test: tools image ## release: check images in dist, and one that deploy/docker builds, without Docker (root; ten minutes)
 	@tools/bootstrap image
-	@tools/test-image $(BUILD)/image dist/$(RELEASE)-linux-x86_64-image.tar
+	@for file in dist/$(RELEASE)-linux-*-image.tar; do tools/test-image $(BUILD)/image $$file || exit 1; done
 	@tools/test-image $(BUILD)/image
 
 install: all ## release: install; PREFIX, DESTDIR, bindir, libdir, includedir as usual
