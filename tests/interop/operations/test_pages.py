@@ -1,6 +1,7 @@
 """What README.md, the tutorial, the how-to pages and a few more tell a reader to type, in their order, with the ports
 they name. tests/lib/page_commands.py has the rules."""
 import glob
+import json
 import os
 import re
 import subprocess
@@ -32,6 +33,20 @@ def test_demo_prints_forms_and_accuracy(demo):
     assert "\x1b" not in demo  # not a terminal
     # lines with a path are as long as the path
     assert max(len(line) for line in demo.splitlines() if server.build() not in line) <= 80
+
+
+def test_site_has_a_folder_for_each_version(tmp_path):
+    """The newest release is what a visitor gets; `dev` is last."""
+    site, pages = tmp_path / "site", tmp_path / "pages"
+    for version in ("0.9.0", "0.10.0", "dev", "0.10.0"):
+        site.mkdir(exist_ok=True)
+        (site / "index.html").write_text(version)
+        pages.mkdir(exist_ok=True)
+        subprocess.run([sys.executable, os.path.join(server.ROOT, "tools", "site-versions"), pages, site, version], check=True)
+    listed = [row["version"] for row in json.loads((pages / "versions.json").read_text())]
+    assert listed == ["0.10.0", "0.9.0", "dev"]
+    assert [(pages / version / "index.html").read_text() for version in listed] == listed
+    assert 'url=0.10.0/"' in (pages / "index.html").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES)

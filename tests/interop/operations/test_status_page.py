@@ -100,7 +100,8 @@ def run_example(page):
 
 def test_status_page_in_browser(start_server, tmp_path):
     awkward = "<b onclick=x>&amp;\"'"
-    for name in ("plain", awkward):
+    long = "z" + 39 * "-"
+    for name in ("plain", awkward, long):
         Identity(name, [("FP32", [-1])]).write(str(tmp_path / "models"))
     (tmp_path / "models" / "torn").mkdir()
     running = start_server("--model-repository", tmp_path / "models", "--strict-readiness", "false",
@@ -113,7 +114,11 @@ def test_status_page_in_browser(start_server, tmp_path):
         page.wait("Number(document.body?.dataset.samples) >= 2")
         assert infer(running, "plain").status == 200  # it moves while somebody looks
         names = "[...document.querySelectorAll('#models td button')].map(one => one.textContent)"
-        assert page.run(names) == sorted(["plain", awkward, "torn"], key=str.encode)
+        assert page.run(names) == sorted(["plain", awkward, "torn", long], key=str.encode)
+        assert page.run("[...document.querySelectorAll('.scroll')].every(one => one.scrollWidth <= one.clientWidth)")
+        page.size(390, 844)  # a phone: nothing but the table is wider than it
+        assert page.run("document.documentElement.scrollWidth") == 390
+        page.size(1320, 1000)
         assert page.run("document.querySelector('#models td.reason').textContent") != ""
         assert page.run("document.querySelector('#detail h2').textContent") == "plain 1"
         assert "INPUT0 FP32 [-1]" in page.run("document.querySelector('#detail').textContent")

@@ -86,6 +86,8 @@ def test_try_page_sends_requests(serve, page):
     assert Try(page, "steps").wait_for_form().send()[0].startswith("answered in ")
     Try(page, "torn")
     assert "has no version" in page.run(f"{Try(page, 'torn').row}.textContent")
+    page.size(390, 844)  # a phone
+    assert page.run("document.documentElement.scrollWidth") == 390
     assert page.run("document.body.dataset.error") is None
     assert {event["params"]["entry"]["text"].split("status of ")[1][:3] for event in page.complaints()} == {"400", "500"}
     assert all(url.startswith(f"http://{server.address}/") for url in page.asked_for())
