@@ -17,6 +17,7 @@ enum {
     MIN_RESERVE_BYTES = 65536,   /* smallest step of the budget */
     RESERVE_RATIO = 4,           /* step as a multiple of the received bytes, */
     MAX_RESERVE_BYTES = 1 << 22, /* up to this */
+    NEED_STEP_BYTES = 4096,      /* step when the budget has no more: not each byte on its own */
 };
 
 /* ---- the budget ------------------------------------------------------------------------------ */
@@ -46,7 +47,8 @@ static enum status reserve_budget(struct body *body, size_t wanted, struct error
                                                                   : MAX_RESERVE_BYTES;
     step = step < need ? need : step < most ? step : most;
     if (!net_budget_reserve(body->allocator.budget, body->allocator.owner, step)) {
-        step = need;
+        step = NEED_STEP_BYTES < most ? NEED_STEP_BYTES : most;
+        step = step < need ? need : step;
         if (!net_budget_reserve(body->allocator.budget, body->allocator.owner, step)) {
             return net_budget_error(body->allocator.budget, err);
         }

@@ -84,6 +84,25 @@ static void body_pool_free_with_all_slots_used_frees_oldest(void **state) {
     assert_int_equal(pool.n_bytes, 0);
 }
 
+#ifndef SLUICE_ARENA_EMULATE
+/* The rest of the block stays for body_pool_trim. */
+static void body_pool_free_over_hard_limit_frees_the_excess(void **state) {
+    (void)state;
+    struct body_pool pool;
+    size_t got[2];
+    body_pool_init(&pool, 8 * MIB);
+    void *first = body_pool_alloc(&pool, 8 * MIB, &got[0]);
+    void *second = body_pool_alloc(&pool, 8 * MIB, &got[1]);
+    body_pool_free(&pool, first, got[0], 100);
+    body_pool_free(&pool, second, got[1] - 1, 100); /* not a whole number of pages */
+    assert_int_equal(pool.n, 2);
+    assert_true(pool.n_bytes <= 12 * MIB && pool.n_bytes > 12 * MIB - 4096);
+    trim_until_nothing_is_due(&pool, 100);
+    assert_true(pool.n_bytes <= 8 * MIB);
+    body_pool_fini(&pool);
+}
+#endif
+
 static void body_pool_grow_keeps_bytes(void **state) {
     (void)state;
     struct body_pool pool;
@@ -152,6 +171,9 @@ int main(void) {
         cmocka_unit_test(body_pool_alloc_after_free_reuses_block),
         cmocka_unit_test(body_pool_trim_keeps_at_most_max_bytes),
         cmocka_unit_test(body_pool_free_with_all_slots_used_frees_oldest),
+#ifndef SLUICE_ARENA_EMULATE
+        cmocka_unit_test(body_pool_free_over_hard_limit_frees_the_excess),
+#endif
         cmocka_unit_test(body_pool_grow_keeps_bytes),
         cmocka_unit_test(body_pool_trim_frees_old_blocks),
 #ifndef SLUICE_ARENA_EMULATE

@@ -260,6 +260,26 @@ static void body_reserves_budget_as_bytes_arrive(void **state) {
     free(text);
 }
 
+/* Steps of a byte would make each byte of a body a reservation. */
+static void body_at_end_of_budget_reserves_in_steps(void **state) {
+    (void)state;
+    struct bench bench;
+    char data[1000] = {0};
+    bench_init(&bench, 20000);
+    struct body_plan plan = {.length = UINT64_MAX, .max_bytes = 1 << 22};
+    assert_int_equal(body_init(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
+    size_t n_reservations = 0, n_reserved = bench.body.n_reserved;
+    while (body_add(&bench.body, str_make(data, sizeof(data)), &bench.err) == ST_OK) {
+        assert_true(bench.body.n_reserved >= bench.body.len);
+        n_reservations += bench.body.n_reserved != n_reserved;
+        n_reserved = bench.body.n_reserved;
+    }
+    assert_int_equal(bench.budget.n_body_bytes, 4 * 4096);
+    assert_int_equal(n_reservations, 4);
+    assert_true(bench.body.len > 16000);
+    bench_fini(&bench);
+}
+
 static void body_init_huge_length_returns_no_memory(void **state) {
     (void)state;
     struct bench bench;
@@ -279,6 +299,7 @@ int main(void) {
         cmocka_unit_test(body_zip_bomb_stops_at_limit),
         cmocka_unit_test(body_truncated_compression_is_bad_encoding),
         cmocka_unit_test(body_reserves_budget_as_bytes_arrive),
+        cmocka_unit_test(body_at_end_of_budget_reserves_in_steps),
         cmocka_unit_test(body_init_huge_length_returns_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
