@@ -30,6 +30,13 @@ static void net_call_write_aborted(struct net_call *call);
 
 enum { MAX_TRIES = 8 };                 /* per write, so that other connections get their share */
 enum { READ_BURST_BYTES = 512 * 1024 }; /* takes some 0.3 ms, with the page faults */
+/* Of a response, without a break. All connections with queued slices share an iteration's bytes. */
+enum {
+    WRITE_SLICE_BYTES = 256 * 1024,
+    MIN_WRITE_SLICE_BYTES = 16 * 1024,
+    WRITE_ITERATION_BYTES = 1024 * 1024, /* takes less than a millisecond */
+    WRITE_SLICE_BUFS = 16,
+};
 
 /* ---- lists of buffers ------------------------------------------------------------------------ */
 
@@ -57,6 +64,9 @@ static void count_sent(const struct net_conn *conn, size_t n_bytes) {
 }
 
 ssize_t net_conn_try_write(struct net_conn *conn, uv_buf_t *bufs, unsigned n) {
+    if (!write_queue_is_empty(&conn->writes)) {
+        return 0; /* after the writes in progress */
+    }
     if (conn->tls) {
         ssize_t n_bytes = net_tls_try_write(conn, bufs, n);
         conn->n_written += n_bytes > 0 ? (uint64_t)n_bytes : 0;
@@ -70,20 +80,114 @@ ssize_t net_conn_try_write(struct net_conn *conn, uv_buf_t *bufs, unsigned n) {
     return rc == UV_EAGAIN ? 0 : rc;
 }
 
+/* ---- queued writes --------------------------------------------------------------------------- */
+
+/* A part of the first queued write: libuv writes all that the socket takes at once, which can be
+ * megabytes that take milliseconds. While writes are queued, one slice is in progress. */
+struct slice {
+    uv_write_t write;
+    struct net_conn *conn;
+};
+
+static int send_slice(struct net_conn *conn);
+
+static size_t slice_bytes(const struct server_worker *server_worker) {
+    size_t share = WRITE_ITERATION_BYTES / server_worker->n_slicing;
+    return share > WRITE_SLICE_BYTES       ? WRITE_SLICE_BYTES
+           : share < MIN_WRITE_SLICE_BYTES ? MIN_WRITE_SLICE_BYTES
+                                           : share;
+}
+
+static void on_slice_sent(uv_write_t *write, int status) {
+    struct slice *slice = (struct slice *)write;
+    struct net_conn *conn = slice->conn;
+    free(slice);
+    if (status < 0) {
+        net_conn_close(conn);
+        return; /* queued writes are completed when the handle is closed */
+    }
+    struct queued_writes done;
+    write_queue_pop_taken(&conn->writes, &done);
+    conn->server_worker->n_slicing -= write_queue_is_empty(&conn->writes);
+    if (send_slice(conn) != 0) {
+        net_conn_close(conn);
+    }
+    queued_writes_complete(&done, 0);
+}
+
+/* Returns: 0, or libuv's error. */
+static int send_slice(struct net_conn *conn) {
+    uv_buf_t bufs[WRITE_SLICE_BUFS];
+    struct queued_write *first = STAILQ_FIRST(&conn->writes.writes);
+    if (!first || conn->phase == NET_CLOSED) {
+        return 0;
+    }
+    struct slice *slice = malloc(sizeof(*slice));
+    if (!slice) {
+        return UV_ENOMEM;
+    }
+    slice->conn = conn;
+    unsigned n =
+        write_cursor_peek(first->rest, slice_bytes(conn->server_worker), bufs, WRITE_SLICE_BUFS);
+    size_t n_bytes = 0;
+    for (unsigned i = 0; i < n; i++) {
+        n_bytes += bufs[i].len;
+    }
+    int rc = uv_write(&slice->write, &conn->uv.stream, bufs, n, on_slice_sent);
+    if (rc != 0) {
+        free(slice);
+        return rc;
+    }
+    write_queue_advance(&conn->writes, first, n_bytes);
+    return 0;
+}
+
+static int queue_in_slices(struct net_conn *conn, uv_write_t *write, const uv_buf_t *bufs,
+                           unsigned n, uv_write_cb done) {
+    bool in_progress = !write_queue_is_empty(&conn->writes);
+    if (!write_queue_add(&conn->writes, write, bufs, n, done)) {
+        return UV_ENOMEM;
+    }
+    if (in_progress) {
+        return 0;
+    }
+    conn->server_worker->n_slicing++;
+    int rc = send_slice(conn);
+    if (rc != 0) {
+        conn->server_worker->n_slicing--;
+        write_queue_remove_last(&conn->writes);
+    }
+    return rc;
+}
+
 /* Queues a write after those in progress. Returns: 0, or libuv's error; then `done` is not
  * called. */
 static int queue_write(struct net_conn *conn, uv_write_t *write, const uv_buf_t *bufs, unsigned n,
                        uv_write_cb done) {
+    size_t n_bytes = 0;
     for (unsigned i = 0; i < n; i++) {
-        conn->n_written += bufs[i].len;
+        n_bytes += bufs[i].len;
     }
-    return conn->tls ? net_tls_queue_write(conn, write, bufs, n, done)
-                     : uv_write(write, &conn->uv.stream, bufs, n, done);
+    conn->n_written += n_bytes;
+    if (conn->tls) {
+        return net_tls_queue_write(conn, write, bufs, n, done);
+    }
+    if (n_bytes > WRITE_SLICE_BYTES || !write_queue_is_empty(&conn->writes)) {
+        return queue_in_slices(conn, write, bufs, n, done);
+    }
+    return uv_write(write, &conn->uv.stream, bufs, n, done);
+}
+
+/* The handle is closed. */
+static void cancel_writes(struct net_conn *conn) {
+    struct queued_writes cancelled;
+    conn->server_worker->n_slicing -= !conn->tls && !write_queue_is_empty(&conn->writes);
+    write_queue_pop_all(&conn->writes, &cancelled);
+    queued_writes_complete(&cancelled, UV_ECANCELED);
 }
 
 size_t net_conn_unsent_bytes(const struct net_conn *conn) {
-    size_t n_waiting = conn->tls ? conn->tls->n_waiting_bytes : 0;
-    return uv_stream_get_write_queue_size(&conn->uv.stream) + n_waiting;
+    return uv_stream_get_write_queue_size(&conn->uv.stream) + conn->writes.n_bytes;
 }
 
 uint64_t net_conn_taken_bytes(const struct net_conn *conn) {
@@ -202,18 +306,35 @@ void net_conn_send_small(struct net_conn *conn, struct str data) {
 
 /* ---- writes in place ------------------------------------------------------------------------- */
 
-/* Sends what the socket takes now; a large response often needs two or three writes while the peer
+/* Writes at most `most` bytes. Returns: as net_conn_try_write. */
+static ssize_t try_write_within(struct net_conn *conn, struct net_outgoing *out, size_t most) {
+    unsigned n = 0;
+    size_t n_bytes = 0;
+    while (n < out->n && n_bytes < most) {
+        n_bytes += out->bufs[n++].len;
+    }
+    size_t n_over = n_bytes > most ? n_bytes - most : 0;
+    uv_buf_t *last = &out->bufs[n - 1];
+    last->len -= n_over;
+    ssize_t rc = net_conn_try_write(conn, out->bufs, n);
+    last->len += n_over;
+    return rc;
+}
+
+/* Sends what the socket takes now of a slice; that often needs two or three writes while the peer
  * reads. Returns: a negative error that ends the connection, or 0. */
 static int send_now(struct net_conn *conn, struct net_outgoing *out) {
     ssize_t n;
     unsigned tries = 0;
+    size_t left = WRITE_SLICE_BYTES;
     if (out->n_bytes >= LOOP_WATCH_MIN_BYTES) {
         loop_iteration_watch(worker_loop_iteration(conn->server_worker->worker));
     }
     do {
-        n = net_conn_try_write(conn, out->bufs, out->n);
+        n = try_write_within(conn, out, left);
         outgoing_cut(out, n > 0 ? (size_t)n : 0);
-    } while (n > 0 && out->n_bytes > 0 && ++tries < MAX_TRIES);
+        left -= n > 0 ? (size_t)n : 0;
+    } while (n > 0 && out->n_bytes > 0 && left > 0 && ++tries < MAX_TRIES);
     return n < 0 ? (int)n : 0;
 }
 
@@ -612,7 +733,7 @@ static void conn_free(struct net_conn *conn) {
 static void on_closed(uv_handle_t *handle) {
     struct net_conn *conn = handle->data;
     struct server_worker *server_worker = conn->server_worker;
-    net_tls_cancel_writes(conn);
+    cancel_writes(conn);
     server_worker_remove_conn(server_worker, conn);
     metric_add(METRIC_CONNECTIONS, -1);
     conn_free(conn);

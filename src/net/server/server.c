@@ -352,6 +352,9 @@ static void run_open(struct worker_msg *msg) {
 /* Returns: NULL when out of memory. */
 static struct net_conn *conn_new(const struct listen_endpoint *listen_endpoint) {
     struct net_conn *conn = calloc(1, listen_endpoint->server->protocol->conn_bytes);
+    if (conn) {
+        write_queue_init(&conn->writes);
+    }
     if (conn && listen_endpoint->tls && !net_tls_attach(conn, listen_endpoint->tls)) {
         free(conn);
         return NULL;

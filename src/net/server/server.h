@@ -32,6 +32,7 @@
 #include "core/tensor/tensor.h"
 #include "net/server/base.h"
 #include "net/server/response_memory.h"
+#include "net/server/write_queue.h"
 #include "net/transport/address.h"
 #include "net/transport/body_pool.h"
 #include "net/transport/budget.h"
@@ -165,6 +166,7 @@ struct net_conn {
     struct worker_msg msg; /* carries it from the acceptor to its worker */
     const struct listen_endpoint *listen_endpoint;
     struct net_tls *tls;         /* NULL: no TLS */
+    struct write_queue writes;   /* that wait for the socket: all with TLS, else large ones */
     int fd;                      /* until the worker opens it */
     unsigned n_flushing;         /* coalesced writes queued on the socket */
     unsigned n_encrypted_writes; /* encrypted writes queued on the socket */
@@ -189,6 +191,7 @@ struct server_worker {
     struct net_call *ended; /* freed at the end of the iteration */
     struct net_conn *ready, *ready_last;
     size_t n_conns, n_calls;
+    size_t n_slicing; /* connections without TLS that have queued writes in slices */
     uv_timer_t timer;
     uint64_t timer_due_ns;
     bool timer_was_late; /* it waits for one more poll of the sockets */

@@ -53,22 +53,6 @@ enum {
     MAX_ENCRYPTED_WRITES = 16
 }; /* encrypted copies queued: a peer that requests more without reading is closed */
 
-/* A position in a list of buffers. */
-struct cursor {
-    const uv_buf_t *bufs;
-    unsigned n;
-    size_t at; /* in the first buffer */
-};
-
-/* A queued write: it owns the list, its caller the bytes. */
-struct net_tls_write {
-    STAILQ_ENTRY(net_tls_write) link;
-    uv_write_t *write;
-    uv_write_cb done;
-    struct cursor rest; /* not encrypted yet */
-    uv_buf_t bufs[];
-};
-
 /* Encrypted bytes that the socket did not take at once. */
 struct encrypted_write {
     uv_write_t write;
@@ -79,18 +63,9 @@ struct encrypted_write {
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-static void cursor_advance(struct cursor *cursor, size_t n_bytes) {
-    cursor->at += n_bytes;
-    while (cursor->n > 0 && cursor->at >= cursor->bufs->len) {
-        cursor->at -= cursor->bufs->len;
-        cursor->bufs++;
-        cursor->n--;
-    }
-}
-
 /* The plaintext of the next record: in place, or, where that would make small records, coalesced in
  * `place`. Does not move the cursor. */
-static struct str next_record(struct cursor from, char *place) {
+static struct str next_record(struct write_cursor from, char *place) {
     size_t left = from.bufs->len - from.at, n = 0;
     if (left >= TLS_RECORD_BYTES || from.n == 1) {
         return str_make(from.bufs->base + from.at,
@@ -101,13 +76,14 @@ static struct str next_record(struct cursor from, char *place) {
         size_t piece = left < TLS_RECORD_BYTES - n ? left : TLS_RECORD_BYTES - n;
         memcpy(place + n, from.bufs->base + from.at, piece);
         n += piece;
-        cursor_advance(&from, piece);
+        write_cursor_advance(&from, piece);
     }
     return str_make(place, n);
 }
 
 /* Encrypts as many records as fit. Returns: plaintext bytes, or -1 when the session has failed. */
-static ssize_t encrypt_records(struct net_conn *conn, struct tls_io *io, struct cursor *from) {
+static ssize_t encrypt_records(struct net_conn *conn, struct tls_io *io,
+                               struct write_cursor *from) {
     size_t n = 0;
     while (from->n > 0) {
         struct str record = next_record(*from, conn->server_worker->tls->gathered);
@@ -118,7 +94,7 @@ static ssize_t encrypt_records(struct net_conn *conn, struct tls_io *io, struct 
         if (result != TLS_DONE) {
             return -1;
         }
-        cursor_advance(from, record.len);
+        write_cursor_advance(from, record.len);
         n += record.len;
     }
     return (ssize_t)n;
@@ -127,27 +103,6 @@ static ssize_t encrypt_records(struct net_conn *conn, struct tls_io *io, struct 
 /* ---- encrypted bytes to the socket ----------------------------------------------------------- */
 
 static int send_waiting(struct net_conn *conn);
-
-/* Moves completed writes from the queue to `done`. */
-static void pop_done(struct net_tls *tls, struct net_tls_writes *done) {
-    struct net_tls_write *write;
-    STAILQ_INIT(done);
-    while ((write = STAILQ_FIRST(&tls->writes)) && write->rest.n == 0) {
-        STAILQ_REMOVE_HEAD(&tls->writes, link);
-        STAILQ_INSERT_TAIL(done, write, link);
-    }
-}
-
-static void complete_writes(struct net_tls_writes *writes, int status) {
-    while (!STAILQ_EMPTY(writes)) {
-        struct net_tls_write *first = STAILQ_FIRST(writes);
-        uv_write_t *write = first->write;
-        uv_write_cb done = first->done;
-        STAILQ_REMOVE_HEAD(writes, link);
-        free(first);
-        done(write, status);
-    }
-}
 
 static void on_encrypted_sent(uv_write_t *write, int status) {
     struct encrypted_write *encrypted = (struct encrypted_write *)write;
@@ -161,12 +116,12 @@ static void on_encrypted_sent(uv_write_t *write, int status) {
     }
     metric_add(METRIC_SENT_BYTES_TOTAL, (int64_t)n_bytes);
     if (conn->n_encrypted_writes == 0) {
-        struct net_tls_writes done;
-        pop_done(conn->tls, &done);
+        struct queued_writes done;
+        write_queue_pop_taken(&conn->writes, &done);
         if (send_waiting(conn) != 0) {
             net_conn_close(conn);
         }
-        complete_writes(&done, 0);
+        queued_writes_complete(&done, 0);
     }
     if (conn->phase == NET_LINGER && !net_conn_is_sending(conn)) {
         net_conn_half_close(conn);
@@ -224,8 +179,8 @@ static bool net_tls_send_encrypted(struct net_conn *conn, const char *data, size
 ssize_t net_tls_try_write(struct net_conn *conn, const uv_buf_t *bufs, unsigned n) {
     struct tls_io io = {.out = conn->server_worker->tls->encrypted,
                         .out_cap = NET_TLS_ENCRYPTED_BYTES};
-    struct cursor from = {bufs, n, 0};
-    if (conn->n_encrypted_writes > 0 || !STAILQ_EMPTY(&conn->tls->writes)) {
+    struct write_cursor from = {bufs, n, 0};
+    if (conn->n_encrypted_writes > 0 || !write_queue_is_empty(&conn->writes)) {
         return 0; /* after the writes in progress */
     }
     ssize_t n_plain = encrypt_records(conn, &io, &from);
@@ -238,15 +193,15 @@ ssize_t net_tls_try_write(struct net_conn *conn, const uv_buf_t *bufs, unsigned 
 /* Encrypts queued writes, up to the capacity of `encrypted`. Returns: false when the session has
  * failed. */
 static bool encrypt_waiting(struct net_conn *conn, struct encrypted_write *encrypted) {
-    struct net_tls *tls = conn->tls;
     struct tls_io io = {.out = encrypted->data, .out_cap = NET_TLS_ENCRYPTED_BYTES};
-    struct net_tls_write *write;
-    STAILQ_FOREACH(write, &tls->writes, link) {
-        ssize_t n = encrypt_records(conn, &io, &write->rest);
+    struct queued_write *write;
+    STAILQ_FOREACH(write, &conn->writes.writes, link) {
+        struct write_cursor from = write->rest;
+        ssize_t n = encrypt_records(conn, &io, &from);
         if (n < 0) {
             return false;
         }
-        tls->n_waiting_bytes -= (size_t)n;
+        write_queue_advance(&conn->writes, write, (size_t)n);
         if (write->rest.n > 0) {
             break;
         }
@@ -258,7 +213,7 @@ static bool encrypt_waiting(struct net_conn *conn, struct encrypted_write *encry
 /* Sends the next part of the queued writes; no other write is in progress. Returns: 0, or an error
  * that ends the connection. */
 static int send_waiting(struct net_conn *conn) {
-    if (STAILQ_EMPTY(&conn->tls->writes) || conn->phase == NET_CLOSED) {
+    if (write_queue_is_empty(&conn->writes) || conn->phase == NET_CLOSED) {
         return 0;
     }
     struct encrypted_write *encrypted = encrypted_new(conn, NET_TLS_ENCRYPTED_BYTES);
@@ -272,44 +227,16 @@ static int send_waiting(struct net_conn *conn) {
     return encrypted_send(conn, encrypted);
 }
 
-static struct net_tls_write *waiting_new(uv_write_t *write, const uv_buf_t *bufs, unsigned n,
-                                         uv_write_cb done) {
-    struct net_tls_write *waiting = malloc(sizeof(*waiting) + n * sizeof(*bufs));
-    if (waiting) {
-        memcpy(waiting->bufs, bufs, n * sizeof(*bufs));
-        waiting->write = write;
-        waiting->done = done;
-        waiting->rest = (struct cursor){waiting->bufs, n, 0};
-    }
-    return waiting;
-}
-
 int net_tls_queue_write(struct net_conn *conn, uv_write_t *write, const uv_buf_t *bufs, unsigned n,
                         uv_write_cb done) {
-    struct net_tls *tls = conn->tls;
-    struct net_tls_write *waiting = waiting_new(write, bufs, n, done);
-    if (!waiting) {
+    if (!write_queue_add(&conn->writes, write, bufs, n, done)) {
         return UV_ENOMEM;
-    }
-    STAILQ_INSERT_TAIL(&tls->writes, waiting, link);
-    for (unsigned i = 0; i < n; i++) {
-        tls->n_waiting_bytes += bufs[i].len;
     }
     int rc = conn->n_encrypted_writes == 0 ? send_waiting(conn) : 0;
     if (rc != 0) { /* then it is the only one */
-        STAILQ_INIT(&tls->writes);
-        free(waiting);
+        write_queue_remove_last(&conn->writes);
     }
     return rc;
-}
-
-void net_tls_cancel_writes(struct net_conn *conn) {
-    struct net_tls_writes cancelled = STAILQ_HEAD_INITIALIZER(cancelled);
-    if (!conn->tls) {
-        return;
-    }
-    STAILQ_CONCAT(&cancelled, &conn->tls->writes);
-    complete_writes(&cancelled, UV_ECANCELED);
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -317,7 +244,6 @@ void net_tls_cancel_writes(struct net_conn *conn) {
 bool net_tls_attach(struct net_conn *conn, const struct tls_server *server) {
     conn->tls = calloc(1, sizeof(*conn->tls));
     if (conn->tls) {
-        STAILQ_INIT(&conn->tls->writes);
         conn->tls->context = tls_server_context(server);
         conn->tls->in_handshake = true;
     }

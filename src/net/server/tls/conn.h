@@ -8,8 +8,6 @@
 #ifndef SLUICE_NET_SERVER_TLS_CONN_H
 #define SLUICE_NET_SERVER_TLS_CONN_H
 
-#include <sys/queue.h>
-
 #include "core/os/log_limit.h"
 #include "net/server/server.h"
 #include "net/transport/tls/session.h"
@@ -18,18 +16,13 @@ enum {
     NET_TLS_ENCRYPTED_BYTES = 4 * (TLS_RECORD_BYTES + 256) + 1024, /* four full records */
 };
 
-struct net_tls_write;
-STAILQ_HEAD(net_tls_writes, net_tls_write);
-
 /* TLS state of a connection. */
 struct net_tls {
     struct tls_session session;
-    struct tls_context *context;  /* until the session takes it */
-    bool received_any;            /* bytes were received */
-    bool in_handshake;            /* the handshake is in progress */
-    bool close_notify_sent;       /* close_notify was sent */
-    struct net_tls_writes writes; /* queued */
-    size_t n_waiting_bytes;       /* plaintext bytes of the queued writes */
+    struct tls_context *context; /* until the session takes it */
+    bool received_any;           /* bytes were received */
+    bool in_handshake;           /* the handshake is in progress */
+    bool close_notify_sent;      /* close_notify was sent */
 };
 
 /* Buffers and log limit shared by a worker's connections. The buffers are empty between
@@ -72,7 +65,5 @@ ssize_t net_tls_try_write(struct net_conn *conn, const uv_buf_t *bufs, unsigned 
  * time. */
 int net_tls_queue_write(struct net_conn *conn, uv_write_t *write, const uv_buf_t *bufs, unsigned n,
                         uv_write_cb done);
-/* The handle is closed: completes queued writes with an error. */
-void net_tls_cancel_writes(struct net_conn *conn);
 
 #endif
