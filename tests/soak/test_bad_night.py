@@ -3,7 +3,7 @@ pools that change, servers that die or stand still, a proxy whose machine vanish
 protocol asks once a millisecond beside it: none of its requests fails. Afterwards the gauges are at zero and the
 memory is as at the start. Latencies are printed: without bad clients, with the same bad clients at another server and
 picker of the same machine, which is what they cost by taking CPU time, and with them. `make soak`; SOAK_SECONDS
-changes how long, SOAK_KINDS which bad clients there are."""
+changes how long, SOAK_KINDS which bad clients there are, SOAK_PAUSE how often each attacks."""
 import contextlib
 import json
 import os
