@@ -1,5 +1,5 @@
 /* The backend interface of Sluice: the functions of a shared library through which `sluice serve`
- * runs models. This file and types.h (datatypes and parameters) are the complete contract;
+ * runs models. This file and types.h (datatypes) are the complete contract;
  * backends/identity is the example to copy.
  *
  * A backend is a file `libsluice_NAME.so` in the server's --backend-dir. It exports one function,
@@ -81,6 +81,19 @@ typedef struct sluice_error {
 } sluice_error;
 
 /* ---- model description ---------------------------------------------------------------------- */
+
+/* A named value. */
+typedef struct sluice_param {
+    const char *name;
+    size_t name_bytes; /* without the NUL */
+    sluice_param_kind kind;
+    int32_t boolean;
+    int64_t int64;
+    uint64_t uint64;
+    double number;
+    const char *string;
+    size_t string_bytes; /* without the final NUL; the string may contain NULs */
+} sluice_param;
 
 /* Arguments of model_open. Borrowed until model_open returns: the backend copies what it keeps. */
 typedef struct sluice_model_args {

@@ -1,5 +1,5 @@
-/* Datatypes and parameters shared by the public interfaces of Sluice. The values and layouts are
- * part of the backend ABI (sluice/backend.h) and of the client ABI (sluice/client.h). */
+/* Datatypes and kinds of parameters shared by the public interfaces of Sluice. The values are part
+ * of the backend ABI (sluice/backend.h) and of the client ABI (sluice/client.h). */
 #ifndef SLUICE_TYPES_H
 #define SLUICE_TYPES_H
 
@@ -49,18 +49,6 @@ typedef enum sluice_param_kind SLUICE_32_BITS {
     SLUICE_PARAM_DOUBLE = 3,
     SLUICE_PARAM_STRING = 4
 } sluice_param_kind;
-
-typedef struct sluice_param {
-    const char *name;
-    size_t name_bytes; /* without the NUL */
-    sluice_param_kind kind;
-    int32_t boolean;
-    int64_t int64;
-    uint64_t uint64;
-    double number;
-    const char *string;
-    size_t string_bytes; /* without the final NUL; the string may contain NULs */
-} sluice_param;
 
 #ifdef __cplusplus
 }
