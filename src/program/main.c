@@ -44,6 +44,8 @@ static int unknown_command(const char *name) {
     for (size_t i = 0; i < N_COMMANDS; i++) {
         suggest_consider(&suggestion, str_of(name), str_of(commands[i].name));
     }
+    suggest_consider(&suggestion, str_of(name), STR("--version"));
+    suggest_consider(&suggestion, str_of(name), STR("--help"));
     fprintf(stderr, "sluice: unknown command %s", name);
     if (suggestion.best.ptr) {
         fprintf(stderr, "; did you mean %.*s?", STR_ARG(suggestion.best));

@@ -12,6 +12,7 @@
 #include "program/commands/infer_top.h"
 #include "program/requests/command_client.h"
 #include "program/requests/file.h"
+#include "program/requests/model_names.h"
 #include "program/requests/shell.h"
 #include "program/requests/tls_client.h"
 
@@ -96,6 +97,9 @@ static enum status make_message(struct infer_run *run, struct error *err) {
         status = command_client_get_model(&run->client, run->arena, str_of(settings->model),
                                           str_of(settings->model_version), &spec, err);
         model.spec = &spec;
+        if (status != ST_OK) {
+            model_names_explain_grpc(&run->client, run->arena, str_of(settings->model), err);
+        }
     }
     if (status == ST_OK && model.spec && infer_picture_may_be(settings, &spec)) {
         status = get_config(run, &model.config, err);

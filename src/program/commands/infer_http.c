@@ -9,6 +9,7 @@
 #include "program/commands/infer_list.h"
 #include "program/commands/infer_top.h"
 #include "program/requests/file.h"
+#include "program/requests/model_names.h"
 #include "program/requests/shell.h"
 #include "program/requests/tls_client.h"
 
@@ -87,9 +88,7 @@ static enum status make_call(struct infer_run *run, struct error *err) {
             client_model_metadata(run->client, run->arena, str_of(run->settings->model),
                                   str_of(run->settings->model_version), &spec, err);
         if (status != ST_OK) {
-            if (status == ST_REFUSED) {
-                infer_list_explain(run->client, run->arena, str_of(run->settings->model), err);
-            }
+            model_names_explain(run->client, run->arena, str_of(run->settings->model), err);
             return status;
         }
         model.spec = &spec;

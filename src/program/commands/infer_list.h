@@ -9,11 +9,6 @@
 enum status infer_list_print(struct client *client, struct arena *arena, const char *url,
                              struct buf *out, struct error *err) SLUICE_MUST_USE;
 
-/* Appends to an error about the model `name` the names that the server has, where it says them and
- * the name is none of them. */
-void infer_list_explain(struct client *client, struct arena *arena, struct str name,
-                        struct error *err);
-
 /* Appends a model's inputs, outputs and example. */
 void infer_list_print_model(struct buf *out, const char *url, const struct model_spec *model);
 

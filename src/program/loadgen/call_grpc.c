@@ -13,6 +13,7 @@
 #include "codec/protobuf/pb.h"
 #include "program/loadgen/call.h"
 #include "program/requests/command_client.h"
+#include "program/requests/model_names.h"
 
 static const struct piece NOTHING = {"", 0};
 
@@ -107,6 +108,8 @@ static enum status prepare_infer(struct arena *arena, const struct command_clien
                                                   str_of(options->model_version), &model, err);
     if (status == ST_OK) {
         status = bench_call_set_model(arena, &model, call, err);
+    } else {
+        model_names_explain_grpc(client, arena, str_of(options->model), err);
     }
     return status == ST_OK ? encode_request(arena, call, err) : status;
 }

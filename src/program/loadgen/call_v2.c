@@ -1,6 +1,7 @@
 /* KServe v2 over HTTP: inputs are made from the model's metadata. */
 #include "client/v2.h"
 #include "program/loadgen/call.h"
+#include "program/requests/model_names.h"
 
 /* ---- server metadata ------------------------------------------------------------------------- */
 
@@ -69,6 +70,8 @@ static enum status prepare_infer(struct arena *arena, const struct bench_options
                                                str_of(options->model_version), &model, err);
     if (status == ST_OK) {
         status = bench_call_set_model(arena, &model, call, err);
+    } else {
+        model_names_explain(client, arena, str_of(options->model), err);
     }
     if (status == ST_OK && options->form == BENCH_FORM_RAW && call->n_inputs != 1) {
         status =

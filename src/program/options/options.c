@@ -391,7 +391,10 @@ static enum status set_argument(struct options *options, const char *text, struc
         args->n_arguments++;
         return option_set_text(options, i, text, err);
     }
-    return error_set(err, ST_BAD_CONFIG, "one argument too many: \"%s\"", text);
+    bool is_input = strchr(text, '=') && find_flag(set, STR("input"), false) < set->n_options;
+    return error_set(err, ST_BAD_CONFIG, "one argument too many: \"%s\"%s%s%s", text,
+                     is_input ? "; did you mean --input " : "", is_input ? text : "",
+                     is_input ? "?" : "");
 }
 
 static enum status read_arg(struct options *options, struct args *args, struct error *err) {

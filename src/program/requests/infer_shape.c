@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/num.h"
+#include "core/base/plural.h"
 
 static enum status shape_mismatch(const struct infer_extent *data, const struct tensor_spec *spec,
                                   struct error *err) {
@@ -18,9 +19,11 @@ static enum status shape_mismatch(const struct infer_extent *data, const struct 
                          STR_ARG(spec->name));
     }
     return error_set(err, ST_BAD_SHAPE,
-                     "input \"%.*s\": %" PRIu64 " elements do not lay out in the model's shape %s "
+                     "input \"%.*s\": %" PRIu64
+                     " element%s cannot be laid out in the model's shape %s "
                      "(-1: any size) in one way. Give the shape with --shape %.*s=…",
-                     STR_ARG(spec->name), data->n_elements, wanted, STR_ARG(spec->name));
+                     STR_ARG(spec->name), data->n_elements, plural_s(data->n_elements), wanted,
+                     STR_ARG(spec->name));
 }
 
 /* The data's shape with a leading batch dimension of 1. */

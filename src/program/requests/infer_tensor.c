@@ -143,11 +143,31 @@ static struct str list_of(struct arena *arena, const struct infer_source *source
     return commas ? arena_printf(arena, "[%.*s]", STR_ARG(text)) : source->bytes;
 }
 
+/* Can the text of an argument begin a JSON value, or a number that the data's reader takes? */
+static bool may_be_value(struct str text) {
+    static const struct str words[] = {STR("true"), STR("false"), STR("NaN"), STR("Infinity"),
+                                       STR("null")};
+    text = str_trim(text);
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+        if (str_starts_with(text, words[i])) {
+            return true;
+        }
+    }
+    return text.len > 0 && strchr("+-.0123456789[{\"", text.ptr[0]);
+}
+
 static enum status from_json(struct arena *arena, const struct infer_source *source,
                              const struct infer_known *known, struct tensor *out,
                              struct error *err) {
     struct infer_extent extent = {.n_elements = 1};
     struct str text = list_of(arena, source);
+    if (source->kind == INFER_SOURCE_INLINE && !may_be_value(source->bytes)) {
+        return error_set(err, ST_BAD_DATA,
+                         "input \"%.*s\" takes %s, not \"%.*s\": write %.*s=%s, or %.*s=@FILE",
+                         STR_ARG(source->name), datatype_name(out->datatype),
+                         STR_ARG(str_trim(source->bytes)), STR_ARG(source->name),
+                         out->datatype == DT_BOOL ? "true,false" : "1,2,3", STR_ARG(source->name));
+    }
     enum status status = json_shape(arena, text, &extent.shape, err);
     if (status != ST_OK) {
         goto out;

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from lib import backends, http1
-from lib.server import binary
+from lib.server import binary, run
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +165,25 @@ square  version 1  READY
     for commas in ("x=1,2", "x= 1, 2", "x=[1,2]"):
         code, out, _ = infer(server, "add", "--input", commas)
         assert (code, json.loads(out)["outputs"][0]["data"]) == (0, [[2, 4]])
+
+
+def test_mistakes_in_requests(models, start_server):
+    """What was meant is in the message: a name that the server has, a form that is understood."""
+    server = start_server(models, grpc=("127.0.0.1:0",))
+    near = '; did you mean "square"? (served: add, square)'
+    for url, says in ((f"http://{server.address}", 'unknown model "squar" (HTTP 404)'),
+                      (f"grpc://{server.grpc_address}", 'NOT_FOUND: unknown model "squar"')):
+        for command, flags in (("infer", ["--input", "x=1"]), ("bench", [])):
+            done = run(command, url, "squar", *flags)
+            assert (done.returncode, done.stderr) == (1, f"sluice {command}: {says}{near}\n")
+    for arguments, code, says in (
+            (["add", "--input", "x=one"], 1, 'input "x" takes FP32, not "one": write x=1,2,3, or x=@FILE'),
+            (["add", "--input", "x=1"], 1, 'input "x": 1 element cannot be laid out in the model\'s shape [-1,2] '
+             "(-1: any size) in one way. Give the shape with --shape x=…"),
+            (["add", "x=1,2"], 2, 'one argument too many: "x=1,2"; did you mean --input x=1,2?\nTry: sluice infer --help')):
+        assert infer(server, *arguments) == (code, "", f"sluice infer: {says}\n")
+    for word in ("version", "-version"):
+        assert run(word).stderr == f"sluice: unknown command {word}; did you mean --version?\nTry: sluice --help\n"
 
 
 def test_poll_finds_new_files(models, start_server, tmp_path):
