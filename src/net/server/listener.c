@@ -46,10 +46,16 @@ static const char *unix_path(const struct address *address) {
 static enum status listen_error(const struct address *address, const char *what, int error,
                                 struct error *err) {
     char text[ADDRESS_TEXT_BYTES];
-    const char *hint = error != EADDRINUSE ? ""
-                       : address_is_unix(address)
-                           ? "; another process listens there"
-                           : "; another process listens there: choose another port (0: a free one)";
+    bool is_unix = address_is_unix(address);
+    const char *hint = "";
+    if (error == EADDRINUSE) {
+        hint = is_unix ? "; another process listens there"
+                       : "; another process listens there: choose another port (0: a free one)";
+    } else if (error == EADDRNOTAVAIL) {
+        hint = "; this machine does not have that address (0.0.0.0: all that it has)";
+    } else if (error == EACCES && !is_unix) {
+        hint = "; ports below 1024 need root or CAP_NET_BIND_SERVICE: choose a higher one";
+    }
     return error_set(err, ST_IO, "cannot listen on %s: %s: %s%s", address_print(address, text),
                      what, strerror(error), hint);
 }

@@ -78,6 +78,7 @@ static const struct option_hint hints[] = {
     {"served-model-name", "write NAME=PATH as an argument"},
     {"host", "write --http HOST:PORT"},
     {"port", "write --http HOST:PORT"},
+    {"p", "write --http HOST:PORT"},
     {NULL, NULL},
 };
 

@@ -304,7 +304,8 @@ static enum status unknown_flag(const struct option_set *set, const struct flag 
     name[n] = '\0';
     for (const struct option_hint *hint = set->hints; hint && hint->name; hint++) {
         if (strcmp(hint->name, name) == 0) {
-            return error_set(err, ST_BAD_CONFIG, "there is no flag --%s: %s", name, hint->hint);
+            return error_set(err, ST_BAD_CONFIG, "there is no flag %s%s: %s", n == 1 ? "-" : "--",
+                             name, hint->hint);
         }
     }
     struct suggestion suggestion = {0};

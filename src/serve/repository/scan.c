@@ -386,6 +386,10 @@ static enum status error_no_path(const char *argument, const char *path, struct 
         return error_set(err, ST_BAD_CONFIG, "%s: no path after the =", argument);
     }
     const char *reason = strerror(errno);
+    if (strstr(path, "://")) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s: a URL is no path: download the model, and name the file", path);
+    }
     struct str name = base_name(str_of(path));
     struct str directory = str_make(path, (size_t)(name.ptr - path));
     char text[PATH_MAX], hint[SUGGEST_HINT_BYTES];

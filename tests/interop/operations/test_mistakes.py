@@ -144,6 +144,13 @@ ROWS = [
      SERVE + "there is no flag --allow-client-shared-memory: write --allow-client-shm" + TRY),
     ("add.onnx --port 9000", 2,
      SERVE + "there is no flag --port: write --http HOST:PORT" + TRY),
+    ("add.onnx -p 9000", 2,
+     SERVE + "there is no flag -p: write --http HOST:PORT" + TRY),
+    ("https://models.example/add.onnx", 1,
+     SERVE + "https://models.example/add.onnx: a URL is no path: download the model, and name the file"),
+    ("add.onnx --http 192.0.2.1:0", 1,
+     SERVE + "--http 192.0.2.1:0: cannot listen on 192.0.2.1:0: bind: Cannot assign requested address; this machine "
+             "does not have that address (0.0.0.0: all that it has)"),
     ("add.onnx --log-level warn", 2,
      SERVE + '--log-level: expected one of error|warning|info|debug, got "warn"' + TRY),
     ("add.onnx --workers many", 2,
