@@ -9,6 +9,7 @@
 #include "program/commands/infer_answer.h"
 #include "program/commands/infer_call.h"
 #include "program/commands/infer_config.h"
+#include "program/commands/infer_list.h"
 #include "program/commands/infer_top.h"
 #include "program/requests/command_client.h"
 #include "program/requests/file.h"
@@ -235,6 +236,12 @@ enum status infer_grpc(struct arena *arena, const struct infer_settings *setting
         .tls_options = {settings->cacert, settings->cert, settings->key, settings->insecure},
     };
     enum status status = open_client(&run, err);
+    if (status == ST_OK && !settings->model) {
+        const struct infer_server server = {.grpc = &run.client, .url = settings->url};
+        status = infer_list_models(&server, arena, err);
+        close_client(&run);
+        return status;
+    }
     if (status == ST_OK) {
         status = make_message(&run, err);
     }

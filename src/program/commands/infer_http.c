@@ -170,23 +170,13 @@ static enum status send_call(struct infer_run *run, struct error *err) {
     return status == ST_OK ? file_write(path, &text, 1, err) : status;
 }
 
-/* Without a model: lists what the server has. */
-static enum status list_models(struct infer_run *run, struct error *err) {
-    struct buf out;
-    buf_init(&out, run->arena, 0);
-    enum status status = infer_list_print(run->client, run->arena, run->settings->url, &out, err);
-    struct str text = buf_str(&out);
-    return status != ST_OK ? status
-           : out.failed    ? error_no_memory(err, "the models")
-                           : file_write("-", &text, 1, err);
-}
-
 enum status infer_http(struct arena *arena, const struct infer_settings *settings,
                        struct error *err) {
     struct infer_run run = {.arena = arena, .settings = settings};
     enum status status = open_client(&run, err);
     if (status == ST_OK && !settings->model) {
-        status = list_models(&run, err);
+        const struct infer_server server = {.http = run.client, .url = settings->url};
+        status = infer_list_models(&server, arena, err);
         close_client(&run);
         return status;
     }

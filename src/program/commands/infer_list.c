@@ -2,6 +2,7 @@
 #include "program/commands/infer_list.h"
 
 #include "program/options/example.h"
+#include "program/requests/file.h"
 #include "program/requests/model_names.h"
 
 /* ---- one model ------------------------------------------------------------------------------- */
@@ -27,7 +28,7 @@ void infer_list_print_model(struct buf *out, const char *url, const struct model
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-static enum status print_entry(struct client *client, struct arena *arena, const char *url,
+static enum status print_entry(const struct infer_server *server, struct arena *arena,
                                yyjson_val *entry, struct buf *out, struct error *err) {
     struct str name = json_text(json_member(entry, "name"));
     struct str version = json_text(json_member(entry, "version"));
@@ -45,23 +46,28 @@ static enum status print_entry(struct client *client, struct arena *arena, const
     if (!model_index_is_ready(entry)) {
         return ST_OK;
     }
-    enum status st = client_model_metadata(client, arena, name, version, &model, err);
+    enum status st =
+        server->http ? client_model_metadata(server->http, arena, name, version, &model, err)
+                     : command_client_get_model(server->grpc, arena, name, version, &model, err);
     if (st == ST_OK) {
-        infer_list_print_model(out, url, &model);
+        infer_list_print_model(out, server->url, &model);
     }
     return st;
 }
 
-enum status infer_list_print(struct client *client, struct arena *arena, const char *url,
-                             struct buf *out, struct error *err) {
+enum status infer_list_models(const struct infer_server *server, struct arena *arena,
+                              struct error *err) {
     yyjson_val *index;
-    enum status st = model_index_get(client, arena, &index, err);
+    struct buf out;
+    buf_init(&out, arena, 0);
+    enum status st = server->http ? model_index_get(server->http, arena, &index, err)
+                                  : model_index_get_grpc(server->grpc, arena, &index, err);
     struct json_iter entry = json_elements(index);
     while (st == ST_OK && json_iter_next(&entry)) {
-        st = print_entry(client, arena, url, entry.value, out, err);
+        st = print_entry(server, arena, entry.value, &out, err);
     }
-    if (st == ST_OK && out->len == 0) {
-        buf_add_str(out, STR("no models\n"));
-    }
-    return st;
+    struct str text = out.len > 0 ? buf_str(&out) : STR("no models\n");
+    return st != ST_OK  ? st
+           : out.failed ? error_no_memory(err, "the models")
+                        : file_write("-", &text, 1, err);
 }

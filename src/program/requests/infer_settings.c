@@ -19,7 +19,8 @@ static const struct option options[] = {
 _Static_assert(sizeof(options) / sizeof(*options) <= OPTIONS_MAX, "raise OPTIONS_MAX");
 
 static const char about[] =
-    "Sends one inference request and prints the answer. With an HTTP URL alone, lists the server's "
+    "Sends one inference request and prints the answer. With a URL of HTTP or gRPC alone, lists "
+    "the server's "
     "models, their inputs and outputs, and an example for each.\n"
     "Over HTTP and gRPC, datatypes and shapes come from the model's metadata; data that lacks only "
     "the "
@@ -98,8 +99,7 @@ static enum status check_flags(const struct options *given, const struct client_
 }
 
 static enum status check_http(const struct infer_settings *settings, struct error *err) {
-    bool is_list = !settings->model && settings->server.protocol == CLIENT_HTTP &&
-                   settings->inputs.n == 0 && !settings->dry_run;
+    bool is_list = !settings->model && settings->inputs.n == 0 && !settings->dry_run;
     if (is_list) {
         return ST_OK;
     }

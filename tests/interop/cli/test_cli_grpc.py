@@ -110,7 +110,7 @@ def test_infer_grpc_large_tensor_round_trip(both):
     (("id_fp32", "-i", "INPUT0=[1]", "--metadata", "a"), 2, "--metadata a: expected NAME=VALUE"),
     (("id_fp32", "-i", "INPUT0=[1]", "--metadata", "A=b"), 2, "lower-case name"),
     (("id_fp32", "-i", "INPUT0=[1]", "--cacert", "f"), 2, "--cacert is for https://HOST:PORT and grpcs://"),
-    ((), 2, "MODEL is missing"),
+    (("-i", "INPUT0=[1]"), 2, "MODEL is missing"),
 ])
 def test_infer_grpc_errors(both, args, code, says):
     done = both.run(both.grpc, *args)

@@ -141,13 +141,14 @@ def infer(server, *args):
 
 
 def test_models_are_listed(models, start_server):
-    server = start_server(models)
+    server = start_server(models, grpc=("127.0.0.1:0",))
     for path in ("/v2/models", "/v2/models/"):
         answer = http1.request(server.address, "GET", path)
         assert json.loads(answer.body) == [{"name": "add", "version": "1", "state": "READY"},
                                            {"name": "square", "version": "1", "state": "READY"}]
-    url = f"http://{server.address}"
-    assert infer(server) == (0, f"""\
+    for url in (f"http://{server.address}", f"grpc://{server.grpc_address}"):
+        done = run("infer", url)
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"""\
 add  version 1  READY
   inputs  x  FP32  [-1,2]
   outputs y  FP32  [-1,2]
