@@ -6,11 +6,15 @@
 #include <unistd.h>
 
 #include "core/base/log.h"
+#include "core/base/plural.h"
 #include "program/options/example.h"
 
 struct served {
     size_t n;
     struct model_version *first; /* NULL: none */
+    size_t n_failed;
+    struct buf failed; /* names of models */
+    struct str last;   /* of them */
 };
 
 static void count_model(void *user, const struct repository_entry *entry) {
@@ -18,6 +22,10 @@ static void count_model(void *user, const struct repository_entry *entry) {
     if (entry->phase == REPOSITORY_READY) {
         served->n++;
         served->first = served->first ? served->first : entry->version;
+    } else if (entry->phase == REPOSITORY_FAILED && !str_eq(entry->model, served->last)) {
+        buf_add_str(&served->failed, served->n_failed++ > 0 ? STR(", ") : STR(""));
+        buf_add_printable(&served->failed, entry->model);
+        served->last = entry->model;
     }
 }
 
@@ -26,7 +34,7 @@ static const char *first_url(const struct serve_listeners *listeners, size_t fro
     return n > 0 ? listeners->addresses[from].url : NULL;
 }
 
-void greeting_print(const struct serve_listeners *listeners) {
+void greeting_print(const struct serve_listeners *listeners, bool ready) {
     const struct serve_settings *settings = listeners->settings;
     struct served served = {0};
     struct buf text;
@@ -34,12 +42,14 @@ void greeting_print(const struct serve_listeners *listeners) {
         return;
     }
     buf_init(&text, listeners->arena, 0);
+    buf_init(&served.failed, listeners->arena, 0);
     repository_visit(listeners->repository, count_model, &served);
     const char *http = first_url(listeners, 0, settings->http.n);
     const char *grpc = first_url(listeners, settings->http.n, settings->grpc.n);
     const char *page = listeners->http_api.status_url;
     const char *url = http ? http : grpc;
-    buf_printf(&text, "\nready: %zu model%s", served.n, served.n == 1 ? "" : "s");
+    buf_printf(&text, "\n%s: %zu model%s", ready ? "ready" : "not ready", served.n,
+               plural_s(served.n));
     if (url) {
         buf_printf(&text, " at %s", url);
     }
@@ -53,8 +63,16 @@ void greeting_print(const struct serve_listeners *listeners) {
         buf_add_str(&text, STR("\ntry:   "));
         example_command_print(&text, url, model_version_spec(served.first));
     }
+    if (served.n_failed > 0) {
+        buf_add_str(&text, STR("\nfailed: "));
+        buf_add_str(&text, buf_str(&served.failed));
+        buf_add_str(&text, STR(", see the errors above"));
+    }
+    if (!ready && served.n > 0) {
+        buf_add_str(&text, STR("; --strict-readiness false: ready without"));
+    }
     buf_add_str(&text, STR("\nstop:  Ctrl-C\n\n"));
-    if (!text.failed) {
+    if (!text.failed && !served.failed.failed) {
         fwrite(text.data, 1, text.len, stderr);
     }
 }

@@ -41,10 +41,11 @@ static void on_loaded(struct worker_msg *msg) {
     process_set_ready(&self->process, ready ? "ready" : "not ready: a model failed to load");
     if (!ready) {
         log_message(LOG_WARNING, "loading has ended, not ready: a model failed to load");
+        greeting_print(&self->listeners, false);
         return;
     }
     log_message(LOG_INFO, "ready");
-    greeting_print(&self->listeners);
+    greeting_print(&self->listeners, true);
     if (!self->process.draining) {
         serve_listeners_write_ready_file(&self->listeners, &self->process.ready_file);
     }

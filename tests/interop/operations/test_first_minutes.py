@@ -82,6 +82,20 @@ def test_ready_line_has_an_example_that_works(models, names):
         assert terminal.stop() == 0
 
 
+def test_greeting_beside_a_model_that_failed(models, tmp_path):
+    """What is served can be tried; what is not is named."""
+    (tmp_path / "torn.onnx").touch()
+    for flags, title, rest in (((), "not ready", "; --strict-readiness false: ready without"),
+                               (("--strict-readiness", "false"), "ready", "")):
+        terminal = Terminal(str(models / "add.onnx"), str(tmp_path / "torn.onnx"), *flags)
+        try:
+            text = terminal.read_until(b"stop:")
+        finally:
+            assert terminal.stop() == 0
+        assert re.search(rf"\n{title}: 1 model at http://.*\ntry: +sluice infer .*\n"
+                         rf"failed: torn, see the errors above{rest}\nstop:", text), text
+
+
 @pytest.mark.parametrize("environment, coloured", [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
                          ids=["terminal", "no-color", "dumb"])
 def test_colours_only_on_a_terminal(models, environment, coloured):
