@@ -1,7 +1,11 @@
 /* Starts the picker, and stops it in order. */
 #include "program/picker/process.h"
 
+#include <stdio.h>
+#include <unistd.h>
+
 #include "core/base/log.h"
+#include "core/base/plural.h"
 #include "core/os/ready_file.h"
 #include "program/picker/admin.h"
 #include "program/picker/discovery.h"
@@ -128,12 +132,39 @@ static enum status write_ready_file(struct pick_process *self, struct error *err
                 : error_no_memory(err, "the endpoint picker");
 }
 
+/* Prints to a terminal where a proxy finds the picker, and what to look at. */
+static void greet(struct pick_process *self, const struct pool_stats *numbers) {
+    struct buf text;
+    if (self->settings->log_format != LOG_TEXT || !isatty(STDERR_FILENO)) {
+        return;
+    }
+    const char *grpc = self->settings->grpc.n > 0 ? url_of(self, 0) : NULL;
+    const struct admin_listener *admin = &self->admin.listener;
+    char address[ADDRESS_TEXT_BYTES];
+    buf_init(&text, self->arena, 0);
+    buf_printf(&text, "\nready: %u of %u endpoint%s; for a proxy's ext-proc filter",
+               numbers->n_ready, numbers->n_endpoints, plural_s(numbers->n_endpoints));
+    if (grpc) {
+        buf_printf(&text, " at %s", grpc);
+    }
+    if (admin->server && !address_is_unix(&admin->address)) {
+        address_print(&admin->address, address);
+        buf_printf(&text, "; status page http://%s/\ntry:   curl http://%s/debug/pick", address,
+                   address);
+    }
+    buf_add_str(&text, STR("\nstop:  Ctrl-C\n\n"));
+    if (!text.failed) {
+        fwrite(text.data, 1, text.len, stderr);
+    }
+}
+
 static void log_ready(struct pick_process *self) {
     struct pool_stats numbers;
     struct error err;
     pool_set_get_stats(self->pools, &numbers);
     log_event(LOG_INFO, "ready", LOG_U64("endpoints", numbers.n_endpoints),
               LOG_U64("ready", numbers.n_ready));
+    greet(self, &numbers);
     process_set_ready(&self->process, "ready");
     if (self->settings->ready_file && write_ready_file(self, &err) != ST_OK) {
         log_event(LOG_ERROR, "cannot write the ready file", LOG_CSTR("reason", err.text));

@@ -35,8 +35,8 @@ class Terminal:
 
     def __init__(self, *args, **environment):
         master, slave = pty.openpty()
-        self.process = subprocess.Popen([binary(), "serve", "--http", "127.0.0.1:0", "--grpc", "none",
-                                         "--metrics", "127.0.0.1:0", *args], stderr=slave,
+        command = args if args[0] == "pick" else ("serve", "--http", "127.0.0.1:0", "--grpc", "none", *args)
+        self.process = subprocess.Popen([binary(), *command, "--metrics", "127.0.0.1:0"], stderr=slave,
                                         env={**os.environ, "TERM": "xterm", "NO_COLOR": "", **environment})
         os.close(slave)
         self.text = b""
@@ -94,6 +94,21 @@ def test_greeting_beside_a_model_that_failed(models, tmp_path):
             assert terminal.stop() == 0
         assert re.search(rf"\n{title}: 1 model at http://.*\ntry: +sluice infer .*\n"
                          rf"failed: torn, see the errors above{rest}\nstop:", text), text
+
+
+def test_picker_greets_with_its_addresses():
+    terminal = Terminal("pick", "--endpoint", "127.0.0.1:1", "--grpc", "127.0.0.1:0")
+    try:
+        text = terminal.read_until(b"stop:")
+        found = re.search(r"\nready: 1 of 1 endpoint; for a proxy's ext-proc filter at grpc://127\.0\.0\.1:\d+; "
+                          r"status page (http://[\d.:]+)/\ntry: +(curl .*)\nstop:", text)
+        assert found, text
+        status = http1.request(found[1].removeprefix("http://"), "GET", "/", fields=[("Accept", "text/html")])
+        assert status.status == 200 and b"<html" in status.body.lower()
+        done = subprocess.run(f"{found[2]} -sS", shell=True, capture_output=True, check=True, timeout=http1.PATIENCE)
+        assert b"127.0.0.1:1" in done.stdout
+    finally:
+        assert terminal.stop() == 0
 
 
 @pytest.mark.parametrize("environment, coloured", [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
