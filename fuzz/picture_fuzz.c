@@ -1,4 +1,4 @@
-/* Pictures through all stages: head, metadata removal, the part's decoders, resizing,
+/* Pictures through all stages: head, metadata removal, each part's decoders, resizing,
  * normalisation. The first three bytes select the target, the rest is the file. Sizes are small:
  * the code is the target, not throughput. */
 #include <stdlib.h>
@@ -6,6 +6,10 @@
 #include "serve/picture/decode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* sluice_pictures_entry of parts/pictures and of parts/codecs (cmake/part.cmake). */
+const struct picture_part *sluice_pictures_entry_of_pictures(void);
+const struct picture_part *sluice_pictures_entry_of_codecs(void);
 
 enum {
     MAX_PIXELS = 1 << 16,
@@ -21,14 +25,16 @@ static void check(bool holds) {
     }
 }
 
-/* The part is loaded once per process. */
-static const struct picture_part *the_part(void) {
-    static const struct picture_part *part;
-    if (!part) {
-        part = sluice_pictures_entry();
-        check(part != NULL);
+enum { N_PARTS = 2 };
+
+/* A part is loaded once per process. */
+static const struct picture_part *load_part(int i) {
+    static const struct picture_part *parts[N_PARTS];
+    if (!parts[i]) {
+        parts[i] = i == 0 ? sluice_pictures_entry_of_pictures() : sluice_pictures_entry_of_codecs();
+        check(parts[i] != NULL);
     }
-    return part;
+    return parts[i];
 }
 
 static struct picture_plan plan_of(const uint8_t choice[CHOICE_BYTES]) {
@@ -48,11 +54,7 @@ static struct picture_plan plan_of(const uint8_t choice[CHOICE_BYTES]) {
     };
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    if (size < CHOICE_BYTES) {
-        return 0;
-    }
-    const struct picture_part *part = the_part();
+static void decode(const struct picture_part *part, const uint8_t *data, size_t size) {
     struct picture_plan plan = plan_of(data);
     struct str file = str_make((const char *)data + CHOICE_BYTES, size - CHOICE_BYTES);
     struct error err = {0};
@@ -69,5 +71,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         check(out[i] == MARK); /* detects writes by decoders without instrumentation */
     }
     free(out);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    for (int i = 0; size >= CHOICE_BYTES && i < N_PARTS; i++) {
+        decode(load_part(i), data, size);
+    }
     return 0;
 }

@@ -47,7 +47,7 @@ static const struct picture_part *load_part(struct pictures *pictures, const cha
     const struct picture_part *part = entry();
     if (!part || !part_is_compatible(part)) {
         set_missing(pictures, path,
-                    part ? "it was built for another server" : "libvips did not start");
+                    part ? "it was built for another server" : "its library did not start");
         return NULL;
     }
     return part;

@@ -1,7 +1,7 @@
 /* The interface of the loadable part that decodes pictures: a table of functions with plain C
- * types. The part is libsluice_pictures.so and exports sluice_pictures_entry. It converts the bytes
- * of a file, whose format and size the server has read from its head, into rows of 8-bit samples;
- * limits and tensors are the server's.
+ * types. The part is libsluice_pictures.so (parts/pictures or parts/codecs) and exports
+ * sluice_pictures_entry. It converts the bytes of a file, whose format and size the server has read
+ * from its head, into rows of 8-bit samples; limits and tensors are the server's.
  *
  * `abi` counts incompatible changes; server and part are built together. */
 #ifndef SLUICE_SERVE_PICTURE_PICTURE_PART_H

@@ -1,5 +1,6 @@
 """Pictures against Pillow: the room picture has no command line, so a little program of the tests decodes
-with it (tests/picture/decode.c). Pixels are to be Pillow's, byte for byte."""
+with it (tests/picture/decode.c). Pixels are to be Pillow's, byte for byte. What depends on the decoder is tested with
+both parts, parts/pictures (libvips) and parts/codecs."""
 import os
 import random
 import subprocess
@@ -26,13 +27,20 @@ WITH_PEAK = ("import resource, subprocess, sys\n"
              "sys.exit(code or (peak > int(sys.argv[1]) and f'peak: {peak} KiB'))")
 
 
+BOTH_PARTS = pytest.mark.parametrize("decoder", ["pictures", "codecs"], indirect=True)
+
+
+def part_of(name):
+    return os.path.join(server.build(), "parts", f"libsluice_{name}.so")
+
+
 class Decoder:
     """Runs jobs in a process of their own, which must end well and hold nothing."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, part):
         self.folder = folder
         self.program = os.path.join(server.build(), "unit", "picture", "decode")
-        self.part = os.path.join(server.build(), "parts", "libsluice_pictures.so")
+        self.part = part_of(part)
         self.n_files = 0
 
     def file(self, data):
@@ -79,8 +87,8 @@ class Decoder:
 
 
 @pytest.fixture(scope="module")
-def decoder(tmp_path_factory):
-    return Decoder(tmp_path_factory.mktemp("pictures"))
+def decoder(request, tmp_path_factory):
+    return Decoder(tmp_path_factory.mktemp("pictures"), getattr(request, "param", "pictures"))
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +108,7 @@ def rgb_of(path):
 
 # ---- pixels --------------------------------------------------------------------------------------
 
+@BOTH_PARTS
 def test_decode_each_format_equals_pillow(decoder, kinds):
     wanted = {name: rgb_of(path) for name, path in kinds.items()}
     jobs = [sized(kinds[name], *image.size) for name, image in wanted.items()]
@@ -107,6 +116,7 @@ def test_decode_each_format_equals_pillow(decoder, kinds):
         assert numpy.array_equal(got, numpy.asarray(wanted[name])), name
 
 
+@BOTH_PARTS
 def test_decode_grey_16_bit_drops_low_byte(decoder):
     """As 16-bit colour does. Pillow's own convert would make white of everything over 255."""
     deep = pictures.pixels()[..., 0].astype(numpy.uint16) * 257
@@ -115,6 +125,7 @@ def test_decode_grey_16_bit_drops_low_byte(decoder):
     assert numpy.array_equal(got, numpy.dstack([deep >> 8] * 3))
 
 
+@BOTH_PARTS
 def test_decode_concurrent_equals_sequential(decoder, kinds):
     jobs = [sized(path, 20 + i % 7, 30) for i, path in enumerate(list(kinds.values()) * 6)]
     together = decoder.results(jobs, threads=8)
@@ -285,6 +296,7 @@ def cuts(n):
     return sorted({*range(min(n, 40)), *range(0, n, max(1, n // 50)), *range(max(0, n - 16), n)})
 
 
+@BOTH_PARTS
 def test_truncated_file_is_refused(decoder, kinds):
     """Or nothing that counts was cut off: then the picture is the whole one."""
     for name, path in kinds.items():
@@ -308,10 +320,14 @@ def test_damaged_file_does_not_affect_others(decoder, kinds):
                 data[rng.randrange(len(data))] = rng.randrange(256)
             paths.append(decoder.file(data))
     whole = sized(kinds["rgb.png"], 40, 30)
-    results = decoder.results([job for path in paths for job in (sized(path, 40, 30), whole)],
-                              threads=4)
+    jobs = [job for path in paths for job in (sized(path, 40, 30), whole)]
+    results = decoder.results(jobs, threads=4)
     assert {status for status, _ in results} <= {"OK", "BAD_PICTURE", "BODY_TOO_LARGE"}
     assert {out for out in results[1::2]} == {results[1]}, "another file's damage is seen here"
+    others = decoder.results(jobs, threads=4, part=part_of("codecs"))
+    pairs = [(ours, theirs) for ours, theirs in zip(others, results) if ours[0] == theirs[0]]
+    assert all(ours == theirs for ours, theirs in pairs if ours[0] == "OK")
+    assert len(pairs) >= 0.95 * len(jobs)  # what is bearable differs between versions of libraries
 
 
 @pytest.mark.parametrize("size", [(65535, 65535), (65535, 2000), (8193, 8192)])
@@ -324,6 +340,7 @@ def test_bomb_is_refused_by_header(decoder, size):
         assert "--max-picture-pixels" in text
 
 
+@BOTH_PARTS
 def test_header_without_pixels_is_refused(decoder):
     """Not too large, but next to nothing is there. JPEG and GIF have a code for the end of data, and one
     that comes early leaves the rest of the picture empty, for Pillow's JPEG decoder too."""
@@ -343,6 +360,7 @@ def test_side_over_65535_is_refused(decoder):
     assert statuses == ["BODY_TOO_LARGE"] * 3 + ["BAD_PICTURE"]
 
 
+@BOTH_PARTS
 def test_side_of_65535_is_decoded(decoder):
     for width, height in ((65535, 1), (1, 65535)):
         path = decoder.file(pictures.png(width, height, 8, 0, [b"\x80" * width] * height))
@@ -350,6 +368,7 @@ def test_side_of_65535_is_decoded(decoder):
         assert (got == 0x80).all()
 
 
+@BOTH_PARTS
 def test_png_text_chunks_are_not_unpacked(decoder):
     """7 MB of compressed text that would be 7 GB."""
     text = pictures.zlib.compress(b"a" * 7_900_000, 9)
@@ -377,6 +396,7 @@ def test_other_formats_are_refused(decoder):
         assert "expected a JPEG, PNG, WebP or GIF file" in text or name == "empty", text
 
 
+@BOTH_PARTS
 def test_trailing_bytes_are_ignored(decoder, kinds):
     tail = b"<script>alert(1)</script>PK\x05\x06" + b"\0" * 18
     plain, tailed = [], []
