@@ -129,7 +129,7 @@ def test_queue_small_body_pieces_count_overhead(start):
         wait_waiting(picker, 0)
         queued = ask(proxy, config=DUPLEX)
         wait_waiting(picker, 1)
-        assert "1 requests queued" in http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
+        assert "1 request queued" in http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
         finish(busy)
         assert endpoint_of(queued.next()) == A
         finish(queued)
