@@ -17,7 +17,7 @@ from lib import h2, http1, mip, pick_client, slow_readers  # noqa: E402
 from lib.ext_proc import PACKAGE  # noqa: E402
 
 MB = 1 << 20
-PAUSE = float(os.environ.get("SOAK_PAUSE", "0.5"))  # between two attacks of a kind: seconds, at most
+PAUSE = float(os.environ.get("SOAK_PAUSE", "8"))  # between two attacks of a kind: seconds, at most
 PROCESS = f"/{PACKAGE}.ExternalProcessor/Process".encode()
 INFER = b"/inference.GRPCInferenceService/ModelInfer"
 ONE = b'{"inputs":[{"name":"INPUT0","shape":[1],"datatype":"FP32","data":[1]}]}'

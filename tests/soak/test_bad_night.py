@@ -93,6 +93,19 @@ class Good:
         return found
 
 
+def cpu_times():
+    """Returns: (all, idle) of the machine, in ticks."""
+    with open("/proc/stat", encoding="ascii") as file:
+        times = [int(field) for field in file.readline().split()[1:9]]
+    return sum(times), times[3] + times[4]
+
+
+def busy_since(before):
+    """Returns: which share of the machine's CPU time was used, in percent."""
+    (total, idle), (total_before, idle_before) = cpu_times(), before
+    return 100 - 100 * (idle - idle_before) / max(total - total_before, 1)
+
+
 # ---- what changes --------------------------------------------------------------------------------
 
 class Change(threading.Thread):
@@ -233,16 +246,19 @@ def test_good_clients_are_served_all_night(start, start_server, models, tmp_path
         beside, picker_beside = start(addresses)
 
         def attacked(at, at_picker, seconds):
-            bad = start_bad_clients(at, at_picker, seconds)
+            bad, before = start_bad_clients(at, at_picker, seconds), cpu_times()
             with Change(change_files(models), 3), Change(endpoints.died_and_back, 3), \
                     Change(change_pool(at_picker, addresses), 0.4), Change(stand_still(other.pid), 5), \
                     Change(vanish(at_picker), 10):
                 found = Good(tmp_path, live, picker, addresses, seconds).wait()
+            print(f"CPU time used: {busy_since(before):.0f} %")
             said, _ = bad.communicate(timeout=2 * http1.PATIENCE)
             assert bad.returncode == 0
             print(said)
             return found
+        before = cpu_times()
         quiet = Good(tmp_path, live, picker, addresses, QUIET_SECONDS).wait()
+        print(f"CPU time used: {busy_since(before):.0f} % without bad clients")
         floor = attacked(beside, picker_beside, BESIDE_SECONDS)
         base, base_picker = live.rss_bytes(), picker.rss_bytes()
         loud = attacked(live, picker, SECONDS)
