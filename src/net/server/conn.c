@@ -30,7 +30,8 @@ static void net_call_write_aborted(struct net_call *call);
 
 enum { MAX_TRIES = 8 };                 /* per write, so that other connections get their share */
 enum { READ_BURST_BYTES = 512 * 1024 }; /* takes some 0.3 ms, with the page faults */
-/* Of a response, without a break. All connections with queued slices share an iteration's bytes. */
+/* Of a response, without a break: up to two slices when it is ready, one each time that deferred
+ * work runs. Connections that are due at the same time share WRITE_ITERATION_BYTES. */
 enum {
     WRITE_SLICE_BYTES = 256 * 1024,
     MIN_WRITE_SLICE_BYTES = 16 * 1024,
@@ -83,19 +84,29 @@ ssize_t net_conn_try_write(struct net_conn *conn, uv_buf_t *bufs, unsigned n) {
 /* ---- queued writes --------------------------------------------------------------------------- */
 
 /* A part of the first queued write: libuv writes all that the socket takes at once, which can be
- * megabytes that take milliseconds. While writes are queued, one slice is in progress. */
+ * megabytes that take milliseconds. While writes are queued, a slice is in progress, or the
+ * connection is in the worker's list of those whose next slice is due. */
 struct slice {
     uv_write_t write;
     struct net_conn *conn;
 };
 
-static int send_slice(struct net_conn *conn);
+/* libuv calls on_slice_sent several times between two polls: the next slice is deferred, so that
+ * others are served before it. */
+static void defer_slice(struct net_conn *conn) {
+    struct server_worker *server_worker = conn->server_worker;
+    LIST_INSERT_HEAD(&server_worker->slices_due, conn, slice_link);
+    conn->slice_due = true;
+    server_worker->n_slices_due++;
+    loop_iteration_defer(worker_loop_iteration(server_worker->worker), &server_worker->send_slices);
+}
 
-static size_t slice_bytes(const struct server_worker *server_worker) {
-    size_t share = WRITE_ITERATION_BYTES / server_worker->n_slicing;
-    return share > WRITE_SLICE_BYTES       ? WRITE_SLICE_BYTES
-           : share < MIN_WRITE_SLICE_BYTES ? MIN_WRITE_SLICE_BYTES
-                                           : share;
+static void cancel_slice(struct net_conn *conn) {
+    if (conn->slice_due) {
+        LIST_REMOVE(conn, slice_link);
+        conn->slice_due = false;
+        conn->server_worker->n_slices_due--;
+    }
 }
 
 static void on_slice_sent(uv_write_t *write, int status) {
@@ -108,27 +119,22 @@ static void on_slice_sent(uv_write_t *write, int status) {
     }
     struct queued_writes done;
     write_queue_pop_taken(&conn->writes, &done);
-    conn->server_worker->n_slicing -= write_queue_is_empty(&conn->writes);
-    if (send_slice(conn) != 0) {
-        net_conn_close(conn);
+    if (!write_queue_is_empty(&conn->writes)) {
+        defer_slice(conn);
     }
     queued_writes_complete(&done, 0);
 }
 
-/* Returns: 0, or libuv's error. */
-static int send_slice(struct net_conn *conn) {
+/* Sends at most `most` bytes. Returns: 0, or libuv's error. */
+static int send_slice(struct net_conn *conn, size_t most) {
     uv_buf_t bufs[WRITE_SLICE_BUFS];
     struct queued_write *first = STAILQ_FIRST(&conn->writes.writes);
-    if (!first || conn->phase == NET_CLOSED) {
-        return 0;
-    }
     struct slice *slice = malloc(sizeof(*slice));
     if (!slice) {
         return UV_ENOMEM;
     }
     slice->conn = conn;
-    unsigned n =
-        write_cursor_peek(first->rest, slice_bytes(conn->server_worker), bufs, WRITE_SLICE_BUFS);
+    unsigned n = write_cursor_peek(first->rest, most, bufs, WRITE_SLICE_BUFS);
     size_t n_bytes = 0;
     for (unsigned i = 0; i < n; i++) {
         n_bytes += bufs[i].len;
@@ -142,22 +148,34 @@ static int send_slice(struct net_conn *conn) {
     return 0;
 }
 
+bool net_conns_send_slices(struct deferred_task *task) {
+    struct server_worker *server_worker = CONTAINER_OF(task, struct server_worker, send_slices);
+    struct net_conn *conn;
+    size_t most = WRITE_SLICE_BYTES;
+    if (server_worker->n_slices_due > WRITE_ITERATION_BYTES / WRITE_SLICE_BYTES) {
+        most = WRITE_ITERATION_BYTES / server_worker->n_slices_due;
+        most = most > MIN_WRITE_SLICE_BYTES ? most : MIN_WRITE_SLICE_BYTES;
+    }
+    loop_iteration_watch(worker_loop_iteration(server_worker->worker));
+    while ((conn = LIST_FIRST(&server_worker->slices_due))) {
+        cancel_slice(conn);
+        if (conn->phase != NET_CLOSED && send_slice(conn, most) != 0) {
+            net_conn_close(conn);
+        }
+    }
+    return false;
+}
+
 static int queue_in_slices(struct net_conn *conn, uv_write_t *write, const uv_buf_t *bufs,
                            unsigned n, uv_write_cb done) {
     bool in_progress = !write_queue_is_empty(&conn->writes);
     if (!write_queue_add(&conn->writes, write, bufs, n, done)) {
         return UV_ENOMEM;
     }
-    if (in_progress) {
-        return 0;
+    if (!in_progress) {
+        defer_slice(conn);
     }
-    conn->server_worker->n_slicing++;
-    int rc = send_slice(conn);
-    if (rc != 0) {
-        conn->server_worker->n_slicing--;
-        write_queue_remove_last(&conn->writes);
-    }
-    return rc;
+    return 0;
 }
 
 /* Queues a write after those in progress. Returns: 0, or libuv's error; then `done` is not
@@ -181,7 +199,7 @@ static int queue_write(struct net_conn *conn, uv_write_t *write, const uv_buf_t 
 /* The handle is closed. */
 static void cancel_writes(struct net_conn *conn) {
     struct queued_writes cancelled;
-    conn->server_worker->n_slicing -= !conn->tls && !write_queue_is_empty(&conn->writes);
+    cancel_slice(conn);
     write_queue_pop_all(&conn->writes, &cancelled);
     queued_writes_complete(&cancelled, UV_ECANCELED);
 }

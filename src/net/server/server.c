@@ -229,6 +229,7 @@ static void server_worker_init(struct server_worker *server_worker, struct net_s
         .server = server,
         .worker = worker,
         .timer_due_ns = UINT64_MAX,
+        .send_slices = {.run = net_conns_send_slices},
         .deferred = {.run = run_deferred, .runs_last = true},
         .drain_msg.run = run_drain,
         .stop_msg.run = run_stop,

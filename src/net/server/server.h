@@ -150,7 +150,8 @@ struct net_conn {
     } uv;
     const struct net_protocol *protocol;
     struct server_worker *server_worker;
-    LIST_ENTRY(net_conn) link; /* in the worker's list */
+    LIST_ENTRY(net_conn) link;       /* in the worker's list */
+    LIST_ENTRY(net_conn) slice_link; /* in the worker's slices_due */
     struct net_conn *next_ready;
     size_t n_burst_bytes; /* of a body, read without a break: at most READ_BURST_BYTES */
     struct list_timer timeout, keepalive;
@@ -172,6 +173,7 @@ struct net_conn {
     unsigned n_encrypted_writes; /* encrypted writes queued on the socket */
     uint8_t phase;               /* enum net_phase */
     bool is_unix;
+    bool slice_due;         /* in the worker's slices_due */
     bool over_limit;        /* over the connection limit: gets an error only */
     bool close_after_reply; /* close after the current response */
     bool skip_linger;       /* close without a linger: no more input can arrive */
@@ -191,7 +193,9 @@ struct server_worker {
     struct net_call *ended; /* freed at the end of the iteration */
     struct net_conn *ready, *ready_last;
     size_t n_conns, n_calls;
-    size_t n_slicing; /* connections without TLS that have queued writes in slices */
+    LIST_HEAD(, net_conn) slices_due; /* connections whose next slice of a response is due */
+    size_t n_slices_due;
+    struct deferred_task send_slices;
     uv_timer_t timer;
     uint64_t timer_due_ns;
     bool timer_was_late; /* it waits for one more poll of the sockets */
@@ -388,5 +392,7 @@ struct net_write {
 /* Sends in place; at most one write at a time. Returns: true when all was sent; else `write` and
  * the bytes are in use until on_sent, or the connection is closed and nothing is in use. */
 bool net_conn_send(struct net_conn *conn, struct net_outgoing *out, struct net_write *write);
+/* Sends the due slices of a worker's large responses; its task. */
+bool net_conns_send_slices(struct deferred_task *task);
 
 #endif
