@@ -40,8 +40,9 @@
  *
  * Versions: each struct begins with its size in bytes as the caller was compiled, also the elements
  * of arrays (all of one array have the same) and those that the library fills. The library reads
- * and writes no member past that size. A zero in a member selects its default. A struct of a newer
- * header is refused if it sets a member that the library does not have. */
+ * and writes no member past that size. A zero in a member selects its default: set a struct to zero
+ * before its members, `reserved` included. A struct of a newer header is refused if it sets a
+ * member that the library does not have. */
 #ifndef SLUICE_CLIENT_H
 #define SLUICE_CLIENT_H
 

@@ -82,12 +82,13 @@ static void api_newer_struct_is_refused_if_it_sets_more(void **state) {
     assert_int_equal(sluice_client_open(&options.known, &client, &error),
                      SLUICE_CLIENT_UNSUPPORTED);
     assert_null(client);
-    assert_non_null(strstr(error.text, "sluice_client_options has a member that libsluice 1."));
+    assert_non_null(strstr(
+        error.text, "sluice_client_options is not zero after the members that libsluice 1."));
     options.added = 0;
     headers[1].added = "x";
     assert_int_equal(sluice_client_open(&options.known, &client, &error),
                      SLUICE_CLIENT_UNSUPPORTED);
-    assert_true(!has_tls || strstr(error.text, "sluice_header has a member"));
+    assert_true(!has_tls || strstr(error.text, "sluice_header is not zero after"));
     headers[1].added = NULL;
     tls.reserved = 1;
     assert_int_equal(sluice_client_open(&options.known, &client, &error),

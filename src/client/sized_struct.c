@@ -24,7 +24,8 @@ static enum status copy_in(void *out, size_t n_known, const void *from, const ch
     for (size_t i = n_known; i < n_given; i++) {
         if (((const char *)from)[i] != 0) {
             return error_set(err, ST_UNSUPPORTED,
-                             "%s has a member that libsluice %s does not have: use a newer library",
+                             "%s is not zero after the members that libsluice %s has: set the "
+                             "struct to zero first, or use a newer library",
                              name, sluice_version());
         }
     }
