@@ -97,7 +97,6 @@ static void defer_slice(struct net_conn *conn) {
     struct server_worker *server_worker = conn->server_worker;
     LIST_INSERT_HEAD(&server_worker->slices_due, conn, slice_link);
     conn->slice_due = true;
-    server_worker->n_slices_due++;
     loop_iteration_defer(worker_loop_iteration(server_worker->worker), &server_worker->send_slices);
 }
 
@@ -105,7 +104,6 @@ static void cancel_slice(struct net_conn *conn) {
     if (conn->slice_due) {
         LIST_REMOVE(conn, slice_link);
         conn->slice_due = false;
-        conn->server_worker->n_slices_due--;
     }
 }
 
@@ -151,9 +149,12 @@ static int send_slice(struct net_conn *conn, size_t most) {
 bool net_conns_send_slices(struct deferred_task *task) {
     struct server_worker *server_worker = CONTAINER_OF(task, struct server_worker, send_slices);
     struct net_conn *conn;
-    size_t most = WRITE_SLICE_BYTES;
-    if (server_worker->n_slices_due > WRITE_ITERATION_BYTES / WRITE_SLICE_BYTES) {
-        most = WRITE_ITERATION_BYTES / server_worker->n_slices_due;
+    size_t most = WRITE_SLICE_BYTES, n = 0;
+    LIST_FOREACH(conn, &server_worker->slices_due, slice_link) {
+        n++;
+    }
+    if (n > WRITE_ITERATION_BYTES / WRITE_SLICE_BYTES) {
+        most = WRITE_ITERATION_BYTES / n;
         most = most > MIN_WRITE_SLICE_BYTES ? most : MIN_WRITE_SLICE_BYTES;
     }
     loop_iteration_watch(worker_loop_iteration(server_worker->worker));

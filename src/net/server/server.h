@@ -194,7 +194,6 @@ struct server_worker {
     struct net_conn *ready, *ready_last;
     size_t n_conns, n_calls;
     LIST_HEAD(, net_conn) slices_due; /* connections whose next slice of a response is due */
-    size_t n_slices_due;
     struct deferred_task send_slices;
     uv_timer_t timer;
     uint64_t timer_due_ns;

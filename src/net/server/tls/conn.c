@@ -180,7 +180,7 @@ ssize_t net_tls_try_write(struct net_conn *conn, const uv_buf_t *bufs, unsigned 
     struct tls_io io = {.out = conn->server_worker->tls->encrypted,
                         .out_cap = NET_TLS_ENCRYPTED_BYTES};
     struct write_cursor from = {bufs, n, 0};
-    if (conn->n_encrypted_writes > 0 || !write_queue_is_empty(&conn->writes)) {
+    if (conn->n_encrypted_writes > 0) {
         return 0; /* after the writes in progress */
     }
     ssize_t n_plain = encrypt_records(conn, &io, &from);

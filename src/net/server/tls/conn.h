@@ -58,7 +58,8 @@ void net_tls_send_close_notify(struct net_conn *conn);
 
 /* ---- bytes out ------------------------------------------------------------------------------- */
 
-/* As net_conn_try_write; the bytes it takes are encrypted and sent without further calls. */
+/* As net_conn_try_write, which calls it when no write is queued; the bytes it takes are encrypted
+ * and sent without further calls. */
 ssize_t net_tls_try_write(struct net_conn *conn, const uv_buf_t *bufs, unsigned n);
 /* As uv_write: copies the list, not the bytes; calls `done` with `write`. Back pressure: the write
  * is encrypted part by part as the socket takes it, so a large response is not held a second
