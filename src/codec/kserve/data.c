@@ -13,6 +13,7 @@
 #include "codec/json/tree.h"
 #include "core/base/checked.h"
 #include "core/base/num.h"
+#include "core/base/plural.h"
 #include "core/tensor/bytes.h"
 #include "core/tensor/half.h"
 
@@ -278,7 +279,7 @@ static enum status wrong_count(const struct json_tree *tree, yyjson_val *array,
     char shape[SHAPE_TEXT_BYTES];
     return json_error(tree, array, ST_BAD_DATA, err,
                       "expected %" PRIu64 " element%s for shape %s, got %" PRIu64, n_elements,
-                      n_elements == 1 ? "" : "s", shape_print(tensor->shape, shape),
+                      plural_s(n_elements), shape_print(tensor->shape, shape),
                       count_elements(json_value_span(array)));
 }
 

@@ -12,6 +12,7 @@
 #include "codec/kserve/encode.h"
 #include "codec/kserve/params.h"
 #include "core/base/checked.h"
+#include "core/base/plural.h"
 #include "core/base/utf8.h"
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -59,7 +60,7 @@ static enum status wrong_count(const struct reader *reader, yyjson_val *val,
     char text[SHAPE_TEXT_BYTES];
     return json_error(&reader->tree, val, ST_BAD_DATA, err,
                       "%" PRIu64 " element%s don't make the input's shape %s (-1: any size)", n,
-                      n == 1 ? "" : "s", shape_print(spec->shape, text));
+                      plural_s(n), shape_print(spec->shape, text));
 }
 
 /* The innermost -1 becomes the quotient of the element count and the fixed dimensions. */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "core/base/checked.h"
+#include "core/base/plural.h"
 
 const char *mip_error_name(unsigned code) {
     static const char *const names[MIP_ERRORS] = {
@@ -197,7 +198,7 @@ enum status mip_infer_size(const struct mip_infer *infer, bool response, uint32_
         return error_set(err, ST_BAD_FRAMING,
                          "expected %zu items for batch size %u and %u %s%s, got %zu",
                          (size_t)infer->batch * n, infer->batch, n, response ? "output" : "input",
-                         n == 1 ? "" : "s", infer->n_items);
+                         plural_s(n), infer->n_items);
     }
     size_t sum = MIP_COUNTS_BYTES;
     bool fits = true;

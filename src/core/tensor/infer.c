@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/metric/metric.h"
+#include "core/base/plural.h"
 #include "core/tensor/bytes.h"
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -74,7 +75,7 @@ static enum status unknown_tensor(const struct model_spec *model, const char *ki
     }
     return error_set(err, ST_BAD_INPUTS, "unknown %s %s; model %s has %s%s%s%s%s", kind,
                      tensor_name_print(name, quoted), tensor_name_print(model->name, model_name),
-                     n == 0 ? "no " : "", kind, n == 1 ? "" : "s", n == 0 ? "" : " ", list.text);
+                     n == 0 ? "no " : "", kind, plural_s(n), n == 0 ? "" : " ", list.text);
 }
 
 static enum status missing_inputs(const struct model_spec *model, const struct index_set *seen,
@@ -86,7 +87,7 @@ static enum status missing_inputs(const struct model_spec *model, const struct i
             name_list_add(&list, model->inputs[i].name);
         }
     }
-    return error_set(err, ST_BAD_INPUTS, "missing input%s %s of model %s", list.n == 1 ? "" : "s",
+    return error_set(err, ST_BAD_INPUTS, "missing input%s %s of model %s", plural_s(list.n),
                      list.text, tensor_name_print(model->name, model_name));
 }
 

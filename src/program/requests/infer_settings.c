@@ -20,8 +20,7 @@ _Static_assert(sizeof(options) / sizeof(*options) <= OPTIONS_MAX, "raise OPTIONS
 
 static const char about[] =
     "Sends one inference request and prints the answer. With a URL of HTTP or gRPC alone, lists "
-    "the server's "
-    "models, their inputs and outputs, and an example for each.\n"
+    "the server's models, their inputs and outputs, and an example for each.\n"
     "Over HTTP and gRPC, datatypes and shapes come from the model's metadata; data that lacks only "
     "the "
     "batch "

@@ -13,6 +13,7 @@
 #include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/base/num.h"
+#include "core/base/plural.h"
 #include "serve/repository/internal.h"
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -330,7 +331,7 @@ static const char *run_on_text(const struct model_version *version) {
 
 static void print_instances(const struct model_version *version, struct buf *out) {
     buf_printf(out, "  instances  %zu with %" PRIu32 " thread%s each%s, %s\n", version->n_instances,
-               version->n_threads, version->n_threads == 1 ? "" : "s",
+               version->n_threads, plural_s(version->n_threads),
                version->may_spin ? " that may spin" : "", run_on_text(version));
 }
 
@@ -375,7 +376,7 @@ static void print_queue(const struct model_config *config, struct buf *out) {
     }
     if (config->n_warmups > 0) {
         buf_printf(out, "  warm-up    %zu sample%s on each instance\n", config->n_warmups,
-                   config->n_warmups == 1 ? "" : "s");
+                   plural_s(config->n_warmups));
     }
 }
 

@@ -74,11 +74,11 @@ void model_version_dump(struct model_version *version, struct buf *out) {
     buf_printf(out, "model %.*s %.*s: %zu waiting, %llu running, %llu instance%s\n",
                STR_ARG(spec->name), STR_ARG(spec->version_text), n_all,
                (unsigned long long)n_running, (unsigned long long)n_instances,
-               n_instances == 1 ? "" : "s");
+               plural_s(n_instances));
     print_instances(version, out);
     for (size_t i = 0; i < n; i++) {
         buf_printf(out, "  waits for %.3f ms: %llu row%s%s%s\n", ms_since(waiting[i].queued_ns),
-                   (unsigned long long)waiting[i].rows, waiting[i].rows == 1 ? "" : "s",
+                   (unsigned long long)waiting[i].rows, plural_s(waiting[i].rows),
                    waiting[i].id[0] ? ", id " : "", waiting[i].id);
     }
     if (n < n_all) {

@@ -38,8 +38,8 @@ BUILT_IN = {"__rate_interval"}
 
 
 def test_dashboard_fits_the_import():
-    """It has an address of its own and no number of somebody's database; panels are beside and below each other, in
-    the rows that come before them."""
+    """It has a uid of its own and no id, which is a number in one Grafana's database; panels are beside and below each
+    other, in the rows that come before them."""
     dashboard, _ = dashboard_panels()
     assert dashboard["uid"] and dashboard["title"] and "id" not in dashboard and "__inputs" not in dashboard
     assert dashboard["schemaVersion"] >= 36  # data sources are objects from there on

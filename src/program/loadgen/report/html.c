@@ -582,12 +582,12 @@ static void print_generator(struct buf *out, const struct bench_result *result) 
         n_threads = step->n_threads > n_threads ? step->n_threads : n_threads;
         busy = bench_cpu_share(step) > busy ? bench_cpu_share(step) : busy;
     }
-    struct str value = arena_printf(out->arena,
-                                    "sluice %s, at most %u thread%s, busy up to %s of the time, on "
-                                    "a machine with %u CPU%s for it",
-                                    SLUICE_VERSION, n_threads, n_threads == 1 ? "" : "s",
-                                    bench_text_percent(busy, percent), result->n_cpus,
-                                    result->n_cpus == 1 ? "" : "s");
+    struct str value =
+        arena_printf(out->arena,
+                     "sluice %s, at most %u thread%s, busy up to %s of the time, on "
+                     "a machine with %u CPU%s for it",
+                     SLUICE_VERSION, n_threads, plural_s(n_threads),
+                     bench_text_percent(busy, percent), result->n_cpus, plural_s(result->n_cpus));
     print_fact(out, "load from", value.ptr);
 }
 

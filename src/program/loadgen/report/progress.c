@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "core/base/plural.h"
 #include "program/loadgen/report/text.h"
 
 enum { DEFAULT_COLUMNS = 80 };
@@ -90,7 +91,7 @@ static void print_left(struct buf *out, const struct bench_live_stats *live) {
     } else if (live->until_ns == UINT64_MAX) {
         buf_printf(out, "%s request%s left",
                    bench_text_count(live->n_left > 0 ? (uint64_t)live->n_left : 0, text),
-                   live->n_left == 1 ? "" : "s");
+                   plural_s((uint64_t)live->n_left));
     } else {
         buf_printf(out, "%.0f s left", (double)(live->until_ns - live->now_ns) / 1e9);
     }
@@ -116,7 +117,7 @@ void bench_progress_print(struct buf *out, const struct bench_live_stats *live,
         }
     }
     buf_printf(out, "  %s error%s  ", bench_text_count(live->n_failed, text),
-               live->n_failed == 1 ? "" : "s");
+               plural_s(live->n_failed));
     print_left(out, live);
     cut_columns(out, columns);
 }

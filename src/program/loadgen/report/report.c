@@ -149,7 +149,7 @@ static void print_busy(struct buf *out, const struct bench_step_result *worst) {
         "the load generator was busy %s of the time (%u thread%s) and may be the bottleneck: use "
         "more --threads, or another machine",
         bench_text_percent(bench_cpu_share(worst), percent), worst->n_threads,
-        worst->n_threads == 1 ? "" : "s");
+        plural_s(worst->n_threads));
 }
 
 static double lag_p99_ns(const struct bench_step_result *step) {

@@ -6,6 +6,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
+#include "core/base/plural.h"
 #include "serve/frontend/mip/batch.h"
 
 /* One packet; lives in the exchange's arena. */
@@ -66,7 +67,7 @@ static enum status check_counts(const struct mip_infer *infer, const struct mip_
     if (plan->n_required == spec->n_inputs) {
         return error_set(err, ST_BAD_INPUTS, "model %s has %zu input%s, the packet %u",
                          tensor_name_print(spec->name, name), spec->n_inputs,
-                         spec->n_inputs == 1 ? "" : "s", infer->n_inputs);
+                         plural_s(spec->n_inputs), infer->n_inputs);
     }
     return error_set(err, ST_BAD_INPUTS,
                      "model %s has %zu inputs, of which the last %zu may be left out; the packet "

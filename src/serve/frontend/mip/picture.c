@@ -1,6 +1,8 @@
 /* The plan of a picture input, from its shape and settings. */
 #include "serve/frontend/mip/plan.h"
 
+#include "core/base/plural.h"
+
 /* The indices of a picture's dimensions. */
 struct axes {
     size_t height, width;
@@ -69,7 +71,7 @@ static enum status choose_color(int64_t channels, const struct mip_settings *set
         return ST_OK;
     }
     return error_set(err, ST_UNSUPPORTED, "%s needs %lld channel%s, its shape has %lld",
-                     mip_color_name(*out), (long long)needed, needed == 1 ? "" : "s",
+                     mip_color_name(*out), (long long)needed, plural_s((uint64_t)needed),
                      (long long)channels);
 }
 
