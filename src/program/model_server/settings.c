@@ -51,7 +51,7 @@ static const struct option_hint hints[] = {
     {"log-error", "write --log-level error"},
     {"exit-on-error", "a model that fails to load leaves the others serving, and the program exits "
                       "when none could be loaded; --check tells before"},
-    {"allow-client-shared-memory", "write --allow-client-shm"},
+    {"allow-client-shared-memory", "write --allow-client-shm true"},
     {"allow-metrics",
      "metrics are served at the address of --metrics; --metrics none turns them off"},
     {"metrics-address", "write --metrics HOST:PORT"},

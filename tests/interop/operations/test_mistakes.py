@@ -141,7 +141,7 @@ ROWS = [
     ("add.onnx --htp 127.0.0.1:0", 2,
      SERVE + "unknown flag --htp; did you mean --http?" + TRY),
     ("add.onnx --allow-client-shared-memory", 2,
-     SERVE + "there is no flag --allow-client-shared-memory: write --allow-client-shm" + TRY),
+     SERVE + "there is no flag --allow-client-shared-memory: write --allow-client-shm true" + TRY),
     ("add.onnx --port 9000", 2,
      SERVE + "there is no flag --port: write --http HOST:PORT" + TRY),
     ("add.onnx -p 9000", 2,
