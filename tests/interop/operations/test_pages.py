@@ -47,6 +47,7 @@ def test_site_has_a_folder_for_each_version(tmp_path):
     assert listed == ["0.10.0", "0.9.0", "dev"]
     assert [(pages / version / "index.html").read_text() for version in listed] == listed
     assert 'url=0.10.0/"' in (pages / "index.html").read_text()
+    assert (pages / ".nojekyll").read_text() == ""
 
 
 @pytest.mark.parametrize("page", PAGES)
