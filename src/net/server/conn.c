@@ -741,6 +741,7 @@ static const uint64_t LINGER_MAX_NS = 30000000000u;
 
 static void conn_free(struct net_conn *conn) {
     struct server_worker *server_worker = conn->server_worker;
+    assert(!conn->ready && !conn->slice_due);
     atomic_fetch_sub_explicit(&server_worker->n_assigned_conns, 1, memory_order_relaxed);
     net_budget_remove_conn(server_worker->server->budget);
     net_tls_free(conn);

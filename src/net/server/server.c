@@ -39,26 +39,21 @@ void server_worker_schedule_resume(struct server_worker *server_worker, struct n
         return;
     }
     conn->ready = true;
-    conn->next_ready = NULL;
-    if (server_worker->ready) {
-        server_worker->ready_last->next_ready = conn;
-    } else {
-        server_worker->ready = conn;
-    }
-    server_worker->ready_last = conn;
+    TAILQ_INSERT_TAIL(&server_worker->ready, conn, ready_link);
     server_worker_schedule_deferred(server_worker);
 }
 
-static struct net_conn *ready_take(struct server_worker *server_worker) {
-    struct net_conn *conn = server_worker->ready;
-    server_worker->ready = conn->next_ready;
-    conn->ready = false;
-    return conn;
+static void remove_ready(struct server_worker *server_worker, struct net_conn *conn) {
+    if (conn->ready) {
+        TAILQ_REMOVE(&server_worker->ready, conn, ready_link);
+        conn->ready = false;
+    }
 }
 
 static size_t count_ready(const struct server_worker *server_worker) {
     size_t n = 0;
-    for (const struct net_conn *conn = server_worker->ready; conn; conn = conn->next_ready) {
+    const struct net_conn *conn;
+    TAILQ_FOREACH(conn, &server_worker->ready, ready_link) {
         n++;
     }
     return n;
@@ -136,15 +131,16 @@ static bool run_deferred(struct deferred_task *task) {
     server_worker_free_ended_calls(server_worker);
     /* A connection that is scheduled again meanwhile has done its share: the loop polls first; so
      * it does when many have taken a while together. */
-    uint64_t end_ns = server_worker->ready ? clock_now_ns() + RESUME_NS : 0;
+    uint64_t end_ns = TAILQ_EMPTY(&server_worker->ready) ? 0 : clock_now_ns() + RESUME_NS;
     for (size_t n = count_ready(server_worker); n > 0 && clock_now_ns() < end_ns; n--) {
-        struct net_conn *conn = ready_take(server_worker);
+        struct net_conn *conn = TAILQ_FIRST(&server_worker->ready);
+        remove_ready(server_worker, conn);
         net_conn_process_pending(conn);
         net_conn_update_io(conn);
         server_worker_free_ended_calls(server_worker);
     }
     close_if_done(server_worker);
-    return (again || server_worker->ready) && !server_worker->done;
+    return (again || !TAILQ_EMPTY(&server_worker->ready)) && !server_worker->done;
 }
 
 void server_worker_schedule_deferred(struct server_worker *server_worker) {
@@ -242,6 +238,7 @@ static void server_worker_init(struct server_worker *server_worker, struct net_s
                                      [NET_TIMEOUT_CLIENT] = CLIENT_CHECK_NS,
                                      [NET_TIMEOUT_KEEPALIVE] = limits->keepalive_time_ns}},
     };
+    TAILQ_INIT(&server_worker->ready);
     timer_list_init(&server_worker->conn_timers);
     server_memory_init(server_worker);
 }
@@ -283,6 +280,7 @@ void server_worker_add_conn(struct server_worker *server_worker, struct net_conn
 }
 
 void server_worker_remove_conn(struct server_worker *server_worker, struct net_conn *conn) {
+    remove_ready(server_worker, conn); /* it may have been closed before it was resumed */
     LIST_REMOVE(conn, link);
     server_worker->n_conns--;
 }

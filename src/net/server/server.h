@@ -150,9 +150,9 @@ struct net_conn {
     } uv;
     const struct net_protocol *protocol;
     struct server_worker *server_worker;
-    LIST_ENTRY(net_conn) link;       /* in the worker's list */
-    LIST_ENTRY(net_conn) slice_link; /* in the worker's slices_due */
-    struct net_conn *next_ready;
+    LIST_ENTRY(net_conn) link;        /* in the worker's list */
+    LIST_ENTRY(net_conn) slice_link;  /* in the worker's slices_due */
+    TAILQ_ENTRY(net_conn) ready_link; /* in the worker's list of connections to resume */
     size_t n_burst_bytes; /* of a body, read without a break: at most READ_BURST_BYTES */
     struct list_timer timeout, keepalive;
     struct memory_account *account; /* of its responses; NULL: no memory to count them */
@@ -180,7 +180,7 @@ struct net_conn {
     bool eof;               /* the peer has half-closed */
     bool reading;           /* uv_read_start is on */
     bool consuming;         /* the protocol is processing its bytes: on the stack */
-    bool ready;             /* in the worker's list of connections to resume */
+    bool ready;             /* in the worker's `ready` */
     bool received;          /* since the keepalive timer was started */
     bool ping_sent;         /* and not answered */
 };
@@ -190,8 +190,8 @@ struct server_worker {
     struct net_server *server;
     struct worker *worker;
     LIST_HEAD(, net_conn) conns;
-    struct net_call *ended; /* freed at the end of the iteration */
-    struct net_conn *ready, *ready_last;
+    struct net_call *ended;       /* freed at the end of the iteration */
+    TAILQ_HEAD(, net_conn) ready; /* connections to resume */
     size_t n_conns, n_calls;
     LIST_HEAD(, net_conn) slices_due; /* connections whose next slice of a response is due */
     struct deferred_task send_slices;

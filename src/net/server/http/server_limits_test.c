@@ -472,6 +472,66 @@ static void client_disconnect_calls_handler(void **state) {
     test_server_stop(&server);
 }
 
+static atomic_int n_big;
+
+/* As the fixture's; /busy takes a millisecond. */
+static void on_head_busy(struct http_exchange *exchange, void *context) {
+    if (str_is(exchange->head.path, "/busy")) {
+        usleep(1000);
+    }
+    test_on_head(exchange, context);
+    atomic_fetch_add(&n_big, str_is(exchange->head.path, "/big"));
+}
+
+#define BUSY "GET /busy HTTP/1.1\r\n" HOST "\r\n"
+#define EIGHT_BUSY BUSY BUSY BUSY BUSY BUSY BUSY BUSY BUSY
+
+/* Connections that pipeline take turns. One that is reset while it waits for its next turn leaves
+ * the list of those that do: they are all served. */
+static void reset_while_waiting_for_its_turn_leaves_others_served(void **state) {
+    (void)state;
+    enum { BUSY_N = 12, REQUESTS = 48, RESET_N = 4, FRESH_N = 4 };
+    struct test_server server;
+    struct net_limits limits = test_limits();
+    struct http_handler handler = {.on_head = on_head_busy,
+                                   .on_body = test_on_body,
+                                   .on_disconnect = test_on_gone,
+                                   .on_end = test_on_end,
+                                   .error_body = test_error_body};
+    int busy[BUSY_N], reset[RESET_N], fresh[FRESH_N];
+    atomic_store(&n_big, 0);
+    test_server_start_as(&server, handler, &limits, test_budget(), "127.0.0.1:0", NULL);
+    for (int i = 0; i < BUSY_N; i++) {
+        busy[i] = test_connect(&server);
+        test_send(busy[i], STR(EIGHT_BUSY EIGHT_BUSY EIGHT_BUSY EIGHT_BUSY EIGHT_BUSY EIGHT_BUSY));
+    }
+    for (int i = 0; i < RESET_N; i++) { /* a turn ends with /big, whose response is not read */
+        reset[i] = test_connect(&server);
+        test_send(reset[i],
+                  STR(BUSY BUSY BUSY BUSY BUSY BUSY BUSY "GET /big HTTP/1.1\r\n" HOST "\r\n" GOOD));
+    }
+    test_wait_for(&n_big, RESET_N);
+    for (int i = 0; i < RESET_N; i++) {
+        test_reset(reset[i]);
+    }
+    for (int i = 0; i < FRESH_N; i++) { /* they may get the memory of those before */
+        fresh[i] = test_connect(&server);
+        test_send(fresh[i], STR(GOOD));
+    }
+    for (int i = 0; i < BUSY_N * REQUESTS; i++) {
+        test_expect(busy[i % BUSY_N], 200, "hello");
+    }
+    for (int i = 0; i < FRESH_N; i++) {
+        test_expect(fresh[i], 200, "hello");
+        close(fresh[i]);
+    }
+    for (int i = 0; i < BUSY_N; i++) {
+        close(busy[i]);
+    }
+    check_good(&server);
+    test_server_stop(&server);
+}
+
 /* ---- the server goes ------------------------------------------------------------------------- */
 
 static void drain_finishes_requests_and_closes_idle(void **state) {
@@ -611,6 +671,7 @@ int main(void) {
         cmocka_unit_test(half_close_cancels_request),
         cmocka_unit_test(half_closed_client_gets_ready_replies),
         cmocka_unit_test(client_disconnect_calls_handler),
+        cmocka_unit_test(reset_while_waiting_for_its_turn_leaves_others_served),
         cmocka_unit_test(drain_finishes_requests_and_closes_idle),
         cmocka_unit_test(stop_in_every_state_completes),
         cmocka_unit_test(server_never_listened_is_freed),
