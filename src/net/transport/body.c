@@ -36,10 +36,10 @@ static size_t max_body_bytes(const struct body *body) {
 }
 
 /* Reserves budget for `wanted` bytes, at most max_body_bytes. The more was received, the larger the
- * step ahead. */
-static enum status reserve_budget(struct body *body, size_t wanted, struct error *err) {
+ * step ahead. Returns: false when the budget has not so much. */
+static bool try_reserve_budget(struct body *body, size_t wanted) {
     if (wanted <= body->n_reserved) {
-        return ST_OK;
+        return true;
     }
     size_t need = wanted - body->n_reserved, most = max_body_bytes(body) - body->n_reserved;
     size_t step = body->len < MIN_RESERVE_BYTES / RESERVE_RATIO   ? MIN_RESERVE_BYTES
@@ -50,11 +50,20 @@ static enum status reserve_budget(struct body *body, size_t wanted, struct error
         step = NEED_STEP_BYTES < most ? NEED_STEP_BYTES : most;
         step = step < need ? need : step;
         if (!net_budget_reserve(body->allocator.budget, body->allocator.owner, step)) {
-            return net_budget_error(body->allocator.budget, err);
+            return false;
         }
     }
     body->n_reserved += step;
-    return ST_OK;
+    return true;
+}
+
+static enum status reserve_budget(struct body *body, size_t wanted, struct error *err) {
+    return try_reserve_budget(body, wanted) ? ST_OK : net_budget_error(body->allocator.budget, err);
+}
+
+/* Bytes were added of a body that is read in place: the next read needs space for one at least. */
+static enum status reserve_next_byte(struct body *body, struct error *err) {
+    return body->left > 0 ? reserve_budget(body, body->len + 1, err) : ST_OK;
 }
 
 /* ---- capacity -------------------------------------------------------------------------------- */
@@ -226,14 +235,14 @@ enum status body_add(struct body *body, struct str data, struct error *err) {
         count_in_flight(body, n);
         data = str_make(data.ptr + n, data.len - n);
     }
-    return ST_OK;
+    return body->in_place ? reserve_next_byte(body, err) : ST_OK;
 }
 
 char *body_read_buffer(struct body *body, size_t *n_bytes) {
     assert(body->in_place);
     /* Prefer a large read, if the budget has it; else whatever capacity is left. */
     size_t good = body->left < MIN_RESERVE_BYTES ? (size_t)body->left : MIN_RESERVE_BYTES;
-    (void)reserve_budget(body, body->len + good, NULL);
+    (void)try_reserve_budget(body, body->len + good);
     size_t granted = body->n_reserved - body->len;
     *n_bytes = body->left < granted ? (size_t)body->left : granted;
     return body->data + body->len;
@@ -242,7 +251,7 @@ char *body_read_buffer(struct body *body, size_t *n_bytes) {
 enum status body_advance(struct body *body, size_t n_bytes, struct error *err) {
     count_received(body, n_bytes);
     count_in_flight(body, n_bytes);
-    return body->left > 0 ? reserve_budget(body, body->len + 1, err) : ST_OK;
+    return reserve_next_byte(body, err);
 }
 
 enum status body_check_size(const struct body *body, uint64_t n_bytes, struct error *err) {

@@ -65,8 +65,8 @@ enum status body_init(struct body *body, const struct body_allocator *allocator,
 /* Adds received bytes, at most `left`, copying or decompressing them. Returns: as body_init,
  * ST_BAD_ENCODING. */
 enum status body_add(struct body *body, struct str data, struct error *err) SLUICE_MUST_USE;
-/* Returns: where the next bytes may be read to, when in_place; never more than the body still
- * needs. */
+/* Returns: where the next bytes may be read to, when in_place and bytes are left; at least one, and
+ * never more than the body still needs. */
 char *body_read_buffer(struct body *body, size_t *n_bytes);
 /* Bytes were read there. */
 enum status body_advance(struct body *body, size_t n_bytes, struct error *err) SLUICE_MUST_USE;

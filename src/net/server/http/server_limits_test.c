@@ -127,6 +127,68 @@ static void body_memory_exhausted_gets_503(void **state) {
     test_server_stop(&server);
 }
 
+/* A client whose body has all of the budget. */
+static int hold_budget(struct test_server *server) {
+    struct net_limits limits = test_limits();
+    struct net_budget budget = test_budget();
+    budget.body_memory = 65536;
+    test_server_start_with(server, &limits, budget, "127.0.0.1:0");
+    int fd = test_connect(server);
+    test_send(fd, STR("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 70000\r\n\r\n"));
+    assert_true(test_send_zeros(fd, 3000));
+    while (atomic_load(&server->host.budget.n_body_bytes) < 65536) {
+        usleep(1000);
+    }
+    return fd;
+}
+
+/* The part of a body that comes with its head ends where the memory does: the client gets the
+ * reason, and keeps its connection. */
+static void body_memory_ends_with_first_part_gets_503(void **state) {
+    (void)state;
+    static char first[2200];
+    struct test_server server;
+    int holder = hold_budget(&server), fd = test_connect(&server);
+    int n = snprintf(first, sizeof(first),
+                     "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 20000\r\n\r\n");
+    test_send(fd, str_make(first, (size_t)n + 2048)); /* as much as is never accounted */
+    struct pollfd answer = {.fd = fd, .events = POLLIN};
+    while (metric_read(METRIC_BODY_BYTES_IN_FLIGHT) < 3000 + 2048 && poll(&answer, 1, 1) == 0) {
+    }
+    assert_true(test_send_zeros(fd, 20000 - 2048));
+    test_expect(fd, 503, "OVERLOADED");
+    test_send(fd, STR(GOOD));
+    test_expect(fd, 200, "hello");
+    close(fd);
+    close(holder);
+    check_good(&server);
+    test_server_stop(&server);
+}
+
+/* A body that waits for a large step of the budget, and then gets it, was not dropped. */
+static void body_accepted_at_end_of_memory_is_not_counted_as_dropped(void **state) {
+    (void)state;
+    struct test_server server;
+    int64_t n_dropped = metric_read(METRIC_DROPPED_MEMORY);
+    int holder = hold_budget(&server), fd = test_connect(&server);
+    test_send(fd, STR("POST /aligned?0 HTTP/1.1\r\n" HOST "Content-Length: 60000\r\n\r\n"));
+    test_wait_for(&server.heads, 2);
+    assert_true(test_send_zeros(fd, 1000));
+    while (metric_read(METRIC_BODY_BYTES_IN_FLIGHT) < 4000) {
+        usleep(1000);
+    }
+    test_reset(holder);
+    while (atomic_load(&server.host.budget.n_body_bytes) > 0) {
+        usleep(1000);
+    }
+    assert_true(test_send_zeros(fd, 59000));
+    test_expect(fd, 200, "yes");
+    assert_int_equal(metric_read(METRIC_DROPPED_MEMORY), n_dropped);
+    close(fd);
+    check_good(&server);
+    test_server_stop(&server);
+}
+
 /* Heads that are not complete count, too. */
 static void head_memory_exhausted_gets_503(void **state) {
     (void)state;
@@ -656,6 +718,8 @@ int main(void) {
         cmocka_unit_test(discard_past_limit_closes_connection),
         cmocka_unit_test(head_over_limit_gets_431),
         cmocka_unit_test(body_memory_exhausted_gets_503),
+        cmocka_unit_test(body_memory_ends_with_first_part_gets_503),
+        cmocka_unit_test(body_accepted_at_end_of_memory_is_not_counted_as_dropped),
         cmocka_unit_test(head_memory_exhausted_gets_503),
         cmocka_unit_test(request_memory_exhausted_gets_503),
         cmocka_unit_test(connection_over_limit_gets_503),

@@ -102,6 +102,33 @@ static void refused_body_client_reads_413(void **state) {
     test_server_stop(&server);
 }
 
+/* The part of a body that comes with its head ends where the memory does. */
+static void body_memory_ends_with_first_part_gets_503(void **state) {
+    static struct test_server server;
+    static char first[2200];
+    struct net_limits limits = test_limits();
+    struct net_budget budget = test_budget();
+    (void)state;
+    budget.body_memory = 65536;
+    serve_with(&server, &limits, budget);
+    SSL *holder = connect_tls(&server), *ssl = connect_tls(&server);
+    send_post(holder, "/echo", 70000);
+    send_tls(holder, str_make(body, 3000));
+    while (atomic_load(&server.host.budget.n_body_bytes) < 65536) {
+        usleep(1000);
+    }
+    int n = snprintf(first, sizeof(first),
+                     "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 20000\r\n\r\n");
+    send_tls(ssl, str_make(first, (size_t)n + 2048)); /* as much as is never accounted */
+    send_tls(ssl, str_make(body, 20000 - 2048));
+    expect_tls(ssl, 503, "OVERLOADED");
+    send_tls(ssl, STR(GET("/hello")));
+    expect_tls(ssl, 200, "hello");
+    hang_up(ssl);
+    hang_up(holder);
+    test_server_stop(&server);
+}
+
 static void connection_over_limit_gets_503(void **state) {
     static struct test_server server;
     struct net_limits limits = test_limits();
@@ -294,6 +321,7 @@ int main(void) {
         cmocka_unit_test(client_close_notify_still_gets_reply),
         cmocka_unit_test(client_disconnects_leak_nothing),
         cmocka_unit_test(refused_body_client_reads_413),
+        cmocka_unit_test(body_memory_ends_with_first_part_gets_503),
         cmocka_unit_test(connection_over_limit_gets_503),
         cmocka_unit_test(write_timeout_closes_without_close_notify),
         cmocka_unit_test(plaintext_client_is_answered_in_plaintext),
