@@ -923,6 +923,9 @@ void net_conn_update_io(struct net_conn *conn) {
     if (conn->phase != NET_CLOSED) {
         net_conn_flush(conn);
     }
+    if (conn->phase == NET_OPEN && net_tls_peer_has_closed(conn) && wants_to_read(conn)) {
+        net_conn_handle_eof(conn, true); /* when the end of a plain connection would be read */
+    }
     if (conn->phase == NET_LINGER && clock_now_ns() >= conn->linger_end_ns) {
         net_conn_close(conn);
     }
@@ -958,6 +961,8 @@ static void check_client(struct net_conn *conn) {
     polled.fd = fd;
     if (poll(&polled, 1, 0) == 1) {
         net_conn_handle_eof(conn, (polled.revents & (POLLERR | POLLHUP)) == 0);
+    } else if (net_tls_peer_has_closed(conn)) {
+        net_conn_handle_eof(conn, true);
     }
 }
 

@@ -171,6 +171,9 @@ void request_response_on_close(struct net_conn *net_conn) {
 
 bool request_response_wants_to_read(const struct net_conn *net_conn) {
     const struct request_response_conn *conn = (const struct request_response_conn *)net_conn;
+    if (conn->state == REQUEST_RESPONSE_IDLE && net_conn_is_sending(net_conn)) {
+        return false; /* an end of file would close it before the response is sent */
+    }
     bool drops = net_conn->close_after_reply && conn->state == REQUEST_RESPONSE_REPLY;
     return !drops || net_conn->discarded <= net_conn->server_worker->server->limits.discard_size;
 }

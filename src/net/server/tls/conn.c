@@ -415,7 +415,7 @@ static void decrypt_all(struct net_conn *conn, struct tls_io *io) {
         net_conn_close(conn);
     } else if (result == TLS_CLOSED && conn->phase == NET_OPEN) {
         net_conn_read_stop(conn);
-        net_conn_handle_eof(conn, true);
+        conn->tls->peer_closed = true; /* handled by net_conn_update_io */
     }
 }
 

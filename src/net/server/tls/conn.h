@@ -23,6 +23,7 @@ struct net_tls {
     bool received_any;           /* bytes were received */
     bool in_handshake;           /* the handshake is in progress */
     bool close_notify_sent;      /* close_notify was sent */
+    bool peer_closed;            /* close_notify was received */
 };
 
 /* Buffers and log limit shared by a worker's connections. The buffers are empty between
@@ -36,6 +37,10 @@ struct server_worker_tls {
 
 static inline bool net_tls_in_handshake(const struct net_conn *conn) {
     return conn->tls && conn->tls->in_handshake;
+}
+
+static inline bool net_tls_peer_has_closed(const struct net_conn *conn) {
+    return conn->tls && conn->tls->peer_closed;
 }
 
 /* ---- life of a connection, and bytes in ------------------------------------------------------ */

@@ -68,6 +68,95 @@ static void client_close_notify_still_gets_reply(void **state) {
     test_server_stop(&server);
 }
 
+static int reply_n_bytes; /* 0: "hello", after a millisecond */
+
+static void on_head(struct http_exchange *exchange, void *context) {
+    struct test_server *server = context;
+    atomic_fetch_add(&server->heads, 1);
+    if (reply_n_bytes == 0) {
+        usleep(1000);
+    }
+    test_reply(server, exchange,
+               reply_n_bytes > 0 ? str_make(server->big, (size_t)reply_n_bytes) : STR("hello"),
+               NULL, 0);
+}
+
+static void serve_n_bytes(struct test_server *server, int n_bytes) {
+    struct net_limits limits = test_limits();
+    struct http_handler handler = {
+        .on_head = on_head, .on_end = test_on_end, .error_body = test_error_body};
+    reply_n_bytes = n_bytes;
+    test_server_start_as(server, handler, &limits, test_budget(), "127.0.0.1:0", tls);
+}
+
+static void send_gets(SSL *ssl, int n) {
+    for (int i = 0; i < n; i++) {
+        send_tls(ssl, STR(GET("/hello")));
+    }
+}
+
+/* All requests before a close_notify are answered, also where it is read together with them, and
+ * where they take more than one turn. */
+static void close_notify_after_pipelined_requests_gets_all_replies(void **state) {
+    static struct test_server server;
+    int on = 1, off = 0;
+    (void)state;
+    serve_n_bytes(&server, 0);
+    for (int n = 3; n <= 24; n += 21) {
+        SSL *ssl = connect_tls(&server);
+        int fd = SSL_get_fd(ssl);
+        assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_CORK, &on, sizeof(on)), 0);
+        send_gets(ssl, n);
+        SSL_shutdown(ssl);
+        assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_CORK, &off, sizeof(off)), 0);
+        for (int i = 0; i < n; i++) {
+            expect_tls(ssl, 200, "hello");
+        }
+        assert_true(ended_well(ssl));
+        hang_up(ssl);
+    }
+    test_server_stop(&server);
+}
+
+/* Pipelines `n` requests, half-closes and reads all responses. */
+static void expect_all_after_half_close(const struct test_server *server, int n) {
+    static char got[1 << 16];
+    int status;
+    SSL *ssl = connect_tls(server);
+    send_gets(ssl, n);
+    shutdown(SSL_get_fd(ssl), SHUT_WR);
+    usleep(20000); /* the server has read the end by then, or waits for this client */
+    for (int i = 0; i < n; i++) {
+        size_t n_bytes = read_head(ssl, &status);
+        assert_int_equal(n_bytes, reply_n_bytes);
+        assert_int_equal(read_tls(ssl, got, n_bytes), n_bytes);
+    }
+    hang_up(ssl);
+}
+
+/* The last response is encrypted, and the socket has taken a part of it, when the client's end is
+ * there: the rest is sent. */
+static void half_closed_client_gets_encrypted_rest(void **state) {
+    enum { MOST = 400 };
+    static struct test_server server;
+    int n = 0;
+    (void)state;
+    serve_n_bytes(&server, 60000);
+    SSL *ssl = connect_tls(&server);
+    send_gets(ssl, MOST);
+    test_wait_for(&server.releases, 3);
+    for (int quiet = 0; quiet < 10; quiet++, usleep(10000)) { /* until the sockets are full */
+        quiet = atomic_load(&server.releases) > n ? 0 : quiet;
+        n = atomic_load(&server.releases);
+    }
+    assert_true(n < MOST);
+    hang_up(ssl);
+    for (int i = 0; i < 27; i++) { /* as many, or nearly, fill the sockets of the next clients */
+        expect_all_after_half_close(&server, n - 4 + i % 9);
+    }
+    test_server_stop(&server);
+}
+
 static void client_disconnects_leak_nothing(void **state) {
     static struct test_server server;
     (void)state;
@@ -319,6 +408,8 @@ int main(void) {
         cmocka_unit_test(server_close_sends_close_notify),
         cmocka_unit_test(drain_sends_close_notify),
         cmocka_unit_test(client_close_notify_still_gets_reply),
+        cmocka_unit_test(close_notify_after_pipelined_requests_gets_all_replies),
+        cmocka_unit_test(half_closed_client_gets_encrypted_rest),
         cmocka_unit_test(client_disconnects_leak_nothing),
         cmocka_unit_test(refused_body_client_reads_413),
         cmocka_unit_test(body_memory_ends_with_first_part_gets_503),
