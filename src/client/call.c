@@ -110,6 +110,7 @@ static void fail_running(sluice_call *call, const struct error *err) {
 
 void client_call_fail(sluice_call *call, const struct error *err) {
     fill_error(&call->error, public_status(NULL, err->status), err->text);
+    call->error.may_have_run = call->sent || call->was_sent; /* in an attempt before */
     call->state = CLIENT_CALL_FAILED;
 }
 

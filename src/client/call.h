@@ -193,7 +193,7 @@ void client_call_free_all(sluice_client *client);
 void client_call_finish(sluice_call *call, enum status status, struct error *err);
 /* Makes a failed call as it was before it ran. */
 void client_call_reset(sluice_call *call);
-/* A call that did not run fails for the reason in `err`. */
+/* A call that is not running fails for the reason in `err`. */
 void client_call_fail(sluice_call *call, const struct error *err);
 /* Makes the public error for a failure of a running call, or of one of its answers. */
 void client_call_describe(const sluice_call *call, const struct error *err,

@@ -21,6 +21,7 @@ static struct h2_peer side;
 static sluice_client *client;
 static sluice_client_error error = {.size = sizeof(error)};
 static uint64_t now_ns;
+static uint32_t max_connections; /* of the next client; 0: the default */
 
 static const int32_t HTTP[] = {503}, GRPC[] = {14};
 static const sluice_retry_policy LISTED = {.size = sizeof(LISTED),
@@ -32,7 +33,8 @@ static const sluice_retry_policy LISTED = {.size = sizeof(LISTED),
 static void open_client(const char *url, const sluice_retry_policy *retry) {
     now_ns = 1000 * SECOND;
     clock_set_fake_ns(now_ns);
-    const sluice_client_options options = {.size = sizeof(options), .url = url, .retry = retry};
+    const sluice_client_options options = {
+        .size = sizeof(options), .url = url, .max_connections = max_connections, .retry = retry};
     if (sluice_client_open(&options, &client, &error) != SLUICE_CLIENT_OK) {
         fail_msg("%s", error.text);
     }
@@ -188,6 +190,33 @@ static void retry_of_what_may_have_run_must_be_allowed(void **state) {
     close_http();
 }
 
+/* The deadline passes while the second attempt waits for a connection: the first may have run. */
+static void retry_that_waits_for_a_connection_times_out(void **state) {
+    (void)state;
+    static const sluice_retry_policy repeats = {.size = sizeof(repeats), .may_repeat = 1};
+    const sluice_call_options allows = {
+        .size = sizeof(allows), .timeout_ns = 2 * SECOND, .retry = &repeats};
+    max_connections = 1;
+    open_http(NULL);
+    max_connections = 0;
+    sluice_call *call = start_with(&allows);
+    receive(call);
+    peer_disconnect(&peer);
+    expect(call, SLUICE_CLIENT_PENDING, "");
+    sluice_call *other = start(); /* it gets the connection during the pause */
+    receive(other);
+    advance_clock(SECOND);
+    expect(call, SLUICE_CLIENT_PENDING, "");
+    advance_clock(2 * SECOND);
+    expect(call, SLUICE_CLIENT_TIMEOUT, "waiting for one of 1 connections");
+    assert_int_equal(error.may_have_run, 1);
+    answer(GOOD);
+    expect(other, SLUICE_CLIENT_OK, "");
+    sluice_call_free(call);
+    sluice_call_free(other);
+    close_http();
+}
+
 static void retry_is_off_unless_set(void **state) {
     (void)state;
     static const sluice_retry_policy off = {.size = sizeof(off), .max_attempts = 1};
@@ -270,6 +299,7 @@ int main(void) {
         cmocka_unit_test(retry_ends_with_the_last_error),
         cmocka_unit_test(retry_connects_when_the_server_is_back),
         cmocka_unit_test(retry_of_what_may_have_run_must_be_allowed),
+        cmocka_unit_test(retry_that_waits_for_a_connection_times_out),
         cmocka_unit_test(retry_is_off_unless_set),
         cmocka_unit_test(retry_pause_is_cancelled),
         cmocka_unit_test(retry_over_grpc),
