@@ -153,15 +153,15 @@ void client_stream_drop(sluice_call *call) {
     grpc_message_free(call->grpc.message);
     call->grpc.message = NULL;
     call->stream.n_next = 0;
+    if (call->stream.has_arrived) {
+        TAILQ_REMOVE(&call->client->arrived, call, stream.link);
+        call->stream.has_arrived = false;
+    }
 }
 
 void client_stream_free(sluice_call *call) {
     drop_current(call);
     client_stream_drop(call);
-    if (call->stream.has_arrived) {
-        TAILQ_REMOVE(&call->client->arrived, call, stream.link);
-        call->stream.has_arrived = false;
-    }
 }
 
 static enum status take_message(sluice_call *call, struct error *err) {

@@ -21,7 +21,7 @@ bool client_stream_has_next(const sluice_call *call);
 void client_stream_drain(sluice_call *call);
 /* Runs the callbacks on_answer of the calls that have new answers. */
 void client_stream_run_callbacks(sluice_client *client);
-/* Drops the answers that the caller has not taken. */
+/* Drops the answers that the caller has not taken; on_answer is not called for them. */
 void client_stream_drop(sluice_call *call);
 /* Frees what a call has of its answers. */
 void client_stream_free(sluice_call *call);

@@ -258,6 +258,7 @@ static void stream_deadline_is_the_callers(void **state) {
 struct told {
     size_t n, n_taken, n_done;
     bool takes;
+    sluice_call *cancels; /* by on_answer; NULL: none */
 };
 
 static void on_answer(sluice_call *call, void *user) {
@@ -265,6 +266,9 @@ static void on_answer(sluice_call *call, void *user) {
     told->n++;
     while (told->takes && sluice_call_next(call, &error) == SLUICE_CLIENT_OK) {
         told->n_taken++;
+    }
+    if (told->cancels) {
+        sluice_call_cancel(told->cancels);
     }
 }
 
@@ -304,6 +308,34 @@ static void stream_wait_drops_the_answers(void **state) {
     expect(sluice_call_wait(call, &error), SLUICE_CLIENT_OK, "");
     expect(sluice_call_next(call, &error), SLUICE_CLIENT_END, "");
     sluice_call_free(call);
+    expect_usable();
+    close_grpc();
+}
+
+/* Answers of two streams come together; the callback of the first cancels the other one. */
+static void stream_callback_is_not_called_after_cancel(void **state) {
+    (void)state;
+    struct told told[2] = {0};
+    sluice_call_options options = {
+        .size = sizeof(options), .on_answer = on_answer, .on_done = on_done, .user = &told[0]};
+    sluice_call *calls[2] = {open_stream(&options)};
+    options.user = &told[1];
+    expect(sluice_client_start_stream(client, &options, &calls[1], &error), SLUICE_CLIENT_OK, "");
+    told[0].cancels = calls[1];
+    told[1].cancels = calls[0];
+    settle();
+    assert_int_equal(side.n_requests, 2);
+    for (size_t i = 0; i < 2; i++) { /* the second answer waits, so the call is in progress */
+        h2_answer_ok(&side.requests[i], ANSWER("a") ANSWER("b"), 2 * (size_t)FRAMED);
+    }
+    settle();
+    assert_int_equal(told[0].n + told[1].n, 1);
+    assert_int_equal(told[0].n_done + told[1].n_done, 0);
+    size_t cancelled = told[0].n > 0;
+    expect(sluice_call_status(calls[cancelled], &error), SLUICE_CLIENT_CANCELLED, "cancelled");
+    expect_answer(calls[!cancelled], "a");
+    sluice_call_free(calls[0]);
+    sluice_call_free(calls[1]);
     expect_usable();
     close_grpc();
 }
@@ -578,6 +610,7 @@ int main(void) {
         cmocka_unit_test(stream_deadline_is_the_callers),
         cmocka_unit_test(stream_callback_is_called_for_answers),
         cmocka_unit_test(stream_wait_drops_the_answers),
+        cmocka_unit_test(stream_callback_is_not_called_after_cancel),
         cmocka_unit_test(stream_is_freed_with_its_client),
         cmocka_unit_test(events_are_taken_while_they_come),
         cmocka_unit_test(events_are_left_when_the_exchange_ends),
