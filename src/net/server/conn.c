@@ -5,7 +5,8 @@
  * response is pending are kept in the connection's one pending-input buffer; while that is in use,
  * nothing is read.
  *
- * Output is sent in place, in one writev where the socket takes it. Small responses of pipelined
+ * Output is sent in place, up to WRITE_SLICE_BYTES at once; a longer rest is queued, and leaves in
+ * slices of that size, between which other connections are served. Small responses of pipelined
  * requests are coalesced into one write. */
 #include <assert.h>
 #include <linux/sockios.h>

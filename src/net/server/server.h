@@ -9,7 +9,8 @@
  * Back pressure: the server does not read ahead of a slow reader. While coalesced responses are
  * queued on the socket, or input waits for a response, the connection is not read; a write without
  * progress for write_timeout closes it. So a connection holds at most NET_READ_BYTES of pending
- * input, NET_COALESCE_BUFFER_BYTES of coalesced responses and the response in progress.
+ * input (over TLS NET_DECRYPTED_BYTES), NET_COALESCE_BUFFER_BYTES of coalesced responses and the
+ * response in progress.
  *
  * Thread: the worker's, for a worker, its connections and its calls; the acceptor's for the
  * server's own functions, unless stated otherwise. */
@@ -167,9 +168,10 @@ struct net_conn {
     struct worker_msg msg; /* carries it from the acceptor to its worker */
     const struct listen_endpoint *listen_endpoint;
     struct net_tls *tls;         /* NULL: no TLS */
-    struct write_queue writes;   /* that wait for the socket: all with TLS, else large ones */
+    struct write_queue writes;   /* that wait for the socket: all with TLS, else large ones and
+                                    those after them */
     int fd;                      /* until the worker opens it */
-    unsigned n_flushing;         /* coalesced writes queued on the socket */
+    unsigned n_flushing;         /* coalesced writes queued, on the socket or in `writes` */
     unsigned n_encrypted_writes; /* encrypted writes queued on the socket */
     uint8_t phase;               /* enum net_phase */
     bool is_unix;
@@ -327,7 +329,8 @@ uint64_t net_conn_taken_bytes(const struct net_conn *conn);
 static inline uint64_t net_bytes_since(uint64_t now, uint64_t earlier) {
     return (int64_t)(now - earlier) > 0 ? now - earlier : 0;
 }
-/* Returns: whether a write is queued on the socket. */
+/* Returns: whether coalesced or encrypted bytes wait for the socket. A response that is queued as a
+ * whole does not count: the protocol has its net_call or net_write. */
 static inline bool net_conn_is_sending(const struct net_conn *conn) {
     return conn->n_flushing + conn->n_encrypted_writes > 0;
 }
