@@ -447,30 +447,33 @@ static bool consume_step(struct net_conn *conn, struct str *data) {
     return true;
 }
 
-/* Pipelined requests take their turns with other connections: the rest is pending after that long.
- * The clock is read once in so many steps, which are heads and bodies. */
+/* Pipelined requests take their turns with other connections: the rest is pending after that long,
+ * which the connections that are read in one iteration share. The clock is read once in so many
+ * steps, which are heads and bodies. */
 static const uint64_t CONSUME_NS = 2000000u;
 enum { CONSUME_STEPS = 8 };
 
 /* Returns: the bytes that must wait. */
 static struct str consume_input(struct net_conn *conn, struct str data) {
-    uint64_t end_ns = 0;
+    struct server_worker *server_worker = conn->server_worker;
+    uint64_t start_ns = 0, now_ns = 0;
     size_t n_steps = 0;
     assert(!conn->consuming);
     conn->consuming = true;
     while (data.len > 0 && consume_step(conn, &data)) {
-        if (conn->server_worker->ended) {
-            server_worker_free_ended_calls(conn->server_worker);
+        if (server_worker->ended) {
+            server_worker_free_ended_calls(server_worker);
         }
         if (++n_steps % CONSUME_STEPS == 0) {
-            uint64_t now_ns = clock_now_ns();
-            end_ns = end_ns > 0 ? end_ns : now_ns + CONSUME_NS;
-            if (now_ns >= end_ns && data.len > 0) {
-                server_worker_schedule_resume(conn->server_worker, conn);
+            now_ns = clock_now_ns();
+            start_ns = start_ns > 0 ? start_ns : now_ns;
+            if (server_worker->consumed_ns + (now_ns - start_ns) >= CONSUME_NS && data.len > 0) {
+                server_worker_schedule_resume(server_worker, conn);
                 break;
             }
         }
     }
+    server_worker->consumed_ns += now_ns - start_ns;
     conn->consuming = false;
     conn->n_pipelined_bytes = 0;
     return data;

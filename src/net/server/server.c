@@ -132,6 +132,7 @@ static bool run_deferred(struct deferred_task *task) {
     /* A connection that is scheduled again meanwhile has done its share: the loop polls first; so
      * it does when many have taken a while together. */
     uint64_t end_ns = TAILQ_EMPTY(&server_worker->ready) ? 0 : clock_now_ns() + RESUME_NS;
+    server_worker->consumed_ns = 0;
     for (size_t n = count_ready(server_worker); n > 0 && clock_now_ns() < end_ns; n--) {
         struct net_conn *conn = TAILQ_FIRST(&server_worker->ready);
         remove_ready(server_worker, conn);
@@ -139,6 +140,7 @@ static bool run_deferred(struct deferred_task *task) {
         net_conn_update_io(conn);
         server_worker_free_ended_calls(server_worker);
     }
+    server_worker->consumed_ns = 0;
     close_if_done(server_worker);
     return (again || !TAILQ_EMPTY(&server_worker->ready)) && !server_worker->done;
 }

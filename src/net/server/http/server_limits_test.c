@@ -534,25 +534,81 @@ static void client_disconnect_calls_handler(void **state) {
     test_server_stop(&server);
 }
 
-static atomic_int n_big;
+static atomic_int n_big, n_before_probe;
+static _Thread_local int n_busy; /* of a worker */
 
-/* As the fixture's; /busy takes a millisecond. */
+/* As the fixture's; /busy takes a millisecond, /block a tenth of a second; /probe counts what came
+ * before it. */
 static void on_head_busy(struct http_exchange *exchange, void *context) {
-    if (str_is(exchange->head.path, "/busy")) {
+    struct str path = exchange->head.path;
+    if (str_is(path, "/busy")) {
         usleep(1000);
+        n_busy++;
+    } else if (str_is(path, "/block")) {
+        usleep(100000);
+    } else if (str_is(path, "/probe")) {
+        atomic_store(&n_before_probe, n_busy);
     }
     test_on_head(exchange, context);
     atomic_fetch_add(&n_big, str_is(exchange->head.path, "/big"));
 }
 
 #define BUSY "GET /busy HTTP/1.1\r\n" HOST "\r\n"
+#define BIG "GET /big HTTP/1.1\r\n" HOST "\r\n"
 #define EIGHT_BUSY BUSY BUSY BUSY BUSY BUSY BUSY BUSY BUSY
 
-/* Connections that pipeline take turns. One that is reset while it waits for its next turn leaves
- * the list of those that do: they are all served. */
+/* The connections that are read between two polls share the time of a turn: the last one does not
+ * wait until each before it has had all of that. */
+static void turns_of_pipelining_connections_share_their_time(void **state) {
+    (void)state;
+    enum { BUSY_N = 20 };
+    struct test_server server;
+    struct net_limits limits = test_limits();
+    struct http_handler handler = {
+        .on_head = on_head_busy, .on_end = test_on_end, .error_body = test_error_body};
+    int busy[BUSY_N], blocking[TEST_WORKERS], probes[TEST_WORKERS];
+    test_server_start_as(&server, handler, &limits, test_budget(), "127.0.0.1:0", NULL);
+    for (int i = 0; i < BUSY_N; i++) {
+        busy[i] = test_connect(&server);
+    }
+    for (int i = 0; i < TEST_WORKERS; i++) { /* one for each worker: the one with the fewest */
+        blocking[i] = test_connect(&server);
+    }
+    for (int i = 0; i < TEST_WORKERS; i++) {
+        probes[i] = test_connect(&server);
+        test_send(probes[i], STR(GOOD));
+        test_expect(probes[i], 200, "hello");
+    }
+    for (int i = 0; i < TEST_WORKERS; i++) {
+        test_send(blocking[i], STR("GET /block HTTP/1.1\r\n" HOST "\r\n"));
+    }
+    usleep(20000);
+    for (int i = 0; i < BUSY_N; i++) { /* all wait in the sockets */
+        test_send(busy[i], STR(EIGHT_BUSY EIGHT_BUSY));
+    }
+    test_send(probes[0], STR("GET /probe HTTP/1.1\r\n" HOST "\r\n"));
+    test_expect(probes[0], 200, "hello");
+    assert_true(n_before_probe < BUSY_N / TEST_WORKERS * 6); /* else 8 of each */
+    for (int i = 0; i < BUSY_N * 16; i++) {
+        test_expect(busy[i % BUSY_N], 200, "hello");
+    }
+    for (int i = 0; i < BUSY_N; i++) {
+        close(busy[i]);
+    }
+    for (int i = 0; i < TEST_WORKERS; i++) {
+        close(blocking[i]);
+        close(probes[i]);
+    }
+    check_good(&server);
+    test_server_stop(&server);
+}
+
+/* Connections that pipeline take turns, which end after four requests or more. One whose turn ends
+ * with /big, which it does not read, and that is reset before the next one leaves the list of those
+ * that wait: they are all served. */
 static void reset_while_waiting_for_its_turn_leaves_others_served(void **state) {
     (void)state;
-    enum { BUSY_N = 12, REQUESTS = 48, RESET_N = 4, FRESH_N = 4 };
+    enum { BUSY_N = 12, REQUESTS = 48, RESET_N = 8, FRESH_N = 4 };
     struct test_server server;
     struct net_limits limits = test_limits();
     struct http_handler handler = {.on_head = on_head_busy,
@@ -567,12 +623,12 @@ static void reset_while_waiting_for_its_turn_leaves_others_served(void **state) 
         busy[i] = test_connect(&server);
         test_send(busy[i], STR(EIGHT_BUSY EIGHT_BUSY EIGHT_BUSY EIGHT_BUSY EIGHT_BUSY EIGHT_BUSY));
     }
-    for (int i = 0; i < RESET_N; i++) { /* a turn ends with /big, whose response is not read */
+    for (int i = 0; i < RESET_N; i++) {
         reset[i] = test_connect(&server);
-        test_send(reset[i],
-                  STR(BUSY BUSY BUSY BUSY BUSY BUSY BUSY "GET /big HTTP/1.1\r\n" HOST "\r\n" GOOD));
+        test_send(reset[i], i % 2 ? STR(BUSY BUSY BUSY BIG GOOD)
+                                  : STR(BUSY BUSY BUSY BUSY BUSY BUSY BUSY BIG GOOD));
     }
-    test_wait_for(&n_big, RESET_N);
+    test_wait_for(&n_big, RESET_N / 2);
     for (int i = 0; i < RESET_N; i++) {
         test_reset(reset[i]);
     }
@@ -735,6 +791,7 @@ int main(void) {
         cmocka_unit_test(half_close_cancels_request),
         cmocka_unit_test(half_closed_client_gets_ready_replies),
         cmocka_unit_test(client_disconnect_calls_handler),
+        cmocka_unit_test(turns_of_pipelining_connections_share_their_time),
         cmocka_unit_test(reset_while_waiting_for_its_turn_leaves_others_served),
         cmocka_unit_test(drain_finishes_requests_and_closes_idle),
         cmocka_unit_test(stop_in_every_state_completes),
