@@ -194,7 +194,7 @@ struct server_worker {
     LIST_HEAD(, net_conn) conns;
     struct net_call *ended;       /* freed at the end of the iteration */
     TAILQ_HEAD(, net_conn) ready; /* connections to resume */
-    uint64_t consumed_ns;         /* of this iteration, for pipelined requests */
+    uint64_t consumed_ns;         /* for pipelined requests, since the deferred tasks ran */
     size_t n_conns, n_calls;
     LIST_HEAD(, net_conn) slices_due; /* connections whose next slice of a response is due */
     struct deferred_task send_slices;

@@ -534,10 +534,11 @@ static void client_disconnect_calls_handler(void **state) {
     test_server_stop(&server);
 }
 
-static atomic_int n_big, n_before_probe;
+static atomic_int n_big, n_before_probe, n_blocked;
+static atomic_bool unblocked;
 static _Thread_local int n_busy; /* of a worker */
 
-/* As the fixture's; /busy takes a millisecond, /block a tenth of a second; /probe counts what came
+/* As the fixture's; /busy takes a millisecond, /block until it is unblocked; /probe counts what came
  * before it. */
 static void on_head_busy(struct http_exchange *exchange, void *context) {
     struct str path = exchange->head.path;
@@ -545,7 +546,10 @@ static void on_head_busy(struct http_exchange *exchange, void *context) {
         usleep(1000);
         n_busy++;
     } else if (str_is(path, "/block")) {
-        usleep(100000);
+        atomic_fetch_add(&n_blocked, 1);
+        while (!atomic_load(&unblocked)) {
+            usleep(1000);
+        }
     } else if (str_is(path, "/probe")) {
         atomic_store(&n_before_probe, n_busy);
     }
@@ -582,11 +586,12 @@ static void turns_of_pipelining_connections_share_their_time(void **state) {
     for (int i = 0; i < TEST_WORKERS; i++) {
         test_send(blocking[i], STR("GET /block HTTP/1.1\r\n" HOST "\r\n"));
     }
-    usleep(20000);
+    test_wait_for(&n_blocked, TEST_WORKERS);
     for (int i = 0; i < BUSY_N; i++) { /* all wait in the sockets */
         test_send(busy[i], STR(EIGHT_BUSY EIGHT_BUSY));
     }
     test_send(probes[0], STR("GET /probe HTTP/1.1\r\n" HOST "\r\n"));
+    atomic_store(&unblocked, true);
     test_expect(probes[0], 200, "hello");
     assert_true(n_before_probe < BUSY_N / TEST_WORKERS * 6); /* else 8 of each */
     for (int i = 0; i < BUSY_N * 16; i++) {
