@@ -55,7 +55,8 @@ static int unknown_command(const char *name) {
 }
 
 static int print_help(FILE *out) {
-    fputs("usage: sluice COMMAND …\n\nA model server, an endpoint picker, and their client.\n\n", out);
+    fputs("usage: sluice COMMAND …\n\nA model server, an endpoint picker, and their client.\n\n",
+          out);
     for (size_t i = 0; i < N_COMMANDS; i++) {
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].about);
     }

@@ -538,8 +538,8 @@ static atomic_int n_big, n_before_probe, n_blocked;
 static atomic_bool unblocked;
 static _Thread_local int n_busy; /* of a worker */
 
-/* As the fixture's; /busy takes a millisecond, /block until it is unblocked; /probe counts what came
- * before it. */
+/* As the fixture's; /busy takes a millisecond, /block until it is unblocked; /probe counts what
+ * came before it. */
 static void on_head_busy(struct http_exchange *exchange, void *context) {
     struct str path = exchange->head.path;
     if (str_is(path, "/busy")) {
