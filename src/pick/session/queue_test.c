@@ -193,6 +193,28 @@ static void queue_wait_ends_on_timeout_cancel_or_local_reply(void **state) {
     }
 }
 
+/* No memory for the stream is noticed after its last message was queued: nothing has been sent to
+ * an endpoint, so the client still gets an answer. */
+static void queue_rejected_whole_request_is_answered(void **state) {
+    struct error why;
+    (void)state;
+    error_set(&why, ST_OVERLOADED, "no memory");
+    for (int at_body = 0; at_body < 2; at_body++) {
+        struct busy busy = begin();
+        stage_request(busy.stage, at_body ? POST : ":method=GET|:path=/v2/models/m", !at_body,
+                      STAGE_CONFIG(BUFFERED, NONE));
+        if (at_body) {
+            stage_expect_continue(busy.stage, EXT_PROC_REQUEST_HEADERS);
+            stage_body(busy.stage, "{\"model\":\"m\"}", true);
+        }
+        expect_waiting(busy.stage);
+        pick_session_on_message_rejected(busy.stage->session, &why);
+        assert_int_equal(stage_next(busy.stage)->http_status, 503);
+        assert_int_equal(busy.stage->why.status, ST_OK);
+        end(&busy);
+    }
+}
+
 static void queue_model_removed_while_waiting_is_404(void **state) {
     struct busy busy = begin();
     (void)state;
@@ -281,6 +303,7 @@ int main(void) {
         cmocka_unit_test(queue_wait_at_trailers_resumes),
         cmocka_unit_test(queue_overridden_mode_checks_model_later),
         cmocka_unit_test(queue_wait_ends_on_timeout_cancel_or_local_reply),
+        cmocka_unit_test(queue_rejected_whole_request_is_answered),
         cmocka_unit_test(queue_model_removed_while_waiting_is_404),
         cmocka_unit_test(queue_timeout_without_ready_endpoint_is_503),
         cmocka_unit_test(queue_body_over_limit_stops_reading),

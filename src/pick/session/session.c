@@ -559,12 +559,14 @@ void pick_session_half_close(struct pick_session *session) {
 }
 
 /* The first message is the request's headers, and before the request's body has ended another is a
- * piece of it; later it could be one of the response, which the client is already receiving. */
+ * piece of it; later it could be one of the response, which the client is already receiving. Not so
+ * while the request is queued: no endpoint has received it. */
 void pick_session_on_message_rejected(struct pick_session *session, const struct error *why) {
     bool awaited = session->phase == PICK_HEADERS_EXPECTED || session->phase == PICK_HEADERS_HELD ||
-                   session->phase == PICK_BODY_PENDING || session->phase == PICK_QUEUED ||
+                   session->phase == PICK_BODY_PENDING ||
                    (session->phase == PICK_PICKED && session->mode_overridden);
-    if (awaited && !session->response_started && !session->request_ended) {
+    bool refuses = session->phase == PICK_QUEUED || (awaited && !session->request_ended);
+    if (refuses && !session->response_started) {
         pick_session_refuse(session, why);
     } else {
         pick_session_abort(session, why);
