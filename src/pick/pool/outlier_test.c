@@ -122,6 +122,38 @@ static void outlier_repeated_ejections_grow(void **state) {
     close_fixture(&f);
 }
 
+/* A worker's clock stands while it processes a message, so that an ejection may have ended, by
+ * another worker's tick, after the time of the failure that is reported. */
+static void outlier_failure_from_before_readmission_counts(void **state) {
+    struct fixture f;
+    (void)state;
+    open_at_100_s(&f, fixture_spec_of(3));
+    struct endpoint *bad = numbered(&f, 1);
+    report(&f, bad, POOL_OUTCOME_5XX, 5);
+    expect_ejected_for(&f, bad, 30 * SECOND);
+    clock_set_fake_ns(clock_now_ns() - 1);
+    report(&f, bad, POOL_OUTCOME_5XX, 1);
+    expect_ejected_for(&f, bad, 60 * SECOND);
+    close_fixture(&f);
+}
+
+/* The same for the interval in which errors are counted. */
+static void outlier_failure_from_before_interval_counts(void **state) {
+    struct fixture f;
+    struct pool_spec *spec = fixture_spec_of(3);
+    (void)state;
+    spec->outlier_detection.consecutive_5xx = 0;
+    spec->outlier_detection.failure_percentage_request_volume = 50;
+    open_at_100_s(&f, spec);
+    struct endpoint *bad = numbered(&f, 1);
+    report(&f, bad, POOL_OUTCOME_5XX, 49);
+    clock_set_fake_ns(clock_now_ns() - 1);
+    assert_false(endpoint_is_ejected(bad));
+    report(&f, bad, POOL_OUTCOME_5XX, 1);
+    assert_true(endpoint_is_ejected(bad));
+    close_fixture(&f);
+}
+
 static void outlier_failure_share_ejects(void **state) {
     struct fixture f;
     struct pool_spec *spec = fixture_spec_of(3);
@@ -229,6 +261,33 @@ static void outlier_ejection_ends_with_its_cause(void **state) {
     close_fixture(&f);
 }
 
+/* A request in flight keeps the endpoint's record. The server that has the address later starts
+ * without the errors of the one before, as it would without that request. */
+static void outlier_added_again_starts_without_errors(void **state) {
+    struct fixture f;
+    (void)state;
+    open_at_100_s(&f, fixture_spec_of(3));
+    struct pool_pick pick = fixture_pick(&f);
+    struct endpoint *bad = pick.ticket.endpoint;
+    for (int on_trial = 0; on_trial < 2; on_trial++) {
+        if (on_trial) {
+            report(&f, bad, POOL_OUTCOME_5XX, 5);
+            expect_ejected_for(&f, bad, 30 * SECOND);
+        } else {
+            report(&f, bad, POOL_OUTCOME_5XX, 4);
+        }
+        fixture_update(f.pool, fixture_spec_of(0));
+        fixture_update(f.pool, fixture_spec_of(3));
+        report(&f, bad, POOL_OUTCOME_5XX, 1);
+        assert_false(endpoint_is_ejected(bad));
+        report(&f, bad, POOL_OUTCOME_OK, 1);
+    }
+    report(&f, bad, POOL_OUTCOME_5XX, 5);
+    expect_ejected_for(&f, bad, 30 * SECOND); /* its first ejection */
+    pool_release_ticket(f.pool, &pick.ticket);
+    close_fixture(&f);
+}
+
 /* Avoided endpoints are kept by the end of their time, whatever the order in which they come. */
 static void outlier_shorter_avoidance_ends_first(void **state) {
     struct fixture f;
@@ -256,10 +315,13 @@ int main(void) {
         cmocka_unit_test(outlier_consecutive_errors_eject),
         cmocka_unit_test(outlier_gateway_failures_are_counted_apart),
         cmocka_unit_test(outlier_repeated_ejections_grow),
+        cmocka_unit_test(outlier_failure_from_before_readmission_counts),
+        cmocka_unit_test(outlier_failure_from_before_interval_counts),
         cmocka_unit_test(outlier_failure_share_ejects),
         cmocka_unit_test(outlier_ejections_are_limited),
         cmocka_unit_test(outlier_ejected_endpoint_is_the_last_resort),
         cmocka_unit_test(outlier_ejection_ends_with_its_cause),
+        cmocka_unit_test(outlier_added_again_starts_without_errors),
         cmocka_unit_test(outlier_shorter_avoidance_ends_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

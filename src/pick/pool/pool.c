@@ -511,6 +511,7 @@ static void publish_snapshot(struct pool *pool, struct pool_change *change) {
         endpoint->in_pool = is_added;
         endpoint->known = endpoint->ready = is_added && !checked;
         endpoint_clear_avoided(pool, endpoint, false);
+        endpoint_forget_outliers(endpoint);
         endpoint_reset_history(pool, endpoint);
         endpoint_update_rank(pool, endpoint);
     }

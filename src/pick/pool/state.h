@@ -77,6 +77,8 @@ void endpoint_clear_expired_avoidances(struct pool *pool, uint64_t now_ns);
 
 /* Its ejection has ended: `expired`, its time has passed, or for another reason. */
 void endpoint_end_ejection(struct endpoint *endpoint, bool expired);
+/* Another server may have the address from now on. */
+void endpoint_forget_outliers(struct endpoint *endpoint);
 
 /* ---- pick.c ---------------------------------------------------------------------------------- */
 
