@@ -290,7 +290,6 @@ static void finish_list(struct kube_watch *watch, struct str version) {
     set_version(watch, version);
     watch->listing = false;
     watch->was_served = true;
-    watch->n_absent = 0;
     watch->page = watch->options.page;
     notify_list_end(watch);
     if (!watch->stopped && !watch->watch_failed) {
@@ -340,6 +339,7 @@ static void on_page(struct kube_watch *watch, const struct kube_response *answer
 static void kube_watch_on_page(void *user, const struct kube_response *answer) {
     struct kube_watch *watch = user;
     watch->call = NULL;
+    watch->n_absent = answer->status == NOT_FOUND ? watch->n_absent : 0;
     if (answer->error.status == ST_OK) {
         on_page(watch, answer);
     } else if (answer->error.status == ST_BODY_TOO_LARGE && watch->page > 1) {

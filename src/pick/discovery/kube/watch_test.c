@@ -289,6 +289,30 @@ static void watch_absent_kind_is_empty_list(void **state) {
                  "begin a synced [watching] -a [failing] begin synced [not served] ", &now);
 }
 
+/* An API server that starts answers 404 for kinds that it has not loaded yet, between other
+ * failures: these are no three in a row. */
+static void watch_absent_between_failures_keeps_objects(void **state) {
+    static const struct kube_step steps[] = {
+        {.body = LIST("10", POD("a"))},
+        {.status = "410 Gone", .body = STATUS(410, "too old")},
+        {.status = "404 Not Found", .body = "404 page not found\n"},
+        {.status = "503 Service Unavailable", .body = "starting\n"},
+        {.status = "404 Not Found", .body = "404 page not found\n"},
+        {.status = "503 Service Unavailable", .body = "starting\n"},
+        {.status = "404 Not Found", .body = "404 page not found\n"},
+        {.body = LIST("20", POD("a"))},
+        HELD,
+    };
+    struct kube_watch_status now;
+    (void)state;
+    options_of_pods();
+    check_script(STEPS(steps),
+                 "begin a synced [watching] [listing] [failing] [failing] [failing] [failing] "
+                 "[failing] begin a synced [watching] ",
+                 &now);
+    assert_int_equal(now.n_lists, 2);
+}
+
 static void watch_invalid_event_lists_again(void **state) {
     static const struct kube_step steps[] = {
         {.body = LIST("10", "")},
@@ -410,6 +434,7 @@ int main(void) {
         cmocka_unit_test(watch_failed_list_starts_again),
         cmocka_unit_test(watch_denied_reports_phase),
         cmocka_unit_test(watch_absent_kind_is_empty_list),
+        cmocka_unit_test(watch_absent_between_failures_keeps_objects),
         cmocka_unit_test(watch_invalid_event_lists_again),
         cmocka_unit_test(watch_silent_connection_is_replaced),
         cmocka_unit_test(watch_hanging_server_is_retried),
