@@ -35,6 +35,8 @@ enum {
     SMALL_BYTES = 32768, /* a stream that holds more may not use the memory kept for others */
 };
 
+enum { MAX_RESUMED = 64 /* queued requests, between two polls of the loop */ };
+
 /* The interval of pool_tick for pools that requests wait for. */
 static const uint64_t TICK_NS = 100000000;
 
@@ -590,20 +592,25 @@ static void describe_call(const struct grpc_call *call, struct buf *out) {
 
 /* ---- the service ----------------------------------------------------------------------------- */
 
-static void on_wakeup(struct worker_msg *msg) {
-    struct worker_state *worker_state = CONTAINER_OF(msg, struct worker_state, msg);
-    struct pool_waiter *waiter;
-    atomic_store(&worker_state->posted, false);
-    pool_set_reader_refresh_all(worker_state->context.pools);
-    while ((waiter = pool_wakeup_pop(&worker_state->wakeup))) {
-        pick_session_resume(waiter);
-    }
-}
-
 static void post_wakeup(void *user) {
     struct worker_state *worker_state = user;
     if (!atomic_exchange(&worker_state->posted, true)) {
         worker_post(worker_state->worker, &worker_state->msg);
+    }
+}
+
+/* An update of a pool, or an endpoint that becomes ready, may notify thousands of requests at once:
+ * after MAX_RESUMED of them other events have their turn. */
+static void on_wakeup(struct worker_msg *msg) {
+    struct worker_state *worker_state = CONTAINER_OF(msg, struct worker_state, msg);
+    struct pool_waiter *waiter = NULL;
+    atomic_store(&worker_state->posted, false);
+    pool_set_reader_refresh_all(worker_state->context.pools);
+    for (int n = 0; n < MAX_RESUMED && (waiter = pool_wakeup_pop(&worker_state->wakeup)); n++) {
+        pick_session_resume(waiter);
+    }
+    if (waiter) {
+        post_wakeup(worker_state);
     }
 }
 

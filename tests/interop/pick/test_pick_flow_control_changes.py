@@ -136,6 +136,26 @@ def test_queue_small_body_pieces_count_overhead(start):
     picker.wait_at_rest()
 
 
+def test_queue_admits_many_at_once(start):
+    """More than are resumed between two polls of the worker's loop: all of them go on, though nothing else happens."""
+    n = 200
+    picker = start(f"endpoints: [{A}]\n{FLOW}", "--workers", "1")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = ask(proxy)
+        assert endpoint_of(busy.next()) == A
+        queued = [ask(proxy) for _ in range(n)]
+        wait_waiting(picker, n)
+        picker.write_pool(f"endpoints: [{A}]\nsaturation: {{max_in_flight: {n + 1}}}\nflow_control: {{}}\n")
+        for stream in queued:
+            assert endpoint_of(stream.next()) == A
+        for stream in [busy, *queued]:
+            finish(stream)
+        fresh = ask(proxy)
+        assert endpoint_of(fresh.next()) == A
+        finish(fresh)
+    picker.wait_at_rest()
+
+
 def test_queue_drain_timeout_cuts_off_waiting(start):
     """On several connections, at the headers and with bodies: what waits is cut off, and the picker ends in order."""
     picker = start(f"endpoints: [{A}, {B}]\n{FLOW}", "--drain-timeout", "2s", "--workers", "3")
