@@ -33,6 +33,17 @@ static uint32_t compute_rank(const struct endpoint *endpoint) {
     return endpoint_in_flight(endpoint) + (avoided ? ENDPOINT_REFUSED : 0);
 }
 
+/* Records for waiters whether the member is ready and not avoided. */
+static void note_preferred(const struct pool_snapshot *snapshot, const struct endpoint *endpoint) {
+    uint32_t i = endpoint->member;
+    uint64_t bit = UINT64_C(1) << i % 64;
+    if (endpoint_rank(endpoint) < ENDPOINT_REFUSED) {
+        snapshot->preferred[i / 64] |= bit;
+    } else {
+        snapshot->preferred[i / 64] &= ~bit;
+    }
+}
+
 static void count_unchecked(struct pool *pool, struct endpoint *endpoint) {
     bool unchecked =
         endpoint->in_pool && !endpoint->known && endpoint->avoidance == ENDPOINT_NOT_AVOIDED;
@@ -57,6 +68,9 @@ static void endpoint_update_rank(struct pool *pool, struct endpoint *endpoint) {
         ranking_insert(&pool->ranking, &endpoint->ranked, rank);
     }
     store_u32(&endpoint->rank, rank);
+    if (endpoint->in_pool) {
+        note_preferred(pool->snapshot, endpoint);
+    }
     endpoint_record_change(pool, endpoint);
 }
 
@@ -503,6 +517,7 @@ static void publish_snapshot(struct pool *pool, struct pool_change *change) {
     pool->snapshot = change->fresh;
     for (uint32_t i = 0; i < change->fresh->n_members; i++) {
         change->fresh->members[i].endpoint->member = i;
+        note_preferred(change->fresh, change->fresh->members[i].endpoint);
     }
     for (size_t i = 0; i < change->n_moves; i++) {
         struct endpoint *endpoint = change->moves[i];

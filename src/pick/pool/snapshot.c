@@ -40,7 +40,8 @@ static enum status make_loads(struct pool_snapshot *snapshot, const struct pool_
     size_t n = (size_t)snapshot->n_members + 1, n_bytes = n * sizeof(*snapshot->loads);
     snapshot->loads = arena_alloc_aligned(spec->arena, n_bytes, alignof(struct load_cell));
     snapshot->adapters = arena_calloc(spec->arena, n, sizeof(*snapshot->adapters));
-    if (!snapshot->loads || !snapshot->adapters) {
+    snapshot->preferred = arena_calloc(spec->arena, n / 64 + 1, sizeof(*snapshot->preferred));
+    if (!snapshot->loads || !snapshot->adapters || !snapshot->preferred) {
         return snapshot_no_memory(spec, err);
     }
     memset((void *)snapshot->loads, 0, n_bytes);

@@ -74,8 +74,10 @@ struct pool_snapshot {
     struct load_cell *loads; /* of each member; changes (pick/pool/endpoint/load.h) */
     struct load_adapters *adapters;
     struct pool_changes changes; /* of members' loads, requests and readiness; changes */
-    uint32_t slots_mask;         /* number of slots, a power of two, less 1 */
-    uint32_t *slots;             /* hash table by address: member + 1; 0: free */
+    /* A bit for each member: it is ready and not avoided. Under the pool's lock; changes. */
+    uint64_t *preferred;
+    uint32_t slots_mask; /* number of slots, a power of two, less 1 */
+    uint32_t *slots;     /* hash table by address: member + 1; 0: free */
     /* By an endpoint's host number in the prefix table, less the lowest one of the members: member
      * + 1; 0: none. All pools share the prefix table, which gives a pool's endpoints adjacent
      * numbers. */

@@ -115,24 +115,27 @@ static bool has_member(const struct pool_waiter *waiter, const struct endpoint *
            (!waiter->selection || subset_has(waiter->selection, &endpoint->address));
 }
 
-static bool is_preferred(const struct endpoint *endpoint) {
-    return endpoint_is_eligible(endpoint) && !endpoint_is_avoided(endpoint);
+static bool has_preferred_endpoint(const struct pool *pool) {
+    const struct ranking *ranking = &pool->ranking;
+    return ranking->n > 0 && ranking_key(ranking, ranking->order[0]) < ENDPOINT_REFUSED;
 }
 
-/* An avoided endpoint is only for requests that have no other. */
+/* Whether the waiter may use an endpoint that is not avoided: an avoided one is only for requests
+ * that have no other. */
 static bool has_preferred_member(const struct pool *pool, const struct pool_waiter *waiter) {
-    const struct ranking *ranking = &pool->ranking;
     const struct pool_snapshot *snapshot = pool->snapshot;
-    if (ranking->n == 0 || ranking_key(ranking, ranking->order[0]) >= ENDPOINT_REFUSED) {
-        return false;
+    bool found = false;
+    if (!is_restricted(waiter) || !has_preferred_endpoint(pool)) {
+        return has_preferred_endpoint(pool);
     }
-    for (uint32_t i = 0; is_restricted(waiter) && i < snapshot->n_members; i++) {
-        const struct endpoint *endpoint = snapshot->members[i].endpoint;
-        if (is_preferred(endpoint) && has_member(waiter, endpoint)) {
-            return true;
-        }
+    for (size_t i = 0; waiter->members && !found && i < count_words(snapshot); i++) {
+        found = (waiter->members[i] & snapshot->preferred[i]) != 0;
     }
-    return !is_restricted(waiter);
+    for (uint32_t i = 0; !waiter->members && !found && i < snapshot->n_members; i++) {
+        found = (snapshot->preferred[i / 64] >> i % 64 & 1) &&
+                has_member(waiter, snapshot->members[i].endpoint);
+    }
+    return found;
 }
 
 /* None of the endpoints in its subset is in the pool any more. */
@@ -259,26 +262,19 @@ struct free_members {
     struct endpoint *endpoint; /* found */
 };
 
-static bool can_use_member(struct free_members *free_members, const struct pool_waiter *waiter,
-                           uint32_t member) {
-    struct wait_target target = {free_members->pool,
-                                 free_members->pool->snapshot->members[member].endpoint};
-    free_members->endpoint = target.endpoint;
-    return can_use_target(&target, &waiter->item);
-}
-
 static bool find_free_member(void *user, const struct flow_item *item) {
     struct free_members *free_members = user;
     struct pool_waiter *waiter = (struct pool_waiter *)(void *)(uintptr_t)item;
     const struct pool_snapshot *snapshot = free_members->pool->snapshot;
     pool_waiter_resolve(snapshot, waiter);
+    bool preferred = waiter->members && has_preferred_member(free_members->pool, waiter);
     for (size_t i = 0; waiter->members && i < count_words(snapshot); i++) {
-        for (uint64_t both = waiter->members[i] & free_members->set[i]; both != 0;
-             both &= both - 1) {
-            uint32_t member = (uint32_t)(i * 64 + (size_t)__builtin_ctzll(both));
-            if (can_use_member(free_members, waiter, member)) {
-                return true;
-            }
+        uint64_t usable = waiter->members[i] & free_members->set[i] &
+                          (preferred ? snapshot->preferred[i] : UINT64_MAX);
+        if (usable != 0) {
+            size_t member = i * 64 + (size_t)__builtin_ctzll(usable);
+            free_members->endpoint = snapshot->members[member].endpoint;
+            return true;
         }
     }
     return false;
@@ -303,14 +299,14 @@ static uint32_t mark_free_members(struct free_members *free_members) {
 /* How many waiters, about, are looked at while the lock is held. */
 enum { MAX_VISITS = 20000 };
 
-/* All waiters have subsets: those are searched that have a member with capacity. Out of memory the
- * next tick does it. Returns: there is more to do. */
+/* Those waiters with subsets are searched that have a member with capacity. Out of memory the next
+ * tick does it. Returns: there is more to do. */
 static bool notify_restricted_waiters(struct pool *pool, struct pool_notifications *notifications) {
     struct free_members free_members = {.pool = pool};
     uint64_t n_visits = 0;
     bool more = false;
     advance_capacity_epoch(pool);
-    if (pool->flow.n_queued == 0) {
+    if (pool->flow.n_queued == atomic_load_explicit(&pool->n_unrestricted, memory_order_relaxed)) {
         return false;
     }
     free_members.set = calloc(count_words(pool->snapshot) + 1, sizeof(*free_members.set));
@@ -327,16 +323,20 @@ static bool notify_restricted_waiters(struct pool *pool, struct pool_notificatio
     return more;
 }
 
+/* While any endpoint is not avoided, an avoided one is of use to waiters with subsets only. */
 bool pool_notify_all_waiters(struct pool *pool, struct pool_notifications *notifications) {
     const struct pool_snapshot *snapshot = pool->snapshot;
+    bool preferred = has_preferred_endpoint(pool);
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
+        struct endpoint *endpoint = snapshot->members[i].endpoint;
         if (atomic_load_explicit(&pool->n_unrestricted, memory_order_relaxed) == 0) {
             break;
         }
-        pool_notify_waiters(pool, snapshot->members[i].endpoint, notifications);
+        if (!preferred || !endpoint_is_avoided(endpoint)) {
+            pool_notify_waiters(pool, endpoint, notifications);
+        }
     }
-    return atomic_load_explicit(&pool->n_unrestricted, memory_order_relaxed) == 0 &&
-           notify_restricted_waiters(pool, notifications);
+    return notify_restricted_waiters(pool, notifications);
 }
 
 static bool is_queued(void *user, const struct flow_item *item) {

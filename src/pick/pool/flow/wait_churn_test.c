@@ -27,11 +27,29 @@ struct world {
     struct pool_reader *readers[READERS];
     struct pool_wakeup wakeups[READERS];
     struct waiting_request askers[ASKERS];
-    struct endpoint_address addresses[ENDPOINTS];
+    struct endpoint_address addresses[ENDPOINTS][2];
     struct subset subsets[ENDPOINTS];
     struct prng prng;
     uint64_t n_went, n_left, n_waited;
+    bool avoids; /* endpoints refuse connections and respond again */
 };
+
+static bool is_preferred(const struct endpoint *endpoint) {
+    return endpoint_is_eligible(endpoint) && !endpoint_is_avoided(endpoint);
+}
+
+static bool may_use(const struct waiting_request *asker, const struct pool_snapshot *snapshot,
+                    const struct endpoint *endpoint) {
+    const struct subset *subset = asker->request.subset;
+    bool preferred = false;
+    for (uint32_t i = 0; i < snapshot->n_members; i++) {
+        const struct endpoint *other = snapshot->members[i].endpoint;
+        preferred =
+            preferred || (is_preferred(other) && (!subset || subset_has(subset, &other->address)));
+    }
+    return (!subset || subset_has(subset, &endpoint->address)) &&
+           (is_preferred(endpoint) || !preferred);
+}
 
 static bool is_out(const struct waiting_request *asker) {
     return asker->waiter.item.state == FLOW_IDLE && !asker->pick.ticket.endpoint;
@@ -47,7 +65,7 @@ static void look_around(struct world *world) {
         for (int k = 0; k < ASKERS && endpoint_in_flight(endpoint) < MOST; k++) {
             const struct waiting_request *asker = &world->askers[k];
             bool may =
-                !asker->request.subset || subset_has(asker->request.subset, &endpoint->address);
+                endpoint->stalled_until_ns <= clock_now_ns() && may_use(asker, snapshot, endpoint);
             assert_false(asker->waiter.item.state == FLOW_QUEUED && may);
         }
     }
@@ -82,9 +100,22 @@ static void take_called(struct world *world) {
     }
 }
 
+static void change_avoided(struct world *world) {
+    const struct pool_snapshot *snapshot = pool_reader_refresh(world->fixture.reader);
+    struct endpoint *endpoint = snapshot->members[prng_below(&world->prng, ENDPOINTS)].endpoint;
+    if (prng_below(&world->prng, 2) == 0) {
+        pool_report_refused(world->fixture.pool, endpoint);
+    } else {
+        pool_report_answered(world->fixture.pool, endpoint);
+    }
+    clock_set_fake_ns(clock_now_ns() + prng_below(&world->prng, 1000000000));
+}
+
 static void step(struct world *world) {
     struct waiting_request *asker = &world->askers[prng_below(&world->prng, ASKERS)];
-    if (prng_below(&world->prng, 3) == 0) {
+    if (world->avoids && prng_below(&world->prng, 10) == 0) {
+        change_avoided(world);
+    } else if (prng_below(&world->prng, 3) == 0) {
         take_called(world);
     } else if (is_out(asker)) {
         begin(world, asker);
@@ -96,13 +127,16 @@ static void step(struct world *world) {
     }
 }
 
-static void pool_wait_random_operations_keep_counts_consistent(void **state) {
+static void run_random_operations(bool avoids) {
     static struct world world;
     struct error err;
-    (void)state;
+    world = (struct world){.avoids = avoids};
+    clock_set_fake_ns(UINT64_C(100000000000));
     fixture_open(&world.fixture, wait_fixture_spec(ENDPOINTS, MOST));
-    for (uint32_t i = 0; i < ENDPOINTS; i++) {
-        world.subsets[i] = wait_fixture_subset(&world.addresses[i], i);
+    for (uint32_t i = 0; i < ENDPOINTS; i++) { /* of one endpoint, or two */
+        world.addresses[i][1] = fixture_numbered((i + 1) % ENDPOINTS);
+        world.subsets[i] = wait_fixture_subset(world.addresses[i], i);
+        world.subsets[i].n = avoids ? 1 + i % 2 : 1;
     }
     for (unsigned i = 0; i < READERS; i++) {
         assert_int_equal(pool_reader_new(world.fixture.pool, i + 1, &world.readers[i], &err),
@@ -111,8 +145,14 @@ static void pool_wait_random_operations_keep_counts_consistent(void **state) {
     }
     for (unsigned i = 0; i < STEPS; i++) {
         step(&world);
+        if (avoids) { /* requests that may use an avoided endpoint are notified by ticks */
+            pool_tick(world.fixture.pool, 0);
+        }
         look_around(&world);
     }
+    clock_set_fake_ns(clock_now_ns() + UINT64_C(100000000000)); /* nothing is avoided any more */
+    pool_tick(world.fixture.pool, 0);
+    look_around(&world);
     assert_true(world.n_went > STEPS / 20 && world.n_waited > STEPS / 20 && world.n_left > 0);
     uint64_t n_still = wait_fixture_n(world.fixture.pool);
     for (unsigned i = 0; i < ASKERS; i++) { /* the remaining waiters are admitted */
@@ -130,6 +170,17 @@ static void pool_wait_random_operations_keep_counts_consistent(void **state) {
         pool_wakeup_fini(&world.wakeups[i]);
     }
     fixture_close(&world.fixture);
+    clock_set_fake_ns(0);
+}
+
+static void pool_wait_random_operations_keep_counts_consistent(void **state) {
+    (void)state;
+    run_random_operations(false);
+}
+
+static void pool_wait_avoided_endpoints_notify_requests_without_others(void **state) {
+    (void)state;
+    run_random_operations(true);
 }
 
 /* ---- several threads ------------------------------------------------------------------------- */
@@ -254,6 +305,7 @@ static void pool_wait_concurrent_workers_notify_all_waiters(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pool_wait_random_operations_keep_counts_consistent),
+        cmocka_unit_test(pool_wait_avoided_endpoints_notify_requests_without_others),
         cmocka_unit_test(pool_wait_concurrent_workers_notify_all_waiters),
     };
     return cmocka_run_group_tests_name("pick/pool/flow/wait_churn", tests, NULL, NULL);

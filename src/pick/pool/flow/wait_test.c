@@ -458,6 +458,46 @@ static void pool_wait_removed_endpoints_refuse_their_waiters(void **state) {
     close_pool(&fixture);
 }
 
+/* 10.0.0.2 is full, 10.0.0.1 has capacity and is avoided: it is of no use to a waiter of both until
+ * the other one has left, whatever is added before or after them. */
+static void pool_wait_avoided_endpoint_follows_updates(void **state) {
+    struct fixture fixture;
+    struct endpoint_address addresses[] = {fixture_numbered(1), fixture_numbered(2)};
+    struct subset both = {.items = addresses, .n = 2};
+    struct waiting_request busy = {0}, narrow = {0};
+    (void)state;
+    for (uint32_t n_before = 0; n_before < 2; n_before++) {
+        struct pool_spec *spec = wait_fixture_spec(0, 1);
+        spec->refused_ns = 1000 * MS;
+        fixture_add(spec, "10.0.0.1:8000");
+        fixture_add(spec, "10.0.0.2:8000");
+        open_pool(&fixture, spec);
+        pool_report_refused(fixture.pool, fixture_endpoint(&fixture, "10.0.0.1:8000"));
+        ask_and_go(&fixture, &busy);
+        narrow.request.subset = &both;
+        ask_and_wait(&fixture, &narrow);
+        pool_tick(fixture.pool, 0);
+        expect_nobody();
+        for (uint32_t n = 3; n <= 200; n += 197) {
+            spec = wait_fixture_spec(0, 1);
+            for (uint32_t i = 1 - n_before; i < n; i++) {
+                struct pool_spec_endpoint wanted = {.address = fixture_numbered(i)};
+                assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &narrow.err), ST_OK);
+            }
+            fixture_update(fixture.pool, spec);
+            pool_tick(fixture.pool, 0);
+            expect_nobody();
+        }
+        spec = wait_fixture_spec(2, 1);
+        fixture_update(fixture.pool, spec);
+        expect_called(&fixture, &narrow);
+        assert_true(endpoint_is_refused(narrow.pick.ticket.endpoint));
+        give_back(&fixture, &narrow);
+        give_back(&fixture, &busy);
+        close_pool(&fixture);
+    }
+}
+
 static void pool_wait_ready_endpoint_notifies_waiters(void **state) {
     struct fixture fixture;
     struct pool_spec *spec = wait_fixture_spec(2, 1);
@@ -710,6 +750,7 @@ int main(void) {
         cmocka_unit_test(pool_wait_disabled_refuses_only_sheddable),
         cmocka_unit_test(pool_wait_pool_update_notifies_waiters),
         cmocka_unit_test(pool_wait_removed_endpoints_refuse_their_waiters),
+        cmocka_unit_test(pool_wait_avoided_endpoint_follows_updates),
         cmocka_unit_test(pool_wait_ready_endpoint_notifies_waiters),
         cmocka_unit_test(pool_wait_filters_leaving_full_endpoints_wait),
     };
