@@ -393,6 +393,8 @@ void sequences_drop(struct sequences *all, struct call *call, uint64_t now_ns,
     if (!follower && sequence->open) {
         sequence_table_remove(all, sequence);
     }
+    all->promoted = all->promoted || follower; /* an instance that found the expired call in front
+                                                  of it sleeps */
     sequence_update_list(all, sequence, now_ns);
 }
 

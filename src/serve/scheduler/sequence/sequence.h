@@ -64,8 +64,8 @@ struct sequences {
     size_t n_backlog_calls; /* calls of sequences in the backlog */
     struct hash_key key;    /* for the hash table */
     uint64_t n_arrived;
-    bool promoted; /* a sequence got a slot, so another thread may have work; the reader clears
-                      it */
+    bool promoted; /* a sequence got a slot, or lost the calls in front of a start, so another
+                      thread may have work; the reader clears it */
 };
 
 /* *out is NULL without sequence batching. Returns: ST_NO_MEMORY. Owns: *out, until

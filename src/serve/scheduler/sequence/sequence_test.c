@@ -454,6 +454,44 @@ static void sequence_expired_request_drops_followers(void **state) {
     end(&rig);
 }
 
+/* Waits until the instance's thread waits for a call that may run. */
+static void await_waiting(struct rig *rig) {
+    struct scheduler *scheduler = &rig->version->scheduler;
+    bool waits = false;
+    while (!waits) {
+        rig_pause();
+        lock_acquire(&scheduler->lock);
+        waits = !atomic_load(&rig->version->instances[0].busy);
+        lock_release(&scheduler->lock);
+    }
+}
+
+/* The instance is idle before the worker's timer removes the expired call. */
+static void send_a_start_behind_one_that_is_late(struct rig *rig) {
+    close_gate(rig);
+    put(rig, 0, 1, FIRST);
+    rig_await_started(rig, 1);
+    put_for(rig, 1, 1, 0, 1000);
+    put(rig, 2, 1, FIRST);
+    move_clock(1);
+    open_gate(rig);
+    await_waiting(rig);
+}
+
+static void sequence_expired_request_does_not_block_next_start(void **state) {
+    static struct rig rig;
+    (void)state;
+    static const enum status statuses[] = {ST_OK, ST_QUEUE_TIMEOUT, ST_OK};
+    static const struct model_config *const configs[] = {&direct_alone, &oldest};
+    for (size_t i = 0; i < 2; i++) {
+        start(&rig, configs[i], 0);
+        rig_run(&rig, send_a_start_behind_one_that_is_late, 3);
+        assert_statuses(&rig, statuses, 3);
+        assert_int_equal(n_open(&rig), 1);
+        end(&rig);
+    }
+}
+
 static void cancel_before_a_start(struct rig *rig) {
     close_gate(rig);
     put(rig, 0, 1, FIRST);
@@ -589,6 +627,7 @@ int main(void) {
         cmocka_unit_test(sequence_freed_slot_goes_to_backlog),
         cmocka_unit_test(sequence_second_start_restarts_sequence),
         cmocka_unit_test(sequence_expired_request_drops_followers),
+        cmocka_unit_test(sequence_expired_request_does_not_block_next_start),
         cmocka_unit_test(sequence_cancel_drops_followers_until_next_start),
         cmocka_unit_test(sequence_cancelled_start_leaves_no_sequence),
         cmocka_unit_test(sequence_backlog_is_limited_by_queue_size),
