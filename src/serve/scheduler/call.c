@@ -90,8 +90,12 @@ void call_complete(struct call *call) {
     version_leave(version); /* the version must not be used after this */
 }
 
+/* The call is in no queue. */
 static void call_reject(struct call *call) {
     call->finished_ns = clock_now_ns();
+    if (call->preserve_ordering) {
+        scheduler_leave_order(&call->version->scheduler, call);
+    }
     call_deliver(call);
 }
 
@@ -409,7 +413,7 @@ void call_cancel(struct call *call) {
 static void deliver_cached(struct call *call) {
     struct model_version *version = call->version;
     if (version->config.preserve_ordering) {
-        scheduler_complete_unqueued_in_order(&version->scheduler, call);
+        scheduler_complete_in_order(&version->scheduler, call);
         return;
     }
     version_leave(version);
@@ -461,6 +465,9 @@ static bool hash_on_helper(struct call *call) {
     lookup->call = call;
     lookup->job = (struct helper_job){.worker = call->worker, .run = run_hash, .done = on_hashed};
     metric_add(METRIC_HELPER_JOBS_TOTAL, 1);
+    if (call->version->config.preserve_ordering) {
+        scheduler_enter_order(&call->version->scheduler, call);
+    }
     helper_pool_submit(call->helpers, &lookup->job);
     return true;
 }

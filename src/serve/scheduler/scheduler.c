@@ -46,9 +46,13 @@ void scheduler_fini(struct scheduler *scheduler) {
 
 /* ---- preserve_ordering ----------------------------------------------------------------------- */
 
+/* Only once: a call keeps its place. */
 static void order_append(struct scheduler *scheduler, struct call *call) {
-    call->preserve_ordering = true;
-    TAILQ_INSERT_TAIL(&scheduler->order, call, order_link);
+    lock_assert_held(&scheduler->lock);
+    if (!call->preserve_ordering) {
+        call->preserve_ordering = true;
+        TAILQ_INSERT_TAIL(&scheduler->order, call, order_link);
+    }
 }
 
 /* Posts the answered calls that no earlier call delays. The lock is held, which keeps the order.
@@ -64,30 +68,41 @@ static size_t post_ready_in_order(struct scheduler *scheduler) {
     return n;
 }
 
+/* Returns: how many calls are posted that the call has delayed. */
+static size_t order_remove(struct scheduler *scheduler, struct call *call) {
+    lock_assert_held(&scheduler->lock);
+    call->preserve_ordering = false;
+    TAILQ_REMOVE(&scheduler->order, call, order_link);
+    return post_ready_in_order(scheduler);
+}
+
 static void version_leave_times(struct model_version *version, size_t n) {
     for (; n > 0; n--) {
         version_leave(version);
     }
 }
 
-static void complete_in_order(struct scheduler *scheduler, struct call *call, bool in_list) {
+void scheduler_enter_order(struct scheduler *scheduler, struct call *call) {
+    lock_acquire(&scheduler->lock);
+    order_append(scheduler, call);
+    lock_release(&scheduler->lock);
+}
+
+void scheduler_leave_order(struct scheduler *scheduler, struct call *call) {
+    lock_acquire(&scheduler->lock);
+    size_t n = order_remove(scheduler, call);
+    lock_release(&scheduler->lock);
+    version_leave_times(call->version, n);
+}
+
+void scheduler_complete_in_order(struct scheduler *scheduler, struct call *call) {
     struct model_version *version = call->version;
     lock_acquire(&scheduler->lock);
-    if (!in_list) {
-        order_append(scheduler, call);
-    }
+    order_append(scheduler, call);
     call->response_ready = true;
     size_t n = post_ready_in_order(scheduler);
     lock_release(&scheduler->lock);
     version_leave_times(version, n); /* the version must not be used after this */
-}
-
-void scheduler_complete_in_order(struct scheduler *scheduler, struct call *call) {
-    complete_in_order(scheduler, call, true);
-}
-
-void scheduler_complete_unqueued_in_order(struct scheduler *scheduler, struct call *call) {
-    complete_in_order(scheduler, call, false);
 }
 
 /* ---- sequences ------------------------------------------------------------------------------- */
@@ -277,8 +292,7 @@ bool scheduler_remove(struct scheduler *scheduler, struct call *call) {
         publish_queue_length(scheduler);
         call_set_state(call, CALL_ANSWERED);
         if (scheduler->preserve_ordering) {
-            TAILQ_REMOVE(&scheduler->order, call, order_link);
-            n_sent = post_ready_in_order(scheduler);
+            n_sent = order_remove(scheduler, call);
         }
     }
     lock_release(&scheduler->lock);

@@ -30,9 +30,10 @@ struct scheduler {
                               shutdown */
     struct priority_queue queue;
     atomic_size_t n_queued; /* the queue's length, readable without the lock */
-    struct call_list order; /* preserve_ordering: queued and not yet posted to their workers; linked
-                               by order_link */
-    bool no_delay;          /* batches do not wait for more calls: few will come */
+    struct call_list
+        order;     /* preserve_ordering: queued or being looked up in the cache, and not yet
+                               posted to their workers; linked by order_link */
+    bool no_delay; /* batches do not wait for more calls: few will come */
     bool stopping;
 };
 
@@ -82,11 +83,14 @@ size_t scheduler_take_for_instance(struct scheduler *scheduler, size_t instance,
 void scheduler_executed(struct scheduler *scheduler, size_t instance, uint64_t now_ns);
 /* Continues the sequence of a call that ran and was answered. Thread: any. */
 void scheduler_sequence_resume(struct scheduler *scheduler, struct call *call);
+/* preserve_ordering: gives the call its place among the others before it is queued, for a lookup
+ * that takes a while. Without this it gets it when it is queued or completed. Thread: any. */
+void scheduler_enter_order(struct scheduler *scheduler, struct call *call);
+/* Gives up that place: the call is neither queued nor answered. Thread: any. */
+void scheduler_leave_order(struct scheduler *scheduler, struct call *call);
 /* preserve_ordering: posts the answered call to its worker when all earlier ones are posted. It
  * must not be used afterwards. Thread: any. */
 void scheduler_complete_in_order(struct scheduler *scheduler, struct call *call);
-/* The same for a call that was answered without being queued. */
-void scheduler_complete_unqueued_in_order(struct scheduler *scheduler, struct call *call);
 /* Wakes a thread when an instance is released while calls wait. Thread: any. */
 void scheduler_wake(struct scheduler *scheduler);
 /* From now on batches do not wait for their batch delay. Thread: any. */

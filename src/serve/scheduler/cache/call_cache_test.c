@@ -252,6 +252,125 @@ static void cache_hit_with_preserve_ordering_keeps_order(void **state) {
     end(&rig, cache);
 }
 
+static struct helper_pool *helpers;
+static struct helper_job keeps_busy;
+static atomic_bool helper_is_free;
+
+static void wait_until_free(struct helper_job *job) {
+    (void)job;
+    while (!atomic_load(&helper_is_free)) {
+        rig_pause();
+    }
+}
+
+static void done_with_nothing(struct helper_job *job) {
+    (void)job;
+}
+
+static void refuse_large(sluice_response *response, sluice_output *outputs, int64_t *dims) {
+    (void)outputs;
+    if (dims[0] > RIG_ROWS_MAX) {
+        response->status = SLUICE_INTERNAL;
+        response->error = "large";
+    }
+}
+
+static void free_the_helper(struct rig *rig) {
+    assert_int_equal(rig->calls[1].n_done, 0);
+    assert_int_equal(rig->calls[2].n_done, 0);
+    atomic_store(&helper_is_free, true);
+}
+
+static void cancel_and_free_the_helper(struct rig *rig) {
+    call_cancel(&rig->calls[0].call);
+    free_the_helper(rig);
+}
+
+static void done_then_open(struct call *done) {
+    struct rig *rig = ((struct rig_call *)(void *)done)->rig;
+    rig_done(done);
+    atomic_store(&rig->model->gate_closed, false);
+}
+
+/* Call 3 runs and call 4 fills the queue, so that call 0 is refused. */
+static void fill_the_queue_and_free_the_helper(struct rig *rig) {
+    rig->calls[0].call.done = done_then_open;
+    atomic_store(&rig->model->gate_closed, true);
+    rig_submit(rig_make(rig, 3, 1, 7));
+    rig_await_started(rig, 3);
+    rig_submit(rig_make(rig, 4, 1, 8));
+    free_the_helper(rig);
+}
+
+static void (*free_helper)(struct rig *rig);
+
+/* Call 0 is hashed on a helper thread, which is busy. Call 1 is cached, call 2 is executed. */
+static void ask_behind_one_that_is_hashed(struct rig *rig) {
+    static float large[1 << 18];
+    keeps_busy = (struct helper_job){
+        .worker = rig->worker, .run = wait_until_free, .done = done_with_nothing};
+    helper_pool_submit(helpers, &keeps_busy);
+    struct rig_call *call = rig_make(rig, 0, 1, 9);
+    call->dims[0] = (int64_t)(sizeof(large) / sizeof(float) / RIG_WIDTH);
+    call->input.tensor.n_bytes = sizeof(large);
+    call->piece = (struct piece){large, sizeof(large)};
+    call->call.helpers = helpers;
+    rig_submit(call);
+    rig_submit(rig_make(rig, 1, 1, 5));
+    rig_submit(rig_make(rig, 2, 1, 6));
+    while (call_state(&rig->calls[2].call) != CALL_ANSWERED) {
+        rig_pause();
+    }
+    rig_then(rig, free_helper);
+}
+
+static void run_behind_one_that_is_hashed(struct rig *rig, void (*then)(struct rig *rig), int n) {
+    struct error err;
+    assert_int_equal(helper_pool_new(1, &helpers, &err), ST_OK);
+    atomic_store(&helper_is_free, false);
+    free_helper = then;
+    rig->model->corrupt_response = refuse_large;
+    rows_asked = 1;
+    rig_run(rig, ask, 1);
+    rig_run(rig, ask_behind_one_that_is_hashed, n);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(rig->calls[i].done_index, i);
+    }
+    assert_int_equal(rig->calls[1].call.cached, CALL_CACHE_HIT);
+    assert_echoed(&rig->calls[1]);
+    assert_echoed(&rig->calls[2]);
+    helper_pool_free(helpers);
+}
+
+static void cache_hash_on_helper_with_preserve_ordering_keeps_order(void **state) {
+    static struct rig rig;
+    struct response_cache *cache = begin(&rig, &in_order);
+    (void)state;
+    run_behind_one_that_is_hashed(&rig, free_the_helper, 3);
+    assert_string_equal(rig.calls[0].error.text, "large");
+    end(&rig, cache);
+}
+
+static void cache_cancel_while_hashed_with_preserve_ordering_does_not_block(void **state) {
+    static struct rig rig;
+    struct response_cache *cache = begin(&rig, &in_order);
+    (void)state;
+    run_behind_one_that_is_hashed(&rig, cancel_and_free_the_helper, 3);
+    assert_int_equal(rig.calls[0].error.status, ST_CANCELLED);
+    end(&rig, cache);
+}
+
+static void cache_queue_full_after_hash_with_preserve_ordering_does_not_block(void **state) {
+    static struct rig rig;
+    struct model_config config = in_order;
+    config.queue.max_size = 1;
+    struct response_cache *cache = begin(&rig, &config);
+    (void)state;
+    run_behind_one_that_is_hashed(&rig, fill_the_queue_and_free_the_helper, 5);
+    assert_int_equal(rig.calls[0].error.status, ST_QUEUE_FULL);
+    end(&rig, cache);
+}
+
 static void ask_what_is_stopped(struct rig *rig) {
     version_reject_calls(rig->version);
     ask(rig);
@@ -276,6 +395,9 @@ int main(void) {
         cmocka_unit_test(cache_hit_keeps_response_params),
         cmocka_unit_test(cache_failed_response_is_not_stored),
         cmocka_unit_test(cache_hit_with_preserve_ordering_keeps_order),
+        cmocka_unit_test(cache_hash_on_helper_with_preserve_ordering_keeps_order),
+        cmocka_unit_test(cache_cancel_while_hashed_with_preserve_ordering_does_not_block),
+        cmocka_unit_test(cache_queue_full_after_hash_with_preserve_ordering_does_not_block),
         cmocka_unit_test(cache_stopped_version_returns_not_ready),
     };
     return cmocka_run_group_tests_name("serve/scheduler/cache/call_cache", tests, NULL, NULL);
