@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "core/base/log.h"
+#include "serve/repository/model.h"
 #include "serve/repository/test_dir.h"
 #include "serve/repository/test_rig.h"
 
@@ -51,6 +52,7 @@ struct served {
     struct repository *repository;
     struct worker *worker;
     struct error err;
+    void (*on_state_changed)(void *served);
 };
 
 static void pause_a_little(void) {
@@ -83,6 +85,8 @@ static void make(struct served *served, enum repository_control control, const c
                                          .n_load_models = load != NULL,
                                          .repository_poll_ns = 1000000,
                                          .model_load_thread_count = 2,
+                                         .on_state_changed = served->on_state_changed,
+                                         .on_state_changed_user = served,
                                          .workers = &served->worker,
                                          .n_workers = 1};
     if (repository_new(&options, &served->repository, &served->err) != ST_OK) {
@@ -339,6 +343,57 @@ static void repository_load_with_config_and_files_overrides_directory(void **sta
     end(&served);
 }
 
+enum { BLOCKS = 16 };
+
+static atomic_bool load_has_failed;
+static struct asked unloaded_late;
+static struct arena *blocks[BLOCKS];
+static struct model *fresh[BLOCKS]; /* in memory of the size that a failed model had */
+
+/* The load has failed, and its thread has not ended it yet. */
+static void unload_after_failure(void *user) {
+    if (atomic_exchange(&load_has_failed, true)) {
+        return;
+    }
+    for (size_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = arena_new(NULL, 0);
+        fresh[i] = arena_calloc(blocks[i], 1, sizeof(*fresh[i]));
+        assert_non_null(fresh[i]);
+    }
+    ask(user, &unloaded_late, REPOSITORY_UNLOAD, "new");
+}
+
+static void repository_unload_does_not_use_model_that_failed_to_load(void **state) {
+    struct served served;
+    struct asked asked;
+    struct repository_file files[] = {{STR("1/model.fake"), STR("bad")}};
+    (void)state;
+    begin(&served);
+    add(&served, "r/a/1/model.fake", "one");
+    served.on_state_changed = unload_after_failure;
+    make(&served, REPOSITORY_EXPLICIT, NULL);
+    atomic_store(&load_has_failed, false);
+    asked.change = (struct repository_change){.action = REPOSITORY_LOAD,
+                                              .model = STR("new"), /* of no directory */
+                                              .config = STR("{}"),
+                                              .files = files,
+                                              .n_files = 1,
+                                              .worker = served.worker,
+                                              .done = note_done};
+    atomic_store(&asked.done, false);
+    repository_change(served.repository, &asked.change);
+    assert_int_equal(await_change(&served, &asked), ST_NOT_READY);
+    assert_non_null(strstr(served.err.text, "cancelled"));
+    assert_int_equal(await_change(&served, &unloaded_late), ST_OK);
+    for (size_t i = 0; i < BLOCKS; i++) {
+        assert_false(fresh[i]->abandoned);
+        arena_free(blocks[i]);
+    }
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK);
+    assert_listed(&served, "a 1 ready");
+    end(&served);
+}
+
 static void repository_poll_mode_follows_file_changes(void **state) {
     struct served served;
     char path[PATH_MAX];
@@ -480,6 +535,7 @@ int main(void) {
         cmocka_unit_test(repository_failed_reload_keeps_served_versions),
         cmocka_unit_test(repository_unload_waits_for_referenced_version),
         cmocka_unit_test(repository_load_with_config_and_files_overrides_directory),
+        cmocka_unit_test(repository_unload_does_not_use_model_that_failed_to_load),
         cmocka_unit_test(repository_poll_mode_follows_file_changes),
         cmocka_unit_test(repository_find_succeeds_during_reloads),
         cmocka_unit_test(repository_drain_rejects_queued_changes),

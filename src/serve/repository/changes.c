@@ -41,7 +41,7 @@ struct job {
     bool uses_change;                 /* the thread reads the change: it is answered afterwards */
     struct error error;               /* for the change */
     struct load_override override;
-    struct model *model;  /* JOB_LOAD: when it is prepared */
+    struct model *model;  /* JOB_LOAD: from when it is prepared until it is freed */
     uint64_t deadline_ns; /* when it runs; 0: none */
     bool abandoned;
 };
@@ -224,7 +224,7 @@ static void run_load(struct repository *repository, struct job *job, struct erro
     }
     if (job->model) {
         job->override.directory.path = NULL; /* the model's */
-        st = load_model(repository, job->model, job->occasion, err);
+        st = load_model(repository, &job->model, job->occasion, err);
     }
     if (job->override.directory.path) {
         override_remove(&job->override.directory);

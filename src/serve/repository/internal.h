@@ -224,10 +224,11 @@ struct model *model_prepare(const struct model_origin *origin, const struct load
 enum status load_prepare(struct repository *repository, struct str name,
                          const struct load_override *override, enum load_occasion occasion,
                          struct model **out, bool *unchanged, struct error *err);
-/* Loads the prepared model and serves it in place of its slot's current one. Owns: takes `model`.
- * Returns: ST_BAD_MODEL with the reasons; the current model is served on then. Thread: any that may
- * block; one at a time per model, apart from abandoned ones. */
-enum status load_model(struct repository *repository, struct model *model,
+/* Loads the prepared model and serves it in place of its slot's current one. Owns: takes *model,
+ * which is set to NULL, under the lock, when the model is freed. Returns: ST_BAD_MODEL with the
+ * reasons; the current model is served on then. Thread: any that may block; one at a time per
+ * model, apart from abandoned ones. */
+enum status load_model(struct repository *repository, struct model **owned,
                        enum load_occasion occasion, struct error *err);
 /* Records that the load of that model has failed with `why`, or that it was unloaded, while
  * load_prepare (`model` NULL) or load_model still runs: their result is discarded then. The lock is

@@ -224,19 +224,21 @@ static void retry_if_not_ready(struct model_slot *model_slot, const struct model
     }
 }
 
-/* Records the failure; the current model is served on. */
-static void record_failure(struct repository *repository, struct model_slot *model_slot,
+/* Records the failure; the current model is served on. Owns: takes `model` when it returns true;
+ * false: memory is out. */
+static bool record_failure(struct repository *repository, struct model_slot *model_slot,
                            struct model *model) {
     retry_if_not_ready(model_slot, model);
     struct model *inactive = model_slot->inactive;
     model_slot->loading = NULL;
     model_slot->inactive = model;
-    if (model_slot_publish(repository, model_slot)) {
+    bool published = model_slot_publish(repository, model_slot);
+    if (published) {
         retire_inactive(repository, inactive);
     } else {
         model_slot->inactive = inactive;
-        model_free(model);
     }
+    return published;
 }
 
 /* Gives a model the version numbers of another. */
@@ -277,24 +279,31 @@ static bool publish_model(struct repository *repository, struct model *model,
     return published;
 }
 
-static void discard_model(struct repository *repository, struct model *model,
+/* Keeps the model as its slot's failed one, or frees it: without the lock, as it may have files to
+ * be removed. */
+static void discard_model(struct repository *repository, struct model **owned,
                           enum load_occasion occasion) {
+    struct model *model = *owned;
     close_opened_versions(model);
     lock_acquire(&repository->lock);
     struct model_slot *model_slot = model_slot_find(repository_name_table(repository), model->name);
+    bool kept = false;
     if (model->abandoned) {
         log_event(LOG_INFO, "model discarded: its load was cancelled or took too long",
                   LOG_STR("model", model->name));
-    }
-    if (model_slot && !model->abandoned) {
+    } else if (model_slot) {
         if (occasion == LOAD_AT_START) {
             count_failure(repository, model_slot, true);
         }
-        record_failure(repository, model_slot, model);
-    } else {
-        model_free(model);
+        kept = record_failure(repository, model_slot, model);
+    }
+    if (!kept) {
+        *owned = NULL;
     }
     lock_release(&repository->lock);
+    if (!kept) {
+        model_free(model);
+    }
 }
 
 /* Publishes that the model is loading. Returns: whether a model of that name is served
@@ -341,8 +350,9 @@ struct model *model_prepare(const struct model_origin *origin, const struct load
     return model;
 }
 
-enum status load_model(struct repository *repository, struct model *model,
+enum status load_model(struct repository *repository, struct model **owned,
                        enum load_occasion occasion, struct error *err) {
+    struct model *model = *owned;
     bool abandoned, served = publish_loading(repository, model, &abandoned);
     if (!abandoned) {
         try_versions(repository, model);
@@ -356,7 +366,7 @@ enum status load_model(struct repository *repository, struct model *model,
     struct error why = model->error;
     if (!model->ready || !publish_model(repository, model, occasion)) {
         why = model->error;
-        discard_model(repository, model, occasion);
+        discard_model(repository, owned, occasion);
     }
     notify_state_changed(repository);
     bool stopping = atomic_load_explicit(&repository->stopping, memory_order_relaxed);
@@ -391,7 +401,9 @@ void load_abandon(struct repository *repository, struct str name, struct model *
         copy_numbers(failed, model);
         failed->error = *why;
         failed->unloaded = unloaded;
-        record_failure(repository, model_slot, failed);
+        if (!record_failure(repository, model_slot, failed)) {
+            model_free(failed);
+        }
     }
 }
 
@@ -820,7 +832,7 @@ static void load_all(struct repository *repository, size_t *n, size_t *n_failed)
     for (size_t i = 0; next_load_at_start(repository, i, &model); i++) {
         if (model) {
             ++*n;
-            *n_failed += load_model(repository, model, LOAD_AT_START, &err) != ST_OK;
+            *n_failed += load_model(repository, &model, LOAD_AT_START, &err) != ST_OK;
             atomic_fetch_sub_explicit(&repository->n_start_pending, 1, memory_order_release);
         }
     }
