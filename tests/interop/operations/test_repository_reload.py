@@ -3,6 +3,7 @@ and the end may come in the middle of it."""
 import http.client
 import json
 import os
+import queue
 import socket
 import threading
 
@@ -203,6 +204,54 @@ def test_unload_running_request_finishes(slow):
     assert infer(slow, "one") == 404
     assert asked() == 200
     slow.wait_for(lambda: state_of(slow, "one") == ["UNAVAILABLE"], "the end of the model")
+
+
+HOUR = 3_600_000_000
+
+
+def test_unload_waits_for_answers_that_wait_in_a_stream(start_server, tmp_path):
+    """Two requests of a stream are answered, and wait for the one before them, which waits for a batch."""
+    tensors = [("FP32", [4])]
+    running = start(start_server, tmp_path / "models", repository.Identity("m", tensors, max_batch_size=4),
+                    repository.Identity("fails", tensors, max_batch_size=4, parameters={"fail": "not today"}),
+                    repository.Identity("later", tensors, max_batch_size=4),
+                    repository.Identity("waits", tensors, max_batch_size=2, more="dynamic_batching {"
+                                        f" max_queue_delay_microseconds: {HOUR} }}"))
+
+    def has_counted(name, kind):
+        answer = json.loads(http1.request(running.address, "GET", f"/v2/models/{name}/stats").body)
+        return int(answer["model_stats"][0]["inference_stats"][kind]["count"]) == 1
+
+    array = numpy.array([[1, 2, 3, 4]], "<f4")
+    results = queue.Queue()
+    client = triton_grpc.InferenceServerClient(running.grpc_address)
+    client.start_stream(lambda result, error: results.put((result, error)))
+    try:
+        for name in ("waits", "m", "fails"):
+            made = triton_grpc.InferInput("INPUT0", [1, 4], "FP32").set_data_from_numpy(array)
+            client.async_stream_infer(name, [made], request_id=name)
+        running.wait_for(lambda: has_counted("m", "success") and has_counted("fails", "fail"), "both answers")
+        for name in ("m", "fails", "later"):  # the last one is freed after those before it
+            assert post(running, f"/v2/repository/models/{name}/unload")() == 200
+        running.wait_for(lambda: state_of(running, "later") == ["UNAVAILABLE"], "the end of a model")
+        assert [state_of(running, name) for name in ("m", "fails")] == [["UNLOADING"]] * 2
+        assert results.empty()
+        assert infer(running, "waits") == 200
+        for name in ("waits", "m"):
+            result, error = results.get(timeout=http1.PATIENCE)
+            assert error is None, error
+            assert result.get_response().id == result.get_response().model_name == name
+            assert result.as_numpy("OUTPUT0").tolist() == array.tolist()
+        result, error = results.get(timeout=http1.PATIENCE)
+        assert result is None and "not today" in error.message()
+    finally:
+        client.stop_stream(cancel_requests=True)
+        client.close()
+    running.wait_for(lambda: state_of(running, "m") == state_of(running, "fails") == ["UNAVAILABLE"],
+                     "the end of both models")
+    assert post(running, "/v2/repository/models/m/load")() == 200
+    assert infer(running, "m") == 200
+    running.wait_at_rest()
 
 
 def post_infer(running, model):

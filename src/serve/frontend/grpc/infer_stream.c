@@ -12,6 +12,8 @@ struct stream_item {
     struct grpc_infer infer;
     TAILQ_ENTRY(stream_item) link;
     size_t n_partials; /* partial responses being sent; they may refer to this request */
+    struct model_version *version; /* a reference, of an item that waits for those before it: its
+                                      response is encoded after the call has ended; NULL: none */
     bool answered;
     bool is_finished; /* its last response was sent, or is not needed */
 };
@@ -32,6 +34,9 @@ static void item_free_if_finished(struct stream_item *item) {
     if (item->is_finished && item->n_partials == 0) {
         infer_response_release(&item->infer.inference.call.response);
         inference_fini(&item->infer.inference, !item->infer.rpc->is_cancelled);
+        if (item->version) {
+            model_version_unref(item->version);
+        }
         grpc_message_free(item->infer.message); /* frees the item too */
     }
 }
@@ -184,8 +189,13 @@ static struct stream_item *stream_item_of(struct inference *inference) {
 
 static void on_done(struct inference *inference) {
     struct stream_item *item = stream_item_of(inference);
+    struct stream *stream = item->infer.rpc->user;
     item->answered = true;
-    flush_answers(item->infer.rpc->user);
+    if (item != TAILQ_FIRST(&stream->items) && inference->served_version) {
+        item->version = inference->served_version;
+        model_version_ref(item->version);
+    }
+    flush_answers(stream);
 }
 
 /* ---- partial responses of decoupled models ------------------------------------------- */
