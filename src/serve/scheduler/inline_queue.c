@@ -220,7 +220,9 @@ static bool run_immediately(struct inline_queue *inline_queue, struct call *call
     if (!instance) {
         return false;
     }
-    count_time(inline_queue->iteration, run_batch(instance, &call, 1, call->queued_ns));
+    /* The lookup in the response cache takes a while, and ended at finished_ns. */
+    uint64_t started_ns = call->cached == CALL_CACHE_MISS ? call->finished_ns : call->queued_ns;
+    count_time(inline_queue->iteration, run_batch(instance, &call, 1, started_ns));
     return true;
 }
 

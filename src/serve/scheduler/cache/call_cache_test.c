@@ -304,18 +304,28 @@ static void fill_the_queue_and_free_the_helper(struct rig *rig) {
 
 static void (*free_helper)(struct rig *rig);
 
-/* Call 0 is hashed on a helper thread, which is busy. Call 1 is cached, call 2 is executed. */
-static void ask_behind_one_that_is_hashed(struct rig *rig) {
-    static float large[1 << 18];
+static void keep_the_helper_busy(struct rig *rig) {
+    atomic_store(&helper_is_free, false);
     keeps_busy = (struct helper_job){
         .worker = rig->worker, .run = wait_until_free, .done = done_with_nothing};
     helper_pool_submit(helpers, &keeps_busy);
+}
+
+/* Call 0, which is hashed on a helper thread. */
+static struct rig_call *make_large(struct rig *rig) {
+    static float large[1 << 18];
     struct rig_call *call = rig_make(rig, 0, 1, 9);
     call->dims[0] = (int64_t)(sizeof(large) / sizeof(float) / RIG_WIDTH);
     call->input.tensor.n_bytes = sizeof(large);
     call->piece = (struct piece){large, sizeof(large)};
     call->call.helpers = helpers;
-    rig_submit(call);
+    return call;
+}
+
+/* Call 0 is hashed on a helper thread, which is busy. Call 1 is cached, call 2 is executed. */
+static void ask_behind_one_that_is_hashed(struct rig *rig) {
+    keep_the_helper_busy(rig);
+    rig_submit(make_large(rig));
     rig_submit(rig_make(rig, 1, 1, 5));
     rig_submit(rig_make(rig, 2, 1, 6));
     while (call_state(&rig->calls[2].call) != CALL_ANSWERED) {
@@ -327,7 +337,6 @@ static void ask_behind_one_that_is_hashed(struct rig *rig) {
 static void run_behind_one_that_is_hashed(struct rig *rig, void (*then)(struct rig *rig), int n) {
     struct error err;
     assert_int_equal(helper_pool_new(1, &helpers, &err), ST_OK);
-    atomic_store(&helper_is_free, false);
     free_helper = then;
     rig->model->corrupt_response = refuse_large;
     rows_asked = 1;
@@ -371,6 +380,40 @@ static void cache_queue_full_after_hash_with_preserve_ordering_does_not_block(vo
     end(&rig, cache);
 }
 
+enum { BEGIN_NS = 1000000000, HASH_NS = 5000000 };
+
+static void move_clock_and_free_the_helper(struct rig *rig) {
+    (void)rig;
+    clock_set_fake_ns(BEGIN_NS + HASH_NS);
+    atomic_store(&helper_is_free, true);
+}
+
+static void ask_pipelined_that_is_hashed(struct rig *rig) {
+    keep_the_helper_busy(rig);
+    make_large(rig)->call.run_immediately = true;
+    rig_submit(&rig->calls[0]);
+    rig_then(rig, move_clock_and_free_the_helper);
+}
+
+/* A call that runs as soon as its lookup has ended did not compute meanwhile. */
+static void cache_lookup_before_immediate_run_counts_as_queue_time(void **state) {
+    static struct rig rig;
+    static const struct model_config on_worker = {.run_on = RUN_ON_WORKER, .response_cache = true};
+    struct response_cache *cache = begin(&rig, &on_worker);
+    struct error err;
+    (void)state;
+    clock_set_fake_ns(BEGIN_NS);
+    assert_int_equal(helper_pool_new(1, &helpers, &err), ST_OK);
+    rig.model->corrupt_response = refuse_large;
+    rig_run(&rig, ask_pipelined_that_is_hashed, 1);
+    assert_string_equal(rig.calls[0].error.text, "large");
+    assert_int_equal(rig.calls[0].call.queued_ns, BEGIN_NS);
+    assert_int_equal(rig.calls[0].call.started_ns, BEGIN_NS + HASH_NS);
+    helper_pool_free(helpers);
+    clock_set_fake_ns(0);
+    end(&rig, cache);
+}
+
 static void ask_what_is_stopped(struct rig *rig) {
     version_reject_calls(rig->version);
     ask(rig);
@@ -398,6 +441,7 @@ int main(void) {
         cmocka_unit_test(cache_hash_on_helper_with_preserve_ordering_keeps_order),
         cmocka_unit_test(cache_cancel_while_hashed_with_preserve_ordering_does_not_block),
         cmocka_unit_test(cache_queue_full_after_hash_with_preserve_ordering_does_not_block),
+        cmocka_unit_test(cache_lookup_before_immediate_run_counts_as_queue_time),
         cmocka_unit_test(cache_stopped_version_returns_not_ready),
     };
     return cmocka_run_group_tests_name("serve/scheduler/cache/call_cache", tests, NULL, NULL);
