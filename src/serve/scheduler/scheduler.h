@@ -30,9 +30,9 @@ struct scheduler {
                               shutdown */
     struct priority_queue queue;
     atomic_size_t n_queued; /* the queue's length, readable without the lock */
-    struct call_list
-        order;     /* preserve_ordering: queued or being looked up in the cache, and not yet
-                               posted to their workers; linked by order_link */
+    /* preserve_ordering: queued or being looked up in the cache, and not yet posted to their
+     * workers; linked by order_link */
+    struct call_list order;
     bool no_delay; /* batches do not wait for more calls: few will come */
     bool stopping;
 };
