@@ -14,10 +14,11 @@ static void resume_data(struct grpc_stream *stream) {
     }
 }
 
-/* The status needs no window: with an empty queue the trailers are submitted at once, without
- * waiting for nghttp2's data source, which runs only when a window is open. */
+/* The status needs no window: where all queued bytes have a frame, the trailers are submitted at
+ * once, without waiting for nghttp2's data source, which runs only when a window is open. nghttp2
+ * sends a frame that is begun before all others. */
 void grpc_send_status(struct grpc_stream *stream) {
-    if (stream->out.n_bytes > 0) {
+    if (stream->out.n_bytes > stream->out.n_reserved) {
         resume_data(stream);
     } else if (grpc_head_submit_trailers(stream) != 0) {
         grpc_session_fail(stream->session, NGHTTP2_INTERNAL_ERROR, "out of memory for an answer");

@@ -12,7 +12,7 @@
 #include "net/server/grpc/server.h"
 #include "net/server/server_fixture.h"
 
-enum { MOST_LATER = 64 };
+enum { MOST_LATER = 64, TEST_METHODS = 5, PAIR_MESSAGES = 64, PAIR_BYTES = 1000 };
 
 /* A call that the test finishes. */
 struct test_later {
@@ -23,7 +23,8 @@ struct test_later {
 struct test_grpc {
     struct test_host host;
     struct grpc_server *server;
-    struct grpc_method methods[4];
+    struct grpc_method methods[TEST_METHODS];
+    struct grpc_call *pair; /* the first call of test_step_pair; one at a time */
     atomic_int begins, cancels, ends;
     atomic_int of_worker[TEST_WORKERS];
     atomic_int n_later;
@@ -98,6 +99,34 @@ static inline void test_step_flood(struct grpc_call *call, enum grpc_event event
     }
 }
 
+/* With the second call the first one gets a message, and the second one PAIR_MESSAGES: more than
+ * one output has capacity for. Both finish when the message of the first is sent. */
+static inline void test_step_pair(struct grpc_call *call, enum grpc_event event) {
+    static const char zeros[PAIR_BYTES];
+    struct test_grpc *test = test_grpc_of(call);
+    struct piece piece = {zeros, sizeof(zeros)};
+    test_count(call, event);
+    if (event == GRPC_BEGIN) {
+        grpc_read(call);
+    } else if (event == GRPC_MESSAGE) {
+        grpc_message_free(call->message);
+        if (!test->pair) {
+            test->pair = call;
+            return;
+        }
+        grpc_send(test->pair, &piece, 1, NULL, NULL);
+        for (int i = 0; i < PAIR_MESSAGES; i++) {
+            grpc_send(call, &piece, 1, NULL, NULL);
+        }
+        test->pair->user = call;
+    } else if (event == GRPC_WRITABLE && call == test->pair) {
+        grpc_finish(call->user, NULL);
+        grpc_finish(call, NULL);
+    } else if (event == GRPC_CANCELLED) {
+        grpc_finish(call, NULL);
+    }
+}
+
 /* ---- the server ------------------------------------------------------------------------------ */
 
 static inline struct grpc_limits test_limits(void) {
@@ -119,12 +148,13 @@ static inline void test_grpc_start_over(struct test_grpc *test, const struct grp
             {.path = "/t.T/Echo", .on_event = test_step_echo, .context = test},
             {.path = "/t.T/Bidi", .on_event = test_step_bidi, .streams = true, .context = test},
             {.path = "/t.T/Later", .on_event = test_step_later, .context = test},
-            {.path = "/t.T/Flood", .on_event = test_step_flood, .context = test}}};
+            {.path = "/t.T/Flood", .on_event = test_step_flood, .context = test},
+            {.path = "/t.T/Pair", .on_event = test_step_pair, .streams = true, .context = test}}};
     test_host_init(&test->host, budget);
     struct grpc_server_options options = {.limits = *limits,
                                           .budget = &test->host.budget,
                                           .methods = test->methods,
-                                          .n_methods = 4,
+                                          .n_methods = TEST_METHODS,
                                           .workers = test->host.workers,
                                           .n_workers = TEST_WORKERS,
                                           .acceptor = test->host.workers[0]};

@@ -81,6 +81,41 @@ static void server_large_messages_are_echoed(void **state) {
     test_grpc_end(&test);
 }
 
+/* A connection whose client and server have exchanged their SETTINGS. */
+static struct live *live_open_after_call(const struct test_grpc *test) {
+    struct live *live = live_open(test);
+    struct client_call *call = client_unary(&live->client, "/t.T/Echo", STR("first"));
+    live_until_closed(live, call);
+    assert_echo(call, STR("first"));
+    return live;
+}
+
+static void live_close_after_call(struct live *live) {
+    struct client_call *call = client_unary(&live->client, "/t.T/Echo", STR("last"));
+    live_until_closed(live, call);
+    assert_echo(call, STR("last"));
+    live_close(live);
+}
+
+/* A method finishes between two writes, while nghttp2 holds the last frame of its messages, for
+ * which the first write had no capacity: the status follows it. */
+static void server_status_after_held_frame_is_sent(void **state) {
+    (void)state;
+    static struct test_grpc test;
+    struct grpc_limits limits = test_limits();
+    test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
+    struct live *live = live_open_after_call(&test);
+    struct client_call *first = client_unary(&live->client, "/t.T/Pair", STR("a"));
+    struct client_call *second = client_unary(&live->client, "/t.T/Pair", STR("b"));
+    live_until_closed(live, first);
+    live_until_closed(live, second);
+    assert_string_equal(first->grpc_status, "0");
+    assert_string_equal(second->grpc_status, "0");
+    assert_int_equal(second->in_len, PAIR_MESSAGES * (PAIR_BYTES + GRPC_PREFIX_BYTES));
+    live_close_after_call(live);
+    test_grpc_end(&test);
+}
+
 static void server_drain_finishes_open_calls(void **state) {
     (void)state;
     static struct test_grpc test;
@@ -365,6 +400,7 @@ int main(void) {
         cmocka_unit_test(server_over_tcp_answers),
         cmocka_unit_test(server_over_unix_socket_answers),
         cmocka_unit_test(server_large_messages_are_echoed),
+        cmocka_unit_test(server_status_after_held_frame_is_sent),
         cmocka_unit_test(server_drain_finishes_open_calls),
         cmocka_unit_test(server_stop_cancels_open_calls),
         cmocka_unit_test(server_lost_client_cancels_calls),

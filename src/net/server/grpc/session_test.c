@@ -181,6 +181,34 @@ static void deferred_response_at_every_pace_is_sent(void **state) {
     at_each_pace(later);
 }
 
+/* The last bytes of its messages have a frame already, for which the output had no capacity, when
+ * the method finishes: the status follows them. */
+static void status_after_reserved_bytes_is_sent(void **state) {
+    (void)state;
+    enum { MESSAGES = 65, BYTES = 1000 }; /* four frames; the output has capacity for three */
+    struct grpc_fixture *fixture = grpc_fixture_open();
+    struct client_call *call = client_begin(&fixture->client, "/t.T/Deaf", NULL);
+    grpc_fixture_run(fixture);
+    struct recorded_call *recorded = &fixture->service.calls[0];
+    struct str text = varied_text(BYTES);
+    for (int i = 0; i < MESSAGES; i++) {
+        struct piece piece = {text.ptr, text.len};
+        grpc_send(recorded->call, &piece, 1, NULL, NULL);
+    }
+    size_t n_bytes = grpc_queued_bytes(recorded->call);
+    assert_true(grpc_session_collect_output(&fixture->session, fixture->output));
+    const struct grpc_stream *stream = (const struct grpc_stream *)recorded->call;
+    assert_true(stream->out.n_bytes < n_bytes && stream->out.n_bytes == stream->out.n_reserved &&
+                stream->out.n_reserved > 0);
+    recorded_call_finish(recorded, NULL);
+    grpc_fixture_deliver(fixture);
+    grpc_fixture_run(fixture);
+    assert_int_equal(call->in_len, MESSAGES * (BYTES + GRPC_PREFIX_BYTES));
+    assert_answer(call, MESSAGES - 1, text);
+    assert_ok(call);
+    grpc_fixture_free(fixture);
+}
+
 static void failing(struct grpc_fixture *fixture) {
     struct client_call *call = client_unary(&fixture->client, "/t.T/Fail", STR("a"));
     grpc_fixture_run(fixture);
@@ -516,6 +544,7 @@ int main(void) {
         cmocka_unit_test(client_streaming_at_every_pace_is_answered),
         cmocka_unit_test(server_streaming_at_every_pace_is_answered),
         cmocka_unit_test(deferred_response_at_every_pace_is_sent),
+        cmocka_unit_test(status_after_reserved_bytes_is_sent),
         cmocka_unit_test(failing_call_at_every_pace_reports_status),
         cmocka_unit_test(message_field_is_aligned_to_64_bytes),
         cmocka_unit_test(bad_heads_are_refused),
