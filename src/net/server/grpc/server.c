@@ -101,7 +101,7 @@ static void on_sent(struct net_conn *net_conn) {
 
 static bool run_deferred(struct server_worker *server_worker) {
     struct grpc_core *core = core_of(server_worker);
-    bool inflates = grpc_core_inflate_more(core);
+    (void)grpc_core_inflate_more(core);
     struct grpc_session *session = grpc_core_take_scheduled(core);
     while (session) {
         struct grpc_conn *conn = grpc_conn_of(session);
@@ -120,7 +120,8 @@ static bool run_deferred(struct server_worker *server_worker) {
         server_worker_schedule_timer(server_worker,
                                      body_pool_trim(&server_worker->pool, clock_now_ns()));
     }
-    return core->scheduled != NULL || inflates;
+    /* A method may have read on while output was sent: its input waits for the next slice. */
+    return core->scheduled != NULL || !TAILQ_EMPTY(&core->inflating);
 }
 
 /* ---- in -------------------------------------------------------------------------------------- */

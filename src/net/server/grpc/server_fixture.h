@@ -12,7 +12,7 @@
 #include "net/server/grpc/server.h"
 #include "net/server/server_fixture.h"
 
-enum { MOST_LATER = 64, TEST_METHODS = 5, PAIR_MESSAGES = 64, PAIR_BYTES = 1000 };
+enum { MOST_LATER = 64, TEST_METHODS = 6, PAIR_MESSAGES = 64, PAIR_BYTES = 1000 };
 
 /* A call that the test finishes. */
 struct test_later {
@@ -99,6 +99,18 @@ static inline void test_step_flood(struct grpc_call *call, enum grpc_event event
     }
 }
 
+/* Sends a message back and reads the next one when that is sent. */
+static inline void test_step_turns(struct grpc_call *call, enum grpc_event event) {
+    test_count(call, event);
+    if (event == GRPC_BEGIN || event == GRPC_WRITABLE) {
+        grpc_read(call);
+    } else if (event == GRPC_MESSAGE) {
+        test_send_back(call);
+    } else if (event == GRPC_HALF_CLOSE || event == GRPC_CANCELLED) {
+        grpc_finish(call, NULL);
+    }
+}
+
 /* With the second call the first one gets a message, and the second one PAIR_MESSAGES: more than
  * one output has capacity for. Both finish when the message of the first is sent. */
 static inline void test_step_pair(struct grpc_call *call, enum grpc_event event) {
@@ -149,6 +161,7 @@ static inline void test_grpc_start_over(struct test_grpc *test, const struct grp
             {.path = "/t.T/Bidi", .on_event = test_step_bidi, .streams = true, .context = test},
             {.path = "/t.T/Later", .on_event = test_step_later, .context = test},
             {.path = "/t.T/Flood", .on_event = test_step_flood, .context = test},
+            {.path = "/t.T/Turns", .on_event = test_step_turns, .streams = true, .context = test},
             {.path = "/t.T/Pair", .on_event = test_step_pair, .streams = true, .context = test}}};
     test_host_init(&test->host, budget);
     struct grpc_server_options options = {.limits = *limits,
@@ -242,6 +255,19 @@ static inline void live_close(struct live *live) {
     }
     client_close(&live->client);
     free(live);
+}
+
+/* Sends the client's output, which the server reads at once if it is small. */
+static inline void live_send_at_once(struct live *live) {
+    const uint8_t *data;
+    char bytes[65536];
+    size_t len = 0;
+    for (ssize_t n; (n = nghttp2_session_mem_send(live->client.h2, &data)) > 0;) {
+        assert_true(len + (size_t)n <= sizeof(bytes));
+        memcpy(bytes + len, data, (size_t)n);
+        len += (size_t)n;
+    }
+    test_send(live->fd, str_make(bytes, len));
 }
 
 /* Sends the client's output as far as the socket takes it, and reads once. */

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "codec/http1/content_coding.h"
 #include "net/server/grpc/server_fixture.h"
 
 static void assert_echo(const struct client_call *call, struct str message) {
@@ -112,6 +113,35 @@ static void server_status_after_held_frame_is_sent(void **state) {
     assert_string_equal(first->grpc_status, "0");
     assert_string_equal(second->grpc_status, "0");
     assert_int_equal(second->in_len, PAIR_MESSAGES * (PAIR_BYTES + GRPC_PREFIX_BYTES));
+    live_close_after_call(live);
+    test_grpc_end(&test);
+}
+
+/* A method reads on when its response is written, which deferred work does: a compressed message of
+ * more than a slice that is pending then is decompressed without another event. */
+static void server_compressed_message_read_while_writing_is_delivered(void **state) {
+    (void)state;
+    static struct test_grpc test;
+    static char zeros[1 << 20], bytes[10000];
+    const char *const fields[] = {"grpc-encoding", "gzip", NULL};
+    struct grpc_limits limits = test_limits();
+    size_t n;
+    test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
+    struct live *live = live_open_after_call(&test);
+    struct client_call *call = client_begin(&live->client, "/t.T/Turns", fields);
+    struct deflate *codec = deflate_new(HTTP_GZIP, 6);
+    struct str text = str_make(zeros, sizeof(zeros));
+    assert_true(deflate_step(codec, &text, true, bytes, sizeof(bytes), &n));
+    deflate_free(codec);
+    client_message(&live->client, call, false, "one", 3);
+    client_message(&live->client, call, true, bytes, n);
+    live_send_at_once(live);
+    while (call->in_len < 2 * GRPC_PREFIX_BYTES + 3 + sizeof(zeros)) {
+        live_step(live, true);
+    }
+    client_end(&live->client, call);
+    live_until_closed(live, call);
+    assert_string_equal(call->grpc_status, "0");
     live_close_after_call(live);
     test_grpc_end(&test);
 }
@@ -401,6 +431,7 @@ int main(void) {
         cmocka_unit_test(server_over_unix_socket_answers),
         cmocka_unit_test(server_large_messages_are_echoed),
         cmocka_unit_test(server_status_after_held_frame_is_sent),
+        cmocka_unit_test(server_compressed_message_read_while_writing_is_delivered),
         cmocka_unit_test(server_drain_finishes_open_calls),
         cmocka_unit_test(server_stop_cancels_open_calls),
         cmocka_unit_test(server_lost_client_cancels_calls),
