@@ -127,7 +127,7 @@ static void run_stop(struct worker_msg *msg) {
 static bool run_deferred(struct deferred_task *task) {
     struct server_worker *server_worker = CONTAINER_OF(task, struct server_worker, deferred);
     const struct net_protocol *protocol = server_worker->server->protocol;
-    bool again = protocol->run_deferred && protocol->run_deferred(server_worker);
+    bool again = protocol->run_deferred && protocol->run_deferred(server_worker), resumed = false;
     server_worker_free_ended_calls(server_worker);
     /* A connection that is scheduled again meanwhile has done its share: the loop polls first; so
      * it does when many have taken a while together. */
@@ -136,12 +136,14 @@ static bool run_deferred(struct deferred_task *task) {
     for (size_t n = count_ready(server_worker); n > 0 && clock_now_ns() < end_ns; n--) {
         struct net_conn *conn = TAILQ_FIRST(&server_worker->ready);
         remove_ready(server_worker, conn);
+        resumed = resumed || conn->pending_input;
         net_conn_process_pending(conn);
         net_conn_update_io(conn);
         server_worker_free_ended_calls(server_worker);
     }
     server_worker->consumed_ns = 0;
     close_if_done(server_worker);
+    again = again || (resumed && protocol->run_deferred); /* for what it has deferred */
     return (again || !TAILQ_EMPTY(&server_worker->ready)) && !server_worker->done;
 }
 

@@ -42,6 +42,10 @@ static const unsigned char *next_head(struct h2_scan *scan, struct str *data) {
     return scan->n_head == 0 ? head : NULL;
 }
 
+static size_t length_of(const unsigned char *head) {
+    return (size_t)head[0] << 16 | (size_t)head[1] << 8 | head[2];
+}
+
 size_t h2_scan_add(struct h2_scan *scan, struct str data) {
     struct str rest = data;
     while (rest.len > scan->skip) {
@@ -53,13 +57,25 @@ size_t h2_scan_add(struct h2_scan *scan, struct str data) {
             if (!note_frame(&scan->ended, head)) {
                 return n_before;
             }
-            scan->skip = (size_t)head[0] << 16 | (size_t)head[1] << 8 | head[2];
+            scan->skip = length_of(head);
             scan->in_fields = head[3] == NGHTTP2_HEADERS || head[3] == NGHTTP2_CONTINUATION;
             scan->ends_fields = head[4] & NGHTTP2_FLAG_END_HEADERS;
         }
     }
     scan->skip -= rest.len;
     return data.len;
+}
+
+size_t h2_scan_find_frame_end(const struct h2_scan *scan, struct str data, size_t n_least) {
+    struct h2_scan ahead = *scan;
+    struct str rest = data;
+    size_t end = scan->skip;
+    while (end < n_least && end < data.len) {
+        rest = str_make(data.ptr + end, data.len - end);
+        const unsigned char *head = next_head(&ahead, &rest);
+        end = data.len - rest.len + (head ? length_of(head) : 0);
+    }
+    return end < data.len ? end : data.len;
 }
 
 bool h2_scan_is_in_fields(const struct h2_scan *scan) {

@@ -34,6 +34,9 @@ struct h2_scan {
  * or DATA frame on a stream that the peer had ended, which is a connection error, STREAM_CLOSED:
  * nothing after them is processed, and nothing more is scanned; data.len when there is none. */
 size_t h2_scan_add(struct h2_scan *scan, struct str data);
+/* Returns: the length of the frames at the front of the next bytes, the rest of the current one
+ * included, as many as have `n_least` bytes together; data.len when there are fewer. */
+size_t h2_scan_find_frame_end(const struct h2_scan *scan, struct str data, size_t n_least);
 /* Returns: whether a header block has begun and is incomplete. */
 bool h2_scan_is_in_fields(const struct h2_scan *scan);
 

@@ -142,7 +142,33 @@ static void h2_scan_table_at_every_piece_size_matches(void **state) {
     }
 }
 
+/* Three frames of 14, 9 and 209 bytes, from each position of the scan. */
+static void h2_scan_frame_end_at_every_split_is_found(void **state) {
+    (void)state;
+    enum { FIRST = 14, SECOND = FIRST + 9, N = SECOND + 209, CUT = N - 10 };
+    char bytes[N] = {0};
+    print_u32(5u << 8 | NGHTTP2_PING, bytes);
+    print_u32(0u << 8 | NGHTTP2_DATA, bytes + FIRST);
+    print_u32(200u << 8 | NGHTTP2_DATA, bytes + SECOND);
+    for (size_t at = 0; at < N; at++) {
+        struct h2_scan scan = {0};
+        assert_int_equal(h2_scan_add(&scan, str_make(bytes, at)), at);
+        const size_t skip = scan.skip;
+        for (size_t n_least = 1; n_least <= N; n_least++) {
+            size_t least = at + n_least;
+            size_t end = least <= FIRST ? FIRST : least <= SECOND ? SECOND : N;
+            struct str whole = str_make(bytes + at, N - at);
+            struct str cut = str_make(bytes + at, at < CUT ? CUT - at : 0);
+            assert_int_equal(h2_scan_find_frame_end(&scan, whole, n_least), end - at);
+            assert_int_equal(h2_scan_find_frame_end(&scan, cut, n_least),
+                             end - at < cut.len ? end - at : cut.len);
+        }
+        assert_int_equal(scan.skip, skip);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(h2_scan_table_at_every_piece_size_matches)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(h2_scan_table_at_every_piece_size_matches),
+                                       cmocka_unit_test(h2_scan_frame_end_at_every_split_is_found)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,12 +141,15 @@ static bool open_session(struct grpc_conn *conn) {
     return true;
 }
 
+/* In steps, between which the connection's turn may end. */
 static bool on_bytes(struct net_conn *net_conn, struct str *data) {
     struct grpc_conn *conn = (struct grpc_conn *)net_conn;
-    struct str all = *data;
-    *data = str_make(data->ptr + data->len, 0);
-    if (open_session(conn)) {
-        grpc_session_receive(&conn->session, all);
+    bool opened = open_session(conn);
+    size_t n = opened ? grpc_session_next_step(&conn->session, *data) : data->len;
+    struct str step = str_make(data->ptr, n);
+    *data = str_make(data->ptr + n, data->len - n);
+    if (opened) {
+        grpc_session_receive(&conn->session, step);
         if (server_worker_is_draining(net_conn->server_worker)) {
             grpc_session_drain(&conn->session);
         }

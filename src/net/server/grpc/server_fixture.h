@@ -12,7 +12,7 @@
 #include "net/server/grpc/server.h"
 #include "net/server/server_fixture.h"
 
-enum { MOST_LATER = 64, TEST_METHODS = 6, PAIR_MESSAGES = 64, PAIR_BYTES = 1000 };
+enum { MOST_LATER = 64, TEST_METHODS = 9, PAIR_MESSAGES = 64, PAIR_BYTES = 1000 };
 
 /* A call that the test finishes. */
 struct test_later {
@@ -25,6 +25,9 @@ struct test_grpc {
     struct grpc_server *server;
     struct grpc_method methods[TEST_METHODS];
     struct grpc_call *pair; /* the first call of test_step_pair; one at a time */
+    atomic_int n_blocked, n_before_probe;
+    atomic_bool unblocked;
+    int n_busy[TEST_WORKERS];
     atomic_int begins, cancels, ends;
     atomic_int of_worker[TEST_WORKERS];
     atomic_int n_later;
@@ -139,6 +142,38 @@ static inline void test_step_pair(struct grpc_call *call, enum grpc_event event)
     }
 }
 
+/* Takes a millisecond. */
+static inline void test_step_busy(struct grpc_call *call, enum grpc_event event) {
+    struct test_grpc *test = test_grpc_of(call);
+    if (event == GRPC_MESSAGE) {
+        usleep(1000);
+        test->n_busy[call->worker == test->host.workers[1]]++;
+    }
+    test_step_echo(call, event);
+}
+
+/* Takes until the test sets `unblocked`. */
+static inline void test_step_block(struct grpc_call *call, enum grpc_event event) {
+    struct test_grpc *test = test_grpc_of(call);
+    if (event == GRPC_MESSAGE) {
+        atomic_fetch_add(&test->n_blocked, 1);
+        while (!atomic_load(&test->unblocked)) {
+            usleep(1000);
+        }
+    }
+    test_step_echo(call, event);
+}
+
+/* Counts the calls of test_step_busy before it on its worker. */
+static inline void test_step_probe(struct grpc_call *call, enum grpc_event event) {
+    struct test_grpc *test = test_grpc_of(call);
+    if (event == GRPC_MESSAGE) {
+        int n = test->n_busy[call->worker == test->host.workers[1]];
+        atomic_store(&test->n_before_probe, n);
+    }
+    test_step_echo(call, event);
+}
+
 /* ---- the server ------------------------------------------------------------------------------ */
 
 static inline struct grpc_limits test_limits(void) {
@@ -162,7 +197,10 @@ static inline void test_grpc_start_over(struct test_grpc *test, const struct grp
             {.path = "/t.T/Later", .on_event = test_step_later, .context = test},
             {.path = "/t.T/Flood", .on_event = test_step_flood, .context = test},
             {.path = "/t.T/Turns", .on_event = test_step_turns, .streams = true, .context = test},
-            {.path = "/t.T/Pair", .on_event = test_step_pair, .streams = true, .context = test}}};
+            {.path = "/t.T/Pair", .on_event = test_step_pair, .streams = true, .context = test},
+            {.path = "/t.T/Busy", .on_event = test_step_busy, .context = test},
+            {.path = "/t.T/Block", .on_event = test_step_block, .context = test},
+            {.path = "/t.T/Probe", .on_event = test_step_probe, .context = test}}};
     test_host_init(&test->host, budget);
     struct grpc_server_options options = {.limits = *limits,
                                           .budget = &test->host.budget,

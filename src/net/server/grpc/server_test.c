@@ -146,6 +146,57 @@ static void server_compressed_message_read_while_writing_is_delivered(void **sta
     test_grpc_end(&test);
 }
 
+/* Connections that are read between two polls share the time of a turn: the last one does not wait
+ * until all calls of each before it have run. */
+static void server_turns_of_connections_share_their_time(void **state) {
+    (void)state;
+    enum { BUSY_N = 20, CALLS = 32, BYTES = 300 };
+    static struct test_grpc test;
+    static char text[BYTES];
+    struct grpc_limits limits = test_limits();
+    struct live *busy[BUSY_N], *blocking[TEST_WORKERS], *probes[TEST_WORKERS];
+    struct str message = str_make(text, sizeof(text));
+    test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
+    for (int i = 0; i < BUSY_N; i++) {
+        busy[i] = live_open_after_call(&test);
+    }
+    for (int i = 0; i < TEST_WORKERS; i++) { /* one for each worker: the one with the fewest */
+        blocking[i] = live_open_after_call(&test);
+    }
+    for (int i = 0; i < TEST_WORKERS; i++) {
+        probes[i] = live_open_after_call(&test);
+    }
+    for (int i = 0; i < TEST_WORKERS; i++) {
+        client_unary(&blocking[i]->client, "/t.T/Block", STR(""));
+        live_send_at_once(blocking[i]);
+    }
+    test_wait_for(&test.n_blocked, TEST_WORKERS);
+    for (int i = 0; i < BUSY_N; i++) { /* all wait in the sockets */
+        for (int k = 0; k < CALLS; k++) {
+            client_unary(&busy[i]->client, "/t.T/Busy", message);
+        }
+        live_send_at_once(busy[i]);
+    }
+    struct client_call *probe = client_unary(&probes[0]->client, "/t.T/Probe", STR("probe"));
+    live_send_at_once(probes[0]);
+    atomic_store(&test.unblocked, true);
+    live_until_closed(probes[0], probe);
+    assert_echo(probe, STR("probe"));
+    assert_true(test.n_before_probe < BUSY_N / TEST_WORKERS * CALLS / 2); /* else all of them */
+    for (int i = 0; i < BUSY_N; i++) {
+        for (size_t k = 1; k <= CALLS; k++) {
+            live_until_closed(busy[i], &busy[i]->client.calls[k]);
+            assert_echo(&busy[i]->client.calls[k], message);
+        }
+        live_close_after_call(busy[i]);
+    }
+    for (int i = 0; i < TEST_WORKERS; i++) {
+        live_close_after_call(blocking[i]);
+        live_close_after_call(probes[i]);
+    }
+    test_grpc_end(&test);
+}
+
 static void server_drain_finishes_open_calls(void **state) {
     (void)state;
     static struct test_grpc test;
@@ -432,6 +483,7 @@ int main(void) {
         cmocka_unit_test(server_large_messages_are_echoed),
         cmocka_unit_test(server_status_after_held_frame_is_sent),
         cmocka_unit_test(server_compressed_message_read_while_writing_is_delivered),
+        cmocka_unit_test(server_turns_of_connections_share_their_time),
         cmocka_unit_test(server_drain_finishes_open_calls),
         cmocka_unit_test(server_stop_cancels_open_calls),
         cmocka_unit_test(server_lost_client_cancels_calls),

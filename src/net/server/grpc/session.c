@@ -561,6 +561,8 @@ enum {
     MAX_QUEUED = 1000,
     /* A drain does not wait for a streaming call that has had no message for so long. */
     FIRST_MESSAGE_NS = 1000000000,
+    STEP_BYTES = 256,      /* of whole frames: a small call or a few */
+    MAX_STEP_BYTES = 2048, /* of a frame that may contain many messages */
 };
 
 /* ---- starting -------------------------------------------------------------------------------- */
@@ -745,6 +747,18 @@ static bool receive_preface(struct grpc_session *session, struct str *data) {
         break;
     }
     return false;
+}
+
+size_t grpc_session_next_step(const struct grpc_session *session, struct str data) {
+    size_t n = data.len, most = data.len;
+    if (session->preface.result == H2_PREFACE_MORE) {
+        most = H2_PREFACE_BYTES - session->preface.n;
+    } else if (data.len > STEP_BYTES && !session->terminating) {
+        n = h2_scan_find_frame_end(&session->scan, data, STEP_BYTES);
+        most = session->message_bytes_left < MAX_STEP_BYTES ? MAX_STEP_BYTES
+                                                            : (size_t)session->message_bytes_left;
+    }
+    return n < most ? n : most;
 }
 
 void grpc_session_receive(struct grpc_session *session, struct str data) {

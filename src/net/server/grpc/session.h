@@ -207,6 +207,10 @@ const struct grpc_method *grpc_core_find_method(const struct grpc_core *core, st
 /* Returns: ST_NO_MEMORY. Owns: grpc_session_close. */
 enum status grpc_session_open(struct grpc_core *core, struct grpc_session *session,
                               struct error *err) SLUICE_MUST_USE;
+/* Returns: how many of the bytes at the front of `data`, one at least, the next
+ * grpc_session_receive may get so that it takes a small part of a millisecond: a few frames with
+ * calls, or all of a message's bytes. */
+size_t grpc_session_next_step(const struct grpc_session *session, struct str data);
 /* Processes all bytes received from the peer. */
 void grpc_session_receive(struct grpc_session *session, struct str data);
 /* Sends the shutdown notice; running calls continue, and the session is done when there are none.
