@@ -230,7 +230,7 @@ static void update_timer(struct grpc_client *client) {
     uint64_t due_ns = grpc_client_core_next_timer_ns(&client->core);
     uint64_t trim_ns = body_pool_trim(&client->core.pool, clock_now_ns());
     if (!TAILQ_EMPTY(&client->core.waiting) && client->next_attempt_ns < due_ns &&
-        client->why.status != ST_OK) {
+        client->why.status != ST_OK && !has_usable_conn(client)) {
         due_ns = client->next_attempt_ns;
     }
     due_ns = trim_ns < due_ns ? trim_ns : due_ns;

@@ -308,6 +308,44 @@ static void client_backoff_doubles_and_fails_calls_meanwhile(void **state) {
     clock_set_fake_ns(0);
 }
 
+/* When an attempt has failed, the client wakes for the next one; no longer once that is made, also
+ * while calls wait for a stream of its connection. */
+static void client_with_connection_does_not_wake_for_attempts(void **state) {
+    enum { N = 101 }; /* one more than start before the server's SETTINGS */
+    static struct call_record record[N];
+    struct caller caller;
+    struct bare bare;
+    struct error err;
+    (void)state;
+    bare_listen(&bare);
+    caller_open_to(&caller, bare.target);
+    clock_set_fake_ns(clock_now_ns());
+    error_set(&err, ST_IO, "no connection");
+    grpc_client_start_backoff(caller.client, &err);
+    for (int i = 0; i < N; i++) {
+        caller_ask(
+            &caller, &record[i],
+            &(struct grpc_client_call_options){.path = STR("/t.T/Echo"), .wait_for_ready = true});
+        call_record_send(&record[i], STR("a"));
+    }
+    caller_step(&caller, false);
+    const struct timer_heap *timers = &worker_timers(caller.worker)->heap;
+    uint64_t attempt_ns = caller.client->next_attempt_ns;
+    assert_true(attempt_ns > clock_now_ns() && timer_heap_next_ns(timers) == attempt_ns);
+    clock_set_fake_ns(attempt_ns);
+    int fd = bare_accept(&bare, &caller);
+    bare_hear(fd, &caller);
+    assert_false(TAILQ_EMPTY(&caller.client->core.waiting));
+    assert_true(timer_heap_next_ns(timers) > clock_now_ns());
+    caller_close(&caller);
+    for (int i = 0; i < N; i++) {
+        assert_ended(&record[i], ST_CANCELLED, "the client was stopped");
+    }
+    clock_set_fake_ns(0);
+    close(fd);
+    close(bare.fd);
+}
+
 static void client_unknown_name_is_io_error(void **state) {
     struct caller caller;
     struct call_record record;
@@ -456,6 +494,7 @@ int main(void) {
         cmocka_unit_test(client_stop_while_connecting_cancels_call),
         cmocka_unit_test(client_reconnects_after_server_restart),
         cmocka_unit_test(client_backoff_doubles_and_fails_calls_meanwhile),
+        cmocka_unit_test(client_with_connection_does_not_wake_for_attempts),
         cmocka_unit_test(client_unknown_name_is_io_error),
         cmocka_unit_test(client_connect_timeout_fails_call),
         cmocka_unit_test(client_server_of_other_protocol_is_named),
