@@ -281,8 +281,8 @@ static enum status check_rate(struct grpc_stream *stream, size_t n_bytes, struct
 }
 
 /* What is pending already comes before it. */
-static enum status receive_compressed(struct grpc_stream *stream, struct str data,
-                                      struct error *err) {
+static enum status receive_behind_pending(struct grpc_stream *stream, struct str data,
+                                          struct error *err) {
     struct grpc_receiver *in = &stream->in;
     enum status st = grpc_receiver_buffer_copy(in, data, err);
     if (st == ST_OK && !stream->inflating) {
@@ -303,8 +303,9 @@ void grpc_receive_data(struct grpc_stream *stream, struct str data) {
     size_t n_received = data.len;
     struct error err;
     enum status st = ST_OK;
-    if (in->coding != HTTP_IDENTITY && in->state != GRPC_RECEIVING_STOPPED) {
-        st = receive_compressed(stream, data, &err);
+    bool pending = in->coding != HTTP_IDENTITY || in->pending_input.data;
+    if (pending && in->state != GRPC_RECEIVING_STOPPED) {
+        st = receive_behind_pending(stream, data, &err);
         data.len = 0;
     }
     while (st == ST_OK && data.len > 0 && grpc_receiver_may_add(in)) {

@@ -295,17 +295,27 @@ static inline void live_close(struct live *live) {
     free(live);
 }
 
+/* Bytes to be sent at once. */
+struct live_output {
+    char bytes[262144];
+    size_t len;
+};
+
+/* Appends the client's output. */
+static inline void live_collect(struct live *live, struct live_output *output) {
+    const uint8_t *data;
+    for (ssize_t n; (n = nghttp2_session_mem_send(live->client.h2, &data)) > 0;) {
+        assert_true(output->len + (size_t)n <= sizeof(output->bytes));
+        memcpy(output->bytes + output->len, data, (size_t)n);
+        output->len += (size_t)n;
+    }
+}
+
 /* Sends the client's output, which the server reads at once if it is small. */
 static inline void live_send_at_once(struct live *live) {
-    const uint8_t *data;
-    char bytes[65536];
-    size_t len = 0;
-    for (ssize_t n; (n = nghttp2_session_mem_send(live->client.h2, &data)) > 0;) {
-        assert_true(len + (size_t)n <= sizeof(bytes));
-        memcpy(bytes + len, data, (size_t)n);
-        len += (size_t)n;
-    }
-    test_send(live->fd, str_make(bytes, len));
+    struct live_output output = {.len = 0};
+    live_collect(live, &output);
+    test_send(live->fd, str_make(output.bytes, output.len));
 }
 
 /* Sends the client's output as far as the socket takes it, and reads once. */

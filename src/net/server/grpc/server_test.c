@@ -146,6 +146,63 @@ static void server_compressed_message_read_while_writing_is_delivered(void **sta
     test_grpc_end(&test);
 }
 
+/* A stream's message arrives in two reads. Between them its method reads on, while decompression
+ * for another stream has used up the slice: the second part comes after the first. */
+static void server_message_behind_pending_input_is_whole(void **state) {
+    (void)state;
+    enum { BYTES = 100000 };
+    static struct test_grpc test;
+    static struct live_output output;
+    static char zeros[4 << 20], packed[20000], text[BYTES];
+    const char *const fields[] = {"grpc-encoding", "gzip", NULL};
+    struct grpc_limits limits = test_limits();
+    struct live *blocking[TEST_WORKERS];
+    size_t n;
+    test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
+    struct live *live = live_open_after_call(&test);
+    struct live *other = live_open_after_call(&test); /* of the other worker */
+    for (int i = 0; i < TEST_WORKERS; i++) {          /* one for each: the one with the fewest */
+        blocking[i] = live_open_after_call(&test);
+    }
+    struct deflate *codec = deflate_new(HTTP_GZIP, 6);
+    struct str large = str_make(zeros, sizeof(zeros));
+    assert_true(deflate_step(codec, &large, true, packed, sizeof(packed), &n));
+    deflate_free(codec);
+    for (size_t i = 0; i < sizeof(text); i++) {
+        text[i] = (char)(i * 31 >> 5);
+    }
+    output.len = 0;
+    struct client_call *call = client_begin(&live->client, "/t.T/Turns", NULL);
+    client_message(&live->client, call, false, "one", 3);
+    live_collect(live, &output);
+    struct client_call *inflated = client_begin(&live->client, "/t.T/Turns", fields);
+    client_message(&live->client, inflated, true, packed, n);
+    client_end(&live->client, inflated);
+    live_collect(live, &output);
+    client_message(&live->client, call, false, text, sizeof(text));
+    client_end(&live->client, call);
+    live_collect(live, &output);
+    for (int i = 0; i < TEST_WORKERS; i++) {
+        client_unary(&blocking[i]->client, "/t.T/Block", STR(""));
+        live_send_at_once(blocking[i]);
+    }
+    test_wait_for(&test.n_blocked, TEST_WORKERS);
+    test_send(live->fd, str_make(output.bytes, output.len)); /* all of it waits in the socket */
+    atomic_store(&test.unblocked, true);
+    live_until_closed(live, call);
+    assert_string_equal(call->grpc_status, "0");
+    assert_true(str_eq(client_answer(call, 1, NULL), str_make(text, sizeof(text))));
+    live_until_closed(live, inflated);
+    assert_string_equal(inflated->grpc_status, "0");
+    assert_int_equal(inflated->in_len, GRPC_PREFIX_BYTES + sizeof(zeros));
+    live_close_after_call(live);
+    live_close_after_call(other);
+    for (int i = 0; i < TEST_WORKERS; i++) {
+        live_close_after_call(blocking[i]);
+    }
+    test_grpc_end(&test);
+}
+
 /* Connections that are read between two polls share the time of a turn: the last one does not wait
  * until all calls of each before it have run. */
 static void server_turns_of_connections_share_their_time(void **state) {
@@ -483,6 +540,7 @@ int main(void) {
         cmocka_unit_test(server_large_messages_are_echoed),
         cmocka_unit_test(server_status_after_held_frame_is_sent),
         cmocka_unit_test(server_compressed_message_read_while_writing_is_delivered),
+        cmocka_unit_test(server_message_behind_pending_input_is_whole),
         cmocka_unit_test(server_turns_of_connections_share_their_time),
         cmocka_unit_test(server_drain_finishes_open_calls),
         cmocka_unit_test(server_stop_cancels_open_calls),

@@ -436,6 +436,50 @@ static void compressed_messages_are_inflated(void **state) {
     at_each_pace(compression);
 }
 
+/* Bytes that arrive while earlier ones of their stream wait for a slice, which decompression for
+ * another stream has used up, come after those. */
+static void input_behind_pending_input_keeps_its_order(void **state) {
+    (void)state;
+    enum { FIRST = 30, NEXT = 500, CUT = 200 };
+    static char zeros[1 << 20], bytes[10000];
+    const char *const fields[] = {"grpc-encoding", "gzip", NULL};
+    struct grpc_fixture *fixture = grpc_fixture_open();
+    struct client_call *plain = client_begin(&fixture->client, "/t.T/Deaf", NULL);
+    struct client_call *packed = client_begin(&fixture->client, "/t.T/Sum", fields);
+    char prefix[GRPC_PREFIX_BYTES];
+    struct str text = varied_text(NEXT);
+    client_message(&fixture->client, plain, false, text.ptr, FIRST);
+    grpc_prefix_encode((struct grpc_prefix){false, NEXT}, prefix);
+    client_add(&fixture->client, plain, prefix, sizeof(prefix));
+    client_add(&fixture->client, plain, text.ptr, CUT);
+    grpc_fixture_run(fixture);
+    struct recorded_call *recorded = &fixture->service.calls[0];
+    assert_string_equal(recorded->method, "/t.T/Deaf");
+    struct str large = compressed(HTTP_GZIP, str_make(zeros, sizeof(zeros)), bytes, sizeof(bytes));
+    client_message(&fixture->client, packed, true, large.ptr, large.len);
+    const uint8_t *data;
+    ssize_t n = nghttp2_session_mem_send(fixture->client.h2, &data);
+    grpc_session_receive(&fixture->session, str_make((const char *)data, (size_t)n));
+    assert_int_equal(fixture->core.inflate_left, 0);
+    grpc_read(recorded->call);
+    grpc_read(recorded->call);
+    assert_int_equal(recorded->n_messages, 0);
+    client_add(&fixture->client, plain, text.ptr + CUT, NEXT - CUT);
+    n = nghttp2_session_mem_send(fixture->client.h2, &data);
+    grpc_session_receive(&fixture->session, str_make((const char *)data, (size_t)n));
+    client_end(&fixture->client, packed);
+    grpc_fixture_run(fixture);
+    assert_int_equal(recorded->n_cancelled, 0);
+    assert_int_equal(recorded->n_messages, 2);
+    assert_int_equal(recorded->n_bytes, FIRST + NEXT);
+    assert_ok(packed);
+    assert_answer(packed, 0, STR("1048576"));
+    recorded_call_finish(recorded, NULL);
+    grpc_fixture_run(fixture);
+    assert_ok(plain);
+    grpc_fixture_free(fixture);
+}
+
 /* Several gzip members in a row are one message; a megabyte of zeros over the limit is refused. */
 static void inflated_message_over_limit_is_refused(void **state) {
     (void)state;
@@ -553,6 +597,7 @@ int main(void) {
         cmocka_unit_test(bad_messages_are_refused),
         cmocka_unit_test(bad_streaming_messages_are_refused),
         cmocka_unit_test(compressed_messages_are_inflated),
+        cmocka_unit_test(input_behind_pending_input_keeps_its_order),
         cmocka_unit_test(inflated_message_over_limit_is_refused),
         cmocka_unit_test(responses_are_compressed_if_accepted),
         cmocka_unit_test(metadata_is_decoded_and_encoded),
