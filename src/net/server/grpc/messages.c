@@ -167,14 +167,18 @@ static void consume_window(struct grpc_stream *stream, size_t n_bytes) {
 
 /* ---- delivery to the method ------------------------------------------------------------------ */
 
+/* What a message takes of a slice, besides the bytes that are decompressed: a method may read
+ * thousands of small ones, which its window has allowed, one after the other. */
+enum { MESSAGE_SLICE_BYTES = 512 };
+
 /* Continues with the pending input, as far as this iteration's slice allows. */
 static enum status resume_pending(struct grpc_stream *stream, struct error *err) {
     struct grpc_core *core = stream->core;
     size_t n_used;
     uint64_t before = stream->in.n_inflated;
     enum status st = grpc_receiver_resume(&stream->in, core->inflate_left, &n_used, err);
-    uint64_t n_inflated = stream->in.n_inflated - before;
-    core->inflate_left -= n_inflated < core->inflate_left ? n_inflated : core->inflate_left;
+    uint64_t n_taken = stream->in.n_inflated - before + (n_used > 0 ? MESSAGE_SLICE_BYTES : 0);
+    core->inflate_left -= n_taken < core->inflate_left ? n_taken : core->inflate_left;
     consume_window(stream, n_used);
     if (st == ST_OK && stream->in.pending_input.data && grpc_receiver_may_add(&stream->in) &&
         !stream->inflating) {

@@ -12,7 +12,7 @@
 #include "net/server/grpc/server.h"
 #include "net/server/server_fixture.h"
 
-enum { MOST_LATER = 64, TEST_METHODS = 9, PAIR_MESSAGES = 64, PAIR_BYTES = 1000 };
+enum { MOST_LATER = 64, TEST_METHODS = 10, PAIR_MESSAGES = 64, PAIR_BYTES = 1000 };
 
 /* A call that the test finishes. */
 struct test_later {
@@ -142,6 +142,26 @@ static inline void test_step_pair(struct grpc_call *call, enum grpc_event event)
     }
 }
 
+/* Waits for test_read_later after its first message, and reads all others at once. */
+static inline void test_step_held(struct grpc_call *call, enum grpc_event event) {
+    struct test_grpc *test = test_grpc_of(call);
+    test_count(call, event);
+    if (event == GRPC_MESSAGE) {
+        grpc_message_free(call->message);
+        if (!call->user) {
+            call->user = test;
+            atomic_store(&test->later[atomic_fetch_add(&test->n_later, 1)].call, call);
+            return;
+        }
+        test->n_busy[call->worker == test->host.workers[1]]++;
+    }
+    if (event == GRPC_BEGIN || event == GRPC_MESSAGE) {
+        grpc_read(call);
+    } else if (event == GRPC_HALF_CLOSE || event == GRPC_CANCELLED) {
+        grpc_finish(call, NULL);
+    }
+}
+
 /* Takes a millisecond. */
 static inline void test_step_busy(struct grpc_call *call, enum grpc_event event) {
     struct test_grpc *test = test_grpc_of(call);
@@ -164,12 +184,15 @@ static inline void test_step_block(struct grpc_call *call, enum grpc_event event
     test_step_echo(call, event);
 }
 
-/* Counts the calls of test_step_busy before it on its worker. */
+/* Counts the calls of test_step_busy, or the messages of test_step_held, before it on its
+ * worker. */
 static inline void test_step_probe(struct grpc_call *call, enum grpc_event event) {
     struct test_grpc *test = test_grpc_of(call);
     if (event == GRPC_MESSAGE) {
         int n = test->n_busy[call->worker == test->host.workers[1]];
-        atomic_store(&test->n_before_probe, n);
+        if (n > atomic_load(&test->n_before_probe)) { /* of the worker with the most */
+            atomic_store(&test->n_before_probe, n);
+        }
     }
     test_step_echo(call, event);
 }
@@ -198,6 +221,7 @@ static inline void test_grpc_start_over(struct test_grpc *test, const struct grp
             {.path = "/t.T/Flood", .on_event = test_step_flood, .context = test},
             {.path = "/t.T/Turns", .on_event = test_step_turns, .streams = true, .context = test},
             {.path = "/t.T/Pair", .on_event = test_step_pair, .streams = true, .context = test},
+            {.path = "/t.T/Held", .on_event = test_step_held, .streams = true, .context = test},
             {.path = "/t.T/Busy", .on_event = test_step_busy, .context = test},
             {.path = "/t.T/Block", .on_event = test_step_block, .context = test},
             {.path = "/t.T/Probe", .on_event = test_step_probe, .context = test}}};
@@ -258,6 +282,17 @@ static inline void test_finish_later(struct test_grpc *test, int n) {
     struct grpc_call *call = atomic_load(&later->call);
     later->msg.run = test_run_finish;
     worker_post(call->worker, &later->msg);
+}
+
+static inline void test_run_read(struct worker_msg *msg) {
+    grpc_read(atomic_load(&((struct test_later *)msg)->call));
+}
+
+/* Lets the n-th waiting call read. */
+static inline void test_read_later(struct test_grpc *test, int n) {
+    struct test_later *later = &test->later[n];
+    later->msg.run = test_run_read;
+    worker_post(atomic_load(&later->call)->worker, &later->msg);
 }
 
 /* ---- the client ------------------------------------------------------------------------------ */

@@ -203,6 +203,60 @@ static void server_message_behind_pending_input_is_whole(void **state) {
     test_grpc_end(&test);
 }
 
+/* A method that reads on finds thousands of messages that its window has allowed: it gets some, and
+ * other connections their turn. */
+static void server_pending_messages_are_delivered_in_slices(void **state) {
+    (void)state;
+    enum { MESSAGES = 20000 };
+    static struct test_grpc test;
+    static const char prefixes[MESSAGES * GRPC_PREFIX_BYTES];
+    struct grpc_limits limits = test_limits();
+    struct live *blocking[TEST_WORKERS], *probes[TEST_WORKERS];
+    struct client_call *calls[TEST_WORKERS];
+    test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
+    struct live *live = live_open_after_call(&test);
+    struct live *other = live_open_after_call(&test); /* of the other worker */
+    for (int i = 0; i < TEST_WORKERS; i++) {          /* one for each: the one with the fewest */
+        blocking[i] = live_open_after_call(&test);
+    }
+    for (int i = 0; i < TEST_WORKERS; i++) {
+        probes[i] = live_open_after_call(&test);
+    }
+    struct client_call *held = client_begin(&live->client, "/t.T/Held", NULL);
+    client_message(&live->client, held, false, "one", 3);
+    client_add(&live->client, held, prefixes, sizeof(prefixes));
+    client_end(&live->client, held);
+    live_send_at_once(live);
+    live_until_closed(live, client_unary(&live->client, "/t.T/Echo", STR("after them")));
+    assert_int_equal(test.n_later, 1);
+    for (int i = 0; i < TEST_WORKERS; i++) {
+        client_unary(&blocking[i]->client, "/t.T/Block", STR(""));
+        live_send_at_once(blocking[i]);
+    }
+    test_wait_for(&test.n_blocked, TEST_WORKERS);
+    test_read_later(&test, 0);
+    for (int i = 0; i < TEST_WORKERS; i++) {
+        calls[i] = client_unary(&probes[i]->client, "/t.T/Probe", STR("probe"));
+        live_send_at_once(probes[i]);
+    }
+    atomic_store(&test.unblocked, true);
+    for (int i = 0; i < TEST_WORKERS; i++) {
+        live_until_closed(probes[i], calls[i]);
+        assert_echo(calls[i], STR("probe"));
+    }
+    assert_true(test.n_before_probe < MESSAGES / 10); /* else all of them */
+    live_until_closed(live, held);
+    assert_string_equal(held->grpc_status, "0");
+    assert_int_equal(test.n_busy[0] + test.n_busy[1], MESSAGES);
+    live_close_after_call(live);
+    live_close_after_call(other);
+    for (int i = 0; i < TEST_WORKERS; i++) {
+        live_close_after_call(blocking[i]);
+        live_close_after_call(probes[i]);
+    }
+    test_grpc_end(&test);
+}
+
 /* Connections that are read between two polls share the time of a turn: the last one does not wait
  * until all calls of each before it have run. */
 static void server_turns_of_connections_share_their_time(void **state) {
@@ -541,6 +595,7 @@ int main(void) {
         cmocka_unit_test(server_status_after_held_frame_is_sent),
         cmocka_unit_test(server_compressed_message_read_while_writing_is_delivered),
         cmocka_unit_test(server_message_behind_pending_input_is_whole),
+        cmocka_unit_test(server_pending_messages_are_delivered_in_slices),
         cmocka_unit_test(server_turns_of_connections_share_their_time),
         cmocka_unit_test(server_drain_finishes_open_calls),
         cmocka_unit_test(server_stop_cancels_open_calls),
