@@ -232,10 +232,12 @@ def load(port, request_path, connections, seconds=None, reconnect=False):
     return json.loads(done.stdout)
 
 
-def sluice_bench(url, model, shape, concurrency):
-    """One run of `sluice bench` with zeros of that shape. Returns the megabytes a second, there and back."""
+def sluice_bench(url, model, shape, concurrency, n_requests=None):
+    """One run of `sluice bench` with zeros of that shape, for SECONDS, or until so many are answered. Returns the
+    megabytes a second, there and back."""
+    length = ("-d", f"{SECONDS}s") if n_requests is None else ("-n", str(n_requests), "-d", "60s")
     command = pinned(LOAD_CPU, BUILD / "sluice", "bench", url, model, "--shape", shape, "--data", "zeros", "-c",
-                     concurrency, "-d", f"{SECONDS}s", "-w", "300ms", "--quiet", "--json", "-",
+                     concurrency, *length, "-w", "300ms", "--quiet", "--json", "-",
                      *["--insecure"] * url.startswith("grpcs://"))
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if done.returncode:
