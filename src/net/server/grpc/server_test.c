@@ -146,6 +146,28 @@ static void server_compressed_message_read_while_writing_is_delivered(void **sta
     test_grpc_end(&test);
 }
 
+/* A connection for each worker: a new one goes to the worker with the fewest. */
+static void open_each(struct test_grpc *test, struct live *lives[TEST_WORKERS]) {
+    for (int i = 0; i < TEST_WORKERS; i++) {
+        lives[i] = live_open_after_call(test);
+    }
+}
+
+static void close_each(struct live *lives[TEST_WORKERS]) {
+    for (int i = 0; i < TEST_WORKERS; i++) {
+        live_close_after_call(lives[i]);
+    }
+}
+
+/* Until test->unblocked is set, what arrives waits in the sockets. */
+static void block_workers(struct test_grpc *test, struct live *lives[TEST_WORKERS]) {
+    for (int i = 0; i < TEST_WORKERS; i++) {
+        client_unary(&lives[i]->client, "/t.T/Block", STR(""));
+        live_send_at_once(lives[i]);
+    }
+    test_wait_for(&test->n_blocked, TEST_WORKERS);
+}
+
 /* A stream's message arrives in two reads. Between them its method reads on, while decompression
  * for another stream has used up the slice: the second part comes after the first. */
 static void server_message_behind_pending_input_is_whole(void **state) {
@@ -161,9 +183,7 @@ static void server_message_behind_pending_input_is_whole(void **state) {
     test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
     struct live *live = live_open_after_call(&test);
     struct live *other = live_open_after_call(&test); /* of the other worker */
-    for (int i = 0; i < TEST_WORKERS; i++) {          /* one for each: the one with the fewest */
-        blocking[i] = live_open_after_call(&test);
-    }
+    open_each(&test, blocking);
     struct deflate *codec = deflate_new(HTTP_GZIP, 6);
     struct str large = str_make(zeros, sizeof(zeros));
     assert_true(deflate_step(codec, &large, true, packed, sizeof(packed), &n));
@@ -182,11 +202,7 @@ static void server_message_behind_pending_input_is_whole(void **state) {
     client_message(&live->client, call, false, text, sizeof(text));
     client_end(&live->client, call);
     live_collect(live, &output);
-    for (int i = 0; i < TEST_WORKERS; i++) {
-        client_unary(&blocking[i]->client, "/t.T/Block", STR(""));
-        live_send_at_once(blocking[i]);
-    }
-    test_wait_for(&test.n_blocked, TEST_WORKERS);
+    block_workers(&test, blocking);
     test_send(live->fd, str_make(output.bytes, output.len)); /* all of it waits in the socket */
     atomic_store(&test.unblocked, true);
     live_until_closed(live, call);
@@ -197,9 +213,7 @@ static void server_message_behind_pending_input_is_whole(void **state) {
     assert_int_equal(inflated->in_len, GRPC_PREFIX_BYTES + sizeof(zeros));
     live_close_after_call(live);
     live_close_after_call(other);
-    for (int i = 0; i < TEST_WORKERS; i++) {
-        live_close_after_call(blocking[i]);
-    }
+    close_each(blocking);
     test_grpc_end(&test);
 }
 
@@ -216,12 +230,8 @@ static void server_pending_messages_are_delivered_in_slices(void **state) {
     test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
     struct live *live = live_open_after_call(&test);
     struct live *other = live_open_after_call(&test); /* of the other worker */
-    for (int i = 0; i < TEST_WORKERS; i++) {          /* one for each: the one with the fewest */
-        blocking[i] = live_open_after_call(&test);
-    }
-    for (int i = 0; i < TEST_WORKERS; i++) {
-        probes[i] = live_open_after_call(&test);
-    }
+    open_each(&test, blocking);
+    open_each(&test, probes);
     struct client_call *held = client_begin(&live->client, "/t.T/Held", NULL);
     client_message(&live->client, held, false, "one", 3);
     client_add(&live->client, held, prefixes, sizeof(prefixes));
@@ -229,11 +239,7 @@ static void server_pending_messages_are_delivered_in_slices(void **state) {
     live_send_at_once(live);
     live_until_closed(live, client_unary(&live->client, "/t.T/Echo", STR("after them")));
     assert_int_equal(test.n_later, 1);
-    for (int i = 0; i < TEST_WORKERS; i++) {
-        client_unary(&blocking[i]->client, "/t.T/Block", STR(""));
-        live_send_at_once(blocking[i]);
-    }
-    test_wait_for(&test.n_blocked, TEST_WORKERS);
+    block_workers(&test, blocking);
     test_read_later(&test, 0);
     for (int i = 0; i < TEST_WORKERS; i++) {
         calls[i] = client_unary(&probes[i]->client, "/t.T/Probe", STR("probe"));
@@ -250,10 +256,8 @@ static void server_pending_messages_are_delivered_in_slices(void **state) {
     assert_int_equal(test.n_busy[0] + test.n_busy[1], MESSAGES);
     live_close_after_call(live);
     live_close_after_call(other);
-    for (int i = 0; i < TEST_WORKERS; i++) {
-        live_close_after_call(blocking[i]);
-        live_close_after_call(probes[i]);
-    }
+    close_each(blocking);
+    close_each(probes);
     test_grpc_end(&test);
 }
 
@@ -271,17 +275,9 @@ static void server_turns_of_connections_share_their_time(void **state) {
     for (int i = 0; i < BUSY_N; i++) {
         busy[i] = live_open_after_call(&test);
     }
-    for (int i = 0; i < TEST_WORKERS; i++) { /* one for each worker: the one with the fewest */
-        blocking[i] = live_open_after_call(&test);
-    }
-    for (int i = 0; i < TEST_WORKERS; i++) {
-        probes[i] = live_open_after_call(&test);
-    }
-    for (int i = 0; i < TEST_WORKERS; i++) {
-        client_unary(&blocking[i]->client, "/t.T/Block", STR(""));
-        live_send_at_once(blocking[i]);
-    }
-    test_wait_for(&test.n_blocked, TEST_WORKERS);
+    open_each(&test, blocking);
+    open_each(&test, probes);
+    block_workers(&test, blocking);
     for (int i = 0; i < BUSY_N; i++) { /* all wait in the sockets */
         for (int k = 0; k < CALLS; k++) {
             client_unary(&busy[i]->client, "/t.T/Busy", message);
@@ -301,10 +297,8 @@ static void server_turns_of_connections_share_their_time(void **state) {
         }
         live_close_after_call(busy[i]);
     }
-    for (int i = 0; i < TEST_WORKERS; i++) {
-        live_close_after_call(blocking[i]);
-        live_close_after_call(probes[i]);
-    }
+    close_each(blocking);
+    close_each(probes);
     test_grpc_end(&test);
 }
 
