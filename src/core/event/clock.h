@@ -17,6 +17,11 @@ static inline uint64_t clock_after_ns(uint64_t since_ns, uint64_t ns) {
     uint64_t after_ns;
     return __builtin_add_overflow(since_ns, ns, &after_ns) ? UINT64_MAX : after_ns;
 }
+/* Returns: the time from `from_ns` until `until_ns`; 0 where that is earlier: a thread whose clock
+ * is frozen may get a time that another thread has read since. */
+static inline uint64_t clock_between_ns(uint64_t from_ns, uint64_t until_ns) {
+    return until_ns > from_ns ? until_ns - from_ns : 0;
+}
 /* For tests: clock_now_ns returns `now_ns` from now on (0: the real clock). */
 void clock_set_fake_ns(uint64_t now_ns);
 

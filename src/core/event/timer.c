@@ -70,7 +70,7 @@ static void schedule_wakeup(struct loop_timers *timers, uint64_t due_ns) {
         return;
     }
     uint64_t now_ns = clock_now_ns();
-    uint64_t delay_ns = due_ns > now_ns ? due_ns - now_ns : 0;
+    uint64_t delay_ns = clock_between_ns(now_ns, due_ns);
     timers->wakeup_ns = now_ns + delay_ns;
     uv_update_time(timers->uv_timer.loop); /* libuv's cached time is that of the last poll */
     uv_timer_start(&timers->uv_timer, on_timer, delay_ns / NS_PER_MS + 1, 0);

@@ -147,7 +147,7 @@ static void print_conn(struct buf *out, const struct net_conn *conn) {
     }
     if (conn->timeout.armed) {
         uint64_t now_ns = clock_now_ns();
-        uint64_t left_ns = conn->timeout.due_ns > now_ns ? conn->timeout.due_ns - now_ns : 0;
+        uint64_t left_ns = clock_between_ns(now_ns, conn->timeout.due_ns);
         buf_printf(out, "; timeout in %.3g s", (double)left_ns / 1e9);
     }
     buf_add_char(out, '\n');

@@ -163,7 +163,7 @@ void server_worker_schedule_timer(struct server_worker *server_worker, uint64_t 
         return;
     }
     uint64_t now_ns = clock_now_ns();
-    uint64_t delay_ns = due_ns > now_ns ? due_ns - now_ns : 0;
+    uint64_t delay_ns = clock_between_ns(now_ns, due_ns);
     server_worker->timer_due_ns = now_ns + delay_ns;
     uv_update_time(worker_loop(server_worker->worker));
     uv_timer_start(&server_worker->timer, on_timer, delay_ns / 1000000 + 1, 0);

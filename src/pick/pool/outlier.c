@@ -25,23 +25,23 @@ void endpoint_end_ejection(struct endpoint *endpoint, bool expired) {
     atomic_store_explicit(&endpoint->outliers.on_trial, expired, memory_order_relaxed);
 }
 
+static void begin_window(struct endpoint_outliers *outliers, uint64_t now_ns) {
+    outliers->window_start_ns = now_ns;
+    outliers->n_failures = 0;
+    store_u32(&outliers->n_responses, 0);
+}
+
 void endpoint_forget_outliers(struct endpoint *endpoint) {
     struct endpoint_outliers *outliers = &endpoint->outliers;
     store_u32(&outliers->n_consecutive_5xx, 0);
     store_u32(&outliers->n_consecutive_gateway_failures, 0);
-    store_u32(&outliers->n_responses, 0);
     atomic_store_explicit(&outliers->on_trial, false, memory_order_relaxed);
-    outliers->n_failures = outliers->n_ejections = 0;
-    outliers->window_start_ns = outliers->readmitted_ns = 0;
+    outliers->n_ejections = 0;
+    outliers->readmitted_ns = 0;
+    begin_window(outliers, 0);
 }
 
 /* ---- ejecting: all under the pool's lock ----------------------------------------------------- */
-
-/* A thread's clock stands while it processes a message (clock_freeze_ns), so that another thread
- * may have set `then_ns` later than now. */
-static uint64_t time_since(uint64_t then_ns, uint64_t now_ns) {
-    return now_ns > then_ns ? now_ns - then_ns : 0;
-}
 
 /* For the log, which is written without the lock. */
 struct ejection {
@@ -50,16 +50,10 @@ struct ejection {
     uint32_t n_ejections;
 };
 
-static void begin_window(struct endpoint_outliers *outliers, uint64_t now_ns) {
-    outliers->window_start_ns = now_ns;
-    outliers->n_failures = 0;
-    store_u32(&outliers->n_responses, 0);
-}
-
 static void count_failure(const struct pool_outlier_detection *config,
                           struct endpoint_outliers *outliers, bool is_gateway_failure,
                           uint64_t now_ns) {
-    if (time_since(outliers->window_start_ns, now_ns) >= config->interval_ns) {
+    if (clock_between_ns(outliers->window_start_ns, now_ns) >= config->interval_ns) {
         begin_window(outliers, now_ns);
     }
     outliers->n_failures++;
@@ -104,7 +98,7 @@ static bool may_eject_another(const struct pool *pool) {
 /* Envoy: each interval without an ejection makes the next ones shorter. */
 static uint64_t next_duration_ns(const struct pool_outlier_detection *config,
                                  struct endpoint_outliers *outliers, uint64_t now_ns) {
-    uint64_t n_good = time_since(outliers->readmitted_ns, now_ns) / config->interval_ns;
+    uint64_t n_good = clock_between_ns(outliers->readmitted_ns, now_ns) / config->interval_ns;
     uint64_t most_ns = config->max_ejection_time_ns > config->base_ejection_time_ns
                            ? config->max_ejection_time_ns
                            : config->base_ejection_time_ns;

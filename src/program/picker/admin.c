@@ -47,8 +47,7 @@ void pick_admin_pool_begin_labels(const struct metric_text *text,
 }
 
 double pick_seconds_since(uint64_t then_ns) {
-    uint64_t now_ns = clock_now_ns();
-    return now_ns > then_ns ? (double)(now_ns - then_ns) / 1e9 : 0;
+    return (double)clock_between_ns(then_ns, clock_now_ns()) / 1e9;
 }
 
 /* ---- /debug/pick ----------------------------------------------------------------------------- */

@@ -103,7 +103,7 @@ static void add_load(struct json_writer *json, const struct endpoint_load *load,
         json_write_f64(json, "kv", (double)load->kv_cache_used);
     }
     if (load->known) {
-        uint64_t age_ns = now_ns > load->asked_ns ? now_ns - load->asked_ns : 0;
+        uint64_t age_ns = clock_between_ns(load->asked_ns, now_ns);
         json_write_u64(json, "age_ms", age_ns / 1000000);
     }
 }

@@ -43,8 +43,7 @@ static size_t copy_waiting_calls(struct scheduler *scheduler, struct waiting_cal
 }
 
 static double ms_since(uint64_t since_ns) {
-    uint64_t now_ns = clock_now_ns();
-    return now_ns > since_ns ? (double)(now_ns - since_ns) / 1e6 : 0;
+    return (double)clock_between_ns(since_ns, clock_now_ns()) / 1e6;
 }
 
 static void print_instances(struct model_version *version, struct buf *out) {

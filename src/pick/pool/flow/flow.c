@@ -6,6 +6,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "core/event/clock.h"
+
 /* A fairness id of one band. */
 struct flow_id {
     struct keyed_hash hash;
@@ -306,7 +308,7 @@ void flow_remove(struct flow *flow, struct flow_item *item, enum flow_outcome ou
         return;
     }
     struct flow_band *band = id->band;
-    uint64_t waited_ns = now_ns > item->queued_ns ? now_ns - item->queued_ns : 0;
+    uint64_t waited_ns = clock_between_ns(item->queued_ns, now_ns);
     metric_histogram_add_ns(&band->waited[outcome], waited_ns);
     if (item->state == FLOW_QUEUED) {
         unlink_item(flow, item);

@@ -125,8 +125,11 @@ static bool has_preferred_endpoint(const struct pool *pool) {
 static bool has_preferred_member(const struct pool *pool, const struct pool_waiter *waiter) {
     const struct pool_snapshot *snapshot = pool->snapshot;
     bool found = false;
-    if (!is_restricted(waiter) || !has_preferred_endpoint(pool)) {
-        return has_preferred_endpoint(pool);
+    if (!has_preferred_endpoint(pool)) {
+        return false;
+    }
+    if (!is_restricted(waiter)) {
+        return true;
     }
     for (size_t i = 0; waiter->members && !found && i < count_words(snapshot); i++) {
         found = (waiter->members[i] & snapshot->preferred[i]) != 0;
