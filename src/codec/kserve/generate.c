@@ -57,10 +57,11 @@ static enum status count_elements(const struct reader *reader, yyjson_val *val, 
 
 static enum status wrong_count(const struct reader *reader, yyjson_val *val,
                                const struct tensor_spec *spec, uint64_t n, struct error *err) {
-    char text[SHAPE_TEXT_BYTES];
+    char text[SHAPE_TEXT_BYTES], origin[ORIGIN_TEXT_BYTES];
     return json_error(&reader->tree, val, ST_BAD_DATA, err,
-                      "%" PRIu64 " element%s don't make the input's shape %s (-1: any size)", n,
-                      plural_s(n), shape_print(spec->shape, text));
+                      "%" PRIu64 " element%s don't make the input's shape %s (-1: any size)%s", n,
+                      plural_s(n), shape_print(spec->shape, text),
+                      tensor_origin_print(reader->model, spec->origin, origin));
 }
 
 /* The innermost -1 becomes the quotient of the element count and the fixed dimensions. */

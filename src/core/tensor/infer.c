@@ -158,12 +158,43 @@ static enum status check_datatype(const struct tensor *tensor, const struct tens
                      datatype_name(tensor->datatype));
 }
 
+/* Where only the batch dimension is missing from `got`, or was sent to a model that has none:
+ * sets `dims` to the shape that the client should send instead. Returns: its rank; SIZE_MAX: the
+ * shape is wrong in another way. */
+static size_t suggest_shape(const struct model_spec *model, struct shape want, struct shape got,
+                            int64_t dims[SHAPE_MAX_RANK]) {
+    bool batches = model->max_batch_size > 0;
+    dims[0] = 1;
+    if (batches && got.rank + 1 == want.rank) {
+        for (size_t i = 0; i < got.rank; i++) { /* an empty shape may have no address */
+            dims[i + 1] = got.dims[i];
+        }
+    } else if (!batches && got.rank == want.rank + 1 && got.dims[0] == 1) {
+        for (size_t i = 0; i < want.rank; i++) {
+            dims[i] = got.dims[i + 1];
+        }
+    } else {
+        return SIZE_MAX;
+    }
+    return shape_matches((struct shape){dims, want.rank}, want) ? want.rank : SIZE_MAX;
+}
+
 static enum status shape_mismatch_error(const struct tensor *tensor, const struct tensor_spec *spec,
-                                        struct error *err) {
+                                        const struct model_spec *model, struct error *err) {
     char name[TENSOR_NAME_TEXT_BYTES], want[SHAPE_TEXT_BYTES], got[SHAPE_TEXT_BYTES];
-    return error_set(err, ST_BAD_SHAPE, "input %s: expected shape %s (-1: any size), got %s",
+    char origin[ORIGIN_TEXT_BYTES], suggested[SHAPE_TEXT_BYTES] = "";
+    const char *advice = "";
+    int64_t dims[SHAPE_MAX_RANK];
+    size_t rank = suggest_shape(model, spec->shape, tensor->shape, dims);
+    if (rank != SIZE_MAX) {
+        advice = model->max_batch_size > 0 ? ": the batch dimension is missing, send "
+                                           : ": the model has no batch dimension, send ";
+        shape_print((struct shape){dims, rank}, suggested);
+    }
+    return error_set(err, ST_BAD_SHAPE, "input %s: expected shape %s (-1: any size), got %s%s%s%s",
                      tensor_name_print(tensor->name, name), shape_print(spec->shape, want),
-                     shape_print(tensor->shape, got));
+                     shape_print(tensor->shape, got), advice, suggested,
+                     tensor_origin_print(model, spec->origin, origin));
 }
 
 /* For a shape whose elements can't be counted: a negative dimension, or too many elements. */
@@ -187,14 +218,16 @@ static enum status check_batch(struct infer_request *request, size_t index,
                                const struct model_spec *model, struct error *err) {
     const struct tensor *tensor = &request->inputs[index].tensor;
     char name[TENSOR_NAME_TEXT_BYTES], got[SHAPE_TEXT_BYTES], first[TENSOR_NAME_TEXT_BYTES];
+    char origin[ORIGIN_TEXT_BYTES];
     assert(tensor->shape.rank > 0); /* it fits a specification with a batch dimension */
     uint64_t batch = (uint64_t)tensor->shape.dims[0];
     if (batch < 1 || batch > model->max_batch_size) {
         return error_set(err, ST_BAD_SHAPE,
                          "input %s: expected a batch size (the first dimension) from 1 to %" PRIu64
-                         ", the model's max_batch_size; got shape %s",
+                         ", the model's max_batch_size; got shape %s%s",
                          tensor_name_print(tensor->name, name), model->max_batch_size,
-                         shape_print(tensor->shape, got));
+                         shape_print(tensor->shape, got),
+                         tensor_origin_print(model, model->batch_origin, origin));
     }
     if (index > 0 && batch != request->batch) {
         return error_set(err, ST_BAD_SHAPE,
@@ -223,7 +256,7 @@ static enum status check_shape(struct infer_request *request, size_t index,
         return invalid_shape_error(&input->tensor, err);
     }
     if (!shape_matches(input->tensor.shape, spec->shape)) {
-        return shape_mismatch_error(&input->tensor, spec, err);
+        return shape_mismatch_error(&input->tensor, spec, model, err);
     }
     return model->max_batch_size > 0 ? check_batch(request, index, model, err) : ST_OK;
 }

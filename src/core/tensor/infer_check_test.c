@@ -22,7 +22,10 @@ static const int64_t free_16[] = {-1, 16}, free_free[] = {-1, -1}, one_free[] = 
 
 /* "batching": the first dimension is the batch, at most 8. */
 static const struct tensor_spec batching_inputs[] = {
-    {.name = STR("x"), .datatype = DT_FP32, .shape = {free_16, 2}},
+    {.name = STR("x"),
+     .datatype = DT_FP32,
+     .shape = {free_16, 2},
+     .origin = STR("max_batch_size 8, and dims in config.pbtxt, line 4")},
     {.name = STR("mask"), .datatype = DT_BOOL, .shape = {free_free, 2}, .optional = true},
 };
 /* "plain": no batch dimension. */
@@ -40,6 +43,8 @@ static const struct tensor_spec two_outputs[] = {
 };
 static const struct model_spec batching = {.name = STR("batching"),
                                            .max_batch_size = 8,
+                                           .batch_origin =
+                                               STR("max_batch_size is 8 in config.pbtxt"),
                                            .inputs = batching_inputs,
                                            .n_inputs = 2,
                                            .outputs = two_outputs,
@@ -139,37 +144,75 @@ static const struct row rows[] = {
     {&batching,
      {{"x", DT_FP32, {1, 17}, 2, 68}},
      {0},
-     "input \"x\": expected shape [-1,16] (-1: any size), got [1,17]",
+     "input \"x\": expected shape [-1,16] (-1: any size), got [1,17] "
+     "(model \"batching\": max_batch_size 8, and dims in config.pbtxt, line 4)",
      ST_BAD_SHAPE,
      0},
     {&batching,
      {{"x", DT_FP32, {16}, 1, 64}},
      {0},
-     "input \"x\": expected shape [-1,16] (-1: any size), got [16]",
+     "input \"x\": expected shape [-1,16] (-1: any size), got [16]: the batch dimension is "
+     "missing, "
+     "send [1,16] (model \"batching\": max_batch_size 8, and dims in config.pbtxt, line 4)",
      ST_BAD_SHAPE,
      0},
     {&batching,
      {{"x", DT_FP32, {0}, 0, 4}},
      {0},
-     "input \"x\": expected shape [-1,16] (-1: any size), got []",
+     "input \"x\": expected shape [-1,16] (-1: any size), got [] (model "
+     "\"batching\": max_batch_size 8, and dims in config.pbtxt, line 4)",
      ST_BAD_SHAPE,
      0},
     {&plain,
      {{"a", DT_INT64, {2, 3, 1}, 3, 48}, H_GOOD},
      {0},
-     "input \"a\": expected shape [2,3] (-1: any size), got [2,3,1]",
+     "input \"a\": expected shape [2,3] (-1: any size), got [2,3,1] (model \"plain\")",
      ST_BAD_SHAPE,
      0},
     {&plain,
      {{"a", DT_INT64, {0, 3}, 2, 0}, H_GOOD},
      {0},
-     "input \"a\": expected shape [2,3] (-1: any size), got [0,3]",
+     "input \"a\": expected shape [2,3] (-1: any size), got [0,3] (model \"plain\")",
+     ST_BAD_SHAPE,
+     0},
+    {&plain,
+     {{"a", DT_INT64, {1, 2, 3}, 3, 48}, H_GOOD},
+     {0},
+     "input \"a\": expected shape [2,3] (-1: any size), got [1,2,3]: the model has no batch "
+     "dimension, send [2,3] (model \"plain\")",
+     ST_BAD_SHAPE,
+     0},
+    {&plain,
+     {{"a", DT_INT64, {2, 2, 3}, 3, 96}, H_GOOD},
+     {0},
+     "input \"a\": expected shape [2,3] (-1: any size), got [2,2,3] (model \"plain\")",
+     ST_BAD_SHAPE,
+     0},
+    {&batching,
+     {{"x", DT_FP32, {17}, 1, 68}},
+     {0},
+     "input \"x\": expected shape [-1,16] (-1: any size), got [17] (model \"batching\": "
+     "max_batch_size 8, and dims in config.pbtxt, line 4)",
+     ST_BAD_SHAPE,
+     0},
+    {&batching,
+     {{"x", DT_FP32, {1, 16}, 2, 64}, {"mask", DT_BOOL, {3}, 1, 3}},
+     {0},
+     "input \"mask\": expected shape [-1,-1] (-1: any size), got [3]: the batch dimension is "
+     "missing, send [1,3] (model \"batching\")",
+     ST_BAD_SHAPE,
+     0},
+    {&plain,
+     {A_GOOD, H_GOOD, {"s", DT_UINT8, {1}, 1, 1}},
+     {0},
+     "input \"s\": expected shape [] (-1: any size), got [1]: the model has no batch dimension, "
+     "send [] (model \"plain\")",
      ST_BAD_SHAPE,
      0},
     {&plain,
      {A_GOOD, H_GOOD, {"e", DT_FP32, {1, 4}, 2, 16}},
      {0},
-     "input \"e\": expected shape [0,4] (-1: any size), got [1,4]",
+     "input \"e\": expected shape [0,4] (-1: any size), got [1,4] (model \"plain\")",
      ST_BAD_SHAPE,
      0},
     {&batching,
@@ -208,21 +251,25 @@ static const struct row rows[] = {
      {{"x", DT_FP32, {9, 16}, 2, 576}},
      {0},
      "input \"x\": expected a batch size (the first dimension) from 1 to 8, the model's "
-     "max_batch_size; got shape [9,16]",
+     "max_batch_size; got shape [9,16] (model \"batching\": max_batch_size is 8 in "
+     "config.pbtxt)",
      ST_BAD_SHAPE,
      0},
     {&batching,
      {{"x", DT_FP32, {0, 16}, 2, 0}},
      {0},
      "input \"x\": expected a batch size (the first dimension) from 1 to 8, the model's "
-     "max_batch_size; got shape [0,16]",
+     "max_batch_size; got shape [0,16] (model \"batching\": max_batch_size is 8 in "
+     "config.pbtxt)",
      ST_BAD_SHAPE,
      0},
     {&batching,
      {{"x", DT_FP32, {INT64_MAX / 64, 16}, 2, 0}},
      {0},
      "input \"x\": expected a batch size (the first dimension) from 1 to 8, the model's "
-     "max_batch_size; got shape [144115188075855871,16]",
+     "max_batch_size; got shape [144115188075855871,16] (model \"batching\": max_batch_size is 8 "
+     "in "
+     "config.pbtxt)",
      ST_BAD_SHAPE,
      0},
     {&batching,

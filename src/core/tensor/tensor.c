@@ -1,7 +1,8 @@
-/* Finding a tensor by name, printing a name in a message, and copying pieces. */
+/* Finding a tensor by name, printing a name or an origin in a message, and copying pieces. */
 #include "core/tensor/tensor.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 size_t tensor_spec_find(const struct tensor_spec *specs, size_t n, struct str name) {
@@ -30,6 +31,18 @@ const char *tensor_name_print(struct str name, char out[TENSOR_NAME_TEXT_BYTES])
         memcpy(out + 1 + len, cut, sizeof(cut));
     } else {
         memcpy(out + 1 + len, "\"", 2);
+    }
+    return out;
+}
+
+const char *tensor_origin_print(const struct model_spec *model, struct str origin,
+                                char out[ORIGIN_TEXT_BYTES]) {
+    char name[TENSOR_NAME_TEXT_BYTES];
+    tensor_name_print(model->name, name);
+    if (origin.len == 0) {
+        snprintf(out, ORIGIN_TEXT_BYTES, " (model %s)", name);
+    } else {
+        snprintf(out, ORIGIN_TEXT_BYTES, " (model %s: %.*s)", name, STR_ARG(origin));
     }
     return out;
 }

@@ -32,6 +32,9 @@ struct tensor_spec {
     enum datatype datatype;
     struct shape shape;
     bool optional; /* inputs only: may be left out of a request */
+    /* Where `shape` was read, for messages, such as "dims in config.pbtxt, line 4"; ptr NULL:
+     * unknown. */
+    struct str origin;
 };
 
 /* A served model version, as the protocols see it. Immutable once published. */
@@ -46,6 +49,8 @@ struct model_spec {
     const struct tensor_spec *outputs;
     size_t n_outputs;
     bool decoupled; /* 0 or more responses to a request */
+    /* Why max_batch_size is what it is, for messages; ptr NULL: unknown. */
+    struct str batch_origin;
 };
 
 /* Enough for any name's text in a message; longer ones are cut. */
@@ -53,6 +58,13 @@ enum { TENSOR_NAME_TEXT_BYTES = 100 };
 /* Prints `name` in quotes, NUL-terminated, for a message (error_set replaces invalid bytes). A name
  * may come from a peer and have any length. Returns: `out`. */
 const char *tensor_name_print(struct str name, char out[TENSOR_NAME_TEXT_BYTES]);
+
+/* Enough for the model's name and the origin of a shape; longer ones are cut. */
+enum { ORIGIN_TEXT_BYTES = 256 };
+/* Prints what a message about a wrong shape says of the expected one: ` (model "m": dims in
+ * config.pbtxt, line 4)`, NUL-terminated. Returns: `out`. */
+const char *tensor_origin_print(const struct model_spec *model, struct str origin,
+                                char out[ORIGIN_TEXT_BYTES]);
 
 /* Returns: the index, or SIZE_MAX. */
 size_t tensor_spec_find(const struct tensor_spec *specs, size_t n, struct str name);

@@ -19,7 +19,8 @@ struct model_config_tensor {
     enum datatype datatype; /* DT_INVALID: not configured */
     struct shape dims;      /* as configured, without the batch dimension */
     bool has_dims;
-    struct shape reshape; /* what the model sees instead of dims */
+    struct str dims_origin; /* where `dims` was read: "dims in config.pbtxt, line 4" */
+    struct shape reshape;   /* what the model sees instead of dims */
     bool has_reshape;
     bool optional;
     struct str label_filename;

@@ -128,6 +128,13 @@ enum status config_read_datatype(const struct doc_node *parent, enum datatype *o
     return ST_OK;
 }
 
+static enum status read_dims_origin(struct arena *arena, const struct doc_node *node,
+                                    struct model_config_tensor *out, struct error *err) {
+    char place[DOC_PLACE_BYTES];
+    out->dims_origin = arena_printf(arena, "dims in %s", doc_place_print(node, place));
+    return out->dims_origin.ptr ? ST_OK : error_no_memory(err, "the model's configuration");
+}
+
 static enum status read_shape(struct arena *arena, const struct doc_node *parent,
                               struct model_config_tensor *out, struct error *err) {
     struct doc_node node = doc_get(parent, "dims");
@@ -141,7 +148,7 @@ static enum status read_shape(struct arena *arena, const struct doc_node *parent
                          "reshape: { shape: [ ] }");
     }
     out->has_dims = true;
-    return st;
+    return st == ST_OK ? read_dims_origin(arena, &node, out, err) : st;
 }
 
 static enum status read_reshape(struct arena *arena, const struct doc_node *parent,

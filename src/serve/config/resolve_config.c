@@ -361,8 +361,16 @@ static enum status fill_from_info(const struct tensor_side *side, const sluice_t
         }
         tensor->dims = (struct shape){info->dims ? info->dims + skip : NULL, info->rank - skip};
         tensor->has_dims = true;
+        tensor->dims_origin = STR("dimensions in the model's file");
     }
     return ST_OK;
+}
+
+/* Returns: ptr NULL when out of memory. */
+static struct str shape_origin(const struct tensor_side *side, struct str dims_origin) {
+    return side->batches ? arena_printf(side->arena, "max_batch_size %" PRIu64 ", and %.*s",
+                                        side->config->max_batch_size, STR_ARG(dims_origin))
+                         : dims_origin;
 }
 
 static enum status resolve_tensor(struct tensor_side *side, size_t i,
@@ -376,7 +384,9 @@ static enum status resolve_tensor(struct tensor_side *side, size_t i,
     struct tensor_spec *spec = &side->specs[i];
     *spec = (struct tensor_spec){
         .name = tensor->name, .datatype = tensor->datatype, .optional = tensor->optional};
-    st = full_shape(side, tensor->dims, &spec->shape, err);
+    spec->origin = shape_origin(side, tensor->dims_origin);
+    st = spec->origin.ptr ? full_shape(side, tensor->dims, &spec->shape, err)
+                          : error_no_memory(err, "the model's configuration");
     struct shape seen = spec->shape;
     if (st == ST_OK && tensor->has_reshape) {
         st = full_shape(side, tensor->reshape, &seen, err);
@@ -558,6 +568,7 @@ static enum status plan_init(struct arena *arena, struct model_config *config, u
                 .outputs = out->specs,
                 .n_outputs = out->n,
                 .decoupled = config->decoupled,
+                .batch_origin = str_of(config->batch_reason),
             },
         .inputs = in->plans,
         .outputs = out->plans,
@@ -588,6 +599,7 @@ enum status resolve_config(struct arena *arena, struct model_config *config,
                              .n_infos = info->takes_any ? 0 : info->n_inputs};
     struct tensor_side out = {.arena = arena,
                               .kind = "output",
+                              .config = config,
                               .batches = config->max_batch_size > 0,
                               .takes_any = info->takes_any != 0,
                               .infos = info->outputs,

@@ -93,8 +93,9 @@ static void v2_grpc_stream_error_encode_matches_foreign_bytes(void **state) {
 static void v2_grpc_model_metadata_roundtrips(void **state) {
     (void)state;
     static const int64_t a[] = {-1, 2}, b[] = {-1};
-    static const struct tensor_spec in = {STR("A"), DT_FP32, {a, 2}, false},
-                                    out_spec = {STR("B"), DT_BYTES, {b, 1}, false};
+    static const struct tensor_spec in = {.name = STR("A"), .datatype = DT_FP32, .shape = {a, 2}},
+                                    out_spec = {
+                                        .name = STR("B"), .datatype = DT_BYTES, .shape = {b, 1}};
     static const uint64_t versions[] = {1, 3};
     struct model_spec spec = SPEC;
     spec.inputs = &in;

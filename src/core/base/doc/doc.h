@@ -73,6 +73,12 @@ bool doc_next(const struct doc_node *list, struct doc_node *item);
 bool doc_next_member(const struct doc_node *object, struct doc_node *item);
 /* The line in the file, from 1; 0 where there are no lines. */
 unsigned doc_line(const struct doc_node *node);
+/* Enough for any place; longer ones are cut. */
+enum { DOC_PLACE_BYTES = 128 };
+/* Prints where the value was read, for messages to clients: the file's name without its path, and
+ * the line unless the document is JSON, whose text may be a program's: "config.pbtxt, line 4".
+ * Returns: `out`. */
+const char *doc_place_print(const struct doc_node *node, char out[DOC_PLACE_BYTES]);
 
 /* The readers of core/base/json_value.h with errors: each leaves *out alone when the node is
  * absent, and otherwise requires its type. Returns: ST_BAD_CONFIG with file, line, path, the

@@ -99,6 +99,17 @@ unsigned doc_line(const struct doc_node *node) {
     return node->val ? val_line(node->doc, node->val) : 1;
 }
 
+const char *doc_place_print(const struct doc_node *node, char out[DOC_PLACE_BYTES]) {
+    const char *slash = strrchr(node->doc->name, '/');
+    const char *name = slash ? slash + 1 : node->doc->name;
+    if (node->doc->format == DOC_JSON) {
+        snprintf(out, DOC_PLACE_BYTES, "%.100s", name);
+    } else {
+        snprintf(out, DOC_PLACE_BYTES, "%.100s, line %u", name, doc_line(node));
+    }
+    return out;
+}
+
 /* ---- messages -------------------------------------------------------------------------------- */
 
 /* "input[1].dims" at `out`. Returns: its length, 0 at the root. */

@@ -144,7 +144,11 @@ static enum status read_item(struct mip_chunk *chunk, size_t index, struct error
                        item->type);
     }
     if (st != ST_OK && st != ST_NO_MEMORY) {
-        char name[TENSOR_NAME_TEXT_BYTES];
+        char name[TENSOR_NAME_TEXT_BYTES], origin[ORIGIN_TEXT_BYTES];
+        if (st == ST_BAD_SHAPE && err) {
+            tensor_origin_print(chunk->context->plan->spec, input->spec->origin, origin);
+            error_set(err, st, "%s%s", err->text, origin);
+        }
         error_prefix(err, "batch element %zu, input %s", chunk->first + chunk->n,
                      tensor_name_print(input->spec->name, name));
     }
