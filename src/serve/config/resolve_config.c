@@ -314,6 +314,29 @@ static enum status full_shape(const struct tensor_side *side, struct shape dims,
     return ST_OK;
 }
 
+/* Returns: whether `dims` are those of one element: [1], [1,1], … */
+static bool is_one_element(struct shape dims) {
+    uint64_t n;
+    return dims.rank > 0 && shape_elements(dims, &n) && n == 1;
+}
+
+/* As in Triton, `dims: [ 1 ]` describes a tensor without dimensions. `seen`: as in check_shape;
+ * set to the model's shape where it is an input. An output without dimensions may have an unknown
+ * shape, which the first response shows. */
+static void accept_scalar(const struct tensor_side *side, const sluice_tensor_info *info,
+                          struct plan_tensor *plan, struct shape *seen) {
+    if (side->batches || info->rank > 0 || !is_one_element(*seen)) {
+        return;
+    }
+    if (side->is_input) {
+        *seen = info_shape(info);
+        plan->reshaped = true;
+        plan->reshape = *seen;
+    } else {
+        plan->may_be_scalar = true;
+    }
+}
+
 /* ---- tensors: checks against the model ------------------------------------------------------- */
 
 /* `seen` is the full configured shape, after reshape. A dimension that is fixed in the model must
@@ -331,10 +354,11 @@ static enum status check_shape(const struct tensor_side *side, const sluice_tens
         return ST_OK;
     }
     char configured[SHAPE_TEXT_BYTES], model[SHAPE_TEXT_BYTES];
-    return error_set(err, ST_BAD_MODEL, "config.pbtxt makes its shape %s%s%s, the model has %s",
+    return error_set(err, ST_BAD_MODEL, "config.pbtxt makes its shape %s%s%s, the model has %s%s",
                      shape_print(seen, configured),
                      side->batches ? " (the batch dimension and dims)" : "",
-                     reshaped ? " by its reshape" : "", shape_print(own, model));
+                     reshaped ? " by its reshape" : "", shape_print(own, model),
+                     own.rank == 0 && !side->batches ? ", one element: dims: [ 1 ]" : "");
 }
 
 static enum status check_datatype(const struct model_config_tensor *tensor,
@@ -395,6 +419,9 @@ static enum status resolve_tensor(struct tensor_side *side, size_t i,
     }
     if (st == ST_OK && info) {
         st = check_datatype(tensor, info, err);
+    }
+    if (st == ST_OK && info && !tensor->has_reshape) {
+        accept_scalar(side, info, plan, &seen);
     }
     if (st == ST_OK && info) {
         st = check_shape(side, info, seen, plan->reshaped, err);

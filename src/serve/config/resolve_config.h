@@ -19,6 +19,9 @@ struct plan_tensor {
     bool reshaped;  /* the model receives shape `reshape`, clients see the specification's shape */
     struct shape reshape; /* full shape with the batch dimension; as many -1 as the
                              specification's */
+    /* An output of one element that the model describes without dimensions: where it is returned
+     * without, clients see the specification's shape. */
+    bool may_be_scalar;
 };
 
 /* An input that the server fills. */

@@ -161,6 +161,19 @@ static const struct good goods[] = {
      "is 4", "x FP32 [-1,2,2] -> y FP32 [-1,4]", "0=[-1,4] | 0 | 0"},
     {"max_batch_size: 4 output { name: \"mean\" dims: 7 }", &scalar_out, 4, "is 4",
      "x FP32 [-1] -> mean FP32 [-1,7]", "0 | 0 | 0"},
+    /* one element for a tensor without dimensions */
+    {"input [ { name: \"a\" }, { name: \"b\" dims: 1 } ]", &fixed, 0, "whole shapes",
+     "a INT8 [2,3], b BOOL [1] -> y INT8 [2,3]", "0 1=[] | 0 | 0 1"},
+    {"max_batch_size: 0 input [ { name: \"b\" dims: [ 1, 1 ] }, { name: \"a\" } ]", &fixed, 0,
+     "is 0", "b BOOL [1,1], a INT8 [2,3] -> y INT8 [2,3]", "1=[] 0 | 0 | 1 0"},
+    {"input [ { name: \"a\" }, { name: \"b\" dims: 1 reshape { shape: [ ] } } ]", &fixed, 0,
+     "whole shapes", "a INT8 [2,3], b BOOL [1] -> y INT8 [2,3]", "0 1=[] | 0 | 0 1"},
+    {"output { name: \"mean\" dims: 1 }", &scalar_out, 0, "whole shapes",
+     "x FP32 [-1] -> mean FP32 [1]", "0 | 0 or [] | 0"},
+    {"output { name: \"mean\" dims: 7 }", &scalar_out, 0, "whole shapes",
+     "x FP32 [-1] -> mean FP32 [7]", "0 | 0 | 0"},
+    {"max_batch_size: 4 output { name: \"mean\" dims: 1 }", &scalar_out, 4, "is 4",
+     "x FP32 [-1] -> mean FP32 [-1,1]", "0 | 0 | 0"},
     /* a model that takes anything */
     {"max_batch_size: 2 input { name: \"i\" data_type: TYPE_FP32 dims: 16 } output { name: \"o\" "
      "data_type: TYPE_FP32 dims: 16 }",
@@ -184,6 +197,7 @@ static void print_plans(struct buf *out, const struct plan_tensor *plans, size_t
     for (size_t i = 0; i < n; i++) {
         buf_printf(out, "%s%u%s%s", i > 0 ? " " : "", plans[i].index, plans[i].reshaped ? "=" : "",
                    plans[i].reshaped ? shape_print(plans[i].reshape, text) : "");
+        buf_printf(out, "%s", plans[i].may_be_scalar ? " or []" : "");
     }
 }
 
@@ -279,6 +293,10 @@ static const struct bad bads[] = {
      "has [-1,4]"},
     {"input { name: \"x\" dims: [ -1, -1 ] }", &batched, "its shape [-1,-1], the model has [-1,4]"},
     {"input { name: \"x\" dims: 4 }", &batched, "its shape [4], the model has [-1,4]"},
+    {"input [ { name: \"a\" }, { name: \"b\" dims: 2 } ]", &fixed,
+     "its shape [2], the model has [], one element: dims: [ 1 ]"},
+    {"input [ { name: \"a\" }, { name: \"b\" dims: -1 } ]", &fixed,
+     "its shape [-1], the model has []"},
     {"output { name: \"y\" dims: [ 2, 4 ] }", &fixed, "its shape [2,4], the model has [2,3]"},
     {"max_batch_size: 4 input { name: \"x\" dims: [ 2, 3 ] reshape { shape: 6 } }", &nameless,
      "its shape [-1,6] (the batch dimension and dims) by its reshape, the model has [-1,4]"},

@@ -101,6 +101,9 @@ static enum status store_output_shape(const struct response_target *target, size
                                       struct error *err) {
     struct shape given = {output->dims, output->rank};
     assert(given.rank == 0 || given.dims); /* checked by check_output_header */
+    if (plan->may_be_scalar && given.rank == 0) {
+        given = spec->shape;
+    }
     size_t rank = plan->reshaped ? spec->shape.rank : given.rank;
     int64_t *dims = output_dims_buffer(target, i, rank);
     if (!dims) {
