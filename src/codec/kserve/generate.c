@@ -37,7 +37,7 @@ struct reader {
 static enum status count_elements(const struct reader *reader, yyjson_val *val, uint64_t *n,
                                   struct error *err) {
     *n = 1;
-    if (json_is_null(val) || json_is_object(val)) {
+    if (json_is_object(val)) {
         return json_error_got(&reader->tree, val, ST_BAD_FIELD, err,
                               "expected an element of the input, or an array of elements");
     }
@@ -179,7 +179,9 @@ static enum status read_parameters(struct reader *reader, yyjson_val *object, st
     size_t n = st == ST_OK ? json_count(object) : 0;
     yyjson_val *key = n > 0 ? json_first(object) : NULL;
     for (size_t i = 0; st == ST_OK && i < n; i++, key = json_next(json_value(key))) {
-        st = read_member(reader, json_str(key), json_value(key), err);
+        if (!json_is_null(json_value(key))) {
+            st = read_member(reader, json_str(key), json_value(key), err);
+        }
     }
     return st;
 }
@@ -191,6 +193,9 @@ static enum status read_members(struct reader *reader, yyjson_val *object, struc
     yyjson_val *key = n > 0 ? json_first(object) : NULL;
     for (size_t i = 0; st == ST_OK && i < n; i++, key = json_next(json_value(key))) {
         yyjson_val *val = json_value(key);
+        if (json_is_null(val)) {
+            continue;
+        }
         st = is_parameters(reader, json_str(key)) ? read_parameters(reader, val, err)
                                                   : read_member(reader, json_str(key), val, err);
     }

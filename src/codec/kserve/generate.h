@@ -13,9 +13,9 @@
  * quotient and other -1 become 1, the batch too. The members of "parameters" count as members of
  * the body. `id` is the request's id, and a parameter too; all others are parameters: strings,
  * numbers, booleans; of equal names the first counts. No parameter affects scheduling
- * (`params_are_opaque`). Returns: ST_BAD_JSON, ST_BAD_FIELD, ST_BAD_DATA with the path;
- * ST_BAD_INPUTS for a duplicate input; ST_BODY_TOO_LARGE for tensors of more than `max_bytes`
- * together. Owns: in `arena`. */
+ * (`params_are_opaque`). A member that is null counts as absent. Returns: ST_BAD_JSON,
+ * ST_BAD_FIELD, ST_BAD_DATA with the path; ST_BAD_INPUTS for a duplicate input; ST_BODY_TOO_LARGE
+ * for tensors of more than `max_bytes` together. Owns: in `arena`. */
 enum status v2_generate_decode(struct arena *arena, struct str body, const struct model_spec *model,
                                const struct json_limits *limits, uint64_t max_bytes,
                                struct infer_request *out, struct error *err) SLUICE_MUST_USE;

@@ -161,6 +161,9 @@ enum status v2_params_read(const struct json_tree *tree, yyjson_val *object, enu
         struct str name = json_str(key);
         yyjson_val *val = json_value(key);
         const struct wire_row *row = wire_row_find(of, name);
+        if (json_is_null(val)) {
+            continue;
+        }
         if (row) {
             status = read_wire(tree, val, row->key, wire, err);
         } else if (str_starts_with(name, STR("triton_"))) {

@@ -64,24 +64,14 @@ enum status v2_trace_parse_number(enum v2_trace_key key, struct str text,
 
 /* ---- HTTP: decoding -------------------------------------------------------------------------- */
 
-/* Clause: another JSON type is 500. */
-static enum status wrong_type(enum status st, struct error *err) {
-    return st == ST_BAD_FIELD ? (err->status = ST_INTERNAL) : st;
-}
-
-static enum status read_text(const struct json_tree *tree, yyjson_val *value, struct str *out,
-                             struct error *err) {
-    return wrong_type(json_read_string(tree, value, out, err), err);
-}
-
 static enum status read_level(const struct json_tree *tree, yyjson_val *value,
                               struct v2_trace_update *out, struct error *err) {
-    enum status st = wrong_type(json_expect_array(tree, value, err), err);
+    enum status st = json_expect_array(tree, value, err);
     size_t n = st == ST_OK ? json_count(value) : 0;
     yyjson_val *element = n > 0 ? json_first(value) : NULL;
     for (size_t i = 0; st == ST_OK && i < n; i++, element = json_next(element)) {
         struct str word;
-        st = read_text(tree, element, &word, err);
+        st = json_read_string(tree, element, &word, err);
         if (st == ST_OK) {
             st = v2_trace_parse_level(word, n, out, err);
         }
@@ -102,25 +92,22 @@ static enum status read_setting(const struct json_tree *tree, enum v2_trace_key 
     if (key == V2_TRACE_LEVEL) {
         return read_level(tree, value, out, err);
     }
-    enum status st = read_text(tree, value, &text, err);
+    enum status st = json_read_string(tree, value, &text, err);
     return st == ST_OK ? v2_trace_parse_number(key, text, out, err) : st;
 }
 
 enum status v2_trace_decode(struct arena *arena, struct str body, const struct json_limits *limits,
                             struct v2_trace_update *out, struct error *err) {
     struct json_tree tree;
-    yyjson_val *values[V2_TRACE_KEYS];
     *out = (struct v2_trace_update){.model = STR("")};
     if (body.len == 0) {
-        return error_set(err, ST_INTERNAL, "expected a JSON object, got an empty body");
+        return error_set(err, ST_BAD_JSON, "expected a JSON object, got an empty body");
     }
     enum status st = json_tree_parse_request(&tree, arena, body, limits, err);
-    if (st == ST_OK) {
-        json_find(tree.root, NAMES, V2_TRACE_KEYS, values);
-    }
     for (size_t i = 0; st == ST_OK && i < V2_TRACE_KEYS; i++) {
-        if (values[i]) {
-            st = read_setting(&tree, (enum v2_trace_key)i, values[i], out, err);
+        yyjson_val *value = json_member(tree.root, NAMES[i].ptr); /* null has a meaning here */
+        if (value) {
+            st = read_setting(&tree, (enum v2_trace_key)i, value, out, err);
         }
     }
     return st;

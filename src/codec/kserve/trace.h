@@ -55,9 +55,9 @@ struct v2_trace_settings {
 };
 
 /* Decodes the body of POST …/trace/setting: an object; unknown names and unknown levels are
- * ignored. Returns: ST_BAD_JSON; ST_INTERNAL for an empty body and for a wrong type,
- * ST_UNSUPPORTED for a file, ST_BAD_FIELD for text that is not a number or out of range and for
- * OFF among other levels, all as the reference server does.
+ * ignored. Returns: ST_BAD_JSON, for an empty body too; ST_UNSUPPORTED for a file; ST_BAD_FIELD for
+ * a wrong type (where the reference server has 500), for text that is not a number or out of range
+ * and for OFF among other levels.
  * Clause: trace extension. */
 enum status v2_trace_decode(struct arena *arena, struct str body, const struct json_limits *limits,
                             struct v2_trace_update *out, struct error *err) SLUICE_MUST_USE;

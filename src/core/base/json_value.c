@@ -67,7 +67,7 @@ void json_find(yyjson_val *object, const struct str *names, size_t n, yyjson_val
         for (size_t i = 0; i < n; i++) {
             if (name.len == names[i].len && name.ptr[0] == names[i].ptr[0] &&
                 memcmp(name.ptr, names[i].ptr, name.len) == 0) {
-                found[i] = found[i] ? found[i] : json_value(key);
+                found[i] = found[i] ? found[i] : json_given(json_value(key));
                 break;
             }
         }

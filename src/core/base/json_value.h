@@ -122,6 +122,12 @@ static inline int64_t json_whole(yyjson_val *val) {
     return yyjson_get_sint(val);
 }
 
+/* Returns: `val`; NULL if it is null. Clients whose objects have a field for each optional member
+ * (pydantic, protobuf's JSON, Go) write null for those that are not set. */
+static inline yyjson_val *json_given(yyjson_val *val) {
+    return json_is_null(val) ? NULL : val;
+}
+
 /* ---- containers ------------------------------------------------------------------------------ */
 
 /* Returns: the value of the first member with the name; NULL if there is none, or no object. */
@@ -130,8 +136,8 @@ yyjson_val *json_member(yyjson_val *object, const char *name);
 yyjson_val *json_at(yyjson_val *root, const char *pointer);
 /* Returns: NULL beyond the last element, or if `array` is none. */
 yyjson_val *json_element(yyjson_val *array, size_t index);
-/* Finds members by name: found[i] is the value of the first member called names[i], NULL where
- * there is none. Other members are ignored. `object` is one. */
+/* Finds members by name: found[i] is the value of the first member called names[i] that is not
+ * null, NULL where there is none. Other members are ignored. `object` is one. */
 void json_find(yyjson_val *object, const struct str *names, size_t n, yyjson_val **found);
 /* Are the values equal, whatever the order of the members? false for two that are absent. */
 bool json_equal(yyjson_val *a, yyjson_val *b);

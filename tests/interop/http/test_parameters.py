@@ -130,8 +130,8 @@ def test_parameters_reserved_from_client_are_dropped(start):
     live.check_alive()
 
 
-@pytest.mark.parametrize("text", ['{"a":null}', '{"a":[]}', '{"a":{}}', '{"a":NaN}', '{"a":1e999}',
-                                  '{"triton_a":1}', '[]', '"a"'])
+@pytest.mark.parametrize("text", ['{"a":[]}', '{"a":{}}', '{"a":NaN}', '{"a":1e999}',
+                                  '{"triton_a":1}', '{"a":null,"b":[]}', '[]', '"a"'])
 def test_parameters_invalid_are_400(start, text):
     live = start()
     status, answer = live.post('{"parameters":' + text + "," + TENSOR + "}")

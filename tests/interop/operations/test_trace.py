@@ -272,14 +272,14 @@ def test_trace_asyncio_clients(start):
 
 
 @pytest.mark.parametrize("body, status, says", [
-    ("", 500, "empty body"),
+    ("", 400, "empty body"),
     ('{"trace_file": "/dev/null"}', 501, "trace_file"),
     ('{"trace_file": null}', 501, "trace_file"),
-    ('{"trace_level": "TIMESTAMPS"}', 500, "trace_level"),
-    ('{"trace_level": [1]}', 500, "trace_level"),
+    ('{"trace_level": "TIMESTAMPS"}', 400, "trace_level"),
+    ('{"trace_level": [1]}', 400, "trace_level"),
     ('{"trace_level": ["OFF", "TENSORS"]}', 400, "OFF alone"),
     ('{"trace_level": ["TIMESTAMPS"], "trace_rate": "0"}', 400, "at least 1"),
-    ('{"trace_rate": 5}', 500, "trace_rate"),
+    ('{"trace_rate": 5}', 400, "trace_rate"),
     ('{"trace_rate": "five"}', 400, "whole number"),
     ('{"trace_rate": "2147483648"}', 400, "2147483647"),
     ('{"trace_level": ["TIMESTAMPS"], "trace_count": "-2"}', 400, "from -1"),
