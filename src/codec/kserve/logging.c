@@ -34,7 +34,7 @@ static enum status read_format(const struct json_tree *tree, yyjson_val *value, 
     enum status st = json_read_string(tree, value, &format, err);
     return st != ST_OK || str_is(format, "ISO8601")
                ? st
-               : error_set(err, ST_NOT_READY,
+               : error_set(err, ST_BAD_FIELD,
                            "log_format: expected ISO8601, the only supported format");
 }
 
@@ -65,7 +65,7 @@ enum status v2_log_decode(struct arena *arena, struct str body, const struct jso
     yyjson_val *values[V2_LOG_KEYS];
     *out = (struct v2_log_settings){.verbose_level = 0};
     if (body.len == 0) {
-        return error_set(err, ST_INTERNAL, "expected a JSON object, got an empty body");
+        return error_set(err, ST_BAD_JSON, "expected a JSON object, got an empty body");
     }
     enum status st = json_tree_parse_request(&tree, arena, body, limits, err);
     if (st != ST_OK) {
@@ -73,12 +73,12 @@ enum status v2_log_decode(struct arena *arena, struct str body, const struct jso
     }
     json_find(tree.root, NAMES, V2_LOG_KEYS, values);
     for (size_t i = 0; st == ST_OK && i < V2_LOG_KEYS; i++) {
-        if (values[i] && !json_is_null(values[i])) {
+        if (values[i]) {
             st = read_setting(&tree, (enum v2_log_key)i, values[i], out, err);
             out->given[i] = st == ST_OK;
         }
     }
-    return st == ST_BAD_FIELD ? (err->status = ST_INTERNAL) : st;
+    return st;
 }
 
 void v2_log_print(struct buf *out, const struct v2_log_settings *settings) {

@@ -25,8 +25,8 @@ struct v2_log_settings {
 
 /* Decodes the body of POST /v2/logging: an object. null and unknown names are ignored. Keys are
  * read in order up to the first invalid one; the caller applies those in *out even then.
- * Returns: ST_BAD_JSON; ST_INTERNAL for an empty body and for a wrong type, ST_UNSUPPORTED for a
- * file, ST_NOT_READY for a format other than ISO8601, all as the reference server does.
+ * Returns: ST_BAD_JSON, for an empty body too; ST_UNSUPPORTED for a file; ST_BAD_FIELD for a wrong
+ * type and for a format other than ISO8601, where the reference server has 500 and 503.
  * Clause: logging extension. */
 enum status v2_log_decode(struct arena *arena, struct str body, const struct json_limits *limits,
                           struct v2_log_settings *out, struct error *err) SLUICE_MUST_USE;

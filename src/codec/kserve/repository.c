@@ -4,6 +4,7 @@
 #include "codec/json/tree.h"
 #include "codec/kserve/grpc/fields.h"
 #include "codec/protobuf/grpc_text.h"
+#include "core/base/json_writer.h"
 
 /* ---- HTTP ------------------------------------------------------------------------------------ */
 
@@ -20,7 +21,7 @@ static enum status parse_body(struct json_tree *tree, struct arena *arena, struc
 /* *out: the value of "parameters", an object; NULL if absent. */
 static enum status find_parameters(const struct json_tree *tree, yyjson_val **out,
                                    struct error *err) {
-    *out = json_member(tree->root, "parameters");
+    *out = json_given(json_member(tree->root, "parameters"));
     return *out ? json_expect_object(tree, *out, err) : ST_OK;
 }
 
@@ -30,7 +31,7 @@ enum status v2_repository_index_decode(struct arena *arena, struct str body,
     struct json_tree tree;
     *out = (struct v2_repository_request){.ready = false};
     enum status st = parse_body(&tree, arena, body, limits, err);
-    yyjson_val *ready = st == ST_OK ? json_member(tree.root, "ready") : NULL;
+    yyjson_val *ready = st == ST_OK ? json_given(json_member(tree.root, "ready")) : NULL;
     return ready ? json_read_bool(&tree, ready, &out->ready, err) : st;
 }
 
@@ -52,18 +53,35 @@ static enum status add_file(const struct json_tree *tree, struct str name, struc
                : st;
 }
 
+/* A configuration that is an object counts as its text. */
+static enum status print_config(const struct json_tree *tree, yyjson_val *value, struct str *out,
+                                struct error *err) {
+    struct buf text;
+    struct json_writer json = {.out = &text};
+    buf_init(&text, tree->arena, 1024);
+    json_write_value(&json, JSON_ELEMENT, value);
+    *out = buf_str(&text);
+    return text.failed ? error_no_memory(err, "the configuration") : ST_OK;
+}
+
 static enum status read_parameter(const struct json_tree *tree, struct str name, yyjson_val *value,
                                   size_t total, struct v2_repository_request *out,
                                   struct error *err) {
     bool is_config = str_is(name, "config"), is_file = str_starts_with(name, STR("file:"));
     if (!is_config && !is_file) {
-        return error_set(err, ST_INTERNAL,
+        return error_set(err, ST_BAD_FIELD,
                          "parameters: expected config and file:VERSION/NAME, got \"%.*s\"",
                          STR_ARG(name));
     }
+    if (json_is_null(value)) {
+        return ST_OK;
+    }
+    if (is_config && json_is_object(value)) {
+        return print_config(tree, value, &out->config, err);
+    }
     if (!json_is_string(value)) {
         char got[JSON_DESCRIBED_BYTES];
-        return error_set(err, ST_INTERNAL, "parameters: expected text for \"%.*s\", got %s",
+        return error_set(err, ST_BAD_FIELD, "parameters: expected text for \"%.*s\", got %s",
                          STR_ARG(name), json_describe(value, JSON_WORDS, got));
     }
     if (is_config) {
@@ -102,7 +120,8 @@ enum status v2_repository_unload_decode(struct arena *arena, struct str body,
     if (st == ST_OK) {
         st = find_parameters(&tree, &parameters, err);
     }
-    yyjson_val *value = st == ST_OK ? json_member(parameters, "unload_dependents") : NULL;
+    yyjson_val *value =
+        st == ST_OK ? json_given(json_member(parameters, "unload_dependents")) : NULL;
     return value ? json_read_bool(&tree, value, &dependents, err) : st;
 }
 

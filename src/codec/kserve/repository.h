@@ -26,10 +26,10 @@ enum status v2_repository_index_decode(struct arena *arena, struct str body,
                                        const struct json_limits *limits,
                                        struct v2_repository_request *out,
                                        struct error *err) SLUICE_MUST_USE;
-/* Decodes the body of a load: empty, or {"parameters": {…}} with `config`, JSON as text, and
- * "file:…", base64. Returns: ST_BAD_JSON; ST_INTERNAL for parameters that are not text or have
- * other names, as the reference server does; ST_BAD_FIELD for invalid base64. Owns: files are in
- * `arena`.
+/* Decodes the body of a load: empty, or {"parameters": {…}} with `config`, JSON as text or as
+ * an object, and "file:…", base64; parameters that are null count as absent. Returns: ST_BAD_JSON;
+ * ST_BAD_FIELD for parameters that are not text or have other names, where the reference server
+ * has 500, and for invalid base64. Owns: files and the text of an object are in `arena`.
  * Clause: model repository extension, "Load". */
 enum status v2_repository_load_decode(struct arena *arena, struct str body,
                                       const struct json_limits *limits,

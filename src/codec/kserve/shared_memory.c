@@ -37,7 +37,7 @@ enum status v2_shared_memory_register_decode(struct arena *arena, struct str bod
     struct json_tree tree;
     *out = (struct v2_shared_memory_region){.name = STR("")};
     if (body.len == 0) {
-        return error_set(err, ST_BAD_FIELD, "expected a JSON object, got an empty body");
+        return error_set(err, ST_BAD_JSON, "expected a JSON object, got an empty body");
     }
     enum status st = json_tree_parse_request(&tree, arena, body, limits, err);
     return st == ST_OK ? read_members(&tree, out, err) : st;

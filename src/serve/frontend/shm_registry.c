@@ -124,7 +124,7 @@ static enum status check_size(int fd, const struct v2_shared_memory_region *spec
     struct stat info;
     uint64_t end;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size < 0) {
-        return error_set(err, ST_IO, "the shared memory object cannot be opened");
+        return error_set(err, ST_BAD_FIELD, "the shared memory object cannot be opened");
     }
     if (__builtin_add_overflow(spec->offset, spec->n_bytes, &end) || end > INT64_MAX ||
         end > (uint64_t)info.st_size) {
@@ -139,7 +139,10 @@ static enum status open_object(struct str key, int *out, struct error *err) {
     assert(key.len < NAME_MAX);
     memcpy(path + 1, key.ptr, key.len);
     *out = shm_open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK, 0);
-    return *out >= 0 ? ST_OK : error_set(err, ST_IO, "the shared memory object cannot be opened");
+    bool is_limit = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+    return *out >= 0 ? ST_OK
+                     : error_set(err, is_limit ? ST_IO : ST_BAD_FIELD,
+                                 "the shared memory object cannot be opened");
 }
 
 /* Owns: `fd`, unless it returns NULL. */
@@ -477,11 +480,17 @@ static enum status write_output(const struct shm_region *region, const struct in
     char name[TENSOR_NAME_TEXT_BYTES];
     uint64_t at = region->spec.offset + range->offset;
     if (output->n_bytes > range->n_bytes) {
-        return error_set(err, ST_BAD_OUTPUT,
+        return error_set(err, ST_BAD_SHAPE,
                          "output %s: it has %zu bytes, more than its shared_memory_byte_size",
                          tensor_name_print(output->name, name), output->n_bytes);
     }
-    bool written = is_within_object(region, at + output->n_bytes);
+    if (!is_within_object(region, at + output->n_bytes)) {
+        return error_set(err, ST_BAD_SHAPE,
+                         "output %s: the shared memory cannot be written: its object is shorter "
+                         "than it was when its region was registered",
+                         tensor_name_print(output->name, name));
+    }
+    bool written = true;
     for (size_t i = 0; written && i < output->n_pieces; i++) {
         written = write_all(region, at, output->pieces[i].data, output->pieces[i].n_bytes);
         at += output->pieces[i].n_bytes;

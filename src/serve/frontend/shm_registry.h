@@ -34,9 +34,10 @@ struct shm_registry *shm_registry_new(const struct shm_registry_options *options
 void shm_registry_free(struct shm_registry *registry);
 
 /* Opens the object and registers the region. Returns: ST_UNSUPPORTED where shared memory is
- * disabled; ST_BAD_FIELD for an invalid name, key or size, ST_ALREADY_EXISTS, ST_IO for an object
- * that cannot be opened, ST_BAD_SHAPE for a region beyond the end of its object, ST_OVERLOADED for
- * too many regions. Clause: reference, shared memory, 4: register, unregister, status. */
+ * disabled; ST_BAD_FIELD for an invalid name, key or size and for an object that cannot be opened
+ * (ST_IO where only a limit of this process prevents it), ST_ALREADY_EXISTS, ST_BAD_SHAPE for a
+ * region beyond the end of its object, ST_OVERLOADED for too many regions. Clause: reference,
+ * shared memory, 4: register, unregister, status. */
 enum status shm_register_region(struct shm_registry *registry,
                                 const struct v2_shared_memory_region *spec,
                                 struct error *err) SLUICE_MUST_USE;
@@ -65,8 +66,9 @@ struct shm_request {
 enum status shm_request_read_inputs(struct shm_registry *registry, struct infer_request *request,
                                     struct shm_request *use, struct error *err) SLUICE_MUST_USE;
 /* Copies the outputs that belong in regions there, so that they have no bytes in the response, and
- * drops the references. When an output does not fit or cannot be written, the response becomes that
- * error (ST_BAD_OUTPUT). With an error response it only drops the references. Idempotent. */
+ * drops the references. When an output does not fit (ST_BAD_SHAPE) or cannot be written
+ * (ST_BAD_OUTPUT), the response becomes that error. With an error response it only drops the
+ * references. Idempotent. */
 void shm_request_finish_outputs(struct shm_request *use, const struct infer_request *request,
                                 struct infer_response *response);
 /* Releases the budget of the inputs. Call it once for each request. */

@@ -245,7 +245,7 @@ static void repository_explicit_mode_loads_and_unloads_models(void **state) {
     assert_non_null(strstr(served.err.text, "a torn file"));
     assert_int_equal(change(&served, REPOSITORY_UNLOAD, "a"), ST_OK);
     assert_int_equal(change(&served, REPOSITORY_UNLOAD, "nobody"), ST_OK);
-    assert_int_equal(change(&served, REPOSITORY_LOAD, "nobody"), ST_IO);
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "nobody"), ST_UNKNOWN_MODEL);
     assert_listed(&served, "a 1 unloaded, b 1 ready, c 2 failed: a torn file");
     assert_true(repository_is_ready(served.repository));
     await_open(1);

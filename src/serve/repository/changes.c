@@ -229,7 +229,8 @@ static void run_load(struct repository *repository, struct job *job, struct erro
     if (job->override.directory.path) {
         override_remove(&job->override.directory);
     }
-    if (st != ST_OK && st != ST_IO && st != ST_BAD_FIELD && job->occasion == LOAD_REQUESTED) {
+    bool complete = st == ST_OK || st == ST_IO || st == ST_BAD_FIELD || st == ST_UNKNOWN_MODEL;
+    if (!complete && job->occasion == LOAD_REQUESTED) {
         error_prefix(err, "failed to load \"%.*s\"", STR_ARG(job->name));
     }
 }

@@ -220,7 +220,7 @@ struct model *model_prepare(const struct model_origin *origin, const struct load
                             struct error *err);
 /* Finds the model of that name (LOAD_REQUESTED: in the directories; LOAD_FOUND: where the latest
  * scan found it) and makes it, or sets *unchanged when LOAD_REQUESTED would change nothing. The
- * lock is not held. Returns: ST_IO when there is no such model. */
+ * lock is not held. Returns: ST_UNKNOWN_MODEL. */
 enum status load_prepare(struct repository *repository, struct str name,
                          const struct load_override *override, enum load_occasion occasion,
                          struct model **out, bool *unchanged, struct error *err);

@@ -640,7 +640,7 @@ static enum status find_requested(struct repository *repository, struct str name
     bool there = find_origin(repository, name, out, arena), kept = true;
     if (!there && !has_files) {
         char quoted[TENSOR_NAME_TEXT_BYTES];
-        return error_set(err, ST_IO, "failed to load %s: it is in no model repository",
+        return error_set(err, ST_UNKNOWN_MODEL, "failed to load %s: it is in no model repository",
                          tensor_name_print(name, quoted));
     }
     if (there && !out->pinned) {

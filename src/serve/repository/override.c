@@ -85,6 +85,12 @@ static bool write_all(int fd, struct str data) {
     return true;
 }
 
+/* Is it the names of the request that no file system could have: one twice, or one that is a file
+ * and another's directory? */
+static bool is_error_of_names(int why) {
+    return why == EEXIST || why == ENOTDIR || why == EISDIR || why == ENAMETOOLONG;
+}
+
 static enum status write_file(struct arena *arena, const char *root,
                               const struct repository_file *file, struct error *err) {
     struct str path = arena_printf(arena, "%s/%.*s", root, STR_ARG(file->path));
@@ -101,8 +107,8 @@ static enum status write_file(struct arena *arena, const char *root,
         why = errno;
     }
     return ok ? ST_OK
-              : error_set(err, ST_IO, "file:%.*s cannot be written: %s", STR_ARG(file->path),
-                          strerror(why));
+              : error_set(err, is_error_of_names(why) ? ST_BAD_FIELD : ST_IO,
+                          "file:%.*s cannot be written: %s", STR_ARG(file->path), strerror(why));
 }
 
 static const char *temporary_root(void) {

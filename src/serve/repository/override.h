@@ -16,9 +16,9 @@ struct override_directory {
 };
 
 /* Makes the directory below $TMPDIR or /tmp, accessible to this user only, and writes the files.
- * Returns: ST_BAD_FIELD for a name that is not VERSION/FILE, ST_IO, ST_NO_MEMORY; on failure the
- * directory is removed. Owns: out->path is in `arena`; the directory exists until
- * override_remove. */
+ * Returns: ST_BAD_FIELD for a name that is not VERSION/FILE, is there twice, or is a file and the
+ * directory of another; ST_IO, ST_NO_MEMORY; on failure the directory is removed. Owns: out->path
+ * is in `arena`; the directory exists until override_remove. */
 enum status override_write(struct arena *arena, const struct repository_file *files, size_t n,
                            struct override_directory *out, struct error *err) SLUICE_MUST_USE;
 /* Removes the directory and its contents. */

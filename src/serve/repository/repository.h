@@ -209,7 +209,7 @@ struct repository_change {
     struct worker *worker; /* where `done` runs */
     void (*done)(struct repository_change *change);
     /* The result: ST_OK; ST_NOT_READY (not REPOSITORY_EXPLICIT, or shutting down), ST_BAD_REQUEST
-     * (an invalid model name), ST_IO (no such model), ST_BAD_MODEL with the reasons,
+     * (an invalid model name), ST_UNKNOWN_MODEL, ST_BAD_MODEL with the reasons,
      * ST_BAD_FIELD. */
     struct error error;
     struct worker_msg msg; /* private to the repository */

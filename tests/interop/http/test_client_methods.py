@@ -326,7 +326,7 @@ def unload_and_load(client):
     client.load_model("other")
     assert is_ready(client, "other", "7") is False
     assert is_ready(client, "other", "2") is True
-    client.refused(500, "INTERNAL", "load_model", "nope")
+    client.refused(404, "NOT_FOUND", "load_model", "nope")
 
 
 load_model = unload_model = unload_and_load

@@ -270,11 +270,11 @@ def test_load_torn_file_and_missing_model_fail(explicit, repositories):
     assert explicit.state("torn")[1] == "READY"
     shutil.rmtree(explicit.folder / "torn")
     status, error = explicit.post("/v2/repository/models/torn/load")
-    assert status == 500 and "in no model repository" in error["error"]
+    assert status == 404 and "in no model repository" in error["error"]
     assert explicit.clients["http"].is_model_ready("torn") is True
     assert explicit.post("/v2/repository/models/torn/unload") == (200, None)
     status, error = explicit.post("/v2/repository/models/torn/load")
-    assert status == 500
+    assert status == 404
 
 
 NAMES = ("..", "%2e%2e", ".", "%2e", "%00", "a%00", "a%2fb", "%2fetc%2fpasswd", "..%2fmodels%2fa",
@@ -312,10 +312,11 @@ def test_load_path_traversal_file_is_refused(explicit, path):
 
 
 @pytest.mark.parametrize("path, body, status, says", [
-    ("models/nope/load", None, 500, "in no model repository"),
-    ("models/b/load", {"parameters": {"config": 3}}, 500, "expected text"),
-    ("models/b/load", {"parameters": {"config": None}}, 500, "expected text"),
-    ("models/b/load", {"parameters": {"other": "x"}}, 500, "expected config"),
+    ("models/nope/load", None, 404, "in no model repository"),
+    ("models/b/load", {"parameters": {"config": 3}}, 400, "expected text"),
+    ("models/b/load", {"parameters": {"config": ["{}"]}}, 400, "expected text"),
+    ("models/b/load", {"parameters": {"config": {"backend": "absent"}, "file:1/x": {}}}, 400, "expected text"),
+    ("models/b/load", {"parameters": {"other": "x"}}, 400, "expected config"),
     ("models/b/load", {"parameters": {"config": "{}", "file:1/x": "%"}}, 400, "base64"),
     ("models/b/load", {"parameters": []}, 400, "parameters"),
     ("models/b/load", [], 400, "object"),
@@ -341,7 +342,7 @@ def test_repository_grpc_refusals(explicit):
             (stub.RepositoryIndex, pb.RepositoryIndexRequest(repository_name="r"), "UNIMPLEMENTED"),
             (stub.RepositoryModelLoad,
              pb.RepositoryModelLoadRequest(repository_name="r", model_name="b"), "UNIMPLEMENTED"),
-            (stub.RepositoryModelLoad, pb.RepositoryModelLoadRequest(model_name="nope"), "INTERNAL"),
+            (stub.RepositoryModelLoad, pb.RepositoryModelLoadRequest(model_name="nope"), "NOT_FOUND"),
             (stub.RepositoryModelLoad,
              pb.RepositoryModelLoadRequest(model_name="b", parameters={"other": text}),
              "INVALID_ARGUMENT"),
