@@ -1,10 +1,13 @@
-/* Finds the operators of an ONNX file whose time does not follow from the shapes of the inputs. */
+/* Decides whether the shapes of an ONNX model's inputs determine how long an execution takes. */
 #ifndef SLUICE_COMMON_ONNX_GRAPH_H
 #define SLUICE_COMMON_ONNX_GRAPH_H
 
-/* Returns: 1 when the graph, a subgraph or a function of the model in file `path` has an operator
- * that loops or branches (Loop, If, Scan), or whose output's size depends on values of its inputs;
- * also when the file cannot be read as an ONNX model. 0: it has none. */
-int onnx_graph_is_data_dependent(const char *path);
+/* Returns: 1 when each tensor of the graph in file `path` has a shape that follows from the shapes
+ * of the inputs, and each operator a time that follows from the shapes of its tensors. Only known
+ * operators of ai.onnx and ai.onnx.ml are such, and those with an input that decides about a shape
+ * or a time (the second of Reshape, the sequence lengths of LSTM) only where that input is constant
+ * or computed from constants and shapes. 0: for any other model (with subgraphs, functions, strings
+ * to parse, operators that are not known), also when the file is not read as an ONNX model. */
+int onnx_graph_follows_shapes(const char *path);
 
 #endif

@@ -67,7 +67,7 @@ static sluice_status session_open(struct sluice_model *model, const sluice_model
     if (status == SLUICE_OK) {
         status = ort_check_load(ort, session_create(model, &external, path), path, error);
     }
-    model->is_data_dependent = status == SLUICE_OK && onnx_graph_is_data_dependent(path);
+    model->follows_shapes = status == SLUICE_OK && onnx_graph_follows_shapes(path);
     external_fini(&external); /* the session has copies */
     return status;
 }

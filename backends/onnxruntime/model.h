@@ -20,7 +20,7 @@ struct sluice_model {
     struct options options;
     struct signature signature;
     size_t max_output_bytes;   /* 0: no limit */
-    int is_data_dependent;     /* for sluice_model_info */
+    int follows_shapes;        /* sluice_model_info.time_follows_shapes */
     atomic_int shape_mismatch; /* an output had another shape than described: no output is
                                   preallocated any more */
 };

@@ -2,57 +2,145 @@
 #include "openvino/ir.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { OPERATOR_BYTES = 40 };
 
-/* Those with an output whose size is a value of an input have a bounded time where that input is a
- * constant; it is not worth following it. */
+/* Those whose time follows from the shapes of their tensors, sorted. Whether a shape follows from
+ * the shapes of the inputs, the library knows. */
 static const char *const operators[] = {
-    "Loop",
-    "TensorIterator",
-    "If",
-    "NonZero",
-    "Unique",
-    "Range",
+    "Abs",
+    "Acos",
+    "Acosh",
+    "Add",
+    "Asin",
+    "Asinh",
+    "Atan",
+    "Atanh",
+    "AvgPool",
+    "BatchNormInference",
     "Broadcast",
-    "Tile",
-    "Pad",
-    "Interpolate",
-    "OneHot",
+    "Ceiling",
+    "Clamp",
+    "Concat",
+    "Const",
+    "Convert",
+    "ConvertLike",
+    "Convolution",
+    "ConvolutionBackpropData",
+    "Cos",
+    "Cosh",
+    "CumSum",
+    "DepthToSpace",
+    "Divide",
+    "Einsum",
+    "Elu",
+    "Equal",
+    "Erf",
+    "Exp",
     "Eye",
-    "RandomUniform",
-    "Multinomial",
-    "AdaptiveAvgPool",
-    "AdaptiveMaxPool",
-    "BatchToSpace",
-    "SpaceToBatch",
-    "Col2Im",
-    "DFT",
-    "IDFT",
-    "RDFT",
-    "IRDFT",
-    "STFT",
-    "ISTFT",
-    "NonMaxSuppression",
-    "NonMaxSuppressionIEInternal",
-    "NMSRotated",
-    "MatrixNms",
-    "MulticlassNms",
-    "Proposal",
-    "DetectionOutput",
-    "GenerateProposals",
-    "ExperimentalDetectronDetectionOutput",
-    "CTCGreedyDecoderSeqLen",
+    "FakeConvert",
+    "FakeQuantize",
+    "Floor",
+    "FloorMod",
+    "Gather",
+    "GatherElements",
+    "GatherND",
+    "Gelu",
+    "Greater",
+    "GreaterEqual",
+    "GridSample",
+    "GroupConvolution",
+    "GroupConvolutionBackpropData",
+    "GroupNormalization",
+    "HSigmoid",
+    "HSwish",
+    "HardSigmoid",
+    "Identity",
+    "Interpolate",
+    "IsFinite",
+    "IsInf",
+    "IsNaN",
+    "LRN",
+    "Less",
+    "LessEqual",
+    "Log",
+    "LogSoftmax",
+    "LogicalAnd",
+    "LogicalNot",
+    "LogicalOr",
+    "LogicalXor",
+    "MVN",
+    "MatMul",
+    "MaxPool",
+    "Maximum",
+    "Minimum",
+    "Mish",
+    "Mod",
+    "Multiply",
+    "Negative",
+    "NormalizeL2",
+    "NotEqual",
+    "OneHot",
+    "PReLU",
+    "Pad",
+    "Parameter",
+    "Power",
+    "Range",
+    "ReLU",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogicalAnd",
+    "ReduceLogicalOr",
+    "ReduceMax",
+    "ReduceMean",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceSum",
+    "Reshape",
+    "Result",
+    "Round",
+    "ScatterElementsUpdate",
+    "ScatterNDUpdate",
+    "ScatterUpdate",
+    "Select",
+    "Selu",
+    "ShapeOf",
+    "ShuffleChannels",
+    "Sigmoid",
+    "Sign",
+    "Sin",
+    "Sinh",
+    "Slice",
+    "SoftMax",
+    "SoftPlus",
+    "SoftSign",
+    "Softmax",
+    "SpaceToDepth",
+    "Split",
+    "Sqrt",
+    "SquaredDifference",
+    "Squeeze",
+    "StridedSlice",
+    "Subtract",
+    "Swish",
+    "Tan",
+    "Tanh",
+    "Tile",
+    "TopK",
+    "Transpose",
+    "Unsqueeze",
+    "VariadicSplit",
 };
 
-static int is_data_dependent(const char *name) {
-    for (size_t i = 0; i < sizeof(operators) / sizeof(operators[0]); i++) {
-        if (strcmp(name, operators[i]) == 0) {
-            return 1;
-        }
-    }
-    return 0;
+static int compare_name(const void *name, const void *row) {
+    return strcmp(name, *(const char *const *)row);
+}
+
+static int is_known(const char *name) {
+    return bsearch(name, operators, sizeof(operators) / sizeof(operators[0]), sizeof(operators[0]),
+                   compare_name) != NULL;
 }
 
 /* Reads an attribute's value up to its `quote`; what is longer than `out` is cut. */
@@ -83,19 +171,19 @@ static int scan(FILE *file) {
     char name[OPERATOR_BYTES];
     for (int quote = find_type(file); quote != EOF; quote = find_type(file)) {
         read_value(file, quote, name);
-        if (is_data_dependent(name)) {
-            return 1;
+        if (!is_known(name)) {
+            return 0;
         }
     }
-    return ferror(file) != 0;
+    return ferror(file) == 0;
 }
 
-int ir_is_data_dependent(const char *path) {
+int ir_follows_shapes(const char *path) {
     FILE *file = fopen(path, "rbe");
     if (!file) {
-        return 1;
+        return 0;
     }
-    int found = scan(file);
+    int follows = scan(file);
     (void)fclose(file);
-    return found;
+    return follows;
 }

@@ -95,6 +95,44 @@ static void warn_of_width(const struct sluice_model *model, const sluice_model_a
     }
 }
 
+/* Gives every free dimension of the inputs a size. Returns: whether the library then knows the
+ * shape of each tensor in the model. */
+static int is_static_with_fixed_inputs(const struct signature *signature, const ov_model_t *probe) {
+    enum { ANY_SIZE = 2, MAX_INPUTS = 64, MAX_RANK = 64 };
+    ov_partial_shape_t shapes[MAX_INPUTS];
+    size_t indexes[MAX_INPUTS], n = 0;
+    int whole = signature->n_inputs <= MAX_INPUTS;
+    while (whole && n < signature->n_inputs) {
+        int64_t dims[MAX_RANK] = {0};
+        const sluice_tensor_info *info = &signature->inputs[n];
+        for (size_t i = 0; i < info->rank; i++) { /* signature.c checked the rank */
+            dims[i] = info->dims[i] < 0 ? ANY_SIZE : info->dims[i];
+        }
+        indexes[n] = n;
+        whole = ov_partial_shape_create_static((int64_t)info->rank, dims, &shapes[n]) == OK;
+        n += whole != 0;
+    }
+    whole = whole && ov_model_reshape_by_port_indexes(probe, indexes, shapes, n) == OK &&
+            !ov_model_is_dynamic(probe);
+    while (n > 0) {
+        ov_partial_shape_free(&shapes[--n]);
+    }
+    return whole;
+}
+
+/* Returns: whether the shapes of all tensors follow from those of the inputs. */
+static int has_static_shapes(const struct sluice_model *model, const char *file) {
+    ov_model_t *probe = NULL;
+    if (!ov_model_is_dynamic(model->model)) {
+        return 1;
+    }
+    /* A model of its own, because it cannot be changed back. The weights are mapped once. */
+    int is_static = ov_core_read_model(model->ov->core, file, NULL, &probe) == OK &&
+                    is_static_with_fixed_inputs(&model->signature, probe);
+    ov_model_free(probe);
+    return is_static;
+}
+
 static sluice_status load_model(struct sluice_model *model, const sluice_model_args *args,
                                 sluice_error *error) {
     char text[4096];
@@ -110,8 +148,9 @@ static sluice_status load_model(struct sluice_model *model, const sluice_model_a
         status = signature_init(&model->signature, model->model, error);
     }
     if (status == SLUICE_OK) {
-        model->is_data_dependent =
-            is_ir(file) ? ir_is_data_dependent(file) : onnx_graph_is_data_dependent(file);
+        model->follows_shapes = is_ir(file)
+                                    ? ir_follows_shapes(file) && has_static_shapes(model, file)
+                                    : onnx_graph_follows_shapes(file);
     }
     return status == SLUICE_OK ? run_step(compile_model, model, file, &model->spare, error)
                                : status;

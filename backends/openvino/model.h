@@ -22,7 +22,7 @@ struct sluice_model {
     ov_compiled_model_t *spare; /* compiled in model_open, for the first instance */
     struct options options;
     struct signature signature;
-    int is_data_dependent; /* for sluice_model_info */
+    int follows_shapes; /* sluice_model_info.time_follows_shapes */
 };
 
 struct sluice_instance {

@@ -25,8 +25,13 @@ static sluice_status model_describe(sluice_model *model, sluice_model_info *info
     info->n_inputs = model->signature.n_inputs;
     info->outputs = model->signature.outputs;
     info->n_outputs = model->signature.n_outputs;
+    /* An older server has no such members. */
     if (info->size >= offsetof(sluice_model_info, data_dependent) + sizeof(info->data_dependent)) {
-        info->data_dependent = model->is_data_dependent;
+        info->data_dependent = !model->follows_shapes;
+    }
+    if (info->size >=
+        offsetof(sluice_model_info, time_follows_shapes) + sizeof(info->time_follows_shapes)) {
+        info->time_follows_shapes = model->follows_shapes;
     }
     return SLUICE_OK;
 }

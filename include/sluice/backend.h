@@ -35,6 +35,8 @@
  * versioned struct begins with its size in bytes as its writer was compiled, and a reader reads no
  * member past that size. Changes, newest first:
  *
+ *   1  2026-11  sluice_model_info.time_follows_shapes: without it measured times no longer decide
+ *                that a model runs on the threads that serve connections
  *   1  2026-11  sluice_model_info.data_dependent
  *   1  2026-11  sluice_model_args.max_output_bytes, SLUICE_TOO_LARGE
  *   1  2026-11  sluice_host.computed
@@ -146,6 +148,14 @@ typedef struct sluice_model_info {
      * execution: it runs on instance threads unless config.pbtxt says otherwise.
      * Later addition: write it only if `size` includes it. */
     int32_t data_dependent;
+    /* 1: the time of execute follows from the shapes of the inputs, the batch size among them:
+     * neither their values, nor parameters, nor the choice of outputs can make it much longer (no
+     * loops, no outputs of data-dependent shapes, no text that is parsed). Executions whose shapes
+     * were seen to be quick then run on the thread that serves connections, where a slow one delays
+     * other clients. 0, or not written: they run on instance threads unless config.pbtxt says
+     * otherwise.
+     * Later addition: write it only if `size` includes it. */
+    int32_t time_follows_shapes;
 } sluice_model_info;
 
 /* ---- requests ------------------------------------------------------------------------------- */

@@ -47,8 +47,9 @@ class Graph:
         return helper.make_graph(self.nodes, name, self.inputs, self.outputs, self.constants)
 
     def model(self, name):
-        model = helper.make_model(self.graph(name), opset_imports=[helper.make_opsetid("", OPSET)],
-                                  producer_name="sluice")
+        domains = {node.domain for node in self.nodes} - {""}
+        imports = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(domain, 1) for domain in sorted(domains))]
+        model = helper.make_model(self.graph(name), opset_imports=imports, producer_name="sluice")
         model.ir_version = IR_VERSION
         onnx.checker.check_model(model)
         return model

@@ -42,8 +42,9 @@ def main():
     parser.add_argument("--refused", metavar="DIR")
     options = parser.parse_args()
     source = convert(options.models, "mlp")
-    convert(options.models, "onnx_loop")
-    convert(options.models, "onnx_fill")
+    for name in ("onnx_loop", "onnx_fill", "follows_pairs", "follows_reshape", "values_expand", "values_reshape",
+                 "values_if"):
+        convert(options.models, name)
     if options.refused:
         refuse(options.refused, source)
 

@@ -15,6 +15,7 @@ import onnx
 from onnx import TensorProto, helper
 
 import networks
+import shapes
 from graph import Graph
 
 DATATYPES = {
@@ -292,14 +293,15 @@ def main():
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     if options.list:
-        for name, make in {**MODELS, "onnx_folder": folder, **REFUSED}.items():
-            doc = (identity if name.startswith("onnx_identity_") else
+        for name, make in {**MODELS, **shapes.MODELS, "onnx_folder": folder, **REFUSED}.items():
+            doc = (shapes.Function if name == "values_function" else
+                   identity if name.startswith("onnx_identity_") else
                    picture_scores if name in ("onnx_grey28", "onnx_rgb32") else make).__doc__
             print(f"{name:22} {' '.join(doc.split())}")
     elif not options.outdir:
         parser.error("OUTDIR is missing")
     else:
-        write(options.outdir, MODELS)
+        write(options.outdir, {**MODELS, **shapes.MODELS})
         folder(pathlib.Path(options.outdir, "onnx_folder", "1", "model.onnx"))
         if options.refused:
             write_refused(options.refused)

@@ -54,6 +54,8 @@ _Static_assert(offsetof(sluice_model_info, takes_any) == 48, "sluice_model_info.
 _Static_assert(offsetof(sluice_model_info, cheap) == 52, "sluice_model_info.cheap");
 _Static_assert(offsetof(sluice_model_info, data_dependent) == 56,
                "sluice_model_info.data_dependent");
+_Static_assert(offsetof(sluice_model_info, time_follows_shapes) == 60,
+               "sluice_model_info.time_follows_shapes");
 
 _Static_assert(sizeof(sluice_piece) == 16, "sluice_piece");
 _Static_assert(offsetof(sluice_piece, data) == 0, "sluice_piece.data");
