@@ -119,6 +119,7 @@ static inline sluice_status rig_describe(sluice_model *model, sluice_model_info 
     info->n_inputs = 1;
     info->outputs = outputs;
     info->n_outputs = 2;
+    info->time_follows_shapes = 1;
     return SLUICE_OK;
 }
 

@@ -66,6 +66,14 @@ static bool joins_batch(const struct call *head, const struct call *call, uint64
     return !queue_deadline_passed(&call->queue_deadline, now_ns) && batch_can_share(head, call);
 }
 
+uint64_t batch_rows(struct call *const *batch, size_t n) {
+    uint64_t rows = 0;
+    for (size_t i = 0; i < n; i++) {
+        rows += batch[i]->backend_request.batch;
+    }
+    return rows;
+}
+
 uint64_t batch_preferred_size(const struct batch_rules *rules, uint64_t rows) {
     uint64_t best = 0;
     for (size_t i = 0; i < rules->n_preferred; i++) {

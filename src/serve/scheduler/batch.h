@@ -28,6 +28,8 @@ struct batch_candidate {
 /* Returns: whether both calls can be in one batch: the same inputs, equal shapes except for the
  * batch dimension, and equal parameters (except the scheduler's own). */
 bool batch_can_share(const struct call *a, const struct call *b);
+/* Returns: the batch elements of `n` calls. */
+uint64_t batch_rows(struct call *const *batch, size_t n);
 /* Returns: the largest preferred size that is at most `rows`; 0: none. */
 uint64_t batch_preferred_size(const struct batch_rules *rules, uint64_t rows);
 /* Scans the queue from `head`, which is not expired, for at most `max` calls of one batch. */

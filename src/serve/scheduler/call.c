@@ -301,6 +301,9 @@ enum status call_prepare(struct call *call, struct error *err) {
         !fill_wanted(call, plan) || !fill_params(request, &call->backend_request)) {
         return error_no_memory(err, "handing the request to the model (--request-memory)");
     }
+    if (call->version->run_on == RUN_AUTO) {
+        call->shapes = shape_times_shapes_of(&call->version->shape_times, &call->backend_request);
+    }
     return ST_OK;
 }
 

@@ -78,6 +78,7 @@ struct call {
     struct keyed_hash cache_key;            /* valid unless CALL_NOT_CACHED */
     uint64_t cache_ns;                      /* time for lookup and store */
     size_t input_bytes;
+    uint64_t shapes;             /* of shape_times_shapes_of */
     uint32_t instance;           /* index of the instance that executes it */
     struct tensor *outputs;      /* of the answer, allocated on the worker: one per wanted output */
     struct piece *output_pieces; /* one per output */

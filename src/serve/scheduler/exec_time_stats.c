@@ -4,29 +4,31 @@
 #include "serve/scheduler/exec_time_stats.h"
 
 void exec_time_stats_init(struct exec_time_stats *exec_time_stats) {
-    atomic_init(&exec_time_stats->history, 0);
-    atomic_init(&exec_time_stats->is_fast, false);
-    atomic_init(&exec_time_stats->max_batch, SIZE_MAX);
-    atomic_init(&exec_time_stats->holdoff, EXEC_HOLDOFF_MIN);
-    atomic_init(&exec_time_stats->n_until, 0);
+    atomic_store_explicit(&exec_time_stats->is_fast, false, memory_order_relaxed);
+    atomic_store_explicit(&exec_time_stats->history, 0, memory_order_relaxed);
+    atomic_store_explicit(&exec_time_stats->max_rows, 1, memory_order_relaxed);
+    atomic_store_explicit(&exec_time_stats->holdoff, EXEC_HOLDOFF_MIN, memory_order_relaxed);
+    atomic_store_explicit(&exec_time_stats->n_until, 0, memory_order_relaxed);
 }
 
 static uint32_t history_push(uint32_t row, bool bit) {
     return (row << 1 | (bit ? 1u : 0u)) & 0xffffu;
 }
 
-/* Halves the batch limit when an execution took too long; doubles it when the time allows and the
- * limit was reached. */
-static void adapt_max_batch(struct exec_time_stats *exec_time_stats, uint64_t ns, size_t n) {
-    size_t most = exec_time_stats_max_batch(exec_time_stats);
-    if (ns > EXEC_SLOW_NS && n <= most) {
-        most = n / 2;
-    } else if (ns < EXEC_FAST_NS && n == most) {
-        most *= 2;
+/* Halves the limit of rows when an execution took too long. Raises it to as many as were seen to
+ * take no longer than a worker may, and to twice as many where the time allows. */
+static void adapt_max_rows(struct exec_time_stats *exec_time_stats, uint64_t ns, uint64_t rows) {
+    uint64_t most = exec_time_stats_max_rows(exec_time_stats);
+    if (ns > EXEC_SLOW_NS && rows <= most) {
+        most = rows / 2;
+    } else if (ns < EXEC_FAST_NS && rows >= most && rows < UINT32_MAX) {
+        most = 2 * rows;
+    } else if (ns <= EXEC_SLOW_NS && rows > most) {
+        most = rows;
     } else {
         return;
     }
-    atomic_store_explicit(&exec_time_stats->max_batch, most > 0 ? most : 1, memory_order_relaxed);
+    atomic_store_explicit(&exec_time_stats->max_rows, most > 0 ? most : 1, memory_order_relaxed);
 }
 
 /* ---- after a stall --------------------------------------------------------------------------- */
@@ -69,17 +71,17 @@ static void shorten_holdoff(struct exec_time_stats *exec_time_stats) {
 
 /* ---------------------------------------------------------------------------------------------- */
 
-void exec_time_stats_add(struct exec_time_stats *exec_time_stats, uint64_t ns, size_t n) {
+void exec_time_stats_add(struct exec_time_stats *exec_time_stats, uint64_t ns, uint64_t rows) {
     uint32_t history = atomic_load_explicit(&exec_time_stats->history, memory_order_relaxed);
     bool is_fast = exec_time_stats_is_fast(exec_time_stats);
-    adapt_max_batch(exec_time_stats, ns, n);
+    adapt_max_rows(exec_time_stats, ns, rows);
     if (!is_fast && is_held_off(exec_time_stats)) {
         return;
     }
-    if (is_fast && n > 1 && ns > EXEC_SLOW_NS && ns <= EXEC_STALL_NS) {
+    if (is_fast && rows > 1 && ns > EXEC_SLOW_NS && ns <= EXEC_STALL_NS) {
         return; /* a smaller batch is tried first */
     }
-    uint32_t fast = history_push(history & 0xffffu, ns < (n > 1 ? EXEC_SLOW_NS : EXEC_FAST_NS));
+    uint32_t fast = history_push(history & 0xffffu, ns < (rows > 1 ? EXEC_SLOW_NS : EXEC_FAST_NS));
     uint32_t slow = history_push(history >> 16, ns > EXEC_SLOW_NS);
     if (is_fast &&
         (ns > EXEC_STALL_NS || (unsigned)__builtin_popcount(slow) > EXEC_SLOW_MAX_COUNT)) {

@@ -11,7 +11,7 @@
 struct run {
     int n;
     uint64_t us;
-    size_t together; /* requests per execution */
+    uint64_t together; /* rows per execution */
 };
 
 struct row {
@@ -69,35 +69,43 @@ static void exec_time_stats_history_decides_fast_by_table(void **state) {
     }
 }
 
-/* The batch limit after each execution. */
-static void exec_time_stats_max_batch_adapts_by_table(void **state) {
+/* The limit of rows after each execution. */
+static void exec_time_stats_max_rows_adapts_by_table(void **state) {
     static const struct {
-        size_t n;
-        uint64_t us;
-        size_t together;
+        uint64_t rows, us, limit;
     } steps[] = {
-        {64, 90, SIZE_MAX}, /* no limit */
-        {64, 110, 32},      /* too long */
-        {64, 110, 32},      /* not a worker's execution: ignored */
-        {32, 80, 32},       /* within the time */
-        {20, 10, 32},       /* the limit was not reached */
-        {32, 49, 64},       {20, 150, 10}, {10, 200, 5},
-        {5, 200, 2},        {2, 200, 1},   {1, 200, 1}, /* never 0 */
-        {1, 60, 1},         {1, 10, 2},
+        {1, 60, 1}, /* nothing is known of more rows */
+        {1, 10, 2},
+        {2, 10, 4},   /* twice as many as were quick */
+        {3, 10, 4},   /* the limit was not reached */
+        {64, 300, 4}, /* on an instance: says nothing about fewer */
+        {64, 90, 64}, /* on an instance: as many take no longer than they may */
+        {64, 110, 32},
+        {64, 110, 32},
+        {32, 80, 32}, /* too long */
+        {32, 49, 64},
+        {20, 150, 10},
+        {10, 200, 5},
+        {5, 200, 2},
+        {2, 200, 1},
+        {1, 200, 1},                  /* never 0 */
+        {UINT32_MAX, 10, UINT32_MAX}, /* never more than can be counted */
+        {UINT64_MAX, 10, UINT64_MAX},
     };
     struct exec_time_stats exec_time_stats;
     (void)state;
     exec_time_stats_init(&exec_time_stats);
+    assert_int_equal(exec_time_stats_max_rows(&exec_time_stats), 1);
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
-        exec_time_stats_add(&exec_time_stats, steps[i].us * 1000, steps[i].n);
-        assert_int_equal(exec_time_stats_max_batch(&exec_time_stats), steps[i].together);
+        exec_time_stats_add(&exec_time_stats, steps[i].us * 1000, steps[i].rows);
+        assert_int_equal(exec_time_stats_max_rows(&exec_time_stats), steps[i].limit);
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exec_time_stats_history_decides_fast_by_table),
-        cmocka_unit_test(exec_time_stats_max_batch_adapts_by_table),
+        cmocka_unit_test(exec_time_stats_max_rows_adapts_by_table),
     };
     return cmocka_run_group_tests_name("serve/scheduler/exec_time_stats", tests, NULL, NULL);
 }

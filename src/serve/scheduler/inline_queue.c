@@ -9,6 +9,7 @@
 #include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
+#include "serve/scheduler/batch.h"
 #include "serve/scheduler/call.h"
 #include "serve/scheduler/version.h"
 
@@ -26,6 +27,13 @@ struct inline_queue {
 
 /* ---- conditions ------------------------------------------------------------------------------ */
 
+/* Returns: the times of executions with its shapes; NULL: none are known, or they do not matter. */
+static struct exec_time_stats *times_of(const struct call *call) {
+    struct model_version *version = call->version;
+    return version->run_on == RUN_AUTO ? shape_times_find(&version->shape_times, call->shapes)
+                                       : NULL;
+}
+
 static bool may_run_inline(const struct call *call) {
     const struct model_version *version = call->version;
     switch (version->run_on) {
@@ -36,7 +44,9 @@ static bool may_run_inline(const struct call *call) {
     case RUN_AUTO:
         break;
     }
-    return exec_time_stats_is_fast(&version->exec_time_stats) &&
+    const struct exec_time_stats *times = times_of(call);
+    return times && exec_time_stats_is_fast(times) &&
+           call->backend_request.batch <= exec_time_stats_max_rows(times) &&
            call->input_bytes <= CALL_INLINE_MAX_BYTES;
 }
 
@@ -51,11 +61,13 @@ static struct instance *claim_instance(struct model_version *version) {
     return scheduler_is_empty(&version->scheduler) ? instance_claim(version) : NULL;
 }
 
-/* The maximum number of calls per execution. */
-static size_t max_batch_calls(struct model_version *version) {
-    size_t most = version->run_on == RUN_AUTO ? exec_time_stats_max_batch(&version->exec_time_stats)
-                                              : SIZE_MAX;
-    return most < INSTANCE_REQUESTS_MAX ? most : INSTANCE_REQUESTS_MAX;
+/* The rules of the model's configuration, with no more rows than a worker may execute. */
+static struct batch_rules inline_batch_rules(const struct model_version *version,
+                                             const struct exec_time_stats *times) {
+    struct batch_rules rules = version->scheduler.rules;
+    uint64_t max_rows = times ? exec_time_stats_max_rows(times) : UINT64_MAX;
+    rules.max_rows = rules.max_rows < max_rows ? rules.max_rows : max_rows; /* 0 stays */
+    return rules;
 }
 
 /* The number of calls of one version that ends an iteration early. Larger batches gain little,
@@ -102,16 +114,16 @@ static void calls_finish(struct call **calls, size_t n) {
 
 /* Returns: the duration. The calls may be freed. */
 static uint64_t run_batch(struct instance *instance, struct call **calls, size_t n,
-                          uint64_t started_ns) {
-    struct model_version *version = instance->version;
+                          struct exec_time_stats *times, uint64_t started_ns) {
+    uint64_t rows = times ? batch_rows(calls, n) : 0;
     calls_begin(calls, n);
     instance_execute(instance, calls, n, started_ns);
     const struct call *last = calls[n - 1];
     uint64_t ended_ns = last->answered_inline ? last->finished_ns : clock_now_ns();
     instance_executed(instance, ended_ns);
     instance_release(instance);
-    if (version->run_on == RUN_AUTO) {
-        exec_time_stats_add(&version->exec_time_stats, ended_ns - started_ns, n);
+    if (times) {
+        exec_time_stats_add(times, ended_ns - started_ns, rows);
     }
     calls_finish(calls, n);
     return ended_ns - started_ns;
@@ -150,13 +162,17 @@ static size_t run_next_batch(struct inline_queue *inline_queue) {
         call_expire(first);
         return 1;
     }
-    struct instance *instance = iteration_has_time(inline_queue) ? claim_instance(version) : NULL;
+    /* What was learned since the call was queued may have changed the answer. */
+    struct instance *instance =
+        may_run_inline(first) && iteration_has_time(inline_queue) ? claim_instance(version) : NULL;
     if (!instance) {
         return move_to_scheduler(inline_queue);
     }
-    size_t n = batch_take(&version->scheduler.rules, &inline_queue->queue, first, batch,
-                          max_batch_calls(version), now_ns);
-    count_time(inline_queue->iteration, run_batch(instance, batch, n, now_ns));
+    struct exec_time_stats *times = times_of(first);
+    struct batch_rules rules = inline_batch_rules(version, times);
+    size_t n =
+        batch_take(&rules, &inline_queue->queue, first, batch, INSTANCE_REQUESTS_MAX, now_ns);
+    count_time(inline_queue->iteration, run_batch(instance, batch, n, times, now_ns));
     return n;
 }
 
@@ -222,7 +238,7 @@ static bool run_immediately(struct inline_queue *inline_queue, struct call *call
     }
     /* The lookup in the response cache takes a while, and ended at finished_ns. */
     uint64_t started_ns = call->cached == CALL_CACHE_MISS ? call->finished_ns : call->queued_ns;
-    count_time(inline_queue->iteration, run_batch(instance, &call, 1, started_ns));
+    count_time(inline_queue->iteration, run_batch(instance, &call, 1, times_of(call), started_ns));
     return true;
 }
 

@@ -62,11 +62,17 @@ static void run_one(struct rig *rig) {
     rig_send(rig, 0);
 }
 
+static struct exec_time_stats *times_of(struct rig *rig) {
+    return &rig->version->shape_times.fixed;
+}
+
+/* The limit of rows per inline batch is that of the configuration. */
 static void prove_quick(struct rig *rig) {
     for (int i = 0; i < EXEC_FAST_MIN_COUNT; i++) {
         rig_run(rig, run_one, 1);
     }
-    assert_true(exec_time_stats_is_fast(&rig->version->exec_time_stats));
+    assert_true(exec_time_stats_is_fast(times_of(rig)));
+    exec_time_stats_add(times_of(rig), 1, ALONE);
     atomic_store(&rig->model->n_executions, 0);
 }
 
@@ -236,7 +242,7 @@ static void inline_queue_time_budget_moves_rest_to_instances(void **state) {
     rig_run(&rig, send_eight_alone, 8);
     assert_ok(&rig, 8);
     assert_int_equal(n_inline() - before, 4); /* 90 us were spent when the fourth began */
-    assert_true(exec_time_stats_is_fast(&rig.version->exec_time_stats));
+    assert_true(exec_time_stats_is_fast(times_of(&rig)));
     end(&rig);
 }
 
@@ -298,8 +304,32 @@ static void inline_queue_batch_size_adapts_to_exec_time(void **state) {
         assert_ok(&rig, 8);
         assert_int_equal(n_inline() - before, n_executions[i]);
     }
-    assert_int_equal(exec_time_stats_max_batch(&rig.version->exec_time_stats), 2);
-    assert_true(exec_time_stats_is_fast(&rig.version->exec_time_stats));
+    assert_int_equal(exec_time_stats_max_rows(times_of(&rig)), 2);
+    assert_true(exec_time_stats_is_fast(times_of(&rig)));
+    end(&rig);
+}
+
+static void send_rows(struct rig *rig) {
+    put(rig, 0, ALONE, NULL);
+}
+
+/* Executions of one row say nothing about eight: those run on an instance until they were quick. */
+static void inline_queue_more_rows_than_seen_use_instance(void **state) {
+    static struct rig rig;
+    (void)state;
+    start(&rig, NULL);
+    rig.model->execution_ns = US;
+    for (int i = 0; i < EXEC_FAST_MIN_COUNT; i++) {
+        exec_time_stats_add(times_of(&rig), US, 1);
+    }
+    assert_int_equal(exec_time_stats_max_rows(times_of(&rig)), 2);
+    int64_t before = n_inline();
+    rig_run(&rig, send_rows, 1);
+    assert_ok(&rig, 1);
+    assert_int_equal(n_inline(), before);
+    assert_int_equal(exec_time_stats_max_rows(times_of(&rig)), 2 * ALONE);
+    rig_run(&rig, send_rows, 1);
+    assert_int_equal(n_inline(), before + 1);
     end(&rig);
 }
 
@@ -315,7 +345,7 @@ static void inline_queue_queue_delay_uses_instance(void **state) {
     (void)state;
     start(&rig, &config);
     for (int i = 0; i < EXEC_FAST_MIN_COUNT; i++) {
-        exec_time_stats_add(&rig.version->exec_time_stats, 1, 1);
+        exec_time_stats_add(times_of(&rig), 1, 1);
     }
     int64_t before = n_inline();
     rig_run(&rig, send_one_and_see_it_queued, 1);
@@ -471,6 +501,7 @@ int main(void) {
         cmocka_unit_test(inline_queue_run_on_worker_ignores_time_budget),
         cmocka_unit_test(inline_queue_time_budget_is_shared_by_models),
         cmocka_unit_test(inline_queue_batch_size_adapts_to_exec_time),
+        cmocka_unit_test(inline_queue_more_rows_than_seen_use_instance),
         cmocka_unit_test(inline_queue_queue_delay_uses_instance),
         cmocka_unit_test(inline_queue_cancelled_calls_are_dropped),
         cmocka_unit_test(inline_queue_all_cancelled_runs_nothing),

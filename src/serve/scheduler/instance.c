@@ -9,6 +9,7 @@
 #include "core/event/clock.h"
 #include "core/event/thread.h"
 #include "serve/scheduler/backend.h"
+#include "serve/scheduler/batch.h"
 #include "serve/scheduler/call.h"
 #include "serve/scheduler/padding_request.h"
 #include "serve/scheduler/version.h"
@@ -187,12 +188,17 @@ static void thread_main(void *arg) {
     /* Without sequences a thread may run any instance; this one only named it. */
     instance = wait_for_batch(version, NULL, batch, &n);
     while (instance) {
+        /* The calls may be freed by the execution. */
+        struct exec_time_stats *times =
+            version->run_on == RUN_AUTO ? shape_times_get(&version->shape_times, batch[0]->shapes)
+                                        : NULL;
+        uint64_t rows = times ? batch_rows(batch, n) : 0;
         uint64_t started_ns = clock_now_ns();
         instance_execute(instance, batch, n, started_ns);
         uint64_t ended_ns = clock_now_ns();
         instance_executed(instance, ended_ns);
-        if (version->run_on == RUN_AUTO) {
-            exec_time_stats_add(&version->exec_time_stats, ended_ns - started_ns, n);
+        if (times) {
+            exec_time_stats_add(times, ended_ns - started_ns, rows);
         }
         instance = wait_for_batch(version, instance, batch, &n);
     }

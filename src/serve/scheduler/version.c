@@ -128,7 +128,6 @@ static struct model_version *version_alloc(const struct version_options *options
     };
     version->config.name = options->name;
     scheduler_init(&version->scheduler);
-    exec_time_stats_init(&version->exec_time_stats);
     cache_scope_open(&version->cache, response_cache_for(options));
     atomic_flag_clear(&version->shape_reported);
     atomic_init(&version->refs, 1);
@@ -151,6 +150,34 @@ static void version_free(struct model_version *version) {
 /* Returns: whether batches wait for more requests, which a worker cannot do. */
 static bool waits_for_batch(const struct model_config *config) {
     return config->max_batch_size > 0 && config->max_queue_delay_us > 0;
+}
+
+/* Returns: whether the shapes of all requests are the same, but for the batch dimension. */
+static bool has_fixed_shapes(const struct model_spec *spec) {
+    for (size_t i = 0; i < spec->n_inputs; i++) {
+        const struct tensor_spec *input = &spec->inputs[i];
+        for (size_t d = spec->max_batch_size > 0 ? 1 : 0; d < input->shape.rank; d++) {
+            if (input->shape.dims[d] <= 0) {
+                return false;
+            }
+        }
+        if (input->optional) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Returns: whether measured times tell how long the next execution with the same shapes takes.
+ * Work on texts depends on their lengths and content. */
+static bool times_tell(const struct model_version *version, const sluice_model_info *info) {
+    const struct model_spec *spec = &version->plan.spec;
+    for (size_t i = 0; i < spec->n_inputs; i++) {
+        if (spec->inputs[i].datatype == DT_BYTES) {
+            return false;
+        }
+    }
+    return info->time_follows_shapes && !info->data_dependent;
 }
 
 /* Decides where the version runs. Only instances can preserve ordering, because a worker does not
@@ -181,11 +208,15 @@ static enum status choose_run_on(struct model_version *version, const sluice_mod
                   "that read them (sluice.run_on)",
                   LOG_STR("model", version->config.name));
     } else if (version->config.preserve_ordering || version->config.decoupled || has_sequences ||
-               (version->run_on == RUN_AUTO && (waits || info->data_dependent))) {
+               (version->run_on == RUN_AUTO && waits)) {
         version->run_on = RUN_ON_INSTANCE;
     } else if (version->run_on == RUN_AUTO && info->cheap) {
         version->run_on = RUN_ON_WORKER;
+    } else if (version->run_on == RUN_AUTO && !times_tell(version, info)) {
+        version->run_on = RUN_ON_INSTANCE;
     }
+    shape_times_init(&version->shape_times, has_fixed_shapes(&version->plan.spec),
+                     version->plan.spec.max_batch_size > 0);
     return ST_OK;
 }
 

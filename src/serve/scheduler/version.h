@@ -14,12 +14,12 @@
 #include "serve/config/config.h"
 #include "serve/config/resolve_config.h"
 #include "serve/scheduler/cache/response_cache.h"
-#include "serve/scheduler/exec_time_stats.h"
 #include "serve/scheduler/failing_hosts.h"
 #include "serve/scheduler/instance.h"
 #include "serve/scheduler/model_version.h"
 #include "serve/scheduler/per_worker.h"
 #include "serve/scheduler/scheduler.h"
+#include "serve/scheduler/shape_times.h"
 #include "serve/scheduler/statistics/count.h"
 #include "sluice/backend.h"
 
@@ -39,7 +39,7 @@ struct model_version {
     size_t n_instances;
     uint32_t n_threads; /* per execution */
     bool may_spin;
-    enum model_run_on run_on; /* RUN_AUTO: decided by exec_time_stats */
+    enum model_run_on run_on; /* RUN_AUTO: decided by shape_times */
     uint64_t max_output_size; /* 0: no limit */
     struct str path;          /* the model's file or directory */
     struct str directory;     /* directory of the files that the configuration names */
@@ -50,7 +50,7 @@ struct model_version {
 
     /* modified while serving: separate cache lines from the constant part */
     alignas(CACHE_LINE_BYTES) struct scheduler scheduler;
-    struct exec_time_stats exec_time_stats;
+    struct shape_times shape_times;        /* RUN_AUTO */
     struct per_worker_table inline_queues; /* inline queues (inline_queue.c) */
     struct failing_hosts failing_hosts;
     _Atomic uint64_t response_bytes; /* model_version_response_bytes */

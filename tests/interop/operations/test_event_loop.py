@@ -39,6 +39,73 @@ def test_event_loop_model_with_loop_never_runs_on_worker(one_worker):
         assert slow.read_answer("POST").status == 200
 
 
+def pairs_body(n):
+    return json.dumps({"inputs": [{"name": "x", "shape": [n], "datatype": "FP32", "data": [1] * n}]}).encode()
+
+
+def kernel_body(kernel):
+    n = kernel[2] * kernel[3]
+    return json.dumps({"inputs": [
+        {"name": "x", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [1] * 64},
+        {"name": "kernel", "shape": kernel, "datatype": "FP32", "data": [1] * n}]}).encode()
+
+
+def n_inline(server):
+    return metrics.read(server.metrics_address)["sluice_inline_executions_total"]
+
+
+def make_quick(server, model, body):
+    """Executions of these shapes run on the worker, where the machine is quick enough. Returns: how many have."""
+    request = http1.post(f"/v2/models/{model}/infer".encode(), body)
+    for _ in range(25):
+        with http1.Connection(server.address) as connection:
+            for _ in range(40):
+                connection.send(request)
+                assert connection.read_answer("POST").status == 200
+        n = n_inline(server)
+        if n > 0:
+            break
+    return n
+
+
+@pytest.fixture
+def start_with(start_server, repositories):
+    """Starts a server of one worker with an ONNX model besides those of the default repository."""
+    def start(model, *flags):
+        return start_server("--workers", "1", "--model-repository", repositories("default"), *flags,
+                            f"{model}={repositories('onnx')}/{model}/1/model.onnx", metrics_at="127.0.0.1:0")
+    return start
+
+
+@pytest.mark.parametrize("model, quick, unseen", [
+    pytest.param("follows_pairs", pairs_body(2), pairs_body(6000), id="36 million differences"),
+    pytest.param("follows_kernel", kernel_body([1, 1, 3, 3]), kernel_body([1, 1, 2, 2]), id="another kernel"),
+])
+def test_event_loop_shapes_not_seen_quick_never_run_on_worker(start_with, model, quick, unseen):
+    server = start_with(model)
+    before = make_quick(server, model, quick)
+    with http1.Connection(server.address) as other:
+        other.send(http1.post(f"/v2/models/{model}/infer".encode(), unseen))
+        assert http1.request(server.address, "GET", "/v2/health/live").status == 200
+        answer = other.read_answer("POST")
+        assert answer.status == 200, str(answer)
+    assert n_inline(server) == before
+
+
+def test_event_loop_kernel_without_elements_holds_no_worker(start_with):
+    """ONNX Runtime never comes back from this convolution: one instance is lost, and nothing else."""
+    server = start_with("follows_kernel", "--drain-timeout", "1s")
+    make_quick(server, "follows_kernel", kernel_body([1, 1, 3, 3]))
+    with http1.Connection(server.address) as stuck:
+        stuck.send(http1.post(b"/v2/models/follows_kernel/infer", kernel_body([1, 1, 0, 0])))
+        metrics.wait_until(server.metrics_address, lambda now: now["sluice_running_requests"] == 1, "it runs")
+        body = b'{"inputs":[{"name":"INPUT0","shape":[1],"datatype":"FP32","data":[1]}]}'
+        assert http1.request(server.address, "POST", "/v2/models/id_fp32/infer", body).status == 200
+        assert not is_answered(stuck)
+        server.process.terminate()
+        assert server.process.wait(http1.PATIENCE) == 0
+
+
 def is_answered(connection):
     return bool(select.select([connection.sock], [], [], 0)[0])
 
