@@ -22,14 +22,17 @@ static void print_response(struct arena *arena, const struct infer_request *requ
     }
     struct buf out;
     struct infer_request again;
+    enum v2_non_finite non_finite;
     struct error err = {0};
     buf_init(&out, arena, 0);
-    check(v2_generate_print(&out, model, request->id, &response, &err) == ST_OK, &err);
+    check(v2_generate_print(&out, model, request->id, &response, V2_NON_FINITE_WORDS, &err) ==
+              ST_OK,
+          &err);
     if (params_find(request->params, "parameters")) {
         return;
     }
-    check(v2_generate_decode(arena, buf_str(&out), model, &fuzz_limits, UINT64_MAX, &again, &err) ==
-              ST_OK,
+    check(v2_generate_decode(arena, buf_str(&out), model, &fuzz_limits, UINT64_MAX, &again,
+                             &non_finite, &err) == ST_OK,
           &err);
     check(again.n_inputs == request->n_inputs, &err);
 }
@@ -51,9 +54,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *body = fuzz_body(data + 1, size - 1, &json_bytes, &n_bytes);
     struct arena *arena = arena_new(NULL, 0);
     struct infer_request request;
+    enum v2_non_finite non_finite;
     struct error err = {0};
     if (v2_generate_decode(arena, str_make(body, json_bytes), &model, &limits, MAX_BYTES, &request,
-                           &err) != ST_OK ||
+                           &non_finite, &err) != ST_OK ||
         infer_check(&request, &model, &err) != ST_OK || infer_align_copy(&request, &err) != ST_OK) {
         check(err.text[0] != '\0', &err);
     } else {

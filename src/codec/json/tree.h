@@ -29,6 +29,9 @@ struct json_tree {
     yyjson_val *root;
     yyjson_val *end; /* after the last value */
     bool non_finite; /* some value is NaN or infinite */
+    /* Set by a reader of responses: null, "NaN", "Infinity" and "-Infinity" are numbers among the
+     * data of floats, as servers write those that JSON lacks. */
+    bool replaced_non_finite;
     /* the block that contains the values */
     void *block;
     size_t block_bytes;

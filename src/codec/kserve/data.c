@@ -111,8 +111,20 @@ static struct read_result read_integers_of(struct json_span span, enum datatype 
 
 /* ---- floats ---------------------------------------------------------------------------------- */
 
-/* Returns: false if `val` is not a number, or one that no double can hold. */
-static inline bool number_of(yyjson_val *val, double *out) {
+/* The text of a number that JSON lacks, as `non_finite` prints it: exactly the bare words. */
+static bool word_of_string(struct str text, double *out) {
+    if (str_is(text, "NaN")) {
+        *out = (double)NAN;
+        return true;
+    }
+    bool negative = text.len > 0 && text.ptr[0] == '-';
+    *out = negative ? -(double)INFINITY : (double)INFINITY;
+    return str_is(text, negative ? "-Infinity" : "Infinity");
+}
+
+/* `replaced`: see json_tree.replaced_non_finite. Returns: false if `val` is not a number, or one
+ * that no double can hold. */
+static inline bool number_of(yyjson_val *val, bool replaced, double *out) {
     switch (tag_of(val)) {
     case TAG_REAL:
         *out = val->uni.f64;
@@ -125,8 +137,11 @@ static inline bool number_of(yyjson_val *val, double *out) {
         return true;
     case TAG_RAW: /* more than 64 bits, more than a double, or not finite */
         return json_non_finite(val, out) || num_parse_f64(json_str(val), out);
+    case YYJSON_TYPE_NULL:
+        *out = (double)NAN;
+        return replaced;
     default:
-        return false;
+        return replaced && json_is_string(val) && word_of_string(json_str(val), out);
     }
 }
 
@@ -156,14 +171,15 @@ static inline bool store_float(double number, enum datatype datatype, unsigned c
 
 /* Inlined once per datatype, as above. */
 __attribute__((always_inline)) static inline struct read_result read_floats(
-    struct json_span span, enum datatype datatype, size_t size, unsigned char *out, uint64_t max) {
+    struct json_span span, bool replaced, enum datatype datatype, size_t size, unsigned char *out,
+    uint64_t max) {
     struct read_result read = {0};
     double number;
     for (yyjson_val *val = span.first; val < span.end; val++) {
         if (unsafe_yyjson_is_arr(val)) {
             continue;
         }
-        if (!number_of(val, &number)) {
+        if (!number_of(val, replaced, &number)) {
             read.bad = val;
             break;
         }
@@ -179,16 +195,16 @@ __attribute__((always_inline)) static inline struct read_result read_floats(
     return read;
 }
 
-static struct read_result read_floats_of(struct json_span span, enum datatype datatype,
-                                         unsigned char *out, uint64_t max) {
+static struct read_result read_floats_of(struct json_span span, bool replaced,
+                                         enum datatype datatype, unsigned char *out, uint64_t max) {
     switch ((int)datatype) {
     case DT_FP32:
-        return read_floats(span, DT_FP32, 4, out, max);
+        return read_floats(span, replaced, DT_FP32, 4, out, max);
     case DT_FP64:
-        return read_floats(span, DT_FP64, 8, out, max);
+        return read_floats(span, replaced, DT_FP64, 8, out, max);
     default:
         assert(datatype == DT_FP16 || datatype == DT_BF16);
-        return read_floats(span, datatype, 2, out, max);
+        return read_floats(span, replaced, datatype, 2, out, max);
     }
 }
 
@@ -284,8 +300,9 @@ static enum status wrong_count(const struct json_tree *tree, yyjson_val *array,
 }
 
 /* Reads packed elements; strings are only measured. */
-static struct read_result read_elements(struct json_span span, enum datatype datatype,
-                                        unsigned char *out, uint64_t max, size_t *n_bytes) {
+static struct read_result read_elements(const struct json_tree *tree, struct json_span span,
+                                        enum datatype datatype, unsigned char *out, uint64_t max,
+                                        size_t *n_bytes) {
     switch (datatype) {
     case DT_BOOL:
         return read_bools(span, out, max);
@@ -302,7 +319,7 @@ static struct read_result read_elements(struct json_span span, enum datatype dat
     case DT_BF16:
     case DT_FP32:
     case DT_FP64:
-        return read_floats_of(span, datatype, out, max);
+        return read_floats_of(span, tree->replaced_non_finite, datatype, out, max);
     case DT_BYTES:
         return measure_strings(span, max, n_bytes);
     case DT_INVALID:
@@ -322,7 +339,8 @@ enum status v2_data_read_counted(const struct json_tree *tree, yyjson_val *value
     if (!data || !piece) {
         return json_error(tree, value, ST_NO_MEMORY, err, "out of memory for the elements");
     }
-    struct read_result read = read_elements(span, tensor->datatype, data, n_elements, &n_bytes);
+    struct read_result read =
+        read_elements(tree, span, tensor->datatype, data, n_elements, &n_bytes);
     if (read.bad) {
         return json_error_got(tree, read.bad, ST_BAD_FIELD, err, "expected %s",
                               expected_elements[tensor->datatype]);

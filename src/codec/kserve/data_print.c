@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -55,6 +56,53 @@ void v2_data_print_doubles(struct buf *out, const unsigned char *data, size_t n)
         out->failed = !print_chunk(out, data, count);
         data += count * sizeof(double);
         n -= count;
+    }
+}
+
+/* ---- numbers that JSON lacks ----------------------------------------------------------------- */
+
+enum v2_non_finite v2_non_finite_parse(struct str text) {
+    return str_is(text, "words")     ? V2_NON_FINITE_WORDS
+           : str_is(text, "null")    ? V2_NON_FINITE_NULL
+           : str_is(text, "strings") ? V2_NON_FINITE_STRINGS
+                                     : V2_NON_FINITE_DEFAULT;
+}
+
+/* Is it printed by code of its own, because the usual one prints bare words? */
+static bool replaces_words(enum v2_non_finite non_finite) {
+    return non_finite == V2_NON_FINITE_NULL || non_finite == V2_NON_FINITE_STRINGS;
+}
+
+/* Returns: the text with a comma, at most 12 characters. */
+static struct str non_finite_text(double number, enum v2_non_finite non_finite) {
+    if (non_finite == V2_NON_FINITE_NULL) {
+        return STR("null,");
+    }
+    return isnan(number) ? STR("\"NaN\",")
+           : number > 0  ? STR("\"Infinity\",")
+                         : STR("\"-Infinity\",");
+}
+
+static double load_double(const unsigned char *data) {
+    double value;
+    memcpy(&value, data, sizeof(value));
+    return value;
+}
+
+/* As v2_data_print_doubles, with non_finite_text. */
+static void print_doubles_replacing(struct buf *out, const unsigned char *data, size_t n,
+                                    enum v2_non_finite non_finite) {
+    for (size_t i = 0; i < n && !out->failed;) {
+        size_t finite = 0;
+        while (i + finite < n && isfinite(load_double(data + (i + finite) * sizeof(double)))) {
+            finite++;
+        }
+        v2_data_print_doubles(out, data + i * sizeof(double), finite);
+        i += finite;
+        if (i < n) {
+            buf_add_str(out, non_finite_text(load_double(data + i * sizeof(double)), non_finite));
+            i++;
+        }
     }
 }
 
@@ -170,15 +218,43 @@ static void print_run(struct buf *out, const unsigned char *data, size_t n, enum
     }
 }
 
-static void print_numbers(struct element_print *print, struct buf *out, uint64_t n) {
+/* As print_run, for FP16, BF16 and FP32, with non_finite_text. */
+static void print_floats_replacing(struct buf *out, const struct element_print *print, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        float value = load_float(print->data + i * print->size, print->tensor->datatype);
+        if (!isfinite(value)) {
+            buf_add_str(out, non_finite_text((double)value, print->non_finite));
+            continue;
+        }
+        char *to = buf_reserve(out, ELEMENT_BYTES);
+        if (!to) {
+            return;
+        }
+        unsigned len = float_print(to, value);
+        to[len] = ',';
+        buf_advance(out, len + 1);
+    }
+}
+
+/* Prints `n` of the elements at print->data. */
+static void print_some(const struct element_print *print, struct buf *out, size_t n) {
     enum datatype datatype = print->tensor->datatype;
+    bool replaces = replaces_words(print->non_finite) && datatype_is_float(datatype);
+    if (datatype == DT_FP64 && replaces) {
+        print_doubles_replacing(out, print->data, n, print->non_finite);
+    } else if (replaces) {
+        print_floats_replacing(out, print, n);
+    } else if (datatype == DT_FP64) {
+        v2_data_print_doubles(out, print->data, n);
+    } else {
+        print_run(out, print->data, n, datatype, print->size);
+    }
+}
+
+static void print_numbers(struct element_print *print, struct buf *out, uint64_t n) {
     while (n > 0 && !out->failed && (print->n > 0 || next_run(print))) {
         size_t count = n < print->n ? (size_t)n : print->n;
-        if (datatype == DT_FP64) {
-            v2_data_print_doubles(out, print->data, count);
-        } else {
-            print_run(out, print->data, count, datatype, print->size);
-        }
+        print_some(print, out, count);
         print->data += count * print->size;
         print->n -= count;
         n -= count;
@@ -271,13 +347,15 @@ enum status element_print_finish(const struct element_print *print, struct error
 
 static const char advice[] = "; the parameter \"binary_data\": true asks for it as bytes";
 
-enum status v2_data_print(struct buf *out, const struct tensor *tensor, struct error *err) {
+enum status v2_data_print(struct buf *out, const struct tensor *tensor,
+                          enum v2_non_finite non_finite, struct error *err) {
     struct element_print print;
     uint64_t n;
     enum status status = element_print_start(&print, out->arena, tensor, advice, err);
     if (status != ST_OK) {
         return status;
     }
+    print.non_finite = non_finite;
     if (!shape_elements(tensor->shape, &n)) {
         n = UINT64_MAX; /* BYTES of an impossible shape: no tensor has as many */
     }

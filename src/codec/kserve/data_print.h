@@ -1,5 +1,5 @@
 /* Tensor data as JSON values: a whole flat array, or some elements at a time. Integers are printed
- * in full; floats so that parsing gives the same bits, non-finite ones as NaN, Infinity, -Infinity;
+ * in full; floats so that parsing gives the same bits; non-finite ones as enum v2_non_finite says;
  * BOOL as true and false; BYTES as strings. The tensor's bytes may lie in several pieces, at any
  * alignment.
  *
@@ -12,14 +12,26 @@
 #include "core/base/status.h"
 #include "core/tensor/tensor.h"
 
+/* How NaN and infinities are printed, which JSON has no numbers for. */
+enum v2_non_finite {
+    V2_NON_FINITE_DEFAULT, /* of a request: as the server's setting says; else as bare words */
+    V2_NON_FINITE_WORDS,   /* NaN, Infinity, -Infinity, as Python's readers accept */
+    V2_NON_FINITE_NULL,    /* null for each of them */
+    V2_NON_FINITE_STRINGS, /* "NaN", "Infinity", "-Infinity" */
+};
+
+/* Parses "words", "null" or "strings". Returns: V2_NON_FINITE_DEFAULT for any other text. */
+enum v2_non_finite v2_non_finite_parse(struct str text);
+
 /* Appends all elements as "[…]". The tensor's size must fit its shape. Returns: ST_NOT_UTF8,
  * naming the BYTES element; ST_BAD_DATA for BYTES with broken framing; ST_NO_MEMORY. */
 enum status v2_data_print(struct buf *out, const struct tensor *tensor,
-                          struct error *err) SLUICE_MUST_USE;
+                          enum v2_non_finite non_finite, struct error *err) SLUICE_MUST_USE;
 
 struct element_print {
     const struct tensor *tensor;
     const char *hint; /* end of the error text for BYTES that are not UTF-8; may be "" */
+    enum v2_non_finite non_finite; /* set by the caller after element_print_start */
     /* for all datatypes but BYTES */
     size_t size;               /* size of an element */
     const unsigned char *data; /* contiguous elements, at any alignment */

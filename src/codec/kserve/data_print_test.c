@@ -2,6 +2,7 @@
  * and data that cannot be printed. */
 #include "codec/kserve/data_print.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,7 +70,7 @@ static enum status print(struct arena *arena, const struct row *row, const struc
                             .n_pieces = n_pieces,
                             .n_bytes = row->bytes.len};
     buf_init(out, arena, 0);
-    return v2_data_print(out, &tensor, err);
+    return v2_data_print(out, &tensor, V2_NON_FINITE_DEFAULT, err);
 }
 
 /* Cut into three at every pair of places, each piece in its own allocation at an odd address. */
@@ -142,12 +143,12 @@ static void v2_data_print_floats_parse_back(void **state) {
         struct buf out, again;
         struct error err = {0};
         buf_init(&out, arena, 0);
-        assert_int_equal(v2_data_print(&out, &tensor, &err), ST_OK);
+        assert_int_equal(v2_data_print(&out, &tensor, V2_NON_FINITE_WORDS, &err), ST_OK);
         struct tensor back = tensor;
         assert_int_equal(v2_data_text_parse(arena, buf_str(&out), &wide, &back, &err), ST_OK);
         /* NaNs lose their payload: compare the texts, and the bytes of all others. */
         buf_init(&again, arena, 0);
-        assert_int_equal(v2_data_print(&again, &back, &err), ST_OK);
+        assert_int_equal(v2_data_print(&again, &back, V2_NON_FINITE_WORDS, &err), ST_OK);
         assert_true(str_eq(buf_str(&out), buf_str(&again)));
         const unsigned char *got = back.pieces[0].data;
         uint64_t n_equal = 0;
@@ -156,6 +157,56 @@ static void v2_data_print_floats_parse_back(void **state) {
         }
         assert_true(n_equal >= (uint64_t)n * 96 / 100);
         arena_free(arena);
+    }
+}
+
+/* NaN and infinities among finite numbers, at each boundary of pieces. */
+static void v2_data_print_non_finite_is_replaced(void **state) {
+    static const float f32[] = {NAN, 0.5F, INFINITY, -INFINITY, -0.0F, 1e30F, -NAN};
+    static const double f64[] = {(double)NAN, 0.5, (double)INFINITY, -(double)INFINITY, -0.0,
+                                 1e300,       2};
+    static const uint16_t f16[] = {0x7e00, 0x3800, 0x7c00, 0xfc00, 0x8000, 0x7bff, 0xfe01};
+    static const uint16_t bf16[] = {0x7fc0, 0x3f00, 0x7f80, 0xff80, 0x8000, 0x3f80, 0xffff};
+    static const struct {
+        enum datatype datatype;
+        const void *data;
+        enum v2_non_finite non_finite;
+        const char *text;
+    } cases[] = {
+        {DT_FP32, f32, V2_NON_FINITE_WORDS, "[NaN,0.5,Infinity,-Infinity,-0.0,1e30,NaN]"},
+        {DT_FP32, f32, V2_NON_FINITE_NULL, "[null,0.5,null,null,-0.0,1e30,null]"},
+        {DT_FP32, f32, V2_NON_FINITE_STRINGS,
+         "[\"NaN\",0.5,\"Infinity\",\"-Infinity\",-0.0,1e30,\"NaN\"]"},
+        {DT_FP64, f64, V2_NON_FINITE_NULL, "[null,0.5,null,null,-0.0,1e300,2.0]"},
+        {DT_FP64, f64, V2_NON_FINITE_STRINGS,
+         "[\"NaN\",0.5,\"Infinity\",\"-Infinity\",-0.0,1e300,2.0]"},
+        {DT_FP16, f16, V2_NON_FINITE_STRINGS,
+         "[\"NaN\",0.5,\"Infinity\",\"-Infinity\",-0.0,65504.0,\"NaN\"]"},
+        {DT_BF16, bf16, V2_NON_FINITE_NULL, "[null,0.5,null,null,-0.0,1.0,null]"},
+    };
+    int64_t n = 7;
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        size_t n_bytes = 7 * datatype_size(cases[i].datatype);
+        for (size_t at = 0; at <= n_bytes; at++) {
+            struct arena *arena = arena_new(NULL, 0);
+            const char *data = cases[i].data;
+            struct piece pieces[] = {{data, at}, {data + at, n_bytes - at}};
+            struct tensor tensor = {.name = STR("x"),
+                                    .datatype = cases[i].datatype,
+                                    .shape = {&n, 1},
+                                    .pieces = pieces,
+                                    .n_pieces = 2,
+                                    .n_bytes = n_bytes};
+            struct buf out;
+            struct error err = {0};
+            buf_init(&out, arena, 0);
+            assert_int_equal(v2_data_print(&out, &tensor, cases[i].non_finite, &err), ST_OK);
+            if (!str_is(buf_str(&out), cases[i].text)) {
+                fail_msg("row %zu at %zu: %.*s", i, at, STR_ARG(buf_str(&out)));
+            }
+            arena_free(arena);
+        }
     }
 }
 
@@ -221,6 +272,7 @@ int main(void) {
         cmocka_unit_test(v2_data_print_at_each_piece_boundary_matches_rows),
         cmocka_unit_test(v2_data_print_output_parses_back),
         cmocka_unit_test(v2_data_print_floats_parse_back),
+        cmocka_unit_test(v2_data_print_non_finite_is_replaced),
         cmocka_unit_test(v2_data_print_not_utf8_is_refused),
         cmocka_unit_test(v2_data_print_out_of_memory_is_reported),
     };

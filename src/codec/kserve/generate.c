@@ -27,6 +27,7 @@ struct reader {
     size_t n_bytes;             /* sum of all tensors */
     struct param *params;       /* capacity: one per member */
     size_t n_params;
+    enum v2_non_finite *non_finite;
     struct json_span *floats; /* where NaN and infinities are allowed; capacity as `inputs` */
     size_t n_floats;
 };
@@ -146,6 +147,9 @@ static enum status read_param(struct reader *reader, struct str name, yyjson_val
         return json_error(&reader->tree, val, ST_BAD_FIELD, err,
                           "parameters whose names begin with \"triton_\" are reserved");
     }
+    if (str_is(name, "non_finite")) {
+        return v2_non_finite_read(&reader->tree, val, reader->non_finite, err);
+    }
     struct param *param = &reader->params[reader->n_params++];
     param->name = name;
     return v2_param_value_read(&reader->tree, val, param, err);
@@ -241,8 +245,14 @@ static enum status read_request(struct reader *reader, struct error *err) {
 
 enum status v2_generate_decode(struct arena *arena, struct str body, const struct model_spec *model,
                                const struct json_limits *limits, uint64_t max_bytes,
-                               struct infer_request *out, struct error *err) {
-    struct reader reader = {.model = model, .limits = limits, .max_bytes = max_bytes, .out = out};
+                               struct infer_request *out, enum v2_non_finite *non_finite,
+                               struct error *err) {
+    struct reader reader = {.model = model,
+                            .limits = limits,
+                            .max_bytes = max_bytes,
+                            .out = out,
+                            .non_finite = non_finite};
+    *non_finite = V2_NON_FINITE_DEFAULT;
     *out = (struct infer_request){.arena = arena, .batch = 1, .params_are_opaque = true};
     enum status st = json_tree_parse(&reader.tree, "the request", arena, body, limits, err);
     if (st == ST_OK) {
@@ -297,13 +307,15 @@ static size_t list_members(struct member *members, const struct model_spec *mode
 }
 
 /* One element is printed bare, several as an array. */
-static enum status print_output(struct buf *out, const struct tensor *output, struct error *err) {
+static enum status print_output(struct buf *out, const struct tensor *output,
+                                enum v2_non_finite non_finite, struct error *err) {
     struct element_print print;
     uint64_t n;
     enum status st = element_print_start(&print, out->arena, output, "", err);
     if (st != ST_OK) {
         return st;
     }
+    print.non_finite = non_finite;
     if (!shape_elements(output->shape, &n)) {
         n = UINT64_MAX; /* BYTES of an impossible shape: no tensor has as many */
     }
@@ -325,10 +337,10 @@ static enum status print_output(struct buf *out, const struct tensor *output, st
 
 /* Writes the value after its key. */
 static enum status print_member(struct json_writer *json, const struct member *member,
-                                struct error *err) {
+                                enum v2_non_finite non_finite, struct error *err) {
     switch (member->kind) {
     case OUTPUT:
-        return print_output(json_write_begin(json, JSON_ELEMENT), member->output, err);
+        return print_output(json_write_begin(json, JSON_ELEMENT), member->output, non_finite, err);
     case PARAM:
         return v2_param_write(json, member->param, err);
     case TEXT:
@@ -339,7 +351,8 @@ static enum status print_member(struct json_writer *json, const struct member *m
 }
 
 enum status v2_generate_print(struct buf *out, const struct model_spec *model, struct str id,
-                              const struct infer_response *response, struct error *err) {
+                              const struct infer_response *response, enum v2_non_finite non_finite,
+                              struct error *err) {
     enum { OTHERS = 3 };
     size_t most = OTHERS + response->params.n + response->n_outputs;
     struct member *members = arena_calloc(out->arena, most, sizeof(*members));
@@ -358,7 +371,7 @@ enum status v2_generate_print(struct buf *out, const struct model_spec *model, s
             return error_set(err, ST_BAD_OUTPUT, "the name of a parameter is not UTF-8");
         }
         json_write_key_str(&json, members[i].name);
-        st = print_member(&json, &members[i], err);
+        st = print_member(&json, &members[i], non_finite, err);
     }
     json_write_close(&json, '}');
     if (st != ST_OK) {

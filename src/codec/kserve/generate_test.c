@@ -47,7 +47,9 @@ static const struct model_spec AWKWARD = {
 
 static enum status decode(struct arena *arena, struct str body, const struct model_spec *model,
                           uint64_t max_bytes, struct infer_request *out, struct error *err) {
-    return v2_generate_decode(arena, body, model, &fixture_limits, max_bytes, out, err);
+    enum v2_non_finite non_finite;
+    return v2_generate_decode(arena, body, model, &fixture_limits, max_bytes, out, &non_finite,
+                              err);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -192,7 +194,8 @@ static struct str print(struct arena *arena, struct str id, const struct infer_r
     struct buf out;
     struct error err;
     buf_init(&out, arena, 0);
-    assert_int_equal(v2_generate_print(&out, &MODEL, id, response, &err), expected);
+    assert_int_equal(v2_generate_print(&out, &MODEL, id, response, V2_NON_FINITE_WORDS, &err),
+                     expected);
     return buf_str(&out);
 }
 

@@ -3,7 +3,15 @@
 
 #include "codec/json/tree.h"
 
-enum wire_key { KEY_SIZE, KEY_FORM, KEY_CLASSIFICATION, KEY_REGION, KEY_OFFSET, KEY_BYTES };
+enum wire_key {
+    KEY_SIZE,
+    KEY_FORM,
+    KEY_CLASSIFICATION,
+    KEY_REGION,
+    KEY_OFFSET,
+    KEY_BYTES,
+    KEY_NON_FINITE
+};
 
 /* The protocol's own keys, by the object that has them. */
 static const struct wire_row {
@@ -12,6 +20,7 @@ static const struct wire_row {
     enum wire_key key;
 } wire_rows[] = {
     {V2_PARAMS_OF_REQUEST, {"binary_data_output", 18}, KEY_FORM},
+    {V2_PARAMS_OF_REQUEST, {"non_finite", 10}, KEY_NON_FINITE},
     {V2_PARAMS_OF_INPUT, {"binary_data_size", 16}, KEY_SIZE},
     {V2_PARAMS_OF_INPUT, {"shared_memory_region", 20}, KEY_REGION},
     {V2_PARAMS_OF_INPUT, {"shared_memory_offset", 20}, KEY_OFFSET},
@@ -55,6 +64,18 @@ static enum status read_form(const struct json_tree *tree, yyjson_val *val,
         wire->form = binary ? V2_FORM_BINARY : V2_FORM_JSON;
     }
     return status;
+}
+
+enum status v2_non_finite_read(const struct json_tree *tree, yyjson_val *val,
+                               enum v2_non_finite *out, struct error *err) {
+    enum v2_non_finite non_finite =
+        json_is_string(val) ? v2_non_finite_parse(json_str(val)) : V2_NON_FINITE_DEFAULT;
+    if (non_finite == V2_NON_FINITE_DEFAULT) {
+        return json_error_got(tree, val, ST_BAD_FIELD, err,
+                              "expected \"words\", \"null\" or \"strings\"");
+    }
+    *out = *out == V2_NON_FINITE_DEFAULT ? non_finite : *out;
+    return ST_OK;
 }
 
 static enum status read_region(const struct json_tree *tree, yyjson_val *val, struct str *out,
@@ -106,6 +127,9 @@ static enum status read_wire(const struct json_tree *tree, yyjson_val *val, enum
         break;
     case KEY_BYTES:
         status = read_count(tree, val, &wire->bytes, &wire->region.n_bytes, err);
+        break;
+    case KEY_NON_FINITE:
+        status = v2_non_finite_read(tree, val, &wire->non_finite, err);
         break;
     }
     return status;

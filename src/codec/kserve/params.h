@@ -9,7 +9,7 @@
 
 /* The object that has the parameters; each has its own protocol keys. */
 enum v2_params_of {
-    V2_PARAMS_OF_REQUEST,          /* binary_data_output */
+    V2_PARAMS_OF_REQUEST,          /* binary_data_output, non_finite */
     V2_PARAMS_OF_INPUT,            /* binary_data_size, shared_memory_… */
     V2_PARAMS_OF_REQUESTED_OUTPUT, /* binary_data, classification, shared_memory_… */
     V2_PARAMS_OF_RESPONSE,         /* none */
@@ -17,13 +17,14 @@ enum v2_params_of {
 };
 
 struct v2_protocol_params {
-    yyjson_val *size;           /* value of binary_data_size, for error paths; NULL: absent */
-    uint64_t n_bytes;           /* binary_data_size */
-    enum v2_form form;          /* binary_data, or binary_data_output; V2_FORM_DEFAULT: absent */
-    yyjson_val *classification; /* as `size` */
-    uint64_t n_classes;         /* classification */
-    struct infer_region region; /* shared_memory_region, _offset, _byte_size */
-    yyjson_val *offset, *bytes; /* as `size` */
+    yyjson_val *size;              /* value of binary_data_size, for error paths; NULL: absent */
+    uint64_t n_bytes;              /* binary_data_size */
+    enum v2_form form;             /* binary_data, or binary_data_output; V2_FORM_DEFAULT: absent */
+    yyjson_val *classification;    /* as `size` */
+    uint64_t n_classes;            /* classification */
+    enum v2_non_finite non_finite; /* V2_NON_FINITE_DEFAULT: absent */
+    struct infer_region region;    /* shared_memory_region, _offset, _byte_size */
+    yyjson_val *offset, *bytes;    /* as `size` */
 };
 
 /* Reads `object`, the value of "parameters". Values are strings, numbers and booleans; of equal
@@ -34,6 +35,11 @@ struct v2_protocol_params {
 enum status v2_params_read(const struct json_tree *tree, yyjson_val *object, enum v2_params_of of,
                            struct v2_protocol_params *wire, struct params *out,
                            struct error *err) SLUICE_MUST_USE;
+
+/* Reads the value of `non_finite`; of equal keys the first counts, so *out is unchanged where it is
+ * set. Returns: BAD_FIELD if it is not "words", "null" or "strings". */
+enum status v2_non_finite_read(const struct json_tree *tree, yyjson_val *val,
+                               enum v2_non_finite *out, struct error *err) SLUICE_MUST_USE;
 
 /* Reads the value of one parameter. Returns: BAD_FIELD if it is not a string, number or boolean. */
 enum status v2_param_value_read(const struct json_tree *tree, yyjson_val *val, struct param *out,

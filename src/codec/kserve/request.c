@@ -169,6 +169,7 @@ static enum status read_request(struct reader *reader, struct v2_request *out, s
         status = v2_params_read(tree, found[PARAMETERS], V2_PARAMS_OF_REQUEST, &wire,
                                 &out->infer.params, err);
         out->binary_default = wire.form == V2_FORM_BINARY;
+        out->non_finite = wire.non_finite;
     }
     if (status == ST_OK) {
         status = found[INPUTS]

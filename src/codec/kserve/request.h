@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "codec/json/limits.h"
+#include "codec/kserve/data_print.h"
 #include "core/base/arena.h"
 #include "core/base/status.h"
 #include "core/base/str.h"
@@ -18,8 +19,9 @@ enum v2_form { V2_FORM_DEFAULT, V2_FORM_JSON, V2_FORM_BINARY }; /* `binary_data`
 
 struct v2_request {
     struct infer_request infer;
-    bool binary_default;       /* `binary_data_output`, or a raw request */
-    const enum v2_form *forms; /* one per infer.wanted */
+    bool binary_default;           /* `binary_data_output`, or a raw request */
+    const enum v2_form *forms;     /* one per infer.wanted */
+    enum v2_non_finite non_finite; /* `non_finite`; the front end replaces DEFAULT */
 };
 
 /* Is output i of the response written to the client's shared memory instead of the body? */

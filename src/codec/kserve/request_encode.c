@@ -70,7 +70,7 @@ static enum status print_input(struct json_writer *json, const struct infer_inpu
         json_write_close(json, '}');
     }
     if (status == ST_OK && as_json && !is_elsewhere) {
-        status = v2_data_print(json_write_begin(json, "data"), tensor, err);
+        status = v2_data_print(json_write_begin(json, "data"), tensor, V2_NON_FINITE_WORDS, err);
     }
     json_write_close(json, '}');
     return status;

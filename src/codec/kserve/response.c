@@ -21,7 +21,8 @@ static bool is_binary(const struct v2_request *request, size_t i) {
 
 /* V2_FORM_DEFAULT: the data is already in the client's shared memory. */
 static enum status print_output(struct json_writer *json, const struct tensor *output,
-                                enum v2_form form, struct v2_pieces *pieces, struct error *err) {
+                                enum v2_form form, enum v2_non_finite non_finite,
+                                struct v2_pieces *pieces, struct error *err) {
     enum status status = ST_OK;
     v2_tensor_head_write(json, output);
     if (form == V2_FORM_BINARY) {
@@ -34,7 +35,7 @@ static enum status print_output(struct json_writer *json, const struct tensor *o
         v2_pieces_add(pieces, output);
     } else if (form == V2_FORM_JSON) {
         json_write_key(json, "data");
-        status = v2_data_print(json_write_begin(json, JSON_ELEMENT), output, err);
+        status = v2_data_print(json_write_begin(json, JSON_ELEMENT), output, non_finite, err);
     }
     json_write_close(json, '}');
     return status;
@@ -94,7 +95,8 @@ enum status v2_response_encode(struct arena *arena, const struct model_spec *mod
         enum v2_form form = v2_request_output_in_shared_memory(request, i) ? V2_FORM_DEFAULT
                             : is_binary(request, i)                        ? V2_FORM_BINARY
                                                                            : V2_FORM_JSON;
-        status = print_output(&json, &response->outputs[i], form, &pieces, err);
+        status =
+            print_output(&json, &response->outputs[i], form, request->non_finite, &pieces, err);
     }
     json_write_close(&json, ']');
     json_write_close(&json, '}');

@@ -19,10 +19,10 @@ uint64_t v2_response_json_bytes(const struct v2_request *request,
                                 const struct infer_response *response);
 /* Encodes. Output i has the form of requested output i, else the request's default. Keys are in
  * the order id, model_name, model_version, parameters, outputs. Floats are printed so that
- * parsing gives the same bits; non-finite ones as NaN, Infinity, -Infinity (which Python's
- * clients read). Returns: ST_NOT_UTF8 for a BYTES output that was not requested as binary
- * (the error text names binary_data); ST_BAD_OUTPUT for an output that no form can carry. Owns:
- * everything is in `arena` or the response's own bytes. */
+ * parsing gives the same bits; non-finite ones as request->non_finite says. Returns: ST_NOT_UTF8
+ * for a BYTES output that was not requested as binary (the error text names binary_data);
+ * ST_BAD_OUTPUT for an output that no form can carry. Owns: everything is in `arena` or the
+ * response's own bytes. */
 enum status v2_response_encode(struct arena *arena, const struct model_spec *model,
                                const struct v2_request *request,
                                const struct infer_response *response, struct v2_response *out,

@@ -156,6 +156,7 @@ enum status v2_response_decode(struct arena *arena, struct str body, size_t json
     enum status status = json_tree_parse_body(&reader.tree, "the answer", arena,
                                               str_make(body.ptr, json_bytes), limits, err);
     if (status == ST_OK) {
+        reader.tree.replaced_non_finite = true;
         status = read_response(&reader, err);
         json_tree_free_values(&reader.tree);
     }

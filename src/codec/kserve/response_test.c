@@ -392,6 +392,24 @@ static void v2_response_decode_foreign_rows_match(void **state) {
          {"", 0},
          ST_OK,
          "/; json a INT8[1] 01; json b FP64[1] 000000000000f07f"},
+        {"{\"outputs\":[{\"name\":\"a\",\"shape\":[5],\"datatype\":\"FP16\",\"data\":"
+         "[null,\"NaN\",\"Infinity\",\"-Infinity\",1]}]}",
+         {"", 0},
+         ST_OK,
+         "/; json a FP16[5] 007e007e007c00fc003c"},
+        {"{\"outputs\":[{\"name\":\"a\",\"shape\":[1],\"datatype\":\"FP32\",\"data\":[\"nan\"]}]}",
+         {"", 0},
+         ST_BAD_FIELD,
+         "outputs[0].data[0]: expected a number within the range of FP32, got a string \"nan\""},
+        {"{\"outputs\":[{\"name\":\"a\",\"shape\":[1],\"datatype\":\"INT32\",\"data\":[null]}]}",
+         {"", 0},
+         ST_BAD_FIELD,
+         "outputs[0].data[0]: expected a whole number"},
+        {"{\"outputs\":[{\"name\":\"a\",\"shape\":[1],\"datatype\":\"FP32\"}],"
+         "\"id\":\"NaN\",\"x\":NaN}",
+         {"", 0},
+         ST_BAD_FIELD,
+         "outputs[0].data: missing"},
         {"<html>", {"", 0}, ST_BAD_JSON, "the answer: malformed JSON at byte 0"},
     };
     (void)state;

@@ -352,7 +352,8 @@ static enum status print_level(struct element_print *print, size_t level, struct
     return status;
 }
 
-static enum status print_all(struct buf *out, const struct tensor *tensor, struct error *err) {
+static enum status print_all(struct buf *out, const struct tensor *tensor,
+                             enum v2_non_finite non_finite, struct error *err) {
     struct element_print print;
     uint64_t n_elements;
     enum status status = element_print_start(&print, out->arena, tensor, "", err);
@@ -365,6 +366,7 @@ static enum status print_all(struct buf *out, const struct tensor *tensor, struc
         status = check_empty_rows(tensor, err);
     }
     if (status == ST_OK) {
+        print.non_finite = non_finite;
         status = print_level(&print, 0, out, err);
     }
     if (status == ST_OK && out->failed) {
@@ -373,9 +375,10 @@ static enum status print_all(struct buf *out, const struct tensor *tensor, struc
     return status == ST_OK ? element_print_finish(&print, err) : status;
 }
 
-enum status mip_item_print_json(struct buf *out, const struct tensor *tensor, struct error *err) {
+enum status mip_item_print_json(struct buf *out, const struct tensor *tensor,
+                                enum v2_non_finite non_finite, struct error *err) {
     assert(tensor->shape.rank <= SHAPE_MAX_RANK);
-    enum status status = print_all(out, tensor, err);
+    enum status status = print_all(out, tensor, non_finite, err);
     if (status == ST_OK) {
         out->len--; /* the last comma */
     }
@@ -406,7 +409,8 @@ static enum status view_text(struct arena *arena, const struct tensor *tensor, s
 }
 
 enum status mip_item_of_tensor(struct arena *arena, const struct tensor *tensor,
-                               struct mip_item *out, struct error *err) {
+                               enum v2_non_finite non_finite, struct mip_item *out,
+                               struct error *err) {
     uint64_t n_elements;
     if (tensor->datatype == DT_BYTES && shape_elements(tensor->shape, &n_elements) &&
         n_elements == 1) {
@@ -415,7 +419,7 @@ enum status mip_item_of_tensor(struct arena *arena, const struct tensor *tensor,
     }
     struct buf json;
     buf_init(&json, arena, FIRST_BYTES);
-    enum status status = mip_item_print_json(&json, tensor, err);
+    enum status status = mip_item_print_json(&json, tensor, non_finite, err);
     *out = (struct mip_item){MIP_JSON, buf_str(&json)};
     return status;
 }

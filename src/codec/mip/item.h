@@ -39,15 +39,16 @@ enum status mip_item_read_text(struct arena *arena, struct str text, const char 
                                struct error *err) SLUICE_MUST_USE;
 
 /* Appends `tensor`, the output of one batch element (without batch dimension), as JSON, nested
- * as its shape; a shape without dimensions is a bare value. NaN and infinities are the bare
- * words that Python's readers accept. Returns: ST_BAD_OUTPUT for BYTES that are not UTF-8, for
- * bytes that don't fit the shape, and for a shape of more than 65536 empty rows; ST_NO_MEMORY. */
+ * as its shape; a shape without dimensions is a bare value. Returns: ST_BAD_OUTPUT for BYTES that
+ * are not UTF-8, for bytes that don't fit the shape, and for a shape of more than 65536 empty
+ * rows; ST_NO_MEMORY. */
 enum status mip_item_print_json(struct buf *out, const struct tensor *tensor,
-                                struct error *err) SLUICE_MUST_USE;
+                                enum v2_non_finite non_finite, struct error *err) SLUICE_MUST_USE;
 
 /* Makes the item of an output: TEXT for one BYTES element (a view of the tensor's bytes, which
  * must be UTF-8: else ST_BAD_OUTPUT), JSON in `arena` otherwise. */
 enum status mip_item_of_tensor(struct arena *arena, const struct tensor *tensor,
-                               struct mip_item *out, struct error *err) SLUICE_MUST_USE;
+                               enum v2_non_finite non_finite, struct mip_item *out,
+                               struct error *err) SLUICE_MUST_USE;
 
 #endif

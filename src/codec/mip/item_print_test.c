@@ -82,7 +82,7 @@ static void mip_item_print_at_each_piece_boundary_matches_rows(void **state) {
             struct error err = {0};
             buf_init(&out, arena, 0);
             buf_add_str(&out, STR("before "));
-            if (mip_item_print_json(&out, &tensor, &err) != ST_OK) {
+            if (mip_item_print_json(&out, &tensor, V2_NON_FINITE_WORDS, &err) != ST_OK) {
                 fail_msg("row %zu: %s", i, err.text);
             }
             struct str got = str_make(out.data + 7, out.len - 7);
@@ -134,7 +134,8 @@ static void mip_item_of_tensor_returns_json_item(void **state) {
         struct tensor tensor = tensor_of(&rows[i], &piece, 1);
         struct mip_item item;
         struct error err = {0};
-        assert_int_equal(mip_item_of_tensor(arena, &tensor, &item, &err), ST_OK);
+        assert_int_equal(mip_item_of_tensor(arena, &tensor, V2_NON_FINITE_WORDS, &item, &err),
+                         ST_OK);
         assert_int_equal(item.type, MIP_JSON);
         assert_true(str_is(item.data, rows[i].json));
         arena_free(arena);
@@ -158,7 +159,8 @@ static void mip_item_of_tensor_single_bytes_element_returns_text_view(void **sta
                 cut == bytes.len ? tensor_of(&good[i], pieces, 1) : tensor_of(&good[i], pieces, 2);
             struct mip_item item;
             struct error err = {0};
-            assert_int_equal(mip_item_of_tensor(arena, &tensor, &item, &err), ST_OK);
+            assert_int_equal(mip_item_of_tensor(arena, &tensor, V2_NON_FINITE_WORDS, &item, &err),
+                             ST_OK);
             assert_int_equal(item.type, MIP_TEXT);
             assert_true(str_is(item.data, good[i].json));
             if (cut == bytes.len) {
@@ -206,12 +208,13 @@ static void mip_item_print_invalid_tensor_is_refused(void **state) {
         struct tensor tensor = tensor_of(&bad[i], &piece, 1);
         struct mip_item item;
         struct error err = {0};
-        enum status status = mip_item_of_tensor(arena, &tensor, &item, &err);
+        enum status status = mip_item_of_tensor(arena, &tensor, V2_NON_FINITE_WORDS, &item, &err);
         if (status != ST_BAD_OUTPUT || err.status != status || !strstr(err.text, bad[i].json)) {
             fail_msg("row %zu: %s %s", i, status_name(status), err.text);
         }
         assert_null(strstr(err.text, "binary_data")); /* a parameter of another protocol */
-        assert_int_equal(mip_item_of_tensor(arena, &tensor, &item, NULL), ST_BAD_OUTPUT);
+        assert_int_equal(mip_item_of_tensor(arena, &tensor, V2_NON_FINITE_WORDS, &item, NULL),
+                         ST_BAD_OUTPUT);
         arena_free(arena);
     }
 }
@@ -223,7 +226,7 @@ static void mip_item_print_empty_rows_within_limit_are_printed(void **state) {
     struct mip_item item;
     struct error err = {0};
     (void)state;
-    assert_int_equal(mip_item_of_tensor(arena, &tensor, &item, &err), ST_OK);
+    assert_int_equal(mip_item_of_tensor(arena, &tensor, V2_NON_FINITE_WORDS, &item, &err), ST_OK);
     assert_int_equal(item.data.len, 2 + 256 * 3 - 1 + 256 * (256 * 3 - 1));
     arena_free(arena);
 }
@@ -245,7 +248,8 @@ static void mip_item_of_tensor_out_of_memory_is_reported(void **state) {
         struct mip_item item;
         struct error err = {0};
         assert_non_null(arena_alloc(arena, 32000));
-        assert_int_equal(mip_item_of_tensor(arena, &tensor, &item, &err), ST_NO_MEMORY);
+        assert_int_equal(mip_item_of_tensor(arena, &tensor, V2_NON_FINITE_WORDS, &item, &err),
+                         ST_NO_MEMORY);
         arena_free(arena);
     }
 }

@@ -77,7 +77,7 @@ static enum status print_output(struct json_writer *json, const struct tensor *t
                                 struct error *err) {
     struct buf flat;
     buf_init(&flat, json->out->arena, 0);
-    if (v2_data_print(&flat, tensor, err) != ST_OK) {
+    if (v2_data_print(&flat, tensor, V2_NON_FINITE_WORDS, err) != ST_OK) {
         struct error why = *err;
         return error_set(err, why.status, "%s (write it with --format raw)", why.text);
     }

@@ -327,6 +327,7 @@ enum status serve_listeners_open(struct serve_listeners *self,
         .limits = {.max_json_size = settings->max_json_size,
                    .max_json_depth = settings->max_json_depth,
                    .max_tensor_elements = settings->max_tensor_elements},
+        .non_finite = (enum v2_non_finite)(V2_NON_FINITE_WORDS + settings->non_finite),
     };
     if (!self->services.shared) {
         return error_no_memory(err, "the listeners");

@@ -51,7 +51,8 @@ struct inference_services {
     struct shm_registry *shared; /* regions of shared memory; NULL: requests name none */
     struct tracer *tracer;       /* NULL: no traces */
     struct json_limits limits;
-    struct helper_pool *helpers; /* for what would hold the worker; NULL: the worker does it */
+    enum v2_non_finite non_finite; /* of JSON answers whose request has no `non_finite` */
+    struct helper_pool *helpers;   /* for what would hold the worker; NULL: the worker does it */
 };
 
 /* The steps of a protocol. */

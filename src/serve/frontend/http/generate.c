@@ -19,6 +19,7 @@ enum { FIRST_BYTES = 256 };
 struct http_generate {
     struct http_inference base; /* first member: exchange->user points to it */
     struct infer_request request;
+    enum v2_non_finite non_finite;
     bool streams;      /* generate_stream */
     bool stream_begun; /* the head of the response was sent */
     size_t n_answers;
@@ -37,9 +38,13 @@ static enum status decode_body(struct inference *inference, struct error *err) {
     struct http_generate *generate = http_generate_of(inference);
     struct http_exchange *exchange = generate->base.exchange;
     inference->call.request = &generate->request;
-    return v2_generate_decode(inference_arena(inference), exchange->body, inference->spec,
-                              &inference->services->limits, generate->base.api->max_body_size,
-                              &generate->request, err);
+    enum status st = v2_generate_decode(
+        inference_arena(inference), exchange->body, inference->spec, &inference->services->limits,
+        generate->base.api->max_body_size, &generate->request, &generate->non_finite, err);
+    if (generate->non_finite == V2_NON_FINITE_DEFAULT) {
+        generate->non_finite = inference->services->non_finite;
+    }
+    return st;
 }
 
 static uint64_t decode_ns(const struct inference *inference) {
@@ -65,8 +70,8 @@ static enum status encode_response(struct inference *inference, struct infer_res
     (void)last;
     buf_init(text, arena, FIRST_BYTES);
     buf_add_str(text, generate->streams ? STR("data: ") : STR(""));
-    enum status st =
-        v2_generate_print(text, inference->spec, inference->call.request->id, response, err);
+    enum status st = v2_generate_print(text, inference->spec, inference->call.request->id, response,
+                                       generate->non_finite, err);
     buf_add_str(text, generate->streams ? STR("\n\n") : STR(""));
     return st;
 }

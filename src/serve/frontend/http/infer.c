@@ -88,13 +88,16 @@ static enum status decode_body(struct inference *inference, struct error *err) {
     const struct json_limits *limits = &inference->services->limits;
     struct str body = exchange->body;
     inference->call.request = &infer->request.infer;
-    if (infer->header == V2_HEADER_RAW) {
-        return v2_raw_decode(inference_arena(inference), body, inference->spec, limits,
-                             &infer->request, err);
-    }
     size_t json_bytes = infer->header == V2_HEADER_JSON ? (size_t)infer->json_bytes : body.len;
-    return v2_request_decode(inference_arena(inference), body, json_bytes, limits, &infer->request,
-                             err);
+    enum status st = infer->header == V2_HEADER_RAW
+                         ? v2_raw_decode(inference_arena(inference), body, inference->spec, limits,
+                                         &infer->request, err)
+                         : v2_request_decode(inference_arena(inference), body, json_bytes, limits,
+                                             &infer->request, err);
+    if (infer->request.non_finite == V2_NON_FINITE_DEFAULT) {
+        infer->request.non_finite = inference->services->non_finite;
+    }
+    return st;
 }
 
 /* Estimates for a slow core, per byte of a tensor that is printed, and of what is compressed. */

@@ -75,8 +75,9 @@ static enum status answer_no_memory(const struct mip_answer_writer *writer, stru
 }
 
 enum status mip_answer_begin(struct mip_answer_writer *writer, struct arena *arena,
-                             const struct mip_plan *plan, struct error *err) {
-    *writer = (struct mip_answer_writer){.arena = arena, .plan = plan};
+                             const struct mip_plan *plan, enum v2_non_finite non_finite,
+                             struct error *err) {
+    *writer = (struct mip_answer_writer){.arena = arena, .plan = plan, .non_finite = non_finite};
     buf_init(&writer->block, arena, FIRST_BYTES);
     if (!buf_reserve(&writer->block, PACKET_HEAD_BYTES)) {
         return answer_no_memory(writer, err);
@@ -86,8 +87,9 @@ enum status mip_answer_begin(struct mip_answer_writer *writer, struct arena *are
 }
 
 enum status mip_answer_begin_part(struct mip_answer_writer *part, struct arena *arena,
-                                  const struct mip_plan *plan, struct error *err) {
-    *part = (struct mip_answer_writer){.arena = arena, .plan = plan};
+                                  const struct mip_plan *plan, enum v2_non_finite non_finite,
+                                  struct error *err) {
+    *part = (struct mip_answer_writer){.arena = arena, .plan = plan, .non_finite = non_finite};
     buf_init(&part->block, arena, FIRST_BYTES);
     return part->block.failed ? answer_no_memory(part, err) : ST_OK;
 }
@@ -161,8 +163,9 @@ static enum status add_json(struct mip_answer_writer *writer, size_t head,
                             const struct mip_output *output, const struct tensor *element,
                             struct arena *scratch, struct error *err) {
     bool scores = output->softmax || output->top_k > 0;
-    enum status st = scores ? mip_scores_print(&writer->block, scratch, output, element, err)
-                            : mip_item_print_json(&writer->block, element, err);
+    enum status st =
+        scores ? mip_scores_print(&writer->block, scratch, output, element, writer->non_finite, err)
+               : mip_item_print_json(&writer->block, element, writer->non_finite, err);
     if (st != ST_OK) {
         return st;
     }
@@ -190,7 +193,7 @@ enum status mip_answer_add(struct mip_answer_writer *writer, size_t index,
         return add_json(writer, head, &writer->plan->outputs[index], element, scratch, err);
     }
     struct mip_item item;
-    enum status st = mip_item_of_tensor(scratch, element, &item, err);
+    enum status st = mip_item_of_tensor(scratch, element, writer->non_finite, &item, err);
     return st == ST_OK ? add_text(writer, head, item.data, may_view, err) : st;
 }
 

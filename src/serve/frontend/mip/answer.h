@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "codec/kserve/data_print.h"
 #include "codec/mip/packet.h"
 #include "core/base/status.h"
 #include "core/tensor/tensor.h"
@@ -23,6 +24,7 @@ struct mip_view {
 struct mip_answer_writer {
     struct arena *arena;
     const struct mip_plan *plan;
+    enum v2_non_finite non_finite; /* in items that are JSON */
     struct buf block;
     struct mip_view *views;
     size_t n_views, cap_views;
@@ -32,7 +34,8 @@ struct mip_answer_writer {
 
 /* Starts an answer in `arena`. Returns: ST_NO_MEMORY. */
 enum status mip_answer_begin(struct mip_answer_writer *writer, struct arena *arena,
-                             const struct mip_plan *plan, struct error *err) SLUICE_MUST_USE;
+                             const struct mip_plan *plan, enum v2_non_finite non_finite,
+                             struct error *err) SLUICE_MUST_USE;
 /* Appends the item for output `index` of one element. `may_view`: the element's bytes stay until
  * the answer is sent, so that they need no copy. `scratch` holds temporary memory. Returns:
  * ST_BAD_OUTPUT, ST_NO_MEMORY, ST_BODY_TOO_LARGE when the size exceeds a packet's limit. */
@@ -42,7 +45,8 @@ enum status mip_answer_add(struct mip_answer_writer *writer, size_t index,
 /* Starts a part of an answer, which is written apart from it, in `arena`, which lives as long as
  * the answer. Returns: ST_NO_MEMORY. Thread: any. */
 enum status mip_answer_begin_part(struct mip_answer_writer *part, struct arena *arena,
-                                  const struct mip_plan *plan, struct error *err) SLUICE_MUST_USE;
+                                  const struct mip_plan *plan, enum v2_non_finite non_finite,
+                                  struct error *err) SLUICE_MUST_USE;
 /* Appends the items of a part. Returns: ST_NO_MEMORY. */
 enum status mip_answer_add_part(struct mip_answer_writer *writer,
                                 const struct mip_answer_writer *part,

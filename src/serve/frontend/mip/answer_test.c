@@ -122,7 +122,8 @@ static void begin(struct answer *answer, uint16_t batch) {
     answer->output.spec = &answer->spec;
     answer->plan = (struct mip_plan){.spec = &answer->model, .outputs = &answer->output};
     answer->request = (struct mip_infer){.n_inputs = 2, .batch = batch};
-    assert_int_equal(mip_answer_begin(&answer->writer, answer->arena, &answer->plan, &answer->err),
+    assert_int_equal(mip_answer_begin(&answer->writer, answer->arena, &answer->plan,
+                                      V2_NON_FINITE_WORDS, &answer->err),
                      ST_OK);
 }
 
@@ -242,7 +243,9 @@ static void mip_answer_unencodable_output_is_refused(void **state) {
     static double many[4096];
     struct arena *small = arena_new(NULL, 8192);
     begin(&answer, 1);
-    assert_int_equal(mip_answer_begin(&answer.writer, small, &answer.plan, &answer.err), ST_OK);
+    assert_int_equal(
+        mip_answer_begin(&answer.writer, small, &answer.plan, V2_NON_FINITE_WORDS, &answer.err),
+        ST_OK);
     give(&given, DT_FP64, many, sizeof(many), 1, (int64_t[]){4096});
     assert_int_equal(
         mip_answer_add(&answer.writer, 0, &given.tensor, true, answer.arena, &answer.err),

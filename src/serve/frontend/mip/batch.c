@@ -127,8 +127,8 @@ static void run_write(struct helper_job *job) {
     struct mip_batch_helper *helper = helper_of(job);
     struct mip_batch *batch = helper->batch;
     struct mip_chunk *chunk = chunk_at(batch, 0);
-    enum status st =
-        mip_answer_begin_part(&helper->part, helper->arena, batch->context.plan, &helper->error);
+    enum status st = mip_answer_begin_part(&helper->part, helper->arena, batch->context.plan,
+                                           batch->context.services->non_finite, &helper->error);
     if (st == ST_OK) {
         st = mip_chunk_write(chunk, &helper->part, is_whole_batch(batch, chunk), helper->arena,
                              &helper->error);
@@ -377,7 +377,8 @@ void mip_batch_start(struct mip_batch *batch) {
     batch->msg.run = on_resume;
     batch->stepping = true;
     if (check_element_fits(batch, &err) != ST_OK ||
-        mip_answer_begin(&batch->writer, batch->arena, batch->context.plan, &err) != ST_OK) {
+        mip_answer_begin(&batch->writer, batch->arena, batch->context.plan,
+                         batch->context.services->non_finite, &err) != ST_OK) {
         fail_batch(batch, &err);
     }
     batch->stepping = false;

@@ -14,6 +14,7 @@
 struct scores {
     const struct mip_output *output;
     const struct tensor *element;
+    enum v2_non_finite non_finite;
     const char *data;
     size_t n;
     double highest; /* softmax(x) is e^(x - highest) / sum */
@@ -84,7 +85,7 @@ static enum status print_value(struct buf *out, const struct scores *scores,
         one.n_bytes = sizeof(probability);
         piece = (struct piece){&probability, sizeof(probability)};
     }
-    return mip_item_print_json(out, &one, err);
+    return mip_item_print_json(out, &one, scores->non_finite, err);
 }
 
 static enum status print_key(struct json_writer *json, const struct scores *scores, size_t index,
@@ -145,14 +146,15 @@ static enum status print_softmax(struct buf *out, struct arena *scratch,
                          .pieces = &piece,
                          .n_pieces = 1,
                          .n_bytes = piece.n_bytes};
-    return mip_item_print_json(out, &all, err);
+    return mip_item_print_json(out, &all, scores->non_finite, err);
 }
 
 enum status mip_scores_print(struct buf *out, struct arena *scratch,
                              const struct mip_output *output, const struct tensor *element,
-                             struct error *err) {
+                             enum v2_non_finite non_finite, struct error *err) {
     assert(element->n_pieces <= 1);
     struct scores scores = {.output = output,
+                            .non_finite = non_finite,
                             .element = element,
                             .data = element->n_pieces > 0 ? element->pieces[0].data : NULL,
                             .n = element->n_bytes / datatype_size(element->datatype)};

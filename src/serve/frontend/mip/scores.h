@@ -3,6 +3,7 @@
 #ifndef SLUICE_SERVE_FRONTEND_MIP_SCORES_H
 #define SLUICE_SERVE_FRONTEND_MIP_SCORES_H
 
+#include "codec/kserve/data_print.h"
 #include "core/base/buf.h"
 #include "core/base/status.h"
 #include "serve/frontend/mip/plan.h"
@@ -17,6 +18,6 @@
  * without a label; ST_NO_MEMORY. `scratch` holds what is needed meanwhile. */
 enum status mip_scores_print(struct buf *out, struct arena *scratch,
                              const struct mip_output *output, const struct tensor *element,
-                             struct error *err) SLUICE_MUST_USE;
+                             enum v2_non_finite non_finite, struct error *err) SLUICE_MUST_USE;
 
 #endif

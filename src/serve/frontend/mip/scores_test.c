@@ -107,7 +107,7 @@ static void check_row(size_t i, const struct row *row) {
     struct mip_output output = {
         .softmax = row->softmax, .top_k = row->top_k, .labels = {labels, row->n_labels}};
     buf_init(&out, arena, 0);
-    enum status st = mip_scores_print(&out, arena, &output, &element, &err);
+    enum status st = mip_scores_print(&out, arena, &output, &element, V2_NON_FINITE_WORDS, &err);
     buf_add_char(&out, '\0');
     if (row->expected && (st != ST_OK || strcmp(out.data, row->expected) != 0)) {
         fail_msg("row %zu: expected %s, got %s", i, row->expected, st ? err.text : out.data);
@@ -141,7 +141,8 @@ static void scores_softmax_keeps_shape(void **state) {
     struct error err;
     struct buf out;
     buf_init(&out, arena, 0);
-    assert_int_equal(mip_scores_print(&out, arena, &output, &element, &err), ST_OK);
+    assert_int_equal(mip_scores_print(&out, arena, &output, &element, V2_NON_FINITE_WORDS, &err),
+                     ST_OK);
     buf_add_char(&out, '\0');
     assert_string_equal(out.data, "[[0.25,0.25],[0.25,0.25]]");
     arena_free(arena);
