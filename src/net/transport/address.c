@@ -123,6 +123,38 @@ bool address_is_unix(const struct address *address) {
     return address->storage.ss_family == AF_UNIX;
 }
 
+/* IPv4 addresses may be written as those of IPv6 (RFC 4291, 2.5.5.2). */
+static bool is_loopback6(const struct in6_addr *address) {
+    return IN6_IS_ADDR_LOOPBACK(address) ||
+           (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == IN_LOOPBACKNET);
+}
+
+bool address_is_local(const struct address *address) {
+    const struct sockaddr_in *sin = (const struct sockaddr_in *)&address->storage;
+    const struct sockaddr_in6 *sin6 = (const struct sockaddr_in6 *)&address->storage;
+    switch (address->storage.ss_family) {
+    case AF_INET:
+        return (ntohl(sin->sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
+    case AF_INET6:
+        return is_loopback6(&sin6->sin6_addr);
+    default:
+        return address_is_unix(address);
+    }
+}
+
+uint16_t address_port(const struct address *address) {
+    const struct sockaddr_in *sin = (const struct sockaddr_in *)&address->storage;
+    const struct sockaddr_in6 *sin6 = (const struct sockaddr_in6 *)&address->storage;
+    switch (address->storage.ss_family) {
+    case AF_INET:
+        return ntohs(sin->sin_port);
+    case AF_INET6:
+        return ntohs(sin6->sin6_port);
+    default:
+        return 0;
+    }
+}
+
 void address_unlink(const struct address *address) {
     if (address_is_unix(address)) {
         unlink(((const struct sockaddr_un *)&address->storage)->sun_path);

@@ -4,6 +4,7 @@
 #define SLUICE_NET_TRANSPORT_ADDRESS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/socket.h>
 
 #include "core/base/status.h"
@@ -23,6 +24,11 @@ enum status address_parse(struct str text, struct address *out, struct error *er
 const char *address_print(const struct address *address, char out[ADDRESS_TEXT_BYTES]);
 /* Returns: whether it is "unix:/path"; false for zeroed memory. */
 bool address_is_unix(const struct address *address);
+/* Returns: whether only this machine can connect to it: a loopback address or a Unix socket; false
+ * for zeroed memory. */
+bool address_is_local(const struct address *address);
+/* Returns: 0 for a Unix socket. */
+uint16_t address_port(const struct address *address);
 /* Removes the file of a Unix socket; no effect on other addresses. A listener does this on close;
  * this is for a process that ends without closing it. */
 void address_unlink(const struct address *address);

@@ -78,10 +78,33 @@ static void address_print_unknown_family_is_question_mark(void **state) {
     assert_string_equal(address_print(&(struct address){0}, printed), "?");
 }
 
+static void address_is_local_and_port_match_table(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        bool is_local;
+        uint16_t port;
+    } rows[] = {
+        {"127.0.0.1:8000", true, 8000},    {"127.8.9.10:1", true, 1},
+        {"[::1]:8000", true, 8000},        {"[::ffff:127.0.0.1]:80", true, 80},
+        {"unix:/run/sluice", true, 0},     {"128.0.0.1:8000", false, 8000},
+        {"0.0.0.0:65535", false, 65535},   {":443", false, 443},
+        {"[::ffff:10.0.0.1]:5", false, 5}, {"[fe80::1]:6", false, 6},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct address address;
+        assert_int_equal(address_parse(str_of(rows[i].text), &address, NULL), ST_OK);
+        assert_int_equal(address_is_local(&address), rows[i].is_local);
+        assert_int_equal(address_port(&address), rows[i].port);
+    }
+    assert_false(address_is_local(&(struct address){0}));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(address_parse_and_print_match_table),
         cmocka_unit_test(address_print_unknown_family_is_question_mark),
+        cmocka_unit_test(address_is_local_and_port_match_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

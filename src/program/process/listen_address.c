@@ -1,9 +1,6 @@
 /* Listen addresses with schemes. */
 #include "program/process/listen_address.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include "core/base/log.h"
 #include "net/server/grpc/server.h"
 
@@ -57,20 +54,6 @@ enum status listen_address_parse(const struct listen_scheme *scheme, const char 
     return ST_OK;
 }
 
-/* Is the address reachable from this machine only? */
-static bool is_local(const struct address *address) {
-    const struct sockaddr_in *v4 = (const struct sockaddr_in *)&address->storage;
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&address->storage;
-    switch (address->storage.ss_family) {
-    case AF_INET:
-        return (ntohl(v4->sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
-    case AF_INET6:
-        return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
-    default:
-        return true;
-    }
-}
-
 void listen_address_log(const struct listen_scheme *scheme,
                         const struct listen_address *listen_address, bool any_tls) {
     char text[ADDRESS_TEXT_BYTES];
@@ -78,7 +61,7 @@ void listen_address_log(const struct listen_scheme *scheme,
     log_event(LOG_INFO, "listening",
               LOG_CSTR(listen_address->tls ? scheme->tls : scheme->plain, text));
     if (any_tls && !listen_address->tls && !listen_address->scheme_given &&
-        !is_local(&listen_address->address)) {
+        !address_is_local(&listen_address->address)) {
         log_event(LOG_WARNING, "listener without TLS while others use TLS",
                   LOG_CSTR(scheme->plain, text));
     }
