@@ -44,6 +44,7 @@ struct framing {
     size_t n_host, n_length, n_transfer, n_expect;
     struct str host, length, transfer, expect;
     bool close, keep_alive; /* named by Connection */
+    bool names_site;        /* Origin or Sec-Fetch-Site */
 };
 
 static void framing_add(struct str value, size_t *n, struct str *first) {
@@ -74,6 +75,8 @@ static void framing_read(const struct http_head *head, struct framing *framing) 
         case 6:
             if (str_eq_nocase(name, STR("Expect"))) {
                 framing_add(value, &framing->n_expect, &framing->expect);
+            } else if (name.ptr[0] != 'A') { /* Accept */
+                framing->names_site |= str_eq_nocase(name, STR("Origin"));
             }
             break;
         case 10:
@@ -84,6 +87,8 @@ static void framing_read(const struct http_head *head, struct framing *framing) 
         case 14:
             if (str_eq_nocase(name, STR("Content-Length"))) {
                 framing_add(value, &framing->n_length, &framing->length);
+            } else {
+                framing->names_site |= str_eq_nocase(name, STR("Sec-Fetch-Site"));
             }
             break;
         case 17:
@@ -134,20 +139,21 @@ static bool target_is_visible(struct str target) {
     return target.len > 0;
 }
 
-/* Removes "http://host" from an absolute form (RFC 9112, 3.2.2). Returns: false when it is not
- * one. */
-static bool strip_authority(struct str *target) {
+/* Removes "http://host" from an absolute form (RFC 9112, 3.2.2); `host` gets the host. Returns:
+ * false when it is not one. */
+static bool strip_authority(struct str *target, struct str *host) {
     static const struct str SCHEMES[] = {{"http://", 7}, {"https://", 8}};
     for (size_t i = 0; i < 2; i++) {
         size_t n = SCHEMES[i].len;
         if (target->len > n && str_eq_nocase(str_make(target->ptr, n), SCHEMES[i])) {
             struct str rest = str_make(target->ptr + n, target->len - n);
-            size_t host = 0;
-            while (host < rest.len && rest.ptr[host] != '/' && rest.ptr[host] != '?') {
-                host++;
+            size_t len = 0;
+            while (len < rest.len && rest.ptr[len] != '/' && rest.ptr[len] != '?') {
+                len++;
             }
-            *target = str_make(rest.ptr + host, rest.len - host);
-            return host > 0 && authority_is_well_formed(str_make(rest.ptr, host));
+            *host = str_make(rest.ptr, len);
+            *target = str_make(rest.ptr + len, rest.len - len);
+            return len > 0 && authority_is_well_formed(*host);
         }
     }
     return false;
@@ -171,7 +177,7 @@ static enum status target_check(struct http_head *head, struct error *err) {
         head->path = rest;
         return ST_OK;
     }
-    if (rest.ptr[0] != '/' && !strip_authority(&rest)) {
+    if (rest.ptr[0] != '/' && !strip_authority(&rest, &head->host)) {
         return error_set(err, ST_BAD_REQUEST,
                          "expected a target that begins with \"/\" or \"http://HOST\", got "
                          "\"%.*s\"",
@@ -185,14 +191,18 @@ static enum status target_check(struct http_head *head, struct error *err) {
     return ST_OK;
 }
 
-/* RFC 9110, 7.2 and RFC 9112, 3.2: exactly one Host in HTTP/1.1. */
-static enum status host_check(const struct http_head *head, const struct framing *framing,
+/* RFC 9110, 7.2 and RFC 9112, 3.2: exactly one Host in HTTP/1.1, which the host of an absolute form
+ * replaces. */
+static enum status host_check(struct http_head *head, const struct framing *framing,
                               struct error *err) {
     if (framing->n_host > 1 || (framing->n_host == 0 && !head->http10)) {
         return error_set(err, ST_BAD_REQUEST, "expected one Host field, got %zu", framing->n_host);
     }
     if (!authority_is_well_formed(framing->host)) {
         return error_set(err, ST_BAD_REQUEST, "malformed Host \"%.*s\"", STR_ARG(framing->host));
+    }
+    if (!head->host.ptr) {
+        head->host = framing->host;
     }
     return ST_OK;
 }
@@ -248,5 +258,6 @@ enum status http1_head_check(struct http_head *head, struct str version, struct 
     /* RFC 9112, 9.3: persistence. */
     head->keep_alive = !framing.close && (!head->http10 || framing.keep_alive);
     head->expect = parse_expect(head, &framing);
+    head->names_site = framing.names_site;
     return st;
 }

@@ -33,12 +33,14 @@ struct http_head {
     struct str path;   /* of the target, still percent-encoded, without the query; scheme and
                           authority of an absolute form removed; "*" as it is */
     struct str query;  /* without the "?"; ptr NULL when there is none */
+    struct str host;   /* "name:8000": of an absolute form, else the Host field; ptr NULL: none */
     const struct http_field *fields;
     size_t n_fields;
     bool http10;
     bool has_body; /* Content-Length above 0, or chunked */
     bool chunked;
     bool keep_alive; /* the client may send another request on this connection */
+    bool names_site; /* has Origin or Sec-Fetch-Site: web_access.h */
     enum http_expect expect;
     uint64_t content_length; /* 0 when chunked or absent */
 };

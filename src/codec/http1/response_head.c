@@ -27,6 +27,7 @@ const char *http1_reason(int status) {
         {414, "URI Too Long"},
         {415, "Unsupported Media Type"},
         {417, "Expectation Failed"},
+        {421, "Misdirected Request"},
         {422, "Unprocessable Content"},
         {429, "Too Many Requests"},
         {431, "Request Header Fields Too Large"},
@@ -57,12 +58,19 @@ static char *put_number(char *at, uint64_t number) {
     return at + num_print_u64(at, number);
 }
 
+/* Fetch standard, 3.3.3: what a page of another origin may read besides the body. The response
+ * depends on Origin: caches must know (Vary). */
+#define CORS_FIELDS                                                                                \
+    "\r\nVary: Origin\r\nAccess-Control-Expose-Headers: Inference-Header-Content-Length, "         \
+    "Retry-After, WWW-Authenticate, endpoint-load-metrics\r\n"
+
 /* An upper bound of the constant text around the variable parts. */
-enum { FIXED_BYTES = 200 };
+enum { FIXED_BYTES = 230 + sizeof(CORS_FIELDS) };
 
 static size_t max_size(const struct http1_response_head *reply, struct str reason,
                        struct str type) {
-    size_t n_bytes = FIXED_BYTES + reply->common.len + reason.len + type.len;
+    size_t n_bytes =
+        FIXED_BYTES + reply->common.len + reason.len + type.len + reply->allow_origin.len;
     for (size_t i = 0; i < reply->n_fields; i++) {
         n_bytes += reply->fields[i].name.len + reply->fields[i].value.len + 4;
     }
@@ -94,6 +102,10 @@ void http1_response_head_print(struct buf *out, const struct http1_response_head
     for (size_t i = 0; i < reply->n_fields; i++) {
         at = put_text(put_text(at, reply->fields[i].name), STR(": "));
         at = put_text(put_text(at, reply->fields[i].value), STR("\r\n"));
+    }
+    if (reply->allow_origin.len > 0) {
+        at = put_text(put_text(at, STR("Access-Control-Allow-Origin: ")), reply->allow_origin);
+        at = put_text(at, STR(CORS_FIELDS));
     }
     if (reply->close) {
         at = put_text(at, STR("Connection: close\r\n"));

@@ -22,8 +22,9 @@ struct http1_response_head {
                                         (HTTP/1.0) */
     const struct http_field *fields; /* additional fields */
     size_t n_fields;
-    bool close;      /* "Connection: close" */
-    bool keep_alive; /* "Connection: keep-alive" (for an HTTP/1.0 client) */
+    struct str allow_origin; /* a page of this origin may read the response; "": none */
+    bool close;              /* "Connection: close" */
+    bool keep_alive;         /* "Connection: keep-alive" (for an HTTP/1.0 client) */
 };
 
 /* Appends status line, fields and the empty line. `out->failed` is set when out of memory. */

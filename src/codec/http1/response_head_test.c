@@ -29,6 +29,10 @@ static const struct {
       .keep_alive = true},
      "HTTP/1.1 200 OK\r\nServer: s\r\nContent-Length: 18446744073709551615\r\n"
      "Connection: keep-alive\r\n\r\n"},
+    {{.status = 200, .allow_origin = {"https://a.example", 17}},
+     "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nAccess-Control-Allow-Origin: https://a.example\r\n"
+     "Vary: Origin\r\nAccess-Control-Expose-Headers: Inference-Header-Content-Length, Retry-After, "
+     "WWW-Authenticate, endpoint-load-metrics\r\n\r\n"},
     {{.status = 299}, "HTTP/1.1 299 Unknown\r\nContent-Length: 0\r\n\r\n"},
 };
 
