@@ -20,9 +20,10 @@ def program():
 
 
 class Browser:
-    """One page. `folder` is a new folder of the test's own, for the profile."""
+    """One page. `folder` is a new folder of the test's own, for the profile; `flags` are more of
+    Chromium's."""
 
-    def __init__(self, folder, size=(1320, 1000), dark=False):
+    def __init__(self, folder, size=(1320, 1000), dark=False, flags=()):
         to_child, self.write_end = os.pipe()
         self.read_end, from_child = os.pipe()
         ends = {3: to_child, 4: from_child}
@@ -40,7 +41,7 @@ class Browser:
              "--hide-scrollbars", "--no-first-run", "--disable-extensions", "--disable-sync",
              "--disable-background-networking", "--disable-component-update",
              f"--user-data-dir={folder}", f"--window-size={size[0]},{size[1]}",
-             "--remote-debugging-pipe", "about:blank"],
+             "--remote-debugging-pipe", *flags, "about:blank"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             preexec_fn=place, close_fds=False)
         os.close(to_child)

@@ -485,6 +485,9 @@ enum status net_server_listen(struct net_server *server, const struct address *a
         free(listen_endpoint);
         return st;
     }
+    bool is_tcp = !address_is_unix(bound);
+    listen_endpoint->web =
+        (struct web_listener){is_tcp, is_tcp && address_is_local(bound), address_port(bound)};
     address_print(bound, listen_endpoint->text);
     server->listen_endpoints[server->n_listen_endpoints++] = listen_endpoint;
     server->n_open++;

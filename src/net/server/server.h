@@ -24,6 +24,7 @@
 #include <sys/queue.h>
 #include <uv.h>
 
+#include "codec/http1/web_access.h"
 #include "core/base/arena.h"
 #include "core/base/buf.h"
 #include "core/base/status.h"
@@ -222,6 +223,7 @@ struct listen_endpoint {
     struct listener *listener;
     const void *user;             /* identifies the endpoint's connections for the protocol */
     const struct tls_server *tls; /* NULL: no TLS */
+    struct web_listener web;
     char text[ADDRESS_TEXT_BYTES];
 };
 

@@ -39,6 +39,7 @@ static void admin_init(struct serve_admin *self, struct serve_listeners *listene
     self->api = (struct admin_api){
         .metrics = &self->metrics,
         .draining = &listeners->http_api.draining,
+        .web = &listeners->settings->web,
         .state = {.print = admin_models_print, .context = repository, .worker = worker}};
 }
 
@@ -85,6 +86,7 @@ static enum status start_http(struct serve_listeners *self, const struct process
         .server_name = settings->id,
         .server_version = SLUICE_VERSION,
         .keys = self->security.keys,
+        .web = &settings->web,
         .forward = self->http_forward,
         .metrics = &self->admin.metrics,
     };

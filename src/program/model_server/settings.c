@@ -16,6 +16,7 @@
 #include "program/model_server/security.h"
 #include "program/options/command.h"
 #include "program/process/memory_share.h"
+#include "program/process/web_settings.h"
 #include "serve/frontend/header_forward.h"
 #include "serve/frontend/mip/target.h"
 #include "serve/trace/tracer.h"
@@ -278,6 +279,10 @@ static enum status resolve_settings(struct serve_settings *out, struct arena *ar
                          "there is nowhere to listen: --http, --grpc or --mip needs an address");
     }
     enum status st = check_addresses(out, err);
+    if (st == ST_OK) {
+        st =
+            web_settings_resolve(&out->allowed_hosts, &out->allowed_origins, arena, &out->web, err);
+    }
     if (st == ST_OK) {
         st = check_patterns(out, err);
     }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "codec/http1/web_access.h"
 #include "core/base/arena.h"
 #include "core/os/memory_limit.h"
 #include "program/options/options.h"
@@ -23,6 +24,7 @@ struct serve_settings {
     const char *picture_part;         /* the file in parts_dir */
     struct tracer_options trace;      /* parsed from trace_config */
     struct memory_limit memory_limit; /* what percentages are shares of */
+    struct web_access web;            /* --allowed-host and --allowed-origin */
 };
 
 /* Parses the arguments of `sluice serve` (argv[0] is "serve") and the file of --config. Returns: -1

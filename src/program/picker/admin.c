@@ -201,6 +201,7 @@ static void open_listener(void *arg) {
     struct opening *opening = arg;
     struct pick_admin *self = opening->admin;
     struct net_limits limits = pick_net_limits(opening->settings);
+    self->routes.web = &opening->settings->web;
     opening->st =
         admin_listener_open(&self->listener, opening->settings->metrics, &limits,
                             admin_routes_handler(&self->routes), self->state.worker, opening->err);

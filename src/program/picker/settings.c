@@ -10,6 +10,7 @@
 #include "pick/config/dns_plan.h"
 #include "program/options/command.h"
 #include "program/process/memory_share.h"
+#include "program/process/web_settings.h"
 #include "telemetry/admin/listener.h"
 
 static const struct option rows[] = {
@@ -240,7 +241,7 @@ static enum status check_question(const struct options *given, const struct pick
 }
 
 static enum status resolve_settings(const struct options *given, struct pick_settings *out,
-                                    struct error *err) {
+                                    struct arena *arena, struct error *err) {
     enum status st = check_question(given, out, err);
     if (st == ST_OK) {
         st = check_cluster(given, out, err);
@@ -253,6 +254,10 @@ static enum status resolve_settings(const struct options *given, struct pick_set
     }
     if (st == ST_OK) {
         st = check_addresses(out, err);
+    }
+    if (st == ST_OK) {
+        st =
+            web_settings_resolve(&out->allowed_hosts, &out->allowed_origins, arena, &out->web, err);
     }
     struct cpus cpus;
     cpus_read(&cpus);
@@ -280,6 +285,6 @@ int pick_settings_read(int argc, char **argv, struct arena *arena, struct pick_s
     if (code != COMMAND_CONTINUE) {
         return code;
     }
-    return resolve_settings(&given, out, &err) == ST_OK ? COMMAND_CONTINUE
-                                                        : command_usage_error(&set, &err);
+    return resolve_settings(&given, out, arena, &err) == ST_OK ? COMMAND_CONTINUE
+                                                               : command_usage_error(&set, &err);
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "codec/http1/web_access.h"
 #include "core/base/arena.h"
 #include "core/os/memory_limit.h"
 #include "pick/discovery/file/pool_watch.h"
@@ -24,6 +25,7 @@ struct pick_settings {
 #undef OPTION
     struct upstream_flags upstream;
     struct memory_limit memory_limit; /* what percentages are shares of */
+    struct web_access web;            /* --allowed-host and --allowed-origin */
 };
 
 /* Reads the arguments of `sluice pick` (argv[0] is "pick"). Returns: -1 to continue; otherwise the

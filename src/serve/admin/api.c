@@ -55,6 +55,6 @@ static const struct admin_route ROUTES[] = {
 
 struct http_handler admin_api_handler(struct admin_api *api) {
     api->routes = (struct admin_routes){
-        .items = ROUTES, .n = sizeof ROUTES / sizeof ROUTES[0], .context = api};
+        .items = ROUTES, .n = sizeof ROUTES / sizeof ROUTES[0], .context = api, .web = api->web};
     return admin_routes_handler(&api->routes);
 }

@@ -16,7 +16,8 @@ struct admin_api {
     struct admin_metrics *metrics;
     struct admin_state state;
     const atomic_bool *draining; /* /v2/health/ready answers 503 */
-    struct admin_routes routes;  /* filled by admin_api_handler */
+    const struct web_access *web;
+    struct admin_routes routes; /* filled by admin_api_handler */
 };
 
 /* The table of callbacks for http_server_new; `api` must outlive the server. */

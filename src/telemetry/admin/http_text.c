@@ -16,14 +16,19 @@ void http_text_reply(struct http_exchange *exchange, int status, const char *typ
                                               .n_pieces = body->len > 0});
 }
 
+static const struct {
+    const char *allow, *words;
+} METHODS[] = {
+    [HTTP_READ] = {"GET, HEAD", "GET or HEAD"},
+    [HTTP_POST] = {"POST", "POST"},
+    [HTTP_READ_OR_POST] = {"GET, HEAD, POST", "GET, HEAD or POST"},
+};
+
+const char *http_methods_text(enum http_method_set methods) {
+    return METHODS[methods].allow;
+}
+
 bool http_check_method(struct http_exchange *exchange, enum http_method_set methods) {
-    static const struct {
-        const char *allow, *words;
-    } rows[] = {
-        [HTTP_READ] = {"GET, HEAD", "GET or HEAD"},
-        [HTTP_POST] = {"POST", "POST"},
-        [HTTP_READ_OR_POST] = {"GET, HEAD, POST", "GET, HEAD or POST"},
-    };
     struct str method = exchange->head.method;
     bool is_post = str_is(method, "POST"),
          is_read = str_is(method, "GET") || str_is(method, "HEAD");
@@ -31,9 +36,9 @@ bool http_check_method(struct http_exchange *exchange, enum http_method_set meth
         return true;
     }
     struct error err;
-    error_set(&err, ST_METHOD_NOT_ALLOWED, "expected %s for %.*s, got %.*s", rows[methods].words,
+    error_set(&err, ST_METHOD_NOT_ALLOWED, "expected %s for %.*s, got %.*s", METHODS[methods].words,
               STR_ARG(exchange->head.path), STR_ARG(method));
-    struct http_field field = {STR("Allow"), str_of(rows[methods].allow)};
+    struct http_field field = {STR("Allow"), str_of(METHODS[methods].allow)};
     http_reply_error(exchange, &err, &field, 1);
     return false;
 }

@@ -15,6 +15,8 @@ static inline void http_json_reply(struct http_exchange *exchange, int status,
 }
 /* Allowed methods of a resource. */
 enum http_method_set { HTTP_READ, HTTP_POST, HTTP_READ_OR_POST };
+/* Returns: "GET, HEAD" */
+const char *http_methods_text(enum http_method_set methods);
 /* Returns: whether the method is allowed (HTTP_READ is GET and HEAD). Replies 405 with Allow when
  * it is not. */
 bool http_check_method(struct http_exchange *exchange, enum http_method_set methods);

@@ -5,6 +5,7 @@
 #include "core/base/buf.h"
 #include "core/tensor/tensor.h"
 #include "telemetry/admin/http_text.h"
+#include "telemetry/admin/web_gate.h"
 
 static const struct admin_route *find_route(const struct admin_routes *routes, struct str path) {
     for (size_t i = 0; i < routes->n; i++) {
@@ -37,6 +38,11 @@ static void answer_not_found(const struct admin_routes *routes, struct http_exch
 static void on_head(struct http_exchange *exchange, void *context) {
     const struct admin_routes *routes = context;
     const struct admin_route *route = find_route(routes, exchange->head.path);
+    bool is_health = str_starts_with(exchange->head.path, STR("/v2/health/"));
+    if (!web_gate_admits(routes->web, exchange, is_health ? WEB_ANY_SITE : WEB_CONTROL,
+                         HTTP_READ)) {
+        return;
+    }
     if (!route) {
         answer_not_found(routes, exchange);
     } else if (http_check_method(exchange, HTTP_READ)) {

@@ -117,6 +117,22 @@ def test_envoy_unknown_model_is_404(served):
     assert reply.status == 404 and "unheard" in json.loads(reply.body)["error"], reply
 
 
+@pytest.mark.parametrize("host", ["models.example", "models.example:8443", "models"])
+def test_envoy_passes_on_host_of_client(served, host):
+    """To servers at loopback addresses, which refuse a name with their own port only."""
+    assert served.ask("/v2/models/digits", "-H", f"host: {host}")["name"] == "digits"
+
+
+def test_envoy_passes_on_requests_of_pages(served):
+    """Those of the server's own pages behind the proxy are answered, those of another site are not."""
+    body = json.dumps({"inputs": [{"name": "INPUT0", "shape": [1], "datatype": "FP32", "data": [1]}]}).encode()
+    kind = ("-H", "content-type: application/json")
+    assert served.ask(INFER, *kind, "-H", f"origin: http://{served.address}", body=body)["outputs"][0]["data"] == [1]
+    assert served.ask(INFER, *kind, "-H", "sec-fetch-site: same-origin", body=body)["outputs"][0]["data"] == [1]
+    for field in ("origin: https://evil.example", "sec-fetch-site: cross-site"):
+        assert served.curl(INFER, *kind, "-H", field, body=body).status == 403
+
+
 def counts_by_picker(servers):
     """How many requests the servers have had: picked, and not."""
     pages = [metrics.read(server.address) for server in servers]

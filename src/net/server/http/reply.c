@@ -69,6 +69,7 @@ static bool outgoing_make(struct http_call *call, struct arena *arena,
         .content_type = reply->content_type,
         .fields = reply->fields,
         .n_fields = reply->n_fields,
+        .allow_origin = exchange->allow_origin,
         .close = call->base.conn->close_after_reply,
         .keep_alive = exchange->head.http10,
     };

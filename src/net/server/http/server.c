@@ -273,6 +273,7 @@ static bool begin_request(struct request_response_conn *conn) {
     call->exchange.arena = base->arena;
     call->exchange.worker = conn->net.server_worker->worker;
     call->exchange.account = conn->net.account;
+    call->exchange.listener = &conn->net.listen_endpoint->web;
     call->exchange.body = STR("");
     call->exchange.plan.max_bytes = limits->max_body_size;
     conn->call = base;

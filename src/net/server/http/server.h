@@ -30,6 +30,7 @@
 
 #include "codec/http1/content_coding.h"
 #include "codec/http1/request.h"
+#include "codec/http1/web_access.h"
 #include "core/base/arena.h"
 #include "core/base/buf.h"
 #include "core/base/status.h"
@@ -54,7 +55,8 @@ struct http_body_plan {
 struct http_exchange {
     struct arena *arena; /* freed with the exchange */
     struct worker *worker;
-    struct memory_account *account; /* of the connection: what its responses hold */
+    struct memory_account *account;      /* of the connection: what its responses hold */
+    const struct web_listener *listener; /* where the client has connected */
     struct http_head head;
     struct http_body_plan plan;
     struct str body; /* complete when on_body is called; valid until on_end */
@@ -64,7 +66,10 @@ struct http_exchange {
      * response leaves in one write with theirs. */
     bool pipelined;
     bool suppress_body; /* set by net for HEAD: headers as for GET, no body */
-    void *user;         /* for the handler's use */
+    /* Set by the handler: the response has the fields that let a page of this origin read it, an
+     * error too. Valid until on_end; "": none. */
+    struct str allow_origin;
+    void *user; /* for the handler's use */
 };
 
 /* A response. The arrays (fields, pieces) are read during http_reply only. The bytes of the pieces

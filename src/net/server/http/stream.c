@@ -91,6 +91,7 @@ static struct http_chunk *head_chunk_new(struct http_call *call, const struct ht
         .content_type = reply->content_type,
         .fields = reply->fields,
         .n_fields = reply->n_fields,
+        .allow_origin = exchange->allow_origin,
         .chunked = !exchange->head.http10,
         .until_close = exchange->head.http10,
         .close = call->base.conn->close_after_reply,

@@ -13,6 +13,7 @@
 #include "serve/frontend/repository_index.h"
 #include "telemetry/admin/http_text.h"
 #include "telemetry/admin/status_common.h"
+#include "telemetry/admin/web_gate.h"
 
 static void answer_server(struct http_api *api, struct http_exchange *exchange,
                           const struct v2_path *path) {
@@ -192,10 +193,20 @@ static bool has_key(const struct http_api *api, struct http_exchange *exchange,
     return false;
 }
 
-/* Without a valid key the answer is 401, before any other check. */
+/* A page of another site gets 403, a wrong host 421. Otherwise, without a valid key, the answer is
+ * 401, before any other check. */
 static bool is_admitted(const struct http_api *api, struct http_exchange *exchange,
-                        enum keys_group group) {
-    return !api->keys || has_key(api, exchange, group);
+                        enum keys_group group, enum web_resource resource,
+                        enum http_method_set methods) {
+    return web_gate_admits(api->web, exchange, resource, methods) &&
+           (!api->keys || has_key(api, exchange, group));
+}
+
+static enum web_resource web_resource_of(enum v2_resource resource) {
+    if (resource == V2_LIVE || resource == V2_READY) {
+        return WEB_ANY_SITE;
+    }
+    return ROUTES[resource].group == KEYS_CONTROL ? WEB_CONTROL : WEB_SERVICE;
 }
 
 static bool accepts_html(const struct http_exchange *exchange) {
@@ -207,13 +218,15 @@ static bool accepts_html(const struct http_exchange *exchange) {
 static void on_head(struct http_exchange *exchange, void *context) {
     struct http_api *api = context;
     if (str_is(exchange->head.path, "/metrics")) {
-        if (is_admitted(api, exchange, KEYS_METADATA) && http_check_method(exchange, HTTP_READ)) {
+        if (is_admitted(api, exchange, KEYS_METADATA, WEB_SERVICE, HTTP_READ) &&
+            http_check_method(exchange, HTTP_READ)) {
             admin_metrics_reply(api->metrics, exchange);
         }
         return;
     }
     if (str_is(exchange->head.path, "/") && accepts_html(exchange)) {
-        if (http_check_method(exchange, HTTP_READ)) {
+        if (web_gate_admits(api->web, exchange, WEB_CONTROL, HTTP_READ) &&
+            http_check_method(exchange, HTTP_READ)) {
             answer_root(api, exchange);
         }
         return;
@@ -221,11 +234,14 @@ static void on_head(struct http_exchange *exchange, void *context) {
     struct v2_path path;
     struct error err;
     if (v2_path_parse(exchange->arena, exchange->head.path, &path, &err) != ST_OK) {
-        http_reply_error(exchange, &err, NULL, 0);
+        if (web_gate_admits(api->web, exchange, WEB_SERVICE, HTTP_READ)) {
+            http_reply_error(exchange, &err, NULL, 0);
+        }
         return;
     }
     const struct route *route = &ROUTES[path.resource];
-    if (is_admitted(api, exchange, route->group) && http_check_method(exchange, route->methods)) {
+    if (is_admitted(api, exchange, route->group, web_resource_of(path.resource), route->methods) &&
+        http_check_method(exchange, route->methods)) {
         route->answer(api, exchange, &path);
     }
 }

@@ -20,6 +20,7 @@ struct http_api {
     const char *server_name;              /* metadata: name */
     const char *server_version;           /* metadata: version */
     const struct keys *keys;              /* NULL: no keys are needed */
+    const struct web_access *web;         /* which requests web pages may make */
     const struct header_forward *forward; /* headers forwarded to models; NULL: none */
     struct admin_metrics *metrics;
     const char *status_url; /* of the status page; NULL: none. Set before connections are accepted
