@@ -1,6 +1,8 @@
 /* A backend for tests, written from the public header alone: opening a model waits until the file
- * that its parameter `gate` names exists. It refuses every request. */
+ * that its parameter `gate` names exists, and an execution until that of `execute_gate` does, where
+ * there is that parameter. It refuses every request. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -10,37 +12,43 @@
 static const sluice_host *the_host;
 
 struct sluice_model {
-    int unused;
+    char execute_gate[4096]; /* "": none */
 };
 
 struct sluice_instance {
-    int unused;
+    const struct sluice_model *model;
 };
 
-static struct sluice_model the_model;
-static struct sluice_instance the_instance;
-
-static const char *gate_of(const sluice_model_args *args) {
+static const char *gate_of(const sluice_model_args *args, const char *name) {
     for (size_t i = 0; i < args->n_params; i++) {
-        if (strcmp(args->params[i].name, "gate") == 0) {
+        if (strcmp(args->params[i].name, name) == 0) {
             return args->params[i].string;
         }
     }
     return NULL;
 }
 
+static void wait_for_gate(const char *gate) {
+    while (access(gate, F_OK) != 0) {
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+}
+
 static sluice_status model_open(const sluice_model_args *args, sluice_model **model,
                                 sluice_error *error) {
-    const char *gate = gate_of(args);
+    const char *gate = gate_of(args, "gate"), *execute_gate = gate_of(args, "execute_gate");
     *model = NULL;
     if (!gate) {
         snprintf(error->text, sizeof(error->text), "expected the parameter \"gate\"");
         return SLUICE_INVALID_ARGUMENT;
     }
-    while (access(gate, F_OK) != 0) {
-        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    wait_for_gate(gate);
+    *model = calloc(1, sizeof(**model));
+    if (!*model) {
+        return SLUICE_NO_MEMORY;
     }
-    *model = &the_model;
+    snprintf((*model)->execute_gate, sizeof((*model)->execute_gate), "%s",
+             execute_gate ? execute_gate : "");
     return SLUICE_OK;
 }
 
@@ -52,22 +60,28 @@ static sluice_status model_describe(sluice_model *model, sluice_model_info *info
 }
 
 static void model_close(sluice_model *model) {
-    (void)model;
+    free(model);
 }
 
 static sluice_status instance_open(sluice_model *model, uint32_t index, sluice_instance **instance,
                                    sluice_error *error) {
-    (void)model, (void)index, (void)error;
-    *instance = &the_instance;
+    (void)index, (void)error;
+    *instance = calloc(1, sizeof(**instance));
+    if (!*instance) {
+        return SLUICE_NO_MEMORY;
+    }
+    (*instance)->model = model;
     return SLUICE_OK;
 }
 
 static void instance_close(sluice_instance *instance) {
-    (void)instance;
+    free(instance);
 }
 
 static void execute(sluice_instance *instance, const sluice_request *const *requests, size_t n) {
-    (void)instance;
+    if (instance->model->execute_gate[0] != '\0') {
+        wait_for_gate(instance->model->execute_gate);
+    }
     for (size_t i = 0; i < n; i++) {
         sluice_response response = {.size = sizeof(response),
                                     .status = SLUICE_UNAVAILABLE,

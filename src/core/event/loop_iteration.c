@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <time.h>
 
 #include "core/base/log.h"
@@ -44,6 +45,15 @@ bool loop_iteration_run_if_full(struct loop_iteration *iteration) {
         iteration->spent_ns = 0;
     }
     return full;
+}
+
+void loop_work_read(const struct loop_work *work, char name[LOOP_WORK_BYTES]) {
+    uint64_t words[LOOP_WORK_WORDS];
+    for (int i = 0; i < LOOP_WORK_WORDS; i++) {
+        words[i] = atomic_load_explicit(&work->words[i], memory_order_relaxed);
+    }
+    memcpy(name, words, sizeof(words));
+    name[LOOP_WORK_BYTES - 1] = '\0';
 }
 
 /* ---- how long an iteration takes ------------------------------------------------------------- */

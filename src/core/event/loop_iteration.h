@@ -13,6 +13,7 @@
 #ifndef SLUICE_CORE_EVENT_LOOP_ITERATION_H
 #define SLUICE_CORE_EVENT_LOOP_ITERATION_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -32,6 +33,14 @@ struct deferred_task {
 
 STAILQ_HEAD(deferred_tasks, deferred_task);
 
+/* The name of the model that a loop executes now, cut to its space, padded with NULs. Other threads
+ * may read it at any time, so it is kept as words: a name that is being replaced may be read as a
+ * mixture. */
+enum { LOOP_WORK_WORDS = 8, LOOP_WORK_BYTES = LOOP_WORK_WORDS * 8 };
+struct loop_work {
+    _Atomic uint64_t words[LOOP_WORK_WORDS];
+};
+
 /* The deferred tasks of a worker. */
 struct loop_iteration {
     struct deferred_tasks tasks, last_tasks;
@@ -45,6 +54,7 @@ struct loop_iteration {
     uint64_t began_ms; /* of a measured iteration: when the poll returned, in uv_now's time */
     const char *longest_work; /* of this iteration, as loop_iteration_note tells; NULL: unknown */
     uint64_t longest_work_ns;
+    struct loop_work work; /* of this moment */
     uint64_t cpu_limit_ns; /* 0: none */
     uint64_t cpu_ns;       /* of the thread, when the current iteration began */
     uint64_t n_over_limit; /* iterations */
@@ -71,6 +81,18 @@ static inline void loop_iteration_note(struct loop_iteration *iteration, const c
         loop_iteration_watch(iteration);
     }
 }
+
+/* Thread: the worker's. */
+static inline void loop_work_set(struct loop_work *work, const uint64_t name[LOOP_WORK_WORDS]) {
+    for (int i = 0; i < LOOP_WORK_WORDS; i++) {
+        atomic_store_explicit(&work->words[i], name[i], memory_order_relaxed);
+    }
+}
+static inline void loop_work_clear(struct loop_work *work) {
+    atomic_store_explicit(&work->words[0], 0, memory_order_relaxed);
+}
+/* Reads the name, NUL-terminated; "": it executes none. Thread: any. */
+void loop_work_read(const struct loop_work *work, char name[LOOP_WORK_BYTES]);
 
 /* From now on an iteration whose thread uses more CPU time is an error in the log, whatever the
  * iteration does. CPU time grows no faster on a busy machine. For tests: each iteration costs a

@@ -40,6 +40,7 @@ static void admin_init(struct serve_admin *self, struct serve_listeners *listene
         .metrics = &self->metrics,
         .draining = &listeners->http_api.draining,
         .web = &listeners->settings->web,
+        .loops = listeners->services.loops,
         .state = {.print = admin_models_print, .context = repository, .worker = worker}};
 }
 
@@ -326,6 +327,7 @@ enum status serve_listeners_open(struct serve_listeners *self,
         .repository = repository,
         .shared = open_shared(self, settings),
         .tracer = &self->tracer,
+        .loops = threads->health,
         .limits = {.max_json_size = settings->max_json_size,
                    .max_json_depth = settings->max_json_depth,
                    .max_tensor_elements = settings->max_tensor_elements},

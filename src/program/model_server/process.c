@@ -58,8 +58,8 @@ static void on_load_ended(void *user) {
     worker_post(self->process.threads.main, &self->loaded_msg);
 }
 
-/* Thread: a loading thread. */
-static void models_changed(void *user) {
+/* Thread: a loading thread, or the watchdog's. */
+static void health_changed(void *user) {
     struct serve_process *self = user;
     serve_listeners_on_models_changed(&self->listeners);
 }
@@ -119,6 +119,7 @@ static const struct process_handlers handlers = {
     .reload = reload_files,
     .shrink = shrink_cache,
     .drain = drain_listeners,
+    .health_changed = health_changed,
     .can_stop = can_stop,
     .stop = stop_listeners,
     .unlink = unlink_sockets,
@@ -134,7 +135,7 @@ static enum status start_server(struct serve_process *self, const struct reposit
     options.n_workers = self->process.threads.n_workers;
     options.main = self->process.threads.main;
     options.admin = self->process.threads.admin;
-    options.on_state_changed = models_changed;
+    options.on_state_changed = health_changed;
     options.on_state_changed_user = self;
     if (st == ST_OK) {
         st = repository_new(&options, &self->repository, err);
@@ -175,6 +176,8 @@ enum status serve_process_run(const struct serve_settings *settings,
         .process = {.handlers = &handlers,
                     .user = &self,
                     .drain_timeout_ns = settings->drain_timeout_ns,
+                    .loop_unready_after_ns = settings->loop_unready_after_ns,
+                    .loop_dead_after_ns = settings->loop_dead_after_ns,
                     .ready_file = {.path = settings->ready_file}},
         .loaded_msg = {.run = on_loaded},
     };

@@ -34,13 +34,14 @@ static bool is_name(struct str service) {
 static enum grpc_health_state health_of(void *context, struct str service) {
     struct pick_grpc *self = context;
     if (str_is(service, "liveness")) {
-        return GRPC_HEALTH_SERVING;
+        return loop_health_is_live(self->loops) ? GRPC_HEALTH_SERVING : GRPC_HEALTH_NOT_SERVING;
     }
     if (!is_name(service)) {
         return GRPC_HEALTH_SERVICE_UNKNOWN;
     }
     bool ready = pool_set_generation(self->pools) > 0 && atomic_load(self->ready) &&
-                 !atomic_load_explicit(&self->draining, memory_order_relaxed);
+                 !atomic_load_explicit(&self->draining, memory_order_relaxed) &&
+                 loop_health_is_ready(self->loops);
     return ready ? GRPC_HEALTH_SERVING : GRPC_HEALTH_NOT_SERVING;
 }
 
@@ -192,6 +193,7 @@ enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *s
                                           .acceptor = threads->main};
     struct listen_scheme scheme = pick_grpc_scheme(settings);
     self->pools = pools;
+    self->loops = threads->health;
     if (options.limits.max_streams < settings->max_streams) {
         log_event(LOG_INFO,
                   "fewer requests on a connection than --max-streams, for --client-memory",
@@ -213,6 +215,10 @@ enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *s
 
 void pick_grpc_refresh_pools(struct pick_grpc *self) {
     pick_service_refresh(self->service);
+    pick_grpc_refresh_health(self);
+}
+
+void pick_grpc_refresh_health(struct pick_grpc *self) {
     grpc_health_notify(self->health);
     if (self->own_health) {
         grpc_health_notify(self->own_health);

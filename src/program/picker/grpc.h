@@ -19,7 +19,8 @@ struct pick_grpc {
     struct pick_service *service;
     struct grpc_health *health;
     struct grpc_health *own_health; /* of health_server */
-    const atomic_bool *ready;       /* owned by the caller: there is a pool to pick from */
+    const struct loop_health *loops;
+    const atomic_bool *ready; /* owned by the caller: there is a pool to pick from */
     atomic_bool draining;
     struct grpc_method methods[PICK_GRPC_METHODS];
     struct grpc_server *server;
@@ -45,6 +46,8 @@ enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *s
                            struct listen_address *bound, struct error *err) SLUICE_MUST_USE;
 /* To be called when pools have changed. */
 void pick_grpc_refresh_pools(struct pick_grpc *self);
+/* To be called when the health of the event loops has changed. Thread: any. */
+void pick_grpc_refresh_health(struct pick_grpc *self);
 /* Health becomes NOT_SERVING and clients get GOAWAY; open streams continue. */
 void pick_grpc_drain(struct pick_grpc *self);
 /* Open streams. */

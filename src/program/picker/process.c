@@ -56,6 +56,12 @@ static void start_drain(void *user) {
     pick_grpc_drain(&self->grpc);
 }
 
+/* Thread: the watchdog's. */
+static void refresh_health(void *user) {
+    struct pick_process *self = user;
+    pick_grpc_refresh_health(&self->grpc);
+}
+
 static bool can_stop(void *user) {
     (void)user;
     return true;
@@ -95,6 +101,7 @@ static const struct process_handlers handlers = {
     .log_state = log_state,
     .reload = reload_files,
     .drain = start_drain,
+    .health_changed = refresh_health,
     .can_stop = can_stop,
     .stop = stop_picker,
     .unlink = unlink_sockets,
@@ -272,6 +279,8 @@ enum status pick_process_run(const struct pick_settings *settings, struct error 
         .process = {.handlers = &handlers,
                     .user = &self,
                     .drain_timeout_ns = settings->drain_timeout_ns,
+                    .loop_unready_after_ns = settings->loop_unready_after_ns,
+                    .loop_dead_after_ns = settings->loop_dead_after_ns,
                     .ready_file = {.path = settings->ready_file}},
     };
     enum status st = start_picker(&self, err);

@@ -43,7 +43,6 @@ static void on_stopped(void *user) {
     }
     uv_close((uv_handle_t *)&process->drain_timer, on_closed);
     uv_close((uv_handle_t *)&process->pressure_timer, on_closed);
-    watchdog_close(&process->watchdog, on_closed, process);
 }
 
 /* Exits without waiting. Only the files of Unix sockets would remain. */
@@ -213,18 +212,34 @@ static void start_signal_handlers(struct process *process) {
     process->drain_timer.data = process;
     uv_timer_init(loop, &process->pressure_timer);
     process->pressure_timer.data = process;
-    process->n_handles = PROCESS_SIGNALS + 3; /* and those of both timers and the watchdog */
+    process->n_handles = PROCESS_SIGNALS + 2; /* and those of both timers */
+}
+
+/* Thread: the watchdog's. */
+static void on_health_changed(void *user) {
+    struct process *process = user;
+    if (process->handlers->health_changed) {
+        process->handlers->health_changed(process->user);
+    }
 }
 
 static enum status open_watchdog(struct process *process, struct error *err) {
     const struct process_threads *threads = &process->threads;
-    enum status st = watchdog_open(&process->watchdog, &process->manager, threads->main,
-                                   threads->n_workers + PROCESS_EXTRA_LOOPS, err);
+    const struct watchdog_options options = {.manager = &process->manager,
+                                             .main = threads->main,
+                                             .unready_after_ns = process->loop_unready_after_ns,
+                                             .dead_after_ns = process->loop_dead_after_ns,
+                                             .on_change = on_health_changed,
+                                             .user = process};
+    enum status st =
+        watchdog_open(&process->watchdog, &options, threads->n_workers + PROCESS_EXTRA_LOOPS, err);
     for (size_t i = 0; st == ST_OK && i < threads->n_workers; i++) {
         watchdog_add(&process->watchdog, threads->workers[i]);
     }
+    process->threads.health = &process->watchdog.health;
     if (st == ST_OK) {
         watchdog_add(&process->watchdog, threads->admin);
+        watchdog_add(&process->watchdog, threads->main);
     }
     return st;
 }

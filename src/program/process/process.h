@@ -32,9 +32,10 @@ struct process_threads {
     /* Serves the admin listener only: metrics are answered whatever the other threads do, and a
      * long page delays none of them. */
     struct worker *admin;
+    const struct loop_health *health; /* of all of these */
 };
 
-/* The callbacks of what is served. All run on the main thread. */
+/* The callbacks of what is served. All but health_changed run on the main thread. */
 struct process_handlers {
     uint64_t (*in_flight)(void *user); /* the number of requests in flight */
     void (*log_state)(void *user);     /* logs every connection and request */
@@ -42,6 +43,9 @@ struct process_handlers {
     void (*shrink)(void *user);        /* memory is short: frees half of what is cached; may be
                                           NULL */
     void (*drain)(void *user);         /* tells clients to use another server */
+    /* The answers to health checks have changed (process.watchdog.health). May be NULL. Thread: the
+     * watchdog's. */
+    void (*health_changed)(void *user);
     /* Is an orderly shutdown possible? Called when no request is in flight; false: the process
      * exits. */
     bool (*can_stop)(void *user);
@@ -59,10 +63,11 @@ struct process {
     const struct process_handlers *handlers;
     void *user;
     uint64_t drain_timeout_ns;
-    struct ready_file ready_file; /* removed when draining begins */
+    uint64_t loop_unready_after_ns, loop_dead_after_ns; /* of watchdog_options */
+    struct ready_file ready_file;                       /* removed when draining begins */
     struct process_threads threads;
     struct service_manager manager;
-    struct watchdog watchdog; /* of the workers, and of PROCESS_EXTRA_LOOPS more */
+    struct watchdog watchdog; /* of the workers, and of at most PROCESS_EXTRA_LOOPS more */
     bool draining;
     bool failed;        /* of process_fail */
     const char *status; /* of process_set_ready; NULL: not ready yet */
@@ -77,10 +82,10 @@ struct process {
     uint64_t drain_until_ns;
 };
 
-/* Starts the workers and the signal handlers, in a struct whose first four members are set and the
- * others zero. Signal handlers come before anything that takes time, because the first process of a
- * container loses a signal without a handler. They run once the loop runs. Owns: process_join and
- * process_free, also after a failure. */
+/* Starts the workers and the signal handlers, in a struct whose members up to ready_file are set
+ * and the others zero. Signal handlers come before anything that takes time, because the first
+ * process of a container loses a signal without a handler. They run once the loop runs. Owns:
+ * process_join and process_free, also after a failure. */
 enum status process_start(struct process *process, uint64_t n_workers,
                           struct error *err) SLUICE_MUST_USE;
 /* Sets the limit on connections: `max_connections`, or as many as the limit on descriptors leaves

@@ -22,17 +22,18 @@ static void answer_state(struct http_exchange *exchange, void *context) {
 }
 
 static void answer_live(struct http_exchange *exchange, void *context) {
+    const struct admin_api *api = context;
+    bool live = loop_health_is_live(api->loops);
     struct buf body;
-    (void)context;
     buf_init(&body, exchange->arena, 32);
-    v2_live_print(&body, true);
-    http_json_reply(exchange, 200, &body);
+    v2_live_print(&body, live);
+    http_json_reply(exchange, live ? 200 : 503, &body);
 }
 
 static void answer_ready(struct http_exchange *exchange, void *context) {
     const struct admin_api *api = context;
     bool ready = !atomic_load_explicit(api->draining, memory_order_relaxed) &&
-                 repository_is_ready(api->metrics->repository);
+                 loop_health_is_ready(api->loops) && repository_is_ready(api->metrics->repository);
     struct buf body;
     buf_init(&body, exchange->arena, 32);
     v2_ready_print(&body, ready);

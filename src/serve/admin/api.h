@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "core/event/loop_health.h"
 #include "net/server/http/server.h"
 #include "serve/admin/metrics.h"
 #include "telemetry/admin/routes.h"
@@ -15,7 +16,8 @@
 struct admin_api {
     struct admin_metrics *metrics;
     struct admin_state state;
-    const atomic_bool *draining; /* /v2/health/ready answers 503 */
+    const atomic_bool *draining;     /* /v2/health/ready answers 503 */
+    const struct loop_health *loops; /* /v2/health/live and /ready answer 503; may be NULL */
     const struct web_access *web;
     struct admin_routes routes; /* filled by admin_api_handler */
 };

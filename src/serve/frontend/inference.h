@@ -21,6 +21,7 @@
 
 #include "codec/kserve/request.h"
 #include "core/event/helper_pool.h"
+#include "core/event/loop_health.h"
 #include "net/transport/memory_account.h"
 #include "serve/frontend/shm_registry.h"
 #include "serve/repository/repository.h"
@@ -51,8 +52,9 @@ struct inference_services {
     struct shm_registry *shared; /* regions of shared memory; NULL: requests name none */
     struct tracer *tracer;       /* NULL: no traces */
     struct json_limits limits;
-    enum v2_non_finite non_finite; /* of JSON answers whose request has no `non_finite` */
-    struct helper_pool *helpers;   /* for what would hold the worker; NULL: the worker does it */
+    enum v2_non_finite non_finite;   /* of JSON answers whose request has no `non_finite` */
+    struct helper_pool *helpers;     /* for what would hold the worker; NULL: the worker does it */
+    const struct loop_health *loops; /* for health checks; may be NULL */
 };
 
 /* The steps of a protocol. */

@@ -116,8 +116,11 @@ static void calls_finish(struct call **calls, size_t n) {
 static uint64_t run_batch(struct instance *instance, struct call **calls, size_t n,
                           struct exec_time_stats *times, uint64_t started_ns) {
     uint64_t rows = times ? batch_rows(calls, n) : 0;
+    struct loop_work *work = &worker_loop_iteration(calls[0]->worker)->work;
     calls_begin(calls, n);
+    loop_work_set(work, instance->version->work_name);
     instance_execute(instance, calls, n, started_ns);
+    loop_work_clear(work);
     const struct call *last = calls[n - 1];
     uint64_t ended_ns = last->answered_inline ? last->finished_ns : clock_now_ns();
     instance_executed(instance, ended_ns);

@@ -11,6 +11,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/status.h"
+#include "core/event/loop_iteration.h"
 #include "serve/config/config.h"
 #include "serve/config/resolve_config.h"
 #include "serve/scheduler/cache/response_cache.h"
@@ -39,10 +40,11 @@ struct model_version {
     size_t n_instances;
     uint32_t n_threads; /* per execution */
     bool may_spin;
-    enum model_run_on run_on; /* RUN_AUTO: decided by shape_times */
-    uint64_t max_output_size; /* 0: no limit */
-    struct str path;          /* the model's file or directory */
-    struct str directory;     /* directory of the files that the configuration names */
+    uint64_t work_name[LOOP_WORK_WORDS]; /* the name, for loop_work_set */
+    enum model_run_on run_on;            /* RUN_AUTO: decided by shape_times */
+    uint64_t max_output_size;            /* 0: no limit */
+    struct str path;                     /* the model's file or directory */
+    struct str directory;                /* directory of the files that the configuration names */
     const void *user_data[MODEL_VERSION_SLOTS]; /* of the front ends; set before the version is
                                             published */
     const uint64_t *siblings;                   /* set before the version is published */

@@ -80,7 +80,7 @@ def test_notify_ready_after_models_load(start_server, repositories, manager):
 def test_watchdog_stops_when_event_loop_hangs(kind, start, manager):
     """Of whichever thread that has an event loop, the signs stop."""
     systemd = manager(watchdog_us=OFTEN_US)
-    server = start[kind]("--workers", "2")
+    server = start[kind]("--workers", "2", "--loop-unready-after", "50ms")
     systemd.wait_for(READY="1")
     looping = {thread: name for thread, name in threads_of(server.pid).items()
                if name in ("worker", "admin", "discovery") or thread == server.pid}

@@ -78,6 +78,17 @@ def test_requests_not_completed_time_out_after_a_stop(server):
         assert connection.read_answer("POST").status == 408
 
 
+def test_event_loops_are_not_held_by_a_stop(start_server, repositories):
+    server = start_server("--model-repository", repositories("default"), "--loop-unready-after", "1s",
+                          "--loop-dead-after", "1s", metrics_at="127.0.0.1:0")
+    with stopped(server.process):
+        pass
+    for address in (server.address, server.metrics_address):
+        for what in ("live", "ready"):
+            assert http1.request(address, "GET", f"/v2/health/{what}").status == 200
+    assert "does not respond" not in server.log_text()
+
+
 def test_body_rate_does_not_count_a_stop(server):
     """The client was as fast as --min-body-rate until the stop, and is again after it."""
     third = 200000

@@ -11,6 +11,7 @@
 
 bool grpc_api_is_ready(const struct grpc_api *api) {
     return !atomic_load_explicit(&api->draining, memory_order_relaxed) &&
+           loop_health_is_ready(api->options.services.loops) &&
            repository_is_ready(api->options.services.repository);
 }
 

@@ -19,8 +19,8 @@ static enum status find_version(struct grpc_api *api, struct grpc_call *call, st
 
 static enum status answer_live(struct grpc_api *api, struct grpc_call *call, struct str message,
                                struct buf *out, struct error *err) {
-    (void)api, (void)call;
-    v2_grpc_bool_encode(out, true);
+    (void)call;
+    v2_grpc_bool_encode(out, loop_health_is_live(api->options.services.loops));
     return v2_grpc_empty_decode(message, err);
 }
 

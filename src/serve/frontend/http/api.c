@@ -26,17 +26,19 @@ static void answer_server(struct http_api *api, struct http_exchange *exchange,
 
 static void answer_live(struct http_api *api, struct http_exchange *exchange,
                         const struct v2_path *path) {
-    (void)api, (void)path;
+    (void)path;
+    bool live = loop_health_is_live(api->services.loops);
     struct buf body;
     buf_init(&body, exchange->arena, 32);
-    v2_live_print(&body, true);
-    http_json_reply(exchange, 200, &body);
+    v2_live_print(&body, live);
+    http_json_reply(exchange, live ? 200 : 503, &body);
 }
 
 static void answer_ready(struct http_api *api, struct http_exchange *exchange,
                          const struct v2_path *path) {
     (void)path;
     bool ready = !atomic_load_explicit(&api->draining, memory_order_relaxed) &&
+                 loop_health_is_ready(api->services.loops) &&
                  repository_is_ready(api->services.repository);
     struct buf body;
     buf_init(&body, exchange->arena, 32);
