@@ -56,6 +56,8 @@ enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings
         .server_version = SLUICE_VERSION,
         .forward = self->forward,
         .keys = options->admit_context,
+        .output_contents =
+            (enum v2_grpc_contents)(V2_GRPC_CONTENTS_RAW + settings->output_contents),
         .max_in_flight = STREAM_REQUESTS,
         .workers = options->workers,
         .n_workers = options->n_workers,

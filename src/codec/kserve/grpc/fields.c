@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "codec/kserve/data_print.h"
 #include "core/base/utf8.h"
 #include "core/tensor/bytes.h"
 
@@ -140,6 +141,13 @@ enum status v2_grpc_shape_read(struct arena *arena, struct str message, uint32_t
 
 enum { KEY = 1, VALUE = 2, BOOL = 1, INT64 = 2, STRING = 3, DOUBLE = 4, UINT64 = 5 };
 
+enum v2_grpc_contents v2_grpc_contents_parse(struct str text) {
+    return str_is(text, "raw")     ? V2_GRPC_CONTENTS_RAW
+           : str_is(text, "typed") ? V2_GRPC_CONTENTS_TYPED
+           : str_is(text, "same")  ? V2_GRPC_CONTENTS_SAME
+                                   : V2_GRPC_CONTENTS_DEFAULT;
+}
+
 static enum status check_key(const struct param *param, enum v2_grpc_params_of of,
                              struct v2_grpc_path_prefix prefix, struct error *err) {
     char path[V2_GRPC_PATH_BYTES];
@@ -149,6 +157,15 @@ static enum status check_key(const struct param *param, enum v2_grpc_params_of o
                    : error_set(err, ST_BAD_FIELD, "%s: expected a bool_param for \"%.*s\"",
                                v2_grpc_path_print(prefix, "parameters", path),
                                STR_ARG(param->name));
+    }
+    if (of == V2_GRPC_OF_REQUEST && str_eq(param->name, V2_GRPC_OUTPUT_CONTENTS)) {
+        return param->kind == PARAM_STRING &&
+                       v2_grpc_contents_parse(param->string) != V2_GRPC_CONTENTS_DEFAULT
+                   ? ST_OK
+                   : error_set(
+                         err, ST_BAD_FIELD,
+                         "%s: expected a string_param \"raw\", \"typed\" or \"same\" for \"%.*s\"",
+                         v2_grpc_path_print(prefix, "parameters", path), STR_ARG(param->name));
     }
     if (of != V2_GRPC_OF_RESPONSE && str_starts_with(param->name, STR("triton_"))) {
         return error_set(err, ST_BAD_FIELD, "%s: names that begin with \"triton_\" are reserved",
@@ -606,4 +623,128 @@ enum status v2_grpc_contents_read(struct arena *arena, struct str message, uint3
     tensor->n_pieces = contents.n_bytes > 0;
     tensor->n_bytes = contents.n_bytes;
     return st;
+}
+
+/* ---- typed contents: encoding ---------------------------------------------------------------- */
+
+bool v2_grpc_contents_have(enum datatype datatype) {
+    return KINDS[datatype].list != 0;
+}
+
+/* Packed numbers of fixed width are little-endian. */
+bool v2_grpc_contents_are_bytes(enum datatype datatype) {
+    return datatype == DT_FP32 || datatype == DT_FP64;
+}
+
+static size_t varint_bytes(uint64_t value) {
+    return (size_t)(70 - __builtin_clzll(value | 1)) / 7; /* the bits, in groups of 7 */
+}
+
+static char *put_varint(char *out, uint64_t value) {
+    for (; value >= 0x80; value >>= 7) {
+        *out++ = (char)(value | 0x80);
+    }
+    *out++ = (char)value;
+    return out;
+}
+
+/* The integer at `data` as its list sends it: an int32 with its sign in 64 bits. */
+static inline uint64_t load_integer(const char *data, size_t size, bool is_signed) {
+    uint64_t bits = 0;
+    memcpy(&bits, data, size);
+    unsigned shift = (unsigned)(64 - 8 * size);
+    return is_signed ? (uint64_t)((int64_t)(bits << shift) >> shift) : bits;
+}
+
+/* A backend may return any byte for true. */
+static bool encode_bools(struct arena *arena, struct str all, struct piece *out) {
+    char *data = arena_alloc(arena, all.len);
+    for (size_t i = 0; data && i < all.len; i++) {
+        data[i] = all.ptr[i] != 0;
+    }
+    *out = (struct piece){data, all.len};
+    return data != NULL;
+}
+
+/* Encodes packed varints. */
+static bool encode_integers(struct arena *arena, struct str all, enum datatype datatype,
+                            struct piece *out) {
+    size_t size = datatype_size(datatype), n_bytes = 0, n = all.len / size;
+    bool is_signed = KINDS[datatype].list == INTS || KINDS[datatype].list == INT64S;
+    for (size_t i = 0; i < n; i++) {
+        n_bytes += varint_bytes(load_integer(all.ptr + i * size, size, is_signed));
+    }
+    char *data = arena_alloc(arena, n_bytes), *to = data;
+    for (size_t i = 0; data && i < n; i++) {
+        to = put_varint(to, load_integer(all.ptr + i * size, size, is_signed));
+    }
+    *out = (struct piece){data, n_bytes};
+    return data != NULL;
+}
+
+/* Encodes the fields of bytes_contents, each with its tag. Returns: ST_BAD_OUTPUT where the framing
+ * of BYTES is broken. */
+static enum status encode_strings(struct arena *arena, const struct tensor *tensor, struct str all,
+                                  struct piece *out, struct error *err) {
+    struct str element, rest = all;
+    size_t n_bytes = 0;
+    while (bytes_next(&rest, &element)) {
+        n_bytes += pb_head_bytes(BYTES_LIST, element.len) + element.len;
+    }
+    if (rest.len > 0) {
+        char name[TENSOR_NAME_TEXT_BYTES];
+        return error_set(err, ST_BAD_OUTPUT, "output %s: its last BYTES element is cut",
+                         tensor_name_print(tensor->name, name));
+    }
+    char *data = arena_alloc(arena, n_bytes), *to = data;
+    if (!data) {
+        return error_no_memory(err, "the contents of a tensor");
+    }
+    for (rest = all; bytes_next(&rest, &element);) {
+        to = put_varint(put_varint(to, BYTES_LIST << 3 | PB_BYTES), element.len);
+        if (element.len > 0) {
+            memcpy(to, element.ptr, element.len);
+        }
+        to += element.len;
+    }
+    *out = (struct piece){data, n_bytes};
+    return ST_OK;
+}
+
+/* Encodes the elements, which are in `all`. */
+static enum status convert(struct arena *arena, const struct tensor *tensor, struct str all,
+                           struct piece *out, struct error *err) {
+    if (tensor->datatype == DT_BYTES) {
+        return encode_strings(arena, tensor, all, out, err);
+    }
+    bool done = tensor->datatype == DT_BOOL ? encode_bools(arena, all, out)
+                                            : encode_integers(arena, all, tensor->datatype, out);
+    return done ? ST_OK : error_no_memory(err, "the contents of a tensor");
+}
+
+enum status v2_grpc_contents_encode(struct arena *arena, const struct tensor *tensor,
+                                    char head[V2_GRPC_LIST_HEAD_BYTES], size_t *n_head,
+                                    struct tensor *payload, struct error *err) {
+    assert(v2_grpc_contents_have(tensor->datatype));
+    *payload = *tensor;
+    *n_head = 0;
+    if (tensor->n_bytes > 0 && !v2_grpc_contents_are_bytes(tensor->datatype)) {
+        struct piece *piece = arena_alloc(arena, sizeof *piece);
+        struct str all = element_gather(arena, tensor);
+        if (!piece || !all.ptr) {
+            return error_no_memory(err, "the contents of a tensor");
+        }
+        enum status st = convert(arena, tensor, all, piece, err);
+        if (st != ST_OK) {
+            return st;
+        }
+        payload->pieces = piece;
+        payload->n_pieces = piece->n_bytes > 0;
+        payload->n_bytes = piece->n_bytes;
+    }
+    if (payload->n_bytes > 0 && tensor->datatype != DT_BYTES) {
+        uint64_t tag = (uint64_t)KINDS[tensor->datatype].list << 3 | PB_BYTES;
+        *n_head = (size_t)(put_varint(put_varint(head, tag), payload->n_bytes) - head);
+    }
+    return ST_OK;
 }

@@ -3,6 +3,7 @@
 #ifndef SLUICE_CODEC_KSERVE_GRPC_FIELDS_H
 #define SLUICE_CODEC_KSERVE_GRPC_FIELDS_H
 
+#include "codec/kserve/grpc/v2_grpc.h"
 #include "codec/kserve/request.h"
 #include "codec/protobuf/pb.h"
 #include "core/tensor/infer.h"
@@ -33,6 +34,11 @@ enum status v2_grpc_get_map_entry(const struct pb_field *field, const char *name
 
 /* The only reserved parameter that a request may have. */
 static const struct str V2_GRPC_EMPTY_FINAL = {"triton_enable_empty_final_response", 34};
+/* The parameter of a request that chooses enum v2_grpc_contents. */
+static const struct str V2_GRPC_OUTPUT_CONTENTS = {"output_contents", 15};
+
+/* Parses "raw", "typed" or "same". Returns: V2_GRPC_CONTENTS_DEFAULT for any other text. */
+enum v2_grpc_contents v2_grpc_contents_parse(struct str text);
 
 enum v2_grpc_params_of { V2_GRPC_OF_REQUEST, V2_GRPC_OF_TENSOR, V2_GRPC_OF_RESPONSE };
 
@@ -65,6 +71,18 @@ enum status v2_grpc_contents_read(struct arena *arena, struct str message, uint3
                                   const struct json_limits *limits,
                                   struct v2_grpc_path_prefix prefix, struct tensor *tensor,
                                   bool *present, struct error *err) SLUICE_MUST_USE;
+
+/* Returns: whether a datatype has a list in InferTensorContents: all but FP16 and BF16. */
+bool v2_grpc_contents_have(enum datatype datatype);
+/* Returns: whether the elements of that list are the bytes of the tensor. */
+bool v2_grpc_contents_are_bytes(enum datatype datatype);
+/* Encodes the elements of `tensor`, whose bytes were checked. *payload: their pieces as they are
+ * sent, after the *n_head bytes of `head`. Without elements both are empty. Returns: ST_NO_MEMORY,
+ * ST_BAD_OUTPUT. Owns: in `arena`, or the tensor's own bytes. */
+enum { V2_GRPC_LIST_HEAD_BYTES = 16 };
+enum status v2_grpc_contents_encode(struct arena *arena, const struct tensor *tensor,
+                                    char head[V2_GRPC_LIST_HEAD_BYTES], size_t *n_head,
+                                    struct tensor *payload, struct error *err) SLUICE_MUST_USE;
 
 /* Field numbers of ModelInferRequest and ModelInferResponse, which differ in two. */
 enum {

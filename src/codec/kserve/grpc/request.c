@@ -213,22 +213,25 @@ static enum status read_field(struct decoder *decoder, const struct pb_field *fi
     }
 }
 
-/* The protocol's own parameter is not passed to the model. */
-static enum status take_empty_final(struct arena *arena, struct v2_grpc_request *out,
-                                    struct error *err) {
+/* The protocol's own parameters are not passed to the model. */
+static enum status take_own_params(struct arena *arena, struct v2_grpc_request *out,
+                                   struct error *err) {
     struct params all = out->infer.params;
-    const struct param *found = params_find(all, V2_GRPC_EMPTY_FINAL.ptr);
-    if (!found) {
+    const struct param *final = params_find(all, V2_GRPC_EMPTY_FINAL.ptr);
+    const struct param *contents = params_find(all, V2_GRPC_OUTPUT_CONTENTS.ptr);
+    if (!final && !contents) {
         return ST_OK;
     }
     struct param *items = arena_calloc(arena, all.n, sizeof *items);
     if (!items) {
         return error_no_memory(err, "parameters");
     }
-    out->empty_final = found->boolean;
+    out->empty_final = final && final->boolean;
+    out->output_contents =
+        contents ? v2_grpc_contents_parse(contents->string) : V2_GRPC_CONTENTS_DEFAULT;
     out->infer.params = (struct params){items, 0};
     for (size_t i = 0; i < all.n; i++) {
-        if (&all.items[i] != found) {
+        if (&all.items[i] != final && &all.items[i] != contents) {
             items[out->infer.params.n++] = all.items[i];
         }
     }
@@ -248,7 +251,7 @@ static enum status read_fields(struct decoder *decoder, struct str message,
         st = v2_grpc_params_read(decoder->arena, message, V2_GRPC_PARAMETERS, decoder->n.params,
                                  V2_GRPC_OF_REQUEST, WHOLE, &out->infer.params, err);
     }
-    return st == ST_OK ? take_empty_final(decoder->arena, out, err) : st;
+    return st == ST_OK ? take_own_params(decoder->arena, out, err) : st;
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
@@ -287,8 +290,9 @@ static enum status bind_raw(const struct decoder *decoder, struct infer_request 
     return ST_OK;
 }
 
-static enum status bind_contents(const struct decoder *decoder, struct infer_request *infer,
+static enum status bind_contents(const struct decoder *decoder, struct v2_grpc_request *out,
                                  struct error *err) {
+    struct infer_request *infer = &out->infer;
     enum status st = ST_OK;
     for (size_t i = 0; st == ST_OK && i < infer->n_inputs; i++) {
         struct tensor *tensor = &infer->inputs[i].tensor;
@@ -297,6 +301,7 @@ static enum status bind_contents(const struct decoder *decoder, struct infer_req
         st = v2_grpc_contents_read(decoder->arena, decoder->messages[i], V2_GRPC_TENSOR_CONTENTS,
                                    decoder->limits, prefix, tensor, &present, err);
         uint64_t n_elements = 0;
+        out->has_contents = out->has_contents || (st == ST_OK && present);
         shape_elements(tensor->shape, &n_elements); /* cannot fail: check_input */
         bool elsewhere = infer->inputs[i].region.name.ptr != NULL;
         if (st == ST_OK && present && elsewhere) {
@@ -358,7 +363,7 @@ enum status v2_grpc_request_decode(struct arena *arena, struct str message,
         st = mixed_contents_error(&decoder, out->infer.n_inputs, err);
         st = st == ST_OK ? bind_raw(&decoder, &out->infer, err) : st;
     } else if (st == ST_OK) {
-        st = bind_contents(&decoder, &out->infer, err);
+        st = bind_contents(&decoder, out, err);
     }
     return st;
 }

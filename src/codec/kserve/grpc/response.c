@@ -35,9 +35,6 @@ static void print_head(struct buf *out, const struct model_spec *model, struct s
     if (final >= 0) {
         v2_grpc_param_bool_encode(out, V2_GRPC_PARAMETERS, FINAL, final != 0);
     }
-    for (size_t i = 0; i < response->n_outputs; i++) {
-        print_tensor(out, V2_GRPC_RESPONSE_OUTPUTS, &response->outputs[i]);
-    }
 }
 
 /* A message whose large fields are not copied. `heads` has all other bytes; cuts[i] is the
@@ -100,21 +97,90 @@ static bool message_init(struct arena *arena, struct scattered *message, size_t 
     return message->cuts != NULL;
 }
 
+/* ---- outputs with typed contents ------------------------------------------------------------- */
+
+static bool all_have_lists(const struct infer_response *response) {
+    for (size_t i = 0; i < response->n_outputs; i++) {
+        if (!v2_grpc_contents_have(response->outputs[i].datatype)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+uint64_t v2_grpc_typed_elements(const struct infer_response *response) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < response->n_outputs; i++) {
+        const struct tensor *output = &response->outputs[i];
+        size_t size = datatype_size(output->datatype);
+        if (!v2_grpc_contents_are_bytes(output->datatype)) {
+            n += output->n_bytes / (size > 0 ? size : sizeof(uint32_t)); /* BYTES: their lengths */
+        }
+    }
+    return n;
+}
+
+/* Adds an output whose elements are in it. `payload`: the elements as they are sent. */
+static enum status add_typed(struct arena *arena, struct scattered *message, size_t i,
+                             const struct tensor *output, struct tensor *payload,
+                             struct error *err) {
+    struct buf *heads = &message->heads;
+    char list_head[V2_GRPC_LIST_HEAD_BYTES];
+    size_t n_head, start = pb_begin(heads, V2_GRPC_RESPONSE_OUTPUTS);
+    enum status st = v2_grpc_contents_encode(arena, output, list_head, &n_head, payload, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    print_tensor_head(heads, output);
+    size_t *cut = &message->cuts[i];
+    if (payload->n_bytes > 0) {
+        size_t contents = pb_begin(heads, V2_GRPC_TENSOR_CONTENTS);
+        buf_add(heads, list_head, n_head);
+        *cut = heads->len;
+        pb_end_scattered(heads, contents, cut, payload->n_bytes);
+    } else { /* no elements, or they are in shared memory */
+        *cut = heads->len;
+    }
+    pb_end_scattered(heads, start, cut, payload->n_bytes);
+    message->n_bytes += payload->n_bytes;
+    message->n_pieces += payload->n_pieces;
+    return ST_OK;
+}
+
 enum status v2_grpc_response_encode(struct arena *arena, const struct model_spec *model,
                                     struct str id, const struct infer_response *response,
-                                    bool stream, int final, struct v2_grpc_message *out,
+                                    struct v2_grpc_response_form form, struct v2_grpc_message *out,
                                     struct error *err) {
     struct scattered message;
-    if (!message_init(arena, &message, response->n_outputs)) {
+    const struct tensor *sent = response->outputs;
+    struct tensor *payloads = NULL;
+    enum status st = ST_OK;
+    bool typed = form.typed && all_have_lists(response);
+    if (typed) {
+        sent = payloads = arena_alloc(arena, response->n_outputs * sizeof *payloads);
+    }
+    if (!message_init(arena, &message, response->n_outputs) || (typed && !payloads)) {
         return error_no_memory(err, "the answer");
     }
-    print_head(&message.heads, model, id, response, final);
+    print_head(&message.heads, model, id, response, form.final);
     for (size_t i = 0; i < response->n_outputs; i++) {
+        const struct tensor *output = &response->outputs[i];
+        if (payloads && st == ST_OK) {
+            st = add_typed(arena, &message, i, output, &payloads[i], err);
+        } else if (!payloads) {
+            print_tensor(&message.heads, V2_GRPC_RESPONSE_OUTPUTS, output);
+        }
+    }
+    for (size_t i = 0; !payloads && i < response->n_outputs; i++) {
         add_raw(&message, V2_GRPC_RAW_OUTPUTS, i, &response->outputs[i]);
     }
-    return gather_pieces(arena, "the answer", &message, stream ? V2_GRPC_STREAM_RESPONSE : 0,
-                         response->outputs, response->n_outputs, out, err);
+    return st == ST_OK ? gather_pieces(arena, "the answer", &message,
+                                       form.stream ? V2_GRPC_STREAM_RESPONSE : 0, sent,
+                                       response->n_outputs, out, err)
+                       : st;
 }
+
+/* ---- an error of a stream -------------------------------------------------------------------- */
 
 void v2_grpc_stream_error_encode(struct buf *out, const struct error *error, struct str id,
                                  struct str model, struct str version, int final) {

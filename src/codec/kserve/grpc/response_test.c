@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "codec/kserve/data_print.h"
 #include "codec/kserve/grpc/v2_grpc.h"
 #include "codec/kserve/grpc/v2_grpc_fixture.h"
 #include "codec/protobuf/pb.h"
@@ -18,6 +19,10 @@ static const int64_t DIMS[] = {1, 2}, EMPTY_DIMS[] = {0};
 static const struct piece PIECES[] = {{VALUES, 4}, {VALUES + 1, 4}};
 static const struct model_spec SPEC = {
     .name = STR("m"), .version = 1, .version_text = STR("1"), .platform = STR("p")};
+
+static const struct v2_grpc_response_form RAW_FORM = {.final = -1}, RAW_FINAL_FORM = {.final = 1},
+                                          RAW_STREAM_FORM = {.stream = true, .final = 1},
+                                          TYPED_FORM = {.typed = true, .final = -1};
 
 static struct infer_response two_outputs(struct tensor out[2]) {
     out[0] = (struct tensor){.name = STR("O"),
@@ -51,7 +56,8 @@ static void v2_grpc_response_encode_matches_foreign_bytes(void **state) {
     struct infer_response response = two_outputs(outputs);
     struct v2_grpc_message out;
     assert_int_equal(
-        v2_grpc_response_encode(arena, &SPEC, STR("abc"), &response, false, 1, &out, &err), ST_OK);
+        v2_grpc_response_encode(arena, &SPEC, STR("abc"), &response, RAW_FINAL_FORM, &out, &err),
+        ST_OK);
     assert_message(join(&out), MESSAGE(ANSWER));
     bool in_place = false;
     for (size_t i = 0; i < out.n_pieces; i++) {
@@ -59,8 +65,172 @@ static void v2_grpc_response_encode_matches_foreign_bytes(void **state) {
     }
     assert_true(in_place);
     assert_int_equal(
-        v2_grpc_response_encode(arena, &SPEC, STR("abc"), &response, true, 1, &out, &err), ST_OK);
+        v2_grpc_response_encode(arena, &SPEC, STR("abc"), &response, RAW_STREAM_FORM, &out, &err),
+        ST_OK);
     assert_message(join(&out), MESSAGE(STREAM_ANSWER));
+}
+
+/* Elements of each datatype that has a list, with the values at which a varint grows. */
+static const struct typed_row {
+    enum datatype datatype;
+    struct str bytes;
+    size_t n;
+} typed_rows[] = {
+    {DT_BOOL, {"\0\1\1", 3}, 3},
+    {DT_INT8, {"\x00\x01\x7f\x80\xff", 5}, 5},
+    {DT_UINT8, {"\x00\x7f\x80\xff", 4}, 4},
+    {DT_INT16, {"\xff\x7f\x00\x80\xff\xff\x80\x00", 8}, 4},
+    {DT_UINT16, {"\xff\xff\x00\x00\xff\x3f\x00\x40", 8}, 4},
+    {DT_INT32, {"\xff\xff\xff\x7f\x00\x00\x00\x80\xff\xff\xff\xff", 12}, 3},
+    {DT_UINT32, {"\xff\xff\xff\xff\x00\x00\x00\x80", 8}, 2},
+    {DT_INT64, {"\xff\xff\xff\xff\xff\xff\xff\x7f\0\0\0\0\0\0\0\x80", 16}, 2},
+    {DT_UINT64, {"\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0\0\0\0\0", 16}, 2},
+    {DT_FP32, {"\0\0\xc0\x7f\0\0\0\x80\0\0\x80\x3f", 12}, 3},
+    {DT_FP64, {"\0\0\0\0\0\0\xf0\x7f\0\0\0\0\0\0\0\x80", 16}, 2},
+    {DT_BYTES, {"\1\0\0\0a\0\0\0\0\3\0\0\0\xff\0b", 16}, 3},
+    {DT_FP32, {"", 0}, 0},
+    {DT_INT8, {"", 0}, 0},
+    {DT_BYTES, {"", 0}, 0},
+};
+enum { N_TYPED_ROWS = sizeof(typed_rows) / sizeof(typed_rows[0]) };
+
+static bool has_field(struct str message, uint32_t number) {
+    struct pb_reader reader = pb_read(message);
+    struct pb_field field;
+    while (pb_next(&reader, &field)) {
+        if (field.number == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The message decoded again, and each of its prefixes, which must not be read beyond its end. */
+static void check_typed_answer(struct str message, bool stream, const struct tensor *outputs,
+                               size_t n) {
+    struct v2_grpc_client_response answer;
+    assert_int_equal(v2_grpc_client_response_decode(arena, message, stream, &answer, &err), ST_OK);
+    assert_int_equal(answer.n_outputs, n);
+    for (size_t i = 0; i < n; i++) {
+        const struct tensor *got = &answer.outputs[i];
+        struct str bytes = element_gather(arena, &outputs[i]);
+        assert_int_equal(got->datatype, outputs[i].datatype);
+        assert_true(str_eq(got->name, outputs[i].name) && shape_eq(got->shape, outputs[i].shape));
+        assert_int_equal(got->n_bytes, bytes.len);
+        assert_true(str_eq(element_gather(arena, got), bytes));
+    }
+    for (size_t len = 0; len < message.len; len++) {
+        char *copy = malloc(len + 1);
+        memcpy(copy, message.ptr, len);
+        enum status st =
+            v2_grpc_client_response_decode(arena, str_make(copy, len), stream, &answer, &err);
+        assert_true(st == ST_OK || st == ST_BAD_REQUEST || st == ST_BAD_FIELD);
+        free(copy);
+    }
+}
+
+static void v2_grpc_response_encode_typed_roundtrips(void **state) {
+    (void)state;
+    for (size_t i = 0; i < N_TYPED_ROWS; i++) {
+        const struct typed_row *row = &typed_rows[i];
+        for (size_t at = 0; at <= row->bytes.len; at++) {
+            int64_t dims[] = {1, (int64_t)row->n};
+            struct piece pieces[] = {{row->bytes.ptr, at},
+                                     {row->bytes.ptr + at, row->bytes.len - at}};
+            struct tensor outputs[] = {
+                {.name = STR("first"),
+                 .datatype = row->datatype,
+                 .shape = {dims, 2},
+                 .pieces = pieces,
+                 .n_pieces = 2,
+                 .n_bytes = row->bytes.len},
+                {.name = STR("E"), .datatype = DT_INT8, .shape = {EMPTY_DIMS, 1}},
+                {.name = STR("O"),
+                 .datatype = DT_FP32,
+                 .shape = {DIMS, 2},
+                 .pieces = PIECES,
+                 .n_pieces = 2,
+                 .n_bytes = 8}};
+            struct infer_response response = {.outputs = outputs, .n_outputs = 3};
+            struct v2_grpc_message out;
+            struct v2_grpc_response_form form = {.typed = true, .stream = at % 2 == 1, .final = 1};
+            assert_int_equal(
+                v2_grpc_response_encode(arena, &SPEC, STR("abc"), &response, form, &out, &err),
+                ST_OK);
+            struct str message = join(&out);
+            check_typed_answer(message, at % 2 == 1, outputs, 3);
+            assert_true(at % 2 == 1 || !has_field(message, 6));
+        }
+    }
+}
+
+/* A large output, whose lengths take several bytes. */
+static void v2_grpc_response_encode_typed_large_roundtrips(void **state) {
+    enum { N = 70000 };
+    (void)state;
+    int32_t *numbers = malloc(N * sizeof *numbers);
+    assert_non_null(numbers);
+    for (int i = 0; i < N; i++) {
+        numbers[i] = i % 3 == 0 ? -i : i;
+    }
+    int64_t dims[] = {N};
+    struct piece piece = {numbers, N * sizeof *numbers};
+    struct tensor output = {.name = STR("O"),
+                            .datatype = DT_INT32,
+                            .shape = {dims, 1},
+                            .pieces = &piece,
+                            .n_pieces = 1,
+                            .n_bytes = piece.n_bytes};
+    struct infer_response response = {.outputs = &output, .n_outputs = 1};
+    struct v2_grpc_message out;
+    struct v2_grpc_client_response answer;
+    assert_int_equal(
+        v2_grpc_response_encode(arena, &SPEC, STR(""), &response, TYPED_FORM, &out, &err), ST_OK);
+    assert_int_equal(v2_grpc_client_response_decode(arena, join(&out), false, &answer, &err),
+                     ST_OK);
+    assert_int_equal(answer.outputs[0].n_bytes, piece.n_bytes);
+    assert_memory_equal(answer.outputs[0].pieces[0].data, numbers, piece.n_bytes);
+    assert_int_equal(v2_grpc_typed_elements(&response), N);
+    free(numbers);
+}
+
+/* FP16 has no list: then all outputs are raw. A byte that is no BOOL is true. */
+static void v2_grpc_response_encode_typed_without_list_is_raw(void **state) {
+    (void)state;
+    static const int64_t three[] = {3};
+    static const struct piece bools = {"\0\xff\2", 3}, halves = {"\0\1\2\3\4\5", 6};
+    struct tensor outputs[] = {{.name = STR("B"),
+                                .datatype = DT_BOOL,
+                                .shape = {three, 1},
+                                .pieces = &bools,
+                                .n_pieces = 1,
+                                .n_bytes = 3},
+                               {.name = STR("H"),
+                                .datatype = DT_FP16,
+                                .shape = {three, 1},
+                                .pieces = &halves,
+                                .n_pieces = 1,
+                                .n_bytes = 6}};
+    struct infer_response response = {.outputs = outputs, .n_outputs = 2};
+    struct v2_grpc_message out;
+    struct v2_grpc_client_response answer;
+    assert_int_equal(
+        v2_grpc_response_encode(arena, &SPEC, STR(""), &response, TYPED_FORM, &out, &err), ST_OK);
+    assert_true(has_field(join(&out), 6));
+    assert_int_equal(v2_grpc_client_response_decode(arena, join(&out), false, &answer, &err),
+                     ST_OK);
+    assert_int_equal(answer.outputs[1].n_bytes, 6);
+    response.n_outputs = 1;
+    assert_int_equal(
+        v2_grpc_response_encode(arena, &SPEC, STR(""), &response, TYPED_FORM, &out, &err), ST_OK);
+    assert_false(has_field(join(&out), 6));
+    assert_int_equal(v2_grpc_client_response_decode(arena, join(&out), false, &answer, &err),
+                     ST_OK);
+    assert_memory_equal(answer.outputs[0].pieces[0].data, "\0\1\1", 3);
+    outputs[0].datatype = DT_BYTES; /* broken framing */
+    assert_int_equal(
+        v2_grpc_response_encode(arena, &SPEC, STR(""), &response, TYPED_FORM, &out, &err),
+        ST_BAD_OUTPUT);
 }
 
 static void v2_grpc_response_encode_over_max_message_is_refused(void **state) {
@@ -70,7 +240,7 @@ static void v2_grpc_response_encode_over_max_message_is_refused(void **state) {
     outputs[0].n_bytes = INT32_MAX;
     struct v2_grpc_message out;
     assert_int_equal(
-        v2_grpc_response_encode(arena, &SPEC, STR(""), &response, false, -1, &out, &err),
+        v2_grpc_response_encode(arena, &SPEC, STR(""), &response, RAW_FORM, &out, &err),
         ST_BAD_OUTPUT);
 }
 
@@ -192,6 +362,9 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(v2_grpc_response_encode_matches_foreign_bytes),
+        TEST(v2_grpc_response_encode_typed_roundtrips),
+        TEST(v2_grpc_response_encode_typed_large_roundtrips),
+        TEST(v2_grpc_response_encode_typed_without_list_is_raw),
         TEST(v2_grpc_response_encode_over_max_message_is_refused),
         TEST(v2_grpc_stream_error_encode_matches_foreign_bytes),
         TEST(v2_grpc_model_metadata_roundtrips),

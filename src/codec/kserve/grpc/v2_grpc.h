@@ -11,13 +11,32 @@
 #include "core/base/buf.h"
 #include "core/tensor/infer.h"
 
+/* Where a response has its outputs' elements. */
+enum v2_grpc_contents {
+    V2_GRPC_CONTENTS_DEFAULT, /* of a request: as the server's setting says */
+    V2_GRPC_CONTENTS_RAW,     /* raw_output_contents */
+    V2_GRPC_CONTENTS_TYPED,   /* `contents` of each output */
+    V2_GRPC_CONTENTS_SAME,    /* typed where the request has typed contents, else raw */
+};
+
 /* A ModelInferRequest. */
 struct v2_grpc_request {
     struct infer_request infer;
     struct str model;
     struct str version; /* "": the server chooses */
     bool empty_final;   /* triton_enable_empty_final_response: also send an empty final response */
+    bool has_contents;  /* some input has typed contents */
+    enum v2_grpc_contents output_contents; /* the parameter of that name */
 };
+
+/* Returns: whether the response has typed contents; `setting`: of the server. */
+static inline bool v2_grpc_request_wants_typed(const struct v2_grpc_request *request,
+                                               enum v2_grpc_contents setting) {
+    enum v2_grpc_contents wanted =
+        request->output_contents != V2_GRPC_CONTENTS_DEFAULT ? request->output_contents : setting;
+    return wanted == V2_GRPC_CONTENTS_TYPED ||
+           (wanted == V2_GRPC_CONTENTS_SAME && request->has_contents);
+}
 
 /* Decodes. Unknown fields are skipped, nesting is bounded (100), strings must be UTF-8, packed
  * and unpacked lists are both read, of a repeated single field the last counts. Inputs are
@@ -42,19 +61,28 @@ size_t v2_grpc_request_walked_bytes(struct str message);
  * `beginning` is the whole or the first part; 0 if it is not there. */
 size_t v2_grpc_raw_offset(struct str beginning);
 
-/* Encodes a ModelInferResponse, or with `stream` a ModelStreamInferResponse around it: outputs
- * always in raw_output_contents, one entry each. `pieces` are in the order of sending; the
- * tensors' bytes are not copied. `final` >= 0 adds the parameter triton_final_response. Returns:
- * ST_NO_MEMORY, ST_BAD_OUTPUT over 2^31 - 1 bytes. */
+/* How a response is encoded. */
+struct v2_grpc_response_form {
+    bool typed;  /* outputs have `contents`, unless one has no list for its datatype (FP16, BF16):
+                    then all are raw, as a message may not have both */
+    bool stream; /* within a ModelStreamInferResponse */
+    int final;   /* >= 0: the parameter triton_final_response is added */
+};
 struct v2_grpc_message {
     const struct piece *pieces;
     size_t n_pieces;
     uint64_t n_bytes;
 };
+/* Encodes a ModelInferResponse. Outputs that are not typed are in raw_output_contents, one entry
+ * each. `pieces` are in the order of sending; the tensors' bytes are not copied where they are the
+ * same on the wire (raw; typed FP32 and FP64). Returns: ST_NO_MEMORY, ST_BAD_OUTPUT over 2^31 - 1
+ * bytes. */
 enum status v2_grpc_response_encode(struct arena *arena, const struct model_spec *model,
                                     struct str id, const struct infer_response *response,
-                                    bool stream, int final, struct v2_grpc_message *out,
+                                    struct v2_grpc_response_form form, struct v2_grpc_message *out,
                                     struct error *err) SLUICE_MUST_USE;
+/* Returns: about the number of elements that encoding typed contents converts one by one. */
+uint64_t v2_grpc_typed_elements(const struct infer_response *response);
 /* Encodes a ModelStreamInferResponse with error_message (never empty), and in infer_response id,
  * model_name and model_version as far as they are known ("" is left out), and
  * triton_final_response where `final` >= 0. */

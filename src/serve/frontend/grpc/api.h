@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "codec/kserve/grpc/v2_grpc.h"
 #include "net/server/grpc/server.h"
 #include "serve/frontend/inference.h"
 
@@ -16,12 +17,13 @@ struct keys;
 
 struct grpc_api_options {
     struct inference_services services;
-    const char *server_name;              /* metadata: name */
-    const char *server_version;           /* metadata: version */
-    const struct header_forward *forward; /* metadata forwarded to models; NULL: none */
-    const struct keys *keys;              /* of grpc_api_admit; NULL: none */
-    size_t max_in_flight;                 /* unanswered requests of one ModelStreamInfer */
-    struct worker *const *workers;        /* workers of the server, for Health/Watch */
+    const char *server_name;               /* metadata: name */
+    const char *server_version;            /* metadata: version */
+    const struct header_forward *forward;  /* metadata forwarded to models; NULL: none */
+    const struct keys *keys;               /* of grpc_api_admit; NULL: none */
+    enum v2_grpc_contents output_contents; /* of requests without that parameter */
+    size_t max_in_flight;                  /* unanswered requests of one ModelStreamInfer */
+    struct worker *const *workers;         /* workers of the server, for Health/Watch */
     size_t n_workers;
 };
 

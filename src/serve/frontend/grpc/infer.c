@@ -34,6 +34,8 @@ enum status grpc_infer_decode(struct inference *inference, struct error *err) {
     enum status st = v2_grpc_request_decode(inference_arena(inference), infer->message->data,
                                             &inference->services->limits, request, err);
     inference->call.request = &request->infer;
+    infer->typed = v2_grpc_request_wants_typed(
+        request, grpc_method_context_of(infer->rpc)->api->options.output_contents);
     request->infer.deadline_ns = infer->rpc->deadline_ns;
     inference->model = request->model;
     inference->version_text = request->version.len > 0 ? request->version : str_make(NULL, 0);
@@ -56,23 +58,27 @@ enum status grpc_infer_forward_metadata(struct inference *inference, struct para
     return header_forward_grpc(options->forward, infer->message->arena, infer->rpc, params, err);
 }
 
-/* Compressing takes so long on a slow core. What takes less than HELPER_MIN_NS grpc_send does. */
-enum { COMPRESS_NS = 20, COMPRESS_MIN_BYTES = HELPER_MIN_NS / COMPRESS_NS };
+/* Times on a slow core: of compressing a byte, and of converting an element of typed contents. What
+ * takes less than HELPER_MIN_NS to compress grpc_send does. */
+enum { COMPRESS_NS = 20, COMPRESS_MIN_BYTES = HELPER_MIN_NS / COMPRESS_NS, CONVERT_NS = 10 };
 
 uint64_t grpc_infer_encode_ns(const struct inference *inference,
                               const struct infer_response *response) {
     const struct grpc_infer *infer = CONTAINER_OF(inference, struct grpc_infer, inference);
     uint64_t n_bytes = infer_response_bytes(response);
-    return grpc_compresses(infer->rpc, n_bytes) ? n_bytes * COMPRESS_NS : 0;
+    uint64_t ns = infer->typed ? v2_grpc_typed_elements(response) * CONVERT_NS : 0;
+    return ns + (grpc_compresses(infer->rpc, n_bytes) ? n_bytes * COMPRESS_NS : 0);
 }
 
 enum status grpc_infer_encode_response(struct inference *inference, struct infer_response *response,
                                        struct arena *arena, bool stream, int final,
                                        struct grpc_infer_response *out, struct error *err) {
     struct v2_grpc_message *message = &out->message;
-    const struct grpc_call *call = grpc_infer_of(inference)->rpc;
-    enum status st = v2_grpc_response_encode(arena, inference->spec, inference->call.request->id,
-                                             response, stream, final, message, err);
+    const struct grpc_infer *infer = grpc_infer_of(inference);
+    const struct grpc_call *call = infer->rpc;
+    enum status st = v2_grpc_response_encode(
+        arena, inference->spec, inference->call.request->id, response,
+        (struct v2_grpc_response_form){infer->typed, stream, final}, message, err);
     out->is_compressed =
         st == ST_OK && message->n_bytes >= COMPRESS_MIN_BYTES &&
         grpc_compresses(call, message->n_bytes) &&

@@ -13,6 +13,7 @@
 struct grpc_infer {
     struct inference inference;
     struct v2_grpc_request request;
+    bool typed; /* responses have typed contents */
     struct grpc_call *rpc;
     struct grpc_message *message;
 };

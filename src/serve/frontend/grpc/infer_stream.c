@@ -99,8 +99,9 @@ static void send_empty_final(struct stream *stream, struct stream_item *item) {
     if (!request->empty_final) {
         item_release(item);
     } else if (v2_grpc_response_encode(item->infer.message->arena, &spec, request->infer.id,
-                                       &item->infer.inference.call.response, true, 1, &out,
-                                       &err) == ST_OK) {
+                                       &item->infer.inference.call.response,
+                                       (struct v2_grpc_response_form){.stream = true, .final = 1},
+                                       &out, &err) == ST_OK) {
         grpc_send(stream->call, out.pieces, out.n_pieces, item_release, item);
     } else {
         send_error(stream, item, &err);
