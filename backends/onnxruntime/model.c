@@ -8,7 +8,7 @@
 #include "common/onnx_graph.h"
 #include "common/path.h"
 #include "onnxruntime/execute.h"
-#include "onnxruntime/external.h"
+#include "common/onnx_external.h"
 #include "onnxruntime/load_check.h"
 
 /* Hands the external data to the session's options, in place of the files. */

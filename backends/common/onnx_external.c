@@ -1,6 +1,6 @@
 /* Finds tensors with external data in a model file (onnx.proto), and reads their files. The model
  * is walked as protobuf fields; only the messages on the way to a tensor are looked into. */
-#include "onnxruntime/external.h"
+#include "common/onnx_external.h"
 
 #include <limits.h>
 #include <stdint.h>

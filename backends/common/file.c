@@ -1,6 +1,6 @@
 /* Reads files. A mapped file would be shorter to write, but the process is killed by SIGBUS when
  * such a file is truncated or its volume fails. */
-#include "onnxruntime/file.h"
+#include "common/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* Reads a file of a model into memory, so that a later change of the file cannot reach it. */
-#ifndef SLUICE_ONNXRUNTIME_FILE_H
-#define SLUICE_ONNXRUNTIME_FILE_H
+#ifndef SLUICE_COMMON_FILE_H
+#define SLUICE_COMMON_FILE_H
 
 #include <stddef.h>
 

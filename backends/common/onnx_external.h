@@ -1,10 +1,10 @@
 /* External data: weights that an ONNX model keeps in files of their own. ONNX Runtime would map
  * these files for as long as the model is served, so that a change of a file would change the
  * answers, and its truncation would kill the process. They are read into memory instead. */
-#ifndef SLUICE_ONNXRUNTIME_EXTERNAL_H
-#define SLUICE_ONNXRUNTIME_EXTERNAL_H
+#ifndef SLUICE_COMMON_ONNX_EXTERNAL_H
+#define SLUICE_COMMON_ONNX_EXTERNAL_H
 
-#include "onnxruntime/file.h"
+#include "common/file.h"
 #include "sluice/backend.h"
 
 /* A file of external data. */
