@@ -14,21 +14,33 @@
 #include "common/text.h"
 
 static sluice_status error_io(sluice_error *error, const char *path) {
-    sluice_status status = errno == ENOENT || errno == ENOTDIR ? SLUICE_NOT_FOUND : SLUICE_INTERNAL;
+    sluice_status status = errno == ENOENT || errno == ENOTDIR ? SLUICE_NOT_FOUND
+                           : errno == ELOOP                    ? SLUICE_INVALID_ARGUMENT
+                                                               : SLUICE_INTERNAL;
     return error_set(error, status, "%s: cannot be read: %s", path, strerror(errno));
 }
 
-/* Compares the path of the opened file, which has no symbolic links. */
-static int is_inside(int fd, const char *inside) {
-    char link[32], opened[PATH_MAX], directory[PATH_MAX];
+/* The path of the opened file, which has no symbolic links. Returns: 0 when it is not known. */
+static int opened_path(int fd, char opened[PATH_MAX]) {
+    char link[32];
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    ssize_t n = readlink(link, opened, sizeof(opened) - 1);
-    if (n < 0 || !realpath(inside, directory)) {
-        return 0;
-    }
-    opened[n] = '\0';
+    ssize_t n = readlink(link, opened, PATH_MAX - 1);
+    opened[n < 0 ? 0 : n] = '\0';
+    return n > 0 && opened[0] == '/';
+}
+
+static int is_inside(const char *opened, const char *directory) {
     size_t length = strcmp(directory, "/") == 0 ? 0 : strlen(directory);
     return strncmp(opened, directory, length) == 0 && opened[length] == '/';
+}
+
+static int is_allowed(const char *opened, const struct file_rules *rules) {
+    for (size_t i = 0; i < rules->n_inside; i++) {
+        if (is_inside(opened, rules->inside[i])) {
+            return 1;
+        }
+    }
+    return rules->n_inside == 0;
 }
 
 static sluice_status read_all(struct file *file, int fd, const char *path, sluice_error *error) {
@@ -53,20 +65,23 @@ static int is_unchanged(const struct stat *before, int fd) {
            after.st_mtim.tv_nsec == before->st_mtim.tv_nsec;
 }
 
-static sluice_status read_open(struct file *file, int fd, const char *path, const char *inside,
-                               sluice_error *error) {
+static sluice_status error_not_regular(sluice_error *error, const char *path) {
+    return error_set(error, SLUICE_INVALID_ARGUMENT, "%s: expected a regular file", path);
+}
+
+static sluice_status read_open(struct file *file, int fd, const char *path,
+                               const struct file_rules *rules, sluice_error *error) {
     struct stat info;
     if (fstat(fd, &info) != 0) {
         return error_io(error, path);
     }
     if (!S_ISREG(info.st_mode)) {
-        return error_set(error, SLUICE_INVALID_ARGUMENT, "%s: expected a regular file", path);
-    }
-    if (inside && !is_inside(fd, inside)) {
-        return error_set(error, SLUICE_INVALID_ARGUMENT,
-                         "%s: external data must be in the directory of the model's file", path);
+        return error_not_regular(error, path);
     }
     file->n_bytes = (size_t)info.st_size;
+    if (rules->max_bytes > 0 && file->n_bytes > rules->max_bytes) {
+        return error_set(error, SLUICE_INVALID_ARGUMENT, "%s %s", path, rules->too_large);
+    }
     file->data = malloc(file->n_bytes + 1);
     if (!file->data) {
         return error_no_memory(error, "%s: %zu bytes", path, file->n_bytes);
@@ -79,14 +94,32 @@ static sluice_status read_open(struct file *file, int fd, const char *path, cons
     return status;
 }
 
-sluice_status file_read(struct file *file, const char *path, const char *inside,
-                        sluice_error *error) {
+sluice_status file_read(struct file *file, const char *path, const struct file_rules *rules,
+                        char **real, sluice_error *error) {
+    struct stat info;
+    char opened[PATH_MAX] = "";
     *file = (struct file){0};
+    if (stat(path, &info) != 0) {
+        return error_io(error, path);
+    }
+    if (!S_ISREG(info.st_mode)) { /* opening a device may change it */
+        return error_not_regular(error, path);
+    }
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return error_io(error, path);
     }
-    sluice_status status = read_open(file, fd, path, inside, error);
+    int known = opened_path(fd, opened);
+    sluice_status status =
+        is_allowed(opened, rules)
+            ? read_open(file, fd, path, rules, error)
+            : error_set(error, SLUICE_INVALID_ARGUMENT,
+                        "%s: external data must be in the directory of the model's file, or of "
+                        "the file that it links to",
+                        path);
     close(fd);
+    if (real) {
+        *real = known ? strdup(opened) : NULL;
+    }
     return status;
 }

@@ -1,134 +1,50 @@
-/* Finds tensors with external data in a model file (onnx.proto), and reads their files. The model
- * is walked as protobuf fields; only the messages on the way to a tensor are looked into. */
+/* The model is walked as protobuf fields (onnx_message.h). When a tensor has external data, the
+ * model is written anew: no location of the file's reaches the library. */
 #include "common/onnx_external.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/load_error.h"
+#include "common/onnx_message.h"
 #include "common/text.h"
-
-enum { MAX_DEPTH = 100 /* as protobuf's own */ };
-
-/* Messages on the way to a tensor. */
-enum kind { MODEL, FUNCTION, GRAPH, NODE, ATTRIBUTE, SPARSE_TENSOR, TENSOR, KINDS };
-
-/* Fields of onnx.proto that contain such messages. */
-static const struct {
-    enum kind parent;
-    uint64_t number;
-    enum kind kind;
-} children[] = {
-    {MODEL, 7, GRAPH},
-    {MODEL, 25, FUNCTION},
-    {FUNCTION, 7, NODE},
-    {GRAPH, 1, NODE},
-    {GRAPH, 5, TENSOR},
-    {GRAPH, 15, SPARSE_TENSOR},
-    {NODE, 5, ATTRIBUTE},
-    {ATTRIBUTE, 5, TENSOR},
-    {ATTRIBUTE, 6, GRAPH},
-    {ATTRIBUTE, 10, TENSOR},
-    {ATTRIBUTE, 11, GRAPH},
-    {ATTRIBUTE, 22, SPARSE_TENSOR},
-    {ATTRIBUTE, 23, SPARSE_TENSOR},
-    {SPARSE_TENSOR, 1, TENSOR},
-    {SPARSE_TENSOR, 2, TENSOR},
-};
-
-/* Fields of TensorProto and StringStringEntryProto. */
-enum { TENSOR_RAW_DATA = 9, TENSOR_EXTERNAL_DATA = 13, TENSOR_DATA_LOCATION = 14 };
-enum { ENTRY_KEY = 1, ENTRY_VALUE = 2 };
-enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
-
-/* ---- fields ---------------------------------------------------------------------------------- */
-
-struct bytes {
-    const char *data;
-    size_t n;
-};
-
-struct field {
-    uint64_t number;
-    unsigned wire_type;
-    uint64_t value;     /* WIRE_VARINT */
-    struct bytes bytes; /* WIRE_BYTES */
-    struct bytes whole; /* with its tag */
-};
-
-/* Returns: 0 at the end or when it is malformed. */
-static int varint_take(struct bytes *rest, uint64_t *value) {
-    *value = 0;
-    for (unsigned shift = 0; shift < 64 && rest->n > 0; shift += 7) {
-        unsigned char byte = (unsigned char)*rest->data++;
-        rest->n--;
-        *value |= (uint64_t)(byte & 0x7fU) << shift;
-        if (byte < 0x80) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-/* Returns: 0 at the end; else 1, and `*malformed` tells whether the field is. */
-static int field_take(struct bytes *rest, struct field *field, int *malformed) {
-    struct bytes from = *rest;
-    uint64_t tag = 0, n = 0;
-    if (rest->n == 0) {
-        return 0;
-    }
-    int whole = varint_take(rest, &tag);
-    *field = (struct field){.number = tag >> 3, .wire_type = (unsigned)(tag & 7)};
-    switch (field->wire_type) {
-    case WIRE_VARINT:
-        whole = whole && varint_take(rest, &field->value);
-        break;
-    case WIRE_FIXED64:
-        n = 8;
-        break;
-    case WIRE_FIXED32:
-        n = 4;
-        break;
-    case WIRE_BYTES:
-        whole = whole && varint_take(rest, &n);
-        break;
-    default:
-        whole = 0;
-    }
-    if (!whole || n > rest->n) {
-        *malformed = 1;
-        return 1;
-    }
-    field->bytes = (struct bytes){rest->data, (size_t)n};
-    rest->data += n;
-    rest->n -= (size_t)n;
-    field->whole = (struct bytes){from.data, from.n - rest->n};
-    return 1;
-}
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-/* A growing buffer. */
+/* A growing buffer of at most INT_MAX bytes, which is protobuf's limit. */
 struct output {
     char *data;
     size_t n, cap;
-    int failed; /* out of memory */
+    int no_memory, too_large;
 };
 
-static void output_add(struct output *output, const void *data, size_t n) {
+static int output_grow(struct output *output, size_t n) {
+    if (output->no_memory || output->too_large) {
+        return 0;
+    }
+    if (n > INT_MAX - output->n) {
+        output->too_large = 1;
+        return 0;
+    }
     if (n > output->cap - output->n) {
-        size_t cap = 2 * output->cap + n;
+        size_t cap = output->cap + output->cap / 2 + n;
         char *grown = realloc(output->data, cap);
         if (!grown) {
-            output->failed = 1;
-            return;
+            output->no_memory = 1;
+            return 0;
         }
         output->data = grown;
         output->cap = cap;
     }
-    if (n > 0) {
+    return 1;
+}
+
+static void output_add(struct output *output, const void *data, size_t n) {
+    if (n > 0 && output_grow(output, n)) {
         memcpy(output->data + output->n, data, n);
         output->n += n;
     }
@@ -143,271 +59,368 @@ static void output_add_varint(struct output *output, uint64_t value) {
     output_add(output, &last, 1);
 }
 
-static void output_add_bytes(struct output *output, uint64_t number, const char *data, size_t n) {
-    output_add_varint(output, number << 3 | WIRE_BYTES);
+static void output_add_bytes(struct output *output, uint32_t number, const char *data, size_t n) {
+    output_add_varint(output, (uint64_t)number << 3 | WIRE_BYTES);
     output_add_varint(output, n);
     output_add(output, data, n);
+}
+
+static void output_add_entry(struct output *output, const char *key, const char *value) {
+    char text[64];
+    struct output entry = {.data = text, .cap = sizeof(text)}; /* is not grown */
+    output_add_bytes(&entry, ONNX_ENTRY_KEY, key, strlen(key));
+    output_add_bytes(&entry, ONNX_ENTRY_VALUE, value, strlen(value));
+    output_add_bytes(output, ONNX_TENSOR_EXTERNAL_DATA, text, entry.n);
 }
 
 /* ---- external data of a tensor --------------------------------------------------------------- */
 
 struct external_ref {
-    struct bytes location; /* data NULL: not external */
+    int is_external;
+    struct bytes location; /* data NULL: none */
     uint64_t offset;
     uint64_t length;
     int has_length;
 };
 
-static int number_read(struct bytes text, uint64_t *value) {
-    *value = 0;
-    for (size_t i = 0; i < text.n; i++) {
-        unsigned digit = (unsigned char)text.data[i] - (unsigned)'0';
-        if (digit > 9 || *value > (UINT64_MAX - digit) / 10) {
-            return 0;
-        }
-        *value = *value * 10 + digit;
-    }
-    return text.n > 0;
+struct walk {
+    struct onnx_file *file;
+    enum onnx_external_mode mode;
+    char *directories[2];  /* of the path, and of the file that it links to; no symbolic links */
+    char *named_directory; /* of the path, as given */
+    int has_external;
+    sluice_error *error;
+};
+
+static sluice_status error_external(const struct walk *walk, const char *what,
+                                    struct bytes location) {
+    return error_set(walk->error, SLUICE_INVALID_ARGUMENT, "external data \"%.*s\": %s",
+                     (int)(location.n < 200 ? location.n : 200), location.data ? location.data : "",
+                     what);
 }
 
-static int is_text(struct bytes bytes, const char *text) {
-    return bytes.n == strlen(text) && memcmp(bytes.data, text, bytes.n) == 0;
-}
-
-/* Returns: 0 when a number is malformed. */
-static int entry_read(struct bytes rest, struct external_ref *ref) {
+static sluice_status entry_read(const struct walk *walk, struct bytes rest,
+                                struct external_ref *ref) {
     struct bytes key = {"", 0}, value = {"", 0};
     struct field field;
-    int malformed = 0;
-    while (field_take(&rest, &field, &malformed) && !malformed) {
-        if (field.number == ENTRY_KEY) {
+    const char *why;
+    while (field_take(&rest, &field, &why) > 0) {
+        if (field.number == ONNX_ENTRY_KEY) {
             key = field.bytes;
-        } else if (field.number == ENTRY_VALUE) {
+        } else if (field.number == ONNX_ENTRY_VALUE) {
             value = field.bytes;
         }
     }
-    if (is_text(key, "location")) {
+    if (bytes_equal(key, "location")) {
+        if (ref->location.data) {
+            return error_external(walk, "the tensor has a second location", value);
+        }
         ref->location = value;
-    } else if (is_text(key, "offset")) {
-        return number_read(value, &ref->offset);
-    } else if (is_text(key, "length")) {
+    } else if (bytes_equal(key, "offset") && !bytes_number(value, &ref->offset)) {
+        return error_external(walk, "expected a number as offset", value);
+    } else if (bytes_equal(key, "length")) {
         ref->has_length = 1;
-        return number_read(value, &ref->length);
-    }
-    return !malformed;
-}
-
-/* Returns: 0 when it is malformed. */
-static int tensor_read(struct bytes rest, struct external_ref *ref) {
-    struct field field;
-    int malformed = 0, external = 0;
-    *ref = (struct external_ref){0};
-    while (field_take(&rest, &field, &malformed) && !malformed) {
-        if (field.number == TENSOR_DATA_LOCATION && field.wire_type == WIRE_VARINT) {
-            external = field.value == 1;
-        } else if (field.number == TENSOR_EXTERNAL_DATA && field.wire_type == WIRE_BYTES) {
-            malformed = !entry_read(field.bytes, ref);
+        if (!bytes_number(value, &ref->length)) {
+            return error_external(walk, "expected a number as length", value);
         }
     }
-    if (!external) {
-        ref->location = (struct bytes){0};
+    return SLUICE_OK;
+}
+
+static sluice_status tensor_read(const struct walk *walk, struct bytes rest,
+                                 struct external_ref *ref) {
+    struct field field;
+    const char *why;
+    sluice_status status = SLUICE_OK;
+    *ref = (struct external_ref){0};
+    while (status == SLUICE_OK && field_take(&rest, &field, &why) > 0) {
+        if (field.number == ONNX_TENSOR_DATA_LOCATION) {
+            ref->is_external = field.value == 1;
+            if (field.value > 1) { /* of which protobuf uses 32 bits */
+                status = error_set(walk->error, SLUICE_INVALID_ARGUMENT,
+                                   "a tensor has the data_location %" PRIu64
+                                   "; expected 0 (in the model) or 1 (external)",
+                                   field.value);
+            }
+        } else if (field.number == ONNX_TENSOR_EXTERNAL_DATA) {
+            status = entry_read(walk, field.bytes, ref);
+        }
     }
-    return !malformed;
+    return status;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* Returns: 0 when it is absolute or has a part "..", or is no name of a file. */
+static int location_is_inside(struct bytes location) {
+    struct bytes rest = location;
+    if (rest.n == 0 || rest.data[0] == '/' || memchr(rest.data, '\0', rest.n)) {
+        return 0;
+    }
+    while (rest.n > 0) {
+        const char *slash = memchr(rest.data, '/', rest.n);
+        size_t n = slash ? (size_t)(slash - rest.data) : rest.n;
+        if (n == 2 && memcmp(rest.data, "..", 2) == 0) {
+            return 0;
+        }
+        n += slash != NULL;
+        rest = (struct bytes){rest.data + n, rest.n - n};
+    }
+    return 1;
+}
+
+static sluice_status external_read_in(const struct walk *walk, struct onnx_external *external,
+                                      const char *directory, sluice_error *error) {
+    const char *const inside[] = {walk->directories[0], walk->directories[1]};
+    const struct file_rules rules = {.inside = inside, .n_inside = 2};
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof(path), "%s/%s", directory, external->location);
+    if (n < 0 || (size_t)n >= sizeof(path)) {
+        return error_external(walk, "the path is too long",
+                              (struct bytes){external->location, strlen(external->location)});
+    }
+    return file_read(&external->file, path, &rules, NULL, error);
+}
+
+/* Beside the path that the operator named first; that file is the one that an error names. */
+static sluice_status external_read(const struct walk *walk, struct onnx_external *external) {
+    sluice_error other;
+    sluice_status status = external_read_in(walk, external, walk->named_directory, walk->error);
+    if (status == SLUICE_NOT_FOUND && strcmp(walk->directories[0], walk->directories[1]) != 0 &&
+        external_read_in(walk, external, walk->directories[1], &other) == SLUICE_OK) {
+        return SLUICE_OK;
+    }
+    return status;
+}
+
+/* Reads the file unless it was. Returns: NULL on failure. */
+static const struct onnx_external *external_get(const struct walk *walk, struct bytes location,
+                                                sluice_status *status) {
+    struct onnx_file *file = walk->file;
+    for (size_t i = 0; i < file->n_externals; i++) {
+        if (bytes_equal(location, file->externals[i].location)) {
+            return &file->externals[i];
+        }
+    }
+    if (!location_is_inside(location)) {
+        *status =
+            error_external(walk, "expected a file in the directory of the model's file", location);
+        return NULL;
+    }
+    struct onnx_external *externals =
+        realloc(file->externals, (file->n_externals + 1) * sizeof(*externals));
+    if (externals) {
+        file->externals = externals;
+    }
+    char *copy = externals ? strndup(location.data, location.n) : NULL;
+    if (!copy) {
+        *status = error_no_memory(walk->error, "external data");
+        return NULL;
+    }
+    struct onnx_external *external = &externals[file->n_externals];
+    *external = (struct onnx_external){.location = copy};
+    snprintf(external->name, sizeof(external->name), "external-%zu", file->n_externals++);
+    *status = external_read(walk, external);
+    return *status == SLUICE_OK ? external : NULL;
 }
 
 /* ---- walk ------------------------------------------------------------------------------------ */
 
-struct walk {
-    struct external *external;
-    int has_inner; /* external data that is not an initializer of the main graph */
-    int malformed;
-    sluice_error *error;
-};
-
-/* Returns: 0 when it leaves the model's directory by its name. */
-static int location_is_inside(const char *location) {
-    const char *part = location;
-    for (;;) {
-        size_t n = strcspn(part, "/");
-        if ((n == 0 && part == location) || (n == 2 && strncmp(part, "..", 2) == 0)) {
-            return 0;
-        }
-        if (part[n] == '\0') {
-            return 1;
-        }
-        part += n + 1;
-    }
-}
-
-static sluice_status external_file_read(struct external *external, struct external_file *file,
-                                        sluice_error *error) {
-    char path[PATH_MAX];
-    int n = snprintf(path, sizeof(path), "%s/%s", external->directory, file->location);
-    if (n < 0 || (size_t)n >= sizeof(path) || !location_is_inside(file->location)) {
-        return error_set(error, SLUICE_INVALID_ARGUMENT,
-                         "external data \"%.200s\": expected a file in the directory of the "
-                         "model's file",
-                         file->location);
-    }
-    return file_read(&file->file, path, external->directory, error);
-}
-
-/* Reads the file unless it was. Returns: NULL on failure. */
-static const struct external_file *external_file_get(struct walk *walk, struct bytes location,
-                                                     sluice_status *status) {
-    struct external *external = walk->external;
-    for (size_t i = 0; i < external->n_files; i++) {
-        if (is_text(location, external->files[i].location)) {
-            return &external->files[i];
-        }
-    }
-    struct external_file *files =
-        realloc(external->files, (external->n_files + 1) * sizeof(*files));
-    if (!files) {
-        *status = error_no_memory(walk->error, "external data");
-        return NULL;
-    }
-    external->files = files;
-    struct external_file *file = &files[external->n_files];
-    *file = (struct external_file){.location = strndup(location.data, location.n)};
-    if (!file->location) {
-        *status = error_no_memory(walk->error, "external data");
-        return NULL;
-    }
-    external->n_files++;
-    *status = external_file_read(external, file, walk->error);
-    return *status == SLUICE_OK ? file : NULL;
-}
-
-static void add_tensor(struct bytes rest, const char *data, size_t n, struct output *output) {
+/* Writes a tensor whose external data is `ref` of `external`. */
+static void add_tensor(const struct walk *walk, struct bytes rest, const struct external_ref *ref,
+                       const struct onnx_external *external, int is_main, struct output *output) {
+    char text[24];
     struct field field;
-    int malformed = 0;
-    while (field_take(&rest, &field, &malformed) && !malformed) {
-        if (field.number != TENSOR_DATA_LOCATION && field.number != TENSOR_EXTERNAL_DATA) {
+    const char *why;
+    while (field_take(&rest, &field, &why) > 0) {
+        if (field.number != ONNX_TENSOR_DATA_LOCATION &&
+            field.number != ONNX_TENSOR_EXTERNAL_DATA && field.number != ONNX_TENSOR_RAW_DATA) {
             output_add(output, field.whole.data, field.whole.n);
         }
     }
-    output_add_bytes(output, TENSOR_RAW_DATA, data, n);
+    if (walk->mode == ONNX_EXTERNAL_EMBED || !is_main) {
+        size_t n =
+            ref->has_length ? (size_t)ref->length : external->file.n_bytes - (size_t)ref->offset;
+        output_add_bytes(output, ONNX_TENSOR_RAW_DATA, external->file.data + ref->offset, n);
+        return;
+    }
+    output_add_entry(output, "location", external->name);
+    snprintf(text, sizeof(text), "%" PRIu64, ref->offset);
+    output_add_entry(output, "offset", text);
+    if (ref->has_length) {
+        snprintf(text, sizeof(text), "%" PRIu64, ref->length);
+        output_add_entry(output, "length", text);
+    }
+    output_add_varint(output, (uint64_t)ONNX_TENSOR_DATA_LOCATION << 3 | WIRE_VARINT);
+    output_add_varint(output, 1);
 }
 
-/* `output`: NULL, or where the tensor goes with its data stored within. */
-static sluice_status tensor_visit(struct walk *walk, struct bytes tensor, int is_inner,
+/* `is_main`: an initializer of the main graph. `output`: NULL, or where the tensor goes. */
+static sluice_status tensor_visit(struct walk *walk, struct bytes tensor, int is_main,
                                   struct output *output) {
     struct external_ref ref;
-    sluice_status status = SLUICE_OK;
-    walk->malformed = walk->malformed || !tensor_read(tensor, &ref);
-    if (walk->malformed || !ref.location.data) {
+    sluice_status status = tensor_read(walk, tensor, &ref);
+    if (status != SLUICE_OK) {
+        return status;
+    }
+    if (!ref.is_external) {
         if (output) {
             output_add(output, tensor.data, tensor.n);
         }
         return SLUICE_OK;
     }
-    const struct external_file *file = external_file_get(walk, ref.location, &status);
-    if (!file) {
+    const struct onnx_external *external = external_get(walk, ref.location, &status);
+    if (!external) {
         return status;
     }
-    size_t size = file->file.n_bytes;
+    size_t size = external->file.n_bytes;
     if (ref.offset > size || (ref.has_length && ref.length > size - ref.offset)) {
         return error_set(walk->error, SLUICE_INVALID_ARGUMENT,
                          "external data \"%.200s\": the file has %zu bytes, fewer than the model "
                          "needs",
-                         file->location, size);
+                         external->location, size);
     }
-    walk->has_inner = walk->has_inner || is_inner;
-    if (output && is_inner) {
-        size_t n = ref.has_length ? (size_t)ref.length : size - (size_t)ref.offset;
-        add_tensor(tensor, file->file.data + ref.offset, n, output);
-    } else if (output) {
-        output_add(output, tensor.data, tensor.n);
+    walk->has_external = 1;
+    if (output) {
+        add_tensor(walk, tensor, &ref, external, is_main, output);
     }
     return SLUICE_OK;
 }
 
-static enum kind kind_of(enum kind parent, const struct field *field) {
-    for (size_t i = 0; i < sizeof(children) / sizeof(children[0]); i++) {
-        if (children[i].parent == parent && children[i].number == field->number &&
-            field->wire_type == WIRE_BYTES) {
-            return children[i].kind;
-        }
+static sluice_status message_visit(struct walk *walk, enum onnx_message kind, struct bytes rest,
+                                   int depth, struct output *output);
+
+static sluice_status member_visit(struct walk *walk, const struct onnx_member *member,
+                                  const struct field *field, int depth, struct output *output) {
+    if (member->type != ONNX_TENSOR) {
+        return message_visit(walk, member->type, field->bytes, depth + 1, output);
     }
-    return KINDS;
+    int is_main = depth == 1 && member->parent == ONNX_GRAPH;
+    return tensor_visit(walk, field->bytes, is_main, output);
 }
 
-/* Visits the tensors of a message. `output`: NULL, or where the message goes, with its external
- * data stored within except that of the main graph's initializers (which are at depth 1). */
-static sluice_status message_visit(struct walk *walk, enum kind kind, struct bytes rest, int depth,
-                                   struct output *output) {
+/* Visits the tensors of a message that onnx_check has passed. `output`: NULL, or where the message
+ * goes. Graphs at depth 1 are the main graph. */
+static sluice_status message_visit(struct walk *walk, enum onnx_message kind, struct bytes rest,
+                                   int depth, struct output *output) {
     struct field field;
+    const char *why;
     sluice_status status = SLUICE_OK;
-    walk->malformed = walk->malformed || depth > MAX_DEPTH;
-    while (status == SLUICE_OK && !walk->malformed && field_take(&rest, &field, &walk->malformed) &&
-           !walk->malformed) {
-        enum kind inner = kind_of(kind, &field);
-        if (inner == KINDS) {
+    while (status == SLUICE_OK && field_take(&rest, &field, &why) > 0) {
+        const struct onnx_member *member = onnx_member_find(kind, field.number);
+        if (!member || member->type >= ONNX_MESSAGES) {
             if (output) {
                 output_add(output, field.whole.data, field.whole.n);
             }
             continue;
         }
         struct output message = {0};
-        struct output *into = output ? &message : NULL;
-        status = inner == TENSOR ? tensor_visit(walk, field.bytes, depth != 1, into)
-                                 : message_visit(walk, inner, field.bytes, depth + 1, into);
+        status = member_visit(walk, member, &field, depth, output ? &message : NULL);
         if (output) {
             output_add_bytes(output, field.number, message.data, message.n);
-            output->failed = output->failed || message.failed;
+            output->no_memory = output->no_memory || message.no_memory;
+            output->too_large = output->too_large || message.too_large;
+            status = output->too_large || output->no_memory ? SLUICE_NO_MEMORY : status;
         }
         free(message.data);
     }
     return status;
 }
 
-static sluice_status model_rewrite(struct walk *walk, struct bytes model) {
+/* Writes the model anew. */
+static sluice_status model_rewrite(struct walk *walk) {
+    struct file *model = &walk->file->model;
     struct output output = {0};
-    sluice_status status = message_visit(walk, MODEL, model, 0, &output);
-    walk->external->model = (struct file){output.data, output.n};
-    if (status == SLUICE_OK && output.failed) {
-        return error_no_memory(walk->error, "external data");
-    }
-    if (status == SLUICE_OK && output.n > INT_MAX) {
+    sluice_status status =
+        message_visit(walk, ONNX_MODEL, (struct bytes){model->data, model->n_bytes}, 0, &output);
+    free(model->data);
+    *model = (struct file){output.data, output.n};
+    if (output.too_large) {
         return error_set(walk->error, SLUICE_UNSUPPORTED,
-                         "the model has more than 2 GiB of external data in subgraphs or "
-                         "attributes; store these weights as initializers of the main graph");
+                         walk->mode == ONNX_EXTERNAL_EMBED
+                             ? "the model has more than 2 GiB of external data"
+                             : "the model has more than 2 GiB of external data in subgraphs or "
+                               "attributes; store these weights as initializers of the main graph");
     }
-    return status;
+    return output.no_memory ? error_no_memory(walk->error, "external data") : status;
 }
+
+/* ---- the model's file ------------------------------------------------------------------------ */
 
 static char *directory_of(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
 }
 
-sluice_status external_read(struct external *external, const char *path, sluice_error *error) {
-    struct file file;
-    *external = (struct external){.directory = directory_of(path)};
-    if (!external->directory) {
-        return error_no_memory(error, "the model's path");
+/* `real`: the path without symbolic links; NULL: not known. */
+static sluice_status directories_find(struct walk *walk, const char *path, const char *real) {
+    walk->named_directory = directory_of(path);
+    walk->directories[0] = walk->named_directory ? realpath(walk->named_directory, NULL) : NULL;
+    walk->directories[1] = real                   ? directory_of(real)
+                           : walk->directories[0] ? strdup(walk->directories[0])
+                                                  : NULL;
+    return walk->directories[0] && walk->directories[1]
+               ? SLUICE_OK
+               : error_set(walk->error, SLUICE_INTERNAL, "%s: its directory cannot be found", path);
+}
+
+/* What is wrong with the file as a whole is said first: that it is a web page, or ends early. */
+static sluice_status error_malformed(const char *path, const char *why, sluice_error *error) {
+    char text[sizeof(error->text)];
+    if (load_error_explain(path, 0, text, sizeof(text))) {
+        return error_set(error, SLUICE_INVALID_ARGUMENT, "%s", text);
     }
-    sluice_status status = file_read(&file, path, NULL, error);
-    struct bytes model = {file.data, file.n_bytes};
-    struct walk walk = {.external = external, .error = error};
+    if (!load_error_explain(path, 1, text, sizeof(text))) {
+        snprintf(text, sizeof(text), "%.200s is not a well-formed ONNX model", path);
+    }
+    return strstr(text, "ends in the middle") || strstr(text, "is not an ONNX model")
+               ? error_set(error, SLUICE_INVALID_ARGUMENT, "%s", text)
+               : error_set(error, SLUICE_INVALID_ARGUMENT, "%.380s (%s)", text, why);
+}
+
+static sluice_status model_read(struct walk *walk, const char *path) {
+    const struct file_rules rules = {
+        .max_bytes = INT_MAX,
+        .too_large = "is larger than 2 GiB, which an ONNX file cannot be: save its weights as "
+                     "external data"};
+    struct file *model = &walk->file->model;
+    char *real = NULL, why[160];
+    sluice_status status = file_read(model, path, &rules, &real, walk->error);
     if (status == SLUICE_OK) {
-        status = message_visit(&walk, MODEL, model, 0, NULL);
+        status = directories_find(walk, path, real);
     }
-    if (status == SLUICE_OK && walk.has_inner && !walk.malformed) {
-        status = model_rewrite(&walk, model);
+    free(real);
+    if (status == SLUICE_OK &&
+        !onnx_check((struct bytes){model->data, model->n_bytes}, why, sizeof(why))) {
+        status = error_malformed(path, why, walk->error);
     }
-    free(file.data);
     return status;
 }
 
-void external_fini(struct external *external) {
-    for (size_t i = 0; i < external->n_files; i++) {
-        free(external->files[i].location);
-        free(external->files[i].file.data);
+sluice_status onnx_file_read(struct onnx_file *file, const char *path, enum onnx_external_mode mode,
+                             sluice_error *error) {
+    struct walk walk = {.file = file, .mode = mode, .error = error};
+    *file = (struct onnx_file){0};
+    sluice_status status = model_read(&walk, path);
+    if (status == SLUICE_OK) {
+        status = message_visit(&walk, ONNX_MODEL,
+                               (struct bytes){file->model.data, file->model.n_bytes}, 0, NULL);
     }
-    free(external->files);
-    free(external->model.data);
-    free(external->directory);
-    *external = (struct external){0};
+    if (status == SLUICE_OK && walk.has_external) {
+        status = model_rewrite(&walk);
+    }
+    free(walk.named_directory);
+    free(walk.directories[0]);
+    free(walk.directories[1]);
+    return status;
+}
+
+void onnx_file_fini(struct onnx_file *file) {
+    for (size_t i = 0; i < file->n_externals; i++) {
+        free(file->externals[i].location);
+        free(file->externals[i].file.data);
+    }
+    free(file->externals);
+    free(file->model.data);
+    *file = (struct onnx_file){0};
 }

@@ -1,6 +1,7 @@
-/* External data: weights that an ONNX model keeps in files of their own. ONNX Runtime would map
- * these files for as long as the model is served, so that a change of a file would change the
- * answers, and its truncation would kill the process. They are read into memory instead. */
+/* ONNX files and their external data, the weights that a model keeps in files of its own. A library
+ * would open these files by paths of the model's choice, and map them for as long as the model is
+ * served, so that a change of a file would change the answers and its truncation would kill the
+ * process. They are checked and read here, and the library gets memory and no path. */
 #ifndef SLUICE_COMMON_ONNX_EXTERNAL_H
 #define SLUICE_COMMON_ONNX_EXTERNAL_H
 
@@ -8,25 +9,35 @@
 #include "sluice/backend.h"
 
 /* A file of external data. */
-struct external_file {
+struct onnx_external {
     char *location; /* as the model names it, relative to the model's directory */
+    char name[24];  /* as `onnx_file.model` names it */
     struct file file;
 };
 
-struct external {
-    char *directory; /* of the model's file */
-    struct external_file *files;
-    size_t n_files;
-    /* The model with the data that ONNX Runtime would map all the same (tensors that are not
-     * initializers of the main graph) stored within; data NULL: there is none. */
-    struct file model;
+/* Where external data goes. */
+enum onnx_external_mode {
+    /* Initializers of the main graph refer to `externals`; the data of other tensors (attributes,
+     * subgraphs, functions) is stored in the model. */
+    ONNX_EXTERNAL_FILES,
+    /* All is stored in the model. */
+    ONNX_EXTERNAL_EMBED,
 };
 
-/* Reads the external data of the model file `path`. A file that is not an ONNX model has none: its
- * error is ONNX Runtime's. Returns: as file_read, and SLUICE_INVALID_ARGUMENT for a location that
- * is out of range or leaves the model's directory. Owns: *external until external_fini, also after
- * an error. */
-sluice_status external_read(struct external *external, const char *path, sluice_error *error);
-void external_fini(struct external *external);
+struct onnx_file {
+    struct file model; /* well-formed (onnx_check), and without a reference to another file */
+    struct onnx_external *externals;
+    size_t n_externals;
+};
+
+/* Reads the model file `path` and its external data. A location is relative to the directory of
+ * `path`, or else to that of the file that `path` links to; the file that it leads to must be below
+ * one of the two: hub caches link `model.onnx` and its weights to files of other names.
+ * Returns: as file_read, SLUICE_INVALID_ARGUMENT for a file that is no well-formed ONNX model or
+ * has a location that is out of range or leaves these directories, SLUICE_UNSUPPORTED for more
+ * than 2 GiB of stored data. Owns: *file until onnx_file_fini, also after an error. */
+sluice_status onnx_file_read(struct onnx_file *file, const char *path, enum onnx_external_mode mode,
+                             sluice_error *error);
+void onnx_file_fini(struct onnx_file *file);
 
 #endif

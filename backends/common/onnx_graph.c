@@ -553,8 +553,8 @@ static int read_model(struct walk *walk, struct reader reader) {
     return 1;
 }
 
-int onnx_graph_follows_shapes(const char *path) {
-    FILE *file = fopen(path, "rbe");
+/* Closes the file. */
+static int file_follows_shapes(FILE *file) {
     struct walk walk = {0};
     int follows = 0;
     off_t n_bytes = file && fseeko(file, 0, SEEK_END) == 0 ? ftello(file) : 0;
@@ -573,4 +573,8 @@ int onnx_graph_follows_shapes(const char *path) {
     free(walk.inputs.hashes);
     free(walk.known.hashes);
     return follows;
+}
+
+int onnx_graph_follows_shapes(char *data, size_t n_bytes) {
+    return file_follows_shapes(n_bytes > 0 ? fmemopen(data, n_bytes, "rb") : NULL);
 }

@@ -5,42 +5,34 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/onnx_external.h"
 #include "common/onnx_graph.h"
 #include "common/path.h"
 #include "onnxruntime/execute.h"
-#include "common/onnx_external.h"
 #include "onnxruntime/load_check.h"
 
-/* Hands the external data to the session's options, in place of the files. */
-static OrtStatus *external_add(const struct sluice_model *model, const struct external *external) {
+/* Nothing can be opened below it. */
+static const char no_folder[] = "/dev/null/none";
+
+/* The library gets the model and its external data from memory, and as the folder of other external
+ * data one that does not exist: whatever it reads in the model, it has no file to open. */
+static OrtStatus *session_create(struct sluice_model *model, const struct onnx_file *file) {
     const OrtApi *api = model->ort->api;
     OrtSessionOptions *options = model->options.session;
-    OrtStatus *result = NULL;
-    for (size_t i = 0; !result && i < external->n_files; i++) {
-        struct external_file *file = &external->files[i];
-        const char *name = file->location;
-        result = api->AddExternalInitializersFromFilesInMemory(options, &name, &file->file.data,
-                                                               &file->file.n_bytes, 1);
+    OrtStatus *result = api->AddSessionConfigEntry(
+        options, "session.model_external_initializers_file_folder_path", no_folder);
+    if (!result) { /* not a format that onnx_file_read does not read */
+        result = api->AddSessionConfigEntry(options, "session.load_model_format", "ONNX");
     }
-    if (!result && external->model.data) { /* the file that the model came from is not known */
-        result = api->AddSessionConfigEntry(
-            options, "session.model_external_initializers_file_folder_path", external->directory);
+    for (size_t i = 0; !result && i < file->n_externals; i++) {
+        const struct onnx_external *external = &file->externals[i];
+        const char *name = external->name;
+        result = api->AddExternalInitializersFromFilesInMemory(options, &name, &external->file.data,
+                                                               &external->file.n_bytes, 1);
     }
-    return result;
-}
-
-static OrtStatus *session_create(struct sluice_model *model, const struct external *external,
-                                 const char *path) {
-    const OrtApi *api = model->ort->api;
-    OrtStatus *result = external_add(model, external);
-    if (result) {
-        return result;
-    }
-    return external->model.data
-               ? api->CreateSessionFromArray(model->ort->env, external->model.data,
-                                             external->model.n_bytes, model->options.session,
-                                             &model->session)
-               : api->CreateSession(model->ort->env, path, model->options.session, &model->session);
+    return result ? result
+                  : api->CreateSessionFromArray(model->ort->env, file->model.data,
+                                                file->model.n_bytes, options, &model->session);
 }
 
 /* The file of external data that is missing is named; this adds what it is. */
@@ -57,18 +49,20 @@ static sluice_status external_check(sluice_status status, const char *path, slui
 static sluice_status session_open(struct sluice_model *model, const sluice_model_args *args,
                                   sluice_error *error) {
     const struct ort *ort = model->ort;
-    struct external external = {0};
+    struct onnx_file file = {0};
     char text[4096];
     const char *path = model_file_path(args->path, "model.onnx", text, sizeof(text));
     sluice_status status = options_init(&model->options, ort, args, error);
     if (status == SLUICE_OK) {
-        status = external_check(external_read(&external, path, error), path, error);
+        status =
+            external_check(onnx_file_read(&file, path, ONNX_EXTERNAL_FILES, error), path, error);
     }
     if (status == SLUICE_OK) {
-        status = ort_check_load(ort, session_create(model, &external, path), path, error);
+        status = ort_check_load(ort, session_create(model, &file), path, error);
     }
-    model->follows_shapes = status == SLUICE_OK && onnx_graph_follows_shapes(path);
-    external_fini(&external); /* the session has copies */
+    model->follows_shapes =
+        status == SLUICE_OK && onnx_graph_follows_shapes(file.model.data, file.model.n_bytes);
+    onnx_file_fini(&file); /* the session has copies */
     return status;
 }
 

@@ -6,14 +6,19 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/onnx_external.h"
 #include "common/onnx_graph.h"
 #include "common/path.h"
 #include "openvino/execute.h"
 #include "openvino/ir.h"
 
+static int ends_with(const char *file, const char *extension) {
+    size_t n = strlen(file), n_extension = strlen(extension);
+    return n >= n_extension && strcmp(file + n - n_extension, extension) == 0;
+}
+
 static int is_ir(const char *file) {
-    size_t n = strlen(file);
-    return n >= 4 && strcmp(file + n - 4, ".xml") == 0;
+    return ends_with(file, ".xml");
 }
 
 /* The library opens the weights beside an IR model, model.bin of model.xml; of a pipe it would wait
@@ -51,11 +56,18 @@ static sluice_status run_step(load_step step, const struct sluice_model *model, 
     return status;
 }
 
+static ov_status_e call_read(const struct sluice_model *model, const char *file,
+                             ov_model_t **made) {
+    const struct file *onnx = &model->onnx.model;
+    return onnx->data ? ov_core_read_model_from_memory_buffer(model->ov->core, onnx->data,
+                                                              onnx->n_bytes, NULL, made)
+                      : ov_core_read_model(model->ov->core, file, NULL, made);
+}
+
 /* *made: ov_model_t *. */
 static sluice_status read_model(const struct sluice_model *model, const char *file, void *made,
                                 sluice_error *error) {
-    return ov_check(ov_core_read_model(model->ov->core, file, NULL, made),
-                    "OpenVINO can't load the model", error);
+    return ov_check(call_read(model, file, made), "OpenVINO can't load the model", error);
 }
 
 /* *made: ov_compiled_model_t *. */
@@ -127,7 +139,7 @@ static int has_static_shapes(const struct sluice_model *model, const char *file)
         return 1;
     }
     /* A model of its own, because it cannot be changed back. The weights are mapped once. */
-    int is_static = ov_core_read_model(model->ov->core, file, NULL, &probe) == OK &&
+    int is_static = call_read(model, file, &probe) == OK &&
                     is_static_with_fixed_inputs(&model->signature, probe);
     ov_model_free(probe);
     return is_static;
@@ -141,6 +153,9 @@ static sluice_status load_model(struct sluice_model *model, const sluice_model_a
     if (status == SLUICE_OK) {
         status = check_weights(file, error);
     }
+    if (status == SLUICE_OK && ends_with(file, ".onnx")) { /* the library opens no weights of it */
+        status = onnx_file_read(&model->onnx, file, ONNX_EXTERNAL_EMBED, error);
+    }
     if (status == SLUICE_OK) {
         status = read_file(model, file, error);
     }
@@ -148,10 +163,12 @@ static sluice_status load_model(struct sluice_model *model, const sluice_model_a
         status = signature_init(&model->signature, model->model, error);
     }
     if (status == SLUICE_OK) {
-        model->follows_shapes = is_ir(file)
-                                    ? ir_follows_shapes(file) && has_static_shapes(model, file)
-                                    : onnx_graph_follows_shapes(file);
+        model->follows_shapes =
+            is_ir(file)
+                ? ir_follows_shapes(file) && has_static_shapes(model, file)
+                : onnx_graph_follows_shapes(model->onnx.model.data, model->onnx.model.n_bytes);
     }
+    onnx_file_fini(&model->onnx);
     return status == SLUICE_OK ? run_step(compile_model, model, file, &model->spare, error)
                                : status;
 }

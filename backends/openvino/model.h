@@ -8,6 +8,7 @@
 
 #include "common/batch.h"
 #include "common/gather.h"
+#include "common/onnx_external.h"
 #include "common/results.h"
 #include "openvino/options.h"
 #include "openvino/ov.h"
@@ -21,6 +22,7 @@ struct sluice_model {
     ov_model_t *model;
     ov_compiled_model_t *spare; /* compiled in model_open, for the first instance */
     struct options options;
+    struct onnx_file onnx; /* of an .onnx file, while it is loaded */
     struct signature signature;
     int follows_shapes; /* sluice_model_info.time_follows_shapes */
 };
