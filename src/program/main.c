@@ -1,6 +1,9 @@
 /* sluice: selects and runs the subcommand. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/suggest.h"
 #include "program/options/commands.h"
@@ -94,7 +97,20 @@ static int run(int argc, char **argv) {
     return command ? command->run(argc - 1, argv + 1) : unknown_command(name);
 }
 
+/* Descriptors 0 to 2 that the parent process has closed become /dev/null. Else the next files that
+ * are opened get their numbers: the log would be written to a client, and libuv, which never closes
+ * these three, aborts when it is to close one. */
+static void open_standard_descriptors(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+            open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY) != fd) {
+            _exit(EXIT_CODE_FAILED); /* there is nowhere to say why */
+        }
+    }
+}
+
 int main(int argc, char **argv) {
+    open_standard_descriptors();
     int code = argc < 2 ? print_help(stderr) : run(argc, argv);
     /* A failed write to a redirected output is a failure. */
     if (fflush(stdout) != 0 || ferror(stdout)) {

@@ -32,6 +32,19 @@ def fail_to_serve(*args):
 
 # ---- starting ------------------------------------------------------------------------------------
 
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_start_with_closed_descriptors(start_server, repositories, closed):
+    """Other files would get their numbers. The log cannot be read then, but the ready file."""
+    running = start_server("--model-repository", repositories("default"),
+                           prefix=("sh", "-c", f'exec "$@" {closed}', "sh"))
+    for fd in range(3):
+        target = os.readlink(f"/proc/{running.pid}/fd/{fd}")
+        assert target == "/dev/null" or target.endswith("/log"), (fd, target)
+    assert get(running, "/v2/health/ready") == (200, {"live": True, "ready": True})
+    running.signal()
+    assert running.wait_exit() == 0
+
+
 def test_ready_file_lists_each_address(start_server, repositories, tmp_path):
     running = start_server("--model-repository", repositories("default"),
                            listen=("127.0.0.1:0", "[::1]:0", f"unix:{tmp_path}/s"))
