@@ -19,12 +19,12 @@ TIMES = {"http": ["HTTP_RECV_START", "HTTP_RECV_END", *HANDLER, "HTTP_SEND_START
 class Live:
     """A server that may write traces, and a client for each protocol."""
 
-    def __init__(self, start_server, folder, models, *settings, file=True):
+    def __init__(self, start_server, folder, models, *settings, file=True, more=()):
         self.file = folder / "traces.json"
         flags = [f"triton,file={self.file}"] if file else []
         self.server = start_server("--model-repository", models, *(
             part for setting in [*flags, *settings] for part in ("--trace-config", setting)),
-            grpc=("127.0.0.1:0",))
+            *more, grpc=("127.0.0.1:0",))
         self.clients = {"http": triton_http.InferenceServerClient(self.server.address),
                         "grpc": triton_grpc.InferenceServerClient(self.server.grpc_address)}
         self.at_first = {"trace_level": ["OFF"], "trace_rate": "1000", "trace_count": "-1",

@@ -293,6 +293,7 @@ static enum status resolve_settings(struct serve_settings *out, struct arena *ar
                                           err) != ST_OK) {
         st = error_prefix(err, "--trace-config");
     }
+    out->trace.max_size = out->max_trace_size;
     if (st != ST_OK) {
         return st;
     }

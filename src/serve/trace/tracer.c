@@ -831,7 +831,7 @@ enum status tracer_open(struct tracer *tracer, const struct tracer_options *opti
     core->server = server;
     LIST_INSERT_HEAD(&core->settings, server, link);
     STAILQ_INIT(&core->queue);
-    trace_file_init(&core->file, options->file);
+    trace_file_init(&core->file, options->file, options->max_size);
     tracer->core = core;
     enum status st = ST_OK;
     if (options->opentelemetry) {

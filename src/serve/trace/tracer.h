@@ -28,6 +28,7 @@ struct tracer {
 struct tracer_options {
     struct v2_trace_values values; /* the server settings until a client changes them */
     const char *file;              /* where traces are written; NULL: nowhere */
+    uint64_t max_size;             /* of the files together, enforced by trace_file; 0: no limit */
     bool opentelemetry;            /* traces are exported to `collector` instead */
     struct trace_export_options collector;
 };

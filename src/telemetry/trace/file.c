@@ -7,16 +7,18 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
+#include "core/event/clock.h"
 
-enum { FILE_MODE = 0640 /* tensors may be confidential */ };
+enum { FILE_MODE = 0640 /* tensors may be confidential */, FRAME_BYTES = 3 /* "[", "]\n" */ };
 
-void trace_file_init(struct trace_file *file, const char *path) {
-    *file = (struct trace_file){.path = path, .fd = -1};
+void trace_file_init(struct trace_file *file, const char *path, uint64_t max_size) {
+    *file = (struct trace_file){.path = path, .max_size = max_size, .fd = -1};
 }
 
 enum status trace_file_check(const char *path, struct error *err) {
@@ -41,6 +43,47 @@ static void report_result(struct trace_file *file, bool written, int error, uint
     }
     file->failing = !written;
 }
+
+/* ---- the limit ------------------------------------------------------------------------------- */
+
+static const uint64_t COUNT_INTERVAL_NS = UINT64_C(10000000000);
+
+/* The numbered files that are still there: some may have been taken away. */
+static void count_files(struct trace_file *file, uint64_t now_ns) {
+    char path[PATH_MAX];
+    struct stat info;
+    file->counted_ns = now_ns;
+    file->n_bytes = file->fd >= 0 ? (uint64_t)file->end : 0;
+    for (uint64_t i = 0; i < file->next_index; i++) {
+        snprintf(path, sizeof(path), "%s.%" PRIu64, file->path, i);
+        file->n_bytes += stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
+    }
+}
+
+/* Returns: whether the traces fit. The others are counted, and the first is logged. */
+static bool has_space(struct trace_file *file, struct str objects, uint64_t n) {
+    uint64_t n_bytes = objects.len + FRAME_BYTES;
+    bool fits = file->max_size == 0 || n_bytes <= file->max_size;
+    if (fits && file->max_size > 0 && file->n_bytes > file->max_size - n_bytes) {
+        uint64_t now_ns = clock_now_ns();
+        if (file->counted_ns == 0 || now_ns - file->counted_ns >= COUNT_INTERVAL_NS) {
+            count_files(file, now_ns);
+        }
+        fits = file->n_bytes <= file->max_size - n_bytes;
+    }
+    if (!fits) {
+        metric_add(METRIC_TRACES_OVER_LIMIT, (int64_t)n);
+    }
+    if (!fits && !file->full) {
+        log_event(LOG_WARNING, "traces are dropped: the files are full (--max-trace-size)",
+                  LOG_CSTR("file", file->path), LOG_U64("bytes", file->n_bytes),
+                  LOG_U64("max_size", file->max_size));
+    }
+    file->full = !fits;
+    return fits;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* A pipe without a reader is an error: opening it would wait, and with it the shutdown. */
 static int open_file(const char *path) {
@@ -79,6 +122,9 @@ static void restore_end(const struct trace_file *file) {
 }
 
 void trace_file_append(struct trace_file *file, struct str objects, uint64_t n) {
+    if (!has_space(file, objects, n)) {
+        return;
+    }
     if (file->fd < 0) {
         file->fd = open_file(file->path);
         file->end = 0;
@@ -88,6 +134,7 @@ void trace_file_append(struct trace_file *file, struct str objects, uint64_t n) 
     report_result(file, written, errno, n);
     if (written) {
         file->end += 1 + (off_t)objects.len;
+        file->n_bytes += 1 + objects.len;
     } else if (file->fd >= 0) {
         restore_end(file);
     }
@@ -96,6 +143,9 @@ void trace_file_append(struct trace_file *file, struct str objects, uint64_t n) 
 /* Written under a temporary name and renamed, so that a reader sees only complete files. */
 void trace_file_write_next(struct trace_file *file, struct str objects, uint64_t n) {
     char path[PATH_MAX], part[PATH_MAX];
+    if (!has_space(file, objects, n)) {
+        return;
+    }
     int len = snprintf(path, sizeof(path), "%s.%" PRIu64, file->path, file->next_index);
     int part_len = snprintf(part, sizeof(part), "%s.part", file->path);
     bool fits = len > 0 && len < PATH_MAX && part_len > 0 && part_len < PATH_MAX;
@@ -113,7 +163,10 @@ void trace_file_write_next(struct trace_file *file, struct str objects, uint64_t
         (void)unlink(part);
     }
     report_result(file, written, error, n);
-    file->next_index += written;
+    if (written) {
+        file->next_index++;
+        file->n_bytes += objects.len + FRAME_BYTES;
+    }
 }
 
 void trace_file_close(struct trace_file *file) {

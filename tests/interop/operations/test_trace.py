@@ -217,6 +217,26 @@ def test_trace_file_size_limit_drops_traces(start):
     assert sorted(live.traces()) == [1, 4]
 
 
+def test_trace_level_raised_by_client_stops_at_max_trace_size(start):
+    """The operator has tracing off, a client turns it on, and the disk is not filled."""
+    limit = 200000
+    live = start("level=OFF", more=("--max-trace-size", str(limit)))
+    large = numpy.arange(5000, dtype="<f4")
+    live.set(trace_level=["TENSORS"], trace_rate="1")
+    for n in range(1, 11):  # what is written at once is dropped at once
+        live.infer(array=large)
+        live.server.wait_for(lambda n=n: live.count("over_limit") + live.count() == n, "a trace written or dropped")
+    n_written = live.count()
+    assert 0 < n_written < 10 and sorted(live.traces()) == list(range(1, int(n_written) + 1))
+    live.set(log_frequency="1")  # other files count, too
+    live.infer(array=large, n=5)
+    live.server.wait_for(lambda: live.count("over_limit") + live.count() == 15, "all traces written or dropped")
+    assert sum(path.stat().st_size for path in live.file.parent.glob(f"{live.file.name}*")) <= limit
+    assert live.count() == n_written
+    assert live.server.log_text().count("traces are dropped") == 1
+    live.check_alive()
+
+
 # ---- settings ------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
