@@ -1,15 +1,12 @@
 /* Walks the protobuf messages of an ONNX file (onnx.proto): the nodes of the main graph, and the
- * names of its inputs and initializers; weights are skipped without being read. What the walk does
- * not know makes the answer "no". */
+ * names of its inputs and initializers. What the walk does not know makes the answer "no". */
 #include "common/onnx_graph.h"
 
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPERATOR_BYTES = 32, SEEK_MIN_BYTES = 8192 };
-enum wire_type { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
+enum { OPERATOR_BYTES = 32 };
 
 /* ---- operators ------------------------------------------------------------------------------- */
 
@@ -276,107 +273,13 @@ static int set_add(struct name_set *set, uint64_t hash) {
     return 1;
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
-
-/* A message of the file: `left` bytes of it remain. */
-struct reader {
-    FILE *file;
-    uint64_t left;
-};
-
-struct field {
-    uint64_t number;
-    unsigned wire_type;
-    uint64_t n_bytes; /* WIRE_BYTES: they follow */
-};
-
-static int read_byte(struct reader *reader) {
-    int byte = reader->left > 0 ? getc(reader->file) : EOF;
-    reader->left -= byte != EOF;
-    return byte;
-}
-
-/* Returns: 0 at the end of the message or for a number of more than 64 bits. */
-static int read_varint(struct reader *reader, uint64_t *value) {
-    *value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        int byte = read_byte(reader);
-        if (byte == EOF) {
-            return 0;
-        }
-        *value |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80) {
-            return 1;
-        }
+/* FNV-1a; never 0. */
+static uint64_t hash_of(struct bytes name) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < name.n; i++) {
+        hash = (hash ^ (unsigned char)name.data[i]) * UINT64_C(0x100000001b3);
     }
-    return 0;
-}
-
-/* Returns: 0 when the message is shorter. */
-static int skip(struct reader *reader, uint64_t n_bytes) {
-    if (n_bytes > reader->left) {
-        return 0;
-    }
-    if (n_bytes >= SEEK_MIN_BYTES) { /* a seek drops what the stream has buffered */
-        reader->left -= n_bytes;
-        return fseeko(reader->file, (off_t)n_bytes, SEEK_CUR) == 0;
-    }
-    while (n_bytes > 0 && read_byte(reader) != EOF) {
-        n_bytes--;
-    }
-    return n_bytes == 0;
-}
-
-/* Reads a field; the bytes of WIRE_BYTES are left to the caller. Returns: 0 when it is malformed,
- * or of a kind that onnx.proto does not use. */
-static int read_field(struct reader *reader, struct field *field) {
-    uint64_t key, value;
-    if (!read_varint(reader, &key)) {
-        return 0;
-    }
-    *field = (struct field){.number = key >> 3, .wire_type = (unsigned)(key & 7)};
-    switch (field->wire_type) {
-    case WIRE_VARINT:
-        return read_varint(reader, &value);
-    case WIRE_FIXED64:
-        return skip(reader, 8);
-    case WIRE_BYTES:
-        return read_varint(reader, &field->n_bytes) && field->n_bytes <= reader->left;
-    case WIRE_FIXED32:
-        return skip(reader, 4);
-    default:
-        return 0;
-    }
-}
-
-/* The message in a field of WIRE_BYTES, which the caller reads to its end. */
-static struct reader enter(struct reader *reader, const struct field *field) {
-    reader->left -= field->n_bytes;
-    return (struct reader){reader->file, field->n_bytes};
-}
-
-/* FNV-1a. Returns: 0 when the file is shorter. */
-static int read_hash(struct reader *reader, const struct field *field, uint64_t *hash) {
-    *hash = UINT64_C(0xcbf29ce484222325);
-    for (uint64_t i = 0; i < field->n_bytes; i++) {
-        int byte = read_byte(reader);
-        if (byte == EOF) {
-            return 0;
-        }
-        *hash = (*hash ^ (uint64_t)byte) * UINT64_C(0x100000001b3);
-    }
-    *hash += *hash == 0;
-    return 1;
-}
-
-/* Reads the field once into `text`. Returns: 0 when it is there twice, longer, or has a NUL. */
-static int read_text(struct reader *reader, const struct field *field, char text[OPERATOR_BYTES]) {
-    size_t n = (size_t)field->n_bytes;
-    if (text[0] != '\0' || field->n_bytes >= OPERATOR_BYTES) {
-        return 0;
-    }
-    reader->left -= n;
-    return fread(text, 1, n, reader->file) == n && memchr(text, '\0', n) == NULL;
+    return hash + (hash == 0);
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -393,106 +296,109 @@ struct walk {
     struct name_set inputs, known;
 };
 
-static int is_known(const struct walk *walk, uint64_t hash) {
+static int is_known(const struct walk *walk, struct bytes name) {
+    uint64_t hash = hash_of(name);
     return set_has(&walk->known, hash) && !set_has(&walk->inputs, hash);
 }
 
-/* Adds the name of a TensorProto, ValueInfoProto. */
-static int read_named(struct reader reader, uint64_t number, struct name_set *set) {
+/* What is done with a field of WIRE_BYTES. Returns: 0 when the model does not follow. */
+typedef int (*field_reader)(void *context, uint32_t number, struct bytes bytes);
+
+static int read_fields(struct bytes rest, field_reader read, void *context) {
     struct field field;
-    uint64_t hash;
-    while (reader.left > 0) {
-        if (!read_field(&reader, &field)) {
-            return 0;
-        }
-        if (field.wire_type != WIRE_BYTES) {
-            continue;
-        }
-        if (field.number == number ? !read_hash(&reader, &field, &hash) || !set_add(set, hash)
-                                   : !skip(&reader, field.n_bytes)) {
+    const char *why;
+    int taken;
+    while ((taken = field_take(&rest, &field, &why)) > 0) {
+        if (field.wire_type == WIRE_BYTES && !read(context, field.number, field.bytes)) {
             return 0;
         }
     }
-    return 1;
+    return taken == 0;
 }
 
-static int read_sparse(struct reader reader, struct name_set *set) {
-    struct field field;
-    while (reader.left > 0) {
-        if (!read_field(&reader, &field)) {
-            return 0;
-        }
-        if (field.wire_type == WIRE_BYTES &&
-            !(field.number == SPARSE_TENSOR_VALUES
-                  ? read_named(enter(&reader, &field), TENSOR_NAME, set)
-                  : skip(&reader, field.n_bytes))) {
-            return 0;
-        }
-    }
-    return 1;
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* The name of a TensorProto or ValueInfoProto. */
+struct named {
+    uint32_t number;
+    struct name_set *set;
+};
+
+static int read_named_field(void *context, uint32_t number, struct bytes bytes) {
+    const struct named *named = context;
+    return number != named->number || set_add(named->set, hash_of(bytes));
 }
 
-/* Returns: 0 when the attribute is a subgraph. */
-static int read_attribute(struct reader reader) {
-    struct field field;
-    while (reader.left > 0) {
-        if (!read_field(&reader, &field) || field.number == ATTRIBUTE_GRAPH ||
-            field.number == ATTRIBUTE_GRAPHS ||
-            (field.wire_type == WIRE_BYTES && !skip(&reader, field.n_bytes))) {
-            return 0;
-        }
-    }
-    return 1;
+static int read_named(struct bytes message, uint32_t number, struct name_set *set) {
+    struct named named = {number, set};
+    return read_fields(message, read_named_field, &named);
 }
+
+static int read_sparse_field(void *context, uint32_t number, struct bytes bytes) {
+    return number != SPARSE_TENSOR_VALUES || read_named(bytes, TENSOR_NAME, context);
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 enum { NODE_OUTPUTS = 64 };
 
 struct node {
+    const struct walk *walk;
     char domain[OPERATOR_BYTES], op_type[OPERATOR_BYTES];
     uint64_t outputs[NODE_OUTPUTS];
     size_t n_inputs, n_outputs;
     uint32_t unknown; /* a bit for each input; the last one for it and all after it */
 };
 
-static int read_node_field(struct walk *walk, struct reader *reader, const struct field *field,
-                           struct node *node) {
+/* Returns: 0 for a subgraph. */
+static int read_attribute_field(void *context, uint32_t number, struct bytes bytes) {
+    (void)context, (void)bytes;
+    return number != ATTRIBUTE_GRAPH && number != ATTRIBUTE_GRAPHS;
+}
+
+/* Returns: 0 when the text is there twice, longer, or has a NUL. */
+static int read_text(struct bytes bytes, char text[OPERATOR_BYTES]) {
+    if (text[0] != '\0' || bytes.n >= OPERATOR_BYTES || memchr(bytes.data, '\0', bytes.n)) {
+        return 0;
+    }
+    memcpy(text, bytes.data, bytes.n);
+    return 1;
+}
+
+static int read_node_field(void *context, uint32_t number, struct bytes bytes) {
     enum { LAST = 29 };
-    uint64_t hash;
-    switch (field->number) {
+    struct node *node = context;
+    switch (number) {
     case NODE_INPUT:
-        if (!read_hash(reader, field, &hash)) {
-            return 0;
-        }
-        if (field->n_bytes > 0 && !is_known(walk, hash)) { /* an input may be left out */
+        if (bytes.n > 0 && !is_known(node->walk, bytes)) { /* an input may be left out */
             node->unknown |= INPUT(node->n_inputs < LAST ? node->n_inputs : LAST);
         }
         node->n_inputs++;
         return 1;
     case NODE_OUTPUT:
-        return node->n_outputs < NODE_OUTPUTS &&
-               read_hash(reader, field, &node->outputs[node->n_outputs++]);
+        if (node->n_outputs == NODE_OUTPUTS) {
+            return 0;
+        }
+        node->outputs[node->n_outputs++] = hash_of(bytes);
+        return 1;
     case NODE_OP_TYPE:
-        return read_text(reader, field, node->op_type);
+        return read_text(bytes, node->op_type);
     case NODE_DOMAIN:
-        return read_text(reader, field, node->domain);
+        return read_text(bytes, node->domain);
     case NODE_ATTRIBUTE:
-        return read_attribute(enter(reader, field));
+        return read_fields(bytes, read_attribute_field, NULL);
     default:
-        return skip(reader, field->n_bytes);
+        return 1;
     }
 }
 
 /* Returns: 0 when the time of the node does not follow from the shapes of its inputs, or the shapes
  * of its outputs do not. Nodes are in the order of execution; where they are not, a value that is
  * known counts as unknown. */
-static int read_node(struct walk *walk, struct reader reader) {
-    struct node node = {.domain = ""};
-    struct field field;
-    while (reader.left > 0) {
-        if (!read_field(&reader, &field) ||
-            (field.wire_type == WIRE_BYTES && !read_node_field(walk, &reader, &field, &node))) {
-            return 0;
-        }
+static int read_node(struct walk *walk, struct bytes message) {
+    struct node node = {.walk = walk};
+    if (!read_fields(message, read_node_field, &node)) {
+        return 0;
     }
     const struct op *op = op_find(node.domain, node.op_type);
     if (!op || (node.unknown & op->mask & ALL) != 0) {
@@ -508,73 +414,36 @@ static int read_node(struct walk *walk, struct reader reader) {
     return 1;
 }
 
-static int read_graph_field(struct walk *walk, struct reader *reader, const struct field *field) {
-    if (field->number == GRAPH_NODE && walk->reads_nodes) {
-        return read_node(walk, enter(reader, field));
+/* ---- graph and model ------------------------------------------------------------------------- */
+
+static int read_graph_field(void *context, uint32_t number, struct bytes bytes) {
+    struct walk *walk = context;
+    if (walk->reads_nodes) {
+        return number != GRAPH_NODE || read_node(walk, bytes);
     }
-    if (!walk->reads_nodes) {
-        switch (field->number) {
-        case GRAPH_INITIALIZER:
-            return read_named(enter(reader, field), TENSOR_NAME, &walk->known);
-        case GRAPH_SPARSE_INITIALIZER:
-            return read_sparse(enter(reader, field), &walk->known);
-        case GRAPH_INPUT: /* an initializer of this name is a default only */
-            return read_named(enter(reader, field), VALUE_INFO_NAME, &walk->inputs);
-        default:
-            break;
-        }
+    switch (number) {
+    case GRAPH_INITIALIZER:
+        return read_named(bytes, TENSOR_NAME, &walk->known);
+    case GRAPH_SPARSE_INITIALIZER:
+        return read_fields(bytes, read_sparse_field, &walk->known);
+    case GRAPH_INPUT: /* an initializer of this name is a default only */
+        return read_named(bytes, VALUE_INFO_NAME, &walk->inputs);
+    default:
+        return 1;
     }
-    return skip(reader, field->n_bytes);
 }
 
-static int read_graph(struct walk *walk, struct reader reader) {
-    struct field field;
-    while (reader.left > 0) {
-        if (!read_field(&reader, &field) ||
-            (field.wire_type == WIRE_BYTES && !read_graph_field(walk, &reader, &field))) {
-            return 0;
-        }
-    }
-    return 1;
+static int read_model_field(void *context, uint32_t number, struct bytes bytes) {
+    return number != MODEL_FUNCTIONS &&
+           (number != MODEL_GRAPH || read_fields(bytes, read_graph_field, context));
 }
 
-static int read_model(struct walk *walk, struct reader reader) {
-    struct field field;
-    while (reader.left > 0) {
-        if (!read_field(&reader, &field) || field.number == MODEL_FUNCTIONS) {
-            return 0;
-        }
-        if (field.wire_type == WIRE_BYTES &&
-            !(field.number == MODEL_GRAPH ? read_graph(walk, enter(&reader, &field))
-                                          : skip(&reader, field.n_bytes))) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
-/* Closes the file. */
-static int file_follows_shapes(FILE *file) {
+int onnx_graph_follows_shapes(struct bytes model) {
     struct walk walk = {0};
-    int follows = 0;
-    off_t n_bytes = file && fseeko(file, 0, SEEK_END) == 0 ? ftello(file) : 0;
-    if (n_bytes > 0) {
-        rewind(file);
-        follows = read_model(&walk, (struct reader){file, (uint64_t)n_bytes});
-    }
-    if (follows) {
-        rewind(file);
-        walk.reads_nodes = 1;
-        follows = read_model(&walk, (struct reader){file, (uint64_t)n_bytes});
-    }
-    if (file) {
-        (void)fclose(file);
-    }
+    int follows = model.n > 0 && read_fields(model, read_model_field, &walk);
+    walk.reads_nodes = 1;
+    follows = follows && read_fields(model, read_model_field, &walk);
     free(walk.inputs.hashes);
     free(walk.known.hashes);
     return follows;
-}
-
-int onnx_graph_follows_shapes(char *data, size_t n_bytes) {
-    return file_follows_shapes(n_bytes > 0 ? fmemopen(data, n_bytes, "rb") : NULL);
 }

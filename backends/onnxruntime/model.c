@@ -61,7 +61,8 @@ static sluice_status session_open(struct sluice_model *model, const sluice_model
         status = ort_check_load(ort, session_create(model, &file), path, error);
     }
     model->follows_shapes =
-        status == SLUICE_OK && onnx_graph_follows_shapes(file.model.data, file.model.n_bytes);
+        status == SLUICE_OK &&
+        onnx_graph_follows_shapes((struct bytes){file.model.data, file.model.n_bytes});
     onnx_file_fini(&file); /* the session has copies */
     return status;
 }

@@ -164,9 +164,9 @@ static sluice_status load_model(struct sluice_model *model, const sluice_model_a
     }
     if (status == SLUICE_OK) {
         model->follows_shapes =
-            is_ir(file)
-                ? ir_follows_shapes(file) && has_static_shapes(model, file)
-                : onnx_graph_follows_shapes(model->onnx.model.data, model->onnx.model.n_bytes);
+            is_ir(file) ? ir_follows_shapes(file) && has_static_shapes(model, file)
+                        : onnx_graph_follows_shapes(
+                              (struct bytes){model->onnx.model.data, model->onnx.model.n_bytes});
     }
     onnx_file_fini(&model->onnx);
     return status == SLUICE_OK ? run_step(compile_model, model, file, &model->spare, error)
