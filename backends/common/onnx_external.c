@@ -11,6 +11,7 @@
 
 #include "common/load_error.h"
 #include "common/onnx_message.h"
+#include "common/onnx_zipmap.h"
 #include "common/text.h"
 
 /* ---- output ---------------------------------------------------------------------------------- */
@@ -402,6 +403,9 @@ sluice_status onnx_file_read(struct onnx_file *file, const char *path, enum onnx
     struct walk walk = {.file = file, .mode = mode, .error = error};
     *file = (struct onnx_file){0};
     sluice_status status = model_read(&walk, path);
+    if (status == SLUICE_OK) {
+        status = onnx_zipmap_replace(&file->model, file->zipmap, sizeof(file->zipmap), error);
+    }
     if (status == SLUICE_OK) {
         status = message_visit(&walk, ONNX_MODEL,
                                (struct bytes){file->model.data, file->model.n_bytes}, 0, NULL);

@@ -28,6 +28,7 @@ struct onnx_file {
     struct file model; /* well-formed (onnx_check), and without a reference to another file */
     struct onnx_external *externals;
     size_t n_externals;
+    char zipmap[320]; /* a line for the log where ZipMap was replaced (onnx_zipmap.h); else "" */
 };
 
 /* Reads the model file `path` and its external data. A location is relative to the directory of

@@ -57,6 +57,9 @@ static sluice_status session_open(struct sluice_model *model, const sluice_model
         status =
             external_check(onnx_file_read(&file, path, ONNX_EXTERNAL_FILES, error), path, error);
     }
+    if (file.zipmap[0] != '\0') {
+        ort->host->log(SLUICE_LOG_INFO, args->name, file.zipmap);
+    }
     if (status == SLUICE_OK) {
         status = ort_check_load(ort, session_create(model, &file), path, error);
     }

@@ -155,6 +155,9 @@ static sluice_status load_model(struct sluice_model *model, const sluice_model_a
     }
     if (status == SLUICE_OK && ends_with(file, ".onnx")) { /* the library opens no weights of it */
         status = onnx_file_read(&model->onnx, file, ONNX_EXTERNAL_EMBED, error);
+        if (status == SLUICE_OK && model->onnx.zipmap[0] != '\0') {
+            model->ov->host->log(SLUICE_LOG_INFO, args->name, model->onnx.zipmap);
+        }
     }
     if (status == SLUICE_OK) {
         status = read_file(model, file, error);
