@@ -107,42 +107,15 @@ static void warn_of_width(const struct sluice_model *model, const sluice_model_a
     }
 }
 
-/* Gives every free dimension of the inputs a size. Returns: whether the library then knows the
- * shape of each tensor in the model. */
-static int is_static_with_fixed_inputs(const struct signature *signature, const ov_model_t *probe) {
-    enum { ANY_SIZE = 2, MAX_INPUTS = 64, MAX_RANK = 64 };
-    ov_partial_shape_t shapes[MAX_INPUTS];
-    size_t indexes[MAX_INPUTS], n = 0;
-    int whole = signature->n_inputs <= MAX_INPUTS;
-    while (whole && n < signature->n_inputs) {
-        int64_t dims[MAX_RANK] = {0};
-        const sluice_tensor_info *info = &signature->inputs[n];
-        for (size_t i = 0; i < info->rank; i++) { /* signature.c checked the rank */
-            dims[i] = info->dims[i] < 0 ? ANY_SIZE : info->dims[i];
-        }
-        indexes[n] = n;
-        whole = ov_partial_shape_create_static((int64_t)info->rank, dims, &shapes[n]) == OK;
-        n += whole != 0;
+/* The library generates code for shapes that it sees for the first time, or that have left its cache,
+ * so only a model whose shapes are all fixed, the batch dimension's too, has equal times. */
+static int follows_shapes(const struct sluice_model *model, const char *file) {
+    if (ov_model_is_dynamic(model->model)) {
+        return 0;
     }
-    whole = whole && ov_model_reshape_by_port_indexes(probe, indexes, shapes, n) == OK &&
-            !ov_model_is_dynamic(probe);
-    while (n > 0) {
-        ov_partial_shape_free(&shapes[--n]);
-    }
-    return whole;
-}
-
-/* Returns: whether the shapes of all tensors follow from those of the inputs. */
-static int has_static_shapes(const struct sluice_model *model, const char *file) {
-    ov_model_t *probe = NULL;
-    if (!ov_model_is_dynamic(model->model)) {
-        return 1;
-    }
-    /* A model of its own, because it cannot be changed back. The weights are mapped once. */
-    int is_static = call_read(model, file, &probe) == OK &&
-                    is_static_with_fixed_inputs(&model->signature, probe);
-    ov_model_free(probe);
-    return is_static;
+    return is_ir(file) ? ir_follows_shapes(file)
+                       : onnx_graph_follows_shapes(
+                             (struct bytes){model->onnx.model.data, model->onnx.model.n_bytes});
 }
 
 static sluice_status load_model(struct sluice_model *model, const sluice_model_args *args,
@@ -166,10 +139,7 @@ static sluice_status load_model(struct sluice_model *model, const sluice_model_a
         status = signature_init(&model->signature, model->model, error);
     }
     if (status == SLUICE_OK) {
-        model->follows_shapes =
-            is_ir(file) ? ir_follows_shapes(file) && has_static_shapes(model, file)
-                        : onnx_graph_follows_shapes(
-                              (struct bytes){model->onnx.model.data, model->onnx.model.n_bytes});
+        model->follows_shapes = follows_shapes(model, file);
     }
     onnx_file_fini(&model->onnx);
     return status == SLUICE_OK ? run_step(compile_model, model, file, &model->spare, error)

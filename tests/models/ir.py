@@ -42,8 +42,7 @@ def main():
     parser.add_argument("--refused", metavar="DIR")
     options = parser.parse_args()
     source = convert(options.models, "mlp")
-    for name in ("onnx_loop", "onnx_fill", "follows_pairs", "follows_reshape", "values_expand", "values_reshape",
-                 "values_if"):
+    for name in ("onnx_scalar_fixed", "onnx_loop", "onnx_fill", "follows_pairs", "values_expand", "values_steps"):
         convert(options.models, name)
     if options.refused:
         refuse(options.refused, source)

@@ -85,6 +85,16 @@ def recurrent():
     return graph
 
 
+def steps():
+    """All shapes are fixed, and how often the Loop runs is a value of the request."""
+    body = Graph().input("i", INT64, []).input("more", TensorProto.BOOL, []).input("a", FLOAT, [4])
+    body.output("go_on", TensorProto.BOOL, []).output("b", FLOAT, [4])
+    body.node("Identity", "more", "go_on").node("Add", "a a", "b")
+    graph = Graph().input("x", FLOAT, [4]).input("n", INT64, [1]).output("y", FLOAT, [4])
+    graph.constant("true", numpy.array(True)).node("Loop", "n true x", "y", body=body.graph("body"))
+    return graph
+
+
 def branches():
     """If: the larger branch is chosen by a value."""
     then, other = Graph().output("a", FLOAT, [1]), Graph().output("b", FLOAT, [1])
@@ -124,6 +134,6 @@ MODELS = {
     "follows_pairs": pairs, "follows_kernel": kernel, "follows_reshape": reshape_by_shape,
     "follows_range": known_range, "follows_linear": linear,
     "values_reshape": reshape_by_value, "values_default": expand_by_default, "values_expand": expand_by_sum,
-    "values_random": range_after_dropout, "values_recurrent": recurrent, "values_if": branches,
+    "values_random": range_after_dropout, "values_recurrent": recurrent, "values_if": branches, "values_steps": steps,
     "values_contrib": contrib, "values_function": lambda: Function("local", "Mine"),
 }
