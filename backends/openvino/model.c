@@ -107,8 +107,8 @@ static void warn_of_width(const struct sluice_model *model, const sluice_model_a
     }
 }
 
-/* The library generates code for shapes that it sees for the first time, or that have left its cache,
- * so only a model whose shapes are all fixed, the batch dimension's too, has equal times. */
+/* The library generates code for shapes that it sees for the first time, or that have left its
+ * cache, so only a model whose shapes are all fixed, the batch dimension's too, has equal times. */
 static int follows_shapes(const struct sluice_model *model, const char *file) {
     if (ov_model_is_dynamic(model->model)) {
         return 0;
