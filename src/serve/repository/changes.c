@@ -24,6 +24,9 @@
  * then. */
 enum { SCAN_TIMEOUT_MS = 2000, MS = 1000000 };
 
+/* How long a poll looks at the files of one model before another poll goes on with the others. */
+enum { POLL_MODEL_TIMEOUT_MS = 5000 };
+
 enum job_kind {
     JOB_LOAD,
     JOB_SCAN, /* for a request */
@@ -41,8 +44,11 @@ struct job {
     bool uses_change;                 /* the thread reads the change: it is answered afterwards */
     struct error error;               /* for the change */
     struct load_override override;
-    struct model *model;  /* JOB_LOAD: from when it is prepared until it is freed */
+    struct model *model;  /* JOB_LOAD: from when it is prepared until it is freed; at the start from
+                              the beginning, to be replaced by the prepared one */
+    struct str looks_at;  /* JOB_POLL: the model whose files it looks at; ptr NULL: none */
     uint64_t deadline_ns; /* when it runs; 0: none */
+    atomic_bool cancelled; /* JOB_LOAD: it stops looking at files */
     bool abandoned;
 };
 
@@ -108,7 +114,12 @@ static struct job *find_load(struct job_list *jobs, struct str name) {
 static void job_abandon(struct repository *repository, struct job *job, bool unloaded) {
     struct changes *changes = &repository->changes;
     job->abandoned = true;
+    atomic_store_explicit(&job->cancelled, true, memory_order_relaxed);
     changes->n_abandoned++;
+    if (job->kind == JOB_POLL) {
+        changes->polling = false;
+        changes->next_poll_ns = clock_now_ns() + repository->repository_poll_ns;
+    }
     if (job->kind == JOB_LOAD) {
         changes->n_loading--;
         load_abandon(repository, job->name, job->model, job->occasion, unloaded, &job->error);
@@ -128,6 +139,9 @@ static void abandon_late(struct repository *repository, struct job *job) {
                   repository->changes.load_timeout_ns / 1000000000);
         log_event(LOG_ERROR, "model failed to load", LOG_STR("model", job->name),
                   LOG_CSTR("reason", job->error.text));
+    } else if (job->kind == JOB_POLL) {
+        log_event(LOG_WARNING, "the files of a model do not answer: the others are polled without",
+                  LOG_STR("model", job->looks_at));
     } else {
         log_message(LOG_WARNING, "the model repositories do not answer: the index is that of the "
                                  "last scan");
@@ -194,8 +208,12 @@ static enum status copy_override(struct job *job, struct error *err) {
 /* Makes the model known to the job, so that it can be abandoned with it. */
 static void set_model(struct repository *repository, struct job *job, struct model *model) {
     lock_acquire(&repository->lock);
-    job->model = model;
     model->abandoned = job->abandoned;
+    if (job->model) {
+        load_replace_start(repository, &job->model, model);
+    } else {
+        job->model = model;
+    }
     lock_release(&repository->lock);
 }
 
@@ -203,10 +221,12 @@ static void set_model(struct repository *repository, struct job *job, struct mod
 static enum status prepare(struct repository *repository, struct job *job, bool *unchanged,
                            struct error *err) {
     struct model *model = NULL;
-    enum status st =
-        load_prepare(repository, job->name, &job->override, job->occasion, &model, unchanged, err);
+    enum status st = load_prepare(repository, job->name, &job->override, job->occasion,
+                                  &job->cancelled, &model, unchanged, err);
     if (st == ST_OK && !*unchanged) {
         set_model(repository, job, model);
+    } else if (st != ST_OK && job->model) {
+        job->model->error = *err;
     }
     return st;
 }
@@ -219,7 +239,7 @@ static void run_load(struct repository *repository, struct job *job, struct erro
         st = copy_override(job, err);
     }
     bool abandoned = release_change(repository, job);
-    if (st == ST_OK && !abandoned && !job->model) {
+    if (st == ST_OK && !abandoned) {
         st = prepare(repository, job, &unchanged, err);
     }
     if (job->model) {
@@ -237,6 +257,13 @@ static void run_load(struct repository *repository, struct job *job, struct erro
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
+static bool on_poll_model(void *user, struct str name) {
+    struct job *job = user;
+    job->looks_at = name;
+    job->deadline_ns = clock_now_ns() + (uint64_t)POLL_MODEL_TIMEOUT_MS * MS;
+    return !job->abandoned;
+}
+
 static void job_run(struct repository *repository, struct job *job, struct error *err) {
     err->status = ST_OK;
     switch (job->kind) {
@@ -247,7 +274,7 @@ static void job_run(struct repository *repository, struct job *job, struct error
         poll_scan(repository);
         break;
     case JOB_POLL:
-        poll_models(repository);
+        poll_models(repository, &(struct poll_watch){on_poll_model, job});
         break;
     }
 }
@@ -270,7 +297,7 @@ static void job_begin(struct repository *repository, struct job *job) {
     struct changes *changes = &repository->changes;
     uint64_t timeout_ns = job->kind == JOB_LOAD   ? changes->load_timeout_ns
                           : job->kind == JOB_SCAN ? (uint64_t)SCAN_TIMEOUT_MS * MS
-                                                  : 0;
+                                                  : (uint64_t)POLL_MODEL_TIMEOUT_MS * MS;
     TAILQ_REMOVE(&changes->queue, job, link);
     TAILQ_INSERT_TAIL(&changes->running, job, link);
     changes->n_loading += job->kind == JOB_LOAD;
@@ -290,7 +317,7 @@ static void job_end(struct repository *repository, struct job *job, const struct
         job->error = *err;
         start_load_finish(repository, job);
     }
-    if (job->kind == JOB_POLL) {
+    if (job->kind == JOB_POLL && !job->abandoned) {
         changes->polling = false;
         changes->next_poll_ns = clock_now_ns() + repository->repository_poll_ns;
     }
@@ -374,7 +401,6 @@ static void enqueue_start(struct repository *repository) {
         }
         struct job *job = job_new(JOB_LOAD, model_slot->name);
         model_slot->load_at_start = false;
-        model_slot->tried_fingerprint = model_slot->loading->fingerprint;
         if (job) {
             job->occasion = LOAD_AT_START;
             job->model = model_slot->loading;
@@ -402,6 +428,7 @@ static void begin_poll(struct repository *repository) {
 static bool is_poll_due(const struct repository *repository, uint64_t now_ns) {
     const struct changes *changes = &repository->changes;
     return repository->model_control_mode == REPOSITORY_POLLED && !changes->polling &&
+           changes->n_abandoned < REPOSITORY_MAX_LOADS &&
            (changes->poll_now || now_ns >= changes->next_poll_ns);
 }
 
@@ -413,6 +440,9 @@ static uint64_t abandon_all_late(struct repository *repository, uint64_t now_ns)
     TAILQ_FOREACH(job, &changes->running, link) {
         if (job->abandoned || job->deadline_ns == 0) {
             continue;
+        }
+        if (now_ns >= job->deadline_ns && job->kind == JOB_POLL && !job->looks_at.ptr) {
+            job->deadline_ns = now_ns + (uint64_t)POLL_MODEL_TIMEOUT_MS * MS; /* it scans */
         }
         if (now_ns >= job->deadline_ns) {
             abandon_late(repository, job);
@@ -470,6 +500,7 @@ static void supervisor_main(void *arg) {
             continue;
         }
         if (repository->model_control_mode == REPOSITORY_POLLED && !repository->changes.polling &&
+            repository->changes.n_abandoned < REPOSITORY_MAX_LOADS &&
             repository->changes.next_poll_ns < until_ns) {
             until_ns = repository->changes.next_poll_ns;
         }
@@ -634,6 +665,9 @@ void changes_drain(struct repository *repository) {
         TAILQ_REMOVE(&changes->queue, job, link);
         error_set(&job->error, ST_NOT_READY, "the server is being stopped");
         job_free(repository, job); /* a model of the start is its slot's */
+    }
+    TAILQ_FOREACH(job, &changes->running, link) {
+        atomic_store_explicit(&job->cancelled, true, memory_order_relaxed);
     }
     lock_cond_broadcast(&changes->work);
     lock_cond_broadcast(&changes->supervise);

@@ -48,6 +48,7 @@ struct model_slot {
     bool load_at_start;         /* `loading` is loaded at start */
     bool failed;                /* counted in n_failed */
     unsigned n_missing;         /* polls in a row that did not find it */
+    bool walking;               /* a poll, maybe an abandoned one, looks at its files */
     uint64_t tried_fingerprint; /* polling: the fingerprint of the last attempt; 0: none */
 };
 
@@ -213,17 +214,17 @@ struct load_override {
     struct override_directory directory;
 };
 
-/* Makes a model from that origin and `override` (NULL: none), whose directory becomes the model's.
- * The files are read: it may block. Returns: NULL when out of memory; else the model, whose `error`
- * is set if it cannot be loaded. */
-struct model *model_prepare(const struct model_origin *origin, const struct load_override *override,
-                            struct error *err);
 /* Finds the model of that name (LOAD_REQUESTED: in the directories; LOAD_FOUND: where the latest
  * scan found it) and makes it, or sets *unchanged when LOAD_REQUESTED would change nothing. The
  * lock is not held. Returns: ST_UNKNOWN_MODEL. */
 enum status load_prepare(struct repository *repository, struct str name,
                          const struct load_override *override, enum load_occasion occasion,
-                         struct model **out, bool *unchanged, struct error *err);
+                         const atomic_bool *cancelled, struct model **out, bool *unchanged,
+                         struct error *err);
+/* Puts the prepared model of the start in place of `*loading`, which names the model until its
+ * files are read on a loading thread, and publishes it. The lock is held. */
+void load_replace_start(struct repository *repository, struct model **loading,
+                        struct model *prepared);
 /* Loads the prepared model and serves it in place of its slot's current one. Owns: takes *model,
  * which is set to NULL, under the lock, when the model is freed. Returns: ST_BAD_MODEL with the
  * reasons; the current model is served on then. Thread: any that may block; one at a time per
@@ -260,8 +261,15 @@ void poll_scan(struct repository *repository);
 /* Returns: the device of a directory of models; 0: unknown. */
 uint64_t root_device(const char *path);
 /* Scans the directories, queues loads of models whose files changed, and unloads models whose files
- * were removed. Thread: any that may block; one at a time. */
-void poll_models(struct repository *repository);
+ * were removed. `watch` hears of each model; when it says so the poll ends. Thread: any that may
+ * block; one at a time, apart from abandoned ones. */
+struct poll_watch {
+    /* The lock is held. `name`: whose files are looked at from now on; ptr NULL: none. Returns:
+     * false when the poll was abandoned: another one goes on with the other models. */
+    bool (*on_model)(void *user, struct str name);
+    void *user;
+};
+void poll_models(struct repository *repository, const struct poll_watch *watch);
 
 /* ---- messages -------------------------------------------------------------------------------- */
 

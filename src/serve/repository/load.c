@@ -323,8 +323,11 @@ static bool publish_loading(struct repository *repository, struct model *model, 
     return served;
 }
 
-struct model *model_prepare(const struct model_origin *origin, const struct load_override *override,
-                            struct error *err) {
+/* Makes a model from that origin and `override` (NULL: none), whose directory becomes the model's.
+ * Returns: NULL when out of memory; else the model, whose `error` is set if it cannot be loaded. */
+static struct model *model_prepare(const struct model_origin *origin,
+                                   const struct load_override *override,
+                                   const atomic_bool *cancelled, struct error *err) {
     struct model *model = model_new(origin);
     bool kept = model != NULL;
     if (kept && override && override->config.ptr) {
@@ -346,7 +349,7 @@ struct model *model_prepare(const struct model_origin *origin, const struct load
         model->temporary_directory = override->directory;
         model->temporary_directory.path = model->directory.ptr;
     }
-    model_inspect(model);
+    model_inspect(model, cancelled);
     return model;
 }
 
@@ -607,7 +610,8 @@ static bool find_origin(struct repository *repository, struct str name, struct m
     }
     lock_release(&repository->lock);
     if (out->pinned) {
-        return out->path.ptr && fingerprint_of(out->path.ptr) != 0;
+        struct stat info;
+        return out->path.ptr && stat(out->path.ptr, &info) == 0;
     }
     for (size_t i = 0; i < repository->list.n_roots && model_name_is_valid(name); i++) {
         struct str path =
@@ -671,7 +675,8 @@ static void set_tried_fingerprint(struct repository *repository, struct str name
 
 enum status load_prepare(struct repository *repository, struct str name,
                          const struct load_override *override, enum load_occasion occasion,
-                         struct model **out, bool *unchanged, struct error *err) {
+                         const atomic_bool *cancelled, struct model **out, bool *unchanged,
+                         struct error *err) {
     struct arena *arena = arena_new(NULL, 0);
     struct model_origin origin;
     bool requested = occasion == LOAD_REQUESTED;
@@ -682,7 +687,7 @@ enum status load_prepare(struct repository *repository, struct str name,
                          ? find_requested(repository, name, override->directory.path != NULL,
                                           &origin, arena, err)
                          : find_scanned(repository, name, &origin, arena, err);
-    struct model *model = st == ST_OK ? model_prepare(&origin, override, err) : NULL;
+    struct model *model = st == ST_OK ? model_prepare(&origin, override, cancelled, err) : NULL;
     arena_free(arena);
     if (!model) {
         return err->status;
@@ -707,6 +712,7 @@ struct finding {
     uint64_t tried_fingerprint;
     bool listed;
     bool served;
+    bool walking; /* by an abandoned poll */
 };
 
 static bool read_model_slot(struct repository *repository, size_t i, struct arena *arena,
@@ -721,6 +727,7 @@ static bool read_model_slot(struct repository *repository, size_t i, struct aren
             .tried_fingerprint = model_slot->tried_fingerprint,
             .listed = atomic_load_explicit(&model_slot->listed, memory_order_relaxed),
             .served = model_slot->serving != NULL,
+            .walking = model_slot->walking,
         };
         out->origin.path = arena_dup(arena, model_slot->origin.path);
         there = out->origin.path.ptr != NULL;
@@ -771,7 +778,14 @@ static unsigned count_missing(struct repository *repository, struct str name, bo
 static void check_model(struct repository *repository, const struct finding *finding, bool gone) {
     struct str name = finding->origin.name;
     bool there = finding->listed || finding->origin.pinned;
-    uint64_t now = there ? fingerprint_of(finding->origin.path.ptr) : 0;
+    uint64_t now = 0;
+    struct error err;
+    enum status st =
+        there ? fingerprint_take(finding->origin.path.ptr, &repository->draining, &now, &err)
+              : ST_OK;
+    if (st != ST_OK && st != ST_BAD_MODEL) { /* of too many files the load says so */
+        return;
+    }
     bool stays = now == 0 && finding->served; /* removed while it was being loaded again */
     bool missing = now == 0 && gone && is_absent(finding->origin.path.ptr);
     unsigned n_missing = count_missing(repository, name, missing);
@@ -791,15 +805,29 @@ static bool is_ending(struct repository *repository) {
     return atomic_load_explicit(&repository->draining, memory_order_seq_cst);
 }
 
-void poll_models(struct repository *repository) {
+/* Records that the model's files are, or are no longer, looked at. Returns: false when the poll was
+ * abandoned. */
+static bool set_walking(struct repository *repository, const struct poll_watch *watch,
+                        struct str name, bool walking) {
+    lock_acquire(&repository->lock);
+    model_slot_find(repository_name_table(repository), name)->walking = walking;
+    bool goes_on = watch->on_model(watch->user, walking ? name : (struct str){NULL, 0});
+    lock_release(&repository->lock);
+    return goes_on;
+}
+
+void poll_models(struct repository *repository, const struct poll_watch *watch) {
     bool gone = scan_and_list(repository);
     bool more = true;
     for (size_t i = 0; more && !is_ending(repository); i++) {
         struct arena *arena = arena_new(NULL, 0);
         struct finding finding;
         more = arena && read_model_slot(repository, i, arena, &finding);
-        if (more) {
+        if (more && !finding.walking) {
+            struct str name = finding.origin.name;
+            (void)set_walking(repository, watch, name, true);
             check_model(repository, &finding, gone);
+            more = set_walking(repository, watch, name, false);
         }
         arena_free(arena);
     }
@@ -817,11 +845,40 @@ static bool next_load_at_start(struct repository *repository, size_t i, struct m
     if (there && name_table->model_slots[i]->load_at_start) {
         struct model_slot *model_slot = name_table->model_slots[i];
         model_slot->load_at_start = false;
-        model_slot->tried_fingerprint = model_slot->loading->fingerprint;
         *out = model_slot->loading;
     }
     lock_release(&repository->lock);
     return there;
+}
+
+void load_replace_start(struct repository *repository, struct model **loading,
+                        struct model *prepared) {
+    lock_assert_held(&repository->lock);
+    struct model *old = *loading;
+    struct model_slot *model_slot = model_slot_find(repository_name_table(repository), old->name);
+    *loading = prepared;
+    if (model_slot->loading == old) {
+        model_slot->loading = prepared;
+        (void)model_slot_publish(repository, model_slot); /* else the old view stays */
+    }
+    model_free(old); /* views do not refer to a loading model */
+}
+
+/* Returns: ST_OK with *model the prepared one. */
+static enum status prepare_start(struct repository *repository, struct model **model,
+                                 struct error *err) {
+    struct model *prepared = NULL;
+    bool unchanged;
+    enum status st = load_prepare(repository, (*model)->name, NULL, LOAD_AT_START, NULL, &prepared,
+                                  &unchanged, err);
+    if (st == ST_OK && prepared) {
+        lock_acquire(&repository->lock);
+        load_replace_start(repository, model, prepared);
+        lock_release(&repository->lock);
+    } else {
+        (*model)->error = *err;
+    }
+    return st;
 }
 
 /* Loads the models of the start, by name, on the calling thread. */
@@ -832,6 +889,7 @@ static void load_all(struct repository *repository, size_t *n, size_t *n_failed)
     for (size_t i = 0; next_load_at_start(repository, i, &model); i++) {
         if (model) {
             ++*n;
+            (void)prepare_start(repository, &model, &err); /* load_model fails otherwise */
             *n_failed += load_model(repository, &model, LOAD_AT_START, &err) != ST_OK;
             atomic_fetch_sub_explicit(&repository->n_start_pending, 1, memory_order_release);
         }

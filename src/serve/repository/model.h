@@ -2,6 +2,7 @@
 #ifndef SLUICE_SERVE_REPOSITORY_MODEL_H
 #define SLUICE_SERVE_REPOSITORY_MODEL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -129,8 +130,8 @@ bool model_dir_is_model(const char *path);
 /* Returns: whether `name` is a version's directory: a number from 1 on, without leading zeros. */
 bool model_dir_version(const char *name, uint64_t *out);
 /* Takes the fingerprint, reads the configuration and selects the versions. An error is stored in
- * model->error. */
-void model_inspect(struct model *model);
+ * model->error. `*cancelled` (NULL: never) ends the look at the files. */
+void model_inspect(struct model *model, const atomic_bool *cancelled);
 
 /* Finds the backend and the file of a version. `lock` guards `backends`; it is not held while files
  * are looked at. Returns: ST_BAD_MODEL, which lists the names that were tried. */

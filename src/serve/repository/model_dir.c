@@ -249,11 +249,11 @@ static enum status inspect_model(struct model *model, struct error *err) {
     return st == ST_OK ? choose_versions(arena, model, &found, err) : st;
 }
 
-void model_inspect(struct model *model) {
+void model_inspect(struct model *model, const atomic_bool *cancelled) {
     struct error err;
     model->config = (struct model_config){.policy = VERSIONS_LATEST, .latest_count = 1};
-    model->fingerprint = fingerprint_of(model->source.ptr);
-    if (inspect_model(model, &err) != ST_OK) {
+    if (fingerprint_take(model->source.ptr, cancelled, &model->fingerprint, &err) != ST_OK ||
+        inspect_model(model, &err) != ST_OK) {
         model->error = err;
     }
 }

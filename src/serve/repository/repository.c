@@ -68,7 +68,7 @@ static enum status check_wanted(struct repository *repository,
     return ST_OK;
 }
 
-/* Reads the configurations of the models to be loaded, and publishes all names. */
+/* Makes the models to be loaded, whose files are read when they are, and publishes all names. */
 static enum status prepare_models(struct repository *repository,
                                   const struct repository_options *options, struct error *err) {
     const struct name_table *name_table = repository_name_table(repository);
@@ -77,9 +77,11 @@ static enum status prepare_models(struct repository *repository,
     for (size_t i = 0; i < name_table->n && st == ST_OK; i++) {
         struct model_slot *model_slot = name_table->model_slots[i];
         if (is_wanted(options, model_slot->name)) {
-            model_slot->loading = model_prepare(&model_slot->origin, NULL, err);
+            struct model_origin origin = model_slot->origin;
+            origin.name = model_slot->name;
+            model_slot->loading = model_new(&origin);
             model_slot->load_at_start = true;
-            st = model_slot->loading ? ST_OK : err->status;
+            st = model_slot->loading ? ST_OK : error_no_memory(err, "the model");
             atomic_fetch_add(&repository->n_start_pending, 1);
             repository->n_start++;
         }

@@ -176,3 +176,32 @@ def test_poll_replaced_directory_is_reloaded_without_gap(start_server, tmp_path)
     assert ready("a") == 200
     look()
     server.wait_for(lambda: ready("a") == 404, "the end of the model")
+
+
+LINKS = {"cycles": [(str(i), ".") for i in range(6)], "root": [("root", "/")], "proc": [("fd", "/proc/self/fd")]}
+
+
+@pytest.mark.parametrize("links", LINKS)
+@pytest.mark.parametrize("mode", ["none", "poll", "explicit"])
+def test_links_in_model_directory_do_not_hold_walks(start_server, tmp_path, links, mode):
+    """bug-43: a walk that followed links to directories did not end: no listener, no poll, no SIGTERM."""
+    folder = tmp_path / "models"
+    for name in ("m", "o"):
+        repository.Identity(name, [("FP32", [1])]).write(folder)
+    for name, target in LINKS[links]:
+        os.symlink(target, folder / "m" / "1" / name)
+    more = {"poll": ["--repository-poll-secs", "1"], "explicit": ["--model-load-timeout", "5s"], "none": []}[mode]
+    server = start_server("--model-repository", folder, "--model-control-mode", mode, *more)
+    post = lambda path: http1.request(server.address, "POST", path)
+    if mode == "explicit":
+        for name in ("m", "o"):
+            assert post(f"/v2/repository/models/{name}/load").status == 200
+    if mode == "poll":
+        for name in ("m", "o"):
+            repository_file = folder / name / "config.pbtxt"
+            text = repository_file.read_text(encoding="utf-8")
+            repository_file.write_text(text.replace("max_batch_size: 0", "max_batch_size: 7"), encoding="utf-8")
+        for name in ("m", "o"):
+            server.wait_for(lambda: b'"max_batch_size":7' in http1.request(
+                server.address, "GET", f"/v2/models/{name}/config").body, f"the new configuration of {name}")
+    metrics.wait_at_rest(server.address)
