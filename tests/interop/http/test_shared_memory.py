@@ -356,7 +356,6 @@ def test_infer_region_changing_while_read(client, kind, module, make):
 def test_unregister_during_request(live, client, kind, module, make):
     """The request that has begun still writes there; then the object is let go."""
     handle, key = make(64)
-    client.register_system_shared_memory("r", key, 64)
     made = module.InferInput("INPUT0", [1], "FP32").set_data_from_numpy(
         numpy.array([42], numpy.float32))
     answers = []
@@ -365,14 +364,25 @@ def test_unregister_during_request(live, client, kind, module, make):
         with module.InferenceServerClient(
                 live.address if kind == "http" else live.grpc_address) as other:
             answers.append(other.infer("id_slow", [made], outputs=[write_to(module, "r", 4)]))
-    thread = threading.Thread(target=ask)
-    thread.start()
-    metrics.wait_until(live.address, lambda numbers: numbers["sluice_running_requests"] == 1, "it runs")
-    client.unregister_system_shared_memory("r")
-    assert regions(client, kind) == []
-    assert metrics.read(live.address)["sluice_shared_memory_regions"] == 1
-    thread.join()
+
+    def unregistered_while_it_runs():
+        """False: the request had ended before, on a busy machine."""
+        client.register_system_shared_memory("r", key, 64)
+        thread = threading.Thread(target=ask)
+        thread.start()
+        metrics.wait_until(live.address, lambda numbers: numbers["sluice_running_requests"] == 1 or not thread.is_alive(),
+                           "it runs")
+        client.unregister_system_shared_memory("r")
+        assert regions(client, kind) == []
+        numbers = metrics.read(live.address)
+        thread.join()
+        if numbers["sluice_running_requests"] == 0:
+            return False
+        assert numbers["sluice_shared_memory_regions"] == 1
+        return True
+    assert any(unregistered_while_it_runs() for _ in range(20))
     assert answers and shm.get_contents_as_numpy(handle, numpy.float32, [1])[0] == 42
+    metrics.wait_until(live.address, lambda numbers: numbers["sluice_shared_memory_regions"] == 0, "the object is let go")
 
 
 def test_infer_region_inputs_count_as_body_memory(start_server, repositories, make, module, kind):
