@@ -23,6 +23,7 @@ SERVER_CPU = str(CPUS[0])
 LOAD_CPU = str(CPUS[1 % len(CPUS)])
 SECONDS = float(os.environ.get("BENCH_SECONDS", "2"))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
+MAX_REPEATS = 10
 # nginx is unpacked rather than installed, and servers are on no user's PATH.
 PROGRAMS = os.pathsep.join([str(ROOT / ".deps" / "sysroot" / "usr" / "sbin"),
                             os.environ.get("PATH", os.defpath), "/usr/sbin"])
@@ -38,6 +39,17 @@ def write_identity(folder, name, dim):
     version = pathlib.Path(folder, name, "1")
     version.mkdir(parents=True)
     version.parent.joinpath("config.pbtxt").write_text(IDENTITY.format(dim=dim))
+
+
+def write_networks(folder):
+    """The MLP and the CNN of the test models, as folder/mlp and folder/cnn."""
+    python = ROOT / ".deps" / "venv" / "bin" / "python"
+    if not python.exists():
+        raise SystemExit("bench: the networks are made with the Python packages in .deps/venv; `make tools` installs them")
+    with tempfile.TemporaryDirectory() as made:
+        subprocess.check_call([python, ROOT / "tests" / "models" / "make.py", made])
+        for name in ("mlp", "cnn"):
+            shutil.move(pathlib.Path(made, name), pathlib.Path(folder, name))
 
 
 def pinned(cpu, program, *args):
@@ -192,8 +204,10 @@ def h2load_rate(command):
     text = subprocess.check_output(command, text=True, timeout=120, stderr=subprocess.STDOUT)
     words = dict(reversed(part.strip().split(" ")) for line in text.splitlines()
                  if line.startswith("requests:") for part in line[9:].split(","))
-    if int(words["succeeded"]) == 0 or int(words["failed"]) > 0:
+    if int(words["failed"]) > 0:
         raise SystemExit(f"bench: h2load: {text}")
+    if int(words["succeeded"]) == 0:
+        raise NoAnswer(f"bench: h2load: {text}")
     took, rate = [line for line in text.splitlines() if line.startswith("finished in")][0].split(",")[:2]
     return float(rate.split()[0])
 
@@ -229,7 +243,34 @@ def load(port, request_path, connections, seconds=None, reconnect=False):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if done.returncode:
         raise SystemExit(f"bench: load failed: {done.stderr or done.stdout}")
-    return json.loads(done.stdout)
+    return figures_of(done.stdout, "answers")
+
+
+def figures_of(text, n_answers):
+    """The figures of a load in JSON; `n_answers` is the name of the one that counts answers."""
+    figures = json.loads(text)
+    if not figures[n_answers]:
+        raise NoAnswer(f"bench: nothing was answered: {text}")
+    return figures
+
+
+def pick_load_figures(command):
+    """Runs bench/pick_load."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode:
+        raise SystemExit(f"bench: pick_load: {done.stderr or done.stdout}")
+    return figures_of(done.stdout, "picks")
+
+
+def sluice_bench_step(command):
+    """Runs `sluice bench` with one step and --json -. Returns: the step's figures."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    step = json.loads(done.stdout)["steps"][0] if done.stdout.startswith("{") else None
+    if step and not step["failed"] and not step["succeeded"]:
+        raise NoAnswer(f"bench: sluice bench: {done.stdout}")
+    if done.returncode or not step or step["failed"]:
+        raise SystemExit(f"bench: sluice bench failed: {done.stderr or done.stdout}")
+    return step
 
 
 def sluice_bench(url, model, shape, concurrency, n_requests=None):
@@ -239,10 +280,7 @@ def sluice_bench(url, model, shape, concurrency, n_requests=None):
     command = pinned(LOAD_CPU, BUILD / "sluice", "bench", url, model, "--shape", shape, "--data", "zeros", "-c",
                      concurrency, *length, "-w", "300ms", "--quiet", "--json", "-",
                      *["--insecure"] * url.startswith("grpcs://"))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    if done.returncode:
-        raise SystemExit(f"bench: sluice bench failed: {done.stderr}")
-    return json.loads(done.stdout)["steps"][0]["payload_bytes_per_second"] / 1e6
+    return sluice_bench_step(command)["payload_bytes_per_second"] / 1e6
 
 
 def floor(program, *arguments):
@@ -431,10 +469,22 @@ class Table:
         pathlib.Path(path).write_text(json.dumps(self.rows, indent=1) + "\n")
 
 
+class NoAnswer(SystemExit):
+    """A load ended before its first answer."""
+
+
+def answered(measure):
+    """Repeats a measurement that ended without an answer, as short ones do on a machine with other load."""
+    for _ in range(MAX_REPEATS):
+        with contextlib.suppress(NoAnswer):
+            return measure()
+    return measure()
+
+
 def paired(ours, theirs, rounds=None):
     """Runs the two in turn, so that a drift of the machine meets both. Returns two lists."""
     a, b = [], []
     for _ in range(rounds or ROUNDS):
-        a.append(ours())
-        b.append(theirs())
+        a.append(answered(ours))
+        b.append(answered(theirs))
     return a, b

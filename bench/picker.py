@@ -2,7 +2,6 @@
 and that against nghttpd with frames of the same size."""
 
 import contextlib
-import json
 import pathlib
 import statistics
 import struct
@@ -56,7 +55,7 @@ def floor():
 def load(port, mode, body, streams):
     command = lib.generator(lib.BUILD / "bench" / "pick_load", f"127.0.0.1:{port}", mode,
                             body, streams, lib.SECONDS)
-    return json.loads(subprocess.check_output(command, timeout=120))
+    return lib.pick_load_figures(command)
 
 
 def against_floor(table, server, floor_server, what, goal, *asked):
