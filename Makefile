@@ -84,7 +84,7 @@ interop: tools all ## before a commit: real clients, Envoy, systemd and tools
 INTEROP_PLAIN = $(shell grep -rl is_sanitized tests/interop --include=test_*.py) \
 	$(addprefix tests/interop/, \
 		mip/test_picture_decoding.py mip/test_mip_pictures.py operations/test_openvino.py \
-		operations/test_pages.py operations/test_demo_pick.py \
+		operations/test_pages.py operations/test_demo_pick.py operations/test_bench_programs.py \
 		operations/test_mixed_load.py http/test_sequence_storm.py http/test_response_cache_storm.py \
 		http/test_client_disconnect.py mip/test_mip_faults.py envoy/test_envoy_faults.py envoy/test_envoy_slow_server.py \
 		pick/test_pick_replicas.py pick/test_pick_flow_control_changes.py pick/test_pick_health_checks.py \
@@ -150,8 +150,8 @@ clang: build-clang ## before a commit: build with clang and run the unit tests
 valgrind: tools all ## before a commit: the client library and its examples under valgrind
 	@tools/run-valgrind $(BUILD)
 
-# What is installed, the demo, the commands of pages: they build and start programs, and interop-plain has them.
-ASAN_IGNORED := $(addprefix --ignore=tests/interop/operations/,test_install.py test_demo_pick.py test_pages.py)
+# Measurements, what is installed, the demo, the commands of pages: they build and start programs, and interop-plain has them.
+ASAN_IGNORED := $(addprefix --ignore=tests/interop/operations/,test_bench_programs.py test_install.py test_demo_pick.py test_pages.py)
 
 asan: build-asan ## before a commit: unit, scenario and interop tests under the address and undefined behaviour sanitizers
 	@$(SANITIZED) $(CTEST) $(BUILD)/asan

@@ -1,4 +1,4 @@
-"""bench/peers prints its tables: beside the wheel's Triton, and beside another picker, which is `sluice pick` here."""
+"""bench/peers prints its table beside the wheel's Triton. tests/interop/operations/test_bench_programs.py has the rest."""
 import os
 import re
 import subprocess
@@ -31,16 +31,3 @@ def test_table_beside_triton():
               "resident memory with these models loaded, idle"}  # and those of the README that this Triton has backends for
     assert titles <= set(rows)
     assert all(number(theirs) > 0 and number(ours) > 0 for theirs, ours, _ in rows.values()), rows
-
-
-def test_table_beside_another_picker(tmp_path):
-    other = tmp_path / "picker"
-    other.write_text(f"""#!/bin/sh
-exec {server.binary()} pick --config-text "endpoints: [$2]" --grpc 127.0.0.1:$1 --metrics none --log-level error
-""")
-    other.chmod(0o755)
-    rows = peers("pick", "--endpoints", 2, "--kb", 1, "--", other, "{port}", "{endpoints}")
-    assert rows.pop("picks a second (p50)") == ["theirs", "sluice pick", "ratio"]
-    assert {"headers only", "body of 200 bytes", "prompt of 220 kB", "resident memory after that"} == set(rows)
-    for theirs, ours, _ in rows.values():  # in a second, a busy machine may choose no server for a long prompt
-        assert number(theirs) >= 0 and number(ours) >= 0, rows
