@@ -1,18 +1,24 @@
 /* A set-associative table of shapes. */
 #include "serve/scheduler/shape_times.h"
 
-void shape_times_init(struct shape_times *times, bool is_fixed, bool is_batched) {
+enum status shape_times_init(struct shape_times *times, struct arena *arena, bool is_fixed,
+                             bool is_batched, struct error *err) {
+    enum { N = SHAPE_TIMES_SETS * SHAPE_TIMES_WAYS };
     times->is_fixed = is_fixed;
     times->is_batched = is_batched;
     exec_time_stats_init(&times->fixed);
-    hash_key_init(&times->key);
-    for (size_t i = 0; i < SHAPE_TIMES_SETS; i++) {
-        for (size_t k = 0; k < SHAPE_TIMES_WAYS; k++) {
-            atomic_init(&times->places[i][k].shapes, SHAPES_NEVER);
-            atomic_init(&times->places[i][k].n_missed, 0);
-            exec_time_stats_init(&times->places[i][k].times);
-        }
+    if (is_fixed) {
+        return ST_OK;
     }
+    hash_key_init(&times->key);
+    times->places = arena_calloc(arena, N, sizeof(*times->places));
+    if (!times->places) {
+        return error_no_memory(err, "the execution times of a model");
+    }
+    for (size_t i = 0; i < N; i++) {
+        exec_time_stats_init(&times->places[i].times); /* the rest is zero: free */
+    }
+    return ST_OK;
 }
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
@@ -58,15 +64,18 @@ uint64_t shape_times_shapes_of(const struct shape_times *times, const sluice_req
 /* ---- places ---------------------------------------------------------------------------------- */
 
 static struct shape_times_place *set_of(struct shape_times *times, uint64_t shapes) {
-    return times->places[shapes % SHAPE_TIMES_SETS];
+    return &times->places[shapes % SHAPE_TIMES_SETS * SHAPE_TIMES_WAYS];
 }
 
 struct exec_time_stats *shape_times_find(struct shape_times *times, uint64_t shapes) {
     if (shapes == SHAPES_FIXED) {
         return &times->fixed;
     }
+    if (shapes == SHAPES_NEVER) {
+        return NULL;
+    }
     struct shape_times_place *set = set_of(times, shapes);
-    for (size_t i = 0; i < SHAPE_TIMES_WAYS && shapes != SHAPES_NEVER; i++) {
+    for (size_t i = 0; i < SHAPE_TIMES_WAYS; i++) {
         if (atomic_load_explicit(&set[i].shapes, memory_order_relaxed) == shapes) {
             if (atomic_load_explicit(&set[i].n_missed, memory_order_relaxed) > 0) {
                 atomic_store_explicit(&set[i].n_missed, 0, memory_order_relaxed);

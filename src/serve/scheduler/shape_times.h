@@ -15,7 +15,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/arena.h"
 #include "core/base/hash.h"
+#include "core/base/status.h"
 #include "serve/scheduler/exec_time_stats.h"
 #include "sluice/backend.h"
 
@@ -43,11 +45,13 @@ struct shape_times {
     bool is_fixed;   /* every request has the same shapes: SHAPES_FIXED */
     bool is_batched; /* the first dimension is the batch's */
     struct exec_time_stats fixed;
-    struct hash_key key; /* secret: a client cannot choose shapes with equal hashes */
-    struct shape_times_place places[SHAPE_TIMES_SETS][SHAPE_TIMES_WAYS];
+    struct hash_key key;              /* secret: a client cannot choose shapes with equal hashes */
+    struct shape_times_place *places; /* SHAPE_TIMES_WAYS for each set; NULL: is_fixed */
 };
 
-void shape_times_init(struct shape_times *times, bool is_fixed, bool is_batched);
+/* Into zeroed memory. Returns: ST_NO_MEMORY. Owns: the arena. */
+enum status shape_times_init(struct shape_times *times, struct arena *arena, bool is_fixed,
+                             bool is_batched, struct error *err) SLUICE_MUST_USE;
 
 /* Returns: what the functions below take. */
 uint64_t shape_times_shapes_of(const struct shape_times *times, const sluice_request *request);

@@ -10,6 +10,26 @@
 
 enum { MAX_INPUTS = 3, MAX_RANK = 3 };
 
+static struct arena *arena;
+
+static int begin(void **state) {
+    (void)state;
+    arena = arena_new(NULL, 0);
+    return arena ? 0 : -1;
+}
+
+static int end(void **state) {
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+static void init(struct shape_times *times, bool is_fixed, bool is_batched) {
+    struct error err;
+    *times = (struct shape_times){0};
+    assert_int_equal(shape_times_init(times, arena, is_fixed, is_batched, &err), ST_OK);
+}
+
 /* A request with inputs 0, 1, …; rank -1: the input is left out. */
 struct shapes {
     uint64_t batch;
@@ -48,8 +68,8 @@ static void shape_times_equal_shapes_are_equal_by_table(void **state) {
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct shape_times times = {0};
-        shape_times_init(&times, false, rows[i].is_batched);
+        struct shape_times times;
+        init(&times, false, rows[i].is_batched);
         uint64_t a = shapes_of(&times, &rows[i].a), b = shapes_of(&times, &rows[i].b);
         assert_true(a >= SHAPES_HASHED && b >= SHAPES_HASHED);
         assert_int_equal(a == b, rows[i].equal);
@@ -60,11 +80,11 @@ static void shape_times_zero_dimension_is_never(void **state) {
     static const struct shapes zero = {1, {2, 2, -1}, {{3, 4}, {3, 0}}};
     static const struct shapes no_rows = {0, {2, -1, -1}, {{0, 4}}};
     static const struct shapes one = {1, {2, -1, -1}, {{1, 4}}};
-    struct shape_times times = {0};
+    struct shape_times times;
     (void)state;
-    shape_times_init(&times, false, false);
+    init(&times, false, false);
     assert_int_equal(shapes_of(&times, &zero), SHAPES_NEVER);
-    shape_times_init(&times, true, true);
+    init(&times, true, true);
     assert_int_equal(shapes_of(&times, &no_rows), SHAPES_NEVER);
     assert_int_equal(shapes_of(&times, &one), SHAPES_FIXED);
     assert_ptr_equal(shape_times_find(&times, SHAPES_FIXED), &times.fixed);
@@ -75,14 +95,14 @@ static void shape_times_zero_dimension_is_never(void **state) {
 static void shape_times_too_many_numbers_is_never(void **state) {
     enum { RANK = 64, N = 2 };
     int64_t dims[RANK];
-    struct shape_times times = {0};
+    struct shape_times times;
     (void)state;
     for (size_t i = 0; i < RANK; i++) {
         dims[i] = 1;
     }
     const sluice_input inputs[N] = {{.dims = dims, .rank = RANK}, {.dims = dims, .rank = RANK}};
     sluice_request request = {.batch = 1, .inputs = inputs, .n_inputs = N};
-    shape_times_init(&times, false, false);
+    init(&times, false, false);
     assert_int_equal(shape_times_shapes_of(&times, &request), SHAPES_NEVER);
     request.n_inputs = 1;
     assert_true(shape_times_shapes_of(&times, &request) >= SHAPES_HASHED);
@@ -101,9 +121,9 @@ static void make_fast(struct shape_times *times, uint64_t shapes) {
 }
 
 static void shape_times_shapes_have_times_of_their_own(void **state) {
-    struct shape_times times = {0};
+    struct shape_times times;
     (void)state;
-    shape_times_init(&times, false, false);
+    init(&times, false, false);
     make_fast(&times, nth(0));
     assert_null(shape_times_find(&times, nth(1)));
     struct exec_time_stats *other = shape_times_get(&times, nth(1));
@@ -113,9 +133,9 @@ static void shape_times_shapes_have_times_of_their_own(void **state) {
 
 /* Those that are not fast give way at once, fast ones after many others, those in use never. */
 static void shape_times_fast_shapes_keep_their_place(void **state) {
-    struct shape_times times = {0};
+    struct shape_times times;
     (void)state;
-    shape_times_init(&times, false, false);
+    init(&times, false, false);
     for (uint64_t i = 0; i < SHAPE_TIMES_WAYS; i++) {
         assert_non_null(shape_times_get(&times, nth(i)));
     }
@@ -127,7 +147,7 @@ static void shape_times_fast_shapes_keep_their_place(void **state) {
     for (uint64_t i = 1; i < SHAPE_TIMES_WAYS; i++) {
         assert_null(shape_times_find(&times, nth(i)));
     }
-    shape_times_init(&times, false, false);
+    init(&times, false, false);
     for (uint64_t i = 0; i < SHAPE_TIMES_WAYS; i++) {
         make_fast(&times, nth(i));
     }
@@ -149,5 +169,5 @@ int main(void) {
         cmocka_unit_test(shape_times_shapes_have_times_of_their_own),
         cmocka_unit_test(shape_times_fast_shapes_keep_their_place),
     };
-    return cmocka_run_group_tests_name("serve/scheduler/shape_times", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/scheduler/shape_times", tests, begin, end);
 }

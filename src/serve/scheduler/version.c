@@ -218,9 +218,12 @@ static enum status choose_run_on(struct model_version *version, const sluice_mod
     } else if (version->run_on == RUN_AUTO && !times_tell(version, info)) {
         version->run_on = RUN_ON_INSTANCE;
     }
-    shape_times_init(&version->shape_times, has_fixed_shapes(&version->plan.spec),
-                     version->plan.spec.max_batch_size > 0);
-    return ST_OK;
+    if (version->run_on != RUN_AUTO) {
+        return ST_OK;
+    }
+    return shape_times_init(&version->shape_times, version->arena,
+                            has_fixed_shapes(&version->plan.spec),
+                            version->plan.spec.max_batch_size > 0, err);
 }
 
 static enum status open_instances(struct model_version *version, const sluice_model_info *info,
