@@ -102,7 +102,7 @@ def test_infer_grpc_large_tensor_round_trip(both):
     (("id_fp32", "-i", "INPUT0=[1]", "--datatype", "INPUT0=INT8", "--shape", "INPUT0=1"), 1,
      "INVALID_ARGUMENT: input \"INPUT0\": expected datatype FP32"),
     (("id_failing", "-i", "INPUT0=[1]"), 1, "out of ink"),
-    (("id_slow", "-i", "INPUT0=[1]", "--timeout", "50ms"), 1, "DEADLINE_EXCEEDED|timed out"),
+    (("id_slowest", "-i", "INPUT0=[1]", "--timeout", "50ms"), 1, "DEADLINE_EXCEEDED|timed out"),
     (("id_uint8", "-i", "INPUT0=[1,2,3]", "--max-answer-size", "10"), 1, "--max-answer-size"),
     (("id_fp32", "-i", "INPUT0=[1]", "--binary"), 2, "--binary is for HTTP, and grpc://"),
     (("id_fp32", "-i", "INPUT0=[1]", "--raw"), 2, "--raw is for HTTP, and grpc://"),

@@ -263,7 +263,7 @@ def test_list_and_classes_show_no_control_characters():
 
 
 def test_infer_timeout_fails(infer):
-    code, _, err = infer.run("id_slow", "--input", "INPUT0=[1]", "--timeout", "20ms")
+    code, _, err = infer.run("id_slowest", "--input", "INPUT0=[1]", "--timeout", "20ms")
     assert code == 1 and "timed out" in err
 
 

@@ -102,7 +102,7 @@ def test_grpcurl_errors(live):
     assert done.returncode != 0 and "Code: NotFound" in done.stderr and "nope" in done.stderr
     done = grpcurl(live.tcp, text="{}", path=[f"{SERVICE}/CudaSharedMemoryStatus"])
     assert done.returncode != 0 and "Code: Unimplemented" in done.stderr
-    done = grpcurl(live.tcp, "-max-time", "0.1", text=json.dumps({**ASKED, "modelName": "id_slow"}),
+    done = grpcurl(live.tcp, "-max-time", "0.1", text=json.dumps({**ASKED, "modelName": "id_slowest"}),
                    path=[f"{SERVICE}/ModelInfer"])
     assert done.returncode != 0 and "Code: DeadlineExceeded" in done.stderr
 

@@ -193,13 +193,13 @@ def test_cuda_shared_memory_is_unimplemented(client):
 def test_infer_deadline(client, client_server):
     array = samples.ARRAYS["FP32"]
     with pytest.raises(InferenceServerException) as caught:
-        client.infer("id_slow", [make_input("INPUT0", "FP32", array)], client_timeout=0.05)
+        client.infer("id_slowest", [make_input("INPUT0", "FP32", array)], client_timeout=0.05)
     assert caught.value.status() == "StatusCode.DEADLINE_EXCEEDED"
 
 
 def test_infer_cancel(client):
     answers = queue.Queue()
-    context = client.async_infer("id_slow",
+    context = client.async_infer("id_slowest",
                                  [make_input("INPUT0", "FP32", samples.ARRAYS["FP32"])],
                                  lambda result, error: answers.put((result, error)))
     time.sleep(0.05)
@@ -275,7 +275,7 @@ def test_stream_strict_ends_at_model_failure(client):
 def test_stream_cancel(client):
     stream = Stream(client)
     for _ in range(20):
-        stream.ask("id_slow", samples.ARRAYS["FP32"])
+        stream.ask("id_slowest", samples.ARRAYS["FP32"])
     time.sleep(0.05)
     client.stop_stream(cancel_requests=True)
 

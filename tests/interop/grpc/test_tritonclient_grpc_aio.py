@@ -64,7 +64,7 @@ def test_aio_concurrent_requests(run):
 def test_aio_cancel(run):
     async def test(client):
         array = samples.ARRAYS["FP32"]
-        waiting = asyncio.ensure_future(client.infer("id_slow", [make_input("INPUT0", "FP32", array)]))
+        waiting = asyncio.ensure_future(client.infer("id_slowest", [make_input("INPUT0", "FP32", array)]))
         await asyncio.sleep(0.05)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -75,13 +75,13 @@ def test_aio_cancel(run):
 
 
 def test_aio_deadline_storm(run):
-    """10 ms for a model that takes 400: all are cut off, and good calls beside them are answered."""
+    """10 ms for a model that takes ten seconds: all are cut off, and good calls beside them are answered."""
     async def test(client):
         array = samples.ARRAYS["FP32"]
 
         async def hopeless():
             try:
-                await client.infer("id_slow", [make_input("INPUT0", "FP32", array)],
+                await client.infer("id_slowest", [make_input("INPUT0", "FP32", array)],
                                    client_timeout=0.01)
             except InferenceServerException as error:
                 return error.status()

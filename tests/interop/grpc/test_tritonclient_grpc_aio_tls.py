@@ -126,10 +126,10 @@ def test_aio_deadline_and_cancel(way):
     async def test(client):
         slow = [make_input(samples.ARRAYS["FP32"])]
         for _ in range(5):
-            ended = await asyncio.gather(*(status_of(client.infer("id_slow", slow, client_timeout=0.01))
+            ended = await asyncio.gather(*(status_of(client.infer("id_slowest", slow, client_timeout=0.01))
                                            for _ in range(20)), check_good(client))
             assert set(ended[:-1]) == {"StatusCode.DEADLINE_EXCEEDED"}
-        waiting = [asyncio.ensure_future(client.infer("id_slow", slow)) for _ in range(20)]
+        waiting = [asyncio.ensure_future(client.infer("id_slowest", slow)) for _ in range(20)]
         await asyncio.sleep(0.05)
         for task in waiting:
             task.cancel()

@@ -99,7 +99,7 @@ def test_aio_client_timeout_cancels(run):
         array = samples.ARRAYS["FP32"]
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(
-                client.infer("id_slow", [make_input("INPUT0", "FP32", array)]), 0.05)
+                client.infer("id_slowest", [make_input("INPUT0", "FP32", array)]), 0.05)
         result = await client.infer("id_fp32", [make_input("INPUT0", "FP32", array)])
         samples.assert_same_bits(result.as_numpy("OUTPUT0"), array)
     run(test)
