@@ -9,9 +9,10 @@ const number = n => n >= 1e6 ? digits(n / 1e6, 2) + " M" : n >= 1e5 ? digits(n /
 const rate = n => n === null ? "–" : n > 0 && n < 0.05 ? "<0.1" : number(n);
 const time = us => us === null ? "–" : us < 1000 ? digits(us, us < 10 ? 1 : 0) + " µs"
   : us < 1e6 ? digits(us / 1e3, us < 1e4 ? 1 : 0) + " ms" : digits(us / 1e6, us < 1e7 ? 1 : 0) + " s";
+// As in the log: 1 GiB is 1024 MiB.
 const bytes = n => {
-  for (const unit of ["B", "KB", "MB", "GB"]) { if (n < 1000) return digits(n, n < 10 && unit !== "B" ? 1 : 0) + " " + unit; n /= 1000; }
-  return digits(n, 1) + " TB";
+  for (const unit of ["B", "KiB", "MiB", "GiB"]) { if (n < 1024) return digits(n, unit === "B" ? 0 : 1) + " " + unit; n /= 1024; }
+  return digits(n, 1) + " TiB";
 };
 const span = s => s < 60 ? Math.floor(s) + " s" : s < 3600 ? Math.floor(s / 60) + " min"
   : s < 86400 ? Math.floor(s / 3600) + " h " + Math.floor(s % 3600 / 60) + " min" : Math.floor(s / 86400) + " d " + Math.floor(s % 86400 / 3600) + " h";

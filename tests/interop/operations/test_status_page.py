@@ -11,6 +11,7 @@ import pytest
 from lib import browser, http1, mip
 from lib.pages import assert_one_file
 from lib.repository import Identity
+from lib.server import Server
 
 BODY = json.dumps({"inputs": [{"name": "INPUT0", "shape": [1], "datatype": "FP32", "data": [1]}]}).encode()
 POST = (b"POST /v2/models/%s/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n")
@@ -96,6 +97,54 @@ def run_example(page):
     """Runs the command that the page shows for the selected model."""
     command = page.run("document.querySelector('#detail pre').textContent")
     return json.loads(subprocess.run(command + " -sS", shell=True, check=True, capture_output=True).stdout)
+
+
+# What the page shows of a busy server: wide numbers in each column.
+BUSY = """(() => {
+    const real = fetch;
+    window.fetch = async (...request) => {
+        const now = await (await real(...request)).json();
+        for (const model of now.models.filter(one => one.state === "ready")) {
+            const n = Math.floor(now.now_ns / 1e6);
+            Object.assign(model, { version: 12, queued: 1000, running: 256, instances: 64, busy: 64, busy_ns: now.now_ns * 64,
+                succeeded: 100 * n, request: { sum: n, buckets: [...Array(19).fill(0), n] }, batch: { sum: 64 * n, buckets: [0, 0, 0, 0, 0, 0, n] } });
+            model.failed.BACKEND = 123456;
+        }
+        now.memory.limit = 12345678901;
+        document.body.dataset.busy = Number(document.body.dataset.busy || 0) + 1;
+        return { json: async () => now };
+    };
+})()"""
+
+
+@pytest.fixture(scope="module")
+def widths(tmp_path_factory):
+    """The page of a busy server, in a browser."""
+    folder = tmp_path_factory.mktemp("widths")
+    for name in ("digits", "bert-base-uncased-squad", "resnet50-v2-7"):
+        Identity(name, [("FP32", [-1])], max_batch_size=8).write(str(folder / "models"))
+    (folder / "models" / "torn").mkdir()
+    (folder / "server").mkdir()
+    with Server(folder / "server", ["--model-repository", folder / "models", "--strict-readiness", "false"],
+                metrics_at="127.0.0.1:0") as running, browser.Browser(str(folder / "profile")) as page:
+        running.expect_error("model failed to load")
+        page.open(f"http://{running.metrics_address}/")
+        page.run(BUSY)
+        page.wait("Number(document.body.dataset.busy) >= 3")
+        yield page
+
+
+@pytest.mark.parametrize("width", [1440, 1320, 1200, 1100, 1081, 1080, 900, 800, 640, 375])
+def test_status_page_models_fit(widths, width):
+    """In a window of that many pixels nothing of the table of models is cut off."""
+    widths.size(width, 1000)
+    table = "document.getElementById('models').closest('.scroll')"
+    assert widths.run(f"{table}.scrollWidth <= {table}.clientWidth"), widths.run(f"[{table}.scrollWidth, {table}.clientWidth]")
+    assert widths.run("document.documentElement.scrollWidth") == width
+
+
+def test_status_page_units_are_those_of_the_log(widths):
+    assert widths.run("document.getElementById('memory-used').textContent") == "0 B of 11.5 GiB"
 
 
 def test_status_page_in_browser(start_server, tmp_path):

@@ -254,6 +254,9 @@ def test_status_page_in_browser(start_picker, tmp_path):
             assert page.run("document.querySelectorAll('#heads th')[6].getAttribute('aria-sort')") == sort
             waiting = page.run(TEXTS.format(6))
             assert waiting == sorted(waiting, reverse=sort == "descending") and sorted(waiting) == ["0", "1", "2"]
+        for width in (1440, 1200, 1100, 1080, 800):  # pixels: nothing of a table is cut off
+            page.size(width, 900)
+            assert page.run("[...document.querySelectorAll('.scroll')].every(one => one.scrollWidth <= one.clientWidth)"), width
         page.run("document.getElementById('filter').value = '" + servers[1].address + "'")
         page.run("document.getElementById('filter').dispatchEvent(new Event('input'))")
         assert page.run(TEXTS.format(0)) == [servers[1].address]
