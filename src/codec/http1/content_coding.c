@@ -203,3 +203,21 @@ bool deflate_step(struct deflate *codec, struct str *in, bool last, void *out, s
     } while (*n_out < capacity && (in->len > 0 || (last && rc != Z_STREAM_END)));
     return in->len == 0 && (!last || rc == Z_STREAM_END);
 }
+
+bool deflate_piece(struct deflate *codec, const struct arena *arena, struct str in, bool last,
+                   void *out, size_t capacity, size_t *n_out) {
+    enum { SLICE_BYTES = 1 << 20 }; /* some 20 ms on a slow core */
+    bool done = true, at_end = false;
+    *n_out = 0;
+    while (done && !at_end) {
+        struct str slice = str_make(in.ptr, in.len < SLICE_BYTES ? in.len : SLICE_BYTES);
+        size_t n = 0;
+        in = str_make(in.ptr + slice.len, in.len - slice.len);
+        at_end = in.len == 0;
+        done =
+            !arena_is_cancelled(arena) && deflate_step(codec, &slice, last && at_end,
+                                                       (char *)out + *n_out, capacity - *n_out, &n);
+        *n_out += n;
+    }
+    return done;
+}

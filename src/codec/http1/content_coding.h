@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/arena.h"
 #include "core/base/status.h"
 #include "core/base/str.h"
 
@@ -67,5 +68,9 @@ size_t deflate_bound(struct deflate *codec, size_t n_bytes);
  * was consumed and, with `last`, the text is complete; false: call it again with more capacity. */
 bool deflate_step(struct deflate *codec, struct str *in, bool last, void *out, size_t capacity,
                   size_t *n_out);
+/* As deflate_step of all of `in`; looks at arena_is_cancelled at times. Returns: false also when it
+ * was. `arena` may be NULL. */
+bool deflate_piece(struct deflate *codec, const struct arena *arena, struct str in, bool last,
+                   void *out, size_t capacity, size_t *n_out);
 
 #endif

@@ -55,6 +55,7 @@ struct arena {
     const struct arena_budget *budget; /* NULL: none */
     size_t n_counted;                  /* taken from the budget */
     bool is_over_budget;               /* the budget refused memory */
+    const atomic_bool *cancelled;      /* NULL: never */
 };
 
 enum { ARENA_CHUNK_HEAD = (sizeof(struct chunk) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN };
@@ -259,10 +260,19 @@ static void uncount_bytes(struct arena *arena) {
     }
 }
 
+void arena_set_cancelled(struct arena *arena, const atomic_bool *cancelled) {
+    arena->cancelled = cancelled;
+}
+
+bool arena_is_cancelled(const struct arena *arena) {
+    return arena && arena->cancelled &&
+           atomic_load_explicit(arena->cancelled, memory_order_relaxed);
+}
+
 /* Do the limit and the budget allow to take `n_bytes` more from the system? */
 static bool may_grow(struct arena *arena, size_t n_bytes) {
-    return arena->total <= arena->limit && n_bytes <= arena->limit - arena->total &&
-           count_bytes(arena, arena->total + n_bytes);
+    return !arena_is_cancelled(arena) && arena->total <= arena->limit &&
+           n_bytes <= arena->limit - arena->total && count_bytes(arena, arena->total + n_bytes);
 }
 
 static bool chunk_add(struct arena *arena) {

@@ -9,6 +9,7 @@
 #ifndef SLUICE_CORE_BASE_ARENA_H
 #define SLUICE_CORE_BASE_ARENA_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -55,6 +56,13 @@ void arena_stop_counting(struct arena *arena);
 /* Returns: whether the budget has refused memory to this arena. */
 bool arena_is_over_budget(const struct arena *arena);
 enum { ARENA_UNCOUNTED_BYTES = 16384 };
+
+/* Work in the arena, on another thread, stops soon after *cancelled is set: the arena grows no
+ * more, and long loops look at arena_is_cancelled. What they return then is not used. `cancelled`
+ * must outlive the arena. */
+void arena_set_cancelled(struct arena *arena, const atomic_bool *cancelled);
+/* NULL is allowed. */
+bool arena_is_cancelled(const struct arena *arena);
 
 /* `n_bytes` aligned to max_align_t (16), uninitialised; a size of 0 gives a valid pointer. Returns:
  * NULL past the limit or when out of memory. */

@@ -1,6 +1,6 @@
-/* Three levels of pairing heaps. A flow is made with its first job and freed with its last one: what
- * has nothing to do needs no memory of the past, because the clock is as far as the last job that was
- * taken. */
+/* Three levels of pairing heaps. A flow is made with its first job and freed with its last one:
+ * what has nothing to do needs no memory of the past, because the clock is as far as the last job
+ * that was taken. */
 #include "core/event/fair_queue.h"
 
 #include <assert.h>

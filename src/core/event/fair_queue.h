@@ -1,8 +1,9 @@
 /* A queue of jobs that clients take turns in: hosts, then the connections of a host, then the jobs
  * of a connection. On each level the next one is that which would end first if all of them were
- * served at the same time, by their estimated times (weighted fair queueing, with the clock of Golestani's
- * self-clocked variant). So a short job passes long ones of others and of its own connection, a
- * client that queues much waits for itself, and a long job waits for a bounded number of short ones.
+ * served at the same time, by their estimated times (weighted fair queueing, with the clock of
+ * Golestani's self-clocked variant). So a short job passes long ones of others and of its own
+ * connection, a client that queues much waits for itself, and a long job waits for a bounded number
+ * of short ones.
  *
  * Thread: the caller's lock guards it. */
 #ifndef SLUICE_CORE_EVENT_FAIR_QUEUE_H

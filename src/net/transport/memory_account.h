@@ -24,6 +24,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/random.h"
+#include "core/event/fair_queue.h"
 #include "net/transport/budget.h"
 
 enum {
@@ -229,6 +230,10 @@ static inline bool memory_account_is_full(const struct memory_account *account) 
 static inline bool memory_account_holds_little(const struct memory_account *account) {
     return !account ||
            account->n_overhead_bytes < net_budget_limit(account->quota->options.budget) / 64;
+}
+/* Returns: the connection, for the queues of helpers. NULL is allowed. */
+static inline struct fair_client memory_account_client(const struct memory_account *account) {
+    return (struct fair_client){account ? account->host : 0, (uint64_t)(uintptr_t)account};
 }
 /* Returns: all that the connection holds or waits for. */
 static inline uint64_t memory_account_bytes(const struct memory_account *account) {

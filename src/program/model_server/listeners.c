@@ -304,6 +304,9 @@ static void count_cache(struct serve_listeners *self, struct repository *reposit
 
 /* ---- open, drain, stop ----------------------------------------------------------------------- */
 
+/* A long job leaves one of them free. */
+enum { MIN_HELPERS = 2 };
+
 enum status serve_listeners_open(struct serve_listeners *self,
                                  const struct serve_settings *settings,
                                  struct repository *repository,
@@ -336,7 +339,9 @@ enum status serve_listeners_open(struct serve_listeners *self,
     if (!self->services.shared) {
         return error_no_memory(err, "the listeners");
     }
-    enum status st = helper_pool_new(threads->n_workers, &self->services.helpers, err);
+    enum status st =
+        helper_pool_new(threads->n_workers > MIN_HELPERS ? threads->n_workers : MIN_HELPERS,
+                        &self->services.helpers, err);
     if (st == ST_OK) {
         st = tracer_open(&self->tracer, &settings->trace, err);
     }

@@ -23,6 +23,7 @@ void inference_init(struct inference *self, const struct inference_protocol *pro
     self->call.request = NULL;
     self->call.worker = worker;
     self->call.helpers = services->helpers;
+    self->call.client = memory_account_client(account);
     self->call.run_immediately = self->call.batch_apart = false;
     self->call.response.release = NULL;
     self->model = self->version_text = str_make(NULL, 0);
@@ -37,9 +38,11 @@ void inference_init(struct inference *self, const struct inference_protocol *pro
     self->trace = NULL;
     self->size_unknown = self->submitted = self->in_flight = false;
     self->arena = self->helper_arena = NULL;
+    self->job = NULL;
     self->encoded = NULL;
     self->partials = NULL;
-    self->on_helper = self->is_queued = self->cancelled_early = false;
+    self->on_helper = self->is_queued = self->abandoned = false;
+    atomic_init(&self->cancelled_early, false);
 }
 
 /* ---- helper threads -------------------------------------------------------------------------- */
@@ -47,31 +50,65 @@ void inference_init(struct inference *self, const struct inference_protocol *pro
 /* Estimates for a slow core, in ns for 16 bytes; only their order of magnitude matters. */
 enum { COPY_16_NS = 8, WALK_16_NS = 16, COPY_MIN_BYTES = 65536, SMALL_BYTES = 32768 };
 
+/* Makes what a job needs. Returns: false when out of memory. */
+static bool prepare_helper(struct inference *self) {
+    if (!self->helper_arena && self->services->helpers && self->arena) {
+        self->helper_arena = arena_new_beside(self->arena);
+        if (self->helper_arena) {
+            arena_set_cancelled(self->helper_arena, &self->cancelled_early);
+        }
+    }
+    if (!self->job && self->helper_arena) {
+        self->job = arena_alloc(self->helper_arena, sizeof(*self->job));
+    }
+    return self->job != NULL;
+}
+
 /* Returns: whether a step of that time should run on a helper thread, and can: there is an arena
  * for it. */
 static bool wants_helper(struct inference *self, const char *work, uint64_t ns) {
     if (ns < HELPER_MIN_NS) {
         return false;
     }
-    if (!self->helper_arena && self->services->helpers && self->arena) {
-        self->helper_arena = arena_new_beside(self->arena);
+    if (prepare_helper(self)) {
+        return true;
     }
-    if (!self->helper_arena) {
-        loop_iteration_note(worker_loop_iteration(self->call.worker), work, ns);
-    }
-    return self->helper_arena != NULL;
+    loop_iteration_note(worker_loop_iteration(self->call.worker), work, ns);
+    return false;
 }
 
-static void start_job(struct inference *self, void (*run)(struct helper_job *job),
+static struct inference *inference_of(struct helper_job *job) {
+    return CONTAINER_OF(job, struct inference_job, job)->inference;
+}
+
+static void submit_job(struct inference *self, uint64_t ns, void (*run)(struct helper_job *job),
+                       void (*done)(struct helper_job *job)) {
+    *self->job = (struct inference_job){.job = {.worker = self->call.worker,
+                                                .run = run,
+                                                .done = done,
+                                                .client = self->call.client,
+                                                .ns = ns},
+                                        .inference = self};
+    helper_pool_submit(self->services->helpers, &self->job->job);
+}
+
+static void start_job(struct inference *self, uint64_t ns, void (*run)(struct helper_job *job),
                       void (*done)(struct helper_job *job)) {
-    self->job = (struct helper_job){.worker = self->call.worker, .run = run, .done = done};
     self->on_helper = true;
-    metric_add(METRIC_HELPER_JOBS_TOTAL, 1);
-    helper_pool_submit(self->services->helpers, &self->job);
+    submit_job(self, ns, run, done);
+}
+
+static void cancel_job(struct inference *self) {
+    atomic_store_explicit(&self->cancelled_early, true, memory_order_relaxed);
+    helper_pool_cancel(self->services->helpers, &self->job->job);
+}
+
+static enum status error_cancelled(struct error *err) {
+    return error_set(err, ST_CANCELLED, "the request was cancelled before it ran");
 }
 
 static struct inference *end_job(struct helper_job *job) {
-    struct inference *self = CONTAINER_OF(job, struct inference, job);
+    struct inference *self = inference_of(job);
     self->on_helper = false;
     return self;
 }
@@ -209,7 +246,7 @@ static uint64_t response_ns(const struct inference *self, const struct infer_res
 }
 
 static void run_encode(struct helper_job *job) {
-    struct inference *self = CONTAINER_OF(job, struct inference, job);
+    struct inference *self = inference_of(job);
     struct encoded *encoded = self->encoded;
     struct infer_response *response = &self->call.response;
     shm_request_finish_outputs(&self->shm, self->call.request, response);
@@ -217,16 +254,29 @@ static void run_encode(struct helper_job *job) {
         encode_response(self, response, self->helper_arena, true, encoded->out, &encoded->err);
 }
 
+/* A job that was cancelled has encoded nothing, or a part. */
+static void check_encoded(const struct inference *self, struct encoded *encoded) {
+    if (self->abandoned) {
+        encoded->st = error_set(&encoded->err, ST_CANCELLED,
+                                "the request was cancelled before its response was sent");
+    }
+}
+
 static void on_encoded(struct helper_job *job) {
     struct inference *self = end_job(job);
     struct model_version *version = self->encoded->version;
+    check_encoded(self, self->encoded);
+    if (job->skipped) {
+        shm_request_finish_outputs(&self->shm, self->call.request,
+                                   &(struct infer_response){.error.status = ST_CANCELLED});
+    }
     self->in_flight = false;
     self->protocol->done(self);
     model_version_unref(version);
 }
 
 /* Returns: false when out of memory. */
-static bool encode_on_helper(struct inference *self) {
+static bool encode_on_helper(struct inference *self, uint64_t ns) {
     size_t n_bytes = self->protocol->encoded_bytes;
     self->encoded =
         n_bytes > 0 ? arena_calloc(self->helper_arena, 1, sizeof(*self->encoded) + n_bytes) : NULL;
@@ -236,7 +286,7 @@ static bool encode_on_helper(struct inference *self) {
     self->encoded->version = self->served_version;
     model_version_ref(self->served_version);
     self->in_flight = true;
-    start_job(self, run_encode, on_encoded);
+    start_job(self, ns, run_encode, on_encoded);
     return true;
 }
 
@@ -247,11 +297,13 @@ struct partial {
     STAILQ_ENTRY(partial) link;
     struct infer_response *response;
     struct arena *arena;
+    uint64_t ns; /* estimated */
     struct encoded encoded;
 };
 
 /* Those of an inference, which are encoded one after the other: they leave in their order. */
 struct partial_queue {
+    struct inference_job job;
     STAILQ_HEAD(, partial) waiting;
     struct partial *delivered;     /* while on_partial_response runs */
     bool arena_taken;              /* by inference_partial_arena */
@@ -264,7 +316,7 @@ static void on_done(struct call *call);
 static void encode_next_partial(struct inference *self);
 
 static void run_encode_partial(struct helper_job *job) {
-    struct inference *self = CONTAINER_OF(job, struct inference, job);
+    struct inference *self = inference_of(job);
     struct partial *partial = STAILQ_FIRST(&self->partials->waiting);
     struct encoded *encoded = &partial->encoded;
     encoded->st = encode_response(self, partial->response, partial->arena, false, encoded->out,
@@ -277,6 +329,7 @@ static void end_partials(struct inference *self) {
     struct model_version *version = queue->version;
     bool call_ended = queue->call_ended;
     self->partials = NULL;
+    self->job = NULL;
     arena_free(queue->arena);
     if (call_ended) {
         on_done(&self->call);
@@ -285,11 +338,12 @@ static void end_partials(struct inference *self) {
 }
 
 static void on_partial_encoded(struct helper_job *job) {
-    struct inference *self = CONTAINER_OF(job, struct inference, job);
+    struct inference *self = inference_of(job);
     struct partial_queue *queue = self->partials;
     struct partial *partial = STAILQ_FIRST(&queue->waiting);
     STAILQ_REMOVE_HEAD(&queue->waiting, link);
     struct arena *arena = partial->arena;
+    check_encoded(self, &partial->encoded);
     queue->delivered = partial;
     queue->arena_taken = false;
     self->protocol->on_partial_response(self, partial->response);
@@ -305,10 +359,11 @@ static void encode_next_partial(struct inference *self) {
         end_partials(self);
         return;
     }
-    self->job = (struct helper_job){
-        .worker = self->call.worker, .run = run_encode_partial, .done = on_partial_encoded};
-    metric_add(METRIC_HELPER_JOBS_TOTAL, 1);
-    helper_pool_submit(self->services->helpers, &self->job);
+    uint64_t ns = STAILQ_FIRST(&self->partials->waiting)->ns;
+    submit_job(self, ns, run_encode_partial, on_partial_encoded);
+    if (self->abandoned) {
+        cancel_job(self);
+    }
 }
 
 static struct partial_queue *partial_queue_new(struct inference *self) {
@@ -327,14 +382,16 @@ static struct partial_queue *partial_queue_new(struct inference *self) {
 
 /* Returns: false when the worker shall encode the response. */
 static bool queue_partial(struct inference *self, struct infer_response *response) {
-    bool wanted = self->partials || (response_ns(self, response) >= HELPER_MIN_NS &&
-                                     self->services->helpers && self->protocol->encoded_bytes > 0);
+    uint64_t ns = response_ns(self, response);
+    bool wanted = self->partials || (ns >= HELPER_MIN_NS && self->services->helpers &&
+                                     self->protocol->encoded_bytes > 0);
     struct arena *arena = wanted ? arena_new(NULL, 0) : NULL; /* used by a helper thread */
     struct partial *partial =
         arena ? arena_calloc(arena, 1, sizeof(*partial) + self->protocol->encoded_bytes) : NULL;
     bool begins = partial && !self->partials;
     if (begins) {
         self->partials = partial_queue_new(self);
+        self->job = self->partials ? &self->partials->job : NULL;
     }
     if (!partial || !self->partials) {
         arena_free(arena);
@@ -342,6 +399,8 @@ static bool queue_partial(struct inference *self, struct infer_response *respons
     }
     partial->response = response;
     partial->arena = arena;
+    partial->ns = ns;
+    arena_set_cancelled(arena, &self->cancelled_early);
     STAILQ_INSERT_TAIL(&self->partials->waiting, partial, link);
     if (begins) {
         encode_next_partial(self);
@@ -406,9 +465,11 @@ static void on_done(struct call *call) {
         model_version_note_response_bytes(self->served_version,
                                           infer_response_bytes(&call->response));
     }
-    if (call->response.error.status == ST_OK &&
-        wants_helper(self, "encoding a response", response_ns(self, &call->response)) &&
-        encode_on_helper(self)) {
+    uint64_t ns = call->response.error.status == ST_OK ? response_ns(self, &call->response) : 0;
+    if (ns >= HELPER_MIN_NS && self->abandoned) {
+        infer_response_release(&call->response);
+        error_cancelled(&call->response.error);
+    } else if (wants_helper(self, "encoding a response", ns) && encode_on_helper(self, ns)) {
         return;
     }
     shm_request_finish_outputs(&self->shm, call->request, &call->response);
@@ -547,10 +608,13 @@ static void count_response(struct inference *self) {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+static bool is_cancelled_early(const struct inference *self) {
+    return atomic_load_explicit(&self->cancelled_early, memory_order_relaxed);
+}
+
 static void submit_if_ok(struct inference *self, enum status st) {
-    if (st == ST_OK && self->cancelled_early) {
-        st = error_set(&self->call.response.error, ST_CANCELLED,
-                       "the request was cancelled before it ran");
+    if (st == ST_OK && is_cancelled_early(self)) {
+        st = error_cancelled(&self->call.response.error);
     }
     if (st == ST_OK) {
         reserve_memory(self);
@@ -562,16 +626,17 @@ static void submit_if_ok(struct inference *self, enum status st) {
 static void on_request_step(struct helper_job *job);
 
 /* Those of the same order that come meanwhile wait. */
-static void start_request_step(struct inference *self, void (*run)(struct helper_job *job)) {
+static void start_request_step(struct inference *self, uint64_t ns,
+                               void (*run)(struct helper_job *job)) {
     if (self->order) {
         self->order->on_helper = true;
     }
-    start_job(self, run, on_request_step);
+    start_job(self, ns, run, on_request_step);
 }
 
 /* call.response.error has the result. */
 static void run_check(struct helper_job *job) {
-    struct inference *self = CONTAINER_OF(job, struct inference, job);
+    struct inference *self = inference_of(job);
     struct error *err = &self->call.response.error;
     err->status = ST_OK;
     enum status st = check_request(self, err);
@@ -585,18 +650,18 @@ static bool run_decoded(struct inference *self, enum status st) {
     if (st == ST_OK) {
         st = find_and_forward(self, err);
     }
-    if (st == ST_OK && !self->cancelled_early &&
-        wants_helper(self, "checking inputs", check_ns(self))) {
+    uint64_t ns = st == ST_OK ? check_ns(self) : 0;
+    if (wants_helper(self, "checking inputs", ns)) {
         self->call.request->arena = self->helper_arena;
-        start_request_step(self, run_check);
+        start_request_step(self, ns, run_check);
         return true;
     }
-    submit_if_ok(self, st == ST_OK && !self->cancelled_early ? check_request(self, err) : st);
+    submit_if_ok(self, st == ST_OK ? check_request(self, err) : st);
     return false;
 }
 
 static void run_decode(struct helper_job *job) {
-    struct inference *self = CONTAINER_OF(job, struct inference, job);
+    struct inference *self = inference_of(job);
     struct error *err = &self->call.response.error;
     err->status = ST_OK;
     enum status st = self->protocol->decode(self, err);
@@ -607,9 +672,9 @@ static void run_decode(struct helper_job *job) {
 /* Returns: as run_decoded. */
 static bool decode(struct inference *self) {
     const struct inference_protocol *protocol = self->protocol;
-    if (protocol->decode_ns &&
-        wants_helper(self, "decoding a request", protocol->decode_ns(self))) {
-        start_request_step(self, run_decode);
+    uint64_t ns = protocol->decode_ns ? protocol->decode_ns(self) : 0;
+    if (wants_helper(self, "decoding a request", ns)) {
+        start_request_step(self, ns, run_decode);
         return true;
     }
     return run_decoded(self, protocol->decode(self, &self->call.response.error));
@@ -626,7 +691,7 @@ static void run_waiting(struct inference_order *order) {
         if (is_last) {
             order->on_helper = false;
         }
-        if (next->cancelled_early) {
+        if (is_cancelled_early(next)) {
             submit_if_ok(next, ST_OK);
         } else if (decode(next)) {
             return;
@@ -641,12 +706,15 @@ static void on_request_step(struct helper_job *job) {
     if (order && !others_wait) {
         order->on_helper = false;
     }
+    bool is_last_step = job->run == run_check || is_cancelled_early(self);
+    if (is_cancelled_early(self)) { /* what a job that was stopped returned is not used */
+        error_cancelled(&self->call.response.error);
+    }
     enum status st = self->call.response.error.status;
-    bool is_checked = job->run == run_check;
-    if (is_checked) {
+    if (is_last_step) {
         submit_if_ok(self, st);
     }
-    if ((is_checked || !run_decoded(self, st)) && others_wait) {
+    if ((is_last_step || !run_decoded(self, st)) && others_wait) {
         run_waiting(order);
     }
 }
@@ -662,18 +730,28 @@ void inference_run(struct inference *self) {
 }
 
 void inference_cancel(struct inference *self) {
-    if (self->on_helper || self->is_queued) {
-        self->cancelled_early = true;
-    } else if (self->in_flight) {
+    if (self->on_helper && !self->submitted) {
+        cancel_job(self);
+    } else if (self->is_queued) {
+        atomic_store_explicit(&self->cancelled_early, true, memory_order_relaxed);
+    } else if (self->in_flight && !self->on_helper) {
         if (!self->partials || !self->partials->call_ended) {
             call_cancel(&self->call);
         }
     } else if (memory_is_waiting(&self->memory)) {
         memory_release(&self->memory, false);
-        error_set(&self->call.response.error, ST_CANCELLED,
-                  "the request was cancelled before it ran");
+        error_cancelled(&self->call.response.error);
         finish_unsubmitted(self);
     }
+}
+
+void inference_abandon(struct inference *self) {
+    self->abandoned = true;
+    bool encodes = self->partials || (self->on_helper && self->submitted);
+    if (encodes) {
+        cancel_job(self);
+    }
+    inference_cancel(self);
 }
 
 /* ---- responses ------------------------------------------------------------------------------- */

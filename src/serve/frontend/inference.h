@@ -90,6 +90,11 @@ struct inference_protocol {
     void (*on_partial_response)(struct inference *self, struct infer_response *response);
 };
 
+struct inference_job {
+    struct helper_job job;
+    struct inference *inference;
+};
+
 struct inference {
     struct call call; /* call.request is set by `decode` */
     const struct inference_protocol *protocol;
@@ -110,11 +115,10 @@ struct inference {
                                              specification */
     bool submitted;                       /* errors from then on are the model's */
     bool in_flight;                       /* `done` was not called yet */
-    /* On a helper thread: `decode`, the checks of large inputs, `encode`. */
-    union {
-        struct helper_job job;
-        TAILQ_ENTRY(inference) link; /* while is_queued: there is no job then */
-    };
+    TAILQ_ENTRY(inference) link;          /* while is_queued */
+    /* On a helper thread: `decode`, the checks of large inputs, `encode`. NULL: none of them was
+     * yet. */
+    struct inference_job *job;
     struct arena *arena;        /* the request's, of the worker; set by the protocol where it has
                                     decode_ns or encode_ns */
     struct arena *helper_arena; /* for what a helper thread allocates; NULL: none */
@@ -123,7 +127,10 @@ struct inference {
                                        NULL: none waits */
     bool on_helper;                 /* between helper_pool_submit and `done` of the job */
     bool is_queued;                 /* in order->waiting */
-    bool cancelled_early;           /* while one of these was true: it ends after it */
+    bool abandoned;                 /* inference_abandon was called */
+    /* Cancelled while one of on_helper and is_queued was true: it ends after it. Read by a helper
+     * thread, which stops. */
+    atomic_bool cancelled_early;
 };
 
 /* Returns: the arena for `decode`. */
@@ -148,8 +155,11 @@ enum status inference_use_version(struct inference *self, struct model_version *
  * is refused with ST_OVERLOADED when there is none for MEMORY_WAIT_NS. An error is reported through
  * `done`, as the model's responses are. */
 void inference_run(struct inference *self);
-/* Cancels the inference if it waits or is in flight; `done` is still called. */
+/* Cancels the inference if it waits or is in flight; `done` is still called, with a response where
+ * there is one already. */
 void inference_cancel(struct inference *self);
+/* As inference_cancel, where no response can be sent any more: none is encoded. */
+void inference_abandon(struct inference *self);
 /* After `done`: encodes the response into `out`. Returns: the model's error, or the reason why the
  * response cannot be encoded. */
 enum status inference_encode(struct inference *self, void *out, struct error *err) SLUICE_MUST_USE;

@@ -322,10 +322,13 @@ static enum status find_region(struct shm_registry *registry, const char *kind, 
 
 /* ---- requests: inputs ------------------------------------------------------------------------ */
 
-static bool read_all(const struct shm_region *region, uint64_t offset, char *data, size_t n) {
+enum { READ_BYTES = 16 << 20 };
+
+static bool read_all(const struct shm_region *region, uint64_t offset, char *data, size_t n,
+                     const struct arena *arena) {
     uint64_t at = region->spec.offset + offset; /* was inside the object at registration */
-    while (n > 0) {
-        ssize_t got = pread(region->fd, data, n, (off_t)at);
+    while (n > 0 && !arena_is_cancelled(arena)) {
+        ssize_t got = pread(region->fd, data, n < READ_BYTES ? n : READ_BYTES, (off_t)at);
         if (got < 0 && errno == EINTR) {
             continue;
         }
@@ -336,7 +339,7 @@ static bool read_all(const struct shm_region *region, uint64_t offset, char *dat
         at += (uint64_t)got;
         n -= (size_t)got;
     }
-    return true;
+    return n == 0;
 }
 
 /* A short request can name large regions: their bytes count against the body budget as if they had
@@ -374,7 +377,7 @@ static enum status read_region(const struct shm_region *region, struct arena *ar
     if (!piece || (n > 0 && !data)) {
         return error_no_memory(err, "a tensor in shared memory");
     }
-    if (!read_all(region, input->region.offset, data, n)) {
+    if (!read_all(region, input->region.offset, data, n, arena)) {
         char name[TENSOR_NAME_TEXT_BYTES];
         return error_set(err, ST_BAD_SHAPE,
                          "input %s: the shared memory object is shorter than it was when its "

@@ -123,6 +123,7 @@ void call_init(struct call *call, struct model_version *version) {
     call->backend_cookie = NULL;
     call->extra_arena = NULL;
     call->stream = NULL;
+    call->lookup = NULL;
     call->n_answers = call->answered_ns = 0;
     call->partial_lost = call->is_stored = false;
     atomic_init(&call->cancelled, false);
@@ -400,9 +401,22 @@ static bool remove_from_queues(struct call *call) {
     return scheduler_remove(&call->version->scheduler, call);
 }
 
+/* A lookup whose inputs are hashed on a helper thread; in the request's arena. */
+struct lookup {
+    struct helper_job job;
+    struct call *call;
+};
+
+static void cancel_lookup(struct call *call) {
+    if (call->lookup) {
+        helper_pool_cancel(call->helpers, &call->lookup->job);
+    }
+}
+
 void call_cancel(struct call *call) {
     atomic_store_explicit(&call->cancelled, true, memory_order_relaxed);
     response_stream_stop(call->stream);
+    cancel_lookup(call);
     if (remove_from_queues(call)) {
         error_set(&call->response.error, ST_CANCELLED,
                   "the request was cancelled while it waited in the queue");
@@ -430,18 +444,13 @@ static void run_call(struct call *call) {
     }
 }
 
-/* A lookup whose inputs are hashed on a helper thread; in the request's arena. */
-struct lookup {
-    struct helper_job job;
-    struct call *call;
-};
-
 static void run_hash(struct helper_job *job) {
     call_cache_hash(CONTAINER_OF(job, struct lookup, job)->call);
 }
 
 static void on_hashed(struct helper_job *job) {
     struct call *call = CONTAINER_OF(job, struct lookup, job)->call;
+    call->lookup = NULL;
     if (atomic_load_explicit(&call->cancelled, memory_order_relaxed)) {
         error_set(&call->response.error, ST_CANCELLED,
                   "the request was cancelled while its inputs were hashed");
@@ -458,7 +467,7 @@ static void on_hashed(struct helper_job *job) {
  * order.
  */
 static bool hash_on_helper(struct call *call) {
-    enum { MIN_BYTES = HELPER_MIN_NS / 2 }; /* SipHash takes up to 2 ns a byte */
+    enum { HASH_NS = 2, MIN_BYTES = HELPER_MIN_NS / HASH_NS }; /* SipHash: up to 2 ns a byte */
     bool wanted =
         call->helpers && call->input_bytes >= MIN_BYTES && !call->version->scheduler.sequences;
     struct lookup *lookup = wanted ? arena_alloc(call->request->arena, sizeof(*lookup)) : NULL;
@@ -466,8 +475,12 @@ static bool hash_on_helper(struct call *call) {
         return false;
     }
     lookup->call = call;
-    lookup->job = (struct helper_job){.worker = call->worker, .run = run_hash, .done = on_hashed};
-    metric_add(METRIC_HELPER_JOBS_TOTAL, 1);
+    lookup->job = (struct helper_job){.worker = call->worker,
+                                      .run = run_hash,
+                                      .done = on_hashed,
+                                      .client = call->client,
+                                      .ns = call->input_bytes * HASH_NS};
+    call->lookup = lookup;
     if (call->version->config.preserve_ordering) {
         scheduler_enter_order(&call->version->scheduler, call);
     }

@@ -40,6 +40,7 @@ struct call {
     struct infer_request *request; /* checked (infer_check) and aligned; lives until `done` */
     struct worker *worker;         /* where `done` runs */
     struct helper_pool *helpers;   /* where large inputs are hashed; NULL: on the worker */
+    struct fair_client client;     /* for helpers */
     /* An inline call normally waits for the end of the event-loop iteration to share a batch. True:
      * run it now, because its answer is sent together with others of its connection. */
     bool run_immediately;
@@ -76,6 +77,7 @@ struct call {
     struct worker_msg msg;                  /* returns the call to its worker */
     sluice_request backend_request;         /* the request as the backend sees it */
     struct keyed_hash cache_key;            /* valid unless CALL_NOT_CACHED */
+    struct lookup *lookup;                  /* while its inputs are hashed on a helper thread */
     uint64_t cache_ns;                      /* time for lookup and store */
     size_t input_bytes;
     uint64_t shapes;             /* of shape_times_shapes_of */

@@ -29,9 +29,9 @@ bool grpc_compress_copy(const struct grpc_send_queue_options *options, struct ar
     size_t len = 0;
     bool done = data != NULL;
     for (size_t i = 0; done && i < n; i++) {
-        struct str in = str_make(pieces[i].data, pieces[i].n_bytes);
         size_t n_out = 0;
-        done = deflate_step(codec, &in, i + 1 == n, data + len, capacity - len, &n_out);
+        done = deflate_piece(codec, arena, str_make(pieces[i].data, pieces[i].n_bytes), i + 1 == n,
+                             data + len, capacity - len, &n_out);
         len += n_out;
     }
     deflate_free(codec);

@@ -162,7 +162,8 @@ static void step_infer(struct grpc_call *call, enum grpc_event event) {
     if (event == GRPC_MESSAGE) {
         begin_infer(call);
     } else if (event == GRPC_CANCELLED && infer) {
-        inference_cancel(&infer->inference); /* its `done` is still called, and finishes the call */
+        inference_abandon(
+            &infer->inference); /* its `done` is still called, and finishes the call */
     } else if (event == GRPC_END && infer) {
         inference_fini(&infer->inference, !call->is_cancelled);
         grpc_message_free(infer->message);

@@ -130,7 +130,11 @@ static void cancel_all_requests(struct stream *stream) {
     stream->flushing = true;
     struct stream_item *item;
     TAILQ_FOREACH(item, &stream->items, link) {
-        inference_cancel(&item->infer.inference);
+        if (stream->call->is_cancelled) {
+            inference_abandon(&item->infer.inference);
+        } else {
+            inference_cancel(&item->infer.inference);
+        }
     }
     stream->flushing = inner;
 }

@@ -140,21 +140,19 @@ static bool pieces_total_bytes(const struct piece *pieces, size_t n_pieces, size
 }
 
 /* Compresses all pieces; `capacity` is deflate_bound of their sum, so that every step has output
- * capacity. */
-static bool compress_pieces(struct deflate *codec, const struct piece *pieces, size_t n_pieces,
-                            char *out, size_t capacity, size_t *n_out) {
-    bool done = false;
+ * capacity. Returns: false when the arena's work was cancelled. */
+static bool compress_pieces(struct deflate *codec, const struct arena *arena,
+                            const struct piece *pieces, size_t n_pieces, char *out, size_t capacity,
+                            size_t *n_out) {
+    bool done = true;
     *n_out = 0;
-    for (size_t i = 0; i < n_pieces; i++) {
-        struct str in = {pieces[i].data, pieces[i].n_bytes};
+    for (size_t i = 0; done && i < n_pieces; i++) {
         size_t n = 0;
-        done = deflate_step(codec, &in, i + 1 == n_pieces, out + *n_out, capacity - *n_out, &n);
+        done = deflate_piece(codec, arena, str_make(pieces[i].data, pieces[i].n_bytes),
+                             i + 1 == n_pieces, out + *n_out, capacity - *n_out, &n);
         *n_out += n;
-        if (!done) {
-            return false;
-        }
     }
-    return done;
+    return done && n_pieces > 0;
 }
 
 /* Returns: the capacity that the compressed bytes need at most; 0 when it overflows. */
@@ -174,7 +172,8 @@ bool http_compress(struct arena *arena, enum http_coding coding, const struct pi
     size_t capacity = compressed_capacity(codec, pieces, n_pieces);
     char *data = capacity > 0 ? arena_alloc(arena, capacity) : NULL;
     *out = (struct piece){data, 0};
-    bool done = data && compress_pieces(codec, pieces, n_pieces, data, capacity, &out->n_bytes);
+    bool done =
+        data && compress_pieces(codec, arena, pieces, n_pieces, data, capacity, &out->n_bytes);
     deflate_free(codec);
     return done;
 }

@@ -6,7 +6,11 @@
 
 static void on_disconnect(struct http_exchange *exchange) {
     struct http_inference *self = exchange->user;
-    inference_cancel(&self->inference);
+    if (exchange->client_disconnected) {
+        inference_abandon(&self->inference);
+    } else {
+        inference_cancel(&self->inference);
+    }
 }
 
 void http_inference_end(struct http_exchange *exchange) {

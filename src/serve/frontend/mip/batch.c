@@ -52,6 +52,7 @@ static struct mip_batch_helper *helper_new(struct mip_batch *batch) {
     }
     helper->batch = batch;
     helper->arena = arena;
+    arena_set_cancelled(arena, &batch->context.cancelled);
     return helper;
 }
 
@@ -69,10 +70,13 @@ static bool start_job(struct mip_batch *batch, uint64_t ns, void (*run)(struct h
         return false;
     }
     batch->helper->job =
-        (struct helper_job){.worker = batch->context.worker, .run = run, .done = done};
+        (struct helper_job){.worker = batch->context.worker,
+                            .run = run,
+                            .done = done,
+                            .client = memory_account_client(batch->context.account),
+                            .ns = ns};
     batch->helper->error.status = ST_OK;
     batch->on_helper = true;
-    metric_add(METRIC_HELPER_JOBS_TOTAL, 1);
     helper_pool_submit(pool, &batch->helper->job);
     return true;
 }
@@ -392,6 +396,10 @@ void mip_batch_cancel(struct mip_batch *batch) {
     }
     assert(!batch->stepping);
     error_set(&err, ST_CANCELLED, "the client closed the connection before the response");
+    atomic_store_explicit(&batch->context.cancelled, true, memory_order_relaxed);
+    if (batch->on_helper) {
+        helper_pool_cancel(batch->context.services->helpers, &batch->helper->job);
+    }
     batch->stepping = true;
     fail_batch(batch, &err);
     batch->stepping = false;

@@ -47,6 +47,7 @@ struct mip_chunk *mip_chunk_new(struct mip_chunk_context *context, size_t first,
     if (context->account) {
         arena_set_budget(arena, &context->account->quota->options.budget->arena);
     }
+    arena_set_cancelled(arena, &context->cancelled);
     /* Set field by field, because zeroing the call and the error texts would be expensive. */
     chunk->context = context;
     chunk->state = MIP_CHUNK_FILLING;
@@ -488,7 +489,7 @@ void mip_chunk_cancel(struct mip_chunk *chunk) {
         }
     }
     if (chunk->state == MIP_CHUNK_RUNNING) {
-        inference_cancel(&chunk->inference);
+        inference_abandon(&chunk->inference);
     }
 }
 

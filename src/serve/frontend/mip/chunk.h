@@ -28,7 +28,8 @@ struct mip_chunk_context {
     const struct mip_infer *infer;             /* n_inputs was checked against the plan */
     const struct inference_services *services; /* each chunk is one traced request */
     struct pictures *pictures;                 /* NULL: pictures cannot be decoded */
-    bool is_large; /* the packet: helper threads may allocate in the arenas of its chunks */
+    bool is_large;         /* the packet: helper threads may allocate in the arenas of its chunks */
+    atomic_bool cancelled; /* for helper threads */
     /* A picture was decoded, or the model has responded. Possibly called before mip_chunk_submit or
      * mip_chunk_cancel returns. */
     void (*progressed)(struct mip_chunk *chunk);

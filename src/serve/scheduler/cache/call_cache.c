@@ -75,6 +75,9 @@ static bool hash_call(const struct call *call, struct keyed_hash *key) {
     }
     call_hash_add_u64(&hash, request->n_inputs);
     for (size_t i = 0; i < request->n_inputs; i++) {
+        if (atomic_load_explicit(&call->cancelled, memory_order_relaxed)) {
+            return false;
+        }
         add_input(&hash, &request->inputs[i]);
     }
     return call_hash_final(&hash, key);

@@ -1,0 +1,117 @@
+"""Helper threads are shared by all clients: a client that has much work for them waits for itself, and work for clients
+that have gone is not done (docs/running.md, "Large requests beside small ones")."""
+import gzip
+import socket
+
+import pytest
+
+from lib import grpc_live, h2, http1, metrics
+from lib.repository import FREE, Identity
+
+LONG_BYTES = 60 << 20  # of JSON, in 60 KB of gzip; parsing takes hundreds of milliseconds
+LONG = gzip.compress(b'{"inputs":[{"name":"INPUT0","shape":[%d],"datatype":"INT8","data":[' % (LONG_BYTES // 2)
+                     + b"1," * (LONG_BYTES // 2 - 1) + b"1]}]}", 9)
+N_LONG = 12
+SKIPPED = 'sluice_helper_jobs_cancelled_total{state="waiting"}'
+STOPPED = 'sluice_helper_jobs_cancelled_total{state="running"}'
+
+
+def json_body(n):
+    return b'{"inputs":[{"name":"INPUT0","shape":[%d],"datatype":"INT8","data":[%s]}]}' % (n, b"1," * (n - 1) + b"7")
+
+
+GOOD = json_body(1 << 19)  # 1 MB
+
+
+@pytest.fixture
+def server(start_server, repositories):
+    return start_server("--workers", "1", "--model-repository", repositories("default"), "--body-memory", "4GiB",
+                        "--client-memory", "16GiB", metrics_at="127.0.0.1:0")
+
+
+def post_long(address):
+    connection = http1.Connection(address)
+    connection.send(http1.post(b"/v2/models/id_int8/infer", LONG, b"Content-Encoding: gzip"))
+    return connection
+
+
+def leave(connection, how):
+    """RST, or FIN: the server cannot tell the latter from a client that waits for its answer with `shutdown`."""
+    if how == "RST":
+        connection.reset()
+    else:
+        connection.sock.shutdown(socket.SHUT_WR)
+        connection.sock.close()
+
+
+def get_good(address):
+    return http1.request(address, "POST", "/v2/models/id_int8/infer", GOOD)
+
+
+@pytest.mark.parametrize("how", ["RST", "FIN"])
+def test_helper_jobs_of_clients_that_have_gone_do_not_run(server, how):
+    admin = server.metrics_address
+    leaving = [post_long(server.address) for _ in range(N_LONG)]
+    metrics.wait_until(admin, lambda now: now["sluice_helper_jobs_total"] == N_LONG, "all parsed or waiting")
+    n_done = metrics.read(admin)["sluice_inferences_total"]
+    for connection in leaving:
+        leave(connection, how)
+    numbers = metrics.wait_until(admin, lambda now: now["sluice_body_bytes_in_flight"] == 0, "their bodies freed")
+    # One runs at a time. The server may have ended several before it sees the first client leave.
+    n_ended = N_LONG - numbers[SKIPPED] - numbers[STOPPED]
+    assert numbers[SKIPPED] > 0 and n_ended <= 4 and numbers["sluice_helper_jobs_waiting"] == 0, numbers
+    assert numbers["sluice_inferences_total"] - n_done <= n_ended
+    assert get_good(server.address).status == 200
+    server.wait_at_rest()
+
+
+def test_helper_jobs_of_one_client_do_not_keep_others_waiting(server):
+    """The clients stay. The good one has a connection of its own on the same host, as behind a proxy."""
+    admin = server.metrics_address
+    busy = [post_long(server.address) for _ in range(N_LONG)]
+    metrics.wait_until(admin, lambda now: now["sluice_helper_jobs_waiting"] >= N_LONG - 4, "the long ones waiting")
+    assert get_good(server.address).status == 200
+    assert metrics.read(admin)["sluice_helper_jobs_waiting"] > N_LONG / 2
+    for connection in busy:
+        connection.reset()
+    server.wait_at_rest()
+
+
+def test_helper_jobs_of_one_grpc_connection_pass_longer_ones(tmp_path, repositories):
+    """As behind a proxy that has one connection for many clients."""
+    live = grpc_live.Live(tmp_path, repositories("default"), "--workers", "1", "--body-memory", "4GiB")
+    long = grpc_live.request("id_int8", [grpc_live.tensor("INPUT0", "INT8", [20 << 20],
+                                                          contents={"int_contents": [1] * (20 << 20)})], ())
+    short = grpc_live.request("id_int8", [grpc_live.tensor("INPUT0", "INT8", [1 << 19],
+                                                           contents={"int_contents": [1] * (1 << 19)})], ())
+    with live.server, live.connect() as connection:
+        admin = live.server.metrics_address
+        streams = []
+        for _ in range(N_LONG):
+            streams.append(connection.begin(grpc_live.INFER))
+            connection.send_data(streams[-1], h2.message(long), end=True)
+        metrics.wait_until(admin, lambda now: now["sluice_helper_jobs_waiting"] >= N_LONG - 4, "the long ones waiting")
+        ended = connection.call(grpc_live.INFER, short)
+        assert (ended.status, len(ended.messages())) == (grpc_live.OK, 1), str(ended)
+        assert metrics.read(admin)["sluice_helper_jobs_waiting"] > N_LONG / 2
+        connection.abort()
+        live.check_unharmed()
+
+
+def test_helper_jobs_that_encode_for_a_client_that_has_gone_are_skipped(start_server, tmp_path):
+    """The answers are ready, and wait to be printed."""
+    Identity("late", [("INT8", FREE)], parameters={"delay_us": 300000}).write(tmp_path / "models")
+    server = start_server("--workers", "1", "--model-repository", tmp_path / "models", metrics_at="127.0.0.1:0")
+    admin, n = server.metrics_address, 20 << 20
+    header = b'{"inputs":[{"name":"INPUT0","shape":[%d],"datatype":"INT8","parameters":{"binary_data_size":%d}}]}' % (n, n)
+    request = http1.post(b"/v2/models/late/infer", header + bytes(n),
+                         b"Inference-Header-Content-Length: %d" % len(header))
+    leaving = [http1.Connection(server.address) for _ in range(4)]
+    for connection in leaving:
+        connection.send(request)
+    metrics.wait_until(admin, lambda now: now["sluice_helper_jobs_total"] > 0, "an answer that is printed")
+    for connection in leaving:
+        connection.reset()
+    numbers = metrics.wait_until(admin, lambda now: now["sluice_body_bytes_in_flight"] == 0, "their bodies freed")
+    assert numbers[STOPPED] + numbers[SKIPPED] + 4 - numbers["sluice_helper_jobs_total"] >= 2, numbers
+    server.wait_at_rest()
