@@ -2,6 +2,7 @@
  * place that the first byte selects, they must have the same meaning. A body of known length is
  * skipped, as a server does. */
 #include "codec/http1/request.h"
+#include "codec/http1/web_access.h"
 #include "core/base/buf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -29,11 +30,31 @@ static void next_request(struct connection *c) {
     check(c->request != NULL);
 }
 
+/* A response names an origin only where a setting allows it. */
+static void check_web_access(const struct http_head *head) {
+    static const char *const hosts[] = {"a", "*.b"}, *const origins[] = {"http://a",
+                                                                         "control=s://b:1"};
+    static const struct web_access settings[] = {
+        {.machine = "m.n"}, {.hosts = hosts, .n_hosts = 2, .origins = origins, .n_origins = 2}};
+    static const struct web_listener listeners[] = {{true, true, 80}, {true, false, 1}};
+    for (size_t i = 0; i < 8; i++) {
+        struct error err = {0};
+        struct str origin, headers;
+        enum web_resource resource = i & 1 ? WEB_CONTROL : WEB_SERVICE;
+        enum status st = web_access_check(&settings[i >> 1 & 1], &listeners[i >> 2], resource, head,
+                                          &origin, &err);
+        check(st == ST_OK || (err.text[0] != '\0' && status_http(st) >= 400));
+        check(origin.len == 0 || (head->names_site && i >> 1 & 1));
+        check(!web_access_is_preflight(head, &headers) || head->names_site);
+    }
+}
+
 static void on_head(struct connection *c) {
     const struct http_head *head = http1_request_head(c->request);
     check(head->method.len > 0 && head->target.len > 0);
     check(!head->chunked || (head->content_length == 0 && head->has_body));
     check(head->has_body == (head->chunked || head->content_length > 0));
+    check_web_access(head);
     buf_printf(&c->said, "\n%.*s %.*s?%.*s %d %d %d %llu", STR_ARG(head->method),
                STR_ARG(head->path), STR_ARG(head->query), head->http10, head->keep_alive,
                (int)head->expect, (unsigned long long)head->content_length);

@@ -188,7 +188,7 @@ static bool cut_control(struct str *setting) {
 static struct str allowed_origin(const struct web_access *access, struct str text,
                                  enum web_resource resource) {
     struct origin origin, allowed;
-    bool parsed = origin_parse(text, &origin);
+    bool parsed = text.len > 0 && origin_parse(text, &origin);
     for (size_t i = 0; i < access->n_origins; i++) {
         struct str setting = str_of(access->origins[i]);
         bool controls = cut_control(&setting);
