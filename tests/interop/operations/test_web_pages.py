@@ -122,6 +122,33 @@ def test_foreign_page_reads_nothing(serve, page):
         assert refused(server, "FOREIGN_ORIGIN") == before + 4
 
 
+# Ways by which a page sends a request, besides fetch() and forms; each ends when the browser has its answer.
+WAYS = {
+    "socket": "const one = new WebSocket(url.replace('http', 'ws')); one.onclose = done;",
+    "events": "const one = new EventSource(url); one.onerror = () => { one.close(); done(); };",
+    "script": "const one = document.createElement('script'); one.onerror = one.onload = done; one.src = url; document.body.append(one);",
+    "style": "const one = document.createElement('link'); one.rel = 'stylesheet'; one.onerror = one.onload = done; one.href = url; document.head.append(one);",
+    "object": "const one = document.createElement('object'); one.onerror = one.onload = done; one.data = url; document.body.append(one);",
+    "media": "const one = document.createElement('video'); one.onerror = done; one.src = url;",
+    "request": "const one = new XMLHttpRequest(); one.onloadend = done; one.open('POST', url); one.send('{}');",
+    "worker": "const one = new Worker(URL.createObjectURL(new Blob([`fetch('${url}', { method: 'POST', mode: 'no-cors', body: '{}' }).finally(() => postMessage(0))`]))); one.onmessage = done;",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_foreign_page_gets_nothing_by(serve, page, way):
+    server = serve()
+    url = f"http://{server.address}/v2/repository/index"
+    with foreign_pages.serve() as port:
+        page.open(f"http://evil.example:{port}/")
+        page.run(f"new Promise(done => {{ const url = {json.dumps(url)}; {WAYS[way]} }})")
+        server.wait_for(lambda: refused(server, "FOREIGN_ORIGIN") == 1, "the request refused")
+        page.run(f"(() => {{ const link = document.createElement('a'); link.href = '#here'; link.ping = {json.dumps(url)};"
+                 " document.body.append(link); link.click(); })()")
+        server.wait_for(lambda: refused(server, "FOREIGN_ORIGIN") == 2, "the ping refused")
+    assert infers(server)
+
+
 def test_foreign_page_cannot_hide_its_origin(serve, page):
     """A frame in a sandbox, and a redirect of a form, have the origin null."""
     server = serve()
