@@ -102,7 +102,15 @@ struct model_config_param {
     bool by_server; /* from the server's own settings, not from the model's config.pbtxt */
 };
 
+/* Files that a configuration may name (model_file.h). */
+enum model_files {
+    MODEL_FILES_ALL,    /* it is the operator's, or came with its files */
+    MODEL_FILES_PUBLIC, /* a request gave it for a directory on disk */
+    MODEL_FILES_NONE,   /* a request gave it for a single file on disk */
+};
+
 struct model_config {
+    enum model_files files; /* that it may name */
     struct str name;
     struct str backend;  /* "onnxruntime" */
     struct str platform; /* as configured or by the backend */

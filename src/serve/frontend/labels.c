@@ -5,9 +5,9 @@
 #include <stdio.h>
 
 #include "core/base/buf.h"
-#include "core/base/regular_file.h"
 #include "core/base/utf8.h"
 #include "serve/config/config.h"
+#include "serve/config/model_file.h"
 
 enum { FILE_BYTES = 16 << 20, CHUNK_BYTES = 4096 };
 
@@ -90,11 +90,12 @@ static struct str read_file(struct arena *arena, FILE *file, const char *path, s
     return str_make(NULL, 0);
 }
 
-enum status labels_load(struct arena *arena, const char *path, struct labels *out,
+enum status labels_load(struct arena *arena, const struct model_config *config,
+                        struct str directory, const char *path, struct labels *out,
                         struct error *err) {
     struct error why = {.status = ST_OK};
     const char *reason;
-    FILE *file = regular_file_open(path, &reason);
+    FILE *file = model_file_open(config, directory, path, &reason);
     if (!file) {
         return error_set(err, ST_BAD_CONFIG, "%s: %s", path, reason);
     }
@@ -110,7 +111,8 @@ enum status labels_load(struct arena *arena, const char *path, struct labels *ou
 /* ---- of a model ------------------------------------------------------------------------------ */
 
 /* The configuration reader has checked that the file is inside the model's directory. */
-static enum status load_output_labels(struct arena *arena, struct str directory,
+static enum status load_output_labels(struct arena *arena, const struct model_config *config,
+                                      struct str directory,
                                       const struct model_config_tensor *output, struct labels *out,
                                       struct error *err) {
     if (output->label_filename.len == 0) {
@@ -121,7 +123,7 @@ static enum status load_output_labels(struct arena *arena, struct str directory,
     if (!path.ptr) {
         return error_no_memory(err, "the model's labels");
     }
-    enum status st = labels_load(arena, path.ptr, out, err);
+    enum status st = labels_load(arena, config, directory, path.ptr, out, err);
     char name[TENSOR_NAME_TEXT_BYTES];
     return st == ST_BAD_CONFIG
                ? error_prefix(err, "labels of output %s", tensor_name_print(output->name, name))
@@ -138,8 +140,8 @@ enum status model_labels_load(struct model_version *version, struct error *err) 
     }
     enum status st = ST_OK;
     for (size_t i = 0; st == ST_OK && i < config->n_outputs; i++) {
-        st = load_output_labels(arena, model_version_directory(version), &config->outputs[i],
-                                &labels[i], err);
+        st = load_output_labels(arena, config, model_version_directory(version),
+                                &config->outputs[i], &labels[i], err);
     }
     model_version_set_user_data(version, MODEL_VERSION_LABELS, labels);
     return st;

@@ -10,6 +10,8 @@
 #include "core/base/str.h"
 #include "serve/scheduler/model_version.h"
 
+struct model_config;
+
 struct labels {
     const struct str *items;
     size_t n;
@@ -20,9 +22,11 @@ struct labels {
  * ST_BAD_CONFIG with the line, ST_NO_MEMORY. Owns: in `arena`; the labels borrow from `text`. */
 enum status labels_parse(struct arena *arena, const char *path, struct str text, struct labels *out,
                          struct error *err) SLUICE_MUST_USE;
-/* Reads and parses a file of at most 16 MiB. Returns: as labels_parse; ST_BAD_CONFIG when it cannot
- * be read. */
-enum status labels_load(struct arena *arena, const char *path, struct labels *out,
+/* Reads and parses a file of at most 16 MiB that `config` of the model in `directory` names
+ * (model_file_open); `config` NULL: that the server's own settings name. Returns: as labels_parse;
+ * ST_BAD_CONFIG when it cannot be read. */
+enum status labels_load(struct arena *arena, const struct model_config *config,
+                        struct str directory, const char *path, struct labels *out,
                         struct error *err) SLUICE_MUST_USE;
 
 /* Loads the label files that the model's configuration names and attaches them to the version,

@@ -91,6 +91,9 @@ static enum status read_config(struct model *model, struct error *err) {
     }
     model->has_config = true;
     st = model_config_read(model->arena, doc, &model->config, err);
+    if (model->override_config.ptr && !model->temporary_directory.path) {
+        model->config.files = model->file_backend ? MODEL_FILES_NONE : MODEL_FILES_PUBLIC;
+    }
     struct str name = model->config.name;
     if (st == ST_OK && name.len > 0 && !str_eq(name, model->name) &&
         !is_directory_name(model, name)) {

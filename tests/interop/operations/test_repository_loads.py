@@ -151,3 +151,65 @@ def test_shutdown_does_not_wait_for_load(gated):
     gated.server.signal()
     assert gated.server.wait_exit() == 0
     gated.end = lambda: None
+
+
+REFUSED_LABELS = ["1/model.onnx", "1/notes.txt", "out.txt", "link/lines.txt", "version.txt", "config.pbtxt", "/etc/passwd",
+                  "../lines.txt"]
+
+
+@pytest.mark.parametrize("named_by", ["label_filename", "mip.labels", "input_data_file"])
+def test_configuration_of_request_reads_no_other_files(start_server, tmp_path, named_by):
+    """bug-43: the lines of any file of a model's directory could be read as labels."""
+    folder = tmp_path / "models"
+    repository.Identity("m", [("FP32", [4])], max_batch_size=8).write(folder)
+    for path in ("1/model.onnx", "1/notes.txt", "labels.txt", "deep/labels.txt"):
+        os.makedirs((folder / "m" / path).parent, exist_ok=True)
+        (folder / "m" / path).write_text("secret\nof\nthe\noperator\n", encoding="utf-8")
+    os.makedirs(tmp_path / "outside")
+    for path in ("lines.txt", "outside/lines.txt"):
+        (tmp_path / path).write_text("secret\nof\nothers\n!\n", encoding="utf-8")
+    for name, target in (("out.txt", "../../lines.txt"), ("link", "../../outside"), ("version.txt", "1/notes.txt"),
+                         ("inside.txt", "labels.txt"), ("warmup", ".")):
+        os.symlink(target, folder / "m" / name)
+    server = start_server("--model-repository", folder, "--model-control-mode", "explicit", "--load-model", "m",
+                          "--mip", "tcp://127.0.0.1:0=m")
+    server.expect_error("model failed to load")
+    config = json.loads(http1.request(server.address, "GET", "/v2/models/m/config").body)
+
+    def load(path):
+        changed = json.loads(json.dumps(config))
+        if named_by == "label_filename":
+            changed["output"][0]["label_filename"] = path
+        elif named_by == "mip.labels":
+            changed["parameters"] = {"mip.labels": {"string_value": path}, "mip.top_k": {"string_value": "2"}}
+        else:
+            changed["model_warmup"] = [{"name": "w", "batch_size": 1, "inputs": {"INPUT0": {
+                "data_type": "TYPE_FP32", "dims": [4], "input_data_file": path}}}]
+        body = json.dumps({"parameters": {"config": json.dumps(changed)}}).encode()
+        return http1.request(server.address, "POST", "/v2/repository/models/m/load", body)
+
+    for path in REFUSED_LABELS:
+        answer = load(path)
+        assert answer.status >= 400 and b"secret" not in answer.body, (path, answer.body)
+        if path[0] not in "/.":
+            assert b"a configuration given by a request may name only files" in answer.body, (path, answer.body)
+    for path in ("labels.txt", "deep/labels.txt", "inside.txt"):
+        answer = load(path)
+        # as a sample the text is too long or short
+        assert answer.status == 200 or (named_by == "input_data_file" and b"expected 16" in answer.body), answer.body
+    assert http1.request(server.address, "GET", "/v2/models/m/ready").status == 200
+
+
+def test_configuration_on_disk_reads_linked_labels(start_server, tmp_path):
+    folder = tmp_path / "models"
+    repository.Identity("m", [("FP32", [2])]).write(folder)
+    (tmp_path / "lines.txt").write_text("cat\ndog\n", encoding="utf-8")
+    os.symlink("../../lines.txt", folder / "m" / "labels.txt")
+    place = folder / "m" / "config.pbtxt"
+    place.write_text(place.read_text(encoding="utf-8").replace(
+        'name: "OUTPUT0"', 'name: "OUTPUT0" label_filename: "labels.txt"'), encoding="utf-8")
+    server = start_server("--model-repository", folder)
+    body = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [2], "data": [0, 1]}],
+                       "outputs": [{"name": "OUTPUT0", "parameters": {"classification": 1}}]}).encode()
+    answer = http1.request(server.address, "POST", "/v2/models/m/infer", body)
+    assert answer.status == 200 and b"dog" in answer.body, answer.body

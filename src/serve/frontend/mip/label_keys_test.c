@@ -76,12 +76,14 @@ static void labels_unreadable_file_error_names_path(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     test_dir_make(&dir);
     test_dir_add(&dir, "good", "a\nb\n");
-    assert_int_equal(labels_load(arena, test_dir_path(&dir, "good", path), &labels, &err), ST_OK);
+    assert_int_equal(
+        labels_load(arena, NULL, STR(""), test_dir_path(&dir, "good", path), &labels, &err), ST_OK);
     check_labels(0, &labels, "a|b");
-    assert_int_equal(labels_load(arena, test_dir_path(&dir, "absent", path), &labels, &err),
-                     ST_BAD_CONFIG);
+    assert_int_equal(
+        labels_load(arena, NULL, STR(""), test_dir_path(&dir, "absent", path), &labels, &err),
+        ST_BAD_CONFIG);
     assert_non_null(strstr(err.text, "absent: No such file"));
-    assert_int_equal(labels_load(arena, dir.path, &labels, &err), ST_BAD_CONFIG);
+    assert_int_equal(labels_load(arena, NULL, STR(""), dir.path, &labels, &err), ST_BAD_CONFIG);
     assert_non_null(strstr(err.text, "regular file"));
     arena_free(arena);
     test_dir_remove(&dir);

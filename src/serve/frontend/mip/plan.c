@@ -135,7 +135,9 @@ static enum status check_labels_path(const struct mip_settings *settings, struct
                      STR_ARG(settings->labels));
 }
 
-static enum status load_output_labels(struct arena *arena, struct str directory, struct str file,
+/* `config`: that names the file; NULL: the server's settings do. */
+static enum status load_output_labels(struct arena *arena, const struct model_config *config,
+                                      struct str directory, struct str file,
                                       struct mip_output *output, struct error *err) {
     struct str path = file.ptr[0] == '/'
                           ? arena_dup(arena, file)
@@ -143,7 +145,7 @@ static enum status load_output_labels(struct arena *arena, struct str directory,
     if (!path.ptr) {
         return error_no_memory(err, "the model's plan for MIP");
     }
-    enum status st = labels_load(arena, path.ptr, &output->labels, err);
+    enum status st = labels_load(arena, config, directory, path.ptr, &output->labels, err);
     if (st == ST_OK) {
         st = mip_labels_make_keys(arena, path.ptr, &output->labels, err);
     }
@@ -156,21 +158,24 @@ static enum status load_output_labels(struct arena *arena, struct str directory,
 }
 
 static enum status label_keys(struct arena *arena, const struct mip_settings *settings,
-                              struct str directory, struct str label_filename,
-                              struct mip_output *output, struct error *err) {
+                              const struct model_config *config, struct str directory,
+                              struct str label_filename, struct mip_output *output,
+                              struct error *err) {
     if (settings->labels.ptr) {
         enum status st = check_labels_path(settings, err);
-        return st == ST_OK ? load_output_labels(arena, directory, settings->labels, output, err)
+        return st == ST_OK ? load_output_labels(arena, settings->labels_by_server ? NULL : config,
+                                                directory, settings->labels, output, err)
                            : st;
     }
     return label_filename.len > 0
-               ? load_output_labels(arena, directory, label_filename, output, err)
+               ? load_output_labels(arena, config, directory, label_filename, output, err)
                : ST_OK;
 }
 
 static enum status plan_output(struct arena *arena, const struct mip_settings *settings,
-                               struct str directory, struct str label_filename,
-                               struct mip_output *output, struct error *err) {
+                               const struct model_config *config, struct str directory,
+                               struct str label_filename, struct mip_output *output,
+                               struct error *err) {
     enum datatype datatype = output->spec->datatype;
     output->softmax = settings->softmax;
     output->top_k = settings->top_k;
@@ -179,7 +184,7 @@ static enum status plan_output(struct arena *arena, const struct mip_settings *s
                          output->softmax ? "softmax" : "top_k", datatype_name(datatype));
     }
     if (output->top_k > 0) {
-        return label_keys(arena, settings, directory, label_filename, output, err);
+        return label_keys(arena, settings, config, directory, label_filename, output, err);
     }
     if (settings->labels.ptr) {
         return error_set(err, ST_BAD_CONFIG,
@@ -197,7 +202,7 @@ static enum status plan_outputs(struct arena *arena, const struct mip_settings *
         output->dims = element_dims(output->spec->shape, plan->batches);
         struct str labels =
             i < config->n_outputs ? config->outputs[i].label_filename : str_make(NULL, 0);
-        enum status st = plan_output(arena, &settings[i], directory, labels, output, err);
+        enum status st = plan_output(arena, &settings[i], config, directory, labels, output, err);
         if (st != ST_OK) {
             char name[TENSOR_NAME_TEXT_BYTES];
             return st == ST_BAD_CONFIG ? error_prefix(err, "MIP settings of output %s",

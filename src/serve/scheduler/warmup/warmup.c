@@ -13,10 +13,10 @@
 #include "core/base/checked.h"
 #include "core/base/compiler.h"
 #include "core/base/log.h"
-#include "core/base/regular_file.h"
 #include "core/event/clock.h"
 #include "core/tensor/bytes.h"
 #include "core/tensor/half.h"
+#include "serve/config/model_file.h"
 #include "serve/scheduler/call.h"
 
 enum { MAX_INTEGER = 127 };
@@ -96,14 +96,15 @@ static enum status read_all(struct arena *arena, FILE *file, const char *path, s
 }
 
 static enum status read_file(struct arena *arena, const struct model_warmup_input *input,
-                             struct str directory, struct block *out, struct error *err) {
-    struct str path =
-        arena_printf(arena, "%.*s/warmup/%.*s", STR_ARG(directory), STR_ARG(input->filename));
+                             const struct warmup_target *target, struct block *out,
+                             struct error *err) {
+    struct str path = arena_printf(arena, "%.*s/warmup/%.*s", STR_ARG(target->directory),
+                                   STR_ARG(input->filename));
     if (!path.ptr) {
         return error_no_memory(err, "the sample (none may have more than 1 GiB)");
     }
     const char *reason;
-    FILE *file = regular_file_open(path.ptr, &reason);
+    FILE *file = model_file_open(target->config, target->directory, path.ptr, &reason);
     if (!file) {
         return error_set(err, ST_IO, "cannot open %s: %s", path.ptr, reason);
     }
@@ -182,7 +183,7 @@ static enum status make_input(struct arena *arena, const struct model_warmup *sa
         return error_set(err, ST_BAD_CONFIG, "its dims have too many elements");
     }
     enum status st = input->data == WARMUP_FILE
-                         ? read_file(arena, input, target->directory, &block, err)
+                         ? read_file(arena, input, target, &block, err)
                          : generate_bytes(arena, input, n_elements, &block, err);
     if (st == ST_OK) {
         st = check_size(input, block, n_elements, sample->batch_size, err);
@@ -275,6 +276,7 @@ static void on_done(struct call *call) {
 
 static enum status make_sample(struct warmup *warmup) {
     struct warmup_target target = {
+        .config = &warmup->version->config,
         .directory = warmup->version->directory,
         .max_batch_size = warmup->version->config.max_batch_size,
     };

@@ -19,8 +19,9 @@ enum status warmup_run(struct model_version *version, struct error *err) SLUICE_
 
 /* The model that a sample is made for. */
 struct warmup_target {
-    struct str directory;    /* the model's directory, with its folder "warmup" */
-    uint64_t max_batch_size; /* 0: the model does not batch */
+    const struct model_config *config; /* names the files; NULL: in tests */
+    struct str directory;              /* the model's directory, with its folder "warmup" */
+    uint64_t max_batch_size;           /* 0: the model does not batch */
 };
 
 /* Makes the inputs that `sample` names, with all rows: zeros; a fixed pseudo-random sequence
