@@ -11,7 +11,7 @@ import tritonclient.grpc
 
 from lib import http1, metrics
 from lib.repository import DECOUPLED, FREE, Identity
-from lib.server import ROOT, run
+from lib.server import ROOT, is_sanitized, peak_memory_of, run
 
 LISTS = {"BOOL": "bool", "INT8": "int", "INT16": "int", "INT32": "int", "INT64": "int64", "UINT8": "uint",
          "UINT16": "uint", "UINT32": "uint", "UINT64": "uint64", "FP32": "fp32", "FP64": "fp64", "BYTES": "bytes"}
@@ -123,8 +123,8 @@ def start(start_server, tmp_path):
     for model in MODELS:
         model.write(str(tmp_path / "models"))
 
-    def start_with(mode):
-        return start_server("--model-repository", tmp_path / "models", "--output-contents", mode,
+    def start_with(mode, *flags):
+        return start_server("--model-repository", tmp_path / "models", "--output-contents", mode, *flags,
                             grpc=["127.0.0.1:0"])
     return start_with
 
@@ -153,3 +153,18 @@ def test_typed_contents_are_read_by_own_client_and_raw_by_triton(start):
         assert raw.as_numpy("OUTPUT0").tolist() == [1, -2]
         typed = client.infer("id_int64", [given])
         assert list(typed.get_response().outputs[0].contents.int64_contents) == [1, -2]
+
+
+def test_typed_contents_count_as_memory_of_request(start):
+    """A negative INT8 is one byte of the model's and ten of the answer."""
+    server = start("typed", "--request-memory", "32MiB")
+    base = peak_memory_of(server)
+    given = tritonclient.grpc.InferInput("INPUT0", [4 << 20], "INT8")
+    given.set_data_from_numpy(numpy.full(4 << 20, -1, numpy.int8))
+    with tritonclient.grpc.InferenceServerClient(server.grpc_address) as client:
+        with pytest.raises(tritonclient.grpc.InferenceServerException, match=r"--request-memory") as refused:
+            client.infer("id_int8", [given])
+        assert refused.value.status() == "StatusCode.RESOURCE_EXHAUSTED"
+        assert client.infer("id_int8", [given], parameters={"output_contents": "raw"}).as_numpy("OUTPUT0").size == 4 << 20
+    if not is_sanitized():
+        assert peak_memory_of(server) - base < 32 << 20
