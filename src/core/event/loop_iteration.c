@@ -1,5 +1,6 @@
 /* Two lists of deferred tasks, run at two places of libuv's loop: after the events that the kernel
- * reported and, for tasks that timers and closed handles deferred, before the next poll. */
+ * reported and, for tasks that timers and closed handles deferred, before the next poll. The queue
+ * of turns runs before them. */
 #include "core/event/loop_iteration.h"
 
 #include <pthread.h>
@@ -9,6 +10,7 @@
 
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
+#include "core/event/clock.h"
 
 static void add_task(struct loop_iteration *iteration, struct deferred_task *task) {
     task->queued = true;
@@ -31,17 +33,59 @@ static void run_tasks(struct loop_iteration *iteration, struct deferred_tasks *l
     }
 }
 
-bool loop_iteration_run_deferred(struct loop_iteration *iteration) {
+static void run_all_tasks(struct loop_iteration *iteration) {
     iteration->full = false;
     run_tasks(iteration, &iteration->tasks);
     run_tasks(iteration, &iteration->last_tasks);
-    return !STAILQ_EMPTY(&iteration->tasks) || !STAILQ_EMPTY(&iteration->last_tasks);
+}
+
+/* ---- turns ----------------------------------------------------------------------------------- */
+
+bool loop_share_check(struct loop_share *share, uint64_t limit_ns) {
+    if (!share->is_spent) {
+        uint64_t now_ns = clock_now_ns();
+        share->began_ns = share->began_ns > 0 ? share->began_ns : now_ns;
+        share->is_spent = clock_between_ns(share->began_ns, now_ns) >= limit_ns;
+    }
+    return share->is_spent;
+}
+
+void loop_iteration_end_wait(struct loop_iteration *iteration, struct loop_turn *turn) {
+    if (turn->queued) {
+        TAILQ_REMOVE(&iteration->turns, turn, link);
+        turn->queued = false;
+        iteration->n_turns--;
+    }
+}
+
+/* Before the poll, whose events get what is left of the time: they do not overtake what waits. One
+ * that waits again meanwhile has had its turn: the loop polls first. */
+static void run_turns(struct loop_iteration *iteration) {
+    for (size_t n = iteration->n_turns; n > 0; n--) {
+        struct loop_turn *turn = TAILQ_FIRST(&iteration->turns);
+        if (!turn || loop_share_check(&iteration->events, LOOP_EVENTS_NS)) {
+            return;
+        }
+        loop_iteration_end_wait(iteration, turn);
+        turn->run(turn);
+    }
+}
+
+static bool has_more(const struct loop_iteration *iteration) {
+    return iteration->n_turns > 0 || !STAILQ_EMPTY(&iteration->tasks) ||
+           !STAILQ_EMPTY(&iteration->last_tasks);
+}
+
+bool loop_iteration_run_deferred(struct loop_iteration *iteration) {
+    run_turns(iteration);
+    run_all_tasks(iteration);
+    return has_more(iteration);
 }
 
 bool loop_iteration_run_if_full(struct loop_iteration *iteration) {
     bool full = iteration->full;
     if (full) {
-        loop_iteration_run_deferred(iteration);
+        run_all_tasks(iteration);
         iteration->spent_ns = 0;
     }
     return full;
@@ -127,7 +171,7 @@ void loop_iteration_limit_cpu(struct loop_iteration *iteration, uint64_t limit_n
 
 /* ---- in the loop ----------------------------------------------------------------------------- */
 
-static void end_iteration(struct loop_iteration *iteration) {
+static void go_idle(struct loop_iteration *iteration) {
     iteration->active = false;
     iteration->spent_ns = 0;
     uv_idle_stop(&iteration->idle);
@@ -137,18 +181,38 @@ static void end_iteration(struct loop_iteration *iteration) {
  * runs in on_idle. */
 static void on_check(uv_check_t *check) {
     struct loop_iteration *iteration = check->data;
-    if (iteration->active && !loop_iteration_run_deferred(iteration)) {
-        end_iteration(iteration);
+    if (iteration->active) {
+        run_all_tasks(iteration);
     }
+    if (iteration->active && !has_more(iteration)) {
+        go_idle(iteration);
+    }
+    iteration->events = iteration->messages = iteration->timers = (struct loop_share){0};
 }
 
 /* Before the next poll, which does not wait as long as the handle is active. */
 static void on_idle(uv_idle_t *idle) {
     struct loop_iteration *iteration = idle->data;
     if (!loop_iteration_run_deferred(iteration)) {
-        end_iteration(iteration);
+        go_idle(iteration);
     }
     iteration->spent_ns = 0;
+}
+
+static void stay_awake(struct loop_iteration *iteration) {
+    if (!iteration->active) {
+        iteration->active = true;
+        uv_idle_start(&iteration->idle, on_idle); /* cannot fail either */
+    }
+}
+
+void loop_iteration_wait(struct loop_iteration *iteration, struct loop_turn *turn) {
+    if (!turn->queued) {
+        turn->queued = true;
+        TAILQ_INSERT_TAIL(&iteration->turns, turn, link);
+        iteration->n_turns++;
+        stay_awake(iteration);
+    }
 }
 
 void loop_iteration_defer(struct loop_iteration *iteration, struct deferred_task *task) {
@@ -156,16 +220,14 @@ void loop_iteration_defer(struct loop_iteration *iteration, struct deferred_task
         return;
     }
     add_task(iteration, task);
-    if (!iteration->active) {
-        iteration->active = true;
-        uv_idle_start(&iteration->idle, on_idle); /* cannot fail either */
-    }
+    stay_awake(iteration);
 }
 
 void loop_iteration_init(struct loop_iteration *iteration, uv_loop_t *loop) {
     *iteration = (struct loop_iteration){0};
     STAILQ_INIT(&iteration->tasks);
     STAILQ_INIT(&iteration->last_tasks);
+    TAILQ_INIT(&iteration->turns);
     uv_check_init(loop, &iteration->check); /* these cannot fail */
     uv_idle_init(loop, &iteration->idle);
     uv_prepare_init(loop, &iteration->prepare);

@@ -9,6 +9,12 @@
  * Order: tasks run in the order in which they were deferred, and after all others those with
  * `runs_last`, which send and free what the others produced.
  *
+ * An iteration is short, whatever the number of connections that have sent something: once their
+ * events have taken LOOP_EVENTS_NS together, the other connections wait for a turn in one of the
+ * next iterations, first come, first served (struct loop_turn). Messages of other threads and
+ * timers have times of their own, so that no kind waits for all of another. In between the loop
+ * accepts connections and sends responses.
+ *
  * Thread: the worker's, for everything. */
 #ifndef SLUICE_CORE_EVENT_LOOP_ITERATION_H
 #define SLUICE_CORE_EVENT_LOOP_ITERATION_H
@@ -41,10 +47,34 @@ struct loop_work {
     _Atomic uint64_t words[LOOP_WORK_WORDS];
 };
 
-/* The deferred tasks of a worker. */
+/* What the events of connections may take of an iteration, and what messages and timers may. The
+ * one that has begun is completed. */
+static const uint64_t LOOP_EVENTS_NS = 2000000u, LOOP_MESSAGES_NS = 1000000u,
+                      LOOP_TIMERS_NS = 1000000u;
+
+/* The time that one kind of events has taken of an iteration. The first one of a kind reads no
+ * clock. */
+struct loop_share {
+    uint64_t began_ns; /* 0: fewer than two events */
+    bool has_event;
+    bool is_spent;
+};
+
+/* Embed it in the object that waits for its turn. Zeroed but for `run`, it does not wait. */
+struct loop_turn {
+    TAILQ_ENTRY(loop_turn) link;
+    /* May wait for the next turn, and may end the wait of others. */
+    void (*run)(struct loop_turn *turn);
+    bool queued;
+};
+
+/* The deferred tasks of a worker, and what waits for a turn in its loop. */
 struct loop_iteration {
     struct deferred_tasks tasks, last_tasks;
-    const struct deferred_task *running; /* NULL: none */
+    TAILQ_HEAD(, loop_turn) turns; /* first come, first served */
+    size_t n_turns;
+    struct loop_share events, messages, timers; /* of this iteration */
+    const struct deferred_task *running;        /* NULL: none */
     uint64_t spent_ns; /* spent by tasks in this iteration, as they report it: for tasks that
                           share a limit */
     bool active;       /* a task is deferred: `idle` is active */
@@ -99,6 +129,22 @@ void loop_work_read(const struct loop_work *work, char name[LOOP_WORK_BYTES]);
  * system call. */
 void loop_iteration_limit_cpu(struct loop_iteration *iteration, uint64_t limit_ns);
 
+/* An event is about to be handled. Returns: whether events of its kind have spent their time in
+ * this iteration, so that it must wait: one of a connection by loop_iteration_wait. */
+bool loop_share_check(struct loop_share *share, uint64_t limit_ns);
+static inline bool loop_share_is_spent(struct loop_share *share, uint64_t limit_ns) {
+    bool is_first = !share->has_event;
+    share->has_event = true;
+    return !is_first && loop_share_check(share, limit_ns);
+}
+static inline bool loop_iteration_is_over(struct loop_iteration *iteration) {
+    return loop_share_is_spent(&iteration->events, LOOP_EVENTS_NS);
+}
+/* Waits for a turn, behind those that wait; no effect when it waits already. */
+void loop_iteration_wait(struct loop_iteration *iteration, struct loop_turn *turn);
+/* Ends the wait, if it waits. */
+void loop_iteration_end_wait(struct loop_iteration *iteration, struct loop_turn *turn);
+
 /* Runs the task at the end of the iteration; once, however often it is deferred. */
 void loop_iteration_defer(struct loop_iteration *iteration, struct deferred_task *task);
 
@@ -109,8 +155,8 @@ bool loop_iteration_run_if_full(struct loop_iteration *iteration);
 
 /* The functions below are for worker.c. */
 void loop_iteration_init(struct loop_iteration *iteration, uv_loop_t *loop);
-/* Runs the deferred tasks, but not those that they defer. Returns: whether any of the latter are
- * left. */
+/* Runs the turns that fit into the iteration, then the deferred tasks, but not what these add.
+ * Returns: whether turns or tasks are left. */
 bool loop_iteration_run_deferred(struct loop_iteration *iteration);
 /* Closes the handles: the loop must run once more before the memory of `iteration` is freed. */
 void loop_iteration_close(struct loop_iteration *iteration);

@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 #include <time.h>
 
 #include <cmocka.h>
@@ -289,6 +290,183 @@ static void loop_iteration_over_cpu_limit_is_counted(void **state) {
     assert_int_equal(world.seen_ns, 1);
 }
 
+/* ---- turns ----------------------------------------------------------------------------------- */
+
+enum { TURNS = 6 };
+static const uint64_t TURN_NS = 700000; /* three of them are more than an iteration's time */
+
+struct turns {
+    struct worker *worker;
+    uint64_t now_ns;
+    char text[64];
+    size_t n, n_ran, n_wanted;
+    struct waiting {
+        struct loop_turn turn;
+        struct worker_msg msg;
+        struct timer timer;
+        struct turns *turns;
+        struct waiting *again, *ends; /* waits once more, or ends the wait of that one */
+        char letter;
+    } waiting[TURNS];
+    struct worker_msg last, between;
+};
+
+static void turns_record(struct turns *turns, char letter) {
+    turns->text[turns->n++] = letter;
+    assert_true(turns->n < sizeof turns->text);
+}
+
+static void take_time(struct waiting *self) {
+    turns_record(self->turns, self->letter);
+    self->turns->n_ran++;
+    self->turns->now_ns += TURN_NS;
+    clock_set_fake_ns(self->turns->now_ns);
+}
+
+static void run_turn(struct loop_turn *turn) {
+    struct waiting *self = (struct waiting *)turn;
+    struct loop_iteration *iteration = worker_loop_iteration(self->turns->worker);
+    take_time(self);
+    if (self->again) {
+        loop_iteration_wait(iteration, &self->again->turn);
+        self->again = NULL;
+    }
+    if (self->ends) {
+        loop_iteration_end_wait(iteration, &self->ends->turn);
+    }
+}
+
+/* A message in each iteration, until all have run. */
+static void run_between(struct worker_msg *msg) {
+    struct turns *turns = CONTAINER_OF(msg, struct turns, between);
+    if (turns->n == 0 || turns->text[turns->n - 1] != '.') {
+        turns_record(turns, '.');
+    }
+    if (turns->n_ran < turns->n_wanted) {
+        worker_post(turns->worker, &turns->between);
+    } else {
+        worker_stop(turns->worker);
+    }
+}
+
+static void run_message(struct worker_msg *msg) {
+    take_time(CONTAINER_OF(msg, struct waiting, msg));
+}
+
+static void expire_turn(struct timer *timer) {
+    take_time(CONTAINER_OF(timer, struct waiting, timer));
+}
+
+static void run_turns(struct turns *turns, void (*begin)(struct worker_msg *msg)) {
+    struct error err;
+    assert_int_equal(worker_new("turns", &turns->worker, &err), ST_OK);
+    for (size_t i = 0; i < TURNS; i++) {
+        turns->waiting[i].turn.run = run_turn;
+        turns->waiting[i].msg.run = run_message;
+        turns->waiting[i].timer.on_expire = expire_turn;
+        turns->waiting[i].turns = turns;
+        turns->waiting[i].letter = (char)('a' + i);
+    }
+    turns->now_ns = UINT64_C(1000000000);
+    clock_set_fake_ns(turns->now_ns);
+    turns->last.run = begin;
+    turns->between.run = run_between;
+    worker_post(turns->worker, &turns->last);
+    worker_run(turns->worker);
+    worker_free(turns->worker);
+    clock_set_fake_ns(0);
+}
+
+static void wait_for_turns(struct worker_msg *msg) {
+    struct turns *turns = CONTAINER_OF(msg, struct turns, last);
+    for (size_t i = 0; i < TURNS; i++) {
+        loop_iteration_wait(worker_loop_iteration(turns->worker), &turns->waiting[i].turn);
+        loop_iteration_wait(worker_loop_iteration(turns->worker), &turns->waiting[i].turn);
+    }
+    worker_post(turns->worker, &turns->between);
+}
+
+static void loop_iteration_turns_leave_time_for_other_events(void **state) {
+    struct turns turns = {.n_wanted = TURNS};
+    (void)state;
+    run_turns(&turns, wait_for_turns);
+    /* In order; after the third, which began in time, the loop polls. */
+    assert_string_equal(turns.text, "abc.def.");
+}
+
+static void loop_iteration_turn_that_waits_again_is_behind_others(void **state) {
+    struct turns turns = {.n_wanted = TURNS + 1};
+    (void)state;
+    turns.waiting[0].again = &turns.waiting[0];
+    run_turns(&turns, wait_for_turns);
+    assert_string_equal(turns.text, "abc.def.a.");
+}
+
+static void loop_iteration_wait_that_ended_has_no_turn(void **state) {
+    struct turns turns = {.n_wanted = TURNS - 1};
+    (void)state;
+    turns.waiting[0].ends = &turns.waiting[1];
+    run_turns(&turns, wait_for_turns);
+    assert_string_equal(turns.text, "acd.ef.");
+}
+
+static void check_time(struct worker_msg *msg) {
+    struct turns *turns = CONTAINER_OF(msg, struct turns, last);
+    struct loop_iteration *iteration = worker_loop_iteration(turns->worker);
+    for (int i = 0; i < 2; i++) { /* the first event reads no clock, the second begins */
+        assert_false(loop_iteration_is_over(iteration));
+    }
+    clock_set_fake_ns(turns->now_ns + LOOP_EVENTS_NS - 1);
+    assert_false(loop_iteration_is_over(iteration));
+    clock_set_fake_ns(turns->now_ns + LOOP_EVENTS_NS);
+    assert_true(loop_iteration_is_over(iteration));
+    assert_false(loop_share_is_spent(&iteration->timers, LOOP_TIMERS_NS)); /* a time of its own */
+    worker_stop(turns->worker);
+}
+
+static void loop_iteration_is_over_after_its_time(void **state) {
+    struct turns turns = {0};
+    (void)state;
+    run_turns(&turns, check_time);
+}
+
+static void post_many(struct worker_msg *msg) {
+    struct turns *turns = CONTAINER_OF(msg, struct turns, last);
+    for (size_t i = 0; i < TURNS; i++) {
+        worker_post(turns->worker, &turns->waiting[i].msg);
+    }
+    worker_post(turns->worker, &turns->between);
+    loop_iteration_wait(worker_loop_iteration(turns->worker), &turns->waiting[0].turn);
+}
+
+/* Messages keep their order, and a turn comes between them. */
+static void worker_messages_leave_time_for_other_events(void **state) {
+    struct turns turns = {.n_wanted = TURNS + 2};
+    (void)state;
+    turns.waiting[0].again = &turns.waiting[0];
+    run_turns(&turns, post_many);
+    assert_string_equal(turns.text, "aabcadef.");
+}
+
+static void start_timers(struct worker_msg *msg) {
+    struct turns *turns = CONTAINER_OF(msg, struct turns, last);
+    for (size_t i = 0; i < TURNS; i++) {
+        assert_true(
+            timer_start(worker_timers(turns->worker), &turns->waiting[i].timer, turns->now_ns + i));
+    }
+    turns->now_ns += 10;
+    clock_set_fake_ns(turns->now_ns);
+    worker_post(turns->worker, &turns->between);
+}
+
+static void worker_timers_leave_time_for_other_events(void **state) {
+    struct turns turns = {.n_wanted = TURNS};
+    (void)state;
+    run_turns(&turns, start_timers);
+    assert_non_null(strchr(strchr(turns.text, 'a'), '.'));
+    assert_null(strstr(turns.text, "abcdef"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deferred_task_runs_once_at_end_of_iteration),
@@ -301,6 +479,12 @@ int main(void) {
         cmocka_unit_test(loop_iteration_stop_runs_pending_tasks),
         cmocka_unit_test(loop_iteration_full_runs_tasks_early),
         cmocka_unit_test(loop_iteration_over_cpu_limit_is_counted),
+        cmocka_unit_test(loop_iteration_turns_leave_time_for_other_events),
+        cmocka_unit_test(loop_iteration_turn_that_waits_again_is_behind_others),
+        cmocka_unit_test(loop_iteration_wait_that_ended_has_no_turn),
+        cmocka_unit_test(loop_iteration_is_over_after_its_time),
+        cmocka_unit_test(worker_messages_leave_time_for_other_events),
+        cmocka_unit_test(worker_timers_leave_time_for_other_events),
     };
     return cmocka_run_group_tests_name("core/event/loop_iteration", tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 
 #include "core/base/compiler.h"
 #include "core/event/clock.h"
+#include "core/event/loop_iteration.h"
 
 /* ---- list ------------------------------------------------------------------------------------ */
 
@@ -76,6 +77,10 @@ static void schedule_wakeup(struct loop_timers *timers, uint64_t due_ns) {
     uv_timer_start(&timers->uv_timer, on_timer, delay_ns / NS_PER_MS + 1, 0);
 }
 
+static bool is_over(struct loop_timers *timers) {
+    return timers->iteration && loop_share_is_spent(&timers->iteration->timers, LOOP_TIMERS_NS);
+}
+
 static void on_timer(uv_timer_t *uv_timer) {
     struct loop_timers *timers = uv_timer->data;
     uint64_t now_ns = clock_now_ns();
@@ -87,7 +92,7 @@ static void on_timer(uv_timer_t *uv_timer) {
         schedule_wakeup(timers, now_ns);
         return;
     }
-    while ((due = timer_heap_pop_due(&timers->heap, now_ns))) {
+    while (!is_over(timers) && (due = timer_heap_pop_due(&timers->heap, now_ns))) {
         struct timer *timer = CONTAINER_OF(due, struct timer, node);
         timer->on_expire(timer);
     }
@@ -106,8 +111,9 @@ void timer_stop(struct loop_timers *timers, struct timer *timer) {
     timer_heap_remove(&timers->heap, &timer->node);
 }
 
-int loop_timers_init(struct loop_timers *timers, uv_loop_t *loop) {
-    *timers = (struct loop_timers){.wakeup_ns = UINT64_MAX};
+int loop_timers_init(struct loop_timers *timers, uv_loop_t *loop,
+                     struct loop_iteration *iteration) {
+    *timers = (struct loop_timers){.wakeup_ns = UINT64_MAX, .iteration = iteration};
     int rc = uv_timer_init(loop, &timers->uv_timer);
     timers->uv_timer.data = timers;
     return rc;

@@ -4,7 +4,7 @@
  * libuv, which is restarted only for an earlier due time and
  * never for a stopped timer: most timers are stopped before they expire, and looking at the heap in
  * vain is cheaper. They expire within two milliseconds of their due time, or as soon as the worker
- * is free.
+ * is free; of many that are due at once, some in each iteration (LOOP_TIMERS_NS).
  *
  * Thread: one at a time; the worker's for its loop_timers. */
 #ifndef SLUICE_CORE_EVENT_TIMER_H
@@ -59,6 +59,8 @@ static inline bool timer_is_late(uint64_t due_ns, uint64_t now_ns) {
 
 /* ---- a worker's timers ----------------------------------------------------------------------- */
 
+struct loop_iteration;
+
 /* Embed it in the object that has a timer. Zeroed but for `on_expire`, it is stopped. */
 struct timer {
     struct timer_node node;
@@ -70,8 +72,9 @@ struct timer {
 struct loop_timers {
     struct timer_heap heap;
     uv_timer_t uv_timer;
-    uint64_t wakeup_ns; /* when uv_timer expires; UINT64_MAX: it is stopped */
-    bool was_late;      /* it waits for one more poll of the loop */
+    uint64_t wakeup_ns;               /* when uv_timer expires; UINT64_MAX: it is stopped */
+    bool was_late;                    /* it waits for one more poll of the loop */
+    struct loop_iteration *iteration; /* of which timers have a share; NULL: no limit */
 };
 
 /* Starts the timer, or moves it to another due time. Returns: false when out of memory; it is
@@ -81,7 +84,8 @@ bool timer_start(struct loop_timers *timers, struct timer *timer, uint64_t due_n
 void timer_stop(struct loop_timers *timers, struct timer *timer);
 
 /* For worker.c. Returns: 0, or an error of libuv. */
-int loop_timers_init(struct loop_timers *timers, uv_loop_t *loop) SLUICE_MUST_USE;
+int loop_timers_init(struct loop_timers *timers, uv_loop_t *loop,
+                     struct loop_iteration *iteration) SLUICE_MUST_USE;
 /* Closes the timer: the loop must run once more before loop_timers_fini. */
 void loop_timers_close(struct loop_timers *timers);
 void loop_timers_fini(struct loop_timers *timers);

@@ -2,7 +2,8 @@
  * loop.
  *
  * A poster that finds the stack empty wakes the loop; the others need not. The worker takes the
- * whole stack in one exchange and reverses it, so that the messages of one poster run in order. */
+ * whole stack in one exchange and reverses it, so that the messages of one poster run in order.
+ * Those that do not fit into an iteration wait for the next one. */
 #include "core/event/worker.h"
 
 #include <assert.h>
@@ -21,6 +22,7 @@ struct worker {
     uv_loop_t loop;
     uv_async_t async;
     _Atomic(struct worker_msg *) posted; /* newest first */
+    struct worker_msg *waiting, **end;   /* taken from there, in order */
     atomic_bool stopping;
     _Atomic uint64_t loop_thread; /* the thread that runs the loop; 0: none */
     uv_thread_t thread;
@@ -33,24 +35,32 @@ struct worker {
     char name[WORKER_NAME_BYTES];
 };
 
-static struct worker_msg *take_posted(struct worker *worker) {
+/* Moves what was posted to the end of `waiting`. */
+static void take_posted(struct worker *worker) {
     struct worker_msg *msg = atomic_exchange_explicit(&worker->posted, NULL, memory_order_acquire);
-    struct worker_msg *ordered = NULL;
+    struct worker_msg *ordered = NULL, **end = msg ? &msg->next : worker->end;
     while (msg) {
         struct worker_msg *next = msg->next;
         msg->next = ordered;
         ordered = msg;
         msg = next;
     }
-    return ordered;
+    *worker->end = ordered;
+    worker->end = end;
 }
 
-static void run_posted(struct worker *worker) {
-    struct worker_msg *msg = take_posted(worker);
-    while (msg) {
-        struct worker_msg *next = msg->next; /* running the message may free it or post it again */
+/* Runs the messages, `all` or as many as fit into the iteration. */
+static void run_posted(struct worker *worker, bool all) {
+    take_posted(worker);
+    while (worker->waiting) {
+        struct worker_msg *msg = worker->waiting;
+        if (loop_share_is_spent(&worker->iteration.messages, LOOP_MESSAGES_NS) && !all) {
+            uv_async_send(&worker->async); /* after the other events */
+            return;
+        }
+        worker->waiting = msg->next; /* running the message may free it or post it again */
+        worker->end = worker->waiting ? worker->end : &worker->waiting;
         msg->run(msg);
-        msg = next;
     }
 }
 
@@ -58,7 +68,7 @@ static void on_async(uv_async_t *async) {
     struct worker *worker = async->data;
     /* Read first: messages that were posted before the stop are then surely on the stack. */
     bool stopping = atomic_load_explicit(&worker->stopping, memory_order_acquire);
-    run_posted(worker);
+    run_posted(worker, stopping);
     if (stopping) {
         uv_stop(&worker->loop);
     }
@@ -88,13 +98,14 @@ enum status worker_new(const char *name, struct worker **out, struct error *err)
     snprintf(worker->name, sizeof(worker->name), "%s", name);
     worker->arenas = arenas;
     worker->trim_msg.run = trim_arenas;
+    worker->end = &worker->waiting;
     int rc = uv_loop_init(&worker->loop);
     have_loop = rc == 0;
     if (rc == 0) {
         rc = uv_async_init(&worker->loop, &worker->async, on_async);
     }
     if (rc == 0) {
-        rc = loop_timers_init(&worker->timers, &worker->loop);
+        rc = loop_timers_init(&worker->timers, &worker->loop, &worker->iteration);
     }
     if (rc != 0) {
         st = error_set(err, ST_IO, "cannot create the event loop of worker %s: %s", name,

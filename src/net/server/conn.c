@@ -9,6 +9,7 @@
  * slices of that size, between which other connections are served. Small responses of pipelined
  * requests are coalesced into one write. */
 #include <assert.h>
+#include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -447,16 +448,14 @@ static bool consume_step(struct net_conn *conn, struct str *data) {
     return true;
 }
 
-/* Pipelined requests take their turns with other connections: the rest is pending after that long,
- * which the connections that are read in one iteration share. The clock is read once in so many
- * steps, which are heads and bodies. */
-static const uint64_t CONSUME_NS = 2000000u;
+/* Pipelined requests take turns with other connections: once the iteration is over, the rest is
+ * pending. That is checked once in so many steps, which are heads and bodies. */
 enum { CONSUME_STEPS = 8 };
 
 /* Returns: the bytes that must wait. */
 static struct str consume_input(struct net_conn *conn, struct str data) {
     struct server_worker *server_worker = conn->server_worker;
-    uint64_t start_ns = 0, now_ns = 0;
+    struct loop_iteration *iteration = worker_loop_iteration(server_worker->worker);
     size_t n_steps = 0;
     assert(!conn->consuming);
     conn->consuming = true;
@@ -464,16 +463,12 @@ static struct str consume_input(struct net_conn *conn, struct str data) {
         if (server_worker->ended) {
             server_worker_free_ended_calls(server_worker);
         }
-        if (++n_steps % CONSUME_STEPS == 0) {
-            now_ns = clock_now_ns();
-            start_ns = start_ns > 0 ? start_ns : now_ns;
-            if (server_worker->consumed_ns + (now_ns - start_ns) >= CONSUME_NS && data.len > 0) {
-                server_worker_schedule_resume(server_worker, conn);
-                break;
-            }
+        if (++n_steps % CONSUME_STEPS == 0 && data.len > 0 &&
+            loop_share_check(&iteration->events, LOOP_EVENTS_NS)) {
+            server_worker_schedule_resume(server_worker, conn);
+            break;
         }
     }
-    server_worker->consumed_ns += now_ns - start_ns;
     conn->consuming = false;
     conn->n_pipelined_bytes = 0;
     return data;
@@ -500,11 +495,8 @@ void net_conn_process_input(struct net_conn *conn, struct str data) {
     }
 }
 
-void net_conn_process_pending(struct net_conn *conn) {
+static void process_pending(struct net_conn *conn) {
     char *pending = conn->pending_input;
-    if (!pending || conn->phase == NET_CLOSED) {
-        return;
-    }
     struct str data = str_make(pending + conn->pending_at, conn->pending_len - conn->pending_at);
     conn->pending_input = NULL;
     data = consume_input(conn, data);
@@ -525,13 +517,19 @@ static char *direct_read_buffer(struct net_conn *conn, size_t *n_bytes) {
     return plain ? conn->protocol->read_buffer(conn, n_bytes) : NULL;
 }
 
-static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
-    struct net_conn *conn = handle->data;
+static uv_buf_t read_buffer(struct net_conn *conn) {
     size_t n_bytes = NET_READ_BYTES;
     char *place = direct_read_buffer(conn, &n_bytes);
+    return (uv_buf_t){.base = place ? place : conn->server_worker->in,
+                      .len = n_bytes < READ_BURST_BYTES ? n_bytes : READ_BURST_BYTES};
+}
+
+/* Without a buffer libuv reads nothing, and calls on_read with UV_ENOBUFS. */
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
+    struct net_conn *conn = handle->data;
+    bool waits = loop_iteration_is_over(worker_loop_iteration(conn->server_worker->worker));
     (void)suggested;
-    buf->base = place ? place : conn->server_worker->in;
-    buf->len = n_bytes < READ_BURST_BYTES ? n_bytes : READ_BURST_BYTES;
+    *buf = waits ? (uv_buf_t){0} : read_buffer(conn);
 }
 
 void net_conn_handle_eof(struct net_conn *conn, bool half_closed) {
@@ -579,39 +577,84 @@ static bool is_receiving_bulk(struct net_conn *conn) {
            (protocol->is_receiving_bulk && protocol->is_receiving_bulk(conn));
 }
 
+/* `n_read` bytes, at least one, are in `buf`, which read_buffer has returned. */
+static void receive(struct net_conn *conn, size_t n_read, const uv_buf_t *buf) {
+    struct server_worker *server_worker = conn->server_worker;
+    metric_add(METRIC_RECEIVED_BYTES_TOTAL, (int64_t)n_read);
+    if (n_read >= LOOP_WATCH_MIN_BYTES) {
+        loop_iteration_watch(worker_loop_iteration(server_worker->worker));
+    }
+    conn->received = true;
+    if (buf->base != server_worker->in) {
+        conn->protocol->on_read_buffer_filled(conn, n_read);
+        server_worker_free_ended_calls(server_worker);
+        yield_to_other_conns(conn, n_read, buf->len, true);
+        return;
+    }
+    struct str data = str_make(buf->base, n_read);
+    if (conn->tls) {
+        net_tls_receive(conn, data);
+    } else {
+        net_conn_process_input(conn, data);
+    }
+    if (n_read == NET_READ_BYTES && conn->phase == NET_OPEN) {
+        yield_to_other_conns(conn, NET_READ_BYTES, NET_READ_BYTES, is_receiving_bulk(conn));
+    }
+}
+
 static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buf) {
     struct net_conn *conn = stream->data;
-    struct server_worker *server_worker = conn->server_worker;
     if (n_read == 0) {
         return; /* spurious wakeup */
+    }
+    if (n_read == UV_ENOBUFS) {
+        server_worker_schedule_resume(conn->server_worker, conn);
+        net_conn_read_stop(conn);
+        return;
     }
     if (n_read < 0) {
         metric_add(METRIC_KEEPALIVE_TIMEOUTS_TOTAL, n_read == UV_ETIMEDOUT);
         net_conn_handle_eof(conn, n_read == UV_EOF && !is_reset(conn));
     } else {
-        metric_add(METRIC_RECEIVED_BYTES_TOTAL, n_read);
-        if (n_read >= LOOP_WATCH_MIN_BYTES) {
-            loop_iteration_watch(worker_loop_iteration(server_worker->worker));
-        }
-        conn->received = true;
-        if (buf->base != server_worker->in) {
-            conn->protocol->on_read_buffer_filled(conn, (size_t)n_read);
-            server_worker_free_ended_calls(server_worker);
-            yield_to_other_conns(conn, (size_t)n_read, buf->len, true);
-        } else {
-            struct str data = str_make(buf->base, (size_t)n_read);
-            if (conn->tls) {
-                net_tls_receive(conn, data);
-            } else {
-                net_conn_process_input(conn, data);
-            }
-            if (n_read == NET_READ_BYTES && conn->phase == NET_OPEN) {
-                yield_to_other_conns(conn, NET_READ_BYTES, NET_READ_BYTES, is_receiving_bulk(conn));
-            }
-        }
+        receive(conn, (size_t)n_read, buf);
     }
     net_conn_update_io(conn);
-    loop_iteration_run_if_full(worker_loop_iteration(server_worker->worker));
+    loop_iteration_run_if_full(worker_loop_iteration(conn->server_worker->worker));
+}
+
+static bool wants_to_read(const struct net_conn *conn);
+
+/* Reads as libuv does, which would wait for the next poll, where the connection might have to wait
+ * again. */
+static void read_now(struct net_conn *conn) {
+    uv_os_fd_t fd;
+    uv_buf_t buf;
+    ssize_t n_read;
+    if (uv_fileno(&conn->uv.handle, &fd) != 0) {
+        return;
+    }
+    do {
+        buf = read_buffer(conn);
+        n_read = recv(fd, buf.base, buf.len, MSG_DONTWAIT);
+        if (n_read > 0) {
+            receive(conn, (size_t)n_read, &buf);
+        } else if (n_read == 0 || (errno != EAGAIN && errno != EINTR)) {
+            metric_add(METRIC_KEEPALIVE_TIMEOUTS_TOTAL, n_read < 0 && errno == ETIMEDOUT);
+            net_conn_handle_eof(conn, n_read == 0 && !is_reset(conn));
+        }
+    } while (n_read > 0 && (size_t)n_read == buf.len && conn->phase != NET_CLOSED &&
+             wants_to_read(conn));
+}
+
+void net_conn_run_turn(struct loop_turn *turn) {
+    struct net_conn *conn = CONTAINER_OF(turn, struct net_conn, turn);
+    if (conn->phase != NET_CLOSED && conn->pending_input) {
+        process_pending(conn);
+    } else if (conn->phase != NET_CLOSED && wants_to_read(conn)) {
+        read_now(conn);
+    }
+    net_conn_update_io(conn);
+    server_worker_free_ended_calls(conn->server_worker);
 }
 
 static void net_conn_read_start(struct net_conn *conn) {
@@ -745,7 +788,7 @@ static const uint64_t LINGER_MAX_NS = 30000000000u;
 
 static void conn_free(struct net_conn *conn) {
     struct server_worker *server_worker = conn->server_worker;
-    assert(!conn->ready && !conn->slice_due);
+    assert(!conn->turn.queued && !conn->slice_due);
     atomic_fetch_sub_explicit(&server_worker->n_assigned_conns, 1, memory_order_relaxed);
     net_budget_remove_conn(server_worker->server->budget);
     net_tls_free(conn);
@@ -850,6 +893,7 @@ void net_conn_close(struct net_conn *conn) {
     conn->phase = NET_CLOSED;
     timer_list_stop(&server_worker->conn_timers, &conn->timeout);
     timer_list_stop(&server_worker->conn_timers, &conn->keepalive);
+    loop_iteration_end_wait(worker_loop_iteration(server_worker->worker), &conn->turn);
     if (server_worker->out_conn == conn) {
         server_worker->out_len = 0;
         server_worker->out_conn = NULL;
@@ -892,7 +936,7 @@ void net_conn_close_gracefully(struct net_conn *conn, bool clean) {
 /* ---- after an event -------------------------------------------------------------------------- */
 
 static bool wants_to_read(const struct net_conn *conn) {
-    if (conn->eof || conn->n_flushing > 0 || conn->pending_input || conn->ready) {
+    if (conn->eof || conn->n_flushing > 0 || conn->pending_input || conn->turn.queued) {
         return false;
     }
     return conn->phase == NET_LINGER || conn->protocol->wants_to_read(conn);

@@ -1,8 +1,8 @@
 /* The server as a whole: assigns connections to workers, drains and stops; and what one worker has
  * of it: its connections, timer and buffers.
  *
- * Work that must not run inside a callback (freeing calls, resuming pending input, closing the
- * worker) is deferred to the end of the event-loop iteration. */
+ * Work that must not run inside a callback (freeing calls, closing the worker) is deferred to the
+ * end of the event-loop iteration. */
 #include "net/server/server.h"
 
 #include <assert.h>
@@ -21,7 +21,6 @@ static void net_server_on_worker_stopped(struct net_server *server);
 static const uint64_t LINGER_NS = 5000000000u; /* between two reads of dropped input */
 static const uint64_t CLIENT_CHECK_NS = 100000000u;
 static const uint64_t REFUSAL_GAP_NS = 1000000000u;
-static const uint64_t RESUME_NS = 1000000u; /* for the pending input of all connections */
 
 /* ---- deferred work --------------------------------------------------------------------------- */
 
@@ -35,28 +34,7 @@ void server_worker_free_ended_calls(struct server_worker *server_worker) {
 }
 
 void server_worker_schedule_resume(struct server_worker *server_worker, struct net_conn *conn) {
-    if (conn->ready) {
-        return;
-    }
-    conn->ready = true;
-    TAILQ_INSERT_TAIL(&server_worker->ready, conn, ready_link);
-    server_worker_schedule_deferred(server_worker);
-}
-
-static void remove_ready(struct server_worker *server_worker, struct net_conn *conn) {
-    if (conn->ready) {
-        TAILQ_REMOVE(&server_worker->ready, conn, ready_link);
-        conn->ready = false;
-    }
-}
-
-static size_t count_ready(const struct server_worker *server_worker) {
-    size_t n = 0;
-    const struct net_conn *conn;
-    TAILQ_FOREACH(conn, &server_worker->ready, ready_link) {
-        n++;
-    }
-    return n;
+    loop_iteration_wait(worker_loop_iteration(server_worker->worker), &conn->turn);
 }
 
 static void on_timer_closed(uv_handle_t *handle) {
@@ -127,24 +105,10 @@ static void run_stop(struct worker_msg *msg) {
 static bool run_deferred(struct deferred_task *task) {
     struct server_worker *server_worker = CONTAINER_OF(task, struct server_worker, deferred);
     const struct net_protocol *protocol = server_worker->server->protocol;
-    bool again = protocol->run_deferred && protocol->run_deferred(server_worker), resumed = false;
+    bool again = protocol->run_deferred && protocol->run_deferred(server_worker);
     server_worker_free_ended_calls(server_worker);
-    /* A connection that is scheduled again meanwhile has done its share: the loop polls first; so
-     * it does when many have taken a while together. */
-    uint64_t end_ns = TAILQ_EMPTY(&server_worker->ready) ? 0 : clock_now_ns() + RESUME_NS;
-    server_worker->consumed_ns = 0;
-    for (size_t n = count_ready(server_worker); n > 0 && clock_now_ns() < end_ns; n--) {
-        struct net_conn *conn = TAILQ_FIRST(&server_worker->ready);
-        remove_ready(server_worker, conn);
-        resumed = resumed || conn->pending_input;
-        net_conn_process_pending(conn);
-        net_conn_update_io(conn);
-        server_worker_free_ended_calls(server_worker);
-    }
-    server_worker->consumed_ns = 0;
     close_if_done(server_worker);
-    again = again || (resumed && protocol->run_deferred); /* for what it has deferred */
-    return (again || !TAILQ_EMPTY(&server_worker->ready)) && !server_worker->done;
+    return again && !server_worker->done;
 }
 
 void server_worker_schedule_deferred(struct server_worker *server_worker) {
@@ -189,20 +153,16 @@ void server_worker_start_keepalive(struct server_worker *server_worker, struct n
     }
 }
 
-/* Late (timer_is_late), it runs after one more poll of the sockets, which reads what clients have
- * sent. A write then gets its whole timeout again: nothing was written meanwhile. */
-static void on_timer(uv_timer_t *timer) {
-    struct server_worker *server_worker = timer->data;
-    uint64_t now_ns = clock_now_ns();
+/* Where many connections time out at once, the rest follows in the next iterations. `was_late`: the
+ * timer has waited for one more poll. */
+static void run_conn_timers(struct server_worker *server_worker, uint64_t now_ns, bool was_late) {
+    struct loop_iteration *iteration = worker_loop_iteration(server_worker->worker);
     struct list_timer *due;
-    bool was_late = server_worker->timer_was_late;
-    server_worker->timer_was_late = timer_is_late(server_worker->timer_due_ns, now_ns) && !was_late;
-    server_worker->timer_due_ns = UINT64_MAX;
-    if (server_worker->timer_was_late) {
-        server_worker_schedule_timer(server_worker, now_ns);
-        return;
-    }
-    while ((due = timer_list_pop_due(&server_worker->conn_timers, now_ns))) {
+    while (timer_list_next_ns(&server_worker->conn_timers) <= now_ns) {
+        if (loop_share_is_spent(&iteration->timers, LOOP_TIMERS_NS)) {
+            return;
+        }
+        due = timer_list_pop_due(&server_worker->conn_timers, now_ns);
         if (due->timer_class == NET_TIMEOUT_KEEPALIVE) {
             net_conn_probe(CONTAINER_OF(due, struct net_conn, keepalive));
         } else if (was_late && due->timer_class == NET_TIMEOUT_WRITE) {
@@ -212,6 +172,21 @@ static void on_timer(uv_timer_t *timer) {
                                (enum net_timeout)due->timer_class);
         }
     }
+}
+
+/* Late (timer_is_late), it runs after one more poll of the sockets, which reads what clients have
+ * sent. A write then gets its whole timeout again: nothing was written meanwhile. */
+static void on_timer(uv_timer_t *timer) {
+    struct server_worker *server_worker = timer->data;
+    uint64_t now_ns = clock_now_ns();
+    bool was_late = server_worker->timer_was_late;
+    server_worker->timer_was_late = timer_is_late(server_worker->timer_due_ns, now_ns) && !was_late;
+    server_worker->timer_due_ns = UINT64_MAX;
+    if (server_worker->timer_was_late) {
+        server_worker_schedule_timer(server_worker, now_ns);
+        return;
+    }
+    run_conn_timers(server_worker, now_ns, was_late);
     if (server_worker->server->protocol->on_timer) {
         server_worker->server->protocol->on_timer(server_worker, now_ns);
     }
@@ -242,7 +217,6 @@ static void server_worker_init(struct server_worker *server_worker, struct net_s
                                      [NET_TIMEOUT_CLIENT] = CLIENT_CHECK_NS,
                                      [NET_TIMEOUT_KEEPALIVE] = limits->keepalive_time_ns}},
     };
-    TAILQ_INIT(&server_worker->ready);
     timer_list_init(&server_worker->conn_timers);
     server_memory_init(server_worker);
 }
@@ -284,7 +258,7 @@ void server_worker_add_conn(struct server_worker *server_worker, struct net_conn
 }
 
 void server_worker_remove_conn(struct server_worker *server_worker, struct net_conn *conn) {
-    remove_ready(server_worker, conn); /* it may have been closed before it was resumed */
+    loop_iteration_end_wait(worker_loop_iteration(server_worker->worker), &conn->turn);
     LIST_REMOVE(conn, link);
     server_worker->n_conns--;
 }
@@ -357,6 +331,7 @@ static struct net_conn *conn_new(const struct listen_endpoint *listen_endpoint) 
     struct net_conn *conn = calloc(1, listen_endpoint->server->protocol->conn_bytes);
     if (conn) {
         write_queue_init(&conn->writes);
+        conn->turn.run = net_conn_run_turn;
     }
     if (conn && listen_endpoint->tls && !net_tls_attach(conn, listen_endpoint->tls)) {
         free(conn);

@@ -6,6 +6,10 @@
  * Lifetime: a connection is freed when its handle is closed; a call at the end of the event-loop
  * iteration in which it ended. Code that runs within an iteration may access both without checks.
  *
+ * Turns: the connections of a worker, of all servers, share LOOP_EVENTS_NS of an event-loop
+ * iteration (core/event/loop_iteration.h). One that is reported as readable later than that is not
+ * read, but queued for a turn in a later iteration.
+ *
  * Back pressure: the server does not read ahead of a slow reader. While coalesced responses are
  * queued on the socket, or input waits for a response, the connection is not read; a write without
  * progress for write_timeout closes it. So a connection holds at most NET_READ_BYTES of pending
@@ -152,10 +156,10 @@ struct net_conn {
     } uv;
     const struct net_protocol *protocol;
     struct server_worker *server_worker;
-    LIST_ENTRY(net_conn) link;        /* in the worker's list */
-    LIST_ENTRY(net_conn) slice_link;  /* in the worker's slices_due */
-    TAILQ_ENTRY(net_conn) ready_link; /* in the worker's list of connections to resume */
-    size_t n_burst_bytes; /* of a body, read without a break: at most READ_BURST_BYTES */
+    LIST_ENTRY(net_conn) link;       /* in the worker's list */
+    LIST_ENTRY(net_conn) slice_link; /* in the worker's slices_due */
+    struct loop_turn turn;           /* it waits to go on with its pending input, or to be read */
+    size_t n_burst_bytes;            /* of a body, read without a break: at most READ_BURST_BYTES */
     struct list_timer timeout, keepalive;
     struct memory_account *account; /* of its responses; NULL: no memory to count them */
     struct conn_reading slow_reading, reported_reading;
@@ -183,7 +187,6 @@ struct net_conn {
     bool eof;               /* the peer has half-closed */
     bool reading;           /* uv_read_start is on */
     bool consuming;         /* the protocol is processing its bytes: on the stack */
-    bool ready;             /* in the worker's `ready` */
     bool received;          /* since the keepalive timer was started */
     bool ping_sent;         /* and not answered */
 };
@@ -193,9 +196,7 @@ struct server_worker {
     struct net_server *server;
     struct worker *worker;
     LIST_HEAD(, net_conn) conns;
-    struct net_call *ended;       /* freed at the end of the iteration */
-    TAILQ_HEAD(, net_conn) ready; /* connections to resume */
-    uint64_t consumed_ns;         /* for pipelined requests, since the deferred tasks ran */
+    struct net_call *ended; /* freed at the end of the iteration */
     size_t n_conns, n_calls;
     LIST_HEAD(, net_conn) slices_due; /* connections whose next slice of a response is due */
     struct deferred_task send_slices;
@@ -293,10 +294,11 @@ void server_worker_start_keepalive(struct server_worker *server_worker, struct n
 void server_worker_schedule_timer(struct server_worker *server_worker, uint64_t due_ns);
 /* Frees ended calls; no callback that uses one may be on the stack. */
 void server_worker_free_ended_calls(struct server_worker *server_worker);
-/* Schedules the protocol's run_deferred, pending input and the freeing of ended calls for the end
- * of this event-loop iteration. */
+/* Schedules the protocol's run_deferred and the freeing of ended calls for the end of this
+ * event-loop iteration. */
 void server_worker_schedule_deferred(struct server_worker *server_worker);
-/* Resumes the connection's pending input at the end of this event-loop iteration. */
+/* Queues the connection for a turn in the event loop: it then goes on with its pending input, or is
+ * read. Until then it is not read. */
 void server_worker_schedule_resume(struct server_worker *server_worker, struct net_conn *conn);
 
 /* ---- conn.c: life of a connection ------------------------------------------------------------ */
@@ -341,8 +343,8 @@ static inline bool net_conn_is_sending(const struct net_conn *conn) {
 /* ---- conn.c: bytes in ------------------------------------------------------------------------ */
 
 void net_conn_read_stop(struct net_conn *conn);
-/* Processes the pending input. */
-void net_conn_process_pending(struct net_conn *conn);
+/* The connection's turn in the event loop. */
+void net_conn_run_turn(struct loop_turn *turn);
 /* Passes plaintext to the protocol; bytes that must wait become pending input. */
 void net_conn_process_input(struct net_conn *conn, struct str data);
 /* The peer has half-closed (`half_closed`) or disconnected. Nothing more is read. */

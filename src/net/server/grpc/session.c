@@ -526,17 +526,23 @@ static struct grpc_stream *stream_of_timer(struct list_timer *timeout) {
     return CONTAINER_OF(timeout, struct grpc_stream, timeout);
 }
 
+/* Of those that are due at once; the others follow in the next iteration. */
+enum { MAX_TIMERS_PER_ITERATION = 128 };
+
 void grpc_core_run_timers(struct grpc_core *core, uint64_t now_ns) {
     struct timer_node *deadline;
     struct list_timer *timeout;
     struct error err;
+    size_t n = 0;
     core->running = true;
     core->now_ns = now_ns;
-    while ((deadline = timer_heap_pop_due(&core->deadlines, now_ns))) {
+    while (n++ < MAX_TIMERS_PER_ITERATION &&
+           (deadline = timer_heap_pop_due(&core->deadlines, now_ns))) {
         error_set(&err, ST_DEADLINE_EXCEEDED, "the call's deadline has passed (grpc-timeout)");
         grpc_stream_cancel(stream_of_deadline(deadline), &err);
     }
-    while ((timeout = timer_list_pop_due(&core->stream_timers, now_ns))) {
+    while (n++ < MAX_TIMERS_PER_ITERATION &&
+           (timeout = timer_list_pop_due(&core->stream_timers, now_ns))) {
         grpc_stream_timed_out(stream_of_timer(timeout), (enum grpc_wait)timeout->timer_class);
     }
     core->running = false;

@@ -1,0 +1,83 @@
+"""The connections of a worker take turns: what many of them send at once does not keep the loop from other events, such
+as the answer of an instance, until all of it is handled. The answer of one request must come before those of a crowd
+that came right after it, each of which takes a good part of a millisecond on the worker."""
+import contextlib
+import json
+import select
+
+import pytest
+
+from lib import grpc_live, h2, http1, metrics, mip
+from lib.repository import FREE, Identity
+
+N = 400
+HOLD_US = 2000000  # while the worker runs a model for so long, all requests arrive
+WIDE = 20000  # elements, the last of which is none of the type
+
+
+def of_http():
+    data = b"1," * (WIDE - 1) + b"300"
+    return http1.post(b"/v2/models/bytes/infer", b'{"inputs":[{"name":"INPUT0","shape":[%d],"datatype":"INT8","data":[%s]}]}'
+                      % (WIDE, data))
+
+
+def of_grpc():
+    tensor = grpc_live.tensor("INPUT0", "INT8", [WIDE], contents={"int_contents": [1] * (WIDE - 1) + [300]})
+    data = h2.message(grpc_live.request("bytes", [tensor], ()))
+    head = h2.frame(h2.HEADERS, h2.END_HEADERS, 1, h2.block(h2.call_fields(grpc_live.INFER)))
+    pieces = [data[at:at + h2.DEFAULT_FRAME] for at in range(0, len(data), h2.DEFAULT_FRAME)]
+    frames = [h2.frame(h2.DATA, h2.END_STREAM if piece is pieces[-1] else 0, 1, piece) for piece in pieces]
+    return h2.PREFACE + h2.settings() + head + b"".join(frames)
+
+
+def of_mip():
+    return mip.infer_request([[mip.as_json([1] * (WIDE // 3) + ["300"])]])
+
+
+@pytest.fixture
+def server(start_server, tmp_path):
+    on_worker = {"delay_us": HOLD_US, "sluice.run_on": "worker"}
+    Identity("held", [("FP32", FREE)], parameters=on_worker).write(tmp_path / "models")
+    Identity("apart", [("FP32", FREE)], parameters={"sluice.run_on": "instance"}).write(tmp_path / "models")
+    Identity("bytes", [("INT8", FREE)]).write(tmp_path / "models")
+    return start_server("--workers", "1", "--model-repository", tmp_path / "models", "--mip", "tcp://127.0.0.1:0=bytes",
+                        metrics_at="127.0.0.1:0", grpc=("127.0.0.1:0",))
+
+
+ONE = b'{"inputs":[{"name":"INPUT0","shape":[1],"datatype":"FP32","data":[1]}]}'
+
+
+def count_answered_before(server, connect, request):
+    """The worker is held, then `apart` is asked for one inference, then the crowd sends its requests. Returns: how many
+    of the crowd have an answer when that of `apart` has come."""
+    admin = server.metrics_address
+    with contextlib.ExitStack() as stack:
+        held, apart = (stack.enter_context(http1.Connection(server.address)) for _ in range(2))
+        crowd = [stack.enter_context(contextlib.closing(connect())) for _ in range(N)]
+        metrics.wait_until(admin, lambda now: now["sluice_connections"] >= N + 2, "all connections")
+        held.send(http1.post(b"/v2/models/held/infer", ONE))
+        server.wait_for(lambda: json.loads(http1.request(admin, "GET", "/status.json").body)["memory"]["busy_workers"],
+                        "a worker that is held")
+        apart.send(http1.post(b"/v2/models/apart/infer", ONE))
+        for sock in crowd:
+            sock.sendall(request)
+        assert apart.read_answer("POST").status == 200
+        answered = select.poll()
+        for sock in crowd:
+            answered.register(sock, select.POLLIN)
+        n = len(answered.poll(0))
+        assert held.read_answer("POST").status == 200
+        for sock in crowd:  # nothing is lost
+            assert select.select([sock], [], [], http1.PATIENCE)[0] and sock.recv(65536)
+    return n
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc", "mip"])
+def test_turns_answer_of_instance_does_not_wait_for_crowd(server, protocol):
+    connect, request = {
+        "http": (lambda: http1.connect(server.address), of_http()),
+        "grpc": (lambda: http1.connect(server.grpc_address), of_grpc()),
+        "mip": (lambda: mip.connect(server.mip_urls[0]), of_mip()),
+    }[protocol]
+    assert any(count_answered_before(server, connect, request) < N for _ in range(10))
+    server.wait_at_rest()
