@@ -140,7 +140,7 @@ static inline bool loop_share_is_spent(struct loop_share *share, uint64_t limit_
 static inline bool loop_iteration_is_over(struct loop_iteration *iteration) {
     return loop_share_is_spent(&iteration->events, LOOP_EVENTS_NS);
 }
-/* Waits for a turn, behind those that wait; no effect when it waits already. */
+/* Waits for a turn, after those that wait; no effect when it waits already. */
 void loop_iteration_wait(struct loop_iteration *iteration, struct loop_turn *turn);
 /* Ends the wait, if it waits. */
 void loop_iteration_end_wait(struct loop_iteration *iteration, struct loop_turn *turn);

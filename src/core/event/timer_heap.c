@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-enum { FIRST_CAPACITY = 64 };
+enum { FIRST_CAPACITY = 8 };
 
 static void heap_store(struct timer_heap *heap, struct timer_node *node, size_t index) {
     heap->nodes[index - 1] = node;

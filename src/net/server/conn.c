@@ -585,6 +585,7 @@ static void receive(struct net_conn *conn, size_t n_read, const uv_buf_t *buf) {
         loop_iteration_watch(worker_loop_iteration(server_worker->worker));
     }
     conn->received = true;
+    conn_entry_set_idle(&conn->entry, CONN_BUSY); /* until update_timer */
     if (buf->base != server_worker->in) {
         conn->protocol->on_read_buffer_filled(conn, n_read);
         server_worker_free_ended_calls(server_worker);
@@ -788,13 +789,24 @@ static const uint64_t LINGER_MAX_NS = 30000000000u;
 
 static void conn_free(struct net_conn *conn) {
     struct server_worker *server_worker = conn->server_worker;
+    struct net_budget *budget = server_worker->server->budget;
     assert(!conn->turn.queued && !conn->slice_due);
     atomic_fetch_sub_explicit(&server_worker->n_assigned_conns, 1, memory_order_relaxed);
-    net_budget_remove_conn(server_worker->server->budget);
+    bool has_place = conn_table_remove(&budget->conns, &conn->entry);
+    if (conn->over_limit) {
+        net_budget_remove_refused(budget);
+    } else if (has_place) {
+        net_budget_remove_conn(budget);
+    } else {
+        atomic_fetch_sub_explicit(&budget->n_leaving, 1, memory_order_relaxed);
+    }
     net_tls_free(conn);
     memory_account_close(conn->account);
     free(conn->pending_input);
-    free(conn);
+    conn->closed = true;
+    if (!conn->entry.called) {
+        free(conn);
+    }
 }
 
 static void on_closed(uv_handle_t *handle) {
@@ -838,22 +850,6 @@ void net_conn_reject(struct net_conn *conn) {
     conn->protocol->on_refused(conn, &err);
 }
 
-/* Returns: a hash of the address without its port; 0 without an address. */
-static uint64_t host_of(const struct net_conn *conn) {
-    struct address address = {.len = sizeof(address.storage)};
-    struct sockaddr *peer = (struct sockaddr *)&address.storage;
-    uv_os_fd_t fd;
-    if (conn->is_unix || uv_fileno(&conn->uv.handle, &fd) != 0 ||
-        getpeername(fd, peer, &address.len) != 0) {
-        return 0;
-    }
-    const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)peer;
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)peer;
-    return peer->sa_family == AF_INET6
-               ? hash_text(str_make((const char *)&v6->sin6_addr, sizeof(v6->sin6_addr)), 0)
-               : hash_text(str_make((const char *)&v4->sin_addr, sizeof(v4->sin_addr)), 0);
-}
-
 void net_conn_open(struct net_conn *conn) {
     struct server_worker *server_worker = conn->server_worker;
     if (server_worker->stopping || !server_worker_start(server_worker)) {
@@ -868,7 +864,7 @@ void net_conn_open(struct net_conn *conn) {
     conn->fd = -1;
     conn->account = memory_account_new(&server_worker->memory.quota);
     if (conn->account) {
-        conn->account->host = host_of(conn);
+        conn->account->host = conn->host;
     }
     server_worker_add_conn(server_worker, conn);
     metric_add(METRIC_CONNECTIONS, 1);
@@ -900,6 +896,32 @@ void net_conn_close(struct net_conn *conn) {
     }
     conn->protocol->on_close(conn);
     uv_close(&conn->uv.handle, on_closed);
+}
+
+bool net_conn_has_unread(const struct net_conn *conn) {
+    uv_os_fd_t fd;
+    char byte;
+    return uv_fileno(&conn->uv.handle, &fd) == 0 && recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+void net_conn_evict(struct net_conn *conn) {
+    conn->entry.called = false;
+    if (conn->closed) {
+        free(conn);
+    } else if (conn->phase == NET_OPEN && (!conn_entry_is_idle(&conn->entry) || conn->turn.queued ||
+                                           conn->pending_input || net_conn_has_unread(conn))) {
+        struct net_budget *budget = conn->server_worker->server->budget;
+        (void)net_budget_add_conn(budget); /* it has become busy */
+        atomic_fetch_sub_explicit(&budget->n_leaving, 1, memory_order_relaxed);
+        conn_table_add(&budget->conns, &conn->entry, conn->host);
+    } else if (conn->phase == NET_OPEN && conn->protocol->on_evict && !net_tls_in_handshake(conn)) {
+        metric_add(METRIC_IDLE_CONNECTIONS_CLOSED_TOTAL, 1);
+        conn->protocol->on_evict(conn);
+        net_conn_update_io(conn);
+    } else if (conn->phase != NET_CLOSED) {
+        metric_add(METRIC_IDLE_CONNECTIONS_CLOSED_TOTAL, 1);
+        net_conn_close(conn);
+    }
 }
 
 /* Shuts down the write side and keeps reading: closing now could destroy the response on its way,
@@ -955,16 +977,39 @@ static enum net_timeout timeout_of(const struct net_conn *conn, bool *keep_runni
                                      : conn->protocol->timeout_of(conn, keep_running);
 }
 
+/* Whether another connection may have its place, which it waits for with that timeout. */
+static bool is_waiting_for_client(const struct net_conn *conn, enum net_timeout timeout) {
+    switch (timeout) {
+    case NET_TIMEOUT_IDLE:
+    case NET_TIMEOUT_LINGER:
+        return !conn->over_limit;
+    case NET_TIMEOUT_HEAD:
+        return !conn->over_limit &&
+               (!conn->protocol->has_open_call || !conn->protocol->has_open_call(conn));
+    case NET_TIMEOUT_BODY:
+    case NET_TIMEOUT_WRITE:
+    case NET_TIMEOUT_CLIENT:
+    case NET_TIMEOUT_KEEPALIVE:
+    case NET_TIMEOUT_NONE:
+        break;
+    }
+    return false;
+}
+
 static void update_timer(struct net_conn *conn) {
     bool keep_running;
     enum net_timeout timeout = timeout_of(conn, &keep_running);
     if (keep_running && conn->timeout.armed && conn->timeout.timer_class == timeout) {
+        uint64_t after_ns = conn->server_worker->conn_timers.after_ns[timeout];
+        bool waits = is_waiting_for_client(conn, timeout);
+        conn_entry_set_idle(&conn->entry, waits ? conn->timeout.due_ns - after_ns : CONN_BUSY);
         return;
     }
     if (timeout == NET_TIMEOUT_WRITE) {
         conn->n_taken_at_arm = net_conn_taken_bytes(conn);
     }
-    server_worker_set_conn_timer(conn->server_worker, conn, timeout);
+    uint64_t now_ns = server_worker_set_conn_timer(conn->server_worker, conn, timeout);
+    conn_entry_set_idle(&conn->entry, is_waiting_for_client(conn, timeout) ? now_ns : CONN_BUSY);
 }
 
 void net_conn_update_io(struct net_conn *conn) {

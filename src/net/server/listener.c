@@ -20,6 +20,7 @@ enum {
     BACKLOG = 4096,             /* the kernel caps it (net.core.somaxconn) */
     ACCEPTS_PER_ITERATION = 64, /* then other events of the loop run */
     ACCEPT_PAUSE_MS = 100,
+    ROOM_PAUSE_MS = 1,
     KEEPALIVE_PROBES = 4,
 };
 
@@ -176,15 +177,20 @@ static void on_accept_pause_over(uv_timer_t *timer) {
     uv_poll_start(&listener->poll, UV_READABLE, on_readable);
 }
 
-/* Out of descriptors or memory: new connections wait in the backlog. */
-static void accept_pause(struct listener *listener, int error) {
+/* New connections wait in the backlog. */
+static void accept_pause(struct listener *listener, uint64_t ms) {
+    uv_poll_stop(&listener->poll);
+    uv_timer_start(&listener->accept_pause, on_accept_pause_over, ms, 0);
+}
+
+/* Out of descriptors or memory. */
+static void accept_failed(struct listener *listener, int error) {
     uint64_t now_ns = clock_now_ns();
     if (listener->logged_ns == 0 || now_ns - listener->logged_ns >= LOG_EVERY_NS) {
         listener->logged_ns = now_ns;
         log_event(LOG_WARNING, "accept failed, pausing", LOG_CSTR("reason", strerror(error)));
     }
-    uv_poll_stop(&listener->poll);
-    uv_timer_start(&listener->accept_pause, on_accept_pause_over, ACCEPT_PAUSE_MS, 0);
+    accept_pause(listener, ACCEPT_PAUSE_MS);
 }
 
 static void on_readable(uv_poll_t *poll, int status, int events) {
@@ -192,13 +198,24 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
     (void)status;
     (void)events;
     for (int i = 0; i < ACCEPTS_PER_ITERATION && !listener->closing; i++) {
-        int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (listener->events.may_accept && !listener->events.may_accept(listener->events.user)) {
+            accept_pause(listener, ROOM_PAUSE_MS);
+            return;
+        }
+        struct address peer = {.len = sizeof(peer.storage)};
+        int fd = accept4(listener->fd, (struct sockaddr *)&peer.storage, &peer.len,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            listener->events.on_accept(listener->events.user, fd, listener->family);
+            listener->events.on_accept(listener->events.user, fd, listener->family,
+                                       address_peer_hash(&peer));
         } else if (errno == EAGAIN) {
             return;
         } else if (errno != EINTR && errno != ECONNABORTED) {
-            accept_pause(listener, errno);
+            int error = errno;
+            if ((error == EMFILE || error == ENFILE) && listener->events.on_no_descriptors) {
+                listener->events.on_no_descriptors(listener->events.user);
+            }
+            accept_failed(listener, error);
             return;
         }
     }

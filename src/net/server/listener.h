@@ -5,6 +5,8 @@
 #ifndef SLUICE_NET_SERVER_LISTENER_H
 #define SLUICE_NET_SERVER_LISTENER_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <uv.h>
 
 #include "core/base/status.h"
@@ -16,7 +18,12 @@ struct net_limits;
 /* Callbacks for accepted sockets, which are non-blocking, close-on-exec, and have TCP_NODELAY.
  * Owns: the callback takes the descriptor. */
 struct listener_events {
-    void (*on_accept)(void *user, int fd, int family);
+    /* `host`: address_peer_hash of the client. */
+    void (*on_accept)(void *user, int fd, int family, uint64_t host);
+    /* Returns: whether connections may be accepted now; false: after a millisecond. May be NULL. */
+    bool (*may_accept)(void *user);
+    /* Out of descriptors: new connections wait a moment. May be NULL. */
+    void (*on_no_descriptors)(void *user);
     void (*on_closed)(void *user); /* after listener_close; the listener is freed */
     void *user;
 };

@@ -20,9 +20,10 @@ struct accepted {
     uv_loop_t *loop;
 };
 
-static void on_accept(void *user, int fd, int family) {
+static void on_accept(void *user, int fd, int family, uint64_t host) {
     struct accepted *accepted = user;
     assert_int_equal(family, AF_INET);
+    assert_true(host != 0);
     accepted->fd = fd;
     uv_stop(accepted->loop);
 }

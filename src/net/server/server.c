@@ -62,14 +62,6 @@ static void close_if_done(struct server_worker *server_worker) {
     uv_close((uv_handle_t *)&server_worker->timer, on_timer_closed);
 }
 
-/* Returns: whether the client has sent bytes that are not read yet; they are answered before the
- * close. */
-static bool has_unread(const struct net_conn *conn) {
-    uv_os_fd_t fd;
-    char byte;
-    return uv_fileno(&conn->uv.handle, &fd) == 0 && recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
-}
-
 static bool is_idle(const struct net_conn *conn) {
     return conn->phase == NET_OPEN && !net_conn_is_sending(conn) && !conn->pending_input &&
            !net_tls_in_handshake(conn) && conn->protocol->is_idle(conn);
@@ -82,7 +74,7 @@ static void run_drain(struct worker_msg *msg) {
         if (conn->phase == NET_OPEN && conn->protocol->on_drain) {
             conn->protocol->on_drain(conn);
             net_conn_update_io(conn);
-        } else if (is_idle(conn) && !has_unread(conn)) {
+        } else if (is_idle(conn) && !net_conn_has_unread(conn)) {
             net_conn_close(conn);
         }
     }
@@ -133,16 +125,18 @@ void server_worker_schedule_timer(struct server_worker *server_worker, uint64_t 
     uv_timer_start(&server_worker->timer, on_timer, delay_ns / 1000000 + 1, 0);
 }
 
-void server_worker_set_conn_timer(struct server_worker *server_worker, struct net_conn *conn,
-                                  enum net_timeout timeout) {
+uint64_t server_worker_set_conn_timer(struct server_worker *server_worker, struct net_conn *conn,
+                                      enum net_timeout timeout) {
     if (timeout == NET_TIMEOUT_NONE) {
         timer_list_stop(&server_worker->conn_timers, &conn->timeout);
-        return;
+        return 0;
     }
-    timer_list_start(&server_worker->conn_timers, &conn->timeout, (uint8_t)timeout, clock_now_ns());
+    uint64_t now_ns = clock_now_ns();
+    timer_list_start(&server_worker->conn_timers, &conn->timeout, (uint8_t)timeout, now_ns);
     if (conn->timeout.armed) {
         server_worker_schedule_timer(server_worker, conn->timeout.due_ns);
     }
+    return now_ns;
 }
 
 void server_worker_start_keepalive(struct server_worker *server_worker, struct net_conn *conn) {
@@ -281,6 +275,7 @@ enum status net_server_init(struct net_server *server, const struct net_server_o
     for (size_t i = 0; i < server->n_workers; i++) {
         server_worker_init(&workers[i], server, options->workers[i]);
     }
+    conn_table_init(&server->budget->conns);
     server->budget_user = (struct net_budget_user){.protocol = options->protocol->name,
                                                    .relieve = net_server_relieve,
                                                    .add_use = net_server_add_use};
@@ -340,49 +335,92 @@ static struct net_conn *conn_new(const struct listen_endpoint *listen_endpoint) 
     return conn;
 }
 
-/* Closes the connection that is idle longest. Returns: false when none is idle. */
-static bool close_longest_idle(struct net_server *server) {
-    struct server_worker *server_worker = &server->workers[0];
-    struct list_timer *timer;
-    assert(server->n_workers == 1 && server_worker->worker == server->acceptor);
-    TAILQ_FOREACH(timer, &server_worker->conn_timers.classes[NET_TIMEOUT_IDLE], link) {
-        struct net_conn *conn = CONTAINER_OF(timer, struct net_conn, timeout);
-        if (is_idle(conn) && !has_unread(conn)) {
-            net_conn_close(conn);
-            return true;
-        }
+static void run_evict(struct worker_msg *msg) {
+    net_conn_evict(CONTAINER_OF(msg, struct net_conn, msg));
+}
+
+/* Gives the place of an idle connection of any server of the budget to another one; its worker
+ * closes it. Returns: false when none is idle. */
+static bool take_place(struct net_server *server) {
+    struct net_budget *budget = server->budget;
+    struct conn_entry *entry = conn_table_take_idle(&budget->conns, clock_now_ns());
+    if (!entry) {
+        return false;
     }
-    return false;
+    struct net_conn *conn = CONTAINER_OF(entry, struct net_conn, entry);
+    net_budget_remove_conn(budget);
+    atomic_fetch_add_explicit(&budget->n_leaving, 1, memory_order_relaxed);
+    if (conn->server_worker->worker == server->acceptor) {
+        net_conn_evict(conn);
+    } else { /* it is open, as it is idle: `msg` is free */
+        conn->msg.run = run_evict;
+        worker_post(conn->server_worker->worker, &conn->msg);
+    }
+    return true;
+}
+
+/* Of those over the limit: one that became busy in the meantime has kept its place. */
+enum { MAX_TAKEN_PLACES = 4, MAX_FREED_DESCRIPTORS = 4 };
+
+/* Returns: how many connections are over the limit now. */
+static uint64_t make_room(struct net_server *server, uint64_t n_over) {
+    for (size_t i = 0; n_over > 0 && i < MAX_TAKEN_PLACES && take_place(server); i++) {
+        n_over--;
+    }
+    return n_over;
+}
+
+/* Descriptors of those whose place was taken are in use until their workers close them. */
+static bool may_accept(void *user) {
+    const struct listen_endpoint *listen_endpoint = user;
+    const struct net_budget *budget = listen_endpoint->server->budget;
+    return atomic_load_explicit(&budget->n_leaving, memory_order_relaxed) <
+           net_budget_max_refusals(budget);
+}
+
+static void on_no_descriptors(void *user) {
+    const struct listen_endpoint *listen_endpoint = user;
+    for (size_t i = 0; i < MAX_FREED_DESCRIPTORS && take_place(listen_endpoint->server); i++) {
+    }
 }
 
 /* A gRPC client that got SETTINGS and then GOAWAY connects again at once, and without an error for
  * its calls; one whose connection was closed before waits, longer each time, and fails its calls.
  * So only the first in a second gets the reason. Returns: whether this one does. */
-static bool takes_to_refuse(struct net_server *server, uint64_t n_over) {
-    const struct net_budget *budget = server->budget;
-    uint64_t most = budget->max_refusals > 0 ? budget->max_refusals : NET_BUDGET_REFUSALS;
+static bool takes_to_refuse(struct net_server *server) {
+    struct net_budget *budget = server->budget;
     uint64_t now_ns = clock_now_ns();
-    if (n_over > most || (server->protocol->refusal_invites_retry && server->refused_ns > 0 &&
-                          now_ns - server->refused_ns < REFUSAL_GAP_NS)) {
+    if (atomic_load_explicit(&budget->n_refused, memory_order_relaxed) >=
+            net_budget_max_refusals(budget) ||
+        (server->protocol->refusal_invites_retry && server->refused_ns > 0 &&
+         now_ns - server->refused_ns < REFUSAL_GAP_NS)) {
         return false;
     }
     server->refused_ns = now_ns;
     return true;
 }
 
-static void on_accept(void *user, int fd, int family) {
+static void on_accept(void *user, int fd, int family, uint64_t host) {
     const struct listen_endpoint *listen_endpoint = user;
     struct net_server *server = listen_endpoint->server;
-    uint64_t n_over = net_budget_add_conn(server->budget);
-    if (n_over > 0 && server->budget->close_idle && close_longest_idle(server)) {
-        n_over = 0;
+    bool over_limit = make_room(server, net_budget_add_conn(server->budget)) > 0;
+    if (over_limit) {
+        net_budget_remove_conn(server->budget);
+        if (!takes_to_refuse(server)) {
+            close(fd);
+            metric_add(METRIC_CONNECTIONS_REFUSED_TOTAL, 1);
+            return;
+        }
+        net_budget_add_refused(server->budget);
     }
-    bool takes = n_over == 0 || takes_to_refuse(server, n_over);
-    struct net_conn *conn = takes ? conn_new(listen_endpoint) : NULL;
+    struct net_conn *conn = conn_new(listen_endpoint);
     if (!conn) {
         close(fd);
-        metric_add(METRIC_CONNECTIONS_REFUSED_TOTAL, !takes);
-        net_budget_remove_conn(server->budget);
+        if (over_limit) {
+            net_budget_remove_refused(server->budget);
+        } else {
+            net_budget_remove_conn(server->budget);
+        }
         return;
     }
     conn->protocol = server->protocol;
@@ -390,8 +428,11 @@ static void on_accept(void *user, int fd, int family) {
     conn->server_worker = worker_choose(server);
     conn->fd = fd;
     conn->is_unix = family == AF_UNIX;
-    conn->over_limit = n_over > 0;
+    conn->host = host;
+    conn->over_limit = over_limit;
     conn->msg.run = run_open;
+    conn_entry_set_idle(&conn->entry, CONN_BUSY); /* until it is open */
+    conn_table_add(&server->budget->conns, &conn->entry, host);
     atomic_fetch_add_explicit(&conn->server_worker->n_assigned_conns, 1, memory_order_relaxed);
     if (conn->server_worker->worker == server->acceptor) {
         net_conn_open(conn);
@@ -452,8 +493,11 @@ enum status net_server_listen(struct net_server *server, const struct address *a
     if (!listen_endpoint) {
         return error_no_memory(err, "a listener");
     }
-    struct listener_events events = {
-        .on_accept = on_accept, .on_closed = on_listener_closed, .user = listen_endpoint};
+    struct listener_events events = {.on_accept = on_accept,
+                                     .may_accept = may_accept,
+                                     .on_no_descriptors = on_no_descriptors,
+                                     .on_closed = on_listener_closed,
+                                     .user = listen_endpoint};
     enum status st = listener_open(worker_loop(server->acceptor), address, &server->limits, &events,
                                    &listen_endpoint->listener, bound, err);
     if (st != ST_OK) {

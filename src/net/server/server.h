@@ -121,6 +121,11 @@ struct net_protocol {
     void (*on_drain)(struct net_conn *conn);
     /* A queued net_conn_send has completed or failed. The phase may be any. */
     void (*on_sent)(struct net_conn *conn);
+    /* Of a connection with an incomplete head: whether another request of it is open. NULL: no. */
+    bool (*has_open_call)(const struct net_conn *conn);
+    /* The connection is idle, and is closed to make room: tells its client and closes it soon,
+     * without waiting for it. NULL: closed at once. */
+    void (*on_evict)(struct net_conn *conn);
     /* Describes its state in words (net/server/report.h). */
     void (*describe)(const struct net_conn *conn, struct buf *out);
     /* Returns: whether the next bytes belong to a large body, which is cheap to read: reading on
@@ -175,6 +180,8 @@ struct net_conn {
     struct net_tls *tls;         /* NULL: no TLS */
     struct write_queue writes;   /* that wait for the socket: all with TLS, else large ones and
                                     those after them */
+    struct conn_entry entry;     /* in the budget's table of connections */
+    uint64_t host;               /* address_peer_hash */
     int fd;                      /* until the worker opens it */
     unsigned n_flushing;         /* coalesced writes queued, on the socket or in `writes` */
     unsigned n_encrypted_writes; /* encrypted writes queued on the socket */
@@ -189,6 +196,7 @@ struct net_conn {
     bool consuming;         /* the protocol is processing its bytes: on the stack */
     bool received;          /* since the keepalive timer was started */
     bool ping_sent;         /* and not answered */
+    bool closed;            /* freed by `msg`, which is on its way (entry.called) */
 };
 
 /* A worker's part of a server. */
@@ -286,8 +294,9 @@ enum status net_server_listen(struct net_server *server, const struct address *a
 bool server_worker_start(struct server_worker *server_worker);
 void server_worker_add_conn(struct server_worker *server_worker, struct net_conn *conn);
 void server_worker_remove_conn(struct server_worker *server_worker, struct net_conn *conn);
-void server_worker_set_conn_timer(struct server_worker *server_worker, struct net_conn *conn,
-                                  enum net_timeout timeout);
+/* Returns: the time from which it runs; 0 for NET_TIMEOUT_NONE. */
+uint64_t server_worker_set_conn_timer(struct server_worker *server_worker, struct net_conn *conn,
+                                      enum net_timeout timeout);
 /* Starts the timer of net_conn_probe. */
 void server_worker_start_keepalive(struct server_worker *server_worker, struct net_conn *conn);
 /* Runs on_timer at that time or earlier. */
@@ -314,6 +323,9 @@ void net_conn_update_io(struct net_conn *conn);
 void net_conn_close_gracefully(struct net_conn *conn, bool clean);
 /* All output of a lingering connection was sent: half-closes it. */
 void net_conn_half_close(struct net_conn *conn);
+/* Runs conn->msg of a connection that another one has taken the place of: closes it, if it is still
+ * idle. */
+void net_conn_evict(struct net_conn *conn);
 /* Closes it now. Idempotent. */
 void net_conn_close(struct net_conn *conn);
 void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout);
@@ -322,6 +334,9 @@ void net_conn_probe(struct net_conn *conn);
 /* The peer's address for the log: "127.0.0.1:40312", "unix:pid 4711". Returns: `out`. */
 const char *net_conn_peer(const struct net_conn *conn, char out[ADDRESS_TEXT_BYTES]);
 
+/* Returns: whether the client has sent bytes that are not read yet; they are answered before a
+ * close. */
+bool net_conn_has_unread(const struct net_conn *conn);
 /* Returns: bytes written but not taken by the socket. */
 size_t net_conn_unsent_bytes(const struct net_conn *conn);
 /* Returns: bytes that the peer's host has acknowledged, modulo 2^64: only differences have a

@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "core/base/hash.h"
 #include "core/base/num.h"
 
 static enum status address_error(struct str text, struct error *err, const char *why) {
@@ -159,4 +160,20 @@ void address_unlink(const struct address *address) {
     if (address_is_unix(address)) {
         unlink(((const struct sockaddr_un *)&address->storage)->sun_path);
     }
+}
+
+uint64_t address_peer_hash(const struct address *address) {
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)&address->storage;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)&address->storage;
+    const char *host = (const char *)&v6->sin6_addr;
+    if (address->storage.ss_family == AF_INET) {
+        return hash_text(str_make((const char *)&v4->sin_addr, sizeof(v4->sin_addr)), 0);
+    }
+    if (address->storage.ss_family != AF_INET6) {
+        return 0;
+    }
+    if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
+        return hash_text(str_make(host + 12, sizeof(v4->sin_addr)), 0);
+    }
+    return hash_text(str_make(host, 8), 0);
 }

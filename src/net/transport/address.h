@@ -29,6 +29,9 @@ bool address_is_unix(const struct address *address);
 bool address_is_local(const struct address *address);
 /* Returns: 0 for a Unix socket. */
 uint16_t address_port(const struct address *address);
+/* Returns: a hash of the host without the port, of IPv6 of the first 64 bits, of which a host may
+ * have all addresses; 0 for a Unix socket. */
+uint64_t address_peer_hash(const struct address *address);
 /* Removes the file of a Unix socket; no effect on other addresses. A listener does this on close;
  * this is for a process that ends without closing it. */
 void address_unlink(const struct address *address);

@@ -15,6 +15,7 @@
 #include "core/base/arena.h"
 #include "core/base/metric/metric.h"
 #include "core/base/status.h"
+#include "net/transport/conn_table.h"
 
 enum { NET_BUDGET_MAX_USERS = 8, NET_BUDGET_REFUSALS = 256, NET_BUDGET_SMALL_ARENA = 1 << 18 };
 
@@ -50,19 +51,20 @@ struct net_budget {
     uint64_t kept_memory;     /* of `memory`, kept free by bodies and by all that holds much */
     uint64_t body_memory;     /* --body-memory, of all bodies: net_budget_reserve */
     uint64_t max_connections; /* --max-connections: net_budget_add_conn */
-    /* Over max_connections, the connection that is idle longest is closed for a new one. Only where
-     * the servers have one worker, which accepts. */
-    bool close_idle;
     uint64_t max_refusals; /* connections over max_connections that get an error at a time; further
-                              ones are closed at once; 0: NET_BUDGET_REFUSALS */
+                              ones are closed at once; and those whose place was taken, before new
+                              ones wait until they are closed; 0: NET_BUDGET_REFUSALS */
     _Atomic uint64_t n_bytes; /* everything; the shares' credit included */
     _Atomic uint64_t n_body_bytes;
     _Atomic uint64_t n_owner_bytes[NET_BODY_OWNERS]; /* of n_body_bytes */
     _Atomic uint64_t n_open_call_bytes;              /* of n_bytes: net_budget_take_open_calls */
-    _Atomic uint64_t n_conns;
+    _Atomic uint64_t n_conns;                        /* that have a place */
+    _Atomic uint64_t n_refused;                      /* that are told that there is none */
+    _Atomic uint64_t n_leaving; /* whose place another one has, and that are not closed yet */
     _Atomic uint32_t n_waiting_quotas; /* quotas in which requests wait for memory */
     _Atomic uint64_t n_wanted;         /* bytes that nothing was closed for yet, of all users */
     struct arena_budget arena;         /* of requests: net_budget_count_arenas */
+    struct conn_table conns;           /* of which an idle one is closed for a new one */
     struct net_budget_user *_Atomic users[NET_BUDGET_MAX_USERS];
 };
 
@@ -262,8 +264,8 @@ static inline enum status net_budget_error(const struct net_budget *budget, stru
                      (unsigned long long)budget->body_memory);
 }
 
-/* Counts a connection, even one over the limit, until it is closed. Returns: the number of
- * connections over the limit. */
+/* Gives the connection a place, even over the limit, until net_budget_remove_conn. Returns: the
+ * number of connections over the limit. */
 static inline uint64_t net_budget_add_conn(struct net_budget *budget) {
     uint64_t n = atomic_fetch_add_explicit(&budget->n_conns, 1, memory_order_relaxed) + 1;
     return n > budget->max_connections ? n - budget->max_connections : 0;
@@ -271,6 +273,18 @@ static inline uint64_t net_budget_add_conn(struct net_budget *budget) {
 
 static inline void net_budget_remove_conn(struct net_budget *budget) {
     atomic_fetch_sub_explicit(&budget->n_conns, 1, memory_order_relaxed);
+}
+
+static inline uint64_t net_budget_max_refusals(const struct net_budget *budget) {
+    return budget->max_refusals > 0 ? budget->max_refusals : NET_BUDGET_REFUSALS;
+}
+
+static inline void net_budget_add_refused(struct net_budget *budget) {
+    atomic_fetch_add_explicit(&budget->n_refused, 1, memory_order_relaxed);
+}
+
+static inline void net_budget_remove_refused(struct net_budget *budget) {
+    atomic_fetch_sub_explicit(&budget->n_refused, 1, memory_order_relaxed);
 }
 
 #endif

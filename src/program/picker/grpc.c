@@ -16,8 +16,6 @@ enum {
     MIN_STREAMS = 100,
 };
 
-static const uint64_t MAX_HEALTH_IDLE_NS = 75000000000u;
-
 /* ---- health ---------------------------------------------------------------------------------- */
 
 /* Names that probes ask for: those of upstream's pickers, and the ext-proc service's, which Envoy
@@ -137,17 +135,13 @@ static enum status open_health(struct pick_grpc *self, const struct pick_setting
     struct grpc_server_options health = *options;
     self->health_budget = (struct net_budget){.memory = HEALTH_MEMORY_BYTES,
                                               .body_memory = HEALTH_MEMORY_BYTES,
-                                              .max_connections = MAX_HEALTH_CONNECTIONS,
-                                              .close_idle = true};
+                                              .max_connections = MAX_HEALTH_CONNECTIONS};
     health.budget = &self->health_budget;
     health.methods = self->own_methods;
     health.n_methods = GRPC_HEALTH_METHODS;
     health.workers = workers;
     health.n_workers = 1;
     health.limits.max_streams = MAX_HEALTH_STREAMS;
-    if (health.limits.net.idle_timeout_ns > MAX_HEALTH_IDLE_NS) {
-        health.limits.net.idle_timeout_ns = MAX_HEALTH_IDLE_NS;
-    }
     if (settings->health.n == 0) {
         return ST_OK;
     }

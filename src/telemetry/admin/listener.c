@@ -7,7 +7,6 @@
 enum { MAX_CONNECTIONS = 256 };
 
 static const uint64_t BODY_BYTES = 65536; /* requests need no body */
-static const uint64_t MAX_IDLE_NS = 75000000000u;
 
 bool admin_listener_is_enabled(const char *where) {
     return !str_is(str_of(where), "none");
@@ -19,7 +18,6 @@ static enum status make_server(struct admin_listener *listener, const struct net
     struct worker *const workers[] = {worker};
     listener->budget.body_memory = BODY_BYTES;
     listener->budget.max_connections = MAX_CONNECTIONS;
-    listener->budget.close_idle = true;
     struct http_server_options options = {.limits = *limits,
                                           .budget = &listener->budget,
                                           .handler = handler,
@@ -28,9 +26,6 @@ static enum status make_server(struct admin_listener *listener, const struct net
                                           .acceptor = worker,
                                           .server_name = "sluice/" SLUICE_VERSION};
     options.limits.max_body_size = BODY_BYTES;
-    if (options.limits.idle_timeout_ns > MAX_IDLE_NS) {
-        options.limits.idle_timeout_ns = MAX_IDLE_NS;
-    }
     return http_server_new(&options, &listener->server, err);
 }
 

@@ -284,8 +284,9 @@ def test_admin_listener_refusals(fresh):
 def test_admin_listener_answers_when_server_is_full(start_server, repositories):
     running = start_server("--model-repository", repositories("default"), "--max-connections", "1",
                            metrics_at="127.0.0.1:0")
-    with http1.Connection(running.address):
-        wait_for(lambda: Page(running.metrics_address)("sluice_connections") == 2)
+    with http1.Connection(running.address) as busy:
+        busy.send(http1.post_head(b"/v2/models/id_fp32/infer", 10))  # an open request
+        wait_for(lambda: Page(running.metrics_address)("sluice_requests_in_flight") == 2)
         assert http1.request(running.address, "GET", "/v2").status == 503
         assert Page(running.metrics_address)(
             "sluice_errors_total", protocol="http", reason="TOO_MANY_CONNECTIONS") == 1

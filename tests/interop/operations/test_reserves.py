@@ -151,7 +151,9 @@ def test_refused_grpc_client_does_not_reconnect_at_once(start_picker):
     picker = start_picker(POOL, "--max-connections", "1", "--workers", "1")
     address = picker.grpc_addresses[0]
     with h2.Connection(address) as other, grpc.insecure_channel(address) as channel:
-        other.ping()
+        watch = other.begin(b"/grpc.health.v1.Health/Watch")  # an idle one would go
+        other.send_data(watch, h2.message(b""), end=True)
+        other.run_until(lambda: other.streams[watch].messages())
         check = channel.unary_unary(CHECK.decode())
         with pytest.raises(grpc.RpcError) as refused:
             check(b"", timeout=1.5, wait_for_ready=True)

@@ -87,7 +87,7 @@ static void flush_session(struct grpc_conn *conn) {
         grpc_core_schedule_write(session->core, session);
     } else if (grpc_session_is_done(session)) {
         grpc_session_close(session);
-        net_conn_close_gracefully(&conn->net, false);
+        net_conn_close_gracefully(&conn->net, conn->net.skip_linger);
     }
 }
 
@@ -230,6 +230,23 @@ static void on_drain(struct net_conn *net_conn) {
     } /* else the notice is sent with its first bytes */
 }
 
+/* A call whose header block is not complete is not open yet. */
+static bool has_open_call(const struct net_conn *net_conn) {
+    const struct grpc_session *session = &((const struct grpc_conn *)net_conn)->session;
+    return session->n_open > (h2_scan_is_in_fields(&session->scan) ? 1 : 0);
+}
+
+/* Its client knows by GOAWAY that a call which it starts meanwhile was not taken. */
+static void on_evict(struct net_conn *net_conn) {
+    struct grpc_conn *conn = (struct grpc_conn *)net_conn;
+    if (conn->session_opened && conn->session.settings_received && conn->session.n_open == 0) {
+        net_conn->skip_linger = true;
+        grpc_session_end(&conn->session);
+    } else {
+        net_conn_close(net_conn);
+    }
+}
+
 static void on_close(struct net_conn *net_conn) {
     struct grpc_conn *conn = (struct grpc_conn *)net_conn;
     if (conn->session_opened) {
@@ -321,6 +338,8 @@ static const struct net_protocol grpc_protocol = {
     .timeout_of = timeout_of,
     .is_idle = is_idle,
     .on_drain = on_drain,
+    .has_open_call = has_open_call,
+    .on_evict = on_evict,
     .on_sent = on_sent,
     .is_receiving_bulk = is_receiving_bulk,
     .run_deferred = run_deferred,

@@ -571,13 +571,49 @@ static void server_connection_over_limit_gets_goaway(void **state) {
     struct grpc_limits limits = test_limits();
     test_grpc_start(&test, &limits, 1, "127.0.0.1:0");
     struct live *first = live_open(&test);
-    live_until_closed(first, client_unary(&first->client, "/t.T/Echo", STR("x")));
+    struct client_call *call = client_begin(&first->client, "/t.T/Bidi", NULL);
+    client_message(&first->client, call, false, "one", 3);
+    while (call->in_len < GRPC_PREFIX_BYTES + 3) {
+        live_step(first, true);
+    }
     struct live *second = live_open(&test);
     live_until_ended(second);
     assert_true(second->client.goaway && second->client.goaway_code == NGHTTP2_ENHANCE_YOUR_CALM);
     assert_non_null(strstr(second->client.goaway_text, "at most 1 connections"));
     live_close(second);
+    client_end(&first->client, call);
+    live_until_closed(first, call);
+    assert_string_equal(call->grpc_status, "0");
     live_close(first);
+    test_grpc_end(&test);
+}
+
+/* The client of the idle one is told by GOAWAY, so that it knows which calls were taken. */
+static void server_connection_over_limit_takes_place_of_idle_one(void **state) {
+    (void)state;
+    static struct test_grpc test;
+    struct grpc_limits limits = test_limits();
+    test_grpc_start(&test, &limits, 1, "127.0.0.1:0");
+    struct live *idle = live_open(&test);
+    struct client_call *call = client_unary(&idle->client, "/t.T/Echo", STR("x"));
+    live_until_closed(idle, call);
+    struct live *second = NULL;
+    for (bool served = false; !served;) { /* refused as long as the worker has not seen it idle */
+        second = live_open(&test);
+        struct client_call *other = client_unary(&second->client, "/t.T/Echo", STR("y"));
+        while (!other->closed && !second->ended) {
+            live_step(second, true);
+        }
+        served = other->closed;
+        if (!served) {
+            live_close(second);
+        }
+    }
+    live_until_ended(idle);
+    assert_true(idle->client.goaway && idle->client.goaway_code == NGHTTP2_NO_ERROR);
+    assert_int_equal(idle->client.goaway_last, call->id);
+    live_close(idle);
+    live_close(second);
     test_grpc_end(&test);
 }
 
@@ -602,6 +638,7 @@ int main(void) {
         cmocka_unit_test(server_idle_timeout_sends_goaway),
         cmocka_unit_test(server_http1_request_gets_505),
         cmocka_unit_test(server_connection_over_limit_gets_goaway),
+        cmocka_unit_test(server_connection_over_limit_takes_place_of_idle_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

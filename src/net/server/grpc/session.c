@@ -669,6 +669,14 @@ void grpc_session_drain(struct grpc_session *session) {
     grpc_core_schedule_write(session->core, session);
 }
 
+void grpc_session_end(struct grpc_session *session) {
+    if (session->h2 && !session->goaway_sent) {
+        session->draining = true;
+        (void)submit_last_goaway(session); /* else the connection is closed without it */
+        grpc_core_schedule_write(session->core, session);
+    }
+}
+
 void grpc_session_ping(struct grpc_session *session) {
     if (session->h2 && session->settings_received && !session->terminating) {
         nghttp2_submit_ping(session->h2, NGHTTP2_FLAG_NONE, KEEPALIVE_DATA);

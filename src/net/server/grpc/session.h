@@ -216,6 +216,8 @@ void grpc_session_receive(struct grpc_session *session, struct str data);
 /* Sends the shutdown notice; running calls continue, and the session is done when there are none.
  * Streaming calls whose client has sent no message for a second are cancelled. */
 void grpc_session_drain(struct grpc_session *session);
+/* Of a session without calls: sends GOAWAY; it is done then, without an answer of the client. */
+void grpc_session_end(struct grpc_session *session);
 /* Sends a PING, which the client must answer. */
 void grpc_session_ping(struct grpc_session *session);
 /* Refuses the connection: sends GOAWAY with `err` as its only frame. */

@@ -250,9 +250,11 @@ static void connection_over_limit_gets_503(void **state) {
     budget.max_connections = 2;
     test_server_start_with(&server, &limits, budget, "127.0.0.1:0");
     int fds[2] = {test_connect(&server), test_connect(&server)};
-    for (int i = 0; i < 2; i++) {
-        test_send(fds[i], STR(GOOD));
-        test_expect(fds[i], 200, "hello");
+    for (int i = 0; i < 2; i++) { /* requests that are open */
+        test_send(fds[i], STR("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 2\r\n\r\na"));
+    }
+    while (metric_read(METRIC_REQUESTS_IN_FLIGHT) < 2) {
+        usleep(1000);
     }
     int fd = test_connect(&server);
     test_expect(fd, 503, "TOO_MANY_CONNECTIONS"); /* without a request */
@@ -261,6 +263,8 @@ static void connection_over_limit_gets_503(void **state) {
     assert_true(test_is_closed(fd));
     close(fd);
     for (int i = 0; i < 2; i++) {
+        test_send(fds[i], STR("b"));
+        test_expect(fds[i], 200, "ab");
         test_send(fds[i], STR(GOOD));
         test_expect(fds[i], 200, "hello");
         close(fds[i]);
@@ -272,14 +276,56 @@ static void connection_over_limit_gets_503(void **state) {
     test_server_stop(&server);
 }
 
-static void accept_without_descriptors_resumes_later(void **state) {
+static int connect_and_ask(struct test_server *server, const char *request) {
+    int fd = test_connect(server);
+    test_send(fd, str_of(request));
+    test_expect(fd, 200, "hello");
+    return fd;
+}
+
+/* Idle connections and one with half a head go; one with a request stays. In which order they go is
+ * tested in conn_table_test.c. */
+static void connection_over_limit_takes_place_of_idle_one(void **state) {
+    (void)state;
+    struct test_server server;
+    struct net_limits limits = test_limits();
+    struct net_budget budget = test_budget();
+    budget.max_connections = 4;
+    test_server_start_with(&server, &limits, budget, "127.0.0.1:0");
+    int64_t before = metric_read(METRIC_IDLE_CONNECTIONS_CLOSED_TOTAL);
+    int busy = test_connect(&server);
+    test_send(busy, STR("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 2\r\n\r\na"));
+    while (metric_read(METRIC_REQUESTS_IN_FLIGHT) < 1) {
+        usleep(1000);
+    }
+    int old[3], opened[3];
+    for (int i = 0; i < 3; i++) {
+        old[i] = connect_and_ask(&server, GOOD);
+    }
+    test_send(old[1], STR("GET / HT"));
+    for (int i = 0; i < 3; i++) { /* the place of one that has just been answered is not needed */
+        opened[i] = connect_and_ask(&server, GOOD);
+    }
+    while (metric_read(METRIC_IDLE_CONNECTIONS_CLOSED_TOTAL) - before < 3) {
+        usleep(1000);
+    }
+    test_send(busy, STR("b"));
+    test_expect(busy, 200, "ab");
+    close(busy);
+    for (int i = 0; i < 3; i++) {
+        close(old[i]);
+        close(opened[i]);
+    }
+    check_good(&server);
+    test_server_stop(&server);
+}
+
+static void accept_without_descriptors_closes_idle_connection(void **state) {
     (void)state;
     struct test_server server;
     struct rlimit limit, low;
     start(&server, test_limits());
-    int fd = test_connect(&server);
-    test_send(fd, STR(GOOD));
-    test_expect(fd, 200, "hello");
+    int fd = connect_and_ask(&server, GOOD);
     int second = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     low = limit;
@@ -290,12 +336,43 @@ static void accept_without_descriptors_resumes_later(void **state) {
     assert_int_equal(
         connect(second, (struct sockaddr *)&server.host.bound.storage, server.host.bound.len), 0);
     test_send(second, STR(GOOD));
-    for (int i = 0; i < 50; i++) { /* other clients are served meanwhile */
-        test_send(fd, STR(GOOD));
-        test_expect(fd, 200, "hello");
+    test_expect(second, 200, "hello");
+    assert_true(test_is_closed(fd));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    close(second);
+    close(fd);
+    check_good(&server);
+    test_server_stop(&server);
+}
+
+static void accept_without_descriptors_resumes_later(void **state) {
+    (void)state;
+    struct test_server server;
+    struct rlimit limit, low;
+    start(&server, test_limits());
+    int fd = test_connect(&server), busy = test_connect(&server);
+    test_send(fd, STR("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 2\r\n\r\na"));
+    test_send(busy, STR("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 2\r\n\r\na"));
+    while (metric_read(METRIC_REQUESTS_IN_FLIGHT) < 2) {
+        usleep(1000);
     }
+    int second = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    low = limit;
+    int probe = dup(fd); /* the lowest free descriptor */
+    close(probe);
+    low.rlim_cur = (rlim_t)probe;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    assert_int_equal(
+        connect(second, (struct sockaddr *)&server.host.bound.storage, server.host.bound.len), 0);
+    test_send(second, STR(GOOD));
+    test_send(fd, STR("b")); /* other clients are served meanwhile */
+    test_expect(fd, 200, "ab");
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     test_expect(second, 200, "hello"); /* it was only delayed */
+    test_send(busy, STR("b"));
+    test_expect(busy, 200, "ab");
+    close(busy);
     close(second);
     close(fd);
     test_server_stop(&server);
@@ -784,6 +861,8 @@ int main(void) {
         cmocka_unit_test(head_memory_exhausted_gets_503),
         cmocka_unit_test(request_memory_exhausted_gets_503),
         cmocka_unit_test(connection_over_limit_gets_503),
+        cmocka_unit_test(connection_over_limit_takes_place_of_idle_one),
+        cmocka_unit_test(accept_without_descriptors_closes_idle_connection),
         cmocka_unit_test(accept_without_descriptors_resumes_later),
         cmocka_unit_test(pipelining_stops_while_reply_is_unread),
         cmocka_unit_test(idle_timeout_closes_connection),

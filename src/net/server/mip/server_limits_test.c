@@ -190,17 +190,31 @@ static void connection_over_limit_gets_error_internal(void **state) {
     budget.max_connections = 2;
     test_mip_start_with(&mip, &limits, budget, "127.0.0.1:0");
     int fds[2] = {test_connect(&mip), test_connect(&mip)};
+    static const char request[] = PING ASK("hello"); /* it is open until its last byte is sent */
     for (int i = 0; i < 2; i++) {
-        test_ask(fds[i], STR(PING), STR(PONG));
+        test_ask(fds[i], str_make(request, sizeof(request) - 2), STR(PONG));
     }
     int fd = test_connect(&mip);
     test_expect(fd, STR(INTERNAL)); /* without a request */
     assert_true(test_is_closed(fd));
     close(fd);
     for (int i = 0; i < 2; i++) {
+        test_ask(fds[i], str_make(request + sizeof(request) - 2, 1), STR(TOLD("HELLO")));
         test_ask(fds[i], STR(PING), STR(PONG));
-        close(fds[i]);
     }
+    char got[sizeof(PONG) - 1] = "";
+    while (memcmp(got, PONG, sizeof(got)) != 0) { /* as long as none is idle for its worker */
+        fd = test_connect(&mip);                  /* takes the place of an idle one */
+        test_send(fd, STR(PING));
+        assert_int_equal(test_read(fd, got, sizeof(got)), sizeof(got));
+        close(fd);
+    }
+    char byte;
+    while (recv(fds[0], &byte, 1, MSG_DONTWAIT) != 0 && recv(fds[1], &byte, 1, MSG_DONTWAIT) != 0) {
+        usleep(1000); /* one of them is closed */
+    }
+    close(fds[0]);
+    close(fds[1]);
     while (metric_read(METRIC_CONNECTIONS) > 0) {
         usleep(1000);
     }

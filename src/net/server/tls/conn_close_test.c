@@ -226,13 +226,27 @@ static void connection_over_limit_gets_503(void **state) {
     budget.max_connections = 1;
     serve_with(&server, &limits, budget);
     SSL *first = connect_tls(&server);
+    send_tls(first, STR(GET("/hello") "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 2\r\n\r\na"));
+    expect_tls(first, 200, "hello");
     SSL *second = connect_tls(&server);
     expect_tls(second, 503, "TOO_MANY_CONNECTIONS");
     assert_true(ended_well(second));
-    send_tls(first, STR(GET("/hello")));
-    expect_tls(first, 200, "hello");
-    hang_up(first);
     hang_up(second);
+    send_tls(first, STR("b"));
+    expect_tls(first, 200, "ab");
+    SSL *third = NULL;
+    for (int status = 503; status == 503;) { /* as long as `first` is not idle for its worker */
+        if (third) {
+            hang_up(third);
+        }
+        third = connect_tls(&server); /* takes the place of one that is idle */
+        send_tls(third, STR(GET("/hello")));
+        (void)read_head(third, &status);
+        assert_true(status == 200 || status == 503);
+    }
+    assert_true(ended_well(first));
+    hang_up(first);
+    hang_up(third);
     test_server_stop(&server);
 }
 

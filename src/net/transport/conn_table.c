@@ -1,0 +1,139 @@
+/* A hash table of peers, a heap of them by their number of connections, and in each peer a heap of
+ * its connections. The memory is freed with the last connection. */
+#include "net/transport/conn_table.h"
+
+#include <stdlib.h>
+
+#include "core/base/compiler.h"
+
+struct conn_peer {
+    LIST_ENTRY(conn_peer) link;
+    uint64_t host;
+    struct timer_heap conns;
+    struct timer_node rank; /* in by_size */
+};
+
+/* One search: connections whose time is corrected, and peers without an idle one. */
+enum { MAX_STEPS = 512, MAX_PEERS = 32 };
+
+void conn_table_init(struct conn_table *table) {
+    if (!table->initialised) {
+        lock_init(&table->lock);
+        table->initialised = true;
+    }
+}
+
+static struct conn_peer *find_peer(struct conn_table *table, uint64_t host) {
+    struct conn_peer *peer;
+    LIST_FOREACH(peer, &table->buckets[host % CONN_TABLE_BUCKETS], link) {
+        if (peer->host == host) {
+            return peer;
+        }
+    }
+    peer = calloc(1, sizeof(*peer));
+    if (peer) {
+        peer->host = host;
+        LIST_INSERT_HEAD(&table->buckets[host % CONN_TABLE_BUCKETS], peer, link);
+    }
+    return peer;
+}
+
+/* The number of its connections has changed. Returns: false when out of memory. */
+static bool update_rank(struct conn_table *table, struct conn_peer *peer) {
+    return timer_heap_set(&table->by_size, &peer->rank, UINT64_MAX - peer->conns.n);
+}
+
+static void free_if_empty(struct conn_table *table, struct conn_peer *peer) {
+    if (peer->conns.n > 0) {
+        return;
+    }
+    timer_heap_remove(&table->by_size, &peer->rank);
+    LIST_REMOVE(peer, link);
+    timer_heap_fini(&peer->conns);
+    free(peer);
+    if (table->by_size.n == 0) {
+        timer_heap_fini(&table->by_size);
+    }
+}
+
+static void remove_entry(struct conn_table *table, struct conn_entry *entry) {
+    struct conn_peer *peer = entry->peer;
+    timer_heap_remove(&peer->conns, &entry->node);
+    entry->peer = NULL;
+    if (peer->rank.heap_index > 0) {
+        update_rank(table, peer);
+    }
+    free_if_empty(table, peer);
+}
+
+void conn_table_add(struct conn_table *table, struct conn_entry *entry, uint64_t host) {
+    lock_acquire(&table->lock);
+    struct conn_peer *peer = find_peer(table, host);
+    entry->taken = entry->called = false;
+    if (peer && timer_heap_set(&peer->conns, &entry->node, 0)) {
+        entry->peer = peer;
+    }
+    if (peer && (!entry->peer || !update_rank(table, peer))) {
+        if (entry->peer) {
+            remove_entry(table, entry);
+        } else {
+            free_if_empty(table, peer);
+        }
+    }
+    lock_release(&table->lock);
+}
+
+bool conn_table_remove(struct conn_table *table, struct conn_entry *entry) {
+    lock_acquire(&table->lock);
+    bool has_place = !entry->taken;
+    if (entry->peer) {
+        remove_entry(table, entry);
+    }
+    lock_release(&table->lock);
+    return has_place;
+}
+
+/* Returns: the connection of the peer that is idle longest; NULL when none is, or the steps are
+ * used up. */
+static struct conn_entry *find_idle(struct conn_peer *peer, uint64_t now_ns, size_t *n_steps) {
+    while (*n_steps > 0) {
+        struct timer_node *node = timer_heap_pop_due(&peer->conns, UINT64_MAX);
+        struct conn_entry *entry = CONTAINER_OF(node, struct conn_entry, node);
+        uint64_t since_ns = atomic_load_explicit(&entry->idle_since_ns, memory_order_acquire);
+        uint64_t known_ns = node->due_ns;
+        (*n_steps)--;
+        /* A busy one is not idle before now. The array has room for it. */
+        bool kept = timer_heap_set(&peer->conns, node, since_ns < now_ns ? since_ns : now_ns);
+        if (kept && since_ns <= known_ns) {
+            return entry;
+        }
+        if (known_ns >= now_ns) {
+            return NULL; /* all others were busy since, too */
+        }
+    }
+    return NULL;
+}
+
+struct conn_entry *conn_table_take_idle(struct conn_table *table, uint64_t now_ns) {
+    struct conn_peer *passed[MAX_PEERS];
+    struct conn_entry *found = NULL;
+    size_t n_passed = 0, n_steps = MAX_STEPS;
+    lock_acquire(&table->lock);
+    while (!found && n_passed < MAX_PEERS && n_steps > 0) {
+        struct timer_node *rank = timer_heap_pop_due(&table->by_size, UINT64_MAX);
+        if (!rank) {
+            break;
+        }
+        passed[n_passed] = CONTAINER_OF(rank, struct conn_peer, rank);
+        found = find_idle(passed[n_passed++], now_ns, &n_steps);
+    }
+    for (size_t i = 0; i < n_passed; i++) {
+        update_rank(table, passed[i]); /* the array has room for it */
+    }
+    if (found) {
+        remove_entry(table, found);
+        found->taken = found->called = true;
+    }
+    lock_release(&table->lock);
+    return found;
+}

@@ -1,0 +1,69 @@
+/* The connections of the servers that share a budget, by peer, to find the one that is closed when
+ * a new one needs its place: of the peer that has the most, the one that is idle longest. A peer is
+ * a host, or a /64 of IPv6, or all clients of Unix sockets.
+ *
+ * Idle is a connection without an open request: one between requests, one with a head or a TLS
+ * handshake that is not complete, one that waits for its peer to close. Its worker stores since
+ * when it is idle, which takes no lock, so the order in a peer's heap is corrected when it is used:
+ * finding a connection takes time for those that were busy since, and a limited number of steps.
+ *
+ * Sans I/O. Thread: any. */
+#ifndef SLUICE_NET_TRANSPORT_CONN_TABLE_H
+#define SLUICE_NET_TRANSPORT_CONN_TABLE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "core/base/compiler.h"
+#include "core/event/lock.h"
+#include "core/event/timer_heap.h"
+
+enum { CONN_TABLE_BUCKETS = 1024 };
+
+#define CONN_BUSY UINT64_MAX
+
+struct conn_peer;
+
+/* Embed it in the connection. Zeroed but for idle_since_ns, it is in no table. */
+struct conn_entry {
+    struct timer_node node; /* in its peer's heap, by a time that is not later than idle_since_ns */
+    struct conn_peer *peer; /* NULL: in no table; guarded by the table's lock, as `taken` is */
+    bool taken;             /* conn_table_take_idle returned it: another one has its place */
+    bool called; /* its worker is told so: it must stay until the message has arrived, which
+                               clears this */
+    /* CONN_BUSY: it has an open request. Written by the connection's worker. */
+    _Atomic uint64_t idle_since_ns;
+};
+
+struct conn_table {
+    struct lock lock;
+    bool initialised;
+    /* guarded by the lock */
+    LIST_HEAD(, conn_peer) buckets[CONN_TABLE_BUCKETS];
+    struct timer_heap by_size; /* peers, the one with the most connections first */
+};
+
+/* Initialises zeroed memory, once. Thread: that of all servers of the budget, before they
+ * listen. */
+void conn_table_init(struct conn_table *table);
+/* Adds a connection of the peer `host` (address_peer_hash). Where memory is short it is not added,
+ * and never found. */
+void conn_table_add(struct conn_table *table, struct conn_entry *entry, uint64_t host);
+/* The connection is closed. Returns: whether it still has its place: it was not taken. */
+bool conn_table_remove(struct conn_table *table, struct conn_entry *entry) SLUICE_MUST_USE;
+/* Takes the idle connection that is to be closed out of the table, and sets `taken` and `called`.
+ * Returns: NULL when none was found. It may become busy at any time: its worker checks that before
+ * it closes it, and adds it again. */
+struct conn_entry *conn_table_take_idle(struct conn_table *table, uint64_t now_ns);
+
+static inline void conn_entry_set_idle(struct conn_entry *entry, uint64_t since_ns) {
+    atomic_store_explicit(&entry->idle_since_ns, since_ns, memory_order_release);
+}
+static inline bool conn_entry_is_idle(const struct conn_entry *entry) {
+    return atomic_load_explicit(&entry->idle_since_ns, memory_order_relaxed) != CONN_BUSY;
+}
+
+#endif
