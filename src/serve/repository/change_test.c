@@ -2,6 +2,7 @@
  * reported, and that replaced models are closed. */
 #include "serve/repository/repository.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,6 +20,27 @@
 #include "serve/repository/test_rig.h"
 
 enum { TRIES = 5000 };
+
+/* ---- a directory that does not answer -------------------------------------------------------- */
+
+static atomic_bool stuck_hangs; /* opendir of version 1 of the model "stuck" does not return */
+static atomic_int n_hanging;
+
+/* In place of libc's. */
+DIR *opendir(const char *path) {
+    DIR *(*theirs)(const char *path);
+    void *symbol = dlsym(RTLD_NEXT, "opendir");
+    memcpy(&theirs, &symbol, sizeof(theirs)); /* ISO C forbids the cast */
+    const char *name = strstr(path, "/stuck/1");
+    if (name && strcmp(name, "/stuck/1") == 0 && atomic_load(&stuck_hangs)) {
+        atomic_fetch_add(&n_hanging, 1);
+        while (atomic_load(&stuck_hangs)) {
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        }
+        atomic_fetch_sub(&n_hanging, 1);
+    }
+    return theirs(path);
+}
 
 static atomic_int n_open; /* models open in the backend */
 
@@ -168,6 +190,16 @@ static void assert_listed(struct served *served, const char *expected) {
         if (strcmp(task.text, expected) == 0) {
             return;
         }
+        pause_a_little();
+    }
+    assert_string_equal(task.text, expected);
+}
+
+/* As long as a poll waits for the files of one model, and longer. */
+static void await_listed(struct served *served, const char *expected) {
+    struct task task = {.text = ""};
+    for (int i = 0; i < 12 * TRIES && strcmp(task.text, expected) != 0; i++) {
+        on_worker(served, &task, list_entries);
         pause_a_little();
     }
     assert_string_equal(task.text, expected);
@@ -470,6 +502,48 @@ static void look_again(struct worker_msg *msg) {
     }
 }
 
+static void repository_poll_goes_on_while_one_model_hangs(void **state) {
+    struct served served;
+    (void)state;
+    begin(&served);
+    add(&served, "r/a/1/model.fake", "one");
+    add(&served, "r/stuck/1/model.fake", "one");
+    make(&served, REPOSITORY_POLLED, NULL);
+    assert_listed(&served, "a 1 ready, stuck 1 ready");
+    atomic_store(&stuck_hangs, true);
+    while (atomic_load(&n_hanging) == 0) {
+        pause_a_little();
+    }
+    add(&served, "r/a/2/model.fake", "two");
+    add(&served, "r/stuck/2/model.fake", "two");
+    await_listed(&served, "a 2 ready, stuck 1 ready");
+    add(&served, "r/a/3/model.fake", "three");
+    assert_listed(&served, "a 3 ready, stuck 1 ready");
+    assert_int_equal(atomic_load(&n_hanging), 1);
+    atomic_store(&stuck_hangs, false);
+    assert_listed(&served, "a 3 ready, stuck 2 ready");
+    add(&served, "r/stuck/3/model.fake", "three");
+    assert_listed(&served, "a 3 ready, stuck 3 ready");
+    end(&served);
+}
+
+static void repository_start_reads_files_on_loading_threads(void **state) {
+    struct served served;
+    (void)state;
+    begin(&served);
+    add(&served, "r/a/1/model.fake", "one");
+    add(&served, "r/stuck/1/model.fake", "one");
+    atomic_store(&stuck_hangs, true);
+    make(&served, REPOSITORY_POLLED, NULL);
+    while (atomic_load(&n_hanging) == 0) {
+        pause_a_little();
+    }
+    assert_listed(&served, "a 1 ready, stuck 0 loading");
+    atomic_store(&stuck_hangs, false);
+    assert_listed(&served, "a 1 ready, stuck 1 ready");
+    end(&served);
+}
+
 static void repository_find_succeeds_during_reloads(void **state) {
     struct served served;
     struct asked asked[MODELS];
@@ -537,6 +611,8 @@ int main(void) {
         cmocka_unit_test(repository_load_with_config_and_files_overrides_directory),
         cmocka_unit_test(repository_unload_does_not_use_model_that_failed_to_load),
         cmocka_unit_test(repository_poll_mode_follows_file_changes),
+        cmocka_unit_test(repository_poll_goes_on_while_one_model_hangs),
+        cmocka_unit_test(repository_start_reads_files_on_loading_threads),
         cmocka_unit_test(repository_find_succeeds_during_reloads),
         cmocka_unit_test(repository_drain_rejects_queued_changes),
     };
