@@ -68,6 +68,7 @@ static struct repository_options options_of(const struct serve_settings *setting
         .default_max_batch_size = settings->default_max_batch_size,
         .max_queue_size = settings->max_queue_size,
         .max_output_size = settings->max_output_size.n_bytes,
+        .slow_reader_timeout_ns = settings->slow_reader_timeout_ns,
         .cache_size = settings->cache_size,
         .strict_readiness = settings->strict_readiness,
         .model_control_mode = (enum repository_control)settings->model_control_mode,

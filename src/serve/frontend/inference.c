@@ -25,6 +25,7 @@ void inference_init(struct inference *self, const struct inference_protocol *pro
     self->call.helpers = services->helpers;
     self->call.client = memory_account_client(account);
     self->call.run_immediately = self->call.batch_apart = false;
+    self->call.request_stream = NULL;
     self->call.response.release = NULL;
     self->model = self->version_text = str_make(NULL, 0);
     self->version = self->served_version = NULL;

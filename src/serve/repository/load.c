@@ -41,6 +41,7 @@ static enum status load_version(struct repository *repository, const struct mode
         .default_max_batch_size = repository->default_max_batch_size,
         .max_queue_size = repository->max_queue_size,
         .max_output_size = repository->max_output_size,
+        .slow_reader_timeout_ns = repository->slow_reader_timeout_ns,
         .usable_cpus = repository->cpus.usable,
         .avoid_spinning = repository->cpus.quota_below_affinity,
         .cache = repository->cache,

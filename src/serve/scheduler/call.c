@@ -53,7 +53,7 @@ void call_deliver(struct call *call) {
         statistics_count_call(&version->statistics, call);
     }
     timer_stop(worker_timers(call->worker), &call->timer);
-    response_stream_unref(call->stream);
+    response_stream_close(call->stream);
     call->stream = NULL;
     bool held = call->response.release != NULL;
     call->release_unrefs_version = held;
@@ -125,7 +125,7 @@ void call_init(struct call *call, struct model_version *version) {
     call->stream = NULL;
     call->lookup = NULL;
     call->n_answers = call->answered_ns = 0;
-    call->partial_lost = call->is_stored = false;
+    call->partial_lost = call->reader_slow = call->is_stored = false;
     atomic_init(&call->cancelled, false);
     atomic_init(&call->state, CALL_NEW);
 }
@@ -494,7 +494,7 @@ void call_submit(struct call *call, struct model_version *version) {
     assert(worker_is_current(call->worker));
     uint64_t now_ns = clock_now_ns();
     if (call_apply_policy(call, now_ns, err) != ST_OK || call_prepare(call, err) != ST_OK ||
-        response_stream_new(call, err) != ST_OK || !version_enter(version, err)) {
+        response_stream_new(call, now_ns, err) != ST_OK || !version_enter(version, err)) {
         call_set_state(call, CALL_ANSWERED);
         call_reject(call);
         return;

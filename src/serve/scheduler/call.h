@@ -47,6 +47,8 @@ struct call {
     /* The client's requests fail of late: it shares batches only with others of which that is
      * true, because a batch that fails is run again in parts. */
     bool batch_apart;
+    /* Identifies the requests of one stream of a client, which wait for each other; NULL: none. */
+    const void *request_stream;
     /* Runs exactly once, possibly before call_submit or call_cancel returns. The receiver releases
      * `response`; the call must live until then. */
     void (*done)(struct call *call);
@@ -96,6 +98,7 @@ struct call {
     uint64_t answered_ns;           /* time of the latest response */
     bool is_stored;                 /* in the response cache, or the cache has refused it */
     bool partial_lost;              /* a partial response was lost for lack of memory */
+    bool reader_slow;               /* ended: the client read slowly while others waited */
     struct response_stream *stream; /* bounds the partial responses in flight
                                        (partial_response.h); NULL: not decoupled */
     struct arena *extra_arena;      /* for an answer that exceeds the prepared memory */

@@ -98,6 +98,14 @@ static enum statistics_outcome store_decoupled_response(struct call *call,
     if (!response->final) {
         return partial_response_send(call, response);
     }
+    if (call->reader_slow) {
+        error_set(
+            &call->response.error, ST_SLOW_READER,
+            "the client read the answers too slowly while other requests waited for the model; "
+            "further ones are not sent (--slow-reader-timeout)");
+        backend_response_release(response);
+        return RESPONSE_CANCEL;
+    }
     if (call->partial_lost) {
         error_no_memory(&call->response.error, "an answer of the model");
         backend_response_release(response);
@@ -117,6 +125,7 @@ static void on_decoupled_response(struct call *call, const sluice_response *resp
     bool cancelled = response->status == SLUICE_CANCELLED;
     enum statistics_outcome outcome = store_decoupled_response(call, response);
     call->answered_ns = clock_now_ns();
+    response_stream_answered(call->stream, call->answered_ns);
     statistics_response_add(&call->version->statistics.responses, call->n_answers++,
                             cancelled ? RESPONSE_CANCEL : outcome, began_ns - since_ns,
                             call->answered_ns - began_ns);

@@ -12,6 +12,7 @@
 #include "serve/scheduler/batch.h"
 #include "serve/scheduler/call.h"
 #include "serve/scheduler/padding_request.h"
+#include "serve/scheduler/partial_response.h"
 #include "serve/scheduler/version.h"
 
 enum { THREAD_NAME_BYTES = 16 };
@@ -74,6 +75,18 @@ void instance_release(struct instance *instance) {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+/* Notes which thread and which instance the calls have, for those that wait for them. */
+static void execute_decoupled(struct instance *instance, struct call *const *calls,
+                              const sluice_request *const *requests, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        response_stream_run(calls[i]->stream, instance->index);
+    }
+    atomic_store_explicit(&instance->executor, (uintptr_t)&lock_thread_marker,
+                          memory_order_relaxed);
+    instance->version->backend->execute(instance->handle, requests, n);
+    atomic_store_explicit(&instance->executor, 0, memory_order_relaxed);
+}
+
 void instance_execute(struct instance *instance, struct call *const *calls, size_t n,
                       uint64_t started_ns) {
     struct model_version *version = instance->version;
@@ -86,7 +99,11 @@ void instance_execute(struct instance *instance, struct call *const *calls, size
         requests[i] = &calls[i]->backend_request;
     }
     statistics_execution_begin(&version->statistics, instance->index, calls, n, started_ns);
-    version->backend->execute(instance->handle, requests, n);
+    if (version->plan.spec.decoupled) {
+        execute_decoupled(instance, calls, requests, n);
+    } else {
+        version->backend->execute(instance->handle, requests, n);
+    }
 }
 
 void instance_executed(struct instance *instance, uint64_t ended_ns) {

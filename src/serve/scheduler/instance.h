@@ -21,6 +21,8 @@ struct instance {
     sluice_instance *handle; /* the backend's */
     uint32_t index;
     atomic_bool busy;
+    _Atomic uintptr_t executor; /* decoupled models: the lock_thread_marker of the thread that
+                                   executes; 0: none */
     uv_thread_t thread;
     bool has_thread;
 };

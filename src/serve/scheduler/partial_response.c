@@ -1,13 +1,18 @@
 /* Partial responses of decoupled models. Back pressure: the backend blocks in `respond`, with no
  * lock held, while too many of its responses are in flight, until the client's connection has sent
- * some or the call is cancelled. No response of a live call is dropped. */
+ * some or the call is cancelled. No response of a live call is dropped.
+ *
+ * A thread that is blocked cannot serve other calls. So a call whose client lags is ended once
+ * another one has waited for it as long as a client may lag. One waiting call ends one other
+ * at a time. */
 #include "serve/scheduler/partial_response.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "core/base/compiler.h"
+#include "core/base/log.h"
 #include "core/base/metric/metric.h"
+#include "core/event/clock.h"
 #include "core/event/worker.h"
 #include "serve/scheduler/backend.h"
 #include "serve/scheduler/host_callbacks.h"
@@ -15,11 +20,24 @@
 
 struct response_stream {
     atomic_size_t refs;
-    pthread_mutex_t lock; /* protects the fields below */
-    pthread_cond_t changed;
+    TAILQ_ENTRY(response_stream) link; /* in version->streams, from new to close */
+    struct call *call;                 /* valid while it is in that list */
+    atomic_uint_least32_t instance;    /* that executes the call; NO_INSTANCE: none yet */
+    _Atomic uint64_t progress_ns;      /* when it was submitted, was answered last, or another call
+                                          was ended for it */
+    atomic_bool blocked;               /* by its own client: it waits for no other call */
+
+    struct lock lock; /* protects the fields below */
+    struct lock_cond changed;
     size_t n_bytes, n_responses; /* in flight */
+    uint64_t n_released;
+    /* While a thread is blocked: n_released becomes `window_end` when all responses that were in
+     * flight at the start of the window are sent, which is due at `window_due_ns`; 0: no window */
+    uint64_t window_end, window_due_ns;
     bool stopped;
 };
+
+enum { NO_INSTANCE = UINT32_MAX };
 
 /* One partial response, in an arena of its own. */
 struct partial_response {
@@ -37,35 +55,64 @@ struct partial_response {
 
 /* ---- limit on responses in flight ------------------------------------------------------------ */
 
-enum status response_stream_new(struct call *call, struct error *err) {
-    if (!call->on_partial_response || !call->version->plan.spec.decoupled) {
+enum status response_stream_new(struct call *call, uint64_t now_ns, struct error *err) {
+    struct model_version *version = call->version;
+    if (!call->on_partial_response || !version->plan.spec.decoupled) {
         return ST_OK;
     }
     struct response_stream *stream = calloc(1, sizeof(*stream));
     if (!stream) {
         return error_no_memory(err, "the answers of a decoupled model");
     }
+    stream->call = call;
     atomic_init(&stream->refs, 1);
-    pthread_mutex_init(&stream->lock, NULL);
-    pthread_cond_init(&stream->changed, NULL);
+    atomic_init(&stream->instance, NO_INSTANCE);
+    atomic_init(&stream->progress_ns, now_ns);
+    lock_init(&stream->lock);
+    lock_cond_init(&stream->changed);
+    lock_acquire(&version->streams_lock);
+    TAILQ_INSERT_TAIL(&version->streams, stream, link);
+    lock_release(&version->streams_lock);
     call->stream = stream;
     return ST_OK;
 }
 
-void response_stream_unref(struct response_stream *stream) {
-    if (stream && atomic_fetch_sub_explicit(&stream->refs, 1, memory_order_acq_rel) == 1) {
-        pthread_cond_destroy(&stream->changed);
-        pthread_mutex_destroy(&stream->lock);
+static void response_stream_unref(struct response_stream *stream) {
+    if (atomic_fetch_sub_explicit(&stream->refs, 1, memory_order_acq_rel) == 1) {
+        lock_cond_fini(&stream->changed);
+        lock_fini(&stream->lock);
         free(stream);
+    }
+}
+
+void response_stream_close(struct response_stream *stream) {
+    if (stream) {
+        struct model_version *version = stream->call->version;
+        lock_acquire(&version->streams_lock);
+        TAILQ_REMOVE(&version->streams, stream, link);
+        lock_release(&version->streams_lock);
+        response_stream_unref(stream);
+    }
+}
+
+void response_stream_run(struct response_stream *stream, uint32_t instance) {
+    if (stream) {
+        atomic_store_explicit(&stream->instance, instance, memory_order_relaxed);
+    }
+}
+
+void response_stream_answered(struct response_stream *stream, uint64_t now_ns) {
+    if (stream) {
+        atomic_store_explicit(&stream->progress_ns, now_ns, memory_order_relaxed);
     }
 }
 
 void response_stream_stop(struct response_stream *stream) {
     if (stream) {
-        pthread_mutex_lock(&stream->lock);
+        lock_acquire(&stream->lock);
         stream->stopped = true;
-        pthread_cond_broadcast(&stream->changed);
-        pthread_mutex_unlock(&stream->lock);
+        lock_cond_broadcast(&stream->changed);
+        lock_release(&stream->lock);
     }
 }
 
@@ -75,27 +122,117 @@ static bool stream_is_full(const struct response_stream *stream, size_t n_bytes)
                                        n_bytes > RESPONSE_STREAM_MAX_BYTES - stream->n_bytes);
 }
 
-/* Waits until the limits allow another response. Returns: false when the call was cancelled. */
-static bool response_stream_reserve(struct response_stream *stream, size_t n_bytes) {
-    pthread_mutex_lock(&stream->lock);
-    while (!stream->stopped && stream_is_full(stream, n_bytes)) {
-        pthread_cond_wait(&stream->changed, &stream->lock);
+/* ---- slow readers ---------------------------------------------------------------------------- */
+
+/* The responses that are in flight now shall be sent in time; of one larger than the limit, each
+ * RESPONSE_STREAM_MAX_BYTES. */
+static void start_window(struct response_stream *stream, uint64_t timeout_ns, uint64_t now_ns) {
+    uint64_t n_times = 1 + stream->n_bytes / (RESPONSE_STREAM_MAX_BYTES + 1);
+    stream->window_end = stream->n_released + stream->n_responses;
+    stream->window_due_ns = now_ns + timeout_ns * n_times;
+}
+
+/* Does `other` wait for the thread that `stream` blocks? Where that is not an instance's thread but
+ * one of the backend, any running call may. The requests of one client's stream don't count. */
+static bool waits_for(const struct response_stream *other, const struct response_stream *stream,
+                      bool on_instance, uint64_t since_ns) {
+    struct call *call = other->call;
+    enum call_state state = call_state(call);
+    bool is_queued = state == CALL_QUEUED || state == CALL_INLINE_QUEUED;
+    bool same_thread =
+        !on_instance || atomic_load_explicit(&other->instance, memory_order_relaxed) ==
+                            atomic_load_explicit(&stream->instance, memory_order_relaxed);
+    bool same_client = call->request_stream && call->request_stream == stream->call->request_stream;
+    return other != stream && !same_client && state != CALL_NEW && state != CALL_ANSWERED &&
+           (is_queued || same_thread) &&
+           !atomic_load_explicit(&call->cancelled, memory_order_relaxed) &&
+           !atomic_load_explicit(&other->blocked, memory_order_relaxed) &&
+           atomic_load_explicit(&other->progress_ns, memory_order_relaxed) <= since_ns;
+}
+
+/* Has another call waited for this thread long enough? The one that is found does not count again
+ * before it has waited as long once more. */
+static bool find_waiting(struct model_version *version, const struct response_stream *stream,
+                         uint64_t now_ns) {
+    uintptr_t executor = atomic_load_explicit(&version->instances[stream->call->instance].executor,
+                                              memory_order_relaxed);
+    bool on_instance = executor == (uintptr_t)&lock_thread_marker, found = false;
+    struct response_stream *other;
+    lock_acquire(&version->streams_lock);
+    TAILQ_FOREACH(other, &version->streams, link) {
+        if (waits_for(other, stream, on_instance, now_ns - version->slow_reader_timeout_ns)) {
+            response_stream_answered(other, now_ns);
+            found = true;
+            break;
+        }
     }
+    lock_release(&version->streams_lock);
+    return found;
+}
+
+static void end_slow_reader(struct response_stream *stream, uint64_t now_ns) {
+    struct call *call = stream->call;
+    stream->stopped = true;
+    call->reader_slow = true;
+    atomic_store_explicit(&call->cancelled, true, memory_order_relaxed);
+    metric_add(METRIC_SLOW_STREAMS_ENDED_TOTAL, 1);
+    log_event(LOG_WARNING, "answers ended: their client reads slowly, and other requests wait",
+              LOG_STR("model", call->version->plan.spec.name), LOG_U64("answers", call->n_answers),
+              LOG_U64("ms", (now_ns - call->started_ns) / 1000000),
+              LOG_CSTR("setting", "--slow-reader-timeout"));
+}
+
+/* Waits for a change; ends the call if its client lags and others wait. The lock is held. */
+static void wait_for_reader(struct response_stream *stream) {
+    enum { LOOKS = 4, LOOK_MIN_NS = 1000000 };
+    struct model_version *version = stream->call->version;
+    uint64_t timeout_ns = version->slow_reader_timeout_ns;
+    if (timeout_ns == 0) {
+        lock_cond_wait(&stream->lock, &stream->changed);
+        return;
+    }
+    uint64_t now_ns = clock_now_ns();
+    if (stream->window_due_ns == 0) {
+        start_window(stream, timeout_ns, now_ns);
+    }
+    if (now_ns < stream->window_due_ns) {
+        (void)lock_cond_wait_until_ns(&stream->lock, &stream->changed, stream->window_due_ns);
+    } else if (find_waiting(version, stream, now_ns)) {
+        end_slow_reader(stream, now_ns);
+    } else {
+        uint64_t look_ns = timeout_ns / LOOKS > LOOK_MIN_NS ? timeout_ns / LOOKS : LOOK_MIN_NS;
+        (void)lock_cond_wait_until_ns(&stream->lock, &stream->changed, now_ns + look_ns);
+    }
+}
+
+/* Waits until the limits allow another response. Returns: false when the call was cancelled or
+ * ended. */
+static bool response_stream_reserve(struct response_stream *stream, size_t n_bytes) {
+    lock_acquire(&stream->lock);
+    while (!stream->stopped && stream_is_full(stream, n_bytes)) {
+        atomic_store_explicit(&stream->blocked, true, memory_order_relaxed);
+        wait_for_reader(stream);
+    }
+    atomic_store_explicit(&stream->blocked, false, memory_order_relaxed);
     bool taken = !stream->stopped;
     if (taken) {
         stream->n_bytes += n_bytes;
         stream->n_responses++;
     }
-    pthread_mutex_unlock(&stream->lock);
+    lock_release(&stream->lock);
     return taken;
 }
 
 static void response_stream_release(struct response_stream *stream, size_t n_bytes) {
-    pthread_mutex_lock(&stream->lock);
+    lock_acquire(&stream->lock);
     stream->n_bytes -= n_bytes;
     stream->n_responses--;
-    pthread_cond_broadcast(&stream->changed);
-    pthread_mutex_unlock(&stream->lock);
+    stream->n_released++;
+    if (stream->n_released >= stream->window_end) {
+        stream->window_due_ns = 0;
+    }
+    lock_cond_broadcast(&stream->changed);
+    lock_release(&stream->lock);
 }
 
 /* ---- responses ------------------------------------------------------------------------------- */

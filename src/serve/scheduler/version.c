@@ -126,7 +126,10 @@ static struct model_version *version_alloc(const struct version_options *options
         .path = options->path,
         .directory = directory_of(options),
         .max_output_size = options->max_output_size,
+        .slow_reader_timeout_ns = options->slow_reader_timeout_ns,
     };
+    lock_init(&version->streams_lock);
+    TAILQ_INIT(&version->streams);
     version->config.name = options->name;
     size_t n = options->name.len < LOOP_WORK_BYTES ? options->name.len : LOOP_WORK_BYTES - 1;
     memcpy(version->work_name, options->name.ptr, n);
@@ -144,6 +147,7 @@ static void version_free(struct model_version *version) {
         version->backend->model_close(version->model);
     }
     scheduler_fini(&version->scheduler);
+    lock_fini(&version->streams_lock);
     statistics_fini(&version->statistics);
     per_worker_table_fini(&version->inline_queues);
     cache_scope_close(&version->cache);

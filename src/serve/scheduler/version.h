@@ -18,6 +18,7 @@
 #include "serve/scheduler/failing_hosts.h"
 #include "serve/scheduler/instance.h"
 #include "serve/scheduler/model_version.h"
+#include "serve/scheduler/partial_response.h"
 #include "serve/scheduler/per_worker.h"
 #include "serve/scheduler/scheduler.h"
 #include "serve/scheduler/shape_times.h"
@@ -43,6 +44,7 @@ struct model_version {
     uint64_t work_name[LOOP_WORK_WORDS]; /* the name, for loop_work_set */
     enum model_run_on run_on;            /* RUN_AUTO: decided by shape_times */
     uint64_t max_output_size;            /* 0: no limit */
+    uint64_t slow_reader_timeout_ns;     /* enforced by partial_response_send; 0: none */
     struct str path;                     /* the model's file or directory */
     struct str directory;                /* directory of the files that the configuration names */
     const void *user_data[MODEL_VERSION_SLOTS]; /* of the front ends; set before the version is
@@ -55,8 +57,10 @@ struct model_version {
     struct shape_times shape_times;        /* RUN_AUTO */
     struct per_worker_table inline_queues; /* inline queues (inline_queue.c) */
     struct failing_hosts failing_hosts;
-    _Atomic uint64_t response_bytes; /* model_version_response_bytes */
-    atomic_flag shape_reported;      /* outputs unlike the specification are logged once */
+    struct lock streams_lock;
+    struct response_stream_list streams; /* of the calls in flight of a decoupled model */
+    _Atomic uint64_t response_bytes;     /* model_version_response_bytes */
+    atomic_flag shape_reported;          /* outputs unlike the specification are logged once */
     struct statistics statistics;
     struct cache_scope cache; /* of the response cache */
     alignas(CACHE_LINE_BYTES) atomic_size_t refs;
@@ -74,7 +78,8 @@ struct version_options {
     struct str directory; /* the model's directory; "" for a single file */
     uint64_t default_max_batch_size;
     uint64_t max_queue_size;
-    uint64_t max_output_size; /* 0: no limit */
+    uint64_t max_output_size;        /* 0: no limit */
+    uint64_t slow_reader_timeout_ns; /* 0: none */
     unsigned usable_cpus;
     bool avoid_spinning;          /* the CPU quota is below the affinity */
     struct response_cache *cache; /* for models that enable it; NULL: none */

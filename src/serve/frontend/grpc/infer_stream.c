@@ -341,6 +341,7 @@ static void add_request(struct stream *stream, struct grpc_message *message) {
     }
     grpc_infer_init(&item->infer, &stream_protocol, stream->call, message);
     item->infer.inference.order = &stream->order;
+    item->infer.inference.call.request_stream = stream;
     TAILQ_INSERT_TAIL(&stream->items, item, link);
     if (stream->failed) { /* answered in order, after the cancelled requests before it */
         error_set(&item->infer.inference.call.response.error, ST_CANCELLED,
