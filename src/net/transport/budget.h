@@ -57,6 +57,7 @@ struct net_budget {
     _Atomic uint64_t n_bytes; /* everything; the shares' credit included */
     _Atomic uint64_t n_body_bytes;
     _Atomic uint64_t n_owner_bytes[NET_BODY_OWNERS]; /* of n_body_bytes */
+    _Atomic uint64_t n_picture_bytes;                /* of n_bytes: net_budget_take_picture */
     _Atomic uint64_t n_open_call_bytes;              /* of n_bytes: net_budget_take_open_calls */
     _Atomic uint64_t n_conns;                        /* that have a place */
     _Atomic uint64_t n_refused;                      /* that are told that there is none */
@@ -237,6 +238,23 @@ static inline bool net_budget_take_open_calls(struct net_budget *budget, uint64_
 
 static inline void net_budget_give_open_calls(struct net_budget *budget, uint64_t n_bytes) {
     atomic_fetch_sub_explicit(&budget->n_open_call_bytes, n_bytes, memory_order_relaxed);
+}
+
+/* Takes memory of a decoder of pictures; `user` is the budget. Returns: false when it doesn't
+ * fit. */
+static inline bool net_budget_take_picture(void *user, uint64_t n_bytes) {
+    struct net_budget *budget = user;
+    if (!net_budget_take_within(budget, n_bytes, net_budget_large_limit(budget))) {
+        return false;
+    }
+    atomic_fetch_add_explicit(&budget->n_picture_bytes, n_bytes, memory_order_relaxed);
+    return true;
+}
+
+static inline void net_budget_give_picture(void *user, uint64_t n_bytes) {
+    struct net_budget *budget = user;
+    atomic_fetch_sub_explicit(&budget->n_picture_bytes, n_bytes, memory_order_relaxed);
+    net_budget_give(budget, n_bytes);
 }
 
 /* Returns: whether a client that took `n_bytes` of its response in `elapsed_ns` reads it. */

@@ -15,7 +15,7 @@
 static enum status print_pictures(const struct serve_settings *settings, struct buf *out,
                                   struct error *err) {
     struct pictures *pictures = NULL;
-    enum status st = serve_mip_pictures(settings, 1, &pictures, err);
+    enum status st = serve_mip_pictures(settings, 1, NULL, &pictures, err);
     if (st == ST_OK && pictures_missing(pictures)) {
         buf_printf(out, "  %-10s pictures cannot be decoded here: %s\n", "warning",
                    pictures_missing(pictures));

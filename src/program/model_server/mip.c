@@ -29,11 +29,18 @@ enum status serve_mip_targets(const struct serve_settings *settings, struct repo
 }
 
 enum status serve_mip_pictures(const struct serve_settings *settings, unsigned n_threads,
-                               struct pictures **out, struct error *err) {
+                               struct net_budget *budget, struct pictures **out,
+                               struct error *err) {
     struct pictures_options options = {.part = settings->picture_part,
                                        .picture_threads = n_threads,
                                        .max_queued = MAX_QUEUED_PICTURES,
                                        .max_picture_pixels = settings->max_picture_pixels};
+    if (budget) {
+        options.memory = (struct picture_memory){.take = net_budget_take_picture,
+                                                 .give = net_budget_give_picture,
+                                                 .limit = net_budget_large_limit(budget),
+                                                 .user = budget};
+    }
     return pictures_new(&options, out, err);
 }
 
@@ -63,8 +70,8 @@ enum status serve_mip_open(struct serve_mip *self, const struct serve_settings *
     enum status st = serve_mip_targets(settings, services->repository, arena, &self->targets, err);
     if (st == ST_OK) {
         self->n_targets = settings->mip.n;
-        st =
-            serve_mip_pictures(settings, (unsigned)settings->picture_threads, &self->pictures, err);
+        st = serve_mip_pictures(settings, (unsigned)settings->picture_threads, options->budget,
+                                &self->pictures, err);
     }
     if (st != ST_OK) {
         return st;

@@ -23,10 +23,12 @@ struct serve_mip {
 enum status serve_mip_targets(const struct serve_settings *settings, struct repository *repository,
                               struct arena *arena, struct mip_target **out,
                               struct error *err) SLUICE_MUST_USE;
-/* Loads the picture decoder with that many threads. A missing decoder is no error. Returns:
+/* Loads the picture decoder with that many threads, whose memory counts in `budget`; NULL: it is
+ * not counted. A missing decoder is no error. Returns:
  * ST_NO_MEMORY, ST_IO. */
 enum status serve_mip_pictures(const struct serve_settings *settings, unsigned n_threads,
-                               struct pictures **out, struct error *err) SLUICE_MUST_USE;
+                               struct net_budget *budget, struct pictures **out,
+                               struct error *err) SLUICE_MUST_USE;
 
 /* Creates the server and listens on each address; `bound` (one per --mip) gets the actual
  * addresses. `options` are the server's, without handler and limits. Returns: why it failed;

@@ -186,6 +186,31 @@ static enum status run_part(const struct picture_part *part, struct str file,
     return ST_OK;
 }
 
+enum {
+    /* Of a decoder that has the whole picture in memory: 16 bits of each of four channels, and a
+     * fraction. */
+    PIXEL_BYTES = 9,
+    ROWS = 64, /* of one that passes rows on */
+    FIXED_BYTES = 1 << 20,
+    PIXEL_NS = 35, /* interlaced PNG with 16 bits takes twice as long, JPEG a third */
+};
+
+enum status picture_need_of(uint64_t max_picture_pixels, struct str file, struct picture_need *out,
+                            struct error *err) {
+    struct picture_head head;
+    enum status st = head_read(file, &head, err);
+    if (st == ST_OK) {
+        st = check_size(&head, max_picture_pixels, err);
+    }
+    if (st == ST_OK) {
+        uint64_t rows = head.is_sequential && head.height > ROWS ? ROWS : head.height;
+        *out = (struct picture_need){.n_bytes =
+                                         FIXED_BYTES + file.len + head.width * rows * PIXEL_BYTES,
+                                     .ns = (uint64_t)head.width * head.height * PIXEL_NS};
+    }
+    return st;
+}
+
 enum status picture_decode(const struct picture_part *part, uint64_t max_picture_pixels,
                            const struct picture_plan *plan, struct str file, void *out,
                            struct error *err) {

@@ -12,6 +12,10 @@
 /* The longest side of a decodable file: the maximum of JPEG and GIF. */
 enum { DECODE_MAX_SIDE = 65535 };
 
+/* What decoding the file takes at most. Returns: as picture_decode, of the head. Thread: any. */
+enum status picture_need_of(uint64_t max_picture_pixels, struct str file, struct picture_need *out,
+                            struct error *err) SLUICE_MUST_USE;
+
 /* `out` is as in struct picture_job; undefined after a failure. Returns: ST_BAD_PICTURE,
  * ST_BODY_TOO_LARGE (max_picture_pixels or the longest side exceeded), ST_NO_MEMORY. Thread: any;
  * blocks. */

@@ -137,6 +137,7 @@ static enum status head_read_gif(struct str file, struct picture_head *out, stru
 enum { /* ITU-T T.81, table B.1 */
        MARKER_TEM = 0x01,
        MARKER_SOF0 = 0xc0,
+       MARKER_SOF1 = 0xc1,
        MARKER_DHT = 0xc4,
        MARKER_JPG = 0xc8,
        MARKER_DAC = 0xcc,
@@ -194,6 +195,7 @@ static enum status head_read_jpeg(struct str file, struct picture_head *out, str
             n_bytes >= 7) { /* B.2.2: length, precision, lines, samples */
             out->height = head_be16(file, at + 3);
             out->width = head_be16(file, at + 5);
+            out->is_sequential = marker == MARKER_SOF0 || marker == MARKER_SOF1;
             framed = true;
         }
         n_scans += marker == MARKER_SOS ? 1 : 0;
@@ -204,6 +206,7 @@ static enum status head_read_jpeg(struct str file, struct picture_head *out, str
             err, ST_BAD_PICTURE,
             "the JPEG file, of %zu bytes, has no frame header: it is cut off or not one", file.len);
     }
+    out->is_sequential = out->is_sequential && n_scans == 1;
     if (n_scans > HEAD_MAX_SCANS) {
         return error_set(err, ST_BAD_PICTURE, "the JPEG file has %u scans, at most %d are decoded",
                          n_scans, HEAD_MAX_SCANS);

@@ -107,7 +107,6 @@ enum status picture_decode_now(const char *part, uint64_t max_picture_pixels,
 
 void picture_submit(struct pictures *pictures, struct picture_job *job) {
     job->error = (struct error){.status = ST_OK};
-    job->waiting = false;
     if (pictures->pool) {
         picture_pool_submit(pictures->pool, job);
     } else {

@@ -7,17 +7,21 @@
  * decoded. Of an animation only the first frame is used; transparency is dropped and an orientation
  * tag is ignored, as Pillow's open and convert do.
  *
- * Back pressure: at most `max_queued` jobs wait; more are refused with ST_OVERLOADED. */
+ * Clients take turns (core/event/fair_queue.h). Where there is more than one thread, pictures that
+ * take long leave one free.
+ *
+ * Back pressure: at most `max_queued` jobs wait; more are refused with ST_OVERLOADED. A job whose
+ * decoder does not get its memory waits, and is refused likewise after PICTURE_MEMORY_WAIT_NS. */
 #ifndef SLUICE_SERVE_PICTURE_PICTURE_H
 #define SLUICE_SERVE_PICTURE_PICTURE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/queue.h>
 
 #include "core/base/status.h"
 #include "core/base/str.h"
+#include "core/event/fair_queue.h"
 #include "core/event/worker.h"
 #include "core/tensor/datatype.h"
 
@@ -66,12 +70,22 @@ bool picture_plan_bytes(const struct picture_plan *plan, size_t *n_bytes);
 
 struct pictures;
 
+/* The memory that decoders may use, which is shared with others. Zeroed: it is not counted. */
+struct picture_memory {
+    /* Returns: false when `n_bytes` don't fit now. Thread: any. */
+    bool (*take)(void *user, uint64_t n_bytes);
+    void (*give)(void *user, uint64_t n_bytes);
+    uint64_t limit; /* of one picture (--client-memory) */
+    void *user;
+};
+
 struct pictures_options {
     const char *part;            /* path of the .so; it need not exist */
     unsigned picture_threads;    /* --picture-threads: pool.c:picture_pool_new */
     size_t max_queued;           /* waiting jobs; more are refused with ST_OVERLOADED */
     uint64_t max_picture_pixels; /* width x height of a file (--max-picture-pixels):
                                     decode.c:check_size */
+    struct picture_memory memory;
 };
 
 /* Loads the part if it exists and starts the threads. A missing part is not an error:
@@ -90,6 +104,14 @@ enum status picture_decode_now(const char *part, uint64_t max_picture_pixels,
                                const struct picture_plan *plan, struct str file, void *out,
                                struct error *err) SLUICE_MUST_USE;
 
+enum { PICTURE_IN_NO_LINE = 3 };
+
+/* What decoding a file takes, by its head. */
+struct picture_need {
+    uint64_t n_bytes; /* memory of the decoder at most */
+    uint64_t ns;      /* estimated time, for a slow core */
+};
+
 /* A picture to decode; embedded in the caller's object. */
 struct picture_job {
     /* set by the caller */
@@ -97,6 +119,7 @@ struct picture_job {
     const struct picture_plan *plan;       /* valid until `done` */
     void *out;                             /* picture_plan_bytes(plan), aligned to the datatype */
     struct worker *worker;                 /* where `done` runs */
+    struct fair_client client;             /* whose turn it is */
     void (*done)(struct picture_job *job); /* runs exactly once, never before picture_submit
                                               returned */
     /* filled for `done`: ST_OK, ST_BAD_PICTURE (not a picture, truncated, damaged),
@@ -104,9 +127,12 @@ struct picture_job {
      * ST_NO_MEMORY, ST_CANCELLED */
     struct error error;
     /* private to serve/picture */
-    TAILQ_ENTRY(picture_job) link;
     struct worker_msg msg;
-    bool waiting; /* protected by the pool's lock */
+    struct picture_need need;
+    /* protected by the pool's lock */
+    struct fair_entry entry;
+    size_t line; /* where it waits; PICTURE_IN_NO_LINE: nowhere */
+    bool cancelled;
 };
 
 void picture_submit(struct pictures *pictures, struct picture_job *job);

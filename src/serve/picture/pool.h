@@ -6,6 +6,9 @@
 #include "serve/picture/picture.h"
 #include "serve/picture/picture_part.h"
 
+static const uint64_t PICTURE_MEMORY_WAIT_NS = UINT64_C(5000000000);
+static const uint64_t PICTURE_LONG_NS = UINT64_C(500000000); /* estimated */
+
 struct picture_pool;
 
 /* `part` is borrowed. Returns: ST_NO_MEMORY, ST_IO. */

@@ -42,6 +42,8 @@ static void thread_end(void) {
 static const struct picture_part gated_part = {.decode = gated_decode, .thread_end = thread_end};
 static const struct picture_part good_part = {.decode = fixture_decode, .thread_end = thread_end};
 
+static uint64_t counted_limit; /* of memory; 0: it is not counted */
+
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
 struct rig {
@@ -75,11 +77,37 @@ static void task_init(struct task *task, struct rig *rig, struct str file) {
             .file = file, .plan = &plan, .out = task->out, .worker = rig->worker, .done = on_done}};
 }
 
+/* One picture's decoder fits. */
+static struct {
+    _Atomic unsigned n_taken, n_refused;
+    bool is_full; /* none fits */
+} memory;
+
+static bool take_memory(void *user, uint64_t n_bytes) {
+    (void)user;
+    assert_true(n_bytes > 1 << 20);
+    if (memory.is_full || memory.n_taken > 0) {
+        memory.n_refused++;
+        return false;
+    }
+    memory.n_taken++;
+    return true;
+}
+
+static void give_memory(void *user, uint64_t n_bytes) {
+    (void)user;
+    (void)n_bytes;
+    memory.n_taken--;
+}
+
 static void rig_init(struct rig *rig, const struct picture_part *part, unsigned n_threads,
                      size_t max_queued) {
     struct pictures_options options = {
         .picture_threads = n_threads, .max_queued = max_queued, .max_picture_pixels = 12};
     struct error err;
+    if (counted_limit > 0) {
+        options.memory = (struct picture_memory){take_memory, give_memory, counted_limit, NULL};
+    }
     *rig = (struct rig){0};
     gate.n_ended = 0;
     assert_int_equal(uv_sem_init(&gate.arrived, 0), 0);
@@ -217,6 +245,102 @@ static void pool_free_cancels_waiting_jobs(void **state) {
     rig_fini(&rig);
 }
 
+/* ---- turns and memory ------------------------------------------------------------------------ */
+
+/* One client has three pictures in the queue, another one comes with its first. */
+static void pool_connections_take_turns(void **state) {
+    (void)state;
+    static const unsigned conns[] = {1, 1, 1, 1, 2};
+    struct rig rig;
+    struct task tasks[5];
+    rig_init(&rig, &gated_part, 1, 8);
+    for (int i = 0; i < 5; i++) {
+        task_init(&tasks[i], &rig, png);
+        tasks[i].job.client = (struct fair_client){.host = 1, .conn = conns[i]};
+        picture_pool_submit(rig.pool, &tasks[i].job);
+        if (i == 0) {
+            uv_sem_wait(&gate.arrived);
+        }
+    }
+    uv_sem_post(&gate.open);
+    uv_sem_post(&gate.open);
+    uv_sem_post(&gate.open);
+    rig_run(&rig, 3);
+    assert_int_equal(tasks[4].n_done, 1);
+    assert_int_equal(tasks[3].n_done, 0);
+    uv_sem_post(&gate.open);
+    uv_sem_post(&gate.open);
+    rig_run(&rig, 5);
+    picture_pool_free(rig.pool);
+    rig_fini(&rig);
+}
+
+static void pool_picture_waits_for_memory(void **state) {
+    (void)state;
+    struct rig rig;
+    struct task tasks[2];
+    counted_limit = 1 << 24;
+    rig_init(&rig, &gated_part, 2, 8);
+    for (int i = 0; i < 2; i++) {
+        task_init(&tasks[i], &rig, png);
+        picture_pool_submit(rig.pool, &tasks[i].job);
+    }
+    while (memory.n_refused == 0) {
+        usleep(1000);
+    }
+    assert_int_equal(memory.n_taken, 1);
+    uv_sem_wait(&gate.arrived);
+    assert_int_not_equal(uv_sem_trywait(&gate.arrived), 0);
+    uv_sem_post(&gate.open);
+    uv_sem_post(&gate.open);
+    rig_run(&rig, 2);
+    assert_int_equal(tasks[0].job.error.status, ST_OK);
+    assert_int_equal(tasks[1].job.error.status, ST_OK);
+    picture_pool_free(rig.pool);
+    assert_int_equal(memory.n_taken, 0);
+    rig_fini(&rig);
+    counted_limit = 0;
+}
+
+static void pool_picture_without_memory_can_be_cancelled(void **state) {
+    (void)state;
+    struct rig rig;
+    struct task task;
+    counted_limit = 1 << 24;
+    memory.is_full = true;
+    memory.n_refused = 0;
+    rig_init(&rig, &good_part, 1, 8);
+    task_init(&task, &rig, png);
+    picture_pool_submit(rig.pool, &task.job);
+    while (memory.n_refused == 0) {
+        usleep(1000);
+    }
+    picture_pool_cancel(rig.pool, &task.job);
+    rig_run(&rig, 1);
+    assert_int_equal(task.job.error.status, ST_CANCELLED);
+    picture_pool_free(rig.pool);
+    assert_int_equal(memory.n_taken, 0);
+    rig_fini(&rig);
+    memory.is_full = false;
+    counted_limit = 0;
+}
+
+static void pool_picture_over_all_memory_is_refused(void **state) {
+    (void)state;
+    struct rig rig;
+    struct task task;
+    counted_limit = 1 << 20;
+    rig_init(&rig, &good_part, 1, 8);
+    task_init(&task, &rig, png);
+    picture_pool_submit(rig.pool, &task.job);
+    rig_run(&rig, 1);
+    assert_int_equal(task.job.error.status, ST_OVERLOADED);
+    assert_non_null(strstr(task.job.error.text, "(--client-memory)"));
+    picture_pool_free(rig.pool);
+    rig_fini(&rig);
+    counted_limit = 0;
+}
+
 /* ---- without the part ------------------------------------------------------------------------ */
 
 static void check_missing(const char *path, const char *why) {
@@ -257,6 +381,10 @@ int main(void) {
         cmocka_unit_test(pool_full_queue_rejects_job),
         cmocka_unit_test(pool_cancelled_job_is_done_with_cancelled),
         cmocka_unit_test(pool_free_cancels_waiting_jobs),
+        cmocka_unit_test(pool_connections_take_turns),
+        cmocka_unit_test(pool_picture_waits_for_memory),
+        cmocka_unit_test(pool_picture_without_memory_can_be_cancelled),
+        cmocka_unit_test(pool_picture_over_all_memory_is_refused),
         cmocka_unit_test(pictures_missing_part_reports_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

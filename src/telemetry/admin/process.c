@@ -60,6 +60,15 @@ static void print_body_memory(struct metric_text *text, const struct net_budget 
                     atomic_load_explicit(&budget->n_owner_bytes[owner], memory_order_relaxed));
 }
 
+static void print_picture_memory(struct metric_text *text, const struct net_budget *budget) {
+    struct buf labels;
+    buf_init(&labels, text->out->arena, 64);
+    metric_label_add(&labels, "kind", STR("pictures"));
+    metric_label_add(&labels, "protocol", STR("mip"));
+    metric_text_u64(text, buf_str(&labels),
+                    atomic_load_explicit(&budget->n_picture_bytes, memory_order_relaxed));
+}
+
 static void print_waiting(struct metric_text *text, const char *protocol, const char *limit,
                           uint64_t n) {
     struct buf labels;
@@ -84,6 +93,9 @@ static void print_client_memory(struct net_budget *budget, struct metric_text *t
         if (i == NET_BODY_SHARED_MEMORY || found[i]) {
             print_body_memory(text, budget, i);
         }
+    }
+    if (found[NET_BODY_MIP]) {
+        print_picture_memory(text, budget);
     }
     metric_family_begin(text, METRIC_FAMILY_WAITING_FOR_MEMORY);
     for (size_t i = 0; i < N_PROTOCOLS; i++) {

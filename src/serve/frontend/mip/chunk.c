@@ -257,6 +257,7 @@ static void *start_decoding(struct mip_chunk *chunk, size_t index) {
                                         .plan = &plan->picture,
                                         .out = slot,
                                         .worker = chunk->context->worker,
+                                        .client = memory_account_client(chunk->context->account),
                                         .done = on_picture};
     chunk->n_decoding++;
     picture_submit(chunk->context->pictures, &picture->job);
