@@ -227,8 +227,12 @@ void arena_stop_counting(struct arena *arena) {
     arena->budget = NULL;
 }
 
-/* The budget is asked for memory in steps of this size. */
+/* The budget is asked for memory in steps that grow with the arena up to this size. */
 enum { COUNTED_STEP_BYTES = 65536 };
+
+static size_t counted_step(const struct arena *arena) {
+    return arena->total < COUNTED_STEP_BYTES ? arena->total : COUNTED_STEP_BYTES;
+}
 
 /* Takes from the budget what the arena lacks to grow to `total`. */
 static bool count_bytes(struct arena *arena, size_t total) {
@@ -236,10 +240,9 @@ static bool count_bytes(struct arena *arena, size_t total) {
     if (!arena->budget || !arena->budget->take || total <= counted) {
         return true;
     }
-    size_t step = total - counted;
-    if (step < COUNTED_STEP_BYTES &&
-        arena->budget->take(arena->budget->user, COUNTED_STEP_BYTES, arena->n_counted)) {
-        arena->n_counted += COUNTED_STEP_BYTES;
+    size_t step = total - counted, usual = counted_step(arena);
+    if (step < usual && arena->budget->take(arena->budget->user, usual, arena->n_counted)) {
+        arena->n_counted += usual;
         return true;
     }
     arena->is_over_budget = !arena->budget->take(arena->budget->user, step, arena->n_counted);

@@ -230,12 +230,17 @@ struct flush {
     char data[];
 };
 
+static void flush_free(struct flush *flush) {
+    flush->conn->n_flushing--;
+    memory_conn_subtract(flush->conn->account, MEMORY_CONN_BUFFERS, flush->n_bytes);
+    free(flush);
+}
+
 static void on_flushed(uv_write_t *write, int status) {
     struct flush *flush = (struct flush *)write;
     struct net_conn *conn = flush->conn;
     size_t n_bytes = flush->n_bytes;
-    free(flush);
-    conn->n_flushing--;
+    flush_free(flush);
     if (status < 0) {
         net_conn_close(conn);
         return;
@@ -261,9 +266,9 @@ static void queue_flush(struct net_conn *conn, const char *data, size_t n_bytes)
     memcpy(flush->data, data, n_bytes);
     uv_buf_t buf = {.base = flush->data, .len = n_bytes};
     conn->n_flushing++;
+    memory_conn_hold(conn->account, MEMORY_CONN_BUFFERS, n_bytes);
     if (queue_write(conn, &flush->write, &buf, 1, on_flushed) != 0) {
-        conn->n_flushing--;
-        free(flush);
+        flush_free(flush);
         net_conn_close(conn);
     }
 }
@@ -476,10 +481,19 @@ static struct str consume_input(struct net_conn *conn, struct str data) {
 
 /* ---- pending input --------------------------------------------------------------------------- */
 
+static void pending_input_free(struct net_conn *conn, char *pending) {
+    if (pending) {
+        memory_conn_subtract(conn->account, MEMORY_CONN_BUFFERS, conn->pending_len);
+        free(pending);
+    }
+}
+
 static void pending_input_copy(struct net_conn *conn, struct str data) {
     assert(!conn->pending_input && data.len <= NET_DECRYPTED_BYTES);
-    conn->pending_input = malloc(data.len);
+    bool fits = memory_conn_add(conn->account, MEMORY_CONN_BUFFERS, data.len);
+    conn->pending_input = fits ? malloc(data.len) : NULL;
     if (!conn->pending_input) {
+        memory_conn_subtract(conn->account, MEMORY_CONN_BUFFERS, fits ? data.len : 0);
         net_conn_close(conn);
         return;
     }
@@ -504,7 +518,7 @@ static void process_pending(struct net_conn *conn) {
         conn->pending_input = pending;
         conn->pending_at = conn->pending_len - data.len;
     } else {
-        free(pending);
+        pending_input_free(conn, pending);
     }
 }
 
@@ -800,9 +814,12 @@ static void conn_free(struct net_conn *conn) {
     } else {
         atomic_fetch_sub_explicit(&budget->n_leaving, 1, memory_order_relaxed);
     }
+    if (conn->counted) {
+        net_budget_give_conn(budget, conn->protocol->conn_memory_bytes);
+    }
     net_tls_free(conn);
+    pending_input_free(conn, conn->pending_input);
     memory_account_close(conn->account);
-    free(conn->pending_input);
     conn->closed = true;
     if (!conn->entry.called) {
         free(conn);
@@ -844,9 +861,17 @@ static void start_keepalive(struct net_conn *conn) {
 void net_conn_reject(struct net_conn *conn) {
     struct error err;
     metric_add(METRIC_CONNECTIONS_REFUSED_TOTAL, 1);
-    error_set(&err, ST_TOO_MANY_CONNECTIONS,
-              "this server takes at most %llu connections (--max-connections)",
-              (unsigned long long)conn->server_worker->server->budget->max_connections);
+    const struct net_budget *budget = conn->server_worker->server->budget;
+    if (!conn->no_memory) {
+        error_set(&err, ST_TOO_MANY_CONNECTIONS,
+                  "this server takes at most %llu connections (--max-connections)",
+                  (unsigned long long)budget->max_connections);
+    } else {
+        error_set(&err, ST_TOO_MANY_CONNECTIONS,
+                  "no memory for another connection: those that are open take up half of the %llu "
+                  "bytes of --client-memory, or requests and responses all of it",
+                  (unsigned long long)budget->memory);
+    }
     conn->protocol->on_refused(conn, &err);
 }
 
@@ -865,11 +890,13 @@ void net_conn_open(struct net_conn *conn) {
     conn->account = memory_account_new(&server_worker->memory.quota);
     if (conn->account) {
         conn->account->host = conn->host;
+        memory_conn_count_base(conn->account,
+                               conn->counted ? conn->protocol->conn_memory_bytes : 0);
     }
     server_worker_add_conn(server_worker, conn);
     metric_add(METRIC_CONNECTIONS, 1);
     metric_add(METRIC_CONNECTIONS_TOTAL, 1);
-    if (rc != 0 || (conn->tls && !net_tls_open(conn))) {
+    if (rc != 0 || !conn->account || (conn->tls && !net_tls_open(conn))) {
         net_conn_close(conn);
     } else if (conn->over_limit && !conn->tls) {
         net_conn_reject(conn);
@@ -948,7 +975,7 @@ void net_conn_close_gracefully(struct net_conn *conn, bool clean) {
     conn->phase = NET_LINGER;
     conn->skip_linger = clean;
     conn->linger_end_ns = clock_now_ns() + LINGER_MAX_NS;
-    free(conn->pending_input);
+    pending_input_free(conn, conn->pending_input);
     conn->pending_input = NULL;
     if (!net_conn_is_sending(conn)) {
         net_conn_half_close(conn);

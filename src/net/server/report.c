@@ -168,7 +168,8 @@ static void print_server_worker(struct worker_report *worker_report) {
 }
 
 static uint64_t held_bytes(const struct net_memory_holder *holder) {
-    return holder->n_response_bytes + holder->n_body_bytes;
+    return holder->n_response_bytes + holder->n_call_bytes + holder->n_conn_bytes +
+           holder->n_body_bytes;
 }
 
 /* Inserts a holder, if it is one of the largest. Returns: its place, or NULL. */
@@ -191,6 +192,8 @@ static void collect_conn(struct worker_report *worker_report, struct net_conn *c
                          uint64_t now_ns) {
     struct net_memory_holder holder = {
         .n_response_bytes = memory_account_held_bytes(conn->account),
+        .n_call_bytes = memory_account_call_bytes(conn->account),
+        .n_conn_bytes = memory_account_conn_bytes(conn->account),
         .n_body_bytes = conn->protocol->body_bytes ? conn->protocol->body_bytes(conn) : 0};
     uint64_t since_ns = net_conn_unread_since(conn, now_ns);
     worker_report->n_body_bytes += holder.n_body_bytes;
@@ -250,7 +253,12 @@ static void merge_server(struct net_memory_report *memory, const struct net_repo
     for (size_t i = 0; i < server->server->n_workers; i++) {
         const struct worker_report *part = &worker_reports[i];
         const struct memory_quota *quota = &part->server_worker->memory.quota;
-        out->n_response_bytes += load(&quota->n_bytes);
+        uint64_t n_bytes = load(&quota->n_bytes), n_call_bytes = load(&quota->n_overhead_bytes);
+        out->n_response_bytes += n_bytes > n_call_bytes ? n_bytes - n_call_bytes : 0;
+        out->n_call_bytes += n_call_bytes;
+        for (size_t j = 0; j < MEMORY_CONN_KINDS; j++) {
+            out->n_conn_bytes += load(&quota->n_conn_bytes[j]);
+        }
         out->n_waiting += load(&quota->n_waiting_for_budget) + load(&quota->n_waiting_for_account);
         if (!atomic_load_explicit(&part->complete, memory_order_acquire)) {
             memory->n_busy_workers++;
@@ -266,6 +274,8 @@ static void merge_server(struct net_memory_report *memory, const struct net_repo
         }
     }
     memory->n_response_bytes += out->n_response_bytes;
+    memory->n_call_bytes += out->n_call_bytes;
+    memory->n_conn_bytes += out->n_conn_bytes;
 }
 
 /* Only of servers with the first one's budget: the admin listener has its own. */
@@ -273,7 +283,8 @@ static void merge_memory(struct net_report *report) {
     const struct net_budget *budget = report->servers[0].server->budget;
     const struct worker_report *worker_reports = report->worker_reports;
     *report->memory = (struct net_memory_report){.limit = budget->memory,
-                                                 .n_body_bytes = load(&budget->n_body_bytes)};
+                                                 .n_body_bytes = load(&budget->n_body_bytes),
+                                                 .n_request_bytes = load(&budget->n_arena_bytes)};
     report->memory->n_cache_bytes = (uint64_t)metric_read(METRIC_RESPONSE_CACHE_BYTES);
     for (size_t i = 0; i < report->n_servers; i++) {
         const struct net_report_server *server = &report->servers[i];
@@ -284,28 +295,40 @@ static void merge_memory(struct net_report *report) {
     }
 }
 
+static void add_bytes(struct buf *out, uint64_t n_bytes, const char *where) {
+    if (n_bytes > 0) {
+        buf_printf(out, ", %llu in %s", (unsigned long long)n_bytes, where);
+    }
+}
+
 static void print_memory(struct buf *out, const struct net_memory_report *memory) {
     buf_printf(out, "memory of clients: %llu bytes in responses, %llu in bodies",
                (unsigned long long)memory->n_response_bytes,
                (unsigned long long)memory->n_body_bytes);
-    if (memory->n_cache_bytes > 0) {
-        buf_printf(out, ", %llu in the response cache", (unsigned long long)memory->n_cache_bytes);
-    }
+    add_bytes(out, memory->n_request_bytes, "requests");
+    add_bytes(out, memory->n_call_bytes, "open calls");
+    add_bytes(out, memory->n_conn_bytes, "connections");
+    add_bytes(out, memory->n_cache_bytes, "the response cache");
     if (memory->limit > 0) {
         buf_printf(out, ", of %llu", (unsigned long long)memory->limit);
     }
     buf_add_char(out, '\n');
     for (size_t i = 0; i < memory->n_servers; i++) {
         const struct net_memory_server *server = &memory->servers[i];
-        buf_printf(out, "  %s: %llu in responses, %llu in bodies, %llu waiting for memory\n",
-                   server->name, (unsigned long long)server->n_response_bytes,
-                   (unsigned long long)server->n_body_bytes, (unsigned long long)server->n_waiting);
+        buf_printf(out, "  %s: %llu in responses, %llu in bodies", server->name,
+                   (unsigned long long)server->n_response_bytes,
+                   (unsigned long long)server->n_body_bytes);
+        add_bytes(out, server->n_call_bytes, "open calls");
+        add_bytes(out, server->n_conn_bytes, "connections");
+        buf_printf(out, ", %llu waiting for memory\n", (unsigned long long)server->n_waiting);
     }
     for (size_t i = 0; i < memory->n_holders; i++) {
         const struct net_memory_holder *holder = &memory->holders[i];
         buf_printf(out, "  held by %s, %s: %llu in responses, %llu in bodies", holder->peer,
                    holder->server, (unsigned long long)holder->n_response_bytes,
                    (unsigned long long)holder->n_body_bytes);
+        add_bytes(out, holder->n_call_bytes, "open calls");
+        add_bytes(out, holder->n_conn_bytes, "TLS and buffers");
         if (holder->unread) {
             buf_printf(out, ", nothing read for %.3g s", (double)holder->unread_ns / 1e9);
         }

@@ -30,6 +30,8 @@ struct net_report_server {
 struct net_memory_server {
     const char *name;
     uint64_t n_response_bytes;
+    uint64_t n_call_bytes; /* of open calls */
+    uint64_t n_conn_bytes; /* of connections: TLS, buffers */
     uint64_t n_body_bytes; /* of its connections; those of calls that have taken them are missing */
     uint64_t n_waiting;    /* requests that wait for memory */
 };
@@ -39,6 +41,8 @@ struct net_memory_holder {
     const char *server; /* its name */
     char peer[ADDRESS_TEXT_BYTES];
     uint64_t n_response_bytes;
+    uint64_t n_call_bytes; /* of open calls */
+    uint64_t n_conn_bytes; /* of the connection itself: TLS, buffers */
     uint64_t n_body_bytes;
     bool unread;        /* something waits to be read, */
     uint64_t unread_ns; /* and nothing was for so long: as far as known at the first report */
@@ -46,9 +50,10 @@ struct net_memory_holder {
 
 struct net_memory_report {
     uint64_t limit; /* --client-memory; 0: none */
-    uint64_t n_response_bytes, n_body_bytes;
-    uint64_t n_cache_bytes; /* of the response cache */
-    size_t n_busy_workers;  /* did not answer in time: their bodies and holders are missing */
+    uint64_t n_response_bytes, n_call_bytes, n_conn_bytes, n_body_bytes;
+    uint64_t n_request_bytes; /* decoded of requests */
+    uint64_t n_cache_bytes;   /* of the response cache */
+    size_t n_busy_workers;    /* did not answer in time: their bodies and holders are missing */
     struct net_memory_server servers[NET_REPORT_SERVERS];
     size_t n_servers;
     struct net_memory_holder holders[NET_REPORT_HOLDERS]; /* first the one that holds most */

@@ -191,15 +191,23 @@ uint64_t net_conn_unread_since(struct net_conn *conn, uint64_t now_ns) {
     return reading->since_ns;
 }
 
+static uint64_t load(const _Atomic uint64_t *value) {
+    return atomic_load_explicit(value, memory_order_relaxed);
+}
+
 void net_server_add_use(const struct net_budget_user *user, struct net_budget_use *use) {
     const struct net_server *server = CONTAINER_OF(user, struct net_server, budget_user);
     for (size_t i = 0; i < server->n_workers; i++) {
         const struct memory_quota *quota = &server->workers[i].memory.quota;
-        use->n_response_bytes += atomic_load_explicit(&quota->n_bytes, memory_order_relaxed);
-        use->n_waiting_for_budget +=
-            atomic_load_explicit(&quota->n_waiting_for_budget, memory_order_relaxed);
-        use->n_waiting_for_account +=
-            atomic_load_explicit(&quota->n_waiting_for_account, memory_order_relaxed);
+        /* Each is written by the worker alone, but not both at once. */
+        uint64_t n_bytes = load(&quota->n_bytes), n_open_calls = load(&quota->n_overhead_bytes);
+        use->n_response_bytes += n_bytes > n_open_calls ? n_bytes - n_open_calls : 0;
+        use->n_open_call_bytes += n_open_calls;
+        use->n_conn_bytes += load(&quota->n_conn_bytes[MEMORY_CONN_BASE]);
+        use->n_tls_bytes += load(&quota->n_conn_bytes[MEMORY_CONN_TLS]);
+        use->n_buffer_bytes += load(&quota->n_conn_bytes[MEMORY_CONN_BUFFERS]);
+        use->n_waiting_for_budget += load(&quota->n_waiting_for_budget);
+        use->n_waiting_for_account += load(&quota->n_waiting_for_account);
     }
 }
 

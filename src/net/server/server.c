@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/base/compiler.h"
+#include "core/base/log.h"
 #include "core/event/clock.h"
 #include "net/server/call.h"
 #include "net/server/listener.h"
@@ -400,10 +401,27 @@ static bool takes_to_refuse(struct net_server *server) {
     return true;
 }
 
+/* Takes the memory of a new connection, if need be that of an idle one, which is closed. Returns:
+ * whether it has it. */
+static bool take_memory(struct net_server *server, uint64_t n_bytes) {
+    struct net_budget *budget = server->budget;
+    if (net_budget_take_conn(budget, n_bytes)) {
+        return true;
+    }
+    if (atomic_load_explicit(&budget->n_conns, memory_order_relaxed) <= NET_BUDGET_FREE_CONNS ||
+        take_place(server)) {
+        net_budget_force_conn(budget, n_bytes);
+        return true;
+    }
+    return false;
+}
+
 static void on_accept(void *user, int fd, int family, uint64_t host) {
     const struct listen_endpoint *listen_endpoint = user;
     struct net_server *server = listen_endpoint->server;
-    bool over_limit = make_room(server, net_budget_add_conn(server->budget)) > 0;
+    uint64_t n_bytes = server->protocol->conn_memory_bytes;
+    bool has_place = make_room(server, net_budget_add_conn(server->budget)) == 0;
+    bool counted = has_place && take_memory(server, n_bytes), over_limit = !counted;
     if (over_limit) {
         net_budget_remove_conn(server->budget);
         if (!takes_to_refuse(server)) {
@@ -420,6 +438,7 @@ static void on_accept(void *user, int fd, int family, uint64_t host) {
             net_budget_remove_refused(server->budget);
         } else {
             net_budget_remove_conn(server->budget);
+            net_budget_give_conn(server->budget, n_bytes);
         }
         return;
     }
@@ -430,6 +449,8 @@ static void on_accept(void *user, int fd, int family, uint64_t host) {
     conn->is_unix = family == AF_UNIX;
     conn->host = host;
     conn->over_limit = over_limit;
+    conn->counted = counted;
+    conn->no_memory = has_place && !counted;
     conn->msg.run = run_open;
     conn_entry_set_idle(&conn->entry, CONN_BUSY); /* until it is open */
     conn_table_add(&server->budget->conns, &conn->entry, host);
@@ -486,6 +507,23 @@ static struct listen_endpoint *listen_endpoint_new(struct net_server *server,
     return listen_endpoint;
 }
 
+/* Says when the memory for connections suffices for fewer than --max-connections. */
+static void log_fitting_connections(const struct listen_endpoint *listen_endpoint) {
+    const struct net_server *server = listen_endpoint->server;
+    const struct net_budget *budget = server->budget;
+    uint64_t n_bytes = server->protocol->conn_memory_bytes +
+                       (listen_endpoint->tls ? NET_TLS_SESSION_MEMORY_BYTES : 0);
+    uint64_t n_fitting = net_budget_conn_limit(budget) / n_bytes;
+    n_fitting = n_fitting > NET_BUDGET_FREE_CONNS ? n_fitting : NET_BUDGET_FREE_CONNS;
+    if (n_fitting < budget->max_connections) {
+        log_event(LOG_INFO, "fewer connections than --max-connections, for half of --client-memory",
+                  LOG_CSTR("listener", listen_endpoint->text),
+                  LOG_CSTR("protocol", server->protocol->name),
+                  LOG_U64("max_connections", budget->max_connections), LOG_U64("used", n_fitting),
+                  LOG_U64("bytes_each", n_bytes));
+    }
+}
+
 enum status net_server_listen(struct net_server *server, const struct address *address,
                               const struct tls_server *tls, const void *user, struct address *bound,
                               struct error *err) {
@@ -508,6 +546,7 @@ enum status net_server_listen(struct net_server *server, const struct address *a
     listen_endpoint->web =
         (struct web_listener){is_tcp, is_tcp && address_is_local(bound), address_port(bound)};
     address_print(bound, listen_endpoint->text);
+    log_fitting_connections(listen_endpoint);
     server->listen_endpoints[server->n_listen_endpoints++] = listen_endpoint;
     server->n_open++;
     return ST_OK;

@@ -85,7 +85,10 @@ struct tls_server;
 struct net_protocol {
     const char *name;  /* "http" */
     size_t conn_bytes; /* size of the protocol's connection struct, which is zeroed */
-    const char *alpn;  /* ALPN names over TLS, each after its length, best first; NULL: any */
+    /* Of the memory for clients, for each connection: what was measured for one with one call,
+     * rounded up. */
+    size_t conn_memory_bytes;
+    const char *alpn; /* ALPN names over TLS, each after its length, best first; NULL: any */
     /* The connection is over the limit: sends an error and closes it. */
     void (*on_refused)(struct net_conn *conn, const struct error *err);
     /* Consumes bytes from the front of `data`; called again while there are any. Returns: false
@@ -188,7 +191,9 @@ struct net_conn {
     uint8_t phase;               /* enum net_phase */
     bool is_unix;
     bool slice_due;         /* in the worker's slices_due */
-    bool over_limit;        /* over the connection limit: gets an error only */
+    bool over_limit;        /* over the connection limit, or not counted: gets an error only */
+    bool counted;           /* its conn_memory_bytes are in the budget */
+    bool no_memory;         /* over the limit for want of memory */
     bool close_after_reply; /* close after the current response */
     bool skip_linger;       /* close without a linger: no more input can arrive */
     bool eof;               /* the peer has half-closed */

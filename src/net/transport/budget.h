@@ -17,7 +17,12 @@
 #include "core/base/status.h"
 #include "net/transport/conn_table.h"
 
-enum { NET_BUDGET_MAX_USERS = 8, NET_BUDGET_REFUSALS = 256, NET_BUDGET_SMALL_ARENA = 1 << 18 };
+enum {
+    NET_BUDGET_MAX_USERS = 8,
+    NET_BUDGET_REFUSALS = 256,
+    NET_BUDGET_SMALL_ARENA = 1 << 18,
+    NET_BUDGET_FREE_CONNS = 16, /* so many connections have memory, however small the limit is */
+};
 
 /* What bodies are counted as, for the metrics. */
 enum net_body_owner {
@@ -31,6 +36,10 @@ enum net_body_owner {
 /* What the clients of servers hold. */
 struct net_budget_use {
     uint64_t n_response_bytes;      /* reserved for responses */
+    uint64_t n_open_call_bytes;     /* of calls as long as they are open, with what they buffer */
+    uint64_t n_conn_bytes;          /* of connections as long as they are open */
+    uint64_t n_tls_bytes;           /* of TLS sessions, handshakes and incomplete records */
+    uint64_t n_buffer_bytes;        /* of input and output that wait on connections */
     uint64_t n_waiting_for_budget;  /* requests that wait for the memory of the process */
     uint64_t n_waiting_for_account; /* requests that wait for that of their connection */
 };
@@ -59,6 +68,8 @@ struct net_budget {
     _Atomic uint64_t n_owner_bytes[NET_BODY_OWNERS]; /* of n_body_bytes */
     _Atomic uint64_t n_picture_bytes;                /* of n_bytes: net_budget_take_picture */
     _Atomic uint64_t n_open_call_bytes;              /* of n_bytes: net_budget_take_open_calls */
+    _Atomic uint64_t n_conn_bytes;                   /* of n_bytes: net_budget_take_conn */
+    _Atomic uint64_t n_arena_bytes;                  /* of n_bytes: net_budget_count_arenas */
     _Atomic uint64_t n_conns;                        /* that have a place */
     _Atomic uint64_t n_refused;                      /* that are told that there is none */
     _Atomic uint64_t n_leaving; /* whose place another one has, and that are not closed yet */
@@ -178,13 +189,19 @@ static inline bool net_budget_take_for_arena(void *user, size_t n_bytes, size_t 
     struct net_budget *budget = user;
     bool small =
         n_bytes <= NET_BUDGET_SMALL_ARENA - n_counted && n_counted < NET_BUDGET_SMALL_ARENA;
-    return net_budget_take_within(budget, n_bytes,
-                                  small ? net_budget_limit(budget) + net_budget_small_extra(budget)
-                                        : net_budget_large_limit(budget));
+    uint64_t limit = small ? net_budget_limit(budget) + net_budget_small_extra(budget)
+                           : net_budget_large_limit(budget);
+    if (!net_budget_take_within(budget, n_bytes, limit)) {
+        return false;
+    }
+    atomic_fetch_add_explicit(&budget->n_arena_bytes, n_bytes, memory_order_relaxed);
+    return true;
 }
 
 static inline void net_budget_give_from_arena(void *user, size_t n_bytes) {
-    net_budget_give(user, n_bytes);
+    struct net_budget *budget = user;
+    atomic_fetch_sub_explicit(&budget->n_arena_bytes, n_bytes, memory_order_relaxed);
+    net_budget_give(budget, n_bytes);
 }
 
 /* From now on the arenas of requests count, which hold what was decoded of them: arena_set_budget
@@ -222,11 +239,21 @@ static inline void net_budget_release(struct net_budget *budget, enum net_body_o
     net_budget_give(budget, n_bytes);
 }
 
-/* Open calls take at most half of the limit together, as clients keep them open as long as they
- * like; what they buffer and their responses are not contained in it. The caller takes `n_bytes` of
- * the budget, too. Returns: false when they don't fit; nothing is counted then. */
+/* Returns: what all open calls may take together. */
+static inline uint64_t net_budget_open_call_limit(const struct net_budget *budget) {
+    return net_budget_limit(budget) / 4;
+}
+
+/* Returns: what all connections may take together. */
+static inline uint64_t net_budget_conn_limit(const struct net_budget *budget) {
+    return net_budget_limit(budget) / 2;
+}
+
+/* Open calls take at most a quarter of the limit together, as clients keep them open as long as
+ * they like; what they buffer and their responses are not contained in it. The caller takes
+ * `n_bytes` of the budget, too. Returns: false when they don't fit; nothing is counted then. */
 static inline bool net_budget_take_open_calls(struct net_budget *budget, uint64_t n_bytes) {
-    uint64_t limit = net_budget_limit(budget) / 2;
+    uint64_t limit = net_budget_open_call_limit(budget);
     uint64_t used =
         atomic_fetch_add_explicit(&budget->n_open_call_bytes, n_bytes, memory_order_relaxed);
     if (used <= limit && n_bytes <= limit - used) {
@@ -280,6 +307,32 @@ static inline enum status net_budget_error(const struct net_budget *budget, stru
     return error_set(err, ST_OVERLOADED,
                      "the bodies in flight use up all %llu bytes of --body-memory",
                      (unsigned long long)budget->body_memory);
+}
+
+/* Takes memory that a connection holds as long as it is open: with that of all others at most half
+ * of the limit, a 16th beyond the limit where other memory has used it up. Returns: false when it
+ * doesn't fit; nothing is taken then. */
+static inline bool net_budget_take_conn(struct net_budget *budget, uint64_t n_bytes) {
+    uint64_t limit = net_budget_conn_limit(budget);
+    uint64_t used = atomic_fetch_add_explicit(&budget->n_conn_bytes, n_bytes, memory_order_relaxed);
+    if (used <= limit && n_bytes <= limit - used &&
+        net_budget_take_within(budget, n_bytes,
+                               net_budget_limit(budget) + 2 * net_budget_small_extra(budget))) {
+        return true;
+    }
+    atomic_fetch_sub_explicit(&budget->n_conn_bytes, n_bytes, memory_order_relaxed);
+    return false;
+}
+
+/* As net_budget_take_conn, for memory that is in use already. */
+static inline void net_budget_force_conn(struct net_budget *budget, uint64_t n_bytes) {
+    atomic_fetch_add_explicit(&budget->n_conn_bytes, n_bytes, memory_order_relaxed);
+    net_budget_force(budget, n_bytes);
+}
+
+static inline void net_budget_give_conn(struct net_budget *budget, uint64_t n_bytes) {
+    atomic_fetch_sub_explicit(&budget->n_conn_bytes, n_bytes, memory_order_relaxed);
+    net_budget_give(budget, n_bytes);
 }
 
 /* Gives the connection a place, even over the limit, until net_budget_remove_conn. Returns: the

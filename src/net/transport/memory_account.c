@@ -61,12 +61,22 @@ static void return_credit(struct memory_quota *quota, uint64_t keep) {
     }
 }
 
-/* As take_credit_within, of the half for open calls. */
+/* Returns: what the connection may take for another open call. */
+static uint64_t open_call_share(const struct memory_account *account) {
+    const struct memory_quota *quota = account->quota;
+    const struct net_budget *budget = quota->options.budget;
+    uint64_t used = atomic_load_explicit(&budget->n_open_call_bytes, memory_order_relaxed);
+    uint64_t limit = net_budget_open_call_limit(budget) + quota->n_open_call_credit;
+    uint64_t share = limit > used ? (limit - used) / OPEN_CALL_SHARE : 0;
+    return share > account->n_open_call_bytes ? share - account->n_open_call_bytes : 0;
+}
+
+/* As take_credit_within, of the quarter for open calls. */
 static bool take_open_call_credit(struct memory_quota *quota, uint64_t n_bytes) {
     if (quota->n_open_call_credit >= n_bytes) {
         return true;
     }
-    uint64_t missing = n_bytes - quota->n_open_call_credit, chunk = chunk_bytes(quota);
+    uint64_t missing = n_bytes - quota->n_open_call_credit, chunk = chunk_bytes(quota) / 4;
     uint64_t most = missing > chunk ? missing : chunk;
     if (!net_budget_take_open_calls(quota->options.budget, most)) {
         most = missing;
@@ -88,6 +98,11 @@ static void return_open_call_credit(struct memory_quota *quota, uint64_t keep) {
 /* Written by the worker only, so that no read-modify-write is needed. */
 static void set_quota_bytes(struct memory_quota *quota, uint64_t n_bytes) {
     atomic_store_explicit(&quota->n_bytes, n_bytes, memory_order_relaxed);
+}
+
+static void count_own(_Atomic uint64_t *n, uint64_t by) {
+    uint64_t old = atomic_load_explicit(n, memory_order_relaxed);
+    atomic_store_explicit(n, old + by, memory_order_relaxed);
 }
 
 static void count_waiting(_Atomic uint64_t *n, int by) {
@@ -187,6 +202,66 @@ struct memory_account *memory_account_new(struct memory_quota *quota) {
     return account;
 }
 
+/* ---- connections ----------------------------------------------------------------------------- */
+
+static void count_conn(struct memory_account *account, enum memory_conn_kind kind, uint64_t by) {
+    account->n_conn_bytes[kind] += by;
+    count_own(&account->quota->n_conn_bytes[kind], by);
+}
+
+bool memory_conn_add(struct memory_account *account, enum memory_conn_kind kind, uint64_t n_bytes) {
+    if (!account) {
+        return true;
+    }
+    struct net_budget *budget = account->quota->options.budget;
+    bool fits =
+        kind == MEMORY_CONN_BUFFERS
+            ? net_budget_take_within(budget, n_bytes,
+                                     net_budget_limit(budget) + 2 * net_budget_small_extra(budget))
+            : net_budget_take_conn(budget, n_bytes);
+    if (fits) {
+        count_conn(account, kind, n_bytes);
+    }
+    return fits;
+}
+
+void memory_conn_hold(struct memory_account *account, enum memory_conn_kind kind,
+                      uint64_t n_bytes) {
+    if (!account) {
+        return;
+    }
+    struct net_budget *budget = account->quota->options.budget;
+    if (kind == MEMORY_CONN_BUFFERS) {
+        net_budget_force(budget, n_bytes);
+    } else {
+        net_budget_force_conn(budget, n_bytes);
+    }
+    count_conn(account, kind, n_bytes);
+}
+
+void memory_conn_subtract(struct memory_account *account, enum memory_conn_kind kind,
+                          uint64_t n_bytes) {
+    if (!account || n_bytes == 0) {
+        return;
+    }
+    assert(account->n_conn_bytes[kind] >= n_bytes);
+    struct net_budget *budget = account->quota->options.budget;
+    if (kind == MEMORY_CONN_BUFFERS) {
+        net_budget_give(budget, n_bytes);
+    } else {
+        net_budget_give_conn(budget, n_bytes);
+    }
+    count_conn(account, kind, 0 - n_bytes);
+}
+
+void memory_conn_count_base(struct memory_account *account, uint64_t n_bytes) {
+    if (account) {
+        count_conn(account, MEMORY_CONN_BASE, n_bytes);
+    }
+}
+
+/* ---- the end of an account ------------------------------------------------------------------- */
+
 static void free_if_unused(struct memory_account *account) {
     if (account->closed && account->n_reservations == 0) {
         if (account->is_ready) {
@@ -198,6 +273,10 @@ static void free_if_unused(struct memory_account *account) {
 
 void memory_account_close(struct memory_account *account) {
     if (account) {
+        memory_conn_subtract(account, MEMORY_CONN_TLS, account->n_conn_bytes[MEMORY_CONN_TLS]);
+        memory_conn_subtract(account, MEMORY_CONN_BUFFERS,
+                             account->n_conn_bytes[MEMORY_CONN_BUFFERS]);
+        count_conn(account, MEMORY_CONN_BASE, 0 - account->n_conn_bytes[MEMORY_CONN_BASE]);
         account->closed = true;
         free_if_unused(account);
     }
@@ -475,6 +554,7 @@ bool memory_overhead_add(struct memory_account *account, struct memory_overhead 
     }
     overhead->n_bytes += n_bytes;
     account->n_overhead_bytes += n_bytes;
+    count_own(&account->quota->n_overhead_bytes, n_bytes);
     quota_count(account->quota, n_bytes);
     return true;
 }
@@ -484,7 +564,7 @@ enum memory_open_call memory_open_call_add(struct memory_account *account,
     if (!account) {
         return MEMORY_OPEN_CALL_GRANTED;
     }
-    if (!take_open_call_credit(account->quota, n_bytes)) {
+    if (n_bytes > open_call_share(account) || !take_open_call_credit(account->quota, n_bytes)) {
         return MEMORY_OPEN_CALLS_FULL;
     }
     enum memory_level level =
@@ -493,6 +573,7 @@ enum memory_open_call memory_open_call_add(struct memory_account *account,
         return MEMORY_BUDGET_FULL;
     }
     account->quota->n_open_call_credit -= n_bytes;
+    account->n_open_call_bytes += n_bytes;
     overhead->n_open_call_bytes = n_bytes;
     return MEMORY_OPEN_CALL_GRANTED;
 }
@@ -501,9 +582,10 @@ enum memory_open_call memory_open_call_add(struct memory_account *account,
 static void give_open_call(struct memory_overhead *overhead) {
     struct memory_quota *quota = overhead->account->quota;
     quota->n_open_call_credit += overhead->n_open_call_bytes;
+    overhead->account->n_open_call_bytes -= overhead->n_open_call_bytes;
     overhead->n_open_call_bytes = 0;
-    if (quota->n_open_call_credit > quota->max_credit) {
-        return_open_call_credit(quota, quota->max_credit / 2);
+    if (quota->n_open_call_credit > quota->max_credit / 4) {
+        return_open_call_credit(quota, quota->max_credit / 8);
     }
 }
 
@@ -512,6 +594,7 @@ void memory_overhead_subtract(struct memory_overhead *overhead, uint64_t n_bytes
         assert(overhead->n_bytes >= n_bytes);
         overhead->n_bytes -= n_bytes;
         overhead->account->n_overhead_bytes -= n_bytes;
+        count_own(&overhead->account->quota->n_overhead_bytes, 0 - n_bytes);
         quota_uncount(overhead->account->quota, n_bytes);
     }
 }

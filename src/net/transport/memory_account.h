@@ -28,6 +28,7 @@
 #include "net/transport/budget.h"
 
 enum {
+    OPEN_CALL_SHARE = 4, /* memory_open_call_add */
     /* A response of at most this size need not wait for the budget while large ones do: it may use
      * up to a sixteenth more, and the less of it the more its connection holds. */
     MEMORY_SMALL_BYTES = 65536,
@@ -53,14 +54,24 @@ struct memory_quota_options {
     void *user;
 };
 
+/* What a connection holds besides responses, bodies and calls: memory_conn_add. */
+enum memory_conn_kind {
+    MEMORY_CONN_BASE,    /* its struct, its HTTP/2 session, its first call */
+    MEMORY_CONN_TLS,     /* the session or its handshake, and an incomplete record */
+    MEMORY_CONN_BUFFERS, /* input that waits for a response, and copies that wait for the socket */
+    MEMORY_CONN_KINDS,
+};
+
 /* A worker's quota, of one server. */
 struct memory_quota {
     struct memory_quota_options options;
     uint64_t n_credit;           /* of the budget, not reserved */
-    uint64_t n_open_call_credit; /* of the half for open calls, not taken by one */
-    uint64_t max_credit;         /* of each; more is given back */
+    uint64_t n_open_call_credit; /* of the quarter for open calls, not taken by one */
+    uint64_t max_credit;         /* more is given back; of that for open calls a quarter of it */
     /* Written by the worker, read by any thread. */
-    _Atomic uint64_t n_bytes;               /* reserved */
+    _Atomic uint64_t n_bytes;          /* reserved, and of open calls */
+    _Atomic uint64_t n_overhead_bytes; /* of these, of open calls: struct memory_overhead */
+    _Atomic uint64_t n_conn_bytes[MEMORY_CONN_KINDS];
     _Atomic uint64_t n_waiting_for_budget;  /* requests */
     _Atomic uint64_t n_waiting_for_account; /* requests, of all accounts and orders */
     /* For the budget: [0] of clients that have read no response yet, [1] of those that have. */
@@ -77,9 +88,11 @@ struct memory_quota {
 /* A connection's account. */
 struct memory_account {
     struct memory_quota *quota;
-    uint64_t n_bytes;                       /* reserved, or waiting for the budget */
-    uint64_t n_waiting_bytes;               /* of these, waiting for the budget */
-    uint64_t n_overhead_bytes;              /* struct memory_overhead */
+    uint64_t n_bytes;           /* reserved, or waiting for the budget */
+    uint64_t n_waiting_bytes;   /* of these, waiting for the budget */
+    uint64_t n_overhead_bytes;  /* struct memory_overhead */
+    uint64_t n_open_call_bytes; /* of these, by memory_open_call_add */
+    uint64_t n_conn_bytes[MEMORY_CONN_KINDS];
     size_t n_reservations;                  /* and overheads */
     struct memory_reservation_list waiting; /* for this account, in order */
     LIST_ENTRY(memory_account) ready_link;
@@ -145,9 +158,19 @@ uint64_t memory_quota_run(struct memory_quota *quota, uint64_t now_ns);
 /* Returns: bytes of reservations that wait for the budget. */
 uint64_t memory_quota_wanted(const struct memory_quota *quota);
 
-/* Returns: bytes that are reserved, overhead of open calls included. NULL is allowed. */
+/* Returns: bytes that are reserved for responses. NULL is allowed. */
 static inline uint64_t memory_account_held_bytes(const struct memory_account *account) {
-    return account ? account->n_bytes - account->n_waiting_bytes + account->n_overhead_bytes : 0;
+    return account ? account->n_bytes - account->n_waiting_bytes : 0;
+}
+/* Returns: bytes of its open calls. NULL is allowed. */
+static inline uint64_t memory_account_call_bytes(const struct memory_account *account) {
+    return account ? account->n_overhead_bytes : 0;
+}
+/* Returns: bytes of the connection itself beyond what each has. NULL is allowed. */
+static inline uint64_t memory_account_conn_bytes(const struct memory_account *account) {
+    return account
+               ? account->n_conn_bytes[MEMORY_CONN_TLS] + account->n_conn_bytes[MEMORY_CONN_BUFFERS]
+               : 0;
 }
 /* Returns: NULL when out of memory. Owns: memory_account_close. */
 struct memory_account *memory_account_new(struct memory_quota *quota);
@@ -200,14 +223,27 @@ enum memory_level {
  * memory_overhead_release. */
 bool memory_overhead_add(struct memory_account *account, struct memory_overhead *overhead,
                          uint64_t n_bytes, enum memory_level level);
-/* Takes the bytes of a call that is open, which all open calls take at most half of the budget for
- * together. A connection whose calls hold little may use a little more than the budget: it is not
- * refused for what others hold. `overhead` holds nothing yet. Returns: which of both is used up;
- * nothing was taken then. `account` NULL: granted, and not counted. Owns:
+/* Takes the bytes of a call that is open, which all open calls take at most a quarter of the budget
+ * for together: those of a connection at most OPEN_CALL_SHARE-th of what is left, so that many
+ * connections with as many calls as they get leave some for another. (The first call of each is
+ * contained in MEMORY_CONN_BASE.) A connection whose calls hold little may use a little more than
+ * the budget: it is not refused for what others hold. `overhead` holds nothing yet. Returns: which
+ * of both is used up; nothing was taken then. `account` NULL: granted, and not counted. Owns:
  * memory_overhead_release. */
 enum memory_open_call { MEMORY_OPEN_CALL_GRANTED, MEMORY_OPEN_CALLS_FULL, MEMORY_BUDGET_FULL };
 enum memory_open_call memory_open_call_add(struct memory_account *account,
                                            struct memory_overhead *overhead, uint64_t n_bytes);
+/* Takes memory that the connection holds besides responses, bodies and calls, of the half of the
+ * budget for connections; buffers of all of it. Returns: false when it doesn't fit; nothing was
+ * taken. `account` NULL: true, and not counted. Owns: memory_conn_subtract, or the account's
+ * close. */
+bool memory_conn_add(struct memory_account *account, enum memory_conn_kind kind, uint64_t n_bytes);
+/* As memory_conn_add, of bytes that are in memory already. */
+void memory_conn_hold(struct memory_account *account, enum memory_conn_kind kind, uint64_t n_bytes);
+void memory_conn_subtract(struct memory_account *account, enum memory_conn_kind kind,
+                          uint64_t n_bytes);
+/* MEMORY_CONN_BASE, which net_budget_take_conn has taken, and net_budget_give_conn gives back. */
+void memory_conn_count_base(struct memory_account *account, uint64_t n_bytes);
 /* Gives back some bytes. */
 void memory_overhead_subtract(struct memory_overhead *overhead, uint64_t n_bytes);
 /* Gives back all. Idempotent; zeroed memory is allowed. */

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -465,31 +466,84 @@ static void memory_overhead_of_many_leaves_some_for_a_new_connection(void **stat
     close_memory();
 }
 
-/* The half is theirs only; what others hold is looked at as for other small things. */
-static void memory_open_calls_take_at_most_half(void **state) {
-    struct memory_overhead calls[3] = {{NULL, 0, 0}}, other = {NULL, 0, 0};
+/* The quarter is theirs only; what others hold is looked at as for other small things. */
+static void memory_open_calls_take_at_most_quarter(void **state) {
+    struct memory_overhead calls[4] = {{NULL, 0, 0}}, other = {NULL, 0, 0};
     (void)state;
     open_memory(64 * MB, 16 * MB);
-    assert_true(memory_overhead_add(memory.accounts[0], &other, 40 * MB, MEMORY_LEVEL_USUAL));
-    assert_int_equal(memory_open_call_add(memory.accounts[1], &calls[0], 20 * MB),
+    assert_true(memory_overhead_add(memory.accounts[0], &other, 57 * MB, MEMORY_LEVEL_USUAL));
+    assert_int_equal(memory_open_call_add(memory.accounts[1], &calls[0], 4 * MB),
                      MEMORY_OPEN_CALL_GRANTED);
-    assert_int_equal(memory_open_call_add(memory.accounts[2], &calls[1], 13 * MB),
-                     MEMORY_OPEN_CALLS_FULL);
-    assert_int_equal(memory_open_call_add(memory.accounts[2], &calls[1], 9 * MB),
+    assert_int_equal(memory_open_call_add(memory.accounts[1], &calls[1], 1),
+                     MEMORY_OPEN_CALLS_FULL); /* its share */
+    assert_int_equal(memory_open_call_add(memory.accounts[2], &calls[1], 2 * MB),
+                     MEMORY_OPEN_CALL_GRANTED);
+    assert_int_equal(memory_open_call_add(memory.accounts[0], &calls[2], 2 * MB),
                      MEMORY_BUDGET_FULL);
-    assert_int_equal(memory_open_call_add(memory.accounts[2], &calls[1], 8 * MB),
-                     MEMORY_OPEN_CALL_GRANTED);
-    assert_int_equal(memory_open_call_add(memory.accounts[1], &calls[2], 1), MEMORY_BUDGET_FULL);
     memory_overhead_release(&other);
-    assert_int_equal(memory_open_call_add(memory.accounts[1], &calls[2], 4 * MB),
+    assert_int_equal(memory_open_call_add(memory.accounts[3], &calls[2], 3 * MB),
+                     MEMORY_OPEN_CALLS_FULL);
+    assert_int_equal(memory_open_call_add(memory.accounts[3], &calls[2], 2 * MB),
                      MEMORY_OPEN_CALL_GRANTED);
-    for (size_t i = 0; i < 3; i++) {
+    assert_int_equal(memory.quotas[0].n_overhead_bytes, 8 * MB);
+    for (size_t i = 0; i < 4; i++) {
         memory_overhead_release(&calls[i]);
         memory_overhead_release(&calls[i]);
     }
     assert_int_equal(memory_account_bytes(memory.accounts[1]), 0);
+    assert_int_equal(memory.accounts[1]->n_open_call_bytes, 0);
     close_memory();
     assert_int_equal(memory.budget.n_open_call_bytes, 0);
+}
+
+/* Connections with as many calls as they get leave some to one that has none yet. */
+static void memory_open_calls_of_many_leave_some_for_another(void **state) {
+    enum { CALL_BYTES = 5120, MAX_CALLS = 65536 };
+    struct memory_overhead *calls = calloc(MAX_CALLS, sizeof(*calls));
+    size_t n = 0, n_before = 0;
+    (void)state;
+    assert_non_null(calls);
+    open_memory(64 * MB, MB);
+    do {
+        n_before = n;
+        for (size_t i = 0; i + 1 < N && n < MAX_CALLS; i++) {
+            n += memory_open_call_add(memory.accounts[i], &calls[n], CALL_BYTES) ==
+                 MEMORY_OPEN_CALL_GRANTED;
+        }
+    } while (n > n_before);
+    assert_true(n * CALL_BYTES <= 16 * MB);
+    size_t n_all = n;
+    while (n < MAX_CALLS && memory_open_call_add(memory.accounts[N - 1], &calls[n], CALL_BYTES) ==
+                                MEMORY_OPEN_CALL_GRANTED) {
+        n++;
+    }
+    assert_true(n - n_all > n_all / N / 2);
+    while (n > 0) {
+        memory_overhead_release(&calls[--n]);
+    }
+    free(calls);
+    close_memory();
+}
+
+static void memory_connections_take_at_most_half(void **state) {
+    struct memory_account *account;
+    (void)state;
+    open_memory(64 * MB, MB);
+    account = memory.accounts[0];
+    assert_true(memory_conn_add(account, MEMORY_CONN_TLS, 20 * MB));
+    assert_false(memory_conn_add(memory.accounts[1], MEMORY_CONN_TLS, 13 * MB));
+    assert_true(memory_conn_add(memory.accounts[1], MEMORY_CONN_TLS, 12 * MB));
+    assert_true(memory_conn_add(account, MEMORY_CONN_BUFFERS, 34 * MB)); /* of all memory */
+    assert_false(memory_conn_add(account, MEMORY_CONN_BUFFERS, 4 * MB));
+    memory_conn_hold(account, MEMORY_CONN_BUFFERS, 4 * MB); /* in use already */
+    assert_int_equal(memory.quotas[0].n_conn_bytes[MEMORY_CONN_TLS], 32 * MB);
+    assert_int_equal(memory.quotas[0].n_conn_bytes[MEMORY_CONN_BUFFERS], 38 * MB);
+    memory_conn_subtract(account, MEMORY_CONN_TLS, 8 * MB);
+    assert_int_equal(memory.budget.n_conn_bytes, 24 * MB);
+    assert_int_equal(memory_account_bytes(account), 0); /* neither responses nor calls */
+    close_memory();
+    assert_int_equal(memory.budget.n_conn_bytes, 0);
+    assert_int_equal(memory.budget.n_bytes, 0);
 }
 
 static void memory_overhead_refused_asks_for_relief_at_intervals(void **state) {
@@ -567,7 +621,9 @@ int main(void) {
         cmocka_unit_test(memory_response_larger_than_expected_is_counted),
         cmocka_unit_test(memory_overhead_levels_go_up_to_their_limits),
         cmocka_unit_test(memory_overhead_of_many_leaves_some_for_a_new_connection),
-        cmocka_unit_test(memory_open_calls_take_at_most_half),
+        cmocka_unit_test(memory_open_calls_take_at_most_quarter),
+        cmocka_unit_test(memory_open_calls_of_many_leave_some_for_another),
+        cmocka_unit_test(memory_connections_take_at_most_half),
         cmocka_unit_test(memory_overhead_refused_asks_for_relief_at_intervals),
         cmocka_unit_test(memory_budget_users_free_together_what_is_wanted),
         cmocka_unit_test(memory_overhead_outlives_its_connection),

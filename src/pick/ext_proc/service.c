@@ -665,6 +665,7 @@ struct grpc_method pick_service_method(struct pick_service *service) {
     return (struct grpc_method){.path = "/" PICK_SERVICE_NAME "/Process",
                                 .on_event = on_event,
                                 .streams = true,
+                                .counts_memory = true,
                                 .context = service,
                                 .on_message_rejected = on_message_rejected,
                                 .describe = describe_call};

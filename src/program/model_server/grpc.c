@@ -9,7 +9,6 @@ enum {
     /* The receive windows of one stream and of a connection: enough for the round-trip times within
      * a data center. */
     STREAM_WINDOW_BYTES = 4 * 1024 * 1024,
-    STREAM_BYTES = 6144, /* 4.6 KiB were measured for Watch calls */
     CONNECTION_WINDOW_BYTES = 16 * 1024 * 1024,
     /* Of a connection, less if their windows are more than the memory for bodies, but not less than
      * RFC 9113, 6.5.2 recommends: then their windows are smaller. */
@@ -29,7 +28,7 @@ static struct grpc_limits limits_of(const struct serve_settings *settings,
     uint32_t n_streams = max_streams(settings->body_memory.n_bytes);
     return (struct grpc_limits){
         .net = *net,
-        .stream_bytes = STREAM_BYTES,
+        .stream_bytes = GRPC_STREAM_MEMORY_BYTES,
         .max_streams = n_streams,
         .stream_window_bytes =
             grpc_stream_window(settings->body_memory.n_bytes, n_streams, STREAM_WINDOW_BYTES),

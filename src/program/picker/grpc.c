@@ -104,6 +104,7 @@ struct net_limits pick_net_limits(const struct pick_settings *settings) {
 static struct grpc_limits limits_of(const struct pick_settings *settings) {
     return (struct grpc_limits){
         .net = pick_net_limits(settings),
+        .stream_bytes = GRPC_STREAM_MEMORY_BYTES,
         .max_streams = max_streams(settings),
         .stream_window_bytes = grpc_stream_window(settings->body_memory.n_bytes,
                                                   max_streams(settings), STREAM_WINDOW_BYTES),

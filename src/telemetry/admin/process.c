@@ -38,35 +38,24 @@ static const char *const PROTOCOLS[] = {
     [NET_BODY_HTTP] = "http", [NET_BODY_GRPC] = "grpc", [NET_BODY_MIP] = "mip"};
 enum { N_PROTOCOLS = sizeof(PROTOCOLS) / sizeof(PROTOCOLS[0]) };
 
-static void print_response_memory(struct metric_text *text, const char *protocol,
-                                  const struct net_budget_use *use) {
+static void print_kind(struct metric_text *text, const char *kind, const char *protocol,
+                       uint64_t n_bytes) {
     struct buf labels;
     buf_init(&labels, text->out->arena, 64);
-    metric_label_add(&labels, "kind", STR("responses"));
-    metric_label_add(&labels, "protocol", str_of(protocol));
-    metric_text_u64(text, buf_str(&labels), use->n_response_bytes);
-}
-
-static void print_body_memory(struct metric_text *text, const struct net_budget *budget,
-                              size_t owner) {
-    struct buf labels;
-    buf_init(&labels, text->out->arena, 64);
-    metric_label_add(&labels, "kind",
-                     owner == NET_BODY_SHARED_MEMORY ? STR("shared_memory") : STR("bodies"));
-    if (owner != NET_BODY_SHARED_MEMORY) {
-        metric_label_add(&labels, "protocol", str_of(PROTOCOLS[owner]));
+    metric_label_add(&labels, "kind", str_of(kind));
+    if (protocol) {
+        metric_label_add(&labels, "protocol", str_of(protocol));
     }
-    metric_text_u64(text, buf_str(&labels),
-                    atomic_load_explicit(&budget->n_owner_bytes[owner], memory_order_relaxed));
+    metric_text_u64(text, buf_str(&labels), n_bytes);
 }
 
-static void print_picture_memory(struct metric_text *text, const struct net_budget *budget) {
-    struct buf labels;
-    buf_init(&labels, text->out->arena, 64);
-    metric_label_add(&labels, "kind", STR("pictures"));
-    metric_label_add(&labels, "protocol", STR("mip"));
-    metric_text_u64(text, buf_str(&labels),
-                    atomic_load_explicit(&budget->n_picture_bytes, memory_order_relaxed));
+static void print_use(struct metric_text *text, const char *protocol,
+                      const struct net_budget_use *use) {
+    print_kind(text, "responses", protocol, use->n_response_bytes);
+    print_kind(text, "open_calls", protocol, use->n_open_call_bytes);
+    print_kind(text, "connections", protocol, use->n_conn_bytes);
+    print_kind(text, "tls", protocol, use->n_tls_bytes);
+    print_kind(text, "buffers", protocol, use->n_buffer_bytes);
 }
 
 static void print_waiting(struct metric_text *text, const char *protocol, const char *limit,
@@ -86,17 +75,23 @@ static void print_client_memory(struct net_budget *budget, struct metric_text *t
     for (size_t i = 0; i < N_PROTOCOLS; i++) {
         found[i] = net_budget_add_use(budget, PROTOCOLS[i], &uses[i]);
         if (found[i]) {
-            print_response_memory(text, PROTOCOLS[i], &uses[i]);
+            print_use(text, PROTOCOLS[i], &uses[i]);
         }
     }
     for (size_t i = 0; i < NET_BODY_OWNERS; i++) {
-        if (i == NET_BODY_SHARED_MEMORY || found[i]) {
-            print_body_memory(text, budget, i);
+        uint64_t n_bytes = atomic_load_explicit(&budget->n_owner_bytes[i], memory_order_relaxed);
+        if (i == NET_BODY_SHARED_MEMORY) {
+            print_kind(text, "shared_memory", NULL, n_bytes);
+        } else if (found[i]) {
+            print_kind(text, "bodies", PROTOCOLS[i], n_bytes);
         }
     }
     if (found[NET_BODY_MIP]) {
-        print_picture_memory(text, budget);
+        print_kind(text, "pictures", "mip",
+                   atomic_load_explicit(&budget->n_picture_bytes, memory_order_relaxed));
     }
+    print_kind(text, "requests", NULL,
+               atomic_load_explicit(&budget->n_arena_bytes, memory_order_relaxed));
     metric_family_begin(text, METRIC_FAMILY_WAITING_FOR_MEMORY);
     for (size_t i = 0; i < N_PROTOCOLS; i++) {
         if (found[i]) {

@@ -50,6 +50,8 @@ static void add_memory_server(struct json_writer *json, const struct net_memory_
     json_write_open(json, JSON_ELEMENT, '{');
     json_write_string(json, "name", str_of(server->name));
     json_write_u64(json, "responses", server->n_response_bytes);
+    json_write_u64(json, "open_calls", server->n_call_bytes);
+    json_write_u64(json, "connections", server->n_conn_bytes);
     json_write_u64(json, "bodies", server->n_body_bytes);
     json_write_u64(json, "waiting", server->n_waiting);
     json_write_close(json, '}');
@@ -60,6 +62,8 @@ static void add_memory_holder(struct json_writer *json, const struct net_memory_
     json_write_string(json, "peer", str_of(holder->peer));
     json_write_string(json, "server", str_of(holder->server));
     json_write_u64(json, "responses", holder->n_response_bytes);
+    json_write_u64(json, "open_calls", holder->n_call_bytes);
+    json_write_u64(json, "connections", holder->n_conn_bytes);
     json_write_u64(json, "bodies", holder->n_body_bytes);
     if (holder->unread) {
         json_write_u64(json, "unread_ms", holder->unread_ns / 1000000);
@@ -71,6 +75,9 @@ void status_json_add_memory(struct json_writer *json, const struct net_memory_re
     json_write_open(json, "memory", '{');
     json_write_u64(json, "limit", memory->limit);
     json_write_u64(json, "responses", memory->n_response_bytes);
+    json_write_u64(json, "open_calls", memory->n_call_bytes);
+    json_write_u64(json, "connections", memory->n_conn_bytes);
+    json_write_u64(json, "requests", memory->n_request_bytes);
     json_write_u64(json, "bodies", memory->n_body_bytes);
     json_write_u64(json, "cache", memory->n_cache_bytes);
     json_write_open(json, "servers", '[');

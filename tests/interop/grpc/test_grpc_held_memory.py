@@ -88,6 +88,26 @@ def test_open_calls_count_against_client_memory(start):
         connection.close()
 
 
+def test_open_calls_are_bounded_for_all_connections(start):
+    """G5: 16 calls of each of many connections were in no budget. A connection always gets its first one."""
+    live = start("--client-memory", "32MiB")
+    connections = [live.connect() for _ in range(150)]
+    opened = [(connection, open_streams(connection, 16)) for connection in connections]
+    numbers = live.numbers()
+    of_grpc = {kind: numbers[f'sluice_client_memory_bytes{{kind="{kind}",protocol="grpc"}}']
+               for kind in ("open_calls", "connections", "responses")}
+    assert 7 << 20 < of_grpc["open_calls"] <= 8 << 20  # a quarter
+    assert of_grpc["connections"] == 150 * 18432 and of_grpc["responses"] == 0
+    refused = [connection.streams[stream] for connection, streams in opened for stream in over(connection, streams)]
+    assert len(refused) > 500
+    assert all(one.status == EXHAUSTED and "--client-memory" in one.text for one in refused)
+    with live.connect() as other:
+        assert not over(other, open_streams(other, 1))
+        live.check_good()
+    for connection in connections:
+        connection.close()
+
+
 def test_forwarded_metadata_counts_against_body_memory(start):
     """What models get of it is kept, and refused when the memory for bodies is used up."""
     live = start("--body-memory", "8MiB", "--grpc-header-forward-pattern", "^a$")

@@ -233,7 +233,7 @@ def test_holders_are_shown_until_they_are_gone(live):
         text = http1.request(live.metrics_address, "GET", "/debug/state").body.decode()
         assert f"memory of clients: {first['responses']} bytes in responses, " in text
         assert re.search(rf"^  held by {reader}, grpc: {first['responses']} in responses, 0 in bodies, "
-                         rf"nothing read for [0-9.e-]+ s\n  held by {sender}, http: 0 in responses, "
+                         rf"{first['open_calls']} in open calls, nothing read for [0-9.e-]+ s\n  held by {sender}, http: 0 in responses, "
                          rf"{second['bodies']} in bodies$", text, re.MULTILINE), text
         live.signal(signal.SIGUSR2)
         live.wait_for(lambda: any(line.get("line", "").startswith(f"  held by {reader}, grpc: ")
@@ -293,8 +293,8 @@ def test_status_page_shows_holders(live, tmp_path):
         page.wait("document.querySelectorAll('#holder-rows tr').length === 2")
         cells = "[...document.querySelectorAll('#holder-rows td')].map(one => one.textContent)"
         shown = page.run(cells)
-        assert shown[:4] == [reader, "grpc", "3.2 MB", "0 B"] and shown[4].endswith(" s"), shown
-        assert shown[5:8] == [sender, "http", "0 B"] and shown[9] == "–", shown
+        assert shown[:6] == [reader, "grpc", "3.2 MB", "0 B", "10 KB", "0 B"] and shown[6].endswith(" s"), shown
+        assert shown[7:10] == [sender, "http", "0 B"] and shown[13] == "–", shown
         assert page.run("document.getElementById('memory-used').textContent").endswith(" of 50 MB")
         page.picture(tmp_path / "page.png")
         assert page.complaints() == []

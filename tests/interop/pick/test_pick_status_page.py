@@ -212,7 +212,7 @@ def test_status_json_numbers(start_picker):
         assert now["server"]["ready"] is True and now["pools"][0]["name"] == "llama-pool"
         assert now["memory"]["limit"] > 0
         (holder,) = now["memory"]["holders"]  # an open request, with its arena
-        assert 8192 <= holder["responses"] < 32768
+        assert 8192 <= holder["open_calls"] < 32768 and holder["responses"] == 0
         assert [one["name"] for one in now["memory"]["servers"]] == ["grpc"]
         assert {"protocol": "pick", "reason": "NO_ENDPOINT", "count": 1} in now["errors"]
         assert sum(now["times"]["headers"]["buckets"]) == 1 and now["times"]["body"] == {"sum": 0, "buckets": []}

@@ -142,8 +142,9 @@ static enum status grpc_head_check(struct grpc_stream *stream, struct error *err
     if (stream->memory == MEMORY_OPEN_CALLS_FULL) {
         metric_add(METRIC_DROPPED_MEMORY, 1);
         return error_set(err, ST_OVERLOADED,
-                         "no memory for another open call of the connection: open calls take up "
-                         "half of the %llu bytes of --client-memory",
+                         "no memory for another open call of the connection: open calls may take "
+                         "a quarter of the %llu bytes of --client-memory, and those of a "
+                         "connection a quarter of what the others leave of it",
                          (unsigned long long)stream->core->options->budget->memory);
     }
     if (stream->memory == MEMORY_BUDGET_FULL) {
@@ -300,13 +301,11 @@ void grpc_plain_answer(struct grpc_stream *stream) {
     grpc_core_schedule_write(stream->core, stream->session);
 }
 
-/* So many open streams of a connection are not counted. */
-enum { UNCOUNTED_STREAMS = 16 };
-
+/* The only one is contained in net_protocol.conn_memory_bytes. */
 static void count_stream(struct grpc_stream *stream) {
-    struct grpc_session *session = stream->session;
+    const struct grpc_session *session = stream->session;
     size_t n_bytes = stream->core->options->limits.stream_bytes;
-    if (session->n_open > UNCOUNTED_STREAMS && n_bytes > 0) {
+    if (session->n_alive > 1 && n_bytes > 0) {
         stream->memory = memory_open_call_add(session->account, &stream->overhead, n_bytes);
     }
 }
@@ -493,6 +492,9 @@ void grpc_stream_on_head(struct grpc_stream *stream) {
 
 void grpc_stream_start_method(struct grpc_stream *stream) {
     stream->method_state = GRPC_METHOD_ACTIVE;
+    if (stream->call.method->counts_memory) {
+        memory_overhead_release(&stream->overhead);
+    }
     grpc_stream_emit(stream, GRPC_BEGIN);
 }
 

@@ -417,6 +417,7 @@ static void on_call_end(struct net_call *call) {
 static const struct net_protocol mip_protocol = {
     .name = "mip",
     .conn_bytes = sizeof(struct mip_conn),
+    .conn_memory_bytes = 6144, /* a call takes a chunk of an arena, 4 KiB */
     .on_refused = on_refused,
     .on_bytes = on_bytes,
     .read_buffer = request_response_read_buffer,

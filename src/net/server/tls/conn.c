@@ -11,8 +11,8 @@
 #include "core/base/metric/metric.h"
 #include "net/transport/tls/server.h"
 
-static_assert((int)METRIC_TLS_FAILURES_PLAINTEXT + (int)TLS_FAILURE_DISCONNECTED ==
-                  (int)METRIC_TLS_FAILURES_GONE,
+static_assert((int)METRIC_TLS_FAILURES_PLAINTEXT + (int)TLS_FAILURE_MEMORY ==
+                  (int)METRIC_TLS_FAILURES_MEMORY,
               "the rows of the counter are in the order of enum tls_failure");
 
 static void net_tls_log_failure(const struct net_conn *conn, enum tls_failure failure,
@@ -57,7 +57,7 @@ enum {
 struct encrypted_write {
     uv_write_t write;
     struct net_conn *conn;
-    size_t n_bytes;
+    size_t n_bytes, cap;
     char data[];
 };
 
@@ -102,13 +102,29 @@ static ssize_t encrypt_records(struct net_conn *conn, struct tls_io *io,
 
 /* ---- encrypted bytes to the socket ----------------------------------------------------------- */
 
+static struct encrypted_write *encrypted_new(struct net_conn *conn, size_t cap) {
+    struct encrypted_write *encrypted = malloc(sizeof(*encrypted) + cap);
+    if (encrypted) {
+        encrypted->conn = conn;
+        encrypted->n_bytes = 0;
+        encrypted->cap = cap;
+        memory_conn_hold(conn->account, MEMORY_CONN_BUFFERS, cap);
+    }
+    return encrypted;
+}
+
+static void encrypted_free(struct encrypted_write *encrypted) {
+    memory_conn_subtract(encrypted->conn->account, MEMORY_CONN_BUFFERS, encrypted->cap);
+    free(encrypted);
+}
+
 static int send_waiting(struct net_conn *conn);
 
 static void on_encrypted_sent(uv_write_t *write, int status) {
     struct encrypted_write *encrypted = (struct encrypted_write *)write;
     struct net_conn *conn = encrypted->conn;
     size_t n_bytes = encrypted->n_bytes;
-    free(encrypted);
+    encrypted_free(encrypted);
     conn->n_encrypted_writes--;
     if (status < 0) {
         net_conn_close(conn);
@@ -129,15 +145,6 @@ static void on_encrypted_sent(uv_write_t *write, int status) {
     net_conn_update_io(conn);
 }
 
-static struct encrypted_write *encrypted_new(struct net_conn *conn, size_t cap) {
-    struct encrypted_write *encrypted = malloc(sizeof(*encrypted) + cap);
-    if (encrypted) {
-        encrypted->conn = conn;
-        encrypted->n_bytes = 0;
-    }
-    return encrypted;
-}
-
 /* Takes ownership of `encrypted`. Returns: 0, or libuv's error. */
 static int encrypted_send(struct net_conn *conn, struct encrypted_write *encrypted) {
     uv_buf_t buf = {.base = encrypted->data, .len = encrypted->n_bytes};
@@ -145,7 +152,7 @@ static int encrypted_send(struct net_conn *conn, struct encrypted_write *encrypt
     if (rc == 0) {
         conn->n_encrypted_writes++;
     } else {
-        free(encrypted);
+        encrypted_free(encrypted);
     }
     return rc;
 }
@@ -221,7 +228,7 @@ static int send_waiting(struct net_conn *conn) {
         return UV_ENOMEM;
     }
     if (!encrypt_waiting(conn, encrypted)) {
-        free(encrypted);
+        encrypted_free(encrypted);
         return UV_ECONNABORTED;
     }
     return encrypted_send(conn, encrypted);
@@ -252,16 +259,18 @@ bool net_tls_attach(struct net_conn *conn, const struct tls_server *server) {
 
 bool net_tls_open(struct net_conn *conn) {
     struct server_worker *server_worker = conn->server_worker;
-    struct net_tls *tls = conn->tls;
     if (!server_worker->tls) {
         server_worker->tls = calloc(1, sizeof(*server_worker->tls));
     }
-    if (!server_worker->tls) {
-        return false;
-    }
-    struct tls_context *context = tls->context;
-    tls->context = NULL;
-    return tls_session_init(&tls->session, context, str_of(conn->protocol->alpn));
+    return server_worker->tls != NULL;
+}
+
+static void partial_free(struct net_conn *conn) {
+    struct net_tls *tls = conn->tls;
+    memory_conn_subtract(conn->account, MEMORY_CONN_TLS, tls->partial_cap);
+    free(tls->partial);
+    tls->partial = NULL;
+    tls->n_partial = tls->partial_cap = 0;
 }
 
 void net_tls_free(struct net_conn *conn) {
@@ -269,6 +278,7 @@ void net_tls_free(struct net_conn *conn) {
     if (tls) {
         tls_session_fini(&tls->session);
         tls_context_unref(tls->context);
+        partial_free(conn);
         free(tls);
         conn->tls = NULL;
     }
@@ -334,6 +344,8 @@ static void refuse_plaintext(struct net_conn *conn, struct str request) {
 static void on_handshake_done(struct net_conn *conn) {
     net_tls_log_success(conn);
     conn->tls->in_handshake = false;
+    memory_conn_subtract(conn->account, MEMORY_CONN_TLS,
+                         NET_TLS_HANDSHAKE_MEMORY_BYTES - NET_TLS_SESSION_MEMORY_BYTES);
     /* The protocol has timeouts of its own. */
     timer_list_stop(&conn->server_worker->conn_timers, &conn->timeout);
     if (conn->over_limit) {
@@ -419,6 +431,125 @@ static void decrypt_all(struct net_conn *conn, struct tls_io *io) {
     }
 }
 
+/* ---- records in ------------------------------------------------------------------------------ */
+
+enum {
+    RECORD_HEAD_BYTES = 5,
+    /* RFC 8446, 5.2, and RFC 5246, 6.2.3 */
+    RECORD_MAX_BYTES = RECORD_HEAD_BYTES + TLS_RECORD_BYTES + 2048,
+    PARTIAL_MIN_BYTES = 512,
+    RECORD_FIRST_TYPE = 20, /* RFC 8446, 5.1, and RFC 6520 */
+    RECORD_LAST_TYPE = 24,
+};
+
+/* Returns: the size of the record at the front; that of a head when it is not known yet; all bytes
+ * when they are no record, as OpenSSL explains what is wrong. */
+static size_t record_bytes(struct str data) {
+    const unsigned char *head = (const unsigned char *)data.ptr;
+    if (data.len > 0 && (head[0] < RECORD_FIRST_TYPE || head[0] > RECORD_LAST_TYPE)) {
+        return data.len;
+    }
+    if (data.len < RECORD_HEAD_BYTES) {
+        return RECORD_HEAD_BYTES;
+    }
+    size_t n = RECORD_HEAD_BYTES + ((size_t)head[3] << 8) + head[4];
+    return n <= RECORD_MAX_BYTES ? n : data.len;
+}
+
+/* Returns: the bytes at the front that are whole records. */
+static size_t whole_records(struct str data) {
+    size_t at = 0;
+    while (at < data.len) {
+        size_t n = record_bytes(str_make(data.ptr + at, data.len - at));
+        if (n > data.len - at) {
+            break;
+        }
+        at += n;
+    }
+    return at;
+}
+
+/* Ends a connection for which there is no memory. */
+static void refuse_for_memory(struct net_conn *conn) {
+    metric_add(METRIC_DROPPED_MEMORY, 1);
+    if (conn->tls->in_handshake) {
+        net_tls_log_failure(conn, TLS_FAILURE_MEMORY,
+                            "no memory for another handshake: connections take up half of "
+                            "--client-memory, or requests and responses all of it");
+    }
+    net_conn_close(conn);
+}
+
+/* Appends `n_bytes` from the front of `data`, where the record has `n_whole` bytes. Returns: false
+ * when there is no memory: the connection is closed. */
+static bool partial_add(struct net_conn *conn, struct str *data, size_t n_bytes, size_t n_whole) {
+    struct net_tls *tls = conn->tls;
+    size_t needed = tls->n_partial + n_bytes, cap = tls->partial_cap;
+    if (needed > cap) {
+        cap = 2 * cap > PARTIAL_MIN_BYTES ? 2 * cap : PARTIAL_MIN_BYTES;
+        cap = cap > n_whole ? n_whole : cap;
+        cap = cap > needed ? cap : needed;
+        bool fits = memory_conn_add(conn->account, MEMORY_CONN_TLS, cap - tls->partial_cap);
+        char *grown = fits ? realloc(tls->partial, cap) : NULL;
+        if (!grown) {
+            memory_conn_subtract(conn->account, MEMORY_CONN_TLS, fits ? cap - tls->partial_cap : 0);
+            refuse_for_memory(conn);
+            return false;
+        }
+        tls->partial = grown;
+        tls->partial_cap = cap;
+    }
+    memcpy(tls->partial + tls->n_partial, data->ptr, n_bytes);
+    tls->n_partial = needed;
+    *data = str_make(data->ptr + n_bytes, data->len - n_bytes);
+    return true;
+}
+
+/* Begins the handshake. Returns: false when there is no memory: the connection is closed. */
+static bool begin_session(struct net_conn *conn) {
+    struct net_tls *tls = conn->tls;
+    if (!memory_conn_add(conn->account, MEMORY_CONN_TLS, NET_TLS_HANDSHAKE_MEMORY_BYTES)) {
+        refuse_for_memory(conn);
+        return false;
+    }
+    struct tls_context *context = tls->context;
+    tls->context = NULL;
+    if (!tls_session_init(&tls->session, context, str_of(conn->protocol->alpn))) {
+        net_conn_close(conn);
+        return false;
+    }
+    return true;
+}
+
+/* Passes whole records to OpenSSL, and what they contain to the protocol: all at once, as what must
+ * wait for a response becomes one pending input. */
+static void receive_records(struct net_conn *conn, struct str first, struct str rest) {
+    struct net_tls *tls = conn->tls;
+    if (!tls->session.ssl && !begin_session(conn)) {
+        return;
+    }
+    struct tls_io io = io_of(conn, first.len > 0 ? first : rest);
+    io.in_after = first.len > 0 ? rest : first;
+    if (!tls->in_handshake || do_handshake(conn, &io)) {
+        decrypt_all(conn, &io);
+    }
+}
+
+/* Adds to the record that has begun. Returns: false when it is not complete yet, or the connection
+ * has ended. */
+static bool complete_record(struct net_conn *conn, struct str *data) {
+    struct net_tls *tls = conn->tls;
+    size_t n_whole;
+    while ((n_whole = record_bytes(str_make(tls->partial, tls->n_partial))) > tls->n_partial) {
+        size_t missing = n_whole - tls->n_partial;
+        size_t n = missing < data->len ? missing : data->len;
+        if (n == 0 || !partial_add(conn, data, n, n_whole)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void net_tls_receive(struct net_conn *conn, struct str encrypted) {
     struct net_tls *tls = conn->tls;
     if (conn->phase != NET_OPEN) {
@@ -430,8 +561,16 @@ void net_tls_receive(struct net_conn *conn, struct str encrypted) {
         return;
     }
     tls->received_any = true;
-    struct tls_io io = io_of(conn, encrypted);
-    if (!tls->in_handshake || do_handshake(conn, &io)) {
-        decrypt_all(conn, &io);
+    if (tls->n_partial > 0 && !complete_record(conn, &encrypted)) {
+        return;
+    }
+    struct str records = str_make(encrypted.ptr, whole_records(encrypted));
+    if (tls->n_partial + records.len > 0) {
+        receive_records(conn, str_make(tls->partial, tls->n_partial), records);
+        partial_free(conn);
+    }
+    encrypted = str_make(encrypted.ptr + records.len, encrypted.len - records.len);
+    if (encrypted.len > 0 && conn->phase == NET_OPEN && !tls->peer_closed) {
+        (void)partial_add(conn, &encrypted, encrypted.len, record_bytes(encrypted));
     }
 }

@@ -14,16 +14,24 @@
 
 enum {
     NET_TLS_ENCRYPTED_BYTES = 4 * (TLS_RECORD_BYTES + 256) + 1024, /* four full records */
+    /* What OpenSSL takes for a connection, as measured and rounded up: during the handshake, whose
+     * messages it buffers, and afterwards. */
+    NET_TLS_HANDSHAKE_MEMORY_BYTES = 40 * 1024,
+    NET_TLS_SESSION_MEMORY_BYTES = 16 * 1024,
 };
 
 /* TLS state of a connection. */
 struct net_tls {
-    struct tls_session session;
+    struct tls_session session;  /* from the first whole record on: before, it would take memory */
     struct tls_context *context; /* until the session takes it */
-    bool received_any;           /* bytes were received */
-    bool in_handshake;           /* the handshake is in progress */
-    bool close_notify_sent;      /* close_notify was sent */
-    bool peer_closed;            /* close_notify was received */
+    /* The beginning of a record. OpenSSL gets whole records, as it takes a buffer of 16 KiB for
+     * each that has begun. */
+    char *partial;
+    size_t n_partial, partial_cap;
+    bool received_any;      /* bytes were received */
+    bool in_handshake;      /* the handshake is in progress */
+    bool close_notify_sent; /* close_notify was sent */
+    bool peer_closed;       /* close_notify was received */
 };
 
 /* Buffers and log limit shared by a worker's connections. The buffers are empty between
@@ -48,7 +56,7 @@ static inline bool net_tls_peer_has_closed(const struct net_conn *conn) {
 /* Gives a new connection the current context of `server`. Returns: false when out of memory.
  * Thread: the acceptor's. */
 bool net_tls_attach(struct net_conn *conn, const struct tls_server *server) SLUICE_MUST_USE;
-/* The connection is on its worker: expects a handshake. Returns: false when out of memory. */
+/* The connection is on its worker: a handshake may begin. Returns: false when out of memory. */
 bool net_tls_open(struct net_conn *conn) SLUICE_MUST_USE;
 /* NULL is allowed in conn->tls. */
 void net_tls_free(struct net_conn *conn);

@@ -74,6 +74,10 @@ static int on_bio_read(BIO *bio, char *data, size_t n_bytes, size_t *n_read) {
     }
     memcpy(data, io->in.ptr, n);
     io->in = str_make(io->in.ptr + n, io->in.len - n);
+    if (io->in.len == 0) {
+        io->in = io->in_after;
+        io->in_after = str_make(NULL, 0);
+    }
     *n_read = n;
     return 1;
 }

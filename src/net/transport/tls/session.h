@@ -22,7 +22,7 @@ enum {
 /* The caller's buffers: input from the peer, from which consumed bytes are removed, and output to
  * the peer. */
 struct tls_io {
-    struct str in;
+    struct str in, in_after; /* in two pieces, the second of which may be empty */
     char *out;
     size_t out_len, out_cap;
 };
@@ -45,6 +45,7 @@ enum tls_failure {
     TLS_FAILURE_REFUSED,
     TLS_FAILURE_TIMEOUT,      /* the handshake timed out */
     TLS_FAILURE_DISCONNECTED, /* the connection closed during the handshake */
+    TLS_FAILURE_MEMORY,       /* the server has no memory for it */
     TLS_FAILURES,
 };
 
