@@ -293,9 +293,9 @@ def test_status_page_shows_holders(live, tmp_path):
         page.wait("document.querySelectorAll('#holder-rows tr').length === 2")
         cells = "[...document.querySelectorAll('#holder-rows td')].map(one => one.textContent)"
         shown = page.run(cells)
-        assert shown[:6] == [reader, "grpc", "3.2 MB", "0 B", "10 KB", "0 B"] and shown[6].endswith(" s"), shown
+        assert shown[:6] == [reader, "grpc", "3 MiB", "0 B", "10 KiB", "0 B"] and shown[6].endswith(" s"), shown
         assert shown[7:10] == [sender, "http", "0 B"] and shown[13] == "–", shown
-        assert page.run("document.getElementById('memory-used').textContent").endswith(" of 50 MB")
+        assert page.run("document.getElementById('memory-used').textContent").endswith(" of 48 MiB")
         page.picture(tmp_path / "page.png")
         assert page.complaints() == []
 
