@@ -31,13 +31,15 @@ def programs():
     subprocess.run(["ninja", "-C", server.build(), "--quiet", "bench_programs"], check=True)
 
 
-def run(program, *arguments, python=sys.executable, **environment):
-    """Returns: what it prints. bench/ runs as it does for a user, with the Python that its first line names."""
+def run(program, *arguments, python=sys.executable, may_report="", **environment):
+    """Returns: what it prints. bench/ runs as it does for a user, with the Python that its first line names. `may_report`:
+    a failure with that text is none here."""
     words = [os.path.join(server.ROOT, "bench", program), *map(str, arguments)]
     done = subprocess.run([python, *words] if python else words, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, check=False, timeout=20 * http1.PATIENCE,
                           env=os.environ | {"SLUICE_BUILD": server.build(), "BENCH_SECONDS": "0.3", "BENCH_ROUNDS": "1"} | environment)
-    assert done.returncode == 0, (done.stdout, done.stderr)
+    reported = may_report and may_report in done.stderr
+    assert done.returncode == 0 or reported, (done.stdout, done.stderr)
     return done.stdout
 
 
@@ -80,8 +82,10 @@ def test_compare_prints_ratios(programs):
 
 
 def test_instructions_counts_the_named_figure(programs):
-    text = run("instructions", "health_ready", python="/usr/bin/python3")
-    assert re.search(r"^health_ready +\d{4,}", text, re.M), text
+    """What it is depends on the compiler, and a little on the time that the server runs."""
+    text = run("instructions", "health_ready", "choice_default_3", python="/usr/bin/python3",
+               may_report="more than 5 % over bench/instructions.json")
+    assert len(re.findall(r"^(?:health_ready|choice_default_3) +\d{4,}", text, re.M)) == 2, text
 
 
 def test_pool_wait_prints_times(programs):
