@@ -108,7 +108,7 @@ static struct shape_times_place *choose_place(struct shape_times_place *set) {
 
 struct exec_time_stats *shape_times_get(struct shape_times *times, uint64_t shapes) {
     struct exec_time_stats *found = shape_times_find(times, shapes);
-    if (found || shapes == SHAPES_NEVER) {
+    if (found || shapes < SHAPES_HASHED) {
         return found;
     }
     struct shape_times_place *place = choose_place(set_of(times, shapes));
