@@ -115,7 +115,9 @@ static bool peer_step(struct tls_peer *peer) {
     if (!peer->answered) {
         peer_work(peer, &io);
     }
-    memmove(peer->in, io.in.ptr, io.in.len);
+    if (io.in.len > 0) { /* else its ptr may be NULL */
+        memmove(peer->in, io.in.ptr, io.in.len);
+    }
     peer->n_in = io.in.len;
     if (peer->change >= peer->n_wire && peer->change < peer->n_wire + io.out_len) {
         peer->wire[peer->change] ^= 4;
