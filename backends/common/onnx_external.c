@@ -213,11 +213,13 @@ static const struct onnx_external *external_get(const struct walk *walk, struct 
     if (externals) {
         file->externals = externals;
     }
-    char *copy = externals ? strndup(location.data, location.n) : NULL;
+    char *copy = externals ? malloc(location.n + 1) : NULL;
     if (!copy) {
         *status = error_no_memory(walk->error, "external data");
         return NULL;
     }
+    memcpy(copy, location.data, location.n); /* which no zero byte ends */
+    copy[location.n] = '\0';
     struct onnx_external *external = &externals[file->n_externals];
     *external = (struct onnx_external){.location = copy};
     snprintf(external->name, sizeof(external->name), "external-%zu", file->n_externals++);

@@ -55,7 +55,9 @@ void arena_set_budget(struct arena *arena, const struct arena_budget *budget);
 void arena_stop_counting(struct arena *arena);
 /* Returns: whether the budget has refused memory to this arena. */
 bool arena_is_over_budget(const struct arena *arena);
-enum { ARENA_UNCOUNTED_BYTES = 4096 }; /* the first chunk: the owner counts what it has for each */
+/* What a small request takes: the owner counts a fixed part of it for each. Less would refuse the
+ * requests of clients with few where others use up the budget. */
+enum { ARENA_UNCOUNTED_BYTES = 16384 };
 
 /* Work in the arena, on another thread, stops soon after *cancelled is set: the arena grows no
  * more, and long loops look at arena_is_cancelled. What they return then is not used. `cancelled`

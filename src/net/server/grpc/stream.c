@@ -134,22 +134,36 @@ static enum status read_timeout(struct grpc_stream *stream, struct error *err) {
     return ST_OK;
 }
 
-/* Parses the head. Returns: ST_OK, or what is wrong; sets is_plain when the request is not gRPC. */
-static enum status grpc_head_check(struct grpc_stream *stream, struct error *err) {
-    struct grpc_call *call = &stream->call;
-    call->fields = stream->head.items;
-    call->n_fields = stream->head.n;
+/* Returns: an error when there was no memory for the open call. A method that counts what its calls
+ * take has its own answer to that. */
+static enum status check_open_call_memory(const struct grpc_stream *stream, struct error *err) {
+    const struct net_budget *budget = stream->core->options->budget;
+    if (stream->memory == MEMORY_OPEN_CALL_GRANTED) {
+        return ST_OK;
+    }
+    const struct grpc_method *method = grpc_core_find_method(stream->core, stream->path);
+    if (method && method->counts_memory) {
+        return ST_OK;
+    }
     if (stream->memory == MEMORY_OPEN_CALLS_FULL) {
         metric_add(METRIC_DROPPED_MEMORY, 1);
         return error_set(err, ST_OVERLOADED,
                          "no memory for another open call of the connection: open calls may take "
                          "a quarter of the %llu bytes of --client-memory, and those of a "
                          "connection a quarter of what the others leave of it",
-                         (unsigned long long)stream->core->options->budget->memory);
+                         (unsigned long long)budget->memory);
     }
-    if (stream->memory == MEMORY_BUDGET_FULL) {
-        net_budget_error(stream->core->options->budget, err);
-        return error_prefix(err, "no memory for another open call of the connection");
+    net_budget_error(budget, err);
+    return error_prefix(err, "no memory for another open call of the connection");
+}
+
+/* Parses the head. Returns: ST_OK, or what is wrong; sets is_plain when the request is not gRPC. */
+static enum status grpc_head_check(struct grpc_stream *stream, struct error *err) {
+    struct grpc_call *call = &stream->call;
+    call->fields = stream->head.items;
+    call->n_fields = stream->head.n;
+    if (check_open_call_memory(stream, err) != ST_OK) {
+        return err->status;
     }
     if (stream->head_over_budget) {
         net_budget_error(stream->core->options->budget, err);
