@@ -93,7 +93,8 @@ def test_helper_jobs_of_one_grpc_connection_pass_longer_ones(tmp_path, repositor
         metrics.wait_until(admin, lambda now: now["sluice_helper_jobs_waiting"] >= N_LONG - 4, "the long ones waiting")
         ended = connection.call(grpc_live.INFER, short)
         assert (ended.status, len(ended.messages())) == (grpc_live.OK, 1), str(ended)
-        assert metrics.read(admin)["sluice_helper_jobs_waiting"] > N_LONG / 2
+        # After all of them, none would wait.
+        assert metrics.read(admin)["sluice_helper_jobs_waiting"] > 0
         connection.abort()
         live.check_unharmed()
 
