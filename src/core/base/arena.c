@@ -236,8 +236,11 @@ static size_t counted_step(const struct arena *arena) {
 
 /* Takes from the budget what the arena lacks to grow to `total`. */
 static bool count_bytes(struct arena *arena, size_t total) {
-    size_t counted = ARENA_UNCOUNTED_BYTES + arena->n_counted;
-    if (!arena->budget || !arena->budget->take || total <= counted) {
+    if (!arena->budget || !arena->budget->take) {
+        return true;
+    }
+    size_t counted = arena->budget->n_uncounted + arena->n_counted;
+    if (total <= counted) {
         return true;
     }
     size_t step = total - counted, usual = counted_step(arena);
@@ -256,7 +259,11 @@ bool arena_is_over_budget(const struct arena *arena) {
 
 /* Gives back what the arena no longer has, after a large block was freed or became smaller. */
 static void uncount_bytes(struct arena *arena) {
-    size_t needed = arena->total > ARENA_UNCOUNTED_BYTES ? arena->total - ARENA_UNCOUNTED_BYTES : 0;
+    if (arena->n_counted == 0) {
+        return;
+    }
+    size_t uncounted = arena->budget->n_uncounted;
+    size_t needed = arena->total > uncounted ? arena->total - uncounted : 0;
     if (arena->n_counted >= needed + COUNTED_STEP_BYTES) {
         arena->budget->give(arena->budget->user, arena->n_counted - needed);
         arena->n_counted = needed;

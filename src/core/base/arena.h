@@ -47,17 +47,18 @@ struct arena_budget {
     bool (*take)(void *user, size_t n_bytes, size_t n_counted);
     void (*give)(void *user, size_t n_bytes);
     void *user;
+    /* Of each arena, that don't count: the owner counts what a small request takes, a fixed part
+     * for each. Less would refuse the requests of clients with few where others use up the
+     * budget. */
+    size_t n_uncounted;
 };
-/* What the arena takes beyond ARENA_UNCOUNTED_BYTES counts against `budget`, which must outlive
+/* What the arena takes beyond the budget's n_uncounted counts against `budget`, which must outlive
  * it: an allocation that does not fit returns NULL. */
 void arena_set_budget(struct arena *arena, const struct arena_budget *budget);
 /* Gives back what was taken from the budget: from now on the arena is counted elsewhere. */
 void arena_stop_counting(struct arena *arena);
 /* Returns: whether the budget has refused memory to this arena. */
 bool arena_is_over_budget(const struct arena *arena);
-/* What a small request takes: the owner counts a fixed part of it for each. Less would refuse the
- * requests of clients with few where others use up the budget. */
-enum { ARENA_UNCOUNTED_BYTES = 16384 };
 
 /* Work in the arena, on another thread, stops soon after *cancelled is set: the arena grows no
  * more, and long loops look at arena_is_cancelled. What they return then is not used. `cancelled`

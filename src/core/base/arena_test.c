@@ -218,7 +218,7 @@ static void give_bytes(void *user, size_t n_bytes) {
 
 static void arena_alloc_over_budget_returns_null(void **state) {
     size_t n_left = 1000000;
-    const struct arena_budget budget = {take_bytes, give_bytes, &n_left};
+    const struct arena_budget budget = {take_bytes, give_bytes, &n_left, 16384};
     (void)state;
     struct arena *a = arena_new(NULL, 0), *b = arena_new(NULL, 0);
     arena_set_budget(a, &budget);

@@ -205,10 +205,10 @@ static inline void net_budget_give_from_arena(void *user, size_t n_bytes) {
 }
 
 /* From now on the arenas of requests count, which hold what was decoded of them: arena_set_budget
- * with `arena`. */
-static inline void net_budget_count_arenas(struct net_budget *budget) {
-    budget->arena =
-        (struct arena_budget){net_budget_take_for_arena, net_budget_give_from_arena, budget};
+ * with `arena`. `n_uncounted`: of each arena, contained in what its connection or call counts. */
+static inline void net_budget_count_arenas(struct net_budget *budget, size_t n_uncounted) {
+    budget->arena = (struct arena_budget){net_budget_take_for_arena, net_budget_give_from_arena,
+                                          budget, n_uncounted};
 }
 
 /* Returns: whether `n_bytes` of a body fit now. */

@@ -535,7 +535,12 @@ static uint64_t limit_of(const struct memory_account *account, enum memory_level
     case MEMORY_LEVEL_FIRST:
         break;
     }
-    return net_budget_limit(budget) + small_extra_bytes(account->quota, account->n_overhead_bytes);
+    /* A new connection takes its own memory of the same extra, before its first call. */
+    uint64_t n_held_bytes = account->n_overhead_bytes;
+    if (n_held_bytes > 0) {
+        n_held_bytes += account->n_conn_bytes[MEMORY_CONN_BASE];
+    }
+    return net_budget_limit(budget) + small_extra_bytes(account->quota, n_held_bytes);
 }
 
 bool memory_overhead_add(struct memory_account *account, struct memory_overhead *overhead,

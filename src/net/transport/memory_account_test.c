@@ -466,6 +466,30 @@ static void memory_overhead_of_many_leaves_some_for_a_new_connection(void **stat
     close_memory();
 }
 
+/* One after the other takes what it gets, and each takes memory of its own first. */
+static void memory_of_new_connection_and_its_call_fits_beside_many(void **state) {
+    enum { CALL_BYTES = 24576, CONN_BYTES = 55296 };
+    struct memory_overhead full = {NULL, 0, 0}, overheads[N] = {{NULL, 0, 0}};
+    (void)state;
+    open_memory(64 * MB, MB);
+    assert_true(memory_overhead_add(memory.accounts[0], &full, 66 * MB, MEMORY_LEVEL_REFUSAL));
+    for (size_t i = 1; i < N; i++) {
+        assert_true(net_budget_take_conn(&memory.budget, CONN_BYTES));
+        memory_conn_count_base(memory.accounts[i], CONN_BYTES);
+        assert_true(
+            memory_overhead_add(memory.accounts[i], &overheads[i], CALL_BYTES, MEMORY_LEVEL_FIRST));
+        while (memory_overhead_add(memory.accounts[i], &overheads[i], CALL_BYTES,
+                                   MEMORY_LEVEL_FIRST)) {
+        }
+    }
+    for (size_t i = 1; i < N; i++) {
+        memory_overhead_release(&overheads[i]);
+        net_budget_give_conn(&memory.budget, CONN_BYTES);
+    }
+    memory_overhead_release(&full);
+    close_memory();
+}
+
 /* The quarter is theirs only; what others hold is looked at as for other small things. */
 static void memory_open_calls_take_at_most_quarter(void **state) {
     struct memory_overhead calls[4] = {{NULL, 0, 0}}, other = {NULL, 0, 0};
@@ -621,6 +645,7 @@ int main(void) {
         cmocka_unit_test(memory_response_larger_than_expected_is_counted),
         cmocka_unit_test(memory_overhead_levels_go_up_to_their_limits),
         cmocka_unit_test(memory_overhead_of_many_leaves_some_for_a_new_connection),
+        cmocka_unit_test(memory_of_new_connection_and_its_call_fits_beside_many),
         cmocka_unit_test(memory_open_calls_take_at_most_quarter),
         cmocka_unit_test(memory_open_calls_of_many_leave_some_for_another),
         cmocka_unit_test(memory_connections_take_at_most_half),

@@ -306,6 +306,8 @@ static void count_cache(struct serve_listeners *self, struct repository *reposit
 
 /* A long job leaves one of them free. */
 enum { MIN_HELPERS = 2 };
+/* Of the arena of a request: contained in what a connection counts, and an open call. */
+enum { UNCOUNTED_BYTES = 4096 };
 
 enum status serve_listeners_open(struct serve_listeners *self,
                                  const struct serve_settings *settings,
@@ -314,7 +316,7 @@ enum status serve_listeners_open(struct serve_listeners *self,
     self->settings = settings;
     self->budget.memory = settings->client_memory.n_bytes;
     self->budget.body_memory = settings->body_memory.n_bytes;
-    net_budget_count_arenas(&self->budget);
+    net_budget_count_arenas(&self->budget, UNCOUNTED_BYTES);
     process_limit_connections(&self->budget, settings->max_connections);
     count_cache(self, repository);
     self->n_addresses = settings->http.n + settings->grpc.n + settings->mip.n +

@@ -15,6 +15,9 @@
 /* This share of --client-memory is for small requests only, so that a few large ones, or
  * connections that do not read, don't keep others out. */
 enum { KEPT_SHARE = 8 };
+/* Of the arena of a stream: less would leave a proxy with few requests no memory beside others that
+ * use up the budget with streams of theirs. */
+enum { UNCOUNTED_BYTES = 16384 };
 
 struct pick_process {
     const struct pick_settings *settings;
@@ -221,7 +224,7 @@ static enum status open_listeners(struct pick_process *self, struct error *err) 
     self->budget.memory = settings->client_memory.n_bytes;
     self->budget.kept_memory = settings->client_memory.n_bytes / KEPT_SHARE;
     self->budget.body_memory = settings->body_memory.n_bytes;
-    net_budget_count_arenas(&self->budget);
+    net_budget_count_arenas(&self->budget, UNCOUNTED_BYTES);
     process_limit_connections(&self->budget, settings->max_connections);
     self->n_listen_addresses = settings->grpc.n + settings->health.n;
     self->listen_addresses =
