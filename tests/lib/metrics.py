@@ -34,7 +34,8 @@ def read(address):
 
 
 def wait_until(address, fits, what, patience=http1.PATIENCE):
-    """Asks until `fits(numbers)`; a gauge may move a moment after the answer that it belongs to."""
+    """Asks until `fits(numbers)`; a gauge may move a moment after the answer that it belongs to. `what`: a text, or a
+    function that makes one of the numbers."""
     end = time.monotonic() + patience
     while True:
         began = time.monotonic()
@@ -42,18 +43,18 @@ def wait_until(address, fits, what, patience=http1.PATIENCE):
         if fits(numbers):
             return numbers
         if time.monotonic() > end:
-            raise AssertionError(f"expected {what}, got {({k: v for k, v in numbers.items() if v})}")
+            raise AssertionError(what(numbers) if callable(what) else
+                                 f"expected {what}, got {({k: v for k, v in numbers.items() if v})}")
         # A long page is asked for more seldom: asking is not to be what keeps the server busy.
         time.sleep(max(0.005, 4 * (time.monotonic() - began)))
 
 
 def wait_at_rest(address, arenas=None):
     """Nothing in flight, nothing held, and (where given) as many arenas as there were."""
-    def fits(numbers):
-        if arenas is not None and numbers["sluice_arenas"] > arenas:
-            return False
-        if any(value > OF_ASKER.get(name, 0) for name, value in numbers.items()
-               if name.startswith(OF_CLIENTS)):
-            return False
-        return all(numbers[name] <= own for name, own in AT_REST.items())
-    return wait_until(address, fits, f"gauges at most {AT_REST} and {arenas} arenas")
+    def too_large(numbers):
+        limits = {name: OF_ASKER.get(name, 0) for name in numbers if name.startswith(OF_CLIENTS)} | AT_REST
+        if arenas is not None:
+            limits["sluice_arenas"] = arenas
+        return {name: (numbers[name], limit) for name, limit in limits.items() if numbers[name] > limit}
+    return wait_until(address, lambda numbers: not too_large(numbers),
+                      lambda numbers: f"not at rest, (value, at most): {too_large(numbers)}")
