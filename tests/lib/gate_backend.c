@@ -1,6 +1,7 @@
 /* A backend for tests, written from the public header alone: opening a model waits until the file
  * that its parameter `gate` names exists, and an execution until that of `execute_gate` does, where
- * there is that parameter. It refuses every request. */
+ * there is that parameter. It refuses every request. Loading the backend itself waits for the file
+ * that the environment variable ENTRY_GATE names, where it is set. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,6 +109,10 @@ static const sluice_backend table = {
 };
 
 const sluice_backend *sluice_backend_entry(const sluice_host *host) {
+    const char *gate = getenv("ENTRY_GATE");
     the_host = host;
+    if (gate) {
+        wait_for_gate(gate);
+    }
     return &table;
 }

@@ -45,7 +45,10 @@ static enum status print_target(const struct serve_settings *settings,
 static enum status print_mip(const struct serve_settings *settings, struct repository *repository,
                              struct arena *arena, struct buf *out, struct error *err) {
     struct mip_target *targets = NULL;
-    enum status st = serve_mip_targets(settings, repository, arena, &targets, err);
+    enum status st = serve_mip_targets(settings, arena, &targets, err);
+    if (st == ST_OK) {
+        st = serve_mip_resolve(settings, targets, repository, err);
+    }
     for (size_t i = 0; st == ST_OK && i < settings->mip.n; i++) {
         st = print_target(settings, repository, settings->mip.items[i], &targets[i], out, err);
     }
@@ -73,8 +76,13 @@ int serve_check(const struct serve_settings *settings, const struct repository_o
     struct error err;
     struct repository *repository = NULL;
     struct buf out;
-    if (repository_new(options, &repository, &err) != ST_OK) {
+    enum status found = repository_new(options, &repository, &err);
+    if (found == ST_OK) {
+        found = repository_scan(repository, &err);
+    }
+    if (found != ST_OK) {
         fprintf(stderr, "sluice serve: %s\n", err.text);
+        repository_free(repository);
         return EXIT_CODE_FAILED;
     }
     enum status loaded = repository_load(repository, NULL);

@@ -367,6 +367,10 @@ void serve_listeners_on_models_changed(struct serve_listeners *self) {
     serve_grpc_on_models_changed(&self->grpc);
 }
 
+enum status serve_listeners_on_models_found(struct serve_listeners *self, struct error *err) {
+    return serve_mip_resolve(self->settings, self->mip.targets, self->repository, err);
+}
+
 void serve_listeners_on_models_loaded(struct serve_listeners *self) {
     serve_grpc_on_models_changed(&self->grpc);
     serve_mip_on_models_loaded(&self->mip);

@@ -59,6 +59,10 @@ enum status serve_listeners_open(struct serve_listeners *self,
                                  struct error *err) SLUICE_MUST_USE;
 /* Models may have changed: notifies the Health/Watch streams. Thread: any. */
 void serve_listeners_on_models_changed(struct serve_listeners *self);
+/* The models of the start are known: finds those that listeners name. Before it no model is loaded,
+ * and MIP packets are answered with NOT_READY. Returns: ST_BAD_CONFIG. Thread: any, once. */
+enum status serve_listeners_on_models_found(struct serve_listeners *self,
+                                            struct error *err) SLUICE_MUST_USE;
 /* Called when the models have loaded. */
 void serve_listeners_on_models_loaded(struct serve_listeners *self);
 /* Writes the ready file, if it is configured. */

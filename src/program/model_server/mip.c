@@ -8,8 +8,8 @@
  * hundreds of clients at once fill it; further ones wait longer. */
 enum { MAX_QUEUED_PICTURES = 16384 };
 
-enum status serve_mip_targets(const struct serve_settings *settings, struct repository *repository,
-                              struct arena *arena, struct mip_target **out, struct error *err) {
+enum status serve_mip_targets(const struct serve_settings *settings, struct arena *arena,
+                              struct mip_target **out, struct error *err) {
     struct mip_target *targets = arena_calloc(arena, settings->mip.n, sizeof(*targets));
     if (!targets) {
         return error_no_memory(err, "%zu listeners", settings->mip.n);
@@ -17,14 +17,21 @@ enum status serve_mip_targets(const struct serve_settings *settings, struct repo
     for (size_t i = 0; i < settings->mip.n; i++) {
         const char *text = settings->mip.items[i];
         enum status st = mip_target_parse(str_of(text), &targets[i], err);
-        if (st == ST_OK) {
-            st = mip_target_resolve(&targets[i], repository, err);
-        }
         if (st != ST_OK) {
             return error_prefix(err, "--mip %s", text);
         }
     }
     *out = targets;
+    return ST_OK;
+}
+
+enum status serve_mip_resolve(const struct serve_settings *settings, struct mip_target *targets,
+                              struct repository *repository, struct error *err) {
+    for (size_t i = 0; i < settings->mip.n; i++) {
+        if (mip_target_resolve(&targets[i], repository, err) != ST_OK) {
+            return error_prefix(err, "--mip %s", settings->mip.items[i]);
+        }
+    }
     return ST_OK;
 }
 
@@ -67,7 +74,7 @@ enum status serve_mip_open(struct serve_mip *self, const struct serve_settings *
     if (settings->mip.n == 0) {
         return ST_OK;
     }
-    enum status st = serve_mip_targets(settings, services->repository, arena, &self->targets, err);
+    enum status st = serve_mip_targets(settings, arena, &self->targets, err);
     if (st == ST_OK) {
         self->n_targets = settings->mip.n;
         st = serve_mip_pictures(settings, (unsigned)settings->picture_threads, options->budget,

@@ -18,11 +18,14 @@ struct serve_mip {
     size_t n_targets;
 };
 
-/* Parses all --mip settings and checks them against the models, which need not be loaded. Returns:
- * ST_BAD_CONFIG with the setting, ST_NO_MEMORY. Owns: in `arena`. */
-enum status serve_mip_targets(const struct serve_settings *settings, struct repository *repository,
-                              struct arena *arena, struct mip_target **out,
-                              struct error *err) SLUICE_MUST_USE;
+/* Parses all --mip settings. Returns: ST_BAD_CONFIG with the setting, ST_NO_MEMORY. Owns: in
+ * `arena`. */
+enum status serve_mip_targets(const struct serve_settings *settings, struct arena *arena,
+                              struct mip_target **out, struct error *err) SLUICE_MUST_USE;
+/* Finds the models of these targets, which need not be loaded. Returns: ST_BAD_CONFIG with the
+ * setting. */
+enum status serve_mip_resolve(const struct serve_settings *settings, struct mip_target *targets,
+                              struct repository *repository, struct error *err) SLUICE_MUST_USE;
 /* Loads the picture decoder with that many threads, whose memory counts in `budget`; NULL: it is
  * not counted. A missing decoder is no error. Returns:
  * ST_NO_MEMORY, ST_IO. */

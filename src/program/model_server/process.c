@@ -25,15 +25,26 @@ struct serve_process {
 
 /* ---- ready ----------------------------------------------------------------------------------- */
 
+/* The process ends because of self->failure. */
+static void fail(struct serve_process *self) {
+    if (!self->process.draining) {
+        process_fail(&self->process);
+    }
+}
+
 static void on_loaded(struct worker_msg *msg) {
     struct serve_process *self = CONTAINER_OF(msg, struct serve_process, loaded_msg);
     load_progress_clear(&self->progress);
+    if (repository_start_failed(self->repository, &self->failure)) {
+        fail(self);
+        return;
+    }
     serve_listeners_on_models_loaded(&self->listeners);
     bool ready = repository_is_ready(self->repository);
     if (!ready && !self->settings->keep_going && !self->process.draining &&
         repository_has_failed(self->repository, &self->failure)) {
         error_prefix(&self->failure, "no model could be loaded (--keep-going serves without)");
-        process_fail(&self->process);
+        fail(self);
         return;
     }
     /* For a service manager the start is complete also when a model failed: a restart would not
@@ -49,6 +60,12 @@ static void on_loaded(struct worker_msg *msg) {
     if (!self->process.draining) {
         serve_listeners_write_ready_file(&self->listeners, &self->process.ready_file);
     }
+}
+
+/* Thread: a loading thread. */
+static enum status on_models_found(void *user, struct error *err) {
+    struct serve_process *self = user;
+    return serve_listeners_on_models_found(&self->listeners, err);
 }
 
 /* Thread: the loading thread. */
@@ -137,6 +154,8 @@ static enum status start_server(struct serve_process *self, const struct reposit
     options.admin = self->process.threads.admin;
     options.on_state_changed = health_changed;
     options.on_state_changed_user = self;
+    options.on_scanned = on_models_found;
+    options.on_scanned_user = self;
     if (st == ST_OK) {
         st = repository_new(&options, &self->repository, err);
     }

@@ -24,20 +24,30 @@ enum { TRIES = 5000 };
 /* ---- a directory that does not answer -------------------------------------------------------- */
 
 static atomic_bool stuck_hangs; /* opendir of version 1 of the model "stuck" does not return */
+static atomic_bool root_hangs;  /* opendir of the directory of models does not return */
 static atomic_int n_hanging;
+
+static void hang(atomic_bool *hangs) {
+    atomic_fetch_add(&n_hanging, 1);
+    while (atomic_load(hangs)) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    atomic_fetch_sub(&n_hanging, 1);
+}
+
+static bool ends_with(const char *path, const char *end) {
+    return strlen(path) >= strlen(end) && strcmp(path + strlen(path) - strlen(end), end) == 0;
+}
 
 /* In place of libc's. */
 DIR *opendir(const char *path) {
     DIR *(*theirs)(const char *path);
     void *symbol = dlsym(RTLD_NEXT, "opendir");
     memcpy(&theirs, &symbol, sizeof(theirs)); /* ISO C forbids the cast */
-    const char *name = strstr(path, "/stuck/1");
-    if (name && strcmp(name, "/stuck/1") == 0 && atomic_load(&stuck_hangs)) {
-        atomic_fetch_add(&n_hanging, 1);
-        while (atomic_load(&stuck_hangs)) {
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        }
-        atomic_fetch_sub(&n_hanging, 1);
+    if (ends_with(path, "/stuck/1") && atomic_load(&stuck_hangs)) {
+        hang(&stuck_hangs);
+    } else if (ends_with(path, "/r") && atomic_load(&root_hangs)) {
+        hang(&root_hangs);
     }
     return theirs(path);
 }
@@ -75,6 +85,7 @@ struct served {
     struct worker *worker;
     struct error err;
     void (*on_state_changed)(void *served);
+    uint64_t load_timeout_ns;
 };
 
 static void pause_a_little(void) {
@@ -93,7 +104,8 @@ static void begin(struct served *served) {
     assert_int_equal(worker_start(served->worker, &served->err), ST_OK);
 }
 
-static void make(struct served *served, enum repository_control control, const char *load) {
+static void make_unscanned(struct served *served, enum repository_control control,
+                           const char *load) {
     char path[PATH_MAX];
     const char *const directories[] = {test_dir_path(&served->dir, "r", path)};
     struct repository_options options = {.model_repositories = directories,
@@ -107,6 +119,7 @@ static void make(struct served *served, enum repository_control control, const c
                                          .n_load_models = load != NULL,
                                          .repository_poll_ns = 1000000,
                                          .model_load_thread_count = 2,
+                                         .model_load_timeout_ns = served->load_timeout_ns,
                                          .on_state_changed = served->on_state_changed,
                                          .on_state_changed_user = served,
                                          .workers = &served->worker,
@@ -114,6 +127,11 @@ static void make(struct served *served, enum repository_control control, const c
     if (repository_new(&options, &served->repository, &served->err) != ST_OK) {
         fail_msg("%s", served->err.text);
     }
+}
+
+static void make(struct served *served, enum repository_control control, const char *load) {
+    make_unscanned(served, control, load);
+    assert_int_equal(repository_scan(served->repository, &served->err), ST_OK);
     assert_int_equal(repository_load_start(served->repository, NULL, NULL, &served->err), ST_OK);
 }
 
@@ -544,6 +562,68 @@ static void repository_start_reads_files_on_loading_threads(void **state) {
     end(&served);
 }
 
+static void set_loaded(void *user) {
+    atomic_store((atomic_bool *)user, true);
+}
+
+static void await_hanging(int n) {
+    for (int i = 0; i < TRIES && atomic_load(&n_hanging) != n; i++) {
+        pause_a_little();
+    }
+    assert_int_equal(atomic_load(&n_hanging), n);
+}
+
+static void repository_start_scans_on_loading_thread(void **state) {
+    struct served served;
+    struct asked load;
+    atomic_bool loaded = false;
+    (void)state;
+    begin(&served);
+    add(&served, "r/a/1/model.fake", "one");
+    make_unscanned(&served, REPOSITORY_EXPLICIT, NULL);
+    atomic_store(&root_hangs, true);
+    assert_int_equal(repository_load_start(served.repository, set_loaded, &loaded, &served.err),
+                     ST_OK);
+    await_hanging(1);
+    assert_false(repository_is_ready(served.repository));
+    assert_listed(&served, "");
+    assert_int_equal(change(&served, REPOSITORY_SCAN, ""), ST_OK);
+    assert_int_equal(change(&served, REPOSITORY_UNLOAD, "a"), ST_NOT_READY);
+    ask(&served, &load, REPOSITORY_LOAD, "a");
+    assert_listed(&served, "");
+    assert_false(atomic_load(&loaded));
+    atomic_store(&root_hangs, false);
+    assert_int_equal(await_change(&served, &load), ST_OK);
+    assert_listed(&served, "a 1 ready");
+    assert_true(repository_is_ready(served.repository));
+    end(&served);
+}
+
+static void repository_start_scan_past_time_limit_fails(void **state) {
+    struct served served = {.err = {.status = ST_OK}};
+    struct error err;
+    atomic_bool loaded = false;
+    (void)state;
+    begin(&served);
+    served.load_timeout_ns = 1000000;
+    add(&served, "r/a/1/model.fake", "one");
+    make_unscanned(&served, REPOSITORY_FIXED, NULL);
+    atomic_store(&root_hangs, true);
+    assert_int_equal(repository_load_start(served.repository, set_loaded, &loaded, &served.err),
+                     ST_OK);
+    while (!atomic_load(&loaded)) {
+        pause_a_little();
+    }
+    assert_true(repository_start_failed(served.repository, &err));
+    assert_non_null(strstr(err.text, "--model-load-timeout"));
+    assert_false(repository_is_ready(served.repository));
+    atomic_store(&root_hangs, false);
+    await_hanging(0);
+    assert_listed(&served, "");
+    assert_false(repository_is_ready(served.repository));
+    end(&served);
+}
+
 static void repository_find_succeeds_during_reloads(void **state) {
     struct served served;
     struct asked asked[MODELS];
@@ -613,6 +693,8 @@ int main(void) {
         cmocka_unit_test(repository_poll_mode_follows_file_changes),
         cmocka_unit_test(repository_poll_goes_on_while_one_model_hangs),
         cmocka_unit_test(repository_start_reads_files_on_loading_threads),
+        cmocka_unit_test(repository_start_scans_on_loading_thread),
+        cmocka_unit_test(repository_start_scan_past_time_limit_fails),
         cmocka_unit_test(repository_find_succeeds_during_reloads),
         cmocka_unit_test(repository_drain_rejects_queued_changes),
     };

@@ -7,8 +7,8 @@
  * takes longer than `load_timeout_ns` is abandoned: its request is answered, its place is free for
  * another load, and its result is discarded when the thread comes back.
  *
- * The supervisor is a thread that never reads a file. It queues the loads of the start, begins a
- * poll when one is due, and abandons loads that take too long. */
+ * The supervisor is a thread that never reads a file. It queues the scan of the start, which queues
+ * the loads, begins a poll when one is due, and abandons what takes too long. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -28,6 +28,7 @@ enum { SCAN_TIMEOUT_MS = 2000, MS = 1000000 };
 enum { POLL_MODEL_TIMEOUT_MS = 5000 };
 
 enum job_kind {
+    JOB_START, /* finds the models of the start */
     JOB_LOAD,
     JOB_SCAN, /* for a request */
     JOB_POLL, /* REPOSITORY_POLLED */
@@ -84,9 +85,9 @@ static void job_answer(struct job *job) {
     }
 }
 
-/* A load of the start counts until it is done or abandoned. */
+/* The scan of the start and its loads count until they are done or abandoned. */
 static void start_load_finish(struct repository *repository, const struct job *job) {
-    if (job->kind == JOB_LOAD && job->occasion == LOAD_AT_START) {
+    if (job->kind == JOB_START || (job->kind == JOB_LOAD && job->occasion == LOAD_AT_START)) {
         atomic_fetch_sub_explicit(&repository->n_start_pending, 1, memory_order_release);
     }
 }
@@ -126,6 +127,9 @@ static void job_abandon(struct repository *repository, struct job *job, bool unl
         start_load_finish(repository, job);
     } else if (job->kind == JOB_SCAN) {
         changes->n_late_scans++;
+    } else if (job->kind == JOB_START) {
+        start_fail(repository, &job->error);
+        start_load_finish(repository, job);
     }
     job_answer(job);
     lock_cond_broadcast(&changes->work);
@@ -133,7 +137,13 @@ static void job_abandon(struct repository *repository, struct job *job, bool unl
 }
 
 static void abandon_late(struct repository *repository, struct job *job) {
-    if (job->kind == JOB_LOAD) {
+    if (job->kind == JOB_START) {
+        error_set(&job->error, ST_BAD_CONFIG,
+                  "looking for models took longer than --model-load-timeout (%" PRIu64 " s)",
+                  repository->changes.load_timeout_ns / 1000000000);
+        log_event(LOG_ERROR, "the model repositories do not answer",
+                  LOG_CSTR("reason", job->error.text));
+    } else if (job->kind == JOB_LOAD) {
         error_set(&job->error, ST_BAD_MODEL,
                   "loading took longer than --model-load-timeout (%" PRIu64 " s)",
                   repository->changes.load_timeout_ns / 1000000000);
@@ -255,6 +265,24 @@ static void run_load(struct repository *repository, struct job *job, struct erro
     }
 }
 
+/* ---- the start ------------------------------------------------------------------------------- */
+
+static void run_start(struct repository *repository, const struct job *job, struct error *err) {
+    struct start_found found;
+    enum status st = start_scan(repository, &found, err);
+    if (st == ST_OK) {
+        lock_acquire(&repository->lock);
+        st = job->abandoned ? error_set(err, ST_NOT_READY, "abandoned")
+                            : start_publish(repository, &found, err);
+        lock_release(&repository->lock);
+    }
+    start_discard(&found);
+    if (st == ST_OK && repository->on_scanned) {
+        st = repository->on_scanned(repository->on_scanned_user, err);
+    }
+    err->status = st;
+}
+
 /* ---- threads --------------------------------------------------------------------------------- */
 
 static bool on_poll_model(void *user, struct str name) {
@@ -267,6 +295,9 @@ static bool on_poll_model(void *user, struct str name) {
 static void job_run(struct repository *repository, struct job *job, struct error *err) {
     err->status = ST_OK;
     switch (job->kind) {
+    case JOB_START:
+        run_start(repository, job, err);
+        break;
     case JOB_LOAD:
         run_load(repository, job, err);
         break;
@@ -279,13 +310,21 @@ static void job_run(struct repository *repository, struct job *job, struct error
     }
 }
 
-/* The first job that may start: no load while `max_loads` run, and none of a model that is being
- * loaded. Returns: NULL when there is none. */
+/* Returns: whether the job may start while `n_loads` loads run: nothing before the scan of the
+ * start has ended, no load while `max_loads` run, and none of a model that is being loaded. */
+static bool is_runnable(struct changes *changes, const struct job *job, size_t n_loads) {
+    if (changes->starting) {
+        return job->kind == JOB_START;
+    }
+    return job->kind != JOB_LOAD ||
+           (n_loads < changes->max_loads && !find_load(&changes->running, job->name));
+}
+
+/* The first job that may start. Returns: NULL when there is none. */
 static struct job *find_runnable(struct changes *changes) {
     struct job *job;
     TAILQ_FOREACH(job, &changes->queue, link) {
-        if (job->kind != JOB_LOAD ||
-            (changes->n_loading < changes->max_loads && !find_load(&changes->running, job->name))) {
+        if (is_runnable(changes, job, changes->n_loading)) {
             return job;
         }
     }
@@ -295,15 +334,49 @@ static struct job *find_runnable(struct changes *changes) {
 /* The lock is held. */
 static void job_begin(struct repository *repository, struct job *job) {
     struct changes *changes = &repository->changes;
-    uint64_t timeout_ns = job->kind == JOB_LOAD   ? changes->load_timeout_ns
-                          : job->kind == JOB_SCAN ? (uint64_t)SCAN_TIMEOUT_MS * MS
-                                                  : (uint64_t)POLL_MODEL_TIMEOUT_MS * MS;
+    uint64_t timeout_ns = job->kind == JOB_SCAN   ? (uint64_t)SCAN_TIMEOUT_MS * MS
+                          : job->kind == JOB_POLL ? (uint64_t)POLL_MODEL_TIMEOUT_MS * MS
+                                                  : changes->load_timeout_ns;
     TAILQ_REMOVE(&changes->queue, job, link);
     TAILQ_INSERT_TAIL(&changes->running, job, link);
     changes->n_loading += job->kind == JOB_LOAD;
     job->deadline_ns = timeout_ns > 0 ? clock_now_ns() + timeout_ns : 0;
     job->uses_change = job->kind == JOB_LOAD && job->change;
     lock_cond_broadcast(&changes->supervise);
+}
+
+static bool enqueue(struct repository *repository, struct job *job);
+
+/* Queues the loads of the start, by name. */
+static void enqueue_start(struct repository *repository) {
+    const struct name_table *name_table = repository_name_table(repository);
+    for (size_t i = 0; i < name_table->n; i++) {
+        struct model_slot *model_slot = name_table->model_slots[i];
+        if (!model_slot->load_at_start) {
+            continue;
+        }
+        struct job *job = job_new(JOB_LOAD, model_slot->name);
+        model_slot->load_at_start = false;
+        if (job) {
+            job->occasion = LOAD_AT_START;
+            job->model = model_slot->loading;
+            enqueue(repository, job);
+        } else {
+            log_event(LOG_ERROR, "model failed to load", LOG_STR("model", model_slot->name),
+                      LOG_CSTR("reason", "out of memory"));
+            atomic_fetch_sub_explicit(&repository->n_start_pending, 1, memory_order_release);
+        }
+    }
+}
+
+/* The scan of the start has ended: its models are loaded, or it failed. */
+static void end_start(struct repository *repository, const struct error *err) {
+    repository->changes.starting = false;
+    if (err->status == ST_OK && !is_ending(repository)) {
+        enqueue_start(repository);
+    } else if (err->status != ST_OK) {
+        start_fail(repository, err);
+    }
 }
 
 static void job_end(struct repository *repository, struct job *job, const struct error *err) {
@@ -315,6 +388,9 @@ static void job_end(struct repository *repository, struct job *job, const struct
     } else {
         changes->n_loading -= job->kind == JOB_LOAD;
         job->error = *err;
+        if (job->kind == JOB_START) {
+            end_start(repository, err);
+        }
         start_load_finish(repository, job);
     }
     if (job->kind == JOB_POLL && !job->abandoned) {
@@ -359,9 +435,8 @@ static size_t count_runnable(struct changes *changes) {
     size_t n_loads = changes->n_loading, n = 0;
     struct job *job;
     TAILQ_FOREACH(job, &changes->queue, link) {
-        bool load = job->kind == JOB_LOAD;
-        if (!load || (n_loads < changes->max_loads && !find_load(&changes->running, job->name))) {
-            n_loads += load;
+        if (is_runnable(changes, job, n_loads)) {
+            n_loads += job->kind == JOB_LOAD;
             n++;
         }
     }
@@ -391,28 +466,6 @@ static bool enqueue(struct repository *repository, struct job *job) {
 
 /* ---- supervisor ------------------------------------------------------------------------------ */
 
-/* Queues the loads of the start, by name. */
-static void enqueue_start(struct repository *repository) {
-    const struct name_table *name_table = repository_name_table(repository);
-    for (size_t i = 0; i < name_table->n; i++) {
-        struct model_slot *model_slot = name_table->model_slots[i];
-        if (!model_slot->load_at_start) {
-            continue;
-        }
-        struct job *job = job_new(JOB_LOAD, model_slot->name);
-        model_slot->load_at_start = false;
-        if (job) {
-            job->occasion = LOAD_AT_START;
-            job->model = model_slot->loading;
-            enqueue(repository, job);
-        } else {
-            log_event(LOG_ERROR, "model failed to load", LOG_STR("model", model_slot->name),
-                      LOG_CSTR("reason", "out of memory"));
-            atomic_fetch_sub_explicit(&repository->n_start_pending, 1, memory_order_release);
-        }
-    }
-}
-
 static void begin_poll(struct repository *repository) {
     struct changes *changes = &repository->changes;
     struct job *job = job_new(JOB_POLL, STR(""));
@@ -425,11 +478,15 @@ static void begin_poll(struct repository *repository) {
     }
 }
 
+static bool may_poll(const struct repository *repository) {
+    const struct changes *changes = &repository->changes;
+    return repository->model_control_mode == REPOSITORY_POLLED && !changes->starting &&
+           !changes->polling && changes->n_abandoned < REPOSITORY_MAX_LOADS;
+}
+
 static bool is_poll_due(const struct repository *repository, uint64_t now_ns) {
     const struct changes *changes = &repository->changes;
-    return repository->model_control_mode == REPOSITORY_POLLED && !changes->polling &&
-           changes->n_abandoned < REPOSITORY_MAX_LOADS &&
-           (changes->poll_now || now_ns >= changes->next_poll_ns);
+    return may_poll(repository) && (changes->poll_now || now_ns >= changes->next_poll_ns);
 }
 
 /* Abandons what takes too long. Returns: when to look again. */
@@ -484,12 +541,32 @@ static bool finish_start(struct repository *repository, bool finished) {
     return true;
 }
 
+/* Queues the scan of the start, or its loads when repository_scan was called. */
+static void begin_start(struct repository *repository) {
+    if (is_ending(repository)) {
+        return;
+    }
+    if (atomic_load(&repository->scanned)) {
+        enqueue_start(repository);
+        return;
+    }
+    struct job *job = job_new(JOB_START, STR(""));
+    if (job) {
+        enqueue(repository, job);
+    } else {
+        struct error err;
+        error_no_memory(&err, "looking for models");
+        start_fail(repository, &err);
+        atomic_fetch_sub_explicit(&repository->n_start_pending, 1, memory_order_release);
+    }
+}
+
 static void supervisor_main(void *arg) {
     struct repository *repository = arg;
     bool started = false;
     lock_acquire(&repository->lock);
     repository->changes.next_poll_ns = clock_now_ns() + repository->repository_poll_ns;
-    enqueue_start(repository);
+    begin_start(repository);
     while (!is_ending(repository)) {
         started = finish_start(repository, started);
         keep_threads(repository);
@@ -499,9 +576,7 @@ static void supervisor_main(void *arg) {
             begin_poll(repository);
             continue;
         }
-        if (repository->model_control_mode == REPOSITORY_POLLED && !repository->changes.polling &&
-            repository->changes.n_abandoned < REPOSITORY_MAX_LOADS &&
-            repository->changes.next_poll_ns < until_ns) {
+        if (may_poll(repository) && repository->changes.next_poll_ns < until_ns) {
             until_ns = repository->changes.next_poll_ns;
         }
         if (!is_ending(repository) && (started || repository->n_start_pending > 0)) {
@@ -516,6 +591,7 @@ enum status repository_load_start(struct repository *repository, void (*done)(vo
     struct changes *changes = &repository->changes;
     repository->on_loaded = done;
     repository->on_loaded_user = user;
+    changes->starting = !atomic_load(&repository->scanned);
     if (repository->model_control_mode == REPOSITORY_EXPLICIT) {
         override_remove_stale();
     }
@@ -591,12 +667,15 @@ static enum status change_begin(struct repository *repository, struct repository
     if (is_ending(repository)) {
         return error_set(err, ST_NOT_READY, "the server is being stopped");
     }
+    if (change->action == REPOSITORY_UNLOAD && changes->starting) {
+        return error_set(err, ST_NOT_READY, "the model repositories are still being scanned");
+    }
     if (change->action == REPOSITORY_UNLOAD) {
         changes_unload(repository, change->model);
         return ST_OK;
     }
-    if (!load && changes->n_late_scans > 0) {
-        return ST_OK; /* the directories do not answer */
+    if (!load && (changes->n_late_scans > 0 || changes->starting)) {
+        return ST_OK; /* the directories do not answer, or not yet */
     }
     if (load && changes->n_abandoned >= REPOSITORY_MAX_LOADS) {
         return error_set(err, ST_NOT_READY,

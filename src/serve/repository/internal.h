@@ -83,6 +83,18 @@ struct root_state {
     uint64_t log_next_ns;
 };
 
+/* Where the models of the start are looked for (start.c). */
+struct start {
+    const char *const *paths; /* these texts are the repository's */
+    size_t n_paths;
+    const struct repository_params *path_params;
+    const char *const *model_repositories;
+    size_t n_model_repositories;
+    const char *const *load_models;
+    size_t n_load_models;
+    struct error error; /* why the scan failed; ST_OK: it did not. Under the lock */
+};
+
 /* Loads, scans, abandoned loads that have not ended, and a few more. */
 enum { REPOSITORY_MAX_THREADS = 2 * REPOSITORY_MAX_LOADS + 4 };
 
@@ -105,6 +117,7 @@ struct changes {
     struct lock_cond supervise; /* a job began or ended, a poll is requested, or shutdown */
     uv_thread_t supervisor;
     bool has_supervisor;
+    bool starting; /* the scan of the start is queued or runs: no other job does */
     bool polling;  /* a poll is queued or runs */
     bool poll_now; /* poll without waiting */
     uint64_t next_poll_ns;
@@ -119,8 +132,12 @@ struct running_load {
 
 struct repository {
     struct arena *arena; /* the main thread's during repository_new, constant afterwards */
+    struct start start;
+    /* Of the scan of the start, constant afterwards: the models, and the directories to scan again.
+     * Only `backends` is set before; no other job runs until then. */
     struct root_state *roots;
-    struct model_list list; /* models found at start, and the directories to scan again */
+    struct model_list list;
+    atomic_bool scanned; /* lookups say NOT_READY before, and when it failed */
     struct lock backends_lock;
     uint64_t default_max_batch_size;
     uint64_t max_queue_size;
@@ -130,6 +147,8 @@ struct repository {
     bool strict_readiness;
     enum status (*on_version_opened)(void *user, struct model_version *version, struct error *err);
     void *on_version_opened_user;
+    enum status (*on_scanned)(void *user, struct error *err);
+    void *on_scanned_user;
     void (*on_state_changed)(void *user);
     void *on_state_changed_user;
     enum repository_control model_control_mode;
@@ -142,8 +161,8 @@ struct repository {
     struct changes changes;
     TAILQ_HEAD(, running_load) running_loads; /* in the order in which they began; under the lock */
 
-    size_t n_start;                /* models of the start; constant afterwards */
-    atomic_size_t n_start_pending; /* models of the start not loaded yet */
+    size_t n_start;                /* models of the start; under the lock */
+    atomic_size_t n_start_pending; /* the scan of the start, and its models, not done yet */
     atomic_size_t n_failed;        /* models of the start with a failed version */
     atomic_int n_unavailable;      /* directories */
     atomic_size_t n_busy;          /* queued and running jobs */
@@ -167,10 +186,35 @@ struct model_slot *model_slot_find(const struct name_table *name_table, struct s
 struct model_slot *model_slot_get(struct repository *repository, struct str name);
 /* Records where the model was found. The lock is held. Returns: false when out of memory. */
 bool model_slot_set_origin(struct model_slot *model_slot, const struct model_origin *origin);
-/* Creates the first name table, with a slot per listed model. Returns: ST_NO_MEMORY. */
-enum status name_table_init(struct repository *repository, struct error *err) SLUICE_MUST_USE;
-/* Called after all threads ended. */
-void name_table_free(struct repository *repository);
+/* Makes a table with a slot per listed model, without views, and sorts the list by name. Returns:
+ * NULL when out of memory. */
+struct name_table *name_table_make(struct model_list *list);
+/* Frees the slots, too. No thread uses them. NULL is allowed. */
+void name_table_free(struct name_table *name_table);
+
+/* ---- start.c: the models of the start -------------------------------------------------------- */
+
+/* The result of the scan. */
+struct start_found {
+    struct model_list list;
+    struct root_state *roots;
+};
+
+/* Keeps what the scan needs of the options, and makes an empty table of names. Returns:
+ * ST_BAD_CONFIG for settings that exclude each other, ST_NO_MEMORY. */
+enum status start_init(struct repository *repository, const struct repository_options *options,
+                       struct error *err) SLUICE_MUST_USE;
+/* Looks for models. Returns: ST_BAD_CONFIG. Owns: start_discard, also after an error. Thread: any
+ * that may block. */
+enum status start_scan(struct repository *repository, struct start_found *found,
+                       struct error *err) SLUICE_MUST_USE;
+/* Makes the found models known. The lock is held. Returns: ST_BAD_CONFIG when a model to be loaded
+ * is not among them. Owns: takes what was found. */
+enum status start_publish(struct repository *repository, struct start_found *found,
+                          struct error *err) SLUICE_MUST_USE;
+void start_discard(struct start_found *found);
+/* Records why the scan failed; the repository never gets ready. The lock is held. */
+void start_fail(struct repository *repository, const struct error *why);
 
 /* ---- published.c: published views ------------------------------------------------------------ */
 

@@ -87,10 +87,10 @@ static void try_version(struct repository *repository, struct model *model,
 }
 
 void repository_get_loads(struct repository *repository, struct repository_loads *out) {
-    *out = (struct repository_loads){.n_start = repository->n_start};
-    out->n_start_done =
-        out->n_start - atomic_load_explicit(&repository->n_start_pending, memory_order_relaxed);
     lock_acquire(&repository->lock);
+    *out = (struct repository_loads){.n_start = repository->n_start};
+    size_t n_pending = atomic_load_explicit(&repository->n_start_pending, memory_order_relaxed);
+    out->n_start_done = out->n_start > n_pending ? out->n_start - n_pending : 0;
     const struct running_load *load;
     TAILQ_FOREACH(load, &repository->running_loads, link) {
         if (!load->model->abandoned && out->n++ == 0) {

@@ -151,29 +151,25 @@ static int compare_origins(const void *a, const void *b) {
                          ((const struct model_origin *)b)->name);
 }
 
-enum status name_table_init(struct repository *repository, struct error *err) {
-    struct model_list *list = &repository->list;
+struct name_table *name_table_make(struct model_list *list) {
     struct name_table *name_table = name_table_new(list->n);
     if (list->n > 0) {
         qsort(list->items, list->n, sizeof(list->items[0]), compare_origins);
     }
-    atomic_store(&repository->name_table, name_table);
     for (size_t i = 0; name_table && i < list->n; i++) {
         struct model_slot *model_slot = model_slot_new(list->items[i].name);
-        if (!model_slot) {
-            name_table = NULL;
-            break;
+        if (model_slot) {
+            name_table_add(name_table, model_slot);
         }
-        name_table_add(name_table, model_slot);
-        if (!model_slot_set_origin(model_slot, &list->items[i])) {
-            name_table = NULL;
+        if (!model_slot || !model_slot_set_origin(model_slot, &list->items[i])) {
+            name_table_free(name_table);
+            return NULL;
         }
     }
-    return name_table ? ST_OK : error_no_memory(err, "the table of models");
+    return name_table;
 }
 
-void name_table_free(struct repository *repository) {
-    struct name_table *name_table = (struct name_table *)repository_name_table(repository);
+void name_table_free(struct name_table *name_table) {
     for (size_t i = 0; name_table && i < name_table->n; i++) {
         model_slot_free(name_table->model_slots[i]);
     }

@@ -18,85 +18,11 @@
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
-static enum status scan_all(struct repository *repository, const struct repository_options *options,
-                            struct error *err) {
-    enum status st = ST_OK;
-    for (size_t i = 0; i < options->n_paths && st == ST_OK; i++) {
-        const struct repository_params *params =
-            options->path_params ? &options->path_params[i] : NULL;
-        st = scan_path(&repository->list, options->paths[i], params, err);
-    }
-    for (size_t i = 0; i < options->n_model_repositories && st == ST_OK; i++) {
-        st = scan_repository(&repository->list, options->model_repositories[i], err);
-    }
-    size_t n_roots = repository->list.n_roots;
-    repository->roots = arena_calloc(repository->arena, n_roots + 1, sizeof(*repository->roots));
-    for (size_t i = 0; repository->roots && i < n_roots; i++) {
-        repository->roots[i].device = root_device(repository->list.roots[i].path.ptr);
-    }
-    return st != ST_OK || repository->roots ? st : error_no_memory(err, "the model repositories");
-}
-
-static bool is_wanted(const struct repository_options *options, struct str name) {
-    bool wanted = options->model_control_mode != REPOSITORY_EXPLICIT;
-    for (size_t i = 0; i < options->n_load_models && !wanted; i++) {
-        wanted = str_is(name, options->load_models[i]) || strcmp(options->load_models[i], "*") == 0;
-    }
-    return wanted;
-}
-
-/* Checks that the models to be loaded at start exist. */
-static enum status check_wanted(struct repository *repository,
-                                const struct repository_options *options, struct error *err) {
-    if (options->model_control_mode != REPOSITORY_EXPLICIT) {
-        return options->n_load_models == 0
-                   ? ST_OK
-                   : error_set(err, ST_BAD_CONFIG,
-                               "--load-model needs --model-control-mode explicit");
-    }
-    for (size_t i = 0; i < options->n_load_models; i++) {
-        bool all = strcmp(options->load_models[i], "*") == 0;
-        if (all && options->n_load_models > 1) {
-            return error_set(err, ST_BAD_CONFIG, "--load-model * stands alone: it is all models");
-        }
-        if (!all &&
-            !model_slot_find(repository_name_table(repository), str_of(options->load_models[i]))) {
-            return error_set(err, ST_BAD_CONFIG, "--load-model %s: there is no such model",
-                             options->load_models[i]);
-        }
-    }
-    return ST_OK;
-}
-
-/* Makes the models to be loaded, whose files are read when they are, and publishes all names. */
-static enum status prepare_models(struct repository *repository,
-                                  const struct repository_options *options, struct error *err) {
-    const struct name_table *name_table = repository_name_table(repository);
-    enum status st = check_wanted(repository, options, err);
-    lock_acquire(&repository->lock);
-    for (size_t i = 0; i < name_table->n && st == ST_OK; i++) {
-        struct model_slot *model_slot = name_table->model_slots[i];
-        if (is_wanted(options, model_slot->name)) {
-            struct model_origin origin = model_slot->origin;
-            origin.name = model_slot->name;
-            model_slot->loading = model_new(&origin);
-            model_slot->load_at_start = true;
-            st = model_slot->loading ? ST_OK : error_no_memory(err, "the model");
-            atomic_fetch_add(&repository->n_start_pending, 1);
-            repository->n_start++;
-        }
-        if (st == ST_OK && !model_slot_publish(repository, model_slot)) {
-            st = error_no_memory(err, "the table of models");
-        }
-    }
-    lock_release(&repository->lock);
-    return st;
-}
-
 static void repository_destroy(struct repository *repository) {
     struct arena *arena = repository->arena;
     retirement_free(repository);
-    name_table_free(repository);
+    name_table_free((struct name_table *)repository_name_table(repository));
+    arena_free(repository->list.arena);
     response_cache_free(repository->cache);
     backends_free(repository->list.backends);
     changes_fini(repository);
@@ -108,7 +34,6 @@ static void repository_destroy(struct repository *repository) {
 static void repository_init(struct repository *repository, struct arena *arena,
                             const struct repository_options *options) {
     repository->arena = arena;
-    repository->list.arena = arena;
     repository->default_max_batch_size = options->default_max_batch_size;
     repository->max_queue_size = options->max_queue_size;
     repository->max_output_size = options->max_output_size;
@@ -116,6 +41,8 @@ static void repository_init(struct repository *repository, struct arena *arena,
     repository->strict_readiness = options->strict_readiness;
     repository->on_version_opened = options->on_version_opened;
     repository->on_version_opened_user = options->on_version_opened_user;
+    repository->on_scanned = options->on_scanned;
+    repository->on_scanned_user = options->on_scanned_user;
     repository->on_state_changed = options->on_state_changed;
     repository->on_state_changed_user = options->on_state_changed_user;
     repository->model_control_mode = options->model_control_mode;
@@ -143,14 +70,8 @@ enum status repository_new(const struct repository_options *options, struct repo
     repository->list.backends =
         backends_new(options->backend_dir, options->builtin, options->n_builtin);
     if (st == ST_OK) {
-        st = repository->list.backends ? scan_all(repository, options, err)
+        st = repository->list.backends ? start_init(repository, options, err)
                                        : error_no_memory(err, "the backends");
-    }
-    if (st == ST_OK) {
-        st = name_table_init(repository, err);
-    }
-    if (st == ST_OK) {
-        st = prepare_models(repository, options, err);
     }
     if (st != ST_OK) {
         retirement_stop(repository);
@@ -231,7 +152,9 @@ enum status repository_find(struct repository *repository, struct str name, stru
                                    : NULL;
     uint64_t number;
     if (!model_slot) {
-        return error_unknown_model(name, "unknown model %s", err);
+        return atomic_load_explicit(&repository->scanned, memory_order_acquire)
+                   ? error_unknown_model(name, "unknown model %s", err)
+                   : error_set(err, ST_NOT_READY, "the model repositories are still being scanned");
     }
     const struct published_view *view =
         atomic_load_explicit(&model_slot->view, memory_order_acquire);
@@ -252,9 +175,17 @@ enum status repository_find(struct repository *repository, struct str name, stru
 
 bool repository_is_ready(const struct repository *repository) {
     return atomic_load_explicit(&repository->n_start_pending, memory_order_acquire) == 0 &&
+           atomic_load_explicit(&repository->scanned, memory_order_relaxed) &&
            !atomic_load_explicit(&repository->stopping, memory_order_relaxed) &&
            (!repository->strict_readiness ||
             atomic_load_explicit(&repository->n_failed, memory_order_relaxed) == 0);
+}
+
+bool repository_start_failed(struct repository *repository, struct error *err) {
+    lock_acquire(&repository->lock);
+    *err = repository->start.error;
+    lock_release(&repository->lock);
+    return err->status != ST_OK;
 }
 
 bool repository_has_failed(struct repository *repository, struct error *err) {

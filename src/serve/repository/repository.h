@@ -69,9 +69,9 @@ struct repository_options {
     uint64_t max_output_size;
     uint64_t cache_size;   /* 0: no cache. serve/scheduler/cache/ */
     bool strict_readiness; /* repository_is_ready */
-    /* Loads at start: repository_new; on request: repository_change. */
+    /* Loads at start: start.c; on request: repository_change. */
     enum repository_control model_control_mode;
-    const char *const *load_models; /* REPOSITORY_EXPLICIT: names, or one "*". repository_new */
+    const char *const *load_models; /* REPOSITORY_EXPLICIT: names, or one "*". start.c */
     size_t n_load_models;
     uint64_t repository_poll_ns;    /* REPOSITORY_POLLED: load.c:wait_for_next */
     size_t model_load_thread_count; /* loads that run at the same time; at least 1 */
@@ -85,6 +85,11 @@ struct repository_options {
     /* Called when a model starts or stops being served, or failed; may be NULL. Thread: any. */
     void (*on_state_changed)(void *user);
     void *on_state_changed_user;
+    /* Called when the models of the start are known, before any of them is loaded: it may look up
+     * and visit. An error fails the start (repository_start_failed). May be NULL. Thread: a loading
+     * thread. */
+    enum status (*on_scanned)(void *user, struct error *err);
+    void *on_scanned_user;
     /* Called for each opened version before it is served. A front end may attach user data
      * (model_version_set_user_data), or return an error, which fails the load. May be NULL. Thread:
      * the loading thread. */
@@ -92,15 +97,21 @@ struct repository_options {
     void *on_version_opened_user;
 };
 
-/* Scans the directories and reads the configurations; nothing is loaded. Returns: ST_BAD_CONFIG
- * when a path does not exist or two models have one name. The error of a single model is kept in
- * its state. */
+/* Makes a repository without models; no file is read. `path_params` must stay valid. Returns:
+ * ST_BAD_CONFIG for settings that exclude each other. */
 enum status repository_new(const struct repository_options *options, struct repository **out,
                            struct error *err) SLUICE_MUST_USE;
-/* Loads all models on a loader thread; `done` runs on it when all have loaded or failed. */
+/* On loading threads: looks for the models, which takes at most model_load_timeout_ns, and loads
+ * them. `done` runs on another thread when the scan has failed (repository_start_failed), or all
+ * models have loaded or failed. Until the scan has ended no name is known: lookups return
+ * ST_NOT_READY, and changes wait for it. */
 enum status repository_load_start(struct repository *repository, void (*done)(void *user),
                                   void *user, struct error *err);
-/* The same on the calling thread (--check). Returns: ST_BAD_MODEL when any failed. */
+/* Looks for the models on the calling thread, before repository_load or in place of the scan of
+ * repository_load_start. Returns: ST_BAD_CONFIG when a path does not exist or two models have one
+ * name. The error of a single model is kept in its state. */
+enum status repository_scan(struct repository *repository, struct error *err) SLUICE_MUST_USE;
+/* Loads all models on the calling thread (--check). Returns: ST_BAD_MODEL when any failed. */
 enum status repository_load(struct repository *repository, struct error *err);
 /* REPOSITORY_POLLED: polls the files now; otherwise does nothing. Thread: any. */
 void repository_poll_now(struct repository *repository);
@@ -137,18 +148,21 @@ void repository_get_loads(struct repository *repository, struct repository_loads
  * another device without any of their models. Their models are kept. Thread: any. */
 size_t repository_count_unavailable(const struct repository *repository);
 
-/* Returns: whether the start's loads are done, and (with strict_readiness) none failed. True
- * without any models. */
+/* Returns: whether the start's scan and loads are done, and (with strict_readiness) none failed.
+ * True without any models. */
 bool repository_is_ready(const struct repository *repository);
 
+/* Returns: whether the scan of the start failed, and *err says why: nothing is served. Thread: any,
+ * when loading has ended. */
+bool repository_start_failed(struct repository *repository, struct error *err);
 /* Returns: whether models were to be loaded at the start, all of them failed, and nothing but a
  * restart can change that (REPOSITORY_FIXED). *err is the reason of the only one, or names them.
  * Thread: the main thread, when loading has ended. */
 bool repository_has_failed(struct repository *repository, struct error *err);
 
 /* `version_text`: decimal digits; ptr NULL: the highest ready version.
- * Returns: ST_UNKNOWN_MODEL, ST_UNKNOWN_VERSION, or ST_NOT_READY (loading, or failed with the
- * reason). Owns: *out until model_version_unref. */
+ * Returns: ST_UNKNOWN_MODEL, ST_UNKNOWN_VERSION, or ST_NOT_READY (loading, failed with the
+ * reason, or the scan of the start has not ended). Owns: *out until model_version_unref. */
 enum status repository_find(struct repository *repository, struct str name, struct str version_text,
                             struct model_version **out, struct error *err) SLUICE_MUST_USE;
 /* The phase of a model or a version. */

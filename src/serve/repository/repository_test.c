@@ -77,7 +77,8 @@ static void make(struct served *served, bool strict) {
                                          .n_builtin = 1,
                                          .default_max_batch_size = 64,
                                          .strict_readiness = strict};
-    if (repository_new(&options, &served->repository, &served->err) != ST_OK) {
+    if (repository_new(&options, &served->repository, &served->err) != ST_OK ||
+        repository_scan(served->repository, &served->err) != ST_OK) {
         fail_msg("%s", served->err.text);
     }
 }
@@ -264,6 +265,7 @@ static void repository_without_models_is_ready(void **state) {
     struct error err;
     (void)state;
     assert_int_equal(repository_new(&options, &repository, &err), ST_OK);
+    assert_int_equal(repository_scan(repository, &err), ST_OK);
     assert_true(repository_is_ready(repository));
     assert_int_equal(repository_load(repository, &err), ST_OK);
     repository_free(repository);
@@ -487,6 +489,7 @@ static void repository_on_version_opened_may_refuse_version(void **state) {
                                          .on_version_opened = look_at_version,
                                          .on_version_opened_user = &n_seen};
     assert_int_equal(repository_new(&options, &served.repository, &served.err), ST_OK);
+    assert_int_equal(repository_scan(served.repository, &served.err), ST_OK);
     assert_int_equal(repository_load(served.repository, &served.err), ST_BAD_MODEL);
     assert_int_equal(atomic_load(&n_seen), 2);
     struct model_version *version;

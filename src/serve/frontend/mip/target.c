@@ -128,6 +128,7 @@ enum status mip_target_resolve(struct mip_target *target, struct repository *rep
         err->status = ST_BAD_CONFIG;
         return ST_BAD_CONFIG;
     }
+    atomic_store_explicit(&target->resolved, true, memory_order_release);
     return ST_OK; /* the model may be loading, or have failed: then its packets get that error */
 }
 

@@ -8,6 +8,8 @@
 #ifndef SLUICE_SERVE_FRONTEND_MIP_TARGET_H
 #define SLUICE_SERVE_FRONTEND_MIP_TARGET_H
 
+#include <stdatomic.h>
+
 #include "core/base/status.h"
 #include "core/base/str.h"
 #include "net/transport/address.h"
@@ -15,15 +17,18 @@
 
 struct mip_target {
     struct address address;
+    /* Workers read these once `resolved` is set. */
     struct str model;
     struct str version; /* ptr NULL: the highest ready version */
+    atomic_bool resolved;
 };
 
 /* Parses `text`; the version stays in the name until mip_target_resolve. Returns: ST_BAD_CONFIG
  * with the expected form. Owns: views of `text`. */
 enum status mip_target_parse(struct str text, struct mip_target *out,
                              struct error *err) SLUICE_MUST_USE;
-/* Separates name and version by the models in the repository, which need not be loaded. Returns:
+/* Separates name and version by the models in the repository, which need not be loaded, and sets
+ * `resolved`. Returns:
  * ST_BAD_CONFIG when there is no such model; when it is loaded, also when there is no such version.
  */
 enum status mip_target_resolve(struct mip_target *target, struct repository *repository,

@@ -98,6 +98,7 @@ static void target_name_with_colon_resolves_by_repository(void **state) {
                                          .builtin = builtin,
                                          .n_builtin = 1};
     assert_int_equal(repository_new(&options, &repository, &err), ST_OK);
+    assert_int_equal(repository_scan(repository, &err), ST_OK);
     for (int loaded = 0; loaded < 2; loaded++) {
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
             struct mip_target target = {.model = str_of(cases[i].name)};
