@@ -17,7 +17,7 @@ AT_REST = {
 # What clients hold, by kind and protocol: nothing at rest, but for the connection and the request that ask.
 OF_CLIENTS = ("sluice_client_memory_bytes{", "sluice_requests_waiting_for_memory{")
 OF_ASKER = {'sluice_client_memory_bytes{kind="connections",protocol="http"}': 6144,
-            'sluice_client_memory_bytes{kind="requests"}': 1 << 20}
+            'sluice_client_memory_bytes{kind="requests"}': 1 << 20}  # the page, while it is printed
 
 
 def read(address):

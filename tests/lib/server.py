@@ -53,6 +53,8 @@ class Server:
         for address in grpc:
             command += ["--grpc", address]
         command += ["--metrics", metrics_at]
+        if not any(str(arg).startswith("--metrics-interval") for arg in args):
+            command += ["--metrics-interval", "0"]  # tests see current numbers at --http, too
         if wait == "loaded":
             command.append("--keep-going")
         self.command = command + [str(arg) for arg in args]

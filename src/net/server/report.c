@@ -169,7 +169,7 @@ static void print_server_worker(struct worker_report *worker_report) {
 
 static uint64_t held_bytes(const struct net_memory_holder *holder) {
     return holder->n_response_bytes + holder->n_call_bytes + holder->n_conn_bytes +
-           holder->n_body_bytes;
+           holder->n_body_bytes + holder->n_page_bytes;
 }
 
 /* Inserts a holder, if it is one of the largest. Returns: its place, or NULL. */
@@ -194,6 +194,7 @@ static void collect_conn(struct worker_report *worker_report, struct net_conn *c
         .n_response_bytes = memory_account_held_bytes(conn->account),
         .n_call_bytes = memory_account_call_bytes(conn->account),
         .n_conn_bytes = memory_account_conn_bytes(conn->account),
+        .n_page_bytes = memory_account_page_bytes(conn->account),
         .n_body_bytes = conn->protocol->body_bytes ? conn->protocol->body_bytes(conn) : 0};
     uint64_t since_ns = net_conn_unread_since(conn, now_ns);
     worker_report->n_body_bytes += holder.n_body_bytes;
@@ -284,7 +285,8 @@ static void merge_memory(struct net_report *report) {
     const struct worker_report *worker_reports = report->worker_reports;
     *report->memory = (struct net_memory_report){.limit = budget->memory,
                                                  .n_body_bytes = load(&budget->n_body_bytes),
-                                                 .n_request_bytes = load(&budget->n_arena_bytes)};
+                                                 .n_request_bytes = load(&budget->n_arena_bytes),
+                                                 .n_page_bytes = load(&budget->n_page_bytes)};
     report->memory->n_cache_bytes = (uint64_t)metric_read(METRIC_RESPONSE_CACHE_BYTES);
     for (size_t i = 0; i < report->n_servers; i++) {
         const struct net_report_server *server = &report->servers[i];
@@ -306,6 +308,7 @@ static void print_memory(struct buf *out, const struct net_memory_report *memory
                (unsigned long long)memory->n_response_bytes,
                (unsigned long long)memory->n_body_bytes);
     add_bytes(out, memory->n_request_bytes, "requests");
+    add_bytes(out, memory->n_page_bytes, "pages");
     add_bytes(out, memory->n_call_bytes, "open calls");
     add_bytes(out, memory->n_conn_bytes, "connections");
     add_bytes(out, memory->n_cache_bytes, "the response cache");
@@ -329,6 +332,7 @@ static void print_memory(struct buf *out, const struct net_memory_report *memory
                    (unsigned long long)holder->n_body_bytes);
         add_bytes(out, holder->n_call_bytes, "open calls");
         add_bytes(out, holder->n_conn_bytes, "TLS and buffers");
+        add_bytes(out, holder->n_page_bytes, "pages");
         if (holder->unread) {
             buf_printf(out, ", nothing read for %.3g s", (double)holder->unread_ns / 1e9);
         }

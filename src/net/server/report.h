@@ -44,14 +44,16 @@ struct net_memory_holder {
     uint64_t n_call_bytes; /* of open calls */
     uint64_t n_conn_bytes; /* of the connection itself: TLS, buffers */
     uint64_t n_body_bytes;
-    bool unread;        /* something waits to be read, */
-    uint64_t unread_ns; /* and nothing was for so long: as far as known at the first report */
+    uint64_t n_page_bytes; /* others may hold the same pages */
+    bool unread;           /* something waits to be read, */
+    uint64_t unread_ns;    /* and nothing was for so long: as far as known at the first report */
 };
 
 struct net_memory_report {
     uint64_t limit; /* --client-memory; 0: none */
     uint64_t n_response_bytes, n_call_bytes, n_conn_bytes, n_body_bytes;
     uint64_t n_request_bytes; /* decoded of requests */
+    uint64_t n_page_bytes;    /* of pages, each counted once */
     uint64_t n_cache_bytes;   /* of the response cache */
     size_t n_busy_workers;    /* did not answer in time: their bodies and holders are missing */
     struct net_memory_server servers[NET_REPORT_SERVERS];

@@ -22,6 +22,8 @@ enum {
     NET_BUDGET_REFUSALS = 256,
     NET_BUDGET_SMALL_ARENA = 1 << 18,
     NET_BUDGET_FREE_CONNS = 16, /* so many connections have memory, however small the limit is */
+    NET_BUDGET_PAGE_SHARE = 8,  /* pages take at most this part of the limit together */
+    NET_BUDGET_FREE_PAGES = 1 << 18, /* so many bytes of pages have memory, likewise */
 };
 
 /* What bodies are counted as, for the metrics. */
@@ -70,8 +72,10 @@ struct net_budget {
     _Atomic uint64_t n_open_call_bytes;              /* of n_bytes: net_budget_take_open_calls */
     _Atomic uint64_t n_conn_bytes;                   /* of n_bytes: net_budget_take_conn */
     _Atomic uint64_t n_arena_bytes;                  /* of n_bytes: net_budget_count_arenas */
-    _Atomic uint64_t n_conns;                        /* that have a place */
-    _Atomic uint64_t n_refused;                      /* that are told that there is none */
+    _Atomic uint64_t n_page_bytes;                   /* of n_bytes: net_budget_take_page */
+    _Atomic uint64_t n_owner_page_bytes[NET_BODY_OWNERS]; /* of n_page_bytes */
+    _Atomic uint64_t n_conns;                             /* that have a place */
+    _Atomic uint64_t n_refused;                           /* that are told that there is none */
     _Atomic uint64_t n_leaving; /* whose place another one has, and that are not closed yet */
     _Atomic uint32_t n_waiting_quotas; /* quotas in which requests wait for memory */
     _Atomic uint64_t n_wanted;         /* bytes that nothing was closed for yet, of all users */
@@ -211,6 +215,38 @@ static inline void net_budget_count_arenas(struct net_budget *budget, size_t n_u
                                           budget, n_uncounted};
 }
 
+/* Returns: what all pages may take together. */
+static inline uint64_t net_budget_page_limit(const struct net_budget *budget) {
+    return net_budget_limit(budget) / NET_BUDGET_PAGE_SHARE;
+}
+
+/* Takes memory of a page, until no response holds it: a page that several responses share is taken
+ * once. Pages take at most an NET_BUDGET_PAGE_SHARE-th of the limit together, so that unread pages
+ * leave the rest to requests. NET_BUDGET_FREE_PAGES bytes of them are there in any case, so that
+ * metrics can be read while memory is short, and a page that is alone may be larger than that part.
+ * Returns: false when it doesn't fit; nothing is taken then. */
+static inline bool net_budget_take_page(struct net_budget *budget, enum net_body_owner owner,
+                                        uint64_t n_bytes) {
+    uint64_t used = atomic_fetch_add_explicit(&budget->n_page_bytes, n_bytes, memory_order_relaxed);
+    uint64_t after = used + n_bytes;
+    if (after <= NET_BUDGET_FREE_PAGES) {
+        net_budget_force(budget, n_bytes);
+    } else if ((used > 0 && after > net_budget_page_limit(budget)) ||
+               !net_budget_take_within(budget, n_bytes, net_budget_large_limit(budget))) {
+        atomic_fetch_sub_explicit(&budget->n_page_bytes, n_bytes, memory_order_relaxed);
+        return false;
+    }
+    atomic_fetch_add_explicit(&budget->n_owner_page_bytes[owner], n_bytes, memory_order_relaxed);
+    return true;
+}
+
+static inline void net_budget_give_page(struct net_budget *budget, enum net_body_owner owner,
+                                        uint64_t n_bytes) {
+    atomic_fetch_sub_explicit(&budget->n_owner_page_bytes[owner], n_bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&budget->n_page_bytes, n_bytes, memory_order_relaxed);
+    net_budget_give(budget, n_bytes);
+}
+
 /* Returns: whether `n_bytes` of a body fit now. */
 static inline bool net_budget_fits(const struct net_budget *budget, uint64_t n_bytes) {
     uint64_t bodies = atomic_load_explicit(&budget->n_body_bytes, memory_order_relaxed);
@@ -307,6 +343,20 @@ static inline enum status net_budget_error(const struct net_budget *budget, stru
     return error_set(err, ST_OVERLOADED,
                      "the bodies in flight use up all %llu bytes of --body-memory",
                      (unsigned long long)budget->body_memory);
+}
+/* Fails a request with ST_OVERLOADED, after net_budget_take_page: counts it, and says which limit
+ * is reached. */
+static inline enum status net_budget_page_error(const struct net_budget *budget,
+                                                struct error *err) {
+    uint64_t limit = net_budget_page_limit(budget);
+    if (atomic_load_explicit(&budget->n_page_bytes, memory_order_relaxed) <= limit / 2) {
+        return net_budget_error(budget, err);
+    }
+    metric_add(METRIC_DROPPED_MEMORY, 1);
+    return error_set(err, ST_OVERLOADED,
+                     "pages that clients have not read yet, such as metrics and lists of models, "
+                     "use up their part of --client-memory (%llu of %llu bytes)",
+                     (unsigned long long)limit, (unsigned long long)net_budget_limit(budget));
 }
 
 /* Takes memory that a connection holds as long as it is open: with that of all others at most half

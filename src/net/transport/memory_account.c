@@ -615,6 +615,24 @@ void memory_overhead_release(struct memory_overhead *overhead) {
     }
 }
 
+/* ---- pages ----------------------------------------------------------------------------------- */
+
+void memory_page_hold(struct memory_account *account, uint64_t n_bytes) {
+    if (account) {
+        account->n_page_bytes += n_bytes;
+        account->n_reservations++;
+    }
+}
+
+void memory_page_release(struct memory_account *account, uint64_t n_bytes) {
+    if (account) {
+        assert(account->n_page_bytes >= n_bytes);
+        account->n_page_bytes -= n_bytes;
+        account->n_reservations--;
+        free_if_unused(account);
+    }
+}
+
 /* ---- what waits ------------------------------------------------------------------------------ */
 
 /* The first that waits for an account gets its turn at the budget. */

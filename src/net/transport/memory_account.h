@@ -93,7 +93,8 @@ struct memory_account {
     uint64_t n_overhead_bytes;  /* struct memory_overhead */
     uint64_t n_open_call_bytes; /* of these, by memory_open_call_add */
     uint64_t n_conn_bytes[MEMORY_CONN_KINDS];
-    size_t n_reservations;                  /* and overheads */
+    uint64_t n_page_bytes;                  /* memory_page_hold */
+    size_t n_reservations;                  /* and overheads, and pages */
     struct memory_reservation_list waiting; /* for this account, in order */
     LIST_ENTRY(memory_account) ready_link;
     /* Of the connection, for serve/frontend/inference.c: until then its inferences share no batch
@@ -165,6 +166,11 @@ static inline uint64_t memory_account_held_bytes(const struct memory_account *ac
 /* Returns: bytes of its open calls. NULL is allowed. */
 static inline uint64_t memory_account_call_bytes(const struct memory_account *account) {
     return account ? account->n_overhead_bytes : 0;
+}
+/* Returns: bytes of the pages that its responses hold, also where others hold them, too. NULL is
+ * allowed. */
+static inline uint64_t memory_account_page_bytes(const struct memory_account *account) {
+    return account ? account->n_page_bytes : 0;
 }
 /* Returns: bytes of the connection itself beyond what each has. NULL is allowed. */
 static inline uint64_t memory_account_conn_bytes(const struct memory_account *account) {
@@ -249,6 +255,12 @@ void memory_overhead_subtract(struct memory_overhead *overhead, uint64_t n_bytes
 /* Gives back all. Idempotent; zeroed memory is allowed. */
 void memory_overhead_release(struct memory_overhead *overhead);
 
+/* A response of the connection holds a page, which the budget counts already, once for all that
+ * share it: net_budget_take_page. So reports name the connection, and it is closed as a slow reader
+ * where it is one. NULL is allowed. */
+void memory_page_hold(struct memory_account *account, uint64_t n_bytes);
+void memory_page_release(struct memory_account *account, uint64_t n_bytes);
+
 /* A request was refused for want of memory: closes connections that hold memory and do not read
  * their responses (memory_quota_options.relieve), at most once in MEMORY_RETRY_NS. NULL is
  * allowed. */
@@ -273,7 +285,7 @@ static inline struct fair_client memory_account_client(const struct memory_accou
 }
 /* Returns: all that the connection holds or waits for. */
 static inline uint64_t memory_account_bytes(const struct memory_account *account) {
-    return account->n_bytes + account->n_overhead_bytes;
+    return account->n_bytes + account->n_overhead_bytes + account->n_page_bytes;
 }
 
 #endif

@@ -30,8 +30,13 @@ static struct net_limits limits_of(const struct serve_settings *settings) {
 
 /* ---- the admin listener ---------------------------------------------------------------------- */
 
-static void admin_init(struct serve_admin *self, struct serve_listeners *listeners,
-                       struct repository *repository, struct worker *main, struct worker *worker) {
+static void print_metrics(void *context, struct metric_text *text) {
+    admin_metrics_print(context, text);
+}
+
+static enum status admin_init(struct serve_admin *self, struct serve_listeners *listeners,
+                              struct repository *repository, struct worker *main,
+                              struct worker *worker, struct error *err) {
     self->main = main;
     admin_metrics_init(&self->metrics, repository, SLUICE_VERSION);
     self->metrics.process.budget = &listeners->budget;
@@ -42,6 +47,12 @@ static void admin_init(struct serve_admin *self, struct serve_listeners *listene
         .web = &listeners->settings->web,
         .loops = listeners->services.loops,
         .state = {.print = admin_models_print, .context = repository, .worker = worker}};
+    struct shared_page_options page = {.print = print_metrics,
+                                       .context = &self->metrics,
+                                       .printer = worker,
+                                       .interval_ns = listeners->settings->metrics_interval_ns,
+                                       .budget = &listeners->budget};
+    return shared_page_new(&page, &self->page, err);
 }
 
 static void admin_add_server(struct serve_admin *self, const char *name,
@@ -59,6 +70,7 @@ static void log_admin_state(struct serve_admin *self) {
 
 static void admin_free(struct serve_admin *self) {
     admin_listener_free(&self->listener);
+    shared_page_free(self->page);
     if (self->has_metrics) {
         admin_metrics_fini(&self->metrics);
     }
@@ -89,7 +101,6 @@ static enum status start_http(struct serve_listeners *self, const struct process
         .keys = self->security.keys,
         .web = &settings->web,
         .forward = self->http_forward,
-        .metrics = &self->admin.metrics,
     };
     struct http_server_options options = {.limits = limits_of(settings),
                                           .budget = &self->budget,
@@ -256,10 +267,14 @@ static void open_admin_listener(void *arg) {
 static enum status open_admin(struct serve_listeners *self, struct repository *repository,
                               const struct process_threads *threads, struct error *err) {
     struct admin_opening opening = {.listeners = self, .err = err};
-    admin_init(&self->admin, self, repository, threads->main, threads->admin);
+    enum status st = admin_init(&self->admin, self, repository, threads->main, threads->admin, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    self->http_api.metrics_page = self->admin.page; /* before connections are accepted */
     self->admin.metrics.http_url = self->settings->http.n > 0 ? self->addresses[0].url : NULL;
     worker_call(threads->admin, open_admin_listener, &opening);
-    enum status st = opening.st;
+    st = opening.st;
     if (st == ST_OK && self->admin.listener.server) {
         struct serve_bound_address *out = &self->addresses[self->n_addresses - 1];
         out->address = self->admin.listener.address;

@@ -86,6 +86,12 @@ static void print_client_memory(struct net_budget *budget, struct metric_text *t
             print_kind(text, "bodies", PROTOCOLS[i], n_bytes);
         }
     }
+    for (size_t i = 0; i < NET_BODY_MIP; i++) {
+        if (found[i]) {
+            print_kind(text, "pages", PROTOCOLS[i],
+                       atomic_load_explicit(&budget->n_owner_page_bytes[i], memory_order_relaxed));
+        }
+    }
     if (found[NET_BODY_MIP]) {
         print_kind(text, "pictures", "mip",
                    atomic_load_explicit(&budget->n_picture_bytes, memory_order_relaxed));

@@ -65,6 +65,7 @@ static void add_memory_holder(struct json_writer *json, const struct net_memory_
     json_write_u64(json, "open_calls", holder->n_call_bytes);
     json_write_u64(json, "connections", holder->n_conn_bytes);
     json_write_u64(json, "bodies", holder->n_body_bytes);
+    json_write_u64(json, "pages", holder->n_page_bytes);
     if (holder->unread) {
         json_write_u64(json, "unread_ms", holder->unread_ns / 1000000);
     }
@@ -78,6 +79,7 @@ void status_json_add_memory(struct json_writer *json, const struct net_memory_re
     json_write_u64(json, "open_calls", memory->n_call_bytes);
     json_write_u64(json, "connections", memory->n_conn_bytes);
     json_write_u64(json, "requests", memory->n_request_bytes);
+    json_write_u64(json, "pages", memory->n_page_bytes);
     json_write_u64(json, "bodies", memory->n_body_bytes);
     json_write_u64(json, "cache", memory->n_cache_bytes);
     json_write_open(json, "servers", '[');

@@ -106,7 +106,7 @@ function keys(...pairs) {
 
 // ---- memory of clients -----------------------------------------------------------------------------
 function drawMemory(now) {
-  const memory = now.memory, used = memory.responses + memory.bodies + memory.requests + memory.open_calls + memory.connections + memory.cache, cells = texts => texts.map(text => make("td", {}, text));
+  const memory = now.memory, used = memory.responses + memory.bodies + memory.requests + memory.pages + memory.open_calls + memory.connections + memory.cache, cells = texts => texts.map(text => make("td", {}, text));
   put($("memory-used"), bytes(used) + (memory.limit ? " of " + bytes(memory.limit) : "") + (memory.cache ? ", " + bytes(memory.cache) + " in the response cache" : ""));
   $("memory-meter").hidden = !memory.limit;
   $("memory-meter").firstChild.style.width = Math.min(100, used / memory.limit * 100).toFixed(0) + "%";
@@ -114,7 +114,7 @@ function drawMemory(now) {
     ...cells([one.name, bytes(one.responses), bytes(one.bodies), bytes(one.open_calls), bytes(one.connections)]), make("td", { class: one.waiting ? "wait" : "" }, number(one.waiting)))));
   $("holders").hidden = memory.holders.length === 0;
   $("holder-rows").replaceChildren(...memory.holders.map(one => make("tr", {},
-    ...cells([one.peer, one.server, bytes(one.responses), bytes(one.bodies), bytes(one.open_calls), bytes(one.connections)]),
+    ...cells([one.peer, one.server, bytes(one.responses + one.pages), bytes(one.bodies), bytes(one.open_calls), bytes(one.connections)]),
     one.unread_ms === undefined ? make("td", { class: "dim" }, "–")
       : make("td", { class: one.unread_ms >= 1000 ? "bad" : "" }, one.unread_ms < 1000 ? "<1 s" : span(one.unread_ms / 1000)))));
 }

@@ -222,7 +222,7 @@ static void on_head(struct http_exchange *exchange, void *context) {
     if (str_is(exchange->head.path, "/metrics")) {
         if (is_admitted(api, exchange, KEYS_METADATA, WEB_SERVICE, HTTP_READ) &&
             http_check_method(exchange, HTTP_READ)) {
-            admin_metrics_reply(api->metrics, exchange);
+            http_metrics_begin(api, exchange);
         }
         return;
     }

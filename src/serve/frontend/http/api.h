@@ -9,10 +9,10 @@
 #include <stdbool.h>
 
 #include "net/server/http/server.h"
-#include "serve/admin/metrics.h"
 #include "serve/frontend/header_forward.h"
 #include "serve/frontend/inference.h"
 #include "serve/frontend/keys.h"
+#include "telemetry/admin/shared_page.h"
 
 struct http_api {
     struct inference_services services;
@@ -22,7 +22,7 @@ struct http_api {
     const struct keys *keys;              /* NULL: no keys are needed */
     const struct web_access *web;         /* which requests web pages may make */
     const struct header_forward *forward; /* headers forwarded to models; NULL: none */
-    struct admin_metrics *metrics;
+    struct shared_page *metrics_page;
     const char *status_url; /* of the status page; NULL: none. Set before connections are accepted
                              */
     atomic_bool draining;   /* /v2/health/ready answers 503 */

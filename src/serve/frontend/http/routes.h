@@ -24,6 +24,9 @@ static inline void http_limit_body(struct http_exchange *exchange) {
     exchange->plan.setting = "the limit of this resource";
 }
 
+/* metrics.c: GET /metrics. */
+void http_metrics_begin(struct http_api *api, struct http_exchange *exchange);
+
 /* infer.c: the head of POST …/infer was read. Finds the model and reads the headers that decide how
  * the body is received, or answers with an error. */
 void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
