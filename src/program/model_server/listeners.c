@@ -30,13 +30,8 @@ static struct net_limits limits_of(const struct serve_settings *settings) {
 
 /* ---- the admin listener ---------------------------------------------------------------------- */
 
-static void print_metrics(void *context, struct metric_text *text) {
-    admin_metrics_print(context, text);
-}
-
-static enum status admin_init(struct serve_admin *self, struct serve_listeners *listeners,
-                              struct repository *repository, struct worker *main,
-                              struct worker *worker, struct error *err) {
+static void admin_init(struct serve_admin *self, struct serve_listeners *listeners,
+                       struct repository *repository, struct worker *main, struct worker *worker) {
     self->main = main;
     admin_metrics_init(&self->metrics, repository, SLUICE_VERSION);
     self->metrics.process.budget = &listeners->budget;
@@ -47,12 +42,6 @@ static enum status admin_init(struct serve_admin *self, struct serve_listeners *
         .web = &listeners->settings->web,
         .loops = listeners->services.loops,
         .state = {.print = admin_models_print, .context = repository, .worker = worker}};
-    struct shared_page_options page = {.print = print_metrics,
-                                       .context = &self->metrics,
-                                       .printer = worker,
-                                       .interval_ns = listeners->settings->metrics_interval_ns,
-                                       .budget = &listeners->budget};
-    return shared_page_new(&page, &self->page, err);
 }
 
 static void admin_add_server(struct serve_admin *self, const char *name,
@@ -70,10 +59,37 @@ static void log_admin_state(struct serve_admin *self) {
 
 static void admin_free(struct serve_admin *self) {
     admin_listener_free(&self->listener);
-    shared_page_free(self->page);
     if (self->has_metrics) {
         admin_metrics_fini(&self->metrics);
     }
+}
+
+/* ---- pages that clients share ---------------------------------------------------------------- */
+
+static void print_metrics(void *context, struct buf *out) {
+    struct metric_text text = {.out = out, .format = METRIC_FORMAT_PROMETHEUS};
+    admin_metrics_print(context, &text);
+}
+
+static void print_openmetrics(void *context, struct buf *out) {
+    struct metric_text text = {.out = out, .format = METRIC_FORMAT_OPENMETRICS};
+    admin_metrics_print(context, &text);
+}
+
+/* They are printed by the worker of the admin listener. */
+static enum status open_pages(struct serve_listeners *self, struct repository *repository,
+                              struct worker *printer, struct error *err) {
+    struct shared_pages_options options = {.printer = printer, .budget = &self->budget};
+    struct shared_page_printing metrics = {.print = print_metrics,
+                                           .context = &self->admin.metrics,
+                                           .protocol = NET_BODY_HTTP,
+                                           .interval_ns = self->settings->metrics_interval_ns};
+    options.kinds[PAGE_METRICS] = metrics;
+    metrics.print = print_openmetrics;
+    options.kinds[PAGE_OPENMETRICS] = metrics;
+    http_pages_list(options.kinds, repository);
+    grpc_pages_list(options.kinds, repository);
+    return shared_pages_new(&options, &self->services.pages, err);
 }
 
 /* ---- addresses ------------------------------------------------------------------------------- */
@@ -267,14 +283,10 @@ static void open_admin_listener(void *arg) {
 static enum status open_admin(struct serve_listeners *self, struct repository *repository,
                               const struct process_threads *threads, struct error *err) {
     struct admin_opening opening = {.listeners = self, .err = err};
-    enum status st = admin_init(&self->admin, self, repository, threads->main, threads->admin, err);
-    if (st != ST_OK) {
-        return st;
-    }
-    self->http_api.metrics_page = self->admin.page; /* before connections are accepted */
+    admin_init(&self->admin, self, repository, threads->main, threads->admin);
     self->admin.metrics.http_url = self->settings->http.n > 0 ? self->addresses[0].url : NULL;
     worker_call(threads->admin, open_admin_listener, &opening);
-    st = opening.st;
+    enum status st = opening.st;
     if (st == ST_OK && self->admin.listener.server) {
         struct serve_bound_address *out = &self->addresses[self->n_addresses - 1];
         out->address = self->admin.listener.address;
@@ -359,6 +371,9 @@ enum status serve_listeners_open(struct serve_listeners *self,
     enum status st =
         helper_pool_new(threads->n_workers > MIN_HELPERS ? threads->n_workers : MIN_HELPERS,
                         &self->services.helpers, err);
+    if (st == ST_OK) {
+        st = open_pages(self, repository, threads->admin, err);
+    }
     if (st == ST_OK) {
         st = tracer_open(&self->tracer, &settings->trace, err);
     }
@@ -476,6 +491,7 @@ void serve_listeners_free(struct serve_listeners *self) {
     serve_mip_free(&self->mip);
     admin_free(&self->admin);
     serve_security_free(&self->security);
+    shared_pages_free(self->services.pages);
     shm_registry_free(self->services.shared);
     tracer_close(&self->tracer);
     arena_free(self->arena);

@@ -18,7 +18,6 @@ struct serve_admin {
     struct worker *main;
     struct admin_metrics metrics;
     bool has_metrics;
-    struct shared_page *page; /* the metrics, for the listeners of requests */
     struct admin_api api;
     struct admin_listener listener;
 };

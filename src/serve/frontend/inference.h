@@ -23,6 +23,7 @@
 #include "core/event/helper_pool.h"
 #include "core/event/loop_health.h"
 #include "net/transport/memory_account.h"
+#include "serve/frontend/shared_page.h"
 #include "serve/frontend/shm_registry.h"
 #include "serve/repository/repository.h"
 #include "serve/scheduler/call.h"
@@ -55,6 +56,7 @@ struct inference_services {
     enum v2_non_finite non_finite;   /* of JSON answers whose request has no `non_finite` */
     struct helper_pool *helpers;     /* for what would hold the worker; NULL: the worker does it */
     const struct loop_health *loops; /* for health checks; may be NULL */
+    struct shared_pages *pages;      /* of metrics and of many models; NULL: none is shared */
 };
 
 /* The steps of a protocol. */

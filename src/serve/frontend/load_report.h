@@ -13,6 +13,8 @@
 #include "core/base/buf.h"
 #include "serve/repository/repository.h"
 
+enum { LOAD_ENTRY_BYTES = 96 }; /* of a version, about */
+
 /* Appends {"queued":…,"running":…,"instances":…,"models":[…]}. */
 void load_report_print(struct repository *repository, struct buf *out);
 

@@ -7,6 +7,8 @@
 #include "core/base/buf.h"
 #include "serve/repository/repository.h"
 
+enum { INDEX_ENTRY_BYTES = 64 }; /* of a version, about */
+
 /* Appends the JSON array of models and versions; `ready`: only those that are ready. Thread: a
  * worker's. Clause: model repository extension, "Index". */
 void repository_index_print_json(struct repository *repository, bool ready, struct buf *out);

@@ -176,6 +176,16 @@ void repository_visit(struct repository *repository,
     }
 }
 
+bool repository_has_more_than(const struct repository *repository, size_t n) {
+    const struct name_table *name_table = repository_name_table(repository);
+    size_t n_entries = 0;
+    for (size_t i = 0; i < name_table->n && n_entries <= n; i++) {
+        n_entries += atomic_load_explicit(&name_table->model_slots[i]->view, memory_order_acquire)
+                         ->n_entries;
+    }
+    return n_entries > n;
+}
+
 /* ---- visiting ready versions ----------------------------------------------------------------- */
 
 struct ready_visit {

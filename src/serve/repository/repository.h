@@ -192,6 +192,8 @@ struct repository_entry {
  * to are valid until the worker's next loop iteration. */
 void repository_visit(struct repository *repository,
                       void (*visit)(void *user, const struct repository_entry *entry), void *user);
+/* Returns: whether repository_visit calls `visit` more than `n` times. Takes as long as `n`. */
+bool repository_has_more_than(const struct repository *repository, size_t n);
 /* Calls `visit` for each ready version of the model (`name` empty: of all), or for the version of
  * `version_text` (ptr NULL: all). Returns: as repository_find. */
 enum status repository_visit_ready(struct repository *repository, struct str name,

@@ -14,7 +14,7 @@ from lib.repository import FREE, Identity
 ALWAYS = "1h"  # no page is too old within a test
 GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
 PAGES = 'sluice_client_memory_bytes{kind="pages",protocol="http"}'
-PRINTED = "sluice_metrics_pages_total"
+PRINTED = "sluice_shared_pages_total"
 ONE = b'{"inputs":[{"name":"INPUT0","shape":[1],"datatype":"FP32","data":[1]}]}'
 N = 800
 

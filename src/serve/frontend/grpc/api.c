@@ -15,8 +15,7 @@ bool grpc_api_is_ready(const struct grpc_api *api) {
            repository_is_ready(api->options.services.repository);
 }
 
-/* The event callback of every method that answers at once. */
-static void step_unary(struct grpc_call *call, enum grpc_event event) {
+void grpc_step_unary(struct grpc_call *call, enum grpc_event event) {
     const struct grpc_method_context *context = grpc_method_context_of(call);
     if (event == GRPC_CANCELLED) { /* cannot happen between the message and the answer */
         grpc_finish(call, &call->cancel_error);
@@ -66,7 +65,7 @@ static void add_methods(struct grpc_api *api, const struct grpc_method_entry *ro
         *context = (struct grpc_method_context){api, &rows[i]};
         api->methods[api->n_methods++] =
             (struct grpc_method){.path = rows[i].path,
-                                 .on_event = rows[i].on_event ? rows[i].on_event : step_unary,
+                                 .on_event = rows[i].on_event ? rows[i].on_event : grpc_step_unary,
                                  .streams = rows[i].streams,
                                  .small = !rows[i].large,
                                  .align_at = rows[i].align_at,

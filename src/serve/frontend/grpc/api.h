@@ -42,6 +42,8 @@ enum status grpc_api_admit(const struct grpc_call *call, void *keys,
 bool grpc_api_keeps_field(struct str name, void *api);
 /* The method table for grpc_server_new; lives as long as the api. */
 const struct grpc_method *grpc_api_methods(const struct grpc_api *api, size_t *n);
+/* page.c: sets how the pages of gRPC are printed. */
+void grpc_pages_list(struct shared_page_printing kinds[PAGE_KINDS], struct repository *repository);
 /* The state of the server or of a model may have changed: notifies the streams of Health/Watch.
  * Thread: any. */
 void grpc_api_notify_health_watchers(struct grpc_api *api);

@@ -53,6 +53,14 @@ bool grpc_api_is_ready(const struct grpc_api *api);
 /* health.c: for struct grpc_health_options; `context` is the api. Thread: any. */
 enum grpc_health_state grpc_api_health_state(void *context, struct str service);
 
+/* The event callback of the methods that have `unary` and no `on_event`. */
+void grpc_step_unary(struct grpc_call *call, enum grpc_event event);
+/* page.c: answers the call with a page that all clients share, and finishes it, also when it is
+ * cancelled meanwhile. Sets call->user. */
+void grpc_page_send(struct grpc_call *call, enum shared_page_kind kind);
+/* stats.c: appends those of all models; `context` is the struct repository. */
+void grpc_stats_print(void *context, struct buf *out);
+
 /* The `n` rows of each service. */
 const struct grpc_method_entry *grpc_metadata_method_table(size_t *n);
 const struct grpc_method_entry *grpc_infer_method_table(size_t *n);

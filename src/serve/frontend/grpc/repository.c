@@ -20,6 +20,12 @@ static void finish_call(struct grpc_repository *self, const struct error *err) {
     grpc_finish(call, err);
 }
 
+static bool is_large(const struct grpc_repository *self) {
+    const struct shared_pages *pages =
+        grpc_method_context_of(self->call)->api->options.services.pages;
+    return shared_page_is_large(pages, self->repository, INDEX_ENTRY_BYTES);
+}
+
 static void on_done(struct repository_change *change) {
     struct grpc_repository *self = CONTAINER_OF(change, struct grpc_repository, change);
     struct grpc_call *call = self->call;
@@ -27,6 +33,12 @@ static void on_done(struct repository_change *change) {
     struct buf out;
     if (call->is_cancelled) {
         finish_call(self, &call->cancel_error);
+        return;
+    }
+    if (err.status == ST_OK && change->action == REPOSITORY_SCAN && is_large(self)) {
+        bool ready = self->request.ready;
+        grpc_message_free(self->message); /* frees `self` too */
+        grpc_page_send(call, ready ? PAGE_GRPC_READY_INDEX : PAGE_GRPC_INDEX);
         return;
     }
     buf_init(&out, call->arena, 256);

@@ -1,5 +1,6 @@
 /* The statistics extension over gRPC: ModelStatistics. Field numbers are those of
  * proto/grpc_service.proto; zeros are omitted, as in proto3. */
+#include <assert.h>
 #include <stdio.h>
 
 #include "codec/kserve/grpc/v2_grpc.h"
@@ -148,11 +149,39 @@ static enum status answer_statistics(struct grpc_api *api, struct grpc_call *cal
     return st == ST_OK ? ST_OK : (err->status = ST_BAD_REQUEST);
 }
 
+enum { ENTRY_BYTES = 256 }; /* of a version, about */
+
+void grpc_stats_print(void *context, struct buf *out) {
+    struct error err;
+    enum status st = repository_visit_ready(context, str_make(NULL, 0), str_make(NULL, 0),
+                                            add_version, out, &err);
+    assert(st == ST_OK); /* no model is named */
+    (void)st;
+}
+
+/* Returns: whether the message names no model, and there are many. */
+static bool wants_page(struct grpc_call *call) {
+    const struct inference_services *services =
+        &grpc_method_context_of(call)->api->options.services;
+    return call->message->data.len == 0 &&
+           shared_page_is_large(services->pages, services->repository, ENTRY_BYTES);
+}
+
+static void step_statistics(struct grpc_call *call, enum grpc_event event) {
+    if (event == GRPC_MESSAGE && wants_page(call)) {
+        grpc_message_free(call->message);
+        grpc_page_send(call, PAGE_GRPC_STATISTICS);
+    } else if (event != GRPC_CANCELLED || !call->user) { /* a page finishes the call */
+        grpc_step_unary(call, event);
+    }
+}
+
 const struct grpc_method_entry *grpc_stats_method_table(size_t *n) {
     static const struct grpc_method_entry rows[] = {
         {.path = "/inference.GRPCInferenceService/ModelStatistics",
          .group = KEYS_METADATA,
-         .unary = answer_statistics},
+         .unary = answer_statistics,
+         .on_event = step_statistics},
     };
     *n = sizeof rows / sizeof rows[0];
     return rows;

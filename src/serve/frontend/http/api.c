@@ -107,6 +107,10 @@ static void answer_config(struct http_api *api, struct http_exchange *exchange,
 static void answer_models(struct http_api *api, struct http_exchange *exchange,
                           const struct v2_path *path) {
     (void)path;
+    if (shared_page_is_large(api->services.pages, api->services.repository, INDEX_ENTRY_BYTES)) {
+        http_page_begin(api, exchange, PAGE_INDEX, "application/json");
+        return;
+    }
     struct buf body;
     buf_init(&body, exchange->arena, 1024);
     repository_index_print_json(api->services.repository, false, &body);
@@ -149,6 +153,10 @@ static void answer_root(struct http_api *api, struct http_exchange *exchange) {
 static void answer_load(struct http_api *api, struct http_exchange *exchange,
                         const struct v2_path *path) {
     (void)path;
+    if (shared_page_is_large(api->services.pages, api->services.repository, LOAD_ENTRY_BYTES)) {
+        http_page_begin(api, exchange, PAGE_LOAD, "application/json");
+        return;
+    }
     struct buf body;
     buf_init(&body, exchange->arena, 512);
     load_report_print(api->services.repository, &body);

@@ -12,7 +12,6 @@
 #include "serve/frontend/header_forward.h"
 #include "serve/frontend/inference.h"
 #include "serve/frontend/keys.h"
-#include "telemetry/admin/shared_page.h"
 
 struct http_api {
     struct inference_services services;
@@ -22,7 +21,6 @@ struct http_api {
     const struct keys *keys;              /* NULL: no keys are needed */
     const struct web_access *web;         /* which requests web pages may make */
     const struct header_forward *forward; /* headers forwarded to models; NULL: none */
-    struct shared_page *metrics_page;
     const char *status_url; /* of the status page; NULL: none. Set before connections are accepted
                              */
     atomic_bool draining;   /* /v2/health/ready answers 503 */
@@ -30,6 +28,8 @@ struct http_api {
 
 /* The table of callbacks for http_server_new; `api` must outlive the server. */
 struct http_handler http_api_handler(struct http_api *api);
+/* page.c: sets how the pages of HTTP are printed, besides metrics. */
+void http_pages_list(struct shared_page_printing kinds[PAGE_KINDS], struct repository *repository);
 /* /v2/health/ready answers 503 from now on; requests are still served. Thread: any. */
 void http_api_drain(struct http_api *api);
 

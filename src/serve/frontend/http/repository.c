@@ -20,13 +20,21 @@ struct http_repository {
     struct v2_repository_request request;
     struct http_exchange *exchange;
     struct repository *repository;
-    const struct http_api *api;
+    struct http_api *api;
     struct helper_job job; /* a body with files is decoded on a helper thread, */
     struct arena *arena;   /* into this arena; NULL: the exchange's */
     struct error error;    /* of decoding; ST_OK: none */
 };
 
 static void answer_index(struct http_repository *self) {
+    struct http_exchange *exchange = self->exchange;
+    if (shared_page_is_large(self->api->services.pages, self->repository, INDEX_ENTRY_BYTES)) {
+        arena_free(self->arena);
+        self->arena = NULL;
+        http_page_send(self->api, exchange, self->request.ready ? PAGE_READY_INDEX : PAGE_INDEX,
+                       "application/json");
+        return;
+    }
     struct buf body;
     buf_init(&body, self->exchange->arena, 1024);
     repository_index_print_json(self->repository, self->request.ready, &body);

@@ -24,8 +24,14 @@ static inline void http_limit_body(struct http_exchange *exchange) {
     exchange->plan.setting = "the limit of this resource";
 }
 
-/* metrics.c: GET /metrics. */
+/* page.c: GET /metrics. */
 void http_metrics_begin(struct http_api *api, struct http_exchange *exchange);
+/* Answers a request, whose head was read, with a page that all clients share. */
+void http_page_begin(struct http_api *api, struct http_exchange *exchange,
+                     enum shared_page_kind kind, const char *content_type);
+/* The same for a request that is complete. */
+void http_page_send(struct http_api *api, struct http_exchange *exchange,
+                    enum shared_page_kind kind, const char *content_type);
 
 /* infer.c: the head of POST …/infer was read. Finds the model and reads the headers that decide how
  * the body is received, or answers with an error. */
@@ -51,6 +57,8 @@ void http_memory_begin(struct http_api *api, struct http_exchange *exchange,
 /* stats.c: GET /v2/models/stats, /v2/models/M[/versions/V]/stats. */
 void http_stats_answer(struct http_api *api, struct http_exchange *exchange,
                        const struct v2_path *path);
+/* Appends those of all models; `context` is the struct repository. */
+void http_stats_print(void *context, struct buf *out);
 
 /* logging.c: GET and POST /v2/logging. */
 void http_logging_begin(struct http_api *api, struct http_exchange *exchange,

@@ -2,6 +2,7 @@
  * server's clients read. */
 #include "serve/frontend/http/routes.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "core/base/json_writer.h"
@@ -95,21 +96,41 @@ static void add_version(void *user, struct model_version *version) {
     json_write_close(json, '}');
 }
 
-void http_stats_answer(struct http_api *api, struct http_exchange *exchange,
-                       const struct v2_path *path) {
-    struct buf body;
-    struct error err;
-    struct json_writer json = {.out = &body};
-    buf_init(&body, exchange->arena, 1024);
+enum { ENTRY_BYTES = 1024 }; /* of a version, about */
+
+static enum status print(struct repository *repository, struct str model, struct str version,
+                         struct buf *out, struct error *err) {
+    struct json_writer json = {.out = out};
     json_write_open(&json, JSON_ELEMENT, '{');
     json_write_open(&json, "model_stats", '[');
-    if (!body.failed && repository_visit_ready(api->services.repository, path->model, path->version,
-                                               add_version, &json, &err) != ST_OK) {
+    enum status st = repository_visit_ready(repository, model, version, add_version, &json, err);
+    json_write_close(&json, ']');
+    json_write_close(&json, '}');
+    return st;
+}
+
+void http_stats_print(void *context, struct buf *out) {
+    struct error err;
+    enum status st = print(context, str_make(NULL, 0), str_make(NULL, 0), out, &err);
+    assert(st == ST_OK); /* no model is named */
+    (void)st;
+}
+
+void http_stats_answer(struct http_api *api, struct http_exchange *exchange,
+                       const struct v2_path *path) {
+    struct repository *repository = api->services.repository;
+    struct buf body;
+    struct error err;
+    if (path->model.len == 0 &&
+        shared_page_is_large(api->services.pages, repository, ENTRY_BYTES)) {
+        http_page_begin(api, exchange, PAGE_STATISTICS, "application/json");
+        return;
+    }
+    buf_init(&body, exchange->arena, 1024);
+    if (!body.failed && print(repository, path->model, path->version, &body, &err) != ST_OK) {
         err.status = ST_BAD_REQUEST; /* as the reference server does, for an unknown name too */
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
-    json_write_close(&json, ']');
-    json_write_close(&json, '}');
     http_json_reply(exchange, 200, &body);
 }

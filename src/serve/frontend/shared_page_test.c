@@ -1,6 +1,6 @@
 /* Shared pages of an HTTP server: how often they are printed, which requests share one, and
  * requests that end while they wait. The printer is a worker whose prints the test holds. */
-#include "telemetry/admin/shared_page.h"
+#include "serve/frontend/shared_page.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,18 +16,18 @@ static const uint64_t HOUR_NS = UINT64_C(3600000000000);
 
 struct rig {
     struct test_server server;
-    struct shared_page *page;
+    struct shared_pages *pages;
     struct worker *printer;
     struct lock lock;
     struct lock_cond cond;
     bool is_held;      /* prints wait */
     atomic_int prints; /* begun */
-    atomic_int asked;  /* requests that shared_page_answer has returned for */
+    atomic_int asked;  /* requests that shared_page_get has returned for */
     size_t n_bytes;    /* of a page, after its number */
 };
 
-static void print_number(void *context, struct metric_text *text) {
-    struct rig *rig = context;
+/* PAGE_METRICS, and PAGE_LOAD as another kind. */
+static void print_page(struct rig *rig, const char *name, struct buf *out) {
     int number = atomic_fetch_add(&rig->prints, 1) + 1;
     assert_true(worker_is_current(rig->printer));
     lock_acquire(&rig->lock);
@@ -35,13 +35,20 @@ static void print_number(void *context, struct metric_text *text) {
         lock_cond_wait(&rig->lock, &rig->cond);
     }
     lock_release(&rig->lock);
-    buf_printf(text->out, text->format == METRIC_FORMAT_OPENMETRICS ? "open %d" : "page %d",
-               number);
-    char *more = rig->n_bytes > 0 ? buf_reserve(text->out, rig->n_bytes) : NULL;
+    buf_printf(out, "%s %d", name, number);
+    char *more = rig->n_bytes > 0 ? buf_reserve(out, rig->n_bytes) : NULL;
     if (more) {
         memset(more, 'x', rig->n_bytes);
-        buf_advance(text->out, rig->n_bytes);
+        buf_advance(out, rig->n_bytes);
     }
+}
+
+static void print_metrics(void *context, struct buf *out) {
+    print_page(context, "page", out);
+}
+
+static void print_load(void *context, struct buf *out) {
+    print_page(context, "load", out);
 }
 
 static void hold(struct rig *rig, bool is_held) {
@@ -51,20 +58,51 @@ static void hold(struct rig *rig, bool is_held) {
     lock_release(&rig->lock);
 }
 
+struct page_reply {
+    struct shared_page_request request;
+    struct http_exchange *exchange;
+};
+
+static void release(void *user) {
+    shared_page_release(user);
+}
+
+static void on_page(struct shared_page_request *request) {
+    struct http_exchange *exchange = CONTAINER_OF(request, struct page_reply, request)->exchange;
+    if (request->text.ptr) {
+        struct piece piece = {request->text.ptr, request->text.len};
+        http_reply(exchange, &(struct http_reply){.status = 200,
+                                                  .content_type = "text/plain",
+                                                  .pieces = &piece,
+                                                  .n_pieces = 1,
+                                                  .release = release,
+                                                  .user = request});
+    } else {
+        http_reply_error(exchange, &request->error, NULL, 0);
+    }
+}
+
 static void on_head(struct http_exchange *exchange, void *context) {
     struct rig *rig = context;
-    struct shared_page_request *request = arena_calloc(exchange->arena, 1, sizeof(*request));
-    assert_non_null(request);
-    exchange->user = request;
+    struct page_reply *reply = arena_calloc(exchange->arena, 1, sizeof(*reply));
+    assert_non_null(reply);
+    reply->exchange = exchange;
+    reply->request = (struct shared_page_request){
+        .kind = str_is(exchange->head.path, "/load") ? PAGE_LOAD : PAGE_METRICS,
+        .worker = exchange->worker,
+        .account = exchange->account,
+        .done = on_page};
+    exchange->user = reply;
     atomic_fetch_add(&rig->server.heads, 1);
-    shared_page_answer(rig->page, exchange, request);
+    shared_page_get(rig->pages, &reply->request);
     atomic_fetch_add(&rig->asked, 1);
 }
 
 static void on_disconnect(struct http_exchange *exchange, void *context) {
+    struct page_reply *reply = exchange->user;
     (void)context;
-    if (exchange->client_disconnected) {
-        shared_page_cancel(exchange->user);
+    if (exchange->client_disconnected && shared_page_cancel(&reply->request)) {
+        http_reply(exchange, &(struct http_reply){.status = 503});
     }
 }
 
@@ -84,12 +122,13 @@ static void start(struct rig *rig, uint64_t interval_ns, uint64_t memory) {
     assert_int_equal(worker_start(rig->printer, &err), ST_OK);
     test_server_start_as(&rig->server, handler, &limits, budget, "127.0.0.1:0", NULL);
     net_budget_count_arenas(&rig->server.host.budget, 0);
-    struct shared_page_options options = {.print = print_number,
-                                          .context = rig,
-                                          .printer = rig->printer,
-                                          .interval_ns = interval_ns,
-                                          .budget = &rig->server.host.budget};
-    assert_int_equal(shared_page_new(&options, &rig->page, &err), ST_OK);
+    struct shared_pages_options options = {.printer = rig->printer,
+                                           .budget = &rig->server.host.budget};
+    options.kinds[PAGE_METRICS] = (struct shared_page_printing){
+        print_metrics, rig, .protocol = NET_BODY_HTTP, .interval_ns = interval_ns};
+    options.kinds[PAGE_LOAD] = options.kinds[PAGE_METRICS];
+    options.kinds[PAGE_LOAD].print = print_load;
+    assert_int_equal(shared_pages_new(&options, &rig->pages, &err), ST_OK);
 }
 
 static void stop(struct rig *rig) {
@@ -97,7 +136,7 @@ static void stop(struct rig *rig) {
     worker_join(rig->printer);
     test_server_stop(&rig->server);
     worker_free(rig->printer);
-    shared_page_free(rig->page);
+    shared_pages_free(rig->pages);
     assert_int_equal(rig->server.host.budget.n_page_bytes, 0);
     assert_int_equal(rig->server.host.budget.n_owner_page_bytes[NET_BODY_HTTP], 0);
     lock_cond_fini(&rig->cond);
@@ -134,8 +173,8 @@ static void shared_page_within_interval_is_printed_once(void **state) {
     clock_set_fake_ns(2 * HOUR_NS);
     expect_and_close(ask(&rig), "page 1");
     int fd = test_connect(&rig.server);
-    test_send(fd, STR("GET / HTTP/1.1\r\nHost: a\r\nAccept: application/openmetrics-text\r\n\r\n"));
-    expect_and_close(fd, "open 2");
+    test_send(fd, STR("GET /load HTTP/1.1\r\nHost: a\r\n\r\n"));
+    expect_and_close(fd, "load 2");
     clock_set_fake_ns(3 * HOUR_NS + 1);
     expect_and_close(ask(&rig), "page 3");
     assert_int_equal(rig.prints, 3);
