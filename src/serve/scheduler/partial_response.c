@@ -4,7 +4,7 @@
  *
  * A thread that is blocked cannot serve other calls. So a call whose client lags is ended once
  * another one has waited for it as long as a client may lag. One waiting call ends one other
- * at a time. */
+ * at a time. Streams of a host that was slow before may lag for a shorter time (slow_hosts.h). */
 #include "serve/scheduler/partial_response.h"
 
 #include <stdlib.h>
@@ -153,14 +153,14 @@ static bool waits_for(const struct response_stream *other, const struct response
 /* Has another call waited for this thread long enough? The one that is found does not count again
  * before it has waited as long once more. */
 static bool find_waiting(struct model_version *version, const struct response_stream *stream,
-                         uint64_t now_ns) {
+                         uint64_t timeout_ns, uint64_t now_ns) {
     uintptr_t executor = atomic_load_explicit(&version->instances[stream->call->instance].executor,
                                               memory_order_relaxed);
     bool on_instance = executor == (uintptr_t)&lock_thread_marker, found = false;
     struct response_stream *other;
     lock_acquire(&version->streams_lock);
     TAILQ_FOREACH(other, &version->streams, link) {
-        if (waits_for(other, stream, on_instance, now_ns - version->slow_reader_timeout_ns)) {
+        if (waits_for(other, stream, on_instance, now_ns - timeout_ns)) {
             response_stream_answered(other, now_ns);
             found = true;
             break;
@@ -175,6 +175,7 @@ static void end_slow_reader(struct response_stream *stream, uint64_t now_ns) {
     stream->stopped = true;
     call->reader_slow = true;
     atomic_store_explicit(&call->cancelled, true, memory_order_relaxed);
+    slow_hosts_note(&call->version->slow_hosts, call->client.host, now_ns);
     metric_add(METRIC_SLOW_STREAMS_ENDED_TOTAL, 1);
     log_event(LOG_WARNING, "answers ended: their client reads slowly, and other requests wait",
               LOG_STR("model", call->version->plan.spec.name), LOG_U64("answers", call->n_answers),
@@ -186,18 +187,19 @@ static void end_slow_reader(struct response_stream *stream, uint64_t now_ns) {
 static void wait_for_reader(struct response_stream *stream) {
     enum { LOOKS = 4, LOOK_MIN_NS = 1000000 };
     struct model_version *version = stream->call->version;
-    uint64_t timeout_ns = version->slow_reader_timeout_ns;
-    if (timeout_ns == 0) {
+    if (version->slow_reader_timeout_ns == 0) {
         lock_cond_wait(&stream->lock, &stream->changed);
         return;
     }
     uint64_t now_ns = clock_now_ns();
+    uint64_t timeout_ns = slow_hosts_timeout_ns(&version->slow_hosts, stream->call->client.host,
+                                                version->slow_reader_timeout_ns, now_ns);
     if (stream->window_due_ns == 0) {
         start_window(stream, timeout_ns, now_ns);
     }
     if (now_ns < stream->window_due_ns) {
         (void)lock_cond_wait_until_ns(&stream->lock, &stream->changed, stream->window_due_ns);
-    } else if (find_waiting(version, stream, now_ns)) {
+    } else if (find_waiting(version, stream, timeout_ns, now_ns)) {
         end_slow_reader(stream, now_ns);
     } else {
         uint64_t look_ns = timeout_ns / LOOKS > LOOK_MIN_NS ? timeout_ns / LOOKS : LOOK_MIN_NS;

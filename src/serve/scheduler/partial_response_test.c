@@ -94,14 +94,21 @@ static void release_all(void) {
 
 static struct infer_requested_output only_y = {.name = STR("y")};
 
-static void send_request(struct rig *rig, bool parts) {
+enum { HOST = 9 };
+
+static void send_request_at(struct rig *rig, size_t i, bool parts) {
     struct error err;
-    struct rig_call *call = rig_make_unchecked(rig, 0, 1, 0);
+    struct rig_call *call = rig_make_unchecked(rig, i, 1, 0);
+    call->call.client.host = HOST;
     call->request.wanted = &only_y;
     call->request.n_wanted = 1;
     assert_int_equal(infer_check(&call->request, model_version_spec(rig->version), &err), ST_OK);
     call->call.on_partial_response = parts ? on_partial_response : NULL;
     rig_submit(call);
+}
+
+static void send_request(struct rig *rig, bool parts) {
+    send_request_at(rig, 0, parts);
 }
 
 static void send_streaming_request(struct rig *rig) {
@@ -278,6 +285,63 @@ static void response_stream_held_responses_outlive_the_call(void **state) {
     end(&rig);
 }
 
+/* ---- slow readers ---------------------------------------------------------------------------- */
+
+enum { SLOW_NS = 1000000 };
+
+static uint64_t timeout_of_host(const struct rig *rig) {
+    return slow_hosts_timeout_ns(&rig->version->slow_hosts, HOST, SLOW_NS, clock_now_ns());
+}
+
+/* The first one's responses are held, those of the second are not. */
+static void send_two_streaming_requests(struct rig *rig) {
+    send_request_at(rig, 0, true);
+    send_request_at(rig, 1, true);
+}
+
+static void response_stream_slow_reader_is_ended_for_one_that_waits(void **state) {
+    static struct rig rig;
+    (void)state;
+    int64_t before = metric_read(METRIC_SLOW_STREAMS_ENDED_TOTAL);
+    begin(&rig, RESPONSE_STREAM_MAX_RESPONSES + 1, 1);
+    rig.version->slow_reader_timeout_ns = SLOW_NS;
+    got.keep = RESPONSE_STREAM_MAX_RESPONSES;
+    rig_run(&rig, send_two_streaming_requests, 2);
+    assert_int_equal(rig.calls[0].error.status, ST_SLOW_READER);
+    assert_int_equal(rig.calls[1].error.status, ST_OK);
+    assert_int_equal(metric_read(METRIC_SLOW_STREAMS_ENDED_TOTAL) - before, 1);
+    assert_int_equal(timeout_of_host(&rig), SLOW_NS / 2);
+    release_all();
+    rig_await_unused(&rig);
+    rig_close(&rig);
+}
+
+/* Many times the timeout. */
+static void release_after_long(struct rig *rig) {
+    (void)rig;
+    if (got.n == got.keep) {
+        for (int i = 0; i < 200; i++) {
+            rig_pause();
+        }
+        release_all();
+    }
+}
+
+static void response_stream_slow_reader_alone_is_kept(void **state) {
+    static struct rig rig;
+    (void)state;
+    int64_t before = metric_read(METRIC_SLOW_STREAMS_ENDED_TOTAL);
+    begin(&rig, 2 * RESPONSE_STREAM_MAX_RESPONSES, 1);
+    rig.version->slow_reader_timeout_ns = SLOW_NS;
+    got.keep = RESPONSE_STREAM_MAX_RESPONSES;
+    got.then = release_after_long;
+    rig_run(&rig, send_streaming_request, 1);
+    assert_int_equal(rig.calls[0].error.status, ST_OK);
+    assert_int_equal(metric_read(METRIC_SLOW_STREAMS_ENDED_TOTAL), before);
+    assert_int_equal(timeout_of_host(&rig), SLOW_NS);
+    end(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(response_stream_all_responses_are_delivered),
@@ -289,6 +353,8 @@ int main(void) {
         cmocka_unit_test(response_stream_without_callback_drops_partials),
         cmocka_unit_test(response_stream_invalid_response_is_an_error),
         cmocka_unit_test(response_stream_held_responses_outlive_the_call),
+        cmocka_unit_test(response_stream_slow_reader_is_ended_for_one_that_waits),
+        cmocka_unit_test(response_stream_slow_reader_alone_is_kept),
     };
     return cmocka_run_group_tests_name("serve/scheduler/partial_response", tests, NULL, NULL);
 }

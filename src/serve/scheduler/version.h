@@ -22,6 +22,7 @@
 #include "serve/scheduler/per_worker.h"
 #include "serve/scheduler/scheduler.h"
 #include "serve/scheduler/shape_times.h"
+#include "serve/scheduler/slow_hosts.h"
 #include "serve/scheduler/statistics/count.h"
 #include "sluice/backend.h"
 
@@ -57,6 +58,7 @@ struct model_version {
     struct shape_times shape_times;        /* RUN_AUTO */
     struct per_worker_table inline_queues; /* inline queues (inline_queue.c) */
     struct failing_hosts failing_hosts;
+    struct slow_hosts slow_hosts;
     struct lock streams_lock;
     struct response_stream_list streams; /* of the calls in flight of a decoupled model */
     _Atomic uint64_t response_bytes;     /* model_version_response_bytes */

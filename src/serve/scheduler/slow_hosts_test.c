@@ -1,0 +1,58 @@
+/* How long the streams of a host may lag that was slow before. */
+#include "serve/scheduler/slow_hosts.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum { MS = 1000000, TIMEOUT_NS = 1024 * MS };
+
+static void slow_hosts_each_ended_stream_halves_the_time(void **state) {
+    static struct slow_hosts all;
+    (void)state;
+    uint64_t now_ns = 5 * MS, expected_ns = TIMEOUT_NS, total_ns = 0;
+    for (int i = 0; i < 100; i++) {
+        uint64_t timeout_ns = slow_hosts_timeout_ns(&all, 7, TIMEOUT_NS, now_ns);
+        assert_int_equal(timeout_ns, expected_ns);
+        now_ns += timeout_ns;
+        total_ns += timeout_ns;
+        slow_hosts_note(&all, 7, now_ns);
+        expected_ns = i < SLOW_HOST_MAX_HALVINGS ? expected_ns / 2 : expected_ns;
+    }
+    assert_true(total_ns < UINT64_C(6) * TIMEOUT_NS); /* not 100 times */
+    assert_int_equal(slow_hosts_timeout_ns(&all, 8, TIMEOUT_NS, now_ns), TIMEOUT_NS);
+    assert_int_equal(slow_hosts_timeout_ns(&all, 7, 1, now_ns), 1);
+}
+
+static void slow_hosts_are_forgotten_after_their_time(void **state) {
+    static struct slow_hosts all;
+    (void)state;
+    slow_hosts_note(&all, 7, 100);
+    slow_hosts_note(&all, 7, 200);
+    assert_int_equal(slow_hosts_timeout_ns(&all, 7, 64, 199 + SLOW_HOST_NS), 16);
+    assert_int_equal(slow_hosts_timeout_ns(&all, 7, 64, 200 + SLOW_HOST_NS), 64);
+    slow_hosts_note(&all, 7, 200 + SLOW_HOST_NS);
+    assert_int_equal(slow_hosts_timeout_ns(&all, 7, 64, 201 + SLOW_HOST_NS), 32);
+}
+
+static void slow_hosts_of_one_row_replace_each_other(void **state) {
+    static struct slow_hosts all;
+    (void)state;
+    slow_hosts_note(&all, 7, 0);
+    slow_hosts_note(&all, 7 + SLOW_HOSTS, 0);
+    assert_int_equal(slow_hosts_timeout_ns(&all, 7, 64, 1), 64);
+    assert_int_equal(slow_hosts_timeout_ns(&all, 7 + SLOW_HOSTS, 64, 1), 32);
+    slow_hosts_note(&all, 0, 0); /* not known: nothing to remember */
+    assert_int_equal(slow_hosts_timeout_ns(&all, 0, 64, 1), 64);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slow_hosts_each_ended_stream_halves_the_time),
+        cmocka_unit_test(slow_hosts_are_forgotten_after_their_time),
+        cmocka_unit_test(slow_hosts_of_one_row_replace_each_other),
+    };
+    return cmocka_run_group_tests_name("serve/scheduler/slow_hosts", tests, NULL, NULL);
+}
