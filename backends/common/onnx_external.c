@@ -14,64 +14,13 @@
 #include "common/onnx_zipmap.h"
 #include "common/text.h"
 
-/* ---- output ---------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
-/* A growing buffer of at most INT_MAX bytes, which is protobuf's limit. */
-struct output {
-    char *data;
-    size_t n, cap;
-    int no_memory, too_large;
-};
-
-static int output_grow(struct output *output, size_t n) {
-    if (output->no_memory || output->too_large) {
-        return 0;
-    }
-    if (n > INT_MAX - output->n) {
-        output->too_large = 1;
-        return 0;
-    }
-    if (n > output->cap - output->n) {
-        size_t cap = output->cap + output->cap / 2 + n;
-        char *grown = realloc(output->data, cap);
-        if (!grown) {
-            output->no_memory = 1;
-            return 0;
-        }
-        output->data = grown;
-        output->cap = cap;
-    }
-    return 1;
-}
-
-static void output_add(struct output *output, const void *data, size_t n) {
-    if (n > 0 && output_grow(output, n)) {
-        memcpy(output->data + output->n, data, n);
-        output->n += n;
-    }
-}
-
-static void output_add_varint(struct output *output, uint64_t value) {
-    for (; value >= 0x80; value >>= 7) {
-        char byte = (char)(value | 0x80);
-        output_add(output, &byte, 1);
-    }
-    char last = (char)value;
-    output_add(output, &last, 1);
-}
-
-static void output_add_bytes(struct output *output, uint32_t number, const char *data, size_t n) {
-    output_add_varint(output, (uint64_t)number << 3 | WIRE_BYTES);
-    output_add_varint(output, n);
-    output_add(output, data, n);
-}
-
-static void output_add_entry(struct output *output, const char *key, const char *value) {
-    char text[64];
-    struct output entry = {.data = text, .cap = sizeof(text)}; /* is not grown */
-    output_add_bytes(&entry, ONNX_ENTRY_KEY, key, strlen(key));
-    output_add_bytes(&entry, ONNX_ENTRY_VALUE, value, strlen(value));
-    output_add_bytes(output, ONNX_TENSOR_EXTERNAL_DATA, text, entry.n);
+static void add_entry(struct writer *writer, const char *key, const char *value) {
+    struct writer entry = {0};
+    writer_add_bytes(&entry, ONNX_ENTRY_KEY, (struct bytes){key, strlen(key)});
+    writer_add_bytes(&entry, ONNX_ENTRY_VALUE, (struct bytes){value, strlen(value)});
+    writer_add_message(writer, ONNX_TENSOR_EXTERNAL_DATA, &entry);
 }
 
 /* ---- external data of a tensor --------------------------------------------------------------- */
@@ -231,36 +180,36 @@ static const struct onnx_external *external_get(const struct walk *walk, struct 
 
 /* Writes a tensor whose external data is `ref` of `external`. */
 static void add_tensor(const struct walk *walk, struct bytes rest, const struct external_ref *ref,
-                       const struct onnx_external *external, int is_main, struct output *output) {
+                       const struct onnx_external *external, int is_main, struct writer *output) {
     char text[24];
     struct field field;
     const char *why;
     while (field_take(&rest, &field, &why) > 0) {
         if (field.number != ONNX_TENSOR_DATA_LOCATION &&
             field.number != ONNX_TENSOR_EXTERNAL_DATA && field.number != ONNX_TENSOR_RAW_DATA) {
-            output_add(output, field.whole.data, field.whole.n);
+            writer_add(output, field.whole.data, field.whole.n);
         }
     }
     if (walk->mode == ONNX_EXTERNAL_EMBED || !is_main) {
         size_t n =
             ref->has_length ? (size_t)ref->length : external->file.n_bytes - (size_t)ref->offset;
-        output_add_bytes(output, ONNX_TENSOR_RAW_DATA, external->file.data + ref->offset, n);
+        writer_add_bytes(output, ONNX_TENSOR_RAW_DATA,
+                         (struct bytes){external->file.data + ref->offset, n});
         return;
     }
-    output_add_entry(output, "location", external->name);
+    add_entry(output, "location", external->name);
     snprintf(text, sizeof(text), "%" PRIu64, ref->offset);
-    output_add_entry(output, "offset", text);
+    add_entry(output, "offset", text);
     if (ref->has_length) {
         snprintf(text, sizeof(text), "%" PRIu64, ref->length);
-        output_add_entry(output, "length", text);
+        add_entry(output, "length", text);
     }
-    output_add_varint(output, (uint64_t)ONNX_TENSOR_DATA_LOCATION << 3 | WIRE_VARINT);
-    output_add_varint(output, 1);
+    writer_add_number(output, ONNX_TENSOR_DATA_LOCATION, 1);
 }
 
 /* `is_main`: an initializer of the main graph. `output`: NULL, or where the tensor goes. */
 static sluice_status tensor_visit(struct walk *walk, struct bytes tensor, int is_main,
-                                  struct output *output) {
+                                  struct writer *output) {
     struct external_ref ref;
     sluice_status status = tensor_read(walk, tensor, &ref);
     if (status != SLUICE_OK) {
@@ -268,7 +217,7 @@ static sluice_status tensor_visit(struct walk *walk, struct bytes tensor, int is
     }
     if (!ref.is_external) {
         if (output) {
-            output_add(output, tensor.data, tensor.n);
+            writer_add(output, tensor.data, tensor.n);
         }
         return SLUICE_OK;
     }
@@ -291,10 +240,10 @@ static sluice_status tensor_visit(struct walk *walk, struct bytes tensor, int is
 }
 
 static sluice_status message_visit(struct walk *walk, enum onnx_message kind, struct bytes rest,
-                                   int depth, struct output *output);
+                                   int depth, struct writer *output);
 
 static sluice_status member_visit(struct walk *walk, const struct onnx_member *member,
-                                  const struct field *field, int depth, struct output *output) {
+                                  const struct field *field, int depth, struct writer *output) {
     if (member->type != ONNX_TENSOR) {
         return message_visit(walk, member->type, field->bytes, depth + 1, output);
     }
@@ -305,7 +254,7 @@ static sluice_status member_visit(struct walk *walk, const struct onnx_member *m
 /* Visits the tensors of a message that onnx_check has passed. `output`: NULL, or where the message
  * goes. Graphs at depth 1 are the main graph. */
 static sluice_status message_visit(struct walk *walk, enum onnx_message kind, struct bytes rest,
-                                   int depth, struct output *output) {
+                                   int depth, struct writer *output) {
     struct field field;
     const char *why;
     sluice_status status = SLUICE_OK;
@@ -313,19 +262,16 @@ static sluice_status message_visit(struct walk *walk, enum onnx_message kind, st
         const struct onnx_member *member = onnx_member_find(kind, field.number);
         if (!member || member->type >= ONNX_MESSAGES) {
             if (output) {
-                output_add(output, field.whole.data, field.whole.n);
+                writer_add(output, field.whole.data, field.whole.n);
             }
             continue;
         }
-        struct output message = {0};
+        struct writer message = {0};
         status = member_visit(walk, member, &field, depth, output ? &message : NULL);
         if (output) {
-            output_add_bytes(output, field.number, message.data, message.n);
-            output->no_memory = output->no_memory || message.no_memory;
-            output->too_large = output->too_large || message.too_large;
+            writer_add_message(output, field.number, &message);
             status = output->too_large || output->no_memory ? SLUICE_NO_MEMORY : status;
         }
-        free(message.data);
     }
     return status;
 }
@@ -333,7 +279,7 @@ static sluice_status message_visit(struct walk *walk, enum onnx_message kind, st
 /* Writes the model anew. */
 static sluice_status model_rewrite(struct walk *walk) {
     struct file *model = &walk->file->model;
-    struct output output = {0};
+    struct writer output = {0};
     sluice_status status =
         message_visit(walk, ONNX_MODEL, (struct bytes){model->data, model->n_bytes}, 0, &output);
     free(model->data);

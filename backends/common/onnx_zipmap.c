@@ -3,7 +3,6 @@
 #include "common/onnx_zipmap.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,43 +204,6 @@ static int read_graph(struct zipmap *self, struct bytes graph) {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* A message of limited size; `data` NULL: only its size is counted. */
-struct writer {
-    char *data;
-    size_t n;
-};
-
-static void put(struct writer *writer, const void *data, size_t n) {
-    if (writer->data && n > 0) {
-        memcpy(writer->data + writer->n, data, n);
-    }
-    writer->n += n;
-}
-
-static void put_varint(struct writer *writer, uint64_t value) {
-    for (; value >= 0x80; value >>= 7) {
-        char byte = (char)(value | 0x80);
-        put(writer, &byte, 1);
-    }
-    char last = (char)value;
-    put(writer, &last, 1);
-}
-
-static void put_number(struct writer *writer, uint32_t number, uint64_t value) {
-    put_varint(writer, (uint64_t)number << 3 | WIRE_VARINT);
-    put_varint(writer, value);
-}
-
-static void put_head(struct writer *writer, uint32_t number, size_t n) {
-    put_varint(writer, (uint64_t)number << 3 | WIRE_BYTES);
-    put_varint(writer, n);
-}
-
-static void put_bytes(struct writer *writer, uint32_t number, struct bytes bytes) {
-    put_head(writer, number, bytes.n);
-    put(writer, bytes.data, bytes.n);
-}
-
 /* A message that a field contains, written by `print`. */
 struct content {
     void (*print)(struct writer *writer, const struct content *content);
@@ -252,20 +214,19 @@ struct content {
 
 static void put_message(struct writer *writer, uint32_t number, const struct content *content,
                         void (*print)(struct writer *writer, const struct content *content)) {
-    struct writer counted = {NULL, 0};
-    print(&counted, content);
-    put_head(writer, number, counted.n);
-    print(writer, content);
+    struct writer message = {0};
+    print(&message, content);
+    writer_add_message(writer, number, &message);
 }
 
 static void print_batch_dim(struct writer *writer, const struct content *content) {
     if (content->self->batch.n > 0) {
-        put_bytes(writer, DIM_PARAM, content->self->batch);
+        writer_add_bytes(writer, DIM_PARAM, content->self->batch);
     }
 }
 
 static void print_class_dim(struct writer *writer, const struct content *content) {
-    put_number(writer, DIM_VALUE, content->n_classes);
+    writer_add_number(writer, DIM_VALUE, content->n_classes);
 }
 
 static void print_shape(struct writer *writer, const struct content *content) {
@@ -274,7 +235,7 @@ static void print_shape(struct writer *writer, const struct content *content) {
 }
 
 static void print_tensor(struct writer *writer, const struct content *content) {
-    put_number(writer, TENSOR_ELEM_TYPE, ELEM_FLOAT);
+    writer_add_number(writer, TENSOR_ELEM_TYPE, ELEM_FLOAT);
     put_message(writer, TENSOR_SHAPE, content, print_shape);
 }
 
@@ -283,15 +244,15 @@ static void print_type(struct writer *writer, const struct content *content) {
 }
 
 static void print_value(struct writer *writer, const struct content *content) {
-    put_bytes(writer, VALUE_NAME, member_of(content->old, VALUE_NAME));
+    writer_add_bytes(writer, VALUE_NAME, member_of(content->old, VALUE_NAME));
     put_message(writer, VALUE_TYPE, content, print_type);
 }
 
 static void print_identity(struct writer *writer, const struct content *content) {
-    put_bytes(writer, NODE_INPUT, member_of(content->old, NODE_INPUT));
-    put_bytes(writer, NODE_OUTPUT, member_of(content->old, NODE_OUTPUT));
-    put_bytes(writer, NODE_NAME, member_of(content->old, NODE_NAME));
-    put_bytes(writer, NODE_OP_TYPE, (struct bytes){"Identity", strlen("Identity")});
+    writer_add_bytes(writer, NODE_INPUT, member_of(content->old, NODE_INPUT));
+    writer_add_bytes(writer, NODE_OUTPUT, member_of(content->old, NODE_OUTPUT));
+    writer_add_bytes(writer, NODE_NAME, member_of(content->old, NODE_NAME));
+    writer_add_bytes(writer, NODE_OP_TYPE, (struct bytes){"Identity", strlen("Identity")});
 }
 
 /* ---- changes --------------------------------------------------------------------------------- */
@@ -301,7 +262,7 @@ static void change_add(struct zipmap *self, const struct field *field, uint64_t 
                        void (*print)(struct writer *writer, const struct content *content)) {
     const struct content content = {
         .self = self, .old = field->bytes, .n_classes = n_classes, .print = print};
-    struct writer counted = {NULL, 0};
+    struct writer writer = {0};
     if (self->n_changes == MAX_CHANGES) {
         self->gives_up = 1;
         return;
@@ -311,13 +272,8 @@ static void change_add(struct zipmap *self, const struct field *field, uint64_t 
     if (!print) {
         return;
     }
-    put_message(&counted, field->number, &content, print);
-    struct writer writer = {malloc(counted.n), 0};
-    if (!writer.data) {
-        self->no_memory = 1;
-        return;
-    }
     put_message(&writer, field->number, &content, print);
+    self->no_memory = self->no_memory || writer.no_memory || writer.too_large;
     change->data = writer.data;
     change->n = writer.n;
 }
@@ -340,16 +296,21 @@ static void list_changes(struct zipmap *self, struct bytes graph) {
     }
 }
 
-/* Writes `old`, whose fields in the list of changes are replaced. */
-static void put_changed(struct writer *writer, const struct zipmap *self, struct bytes old) {
+/* Writes the graph, whose fields in the list of changes are replaced. */
+static void put_graph(struct writer *writer, const struct zipmap *self, struct bytes old) {
     const char *at = old.data;
+    size_t n = old.n;
+    for (size_t i = 0; i < self->n_changes; i++) {
+        n += self->changes[i].n - self->changes[i].old.n;
+    }
+    writer_add_head(writer, ONNX_MODEL_GRAPH, n);
     for (size_t i = 0; i < self->n_changes; i++) {
         const struct change *change = &self->changes[i];
-        put(writer, at, (size_t)(change->old.data - at));
-        put(writer, change->data, change->n);
+        writer_add(writer, at, (size_t)(change->old.data - at));
+        writer_add(writer, change->data, change->n);
         at = change->old.data + change->old.n;
     }
-    put(writer, at, (size_t)(old.data + old.n - at));
+    writer_add(writer, at, (size_t)(old.data + old.n - at));
 }
 
 /* Identity is of the default domain, which a model of ai.onnx.ml alone does not import. */
@@ -368,36 +329,26 @@ static int imports_default_domain(struct bytes model) {
 static void print_opset(struct writer *writer, const struct content *content) {
     enum { OPSET_VERSION = 2 };
     (void)content;
-    put_number(writer, OPSET_VERSION, IDENTITY_OPSET);
-}
-
-static void put_model(struct writer *writer, const struct zipmap *self, struct bytes model,
-                      const struct field *graph) {
-    struct writer counted = {NULL, 0};
-    const char *after = graph->whole.data + graph->whole.n;
-    put(writer, model.data, (size_t)(graph->whole.data - model.data));
-    put_changed(&counted, self, graph->bytes);
-    put_head(writer, ONNX_MODEL_GRAPH, counted.n);
-    put_changed(writer, self, graph->bytes);
-    put(writer, after, (size_t)(model.data + model.n - after));
-    if (!imports_default_domain(model)) {
-        put_message(writer, MODEL_OPSET_IMPORT, NULL, print_opset);
-    }
+    writer_add_number(writer, OPSET_VERSION, IDENTITY_OPSET);
 }
 
 /* Returns: 0 when out of memory. */
 static int model_write(const struct zipmap *self, struct file *model, const struct field *graph) {
+    enum { SPARE_BYTES = 4096 }; /* what the changes may add; more is added as well */
     struct bytes old = {model->data, model->n_bytes};
-    struct writer counted = {NULL, 0};
-    put_model(&counted, self, old, graph);
-    if (counted.n > INT_MAX) { /* protobuf's limit */
+    const char *after = graph->whole.data + graph->whole.n;
+    struct writer writer = {0};
+    writer_reserve(&writer, old.n + SPARE_BYTES);
+    writer_add(&writer, old.data, (size_t)(graph->whole.data - old.data));
+    put_graph(&writer, self, graph->bytes);
+    writer_add(&writer, after, (size_t)(old.data + old.n - after));
+    if (!imports_default_domain(old)) {
+        put_message(&writer, MODEL_OPSET_IMPORT, NULL, print_opset);
+    }
+    if (writer.no_memory || writer.too_large) {
+        free(writer.data);
         return 0;
     }
-    struct writer writer = {malloc(counted.n), 0};
-    if (!writer.data) {
-        return 0;
-    }
-    put_model(&writer, self, old, graph);
     free(model->data);
     *model = (struct file){writer.data, writer.n};
     return 1;

@@ -2,6 +2,7 @@
 #include "common/protobuf.h"
 
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { WIRE_GROUP = 3, WIRE_GROUP_END = 4, MAX_TAG_BYTES = 5, MAX_VARINT_BYTES = 10 };
@@ -104,4 +105,78 @@ int bytes_number(struct bytes bytes, uint64_t *value) {
         *value = *value * 10 + digit;
     }
     return bytes.n > 0;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static int writer_grow(struct writer *writer, size_t cap) {
+    char *grown = realloc(writer->data, cap);
+    if (!grown) {
+        writer->no_memory = 1;
+        return 0;
+    }
+    writer->data = grown;
+    writer->cap = cap;
+    return 1;
+}
+
+static int writer_has_room(struct writer *writer, size_t n) {
+    if (writer->no_memory || writer->too_large) {
+        return 0;
+    }
+    if (n > INT_MAX - writer->n) {
+        writer->too_large = 1;
+        return 0;
+    }
+    return 1;
+}
+
+void writer_reserve(struct writer *writer, size_t n) {
+    if (!writer->no_memory && n <= INT_MAX - writer->n && n > writer->cap - writer->n) {
+        (void)writer_grow(writer, writer->n + n);
+    }
+}
+
+void writer_add(struct writer *writer, const void *data, size_t n) {
+    if (n == 0 || !writer_has_room(writer, n)) {
+        return;
+    }
+    if (n > writer->cap - writer->n && !writer_grow(writer, writer->cap + writer->cap / 2 + n)) {
+        return;
+    }
+    memcpy(writer->data + writer->n, data, n);
+    writer->n += n;
+}
+
+static void add_varint(struct writer *writer, uint64_t value) {
+    char bytes[MAX_VARINT_BYTES];
+    size_t n = 0;
+    for (; value >= 0x80; value >>= 7) {
+        bytes[n++] = (char)(value | 0x80);
+    }
+    bytes[n++] = (char)value;
+    writer_add(writer, bytes, n);
+}
+
+void writer_add_number(struct writer *writer, uint32_t number, uint64_t value) {
+    add_varint(writer, (uint64_t)number << 3 | WIRE_VARINT);
+    add_varint(writer, value);
+}
+
+void writer_add_head(struct writer *writer, uint32_t number, size_t n) {
+    add_varint(writer, (uint64_t)number << 3 | WIRE_BYTES);
+    add_varint(writer, n);
+}
+
+void writer_add_bytes(struct writer *writer, uint32_t number, struct bytes bytes) {
+    writer_add_head(writer, number, bytes.n);
+    writer_add(writer, bytes.data, bytes.n);
+}
+
+void writer_add_message(struct writer *writer, uint32_t number, struct writer *message) {
+    writer_add_bytes(writer, number, (struct bytes){message->data, message->n});
+    writer->no_memory = writer->no_memory || message->no_memory;
+    writer->too_large = writer->too_large || message->too_large;
+    free(message->data);
+    *message = (struct writer){0};
 }

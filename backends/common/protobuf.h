@@ -1,4 +1,4 @@
-/* Reads the fields of a protobuf message in memory. What is malformed, or what protobuf and a walk
+/* Reads and writes the fields of a protobuf message in memory. What is malformed, or what protobuf and a walk
  * of fields could read differently, is an error. */
 #ifndef SLUICE_COMMON_PROTOBUF_H
 #define SLUICE_COMMON_PROTOBUF_H
@@ -37,5 +37,25 @@ int bytes_equal(struct bytes bytes, const char *text);
 
 /* Returns: whether the bytes are decimal digits, at most UINT64_MAX; *value is that number. */
 int bytes_number(struct bytes bytes, uint64_t *value);
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* A message that is written, at most INT_MAX bytes, which is protobuf's limit. After a failure
+ * nothing is added. Zeroed it is empty; `data` is the owner's to free. */
+struct writer {
+    char *data;
+    size_t n, cap;
+    int no_memory, too_large;
+};
+
+/* Makes room for `n` more bytes at once, where that many may be added. */
+void writer_reserve(struct writer *writer, size_t n);
+void writer_add(struct writer *writer, const void *data, size_t n);
+void writer_add_number(struct writer *writer, uint32_t number, uint64_t value);
+/* The tag and the length of a field whose `n` bytes are added next. */
+void writer_add_head(struct writer *writer, uint32_t number, size_t n);
+void writer_add_bytes(struct writer *writer, uint32_t number, struct bytes bytes);
+/* Adds a message as a field, or its failure, and frees it. */
+void writer_add_message(struct writer *writer, uint32_t number, struct writer *message);
 
 #endif
