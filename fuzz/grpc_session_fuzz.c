@@ -246,8 +246,9 @@ static void feed(struct grpc_fixture *fixture, const void *data, size_t n) {
     memcpy(copy, data, n);
     grpc_session_receive(&fixture->session, str_make(copy, n));
     free(copy);
-    while (grpc_core_inflate_more(&fixture->core)) {
-    }
+    do {
+        grpc_core_inflate_more(&fixture->core);
+    } while (!TAILQ_EMPTY(&fixture->core.inflating));
     settle(fixture);
 }
 

@@ -101,7 +101,7 @@ static void on_sent(struct net_conn *net_conn) {
 
 static bool run_deferred(struct server_worker *server_worker) {
     struct grpc_core *core = core_of(server_worker);
-    (void)grpc_core_inflate_more(core);
+    grpc_core_inflate_more(core);
     struct grpc_session *session = grpc_core_take_scheduled(core);
     while (session) {
         struct grpc_conn *conn = grpc_conn_of(session);

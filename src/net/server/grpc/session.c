@@ -467,12 +467,12 @@ struct grpc_session *grpc_core_take_scheduled(struct grpc_core *core) {
     return list;
 }
 
-bool grpc_core_inflate_more(struct grpc_core *core) {
+void grpc_core_inflate_more(struct grpc_core *core) {
     struct grpc_stream *stream;
     assert(!core->running);
     core->inflate_left = INFLATE_SLICE_BYTES;
     if (TAILQ_EMPTY(&core->inflating)) {
-        return false;
+        return;
     }
     core->running = true;
     core->now_ns = clock_now_ns();
@@ -482,7 +482,6 @@ bool grpc_core_inflate_more(struct grpc_core *core) {
         grpc_receive_inflate_more(stream);
     }
     core->running = false;
-    return !TAILQ_EMPTY(&core->inflating);
 }
 
 /* Removes the session from the schedule. */

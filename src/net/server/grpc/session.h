@@ -191,9 +191,9 @@ void grpc_core_schedule_write(struct grpc_core *core, struct grpc_session *sessi
 /* Takes all scheduled sessions, as a list by next_scheduled. The caller clears `scheduled` of each,
  * before its last check for output or right after it. */
 struct grpc_session *grpc_core_take_scheduled(struct grpc_core *core);
-/* Decompresses a slice of the pending input. Returns: whether there is more, for the next
- * iteration; what follows may add streams to core->inflating. */
-bool grpc_core_inflate_more(struct grpc_core *core);
+/* Decompresses a slice of the pending input. Streams that are left in core->inflating, or added to
+ * it, are for the next iteration. */
+void grpc_core_inflate_more(struct grpc_core *core);
 /* Frees finished streams. No callback that uses a stream may be on the stack. */
 void grpc_core_sweep(struct grpc_core *core);
 /* Cancels calls whose deadline or timeout has passed. */

@@ -348,8 +348,9 @@ static inline void grpc_fixture_feed(struct grpc_fixture *fixture, const void *d
         memcpy(copy, at, piece);
         grpc_session_receive(&fixture->session, str_make(copy, piece));
         free(copy);
-        while (grpc_core_inflate_more(&fixture->core)) {
-        }
+        do {
+            grpc_core_inflate_more(&fixture->core);
+        } while (!TAILQ_EMPTY(&fixture->core.inflating));
         grpc_core_sweep(&fixture->core);
         at += piece;
         n -= piece;
