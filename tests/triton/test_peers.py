@@ -1,10 +1,10 @@
 """bench/peers prints its table beside the wheel's Triton. tests/interop/operations/test_bench_programs.py has the rest."""
 import os
-import re
 import subprocess
 import sys
 
 from lib import http1, server
+from lib.tables import number, table_of
 
 TRITON = os.environ["TRITON"]
 
@@ -15,12 +15,7 @@ def peers(*arguments):
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=10 * http1.PATIENCE,
                           env=os.environ | {"SLUICE_BUILD": server.build(), "BENCH_SECONDS": "1"})
     assert done.returncode == 0, (done.stdout, done.stderr)
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines() if line.startswith("| ")]
-    return {row[0]: row[1:] for row in rows if row[0] != "---"}
-
-
-def number(cell):
-    return float(re.match(r"[\d,]+(\.\d+)?", cell)[0].replace(",", ""))
+    return table_of(done.stdout)
 
 
 def test_table_beside_triton():

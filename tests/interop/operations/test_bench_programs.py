@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from lib import http1, repository, server
+from lib.tables import number, table_of
 
 PARTS = ("health", "infer", "large", "json", "models", "mlp", "backends", "scrape", "mip", "grpc", "tls", "pick", "pick_idle",
          "clients")
@@ -41,16 +42,6 @@ def run(program, *arguments, python=sys.executable, may_report="", **environment
     reported = may_report and may_report in done.stderr
     assert done.returncode == 0 or reported, (done.stdout, done.stderr)
     return done.stdout
-
-
-def table_of(text):
-    """{title: columns} of a table in Markdown."""
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")]
-    return {row[0]: row[1:] for row in rows if row[0] != "---"}
-
-
-def number(cell):
-    return float(re.match(r"[\d,]+(\.\d+)?", cell)[0].replace(",", ""))
 
 
 # ---- make bench ----------------------------------------------------------------------------------
