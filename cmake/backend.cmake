@@ -52,3 +52,14 @@ function(sluice_backend name)
         endforeach()
     endif()
 endfunction()
+
+# sluice_backend_common(TARGET): a library of backends/common, for what includes it outside of a backend.
+function(sluice_backend_common target)
+    file(GLOB common CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/backends/common/*.c")
+    add_library(${target} STATIC ${common})
+    file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/backends/include/of-common")
+    file(CREATE_LINK "${CMAKE_SOURCE_DIR}/backends/common"
+        "${CMAKE_BINARY_DIR}/backends/include/of-common/common" SYMBOLIC)
+    target_include_directories(${target} PUBLIC "${CMAKE_BINARY_DIR}/backends/include/of-common")
+    target_link_libraries(${target} PUBLIC dep_public sluice_settings)
+endfunction()

@@ -1,5 +1,5 @@
-/* Reads and writes the fields of a protobuf message in memory. What is malformed, or what protobuf and a walk
- * of fields could read differently, is an error. */
+/* Reads and writes the fields of a protobuf message in memory. What is malformed, or what protobuf
+ * and a walk of fields could read differently, is an error. */
 #ifndef SLUICE_COMMON_PROTOBUF_H
 #define SLUICE_COMMON_PROTOBUF_H
 
