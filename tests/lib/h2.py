@@ -129,6 +129,7 @@ class Connection:
         self.unsent, self.pending = bytearray(), bytearray()
         self.streams = {}
         self.next_id = 1
+        self.answered = []  # streams in the order of their first heads
         self.goaways = []  # (error's name, debug text)
         self.n_pings = self.n_pongs = self.n_settings = 0
         self.gone = False  # the server has closed
@@ -264,6 +265,8 @@ class Connection:
             here.reset = ERRORS[struct.unpack(">I", payload)[0]]
         elif kind == HEADERS:
             assert flags & END_HEADERS, "a head in several frames"
+            if not here.heads:
+                self.answered.append(stream)
             here.heads.append(dict(self.decoder.decode(payload)))
             here.ended = here.ended or bool(flags & END_STREAM)
         elif kind == DATA:
