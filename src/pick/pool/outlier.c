@@ -1,12 +1,17 @@
-/* Outlier detection: an endpoint whose responses are errors is ejected for a time. Modelled on
- * Envoy's (envoy.config.cluster.v3.OutlierDetection), of which the settings have their names.
+/* Outlier detection: an endpoint whose responses are failures, and the others' are not, is ejected.
+ * Modelled on Envoy's (envoy.config.cluster.v3.OutlierDetection), of which the settings have their
+ * names; but a failure counts only where it stands out (docs/decisions/045).
  *
- * Three rules eject: errors in a row, gateway failures in a row, and the share of errors in an
- * interval. An ejection lasts base_ejection_time times the number of ejections in a row, and at
- * most max_ejection_time. Afterwards the endpoint is on trial: its first response decides whether
- * it is ejected again, for longer. Ejected endpoints are picked only where no other is left, so a
- * pool whose servers all fail works as without ejections, and max_ejection_percent bounds the load
- * that the others have to take over. */
+ * A failure stands out where most of the last requests at other endpoints, of the same client if
+ * there are any, did not fail likewise (pick/pool/records.h). So neither a failure of all endpoints
+ * nor a client whose own requests fail ejects an endpoint.
+ *
+ * Three rules eject by the failures that count: failures in a row, gateway failures in a row, and
+ * the share of failures in an interval. An ejection lasts base_ejection_time times the number of
+ * ejections in a row, and at most max_ejection_time; trials end it earlier (pick/pool/window.c).
+ * max_ejection_percent bounds the load that the others have to take over. */
+#include <stdlib.h>
+
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
@@ -20,9 +25,9 @@ static void store_u32(_Atomic uint32_t *cell, uint32_t value) {
     atomic_store_explicit(cell, value, memory_order_relaxed);
 }
 
-void endpoint_end_ejection(struct endpoint *endpoint, bool expired) {
+void endpoint_end_ejection(struct endpoint *endpoint, bool on_trial) {
     endpoint->outliers.readmitted_ns = clock_now_ns();
-    atomic_store_explicit(&endpoint->outliers.on_trial, expired, memory_order_relaxed);
+    atomic_store_explicit(&endpoint->outliers.on_trial, on_trial, memory_order_relaxed);
 }
 
 static void begin_window(struct endpoint_outliers *outliers, uint64_t now_ns) {
@@ -31,7 +36,7 @@ static void begin_window(struct endpoint_outliers *outliers, uint64_t now_ns) {
     store_u32(&outliers->n_responses, 0);
 }
 
-void endpoint_forget_outliers(struct endpoint *endpoint) {
+void endpoint_forget_outliers(struct pool *pool, struct endpoint *endpoint) {
     struct endpoint_outliers *outliers = &endpoint->outliers;
     store_u32(&outliers->n_consecutive_5xx, 0);
     store_u32(&outliers->n_consecutive_gateway_failures, 0);
@@ -39,6 +44,9 @@ void endpoint_forget_outliers(struct endpoint *endpoint) {
     outliers->n_ejections = 0;
     outliers->readmitted_ns = 0;
     begin_window(outliers, 0);
+    if (pool->outcomes) {
+        outcome_table_forget(pool->outcomes, endpoint);
+    }
 }
 
 /* ---- ejecting: all under the pool's lock ----------------------------------------------------- */
@@ -67,18 +75,32 @@ static bool is_reached(uint64_t n, uint64_t limit) {
     return limit > 0 && n >= limit;
 }
 
+/* So many failures in a row are no chance: where a share of the others' requests fails as well,
+ * more of them are needed. */
+static bool is_improbable(struct outcome_share others, uint64_t n_in_row) {
+    static const double most = 1e-5;
+    double chance = others.n_bad > 0 ? 1 : 0;
+    for (uint64_t i = 0; i < n_in_row && chance > most; i++) {
+        chance *= (double)others.n_bad / others.n;
+    }
+    return chance <= most;
+}
+
 /* Returns: NULL: no rule ejects the endpoint. */
 static const char *find_reason(const struct pool_outlier_detection *config,
-                               const struct endpoint_outliers *outliers) {
+                               const struct endpoint_outliers *outliers,
+                               struct outcome_share others) {
     uint64_t n = load_u32(&outliers->n_responses);
+    uint64_t n_gateway = load_u32(&outliers->n_consecutive_gateway_failures);
+    uint64_t n_5xx = load_u32(&outliers->n_consecutive_5xx);
     if (atomic_load_explicit(&outliers->on_trial, memory_order_relaxed)) {
         return "an error after the last ejection";
     }
-    if (is_reached(load_u32(&outliers->n_consecutive_gateway_failures),
-                   config->consecutive_gateway_failure)) {
+    if (is_reached(n_gateway, config->consecutive_gateway_failure) &&
+        is_improbable(others, n_gateway)) {
         return "consecutive_gateway_failure";
     }
-    if (is_reached(load_u32(&outliers->n_consecutive_5xx), config->consecutive_5xx)) {
+    if (is_reached(n_5xx, config->consecutive_5xx) && is_improbable(others, n_5xx)) {
         return "consecutive_5xx";
     }
     return n >= config->failure_percentage_request_volume &&
@@ -92,10 +114,12 @@ static bool may_eject_another(const struct pool *pool) {
     uint64_t n = pool->snapshot->n_members;
     uint64_t most = n * pool->snapshot->spec->outlier_detection.max_ejection_percent / 100;
     most = most > 1 ? most : 1;
-    return pool->n_ejected < most && pool->n_ejected + 1 < n;
+    uint64_t n_ejected = pool->n_avoided[ENDPOINT_EJECTED];
+    return n_ejected < most && n_ejected + 1 < n;
 }
 
-/* Envoy: each interval without an ejection makes the next ones shorter. */
+/* Envoy: each interval without an ejection makes the next ones shorter. A trial that fails before
+ * the ejection's time has passed does not make them longer. */
 static uint64_t next_duration_ns(const struct pool_outlier_detection *config,
                                  struct endpoint_outliers *outliers, uint64_t now_ns) {
     uint64_t n_good = clock_between_ns(outliers->readmitted_ns, now_ns) / config->interval_ns;
@@ -110,12 +134,20 @@ static uint64_t next_duration_ns(const struct pool_outlier_detection *config,
                : most_ns;
 }
 
-static void eject(struct pool *pool, struct endpoint *endpoint, uint64_t now_ns,
+/* A trial that failed is no new ejection for the log. */
+static void eject(struct pool *pool, struct endpoint *endpoint, const char *reason, uint64_t now_ns,
                   struct ejection *out) {
     struct endpoint_outliers *outliers = &endpoint->outliers;
-    out->duration_ns = next_duration_ns(&pool->snapshot->spec->outlier_detection, outliers, now_ns);
+    bool again = atomic_load_explicit(&outliers->on_trial, memory_order_relaxed);
+    uint64_t until_ns = endpoint->avoided_until_ns; /* of the ejection before the trial */
+    if (!again || until_ns <= now_ns) {
+        out->duration_ns =
+            next_duration_ns(&pool->snapshot->spec->outlier_detection, outliers, now_ns);
+        until_ns = now_ns + out->duration_ns;
+        out->reason = reason;
+    }
     out->n_ejections = outliers->n_ejections;
-    endpoint_set_avoided(pool, endpoint, ENDPOINT_EJECTED, now_ns + out->duration_ns);
+    endpoint_set_avoided(pool, endpoint, ENDPOINT_EJECTED, now_ns, until_ns);
     begin_window(outliers, now_ns);
     store_u32(&outliers->n_consecutive_5xx, 0);
     store_u32(&outliers->n_consecutive_gateway_failures, 0);
@@ -123,47 +155,147 @@ static void eject(struct pool *pool, struct endpoint *endpoint, uint64_t now_ns,
 }
 
 /* Responses to requests that were sent before an ejection do not prolong it. */
-static void record_failure(struct pool *pool, struct endpoint *endpoint, bool is_gateway_failure,
-                           struct ejection *out) {
+static void count_outlier(struct pool *pool, struct endpoint *endpoint, struct outcome_share others,
+                          bool is_gateway_failure, uint64_t now_ns, struct ejection *out) {
     const struct pool_outlier_detection *config = &pool->snapshot->spec->outlier_detection;
-    uint64_t now_ns = clock_now_ns();
-    if (config->max_ejection_percent == 0 || !endpoint_is_ready(endpoint) ||
-        endpoint->avoidance == ENDPOINT_EJECTED) {
+    if (config->max_ejection_percent == 0 || endpoint_avoidance(endpoint) == ENDPOINT_EJECTED) {
         return;
     }
     count_failure(config, &endpoint->outliers, is_gateway_failure, now_ns);
-    const char *reason = find_reason(config, &endpoint->outliers);
+    const char *reason = find_reason(config, &endpoint->outliers, others);
     if (reason && may_eject_another(pool)) {
-        out->reason = reason;
-        eject(pool, endpoint, now_ns, out);
+        eject(pool, endpoint, reason, now_ns, out);
     }
+}
+
+/* ---- what other endpoints answer: under the pool's lock -------------------------------------- */
+
+/* For how long after a failure good answers are recorded, too, and how old a record may be. */
+static const uint64_t TROUBLE_NS = 10000000000;
+
+static void begin_trouble(struct pool *pool, uint64_t now_ns) {
+    if (!pool->outcomes) {
+        pool->outcomes = calloc(1, sizeof(*pool->outcomes)); /* without memory nothing stands out */
+    }
+    pool->troubled_ns = now_ns;
+    atomic_store_explicit(&pool->is_troubled, true, memory_order_relaxed);
+}
+
+static void end_trouble(struct pool *pool, uint64_t now_ns) {
+    bool over = clock_between_ns(pool->troubled_ns, now_ns) > TROUBLE_NS && pool->n_windows == 0 &&
+                TAILQ_EMPTY(&pool->avoided) && TAILQ_EMPTY(&pool->indebted);
+    if (over) {
+        atomic_store_explicit(&pool->is_troubled, false, memory_order_relaxed);
+    }
+}
+
+static enum outcome_kind kind_of(enum pool_outcome outcome) {
+    return outcome == POOL_OUTCOME_OK         ? OUTCOME_KIND_ANSWERED
+           : outcome == POOL_OUTCOME_REJECTED ? OUTCOME_KIND_REJECTED
+                                              : OUTCOME_KIND_FAILED;
+}
+
+/* Records the result. Returns: at how many of the others requests end likewise. */
+static struct outcome_share record_outcome(struct pool *pool, const struct endpoint *endpoint,
+                                           const struct pool_result *result, uint64_t now_ns) {
+    enum outcome_kind kind = kind_of(result->outcome);
+    struct outcome_share others = {0, 0};
+    if (pool->outcomes && endpoint->in_pool) {
+        others = outcome_table_elsewhere(pool->outcomes, endpoint, result->client, kind, now_ns,
+                                         TROUBLE_NS);
+        outcome_table_add(pool->outcomes, endpoint, result->client, kind, now_ns);
+    }
+    return others;
+}
+
+/* Where nothing is known of others, a rejection may be the client's fault; a failure is the
+ * server's. */
+static bool stands_out(struct outcome_share others, enum pool_outcome outcome) {
+    return others.n == 0 ? outcome != POOL_OUTCOME_REJECTED : 2 * others.n_bad <= others.n;
+}
+
+static void record_failure(struct pool *pool, struct endpoint *endpoint,
+                           const struct pool_result *result, struct ejection *out) {
+    uint64_t now_ns = clock_now_ns();
+    begin_trouble(pool, now_ns);
+    struct outcome_share others = record_outcome(pool, endpoint, result, now_ns);
+    if (!endpoint_is_ready(endpoint)) {
+        return;
+    }
+    endpoint_add_debt(pool, endpoint);
+    if (!stands_out(others, result->outcome)) {
+        return;
+    }
+    if (result->outcome == POOL_OUTCOME_SHED) {
+        /* The only request there was shed: where nothing is known of others, it may be the client's
+         * quota. */
+        if (others.n == 0 && endpoint_in_flight(endpoint) <= 1) {
+            return;
+        }
+        endpoint_shrink_window(pool, endpoint, now_ns, result->retry_after_ns);
+    } else {
+        count_outlier(pool, endpoint, others, result->outcome == POOL_OUTCOME_GATEWAY_FAILURE,
+                      now_ns, out);
+    }
+}
+
+/* An answer is a proof that the endpoint serves. */
+static void record_answer(struct pool *pool, struct endpoint *endpoint,
+                          const struct pool_result *result,
+                          struct pool_notifications *notifications) {
+    uint64_t now_ns = clock_now_ns();
+    (void)record_outcome(pool, endpoint, result, now_ns);
+    endpoint_try_avoided(pool, endpoint);
+    if (endpoint_window_size(endpoint) > 0) {
+        endpoint_grow_window(pool, endpoint);
+        pool_notify_waiters(pool, endpoint, notifications);
+    }
+    pool_pay_debts(pool);
+    end_trouble(pool, now_ns);
 }
 
 /* ---- reports --------------------------------------------------------------------------------- */
 
+bool pool_wants_clients(const struct pool *pool) {
+    return atomic_load_explicit(&pool->is_troubled, memory_order_relaxed);
+}
+
 /* The usual case takes no lock. */
-static void record_success(const struct pool *pool, struct endpoint *endpoint) {
+static void report_answer(struct pool *pool, struct endpoint *endpoint,
+                          const struct pool_result *result) {
     struct endpoint_outliers *outliers = &endpoint->outliers;
     store_u32(&outliers->n_responses, load_u32(&outliers->n_responses) + 1);
     if (load_u32(&outliers->n_consecutive_5xx) > 0) {
         store_u32(&outliers->n_consecutive_5xx, 0);
         store_u32(&outliers->n_consecutive_gateway_failures, 0);
     }
-    if (atomic_load_explicit(&outliers->on_trial, memory_order_relaxed) &&
-        atomic_exchange_explicit(&outliers->on_trial, false, memory_order_relaxed)) {
+    if (!pool_wants_clients(pool)) {
+        return;
+    }
+    struct pool_notifications notifications = {NULL};
+    lock_acquire(&pool->lock);
+    record_answer(pool, endpoint, result, &notifications);
+    bool recovered = atomic_exchange_explicit(&outliers->on_trial, false, memory_order_relaxed);
+    lock_release(&pool->lock);
+    pool_send_notifications(&notifications);
+    if (recovered) {
         log_event(LOG_INFO, "endpoint recovered after an ejection",
                   LOG_STR("endpoint", endpoint_text(endpoint)), LOG_STR("pool", pool->name));
     }
 }
 
-void pool_report_outcome(struct pool *pool, struct endpoint *endpoint, enum pool_outcome outcome) {
+void pool_report_result(struct pool *pool, struct endpoint *endpoint,
+                        const struct pool_result *result) {
     struct ejection ejection = {.reason = NULL};
-    if (outcome == POOL_OUTCOME_OK) {
-        record_success(pool, endpoint);
+    if (!pool_has_results(pool)) {
+        atomic_store_explicit(&pool->has_results, true, memory_order_relaxed);
+    }
+    if (result->outcome == POOL_OUTCOME_OK) {
+        report_answer(pool, endpoint, result);
         return;
     }
     lock_acquire(&pool->lock);
-    record_failure(pool, endpoint, outcome == POOL_OUTCOME_GATEWAY_FAILURE, &ejection);
+    record_failure(pool, endpoint, result, &ejection);
     lock_release(&pool->lock);
     if (ejection.reason) {
         metric_add(METRIC_PICK_EJECTIONS_TOTAL, 1);

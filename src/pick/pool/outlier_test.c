@@ -58,6 +58,11 @@ static void expect_ejected_for(struct fixture *f, const struct endpoint *endpoin
     assert_false(endpoint_is_ejected(endpoint));
 }
 
+static uint32_t endpoint_member(struct fixture *f, const struct endpoint *endpoint) {
+    const struct pool_snapshot *snapshot = pool_reader_refresh(f->reader);
+    return (uint32_t)(pool_snapshot_find(snapshot, &endpoint->address) - snapshot->members);
+}
+
 static void outlier_consecutive_errors_eject(void **state) {
     struct fixture f;
     (void)state;
@@ -181,27 +186,120 @@ static void outlier_failure_share_ejects(void **state) {
     close_fixture(&f);
 }
 
-/* Overloaded servers answer 503: the pool must keep endpoints. */
+/* Reports, in turns, failures of the first endpoints and answers of the others. */
+static void fail_first(struct fixture *f, uint32_t n_endpoints, uint32_t n_failing, int n) {
+    for (int i = 0; i < n; i++) {
+        for (uint32_t k = 0; k < n_endpoints; k++) {
+            report(f, numbered(f, k), k < n_failing ? POOL_OUTCOME_5XX : POOL_OUTCOME_OK, 1);
+        }
+    }
+}
+
+/* The pool must keep endpoints. */
 static void outlier_ejections_are_limited(void **state) {
     static const struct {
-        uint32_t n_endpoints, percent, n_ejected;
-    } cases[] = {{1, 100, 0}, {2, 50, 1}, {2, 100, 1},  {3, 50, 1}, {3, 10, 1},
-                 {4, 50, 2},  {3, 0, 0},  {10, 100, 9}, {10, 30, 3}};
+        uint32_t n_endpoints, n_failing, percent, n_ejected;
+    } cases[] = {{1, 1, 100, 0}, {2, 1, 50, 1},   {2, 1, 100, 1}, {3, 1, 50, 1},
+                 {3, 1, 10, 1},  {4, 2, 50, 2},   {4, 2, 25, 1},  {3, 1, 0, 0},
+                 {3, 2, 50, 1},  {10, 5, 100, 5}, {10, 5, 30, 3}, {20, 10, 50, 10}};
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct fixture f;
         struct pool_spec *spec = fixture_spec_of(cases[i].n_endpoints);
         spec->outlier_detection.max_ejection_percent = cases[i].percent;
         open_at_100_s(&f, spec);
-        for (uint32_t k = 0; k < cases[i].n_endpoints; k++) {
-            report(&f, numbered(&f, k), POOL_OUTCOME_GATEWAY_FAILURE, 100);
-        }
+        fail_first(&f, cases[i].n_endpoints, cases[i].n_failing, 100);
         assert_int_equal(stats_of(&f).n_ejected, cases[i].n_ejected);
         for (int k = 0; k < 10; k++) {
             assert_false(endpoint_is_ejected(pick_once(&f)));
         }
         close_fixture(&f);
     }
+}
+
+/* What most endpoints do at the same time ejects none of them: neither overload, nor a client whose
+ * own requests fail everywhere. When they are well again they have their share at once. */
+static void outlier_failure_of_most_ejects_none(void **state) {
+    static const uint32_t failing[] = {6, 8, 10};
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct fixture f;
+        uint32_t n_picks[10] = {0};
+        open_at_100_s(&f, fixture_spec_of(10));
+        fail_first(&f, 10, 0, 20);
+        fail_first(&f, 10, failing[i], 100);
+        assert_int_equal(stats_of(&f).n_ejected, 0);
+        for (int k = 0; k < 40; k++) {
+            fail_first(&f, 10, 0, 1);
+        }
+        struct pool_pick picks[100];
+        for (int k = 0; k < 100; k++) {
+            picks[k] = fixture_pick(&f);
+            n_picks[endpoint_member(&f, picks[k].ticket.endpoint)]++;
+        }
+        for (int k = 0; k < 10; k++) {
+            assert_int_equal(n_picks[k], 10);
+        }
+        for (int k = 0; k < 100; k++) {
+            pool_release_ticket(f.pool, &picks[k].ticket);
+        }
+        close_fixture(&f);
+    }
+}
+
+/* Two clients: one whose requests fail wherever they go, first at one endpoint, and a good one. The
+ * first one's failures count until it has failed elsewhere, for the endpoint where it begins. */
+static void outlier_failures_of_one_client_eject_none(void **state) {
+    struct fixture f;
+    struct pool_result bad = {.outcome = POOL_OUTCOME_5XX, .client = 7},
+                       good = {.outcome = POOL_OUTCOME_OK, .client = 8};
+    (void)state;
+    open_at_100_s(&f, fixture_spec_of(4));
+    for (uint32_t n = 0; n < 400; n++) {
+        pool_report_result(f.pool, numbered(&f, n % 4), &bad);
+        for (uint32_t k = 0; k < 4 && n % 5 == 0; k++) {
+            pool_report_result(f.pool, numbered(&f, k), &good);
+        }
+    }
+    assert_int_equal(stats_of(&f).n_ejected, 0);
+    for (uint32_t n = 0; n < 20; n++) { /* one that fails here only is the endpoint's failure */
+        struct pool_result here = {.outcome = n % 2 ? POOL_OUTCOME_5XX : POOL_OUTCOME_OK,
+                                   .client = 9};
+        pool_report_result(f.pool, numbered(&f, n % 2), &here);
+    }
+    assert_true(endpoint_is_ejected(numbered(&f, 1)));
+    close_fixture(&f);
+}
+
+/* A rejection may be the client's fault: it counts where the others answer. */
+static void outlier_rejections_eject_where_others_answer(void **state) {
+    struct fixture f;
+    (void)state;
+    open_at_100_s(&f, fixture_spec_of(3));
+    report(&f, numbered(&f, 1), POOL_OUTCOME_REJECTED, 100);
+    assert_int_equal(stats_of(&f).n_ejected, 0); /* nothing is known of the others */
+    report(&f, numbered(&f, 0), POOL_OUTCOME_OK, 1);
+    report(&f, numbered(&f, 1), POOL_OUTCOME_REJECTED, 4);
+    assert_int_equal(stats_of(&f).n_ejected, 0);
+    report(&f, numbered(&f, 1), POOL_OUTCOME_REJECTED, 1);
+    assert_true(endpoint_is_ejected(numbered(&f, 1)));
+    close_fixture(&f);
+}
+
+/* With a third of the other requests failing as well, five failures in a row are chance. */
+static void outlier_common_failures_need_longer_rows(void **state) {
+    struct fixture f;
+    (void)state;
+    open_at_100_s(&f, fixture_spec_of(4));
+    struct endpoint *bad = numbered(&f, 3);
+    report(&f, numbered(&f, 0), POOL_OUTCOME_5XX, 1);
+    report(&f, numbered(&f, 1), POOL_OUTCOME_OK, 1);
+    report(&f, numbered(&f, 2), POOL_OUTCOME_OK, 1);
+    report(&f, bad, POOL_OUTCOME_5XX, 10);
+    assert_false(endpoint_is_ejected(bad));
+    report(&f, bad, POOL_OUTCOME_5XX, 1); /* a third to the 11th is less than 0.00001 */
+    assert_true(endpoint_is_ejected(bad));
+    close_fixture(&f);
 }
 
 /* Where only ejected endpoints are left in a subset, they are picked. */
@@ -251,6 +349,9 @@ static void outlier_ejection_ends_with_its_cause(void **state) {
     assert_int_equal(stats_of(&f).n_ejected, 0);
     fixture_update(f.pool, fixture_spec_of(3));
     struct pool_pick pick = fixture_pick(&f);
+    for (uint32_t i = 0; i < 3; i++) {
+        report(&f, numbered(&f, i), POOL_OUTCOME_OK, 1);
+    }
     report(&f, pick.ticket.endpoint, POOL_OUTCOME_5XX, 5);
     assert_int_equal(stats_of(&f).n_ejected, 1);
     fixture_update(f.pool, fixture_spec_of(0));
@@ -319,6 +420,10 @@ int main(void) {
         cmocka_unit_test(outlier_failure_from_before_interval_counts),
         cmocka_unit_test(outlier_failure_share_ejects),
         cmocka_unit_test(outlier_ejections_are_limited),
+        cmocka_unit_test(outlier_failure_of_most_ejects_none),
+        cmocka_unit_test(outlier_failures_of_one_client_eject_none),
+        cmocka_unit_test(outlier_rejections_eject_where_others_answer),
+        cmocka_unit_test(outlier_common_failures_need_longer_rows),
         cmocka_unit_test(outlier_ejected_endpoint_is_the_last_resort),
         cmocka_unit_test(outlier_ejection_ends_with_its_cause),
         cmocka_unit_test(outlier_added_again_starts_without_errors),

@@ -22,8 +22,7 @@ struct pool_shortlist {
     bool check_full;               /* whether an endpoint is full makes a difference */
     bool full;                     /* with check_full: all candidates are */
     bool by_profile;               /* chosen by a profile */
-    bool avoided;                  /* the first one is unchecked or refused a connection: there was
-                                      no other */
+    bool avoided;                  /* the first one is unchecked or avoided: there was no other */
     const struct profile *profile; /* that chose; NULL: none did */
     struct candidate_set *candidates; /* not NULL: members are added to it instead */
     const struct endpoint *reserved;  /* has a slot for this request, which is counted in its rank;
@@ -242,19 +241,29 @@ const struct profile *pool_active_profile(const struct pool_reader *reader) {
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
-static bool is_ready(const void *parameters, const struct candidate_set *candidates, uint32_t i) {
-    const struct pool_view *view = parameters;
-    return view->index_of[candidates->columns->member[i]] < view->n_ready;
+struct best_group {
+    const struct pool_view *view;
+    uint32_t end; /* the position after its last member */
+};
+
+static bool is_in_group(const void *parameters, const struct candidate_set *candidates,
+                        uint32_t i) {
+    const struct best_group *group = parameters;
+    return group->view->index_of[candidates->columns->member[i]] < group->end;
 }
 
-/* Endpoints that refused a connection or were not checked yet are candidates only where there are
- * no others. */
+/* Endpoints whose window is used up are candidates only where there are no better ones, and those
+ * that are avoided or were not checked yet where there are no others at all. */
 static void remove_avoided_candidates(const struct pool_view *view,
                                       struct candidate_set *candidates) {
-    for (uint32_t i = 0; i < candidates->n && view->n_ready < view->n_eligible; i++) {
-        if (is_ready(view, candidates, i)) {
-            candidate_set_filter(candidates, view, is_ready);
-            return;
+    const uint32_t ends[] = {view->n_ready, view->n_unavoided};
+    for (size_t k = 0; k < 2; k++) {
+        struct best_group group = {view, ends[k]};
+        for (uint32_t i = 0; i < candidates->n && group.end < view->n_eligible; i++) {
+            if (is_in_group(&group, candidates, i)) {
+                candidate_set_filter(candidates, &group, is_in_group);
+                return;
+            }
         }
     }
 }
@@ -294,7 +303,9 @@ enum status pool_collect_candidates(struct pool_reader *reader, const struct poo
         return collect_subset_candidates(reader, request, out, err);
     }
     if (st == ST_OK) {
-        out->n = view->n_ready > 0 ? view->n_ready : view->n_eligible;
+        out->n = view->n_ready > 0       ? view->n_ready
+                 : view->n_unavoided > 0 ? view->n_unavoided
+                                         : view->n_eligible;
     }
     return st;
 }
@@ -492,6 +503,14 @@ static enum status choose_endpoints(struct trial *trial, struct str model, struc
 /* The result of an attempt. */
 enum attempt { ATTEMPT_AGAIN, ATTEMPT_PICKED, ATTEMPT_NONE, ATTEMPT_SATURATED };
 
+/* Whether the endpoint, chosen without the lock, was not avoided then. */
+static bool was_preferred(const struct trial *trial) {
+    const struct pool_view *view = &trial->reader->view;
+    const struct pool_shortlist *best = &trial->best;
+    return best->by_profile ? view->index_of[best->endpoints[0]->member] < view->n_ready
+                            : best->keys[0] >> 32 < ENDPOINT_LIMITED;
+}
+
 /* Under the lock. Whether the choice still holds after changes by other threads. */
 static bool is_choice_current(const struct trial *trial) {
     const struct pool_shortlist *best = &trial->best;
@@ -499,6 +518,9 @@ static bool is_choice_current(const struct trial *trial) {
         atomic_load_explicit(&trial->reader->pool->capacity_epoch, memory_order_relaxed);
     if (!endpoint_is_eligible(best->endpoints[0])) {
         return false;
+    }
+    if (trial->chosen && endpoint_is_avoided(best->endpoints[0]) && was_preferred(trial)) {
+        return false; /* another request used up its window */
     }
     if (!trial->chosen || !trial->reader->snapshot->spec->flow_control.on) {
         return true;
@@ -535,6 +557,7 @@ static enum attempt take_endpoint(struct trial *trial) {
     pool_prompt_add_in_flight(trial->reader, trial->request, best->profile, picked);
     endpoint_add_request(pool, picked);
     atomic_store_explicit(&picked->n_picked, endpoint_n_picked(picked) + 1, memory_order_relaxed);
+    pool->n_picks++;
     return ATTEMPT_PICKED;
 }
 
@@ -544,12 +567,12 @@ static enum attempt take_for_notified(struct trial *trial, struct pool_waiter *w
     struct pool *pool = trial->reader->pool;
     struct endpoint *reserved = waiter->reserved;
     if (reserved) {
-        endpoint_remove_request(pool, reserved);
+        pool_release_slot(pool, reserved);
     }
     enum attempt attempt = take_endpoint(trial);
     if (attempt == ATTEMPT_AGAIN) {
         if (reserved) {
-            endpoint_add_request(pool, reserved);
+            pool_reserve_slot(pool, reserved);
         }
         return attempt;
     }

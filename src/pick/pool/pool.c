@@ -29,15 +29,18 @@ static uint32_t compute_rank(const struct endpoint *endpoint) {
     if (!endpoint->in_pool || (endpoint->known && !endpoint->ready)) {
         return ENDPOINT_OUT;
     }
-    bool avoided = endpoint->avoidance != ENDPOINT_NOT_AVOIDED || !endpoint->known;
-    return endpoint_in_flight(endpoint) + (avoided ? ENDPOINT_REFUSED : 0);
+    bool avoided = endpoint_avoidance(endpoint) != ENDPOINT_NOT_AVOIDED || !endpoint->known;
+    return endpoint_in_flight(endpoint) + endpoint_debt(endpoint) +
+           (avoided                             ? ENDPOINT_REFUSED
+            : endpoint_is_window_full(endpoint) ? ENDPOINT_LIMITED
+                                                : 0);
 }
 
-/* Records for waiters whether the member is ready and not avoided. */
+/* Records for waiters whether the member is ready, not avoided and not limited. */
 static void note_preferred(const struct pool_snapshot *snapshot, const struct endpoint *endpoint) {
     uint32_t i = endpoint->member;
     uint64_t bit = UINT64_C(1) << i % 64;
-    if (endpoint_rank(endpoint) < ENDPOINT_REFUSED) {
+    if (endpoint_rank(endpoint) < ENDPOINT_LIMITED) {
         snapshot->preferred[i / 64] |= bit;
     } else {
         snapshot->preferred[i / 64] &= ~bit;
@@ -45,8 +48,8 @@ static void note_preferred(const struct pool_snapshot *snapshot, const struct en
 }
 
 static void count_unchecked(struct pool *pool, struct endpoint *endpoint) {
-    bool unchecked =
-        endpoint->in_pool && !endpoint->known && endpoint->avoidance == ENDPOINT_NOT_AVOIDED;
+    bool unchecked = endpoint->in_pool && !endpoint->known &&
+                     endpoint_avoidance(endpoint) == ENDPOINT_NOT_AVOIDED;
     if (unchecked != endpoint_is_unchecked(endpoint)) {
         uint32_t n = atomic_load_explicit(&pool->n_unchecked, memory_order_relaxed);
         store_u32(&pool->n_unchecked, unchecked ? n + 1 : n - 1);
@@ -54,7 +57,7 @@ static void count_unchecked(struct pool *pool, struct endpoint *endpoint) {
     }
 }
 
-static void endpoint_update_rank(struct pool *pool, struct endpoint *endpoint) {
+void endpoint_update_rank(struct pool *pool, struct endpoint *endpoint) {
     uint32_t before = endpoint_rank(endpoint), rank = compute_rank(endpoint);
     lock_assert_held(&pool->lock);
     count_unchecked(pool, endpoint);
@@ -116,7 +119,9 @@ void endpoint_add_request(struct pool *pool, struct endpoint *endpoint) {
     lock_assert_held(&pool->lock);
     store_u32(&endpoint->in_flight, endpoint_in_flight(endpoint) + 1);
     pool->n_in_flight++;
-    if (rank != ENDPOINT_OUT) {
+    if (endpoint_window_size(endpoint) > 0) {
+        endpoint_update_rank(pool, endpoint);
+    } else if (rank != ENDPOINT_OUT) {
         ranking_increment(&pool->ranking, &endpoint->ranked);
         store_u32(&endpoint->rank, rank + 1);
     }
@@ -129,7 +134,10 @@ void endpoint_remove_request(struct pool *pool, struct endpoint *endpoint) {
     assert(endpoint_in_flight(endpoint) > 0);
     store_u32(&endpoint->in_flight, endpoint_in_flight(endpoint) - 1);
     pool->n_in_flight--;
-    if (rank != ENDPOINT_OUT) {
+    if (endpoint_window_size(endpoint) > 0) {
+        endpoint->window.n_older -= endpoint->window.n_older > 0;
+        endpoint_update_rank(pool, endpoint);
+    } else if (rank != ENDPOINT_OUT) {
         ranking_decrement(&pool->ranking, &endpoint->ranked);
         store_u32(&endpoint->rank, rank - 1);
     }
@@ -138,67 +146,13 @@ void endpoint_remove_request(struct pool *pool, struct endpoint *endpoint) {
 
 /* ---- avoided endpoints ----------------------------------------------------------------------- */
 
-static void update_avoidance_expiry(struct pool *pool) {
-    const struct endpoint *first = TAILQ_FIRST(&pool->avoided);
-    uint64_t due_ns = first ? first->avoided_until_ns : UINT64_MAX;
-    atomic_store_explicit(&pool->next_avoidance_expiry_ns, due_ns, memory_order_relaxed);
-}
-
-static uint32_t *count_of(struct pool *pool, enum endpoint_avoidance avoidance) {
-    return avoidance == ENDPOINT_EJECTED ? &pool->n_ejected : &pool->n_refused;
-}
-
-static void endpoint_clear_avoided(struct pool *pool, struct endpoint *endpoint, bool expired) {
-    lock_assert_held(&pool->lock);
-    if (endpoint->avoidance == ENDPOINT_NOT_AVOIDED) {
-        return;
-    }
-    TAILQ_REMOVE(&pool->avoided, endpoint, avoided_link);
-    *count_of(pool, endpoint->avoidance) -= 1;
-    if (endpoint->avoidance == ENDPOINT_EJECTED) {
-        endpoint_end_ejection(endpoint, expired);
-    }
-    endpoint->avoidance = ENDPOINT_NOT_AVOIDED;
-    atomic_store_explicit(&endpoint->ejected, false, memory_order_relaxed);
-    update_avoidance_expiry(pool);
-    endpoint_update_rank(pool, endpoint);
-}
-
-void endpoint_set_avoided(struct pool *pool, struct endpoint *endpoint,
-                          enum endpoint_avoidance avoidance, uint64_t until_ns) {
-    endpoint_clear_avoided(pool, endpoint, false);
-    struct endpoint *before = TAILQ_LAST(&pool->avoided, endpoint_list);
-    while (before && before->avoided_until_ns > until_ns) {
-        before = TAILQ_PREV(before, endpoint_list, avoided_link);
-    }
-    if (before) {
-        TAILQ_INSERT_AFTER(&pool->avoided, before, endpoint, avoided_link);
-    } else {
-        TAILQ_INSERT_HEAD(&pool->avoided, endpoint, avoided_link);
-    }
-    endpoint->avoidance = avoidance;
-    endpoint->avoided_until_ns = until_ns;
-    atomic_store_explicit(&endpoint->ejected, avoidance == ENDPOINT_EJECTED, memory_order_relaxed);
-    *count_of(pool, avoidance) += 1;
-    update_avoidance_expiry(pool);
-    endpoint_update_rank(pool, endpoint);
-}
-
-void endpoint_clear_expired_avoidances(struct pool *pool, uint64_t now_ns) {
-    struct endpoint *first;
-    lock_assert_held(&pool->lock);
-    while ((first = TAILQ_FIRST(&pool->avoided)) && first->avoided_until_ns <= now_ns) {
-        endpoint_clear_avoided(pool, first, true);
-    }
-}
-
 /* Outlier detection was switched off. */
 static void clear_ejections(struct pool *pool) {
     struct endpoint *next, *endpoint = TAILQ_FIRST(&pool->avoided);
     for (; endpoint; endpoint = next) {
         next = TAILQ_NEXT(endpoint, avoided_link);
-        if (endpoint->avoidance == ENDPOINT_EJECTED) {
-            endpoint_clear_avoided(pool, endpoint, false);
+        if (endpoint_avoidance(endpoint) == ENDPOINT_EJECTED) {
+            endpoint_clear_avoided(pool, endpoint);
         }
     }
 }
@@ -232,6 +186,7 @@ enum status pool_new(struct pool **out, struct error *err) {
     atomic_init(&pool->n_refs, 1);
     atomic_init(&pool->generation, 0);
     TAILQ_INIT(&pool->avoided);
+    TAILQ_INIT(&pool->indebted);
     atomic_init(&pool->next_avoidance_expiry_ns, UINT64_MAX);
     atomic_init(&pool->loads_valid_until_ns, 0);
     atomic_init(&pool->n_unrestricted, 0);
@@ -250,6 +205,7 @@ static void pool_destroy(struct pool *pool) {
         endpoint_free(pool, pool->known[i]);
     }
     free(pool->known);
+    free(pool->outcomes);
     prefix_table_unref(pool->prefix_table);
     ranking_fini(&pool->ranking);
     free(pool->name_bytes);
@@ -319,8 +275,9 @@ void pool_get_stats(struct pool *pool, struct pool_stats *out) {
         .n_endpoints = pool->snapshot->n_members,
         .n_ready = pool->ranking.n - n_unchecked,
         .n_unchecked = n_unchecked,
-        .n_refused = pool->n_refused,
-        .n_ejected = pool->n_ejected,
+        .n_refused = pool->n_avoided[ENDPOINT_CONNECTION_REFUSED],
+        .n_ejected = pool->n_avoided[ENDPOINT_EJECTED],
+        .n_shedding = pool->n_avoided[ENDPOINT_SHEDDING],
         .n_in_flight = pool->n_in_flight,
     };
     lock_release(&pool->lock);
@@ -525,8 +482,9 @@ static void publish_snapshot(struct pool *pool, struct pool_change *change) {
         assert(endpoint);
         endpoint->in_pool = is_added;
         endpoint->known = endpoint->ready = is_added && !checked;
-        endpoint_clear_avoided(pool, endpoint, false);
-        endpoint_forget_outliers(endpoint);
+        endpoint_clear_avoided(pool, endpoint);
+        endpoint_forget_debt(pool, endpoint);
+        endpoint_forget_outliers(pool, endpoint);
         endpoint_reset_history(pool, endpoint);
         endpoint_update_rank(pool, endpoint);
     }
@@ -636,6 +594,11 @@ void pool_release_ticket(struct pool *pool, struct pool_ticket *ticket) {
         lock_acquire(&pool->lock);
         endpoint_add_tokens(pool, endpoint, -(int64_t)ticket->n_tokens);
         pool_release_capacity(pool, endpoint, &notifications);
+        if (endpoint_window_size(endpoint) > 0 && !pool_has_results(pool)) {
+            /* That it ends is all that is known of a request. */
+            endpoint_grow_window(pool, endpoint);
+            pool_notify_waiters(pool, endpoint, &notifications);
+        }
         lock_release(&pool->lock); /* the pool may free the endpoint from here on */
         pool_send_notifications(&notifications);
     }
@@ -670,8 +633,8 @@ void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready) {
         endpoint->ready = ready;
         if (!ready) {
             endpoint_reset_history(pool, endpoint);
-            endpoint_clear_avoided(pool, endpoint, false); /* a readiness check that succeeds later
-                                                              clears it too */
+            endpoint_clear_avoided(pool, endpoint); /* a readiness check that succeeds later is a
+                                                       proof */
         }
         endpoint_update_rank(pool, endpoint);
         pool_notify_waiters(pool, endpoint, &notifications);
@@ -680,21 +643,28 @@ void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready) {
     pool_send_notifications(&notifications);
 }
 
-void pool_report_refused(struct pool *pool, struct endpoint *endpoint) {
+/* `restarted`: its caches may be empty. */
+static void mark_refused(struct pool *pool, struct endpoint *endpoint, bool restarted) {
     uint64_t now_ns = clock_now_ns();
     lock_acquire(&pool->lock);
-    if (endpoint_is_eligible(endpoint) && endpoint->avoidance != ENDPOINT_EJECTED) {
-        endpoint_reset_history(pool, endpoint);
-        endpoint_set_avoided(pool, endpoint, ENDPOINT_CONNECTION_REFUSED,
+    if (endpoint_is_eligible(endpoint) && endpoint_avoidance(endpoint) != ENDPOINT_EJECTED) {
+        if (restarted) {
+            endpoint_reset_history(pool, endpoint);
+        }
+        endpoint_set_avoided(pool, endpoint, ENDPOINT_CONNECTION_REFUSED, now_ns,
                              now_ns + pool->snapshot->spec->refused_ns);
     }
     lock_release(&pool->lock);
 }
 
+void pool_report_refused(struct pool *pool, struct endpoint *endpoint) {
+    mark_refused(pool, endpoint, true);
+}
+
 bool pool_report_unserved(struct pool_reader *reader, const struct endpoint_address *address) {
     const struct pool_member *member = pool_snapshot_find(pool_reader_refresh(reader), address);
     if (member) {
-        pool_report_refused(reader->pool, member->endpoint);
+        mark_refused(reader->pool, member->endpoint, false);
         pool_report_outcome(reader->pool, member->endpoint, POOL_OUTCOME_GATEWAY_FAILURE);
     }
     return member != NULL;
@@ -706,8 +676,8 @@ void pool_report_answered(struct pool *pool, struct endpoint *endpoint) {
     }
     struct pool_notifications notifications = {NULL};
     lock_acquire(&pool->lock);
-    if (endpoint->avoidance == ENDPOINT_CONNECTION_REFUSED) {
-        endpoint_clear_avoided(pool, endpoint, false);
+    if (endpoint_avoidance(endpoint) == ENDPOINT_CONNECTION_REFUSED) {
+        endpoint_try_avoided(pool, endpoint);
     }
     pool_notify_waiters(pool, endpoint, &notifications);
     lock_release(&pool->lock);

@@ -4,8 +4,9 @@
  * the pool's profile chooses (pick/pool/profile/profile.h). While no loads are known the default
  * profile chooses the endpoint with the fewest of our requests in flight; ties at random. Its
  * in-flight count is raised before pool_pick returns, so that concurrent picks see each other, and
- * lowered when the ticket is released. An endpoint that recently refused a connection, or was
- * ejected because its responses were errors, is picked only when there is no other.
+ * lowered when the ticket is released. An endpoint that recently refused a connection, sheds load,
+ * or was ejected because of failures that the others do not have, is picked only when there is no
+ * other, and comes back by a trial (pick/pool/window.c).
  *
  * Members and configuration are an immutable snapshot (snapshot.h), replaced as a whole. Each
  * worker has a reader, which holds the snapshot that it last loaded: refreshing costs a load while
@@ -215,23 +216,39 @@ void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready);
 /* It refused a connection: avoided for spec->refused_ns from now (clock_now_ns). Ignored for an
  * endpoint that is not ready. */
 void pool_report_refused(struct pool *pool, struct endpoint *endpoint);
-/* It responded: no longer avoided because of a refused connection. */
+/* It accepted a connection: it is tried now, if it is avoided because of a refused one. */
 void pool_report_answered(struct pool *pool, struct endpoint *endpoint);
 
 /* How a request ended that the endpoint received. */
 enum pool_outcome {
-    POOL_OUTCOME_OK,              /* a response without a server error */
-    POOL_OUTCOME_5XX,             /* a response with a server error, the following excepted */
-    POOL_OUTCOME_GATEWAY_FAILURE, /* 502, 503 or 504, or no response: a failed connection, a reset
-                                     or a time-out */
+    POOL_OUTCOME_OK,              /* an answer, the following excepted */
+    POOL_OUTCOME_REJECTED,        /* 401, 403, 404: of the request, or of a server that lacks the
+                                     model or its credentials */
+    POOL_OUTCOME_SHED,            /* 429, 503: the server is full */
+    POOL_OUTCOME_5XX,             /* a server error, 503 and the following excepted */
+    POOL_OUTCOME_GATEWAY_FAILURE, /* 502, 504, or no response: a failed connection, a reset or a
+                                     time-out */
 };
-/* Outlier detection: errors may eject the endpoint (spec->outlier_detection): it is then avoided
- * for a time, which the log and the metrics show. Requests that the proxy never sent, and those
- * that the client cancelled, must not be reported. */
-void pool_report_outcome(struct pool *pool, struct endpoint *endpoint, enum pool_outcome outcome);
-/* It was tried before another endpoint served the request: reported as refused, and as a failed
- * request. An address outside the pool is ignored. Returns: false where it was. Thread: the
- * reader's. */
+struct pool_result {
+    enum pool_outcome outcome;
+    uint64_t client;         /* hash of the client's name or address; 0: unknown */
+    uint64_t retry_after_ns; /* with POOL_OUTCOME_SHED: as the server says; 0: it does not */
+};
+/* Whether the client of requests makes a difference: one failed lately. Thread: any. */
+bool pool_wants_clients(const struct pool *pool);
+/* Outlier detection: failures that the others do not have may eject the endpoint
+ * (spec->outlier_detection): it is then avoided until a trial succeeds, which the log and the
+ * metrics show. Requests that the proxy never sent, and those that the client cancelled, must not
+ * be reported. The request is still counted in flight. */
+void pool_report_result(struct pool *pool, struct endpoint *endpoint,
+                        const struct pool_result *result);
+static inline void pool_report_outcome(struct pool *pool, struct endpoint *endpoint,
+                                       enum pool_outcome outcome) {
+    pool_report_result(pool, endpoint, &(struct pool_result){.outcome = outcome});
+}
+/* It was tried in vain before another endpoint answered the same request: avoided as after a
+ * refused connection, and a failed request. An address outside the pool is ignored. Returns: false
+ * where it was. Thread: the reader's. */
 bool pool_report_unserved(struct pool_reader *reader, const struct endpoint_address *address);
 /* Its metrics were scraped. Ignored for an endpoint outside the pool. */
 void pool_set_load(struct pool *pool, const struct endpoint *endpoint,
@@ -246,7 +263,7 @@ struct pool_stats {
     uint32_t n_endpoints;
     uint32_t n_ready;     /* avoided ones included */
     uint32_t n_unchecked; /* not checked yet */
-    uint32_t n_refused, n_ejected;
+    uint32_t n_refused, n_ejected, n_shedding;
     uint64_t n_in_flight; /* also at endpoints that were removed */
 };
 

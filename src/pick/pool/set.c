@@ -302,6 +302,7 @@ void pool_set_get_stats(struct pool_set *set, struct pool_stats *out) {
         out->n_unchecked += one.n_unchecked;
         out->n_refused += one.n_refused;
         out->n_ejected += one.n_ejected;
+        out->n_shedding += one.n_shedding;
         out->n_in_flight += one.n_in_flight;
     }
     pool_list_unref(list);

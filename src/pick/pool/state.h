@@ -11,6 +11,7 @@
 #include "pick/pool/flow/wait.h"
 #include "pick/pool/pool.h"
 #include "pick/pool/profile/profile.h"
+#include "pick/pool/records.h"
 #include "pick/pool/view.h"
 
 struct pool {
@@ -28,11 +29,19 @@ struct pool {
     _Atomic uint64_t generation; /* of the snapshot; readers compare it with their own */
     struct ranking ranking;      /* of the members that can be picked, by rank */
     uint64_t n_in_flight;
-    /* The avoided endpoints, sorted by the time until which they are, and when the first one
-     * expires (UINT64_MAX: none), which picks read before they take the lock. */
+    /* The avoided endpoints, sorted by when they are tried next, and when the first one is
+     * (UINT64_MAX: none), which picks read before they take the lock. */
     TAILQ_HEAD(endpoint_list, endpoint) avoided;
-    uint32_t n_refused, n_ejected; /* of these */
-    _Atomic uint32_t n_unchecked;  /* members not checked yet (endpoint->unchecked) */
+    uint32_t n_avoided[N_ENDPOINT_AVOIDANCES]; /* by reason */
+    struct endpoint_list indebted;             /* endpoints with debts */
+    uint32_t n_answers;                        /* since the last payment of debts */
+    uint32_t n_windows;                        /* endpoints with a window */
+    uint64_t n_picks;                          /* total */
+    struct outcome_table *outcomes;            /* of recent requests; NULL: none was bad yet */
+    uint64_t troubled_ns;                      /* the last failure */
+    _Atomic bool has_results;                  /* the proxy tells how requests end */
+    _Atomic bool is_troubled;     /* a request failed lately: good answers are looked at as well */
+    _Atomic uint32_t n_unchecked; /* members not checked yet (endpoint->unchecked) */
     _Atomic uint64_t next_avoidance_expiry_ns;
     struct prefix_table *prefix_table;     /* NULL: none */
     _Atomic uint32_t last_cold_request;    /* the newest request of which no endpoint had the
@@ -44,6 +53,10 @@ struct pool {
     _Atomic uint64_t ticked_ns;      /* of the last pool_tick */
     _Atomic uint64_t capacity_epoch; /* counts the events that may have added capacity */
 };
+
+static inline bool pool_has_results(const struct pool *pool) {
+    return atomic_load_explicit(&pool->has_results, memory_order_relaxed);
+}
 
 struct pool_reader {
     struct prefix_matches prefix; /* of the request being picked for */
@@ -67,18 +80,41 @@ void endpoint_record_change(struct pool *pool, const struct endpoint *endpoint);
 void endpoint_add_tokens(struct pool *pool, struct endpoint *endpoint, int64_t n);
 void endpoint_add_request(struct pool *pool, struct endpoint *endpoint);
 void endpoint_remove_request(struct pool *pool, struct endpoint *endpoint);
-/* Avoids it until then, instead of what was set before. */
+/* What its rank depends on has changed. */
+void endpoint_update_rank(struct pool *pool, struct endpoint *endpoint);
+
+/* ---- window.c: all under pool->lock ---------------------------------------------------------- */
+
+/* Avoids it until then at the latest, instead of what was set before. */
 void endpoint_set_avoided(struct pool *pool, struct endpoint *endpoint,
-                          enum endpoint_avoidance avoidance, uint64_t until_ns);
-/* Ends avoidances whose time has passed. */
-void endpoint_clear_expired_avoidances(struct pool *pool, uint64_t now_ns);
+                          enum endpoint_avoidance avoidance, uint64_t now_ns, uint64_t until_ns);
+/* The endpoint, if it is avoided, is tried from now on: with one request at a time. */
+void endpoint_try_avoided(struct pool *pool, struct endpoint *endpoint);
+/* It is neither avoided nor limited any more. */
+void endpoint_clear_avoided(struct pool *pool, struct endpoint *endpoint);
+/* Begins the trials that are due. */
+void endpoint_try_due(struct pool *pool, uint64_t now_ns);
+/* It has as many requests in flight as its window permits. */
+bool endpoint_is_window_full(const struct endpoint *endpoint);
+/* A request was answered. */
+void endpoint_grow_window(struct pool *pool, struct endpoint *endpoint);
+/* Any number of requests may be in flight. */
+void endpoint_open_window(struct pool *pool, struct endpoint *endpoint);
+/* A request, still in flight, was shed. `retry_after_ns`: as the server said; 0: it did not. */
+void endpoint_shrink_window(struct pool *pool, struct endpoint *endpoint, uint64_t now_ns,
+                            uint64_t retry_after_ns);
+/* A request, still in flight, failed. */
+void endpoint_add_debt(struct pool *pool, struct endpoint *endpoint);
+/* A request was answered, by any endpoint. */
+void pool_pay_debts(struct pool *pool);
+void endpoint_forget_debt(struct pool *pool, struct endpoint *endpoint);
 
 /* ---- outlier.c: under pool->lock ------------------------------------------------------------- */
 
-/* Its ejection has ended: `expired`, its time has passed, or for another reason. */
-void endpoint_end_ejection(struct endpoint *endpoint, bool expired);
+/* Its ejection has ended: it is on trial, or ready for another reason. */
+void endpoint_end_ejection(struct endpoint *endpoint, bool on_trial);
 /* Another server may have the address from now on. */
-void endpoint_forget_outliers(struct endpoint *endpoint);
+void endpoint_forget_outliers(struct pool *pool, struct endpoint *endpoint);
 
 /* ---- pick.c ---------------------------------------------------------------------------------- */
 
@@ -104,12 +140,16 @@ void pool_notify_waiters(struct pool *pool, struct endpoint *endpoint,
 /* The same for all endpoints, up to a number of waiters. Returns: there is more to do, after the
  * lock was released. */
 bool pool_notify_all_waiters(struct pool *pool, struct pool_notifications *notifications);
-/* Whether waiters exist and this endpoint is full: then new capacity must be announced. Where it
- * had capacity before, no waiter waits for it, and the queues need not be searched. */
+/* Whether waiters exist and this endpoint is full, or its window is used up: then new capacity must
+ * be announced. Where it had capacity before, no waiter waits for it, and the queues need not be
+ * searched. */
 bool pool_is_capacity_awaited(struct pool *pool, const struct endpoint *endpoint);
 /* The endpoint may have capacity now; `awaited`: pool_is_capacity_awaited before the change. */
 void pool_notify_if_awaited(struct pool *pool, struct endpoint *endpoint, bool awaited,
                             struct pool_notifications *notifications);
+/* A slot of the endpoint for a notified waiter, which counts as a request in flight there. */
+void pool_reserve_slot(struct pool *pool, struct endpoint *endpoint);
+void pool_release_slot(struct pool *pool, struct endpoint *endpoint);
 /* The waiter notified for the endpoint was picked for it (false), or waits on (true). */
 void pool_set_stalled(struct pool *pool, struct endpoint *endpoint, bool stalled);
 /* A request at the endpoint ended: lowers the count and notifies. */

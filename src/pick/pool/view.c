@@ -61,13 +61,15 @@ static void swap_members(struct pool_view *view, uint32_t member, uint32_t to) {
 }
 
 /* In the order of positions. */
-enum rank_tier { TIER_READY, TIER_AVOIDED, TIER_OUT };
+enum rank_tier { TIER_READY, TIER_LIMITED, TIER_AVOIDED, TIER_OUT };
 
 static void move_to_tier(struct pool_view *view, uint32_t member, enum rank_tier wanted) {
-    uint32_t *ends[] = {&view->n_ready, &view->n_eligible}, at = view->index_of[member];
-    unsigned now = at < view->n_ready      ? TIER_READY
-                   : at < view->n_eligible ? TIER_AVOIDED
-                                           : TIER_OUT;
+    uint32_t *ends[] = {&view->n_ready, &view->n_unavoided, &view->n_eligible},
+             at = view->index_of[member];
+    unsigned now = at < view->n_ready       ? TIER_READY
+                   : at < view->n_unavoided ? TIER_LIMITED
+                   : at < view->n_eligible  ? TIER_AVOIDED
+                                            : TIER_OUT;
     for (; now < wanted; now++) {
         *ends[now] -= 1;
         swap_members(view, member, *ends[now]);
@@ -79,7 +81,10 @@ static void move_to_tier(struct pool_view *view, uint32_t member, enum rank_tier
 }
 
 static enum rank_tier rank_tier_of(uint32_t rank) {
-    return rank == ENDPOINT_OUT ? TIER_OUT : rank >= ENDPOINT_REFUSED ? TIER_AVOIDED : TIER_READY;
+    return rank == ENDPOINT_OUT       ? TIER_OUT
+           : rank >= ENDPOINT_REFUSED ? TIER_AVOIDED
+           : rank >= ENDPOINT_LIMITED ? TIER_LIMITED
+                                      : TIER_READY;
 }
 
 /* ---- reading members ------------------------------------------------------------------------- */
@@ -100,6 +105,50 @@ static void read_load(const struct candidate_columns *columns, uint32_t at,
     columns->kv_cache_used[at] = load->known & LOAD_KV_CACHE ? load->kv_cache_used : 0;
 }
 
+/* ---- requests that wait at endpoints without a report ---------------------------------------- */
+
+/* An endpoint without a report is assumed to run as many of our requests as the others do on
+ * average; the rest wait. Without any report all of its requests count as waiting, as those of all
+ * others. */
+static float guess_waiting(const struct pool_view *view, float in_flight) {
+    return in_flight > view->usual_running ? in_flight - view->usual_running : 0;
+}
+
+/* The mean of our requests that run at the members with a report; a whole number, so that it
+ * changes rarely. */
+static float find_usual_running(const struct pool_view *view, uint32_t n_members) {
+    const struct candidate_columns *columns = &view->columns;
+    float sum = 0;
+    for (uint32_t at = 0; at < n_members && view->n_known > 0; at++) {
+        bool known = columns->known[at] & LOAD_WAITING;
+        sum += known ? columns->in_flight[at] - columns->n_waiting[at] : 0;
+    }
+    return sum > 0 ? (float)(uint32_t)(sum / (float)view->n_known) : 0;
+}
+
+/* Where some members have a report and others have none: guesses again if what is usual has
+ * changed. */
+static void update_guesses(struct pool_view *view, const struct pool_snapshot *snapshot) {
+    const struct candidate_columns *columns = &view->columns;
+    uint32_t n = snapshot->n_members;
+    if (view->n_known == n) {
+        return;
+    }
+    float running = find_usual_running(view, n);
+    if (running == view->usual_running) {
+        return;
+    }
+    view->usual_running = running;
+    for (uint32_t at = 0; at < n; at++) {
+        if (!(columns->known[at] & LOAD_WAITING)) {
+            columns->n_waiting[at] = guess_waiting(view, columns->in_flight[at]);
+            score_cache_invalidate(&view->score_cache, at);
+        }
+    }
+}
+
+/* ---- reading members: a member --------------------------------------------------------------- */
+
 static void read_member(struct pool_view *view, const struct pool_snapshot *snapshot,
                         uint32_t member, uint64_t now_ns) {
     const struct endpoint *endpoint = snapshot->members[member].endpoint;
@@ -111,16 +160,25 @@ static void read_member(struct pool_view *view, const struct pool_snapshot *snap
     if (until_ns > now_ns && until_ns < view->until_ns) {
         view->until_ns = until_ns;
     }
+    view->n_known -= (view->columns.known[view->index_of[member]] & LOAD_WAITING) != 0;
     move_to_tier(view, member, rank_tier_of(endpoint_rank(endpoint)));
     uint32_t at = view->index_of[member];
     columns->address[at] = snapshot->members[member].hash;
     columns->in_flight[at] = (float)in_flight;
-    columns->n_waiting[at] = (float)(load.known & LOAD_WAITING ? load.n_waiting : in_flight);
+    columns->n_waiting[at] =
+        load.known & LOAD_WAITING ? (float)load.n_waiting : guess_waiting(view, (float)in_flight);
     columns->n_running[at] = (float)(load.known & LOAD_RUNNING ? load.n_running : in_flight);
+    if (endpoint_debt(endpoint) > 0) { /* failed requests, as if they were still there */
+        columns->in_flight[at] += (float)endpoint_debt(endpoint);
+        columns->n_waiting[at] = load.known & LOAD_WAITING
+                                     ? columns->n_waiting[at] + (float)endpoint_debt(endpoint)
+                                     : guess_waiting(view, columns->in_flight[at]);
+    }
     columns->n_tokens[at] = (float)endpoint_n_tokens(endpoint);
     columns->last_cold_request[at] = endpoint_last_cold_request(endpoint);
     view->adapters |= load.adapters;
     read_load(columns, at, &load);
+    view->n_known += (load.known & LOAD_WAITING) != 0;
     read_response_times(columns, at, endpoint);
     score_cache_invalidate(&view->score_cache, at);
 }
@@ -143,7 +201,12 @@ static enum status reset_view(struct pool_view *view, const struct pool_snapshot
         return st;
     }
     view->generation = snapshot->generation;
-    view->n_ready = view->n_eligible = 0;
+    view->n_known = 0;
+    view->usual_running = 0;
+    for (uint32_t i = 0; i < snapshot->n_members; i++) {
+        view->columns.known[i] = 0;
+    }
+    view->n_ready = view->n_unavoided = view->n_eligible = 0;
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         view->columns.member[i] = view->index_of[i] = i;
     }
@@ -177,6 +240,7 @@ enum status pool_view_update(struct pool_view *view, const struct pool_snapshot 
     if (whole || !apply_changes(view, snapshot, n_changes, now_ns)) {
         read_all_members(view, snapshot, now_ns);
     }
+    update_guesses(view, snapshot);
     view->n_changes = n_changes;
     return ST_OK;
 }

@@ -3,7 +3,8 @@
  * the snapshot's list of changes, so an update takes time by the number of changes, and a pick from
  * the whole pool runs on the view itself.
  *
- * Positions: ready members come first, then avoided ones, then those that are not eligible.
+ * Positions: ready members come first, then those whose window is used up, then avoided ones, then
+ * those that are not eligible. A pick is from the first of these groups that has members.
  *
  * Thread: the reader's. */
 #ifndef SLUICE_PICK_POOL_VIEW_H
@@ -13,13 +14,16 @@
 
 /* Zeroed memory is an empty view. */
 struct pool_view {
-    uint64_t generation; /* of its snapshot; 0: none */
-    uint32_t n_ready;    /* members that can be picked */
-    uint32_t n_eligible; /* n_ready plus avoided ones, which are picked only where no others are
+    uint64_t generation;  /* of its snapshot; 0: none */
+    uint32_t n_ready;     /* members that can be picked */
+    uint32_t n_unavoided; /* n_ready plus those whose window is used up */
+    uint32_t n_eligible; /* n_unavoided plus avoided ones, which are picked only where no others are
                             ready */
     uint64_t n_changes;  /* changes of the list that were applied */
     uint64_t read_ns;    /* when all members were last read */
     uint64_t until_ns;   /* when the first load report expires */
+    uint32_t n_known;    /* members that report their waiting requests */
+    float usual_running; /* of our requests at these, on average */
     uint32_t adapters;   /* union of the members' LoRA adapters since all were last read */
     uint32_t cap;        /* capacity of each column */
     void *memory;        /* of all columns */

@@ -218,7 +218,7 @@ static bool is_named(const struct verdict *verdict) {
 /* Avoided endpoints count only where there is no other. */
 static bool has_better(const struct explanation *self) {
     for (size_t i = 0; i < self->n_verdicts; i++) {
-        if (is_named(&self->verdicts[i]) && self->verdicts[i].rank < ENDPOINT_REFUSED) {
+        if (is_named(&self->verdicts[i]) && self->verdicts[i].rank < ENDPOINT_LIMITED) {
             return true;
         }
     }
@@ -253,7 +253,7 @@ static void check_capacity(struct explanation *self) {
     for (size_t i = 0; i < self->n_verdicts; i++) {
         struct verdict *verdict = &self->verdicts[i];
         verdict->full = pool_reached_limit(self->snapshot, (uint32_t)i, verdict->in_flight, now_ns);
-        if (is_named(verdict) && (!better || verdict->rank < ENDPOINT_REFUSED)) {
+        if (is_named(verdict) && (!better || verdict->rank < ENDPOINT_LIMITED)) {
             room = room || !verdict->full;
             self->full = verdict->full ? verdict->full : self->full;
         }
@@ -367,7 +367,9 @@ static void print_verdict(const struct explanation *self, const struct verdict *
     const char *ready = verdict->rank == ENDPOINT_OUT              ? "no"
                         : endpoint_is_unchecked(verdict->endpoint) ? "not checked yet"
                         : endpoint_is_ejected(verdict->endpoint)   ? "ejected"
+                        : endpoint_is_shedding(verdict->endpoint)  ? "sheds load"
                         : verdict->rank >= ENDPOINT_REFUSED        ? "conn refused"
+                        : verdict->rank >= ENDPOINT_LIMITED        ? "window used up"
                                                                    : "yes";
     buf_printf(self->out, "  %-*s  yes   ", ENDPOINT_COLUMNS, verdict->endpoint->text);
     if (self->described->subset.ptr) {

@@ -4,6 +4,7 @@
 #include "pick/session/state.h"
 
 #include "codec/protobuf/pb.h"
+#include "core/base/hash.h"
 #include "core/base/json_writer.h"
 #include "core/base/log.h"
 #include "core/base/num.h"
@@ -11,6 +12,17 @@
 static struct str find_header(const void *of, struct str name) {
     const struct pick_request *request = of;
     return ext_proc_header_find(&request->fields, name);
+}
+
+/* By the address that the proxy itself has seen, the last of the list; clients write the others. */
+static uint64_t hash_client(const struct pick_request *request) {
+    struct str list = ext_proc_header_find(&request->fields, STR("x-forwarded-for"));
+    struct str last = list;
+    while (list.len > 0) {
+        last = str_cut(&list, ',');
+    }
+    last = str_trim(last);
+    return last.len > 0 ? hash_text(last, 1) : 0;
 }
 
 static struct pool_request make_pool_request(struct pick_session *session, struct str model,
@@ -283,6 +295,9 @@ bool pick_session_pick_endpoint(struct pick_session *session, struct str model,
     }
     if (st == ST_OK) {
         session->ticket = pick.ticket;
+        if (pool_wants_clients(session->context.pool)) {
+            session->client = hash_client(pick_session_request(session));
+        }
         st = print_destination(session->arena, &pick, fallback, &pending->destination, &err);
     }
     if (st == ST_OK) {

@@ -177,9 +177,9 @@ static void response_endless_body_uses_bounded_memory(void **state) {
 
 /* ---- the endpoint that served ---------------------------------------------------------------- */
 
-static void answer_with(struct stage *stage, const char *space, const char *key, const char *value,
-                        bool as_attribute) {
-    struct ext_proc_header header = {STR(":status"), STR("200")};
+static void answer_status_with(struct stage *stage, const char *status, const char *space,
+                               const char *key, const char *value, bool as_attribute) {
+    struct ext_proc_header header = {STR(":status"), str_of(status)};
     struct ext_proc_entry entry = {.key = str_of(key), .text = str_of(value)};
     struct ext_proc_namespace spaces = {str_of(space), &entry, 1};
     struct ext_proc_client_request question = {.kind = EXT_PROC_RESPONSE_HEADERS,
@@ -196,8 +196,17 @@ static void answer_with(struct stage *stage, const char *space, const char *key,
     stage_send(stage, &question);
 }
 
+static void answer_with(struct stage *stage, const char *space, const char *key, const char *value,
+                        bool as_attribute) {
+    answer_status_with(stage, "200", space, key, value, as_attribute);
+}
+
 #define SERVED STAGE_DESTINATION "-served"
 #define ATTRIBUTES "envoy.filters.http.ext_proc"
+
+static void answer_from(struct stage *stage, const char *status, const char *served) {
+    answer_status_with(stage, status, "envoy.lb", SERVED, served, false);
+}
 
 /* The request is counted at the endpoint that it was sent to. */
 static void response_served_endpoint_takes_ticket(void **state) {
@@ -267,6 +276,31 @@ static void response_from_fallback_marks_endpoints_before_it_refused(void **stat
     stage_close(stage);
 }
 
+/* The endpoint that served answered with an error as well: the proxy may have tried the request
+ * again because of its status, so that the endpoints before it had answered. */
+static void response_error_of_fallback_marks_no_endpoint(void **state) {
+    struct pool_spec *spec = two();
+    struct pool_stats numbers;
+    spec->protocol.fallback = FALLBACK_LIST;
+    spec->protocol.n_fallbacks = 1;
+    struct stage *stage = stage_open(spec);
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        char served[ENDPOINT_TEXT_BYTES];
+        stage_end(stage);
+        stage_stream(stage, &stage_limits);
+        stage_request(stage, GET, true, STAGE_CONFIG(NONE, NONE));
+        struct str list = stage_pick(stage_next(stage));
+        str_cut(&list, ',');
+        snprintf(served, sizeof(served), "%.*s", STR_ARG(list));
+        answer_from(stage, "429", served);
+        pool_get_stats(stage->pool.pool, &numbers);
+        assert_int_equal(numbers.n_refused, 0);
+        assert_int_equal(numbers.n_ejected, 0);
+    }
+    stage_close(stage);
+}
+
 /* The proxy chose another endpoint than one of ours: it may not have tried the first one. */
 static void response_from_elsewhere_does_not_mark_endpoint_refused(void **state) {
     struct stage *stage = stage_open(two());
@@ -304,39 +338,55 @@ static void answer_details(struct stage *stage, const char *details) {
     answer_with(stage, ATTRIBUTES, "response.code_details", details, true);
 }
 
-/* Returns: endpoints of two that are ejected after ten requests which are answered so. */
-static size_t count_ejected(void (*answer)(struct stage *stage, const char *text),
-                            const char *text) {
+enum verdict { STAYS, EJECTED, SHEDDING };
+
+/* The first of two endpoints answers its requests so, and the other one all of them well, unless
+ * `everywhere`. Returns: what becomes of the first one, or of both. */
+static enum verdict judge(void (*answer)(struct stage *stage, const char *text), const char *text,
+                          bool everywhere) {
     struct stage *stage = stage_open(two());
     struct pool_stats numbers;
-    for (int n = 0; n < 10; n++) {
-        begin(stage, STAGE_CONFIG(NONE, NONE));
-        answer(stage, text);
+    const struct endpoint *first = fixture_endpoint(&stage->pool, "10.0.0.1:8000");
+    for (int n = 0; n < 60; n++) {
+        if (begin(stage, STAGE_CONFIG(NONE, NONE)) == first || everywhere) {
+            answer(stage, text);
+        } else {
+            answer_headers(stage, ":status=200|x-envoy-upstream-service-time=1");
+        }
     }
     pool_get_stats(stage->pool.pool, &numbers);
     stage_close(stage);
-    return numbers.n_ejected;
+    return numbers.n_ejected > 0 ? EJECTED : numbers.n_shedding > 0 ? SHEDDING : STAYS;
 }
 
-/* What each response says of the endpoint: five of them in a row eject it, or do not. */
+/* What each response says of the endpoint, where the other one answers well. Where both answer so,
+ * the requests or the whole pool is to blame, and neither is ejected. */
 static void response_errors_eject_endpoint(void **state) {
     static const struct {
         const char *headers;
-        bool ejects;
+        enum verdict verdict;
     } cases[] = {
-        {":status=500|x-envoy-upstream-service-time=1", true},
-        {":status=503|x-envoy-upstream-service-time=1", true},
-        {":status=501|x-envoy-upstream-service-time=1", false}, /* the client's error */
-        {":status=429|x-envoy-upstream-service-time=1", false},
-        {":status=503", false}, /* a local reply of the proxy */
-        {":status=200|x-envoy-upstream-service-time=1|grpc-status=14", true},
-        {":status=200|x-envoy-upstream-service-time=1|grpc-status=13", true},
-        {":status=200|x-envoy-upstream-service-time=1|grpc-status=3", false},
-        {":status=200|x-envoy-upstream-service-time=1|grpc-status=12", false},
+        {":status=500|x-envoy-upstream-service-time=1", EJECTED},
+        {":status=502|x-envoy-upstream-service-time=1", EJECTED},
+        {":status=503|x-envoy-upstream-service-time=1", SHEDDING},
+        {":status=501|x-envoy-upstream-service-time=1", STAYS}, /* the client's error */
+        {":status=429|x-envoy-upstream-service-time=1", SHEDDING},
+        {":status=404|x-envoy-upstream-service-time=1", EJECTED},
+        {":status=401|x-envoy-upstream-service-time=1", EJECTED},
+        {":status=403|x-envoy-upstream-service-time=1", EJECTED},
+        {":status=400|x-envoy-upstream-service-time=1", STAYS},
+        {":status=503", STAYS}, /* a local reply of the proxy */
+        {":status=200|x-envoy-upstream-service-time=1|grpc-status=14", SHEDDING},
+        {":status=200|x-envoy-upstream-service-time=1|grpc-status=8", SHEDDING},
+        {":status=200|x-envoy-upstream-service-time=1|grpc-status=13", EJECTED},
+        {":status=200|x-envoy-upstream-service-time=1|grpc-status=5", EJECTED},
+        {":status=200|x-envoy-upstream-service-time=1|grpc-status=3", STAYS},
+        {":status=200|x-envoy-upstream-service-time=1|grpc-status=12", STAYS},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        assert_int_equal(count_ejected(answer_headers, cases[i].headers), cases[i].ejects);
+        assert_int_equal(judge(answer_headers, cases[i].headers, false), cases[i].verdict);
+        assert_int_not_equal(judge(answer_headers, cases[i].headers, true), EJECTED);
     }
 }
 
@@ -344,19 +394,19 @@ static void response_errors_eject_endpoint(void **state) {
 static void response_resets_and_timeouts_eject_endpoint(void **state) {
     static const struct {
         const char *details;
-        bool ejects;
+        enum verdict verdict;
     } cases[] = {
-        {"upstream_reset_before_response_started{connection_termination}", true},
-        {"upstream_reset_before_response_started{remote_connection_failure|x}", true},
-        {"upstream_response_timeout", true},
-        {"upstream_per_try_timeout", true},
-        {"no_healthy_upstream", false},
-        {"direct_response", false},
-        {"via_upstream", false}, /* with status 200 */
+        {"upstream_reset_before_response_started{connection_termination}", EJECTED},
+        {"upstream_response_timeout", EJECTED},
+        {"upstream_per_try_timeout", EJECTED},
+        {"no_healthy_upstream", STAYS},
+        {"direct_response", STAYS},
+        {"via_upstream", STAYS}, /* with status 200 */
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        assert_int_equal(count_ejected(answer_details, cases[i].details), cases[i].ejects);
+        assert_int_equal(judge(answer_details, cases[i].details, false), cases[i].verdict);
+        assert_int_not_equal(judge(answer_details, cases[i].details, true), EJECTED);
     }
 }
 
@@ -451,6 +501,7 @@ int main(void) {
         cmocka_unit_test(response_served_endpoint_takes_ticket),
         cmocka_unit_test(response_connection_failure_marks_endpoint_refused),
         cmocka_unit_test(response_from_fallback_marks_endpoints_before_it_refused),
+        cmocka_unit_test(response_error_of_fallback_marks_no_endpoint),
         cmocka_unit_test(response_from_elsewhere_does_not_mark_endpoint_refused),
         cmocka_unit_test(response_upstream_answer_clears_refused),
         cmocka_unit_test(response_errors_eject_endpoint),

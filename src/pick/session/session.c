@@ -4,6 +4,7 @@
 
 #include <assert.h>
 
+#include "core/base/num.h"
 #include "pick/session/attempt.h"
 
 static const struct str ATTRIBUTES = {"envoy.filters.http.ext_proc", 27};
@@ -236,6 +237,12 @@ enum status pick_session_select_pool(struct pick_session *session,
     return ST_OK;
 }
 
+/* The status is 200 to 299. Errors are left out of the response times: they are often fast. */
+static bool is_success(const struct ext_proc_request *message) {
+    struct str status = ext_proc_header_find(&message->fields, STR(":status"));
+    return status.len == 3 && status.ptr[0] == '2';
+}
+
 /* ---- response: the endpoint that served ------------------------------------------------------ */
 
 /* Clause: "x-gateway-destination-endpoint-served", of the protocol's later versions: a text, or the
@@ -283,7 +290,9 @@ static size_t count_unserved(const struct pick_session *session,
 }
 
 /* Counts the request at the endpoint that the proxy sent it to, if the proxy reports one. Those
- * that it tried before did not serve it. */
+ * that it tried before did not serve it: they count as failed where the last one answered with
+ * success. A proxy retries for many reasons; where the last attempt failed as well, the reason may
+ * be the request. */
 static void move_ticket_to_served(struct pick_session *session,
                                   const struct ext_proc_request *message, struct str served) {
     struct endpoint_address address, picked;
@@ -296,7 +305,7 @@ static void move_ticket_to_served(struct pick_session *session,
     }
     metric_add(METRIC_PICK_MOVED_TOTAL, 1);
     pick_session_record_moved_prompt(session);
-    size_t n_unserved = count_unserved(session, message, &address);
+    size_t n_unserved = is_success(message) ? count_unserved(session, message, &address) : 0;
     for (size_t i = 0; i < n_unserved; i++) {
         if (pool_report_unserved(session->context.reader,
                                  i == 0 ? &picked : &session->fallbacks[i - 1])) {
@@ -324,46 +333,71 @@ static enum pick_attempt find_attempt(const struct ext_proc_request *message) {
     return attempt == PICK_ATTEMPT_UNKNOWN && answered ? PICK_ATTEMPT_ANSWERED : attempt;
 }
 
-/* The status is 200 to 299. Errors are left out of the response times: they are often fast. */
-static bool is_success(const struct ext_proc_request *message) {
-    struct str status = ext_proc_header_find(&message->fields, STR(":status"));
-    return status.len == 3 && status.ptr[0] == '2';
-}
-
 /* 501 is the client's error, as UNIMPLEMENTED below. */
 static enum pool_outcome outcome_of_status(struct str status) {
+    if (str_is(status, "429") || str_is(status, "503")) {
+        return POOL_OUTCOME_SHED;
+    }
+    if (str_is(status, "401") || str_is(status, "403") || str_is(status, "404")) {
+        return POOL_OUTCOME_REJECTED;
+    }
     if (status.len != 3 || status.ptr[0] != '5' || str_is(status, "501")) {
         return POOL_OUTCOME_OK;
     }
-    return str_is(status, "502") || str_is(status, "503") || str_is(status, "504")
-               ? POOL_OUTCOME_GATEWAY_FAILURE
-               : POOL_OUTCOME_5XX;
+    return str_is(status, "502") || str_is(status, "504") ? POOL_OUTCOME_GATEWAY_FAILURE
+                                                          : POOL_OUTCOME_5XX;
 }
 
 /* The status of a gRPC call, by the HTTP status that Envoy counts for it: UNKNOWN, INTERNAL and
- * DATA_LOSS are 500, DEADLINE_EXCEEDED 504 and UNAVAILABLE 503. */
+ * DATA_LOSS are 500, DEADLINE_EXCEEDED 504, UNAVAILABLE 503, RESOURCE_EXHAUSTED 429, NOT_FOUND 404,
+ * PERMISSION_DENIED 403, UNAUTHENTICATED 401. */
 static enum pool_outcome outcome_of_grpc_status(struct str status) {
-    return str_is(status, "2") || str_is(status, "13") || str_is(status, "15") ? POOL_OUTCOME_5XX
-           : str_is(status, "4") || str_is(status, "14") ? POOL_OUTCOME_GATEWAY_FAILURE
-                                                         : POOL_OUTCOME_OK;
+    static const struct {
+        const char *status;
+        enum pool_outcome outcome;
+    } rows[] = {
+        {"2", POOL_OUTCOME_5XX},       {"13", POOL_OUTCOME_5XX},
+        {"15", POOL_OUTCOME_5XX},      {"4", POOL_OUTCOME_GATEWAY_FAILURE},
+        {"14", POOL_OUTCOME_SHED},     {"8", POOL_OUTCOME_SHED},
+        {"5", POOL_OUTCOME_REJECTED},  {"7", POOL_OUTCOME_REJECTED},
+        {"16", POOL_OUTCOME_REJECTED},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (str_is(status, rows[i].status)) {
+            return rows[i].outcome;
+        }
+    }
+    return POOL_OUTCOME_OK;
+}
+
+/* Seconds; a date counts as absent. */
+static uint64_t read_retry_after_ns(const struct ext_proc_request *message) {
+    enum { MOST_S = 60 };
+    struct str text = str_trim(ext_proc_header_find(&message->fields, STR("retry-after")));
+    uint64_t seconds = 0;
+    if (!text.ptr || !num_parse_u64(text, &seconds)) {
+        return 0;
+    }
+    return (seconds < MOST_S ? seconds : MOST_S) * UINT64_C(1000000000);
 }
 
 /* Reports the outcome to outlier detection, unless the proxy replied itself. */
 static void report_outcome(struct pick_session *session, const struct ext_proc_request *message,
                            enum pick_attempt attempt) {
-    struct pool *pool = session->context.pool;
-    struct endpoint *endpoint = session->ticket.endpoint;
-    if (attempt == PICK_ATTEMPT_NOT_CONNECTED || attempt == PICK_ATTEMPT_FAILED) {
-        pool_report_outcome(pool, endpoint, POOL_OUTCOME_GATEWAY_FAILURE);
-        return;
-    }
+    struct pool_result result = {.outcome = POOL_OUTCOME_GATEWAY_FAILURE,
+                                 .client = session->client};
     if (attempt == PICK_ATTEMPT_ANSWERED) {
         struct str status = ext_proc_header_find(&message->fields, STR(":status"));
         struct str grpc_status = ext_proc_header_find(&message->fields, STR("grpc-status"));
-        pool_report_outcome(pool, endpoint,
-                            grpc_status.ptr ? outcome_of_grpc_status(grpc_status)
-                                            : outcome_of_status(status));
+        result.outcome =
+            grpc_status.ptr ? outcome_of_grpc_status(grpc_status) : outcome_of_status(status);
+        if (result.outcome == POOL_OUTCOME_SHED) {
+            result.retry_after_ns = read_retry_after_ns(message);
+        }
+    } else if (attempt == PICK_ATTEMPT_UNKNOWN) {
+        return;
     }
+    pool_report_result(session->context.pool, session->ticket.endpoint, &result);
 }
 
 /* What the first message of the response shows about the endpoint. */

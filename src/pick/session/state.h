@@ -71,6 +71,7 @@ struct pick_session {
     enum pick_model_source model_source;
     struct ext_proc_config config; /* how bodies are sent; without protocol_config STREAMED */
     struct pool_ticket ticket;
+    uint64_t client; /* hash of the client's address, where pool_wants_clients; 0: unknown */
     struct pick_context context; /* `pool` and `reader` are the request's; holds a reference */
     struct pick_body_buffer body_buffer;
     struct pick_send_queue send_queue;

@@ -34,10 +34,15 @@ static void print_pool_u64(struct metric_text *text, const struct pick_admin_poo
 
 static void print_states(struct metric_text *text, const struct pick_admin_pools *list,
                          const struct pick_admin_pool *pool) {
-    static const char *const names[] = {"ready", "refused", "ejected", "unchecked", "not_ready"};
+    static const char *const names[] = {"ready",    "refused",   "ejected",
+                                        "shedding", "unchecked", "not_ready"};
     const struct pool_stats *numbers = &pool->numbers;
-    const uint64_t values[] = {numbers->n_ready - numbers->n_refused - numbers->n_ejected,
-                               numbers->n_refused, numbers->n_ejected, numbers->n_unchecked,
+    const uint64_t values[] = {numbers->n_ready - numbers->n_refused - numbers->n_ejected -
+                                   numbers->n_shedding,
+                               numbers->n_refused,
+                               numbers->n_ejected,
+                               numbers->n_shedding,
+                               numbers->n_unchecked,
                                numbers->n_endpoints - numbers->n_ready - numbers->n_unchecked};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct buf labels;

@@ -50,11 +50,12 @@ static void print_endpoint(const struct pool_snapshot *snapshot, const struct po
     const struct endpoint *endpoint = member->endpoint;
     struct endpoint_load load;
     pool_snapshot_get_load(snapshot, member, clock_now_ns(), &load);
-    const char *state = endpoint_is_unchecked(endpoint) ? "not checked yet"
-                        : !endpoint_is_ready(endpoint)  ? "not ready"
-                        : endpoint_is_ejected(endpoint) ? "ejected"
-                        : endpoint_is_refused(endpoint) ? "refused a connection"
-                                                        : "ready";
+    const char *state = endpoint_is_unchecked(endpoint)  ? "not checked yet"
+                        : !endpoint_is_ready(endpoint)   ? "not ready"
+                        : endpoint_is_ejected(endpoint)  ? "ejected"
+                        : endpoint_is_refused(endpoint)  ? "refused a connection"
+                        : endpoint_is_shedding(endpoint) ? "sheds load"
+                                                         : "ready";
     buf_printf(out, "endpoint %s: %s, %u in flight, %llu picks", endpoint->text, state,
                endpoint_in_flight(endpoint), (unsigned long long)endpoint_n_picked(endpoint));
     print_load(&load, out);

@@ -85,11 +85,12 @@ static void add_times(struct json_writer *json, const struct pick_admin *admin) 
 /* ---- endpoints ------------------------------------------------------------------------------- */
 
 static const char *pick_state_name(const struct endpoint *endpoint) {
-    return endpoint_is_unchecked(endpoint) ? "unchecked"
-           : !endpoint_is_ready(endpoint)  ? "not_ready"
-           : endpoint_is_ejected(endpoint) ? "ejected"
-           : endpoint_is_refused(endpoint) ? "refused"
-                                           : "ready";
+    return endpoint_is_unchecked(endpoint)  ? "unchecked"
+           : !endpoint_is_ready(endpoint)   ? "not_ready"
+           : endpoint_is_ejected(endpoint)  ? "ejected"
+           : endpoint_is_refused(endpoint)  ? "refused"
+           : endpoint_is_shedding(endpoint) ? "shedding"
+                                            : "ready";
 }
 
 static void add_load(struct json_writer *json, const struct endpoint_load *load, uint64_t now_ns) {

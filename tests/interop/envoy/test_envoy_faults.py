@@ -138,6 +138,55 @@ def test_envoy_failing_server_is_ejected(start, echoes):
     assert gateway.picker.numbers()[f'sluice_pick_endpoint_ejected{{endpoint="{address}"}}'] == 0
 
 
+@pytest.mark.parametrize("status", ["404", "401", "429", "500", "503"])
+def test_envoy_fast_failures_do_not_attract(start, echoes, status):
+    """One of three answers so at once, and health checks with 200. It gets some requests at first, and at most one
+    trial for each 64 picks; a third of them would be its share."""
+    gateway = start("full-duplex.yaml", checked=True)
+    echoes[0].status = status
+    with Load(gateway.address, n_clients=8, method="POST", path="/v1/completions", body=BODY) as load:
+        load.wait_more(800)
+    n_bad = load.outcomes[int(status)]
+    assert set(load.outcomes) == {200, int(status)}
+    assert n_bad <= 30 + sum(load.outcomes.values()) // 64
+
+
+@pytest.mark.parametrize("status", ["500", "503"])
+def test_envoy_failure_of_all_servers_takes_no_capacity_away(start, echoes, status):
+    """All three fail at the same time, then are well: none is ejected, and all serve again at once."""
+    gateway = start("full-duplex.yaml", checked=True)
+    with Load(gateway.address, n_clients=6, method="POST", path="/v1/completions", body=BODY) as load:
+        load.wait_more(60)
+        for one in echoes:
+            one.status = status
+        load.wait_more(200)
+        for one in echoes:
+            one.status = "200"
+        load.wait_more(100)
+        before = [one.n_requests for one in echoes]
+        load.clear()
+        load.wait_more(300)
+        assert set(load.outcomes) == {200}
+        assert all(one.n_requests >= n + 50 for one, n in zip(echoes, before))
+    numbers = gateway.picker.numbers()
+    assert numbers["sluice_pick_ejections_total"] == 0
+    assert numbers['sluice_pick_pool_endpoints{state="ready"}'] == 3
+
+
+@pytest.mark.parametrize("status", ["429", "500"])
+def test_envoy_retried_status_marks_no_server_refused(start, echoes, status):
+    """Envoy tries a request again because of its status, at each of the servers: the picker concludes nothing."""
+    gateway = start("override-host.yaml", checked=True, more=lambda text: text.replace(
+        'retry_on: "connect-failure,refused-stream"',
+        'retry_on: "connect-failure,refused-stream,retriable-status-codes", retriable_status_codes: [429, 500]'))
+    for _ in range(10):
+        assert gateway.curl("/", "-H", f"x-answer: status={status}").status == int(status)
+    numbers = gateway.picker.numbers()
+    assert numbers["sluice_pick_connections_refused_total"] == 0
+    assert numbers['sluice_pick_pool_endpoints{state="refused"}'] == 0
+    assert {gateway.ask("/")["server"] for _ in range(40)} == {"a", "b", "c"}
+
+
 # ---- the picker ----------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("config", OPEN)

@@ -16,17 +16,33 @@
 #include "pick/pool/profile/ranking.h"
 
 /* The rank that picks compare; lower is better:
- *     requests in flight                     ready
- *     requests in flight + ENDPOINT_REFUSED  avoided (enum endpoint_avoidance), or not checked yet
+ *     requests in flight, with debts         ready
+ *     the same + ENDPOINT_LIMITED            its window is used up (struct endpoint_window)
+ *     the same + ENDPOINT_REFUSED            avoided (enum endpoint_avoidance), or not checked yet
  *     ENDPOINT_OUT                           not ready, or no longer in the pool */
+#define ENDPOINT_LIMITED UINT32_C(0x40000000)
 #define ENDPOINT_REFUSED UINT32_C(0x80000000)
 #define ENDPOINT_OUT UINT32_MAX
 
-/* Why an endpoint is picked only where no better one is left, for a time. */
+/* Why an endpoint is picked only where no better one is left, until its next trial or a proof that
+ * it serves (pick/pool/window.c). */
 enum endpoint_avoidance {
     ENDPOINT_NOT_AVOIDED,
-    ENDPOINT_CONNECTION_REFUSED, /* spec->refused_ns, or until it responds */
+    ENDPOINT_CONNECTION_REFUSED, /* for spec->refused_ns at most */
     ENDPOINT_EJECTED,            /* by outlier detection (pick/pool/outlier.c) */
+    ENDPOINT_SHEDDING,           /* it sheds load (429, 503) with no other request of ours there */
+    N_ENDPOINT_AVOIDANCES,
+};
+
+/* How many requests an endpoint may have in flight before others are preferred. `size` 0, as in
+ * zeroed memory: any number. */
+struct endpoint_window {
+    _Atomic uint32_t size;
+    uint32_t threshold;  /* up to this size each answer makes it larger by one, beyond it each
+                            `size` answers; 0: none */
+    uint32_t n_grown;    /* answers beyond the threshold since it grew */
+    uint32_t n_older;    /* requests in flight from before the trial, not counted against it */
+    uint32_t n_reserved; /* slots reserved for notified waiters, not counted against it */
 };
 
 /* What outlier detection knows of an endpoint. The atomics are changed without a lock by responses
@@ -34,7 +50,7 @@ enum endpoint_avoidance {
 struct endpoint_outliers {
     _Atomic uint32_t n_consecutive_5xx, n_consecutive_gateway_failures;
     _Atomic uint32_t n_responses; /* since window_start_ns; under the lock it is reset */
-    _Atomic bool on_trial;        /* after an ejection, until the first response: an error ejects */
+    _Atomic bool on_trial;        /* after an ejection, until the first answer: a failure ejects */
     uint32_t n_failures;          /* since window_start_ns */
     uint64_t window_start_ns;     /* the interval began */
     uint32_t n_ejections;         /* in a row; one less for each interval without one */
@@ -45,8 +61,10 @@ struct endpoint {
     alignas(64) struct ranked ranked; /* first: a struct ranked is cast to its endpoint */
     _Atomic uint32_t rank;
     _Atomic bool unchecked;     /* in the pool, not checked yet, and no connection was refused */
-    _Atomic bool ejected;       /* by outlier detection */
+    _Atomic uint8_t avoidance;  /* enum endpoint_avoidance; but ENDPOINT_NOT_AVOIDED: in the pool's
+                                   list `avoided` */
     _Atomic uint32_t in_flight; /* requests sent there that have not ended */
+    _Atomic uint32_t debt;      /* failed requests that count as if they were still in flight */
     _Atomic uint64_t n_picked;  /* total */
     _Atomic uint64_t n_tokens;  /* estimated tokens of the requests in flight */
     _Atomic uint32_t last_cold_request; /* of the requests whose prefix no endpoint had: the last
@@ -56,13 +74,17 @@ struct endpoint {
     _Atomic uint64_t answered_ns;
     uint32_t host; /* its host number in the pool's prefix table; 0: none */
 
-    bool in_pool;                      /* in the pool's newest snapshot */
-    uint32_t member;                   /* its index in that snapshot */
-    bool known;                        /* readiness was checked, or is not checked in this pool */
-    bool ready;                        /* with `known`: the check's result; true without checks */
-    enum endpoint_avoidance avoidance; /* not ENDPOINT_NOT_AVOIDED: in the pool's list `avoided` */
-    uint64_t avoided_until_ns;
+    bool in_pool;              /* in the pool's newest snapshot */
+    uint32_t member;           /* its index in that snapshot */
+    bool known;                /* readiness was checked, or is not checked in this pool */
+    bool ready;                /* with `known`: the check's result; true without checks */
+    uint64_t trial_ns;         /* avoided: when it may be tried next */
+    uint64_t avoided_until_ns; /* avoided: when it is tried in any case */
+    uint64_t n_picks_before;   /* avoided: the pool's picks when that began */
     TAILQ_ENTRY(endpoint) avoided_link;
+    bool is_indebted; /* in the pool's list `indebted` */
+    TAILQ_ENTRY(endpoint) indebted_link;
+    struct endpoint_window window;
     struct endpoint_outliers outliers;
     uint64_t
         stalled_until_ns; /* no waiter is notified for it until then: the last one could not use it
@@ -84,6 +106,9 @@ static inline uint32_t endpoint_rank(const struct endpoint *endpoint) {
 }
 static inline uint32_t endpoint_in_flight(const struct endpoint *endpoint) {
     return atomic_load_explicit(&endpoint->in_flight, memory_order_relaxed);
+}
+static inline uint32_t endpoint_debt(const struct endpoint *endpoint) {
+    return atomic_load_explicit(&endpoint->debt, memory_order_relaxed);
 }
 static inline uint64_t endpoint_n_picked(const struct endpoint *endpoint) {
     return atomic_load_explicit(&endpoint->n_picked, memory_order_relaxed);
@@ -113,7 +138,7 @@ static inline bool endpoint_is_eligible(const struct endpoint *endpoint) {
 /* It may be picked only where no better endpoint is left. */
 static inline bool endpoint_is_avoided(const struct endpoint *endpoint) {
     uint32_t rank = endpoint_rank(endpoint);
-    return rank != ENDPOINT_OUT && rank >= ENDPOINT_REFUSED;
+    return rank != ENDPOINT_OUT && rank >= ENDPOINT_LIMITED;
 }
 static inline bool endpoint_is_unchecked(const struct endpoint *endpoint) {
     return atomic_load_explicit(&endpoint->unchecked, memory_order_relaxed);
@@ -121,13 +146,23 @@ static inline bool endpoint_is_unchecked(const struct endpoint *endpoint) {
 static inline bool endpoint_is_ready(const struct endpoint *endpoint) {
     return endpoint_is_eligible(endpoint) && !endpoint_is_unchecked(endpoint);
 }
+static inline enum endpoint_avoidance endpoint_avoidance(const struct endpoint *endpoint) {
+    return (enum endpoint_avoidance)atomic_load_explicit(&endpoint->avoidance,
+                                                         memory_order_relaxed);
+}
 static inline bool endpoint_is_ejected(const struct endpoint *endpoint) {
-    return endpoint_is_avoided(endpoint) &&
-           atomic_load_explicit(&endpoint->ejected, memory_order_relaxed);
+    return endpoint_is_avoided(endpoint) && endpoint_avoidance(endpoint) == ENDPOINT_EJECTED;
 }
 static inline bool endpoint_is_refused(const struct endpoint *endpoint) {
-    return endpoint_is_avoided(endpoint) && !endpoint_is_unchecked(endpoint) &&
-           !endpoint_is_ejected(endpoint);
+    return endpoint_is_avoided(endpoint) &&
+           endpoint_avoidance(endpoint) == ENDPOINT_CONNECTION_REFUSED;
+}
+static inline bool endpoint_is_shedding(const struct endpoint *endpoint) {
+    return endpoint_is_avoided(endpoint) && endpoint_avoidance(endpoint) == ENDPOINT_SHEDDING;
+}
+/* 0: any number of requests in flight. */
+static inline uint32_t endpoint_window_size(const struct endpoint *endpoint) {
+    return atomic_load_explicit(&endpoint->window.size, memory_order_relaxed);
 }
 
 #endif

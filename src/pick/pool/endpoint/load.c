@@ -49,6 +49,13 @@ static uint32_t store_adapters(const struct endpoint_load *load, struct load_ada
     return load->known & LOAD_ADAPTERS ? sum : 0;
 }
 
+/* A page that counts no running requests does not say. */
+static uint32_t count_unreported(const struct endpoint_load *load) {
+    uint64_t n_reported = (uint64_t)load->n_running + load->n_waiting;
+    bool counts = (load->known & LOAD_WAITING) && (load->known & LOAD_RUNNING);
+    return counts && load->in_flight > n_reported ? (uint32_t)(load->in_flight - n_reported) : 0;
+}
+
 void load_cell_set(const struct endpoint_load *load, struct load_cell *cell,
                    struct load_adapters *adapters) {
     float used = load->kv_cache_used;
@@ -57,6 +64,7 @@ void load_cell_set(const struct endpoint_load *load, struct load_cell *cell,
     store_u32(&cell->in_flight, load->in_flight);
     store_u32(&cell->n_waiting, load->n_waiting);
     store_u32(&cell->n_running, load->n_running);
+    store_u32(&cell->n_counted, load->n_waiting + count_unreported(load));
     atomic_store_explicit(&cell->kv_cache_used,
                           !is_share  ? 0
                           : used > 1 ? 1

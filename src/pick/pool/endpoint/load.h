@@ -1,6 +1,8 @@
 /* An endpoint's load: its last report (scraped metrics), until when the report is valid, and an
  * estimate for now. The estimate corrects the report by the requests that this picker has sent
- * there, and has seen end there, since: picks between two reports see each other. After the report
+ * there, and has seen end there, since: picks between two reports see each other. Our requests that
+ * the report counts neither as running nor as waiting wait as well: a server that hangs, and says
+ * that it is idle, gets no more of them. After the report
  * has expired the endpoint is judged by our requests in flight, as one that never reported.
  *
  * A snapshot has one cell per member in an array, so that a pick over a thousand endpoints reads
@@ -66,6 +68,7 @@ struct load_cell {
     _Atomic uint32_t in_flight;
     _Atomic uint32_t n_waiting;
     _Atomic uint32_t n_running;
+    _Atomic uint32_t n_counted; /* n_waiting, and our requests that the report does not count */
     _Atomic float kv_cache_used;
     _Atomic uint32_t kv_block_tokens;
     _Atomic uint32_t n_kv_blocks;
@@ -115,7 +118,7 @@ static inline struct load_estimate load_estimate_get(const struct load_cell *cel
         return now;
     }
     now.known = atomic_load_explicit(&cell->known, memory_order_relaxed);
-    now.n_waiting = atomic_load_explicit(&cell->n_waiting, memory_order_relaxed);
+    now.n_waiting = atomic_load_explicit(&cell->n_counted, memory_order_relaxed);
     now.n_running = atomic_load_explicit(&cell->n_running, memory_order_relaxed);
     now.kv_cache_used = atomic_load_explicit(&cell->kv_cache_used, memory_order_relaxed);
     now.adapters = atomic_load_explicit(&cell->adapters, memory_order_relaxed);

@@ -48,8 +48,31 @@ bool pool_is_member_full(const struct pool_snapshot *snapshot, uint32_t member,
     return pool_reached_limit(snapshot, member, in_flight, now_ns) != NULL;
 }
 
+/* A slot that is reserved counts against the endpoint's window once the request is sent. */
+void pool_reserve_slot(struct pool *pool, struct endpoint *endpoint) {
+    endpoint->window.n_reserved++;
+    endpoint_add_request(pool, endpoint);
+}
+
+void pool_release_slot(struct pool *pool, struct endpoint *endpoint) {
+    struct endpoint_window *window = &endpoint->window;
+    window->n_older += window->n_older > 0; /* none of those has ended */
+    window->n_reserved--;
+    endpoint_remove_request(pool, endpoint);
+}
+
+/* Whether the slots that are reserved use up the endpoint's window. */
+static bool is_window_reserved(const struct endpoint *endpoint) {
+    uint32_t size = endpoint_window_size(endpoint);
+    return size > 0 && endpoint->window.n_reserved > 0 &&
+           endpoint_in_flight(endpoint) >= (uint64_t)size + endpoint->window.n_older;
+}
+
 static bool has_capacity(struct pool *pool, const struct endpoint *endpoint) {
     const struct pool_snapshot *snapshot = pool->snapshot;
+    if (is_window_reserved(endpoint)) {
+        return false;
+    }
     const struct pool_member *member =
         endpoint_is_eligible(endpoint) ? pool_snapshot_find(snapshot, &endpoint->address) : NULL;
     return member && !pool_is_member_full(snapshot, (uint32_t)(member - snapshot->members), NULL,
@@ -117,7 +140,7 @@ static bool has_member(const struct pool_waiter *waiter, const struct endpoint *
 
 static bool has_preferred_endpoint(const struct pool *pool) {
     const struct ranking *ranking = &pool->ranking;
-    return ranking->n > 0 && ranking_key(ranking, ranking->order[0]) < ENDPOINT_REFUSED;
+    return ranking->n > 0 && ranking_key(ranking, ranking->order[0]) < ENDPOINT_LIMITED;
 }
 
 /* Whether the waiter may use an endpoint that is not avoided: an avoided one is only for requests
@@ -193,7 +216,7 @@ static void notify_waiter(struct pool *pool, struct pool_waiter *waiter, struct 
     count_unrestricted(pool, waiter, false);
     waiter->reserved = endpoint;
     if (endpoint) {
-        endpoint_add_request(pool, endpoint);
+        pool_reserve_slot(pool, endpoint);
     }
     wakeup_append(waiter, notifications);
 }
@@ -239,7 +262,8 @@ void pool_notify_waiters(struct pool *pool, struct endpoint *endpoint,
 }
 
 bool pool_is_capacity_awaited(struct pool *pool, const struct endpoint *endpoint) {
-    return pool->flow.n_queued > 0 && !has_capacity(pool, endpoint);
+    return pool->flow.n_queued > 0 &&
+           (endpoint_is_window_full(endpoint) || !has_capacity(pool, endpoint));
 }
 
 void pool_notify_if_awaited(struct pool *pool, struct endpoint *endpoint, bool awaited,
@@ -506,7 +530,9 @@ void pool_dequeue_locked(struct pool *pool, struct pool_waiter *waiter, enum flo
     waiter->notified = false;
     waiter->reserved = NULL;
     if (reserved) {
-        pool_release_capacity(pool, reserved, notifications);
+        bool awaited = pool_is_capacity_awaited(pool, reserved);
+        pool_release_slot(pool, reserved);
+        pool_notify_if_awaited(pool, reserved, awaited, notifications);
     }
 }
 
@@ -538,7 +564,7 @@ void pool_tick(struct pool *pool, uint64_t gap_ns) {
     for (bool more = true; more;) {
         struct pool_notifications notifications = {NULL};
         lock_acquire(&pool->lock);
-        endpoint_clear_expired_avoidances(pool, now_ns);
+        endpoint_try_due(pool, now_ns);
         more = pool_notify_all_waiters(pool, &notifications);
         lock_release(&pool->lock);
         pool_send_notifications(&notifications);

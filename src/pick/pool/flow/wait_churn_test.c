@@ -51,6 +51,14 @@ static bool may_use(const struct waiting_request *asker, const struct pool_snaps
            (is_preferred(endpoint) || !preferred);
 }
 
+/* Reserved slots count against its window, too. */
+static bool has_room(const struct endpoint *endpoint) {
+    uint32_t in_flight = endpoint_in_flight(endpoint), size = endpoint_window_size(endpoint);
+    bool used_up =
+        size > 0 && endpoint->window.n_reserved > 0 && in_flight >= size + endpoint->window.n_older;
+    return in_flight < MOST && !used_up;
+}
+
 static bool is_out(const struct waiting_request *asker) {
     return asker->waiter.item.state == FLOW_IDLE && !asker->pick.ticket.endpoint;
 }
@@ -62,7 +70,7 @@ static void look_around(struct world *world) {
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         const struct endpoint *endpoint = snapshot->members[i].endpoint;
         assert_in_range(endpoint_in_flight(endpoint), 0, MOST);
-        for (int k = 0; k < ASKERS && endpoint_in_flight(endpoint) < MOST; k++) {
+        for (int k = 0; k < ASKERS && has_room(endpoint); k++) {
             const struct waiting_request *asker = &world->askers[k];
             bool may =
                 endpoint->stalled_until_ns <= clock_now_ns() && may_use(asker, snapshot, endpoint);
