@@ -2,6 +2,10 @@
  * time.
  *
  *     simulate [--json] [SERVERS [SECONDS [SEED]]]
+ *     simulate faults [SERVERS [SEED]]
+ *
+ * The second prints what share of the good requests is answered while servers, clients or the load
+ * misbehave, for each judge of the servers' health; without SERVERS with 3, 10 and 100.
  *
  * Without SERVERS: 8 and 100. The same arguments print the same table, to the last digit. */
 #include <stdio.h>
@@ -9,6 +13,7 @@
 #include <string.h>
 
 #include "core/base/num.h"
+#include "faults.h"
 #include "run.h"
 
 static struct sim_result result; /* too large for a stack */
@@ -71,7 +76,44 @@ static uint32_t parse_argument(int argc, char **argv, int i, uint64_t most, uint
     return (uint32_t)value;
 }
 
+static void print_faults(uint32_t n_servers, uint64_t seed) {
+    static const char *const judges[SIM_N_JUDGES] = {"picker", "oracle", "no ejection", "Envoy's"};
+    printf("%4u servers%16s", n_servers, "");
+    for (size_t k = 0; k < SIM_N_JUDGES; k++) {
+        printf("  %22s", judges[k]);
+    }
+    printf("\n%28s", "");
+    for (size_t k = 0; k < SIM_N_JUDGES; k++) {
+        printf("  %7s %7s %6s", "good %", "p99 ms", "back s");
+    }
+    printf("\n");
+    for (size_t i = 0; i < SIM_N_FAULT_SCENARIOS; i++) {
+        printf("%-28s", SIM_FAULT_SCENARIOS[i].title);
+        for (unsigned k = 0; k < SIM_N_JUDGES; k++) {
+            struct sim_fault_result done;
+            sim_faults_run(&SIM_FAULT_SCENARIOS[i], (enum sim_judge)k, n_servers, seed, &done);
+            printf("  %7.2f %7.0f %6.2f", 100.0 * done.n_good / done.n, done.p99_s * 1e3,
+                   done.back_s);
+        }
+        printf("\n");
+    }
+    printf("\n");
+}
+
+static int run_faults(int argc, char **argv) {
+    static const uint32_t sizes[] = {3, 10, 100};
+    size_t n = argc > 2 ? 1 : sizeof(sizes) / sizeof(*sizes);
+    for (size_t i = 0; i < n; i++) {
+        print_faults(parse_argument(argc, argv, 2, SIM_MOST_FAULT_SERVERS, sizes[i]),
+                     parse_argument(argc, argv, 3, UINT32_MAX, 1));
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "faults") == 0) {
+        return run_faults(argc, argv);
+    }
     bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
     int first = json ? 2 : 1;
     static const uint32_t sizes[] = {8, 100};

@@ -44,6 +44,14 @@ const struct sim_profile SIM_PROFILES[] = {
     {.name = "random", .title = "random", .picker = "random-picker"},
 };
 
+/* Of faults.h only. */
+static const struct sim_profile UPSTREAM = {.name = "upstream",
+                                            .title = "llm-d's",
+                                            .scorers = {{"queue-scorer", 2},
+                                                        {"kv-cache-utilization-scorer", 2},
+                                                        {"prefix-cache-scorer", 3}},
+                                            .picker = "max-score-picker"};
+
 const size_t SIM_N_PROFILES = sizeof(SIM_PROFILES) / sizeof(*SIM_PROFILES);
 
 const struct sim_profile *sim_profile_find(const char *name) {
@@ -52,7 +60,7 @@ const struct sim_profile *sim_profile_find(const char *name) {
             return &SIM_PROFILES[i];
         }
     }
-    return NULL;
+    return strcmp(UPSTREAM.name, name) == 0 ? &UPSTREAM : NULL;
 }
 
 static enum status make_step(const char *type, float weight, const struct doc_node *node,

@@ -1,0 +1,59 @@
+/* Pools whose servers, clients or load misbehave, in simulated time: the share of the good requests
+ * that is answered, how fast, and for how long capacity is missing afterwards. */
+#ifndef SLUICE_BENCH_SIMULATE_FAULTS_H
+#define SLUICE_BENCH_SIMULATE_FAULTS_H
+
+#include "pick/pool/pool.h"
+#include "profiles.h"
+
+/* How a faulty server treats requests while the fault lasts. */
+enum sim_fault {
+    SIM_NO_FAULT,
+    SIM_FAILS,     /* answers each at once, with `outcome` */
+    SIM_HANGS,     /* accepts and never answers; its metrics page says that it is idle */
+    SIM_IS_SLOW,   /* takes ten times as long */
+    SIM_DEAD_PAGE, /* serves, but its metrics page cannot be read */
+};
+
+struct sim_fault_scenario {
+    const char *name, *title;
+    enum sim_fault fault;
+    enum pool_outcome outcome;
+    bool everywhere; /* all servers are faulty; otherwise the first one */
+    uint32_t from_ms, until_ms;
+    double load;        /* of good requests, a share of the servers' capacity */
+    double burst;       /* the same while the fault lasts; 0: no burst */
+    double poison;      /* requests of one client that fail everywhere, per good request */
+    uint32_t shed_from; /* servers answer 503 when so many requests wait; 0: never */
+    bool scraped;       /* metrics pages are scraped */
+    const char *profile;
+};
+
+extern const struct sim_fault_scenario SIM_FAULT_SCENARIOS[];
+extern const size_t SIM_N_FAULT_SCENARIOS;
+const struct sim_fault_scenario *sim_fault_scenario_find(const char *name);
+
+enum sim_judge {
+    SIM_JUDGE_POOL,   /* the picker's */
+    SIM_JUDGE_ORACLE, /* knows which servers are faulty, and picks the least loaded of the others */
+    SIM_JUDGE_NONE,   /* picks the one with the fewest requests in flight, as llm-d's picker: no
+                         server is ejected */
+    SIM_JUDGE_ENVOY, /* the same with Envoy's outlier detection and its defaults: five 5xx in a row,
+                         30 s, at most a tenth of the servers */
+    SIM_N_JUDGES,
+};
+
+struct sim_fault_result {
+    uint32_t n, n_good;  /* good requests: all, and those answered */
+    double p99_s;        /* of those answered */
+    double back_s;       /* from the end of the fault until all servers are used without a limit */
+    uint32_t n_of_first; /* good requests that were sent to the first server during the fault */
+};
+
+enum { SIM_MOST_FAULT_SERVERS = 200 };
+
+/* The same arguments give the same result. */
+void sim_faults_run(const struct sim_fault_scenario *scenario, enum sim_judge judge,
+                    uint32_t n_servers, uint64_t seed, struct sim_fault_result *out);
+
+#endif

@@ -1,0 +1,92 @@
+/* The goals of the picker's judgement, in simulated time, which is exact: while a server, a client
+ * or the load misbehaves, at most two of a hundred good requests fail that an oracle would have
+ * served, and capacity is back within two seconds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "faults.h"
+
+static const uint32_t SIZES[] = {3, 10, 100};
+enum { N_SIZES = sizeof(SIZES) / sizeof(SIZES[0]) };
+
+static struct sim_fault_result run(const char *name, enum sim_judge judge, uint32_t n_servers) {
+    struct sim_fault_result done;
+    assert_non_null(sim_fault_scenario_find(name));
+    sim_faults_run(sim_fault_scenario_find(name), judge, n_servers, 1, &done);
+    assert_true(done.n > 0 && done.n_good <= done.n);
+    return done;
+}
+
+static double share_of(const struct sim_fault_result *done) {
+    return (double)done->n_good / done->n;
+}
+
+static void faults_lose_two_percent_at_most(void **state) {
+    (void)state;
+    for (size_t i = 0; i < SIM_N_FAULT_SCENARIOS * N_SIZES; i++) {
+        const char *name = SIM_FAULT_SCENARIOS[i / N_SIZES].name;
+        struct sim_fault_result ours = run(name, SIM_JUDGE_POOL, SIZES[i % N_SIZES]);
+        struct sim_fault_result best = run(name, SIM_JUDGE_ORACLE, SIZES[i % N_SIZES]);
+        assert_int_equal(ours.n, best.n);
+        assert_true(share_of(&ours) > share_of(&best) - 0.02);
+    }
+}
+
+/* A request that hangs is known to have failed after its time-out, here two seconds; the last trial
+ * may have begun when the server was still hanging. */
+static void faults_end_and_capacity_is_back(void **state) {
+    (void)state;
+    for (size_t i = 0; i < SIM_N_FAULT_SCENARIOS * N_SIZES; i++) {
+        const struct sim_fault_scenario *scenario = &SIM_FAULT_SCENARIOS[i / N_SIZES];
+        struct sim_fault_result ours = run(scenario->name, SIM_JUDGE_POOL, SIZES[i % N_SIZES]);
+        assert_true(ours.back_s < (scenario->fault == SIM_HANGS ? 4 : 2));
+    }
+}
+
+/* Against an oracle that knows which servers are well. A slow server is none that fails. */
+static void faults_leave_latency_near_the_oracle(void **state) {
+    (void)state;
+    for (size_t i = 0; i < SIM_N_FAULT_SCENARIOS * N_SIZES; i++) {
+        const struct sim_fault_scenario *scenario = &SIM_FAULT_SCENARIOS[i / N_SIZES];
+        struct sim_fault_result ours = run(scenario->name, SIM_JUDGE_POOL, SIZES[i % N_SIZES]);
+        struct sim_fault_result best = run(scenario->name, SIM_JUDGE_ORACLE, SIZES[i % N_SIZES]);
+        if (scenario->fault != SIM_IS_SLOW) {
+            assert_true(ours.p99_s < 1.25 * best.p99_s);
+        }
+    }
+}
+
+/* A server that fails at once has the fewest requests in flight. */
+static void faults_fast_failures_do_not_attract(void **state) {
+    static const char *const names[] = {"one-500", "one-404", "one-429"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) * N_SIZES; i++) {
+        struct sim_fault_result ours = run(names[i / N_SIZES], SIM_JUDGE_POOL, SIZES[i % N_SIZES]);
+        struct sim_fault_result none = run(names[i / N_SIZES], SIM_JUDGE_NONE, SIZES[i % N_SIZES]);
+        assert_true(ours.n_of_first < none.n_of_first / 20);
+    }
+}
+
+static void faults_same_seed_repeats_exactly(void **state) {
+    (void)state;
+    for (size_t i = 0; i < SIM_N_FAULT_SCENARIOS; i++) {
+        struct sim_fault_result one = run(SIM_FAULT_SCENARIOS[i].name, SIM_JUDGE_POOL, 5);
+        struct sim_fault_result two = run(SIM_FAULT_SCENARIOS[i].name, SIM_JUDGE_POOL, 5);
+        assert_memory_equal(&one, &two, sizeof(one));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(faults_lose_two_percent_at_most),
+        cmocka_unit_test(faults_end_and_capacity_is_back),
+        cmocka_unit_test(faults_leave_latency_near_the_oracle),
+        cmocka_unit_test(faults_fast_failures_do_not_attract),
+        cmocka_unit_test(faults_same_seed_repeats_exactly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
