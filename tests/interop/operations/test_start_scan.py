@@ -48,7 +48,11 @@ def assert_scanning(running):
     answer = http1.request(running.address, "GET", "/v2/models/one")
     assert answer.status == 503 and "still being scanned" in json.loads(answer.body)["error"]
     assert json.loads(change(running, "index").body) == []
-    assert not [line for line in running.log_lines() if line.get("msg") == "ready"]
+    assert not says_ready(running)
+
+
+def says_ready(running):
+    return [line for line in running.log_lines() if line.get("event") == "ready"]
 
 
 def add_onnx(slow_scan, repositories):
@@ -63,7 +67,7 @@ def test_slow_scan_leaves_health_and_sigterm(slow_scan, start_server):
     running = start_server(*slow_scan.args, wait="listening")
     assert_scanning(running)
     running.stop()  # while the scan goes on
-    assert not [line for line in running.log_lines() if line.get("msg") == "ready"]
+    assert not says_ready(running)
 
 
 def test_slow_scan_then_model_is_served(slow_scan, start_server, repositories):
@@ -75,6 +79,7 @@ def test_slow_scan_then_model_is_served(slow_scan, start_server, repositories):
         assert connection.refusal(PACKET) == "INTERNAL"
     slow_scan.open()
     running.wait_ready()
+    assert len(says_ready(running)) == 1
     assert status(running, "/v2/health/ready") == 200
     assert status(running, "/v2/models/one/ready") == 200
     with mip.Connection(running.mip_urls[0]) as connection:
