@@ -604,7 +604,8 @@ static enum attempt run_attempt(struct trial *trial, enum status *st, struct err
                                             : take_endpoint(trial);
     }
     if (result == ATTEMPT_SATURATED && can_wait(trial)) {
-        *st = pool_enqueue(trial->reader, trial->request, trial->out->priority, err);
+        *st =
+            pool_enqueue(trial->reader, trial->request, trial->out->priority, &notifications, err);
     }
     lock_release(&pool->lock);
     pool_send_notifications(&notifications);
@@ -689,6 +690,11 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
     enum attempt result = ATTEMPT_AGAIN;
     enum status st = ST_OK;
     assert(request->n_fallbacks <= PROTOCOL_MAX_FALLBACKS);
+    if (request->waiter && request->waiter->displaced) {
+        *out = (struct pool_pick){.generation = reader->snapshot->generation};
+        pool_dequeue(reader->pool, request->waiter, FLOW_REFUSED);
+        return pool_displaced_error(err);
+    }
     trial.reader = reader;
     trial.request = request;
     trial.out = out;

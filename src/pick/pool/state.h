@@ -165,9 +165,13 @@ void pool_waiter_resolve(const struct pool_snapshot *snapshot, struct pool_waite
 void pool_waiter_forget(struct pool_waiter *waiter);
 void pool_send_notifications(struct pool_notifications *notifications);
 
-/* Adds the request to the queue, or keeps its place. Returns: ST_NO_MEMORY, ST_SATURATED. */
+/* Adds the request to the queue, perhaps in the place of others, or keeps its place. Returns:
+ * ST_NO_MEMORY, ST_SATURATED. */
 enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *request,
-                         int64_t priority, struct error *err) SLUICE_MUST_USE;
+                         int64_t priority, struct pool_notifications *notifications,
+                         struct error *err) SLUICE_MUST_USE;
+/* Of a waiter whose place another request took. Returns: ST_SATURATED. */
+enum status pool_displaced_error(struct error *err);
 /* As pool_dequeue. */
 void pool_dequeue_locked(struct pool *pool, struct pool_waiter *waiter, enum flow_outcome outcome,
                          struct pool_notifications *notifications);

@@ -386,7 +386,8 @@ static void print_band(struct metric_text *text, const struct pool_bands *pool,
     static const char *const outcomes[] = {[FLOW_DISPATCHED] = "Dispatched",
                                            [FLOW_EXPIRED] = "EvictedTTL",
                                            [FLOW_ABORTED] = "EvictedContextCancelled",
-                                           [FLOW_REFUSED] = "RejectedOther"};
+                                           [FLOW_REFUSED] = "RejectedOther",
+                                           [FLOW_DISPLACED] = "EvictedOther"};
     struct metric_distribution full = {.buckets = {band->n_full}, .count = band->n_full};
     struct buf labels = band_labels(text, pool, band->priority, "RejectedCapacity");
     metric_text_distribution(text, buf_str(&labels), &full, METRIC_UNIT_SECONDS, FIRST_WAIT,

@@ -154,6 +154,29 @@ def test_queue_sheddable_and_overflow_are_429(start):
             stream.reset()
 
 
+def test_queue_full_of_low_priority_makes_place(start):
+    """A higher priority takes the place of the newest of the lowest, a fairness id with fewer waiting requests that of
+    the id with the most. What is displaced is told so, and the picker serves on."""
+    picker = start()
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = fill(proxy)
+        queued = queue(picker, proxy, *[(PATH, {FAIRNESS: "mallory"})] * 8)
+        urgent = proxy.stream(headers("/v2/models/urgent/infer"))
+        other = proxy.stream(headers(PATH, fields={FAIRNESS: "bob"}))
+        for stream in (queued.pop(), queued.pop()):
+            status, said, text = refusal_of(stream.next())
+            assert status == 429 and said[REASON] == "rejected-saturated" and "took the place of this one" in text
+        wait_waiting(picker, 8)
+        status, _, text = proxy.refuse(PATH, fields={FAIRNESS: "mallory"})
+        assert status == 429 and "8 requests are waiting" in text
+        finish(busy[0])
+        assert endpoint_of(urgent.next()) in (A, B)
+        name = 'inference_extension_flow_control_request_queue_duration_seconds_count{priority="0",outcome="%s"}'
+        assert picker.numbers()[name % "EvictedOther"] == 2
+        for stream in [*queued, urgent, other, busy[1]]:
+            stream.reset()
+
+
 def test_queue_disconnect_passes_slot_on(start):
     """Reset while it waits, or right when it was called: the next one goes on."""
     picker = start()

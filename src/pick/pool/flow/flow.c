@@ -7,14 +7,17 @@
 #include <stdlib.h>
 
 #include "core/event/clock.h"
+#include "pick/pool/profile/ranking.h"
 
 /* A fairness id of one band. */
 struct flow_id {
+    struct ranked ranked; /* first: a struct ranked is cast to its id */
     struct keyed_hash hash;
     struct flow_band *band;
     struct flow_id *next_in_bucket;
     TAILQ_ENTRY(flow_id) link; /* in the band's list while it has queued items */
     struct flow_items queued;  /* in the order of arrival */
+    uint64_t n_bytes;          /* of its items */
     size_t n_items;            /* queued or notified; without any the id is freed */
 };
 
@@ -22,6 +25,7 @@ struct flow_band {
     TAILQ_ENTRY(flow_band) link;
     int64_t priority;
     TAILQ_HEAD(, flow_id) ids; /* those with queued items; the next one first */
+    struct ranking by_queued;  /* the same, those with the most queued items first */
     uint64_t n_waiting, n_bytes;
     size_t n_ids;
     uint64_t n_full;
@@ -41,6 +45,7 @@ void flow_fini(struct flow *flow) {
     struct flow_band *band;
     while ((band = TAILQ_FIRST(&flow->bands))) {
         TAILQ_REMOVE(&flow->bands, band, link);
+        ranking_fini(&band->by_queued);
         free(band);
     }
     free(flow->slots);
@@ -89,6 +94,7 @@ void flow_remove_idle_bands(struct flow *flow, bool (*keep)(const void *user, in
         next = TAILQ_NEXT(band, link);
         if (band->n_waiting == 0 && !keep(user, band->priority)) {
             TAILQ_REMOVE(&flow->bands, band, link);
+            ranking_fini(&band->by_queued);
             free(band);
         }
     }
@@ -160,6 +166,15 @@ static bool grow_slots(struct flow *flow) {
     return true;
 }
 
+static struct flow_id *find_id(const struct flow *flow, const struct flow_band *band,
+                               struct keyed_hash hash) {
+    struct flow_id *id = flow->slots ? *slot_of(flow, hash) : NULL;
+    while (id && !(id->band == band && keyed_hash_eq(id->hash, hash))) {
+        id = id->next_in_bucket;
+    }
+    return id;
+}
+
 /* Returns: NULL when out of memory. */
 static struct flow_id *find_or_add_id(struct flow *flow, struct flow_band *band,
                                       struct str fairness_id) {
@@ -167,12 +182,11 @@ static struct flow_id *find_or_add_id(struct flow *flow, struct flow_band *band,
     if (!grow_slots(flow)) {
         return NULL;
     }
-    for (struct flow_id *id = *slot_of(flow, hash); id; id = id->next_in_bucket) {
-        if (id->band == band && keyed_hash_eq(id->hash, hash)) {
-            return id;
-        }
+    struct flow_id *id = find_id(flow, band, hash);
+    if (id) {
+        return id;
     }
-    struct flow_id *id = calloc(1, sizeof(*id));
+    id = ranking_reserve(&band->by_queued, band->n_ids + 1) ? calloc(1, sizeof(*id)) : NULL;
     if (id) {
         struct flow_id **slot = slot_of(flow, hash);
         id->hash = hash;
@@ -199,6 +213,9 @@ static void free_id(struct flow *flow, struct flow_id *id) {
 
 /* ---- the items of an id ---------------------------------------------------------------------- */
 
+/* The key of an id without queued items; each makes it lower by one. */
+static const uint32_t KEY_OF_NONE = UINT32_MAX / 2;
+
 /* Inserts by order of arrival, searching from the front, where a requeued item belongs. */
 static void insert_item(struct flow *flow, struct flow_item *item) {
     struct flow_id *id = item->id;
@@ -216,6 +233,11 @@ static void insert_item(struct flow *flow, struct flow_item *item) {
     } else {
         TAILQ_INSERT_TAIL(&id->queued, item, link);
     }
+    if (TAILQ_NEXT(TAILQ_FIRST(&id->queued), link)) {
+        ranking_decrement(&id->band->by_queued, &id->ranked);
+    } else {
+        ranking_insert(&id->band->by_queued, &id->ranked, KEY_OF_NONE - 1);
+    }
     item->state = FLOW_QUEUED;
     flow->n_queued++;
 }
@@ -225,6 +247,9 @@ static void unlink_item(struct flow *flow, struct flow_item *item) {
     TAILQ_REMOVE(&id->queued, item, link);
     if (TAILQ_EMPTY(&id->queued)) {
         TAILQ_REMOVE(&id->band->ids, id, link);
+        ranking_remove(&id->band->by_queued, &id->ranked);
+    } else {
+        ranking_increment(&id->band->by_queued, &id->ranked);
     }
     flow->n_queued--;
 }
@@ -242,6 +267,7 @@ bool flow_add(struct flow *flow, struct flow_item *item, int64_t priority, struc
     item->seq = flow->next_number++;
     item->queued_ns = now_ns;
     item->id->n_items++;
+    item->id->n_bytes += item->n_bytes;
     band->n_waiting++;
     band->n_bytes += item->n_bytes;
     flow->n_bytes += item->n_bytes;
@@ -252,6 +278,7 @@ bool flow_add(struct flow *flow, struct flow_item *item, int64_t priority, struc
 void flow_add_bytes(struct flow *flow, struct flow_item *item, uint64_t n_bytes) {
     assert(item->state != FLOW_IDLE);
     item->n_bytes += n_bytes;
+    item->id->n_bytes += n_bytes;
     item->id->band->n_bytes += n_bytes;
     flow->n_bytes += n_bytes;
 }
@@ -317,6 +344,7 @@ void flow_remove(struct flow *flow, struct flow_item *item, enum flow_outcome ou
     }
     band->n_waiting--;
     band->n_bytes -= item->n_bytes;
+    id->n_bytes -= item->n_bytes;
     flow->n_bytes -= item->n_bytes;
     if (--id->n_items == 0) {
         free_id(flow, id);
@@ -324,6 +352,50 @@ void flow_remove(struct flow *flow, struct flow_item *item, enum flow_outcome ou
     item->id = NULL;
     item->n_bytes = 0;
     item->state = FLOW_IDLE;
+}
+
+/* ---- a full queue ---------------------------------------------------------------------------- */
+
+/* The id with the most queued items. Returns: NULL when none has any. */
+static struct flow_id *find_largest_id(const struct flow_band *band) {
+    return band->by_queued.n > 0 ? (struct flow_id *)(void *)band->by_queued.order[0] : NULL;
+}
+
+/* Whether an id of the request's own band has more than the request's id would have, `own`, NULL if
+ * it has no items yet. */
+static bool has_more(enum flow_full full, const struct flow_id *largest, const struct flow_id *own,
+                     uint64_t n_bytes) {
+    if (largest == own) {
+        return false;
+    }
+    return full == FLOW_FULL_BYTES ? largest->n_bytes > (own ? own->n_bytes : 0) + n_bytes
+                                   : largest->n_items > (own ? own->n_items : 0) + 1;
+}
+
+struct flow_item *flow_find_victim(struct flow *flow, enum flow_full full, int64_t priority,
+                                   struct str fairness_id, uint64_t n_bytes,
+                                   const struct flow_item *grown) {
+    const struct flow_band *own_band = grown ? grown->id->band : find_band(flow, priority);
+    const struct flow_band *band = full == FLOW_FULL_BAND ? own_band : NULL;
+    const struct flow_id *largest = NULL;
+    if (full != FLOW_FULL_BAND) { /* the lowest one with queued items */
+        band = TAILQ_LAST(&flow->bands, flow_bands);
+        while (band && !find_largest_id(band)) {
+            band = TAILQ_PREV(band, flow_bands, link);
+        }
+    }
+    largest = band ? find_largest_id(band) : NULL;
+    if (!largest || band->priority > priority) {
+        return NULL;
+    }
+    if (band->priority == priority) {
+        const struct flow_id *own =
+            grown ? grown->id : find_id(flow, band, keyed_hash_of(&flow->key, fairness_id));
+        if (!has_more(full, largest, own, n_bytes)) {
+            return NULL;
+        }
+    }
+    return TAILQ_LAST(&largest->queued, flow_items);
 }
 
 int64_t flow_priority(const struct flow_item *item) {

@@ -8,7 +8,11 @@
  * short ones.
  *
  * Sans I/O, without lock and clock: the caller serializes the calls and passes the time. Which item
- * fits an endpoint is decided by the caller's callback. */
+ * fits an endpoint is decided by the caller's callback.
+ *
+ * A full queue keeps its promises: a request of a higher priority takes the place of one of the
+ * lowest band, and within a band one of a fairness id with fewer queued requests that of the id
+ * with the most; always of the newest (flow_find_victim). */
 #ifndef SLUICE_PICK_POOL_FLOW_FLOW_H
 #define SLUICE_PICK_POOL_FLOW_FLOW_H
 
@@ -47,8 +51,9 @@ enum flow_state {
 enum flow_outcome {
     FLOW_DISPATCHED,
     FLOW_EXPIRED,
-    FLOW_ABORTED, /* cancelled by the client or the proxy */
-    FLOW_REFUSED, /* refused for another reason meanwhile */
+    FLOW_ABORTED,   /* cancelled by the client or the proxy */
+    FLOW_REFUSED,   /* refused for another reason meanwhile */
+    FLOW_DISPLACED, /* another request took its place */
     N_FLOW_OUTCOMES,
 };
 
@@ -69,9 +74,9 @@ struct flow_item {
 };
 
 struct flow {
-    TAILQ_HEAD(, flow_band) bands; /* highest priority first */
-    struct flow_id **slots;        /* fairness ids, by hash */
-    size_t slots_mask;             /* number of slots, a power of two, less 1 */
+    TAILQ_HEAD(flow_bands, flow_band) bands; /* highest priority first */
+    struct flow_id **slots;                  /* fairness ids, by hash */
+    size_t slots_mask;                       /* number of slots, a power of two, less 1 */
     size_t n_ids;
     uint64_t n_queued, n_notified;
     uint64_t n_bytes; /* queued and notified */
@@ -88,6 +93,12 @@ void flow_fini(struct flow *flow);
 enum flow_full { FLOW_FITS, FLOW_FULL_REQUESTS, FLOW_FULL_BYTES, FLOW_FULL_BAND };
 enum flow_full flow_check_limits(const struct flow *flow, const struct flow_limits *limits,
                                  int64_t priority, uint64_t n_bytes);
+
+/* The queued item to be removed for a new request that a limit keeps out, or for one that is queued
+ * and has grown (`grown`, otherwise NULL). Its removal may not suffice. Returns: NULL: none. */
+struct flow_item *flow_find_victim(struct flow *flow, enum flow_full full, int64_t priority,
+                                   struct str fairness_id, uint64_t n_bytes,
+                                   const struct flow_item *grown);
 
 /* Queues an idle item with its `n_bytes`; the caller has checked the limits. `fairness_id`: the id;
  * "" is an id too. Returns: false when out of memory. */

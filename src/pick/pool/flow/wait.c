@@ -474,8 +474,45 @@ static enum status queue_full_error(const struct pool_spec *spec, enum flow_full
                      (unsigned long long)limits->max_requests);
 }
 
+/* The waiter is queued no longer; its worker refuses it. */
+static void displace(struct pool *pool, struct pool_waiter *waiter,
+                     struct pool_notifications *notifications) {
+    count_unrestricted(pool, waiter, false);
+    flow_remove(&pool->flow, &waiter->item, FLOW_DISPLACED, clock_now_ns());
+    waiter->displaced = true;
+    wakeup_append(waiter, notifications);
+}
+
+enum status pool_displaced_error(struct error *err) {
+    return error_set(err, ST_SATURATED,
+                     "request queue full: a request of a higher priority, or of a fairness id with "
+                     "fewer waiting requests, took the place of this one (flow_control)");
+}
+
+/* At most so many requests are displaced for one, whose bytes the limit has no room for. */
+enum { MAX_DISPLACED = 64 };
+
+/* Returns: FLOW_FITS, or the limit that keeps the request out. */
+static enum flow_full make_place(struct pool *pool, const struct pool_request *request,
+                                 int64_t priority, struct pool_notifications *notifications) {
+    const struct flow_limits *limits = &pool->snapshot->spec->flow_control.limits;
+    enum flow_full full = flow_check_limits(&pool->flow, limits, priority, request->n_bytes);
+    bool too_large = request->n_bytes > limits->max_bytes;
+    for (int i = 0; full != FLOW_FITS && !too_large && i < MAX_DISPLACED; i++) {
+        struct flow_item *victim = flow_find_victim(&pool->flow, full, priority,
+                                                    request->fairness_id, request->n_bytes, NULL);
+        if (!victim) {
+            break;
+        }
+        displace(pool, waiter_of(victim), notifications);
+        full = flow_check_limits(&pool->flow, limits, priority, request->n_bytes);
+    }
+    return full;
+}
+
 enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *request,
-                         int64_t priority, struct error *err) {
+                         int64_t priority, struct pool_notifications *notifications,
+                         struct error *err) {
     struct pool *pool = reader->pool;
     const struct pool_spec *spec = pool->snapshot->spec;
     struct pool_waiter *waiter = request->waiter;
@@ -486,8 +523,7 @@ enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *
         count_unrestricted(pool, waiter, true);
         return ST_OK;
     }
-    enum flow_full full =
-        flow_check_limits(&pool->flow, &spec->flow_control.limits, priority, request->n_bytes);
+    enum flow_full full = make_place(pool, request, priority, notifications);
     if (full != FLOW_FITS) {
         flow_count_rejected(&pool->flow, priority);
         return queue_full_error(spec, full, priority, err);
@@ -514,7 +550,7 @@ void pool_dequeue_locked(struct pool *pool, struct pool_waiter *waiter, enum flo
                          struct pool_notifications *notifications) {
     struct endpoint *reserved = waiter->reserved;
     lock_assert_held(&pool->lock);
-    if (waiter->item.state == FLOW_IDLE) {
+    if (waiter->item.state == FLOW_IDLE && !waiter->displaced) {
         return;
     }
     lock_acquire(&waiter->wakeup->lock);
@@ -527,7 +563,7 @@ void pool_dequeue_locked(struct pool *pool, struct pool_waiter *waiter, enum flo
     }
     flow_remove(&pool->flow, &waiter->item, outcome, clock_now_ns());
     pool_waiter_forget(waiter);
-    waiter->notified = false;
+    waiter->notified = waiter->displaced = false;
     waiter->reserved = NULL;
     if (reserved) {
         bool awaited = pool_is_capacity_awaited(pool, reserved);
@@ -545,12 +581,24 @@ void pool_dequeue(struct pool *pool, struct pool_waiter *waiter, enum flow_outco
 }
 
 bool pool_waiter_add_bytes(struct pool *pool, struct pool_waiter *waiter, uint64_t n_bytes) {
+    struct pool_notifications notifications = {NULL};
     lock_acquire(&pool->lock);
+    uint64_t most = pool->snapshot->spec->flow_control.limits.max_bytes;
+    struct flow_item *victim = NULL;
     if (waiter->item.state != FLOW_IDLE) {
         flow_add_bytes(&pool->flow, &waiter->item, n_bytes);
+        for (int i = 0; pool->flow.n_bytes > most && i < MAX_DISPLACED; i++) {
+            victim = flow_find_victim(&pool->flow, FLOW_FULL_BYTES, flow_priority(&waiter->item),
+                                      str_make(NULL, 0), 0, &waiter->item);
+            if (!victim || victim == &waiter->item) {
+                break;
+            }
+            displace(pool, waiter_of(victim), &notifications);
+        }
     }
-    bool fit = pool->flow.n_bytes <= pool->snapshot->spec->flow_control.limits.max_bytes;
+    bool fit = pool->flow.n_bytes <= most;
     lock_release(&pool->lock);
+    pool_send_notifications(&notifications);
     return fit;
 }
 

@@ -21,6 +21,9 @@
  * at a time is bounded: a tick that finds capacity for many waiters, and an update of the pool,
  * release the lock in between.
  *
+ * A request that a full queue has no place for may take that of another (flow.h); the other one is
+ * notified, and its next pick is refused.
+ *
  * Back pressure: the queue is limited by requests and bytes (flow_control); pool_waiter_add_bytes
  * reports when a waiting request exceeds the limit. */
 #ifndef SLUICE_PICK_POOL_FLOW_WAIT_H
@@ -56,6 +59,7 @@ struct pool_waiter {
     struct endpoint *reserved; /* the endpoint with a slot reserved for it; NULL: none */
     bool in_wakeup_list;       /* in the wakeup's list */
     bool notified;             /* taken from that list */
+    bool displaced;            /* another request took its place: its next pick is refused */
     /* With a subset: a bit for each member of the snapshot of this generation that it allows; NULL:
      * not resolved. Resolved once for each snapshot: a subset may have many addresses. */
     uint64_t *members;

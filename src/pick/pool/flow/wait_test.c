@@ -733,8 +733,112 @@ static void pool_wait_notified_request_takes_reserved_slot(void **state) {
     pool_wakeup_fini(&own_wakeup);
 }
 
+/* ---- a full queue ---------------------------------------------------------------------------- */
+
+static struct pool_spec *spec_with_limits(uint64_t max_requests, uint64_t max_bytes) {
+    struct pool_spec *spec = wait_fixture_spec(1, 1);
+    spec->flow_control.limits =
+        (struct flow_limits){.max_requests = max_requests, .max_bytes = max_bytes};
+    return spec;
+}
+
+/* It is told by its wakeup, and its next pick is refused. */
+static void expect_displaced(struct fixture *fixture, struct waiting_request *asker) {
+    assert_ptr_equal(pool_wakeup_pop(&wakeup), &asker->waiter);
+    assert_int_equal(ask(fixture, asker), ST_SATURATED);
+    assert_non_null(strstr(asker->err.text, "took the place of this one"));
+    assert_int_equal(asker->waiter.item.state, FLOW_IDLE);
+}
+
+/* A flood of the lowest priority does not shut the others out. */
+static void pool_wait_higher_priority_takes_place_of_newest_of_lowest(void **state) {
+    struct fixture fixture;
+    struct waiting_request one = {0}, low[4] = {0}, mid = {0}, high[4] = {0}, late = {0};
+    (void)state;
+    open_pool(&fixture, spec_with_limits(4, 1 << 20));
+    ask_and_go(&fixture, &one);
+    for (int i = 0; i < 3; i++) {
+        ask_and_wait(&fixture, &low[i]);
+    }
+    mid.request.objective = STR("mid");
+    ask_and_wait(&fixture, &mid);
+    assert_int_equal(ask(&fixture, &low[3]), ST_SATURATED); /* as others of its id wait */
+    for (int i = 0; i < 4; i++) {
+        high[i].request.objective = STR("high");
+        ask_and_wait(&fixture, &high[i]);
+        expect_displaced(&fixture, i < 3 ? &low[2 - i] : &mid);
+        assert_int_equal(wait_fixture_n(fixture.pool), 4);
+    }
+    late.request.objective = STR("high");
+    assert_int_equal(ask(&fixture, &late), ST_SATURATED);
+    for (int i = 0; i < 4; i++) {
+        give_back(&fixture, i == 0 ? &one : &high[i - 1]);
+        expect_called(&fixture, &high[i]);
+    }
+    give_back(&fixture, &high[3]);
+    close_pool(&fixture);
+}
+
+/* Of one priority each fairness id gets its part of the queue. */
+static void pool_wait_fairness_id_with_fewer_takes_place_of_one_with_most(void **state) {
+    struct fixture fixture;
+    struct waiting_request one = {0}, many[6] = {0}, few[3] = {0};
+    (void)state;
+    open_pool(&fixture, spec_with_limits(6, 1 << 20));
+    ask_and_go(&fixture, &one);
+    for (int i = 0; i < 6; i++) {
+        many[i].request.fairness_id = STR("mallory");
+        ask_and_wait(&fixture, &many[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        few[i].request.fairness_id = STR("bob");
+        ask_and_wait(&fixture, &few[i]);
+        expect_displaced(&fixture, &many[5 - i]);
+    }
+    struct waiting_request again[2] = {{.request = {.fairness_id = STR("mallory")}},
+                                       {.request = {.fairness_id = STR("bob")}}};
+    for (int i = 0; i < 2; i++) { /* three each */
+        assert_int_equal(ask(&fixture, &again[i]), ST_SATURATED);
+    }
+    for (int i = 0; i < 3; i++) {
+        pool_dequeue(fixture.pool, &many[i].waiter, FLOW_ABORTED);
+        pool_dequeue(fixture.pool, &few[i].waiter, FLOW_ABORTED);
+    }
+    give_back(&fixture, &one);
+    close_pool(&fixture);
+}
+
+/* Bytes alike: for a new request, and for one that grows while it waits. */
+static void pool_wait_bytes_are_taken_from_lowest_priority(void **state) {
+    struct fixture fixture;
+    struct waiting_request one = {0}, low[4] = {0}, high = {0};
+    (void)state;
+    open_pool(&fixture, spec_with_limits(100, 1000));
+    ask_and_go(&fixture, &one);
+    for (int i = 0; i < 4; i++) {
+        low[i].request.n_bytes = 250;
+        ask_and_wait(&fixture, &low[i]);
+    }
+    high.request.objective = STR("high");
+    high.request.n_bytes = 300;
+    ask_and_wait(&fixture, &high);
+    expect_displaced(&fixture, &low[3]);
+    expect_displaced(&fixture, &low[2]);
+    assert_true(pool_waiter_add_bytes(fixture.pool, &high.waiter, 400));
+    pool_dequeue(fixture.pool, &low[1].waiter, FLOW_ABORTED); /* before it was told */
+    assert_null(pool_wakeup_pop(&wakeup));
+    assert_false(pool_waiter_add_bytes(fixture.pool, &high.waiter, 500)); /* too large by itself */
+    expect_displaced(&fixture, &low[0]);
+    pool_dequeue(fixture.pool, &high.waiter, FLOW_ABORTED);
+    give_back(&fixture, &one);
+    close_pool(&fixture);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pool_wait_higher_priority_takes_place_of_newest_of_lowest),
+        cmocka_unit_test(pool_wait_fairness_id_with_fewer_takes_place_of_one_with_most),
+        cmocka_unit_test(pool_wait_bytes_are_taken_from_lowest_priority),
         cmocka_unit_test(pool_wait_notifies_as_many_as_capacity_allows),
         cmocka_unit_test(pool_wait_new_request_does_not_overtake_notified),
         cmocka_unit_test(pool_wait_ids_of_a_band_alternate),
