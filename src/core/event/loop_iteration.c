@@ -181,6 +181,7 @@ static void go_idle(struct loop_iteration *iteration) {
  * runs in on_idle. */
 static void on_check(uv_check_t *check) {
     struct loop_iteration *iteration = check->data;
+    iteration->n_polls++;
     if (iteration->active) {
         run_all_tasks(iteration);
     }

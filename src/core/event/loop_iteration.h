@@ -75,6 +75,7 @@ struct loop_iteration {
     size_t n_turns;
     struct loop_share events, messages, timers; /* of this iteration */
     const struct deferred_task *running;        /* NULL: none */
+    uint64_t n_polls;  /* that have returned, and their events are handled or wait for a turn */
     uint64_t spent_ns; /* spent by tasks in this iteration, as they report it: for tasks that
                           share a limit */
     bool active;       /* a task is deferred: `idle` is active */

@@ -81,14 +81,28 @@ static bool is_over(struct loop_timers *timers) {
     return timers->iteration && loop_share_is_spent(&timers->iteration->timers, LOOP_TIMERS_NS);
 }
 
+enum late_timer_result late_timer_check(struct late_timer *late,
+                                        const struct loop_iteration *iteration, uint64_t due_ns,
+                                        uint64_t now_ns) {
+    if (late->waits) {
+        late->waits = iteration && iteration->n_polls == late->n_polls;
+        return late->waits ? TIMER_WAITS_FOR_POLL : TIMER_AFTER_POLL;
+    }
+    if (!timer_is_late(due_ns, now_ns)) {
+        return TIMER_IN_TIME;
+    }
+    *late = (struct late_timer){true, iteration ? iteration->n_polls : 0};
+    return TIMER_WAITS_FOR_POLL;
+}
+
 static void on_timer(uv_timer_t *uv_timer) {
     struct loop_timers *timers = uv_timer->data;
     uint64_t now_ns = clock_now_ns();
     struct timer_node *due;
-    bool late = timer_is_late(timers->wakeup_ns, now_ns) && !timers->was_late;
-    timers->was_late = late;
+    enum late_timer_result late =
+        late_timer_check(&timers->late, timers->iteration, timers->wakeup_ns, now_ns);
     timers->wakeup_ns = UINT64_MAX;
-    if (late) {
+    if (late == TIMER_WAITS_FOR_POLL) {
         schedule_wakeup(timers, now_ns);
         return;
     }

@@ -51,15 +51,32 @@ uint64_t timer_list_next_ns(const struct timer_list *timers);
 
 /* Returns: whether the process was stopped or held up (SIGSTOP, a throttled control group, a
  * migrated machine) so long that a peer may have sent meanwhile what a timer is about to miss. The
- * loop then polls once more before it runs timers. */
+ * loop then polls once more before it runs timers: late_timer_check. */
 static inline bool timer_is_late(uint64_t due_ns, uint64_t now_ns) {
     const uint64_t late_ns = 100000000u;
     return now_ns > due_ns && now_ns - due_ns > late_ns;
 }
 
-/* ---- a worker's timers ----------------------------------------------------------------------- */
-
 struct loop_iteration;
+
+/* Of a timer of a loop. Zeroed, it does not wait. */
+struct late_timer {
+    bool waits;
+    uint64_t n_polls; /* when it began to wait */
+};
+enum late_timer_result {
+    TIMER_IN_TIME,
+    TIMER_WAITS_FOR_POLL, /* the caller sets it for now: it may expire again before the poll, with
+                           * other timers of the loop */
+    TIMER_AFTER_POLL,
+};
+/* The timer, which was due at `due_ns`, has expired. `iteration` NULL: the next time is after a
+ * poll. */
+enum late_timer_result late_timer_check(struct late_timer *late,
+                                        const struct loop_iteration *iteration, uint64_t due_ns,
+                                        uint64_t now_ns);
+
+/* ---- a worker's timers ----------------------------------------------------------------------- */
 
 /* Embed it in the object that has a timer. Zeroed but for `on_expire`, it is stopped. */
 struct timer {
@@ -72,8 +89,8 @@ struct timer {
 struct loop_timers {
     struct timer_heap heap;
     uv_timer_t uv_timer;
-    uint64_t wakeup_ns;               /* when uv_timer expires; UINT64_MAX: it is stopped */
-    bool was_late;                    /* it waits for one more poll of the loop */
+    uint64_t wakeup_ns; /* when uv_timer expires; UINT64_MAX: it is stopped */
+    struct late_timer late;
     struct loop_iteration *iteration; /* of which timers have a share; NULL: no limit */
 };
 

@@ -215,7 +215,9 @@ struct server_worker {
     struct deferred_task send_slices;
     uv_timer_t timer;
     uint64_t timer_due_ns;
-    bool timer_was_late; /* it waits for one more poll of the sockets */
+    struct late_timer late_timer;
+    bool timed_out_late;               /* the timers that conn_timers_turn runs were late */
+    struct loop_turn conn_timers_turn; /* after the connections that wait for a turn */
     struct deferred_task deferred;
     struct timer_list conn_timers;
     struct body_pool pool;
