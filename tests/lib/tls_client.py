@@ -1,4 +1,5 @@
 """TLS clients of a test server: the certificates of both sides, and connections that check them."""
+import contextlib
 import socket
 import ssl
 
@@ -37,3 +38,11 @@ def connect(pki, port, context=None, **options):
     """A connection of TLS to the server."""
     plain = socket.create_connection(("127.0.0.1", port), timeout=http1.PATIENCE)
     return (context or client_context(pki)).wrap_socket(plain, server_hostname="localhost", **options)
+
+
+def client_hello(pki):
+    """The first bytes of a handshake."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client_context(pki).wrap_bio(incoming, outgoing, server_hostname="localhost").do_handshake()
+    return outgoing.read()

@@ -50,18 +50,24 @@ bool loop_share_check(struct loop_share *share, uint64_t limit_ns) {
     return share->is_spent;
 }
 
+/* One writer needs no read-modify-write. */
+static void count_turns(struct loop_iteration *iteration, size_t by) {
+    atomic_store_explicit(&iteration->n_turns, loop_iteration_n_turns(iteration) + by,
+                          memory_order_relaxed);
+}
+
 void loop_iteration_end_wait(struct loop_iteration *iteration, struct loop_turn *turn) {
     if (turn->queued) {
         TAILQ_REMOVE(&iteration->turns, turn, link);
         turn->queued = false;
-        iteration->n_turns--;
+        count_turns(iteration, SIZE_MAX);
     }
 }
 
 /* Before the poll, whose events get what is left of the time: they do not overtake what waits. One
  * that waits again meanwhile has had its turn: the loop polls first. */
 static void run_turns(struct loop_iteration *iteration) {
-    for (size_t n = iteration->n_turns; n > 0; n--) {
+    for (size_t n = loop_iteration_n_turns(iteration); n > 0; n--) {
         struct loop_turn *turn = TAILQ_FIRST(&iteration->turns);
         if (!turn || loop_share_check(&iteration->events, LOOP_EVENTS_NS)) {
             return;
@@ -72,7 +78,7 @@ static void run_turns(struct loop_iteration *iteration) {
 }
 
 static bool has_more(const struct loop_iteration *iteration) {
-    return iteration->n_turns > 0 || !STAILQ_EMPTY(&iteration->tasks) ||
+    return loop_iteration_n_turns(iteration) > 0 || !STAILQ_EMPTY(&iteration->tasks) ||
            !STAILQ_EMPTY(&iteration->last_tasks);
 }
 
@@ -211,7 +217,7 @@ void loop_iteration_wait(struct loop_iteration *iteration, struct loop_turn *tur
     if (!turn->queued) {
         turn->queued = true;
         TAILQ_INSERT_TAIL(&iteration->turns, turn, link);
-        iteration->n_turns++;
+        count_turns(iteration, 1);
         stay_awake(iteration);
     }
 }

@@ -71,8 +71,8 @@ struct loop_turn {
 /* The deferred tasks of a worker, and what waits for a turn in its loop. */
 struct loop_iteration {
     struct deferred_tasks tasks, last_tasks;
-    TAILQ_HEAD(, loop_turn) turns; /* first come, first served */
-    size_t n_turns;
+    TAILQ_HEAD(, loop_turn) turns;              /* first come, first served */
+    _Atomic size_t n_turns;                     /* written by the worker */
     struct loop_share events, messages, timers; /* of this iteration */
     const struct deferred_task *running;        /* NULL: none */
     uint64_t n_polls;  /* that have returned, and their events are handled or wait for a turn */
@@ -145,6 +145,11 @@ static inline bool loop_iteration_is_over(struct loop_iteration *iteration) {
 void loop_iteration_wait(struct loop_iteration *iteration, struct loop_turn *turn);
 /* Ends the wait, if it waits. */
 void loop_iteration_end_wait(struct loop_iteration *iteration, struct loop_turn *turn);
+
+/* Returns: how many turns are waited for. Thread: any. */
+static inline size_t loop_iteration_n_turns(const struct loop_iteration *iteration) {
+    return atomic_load_explicit(&iteration->n_turns, memory_order_relaxed);
+}
 
 /* Runs the task at the end of the iteration; once, however often it is deferred. */
 void loop_iteration_defer(struct loop_iteration *iteration, struct deferred_task *task);

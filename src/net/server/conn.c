@@ -22,6 +22,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/hash.h"
+#include "core/base/log.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
 #include "net/server/call.h"
@@ -453,6 +454,11 @@ static bool consume_step(struct net_conn *conn, struct str *data) {
     return true;
 }
 
+/* A connection that is closed, or being closed, drops its input. */
+static bool is_held(struct net_conn *conn) {
+    return conn->phase == NET_OPEN && conn_socket_is_held(conn);
+}
+
 /* Pipelined requests take turns with other connections: once the iteration is over, the rest is
  * pending. That is checked once in so many steps, which are heads and bodies. */
 enum { CONSUME_STEPS = 8 };
@@ -464,7 +470,7 @@ static struct str consume_input(struct net_conn *conn, struct str data) {
     size_t n_steps = 0;
     assert(!conn->consuming);
     conn->consuming = true;
-    while (data.len > 0 && consume_step(conn, &data)) {
+    while (data.len > 0 && !is_held(conn) && consume_step(conn, &data)) {
         if (server_worker->ended) {
             server_worker_free_ended_calls(server_worker);
         }
@@ -914,6 +920,7 @@ void net_conn_close(struct net_conn *conn) {
         net_tls_send_close_notify(conn);
     }
     conn->phase = NET_CLOSED;
+    conn_socket_end(conn);
     timer_list_stop(&server_worker->conn_timers, &conn->timeout);
     timer_list_stop(&server_worker->conn_timers, &conn->keepalive);
     loop_iteration_end_wait(worker_loop_iteration(server_worker->worker), &conn->turn);
@@ -931,17 +938,78 @@ bool net_conn_has_unread(const struct net_conn *conn) {
     return uv_fileno(&conn->uv.handle, &fd) == 0 && recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
+enum { SLOW_WRITE_BYTES = 16384 };
+static const uint64_t SLOW_WRITE_NS = UINT64_C(500000000);
+
+static void log_closed_for_another(struct net_conn *conn) {
+    struct log_limit *log = &conn->server_worker->closed_log;
+    char peer[ADDRESS_TEXT_BYTES];
+    if (log_limit_allow(log)) {
+        log_event(LOG_WARNING,
+                  "connection closed for another one: no memory or place for more "
+                  "(--client-memory, --max-connections), and its requests wait for their client",
+                  LOG_CSTR("peer", net_conn_peer(conn, peer)),
+                  LOG_CSTR("protocol", conn->protocol->name),
+                  LOG_U64("suppressed", log->n_suppressed));
+        log->n_suppressed = 0;
+    }
+}
+
+static void set_waiting_now(struct net_conn *conn) {
+    uint64_t now_ms = uv_now(worker_loop(conn->server_worker->worker));
+    conn_entry_set_waiting(&conn->entry, now_ms * 1000000);
+}
+
+/* Whether the client has taken little of what waits for the socket. */
+static bool reads_slowly(const struct net_conn *conn) {
+    uint64_t after_ns = conn->server_worker->conn_timers.after_ns[NET_TIMEOUT_WRITE];
+    return conn->timeout.armed && conn->timeout.timer_class == NET_TIMEOUT_WRITE &&
+           clock_now_ns() - (conn->timeout.due_ns - after_ns) >= SLOW_WRITE_NS &&
+           net_bytes_since(net_conn_taken_bytes(conn), conn->n_taken_at_arm) < SLOW_WRITE_BYTES;
+}
+
+/* Its requests wait for the client, as they did when its place was taken. */
+static bool still_waits(const struct net_conn *conn) {
+    const struct net_protocol *protocol = conn->protocol;
+    if (!conn->entry.was_waiting || !conn_entry_is_waiting(&conn->entry)) {
+        return false;
+    }
+    if (conn->timeout.armed && conn->timeout.timer_class == NET_TIMEOUT_BODY) {
+        return true;
+    }
+    return reads_slowly(conn) || (protocol->waits_for_client && protocol->waits_for_client(conn));
+}
+
+static bool still_idle(const struct net_conn *conn) {
+    return conn_entry_is_idle(&conn->entry) && !conn->turn.queued && !conn->pending_input &&
+           !net_conn_has_unread(conn);
+}
+
+/* It has become busy: it is open as before. */
+static void keep_place(struct net_conn *conn) {
+    struct net_budget *budget = conn->server_worker->server->budget;
+    (void)net_budget_add_conn(budget);
+    atomic_fetch_sub_explicit(&budget->n_leaving, 1, memory_order_relaxed);
+    uint8_t n_tried = conn->entry.n_tried;
+    if (conn->entry.was_waiting && conn_entry_is_waiting(&conn->entry)) {
+        set_waiting_now(conn); /* others are looked at before it */
+    }
+    conn_table_add(&budget->conns, &conn->entry, conn->host);
+    net_server_take_another_place(conn->server_worker->server, n_tried);
+}
+
 void net_conn_evict(struct net_conn *conn) {
+    bool is_open = conn->phase == NET_OPEN;
     conn->entry.called = false;
     if (conn->closed) {
         free(conn);
-    } else if (conn->phase == NET_OPEN && (!conn_entry_is_idle(&conn->entry) || conn->turn.queued ||
-                                           conn->pending_input || net_conn_has_unread(conn))) {
-        struct net_budget *budget = conn->server_worker->server->budget;
-        (void)net_budget_add_conn(budget); /* it has become busy */
-        atomic_fetch_sub_explicit(&budget->n_leaving, 1, memory_order_relaxed);
-        conn_table_add(&budget->conns, &conn->entry, conn->host);
-    } else if (conn->phase == NET_OPEN && conn->protocol->on_evict && !net_tls_in_handshake(conn)) {
+    } else if (is_open && still_waits(conn)) {
+        metric_add(METRIC_WAITING_CONNECTIONS_CLOSED_TOTAL, 1);
+        log_closed_for_another(conn);
+        net_conn_close(conn);
+    } else if (is_open && !still_idle(conn)) {
+        keep_place(conn);
+    } else if (is_open && conn->protocol->on_evict && !net_tls_in_handshake(conn)) {
         metric_add(METRIC_IDLE_CONNECTIONS_CLOSED_TOTAL, 1);
         conn->protocol->on_evict(conn);
         net_conn_update_io(conn);
@@ -985,7 +1053,8 @@ void net_conn_close_gracefully(struct net_conn *conn, bool clean) {
 /* ---- after an event -------------------------------------------------------------------------- */
 
 static bool wants_to_read(const struct net_conn *conn) {
-    if (conn->eof || conn->n_flushing > 0 || conn->pending_input || conn->turn.queued) {
+    if (conn->eof || conn->n_flushing > 0 || conn->pending_input || conn->turn.queued ||
+        (conn->socket.held && conn->phase == NET_OPEN)) {
         return false;
     }
     return conn->phase == NET_LINGER || conn->protocol->wants_to_read(conn);
@@ -1023,20 +1092,48 @@ static bool is_waiting_for_client(const struct net_conn *conn, enum net_timeout 
     return false;
 }
 
+/* Whether its requests may be waiting for the client; net_conn_evict looks closer. */
+static bool has_waiting_call(const struct net_conn *conn, enum net_timeout timeout) {
+    switch (timeout) {
+    case NET_TIMEOUT_BODY:
+    case NET_TIMEOUT_WRITE:
+        return !conn->over_limit;
+    case NET_TIMEOUT_HEAD:
+    case NET_TIMEOUT_NONE:
+        return !conn->over_limit && conn->protocol->waits_for_client;
+    case NET_TIMEOUT_IDLE:
+    case NET_TIMEOUT_LINGER:
+    case NET_TIMEOUT_CLIENT:
+    case NET_TIMEOUT_KEEPALIVE:
+        break;
+    }
+    return false;
+}
+
+/* `idle_ns`: the time since which it is idle, if it is. */
+static void update_entry(struct net_conn *conn, enum net_timeout timeout, uint64_t idle_ns) {
+    bool is_idle = is_waiting_for_client(conn, timeout);
+    bool waits = !is_idle && has_waiting_call(conn, timeout);
+    conn_entry_set_idle(&conn->entry, is_idle ? idle_ns : CONN_BUSY);
+    if (waits && !conn_entry_is_waiting(&conn->entry)) {
+        set_waiting_now(conn);
+    } else if (!waits) {
+        conn_entry_set_waiting(&conn->entry, CONN_BUSY);
+    }
+}
+
 static void update_timer(struct net_conn *conn) {
     bool keep_running;
     enum net_timeout timeout = timeout_of(conn, &keep_running);
     if (keep_running && conn->timeout.armed && conn->timeout.timer_class == timeout) {
-        uint64_t after_ns = conn->server_worker->conn_timers.after_ns[timeout];
-        bool waits = is_waiting_for_client(conn, timeout);
-        conn_entry_set_idle(&conn->entry, waits ? conn->timeout.due_ns - after_ns : CONN_BUSY);
+        update_entry(conn, timeout,
+                     conn->timeout.due_ns - conn->server_worker->conn_timers.after_ns[timeout]);
         return;
     }
     if (timeout == NET_TIMEOUT_WRITE) {
         conn->n_taken_at_arm = net_conn_taken_bytes(conn);
     }
-    uint64_t now_ns = server_worker_set_conn_timer(conn->server_worker, conn, timeout);
-    conn_entry_set_idle(&conn->entry, is_waiting_for_client(conn, timeout) ? now_ns : CONN_BUSY);
+    update_entry(conn, timeout, server_worker_set_conn_timer(conn->server_worker, conn, timeout));
 }
 
 void net_conn_update_io(struct net_conn *conn) {
@@ -1057,6 +1154,7 @@ void net_conn_update_io(struct net_conn *conn) {
     } else {
         net_conn_read_stop(conn);
     }
+    conn_socket_update(conn);
     update_timer(conn);
 }
 

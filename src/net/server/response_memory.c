@@ -13,6 +13,7 @@
 enum {
     RELIEF_MIN_BYTES = 16384,
     RELIEF_MAX_CLOSED = 16, /* at a time: each is searched among all connections */
+    RELIEF_MAX_IDLE = 64,   /* at a time, of all workers */
 };
 
 static const uint64_t RELIEF_WINDOW_NS = UINT64_C(500000000);
@@ -53,9 +54,9 @@ uint64_t server_memory_on_timer(struct server_worker *server_worker, uint64_t no
 
 /* ---- closing slow readers -------------------------------------------------------------------- */
 
-/* Default of net_protocol.unsent: the bytes of the responses wait for the socket. */
+/* Default of net_protocol.unsent: the bytes of the responses wait for the socket, or in it. */
 static bool socket_unsent(const struct net_conn *conn, uint64_t *n_taken) {
-    if (net_conn_unsent_bytes(conn) == 0) {
+    if (net_conn_unsent_bytes(conn) == 0 && conn->socket.n_out_bytes == 0) {
         return false;
     }
     *n_taken = net_conn_taken_bytes(conn);
@@ -156,9 +157,14 @@ void net_server_relieve(struct net_budget_user *user) {
     }
 }
 
+/* Idle connections of peers that have many are closed, too. */
 static void on_relieve(void *user, uint64_t wanted) {
     const struct server_worker *server_worker = user;
-    net_budget_relieve(server_worker->server->budget, wanted);
+    const struct net_server *server = server_worker->server;
+    uint64_t n_conns = wanted / server->protocol->conn_memory_bytes + 1;
+    net_budget_relieve(server->budget, wanted);
+    net_budget_close_idle(server->budget,
+                          n_conns < RELIEF_MAX_IDLE ? (size_t)n_conns : RELIEF_MAX_IDLE);
 }
 
 /* ---- for reports ----------------------------------------------------------------------------- */
@@ -203,7 +209,9 @@ void net_server_add_use(const struct net_budget_user *user, struct net_budget_us
         uint64_t n_bytes = load(&quota->n_bytes), n_open_calls = load(&quota->n_overhead_bytes);
         use->n_response_bytes += n_bytes > n_open_calls ? n_bytes - n_open_calls : 0;
         use->n_open_call_bytes += n_open_calls;
-        use->n_conn_bytes += load(&quota->n_conn_bytes[MEMORY_CONN_BASE]);
+        use->n_conn_bytes += load(&quota->n_conn_bytes[MEMORY_CONN_BASE]) +
+                             load(&quota->n_conn_bytes[MEMORY_CONN_STATE]);
+        use->n_socket_bytes += load(&quota->n_conn_bytes[MEMORY_CONN_SOCKET]);
         use->n_tls_bytes += load(&quota->n_conn_bytes[MEMORY_CONN_TLS]);
         use->n_buffer_bytes += load(&quota->n_conn_bytes[MEMORY_CONN_BUFFERS]);
         use->n_waiting_for_budget += load(&quota->n_waiting_for_budget);

@@ -22,6 +22,11 @@ static void net_server_on_worker_stopped(struct net_server *server);
 static const uint64_t LINGER_NS = 5000000000u; /* between two reads of dropped input */
 static const uint64_t CLIENT_CHECK_NS = 100000000u;
 static const uint64_t REFUSAL_GAP_NS = 1000000000u;
+/* Where other memory than that of connections is used up, a peer with so many loses none for it:
+ * may_exceed, find_place and net_budget_close_idle. */
+enum { MAX_OF_SMALL_PEER = 16 };
+static const uint64_t RELIEF_IDLE_NS = 1000000000u; /* net_budget_close_idle */
+static const uint64_t NO_HOST = 0; /* a connection is closed for no particular one */
 
 /* ---- deferred work --------------------------------------------------------------------------- */
 
@@ -204,6 +209,7 @@ static void on_timer(uv_timer_t *timer) {
         server_worker->server->protocol->on_timer(server_worker, now_ns);
     }
     server_worker_schedule_timer(server_worker, server_memory_on_timer(server_worker, now_ns));
+    server_worker_schedule_timer(server_worker, server_sockets_on_timer(server_worker, now_ns));
     server_worker_schedule_timer(server_worker, body_pool_trim(&server_worker->pool, now_ns));
     if (!server_worker->conn_timers_turn.queued) {
         server_worker_schedule_timer(server_worker,
@@ -236,6 +242,7 @@ static void server_worker_init(struct server_worker *server_worker, struct net_s
     };
     timer_list_init(&server_worker->conn_timers);
     server_memory_init(server_worker);
+    server_sockets_init(&server_worker->sockets);
 }
 
 static void server_worker_fini(struct server_worker *server_worker) {
@@ -259,9 +266,9 @@ bool server_worker_start(struct server_worker *server_worker) {
     if (!server_worker->in || !server_worker->out) {
         return false;
     }
-    /* Half of the body budget may stay cached between bodies. */
+    /* Of the body budget, a 16th may stay cached between bodies; it is in no budget. */
     const struct net_server *server = server_worker->server;
-    uint64_t kept = server->budget->body_memory / 2 / server->n_workers;
+    uint64_t kept = server->budget->body_memory / 16 / server->n_workers;
     body_pool_init(&server_worker->pool, kept < SIZE_MAX ? (size_t)kept : SIZE_MAX);
     uv_timer_init(worker_loop(server_worker->worker), &server_worker->timer); /* cannot fail */
     server_worker->timer.data = server_worker;
@@ -358,52 +365,142 @@ static struct net_conn *conn_new(const struct listen_endpoint *listen_endpoint) 
     return conn;
 }
 
+/* Of those over the limit: one that became busy in the meantime has kept its place. */
+enum { MAX_TAKEN_PLACES = 4, MAX_FREED_DESCRIPTORS = 4, MAX_TRIED_PLACES = 8 };
+/* While connections are being closed for others, further ones wait in the backlog when this
+ * fraction over the limit is in use. */
+enum { CONN_OVER_SHARE = 8 };
+/* While so many connections wait for a turn of a worker, further ones wait in the backlog, but for
+ * some in each millisecond. */
+enum { MAX_WAITING_TURNS = 128, MAX_ACCEPTED_SLOWLY = 4 };
+
 static void run_evict(struct worker_msg *msg) {
     net_conn_evict(CONTAINER_OF(msg, struct net_conn, msg));
 }
 
-/* Gives the place of an idle connection of any server of the budget to another one; its worker
- * closes it. Returns: false when none is idle. */
-static bool take_place(struct net_server *server) {
+/* Its worker closes the connection; it is open, as it waits for its client: `msg` is free. */
+static void post_evict(struct net_budget *budget, struct net_conn *conn) {
+    net_budget_remove_conn(budget);
+    atomic_fetch_add_explicit(&budget->n_leaving, 1, memory_order_relaxed);
+    conn->msg.run = run_evict;
+    worker_post(conn->server_worker->worker, &conn->msg);
+}
+
+static bool is_over_limit(const struct net_budget *budget, uint64_t n_more_bytes) {
+    return atomic_load_explicit(&budget->n_conns, memory_order_relaxed) > budget->max_connections ||
+           atomic_load_explicit(&budget->n_conn_bytes, memory_order_relaxed) + n_more_bytes >
+               net_budget_conn_limit(budget);
+}
+
+/* Whom a place is for: a connection of `host`. */
+struct place_search {
+    uint64_t host;
+    bool large_peers_only; /* none of peers with few connections goes for it */
+    uint8_t n_tried;       /* so many that were found before have become busy */
+};
+
+/* Idle ones of peers that have many go first, then those of such peers whose requests wait for
+ * their client, then idle ones of peers that have as many as `host`. */
+static struct conn_entry *find_place(struct conn_table *conns, const struct place_search *search) {
+    uint64_t now_ns = clock_now_ns(), host = search->host;
+    size_t n_kept = search->large_peers_only ? MAX_OF_SMALL_PEER : CONN_TABLE_KEPT;
+    const struct conn_search of_large = {n_kept, now_ns};
+    struct conn_entry *entry = conn_table_take_idle(conns, &of_large, now_ns);
+    if (!entry) {
+        entry = conn_table_take_waiting(conns, host);
+    }
+    if (!entry && !search->large_peers_only) {
+        size_t n_of_host = conn_table_count(conns, host);
+        const struct conn_search as_large = {n_of_host > 0 ? n_of_host - 1 : 0, now_ns};
+        entry = conn_table_take_idle(conns, &as_large, now_ns);
+    }
+    return entry;
+}
+
+/* Gives the place of a connection of any server of the budget to another one: of an idle one, or of
+ * one with an open request that waits for its client. Its worker closes it. Returns: false when
+ * there is none. */
+static bool take_place(struct net_server *server, const struct place_search *search) {
     struct net_budget *budget = server->budget;
-    struct conn_entry *entry = conn_table_take_idle(&budget->conns, clock_now_ns());
+    struct conn_entry *entry = find_place(&budget->conns, search);
     if (!entry) {
         return false;
     }
-    struct net_conn *conn = CONTAINER_OF(entry, struct net_conn, entry);
-    net_budget_remove_conn(budget);
-    atomic_fetch_add_explicit(&budget->n_leaving, 1, memory_order_relaxed);
-    if (conn->server_worker->worker == server->acceptor) {
-        net_conn_evict(conn);
-    } else { /* it is open, as it is idle: `msg` is free */
-        conn->msg.run = run_evict;
-        worker_post(conn->server_worker->worker, &conn->msg);
-    }
+    entry->n_tried = search->n_tried;
+    post_evict(budget, CONTAINER_OF(entry, struct net_conn, entry));
     return true;
 }
 
-/* Of those over the limit: one that became busy in the meantime has kept its place. */
-enum { MAX_TAKEN_PLACES = 4, MAX_FREED_DESCRIPTORS = 4 };
+void net_server_take_another_place(struct net_server *server, uint8_t n_tried) {
+    if (n_tried < MAX_TRIED_PLACES && is_over_limit(server->budget, 0)) {
+        take_place(server, &(struct place_search){.n_tried = (uint8_t)(n_tried + 1)});
+    }
+}
+
+size_t net_budget_close_idle(struct net_budget *budget, size_t most) {
+    uint64_t now_ns = clock_now_ns();
+    const struct conn_search search = {MAX_OF_SMALL_PEER, now_ns - RELIEF_IDLE_NS};
+    struct conn_entry *entry;
+    size_t n = 0;
+    while (n < most && (entry = conn_table_take_idle(&budget->conns, &search, now_ns))) {
+        post_evict(budget, CONTAINER_OF(entry, struct net_conn, entry));
+        n++;
+    }
+    return n;
+}
 
 /* Returns: how many connections are over the limit now. */
-static uint64_t make_room(struct net_server *server, uint64_t n_over) {
-    for (size_t i = 0; n_over > 0 && i < MAX_TAKEN_PLACES && take_place(server); i++) {
+static uint64_t make_room(struct net_server *server, uint64_t n_over, uint64_t host) {
+    const struct place_search search = {.host = host};
+    for (size_t i = 0; n_over > 0 && i < MAX_TAKEN_PLACES && take_place(server, &search); i++) {
         n_over--;
     }
     return n_over;
 }
 
-/* Descriptors of those whose place was taken are in use until their workers close them. */
+/* What clients have sent and no worker has read yet is in the kernel's buffers, up to 128 KiB for
+ * each; of a connection in the backlog it does not count as memory of the process. */
+static bool has_many_turns(const struct net_server *server) {
+    for (size_t i = 0; i < server->n_workers; i++) {
+        if (loop_iteration_n_turns(worker_loop_iteration(server->workers[i].worker)) >
+            MAX_WAITING_TURNS) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns: whether one more may be accepted in this millisecond, of the few while many turns are
+ * waited for: so new ones get one as well where clients always have more to be read. */
+static bool may_accept_slowly(struct net_server *server) {
+    uint64_t now_ms = clock_now_ns() / 1000000;
+    if (now_ms != server->slowly_ms) {
+        server->slowly_ms = now_ms;
+        server->n_accepted_slowly = 0;
+    }
+    return server->n_accepted_slowly++ < MAX_ACCEPTED_SLOWLY;
+}
+
+/* Descriptors and memory of those whose place was taken are in use until their workers close
+ * them. */
 static bool may_accept(void *user) {
     const struct listen_endpoint *listen_endpoint = user;
     const struct net_budget *budget = listen_endpoint->server->budget;
-    return atomic_load_explicit(&budget->n_leaving, memory_order_relaxed) <
-           net_budget_max_refusals(budget);
+    uint64_t limit = net_budget_conn_limit(budget);
+    uint64_t n_leaving = atomic_load_explicit(&budget->n_leaving, memory_order_relaxed);
+    uint64_t n_bytes = atomic_load_explicit(&budget->n_conn_bytes, memory_order_relaxed);
+    if (n_leaving >= net_budget_max_refusals(budget) ||
+        (n_leaving > 0 && n_bytes > limit + limit / CONN_OVER_SHARE)) {
+        return false;
+    }
+    return !has_many_turns(listen_endpoint->server) || may_accept_slowly(listen_endpoint->server);
 }
 
 static void on_no_descriptors(void *user) {
     const struct listen_endpoint *listen_endpoint = user;
-    for (size_t i = 0; i < MAX_FREED_DESCRIPTORS && take_place(listen_endpoint->server); i++) {
+    const struct place_search search = {.host = NO_HOST};
+    for (size_t i = 0; i < MAX_FREED_DESCRIPTORS && take_place(listen_endpoint->server, &search);
+         i++) {
     }
 }
 
@@ -423,16 +520,48 @@ static bool takes_to_refuse(struct net_server *server) {
     return true;
 }
 
-/* Takes the memory of a new connection, if need be that of an idle one, which is closed. Returns:
- * whether it has it. */
-static bool take_memory(struct net_server *server, uint64_t n_bytes) {
+/* Where other memory than that of connections is used up, an idle one of a small peer would not
+ * help. Those that were found busy have left too many: two go for one. */
+static bool take_places(struct net_server *server, uint64_t host, uint64_t n_bytes) {
+    const struct net_budget *budget = server->budget;
+    const struct place_search search = {.host = host,
+                                        .large_peers_only = !is_over_limit(budget, n_bytes)};
+    uint64_t limit = net_budget_conn_limit(budget);
+    bool is_far_over = atomic_load_explicit(&budget->n_conn_bytes, memory_order_relaxed) >
+                       limit + limit / CONN_OVER_SHARE / 2;
+    return take_place(server, &search) && (!is_far_over || take_place(server, &search));
+}
+
+/* Where requests and responses, and what the kernel holds, use up the memory, connections of peers
+ * with few are accepted all the same: up to a quarter over the limit. */
+static bool may_exceed(struct net_budget *budget, uint64_t host, uint64_t n_bytes) {
+    uint64_t limit = net_budget_limit(budget);
+    return !is_over_limit(budget, n_bytes) &&
+           atomic_load_explicit(&budget->n_bytes, memory_order_relaxed) <= limit + limit / 4 &&
+           conn_table_count(&budget->conns, host) < MAX_OF_SMALL_PEER;
+}
+
+/* Takes the memory of a new connection of `host`, if need be that of another one, which is closed.
+ * Returns: whether it has it. */
+static bool take_memory(struct net_server *server, uint64_t n_bytes, uint64_t host) {
     struct net_budget *budget = server->budget;
     if (net_budget_take_conn(budget, n_bytes)) {
         return true;
     }
     if (atomic_load_explicit(&budget->n_conns, memory_order_relaxed) <= NET_BUDGET_FREE_CONNS ||
-        take_place(server)) {
+        take_places(server, host, n_bytes) || may_exceed(budget, host, n_bytes)) {
         net_budget_force_conn(budget, n_bytes);
+        return true;
+    }
+    return false;
+}
+
+bool net_conn_take_memory(struct net_conn *conn, enum memory_conn_kind kind, uint64_t n_bytes) {
+    if (memory_conn_add(conn->account, kind, n_bytes)) {
+        return true;
+    }
+    if (take_places(conn->server_worker->server, conn->host, n_bytes)) {
+        memory_conn_hold(conn->account, kind, n_bytes);
         return true;
     }
     return false;
@@ -442,8 +571,8 @@ static void on_accept(void *user, int fd, int family, uint64_t host) {
     const struct listen_endpoint *listen_endpoint = user;
     struct net_server *server = listen_endpoint->server;
     uint64_t n_bytes = server->protocol->conn_memory_bytes;
-    bool has_place = make_room(server, net_budget_add_conn(server->budget)) == 0;
-    bool counted = has_place && take_memory(server, n_bytes), over_limit = !counted;
+    bool has_place = make_room(server, net_budget_add_conn(server->budget), host) == 0;
+    bool counted = has_place && take_memory(server, n_bytes, host), over_limit = !counted;
     if (over_limit) {
         net_budget_remove_conn(server->budget);
         if (!takes_to_refuse(server)) {
@@ -475,6 +604,7 @@ static void on_accept(void *user, int fd, int family, uint64_t host) {
     conn->no_memory = has_place && !counted;
     conn->msg.run = run_open;
     conn_entry_set_idle(&conn->entry, CONN_BUSY); /* until it is open */
+    conn_entry_set_waiting(&conn->entry, CONN_BUSY);
     conn_table_add(&server->budget->conns, &conn->entry, host);
     atomic_fetch_add_explicit(&conn->server_worker->n_assigned_conns, 1, memory_order_relaxed);
     if (conn->server_worker->worker == server->acceptor) {

@@ -35,13 +35,16 @@
 #include "core/base/str.h"
 #include "core/event/timer.h"
 #include "core/event/worker.h"
+#include "core/os/log_limit.h"
 #include "core/tensor/tensor.h"
 #include "net/server/base.h"
 #include "net/server/response_memory.h"
+#include "net/server/socket_memory.h"
 #include "net/server/write_queue.h"
 #include "net/transport/address.h"
 #include "net/transport/body_pool.h"
 #include "net/transport/budget.h"
+#include "net/transport/memory_account.h"
 
 /* Changed only by conn.c. */
 enum net_phase {
@@ -129,6 +132,9 @@ struct net_protocol {
     /* The connection is idle, and is closed to make room: tells its client and closes it soon,
      * without waiting for it. NULL: closed at once. */
     void (*on_evict)(struct net_conn *conn);
+    /* Requests are open: whether all of them wait for the client, to send or to read. NULL: only
+     * with NET_TIMEOUT_BODY and NET_TIMEOUT_WRITE. */
+    bool (*waits_for_client)(const struct net_conn *conn);
     /* Describes its state in words (net/server/report.h). */
     void (*describe)(const struct net_conn *conn, struct buf *out);
     /* Returns: whether the next bytes belong to a large body, which is cheap to read: reading on
@@ -170,6 +176,7 @@ struct net_conn {
     size_t n_burst_bytes;            /* of a body, read without a break: at most READ_BURST_BYTES */
     struct list_timer timeout, keepalive;
     struct memory_account *account; /* of its responses; NULL: no memory to count them */
+    struct conn_socket socket;
     struct conn_reading slow_reading, reported_reading;
     uint64_t n_written; /* bytes of responses written or queued on the socket */
     uint64_t discarded; /* bytes read and dropped */
@@ -222,11 +229,13 @@ struct server_worker {
     struct timer_list conn_timers;
     struct body_pool pool;
     struct server_memory memory;
+    struct server_sockets sockets;
     struct server_worker_tls *tls; /* NULL: no TLS connection yet */
     char *in;                      /* NET_READ_BYTES */
     char *out;                     /* NET_COALESCE_BUFFER_BYTES */
     size_t out_len;
-    struct net_conn *out_conn; /* the connection of the coalesced responses */
+    struct net_conn *out_conn;   /* the connection of the coalesced responses */
+    struct log_limit closed_log; /* of connections closed for others */
     bool started, stopping, done;
     struct worker_msg drain_msg, stop_msg, done_msg;
     _Atomic uint64_t n_assigned_conns; /* connections assigned to this worker */
@@ -266,6 +275,8 @@ struct net_server {
     size_t n_listen_endpoints;
     size_t n_open;       /* listeners and workers that are not stopped */
     uint64_t refused_ns; /* when a connection was last refused with an error */
+    uint64_t slowly_ms;  /* when connections were last accepted slowly, and how many */
+    unsigned n_accepted_slowly;
     /* Set for all workers at once, before any of them closes idle connections. */
     atomic_bool draining;
     bool stopping;
@@ -294,6 +305,18 @@ void net_server_fini(struct net_server *server);
 enum status net_server_listen(struct net_server *server, const struct address *address,
                               const struct tls_server *tls, const void *user, struct address *bound,
                               struct error *err) SLUICE_MUST_USE;
+
+/* A connection whose place was taken keeps it, as it has become busy: where there are too many,
+ * another one is closed, unless `n_tried` (conn_entry) were busy. Thread: any. */
+void net_server_take_another_place(struct net_server *server, uint8_t n_tried);
+/* memory_conn_add, of a kind that counts in the half for connections; if need be others are closed
+ * for it. */
+bool net_conn_take_memory(struct net_conn *conn, enum memory_conn_kind kind,
+                          uint64_t n_bytes) SLUICE_MUST_USE;
+/* Closes connections that are idle for a second, of peers that have more than 16.
+ * Returns: how many, at most
+ * `most`. Thread: any. */
+size_t net_budget_close_idle(struct net_budget *budget, size_t most);
 
 /* ---- server.c: one worker of the server ------------------------------------------------------ */
 
@@ -330,8 +353,8 @@ void net_conn_update_io(struct net_conn *conn);
 void net_conn_close_gracefully(struct net_conn *conn, bool clean);
 /* All output of a lingering connection was sent: half-closes it. */
 void net_conn_half_close(struct net_conn *conn);
-/* Runs conn->msg of a connection that another one has taken the place of: closes it, if it is still
- * idle. */
+/* Runs conn->msg of a connection that another one has taken the place of: closes it, if it still
+ * waits for its client. */
 void net_conn_evict(struct net_conn *conn);
 /* Closes it now. Idempotent. */
 void net_conn_close(struct net_conn *conn);

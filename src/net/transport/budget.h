@@ -40,6 +40,7 @@ struct net_budget_use {
     uint64_t n_response_bytes;      /* reserved for responses */
     uint64_t n_open_call_bytes;     /* of calls as long as they are open, with what they buffer */
     uint64_t n_conn_bytes;          /* of connections as long as they are open */
+    uint64_t n_socket_bytes;        /* of their sockets in the kernel */
     uint64_t n_tls_bytes;           /* of TLS sessions, handshakes and incomplete records */
     uint64_t n_buffer_bytes;        /* of input and output that wait on connections */
     uint64_t n_waiting_for_budget;  /* requests that wait for the memory of the process */
@@ -71,8 +72,9 @@ struct net_budget {
     _Atomic uint64_t n_picture_bytes;                /* of n_bytes: net_budget_take_picture */
     _Atomic uint64_t n_open_call_bytes;              /* of n_bytes: net_budget_take_open_calls */
     _Atomic uint64_t n_conn_bytes;                   /* of n_bytes: net_budget_take_conn */
-    _Atomic uint64_t n_arena_bytes;                  /* of n_bytes: net_budget_count_arenas */
-    _Atomic uint64_t n_page_bytes;                   /* of n_bytes: net_budget_take_page */
+    _Atomic uint64_t n_socket_bytes; /* in the kernel, for connections: net_budget_hold_socket */
+    _Atomic uint64_t n_arena_bytes;  /* of n_bytes: net_budget_count_arenas */
+    _Atomic uint64_t n_page_bytes;   /* of n_bytes: net_budget_take_page */
     _Atomic uint64_t n_owner_page_bytes[NET_BODY_OWNERS]; /* of n_page_bytes */
     _Atomic uint64_t n_conns;                             /* that have a place */
     _Atomic uint64_t n_refused;                           /* that are told that there is none */
@@ -383,6 +385,33 @@ static inline void net_budget_force_conn(struct net_budget *budget, uint64_t n_b
 static inline void net_budget_give_conn(struct net_budget *budget, uint64_t n_bytes) {
     atomic_fetch_sub_explicit(&budget->n_conn_bytes, n_bytes, memory_order_relaxed);
     net_budget_give(budget, n_bytes);
+}
+
+/* Returns: what the kernel may hold for connections besides the limit. */
+static inline uint64_t net_budget_socket_extra(const struct net_budget *budget) {
+    return net_budget_limit(budget) / 8;
+}
+
+static inline uint64_t net_budget_sockets_counted(const struct net_budget *budget,
+                                                  uint64_t n_bytes) {
+    uint64_t extra = net_budget_socket_extra(budget);
+    return n_bytes > extra ? n_bytes - extra : 0;
+}
+
+/* Counts what the kernel holds for connections: beyond an eighth of the limit against it, so that
+ * answers on their way to clients that read leave requests what they had. */
+static inline void net_budget_hold_socket(struct net_budget *budget, uint64_t n_bytes) {
+    uint64_t old =
+        atomic_fetch_add_explicit(&budget->n_socket_bytes, n_bytes, memory_order_relaxed);
+    net_budget_force(budget, net_budget_sockets_counted(budget, old + n_bytes) -
+                                 net_budget_sockets_counted(budget, old));
+}
+
+static inline void net_budget_give_socket(struct net_budget *budget, uint64_t n_bytes) {
+    uint64_t old =
+        atomic_fetch_sub_explicit(&budget->n_socket_bytes, n_bytes, memory_order_relaxed);
+    net_budget_give(budget, net_budget_sockets_counted(budget, old) -
+                                net_budget_sockets_counted(budget, old - n_bytes));
 }
 
 /* Gives the connection a place, even over the limit, until net_budget_remove_conn. Returns: the

@@ -16,6 +16,12 @@ struct conn_peer {
 /* One search: connections whose time is corrected, and peers without an idle one. */
 enum { MAX_STEPS = 512, MAX_PEERS = 32 };
 
+/* Peers in the order of a search, out of `by_size` until passed_restore. */
+struct passed {
+    struct conn_peer *peers[MAX_PEERS];
+    size_t n;
+};
+
 void conn_table_init(struct conn_table *table) {
     if (!table->initialised) {
         lock_init(&table->lock);
@@ -23,12 +29,22 @@ void conn_table_init(struct conn_table *table) {
     }
 }
 
+/* Returns: NULL when it has no connection. */
 static struct conn_peer *find_peer(struct conn_table *table, uint64_t host) {
     struct conn_peer *peer;
     LIST_FOREACH(peer, &table->buckets[host % CONN_TABLE_BUCKETS], link) {
         if (peer->host == host) {
             return peer;
         }
+    }
+    return NULL;
+}
+
+/* Returns: NULL when out of memory. */
+static struct conn_peer *find_or_add_peer(struct conn_table *table, uint64_t host) {
+    struct conn_peer *peer = find_peer(table, host);
+    if (peer) {
+        return peer;
     }
     peer = calloc(1, sizeof(*peer));
     if (peer) {
@@ -68,8 +84,8 @@ static void remove_entry(struct conn_table *table, struct conn_entry *entry) {
 
 void conn_table_add(struct conn_table *table, struct conn_entry *entry, uint64_t host) {
     lock_acquire(&table->lock);
-    struct conn_peer *peer = find_peer(table, host);
-    entry->taken = entry->called = false;
+    struct conn_peer *peer = find_or_add_peer(table, host);
+    entry->taken = entry->called = entry->was_waiting = false;
     if (peer && timer_heap_set(&peer->conns, &entry->node, 0)) {
         entry->peer = peer;
     }
@@ -114,26 +130,87 @@ static struct conn_entry *find_idle(struct conn_peer *peer, uint64_t now_ns, siz
     return NULL;
 }
 
-struct conn_entry *conn_table_take_idle(struct conn_table *table, uint64_t now_ns) {
-    struct conn_peer *passed[MAX_PEERS];
-    struct conn_entry *found = NULL;
-    size_t n_passed = 0, n_steps = MAX_STEPS;
-    lock_acquire(&table->lock);
-    while (!found && n_passed < MAX_PEERS && n_steps > 0) {
-        struct timer_node *rank = timer_heap_pop_due(&table->by_size, UINT64_MAX);
-        if (!rank) {
-            break;
-        }
-        passed[n_passed] = CONTAINER_OF(rank, struct conn_peer, rank);
-        found = find_idle(passed[n_passed++], now_ns, &n_steps);
+/* Returns: the peer with the most connections of those that were not passed; NULL: none has more
+ * than `n_kept`. */
+static struct conn_peer *pass_peer(struct conn_table *table, struct passed *passed, size_t n_kept) {
+    struct timer_node *rank =
+        passed->n < MAX_PEERS ? timer_heap_pop_due(&table->by_size, UINT64_MAX) : NULL;
+    if (!rank) {
+        return NULL;
     }
-    for (size_t i = 0; i < n_passed; i++) {
-        update_rank(table, passed[i]); /* the array has room for it */
+    struct conn_peer *peer = CONTAINER_OF(rank, struct conn_peer, rank);
+    passed->peers[passed->n++] = peer;
+    return peer->conns.n > n_kept ? peer : NULL;
+}
+
+static void take(struct conn_table *table, struct passed *passed, struct conn_entry *found) {
+    for (size_t i = 0; i < passed->n; i++) {
+        update_rank(table, passed->peers[i]); /* the array has room for it */
     }
     if (found) {
         remove_entry(table, found);
         found->taken = found->called = true;
     }
+}
+
+struct conn_entry *conn_table_take_idle(struct conn_table *table, const struct conn_search *search,
+                                        uint64_t now_ns) {
+    struct passed passed = {.n = 0};
+    struct conn_entry *found = NULL;
+    struct conn_peer *peer;
+    size_t n_steps = MAX_STEPS;
+    lock_acquire(&table->lock);
+    while (!found && n_steps > 0 && (peer = pass_peer(table, &passed, search->n_kept))) {
+        found = find_idle(peer, now_ns, &n_steps);
+        if (found && found->node.due_ns > search->idle_until_ns) {
+            found = NULL;
+        }
+    }
+    take(table, &passed, found);
     lock_release(&table->lock);
     return found;
+}
+
+/* Returns: of its first connections that the steps allow, the one that waits longest; NULL: none
+ * does. */
+static struct conn_entry *find_waiting(struct conn_peer *peer, size_t *n_steps) {
+    struct conn_entry *found = NULL;
+    uint64_t found_ns = CONN_BUSY;
+    for (size_t i = 0; i<peer->conns.n && * n_steps> 0; i++) {
+        struct conn_entry *entry = CONTAINER_OF(peer->conns.nodes[i], struct conn_entry, node);
+        uint64_t since_ns = atomic_load_explicit(&entry->waits_since_ns, memory_order_relaxed);
+        if (since_ns < found_ns) {
+            found = entry;
+            found_ns = since_ns;
+        }
+        (*n_steps)--;
+    }
+    return found;
+}
+
+struct conn_entry *conn_table_take_waiting(struct conn_table *table, uint64_t host) {
+    struct passed passed = {.n = 0};
+    struct conn_entry *found = NULL;
+    size_t n_steps = MAX_STEPS;
+    lock_acquire(&table->lock);
+    struct conn_peer *peer = find_peer(table, host);
+    size_t n_kept = peer ? peer->conns.n + 1 : 1;
+    n_kept = n_kept > CONN_TABLE_KEPT ? n_kept : CONN_TABLE_KEPT;
+    while (!found && n_steps > 0 && (peer = pass_peer(table, &passed, n_kept))) {
+        found = find_waiting(peer, &n_steps);
+    }
+    take(table, &passed, found);
+    if (found) {
+        found->was_waiting = true;
+    }
+    lock_release(&table->lock);
+    return found;
+}
+
+size_t conn_table_count(struct conn_table *table, uint64_t host) {
+    lock_acquire(&table->lock);
+    const struct conn_peer *peer = find_peer(table, host);
+    size_t n = peer ? peer->conns.n : 0;
+    lock_release(&table->lock);
+    return n;
 }

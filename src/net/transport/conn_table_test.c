@@ -29,12 +29,14 @@ static struct world *world_new(void) {
 
 static void add(struct world *world, size_t i, uint64_t host, uint64_t idle_since_ns) {
     conn_entry_set_idle(&world->conns[i], idle_since_ns);
+    conn_entry_set_waiting(&world->conns[i], CONN_BUSY);
     conn_table_add(&world->table, &world->conns[i], host);
 }
 
 /* Returns: the index of the next that goes; -1: none. */
 static int take(struct world *world) {
-    struct conn_entry *entry = conn_table_take_idle(&world->table, NOW);
+    const struct conn_search any = {0, NOW};
+    struct conn_entry *entry = conn_table_take_idle(&world->table, &any, NOW);
     if (!entry) {
         return -1;
     }
@@ -133,6 +135,57 @@ static void conn_table_idle_one_of_a_small_peer_is_found(void **state) {
     world_free(world);
 }
 
+static void conn_table_idle_ones_of_small_peers_are_kept(void **state) {
+    (void)state;
+    struct world *world = world_new();
+    for (size_t i = 0; i < 5; i++) {
+        add(world, i, 7, 10);
+    }
+    const struct conn_search old = {5, 10}, older = {5, 9};
+    assert_null(conn_table_take_idle(&world->table, &old, NOW));
+    add(world, 5, 7, 10);
+    assert_null(conn_table_take_idle(&world->table, &older, NOW));
+    assert_non_null(conn_table_take_idle(&world->table, &old, NOW));
+    assert_null(conn_table_take_idle(&world->table, &old, NOW));
+    world_free(world);
+}
+
+/* Returns: the index of the one that goes for another of `host`; -1: none. */
+static int take_waiting(struct world *world, uint64_t host) {
+    struct conn_entry *entry = conn_table_take_waiting(&world->table, host);
+    if (!entry) {
+        return -1;
+    }
+    assert_true(entry->taken && entry->called && entry->was_waiting);
+    return (int)(entry - world->conns);
+}
+
+static void conn_table_waiting_one_goes_for_a_peer_that_has_fewer(void **state) {
+    (void)state;
+    struct world *world = world_new();
+    for (size_t i = 0; i < CONN_TABLE_KEPT + 2; i++) {
+        add(world, i, 7, CONN_BUSY);
+    }
+    assert_int_equal(take_waiting(world, 8), -1); /* all are busy */
+    conn_entry_set_waiting(&world->conns[3], 200);
+    conn_entry_set_waiting(&world->conns[5], 100);
+    conn_entry_set_waiting(&world->conns[1], 300);
+    assert_int_equal(take_waiting(world, 7), -1); /* no other peer has more */
+    assert_int_equal(take_waiting(world, 8), 5);
+    assert_int_equal(take_waiting(world, 8), 3);
+    assert_int_equal(take_waiting(world, 8), -1); /* it has CONN_TABLE_KEPT */
+    for (size_t i = 0; i < CONN_TABLE_KEPT; i++) {
+        add(world, 100 + i, 8, CONN_BUSY);
+        add(world, 200 + i, 7, CONN_BUSY);
+    }
+    for (size_t i = 0; i < CONN_TABLE_KEPT - 1; i++) {
+        add(world, 300 + i, 8, CONN_BUSY);
+    }
+    assert_int_equal(take_waiting(world, 8), -1); /* then it would have as many */
+    assert_int_equal(take_waiting(world, 9), 1);
+    world_free(world);
+}
+
 static struct address address_of(const char *text) {
     struct address address = {0};
     struct error err;
@@ -167,6 +220,8 @@ int main(void) {
         cmocka_unit_test(conn_table_that_stays_is_added_again),
         cmocka_unit_test(conn_table_idle_one_among_busy_ones_is_found),
         cmocka_unit_test(conn_table_idle_one_of_a_small_peer_is_found),
+        cmocka_unit_test(conn_table_idle_ones_of_small_peers_are_kept),
+        cmocka_unit_test(conn_table_waiting_one_goes_for_a_peer_that_has_fewer),
         cmocka_unit_test(address_peer_hash_is_that_of_the_host),
     };
     return cmocka_run_group_tests_name("net/transport/conn_table", tests, NULL, NULL);

@@ -8,6 +8,9 @@
 enum { CHUNK_BYTES = 1 << 20, CHUNKS_OF_BUDGET = 256 };
 /* What one run of a quota grants while requests wait in others, too. */
 enum { RUN_FRACTION = 16 };
+/* Requests that one run grants: they begin at once, and others of the worker have their turn before
+ * the next ones. */
+enum { RUN_GRANTS = 16 };
 
 /* ---- credit of the budget -------------------------------------------------------------------- */
 
@@ -254,6 +257,20 @@ void memory_conn_subtract(struct memory_account *account, enum memory_conn_kind 
     count_conn(account, kind, 0 - n_bytes);
 }
 
+void memory_conn_set_socket(struct memory_account *account, uint64_t n_bytes) {
+    if (!account) {
+        return;
+    }
+    struct net_budget *budget = account->quota->options.budget;
+    uint64_t counted = account->n_conn_bytes[MEMORY_CONN_SOCKET];
+    if (n_bytes > counted) {
+        net_budget_hold_socket(budget, n_bytes - counted);
+    } else if (n_bytes < counted) {
+        net_budget_give_socket(budget, counted - n_bytes);
+    }
+    count_conn(account, MEMORY_CONN_SOCKET, n_bytes - counted);
+}
+
 void memory_conn_count_base(struct memory_account *account, uint64_t n_bytes) {
     if (account) {
         count_conn(account, MEMORY_CONN_BASE, n_bytes);
@@ -273,9 +290,10 @@ static void free_if_unused(struct memory_account *account) {
 
 void memory_account_close(struct memory_account *account) {
     if (account) {
-        memory_conn_subtract(account, MEMORY_CONN_TLS, account->n_conn_bytes[MEMORY_CONN_TLS]);
-        memory_conn_subtract(account, MEMORY_CONN_BUFFERS,
-                             account->n_conn_bytes[MEMORY_CONN_BUFFERS]);
+        for (enum memory_conn_kind kind = MEMORY_CONN_TLS; kind < MEMORY_CONN_SOCKET; kind++) {
+            memory_conn_subtract(account, kind, account->n_conn_bytes[kind]);
+        }
+        memory_conn_set_socket(account, 0);
         count_conn(account, MEMORY_CONN_BASE, 0 - account->n_conn_bytes[MEMORY_CONN_BASE]);
         account->closed = true;
         free_if_unused(account);
@@ -635,10 +653,12 @@ void memory_page_release(struct memory_account *account, uint64_t n_bytes) {
 
 /* ---- what waits ------------------------------------------------------------------------------ */
 
-/* The first that waits for an account gets its turn at the budget. */
-static void admit_ready_accounts(struct memory_quota *quota) {
+/* The first that waits for an account gets its turn at the budget. Returns: how many were
+ * granted. */
+static size_t admit_ready_accounts(struct memory_quota *quota) {
     struct memory_account *account;
-    while ((account = LIST_FIRST(&quota->ready))) {
+    size_t n = 0;
+    while (n < RUN_GRANTS && (account = LIST_FIRST(&quota->ready))) {
         struct memory_reservation *reservation = TAILQ_FIRST(&account->waiting);
         remove_from_account(reservation);
         account->n_bytes += reservation->n_bytes;
@@ -646,24 +666,29 @@ static void admit_ready_accounts(struct memory_quota *quota) {
         if (try_grant(reservation)) {
             grant(reservation);
             leave_order(reservation);
+            n++;
             reservation->done(reservation, true);
         } else {
             insert_waiting(reservation);
         }
     }
+    return n;
 }
 
-static void grant_waiting(struct memory_quota *quota) {
+/* `n`: so many were granted in this run. Returns: as many more. */
+static size_t grant_waiting(struct memory_quota *quota, size_t n) {
     struct memory_reservation *reservation;
     uint64_t n_granted = 0, most = net_budget_limit(quota->options.budget) / RUN_FRACTION;
-    while ((!others_wait(quota) || n_granted < most) && (reservation = first_waiting(quota)) &&
-           try_grant(reservation)) {
+    while (n < RUN_GRANTS && (!others_wait(quota) || n_granted < most) &&
+           (reservation = first_waiting(quota)) && try_grant(reservation)) {
+        n++;
         n_granted += reservation->n_bytes;
         remove_waiting(reservation, &quota->waiting[reservation->has_read]);
         grant(reservation);
         leave_order(reservation);
         reservation->done(reservation, true);
     }
+    return n;
 }
 
 static void mark_refused(struct memory_reservation *reservation) {
@@ -702,8 +727,10 @@ static void refuse_expired(struct memory_quota *quota, uint64_t now_ns) {
 
 uint64_t memory_quota_run(struct memory_quota *quota, uint64_t now_ns) {
     quota->scheduled = false;
-    admit_ready_accounts(quota);
-    grant_waiting(quota);
+    size_t n = grant_waiting(quota, admit_ready_accounts(quota));
+    if (n >= RUN_GRANTS) {
+        schedule(quota, 0);
+    }
     refuse_expired(quota, now_ns);
     update_waiting(quota);
     if (!has_waiting(quota)) {

@@ -58,7 +58,9 @@ struct memory_quota_options {
 enum memory_conn_kind {
     MEMORY_CONN_BASE,    /* its struct, its HTTP/2 session, its first call */
     MEMORY_CONN_TLS,     /* the session or its handshake, and an incomplete record */
+    MEMORY_CONN_STATE,   /* what its client adds to its HTTP/2 session: tables of HPACK */
     MEMORY_CONN_BUFFERS, /* input that waits for a response, and copies that wait for the socket */
+    MEMORY_CONN_SOCKET,  /* the same in the kernel: socket_memory.h */
     MEMORY_CONN_KINDS,
 };
 
@@ -163,6 +165,11 @@ uint64_t memory_quota_wanted(const struct memory_quota *quota);
 static inline uint64_t memory_account_held_bytes(const struct memory_account *account) {
     return account ? account->n_bytes - account->n_waiting_bytes : 0;
 }
+/* Returns: whether nothing is reserved or waited for: no request of the connection runs, and all
+ * responses were sent. NULL is allowed. */
+static inline bool memory_account_holds_no_response(const struct memory_account *account) {
+    return !account || account->n_bytes == 0;
+}
 /* Returns: bytes of its open calls. NULL is allowed. */
 static inline uint64_t memory_account_call_bytes(const struct memory_account *account) {
     return account ? account->n_overhead_bytes : 0;
@@ -175,7 +182,9 @@ static inline uint64_t memory_account_page_bytes(const struct memory_account *ac
 /* Returns: bytes of the connection itself beyond what each has. NULL is allowed. */
 static inline uint64_t memory_account_conn_bytes(const struct memory_account *account) {
     return account
-               ? account->n_conn_bytes[MEMORY_CONN_TLS] + account->n_conn_bytes[MEMORY_CONN_BUFFERS]
+               ? account->n_conn_bytes[MEMORY_CONN_TLS] + account->n_conn_bytes[MEMORY_CONN_STATE] +
+                     account->n_conn_bytes[MEMORY_CONN_BUFFERS] +
+                     account->n_conn_bytes[MEMORY_CONN_SOCKET]
                : 0;
 }
 /* Returns: NULL when out of memory. Owns: memory_account_close. */
@@ -248,6 +257,12 @@ bool memory_conn_add(struct memory_account *account, enum memory_conn_kind kind,
 void memory_conn_hold(struct memory_account *account, enum memory_conn_kind kind, uint64_t n_bytes);
 void memory_conn_subtract(struct memory_account *account, enum memory_conn_kind kind,
                           uint64_t n_bytes);
+/* What the kernel holds for it now. */
+void memory_conn_set_socket(struct memory_account *account, uint64_t n_bytes);
+/* Returns: what memory_conn_set_socket said last. NULL is allowed. */
+static inline uint64_t memory_conn_socket_bytes(const struct memory_account *account) {
+    return account ? account->n_conn_bytes[MEMORY_CONN_SOCKET] : 0;
+}
 /* MEMORY_CONN_BASE, which net_budget_take_conn has taken, and net_budget_give_conn gives back. */
 void memory_conn_count_base(struct memory_account *account, uint64_t n_bytes);
 /* Gives back some bytes. */
@@ -285,7 +300,8 @@ static inline struct fair_client memory_account_client(const struct memory_accou
 }
 /* Returns: all that the connection holds or waits for. */
 static inline uint64_t memory_account_bytes(const struct memory_account *account) {
-    return account->n_bytes + account->n_overhead_bytes + account->n_page_bytes;
+    return account->n_bytes + account->n_overhead_bytes + account->n_page_bytes +
+           account->n_conn_bytes[MEMORY_CONN_SOCKET];
 }
 
 #endif

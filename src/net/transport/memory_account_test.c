@@ -349,6 +349,32 @@ static void memory_budget_newest_goes_first_when_others_waited_long(void **state
     close_memory();
 }
 
+/* Each begins at once: others of the worker have their turn between them. */
+static void memory_budget_many_that_wait_are_granted_in_parts(void **state) {
+    enum { MANY = 50, GRANTED = 16 };
+    struct request first, many[MANY];
+    (void)state;
+    open_memory(8 * MB, 64 * MB);
+    assert_int_equal(reserve(&first, 0, 8 * MB), MEMORY_GRANTED);
+    for (size_t i = 0; i < MANY; i++) {
+        assert_int_equal(reserve(&many[i], 1, 100000), MEMORY_WAITS);
+    }
+    release(&first);
+    for (int n = GRANTED; n < MANY; n += GRANTED) {
+        memory.due_ns = UINT64_MAX;
+        memory_quota_run(&memory.quotas[0], now_ns);
+        assert_int_equal(n_ended, n);
+        assert_int_equal(memory.due_ns, 0); /* with the next iteration */
+    }
+    memory_quota_run(&memory.quotas[0], now_ns);
+    assert_int_equal(n_ended, MANY);
+    for (size_t i = 0; i < MANY; i++) {
+        assert_true(many[i].reserved);
+        release(&many[i]);
+    }
+    close_memory();
+}
+
 static void memory_budget_one_quota_leaves_some_to_others(void **state) {
     struct request requests[6];
     (void)state;
@@ -570,6 +596,26 @@ static void memory_connections_take_at_most_half(void **state) {
     assert_int_equal(memory.budget.n_bytes, 0);
 }
 
+/* Beyond an eighth of the limit it counts against it, whichever connection has it. */
+static void memory_sockets_count_beyond_an_eighth(void **state) {
+    (void)state;
+    open_memory(64 * MB, MB);
+    memory_conn_set_socket(memory.accounts[0], 5 * MB);
+    memory_conn_set_socket(memory.accounts[1], 3 * MB);
+    assert_int_equal(memory.budget.n_bytes, 0);
+    memory_conn_set_socket(memory.accounts[1], 6 * MB);
+    assert_int_equal(memory.budget.n_bytes, 3 * MB);
+    memory_conn_set_socket(memory.accounts[0], 70 * MB); /* it is there already */
+    assert_int_equal(memory.budget.n_bytes, 68 * MB);
+    assert_true(net_budget_is_tight(&memory.budget));
+    assert_int_equal(memory.quotas[0].n_conn_bytes[MEMORY_CONN_SOCKET], 76 * MB);
+    assert_int_equal(memory_account_bytes(memory.accounts[0]), 70 * MB);
+    memory_conn_set_socket(memory.accounts[0], 0);
+    assert_int_equal(memory.budget.n_bytes, 0);
+    assert_int_equal(memory_conn_socket_bytes(memory.accounts[1]), 6 * MB);
+    close_memory();
+}
+
 static void memory_overhead_refused_asks_for_relief_at_intervals(void **state) {
     struct memory_overhead overhead = {NULL, 0, 0};
     (void)state;
@@ -649,6 +695,8 @@ int main(void) {
         cmocka_unit_test(memory_open_calls_take_at_most_quarter),
         cmocka_unit_test(memory_open_calls_of_many_leave_some_for_another),
         cmocka_unit_test(memory_connections_take_at_most_half),
+        cmocka_unit_test(memory_sockets_count_beyond_an_eighth),
+        cmocka_unit_test(memory_budget_many_that_wait_are_granted_in_parts),
         cmocka_unit_test(memory_overhead_refused_asks_for_relief_at_intervals),
         cmocka_unit_test(memory_budget_users_free_together_what_is_wanted),
         cmocka_unit_test(memory_overhead_outlives_its_connection),

@@ -56,6 +56,7 @@ static void print_use(struct metric_text *text, const char *protocol,
     print_kind(text, "connections", protocol, use->n_conn_bytes);
     print_kind(text, "tls", protocol, use->n_tls_bytes);
     print_kind(text, "buffers", protocol, use->n_buffer_bytes);
+    print_kind(text, "sockets", protocol, use->n_socket_bytes);
 }
 
 static void print_waiting(struct metric_text *text, const char *protocol, const char *limit,

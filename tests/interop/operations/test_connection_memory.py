@@ -7,14 +7,16 @@ import ssl
 
 import pytest
 
-from lib import http1, metrics
+from lib import grpc_live, h2, http1, metrics
 from lib.server import is_sanitized
-from lib.tls_client import Pki, client_context, connect
+from lib.tls_client import Pki, client_context, client_hello, connect
 
 MIB = 1 << 20
 READY = b"GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\n\r\n"
 HALF_HEAD = b"GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\nX: "
+METRICS = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 CONNECTION_BYTES = 6144
+GRPC_BYTES = 18432
 HANDSHAKE_BYTES = 40960
 SLOW = b'{"inputs":[{"name":"INPUT0","shape":[1],"datatype":"FP32","data":[1]}]}'
 
@@ -50,13 +52,6 @@ def start_tls(start, pki, *flags):
 
 def port_of(address):
     return int(address.rpartition(":")[2])
-
-
-def client_hello(pki):
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    with contextlib.suppress(ssl.SSLWantReadError):
-        client_context(pki).wrap_bio(incoming, outgoing, server_hostname="localhost").do_handshake()
-    return outgoing.read()
 
 
 def test_connections_fit_client_memory(start):
@@ -104,6 +99,86 @@ def test_requests_sent_ahead_count(start):
         ahead.send(http1.post(b"/v2/models/id_slow/infer", SLOW) * 30 + READY * 500)
         metrics.wait_until(live.metrics_address, lambda n: of(n, "buffers") > 20000, "pending input that counts")
     metrics.wait_until(live.metrics_address, lambda n: of(n, "buffers") == 0, "no pending input")
+    live.wait_at_rest()
+
+
+def test_answers_that_are_not_read_count_in_the_kernel(start):
+    """What the socket has taken is no longer the server's, and is memory of its control group all the same."""
+    live = start()
+    with contextlib.ExitStack() as stack:
+        for _ in range(20):
+            unread = stack.enter_context(http1.Connection(live.address))
+            unread.send(METRICS * 100)
+        metrics.wait_until(live.metrics_address, lambda n: of(n, "sockets") > 20 * 100000, "answers in the kernel")
+        numbers = metrics.read(live.metrics_address)
+        assert of(numbers, "sockets") < 20 * 3 * MIB // 2  # the kernel would take megabytes for each
+    metrics.wait_until(live.metrics_address, lambda n: of(n, "sockets") == 0, "no answers in the kernel")
+    live.wait_at_rest()
+
+
+def test_answers_that_are_not_read_hold_further_requests(start):
+    """While memory is used up, a connection whose socket holds an answer is not served; others are."""
+    live = start("--client-memory", "2MiB")
+    with contextlib.ExitStack() as stack:
+        for _ in range(100):
+            unread = stack.enter_context(http1.Connection(live.address))
+            unread.send(METRICS * 60)
+        metrics.wait_until(live.metrics_address, lambda n: n["sluice_slow_readers_closed_total"] > 0
+                           or of(n, "sockets") >= MIB, "memory that is used up")
+        for _ in range(20):
+            assert of(metrics.read(live.metrics_address), "sockets") < 16 * MIB
+            with http1.Connection(live.address) as good:
+                ask(good)
+    metrics.wait_until(live.metrics_address, lambda n: of(n, "sockets") == 0, "no answers in the kernel")
+    live.wait_at_rest()
+
+
+def test_idle_connections_go_for_requests_that_wait_for_memory(start):
+    """Those of a host that has many. They kept half of the memory, and a request that needed more got 503."""
+    live = start("--client-memory", "2MiB", "--body-memory", "1MiB")
+    host, _, port = live.address.rpartition(":")
+    head = (b'{"inputs":[{"name":"INPUT0","shape":[160000],"datatype":"FP32","parameters":{"binary_data_size":640000}}],'
+            b'"parameters":{"binary_data_output":true}}')
+    request = http1.post(b"/v2/models/id_fp32/infer", head + bytes(640000),
+                         b"Inference-Header-Content-Length: %d" % len(head))
+    with contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection((host, int(port)), http1.PATIENCE, ("127.0.0.9", 0)))
+                for _ in range(MIB // CONNECTION_BYTES - 5)]
+        metrics.wait_until(live.metrics_address, lambda n: n["sluice_connections"] >= len(idle), "idle connections")
+        good = stack.enter_context(http1.Connection(live.address))
+        for _ in range(3):
+            good.send(request)
+            answer = good.read_answer("POST")
+            assert answer.status == 200, str(answer)
+        assert metrics.read(live.metrics_address)["sluice_idle_connections_closed_total"] > 0
+    live.wait_at_rest()
+
+
+def test_tables_of_header_fields_count(start):
+    """HPACK counts 33 bytes for an entry that takes 150."""
+    live = start(grpc=("127.0.0.1:0",))
+    entries = b"".join(b"\x40\x01" + bytes([97 + n % 26]) + b"\x00" for n in range(124))
+    with contextlib.ExitStack() as stack:
+        for _ in range(20):
+            connection = stack.enter_context(h2.Connection(live.grpc_address))
+            connection.send(h2.frame(h2.HEADERS, h2.END_HEADERS, 1, h2.block(h2.call_fields(grpc_live.STREAM)) + entries))
+        metrics.wait_until(live.metrics_address, lambda n: of(n, "connections", "grpc") >= 20 * (GRPC_BYTES + 12000),
+                           "tables that count")
+    metrics.wait_until(live.metrics_address, lambda n: of(n, "connections", "grpc") == 0, "no connections")
+    live.wait_at_rest()
+
+
+def test_tables_of_header_fields_fit_client_memory(start):
+    live = start("--client-memory", "4MiB", grpc=("127.0.0.1:0",))
+    entries = b"".join(b"\x40\x01" + bytes([97 + n % 26]) + b"\x00" for n in range(124))
+    with contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(h2.Connection(live.grpc_address)) for _ in range(100)]
+        for connection in crowd:
+            connection.send(h2.frame(h2.HEADERS, h2.END_HEADERS, 1, h2.block(h2.call_fields(grpc_live.STREAM)) + entries))
+        numbers = metrics.wait_until(live.metrics_address, lambda n: of(n, "connections", "grpc") < 3 * MIB, "a bound")
+        assert of(numbers, "connections", "grpc") > MIB
+        assert any(line["event"] == "gRPC connection terminated" and "--client-memory" in line["reason"]
+                   for line in live.log_lines())
     live.wait_at_rest()
 
 

@@ -1,11 +1,14 @@
 """Connections up to --max-connections that do nothing, or hardly anything, take nothing from others: whatever the
 listener, an idle one goes for each new one, and one with an open request stays."""
 import contextlib
+import select
+import socket
 
 import pytest
 
 from lib import grpc_live, h2, http1, metrics, mip
 from lib.repository import FREE, Identity
+from lib.tls_client import Pki, client_hello, connect
 
 MOST = 50
 CROWD = 60
@@ -22,6 +25,14 @@ def server(start_server, tmp_path):
 
 def closed_idle(server):
     return metrics.read(server.metrics_address)["sluice_idle_connections_closed_total"]
+
+
+def first_ended(connections):
+    """Waits until the server has ended one of them, or sent something. Returns: it."""
+    by_socket = {one.sock: one for one in connections}
+    readable = select.select(list(by_socket), [], [], http1.PATIENCE)[0]
+    assert readable, "none of them has ended"
+    return by_socket[readable[0]]
 
 
 def check_good(server):
@@ -73,4 +84,90 @@ def test_idle_connections_next_answer_of_one_that_stays_is_right(server):
             used.send(b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n")
             assert used.read_answer().status == 200
             assert http1.request(server.address, "GET", "/v2/health/live").status == 200
+    server.wait_at_rest()
+
+
+def test_idle_connections_http1_gets_end_of_file(server):
+    """Nothing is sent first: a 408 there would be taken for the answer to the next request. A request that the client sends
+    at that moment may be repeated, as RFC 9110, 9.2.2 has it for a connection that ends before an answer."""
+    with contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(http1.Connection(server.address)) for _ in range(MOST)]
+        metrics.wait_until(server.metrics_address, lambda now: now["sluice_connections"] >= MOST, "all connections")
+        with http1.Connection(server.address) as another:
+            another.send(b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert another.read_answer().status == 200
+            assert first_ended(idle).read_end() == b""
+    server.wait_at_rest()
+
+
+def test_idle_connections_half_handshakes_go(start_server, tmp_path):
+    """Those that are not complete are idle, however much of them has come."""
+    pki = Pki(tmp_path)
+    cert, key = pki.server_files
+    Identity("m", [("FP32", FREE)]).write(tmp_path / "models")
+    server = start_server("--model-repository", tmp_path / "models", "--max-connections", MOST, "--http-tls-cert", cert,
+                          "--http-tls-key", key, "--header-timeout", "1h", metrics_at="127.0.0.1:0",
+                          listen=("http://127.0.0.1:0", "https://127.0.0.1:0"))
+    port = int(server.addresses[1].rpartition(":")[2])
+    with contextlib.ExitStack() as stack:
+        half = []
+        for sent in [client_hello(pki), client_hello(pki)[:50], b""] * (MOST // 3 + 1):
+            half.append(stack.enter_context(http1.Connection(f"127.0.0.1:{port}")))
+            half[-1].send(sent)
+        metrics.wait_until(server.metrics_address, lambda now: now["sluice_accepted_connections_total"] >= len(half),
+                           "the crowd")
+        for _ in range(3):
+            with connect(pki, port) as good:
+                good.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n")
+                assert good.recv(4096).startswith(b"HTTP/1.1 200 ")
+        assert closed_idle(server) > 0
+        first_ended(half[:MOST // 2]).read_end()  # the oldest went first
+    server.wait_at_rest()
+
+
+# ---- without idle ones: those whose requests wait for their client ---------------------------------
+
+WAITING = "sluice_waiting_connections_closed_total"
+WAITERS = {
+    "half bodies on --http": lambda server: (server.address, http1.post_head(INFER.encode(), len(ONE)) + ONE[:10]),
+    "open streams on --grpc": lambda server: (server.grpc_address, h2.PREFACE + h2.settings() + h2.frame(
+        h2.HEADERS, h2.END_HEADERS, 1, h2.block(h2.call_fields(grpc_live.STREAM)))),
+    "half packets on --mip": lambda server: (server.mip_urls[0].removeprefix("tcp://"),
+                                             mip.header(mip.INFER, 1000) + bytes(10)),
+}
+
+
+def connect_from(host, address, sent):
+    to, _, port = address.rpartition(":")
+    sock = socket.create_connection((to, int(port)), http1.PATIENCE, (host, 0))
+    sock.sendall(sent)
+    return sock
+
+
+@pytest.mark.parametrize("crowd", WAITERS)
+def test_waiting_connections_of_a_large_peer_leave_room_for_others(server, crowd):
+    address, sent = WAITERS[crowd](server)
+    with contextlib.ExitStack() as stack:
+        for n in range(MOST):
+            stack.enter_context(contextlib.closing(connect_from("127.0.0.9", address, sent)))
+        metrics.wait_until(server.metrics_address, lambda now: now["sluice_accepted_connections_total"] >= MOST
+                           and now["sluice_requests_in_flight"] >= MOST, "requests that wait for their client")
+        for _ in range(3):
+            check_good(server)
+        assert metrics.read(server.metrics_address)[WAITING] > 0
+        assert any("closed for another one" in line.get("event", "") for line in server.log_lines())
+    server.wait_at_rest()
+
+
+def test_waiting_connections_of_small_peers_are_kept(server):
+    """Of four at most of each host none goes: the new one is refused."""
+    address, sent = WAITERS["half bodies on --http"](server)
+    with contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(contextlib.closing(connect_from(f"127.0.0.{9 + n // 4}", address, sent)))
+                   for n in range(MOST)]
+        metrics.wait_until(server.metrics_address, lambda now: now["sluice_requests_in_flight"] >= MOST, "requests")
+        assert http1.request(server.address, "GET", "/v2/health/ready").status == 503
+        for sock in waiting:
+            sock.sendall(ONE[10:])
+            assert sock.recv(4096).startswith(b"HTTP/1.1 200 ")
     server.wait_at_rest()

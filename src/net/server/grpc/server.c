@@ -236,6 +236,26 @@ static bool has_open_call(const struct net_conn *net_conn) {
     return session->n_open > (h2_scan_is_in_fields(&session->scan) ? 1 : 0);
 }
 
+static bool stream_waits(const struct grpc_stream *stream, bool runs_nothing) {
+    const struct grpc_method *method = stream->call.method;
+    bool reads_slowly = stream->timeout.armed && stream->timeout.timer_class == GRPC_WAIT_WINDOW;
+    return stream->closed || reads_slowly || grpc_receive_is_waiting(stream) ||
+           (runs_nothing && method && method->streams);
+}
+
+/* A streaming call may wait for a message also after the first one, while no request runs. */
+static bool waits_for_client(const struct net_conn *net_conn) {
+    const struct grpc_session *session = &((const struct grpc_conn *)net_conn)->session;
+    bool runs_nothing = memory_account_holds_no_response(net_conn->account);
+    const struct grpc_stream *stream;
+    LIST_FOREACH(stream, &session->streams, link) {
+        if (!stream_waits(stream, runs_nothing)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Its client knows by GOAWAY that a call which it starts meanwhile was not taken. */
 static void on_evict(struct net_conn *net_conn) {
     struct grpc_conn *conn = (struct grpc_conn *)net_conn;
@@ -342,6 +362,7 @@ static const struct net_protocol grpc_protocol = {
     .on_drain = on_drain,
     .has_open_call = has_open_call,
     .on_evict = on_evict,
+    .waits_for_client = waits_for_client,
     .on_sent = on_sent,
     .is_receiving_bulk = is_receiving_bulk,
     .run_deferred = run_deferred,

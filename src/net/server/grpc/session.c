@@ -738,6 +738,29 @@ static void receive_frames(struct grpc_session *session, struct str data) {
     }
 }
 
+/* Entries of a few bytes, which HPACK counts with 32 more each, take some 150; what usual heads put
+ * into the table is part of the connection. */
+enum { TABLE_COUNT_FACTOR = 5, TABLE_FREE_BYTES = 1024 };
+
+static uint64_t table_memory(size_t n_bytes) {
+    return n_bytes > TABLE_FREE_BYTES ? (n_bytes - TABLE_FREE_BYTES) * TABLE_COUNT_FACTOR : 0;
+}
+
+/* Counts what the client's HPACK table takes now. */
+static void count_table(struct grpc_session *session) {
+    size_t n_bytes = session->h2 ? nghttp2_session_get_hd_inflate_dynamic_table_size(session->h2)
+                                 : session->n_table_bytes;
+    uint64_t counted = table_memory(session->n_table_bytes), needed = table_memory(n_bytes);
+    if (needed <= counted) {
+        memory_conn_subtract(session->account, MEMORY_CONN_STATE, counted - needed);
+    } else if (!memory_conn_add(session->account, MEMORY_CONN_STATE, needed - counted)) {
+        grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
+                          "no memory for its table of header fields (--client-memory)");
+        return;
+    }
+    session->n_table_bytes = n_bytes;
+}
+
 /* Returns: whether HTTP/2 frames follow. */
 static bool receive_preface(struct grpc_session *session, struct str *data) {
     if (session->preface.result == H2_PREFACE_OK) {
@@ -785,6 +808,7 @@ void grpc_session_receive(struct grpc_session *session, struct str data) {
     if (receive_preface(session, &data) && data.len > 0) {
         size_t n_good = h2_scan_add(&session->scan, data);
         receive_frames(session, str_make(data.ptr, n_good));
+        count_table(session);
         if (n_good < data.len) {
             grpc_session_fail(session, NGHTTP2_STREAM_CLOSED,
                               "a frame after the end of its stream");

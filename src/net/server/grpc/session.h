@@ -161,7 +161,8 @@ struct grpc_session {
     struct h2_bucket control, resets, heads;
     uint32_t window_credit; /* WINDOW_UPDATE frames that the peer may send for what it got */
     struct h2_scan scan;
-    uint64_t n_sent; /* bytes of messages collected for the socket */
+    size_t n_table_bytes; /* of its client's HPACK table, by HPACK's count */
+    uint64_t n_sent;      /* bytes of messages collected for the socket */
     struct grpc_write_batch write_batch;
     struct grpc_session *next_scheduled;
     struct str plain_reply; /* sent instead of HTTP/2; then the connection closes */

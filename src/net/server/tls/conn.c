@@ -508,7 +508,7 @@ static bool partial_add(struct net_conn *conn, struct str *data, size_t n_bytes,
 /* Begins the handshake. Returns: false when there is no memory: the connection is closed. */
 static bool begin_session(struct net_conn *conn) {
     struct net_tls *tls = conn->tls;
-    if (!memory_conn_add(conn->account, MEMORY_CONN_TLS, NET_TLS_HANDSHAKE_MEMORY_BYTES)) {
+    if (!net_conn_take_memory(conn, MEMORY_CONN_TLS, NET_TLS_HANDSHAKE_MEMORY_BYTES)) {
         refuse_for_memory(conn);
         return false;
     }

@@ -1,0 +1,53 @@
+/* What the kernel holds for connections: input that the server does not read, and output that the
+ * client does not take. Control groups of version 2 count it as memory of the process. A connection
+ * is measured when it was sent SOCKET_STEP_BYTES since it was last measured, and again and again as
+ * long as its socket holds something or it is not read. Less than SOCKET_MIN_BYTES do not count.
+ *
+ * Back pressure: while the memory for clients is used up, no further request is taken from a
+ * connection of HTTP/1.1 or MIP whose socket holds output (conn_socket_is_held).
+ *
+ * Thread: the worker's. */
+#ifndef SLUICE_NET_SERVER_SOCKET_MEMORY_H
+#define SLUICE_NET_SERVER_SOCKET_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+struct net_conn;
+struct server_worker;
+
+enum {
+    SOCKET_STEP_BYTES = 4096,
+    SOCKET_MIN_BYTES = 4096,
+    SOCKET_BURST_BYTES = 32768, /* within an event: of requests that were sent at once */
+};
+
+/* Of a connection. Zeroed memory is the initial state. */
+struct conn_socket {
+    TAILQ_ENTRY(net_conn) link; /* in the worker's list of those that are measured again */
+    uint64_t n_written;         /* net_conn.n_written, when it was last measured */
+    uint64_t n_out_bytes;       /* of what was measured, output */
+    bool listed;
+    bool held; /* it is resumed when it need not be held any more */
+};
+
+/* Of a worker. */
+struct server_sockets {
+    TAILQ_HEAD(, net_conn) conns; /* the one that was measured longest ago first */
+    uint64_t due_ns;              /* UINT64_MAX: the list is empty */
+};
+
+void server_sockets_init(struct server_sockets *sockets);
+/* After an event: measures the connection, if that is due. */
+void conn_socket_update(struct net_conn *conn);
+/* Between two requests of an event: measures a connection that was sent much meanwhile. Returns:
+ * whether the next request has to wait; the connection is resumed then. */
+bool conn_socket_is_held(struct net_conn *conn);
+/* The connection is closed. */
+void conn_socket_end(struct net_conn *conn);
+/* Measures the connections of the list that are due. Returns: when to call it next; UINT64_MAX:
+ * never. */
+uint64_t server_sockets_on_timer(struct server_worker *server_worker, uint64_t now_ns);
+
+#endif
