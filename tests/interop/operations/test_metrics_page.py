@@ -99,7 +99,7 @@ def crowd(live, n=N):
         yield connections
 
 
-@pytest.mark.parametrize("interval, most", [(ALWAYS, 1), ("0", N / 8)])
+@pytest.mark.parametrize("interval, most", [(ALWAYS, 1), ("0", N / 2)])
 def test_page_of_a_crowd_is_printed_once(start, interval, most):
     """All requests come while the process is stopped; a good client of the same worker is answered among them."""
     live = start(interval)
