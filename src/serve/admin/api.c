@@ -13,7 +13,7 @@ static void answer_metrics(struct http_exchange *exchange, void *context) {
 
 static void answer_status(struct http_exchange *exchange, void *context) {
     struct admin_api *api = context;
-    admin_status_reply(&api->state, exchange, status_json_print, api->metrics);
+    admin_status_reply(&api->state, exchange, status_json_print, api);
 }
 
 static void answer_state(struct http_exchange *exchange, void *context) {
@@ -30,10 +30,14 @@ static void answer_live(struct http_exchange *exchange, void *context) {
     http_json_reply(exchange, live ? 200 : 503, &body);
 }
 
+bool admin_api_is_ready(const struct admin_api *api) {
+    return !atomic_load_explicit(api->draining, memory_order_relaxed) &&
+           loop_health_is_ready(api->loops) && repository_is_ready(api->metrics->repository);
+}
+
 static void answer_ready(struct http_exchange *exchange, void *context) {
     const struct admin_api *api = context;
-    bool ready = !atomic_load_explicit(api->draining, memory_order_relaxed) &&
-                 loop_health_is_ready(api->loops) && repository_is_ready(api->metrics->repository);
+    bool ready = admin_api_is_ready(api);
     struct buf body;
     buf_init(&body, exchange->arena, 32);
     v2_ready_print(&body, ready);

@@ -25,12 +25,15 @@ struct admin_api {
 /* The table of callbacks for http_server_new; `api` must outlive the server. */
 struct http_handler admin_api_handler(struct admin_api *api);
 
+/* Returns: what /v2/health/ready answers. Thread: any. */
+bool admin_api_is_ready(const struct admin_api *api);
+
 /* models.c: appends the state of every model and instance as text, for telemetry/admin/state.h.
  * `context` is the struct repository. Thread: any. */
 void admin_models_print(void *context, struct buf *out);
 
 /* status_json.c: appends the JSON object that the status page draws. `context` is the struct
- * admin_metrics. Counters are totals: the page computes rates from two readings. Thread: any. */
+ * admin_api. Counters are totals: the page computes rates from two readings. Thread: any. */
 void status_json_print(void *context, const struct net_memory_report *memory, struct buf *out);
 
 #endif

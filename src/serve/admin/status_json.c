@@ -71,10 +71,11 @@ static void add_entry(void *user, const struct repository_entry *entry) {
 }
 
 void status_json_print(void *context, const struct net_memory_report *memory, struct buf *out) {
-    struct admin_metrics *metrics = context;
+    const struct admin_api *api = context;
+    struct admin_metrics *metrics = api->metrics;
     struct json_writer json = {.out = out};
     json_write_open(&json, JSON_ELEMENT, '{');
-    status_json_add_process(&json, &metrics->process, repository_is_ready(metrics->repository));
+    status_json_add_process(&json, &metrics->process, admin_api_is_ready(api));
     status_json_add_memory(&json, memory);
     json_write_string(&json, "http_url", str_of(metrics->http_url ? metrics->http_url : ""));
     json_write_open(&json, "models", '[');

@@ -50,7 +50,8 @@ static bool may_run_inline(const struct call *call) {
            call->input_bytes <= CALL_INLINE_MAX_BYTES;
 }
 
-/* Returns: whether the iteration may start another execution. run_on = worker has no limit. */
+/* Returns: whether the iteration may start another execution; otherwise the calls go to the
+ * instances. For run_on = worker they wait for the next iteration (is_iteration_over). */
 static bool iteration_has_time(const struct inline_queue *inline_queue) {
     return inline_queue->version->run_on == RUN_ON_WORKER ||
            inline_queue->iteration->spent_ns < EXEC_SLOW_NS;
@@ -132,9 +133,10 @@ static uint64_t run_batch(struct instance *instance, struct call **calls, size_t
     return ended_ns - started_ns;
 }
 
-static void count_time(struct loop_iteration *iteration, uint64_t ns) {
+static void count_time(struct loop_iteration *iteration, const struct model_version *version,
+                       uint64_t ns) {
     iteration->spent_ns += ns;
-    loop_iteration_note(iteration, "a model", ns);
+    loop_iteration_note(iteration, version->work_text, ns);
 }
 
 /* ---- end of the event-loop iteration --------------------------------------------------------- */
@@ -175,8 +177,14 @@ static size_t run_next_batch(struct inline_queue *inline_queue) {
     struct batch_rules rules = inline_batch_rules(version, times);
     size_t n =
         batch_take(&rules, &inline_queue->queue, first, batch, INSTANCE_REQUESTS_MAX, now_ns);
-    count_time(inline_queue->iteration, run_batch(instance, batch, n, times, now_ns));
+    count_time(inline_queue->iteration, version, run_batch(instance, batch, n, times, now_ns));
     return n;
+}
+
+/* Returns: whether a model that runs only on workers gives the loop to other events. */
+static bool is_iteration_over(const struct inline_queue *inline_queue) {
+    return inline_queue->version->run_on == RUN_ON_WORKER &&
+           inline_queue->iteration->spent_ns >= LOOP_EVENTS_NS;
 }
 
 /* Runs the calls collected so far. Calls that their answers trigger wait for the next iteration, so
@@ -188,7 +196,7 @@ static bool on_iteration_end(struct deferred_task *task) {
     inline_queue->running = true;
     while (left > 0 && inline_queue->queue.n > 0) { /* a cancelled call has been removed */
         size_t n = run_next_batch(inline_queue);
-        left = n < left ? left - n : 0;
+        left = n < left && !is_iteration_over(inline_queue) ? left - n : 0;
     }
     inline_queue->running = false;
     if (inline_queue->queue.n > 0) {
@@ -233,15 +241,16 @@ static struct inline_queue *inline_queue_get(const struct call *call) {
 /* Runs the call now, because its answer is sent together with others of its connection. Returns:
  * false when it has to wait. */
 static bool run_immediately(struct inline_queue *inline_queue, struct call *call) {
-    struct instance *instance = inline_queue->queue.n == 0 && iteration_has_time(inline_queue)
-                                    ? claim_instance(inline_queue->version)
-                                    : NULL;
+    bool may_run = inline_queue->queue.n == 0 && iteration_has_time(inline_queue) &&
+                   !is_iteration_over(inline_queue);
+    struct instance *instance = may_run ? claim_instance(inline_queue->version) : NULL;
     if (!instance) {
         return false;
     }
     /* The lookup in the response cache takes a while, and ended at finished_ns. */
     uint64_t started_ns = call->cached == CALL_CACHE_MISS ? call->finished_ns : call->queued_ns;
-    count_time(inline_queue->iteration, run_batch(instance, &call, 1, times_of(call), started_ns));
+    count_time(inline_queue->iteration, inline_queue->version,
+               run_batch(instance, &call, 1, times_of(call), started_ns));
     return true;
 }
 

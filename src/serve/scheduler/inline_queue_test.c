@@ -258,6 +258,39 @@ static void inline_queue_run_on_worker_ignores_time_budget(void **state) {
     end(&rig);
 }
 
+/* A message that the worker gets in the next iteration. */
+static struct {
+    struct worker_msg msg;
+    struct rig *rig;
+    int n_executions; /* when it came */
+} next_iteration;
+
+static void on_next_iteration(struct worker_msg *msg) {
+    (void)msg;
+    next_iteration.n_executions = atomic_load(&next_iteration.rig->model->n_executions);
+}
+
+static void send_eight_alone_and_a_message(struct rig *rig) {
+    send_eight_alone(rig);
+    next_iteration.rig = rig;
+    next_iteration.msg.run = on_next_iteration;
+    worker_post(rig->worker, &next_iteration.msg);
+}
+
+static void inline_queue_run_on_worker_lets_other_events_in_between(void **state) {
+    static struct rig rig;
+    (void)state;
+    start(&rig, &on_worker);
+    rig.model->execution_ns = 1500 * US;
+    int64_t before = n_inline();
+    rig_run(&rig, send_eight_alone_and_a_message, 8);
+    assert_ok(&rig, 8);
+    /* 1.5 ms were spent when the second began; one more before the poll */
+    assert_int_equal(next_iteration.n_executions, 3);
+    assert_int_equal(n_inline() - before, 8);
+    end(&rig);
+}
+
 static struct rig other;
 
 static void send_for_two_models(struct rig *rig) {
@@ -499,6 +532,7 @@ int main(void) {
         cmocka_unit_test(inline_queue_run_immediately_skips_the_queue),
         cmocka_unit_test(inline_queue_time_budget_moves_rest_to_instances),
         cmocka_unit_test(inline_queue_run_on_worker_ignores_time_budget),
+        cmocka_unit_test(inline_queue_run_on_worker_lets_other_events_in_between),
         cmocka_unit_test(inline_queue_time_budget_is_shared_by_models),
         cmocka_unit_test(inline_queue_batch_size_adapts_to_exec_time),
         cmocka_unit_test(inline_queue_more_rows_than_seen_use_instance),

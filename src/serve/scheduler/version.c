@@ -2,6 +2,7 @@
 #include "serve/scheduler/version.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -133,6 +134,8 @@ static struct model_version *version_alloc(const struct version_options *options
     version->config.name = options->name;
     size_t n = options->name.len < LOOP_WORK_BYTES ? options->name.len : LOOP_WORK_BYTES - 1;
     memcpy(version->work_name, options->name.ptr, n);
+    snprintf(version->work_text, sizeof(version->work_text), "model %.*s", (int)n,
+             options->name.ptr);
     scheduler_init(&version->scheduler);
     cache_scope_open(&version->cache, response_cache_for(options));
     atomic_flag_clear(&version->shape_reported);

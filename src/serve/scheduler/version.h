@@ -43,11 +43,13 @@ struct model_version {
     uint32_t n_threads; /* per execution */
     bool may_spin;
     uint64_t work_name[LOOP_WORK_WORDS]; /* the name, for loop_work_set */
-    enum model_run_on run_on;            /* RUN_AUTO: decided by shape_times */
-    uint64_t max_output_size;            /* 0: no limit */
-    uint64_t slow_reader_timeout_ns;     /* enforced by partial_response_send; 0: none */
-    struct str path;                     /* the model's file or directory */
-    struct str directory;                /* directory of the files that the configuration names */
+    /* "model NAME", for loop_iteration_note: a version is freed after the iterations that ran it */
+    char work_text[LOOP_WORK_BYTES + 8];
+    enum model_run_on run_on;        /* RUN_AUTO: decided by shape_times */
+    uint64_t max_output_size;        /* 0: no limit */
+    uint64_t slow_reader_timeout_ns; /* enforced by partial_response_send; 0: none */
+    struct str path;                 /* the model's file or directory */
+    struct str directory;            /* directory of the files that the configuration names */
     const void *user_data[MODEL_VERSION_SLOTS]; /* of the front ends; set before the version is
                                             published */
     const uint64_t *siblings;                   /* set before the version is published */

@@ -130,7 +130,7 @@ def test_event_loop_admin_listener_answers_while_worker_is_held(start_server, tm
         assert slow.read_answer("POST").status == waiting.read_answer().status == 200
     numbers = metrics.wait_until(admin, lambda now: now["sluice_event_loop_holds_total"] > 0, "the hold counted")
     assert numbers["sluice_event_loop_longest_hold_milliseconds"] >= 900
-    assert any(line.get("event") == "event loop held" and line["by"] == "a model" for line in server.log_lines())
+    assert any(line.get("event") == "event loop held" and line["by"] == "model held" for line in server.log_lines())
 
 
 def helper_jobs(admin):

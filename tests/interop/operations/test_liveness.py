@@ -44,6 +44,10 @@ def health(address, what):
     return answer.status, json.loads(answer.body)[what]
 
 
+def page_says_ready(admin):
+    return json.loads(http1.request(admin, "GET", "/status.json").body)["server"]["ready"]
+
+
 def held_lines(server):
     """On a busy machine another loop may be late, too."""
     return [(line["level"], line["thread"], line["model"], line["health"]) for line in server.log_lines()
@@ -88,6 +92,7 @@ def test_liveness_worker_held_by_a_model(server):
         slow = opened.enter_context(http1.Connection(server.address))
         slow.send(http1.post(f"/v2/models/{NAME}/infer".encode(), INFER))
         server.wait_for(lambda: health(admin, "ready") == (503, False), "not ready")
+        assert page_says_ready(admin) is False
         server.wait_for(lambda: health(admin, "live") == (503, False), "not live")
         server.wait_for(lambda: ("error", "worker", NAME, "not live") in held_lines(server), "a line of the log")
         assert any(line[0] == "warning" and line[3] == "not ready" for line in held_lines(server))
@@ -101,6 +106,7 @@ def test_liveness_worker_held_by_a_model(server):
 
         server.open_gate()
         server.wait_for(lambda: is_healthy(admin), "ready again")
+        server.wait_for(lambda: page_says_ready(admin), "the status page to say ready")
         assert slow.read_answer("POST").status == 503  # the backend's answer
     server.wait_for(lambda: "event loop responds again" in server.log_text(), "a line of the log")
     metrics.wait_until(admin, lambda now: now["sluice_event_loops_held"] == 0, "no loop held")
