@@ -66,7 +66,7 @@ def picks(endpoint, **more):
 
 @pytest.mark.parametrize("name", HEADERS_ONLY)
 def test_ext_proc_stream_lasts_until_answer_ends(start_envoy, recorder, name):
-    """One message, one answer; then nothing until the model server's answer has ended."""
+    """A message for the head of the request and one for that of the answer; then nothing until that has ended."""
     server = echo.Echo()
     recorder.say = picks(server.address)
     envoy = start_envoy(name)
@@ -76,7 +76,7 @@ def test_ext_proc_stream_lasts_until_answer_ends(start_envoy, recorder, name):
         stream = recorder.last()
         assert not stream.ended.is_set()
         server.let_go()
-        assert recorder.ended().phases() == ["request_headers"]
+        assert recorder.ended().phases() == ["request_headers", "response_headers"]
     server.close()
 
 
@@ -89,7 +89,7 @@ def test_ext_proc_client_disconnect_ends_stream(start_envoy, recorder, name):
     send(connection, x_answer="pause")
     assert connection.read_head().status == 200
     connection.reset()
-    assert recorder.ended().phases() == ["request_headers"]
+    assert recorder.ended().phases() == ["request_headers", "response_headers"]
     server.close()
 
 
@@ -100,7 +100,7 @@ def test_ext_proc_stream_ends_after_each_kind_of_answer(start_envoy, recorder, u
     with http1.Connection(envoy.address) as connection:
         send(connection, x_answer=wish)
         connection.read_head()
-        assert recorder.ended().phases() == ["request_headers"]
+        assert recorder.ended().phases() == ["request_headers", "response_headers"]
 
 
 def test_ext_proc_response_trailers_are_sent(start_envoy, recorder, upstreams):
@@ -110,8 +110,8 @@ def test_ext_proc_response_trailers_are_sent(start_envoy, recorder, upstreams):
         send(connection, te="trailers", x_answer="trailers")
         connection.read_head()
         stream = recorder.ended()
-    assert stream.phases() == ["request_headers", "response_trailers"]
-    assert headers_of(stream.messages[1]) == {"x-checked": "yes"}
+    assert stream.phases() == ["request_headers", "response_headers", "response_trailers"]
+    assert headers_of(stream.messages[2]) == {"x-checked": "yes"}
 
 
 @pytest.mark.parametrize("headers", ["SKIP", "SEND"])
@@ -121,7 +121,7 @@ def test_ext_proc_trailers_skip_ends_stream_early(start_envoy, recorder, headers
     recorder.say = picks(server.address)
     envoy = start_envoy("headers-only.yaml", lambda text: text.replace(
         "response_trailer_mode: SEND", "response_trailer_mode: SKIP").replace(
-        "response_header_mode: SKIP", f"response_header_mode: {headers}"))
+        "response_header_mode: SEND", f"response_header_mode: {headers}"))
     with http1.Connection(envoy.address) as connection:
         send(connection, x_answer="pause")
         connection.read_head()
@@ -207,7 +207,7 @@ def test_ext_proc_disallowed_mode_override_is_ignored(start_envoy, recorder, ups
     recorder.say = picks(upstreams[0].address, body_mode="BUFFERED")
     envoy = start_envoy("headers-only.yaml")
     assert said(ask(envoy, method="POST", body=BODY))["server"] == "a"
-    assert recorder.ended().phases() == ["request_headers"]
+    assert recorder.ended().phases() == ["request_headers", "response_headers"]
 
 
 @pytest.mark.parametrize("with_length", [False, True])

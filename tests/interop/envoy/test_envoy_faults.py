@@ -76,7 +76,8 @@ def test_envoy_refusing_endpoint_is_last_choice(start, echoes, attributes):
 
 def test_envoy_without_headers_of_responses_is_shown(start):
     """With response_header_mode: SKIP the picker learns nothing of its endpoints."""
-    gateway = start("headers-only.yaml")
+    gateway = start("headers-only.yaml", more=lambda text: text.replace(
+        "response_header_mode: SEND", "response_header_mode: SKIP"))
     assert [gateway.curl("/").status for _ in range(5)] == [200] * 5
     numbers = gateway.picker.wait_until(lambda now: now[HEADERS % "no"] == 5, "responses without headers")
     assert numbers[HEADERS % "yes"] == 0
@@ -138,11 +139,13 @@ def test_envoy_failing_server_is_ejected(start, echoes):
     assert gateway.picker.numbers()[f'sluice_pick_endpoint_ejected{{endpoint="{address}"}}'] == 0
 
 
-@pytest.mark.parametrize("status", ["404", "401", "429", "500", "503"])
-def test_envoy_fast_failures_do_not_attract(start, echoes, status):
+@pytest.mark.parametrize("config, status", [
+    *(("full-duplex.yaml", status) for status in ("404", "401", "429", "500", "503")),
+    *((config, "500") for config in (*OPEN, *CLOSED) if config != "full-duplex.yaml")])
+def test_envoy_fast_failures_do_not_attract(start, echoes, config, status):
     """One of three answers so at once, and health checks with 200. It gets some requests at first, and at most one
     trial for each 64 picks; a third of them would be its share."""
-    gateway = start("full-duplex.yaml", checked=True)
+    gateway = start(config, checked=True)
     echoes[0].status = status
     with Load(gateway.address, n_clients=8, method="POST", path="/v1/completions", body=BODY) as load:
         load.wait_more(800)
