@@ -122,7 +122,8 @@ struct pool_request {
 struct pool_ticket {
     struct endpoint *endpoint; /* valid until the ticket is released */
     uint32_t n_tokens;
-    uint64_t picked_ns;    /* 0: response times are not measured */
+    uint64_t sent_ns;      /* of the pick, or the end of the request's body, where that is seen; 0:
+                              response times are not measured */
     bool response_started; /* with a successful status */
 };
 
@@ -168,6 +169,9 @@ enum status pool_check_picked(struct pool_reader *reader, const struct pool_requ
 /* Lowers the in-flight count: once at the end of each request, however it ended. The ticket becomes
  * empty; an empty one is ignored. Thread: any. */
 void pool_release_ticket(struct pool *pool, struct pool_ticket *ticket);
+/* The request's body has ended: response times are measured from here, without the time that the
+ * client took to send it. Thread: the ticket's. */
+void pool_ticket_request_ended(struct pool_ticket *ticket);
 /* The response has started, `good` by its status, and has ended: records the times where the
  * profile needs them. Thread: any. */
 void pool_ticket_response_started(struct pool *pool, struct pool_ticket *ticket, bool good);

@@ -369,6 +369,33 @@ static void session_response_times_start_at_pick(void **state) {
     clock_set_fake_ns(0);
 }
 
+/* A client that sends its body slowly does not make the endpoint look slow. */
+static void session_response_times_leave_out_the_upload(void **state) {
+    static const uint64_t second = 1000000000;
+    static const struct profile profile = {.picker = {.plugin = &plugin_random_picker},
+                                           .needs = {.latency = true}};
+    struct stage *stage = open_stage(fixture_spec(), &profile);
+    (void)state;
+    for (int by_trailers = 0; by_trailers < 2; by_trailers++) {
+        clock_set_fake_ns(second);
+        stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+        struct endpoint *endpoint = fixture_endpoint(&stage->pool, picked(stage));
+        atomic_store(&endpoint->answered_ns, 0);
+        clock_set_fake_ns(31 * second);
+        stage_body(stage, "{\"prompt\": \"slowly\"}", !by_trailers);
+        stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"prompt\": \"slowly\"}", !by_trailers);
+        if (by_trailers) {
+            stage_trailers(stage, EXT_PROC_REQUEST_TRAILERS);
+        }
+        clock_set_fake_ns(33 * second);
+        stage_answer(stage, ":status=200", true);
+        assert_float_equal(endpoint->first_byte_s, 2.f, 0.001);
+        begin_again(stage);
+    }
+    stage_close(stage);
+    clock_set_fake_ns(0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompt_same_prefix_goes_to_same_endpoint),
@@ -382,6 +409,7 @@ int main(void) {
         cmocka_unit_test(prompt_scan_keeps_model_required),
         cmocka_unit_test(prompt_tokens_are_estimated),
         cmocka_unit_test(session_response_times_start_at_pick),
+        cmocka_unit_test(session_response_times_leave_out_the_upload),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -743,6 +743,9 @@ void pick_session_on_body(struct pick_session *session, const struct ext_proc_re
         return;
     }
     session->request_ended = message->end_of_stream || message->end_without_message;
+    if (session->request_ended) {
+        pool_ticket_request_ended(&session->ticket);
+    }
     if (!read_late_subset(session, message)) {
         return;
     }
@@ -785,6 +788,7 @@ void pick_session_on_trailers(struct pick_session *session) {
         return;
     }
     session->request_ended = true;
+    pool_ticket_request_ended(&session->ticket);
     bool is_body_split = session->mode_overridden && session->is_body_split;
     if (session->scan && (session->phase == PICK_HEADERS_HELD ||
                           session->phase == PICK_BODY_PENDING || is_body_split)) {

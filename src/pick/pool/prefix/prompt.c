@@ -116,7 +116,7 @@ void pool_prompt_record(struct pool_reader *reader, const struct pool_request *r
         record_prompt(reader, &profile->needs, request->prompt, endpoint);
     }
     if (profile->needs.latency) {
-        ticket->picked_ns = clock_now_ns();
+        ticket->sent_ns = clock_now_ns();
     }
 }
 
@@ -137,22 +137,28 @@ static void record_first_byte(struct endpoint *endpoint, float seconds, uint64_t
     atomic_store_explicit(&endpoint->answered_ns, now_ns, memory_order_relaxed);
 }
 
+void pool_ticket_request_ended(struct pool_ticket *ticket) {
+    if (ticket->sent_ns != 0 && !ticket->response_started) {
+        ticket->sent_ns = clock_now_ns();
+    }
+}
+
 void pool_ticket_response_started(struct pool *pool, struct pool_ticket *ticket, bool good) {
     struct endpoint *endpoint = ticket->endpoint;
-    if (!endpoint || !good || ticket->picked_ns == 0) {
+    if (!endpoint || !good || ticket->sent_ns == 0) {
         return;
     }
     uint64_t now_ns = clock_now_ns();
     ticket->response_started = true;
     lock_acquire(&pool->lock);
-    record_first_byte(endpoint, (float)(now_ns - ticket->picked_ns) / 1e9f, now_ns);
+    record_first_byte(endpoint, (float)(now_ns - ticket->sent_ns) / 1e9f, now_ns);
     endpoint_record_change(pool, endpoint);
     lock_release(&pool->lock);
 }
 
 void pool_ticket_response_ended(const struct pool_ticket *ticket) {
     if (ticket->endpoint && ticket->response_started) {
-        float seconds = (float)(clock_now_ns() - ticket->picked_ns) / 1e9f;
+        float seconds = (float)(clock_now_ns() - ticket->sent_ns) / 1e9f;
         update_mean(&ticket->endpoint->answer_s, false, seconds);
     }
 }
