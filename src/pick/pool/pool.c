@@ -71,6 +71,9 @@ void endpoint_update_rank(struct pool *pool, struct endpoint *endpoint) {
         ranking_insert(&pool->ranking, &endpoint->ranked, rank);
     }
     store_u32(&endpoint->rank, rank);
+    if (before >= ENDPOINT_LIMITED || rank >= ENDPOINT_LIMITED) {
+        pool->queue_epoch++; /* whether others are avoided makes a difference to waiters */
+    }
     if (endpoint->in_pool) {
         note_preferred(pool->snapshot, endpoint);
     }
@@ -192,6 +195,7 @@ enum status pool_new(struct pool **out, struct error *err) {
     atomic_init(&pool->n_unrestricted, 0);
     atomic_init(&pool->capacity_epoch, 0);
     atomic_init(&pool->ticked_ns, 0);
+    pool->queue_epoch = 1;
     flow_init(&pool->flow);
     *out = pool;
     return ST_OK;

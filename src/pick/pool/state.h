@@ -51,6 +51,10 @@ struct pool {
     struct flow flow;
     _Atomic uint64_t n_unrestricted; /* queued requests without a subset */
     _Atomic uint64_t ticked_ns;      /* of the last pool_tick */
+    /* Changes when a waiter may have come to be able to use an endpoint; those of few endpoints
+     * reset their unwanted_epoch instead. */
+    uint64_t queue_epoch;
+    uint64_t n_searches;             /* of the queue, for a waiter of an endpoint */
     _Atomic uint64_t capacity_epoch; /* counts the events that may have added capacity */
 };
 

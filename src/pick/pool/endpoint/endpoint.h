@@ -89,6 +89,7 @@ struct endpoint {
     uint64_t
         stalled_until_ns; /* no waiter is notified for it until then: the last one could not use it
                              although it had capacity; 0: not stalled */
+    uint64_t unwanted_epoch;      /* the pool's queue_epoch when no waiter could use it */
     _Atomic uint32_t n_snapshots; /* snapshots that contain it; without any, only tickets refer to
                                      it */
 

@@ -247,13 +247,28 @@ void pool_set_stalled(struct pool *pool, struct endpoint *endpoint, bool stalled
         stalled && has_capacity(pool, endpoint) ? clock_now_ns() + STALLED_NS : 0;
 }
 
+/* The first waiter that can use the endpoint. A search that finds none looks at every waiter: it is
+ * not repeated until one may have come. */
+static struct flow_item *find_waiter(struct wait_target *target) {
+    struct pool *pool = target->pool;
+    if (target->endpoint->unwanted_epoch == pool->queue_epoch) {
+        return NULL;
+    }
+    pool->n_searches++;
+    struct flow_item *item = flow_find(&pool->flow, can_use_target, target);
+    if (!item) {
+        target->endpoint->unwanted_epoch = pool->queue_epoch;
+    }
+    return item;
+}
+
 void pool_notify_waiters(struct pool *pool, struct endpoint *endpoint,
                          struct pool_notifications *notifications) {
     struct wait_target target = {.pool = pool, .endpoint = endpoint};
     advance_capacity_epoch(pool);
     for (uint64_t most = max_notifications(pool, endpoint);
          most > 0 && pool->flow.n_queued > 0 && has_capacity(pool, endpoint); most--) {
-        struct flow_item *item = flow_find(&pool->flow, can_use_target, &target);
+        struct flow_item *item = find_waiter(&target);
         if (!item) {
             break;
         }
@@ -438,6 +453,7 @@ void pool_notify_after_update(struct pool *pool, struct pool_notifications *noti
         pool->snapshot->members[i].endpoint->stalled_until_ns = 0;
     }
     advance_capacity_epoch(pool);
+    pool->queue_epoch++;
     flow_remove_idle_bands(&pool->flow, is_configured_priority, spec);
 }
 
@@ -483,6 +499,27 @@ static void displace(struct pool *pool, struct pool_waiter *waiter,
     wakeup_append(waiter, notifications);
 }
 
+/* The waiter has been queued: it may use endpoints that no waiter could use before. */
+static void note_queued(struct pool *pool, const struct pool_waiter *waiter) {
+    enum { FEW = 16 };
+    const struct pool_snapshot *snapshot = pool->snapshot;
+    size_t n = 0;
+    bool is_resolved = waiter->members && waiter->members_generation == snapshot->generation;
+    for (size_t i = 0; is_resolved && i < count_words(snapshot); i++) {
+        n += (size_t)__builtin_popcountll(waiter->members[i]);
+    }
+    if (!is_resolved || n > FEW) {
+        pool->queue_epoch++;
+        return;
+    }
+    for (size_t i = 0; i < count_words(snapshot); i++) {
+        for (uint64_t left = waiter->members[i]; left != 0; left &= left - 1) {
+            size_t member = i * 64 + (size_t)__builtin_ctzll(left);
+            snapshot->members[member].endpoint->unwanted_epoch = 0;
+        }
+    }
+}
+
 enum status pool_displaced_error(struct error *err) {
     return error_set(err, ST_SATURATED,
                      "request queue full: a request of a higher priority, or of a fairness id with "
@@ -521,6 +558,7 @@ enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *
         waiter->notified = false;
         flow_requeue(&pool->flow, &waiter->item);
         count_unrestricted(pool, waiter, true);
+        note_queued(pool, waiter);
         return ST_OK;
     }
     enum flow_full full = make_place(pool, request, priority, notifications);
@@ -543,6 +581,7 @@ enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *
     }
     count_unrestricted(pool, waiter, true);
     pool_waiter_resolve(pool->snapshot, waiter);
+    note_queued(pool, waiter);
     return ST_OK;
 }
 

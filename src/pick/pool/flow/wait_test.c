@@ -14,6 +14,7 @@
 #include "core/event/clock.h"
 #include "pick/pool/flow/wait_fixture.h"
 #include "pick/pool/profile/profile.h"
+#include "pick/pool/state.h"
 
 static const uint64_t MS = 1000000;
 
@@ -733,6 +734,50 @@ static void pool_wait_notified_request_takes_reserved_slot(void **state) {
     pool_wakeup_fini(&own_wakeup);
 }
 
+/* ---- waiters of other endpoints -------------------------------------------------------------- */
+
+/* Many requests wait for one full endpoint. A request that ends at another one, which is full as
+ * well, searches them once, and then only if one that may use it has come. */
+static void pool_wait_search_without_result_is_not_repeated(void **state) {
+    enum { MANY = 200 };
+    static struct waiting_request one[2], many[MANY], late;
+    static struct endpoint_address addresses[2];
+    struct fixture fixture;
+    struct subset subsets[2] = {wait_fixture_subset(&addresses[0], 0),
+                                wait_fixture_subset(&addresses[1], 1)};
+    (void)state;
+    open_pool(&fixture, wait_fixture_spec(2, 1));
+    for (int i = 0; i < 2; i++) {
+        one[i].request.subset = &subsets[i];
+        ask_and_go(&fixture, &one[i]);
+    }
+    for (int i = 0; i < MANY; i++) {
+        many[i].request.subset = &subsets[0];
+        ask_and_wait(&fixture, &many[i]);
+    }
+    uint64_t before = fixture.pool->n_searches;
+    for (int i = 0; i < 50; i++) {
+        give_back(&fixture, &one[1]);
+        ask_and_go(&fixture, &one[1]);
+        if (i == 20) {
+            pool_dequeue(fixture.pool, &many[MANY - 1].waiter, FLOW_ABORTED);
+            ask_and_wait(&fixture, &many[MANY - 1]);
+        }
+    }
+    assert_int_equal(fixture.pool->n_searches, before + 1);
+    late.request.subset = &subsets[1];
+    ask_and_wait(&fixture, &late);
+    give_back(&fixture, &one[1]);
+    expect_called(&fixture, &late);
+    give_back(&fixture, &late);
+    for (int i = 0; i < MANY; i++) {
+        give_back(&fixture, i == 0 ? &one[0] : &many[i - 1]);
+        expect_called(&fixture, &many[i]);
+    }
+    give_back(&fixture, &many[MANY - 1]);
+    close_pool(&fixture);
+}
+
 /* ---- a full queue ---------------------------------------------------------------------------- */
 
 static struct pool_spec *spec_with_limits(uint64_t max_requests, uint64_t max_bytes) {
@@ -836,6 +881,7 @@ static void pool_wait_bytes_are_taken_from_lowest_priority(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pool_wait_search_without_result_is_not_repeated),
         cmocka_unit_test(pool_wait_higher_priority_takes_place_of_newest_of_lowest),
         cmocka_unit_test(pool_wait_fairness_id_with_fewer_takes_place_of_one_with_most),
         cmocka_unit_test(pool_wait_bytes_are_taken_from_lowest_priority),
