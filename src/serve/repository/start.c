@@ -84,7 +84,7 @@ enum status start_scan(struct repository *repository, struct start_found *found,
     if (st == ST_OK && !found->roots) {
         st = error_no_memory(err, "the model repositories");
     }
-    for (size_t i = 0; st == ST_OK && i < n_roots; i++) {
+    for (size_t i = 0; found->roots && i < n_roots; i++) {
         found->roots[i].device = root_device(found->list.roots[i].path.ptr);
     }
     return st;
