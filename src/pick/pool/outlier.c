@@ -44,7 +44,7 @@ void endpoint_forget_outliers(struct pool *pool, struct endpoint *endpoint) {
     outliers->n_ejections = 0;
     outliers->readmitted_ns = 0;
     begin_window(outliers, 0);
-    if (pool->outcomes) {
+    if (pool->outcomes && pool_wants_clients(pool)) { /* otherwise all records are too old */
         outcome_table_forget(pool->outcomes, endpoint);
     }
 }
