@@ -138,6 +138,41 @@ static void pool_view_updated_equals_new_view(void **state) {
     clock_set_fake_ns(0);
 }
 
+/* An endpoint without a report is compared like with like: with the others' running requests, none
+ * of its requests wait where it has as many in flight as they have. */
+static void pool_view_endpoint_without_report_is_not_busy(void **state) {
+    struct fixture pool;
+    struct pool_view view = {0};
+    struct pool_pick picks[16];
+    struct error err;
+    (void)state;
+    clock_set_fake_ns(1000);
+    fixture_open(&pool, fixture_spec_of(4));
+    const struct pool_snapshot *snapshot = pool_reader_refresh(pool.reader);
+    for (int i = 0; i < 16; i++) { /* four each */
+        picks[i] = fixture_pick(&pool);
+    }
+    for (uint32_t reported = 0; reported < 4; reported++) {
+        assert_int_equal(pool_view_update(&view, snapshot, 1000, &err), ST_OK);
+        for (uint32_t i = 0; i < 4; i++) {
+            float waiting = view.columns.n_waiting[view.index_of[i]];
+            assert_true(waiting == (reported == 0 ? 4.f : 0.f));
+        }
+        struct endpoint_load load = {.asked_ns = 1000,
+                                     .until_ns = 5000,
+                                     .in_flight = 4,
+                                     .known = LOAD_WAITING | LOAD_RUNNING,
+                                     .n_running = 4};
+        pool_set_load(pool.pool, snapshot->members[reported].endpoint, &load);
+    }
+    for (int i = 0; i < 16; i++) {
+        pool_release_ticket(pool.pool, &picks[i].ticket);
+    }
+    pool_view_fini(&view);
+    fixture_close(&pool);
+    clock_set_fake_ns(0);
+}
+
 static void pool_view_of_empty_pool_has_no_candidates(void **state) {
     struct fixture pool;
     struct pool_view view = {0};
@@ -169,6 +204,7 @@ static void pool_changes_overwritten_entry_is_detected(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pool_view_endpoint_without_report_is_not_busy),
         cmocka_unit_test(pool_view_updated_equals_new_view),
         cmocka_unit_test(pool_view_of_empty_pool_has_no_candidates),
         cmocka_unit_test(pool_changes_overwritten_entry_is_detected),

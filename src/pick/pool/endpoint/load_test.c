@@ -30,6 +30,38 @@ static void load_estimate_is_adjusted_by_requests_in_flight(void **state) {
     }
 }
 
+/* Our requests that the page does not show wait: a server hangs, and says that it is idle. */
+static void load_unreported_requests_count_as_waiting(void **state) {
+    static const struct {
+        unsigned known;
+        uint32_t in_flight, waiting, running, in_flight_now, waiting_now;
+    } rows[] = {
+        {LOAD_WAITING | LOAD_RUNNING, 16, 0, 0, 16, 16},
+        {LOAD_WAITING | LOAD_RUNNING, 16, 0, 0, 20, 20},
+        {LOAD_WAITING | LOAD_RUNNING, 16, 2, 8, 16, 8},
+        {LOAD_WAITING | LOAD_RUNNING, 16, 2, 8, 10, 2},
+        {LOAD_WAITING | LOAD_RUNNING, 16, 0, 16, 16, 0},
+        {LOAD_WAITING | LOAD_RUNNING, 16, 9, 40, 16, 9},
+        {LOAD_WAITING, 16, 3, 0, 16, 3}, /* running ones are not reported */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct endpoint_load load = {.until_ns = 2,
+                                     .known = rows[i].known,
+                                     .in_flight = rows[i].in_flight,
+                                     .n_waiting = rows[i].waiting,
+                                     .n_running = rows[i].running},
+                             out;
+        struct load_cell cell = {0};
+        struct load_adapters adapters = {0};
+        load_cell_set(&load, &cell, &adapters);
+        assert_int_equal(load_estimate_get(&cell, 1, rows[i].in_flight_now).n_waiting,
+                         rows[i].waiting_now);
+        load_cell_get(&cell, &adapters, 1, &out);
+        assert_int_equal(out.n_waiting, rows[i].waiting); /* as reported, for pages */
+    }
+}
+
 static void load_kv_cache_outside_0_to_1_is_clamped(void **state) {
     static const struct {
         float said, kept;
@@ -151,6 +183,7 @@ static void load_of_removed_endpoint_is_ignored(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(load_unreported_requests_count_as_waiting),
         cmocka_unit_test(load_estimate_is_adjusted_by_requests_in_flight),
         cmocka_unit_test(load_kv_cache_outside_0_to_1_is_clamped),
         cmocka_unit_test(load_adapters_are_added_and_counted),
