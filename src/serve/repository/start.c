@@ -145,7 +145,7 @@ enum status start_publish(struct repository *repository, struct start_found *fou
     size_t n_wanted = 0;
     enum status st = name_table ? check_wanted(&repository->start, name_table, err)
                                 : error_no_memory(err, "the table of models");
-    if (st == ST_OK) {
+    if (name_table && st == ST_OK) {
         st = prepare_models(repository, name_table, &n_wanted, err);
     }
     if (st != ST_OK) {
