@@ -157,6 +157,31 @@ void net_server_relieve(struct net_budget_user *user) {
     }
 }
 
+/* Unlike responses, pages are not limited for each connection: clients that read nothing, or a few
+ * bytes at a time, could keep all others from getting one. */
+static void on_page_relief(struct worker_msg *msg) {
+    struct server_worker *server_worker = CONTAINER_OF(msg, struct server_worker, memory.pages_msg);
+    uint64_t now_ns = clock_now_ns();
+    struct net_conn *conn;
+    atomic_store(&server_worker->memory.pages_posted, false);
+    LIST_FOREACH(conn, &server_worker->conns, link) {
+        if (conn->phase != NET_CLOSED && memory_account_page_bytes(conn->account) > 0 &&
+            clock_between_ns(conn->account->pages_since_ns, now_ns) >= NET_PAGE_READ_NS) {
+            close_slow_reader(conn, now_ns);
+        }
+    }
+}
+
+void net_server_relieve_pages(struct net_budget_user *user) {
+    struct net_server *server = CONTAINER_OF(user, struct net_server, budget_user);
+    for (size_t i = 0; i < server->n_workers; i++) {
+        struct server_memory *memory = &server->workers[i].memory;
+        if (!atomic_exchange(&memory->pages_posted, true)) {
+            worker_post(server->workers[i].worker, &memory->pages_msg);
+        }
+    }
+}
+
 /* Idle connections of peers that have many are closed, too. */
 static void on_relieve(void *user, uint64_t wanted) {
     const struct server_worker *server_worker = user;
@@ -227,6 +252,7 @@ void server_memory_init(struct server_worker *server_worker) {
     memory->due_ns = UINT64_MAX;
     memory->task = (struct deferred_task){.run = run_task};
     memory->msg = (struct worker_msg){.run = on_relief};
+    memory->pages_msg = (struct worker_msg){.run = on_page_relief};
     memory_quota_init(&memory->quota, &(struct memory_quota_options){
                                           .budget = server->budget,
                                           .max_unsent_size = server->limits.max_unsent_size,

@@ -21,10 +21,12 @@ struct server_worker;
 /* Embedded in struct server_worker. */
 struct server_memory {
     struct memory_quota quota;
-    struct deferred_task task; /* grants what waits, at the end of the event-loop iteration */
-    uint64_t due_ns;           /* of memory_quota_run; UINT64_MAX: nothing waits */
-    struct worker_msg msg;     /* another worker needs memory */
-    atomic_bool posted;        /* `msg` is on its way */
+    struct deferred_task task;   /* grants what waits, at the end of the event-loop iteration */
+    uint64_t due_ns;             /* of memory_quota_run; UINT64_MAX: nothing waits */
+    struct worker_msg msg;       /* another worker needs memory */
+    atomic_bool posted;          /* `msg` is on its way */
+    struct worker_msg pages_msg; /* a page does not fit */
+    atomic_bool pages_posted;
     struct log_limit log;
 };
 
@@ -42,6 +44,8 @@ void server_memory_fini(struct server_worker *server_worker);
 uint64_t server_memory_on_timer(struct server_worker *server_worker, uint64_t now_ns);
 /* For net_budget_user.relieve, of a server: tells all its workers. Thread: any. */
 void net_server_relieve(struct net_budget_user *user);
+/* For net_budget_user.relieve_pages. Thread: any. */
+void net_server_relieve_pages(struct net_budget_user *user);
 /* For net_budget_user.add_use. Thread: any. */
 void net_server_add_use(const struct net_budget_user *user, struct net_budget_use *use);
 /* Notes how far the client has read. Returns: since when nothing was read of what waits for it; 0:

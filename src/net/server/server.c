@@ -308,6 +308,7 @@ enum status net_server_init(struct net_server *server, const struct net_server_o
     conn_table_init(&server->budget->conns);
     server->budget_user = (struct net_budget_user){.protocol = options->protocol->name,
                                                    .relieve = net_server_relieve,
+                                                   .relieve_pages = net_server_relieve_pages,
                                                    .add_use = net_server_add_use};
     net_budget_add_user(server->budget, &server->budget_user);
     return ST_OK;

@@ -26,6 +26,9 @@ enum {
     NET_BUDGET_FREE_PAGES = 1 << 18, /* so many bytes of pages have memory, likewise */
 };
 
+/* While a further page does not fit, a client has so long to read one. */
+static const uint64_t NET_PAGE_READ_NS = UINT64_C(5000000000);
+
 /* What bodies are counted as, for the metrics. */
 enum net_body_owner {
     NET_BODY_HTTP,
@@ -53,6 +56,8 @@ struct net_budget_user {
     /* Closes connections that hold responses and do not read them, as long as
      * net_budget_claim_relief has bytes that are wanted. */
     void (*relieve)(struct net_budget_user *user);
+    /* Closes connections that hold a page for more than NET_PAGE_READ_NS. NULL: there are none. */
+    void (*relieve_pages)(struct net_budget_user *user);
     /* Adds what its clients hold. */
     void (*add_use)(const struct net_budget_user *user, struct net_budget_use *use);
 };
@@ -240,6 +245,16 @@ static inline bool net_budget_take_page(struct net_budget *budget, enum net_body
     }
     atomic_fetch_add_explicit(&budget->n_owner_page_bytes[owner], n_bytes, memory_order_relaxed);
     return true;
+}
+
+/* A page did not fit: connections that hold pages for long are closed. */
+static inline void net_budget_relieve_pages(struct net_budget *budget) {
+    for (size_t i = 0; i < NET_BUDGET_MAX_USERS; i++) {
+        struct net_budget_user *user = atomic_load(&budget->users[i]);
+        if (user && user->relieve_pages) {
+            user->relieve_pages(user);
+        }
+    }
 }
 
 static inline void net_budget_give_page(struct net_budget *budget, enum net_body_owner owner,

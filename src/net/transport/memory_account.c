@@ -637,6 +637,9 @@ void memory_overhead_release(struct memory_overhead *overhead) {
 
 void memory_page_hold(struct memory_account *account, uint64_t n_bytes) {
     if (account) {
+        if (account->n_page_bytes == 0 && n_bytes > 0) {
+            account->pages_since_ns = account->quota->options.now_ns();
+        }
         account->n_page_bytes += n_bytes;
         account->n_reservations++;
     }

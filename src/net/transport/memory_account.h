@@ -96,6 +96,7 @@ struct memory_account {
     uint64_t n_open_call_bytes; /* of these, by memory_open_call_add */
     uint64_t n_conn_bytes[MEMORY_CONN_KINDS];
     uint64_t n_page_bytes;                  /* memory_page_hold */
+    uint64_t pages_since_ns;                /* since when it holds pages, if it does */
     size_t n_reservations;                  /* and overheads, and pages */
     struct memory_reservation_list waiting; /* for this account, in order */
     LIST_ENTRY(memory_account) ready_link;

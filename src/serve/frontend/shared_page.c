@@ -60,6 +60,7 @@ static struct shared_page_text *text_new(struct net_budget *budget, enum net_bod
     size_t n_bytes = sizeof(struct shared_page_text) + printed.len;
     if (!net_budget_take_page(budget, protocol, n_bytes)) {
         net_budget_page_error(budget, err);
+        net_budget_relieve_pages(budget);
         return NULL;
     }
     struct shared_page_text *text = malloc(n_bytes);

@@ -319,6 +319,35 @@ static void shared_page_beside_unread_page_over_their_part_is_503(void **state) 
     stop(&rig);
 }
 
+/* A client that does not read its page in time is closed when another page does not fit. */
+static void shared_page_over_their_part_closes_slow_readers(void **state) {
+    (void)state;
+    static const uint64_t BYTES = 12 << 20;
+    struct rig rig;
+    clock_set_fake_ns(HOUR_NS);
+    start(&rig, 0, 64 << 20);
+    rig.n_bytes = BYTES;
+    const struct net_budget *budget = &rig.server.host.budget;
+    int unread = ask(&rig);
+    char byte;
+    assert_int_equal(recv(unread, &byte, 1, MSG_PEEK), 1); /* the response has begun */
+    rig.n_bytes = 0;
+    int fd = ask(&rig);
+    test_expect(fd, 503, "OVERLOADED");
+    close(fd);
+    assert_true(budget->n_page_bytes > BYTES);
+    clock_set_fake_ns(HOUR_NS + NET_PAGE_READ_NS);
+    static struct test_answer answer;
+    for (answer.status = 503; answer.status == 503; close(fd)) {
+        fd = ask(&rig);
+        assert_true(test_read_answer(fd, &answer, false));
+    }
+    assert_int_equal(answer.status, 200);
+    close(unread);
+    clock_set_fake_ns(0);
+    stop(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shared_page_within_interval_is_printed_once),
@@ -329,6 +358,7 @@ int main(void) {
         cmocka_unit_test(shared_page_counts_once_until_last_reader_has_it),
         cmocka_unit_test(shared_page_without_memory_is_503),
         cmocka_unit_test(shared_page_beside_unread_page_over_their_part_is_503),
+        cmocka_unit_test(shared_page_over_their_part_closes_slow_readers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

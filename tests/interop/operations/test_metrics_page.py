@@ -27,9 +27,9 @@ def write_models(folder, n, name):
 
 @pytest.fixture(name="start")
 def start_with_models(start_server, tmp_path):
-    def start(interval, n_models=60, name="m{:03}".format):
+    def start(interval, n_models=60, name="m{:03}".format, flags=()):
         return start_server("--model-repository", write_models(str(tmp_path / "models"), n_models, name),
-                            "--workers", "1", "--metrics-interval", interval, metrics_at="127.0.0.1:0")
+                            "--workers", "1", "--metrics-interval", interval, *flags, metrics_at="127.0.0.1:0")
     return start
 
 
@@ -39,8 +39,8 @@ def page_of(live, fields=()):
     return answer.body
 
 
-def infer(live):
-    return http1.request(live.address, "POST", "/v2/models/m000/infer", ONE)
+def infer(live, model="m000"):
+    return http1.request(live.address, "POST", f"/v2/models/{model}/infer", ONE)
 
 
 def printed(live):
@@ -184,3 +184,18 @@ def test_page_unread_by_many_counts_once(start):
             assert select.select([sock], [], [], http1.PATIENCE)[0]
         assert n_bytes < metrics.read(live.metrics_address)[PAGES] < n_bytes + 4096
     rest(live)
+
+
+def test_page_unread_for_long_makes_room_for_another(start):
+    """The page of a client that does not read takes the part of all pages."""
+    live = start("0", 400, LONG, ["--client-memory", "64MiB"])
+    n_bytes = len(page_of(live))
+    with contextlib.ExitStack() as stack:
+        unread(stack, live)
+        metrics.wait_until(live.metrics_address, lambda n: n[PAGES] > n_bytes, "an unread page")
+        refused = http1.request(live.address, "GET", "/metrics")
+        assert refused.status == 503 and b"--client-memory" in refused.body and refused.get("Retry-After") == "1"
+        assert infer(live, LONG(0)).status == 200
+        http1.wait_for_status(live.address, 200, "/metrics")
+        assert metrics.read(live.metrics_address)["sluice_slow_readers_closed_total"] == 1
+    live.wait_at_rest()
