@@ -200,6 +200,7 @@ def crowd_at(live, name):
 def test_crowd_in_group(start, size, name):
     with MemoryGroup(size) as group, contextlib.ExitStack() as stack:
         live = start(group)
+        stack.callback(live.kill)  # before the group is removed
         base = group.used_bytes()
         good = [Good(protocol, live) for protocol in PROTOCOLS]
         watch = Watch(live, group)
@@ -230,3 +231,4 @@ def test_crowd_in_group(start, size, name):
         assert all(len(one.times) > n for one, n in zip(good, quiet))
         assert watch.most - watch.at_most["sockets"] < size
         assert name in MUCH_UNREAD or watch.most < size, "with v2, which counts sockets, the server would have been killed"
+        live.stop()
