@@ -73,22 +73,22 @@ def inflate(data, bits):
     return out
 
 
-def connect(address, patience=PATIENCE):
-    """`address` as in a ready file: HOST:PORT, [V6]:PORT or unix:/path."""
+def connect(address, patience=PATIENCE, source=None):
+    """`address` as in a ready file: HOST:PORT, [V6]:PORT or unix:/path. `source`: the address that it comes from."""
     if address.startswith("unix:"):
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.settimeout(patience)
         sock.connect(address[len("unix:"):])
         return sock
     host, _, port = address.rpartition(":")
-    sock = socket.create_connection((host.strip("[]"), int(port)), timeout=patience)
+    sock = socket.create_connection((host.strip("[]"), int(port)), patience, source and (source, 0))
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
 
 class Connection:
-    def __init__(self, address, patience=PATIENCE):
-        self.sock = connect(address, patience)
+    def __init__(self, address, patience=PATIENCE, source=None):
+        self.sock = connect(address, patience, source)
         self.pending = b""
         self.send_failed = None
 

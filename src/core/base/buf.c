@@ -25,8 +25,11 @@ static bool buf_grow(struct buf *buf, size_t wanted) {
         cap = wanted < BUF_FIRST_BYTES ? BUF_FIRST_BYTES : wanted;
     }
     char *data = arena_realloc(buf->arena, buf->data, buf->cap, cap);
-    if (!data && cap > wanted) { /* near the arena's limit, doubling may fail */
-        cap = wanted;
+    /* Near the limit of the arena doubling may fail. Exact steps are the last resort: a copy for
+     * each piece that is appended. */
+    for (size_t extra = buf->cap / 8; !data && cap > wanted; extra /= 8) {
+        size_t room = SIZE_MAX - wanted;
+        cap = wanted + (extra < room ? extra : room);
         data = arena_realloc(buf->arena, buf->data, buf->cap, cap);
     }
     if (!data) {

@@ -65,7 +65,7 @@ static void close_if_done(struct server_worker *server_worker) {
         return;
     }
     loop_iteration_end_wait(worker_loop_iteration(server_worker->worker),
-                            &server_worker->conn_timers_turn);
+                            &server_worker->client_timers_turn);
     body_pool_fini(&server_worker->pool);
     uv_close((uv_handle_t *)&server_worker->timer, on_timer_closed);
 }
@@ -176,12 +176,20 @@ static void run_conn_timers(struct server_worker *server_worker, uint64_t now_ns
     }
 }
 
-static void run_conn_timers_turn(struct loop_turn *turn) {
-    struct server_worker *server_worker =
-        CONTAINER_OF(turn, struct server_worker, conn_timers_turn);
-    run_conn_timers(server_worker, clock_now_ns(), server_worker->timed_out_late);
-    server_worker_free_ended_calls(server_worker);
+/* Of its connections, and of their calls. */
+static void run_client_timers(struct server_worker *server_worker, uint64_t now_ns, bool was_late) {
+    run_conn_timers(server_worker, now_ns, was_late);
+    if (server_worker->server->protocol->on_timer) {
+        server_worker->server->protocol->on_timer(server_worker, now_ns);
+    }
     server_worker_schedule_timer(server_worker, timer_list_next_ns(&server_worker->conn_timers));
+}
+
+static void run_client_timers_turn(struct loop_turn *turn) {
+    struct server_worker *server_worker =
+        CONTAINER_OF(turn, struct server_worker, client_timers_turn);
+    run_client_timers(server_worker, clock_now_ns(), server_worker->timed_out_late);
+    server_worker_free_ended_calls(server_worker);
 }
 
 /* Late (timer_is_late), it runs after one more poll of the sockets, which reads what clients have
@@ -201,20 +209,13 @@ static void on_timer(uv_timer_t *timer) {
     }
     if (iteration->n_turns > 0) {
         server_worker->timed_out_late = was_late;
-        loop_iteration_wait(iteration, &server_worker->conn_timers_turn);
+        loop_iteration_wait(iteration, &server_worker->client_timers_turn);
     } else {
-        run_conn_timers(server_worker, now_ns, was_late);
-    }
-    if (server_worker->server->protocol->on_timer) {
-        server_worker->server->protocol->on_timer(server_worker, now_ns);
+        run_client_timers(server_worker, now_ns, was_late);
     }
     server_worker_schedule_timer(server_worker, server_memory_on_timer(server_worker, now_ns));
     server_worker_schedule_timer(server_worker, server_sockets_on_timer(server_worker, now_ns));
     server_worker_schedule_timer(server_worker, body_pool_trim(&server_worker->pool, now_ns));
-    if (!server_worker->conn_timers_turn.queued) {
-        server_worker_schedule_timer(server_worker,
-                                     timer_list_next_ns(&server_worker->conn_timers));
-    }
 }
 
 /* ---- starting and stopping a worker ---------------------------------------------------------- */
@@ -228,7 +229,7 @@ static void server_worker_init(struct server_worker *server_worker, struct net_s
         .timer_due_ns = UINT64_MAX,
         .send_slices = {.run = net_conns_send_slices},
         .deferred = {.run = run_deferred, .runs_last = true},
-        .conn_timers_turn = {.run = run_conn_timers_turn},
+        .client_timers_turn = {.run = run_client_timers_turn},
         .drain_msg.run = run_drain,
         .stop_msg.run = run_stop,
         .done_msg.run = run_done,

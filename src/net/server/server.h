@@ -223,8 +223,8 @@ struct server_worker {
     uv_timer_t timer;
     uint64_t timer_due_ns;
     struct late_timer late_timer;
-    bool timed_out_late;               /* the timers that conn_timers_turn runs were late */
-    struct loop_turn conn_timers_turn; /* after the connections that wait for a turn */
+    bool timed_out_late;                 /* those that client_timers_turn runs were late */
+    struct loop_turn client_timers_turn; /* after the connections that wait for a turn */
     struct deferred_task deferred;
     struct timer_list conn_timers;
     struct body_pool pool;

@@ -190,6 +190,25 @@ static inline void net_budget_give(struct net_budget *budget, uint64_t n_bytes) 
     atomic_fetch_sub_explicit(&budget->n_bytes, n_bytes, memory_order_relaxed);
 }
 
+/* Returns: what the kernel may hold for connections besides the limit. */
+static inline uint64_t net_budget_socket_extra(const struct net_budget *budget) {
+    return net_budget_limit(budget) / 8;
+}
+
+static inline uint64_t net_budget_sockets_counted(const struct net_budget *budget,
+                                                  uint64_t n_bytes) {
+    uint64_t extra = net_budget_socket_extra(budget);
+    return n_bytes > extra ? n_bytes - extra : 0;
+}
+
+/* Returns: the limit for small requests and connections themselves, before what they may use beyond
+ * it. Unlike large ones they are not refused for what the kernel holds of others' answers, which
+ * nothing can take back at once. */
+static inline uint64_t net_budget_small_limit(const struct net_budget *budget) {
+    uint64_t sockets = atomic_load_explicit(&budget->n_socket_bytes, memory_order_relaxed);
+    return net_budget_limit(budget) + net_budget_sockets_counted(budget, sockets);
+}
+
 /* Returns: what small requests may use beyond the limit, whatever their connections hold. */
 static inline uint64_t net_budget_small_extra(const struct net_budget *budget) {
     return net_budget_limit(budget) / 32;
@@ -200,7 +219,7 @@ static inline bool net_budget_take_for_arena(void *user, size_t n_bytes, size_t 
     struct net_budget *budget = user;
     bool small =
         n_bytes <= NET_BUDGET_SMALL_ARENA - n_counted && n_counted < NET_BUDGET_SMALL_ARENA;
-    uint64_t limit = small ? net_budget_limit(budget) + net_budget_small_extra(budget)
+    uint64_t limit = small ? net_budget_small_limit(budget) + net_budget_small_extra(budget)
                            : net_budget_large_limit(budget);
     if (!net_budget_take_within(budget, n_bytes, limit)) {
         return false;
@@ -383,8 +402,8 @@ static inline bool net_budget_take_conn(struct net_budget *budget, uint64_t n_by
     uint64_t limit = net_budget_conn_limit(budget);
     uint64_t used = atomic_fetch_add_explicit(&budget->n_conn_bytes, n_bytes, memory_order_relaxed);
     if (used <= limit && n_bytes <= limit - used &&
-        net_budget_take_within(budget, n_bytes,
-                               net_budget_limit(budget) + 2 * net_budget_small_extra(budget))) {
+        net_budget_take_within(
+            budget, n_bytes, net_budget_small_limit(budget) + 2 * net_budget_small_extra(budget))) {
         return true;
     }
     atomic_fetch_sub_explicit(&budget->n_conn_bytes, n_bytes, memory_order_relaxed);
@@ -400,17 +419,6 @@ static inline void net_budget_force_conn(struct net_budget *budget, uint64_t n_b
 static inline void net_budget_give_conn(struct net_budget *budget, uint64_t n_bytes) {
     atomic_fetch_sub_explicit(&budget->n_conn_bytes, n_bytes, memory_order_relaxed);
     net_budget_give(budget, n_bytes);
-}
-
-/* Returns: what the kernel may hold for connections besides the limit. */
-static inline uint64_t net_budget_socket_extra(const struct net_budget *budget) {
-    return net_budget_limit(budget) / 8;
-}
-
-static inline uint64_t net_budget_sockets_counted(const struct net_budget *budget,
-                                                  uint64_t n_bytes) {
-    uint64_t extra = net_budget_socket_extra(budget);
-    return n_bytes > extra ? n_bytes - extra : 0;
 }
 
 /* Counts what the kernel holds for connections: beyond an eighth of the limit against it, so that

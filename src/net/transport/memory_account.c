@@ -52,7 +52,8 @@ static bool take_credit(struct memory_account *account, uint64_t n_bytes) {
     struct memory_quota *quota = account->quota;
     uint64_t limit = net_budget_limit(quota->options.budget);
     if (n_bytes <= MEMORY_SMALL_BYTES) {
-        limit += small_extra_bytes(quota, memory_account_bytes(account));
+        limit = net_budget_small_limit(quota->options.budget) +
+                small_extra_bytes(quota, memory_account_bytes(account));
     }
     return take_credit_within(quota, n_bytes, limit);
 }
@@ -217,11 +218,11 @@ bool memory_conn_add(struct memory_account *account, enum memory_conn_kind kind,
         return true;
     }
     struct net_budget *budget = account->quota->options.budget;
-    bool fits =
-        kind == MEMORY_CONN_BUFFERS
-            ? net_budget_take_within(budget, n_bytes,
-                                     net_budget_limit(budget) + 2 * net_budget_small_extra(budget))
-            : net_budget_take_conn(budget, n_bytes);
+    bool fits = kind == MEMORY_CONN_BUFFERS
+                    ? net_budget_take_within(budget, n_bytes,
+                                             net_budget_small_limit(budget) +
+                                                 2 * net_budget_small_extra(budget))
+                    : net_budget_take_conn(budget, n_bytes);
     if (fits) {
         count_conn(account, kind, n_bytes);
     }
@@ -549,7 +550,7 @@ static uint64_t limit_of(const struct memory_account *account, enum memory_level
     case MEMORY_LEVEL_USUAL:
         return net_budget_limit(budget);
     case MEMORY_LEVEL_REFUSAL:
-        return net_budget_limit(budget) + net_budget_small_extra(budget);
+        return net_budget_small_limit(budget) + net_budget_small_extra(budget);
     case MEMORY_LEVEL_FIRST:
         break;
     }
@@ -558,7 +559,7 @@ static uint64_t limit_of(const struct memory_account *account, enum memory_level
     if (n_held_bytes > 0) {
         n_held_bytes += account->n_conn_bytes[MEMORY_CONN_BASE];
     }
-    return net_budget_limit(budget) + small_extra_bytes(account->quota, n_held_bytes);
+    return net_budget_small_limit(budget) + small_extra_bytes(account->quota, n_held_bytes);
 }
 
 bool memory_overhead_add(struct memory_account *account, struct memory_overhead *overhead,

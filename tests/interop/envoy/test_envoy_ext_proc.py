@@ -100,7 +100,9 @@ def test_ext_proc_stream_ends_after_each_kind_of_answer(start_envoy, recorder, u
     with http1.Connection(envoy.address) as connection:
         send(connection, x_answer=wish)
         connection.read_head()
-        assert recorder.ended().phases() == ["request_headers", "response_headers"]
+        phases = recorder.ended().phases()
+        # Of a server that has gone Envoy tells or not: it may end the stream before its own response.
+        assert phases == ["request_headers", "response_headers"] or wish == "die" and phases == ["request_headers"]
 
 
 def test_ext_proc_response_trailers_are_sent(start_envoy, recorder, upstreams):

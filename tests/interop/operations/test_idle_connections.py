@@ -138,8 +138,7 @@ WAITERS = {
 
 
 def connect_from(host, address, sent):
-    to, _, port = address.rpartition(":")
-    sock = socket.create_connection((to, int(port)), http1.PATIENCE, (host, 0))
+    sock = http1.connect(address, source=host)
     sock.sendall(sent)
     return sock
 

@@ -111,7 +111,8 @@ def test_start_model_file_gets_name(start_server, digits):
     (["--max-body-size", "lots"], "--max-body-size"),
 ])
 def test_start_invalid_model_fails(args, words, tmp_path):
-    assert words in fail_to_serve("--model-repository", tmp_path, *args)
+    listener = [] if "--http" in args else ["--http", "127.0.0.1:0"]
+    assert words in fail_to_serve("--model-repository", tmp_path, *listener, *args)
 
 
 def test_start_empty_repository_is_ready(start_server, tmp_path):

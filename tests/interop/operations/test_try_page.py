@@ -82,7 +82,7 @@ def test_try_page_sends_requests(serve, page):
     picture = Try(page, "picture").wait_for_form()
     assert '"data": "zeros"' in picture.text()
     assert "0.0 … and 2,872 more]" in picture.send()[1]
-    assert '"data": [0.' in picture.send(picture.text().replace('"zeros"', '"random"'))[1]
+    assert picture.send(picture.text().replace('"zeros"', '"random"'))[1].count("0.") > 10  # a few are 0 or 1
     assert Try(page, "steps").wait_for_form().send()[0].startswith("answered in ")
     Try(page, "torn")
     assert "has no version" in page.run(f"{Try(page, 'torn').row}.textContent")
