@@ -100,7 +100,7 @@ def sluice(*models, flags=()):
     with tempfile.TemporaryDirectory() as folder:
         ready = pathlib.Path(folder, "ready")
         command = [BUILD / "sluice", "serve", *models, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0",
-                   "--metrics", "none", "--workers", "1",
+                   "--metrics", "none", "--workers", "1", "--metrics-interval", "0",
                    "--log-level", "warning", "--ready-file", ready, *flags]
         with process(*command) as child:
             def up():
