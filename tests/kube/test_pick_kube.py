@@ -349,10 +349,10 @@ def test_kube_shipped_rights_suffice(cluster, namespace, start):
     picker = start(cluster, namespace, user={"token": account.token})
     picker.wait_endpoints(["127.0.0.7:8000"])
     wait_accepted(picker, cluster, namespace, everything(namespace))
-    asked = {(group, resource, verb) for verb, group, resource, _, _ in cluster.requests_of(account)}
     allowed = {(group, resource, verb) for rule in rules for group in rule["apiGroups"]
                for resource in rule["resources"] for verb in rule["verbs"]}
-    assert asked == allowed
+    picker.wait_for(lambda: {(group, resource, verb) for verb, group, resource, _, _ in cluster.requests_of(account)}
+                    == allowed, f"each of {allowed} in the audit log, which comes a moment later")
     assert {answer for *_, answer in cluster.requests_of(account)} == {200}
 
 
@@ -379,8 +379,8 @@ def test_kube_status_conditions(cluster, namespace, start):
     third = kube_picker.model(namespace, "third", "phi")
     cluster.admin.apply(third)
     wait_accepted(picker, cluster, namespace, [third])
-    writes = [name for verb, _, _, name, _ in cluster.requests_of(account) if verb == "patch"]
-    assert sorted(set(writes)) == ["second", "third", "z-first"]
+    picker.wait_for(lambda: {name for verb, _, _, name, _ in cluster.requests_of(account) if verb == "patch"} ==
+                    {"second", "third", "z-first"}, "writes in the audit log, which comes a moment later")
 
 
 def test_kube_refused_status_does_not_block_others(cluster, namespace, start):
