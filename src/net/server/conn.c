@@ -1073,52 +1073,47 @@ static enum net_timeout timeout_of(const struct net_conn *conn, bool *keep_runni
                                      : conn->protocol->timeout_of(conn, keep_running);
 }
 
-/* Whether another connection may have its place, which it waits for with that timeout. */
-static bool is_waiting_for_client(const struct net_conn *conn, enum net_timeout timeout) {
-    switch (timeout) {
-    case NET_TIMEOUT_IDLE:
-    case NET_TIMEOUT_LINGER:
-        return !conn->over_limit;
-    case NET_TIMEOUT_HEAD:
-        return !conn->over_limit &&
-               (!conn->protocol->has_open_call || !conn->protocol->has_open_call(conn));
-    case NET_TIMEOUT_BODY:
-    case NET_TIMEOUT_WRITE:
-    case NET_TIMEOUT_CLIENT:
-    case NET_TIMEOUT_KEEPALIVE:
-    case NET_TIMEOUT_NONE:
-        break;
-    }
-    return false;
-}
+/* Whether another connection may have its place. */
+enum place {
+    PLACE_KEPT,
+    PLACE_IDLE,
+    PLACE_WAITS, /* its requests may be waiting for the client; net_conn_evict looks closer */
+};
 
-/* Whether its requests may be waiting for the client; net_conn_evict looks closer. */
-static bool has_waiting_call(const struct net_conn *conn, enum net_timeout timeout) {
+static enum place place_of(const struct net_conn *conn, enum net_timeout timeout) {
+    const struct net_protocol *protocol = conn->protocol;
+    if (conn->over_limit) {
+        return PLACE_KEPT;
+    }
     switch (timeout) {
-    case NET_TIMEOUT_BODY:
-    case NET_TIMEOUT_WRITE:
-        return !conn->over_limit;
-    case NET_TIMEOUT_HEAD:
-    case NET_TIMEOUT_NONE:
-        return !conn->over_limit && conn->protocol->waits_for_client;
     case NET_TIMEOUT_IDLE:
     case NET_TIMEOUT_LINGER:
+        return PLACE_IDLE;
+    case NET_TIMEOUT_BODY:
+    case NET_TIMEOUT_WRITE:
+        return PLACE_WAITS;
+    case NET_TIMEOUT_HEAD:
+        if (!protocol->has_open_call || !protocol->has_open_call(conn)) {
+            return PLACE_IDLE;
+        }
+        break;
+    case NET_TIMEOUT_NONE:
+        break;
     case NET_TIMEOUT_CLIENT:
     case NET_TIMEOUT_KEEPALIVE:
-        break;
+        return PLACE_KEPT;
     }
-    return false;
+    return protocol->waits_for_client ? PLACE_WAITS : PLACE_KEPT;
 }
 
 /* `idle_ns`: the time since which it is idle, if it is. */
 static void update_entry(struct net_conn *conn, enum net_timeout timeout, uint64_t idle_ns) {
-    bool is_idle = is_waiting_for_client(conn, timeout);
-    bool waits = !is_idle && has_waiting_call(conn, timeout);
-    conn_entry_set_idle(&conn->entry, is_idle ? idle_ns : CONN_BUSY);
-    if (waits && !conn_entry_is_waiting(&conn->entry)) {
-        set_waiting_now(conn);
-    } else if (!waits) {
+    enum place place = place_of(conn, timeout);
+    conn_entry_set_idle(&conn->entry, place == PLACE_IDLE ? idle_ns : CONN_BUSY);
+    if (place != PLACE_WAITS) {
         conn_entry_set_waiting(&conn->entry, CONN_BUSY);
+    } else if (!conn_entry_is_waiting(&conn->entry)) {
+        set_waiting_now(conn);
     }
 }
 

@@ -132,13 +132,21 @@ static void close_slow_reader(struct net_conn *conn, uint64_t now_ns) {
     }
 }
 
+/* Thread: any. */
+static void post_relief(const struct server_worker *server_worker, struct relief *relief) {
+    if (!atomic_exchange(&relief->posted, true)) {
+        worker_post(server_worker->worker, &relief->msg);
+    }
+}
+
 static void on_relief(struct worker_msg *msg) {
-    struct server_worker *server_worker = CONTAINER_OF(msg, struct server_worker, memory.msg);
+    struct server_worker *server_worker =
+        CONTAINER_OF(msg, struct server_worker, memory.slow_readers.msg);
     struct server_memory *memory = &server_worker->memory;
     struct net_budget *budget = server_worker->server->budget;
     uint64_t now_ns = clock_now_ns();
     struct net_conn *conn;
-    atomic_store(&memory->posted, false);
+    atomic_store(&memory->slow_readers.posted, false);
     for (int i = 0;
          i < RELIEF_MAX_CLOSED && (conn = find_largest_slow_reader(server_worker, now_ns)) &&
          net_budget_claim_relief(budget, memory_account_bytes(conn->account));
@@ -150,20 +158,17 @@ static void on_relief(struct worker_msg *msg) {
 void net_server_relieve(struct net_budget_user *user) {
     struct net_server *server = CONTAINER_OF(user, struct net_server, budget_user);
     for (size_t i = 0; i < server->n_workers; i++) {
-        struct server_memory *memory = &server->workers[i].memory;
-        if (!atomic_exchange(&memory->posted, true)) {
-            worker_post(server->workers[i].worker, &memory->msg);
-        }
+        post_relief(&server->workers[i], &server->workers[i].memory.slow_readers);
     }
 }
 
 /* Unlike responses, pages are not limited for each connection: clients that read nothing, or a few
  * bytes at a time, could keep all others from getting one. */
 static void on_page_relief(struct worker_msg *msg) {
-    struct server_worker *server_worker = CONTAINER_OF(msg, struct server_worker, memory.pages_msg);
+    struct server_worker *server_worker = CONTAINER_OF(msg, struct server_worker, memory.pages.msg);
     uint64_t now_ns = clock_now_ns();
     struct net_conn *conn;
-    atomic_store(&server_worker->memory.pages_posted, false);
+    atomic_store(&server_worker->memory.pages.posted, false);
     LIST_FOREACH(conn, &server_worker->conns, link) {
         if (conn->phase != NET_CLOSED && memory_account_page_bytes(conn->account) > 0 &&
             clock_between_ns(conn->account->pages_since_ns, now_ns) >= NET_PAGE_READ_NS) {
@@ -175,10 +180,7 @@ static void on_page_relief(struct worker_msg *msg) {
 void net_server_relieve_pages(struct net_budget_user *user) {
     struct net_server *server = CONTAINER_OF(user, struct net_server, budget_user);
     for (size_t i = 0; i < server->n_workers; i++) {
-        struct server_memory *memory = &server->workers[i].memory;
-        if (!atomic_exchange(&memory->pages_posted, true)) {
-            worker_post(server->workers[i].worker, &memory->pages_msg);
-        }
+        post_relief(&server->workers[i], &server->workers[i].memory.pages);
     }
 }
 
@@ -251,8 +253,8 @@ void server_memory_init(struct server_worker *server_worker) {
     const struct net_server *server = server_worker->server;
     memory->due_ns = UINT64_MAX;
     memory->task = (struct deferred_task){.run = run_task};
-    memory->msg = (struct worker_msg){.run = on_relief};
-    memory->pages_msg = (struct worker_msg){.run = on_page_relief};
+    memory->slow_readers.msg.run = on_relief;
+    memory->pages.msg.run = on_page_relief;
     memory_quota_init(&memory->quota, &(struct memory_quota_options){
                                           .budget = server->budget,
                                           .max_unsent_size = server->limits.max_unsent_size,

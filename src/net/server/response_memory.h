@@ -18,15 +18,19 @@ struct net_conn;
 struct net_server;
 struct server_worker;
 
+/* A message to a worker that it is to close connections. */
+struct relief {
+    struct worker_msg msg;
+    atomic_bool posted; /* it is on its way */
+};
+
 /* Embedded in struct server_worker. */
 struct server_memory {
     struct memory_quota quota;
-    struct deferred_task task;   /* grants what waits, at the end of the event-loop iteration */
-    uint64_t due_ns;             /* of memory_quota_run; UINT64_MAX: nothing waits */
-    struct worker_msg msg;       /* another worker needs memory */
-    atomic_bool posted;          /* `msg` is on its way */
-    struct worker_msg pages_msg; /* a page does not fit */
-    atomic_bool pages_posted;
+    struct deferred_task task;  /* grants what waits, at the end of the event-loop iteration */
+    uint64_t due_ns;            /* of memory_quota_run; UINT64_MAX: nothing waits */
+    struct relief slow_readers; /* another worker needs memory */
+    struct relief pages;        /* a page does not fit */
     struct log_limit log;
 };
 

@@ -207,7 +207,7 @@ static void on_timer(uv_timer_t *timer) {
         server_worker_schedule_timer(server_worker, now_ns);
         return;
     }
-    if (iteration->n_turns > 0) {
+    if (loop_iteration_n_turns(iteration) > 0) {
         server_worker->timed_out_late = was_late;
         loop_iteration_wait(iteration, &server_worker->client_timers_turn);
     } else {

@@ -214,6 +214,11 @@ static inline uint64_t net_budget_small_extra(const struct net_budget *budget) {
     return net_budget_limit(budget) / 32;
 }
 
+/* Returns: the limit for what a connection holds itself. */
+static inline uint64_t net_budget_conn_most(const struct net_budget *budget) {
+    return net_budget_small_limit(budget) + 2 * net_budget_small_extra(budget);
+}
+
 /* Small arenas, such as that of a metrics page, may use kept_memory and a 32nd more. */
 static inline bool net_budget_take_for_arena(void *user, size_t n_bytes, size_t n_counted) {
     struct net_budget *budget = user;
@@ -402,8 +407,7 @@ static inline bool net_budget_take_conn(struct net_budget *budget, uint64_t n_by
     uint64_t limit = net_budget_conn_limit(budget);
     uint64_t used = atomic_fetch_add_explicit(&budget->n_conn_bytes, n_bytes, memory_order_relaxed);
     if (used <= limit && n_bytes <= limit - used &&
-        net_budget_take_within(
-            budget, n_bytes, net_budget_small_limit(budget) + 2 * net_budget_small_extra(budget))) {
+        net_budget_take_within(budget, n_bytes, net_budget_conn_most(budget))) {
         return true;
     }
     atomic_fetch_sub_explicit(&budget->n_conn_bytes, n_bytes, memory_order_relaxed);

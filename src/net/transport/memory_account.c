@@ -219,9 +219,7 @@ bool memory_conn_add(struct memory_account *account, enum memory_conn_kind kind,
     }
     struct net_budget *budget = account->quota->options.budget;
     bool fits = kind == MEMORY_CONN_BUFFERS
-                    ? net_budget_take_within(budget, n_bytes,
-                                             net_budget_small_limit(budget) +
-                                                 2 * net_budget_small_extra(budget))
+                    ? net_budget_take_within(budget, n_bytes, net_budget_conn_most(budget))
                     : net_budget_take_conn(budget, n_bytes);
     if (fits) {
         count_conn(account, kind, n_bytes);
