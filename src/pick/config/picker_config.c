@@ -1221,5 +1221,6 @@ enum status pool_config_read_profile(struct pool_config_reader *reader, const st
         st = doc_error(node, err, "%s", why.text);
     }
     reader->spec->profile = st == ST_OK ? self.profile : NULL;
-    return st;
+    const char *note = st == ST_OK ? profile_load_note(self.profile) : NULL;
+    return note ? pool_spec_add_note(reader->spec, STR("profile"), note, err) : st;
 }

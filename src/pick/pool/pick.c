@@ -306,6 +306,8 @@ enum status pool_collect_candidates(struct pool_reader *reader, const struct poo
         out->n = view->n_ready > 0       ? view->n_ready
                  : view->n_unavoided > 0 ? view->n_unavoided
                                          : view->n_eligible;
+        out->is_summed = view->n_ready > 0;
+        out->n_in_flight = (float)view->ready_in_flight;
     }
     return st;
 }

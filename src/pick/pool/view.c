@@ -116,14 +116,28 @@ static float guess_waiting(const struct pool_view *view, float in_flight) {
 
 /* The mean of our requests that run at the members with a report; a whole number, so that it
  * changes rarely. */
-static float find_usual_running(const struct pool_view *view, uint32_t n_members) {
+static float find_usual_running(const struct pool_view *view) {
+    double sum = view->known_running;
+    return sum > 0 ? (float)(uint32_t)(sum / view->n_known) : 0;
+}
+
+static double running_at(const struct pool_view *view, uint32_t at) {
     const struct candidate_columns *columns = &view->columns;
-    float sum = 0;
-    for (uint32_t at = 0; at < n_members && view->n_known > 0; at++) {
-        bool known = columns->known[at] & LOAD_WAITING;
-        sum += known ? columns->in_flight[at] - columns->n_waiting[at] : 0;
+    bool known = columns->known[at] & LOAD_WAITING;
+    return known ? (double)columns->in_flight[at] - (double)columns->n_waiting[at] : 0;
+}
+
+/* Only then the sum of our running requests is needed, and kept. */
+static bool update_mixed(struct pool_view *view, uint32_t n_members) {
+    bool is_mixed = view->n_known > 0 && view->n_known < n_members;
+    if (is_mixed && !view->is_mixed) {
+        view->known_running = 0;
+        for (uint32_t at = 0; at < n_members; at++) {
+            view->known_running += running_at(view, at);
+        }
     }
-    return sum > 0 ? (float)(uint32_t)(sum / (float)view->n_known) : 0;
+    view->is_mixed = is_mixed;
+    return is_mixed;
 }
 
 /* Where some members have a report and others have none: guesses again if what is usual has
@@ -131,10 +145,11 @@ static float find_usual_running(const struct pool_view *view, uint32_t n_members
 static void update_guesses(struct pool_view *view, const struct pool_snapshot *snapshot) {
     const struct candidate_columns *columns = &view->columns;
     uint32_t n = snapshot->n_members;
-    if (view->n_known == n) {
+    if (view->n_known == n && !view->is_mixed) {
         return;
     }
-    float running = find_usual_running(view, n);
+    bool is_mixed = update_mixed(view, n);
+    float running = is_mixed ? find_usual_running(view) : 0;
     if (running == view->usual_running) {
         return;
     }
@@ -145,6 +160,13 @@ static void update_guesses(struct pool_view *view, const struct pool_snapshot *s
             score_cache_invalidate(&view->score_cache, at);
         }
     }
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+/* What the member at this position adds to ready_in_flight. */
+static int64_t ready_in_flight_at(const struct pool_view *view, uint32_t at) {
+    return at < view->n_ready ? (int64_t)view->columns.in_flight[at] : 0;
 }
 
 /* ---- reading members: a member --------------------------------------------------------------- */
@@ -160,9 +182,17 @@ static void read_member(struct pool_view *view, const struct pool_snapshot *snap
     if (until_ns > now_ns && until_ns < view->until_ns) {
         view->until_ns = until_ns;
     }
-    view->n_known -= (view->columns.known[view->index_of[member]] & LOAD_WAITING) != 0;
-    move_to_tier(view, member, rank_tier_of(endpoint_rank(endpoint)));
+    enum rank_tier tier = rank_tier_of(endpoint_rank(endpoint));
     uint32_t at = view->index_of[member];
+    int64_t before = ready_in_flight_at(view, at);
+    view->n_known -= (columns->known[at] & LOAD_WAITING) != 0;
+    if (view->is_mixed) {
+        view->known_running -= running_at(view, at);
+    }
+    if (tier != TIER_READY || at >= view->n_ready) {
+        move_to_tier(view, member, tier);
+        at = view->index_of[member];
+    }
     columns->address[at] = snapshot->members[member].hash;
     columns->in_flight[at] = (float)in_flight;
     columns->n_waiting[at] =
@@ -179,6 +209,10 @@ static void read_member(struct pool_view *view, const struct pool_snapshot *snap
     view->adapters |= load.adapters;
     read_load(columns, at, &load);
     view->n_known += (load.known & LOAD_WAITING) != 0;
+    view->ready_in_flight += ready_in_flight_at(view, at) - before;
+    if (view->is_mixed) {
+        view->known_running += running_at(view, at);
+    }
     read_response_times(columns, at, endpoint);
     score_cache_invalidate(&view->score_cache, at);
 }
@@ -202,6 +236,8 @@ static enum status reset_view(struct pool_view *view, const struct pool_snapshot
     }
     view->generation = snapshot->generation;
     view->n_known = 0;
+    view->ready_in_flight = 0;
+    view->is_mixed = false;
     view->usual_running = 0;
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         view->columns.known[i] = 0;

@@ -90,6 +90,10 @@ static void change_something(struct world *world) {
 static void assert_same(const struct pool_view *one, const struct pool_view *other, uint32_t n) {
     assert_int_equal(one->n_ready, other->n_ready);
     assert_int_equal(one->n_eligible, other->n_eligible);
+    assert_int_equal(one->n_known, other->n_known);
+    assert_true(one->ready_in_flight == other->ready_in_flight);
+    assert_true(!one->is_mixed || one->known_running == other->known_running);
+    assert_int_equal(one->is_mixed, other->is_mixed);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t a = one->index_of[i], b = other->index_of[i];
         assert_int_equal(one->columns.member[a], i);

@@ -39,6 +39,15 @@ static void update_column_max(struct column_max *best, float greatest, uint32_t 
     best->range.to = greatest >= best->value ? to : best->range.to;
 }
 
+SIMD_TARGETS static float find_sum(const float *values, uint32_t n) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (uint32_t i = 0; i < n; i++) {
+        sum += values[i];
+    }
+    return sum;
+}
+
 /* The maximum, and a range of blocks that contains all positions of it. */
 SIMD_TARGETS static struct column_max find_column_max(const float *values, uint32_t n) {
     struct column_max best = {.value = -INFINITY};
@@ -124,6 +133,8 @@ static void copy_first_columns(const struct candidate_set *candidates, uint32_t 
 static void use_filtered_columns(struct candidate_set *candidates, uint32_t n) {
     candidates->columns = candidates->filtered_columns;
     candidates->index_of = NULL;
+    candidates->is_summed = false;
+    candidates->affinity_limit = 0;
     candidates->n = n;
 }
 
@@ -215,6 +226,14 @@ void candidate_set_score_matching(
 }
 
 /* ---- reductions ------------------------------------------------------------------------------ */
+
+float candidate_set_in_flight(struct candidate_set *candidates) {
+    if (!candidates->is_summed) {
+        candidates->n_in_flight = find_sum(candidates->columns->in_flight, candidates->n);
+        candidates->is_summed = true;
+    }
+    return candidates->n_in_flight;
+}
 
 float candidate_set_max(const struct candidate_set *candidates, const float *values) {
     return find_max(values, candidates->n);

@@ -73,8 +73,11 @@ struct candidate_set {
     struct prng *prng;           /* for random choices */
     uint64_t now_ns;
 
-    uint32_t n;        /* number of candidates */
-    uint32_t adapters; /* LoRA: union of all endpoints' summaries (pick/pool/endpoint/load.h) */
+    uint32_t n;           /* number of candidates */
+    bool is_summed;       /* the following is valid; false once candidates were removed */
+    float n_in_flight;    /* sum of the column in_flight */
+    float affinity_limit; /* plugin.h; 0: not computed for these candidates */
+    uint32_t adapters;    /* LoRA: union of all endpoints' summaries (pick/pool/endpoint/load.h) */
     const struct candidate_columns *columns;
     const uint32_t *index_of; /* by member: its index; NULL once candidates were removed */
     float *score;             /* of each candidate; valid from the first scorer on */
@@ -157,6 +160,8 @@ void score_range_below_max(const float *values, const struct range_stats *stats,
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
+/* The sum of the column in_flight; computed when it is first needed. */
+float candidate_set_in_flight(struct candidate_set *candidates);
 /* -INFINITY without candidates. */
 float candidate_set_max(const struct candidate_set *candidates, const float *values);
 

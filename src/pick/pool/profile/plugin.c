@@ -80,6 +80,17 @@ bool labels_have_role(struct pool_labels labels, enum role role) {
     return !label && role == ROLE_DECODE;
 }
 
+/* ---- the bound of affinities ----------------------------------------------------------------- */
+
+static const float AFFINITY_FACTOR = 1.25f;
+
+float affinity_limit_compute(struct candidate_set *candidates) {
+    float n_in_flight = candidate_set_in_flight(candidates) + 1; /* with this request */
+    float limit = n_in_flight * AFFINITY_FACTOR / (float)candidates->n;
+    candidates->affinity_limit = limit > AFFINITY_MIN_LIMIT ? limit : AFFINITY_MIN_LIMIT;
+    return candidates->affinity_limit;
+}
+
 /* ---- session affinity ------------------------------------------------------------------------ */
 
 /* A number from 0 to 2^24 - 1 for each candidate; the highest wins. Each bit of the input changes
@@ -114,10 +125,22 @@ static uint32_t break_tie(const struct candidate_set *candidates, uint64_t sessi
     return pos;
 }
 
-uint32_t session_affinity_index(const struct candidate_set *candidates) {
-    uint64_t session = fnv1a_of(candidates->session);
-    hash_candidates(candidates, (uint32_t)(session ^ session >> 32));
+static uint32_t find_highest_hash(const struct candidate_set *candidates, uint64_t session) {
     struct column_max best = column_max_find(candidates, candidates->scratch);
     return best.n == 1 ? column_max_index(&best, candidates->scratch, 0)
                        : break_tie(candidates, session, &best);
+}
+
+uint32_t session_affinity_index(const struct candidate_set *candidates, float limit) {
+    const float *in_flight = candidates->columns->in_flight;
+    uint64_t session = fnv1a_of(candidates->session);
+    hash_candidates(candidates, (uint32_t)(session ^ session >> 32));
+    uint32_t found = find_highest_hash(candidates, session);
+    if (in_flight[found] < limit) {
+        return found;
+    }
+    for (uint32_t i = 0; i < candidates->n; i++) {
+        candidates->scratch[i] = in_flight[i] < limit ? candidates->scratch[i] : -1;
+    }
+    return find_highest_hash(candidates, session);
 }

@@ -66,6 +66,9 @@ struct plugin {
     void (*score)(const void *parameters, struct candidate_set *candidates, float weight);
     const struct plugin_cacheable *cacheable; /* of a scorer, or NULL: all scores depend on the
                                                  request */
+    /* Of a scorer: the part of its weight that the load of an endpoint moves, and the part that an
+     * affinity of the request does. */
+    float load_share, affinity_share;
     /* Chooses a candidate; there is one at least. `nth` is 0 for the first choice of a request,
      * then 1, 2, … for the next best, after the chosen ones were removed. Returns: its index. */
     uint32_t (*pick)(void *parameters, const struct candidate_set *candidates, uint32_t nth);
@@ -103,14 +106,31 @@ enum role { ROLE_ENCODE = 1, ROLE_PREFILL = 2, ROLE_DECODE = 4 };
 /* Whether the labels include the role. Without the label it is ROLE_DECODE. */
 bool labels_have_role(struct pool_labels labels, enum role role);
 
+/* ---- the bound of affinities ----------------------------------------------------------------- */
+
+/* What an endpoint has of a request (its prompt's beginning, its session, its adapter) attracts
+ * requests until the endpoint has a quarter more of them in flight than the candidates have on
+ * average (consistent hashing with bounded loads: Mirrokni, Thorup and Zadimoghaddam 2016). From
+ * there on its load decides, whatever the weights are. */
+
+/* An endpoint with so many requests in flight, or more, is not preferred for its affinity: at least
+ * AFFINITY_MIN_LIMIT. Some candidate has fewer. There is a candidate. */
+enum { AFFINITY_MIN_LIMIT = 4 };
+float affinity_limit_compute(struct candidate_set *candidates);
+
+static inline float affinity_limit(struct candidate_set *candidates) {
+    return candidates->affinity_limit > 0 ? candidates->affinity_limit
+                                          : affinity_limit_compute(candidates);
+}
+
 /* ---- session affinity ------------------------------------------------------------------------ */
 
 /* The endpoint of a session, without stored state: session and address are hashed together, and the
  * highest hash wins (Thaler and Ravishankar 1998). All pickers choose the same one, and when an
  * endpoint is removed only its own sessions move. */
-/* The index of the session's candidate. There is one at least, and candidates->session is not
- * empty. */
-uint32_t session_affinity_index(const struct candidate_set *candidates);
+/* The index of the session's candidate among those with fewer than `limit` requests in flight,
+ * of which there is one at least; INFINITY: no limit. candidates->session is not empty. */
+uint32_t session_affinity_index(const struct candidate_set *candidates, float limit);
 
 static inline bool session_affinity_applies(const struct candidate_set *candidates) {
     return candidates->session.len > 0 && candidates->n > 0;

@@ -64,6 +64,16 @@ static inline void plugin_fixture_close(struct plugin_fixture *fixture) {
     fixture_close(&fixture->pool);
 }
 
+/* Candidate `i` has `n` requests in flight, the others have none. */
+static inline void plugin_fixture_load(struct plugin_fixture *fixture, uint32_t i, float n) {
+    for (uint32_t k = 0; k < fixture->candidates.n; k++) {
+        fixture->in_flight[k] = k == i ? n : 0;
+        fixture->score[k] = 0;
+    }
+    fixture->candidates.is_summed = false;
+    fixture->candidates.affinity_limit = 0;
+}
+
 static inline void assert_near(float got, float wanted) {
     if (!(got > wanted - 1e-5f && got < wanted + 1e-5f)) {
         fail_msg("got %g, wanted %g", (double)got, (double)wanted);

@@ -53,6 +53,8 @@ static void roll_prefix(struct plugin_fixture *fixture, struct prng *prng) {
 static void roll_choice(struct plugin_fixture *fixture, struct prng *prng) {
     fixture->candidates.n = prng_below(prng, FIXTURE_MAX_CANDIDATES + 1);
     fixture->candidates.now_ns = UINT64_C(1000000000);
+    fixture->candidates.is_summed = false;
+    fixture->candidates.affinity_limit = 0;
     roll_prefix(fixture, prng);
     for (uint32_t i = 0; i < FIXTURE_MAX_CANDIDATES; i++) {
         fixture->member[i] = i;

@@ -54,6 +54,34 @@ bool profile_is_least_requests(const struct profile *profile) {
            profile->scorers[0].weight > 0 && profile->picker.plugin == &plugin_max_score_picker;
 }
 
+static bool has_filter(const struct profile *profile, const struct plugin *plugin) {
+    for (size_t i = 0; i < profile->n_filters; i++) {
+        if (profile->filters[i].plugin == plugin) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *profile_load_note(const struct profile *profile) {
+    const struct plugin *picker = profile->picker.plugin;
+    float load = 0, affinity = 0;
+    if (has_filter(profile, &plugin_session_affinity_filter)) {
+        return "session-affinity-filter keeps a session at its endpoint whatever the load; "
+               "session-affinity-scorer has a bound";
+    }
+    for (size_t i = 0; i < profile->n_scorers; i++) {
+        const struct profile_step *step = &profile->scorers[i];
+        load += step->weight * step->plugin->load_share;
+        affinity += step->weight * step->plugin->affinity_share;
+    }
+    bool by_score = picker == &plugin_max_score_picker || picker == &plugin_power_of_two_picker;
+    return by_score && affinity > 0 && affinity >= load
+               ? "the scorers of affinities weigh as much as those of load, or more: load decides "
+                 "only where an endpoint has a quarter more requests than the mean"
+               : NULL;
+}
+
 void profile_reset_scores(struct candidate_set *candidates) {
     memset(candidates->score, 0, candidates->n * sizeof(*candidates->score));
 }

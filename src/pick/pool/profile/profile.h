@@ -36,6 +36,10 @@ enum status profile_collect_needs(struct profile *profile, struct error *err) SL
  * pool's ranking has the endpoint without a loop (ranking.h). */
 bool profile_is_least_requests(const struct profile *profile);
 
+/* What an author may not expect: that some request goes to an endpoint whatever its load is, or as
+ * long as the bound of affinities (plugin.h) allows. Returns: NULL when there is nothing. */
+const char *profile_load_note(const struct profile *profile);
+
 /* Filters the candidates, of which none may remain, and scores the others. */
 void profile_run(const struct profile *profile, struct candidate_set *candidates);
 /* The picker's choice among the scored candidates, of which there is one at least. For the next

@@ -23,5 +23,6 @@ static void score(const void *parameters, struct candidate_set *candidates, floa
 
 const struct plugin plugin_active_request_scorer = {.type = "active-request-scorer",
                                                     .kind = PLUGIN_SCORER,
+                                                    .load_share = 1,
                                                     .score = score,
                                                     .cacheable = &CACHEABLE};

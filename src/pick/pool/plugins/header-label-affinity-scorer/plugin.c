@@ -56,13 +56,17 @@ static enum status read_parameters(const struct doc_node *node, struct arena *ar
     return rule->header.ptr && rule->label.ptr ? ST_OK : error_no_memory(err, "a scorer");
 }
 
-/* The label and its wanted value. */
+/* The label and its wanted value, of an endpoint with fewer requests in flight than the limit. */
 struct wanted {
     struct str label, value;
+    float limit;
 };
 
 static bool matches(const void *parameters, const struct candidate_set *candidates, uint32_t i) {
     const struct wanted *wanted = parameters;
+    if (!(candidates->columns->in_flight[i] < wanted->limit)) {
+        return false;
+    }
     const struct pool_label *label =
         pool_labels_find(candidate_set_member(candidates, i)->labels, wanted->label);
     return label && str_eq(label->value, wanted->value);
@@ -73,12 +77,14 @@ static void score(const void *parameters, struct candidate_set *candidates, floa
     const struct pool_headers *headers = &candidates->headers;
     struct wanted wanted = {.label = rule->label};
     wanted.value = headers->find ? headers->find(headers->of, rule->header) : wanted.value;
-    if (wanted.value.len > 0) {
+    if (wanted.value.len > 0 && candidates->n > 0) {
+        wanted.limit = affinity_limit(candidates);
         candidate_set_score_matching(candidates, &wanted, weight, matches);
     }
 }
 
 const struct plugin plugin_header_label_affinity_scorer = {.type = "header-label-affinity-scorer",
                                                            .kind = PLUGIN_SCORER,
+                                                           .affinity_share = 1,
                                                            .read_parameters = read_parameters,
                                                            .score = score};

@@ -39,6 +39,22 @@ static void scorer_label_equal_to_header_scores_one(void **state) {
     plugin_fixture_close(&fixture);
 }
 
+static void scorer_busy_endpoint_scores_zero(void **state) {
+    static const float free_one[] = {0, 1, 0, 1}, busy[] = {0, 0, 0, 1};
+    struct plugin_fixture fixture;
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_header_label_affinity_scorer, 4);
+    fixture_label(&fixture, labels, 4);
+    fixture_tell(&fixture, &plugin_header_label_affinity_scorer,
+                 "{headerName: X-Preferred-Zone, labelKey: zone}");
+    fixture.candidates.headers = (struct pool_headers){find, "b"};
+    plugin_fixture_load(&fixture, 1, 3);
+    assert_scores(&fixture, &plugin_header_label_affinity_scorer, free_one);
+    plugin_fixture_load(&fixture, 1, 4);
+    assert_scores(&fixture, &plugin_header_label_affinity_scorer, busy);
+    plugin_fixture_close(&fixture);
+}
+
 static void scorer_invalid_parameters_are_rejected(void **state) {
     static const char *const texts[][2] = {
         {"{}", "headerName: expected a text that is not empty"},
@@ -53,6 +69,7 @@ static void scorer_invalid_parameters_are_rejected(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scorer_label_equal_to_header_scores_one),
+        cmocka_unit_test(scorer_busy_endpoint_scores_zero),
         cmocka_unit_test(scorer_invalid_parameters_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,5 +51,6 @@ static void score(const void *parameters, struct candidate_set *candidates, floa
 
 const struct plugin plugin_kv_cache_utilization_scorer = {.type = "kv-cache-utilization-scorer",
                                                           .kind = PLUGIN_SCORER,
+                                                          .load_share = 1,
                                                           .score = score,
                                                           .cacheable = &CACHEABLE};

@@ -121,6 +121,7 @@ static void score(const void *parameters, struct candidate_set *candidates, floa
 
 const struct plugin plugin_latency_scorer = {.type = "latency-scorer",
                                              .kind = PLUGIN_SCORER,
+                                             .load_share = 1,
                                              .read_parameters = read_parameters,
                                              .add_needs = add_needs,
                                              .score = score,

@@ -48,6 +48,7 @@ static void score(const void *parameters, struct candidate_set *candidates, floa
 
 const struct plugin plugin_load_aware_scorer = {.type = "load-aware-scorer",
                                                 .kind = PLUGIN_SCORER,
+                                                .load_share = 0.5f,
                                                 .read_parameters = read_parameters,
                                                 .score = score,
                                                 .cacheable = &CACHEABLE};

@@ -39,8 +39,8 @@ SIMD_TARGETS static void score_range(const void *parameters, const struct candid
 }
 
 /* Corrects the score where the endpoint has the adapter itself, and not another one with the same
- * bit. */
-static void adjust_score(struct candidate_set *candidates, uint32_t i, uint32_t hash,
+ * bit. With `limit` requests in flight or more it scores 0. */
+static void adjust_score(struct candidate_set *candidates, uint32_t i, uint32_t hash, float limit,
                          float weight) {
     uint32_t member = candidates->columns->member[i];
     const struct load_adapters *adapters = &candidates->snapshot->adapters[member];
@@ -51,6 +51,7 @@ static void adjust_score(struct candidate_set *candidates, uint32_t i, uint32_t 
     uint32_t pos = adapter_index(adapters, n, hash);
     if (pos < n) {
         float number = pos < n_running ? 1 : SCORE_WAITING;
+        number = candidates->columns->in_flight[i] < limit ? number : 0;
         candidate_set_add_score(
             candidates, i, (number - approximate_score(candidates->columns->adapters[i])) * weight);
     }
@@ -79,16 +80,17 @@ static void adjust_scores(const void *parameters, struct candidate_set *candidat
     uint32_t hash = load_adapter_hash(candidates->model), bit = load_adapter_bit(hash);
     bool any = candidates->model.ptr && (candidates->adapters & bit);
     uint32_t n = any ? candidates->n : 0, n_whole = n - n % ADAPTER_BLOCK;
+    float limit = n > 0 ? affinity_limit(candidates) : 0;
     (void)parameters;
     for (uint32_t i = 0; i < n_whole; i += ADAPTER_BLOCK) {
         uint32_t found = find_adapter_bits(adapters + i, bit);
         for (; found != 0; found &= found - 1) {
-            adjust_score(candidates, i + (uint32_t)__builtin_ctz(found), hash, weight);
+            adjust_score(candidates, i + (uint32_t)__builtin_ctz(found), hash, limit, weight);
         }
     }
     for (uint32_t i = n_whole; i < n; i++) {
         if (adapters[i] & bit) {
-            adjust_score(candidates, i, hash, weight);
+            adjust_score(candidates, i, hash, limit, weight);
         }
     }
 }
@@ -101,5 +103,8 @@ static void score(const void *parameters, struct candidate_set *candidates, floa
     adjust_scores(parameters, candidates, weight);
 }
 
-const struct plugin plugin_lora_affinity_scorer = {
-    .type = "lora-affinity-scorer", .kind = PLUGIN_SCORER, .score = score, .cacheable = &CACHEABLE};
+const struct plugin plugin_lora_affinity_scorer = {.type = "lora-affinity-scorer",
+                                                   .kind = PLUGIN_SCORER,
+                                                   .affinity_share = 1,
+                                                   .score = score,
+                                                   .cacheable = &CACHEABLE};

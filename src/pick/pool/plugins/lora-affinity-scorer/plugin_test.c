@@ -23,7 +23,7 @@ static void say(struct plugin_fixture *fixture, uint32_t i, const char *running,
     fixture->adapters[i] = fixture->candidates.snapshot->loads[i].adapters;
 }
 
-static void check(struct str model, const float *wanted) {
+static void check_loaded(struct str model, float n_at_first, const float *wanted) {
     struct plugin_fixture fixture;
     plugin_fixture_open(&fixture, &plugin_lora_affinity_scorer, 5);
     say(&fixture, 0, "sql", "poems", 4);
@@ -31,11 +31,23 @@ static void check(struct str model, const float *wanted) {
     say(&fixture, 2, "poems", "jokes", 4);
     say(&fixture, 3, "poems", "jokes", 2);
     fixture.candidates.model = model;
+    plugin_fixture_load(&fixture, 0, n_at_first);
     plugin_lora_affinity_scorer.score(fixture.parameters, &fixture.candidates, 1);
     for (uint32_t i = 0; i < 5; i++) {
         assert_near(fixture.score[i], wanted[i]);
     }
     plugin_fixture_close(&fixture);
+}
+
+static void check(struct str model, const float *wanted) {
+    check_loaded(model, 0, wanted);
+}
+
+static void scorer_busy_endpoint_with_adapter_scores_zero(void **state) {
+    static const float free_slots[] = {1, 0.6f, 0.8f, 0, 0}, busy[] = {0, 0.6f, 0.8f, 0, 0};
+    (void)state;
+    check_loaded(STR("sql"), 3, free_slots);
+    check_loaded(STR("sql"), 4, busy);
 }
 
 static void scorer_loaded_adapter_scores_highest(void **state) {
@@ -59,6 +71,7 @@ static void scorer_without_model_scores_zero(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scorer_loaded_adapter_scores_highest),
+        cmocka_unit_test(scorer_busy_endpoint_with_adapter_scores_zero),
         cmocka_unit_test(scorer_unloaded_adapter_scores_free_slots),
         cmocka_unit_test(scorer_without_model_scores_zero),
     };

@@ -67,9 +67,18 @@ static enum status add_needs(const void *parameters, struct pool_request_needs *
     return ST_OK;
 }
 
+/* What the candidates of a request are compared with. */
+struct affinity {
+    float threshold; /* the share of the prompt that they were sent */
+    float limit;     /* they have fewer requests in flight; INFINITY: no limit */
+};
+
 static bool has_prefix(const void *parameters, const struct candidate_set *candidates, uint32_t i) {
-    const struct affinity_parameters *affinity = parameters;
+    const struct affinity *affinity = parameters;
     const struct prefix_matches *prefix = candidates->prefix;
+    if (!(candidates->columns->in_flight[i] < affinity->limit)) {
+        return false;
+    }
     for (uint32_t k = 0; k < prefix->n; k++) {
         if (prefix->hits[k].member == candidates->columns->member[i]) {
             return (float)prefix->hits[k].n_blocks >= affinity->threshold * (float)prefix->n_blocks;
@@ -79,7 +88,8 @@ static bool has_prefix(const void *parameters, const struct candidate_set *candi
 }
 
 /* The shortest estimated time to first token, among the kept endpoints or among the others. */
-static double estimate_ttft_ms(const struct affinity_parameters *affinity,
+static double estimate_ttft_ms(const struct affinity_parameters *parameters,
+                               const struct affinity *affinity,
                                const struct candidate_set *candidates, bool near) {
     double least = INFINITY;
     for (uint32_t i = 0; i < candidates->n; i++) {
@@ -88,25 +98,35 @@ static double estimate_ttft_ms(const struct affinity_parameters *affinity,
             least = n < least ? n : least;
         }
     }
-    return affinity->throughput > 0 ? least / affinity->throughput * 1000 : 0;
+    return parameters->throughput > 0 ? least / parameters->throughput * 1000 : 0;
+}
+
+static bool is_worth_waiting(const struct affinity_parameters *parameters,
+                             const struct affinity *affinity,
+                             const struct candidate_set *candidates) {
+    return !(parameters->penalty_ms > 0) ||
+           estimate_ttft_ms(parameters, affinity, candidates, true) <=
+               estimate_ttft_ms(parameters, affinity, candidates, false) + parameters->penalty_ms;
 }
 
 static void filter(const void *parameters, struct candidate_set *candidates) {
-    const struct affinity_parameters *affinity = parameters;
+    const struct affinity_parameters *own = parameters;
     uint32_t n_with_prefix = 0;
-    for (uint32_t i = 0; candidates->prefix->n > 0 && i < candidates->n; i++) {
-        n_with_prefix += has_prefix(affinity, candidates, i);
+    if (candidates->prefix->n == 0 || candidates->n == 0) {
+        return;
+    }
+    struct affinity affinity = {own->threshold,
+                                own->penalty_ms > 0 ? affinity_limit(candidates) : INFINITY};
+    for (uint32_t i = 0; i < candidates->n; i++) {
+        n_with_prefix += has_prefix(&affinity, candidates, i);
     }
     if (n_with_prefix == 0 || n_with_prefix == candidates->n ||
-        (affinity->explore > 0 && prng_double(candidates->prng) < affinity->explore)) {
+        (own->explore > 0 && prng_double(candidates->prng) < own->explore)) {
         return;
     }
-    if (affinity->penalty_ms > 0 &&
-        estimate_ttft_ms(affinity, candidates, true) >
-            estimate_ttft_ms(affinity, candidates, false) + affinity->penalty_ms) {
-        return;
+    if (is_worth_waiting(own, &affinity, candidates)) {
+        candidate_set_filter(candidates, &affinity, has_prefix);
     }
-    candidate_set_filter(candidates, affinity, has_prefix);
 }
 
 const struct plugin plugin_prefix_cache_affinity_filter = {.type = "prefix-cache-affinity-filter",

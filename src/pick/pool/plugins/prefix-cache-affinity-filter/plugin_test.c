@@ -58,6 +58,26 @@ static void filter_ttft_penalty_disables_affinity(void **state) {
     }
 }
 
+/* With maxTTFTPenaltyMs 0 load does not count. */
+static void filter_busy_endpoint_disables_affinity(void **state) {
+    static const struct {
+        const char *parameters;
+        float in_flight;
+        unsigned left;
+    } rows[] = {{"{}", 3, 1}, {"{}", 4, 3}, {"{maxTTFTPenaltyMs: 0}", 400, 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct plugin_fixture fixture;
+        plugin_fixture_open(&fixture, FILTER, 2);
+        fixture_hit(&fixture, 0, 10, 10);
+        fixture_tell(&fixture, FILTER, rows[i].parameters);
+        plugin_fixture_load(&fixture, 0, rows[i].in_flight);
+        FILTER->filter(fixture.parameters, &fixture.candidates);
+        assert_int_equal(fixture_left(&fixture), rows[i].left);
+        plugin_fixture_close(&fixture);
+    }
+}
+
 static void filter_exploration_keeps_all(void **state) {
     struct plugin_fixture fixture;
     int n_all = 0;
@@ -91,6 +111,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(filter_keeps_endpoints_with_prefix),
         cmocka_unit_test(filter_ttft_penalty_disables_affinity),
+        cmocka_unit_test(filter_busy_endpoint_disables_affinity),
         cmocka_unit_test(filter_exploration_keeps_all),
         cmocka_unit_test(filter_invalid_parameters_are_rejected),
     };

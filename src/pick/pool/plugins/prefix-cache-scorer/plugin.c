@@ -81,10 +81,11 @@ static enum status add_needs(const void *parameters, struct pool_request_needs *
 
 static void score(const void *parameters, struct candidate_set *candidates, float weight) {
     const struct prefix_matches *prefix = candidates->prefix;
+    float limit = prefix->n > 0 ? affinity_limit(candidates) : 0;
     (void)parameters;
     for (uint32_t k = 0; k < prefix->n; k++) {
         uint32_t i = candidate_set_index_of(candidates, prefix->hits[k].member);
-        if (i < candidates->n) {
+        if (i < candidates->n && candidates->columns->in_flight[i] < limit) {
             candidate_set_add_score(
                 candidates, i,
                 weight * ((float)prefix->hits[k].n_blocks / (float)prefix->n_blocks));
@@ -94,6 +95,7 @@ static void score(const void *parameters, struct candidate_set *candidates, floa
 
 const struct plugin plugin_prefix_cache_scorer = {.type = "prefix-cache-scorer",
                                                   .kind = PLUGIN_SCORER,
+                                                  .affinity_share = 1,
                                                   .read_parameters = read_parameters,
                                                   .add_needs = add_needs,
                                                   .score = score};

@@ -24,6 +24,30 @@ static void scorer_cached_share_is_the_score(void **state) {
     plugin_fixture_close(&fixture);
 }
 
+/* Of four candidates one may have a quarter more than the mean of all requests, this one
+ * included: 5 of 15, and 4 where there are fewer. */
+static void scorer_busy_endpoint_scores_zero(void **state) {
+    static const float free_share[] = {1, 0, 0, 0.5f}, busy[] = {0, 0, 0, 0.5f};
+    struct plugin_fixture fixture;
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_prefix_cache_scorer, 4);
+    fixture_hit(&fixture, 0, 8, 8);
+    fixture_hit(&fixture, 3, 4, 8);
+    plugin_fixture_load(&fixture, 0, 3);
+    assert_scores(&fixture, &plugin_prefix_cache_scorer, free_share);
+    plugin_fixture_load(&fixture, 0, 4);
+    assert_scores(&fixture, &plugin_prefix_cache_scorer, busy);
+    fixture.in_flight[1] = fixture.in_flight[2] = 5;
+    fixture.candidates.is_summed = false;
+    fixture.candidates.affinity_limit = 0;
+    assert_scores(&fixture, &plugin_prefix_cache_scorer, free_share);
+    fixture.in_flight[0] = 5;
+    fixture.candidates.is_summed = false;
+    fixture.candidates.affinity_limit = 0;
+    assert_scores(&fixture, &plugin_prefix_cache_scorer, busy);
+    plugin_fixture_close(&fixture);
+}
+
 static struct pool_request_needs wants_of(struct plugin_fixture *fixture, const char *text) {
     struct pool_request_needs needs = {.prompt = false};
     struct error err;
@@ -85,6 +109,7 @@ static void scorer_invalid_parameters_are_rejected(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scorer_cached_share_is_the_score),
+        cmocka_unit_test(scorer_busy_endpoint_scores_zero),
         cmocka_unit_test(scorer_parameters_set_request_needs),
         cmocka_unit_test(scorer_different_parameters_conflict),
         cmocka_unit_test(scorer_invalid_parameters_are_rejected),

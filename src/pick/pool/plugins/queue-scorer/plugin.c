@@ -21,5 +21,8 @@ static void score(const void *parameters, struct candidate_set *candidates, floa
     plugin_score_cacheable(&CACHEABLE, parameters, candidates, weight);
 }
 
-const struct plugin plugin_queue_scorer = {
-    .type = "queue-scorer", .kind = PLUGIN_SCORER, .score = score, .cacheable = &CACHEABLE};
+const struct plugin plugin_queue_scorer = {.type = "queue-scorer",
+                                           .kind = PLUGIN_SCORER,
+                                           .load_share = 1,
+                                           .score = score,
+                                           .cacheable = &CACHEABLE};

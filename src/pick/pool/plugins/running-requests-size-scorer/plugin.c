@@ -23,5 +23,6 @@ static void score(const void *parameters, struct candidate_set *candidates, floa
 
 const struct plugin plugin_running_requests_size_scorer = {.type = "running-requests-size-scorer",
                                                            .kind = PLUGIN_SCORER,
+                                                           .load_share = 1,
                                                            .score = score,
                                                            .cacheable = &CACHEABLE};

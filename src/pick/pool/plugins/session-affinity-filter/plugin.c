@@ -4,7 +4,7 @@
 static void filter(const void *parameters, struct candidate_set *candidates) {
     (void)parameters;
     if (session_affinity_applies(candidates)) {
-        candidate_set_select(candidates, session_affinity_index(candidates));
+        candidate_set_select(candidates, session_affinity_index(candidates, INFINITY));
     }
 }
 

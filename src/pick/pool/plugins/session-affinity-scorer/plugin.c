@@ -4,9 +4,10 @@
 static void score(const void *parameters, struct candidate_set *candidates, float weight) {
     (void)parameters;
     if (session_affinity_applies(candidates)) {
-        candidate_set_add_score(candidates, session_affinity_index(candidates), weight);
+        uint32_t i = session_affinity_index(candidates, affinity_limit(candidates));
+        candidate_set_add_score(candidates, i, weight);
     }
 }
 
 const struct plugin plugin_session_affinity_scorer = {
-    .type = "session-affinity-scorer", .kind = PLUGIN_SCORER, .score = score};
+    .type = "session-affinity-scorer", .kind = PLUGIN_SCORER, .affinity_share = 1, .score = score};

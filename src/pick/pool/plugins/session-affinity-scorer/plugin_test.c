@@ -63,6 +63,37 @@ static void scorer_removed_endpoint_moves_only_its_sessions(void **state) {
     plugin_fixture_close(&fixture);
 }
 
+/* The member of all that the session "s" prefers. */
+static uint32_t preferred(struct plugin_fixture *fixture) {
+    fixture->candidates.session = STR("s");
+    plugin_session_affinity_scorer.score(fixture->parameters, &fixture->candidates, 1);
+    for (uint32_t k = 0; k < N; k++) {
+        if (fixture->score[k] > 0) {
+            return k;
+        }
+    }
+    return N;
+}
+
+/* To one other endpoint, and back. */
+static void scorer_session_leaves_busy_endpoint(void **state) {
+    struct plugin_fixture fixture;
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_session_affinity_scorer, N);
+    plugin_fixture_load(&fixture, 0, 0);
+    uint32_t first = preferred(&fixture);
+    plugin_fixture_load(&fixture, first, 3);
+    assert_int_equal(preferred(&fixture), first);
+    plugin_fixture_load(&fixture, first, 4);
+    uint32_t second = preferred(&fixture);
+    assert_true(second != first && second < N);
+    plugin_fixture_load(&fixture, first, 400);
+    assert_int_equal(preferred(&fixture), second);
+    plugin_fixture_load(&fixture, first, 1);
+    assert_int_equal(preferred(&fixture), first);
+    plugin_fixture_close(&fixture);
+}
+
 static void scorer_without_session_scores_zero(void **state) {
     struct plugin_fixture fixture;
     (void)state;
@@ -78,6 +109,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scorer_sessions_spread_over_endpoints),
         cmocka_unit_test(scorer_removed_endpoint_moves_only_its_sessions),
+        cmocka_unit_test(scorer_session_leaves_busy_endpoint),
         cmocka_unit_test(scorer_without_session_scores_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,6 +53,7 @@ static void score(const void *parameters, struct candidate_set *candidates, floa
 
 const struct plugin plugin_token_load_scorer = {.type = "token-load-scorer",
                                                 .kind = PLUGIN_SCORER,
+                                                .load_share = 1,
                                                 .read_parameters = read_parameters,
                                                 .add_needs = add_needs,
                                                 .score = score,
