@@ -3,6 +3,19 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+const void *sim_find(const void *rows, size_t n, size_t row_bytes, const char *name) {
+    for (size_t i = 0; i < n; i++) {
+        const char *row = (const char *)rows + i * row_bytes;
+        const char *own;
+        memcpy(&own, row, sizeof(own));
+        if (strcmp(own, name) == 0) {
+            return row;
+        }
+    }
+    return NULL;
+}
 
 void sim_no_memory(void) {
     fprintf(stderr, "simulate: no memory for so many servers and seconds\n");

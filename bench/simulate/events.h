@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum sim_event_kind { SIM_ARRIVAL, SIM_FIRST_TOKEN, SIM_END, SIM_SCRAPE };
+enum sim_event_kind { SIM_ARRIVAL, SIM_FIRST_TOKEN, SIM_END, SIM_SCRAPE, SIM_GIVE_UP };
 
 struct sim_event {
     uint64_t at_ns;
@@ -14,6 +14,10 @@ struct sim_event {
     enum sim_event_kind kind;
     uint32_t index; /* of the request; of the server for a scrape */
 };
+
+/* Of `n` rows of `row_bytes`, each of which begins with its name: the one with this name. Returns:
+ * NULL when there is none. */
+const void *sim_find(const void *rows, size_t n, size_t row_bytes, const char *name);
 
 /* Out of memory: prints it and ends the program. */
 _Noreturn void sim_no_memory(void);

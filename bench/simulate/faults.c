@@ -10,13 +10,18 @@
 #include "core/base/log.h"
 #include "core/event/clock.h"
 #include "events.h"
+#include "pick/pool/flow/wait.h"
 
 static const uint64_t SECOND_NS = 1000000000, MS_NS = 1000000;
 /* A server's: requests at a time, and the time of each. A failure takes FAIL_NS, a request that
  * hangs is given up after HANG_NS. */
 enum { SLOTS = 8, CLIENTS = 40, SECONDS = 20 };
 static const uint64_t SERVICE_NS = 100000000, FAIL_NS = 1000000, HANG_NS = 2000000000,
-                      SCRAPE_NS = 200000000, VALID_NS = 2000000000;
+                      SCRAPE_NS = 200000000, SCRAPE_LLM_D_NS = 50000000, VALID_NS = 2000000000,
+                      RETRY_NS = 20000000;
+/* Of the queue, in a flood; and the length of a hot prompt. */
+static const uint64_t MAX_WAIT_NS = 2000000000;
+enum { MAX_WAITING_PER_SERVER = 20, PROMPT_BYTES = 4096 };
 
 const struct sim_fault_scenario SIM_FAULT_SCENARIOS[] = {
     {.name = "all-503",
@@ -70,6 +75,13 @@ const struct sim_fault_scenario SIM_FAULT_SCENARIOS[] = {
      .from_ms = 5000,
      .until_ms = 12000,
      .load = 0.5},
+    {.name = "slow-start",
+     .title = "one comes back, slow at first",
+     .fault = SIM_WARMS_UP,
+     .outcome = POOL_OUTCOME_GATEWAY_FAILURE,
+     .from_ms = 5000,
+     .until_ms = 12000,
+     .load = 0.5},
     {.name = "shedding",
      .title = "overload for 2 s, 503",
      .from_ms = 5000,
@@ -77,6 +89,14 @@ const struct sim_fault_scenario SIM_FAULT_SCENARIOS[] = {
      .load = 0.7,
      .burst = 2.5,
      .shed_from = 4},
+    {.name = "retries",
+     .title = "the same, clients try 4 times",
+     .from_ms = 5000,
+     .until_ms = 7000,
+     .load = 0.7,
+     .burst = 2.5,
+     .shed_from = 4,
+     .n_retries = 3},
     {.name = "poison",
      .title = "one client's requests fail",
      .fault = SIM_NO_FAULT,
@@ -84,11 +104,27 @@ const struct sim_fault_scenario SIM_FAULT_SCENARIOS[] = {
      .until_ms = 12000,
      .load = 0.4,
      .poison = 2},
+    {.name = "flood",
+     .title = "a flood of low priority",
+     .from_ms = 5000,
+     .until_ms = 12000,
+     .load = 0.4,
+     .poison = 6,
+     .flood = true,
+     .shed_from = 16},
+    {.name = "hot-prefix",
+     .title = "all prompts begin alike",
+     .from_ms = 5000,
+     .until_ms = 12000,
+     .load = 0.5,
+     .hot_prefix = true,
+     .scraped = true,
+     .profile = "prompt-first"},
     {.name = "dead-page",
      .title = "one metrics page is dead",
      .fault = SIM_DEAD_PAGE,
-     .from_ms = 1,
-     .until_ms = 20000,
+     .from_ms = 5000,
+     .until_ms = 12000,
      .load = 0.8,
      .scraped = true},
 };
@@ -96,27 +132,28 @@ const struct sim_fault_scenario SIM_FAULT_SCENARIOS[] = {
 const size_t SIM_N_FAULT_SCENARIOS = sizeof(SIM_FAULT_SCENARIOS) / sizeof(*SIM_FAULT_SCENARIOS);
 
 const struct sim_fault_scenario *sim_fault_scenario_find(const char *name) {
-    for (size_t i = 0; i < SIM_N_FAULT_SCENARIOS; i++) {
-        if (strcmp(SIM_FAULT_SCENARIOS[i].name, name) == 0) {
-            return &SIM_FAULT_SCENARIOS[i];
-        }
-    }
-    return NULL;
+    return sim_find(SIM_FAULT_SCENARIOS, SIM_N_FAULT_SCENARIOS, sizeof(*SIM_FAULT_SCENARIOS), name);
 }
 
 struct fault_request {
+    struct pool_waiter waiter; /* first: a waiter is cast to its request */
     uint64_t arrives_ns, ends_ns;
-    uint32_t client; /* 0: the poisoned one */
+    uint32_t client; /* 0: the one that poisons or floods */
     uint32_t server;
     enum pool_outcome outcome;
-    bool runs; /* occupies a slot */
+    uint32_t n_tries;
+    bool runs;  /* occupies a slot */
+    bool waits; /* in the picker's queue */
     struct pool_ticket ticket;
-    struct fault_request *next; /* in the queue */
+    struct fault_request *next; /* in the server's queue */
 };
 
 struct fault_server {
     uint32_t n_running, n_waiting, n_in_flight;
     struct fault_request *first, **last;
+    /* Of llm-d: the page as it was scraped, and that the hot prompt was sent there. */
+    uint32_t n_running_scraped, n_waiting_scraped;
+    bool has_prompt;
     /* Of Envoy's outlier detection. */
     uint32_t n_in_row, n_ejections;
     uint64_t ejected_until_ns;
@@ -128,6 +165,9 @@ struct fault_run {
     uint32_t n_servers;
     struct pool *pool;
     struct pool_reader *reader;
+    struct pool_wakeup wakeup;
+    struct arena *arena; /* of the prompt */
+    struct pool_prompt prompt;
     struct prng prng;
     struct sim_events events;
     struct fault_server servers[SIM_MOST_FAULT_SERVERS];
@@ -157,6 +197,7 @@ static double rate_at(const struct fault_run *run, uint64_t now_ns) {
     return capacity * (bursts ? scenario->burst : scenario->load);
 }
 
+/* Requests of all clients while one adds its own. */
 static void make_requests(struct fault_run *run) {
     const struct sim_fault_scenario *scenario = run->scenario;
     double most = scenario->load > scenario->burst ? scenario->load : scenario->burst;
@@ -183,19 +224,60 @@ static void make_requests(struct fault_run *run) {
 
 /* ---- setup and teardown ---------------------------------------------------------------------- */
 
+static void set_profile(const struct sim_fault_scenario *scenario, struct pool_spec *spec) {
+    const char *name = scenario->profile ? scenario->profile : "default";
+    struct error err;
+    spec->profile = scenario->made_profile;
+    if (!spec->profile) {
+        check_status(sim_profile_make(sim_profile_find(name), spec->arena, &spec->profile, &err),
+                     &err);
+    }
+}
+
+static void set_flow_control(const struct fault_run *run, struct pool_spec *spec) {
+    static const struct pool_objective low = {STR("low"), 0}, high = {STR("high"), 100};
+    struct error err;
+    check_status(pool_spec_add_objective(spec, &low, &err), &err);
+    check_status(pool_spec_add_objective(spec, &high, &err), &err);
+    spec->max_in_flight = SLOTS;
+    spec->flow_control.on = true;
+    spec->flow_control.max_wait_ns = MAX_WAIT_NS;
+    spec->flow_control.limits.max_requests = (uint64_t)MAX_WAITING_PER_SERVER * run->n_servers;
+}
+
+static void open_prompt(struct fault_run *run) {
+    static char text[PROMPT_BYTES];
+    memset(text, 'a', sizeof(text));
+    run->arena = arena_new(NULL, 0);
+    if (!run->arena) {
+        sim_no_memory();
+    }
+    run->prompt = (struct pool_prompt){.text = str_make(text, sizeof(text)), .arena = run->arena};
+}
+
+static void ignore_wakeup(void *user) {
+    (void)user; /* after each event the notified ones are taken */
+}
+
 static void open_pool(struct fault_run *run) {
     struct pool_spec *spec;
     struct error err;
+    struct prefix_table *prefixes;
     check_status(pool_new(&run->pool, &err), &err);
+    check_status(prefix_table_new((size_t)16 << 20, &prefixes, &err), &err);
+    pool_attach_prefix_table(run->pool, prefixes);
+    prefix_table_unref(prefixes);
     check_status(pool_spec_new(&spec, &err), &err);
     for (uint32_t i = 0; i < run->n_servers; i++) {
+        static const struct pool_label zone = {STR("zone"), STR("a")};
         struct pool_spec_endpoint wanted = {
-            .address = {.family = 4, .port = 8000, .low = (10u << 24) + i}};
+            .address = {.family = 4, .port = 8000, .low = (10u << 24) + i}, .labels = {&zone, 1}};
         check_status(pool_spec_add_endpoint(spec, &wanted, &err), &err);
     }
-    const char *profile = run->scenario->profile ? run->scenario->profile : "default";
-    check_status(sim_profile_make(sim_profile_find(profile), spec->arena, &spec->profile, &err),
-                 &err);
+    set_profile(run->scenario, spec);
+    if (run->scenario->flood) {
+        set_flow_control(run, spec);
+    }
     check_status(pool_update(run->pool, &spec, &err), &err);
     check_status(pool_reader_new(run->pool, 1, &run->reader, &err), &err);
 }
@@ -204,16 +286,35 @@ static struct endpoint *endpoint_of(struct fault_run *run, uint32_t server) {
     return pool_reader_refresh(run->reader)->members[server].endpoint;
 }
 
-/* ---- picking --------------------------------------------------------------------------------- */
+/* ---- picking: the others --------------------------------------------------------------------- */
 
 static bool is_faulty(const struct fault_run *run, uint32_t server, uint64_t now_ns) {
     return run->scenario->fault != SIM_NO_FAULT && (server == 0 || run->scenario->everywhere) &&
            is_during_fault(run, now_ns);
 }
 
+/* From 8 at one second to 1 at the end. */
+static double slowness_at(const struct fault_run *run, uint64_t now_ns) {
+    double begun = (double)run->scenario->from_ms * 1e6 + 1e9;
+    double ends = (double)run->scenario->until_ms * 1e6;
+    double share = ((double)now_ns - begun) / (ends - begun);
+    return 8 - 7 * (share < 0 ? 0 : share);
+}
+
+/* Of SIM_WARMS_UP: in the first second. */
+static bool is_down(const struct fault_run *run, uint64_t now_ns) {
+    return now_ns < run->scenario->from_ms * MS_NS + SECOND_NS;
+}
+
+static bool is_known_to_fail(const struct fault_run *run, uint32_t server, uint64_t now_ns) {
+    enum sim_fault fault = run->scenario->fault;
+    return is_faulty(run, server, now_ns) && fault != SIM_DEAD_PAGE &&
+           (fault != SIM_WARMS_UP || is_down(run, now_ns));
+}
+
 static bool is_avoided(const struct fault_run *run, uint32_t server, uint64_t now_ns) {
     if (run->judge == SIM_JUDGE_ORACLE) {
-        return run->scenario->fault != SIM_DEAD_PAGE && is_faulty(run, server, now_ns);
+        return is_known_to_fail(run, server, now_ns);
     }
     return run->judge == SIM_JUDGE_ENVOY && run->servers[server].ejected_until_ns > now_ns;
 }
@@ -231,18 +332,79 @@ static uint32_t pick_least(struct fault_run *run, uint64_t now_ns) {
     return found;
 }
 
-static uint32_t pick_server(struct fault_run *run, struct fault_request *request, uint64_t now_ns) {
+static bool is_hot(const struct fault_run *run, uint64_t now_ns) {
+    return run->scenario->hot_prefix && is_during_fault(run, now_ns);
+}
+
+/* The highest sum of three scores, equal ones at random. */
+static uint32_t pick_as_llm_d(struct fault_run *run, uint64_t now_ns) {
+    uint32_t least = UINT32_MAX, most = 0, found = 0;
+    double best = -1;
+    for (uint32_t i = 0; i < run->n_servers; i++) {
+        uint32_t n_waiting = run->servers[i].n_waiting_scraped;
+        least = n_waiting < least ? n_waiting : least;
+        most = n_waiting > most ? n_waiting : most;
+    }
+    for (uint32_t i = 0; i < run->n_servers; i++) {
+        const struct fault_server *server = &run->servers[i];
+        double queue =
+            most > least ? (double)(most - server->n_waiting_scraped) / (most - least) : 1;
+        double cache = 1 - (double)server->n_running_scraped / SLOTS;
+        double prompt = is_hot(run, now_ns) && server->has_prompt;
+        double sum = 2 * queue + 2 * cache + 3 * prompt + 1e-9 * prng_double(&run->prng);
+        found = sum > best ? i : found;
+        best = sum > best ? sum : best;
+    }
+    run->servers[found].has_prompt = run->servers[found].has_prompt || is_hot(run, now_ns);
+    return found;
+}
+
+/* The oracle refuses the flood what would make others wait. */
+static bool pick_other(struct fault_run *run, struct fault_request *request, uint64_t now_ns) {
+    request->server =
+        run->judge == SIM_JUDGE_LLM_D ? pick_as_llm_d(run, now_ns) : pick_least(run, now_ns);
+    return run->judge != SIM_JUDGE_ORACLE || !run->scenario->flood || request->client != 0 ||
+           run->servers[request->server].n_in_flight < SLOTS;
+}
+
+/* ---- picking --------------------------------------------------------------------------------- */
+
+/* How a pick ends. */
+enum picked { IS_SENT, IS_QUEUED, IS_REFUSED };
+
+static enum picked pick_from_pool(struct fault_run *run, struct fault_request *request,
+                                  uint64_t now_ns) {
     struct pool_request asked = {.model = {NULL, 0}};
     struct pool_pick pick;
     struct error err;
-    if (run->judge != SIM_JUDGE_POOL) {
-        return pick_least(run, now_ns);
+    if (is_hot(run, now_ns)) {
+        asked.prompt = &run->prompt;
+        asked.session = STR("hot");
     }
-    check_status(pool_pick(run->reader, &asked, &pick, &err), &err);
+    if (run->scenario->flood) {
+        request->waiter.wakeup = &run->wakeup;
+        asked.waiter = &request->waiter;
+        asked.objective = request->client == 0 ? STR("low") : STR("high");
+    }
+    if (pool_pick(run->reader, &asked, &pick, &err) != ST_OK) {
+        return IS_REFUSED;
+    }
+    if (!pick.ticket.endpoint) {
+        return IS_QUEUED;
+    }
     const struct pool_snapshot *snapshot = pool_reader_refresh(run->reader);
     request->ticket = pick.ticket;
-    return (uint32_t)(pool_snapshot_find(snapshot, &pick.endpoints[0]->address) -
-                      snapshot->members);
+    request->server =
+        (uint32_t)(pool_snapshot_find(snapshot, &pick.endpoints[0]->address) - snapshot->members);
+    return IS_SENT;
+}
+
+static enum picked pick_server(struct fault_run *run, struct fault_request *request,
+                               uint64_t now_ns) {
+    if (run->judge == SIM_JUDGE_POOL) {
+        return pick_from_pool(run, request, now_ns);
+    }
+    return pick_other(run, request, now_ns) ? IS_SENT : IS_REFUSED;
 }
 
 /* ---- servers --------------------------------------------------------------------------------- */
@@ -254,18 +416,26 @@ static void end_at(struct fault_run *run, struct fault_request *request, uint64_
 }
 
 static void start(struct fault_run *run, struct fault_request *request, uint64_t now_ns) {
-    bool slow = run->scenario->fault == SIM_IS_SLOW && is_faulty(run, request->server, now_ns);
+    bool faulty = is_faulty(run, request->server, now_ns);
+    double times = 1;
+    if (faulty && run->scenario->fault == SIM_IS_SLOW) {
+        times = 10;
+    } else if (faulty && run->scenario->fault == SIM_WARMS_UP) {
+        times = slowness_at(run, now_ns);
+    }
     run->servers[request->server].n_running++;
     request->runs = true;
-    end_at(run, request, now_ns + SERVICE_NS * (slow ? 10 : 1), POOL_OUTCOME_OK);
+    end_at(run, request, now_ns + (uint64_t)((double)SERVICE_NS * times), POOL_OUTCOME_OK);
 }
 
 static void take(struct fault_run *run, struct fault_request *request, uint64_t now_ns) {
     struct fault_server *server = &run->servers[request->server];
     bool faulty = is_faulty(run, request->server, now_ns);
-    if (request->client == 0) {
+    bool down = run->scenario->fault == SIM_FAILS ||
+                (run->scenario->fault == SIM_WARMS_UP && is_down(run, now_ns));
+    if (request->client == 0 && !run->scenario->flood) {
         end_at(run, request, now_ns + FAIL_NS, POOL_OUTCOME_5XX);
-    } else if (faulty && run->scenario->fault == SIM_FAILS) {
+    } else if (faulty && down) {
         end_at(run, request, now_ns + FAIL_NS, run->scenario->outcome);
     } else if (faulty && run->scenario->fault == SIM_HANGS) {
         end_at(run, request, now_ns + HANG_NS, POOL_OUTCOME_GATEWAY_FAILURE);
@@ -334,13 +504,42 @@ static bool is_limited(struct fault_run *run, uint64_t now_ns) {
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
+static void finish(struct fault_run *run, struct fault_request *request, uint64_t now_ns) {
+    bool again = request->client != 0 && request->outcome != POOL_OUTCOME_OK &&
+                 request->n_tries <= run->scenario->n_retries;
+    request->ends_ns = now_ns;
+    if (again) {
+        uint64_t delay_ns = RETRY_NS << (request->n_tries - 1);
+        sim_events_add(&run->events, now_ns + delay_ns, SIM_ARRIVAL,
+                       (uint32_t)(request - run->requests));
+    }
+    run->n_ended += !again;
+}
+
+/* A new request, one that was notified, or another try. */
+static void dispatch(struct fault_run *run, struct fault_request *request, uint64_t now_ns) {
+    enum picked picked = pick_server(run, request, now_ns);
+    request->waits = picked == IS_QUEUED;
+    if (picked == IS_REFUSED) {
+        request->outcome = POOL_OUTCOME_SHED;
+        finish(run, request, now_ns);
+    } else if (picked == IS_SENT) {
+        run->servers[request->server].n_in_flight++;
+        run->n_of_first +=
+            request->server == 0 && request->client != 0 && is_during_fault(run, now_ns);
+        request->runs = false;
+        take(run, request, now_ns);
+    }
+}
+
 static void on_arrival(struct fault_run *run, uint32_t index, uint64_t now_ns) {
     struct fault_request *request = &run->requests[index];
-    request->server = pick_server(run, request, now_ns);
-    run->servers[request->server].n_in_flight++;
-    run->n_of_first += request->server == 0 && request->client != 0 && is_during_fault(run, now_ns);
-    take(run, request, now_ns);
-    if (index + 1 < run->n_requests) {
+    bool is_first = request->n_tries++ == 0;
+    dispatch(run, request, now_ns);
+    if (request->waits) {
+        sim_events_add(&run->events, now_ns + MAX_WAIT_NS, SIM_GIVE_UP, index);
+    }
+    if (is_first && index + 1 < run->n_requests) {
         sim_events_add(&run->events, request[1].arrives_ns, SIM_ARRIVAL, index + 1);
     }
 }
@@ -348,18 +547,34 @@ static void on_arrival(struct fault_run *run, uint32_t index, uint64_t now_ns) {
 static void on_end(struct fault_run *run, uint32_t index, uint64_t now_ns) {
     struct fault_request *request = &run->requests[index];
     struct fault_server *server = &run->servers[request->server];
-    request->ends_ns = now_ns;
     report(run, request, now_ns);
     server->n_in_flight--;
     if (request->runs) {
         server->n_running--;
         start_next(run, server, now_ns);
     }
-    run->n_ended++;
+    finish(run, request, now_ns);
 }
 
-/* The index is the server's. */
-static void on_scrape(struct fault_run *run, uint32_t index, uint64_t now_ns) {
+/* The queue's deadline. */
+static void on_give_up(struct fault_run *run, uint32_t index, uint64_t now_ns) {
+    struct fault_request *request = &run->requests[index];
+    if (request->waits) {
+        pool_dequeue(run->pool, &request->waiter, FLOW_EXPIRED);
+        request->waits = false;
+        request->outcome = POOL_OUTCOME_SHED;
+        finish(run, request, now_ns);
+    }
+}
+
+static void resume_notified(struct fault_run *run, uint64_t now_ns) {
+    struct pool_waiter *waiter;
+    while ((waiter = pool_wakeup_pop(&run->wakeup))) {
+        dispatch(run, (struct fault_request *)(void *)waiter, now_ns);
+    }
+}
+
+static void set_load(struct fault_run *run, uint32_t index, uint64_t now_ns) {
     const struct fault_server *server = &run->servers[index];
     const struct endpoint *endpoint = endpoint_of(run, index);
     struct endpoint_load load = {.asked_ns = now_ns,
@@ -369,23 +584,42 @@ static void on_scrape(struct fault_run *run, uint32_t index, uint64_t now_ns) {
                                  .n_waiting = server->n_waiting,
                                  .n_running = server->n_running,
                                  .kv_cache_used = (float)server->n_running / SLOTS};
+    pool_set_load(run->pool, endpoint, &load);
+}
+
+/* The index is the server's. */
+static void on_scrape(struct fault_run *run, uint32_t index, uint64_t now_ns) {
+    struct fault_server *server = &run->servers[index];
+    uint64_t every_ns = run->judge == SIM_JUDGE_LLM_D ? SCRAPE_LLM_D_NS : SCRAPE_NS;
     if (run->scenario->fault != SIM_DEAD_PAGE || !is_faulty(run, index, now_ns)) {
-        pool_set_load(run->pool, endpoint, &load);
+        server->n_running_scraped = server->n_running;
+        server->n_waiting_scraped = server->n_waiting;
+        set_load(run, index, now_ns);
     }
     if (run->n_ended < run->n_requests) {
-        sim_events_add(&run->events, now_ns + SCRAPE_NS, SIM_SCRAPE, index);
+        sim_events_add(&run->events, now_ns + every_ns, SIM_SCRAPE, index);
     }
 }
 
 static void process(struct fault_run *run, const struct sim_event *event) {
     clock_set_fake_ns(event->at_ns);
-    if (event->kind == SIM_ARRIVAL) {
+    switch (event->kind) {
+    case SIM_ARRIVAL:
         on_arrival(run, event->index, event->at_ns);
-    } else if (event->kind == SIM_SCRAPE) {
+        break;
+    case SIM_SCRAPE:
         on_scrape(run, event->index, event->at_ns);
-    } else {
+        break;
+    case SIM_END:
         on_end(run, event->index, event->at_ns);
+        break;
+    case SIM_GIVE_UP:
+        on_give_up(run, event->index, event->at_ns);
+        break;
+    case SIM_FIRST_TOKEN: /* of run.c only */
+        break;
     }
+    resume_notified(run, event->at_ns);
     if (event->at_ns >= run->scenario->until_ms * MS_NS && is_limited(run, event->at_ns)) {
         run->limited_ns = event->at_ns;
     }
@@ -437,9 +671,12 @@ void sim_faults_run(const struct sim_fault_scenario *scenario, enum sim_judge ju
     log_level_set(LOG_INFO, false);
     clock_set_fake_ns(1);
     make_requests(run);
+    open_prompt(run);
+    pool_wakeup_init(&run->wakeup, ignore_wakeup, NULL);
     open_pool(run);
     sim_events_add(&run->events, run->requests[0].arrives_ns, SIM_ARRIVAL, 0);
-    for (uint32_t i = 0; i < n_servers && scenario->scraped; i++) {
+    bool scraped = scenario->scraped || judge == SIM_JUDGE_LLM_D;
+    for (uint32_t i = 0; i < n_servers && scraped; i++) {
         sim_events_add(&run->events, 1 + SCRAPE_NS * i / n_servers, SIM_SCRAPE, i);
     }
     while (sim_events_next(&run->events, &event)) {
@@ -451,6 +688,8 @@ void sim_faults_run(const struct sim_fault_scenario *scenario, enum sim_judge ju
     free(run->requests);
     pool_reader_unref(run->reader);
     pool_free(run->pool);
+    pool_wakeup_fini(&run->wakeup);
+    arena_free(run->arena);
     free(run);
     clock_set_fake_ns(0);
 }

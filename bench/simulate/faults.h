@@ -12,6 +12,7 @@ enum sim_fault {
     SIM_FAILS,     /* answers each at once, with `outcome` */
     SIM_HANGS,     /* accepts and never answers; its metrics page says that it is idle */
     SIM_IS_SLOW,   /* takes ten times as long */
+    SIM_WARMS_UP,  /* fails for the first second, then takes eight times as long at first */
     SIM_DEAD_PAGE, /* serves, but its metrics page cannot be read */
 };
 
@@ -23,10 +24,16 @@ struct sim_fault_scenario {
     uint32_t from_ms, until_ms;
     double load;        /* of good requests, a share of the servers' capacity */
     double burst;       /* the same while the fault lasts; 0: no burst */
-    double poison;      /* requests of one client that fail everywhere, per good request */
+    double poison;      /* requests of one client while the fault lasts, per good request: they
+                           fail everywhere, */
+    bool flood;         /* or take as long as others, and have the lowest priority; the picker has
+                           flow control */
     uint32_t shed_from; /* servers answer 503 when so many requests wait; 0: never */
+    uint32_t n_retries; /* of a good request that failed, after 20, 40, … ms */
+    bool hot_prefix;    /* while the fault lasts all prompts begin alike, and are of one session */
     bool scraped;       /* metrics pages are scraped */
     const char *profile;
+    const struct profile *made_profile; /* instead of `profile`; outlives the run */
 };
 
 extern const struct sim_fault_scenario SIM_FAULT_SCENARIOS[];
@@ -36,10 +43,11 @@ const struct sim_fault_scenario *sim_fault_scenario_find(const char *name);
 enum sim_judge {
     SIM_JUDGE_POOL,   /* the picker's */
     SIM_JUDGE_ORACLE, /* knows which servers are faulty, and picks the least loaded of the others */
-    SIM_JUDGE_NONE,   /* picks the one with the fewest requests in flight, as llm-d's picker: no
+    SIM_JUDGE_LLM_D,  /* llm-d's default: queue-scorer 2, kv-cache-utilization-scorer 2 and
+                         prefix-cache-scorer 3 of pages scraped every 50 ms, the highest sum; no
                          server is ejected */
-    SIM_JUDGE_ENVOY, /* the same with Envoy's outlier detection and its defaults: five 5xx in a row,
-                         30 s, at most a tenth of the servers */
+    SIM_JUDGE_ENVOY,  /* the fewest requests in flight with Envoy's outlier detection and its
+                         defaults: five 5xx in a row, 30 s, at most a tenth of the servers */
     SIM_N_JUDGES,
 };
 

@@ -2,7 +2,7 @@
  * time.
  *
  *     simulate [--json] [SERVERS [SECONDS [SEED]]]
- *     simulate faults [SERVERS [SEED]]
+ *     simulate faults [--json] [SERVERS [SEED]]
  *
  * The second prints what share of the good requests is answered while servers, clients or the load
  * misbehave, for each judge of the servers' health; without SERVERS with 3, 10 and 100.
@@ -69,6 +69,7 @@ static uint32_t parse_argument(int argc, char **argv, int i, uint64_t most, uint
     if (i < argc && (!num_parse_u64(str_of(argv[i]), &value) || value < 1 || value > most)) {
         fprintf(stderr,
                 "usage: simulate [--json] [SERVERS [SECONDS [SEED]]]\n"
+                "       simulate faults [--json] [SERVERS [SEED]]\n"
                 "at most %d servers and 3600 seconds\n",
                 SIM_MOST_SERVERS);
         exit(2);
@@ -76,11 +77,25 @@ static uint32_t parse_argument(int argc, char **argv, int i, uint64_t most, uint
     return (uint32_t)value;
 }
 
+static const char *const JUDGES[SIM_N_JUDGES] = {"picker", "oracle", "llm-d's", "Envoy's"};
+
+static void print_faults_json(uint32_t n_servers, uint64_t seed) {
+    for (size_t i = 0; i < SIM_N_FAULT_SCENARIOS; i++) {
+        for (unsigned k = 0; k < SIM_N_JUDGES; k++) {
+            struct sim_fault_result done;
+            sim_faults_run(&SIM_FAULT_SCENARIOS[i], (enum sim_judge)k, n_servers, seed, &done);
+            printf("{\"servers\":%u,\"scenario\":\"%s\",\"judge\":\"%s\",\"good\":%.9f,"
+                   "\"p99_s\":%.9f,\"back_s\":%.9f}\n",
+                   n_servers, SIM_FAULT_SCENARIOS[i].title, JUDGES[k], (double)done.n_good / done.n,
+                   done.p99_s, done.back_s);
+        }
+    }
+}
+
 static void print_faults(uint32_t n_servers, uint64_t seed) {
-    static const char *const judges[SIM_N_JUDGES] = {"picker", "oracle", "no ejection", "Envoy's"};
     printf("%4u servers%16s", n_servers, "");
     for (size_t k = 0; k < SIM_N_JUDGES; k++) {
-        printf("  %22s", judges[k]);
+        printf("  %22s", JUDGES[k]);
     }
     printf("\n%28s", "");
     for (size_t k = 0; k < SIM_N_JUDGES; k++) {
@@ -102,10 +117,13 @@ static void print_faults(uint32_t n_servers, uint64_t seed) {
 
 static int run_faults(int argc, char **argv) {
     static const uint32_t sizes[] = {3, 10, 100};
-    size_t n = argc > 2 ? 1 : sizeof(sizes) / sizeof(*sizes);
+    bool json = argc > 2 && strcmp(argv[2], "--json") == 0;
+    int first = json ? 3 : 2;
+    size_t n = argc > first ? 1 : sizeof(sizes) / sizeof(*sizes);
     for (size_t i = 0; i < n; i++) {
-        print_faults(parse_argument(argc, argv, 2, SIM_MOST_FAULT_SERVERS, sizes[i]),
-                     parse_argument(argc, argv, 3, UINT32_MAX, 1));
+        uint32_t n_servers = parse_argument(argc, argv, first, SIM_MOST_FAULT_SERVERS, sizes[i]);
+        uint32_t seed = parse_argument(argc, argv, first + 1, UINT32_MAX, 1);
+        (json ? print_faults_json : print_faults)(n_servers, seed);
     }
     return 0;
 }

@@ -1,7 +1,7 @@
 /* The compared profiles, made of the pool's plugins without parameters. */
 #include "profiles.h"
 
-#include <string.h>
+#include "events.h"
 
 const struct sim_profile SIM_PROFILES[] = {
     {.name = "default", .title = "default", .is_default = true},
@@ -45,22 +45,26 @@ const struct sim_profile SIM_PROFILES[] = {
 };
 
 /* Of faults.h only. */
-static const struct sim_profile UPSTREAM = {.name = "upstream",
-                                            .title = "llm-d's",
-                                            .scorers = {{"queue-scorer", 2},
-                                                        {"kv-cache-utilization-scorer", 2},
-                                                        {"prefix-cache-scorer", 3}},
-                                            .picker = "max-score-picker"};
+static const struct sim_profile OTHERS[] = {
+    {.name = "upstream",
+     .title = "llm-d's",
+     .scorers = {{"queue-scorer", 2},
+                 {"kv-cache-utilization-scorer", 2},
+                 {"prefix-cache-scorer", 3}},
+     .picker = "max-score-picker"},
+    {.name = "prompt-first",
+     .title = "the prompt outweighs the queue",
+     .scorers = {{"prefix-cache-scorer", 3}, {"queue-scorer", 2}},
+     .picker = "max-score-picker"},
+};
 
 const size_t SIM_N_PROFILES = sizeof(SIM_PROFILES) / sizeof(*SIM_PROFILES);
 
 const struct sim_profile *sim_profile_find(const char *name) {
-    for (size_t i = 0; i < SIM_N_PROFILES; i++) {
-        if (strcmp(SIM_PROFILES[i].name, name) == 0) {
-            return &SIM_PROFILES[i];
-        }
-    }
-    return strcmp(UPSTREAM.name, name) == 0 ? &UPSTREAM : NULL;
+    const struct sim_profile *found =
+        sim_find(SIM_PROFILES, SIM_N_PROFILES, sizeof(*SIM_PROFILES), name);
+    return found ? found
+                 : sim_find(OTHERS, sizeof(OTHERS) / sizeof(*OTHERS), sizeof(*OTHERS), name);
 }
 
 static enum status make_step(const char *type, float weight, const struct doc_node *node,

@@ -172,6 +172,8 @@ static void process_event(struct run *run, const struct sim_event *event) {
     case SIM_SCRAPE:
         on_scrape(run, event->index, event->at_ns);
         break;
+    case SIM_GIVE_UP: /* of faults.c only */
+        break;
     }
 }
 

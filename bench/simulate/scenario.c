@@ -3,9 +3,9 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/base/random.h"
+#include "events.h"
 
 enum { RATE_PER_SERVER = 14, BURST_EVERY_S = 2, BURST_MS = 20 };
 
@@ -22,12 +22,7 @@ const struct sim_scenario SIM_SCENARIOS[] = {
 const size_t SIM_N_SCENARIOS = sizeof(SIM_SCENARIOS) / sizeof(*SIM_SCENARIOS);
 
 const struct sim_scenario *sim_scenario_find(const char *name) {
-    for (size_t i = 0; i < SIM_N_SCENARIOS; i++) {
-        if (strcmp(SIM_SCENARIOS[i].name, name) == 0) {
-            return &SIM_SCENARIOS[i];
-        }
-    }
-    return NULL;
+    return sim_find(SIM_SCENARIOS, SIM_N_SCENARIOS, sizeof(*SIM_SCENARIOS), name);
 }
 
 /* ---- random numbers -------------------------------------------------------------------------- */
