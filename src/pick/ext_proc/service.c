@@ -16,7 +16,6 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/queue.h>
 
 #include "core/base/compiler.h"
 #include "core/base/log.h"
@@ -50,8 +49,8 @@ struct worker_state {
     struct worker_msg msg; /* refreshes the readers and resumes notified waiters */
     atomic_bool posted;    /* msg is posted and has not run */
     struct pool_wakeup wakeup;
-    LIST_HEAD(, stream) waiting; /* queued requests, in any order */
-    struct timer tick;           /* set while `waiting` is not empty */
+    struct pool_waited waited; /* the pools that requests are queued for */
+    struct timer tick;         /* set while there are any */
 };
 
 struct pick_service {
@@ -71,13 +70,12 @@ struct stream {
     bool read_pending;          /* grpc_read was called, and no message has arrived */
     bool finished;              /* the call was finished */
     bool timer_set;
-    bool waiting;     /* queued: in worker_state->waiting, and the timer is the queue
-                                   deadline */
+    bool waiting;     /* queued: counted in worker_state->waited, and the timer is the queue
+                         deadline */
     bool over_budget; /* there was no memory for it: its first message is refused */
     struct memory_overhead overhead;
     struct memory_reservation unsent; /* with more than FREE_UNSENT_BYTES */
     struct timer timer;
-    LIST_ENTRY(stream) link;
 };
 
 /* ---- callbacks of the session ---------------------------------------------------------------- */
@@ -355,21 +353,18 @@ static void start_tick_timer(struct worker_state *worker_state) {
 
 static void on_tick(struct timer *timer) {
     struct worker_state *worker_state = CONTAINER_OF(timer, struct worker_state, tick);
-    struct stream *stream;
-    LIST_FOREACH(stream, &worker_state->waiting, link) {
-        pick_session_tick(stream->session, TICK_NS / 2);
-    }
-    if (!LIST_EMPTY(&worker_state->waiting)) {
+    pool_waited_tick(&worker_state->waited, TICK_NS / 2);
+    if (!pool_waited_is_empty(&worker_state->waited)) {
         start_tick_timer(worker_state);
     }
 }
 
 static void add_waiting(struct stream *stream, uint64_t until_ns) {
     struct worker_state *worker_state = stream->worker_state;
-    if (LIST_EMPTY(&worker_state->waiting)) {
+    if (pool_waited_is_empty(&worker_state->waited)) {
         start_tick_timer(worker_state);
     }
-    LIST_INSERT_HEAD(&worker_state->waiting, stream, link);
+    pool_waited_add(&worker_state->waited, pick_session_reader(stream->session));
     stream->waiting = true;
     stream->timer_set = timer_start(worker_timers(worker_state->worker), &stream->timer, until_ns);
 }
@@ -379,10 +374,10 @@ static void remove_waiting(struct stream *stream) {
     if (!stream->waiting) {
         return;
     }
-    LIST_REMOVE(stream, link);
+    pool_waited_remove(pick_session_reader(stream->session));
     stream->waiting = false;
     stop_timer(stream);
-    if (LIST_EMPTY(&worker_state->waiting)) {
+    if (pool_waited_is_empty(&worker_state->waited)) {
         timer_stop(worker_timers(worker_state->worker), &worker_state->tick);
     }
 }

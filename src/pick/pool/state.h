@@ -65,7 +65,9 @@ static inline bool pool_has_results(const struct pool *pool) {
 struct pool_reader {
     struct prefix_matches prefix; /* of the request being picked for */
     struct pool *pool;
-    uint32_t n_refs; /* of its thread */
+    uint32_t n_refs;    /* of its thread */
+    uint32_t n_waiting; /* requests of its thread that wait for the pool (struct pool_waited) */
+    LIST_ENTRY(pool_reader) waited_link; /* with n_waiting > 0 */
     struct pool_snapshot *snapshot;
     struct prng prng;
     /* By member, for subsets: the mark of the subset that it was last seen in. */

@@ -289,7 +289,7 @@ static void step(struct worker_of_test *worker) {
     } else if (!is_waiting(stream) || stream->step <= 2) {
         go_on(stream);
     } else {
-        pick_session_tick(stream->session, 0);
+        pool_tick(pool_reader_pool(pick_session_reader(stream->session)), 0);
     }
 }
 
@@ -299,7 +299,7 @@ static unsigned run_out(struct worker_of_test *worker) {
     for (size_t i = 0; i < OPEN; i++) {
         struct stream *stream = &worker->streams[i];
         if (stream->session && is_waiting(stream)) {
-            pick_session_tick(stream->session, 0);
+            pool_tick(pool_reader_pool(pick_session_reader(stream->session)), 0);
         } else if (stream->session) {
             close_stream(stream);
         }

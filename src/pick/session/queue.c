@@ -146,8 +146,8 @@ uint64_t pick_session_held_bytes(const struct pick_session *session) {
            n_messages * PICK_MESSAGE_OVERHEAD_BYTES;
 }
 
-void pick_session_tick(const struct pick_session *session, uint64_t gap_ns) {
-    pool_tick(session->context.pool, gap_ns);
+struct pool_reader *pick_session_reader(const struct pick_session *session) {
+    return session->context.reader;
 }
 
 /* ---- admission ------------------------------------------------------------------------------- */

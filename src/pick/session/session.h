@@ -121,8 +121,9 @@ void pick_session_resume(struct pool_waiter *waiter);
 /* The call was cancelled, and the session is freed later: removes the request from the queue
  * now. */
 void pick_session_cancel_wait(struct pick_session *session);
-/* Lets the request's pool expire what is due (pool_tick). */
-void pick_session_tick(const struct pick_session *session, uint64_t gap_ns);
+/* Of the request's pool; the same from its headers to the end of the session, which has a
+ * reference. */
+struct pool_reader *pick_session_reader(const struct pick_session *session);
 /* The timer of a response, or the queue deadline, has expired: sends a response now. */
 void pick_session_on_timeout(struct pick_session *session);
 /* The proxy may be waiting for a response that needs more of its messages: answer_timeout_ns

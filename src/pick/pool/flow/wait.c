@@ -658,6 +658,28 @@ void pool_tick(struct pool *pool, uint64_t gap_ns) {
     }
 }
 
+/* ---- readers of pools that are waited for ---------------------------------------------------- */
+
+void pool_waited_add(struct pool_waited *waited, struct pool_reader *reader) {
+    if (reader->n_waiting++ == 0) {
+        LIST_INSERT_HEAD(&waited->readers, reader, waited_link);
+    }
+}
+
+void pool_waited_remove(struct pool_reader *reader) {
+    assert(reader->n_waiting > 0);
+    if (--reader->n_waiting == 0) {
+        LIST_REMOVE(reader, waited_link);
+    }
+}
+
+void pool_waited_tick(const struct pool_waited *waited, uint64_t gap_ns) {
+    struct pool_reader *reader;
+    LIST_FOREACH(reader, &waited->readers, waited_link) {
+        pool_tick(reader->pool, gap_ns);
+    }
+}
+
 /* ---- wakeups --------------------------------------------------------------------------------- */
 
 void pool_wakeup_init(struct pool_wakeup *wakeup, void (*notify)(void *user), void *user) {

@@ -29,6 +29,8 @@
 #ifndef SLUICE_PICK_POOL_FLOW_WAIT_H
 #define SLUICE_PICK_POOL_FLOW_WAIT_H
 
+#include <sys/queue.h>
+
 #include "core/event/lock.h"
 #include "pick/pool/flow/flow.h"
 #include "pick/pool/pool.h"
@@ -79,6 +81,23 @@ bool pool_waiter_add_bytes(struct pool *pool, struct pool_waiter *waiter, uint64
 /* Expires refusals and load reports and notifies waiters; does nothing within `gap_ns` of the last
  * time. Thread: any. */
 void pool_tick(struct pool *pool, uint64_t gap_ns);
+
+/* Per thread: the readers of the pools that its requests wait for. Zeroed memory is empty. So a
+ * tick takes time by the number of these pools, not of the requests. */
+struct pool_waited {
+    LIST_HEAD(, pool_reader) readers;
+};
+
+/* A request waits for the reader's pool; it holds a reference of the reader until
+ * pool_waited_remove. All of a reader's are in one list. Thread: the reader's. */
+void pool_waited_add(struct pool_waited *waited, struct pool_reader *reader);
+/* It no longer waits. */
+void pool_waited_remove(struct pool_reader *reader);
+static inline bool pool_waited_is_empty(const struct pool_waited *waited) {
+    return LIST_EMPTY(&waited->readers);
+}
+/* pool_tick of each pool. Thread: the readers'. */
+void pool_waited_tick(const struct pool_waited *waited, uint64_t gap_ns);
 
 struct pool_flow_stats {
     uint64_t n_waiting, n_bytes;

@@ -879,8 +879,42 @@ static void pool_wait_bytes_are_taken_from_lowest_priority(void **state) {
     close_pool(&fixture);
 }
 
+/* One tick for each pool that requests wait for, however many do. */
+static void pool_wait_ticks_each_pool_once(void **state) {
+    struct fixture fixtures[3];
+    struct pool_waited waited = {{NULL}};
+    (void)state;
+    clock_set_fake_ns(1000 * MS);
+    for (int i = 0; i < 3; i++) {
+        fixture_open(&fixtures[i], wait_fixture_spec(1, 1));
+    }
+    for (int k = 0; k < 1000; k++) {
+        pool_waited_add(&waited, fixtures[k % 2].reader);
+    }
+    int n = 0;
+    struct pool_reader *reader;
+    LIST_FOREACH(reader, &waited.readers, waited_link) {
+        n++;
+    }
+    assert_int_equal(n, 2);
+    pool_waited_tick(&waited, 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(fixtures[i].pool->ticked_ns, i < 2 ? 1000 * MS : 0);
+    }
+    for (int k = 0; k < 1000; k++) {
+        assert_false(pool_waited_is_empty(&waited));
+        pool_waited_remove(fixtures[k % 2].reader);
+    }
+    assert_true(pool_waited_is_empty(&waited));
+    for (int i = 0; i < 3; i++) {
+        fixture_close(&fixtures[i]);
+    }
+    clock_set_fake_ns(0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pool_wait_ticks_each_pool_once),
         cmocka_unit_test(pool_wait_search_without_result_is_not_repeated),
         cmocka_unit_test(pool_wait_higher_priority_takes_place_of_newest_of_lowest),
         cmocka_unit_test(pool_wait_fairness_id_with_fewer_takes_place_of_one_with_most),
