@@ -128,12 +128,35 @@ static void update_mean(_Atomic float *cell, bool is_first, float seconds) {
     atomic_store_explicit(cell, mean, memory_order_relaxed);
 }
 
-static void record_first_byte(struct endpoint *endpoint, float seconds, uint64_t now_ns) {
-    bool is_first = endpoint_answered_ns(endpoint) == 0;
-    update_mean(&endpoint->first_byte_s, is_first, seconds);
-    if (is_first) { /* a lower bound */
-        update_mean(&endpoint->answer_s, true, seconds);
+enum { MOST_COMPARED = 256 };
+
+/* The first response of an endpoint may be slow for another reason than the endpoint, as a new
+ * connection: its mean begins as that of the others, of which the next MOST_COMPARED in the
+ * snapshot are read. Without any the response is the mean. Under the lock. */
+static void begin_means(const struct pool *pool, struct endpoint *endpoint, float seconds) {
+    const struct pool_snapshot *snapshot = pool->snapshot;
+    uint32_t n = snapshot->n_members, n_measured = 0;
+    float first_byte_s = 0, answer_s = 0;
+    for (uint32_t i = 1; endpoint->in_pool && i < n && i <= MOST_COMPARED; i++) {
+        const struct endpoint *other = snapshot->members[(endpoint->member + i) % n].endpoint;
+        if (endpoint_answered_ns(other) != 0) {
+            first_byte_s += endpoint_first_byte_s(other);
+            answer_s += endpoint_answer_s(other);
+            n_measured++;
+        }
     }
+    bool measured = n_measured > 0;
+    float begin_s = measured ? first_byte_s / (float)n_measured : seconds;
+    update_mean(&endpoint->first_byte_s, true, begin_s);
+    update_mean(&endpoint->answer_s, true, measured ? answer_s / (float)n_measured : seconds);
+}
+
+static void record_first_byte(const struct pool *pool, struct endpoint *endpoint, float seconds,
+                              uint64_t now_ns) {
+    if (endpoint_answered_ns(endpoint) == 0) {
+        begin_means(pool, endpoint, seconds);
+    }
+    update_mean(&endpoint->first_byte_s, false, seconds);
     atomic_store_explicit(&endpoint->answered_ns, now_ns, memory_order_relaxed);
 }
 
@@ -151,7 +174,7 @@ void pool_ticket_response_started(struct pool *pool, struct pool_ticket *ticket,
     uint64_t now_ns = clock_now_ns();
     ticket->response_started = true;
     lock_acquire(&pool->lock);
-    record_first_byte(endpoint, (float)(now_ns - ticket->sent_ns) / 1e9f, now_ns);
+    record_first_byte(pool, endpoint, (float)(now_ns - ticket->sent_ns) / 1e9f, now_ns);
     endpoint_record_change(pool, endpoint);
     lock_release(&pool->lock);
 }

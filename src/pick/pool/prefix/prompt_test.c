@@ -341,6 +341,47 @@ static void prompt_response_times_are_averaged(void **state) {
     close_pool(&self);
 }
 
+/* After `ms` to the first byte and to the end. */
+static void answer(struct prompts *self, struct pool_ticket *ticket, uint64_t ms) {
+    uint64_t sent_ns = clock_now_ns();
+    clock_set_fake_ns(sent_ns + ms * 1000000);
+    pool_ticket_response_started(self->pool.pool, ticket, true);
+    pool_ticket_response_ended(ticket);
+    pool_release_ticket(self->pool.pool, ticket);
+    clock_set_fake_ns(sent_ns);
+}
+
+/* A first response that is slow, as a new connection is, is a tenth of the mean of the others. */
+static void prompt_first_response_time_is_not_the_mean(void **state) {
+    static const struct profile profile = {.picker = {.plugin = &plugin_random_picker},
+                                           .needs = {.latency = true}};
+    struct prompts self;
+    struct pool_request request = {.n_tokens = 0};
+    struct pool_prompt prompt;
+    struct pool_ticket tickets[3] = {{NULL}};
+    int n = 0;
+    (void)state;
+    clock_set_fake_ns(1000000000);
+    open_pool(&self, 3, &profile, POOL_HEALTH_NONE);
+    while (n < 3) { /* one at each endpoint */
+        struct pool_ticket ticket = pick(&self, &request, &prompt, "").ticket;
+        struct pool_ticket *own = &tickets[ticket.endpoint->member];
+        if (own->endpoint) {
+            pool_release_ticket(self.pool.pool, &ticket);
+        } else {
+            *own = ticket;
+            n++;
+        }
+    }
+    const struct endpoint *last = tickets[2].endpoint;
+    answer(&self, &tickets[0], 100);
+    answer(&self, &tickets[1], 100);
+    answer(&self, &tickets[2], 1100);
+    assert_float_equal(endpoint_first_byte_s(last), 0.2f, 0.001);
+    assert_float_equal(endpoint_answer_s(last), 0.2f, 0.001);
+    close_pool(&self);
+}
+
 /* Cold requests are spread round robin. */
 static void prompt_cold_requests_rotate_over_endpoints(void **state) {
     static const struct profile_step steps[] = {
@@ -382,6 +423,7 @@ int main(void) {
         cmocka_unit_test(prompt_pick_works_without_table_or_prompt),
         cmocka_unit_test(prompt_tokens_in_flight_follow_the_ticket),
         cmocka_unit_test(prompt_response_times_are_averaged),
+        cmocka_unit_test(prompt_first_response_time_is_not_the_mean),
         cmocka_unit_test(prompt_cold_requests_rotate_over_endpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

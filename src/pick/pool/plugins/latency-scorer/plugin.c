@@ -76,14 +76,18 @@ SIMD_TARGETS static void collect_stats(const void *parameters,
 /* The score of an unknown or outdated time, so that the endpoint is tried again. */
 static const float MIDDLE = 0.5f;
 
+/* Times up to this, relative to the minimum, count alike. */
+static const float ALIKE = 1.2f;
+
 SIMD_TARGETS static void score_measured_range(const struct latency_parameters *latency,
                                               const struct candidate_set *candidates,
                                               const struct range_stats *stats, float weight,
                                               struct candidate_range range, float *out) {
     const float *begun = candidates->columns->first_byte_s, *done = candidates->columns->answer_s;
     const uint32_t *answered = candidates->columns->answered;
-    bool differ = stats->max > stats->min;
-    float factor = differ ? 1 / (stats->max - stats->min) : 0, all = differ ? 0 : 1;
+    float spread = stats->max - stats->min * ALIKE;
+    bool differ = spread > 0;
+    float factor = differ ? 1 / spread : 0, all = differ ? 0 : 1;
     float greatest = differ ? stats->max : 0, first = latency->first_byte;
     float halves = 1 / (64 * latency->half_life_s);
     int32_t oldest = (int32_t)(100 * 64 * latency->half_life_s); /* the measurement has decayed
@@ -95,6 +99,7 @@ SIMD_TARGETS static void score_measured_range(const struct latency_parameters *l
         float seen = answered[i] != 0 ? 1 : 0;
         float seconds = begun[i] * first + done[i] * (1 - first);
         float own = (greatest - seconds) * factor + all;
+        own = own < 1 ? own : 1;
         age = age < oldest ? age : oldest;
         age = age > 0 ? age : 0;
         float belief = seen * power_of_half((float)age * halves);

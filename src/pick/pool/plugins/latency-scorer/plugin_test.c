@@ -21,7 +21,7 @@ static void say(struct plugin_fixture *fixture, uint32_t i, float first_byte_s, 
 }
 
 static void scorer_shorter_latency_scores_higher(void **state) {
-    static const float unknown[] = {0.5f, 0.5f, 0.5f, 0.5f}, wanted[] = {1, 0, 0.5f, 0.6f};
+    static const float unknown[] = {0.5f, 0.5f, 0.5f, 0.5f}, wanted[] = {1, 0, 0.5f, 0.6f / 0.944f};
     struct plugin_fixture fixture;
     (void)state;
     plugin_fixture_open(&fixture, &plugin_latency_scorer, 4);
@@ -64,6 +64,22 @@ static void scorer_old_latency_fades_to_neutral(void **state) {
     plugin_fixture_close(&fixture);
 }
 
+/* Up to a fifth more than the minimum. */
+static void scorer_small_differences_score_alike(void **state) {
+    static const float alike[] = {1, 1, 1}, wanted[] = {1, 1, 0};
+    struct plugin_fixture fixture;
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_latency_scorer, 3);
+    fixture.candidates.now_ns = SECOND;
+    say(&fixture, 0, 0.100f, 0.100f, SECOND);
+    say(&fixture, 1, 0.119f, 0.119f, SECOND);
+    say(&fixture, 2, 0.110f, 0.110f, SECOND);
+    assert_scores(&fixture, &plugin_latency_scorer, alike);
+    say(&fixture, 2, 0.150f, 0.150f, SECOND);
+    assert_scores(&fixture, &plugin_latency_scorer, wanted);
+    plugin_fixture_close(&fixture);
+}
+
 static void scorer_equal_latency_scores_one(void **state) {
     static const float wanted[] = {1, 1};
     struct plugin_fixture fixture;
@@ -91,6 +107,7 @@ int main(void) {
         cmocka_unit_test(scorer_shorter_latency_scores_higher),
         cmocka_unit_test(scorer_ttft_weight_mixes_latencies),
         cmocka_unit_test(scorer_old_latency_fades_to_neutral),
+        cmocka_unit_test(scorer_small_differences_score_alike),
         cmocka_unit_test(scorer_equal_latency_scores_one),
         cmocka_unit_test(scorer_invalid_parameters_are_rejected),
     };
