@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core/base/checked.h"
+#include "core/base/log.h"
 #include "core/base/random.h"
 #include "core/event/clock.h"
 #include "pick/pool/state.h"
@@ -265,6 +266,19 @@ void pool_attach_prefix_table(struct pool *pool, struct prefix_table *table) {
         assert(pool->n_known == 0);
         pool->prefix_table = prefix_table_ref(table);
     }
+}
+
+void pool_note_unchecked_model(struct pool *pool) {
+    if (atomic_load_explicit(&pool->is_unchecked_noted, memory_order_relaxed) ||
+        atomic_exchange(&pool->is_unchecked_noted, true)) {
+        return;
+    }
+    log_event(LOG_WARNING, "models in request bodies are neither checked nor replaced",
+              LOG_STR("pool", pool->name),
+              LOG_CSTR("reason",
+                       "the proxy did not send the body of a request that names its model "
+                       "there: set request_body_mode to FULL_DUPLEX_STREAMED or BUFFERED, "
+                       "or allow_mode_override to true"));
 }
 
 uint64_t pool_generation(const struct pool *pool) {

@@ -166,6 +166,9 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
 enum status pool_check_picked(struct pool_reader *reader, const struct pool_request *request,
                               const struct pool_ticket *ticket, struct pool_pick *out,
                               struct error *err) SLUICE_MUST_USE;
+/* A server answered a request whose body the proxy did not send to the picker, so that the model in
+ * it was neither checked nor replaced: a warning, the first time. Thread: any. */
+void pool_note_unchecked_model(struct pool *pool);
 /* Lowers the in-flight count: once at the end of each request, however it ended. The ticket becomes
  * empty; an empty one is ignored. Thread: any. */
 void pool_release_ticket(struct pool *pool, struct pool_ticket *ticket);

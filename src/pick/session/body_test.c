@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "core/base/metric/metric.h"
 #include "pick/session/pick_fixture.h"
 
 #define POST ":method=POST|:path=/v1/completions|content-type=application/json"
@@ -138,6 +139,30 @@ static void body_override_requests_buffered_body(void **state) {
     stage_body(stage, "{\"model\":\"stranger\"}", true);
     const struct ext_proc_client_response *reply = stage_expect_refusal(stage, 404);
     stage_assert_text(stage_set(reply, "x-llm-d-request-dropped-reason"), "rejected-unknown-model");
+    stage_close(stage);
+}
+
+/* A server's answer to a request whose body was not received, of a pool with a list of models. */
+static void body_override_ignored_counts_unchecked_models(void **state) {
+    static const char *const answers[] = {":status=200|x-envoy-upstream-service-time=3",
+                                          ":status=503"}; /* the proxy's own */
+    struct stage *stage = stage_open(stage_models());
+    int64_t before = metric_read(METRIC_PICK_MODELS_UNCHECKED_TOTAL);
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        bool with_body = i >= 2;
+        stage_request(stage, POST, false, STAGE_CONFIG(NONE, NONE));
+        expect_raised(stage);
+        if (with_body) {
+            stage_body(stage, PLAIN, true);
+            stage_expect_continue(stage, EXT_PROC_REQUEST_BODY);
+        }
+        stage_answer(stage, answers[i % 2], true);
+        stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
+        assert_int_equal(metric_read(METRIC_PICK_MODELS_UNCHECKED_TOTAL), before + 1);
+        stage_end(stage);
+        stage_stream(stage, &stage_limits);
+    }
     stage_close(stage);
 }
 
@@ -418,6 +443,7 @@ int main(void) {
         cmocka_unit_test(body_buffered_partial_without_model_is_413),
         cmocka_unit_test(body_buffered_trailers_end_body),
         cmocka_unit_test(body_override_requests_buffered_body),
+        cmocka_unit_test(body_override_ignored_counts_unchecked_models),
         cmocka_unit_test(body_override_ignored_keeps_pick),
         cmocka_unit_test(body_override_ignored_in_streamed_mode_checks_pieces),
         cmocka_unit_test(body_override_not_sent_to_proxy_that_does_not_wait),

@@ -400,6 +400,15 @@ static void report_outcome(struct pick_session *session, const struct ext_proc_r
     pool_report_result(session->context.pool, session->ticket.endpoint, &result);
 }
 
+/* The proxy was asked for the body (mode_override), and did not send it: it does not allow that, or
+ * sends in mode GRPC what it has at once. */
+static void note_unchecked_model(struct pick_session *session) {
+    if (session->needs_model && session->mode_overridden && !session->body_received) {
+        metric_add(METRIC_PICK_MODELS_UNCHECKED_TOTAL, 1);
+        pool_note_unchecked_model(session->context.pool);
+    }
+}
+
 /* What the first message of the response shows about the endpoint. */
 static void record_endpoint_result(struct pick_session *session,
                                    const struct ext_proc_request *message) {
@@ -409,6 +418,9 @@ static void record_endpoint_result(struct pick_session *session,
     move_ticket_to_served(session, message,
                           served.ptr ? served : find_attribute(message, UPSTREAM));
     struct endpoint *endpoint = session->ticket.endpoint;
+    if (attempt == PICK_ATTEMPT_ANSWERED) {
+        note_unchecked_model(session);
+    }
     pool_ticket_response_started(session->context.pool, &session->ticket, is_success(message));
     if (endpoint && attempt == PICK_ATTEMPT_NOT_CONNECTED) {
         pool_report_refused(session->context.pool, endpoint);

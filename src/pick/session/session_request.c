@@ -742,6 +742,7 @@ void pick_session_on_body(struct pick_session *session, const struct ext_proc_re
     if (!check_order(session, "received a part of the request's body after its end")) {
         return;
     }
+    session->body_received = true;
     session->request_ended = message->end_of_stream || message->end_without_message;
     if (session->request_ended) {
         pool_ticket_request_ended(&session->ticket);

@@ -68,6 +68,7 @@ struct pick_session {
     bool needs_model;     /* the body must name the model, or the name in it must be replaced */
     bool mode_overridden; /* picked at the headers; a body that is received is inspected */
     bool is_body_split;   /* with mode_overridden: the body arrives in pieces */
+    bool body_received;   /* a part of the request's body */
     enum pick_model_source model_source;
     struct ext_proc_config config; /* how bodies are sent; without protocol_config STREAMED */
     struct pool_ticket ticket;

@@ -105,6 +105,24 @@ def test_envoy_mode_grpc_rewrites_model(start, allowed):
         assert caught.value.code() == grpc.StatusCode.NOT_FOUND
 
 
+@pytest.mark.parametrize("config", ["headers-only.yaml", "metadata.yaml"])
+def test_envoy_without_bodies_models_are_reported_unchecked(start, config):
+    """The proxy does not let the picker see the body: one warning, and a count of all."""
+    gateway = start(config)
+    for _ in range(3):
+        assert gateway.curl("/v1/completions", body=b'{"model": "unheard"}').status == 200
+    gateway.picker.wait_until(lambda now: now["sluice_pick_models_unchecked_total"] == 3, "unchecked models")
+    assert gateway.picker.log_text().count("models in request bodies are neither checked nor replaced") == 1
+
+
+@pytest.mark.parametrize("config", SEE_BODIES)
+def test_envoy_with_bodies_no_model_is_unchecked(start, config):
+    gateway = start(config)
+    assert gateway.curl("/v1/completions", body=b'{"model": "unheard"}').status == 404
+    assert gateway.curl("/v1/completions", body=BODY).status == 200
+    assert gateway.picker.wait_at_rest()["sluice_pick_models_unchecked_total"] == 0
+
+
 def test_envoy_body_sent_before_header_response(start):
     exercise(start("full-duplex.yaml", more=in_modes(
         "STREAMED", "STREAMED", more="send_body_without_waiting_for_header_response: true")))
