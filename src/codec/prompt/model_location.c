@@ -115,7 +115,38 @@ static enum status parse_path(struct arena *arena, struct str method, struct str
     return ST_OK;
 }
 
-/* ---- empty and dot segments ------------------------------------------------------------------ */
+/* ---- as servers read paths ------------------------------------------------------------------- */
+
+static int hex_value(char c) {
+    char folded = (char)(c | 0x20);
+    return c >= '0' && c <= '9' ? c - '0' : folded >= 'a' && folded <= 'f' ? folded - 'a' + 10 : -1;
+}
+
+/* RFC 3986, 2.3: those that mean the same encoded and not. */
+static bool is_unreserved(int c) {
+    int folded = c | 0x20;
+    return (folded >= 'a' && folded <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+           c == '_' || c == '~';
+}
+
+/* Returns: the character that is encoded at `at`; -1: none, or, unless `all`, a reserved one. Those
+ * that would be read as the start of an escape or of the query stay encoded. */
+static int encoded_char(struct str text, size_t at, bool all) {
+    if (text.len - at < 3 || text.ptr[at] != '%') {
+        return -1;
+    }
+    int high = hex_value(text.ptr[at + 1]), low = hex_value(text.ptr[at + 2]);
+    int c = high < 0 || low < 0 ? -1 : high * 16 + low;
+    return (all && c != '%' && c != '?') || is_unreserved(c) ? c : -1;
+}
+
+static void print_decoded(struct str text, bool all, struct buf *out) {
+    for (size_t at = 0; at < text.len;) {
+        int c = encoded_char(text, at, all);
+        buf_add_char(out, c >= 0 ? (char)(unsigned char)c : text.ptr[at]);
+        at += c >= 0 ? 3 : 1;
+    }
+}
 
 /* Cuts a dot off `*rest`, also an encoded one. */
 static bool cut_dot(struct str *rest) {
@@ -133,7 +164,11 @@ static int count_dots(struct str segment) {
     return segment.len == 0 ? n : 0;
 }
 
-static bool has_unusual_segment(struct str clean) {
+/* A server may read the path otherwise than it is written. */
+static bool is_unusual(struct str clean) {
+    if (memchr(clean.ptr, '%', clean.len)) {
+        return true;
+    }
     struct str rest = clean;
     str_cut(&rest, '/');
     while (rest.ptr) {
@@ -145,7 +180,7 @@ static bool has_unusual_segment(struct str clean) {
     return false;
 }
 
-/* Appends the path without these segments. */
+/* Appends the path without empty and dot segments. */
 static void print_normalized(struct str clean, struct buf *out) {
     struct str rest = clean;
     buf_add_str(out, str_cut(&rest, '/'));
@@ -167,31 +202,43 @@ static bool is_same_location(const struct model_location *one, const struct mode
            (one->kind != MODEL_LOCATION_PATH || str_eq(one->model, other->model));
 }
 
-/* The names that the picker checks must be those that the server will see. */
-static enum status check_normalized(struct arena *arena, struct str method, struct str clean,
-                                    const struct model_location *location, struct error *err) {
-    struct model_location normalized;
-    struct buf text;
+/* Proxies decode unreserved characters only, Python's and Go's servers all: also slashes, in which
+ * case a model's name with a slash leads to no model. */
+static enum status check_decoded(struct arena *arena, struct str method, struct str clean, bool all,
+                                 const struct model_location *location, struct error *err) {
+    struct model_location read = {.kind = MODEL_LOCATION_NONE};
+    struct buf decoded, text;
     struct error ignored;
+    buf_init(&decoded, arena, clean.len);
     buf_init(&text, arena, clean.len);
-    print_normalized(clean, &text);
-    if (text.failed) {
+    print_decoded(clean, all, &decoded);
+    print_normalized(buf_str(&decoded), &text);
+    if (decoded.failed || text.failed) {
         return error_no_memory(err, "the path");
     }
     struct str path = text.len > 0 ? buf_str(&text) : STR("/");
-    if (parse_path(arena, method, path, &normalized, &ignored) == ST_OK &&
-        is_same_location(location, &normalized)) {
+    enum status status = parse_path(arena, method, path, &read, &ignored);
+    bool is_none = status == ST_OK && read.kind == MODEL_LOCATION_NONE;
+    if ((all && is_none) || (status == ST_OK && is_same_location(location, &read))) {
         return ST_OK;
     }
     return error_set(err, ST_BAD_REQUEST,
-                     "the path has empty or dot segments, without which it names another model");
+                     "the path has empty or dot segments, or encoded characters, without which it "
+                     "names another model");
+}
+
+/* The names that the picker checks must be those that the server will see. */
+static enum status check_normalized(struct arena *arena, struct str method, struct str clean,
+                                    const struct model_location *location, struct error *err) {
+    enum status status = check_decoded(arena, method, clean, false, location, err);
+    return status == ST_OK ? check_decoded(arena, method, clean, true, location, err) : status;
 }
 
 enum status model_location_parse(struct arena *arena, struct str method, struct str path,
                                  struct model_location *out, struct error *err) {
     struct str query = path, clean = str_cut(&query, '?');
     enum status status = parse_path(arena, method, path, out, err);
-    if (status == ST_OK && clean.len > 0 && has_unusual_segment(clean)) {
+    if (status == ST_OK && clean.len > 0 && is_unusual(clean)) {
         status = check_normalized(arena, method, clean, out, err);
         out->kind = status == ST_OK ? out->kind : MODEL_LOCATION_NONE;
     }

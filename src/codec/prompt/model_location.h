@@ -31,7 +31,8 @@ struct model_location {
 };
 
 /* `path` is the value of ":path": with the query, encoded. Returns: ST_BAD_REQUEST if a proxy or
- * server that removes empty and dot segments (RFC 3986, 5.2.4) would find another model; for a path
+ * server that removes empty and dot segments (RFC 3986, 5.2.4) or decodes unreserved characters
+ * (6.2.2.2) would find another model; for a path
  * of MODEL_LOCATION_PATH ST_NOT_FOUND if no model can have the name, ST_BAD_REQUEST for a malformed
  * escape; ST_NO_MEMORY. Owns: views of `path`, or in `arena` if it had escapes. */
 enum status model_location_parse(struct arena *arena, struct str method, struct str path,
