@@ -189,6 +189,7 @@ enum status pool_new(struct pool **out, struct error *err) {
     lock_init(&pool->lock);
     atomic_init(&pool->n_refs, 1);
     atomic_init(&pool->generation, 0);
+    atomic_init(&pool->n_unseen, UINT32_MAX); /* no response was seen yet */
     TAILQ_INIT(&pool->avoided);
     TAILQ_INIT(&pool->indebted);
     atomic_init(&pool->next_avoidance_expiry_ns, UINT64_MAX);

@@ -44,7 +44,9 @@ struct pool {
     _Atomic bool is_troubled;     /* a request failed lately: good answers are looked at as well */
     _Atomic uint32_t n_unchecked; /* members not checked yet (endpoint->unchecked) */
     _Atomic uint64_t next_avoidance_expiry_ns;
-    struct prefix_table *prefix_table;     /* NULL: none */
+    struct prefix_table *prefix_table; /* NULL: none */
+    _Atomic uint32_t n_unseen; /* requests with prompts since the last one of which the proxy showed
+                                  the response; see prompt.c */
     _Atomic uint32_t last_cold_request;    /* the newest request of which no endpoint had the
                                               prefix */
     _Atomic uint64_t loads_valid_until_ns; /* until when some endpoint's load report is valid */

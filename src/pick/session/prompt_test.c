@@ -133,6 +133,48 @@ static void prompt_different_prefix_is_unrelated(void **state) {
     stage_close(stage);
 }
 
+/* ---- responses ------------------------------------------------------------------------------- */
+
+/* Where the prompt numbered `i` is sent, which is answered with `status`. */
+static const char *ask_numbered(struct stage *stage, int i, const char *status) {
+    char text[200];
+    snprintf(text, sizeof(text), "{\"model\":\"a\",\"prompt\":\"%016d%016d%016d%016d\"}", i, i, i,
+             i);
+    stage_request(stage, POST, false, STAGE_CONFIG(BUFFERED, NONE));
+    stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
+    stage_body(stage, text, true);
+    const char *out = picked(stage);
+    stage_answer(stage, status, true);
+    begin_again(stage);
+    return out;
+}
+
+/* bug-N14: a client whose prompts the endpoints refuse takes nothing away from others. */
+static void prompt_refused_by_endpoints_replaces_none(void **state) {
+    enum { N_KNOWN = 20, N_REFUSED = 4000 }; /* twice what the endpoints hold */
+    static const char *const statuses[] = {":status=400", ":status=413", ":status=422"};
+    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    char first[N_KNOWN][64];
+    int n_repeated = 0;
+    (void)state;
+    for (int i = 0; i < N_KNOWN; i++) {
+        snprintf(first[i], sizeof(first[i]), "%s", ask_numbered(stage, i, ":status=200"));
+    }
+    for (int i = 0; i < N_REFUSED; i++) {
+        ask_numbered(stage, 1000 + i, statuses[i % 3]);
+    }
+    for (int i = 0; i < N_KNOWN; i++) {
+        assert_string_equal(ask_numbered(stage, i, ":status=200"), first[i]);
+    }
+    for (int i = 0; i < 40; i++) { /* a refused prompt attracts none */
+        char before[64];
+        snprintf(before, sizeof(before), "%s", ask_numbered(stage, 9000 + i, ":status=400"));
+        n_repeated += strcmp(ask_numbered(stage, 9000 + i, ":status=400"), before) == 0;
+    }
+    assert_true(n_repeated < 25);
+    stage_close(stage);
+}
+
 /* ---- how long the pick waits ----------------------------------------------------------------- */
 
 static void prompt_pick_waits_for_first_bytes(void **state) {
@@ -400,6 +442,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompt_same_prefix_goes_to_same_endpoint),
         cmocka_unit_test(prompt_different_prefix_is_unrelated),
+        cmocka_unit_test(prompt_refused_by_endpoints_replaces_none),
         cmocka_unit_test(prompt_pick_waits_for_first_bytes),
         cmocka_unit_test(prompt_wait_ends_at_timeout),
         cmocka_unit_test(prompt_wait_ends_after_one_megabyte),

@@ -36,6 +36,7 @@ const struct pool_spec *pick_session_spec(struct pick_session *session) {
 }
 
 static void release_ticket(struct pick_session *session) {
+    pick_session_prompt_ended(session);
     pool_release_ticket(session->context.pool, &session->ticket);
 }
 
@@ -304,7 +305,6 @@ static void move_ticket_to_served(struct pick_session *session,
         return;
     }
     metric_add(METRIC_PICK_MOVED_TOTAL, 1);
-    pick_session_record_moved_prompt(session);
     size_t n_unserved = is_success(message) ? count_unserved(session, message, &address) : 0;
     for (size_t i = 0; i < n_unserved; i++) {
         if (pool_report_unserved(session->context.reader,
@@ -421,6 +421,9 @@ static void record_endpoint_result(struct pick_session *session,
     if (attempt == PICK_ATTEMPT_ANSWERED) {
         note_unchecked_model(session);
     }
+    /* A body without headers, which the proxy does not show: the status is unknown. */
+    bool taken = message->kind != EXT_PROC_RESPONSE_HEADERS || is_success(message);
+    pick_session_prompt_answered(session, taken);
     pool_ticket_response_started(session->context.pool, &session->ticket, is_success(message));
     if (endpoint && attempt == PICK_ATTEMPT_NOT_CONNECTED) {
         pool_report_refused(session->context.pool, endpoint);

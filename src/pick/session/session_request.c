@@ -17,6 +17,7 @@ struct pick_prompt {
     struct prompt_scan scan;
     struct pool_prompt of_pool;
     bool waits;      /* the pick waits for the prompt */
+    bool answered;   /* the response has begun, or the request has ended */
     uint64_t n_seen; /* bytes of the body scanned */
 };
 
@@ -181,10 +182,18 @@ uint64_t pick_session_prompt_bytes(const struct pick_session *session) {
                   : 0;
 }
 
-void pick_session_record_moved_prompt(struct pick_session *session) {
+void pick_session_prompt_answered(struct pick_session *session, bool taken) {
     if (session->prompt) {
-        pool_prompt_record_moved(session->context.reader, &session->prompt->of_pool,
-                                 session->ticket.endpoint);
+        session->prompt->answered = true;
+        pool_prompt_answered(session->context.reader, &session->prompt->of_pool,
+                             session->ticket.endpoint, taken);
+    }
+}
+
+void pick_session_prompt_ended(struct pick_session *session) {
+    if (session->prompt && session->ticket.endpoint && !session->prompt->answered) {
+        session->prompt->answered = true;
+        pool_prompt_unanswered(session->context.reader, &session->prompt->of_pool);
     }
 }
 

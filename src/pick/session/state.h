@@ -176,8 +176,10 @@ struct str pick_scan_name(const struct pick_scan *scan);
 struct pool_prompt *pick_session_get_prompt(struct pick_session *session);
 /* Memory that the prompt occupies. */
 uint64_t pick_session_prompt_bytes(const struct pick_session *session);
-/* Records that another endpoint than the picked one, the ticket's, received the request. */
-void pick_session_record_moved_prompt(struct pick_session *session);
+/* The first part of the response. `taken`: the ticket's endpoint has taken the prompt. */
+void pick_session_prompt_answered(struct pick_session *session, bool taken);
+/* Before the ticket is released: a prompt without a response is no longer in flight. */
+void pick_session_prompt_ended(struct pick_session *session);
 /* An estimate of the request's tokens, prompt and output; 0: unknown. */
 uint32_t pick_session_estimate_tokens(const struct pick_session *session);
 

@@ -5,6 +5,10 @@
 #include "core/event/clock.h"
 #include "pick/pool/state.h"
 
+/* After so many requests without a response that was seen the proxy is taken for one that shows
+ * none (response_header_mode: SKIP): prompts are then recorded at the pick. */
+enum { MOST_UNSEEN = 64 };
+
 /* The weight of a new response time in the mean. */
 static const float NEW_SHARE = 0.1f;
 
@@ -85,12 +89,58 @@ static void record_prompt(struct pool_reader *reader, const struct pool_request_
     }
 }
 
-void pool_prompt_record_moved(struct pool_reader *reader, const struct pool_prompt *prompt,
-                              const struct endpoint *endpoint) {
+/* The number of the prompt's first blocks that the endpoint has already. */
+static uint32_t count_known_blocks(const struct pool_reader *reader,
+                                   const struct endpoint *endpoint) {
+    const struct prefix_matches *found = &reader->prefix;
+    for (uint32_t i = 0; i < found->n; i++) {
+        if (reader->snapshot->members[found->hits[i].member].endpoint == endpoint) {
+            return found->hits[i].n_blocks;
+        }
+    }
+    return 0;
+}
+
+static bool sees_responses(const struct pool *pool) {
+    return atomic_load_explicit(&pool->n_unseen, memory_order_relaxed) <= MOST_UNSEEN;
+}
+
+static void hold_prompt(struct pool_reader *reader, struct pool_prompt *prompt,
+                        const struct endpoint *endpoint) {
+    struct prefix_table *table = reader->pool->prefix_table;
+    uint32_t n_known = count_known_blocks(reader, endpoint);
+    if (prompt->n_hashes > n_known && table) {
+        prefix_table_hold(table, endpoint->host, prompt->hashes + n_known,
+                          prompt->n_hashes - n_known, &prompt->hold);
+    }
+}
+
+static void release_hold(struct pool_reader *reader, struct pool_prompt *prompt) {
+    if (prompt->hold.n > 0 && reader->pool->prefix_table) {
+        prefix_table_unhold(reader->pool->prefix_table, &prompt->hold);
+    }
+}
+
+/* Until the first response is seen it is unknown whether the proxy shows any: n_unseen begins above
+ * MOST_UNSEEN (pool_new). */
+void pool_prompt_answered(struct pool_reader *reader, struct pool_prompt *prompt,
+                          const struct endpoint *endpoint, bool taken) {
     const struct pool_request_needs *needs = pool_request_needs(reader);
-    if (needs->prompt) {
+    struct pool *pool = reader->pool;
+    if (atomic_load_explicit(&pool->n_unseen, memory_order_relaxed) > 0) {
+        atomic_store_explicit(&pool->n_unseen, 0, memory_order_relaxed);
+    }
+    if (taken && endpoint && needs->prompt) {
         record_prompt(reader, needs, prompt, endpoint);
     }
+    release_hold(reader, prompt);
+}
+
+void pool_prompt_unanswered(struct pool_reader *reader, struct pool_prompt *prompt) {
+    if (sees_responses(reader->pool)) {
+        atomic_fetch_add_explicit(&reader->pool->n_unseen, 1, memory_order_relaxed);
+    }
+    release_hold(reader, prompt);
 }
 
 /* ---- a pick ---------------------------------------------------------------------------------- */
@@ -112,7 +162,9 @@ void pool_prompt_record(struct pool_reader *reader, const struct pool_request *r
     if (!profile) {
         return;
     }
-    if (profile->needs.prompt) {
+    if (profile->needs.prompt && request->prompt && sees_responses(reader->pool)) {
+        hold_prompt(reader, request->prompt, endpoint);
+    } else if (profile->needs.prompt) {
         record_prompt(reader, &profile->needs, request->prompt, endpoint);
     }
     if (profile->needs.latency) {

@@ -49,6 +49,7 @@ struct pool_prompt {
     struct arena *arena; /* for the following, which the last pick computed */
     uint64_t *hashes;
     uint32_t n_hashes, cap;
+    struct prefix_hold hold; /* of the pick's endpoint, until the response */
 };
 
 /* Computes the hashes of the request's prompt, and finds which endpoints were sent its beginning.
@@ -62,13 +63,18 @@ void pool_prompt_match(struct pool_reader *reader, const struct profile *profile
 struct endpoint;
 void pool_prompt_add_in_flight(struct pool_reader *reader, const struct pool_request *request,
                                const struct profile *profile, struct endpoint *endpoint);
-/* Records the prompt and the time of the pick for the ticket's endpoint. Internal to pick/pool. */
+/* Records the time of the pick and, until it is known whether the endpoint takes it, the prompt for
+ * the ticket's endpoint. Internal to pick/pool. */
 struct pool_ticket;
 void pool_prompt_record(struct pool_reader *reader, const struct pool_request *request,
                         const struct profile *profile, struct pool_ticket *ticket);
 
-/* The request was sent to another endpoint than the picked one. */
-void pool_prompt_record_moved(struct pool_reader *reader, const struct pool_prompt *prompt,
-                              const struct endpoint *endpoint);
+/* The response has begun. `taken`: the endpoint has taken the prompt, which is recorded for it. It
+ * may be another endpoint than the picked one; NULL: none of the pool. */
+void pool_prompt_answered(struct pool_reader *reader, struct pool_prompt *prompt,
+                          const struct endpoint *endpoint, bool taken);
+/* The request has ended without a response that was seen. Nothing is done after
+ * pool_prompt_answered. */
+void pool_prompt_unanswered(struct pool_reader *reader, struct pool_prompt *prompt);
 
 #endif

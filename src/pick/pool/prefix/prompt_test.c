@@ -163,7 +163,7 @@ static struct endpoint *give_all(struct prompts *self) {
         struct pool_prompt prompt;
         struct pool_ticket ticket = pick(self, &request, &prompt, text_of(i)).ticket;
         if (pool_ticket_move(self->pool.reader, &ticket, &wanted)) {
-            pool_prompt_record_moved(self->pool.reader, &prompt, ticket.endpoint);
+            pool_prompt_answered(self->pool.reader, &prompt, ticket.endpoint, true);
         }
         pool_release_ticket(self->pool.pool, &ticket);
     }
@@ -255,13 +255,98 @@ static void prompt_history_moves_to_serving_endpoint(void **state) {
     struct endpoint_address other =
         fixture_numbered(ticket.endpoint->address.low == fixture_numbered(0).low ? 1 : 0);
     assert_true(pool_ticket_move(self.pool.reader, &ticket, &other));
-    pool_prompt_record_moved(self.pool.reader, &prompt, ticket.endpoint);
+    pool_prompt_answered(self.pool.reader, &prompt, ticket.endpoint, true);
     const struct endpoint *served = ticket.endpoint;
     pool_release_ticket(self.pool.pool, &ticket);
     for (int i = 0; i < 100; i++) {
         n_served += ask(&self, "m", text_of(1)) == served;
     }
     assert_in_range(n_served, 20, 80); /* it and the picked one are equal */
+    close_pool(&self);
+}
+
+/* ---- responses ------------------------------------------------------------------------------- */
+
+/* From now on prompts are recorded with the response. */
+static void show_response(struct prompts *self) {
+    struct pool_request request = {.model = STR("m")};
+    struct pool_prompt prompt;
+    struct pool_pick out = pick(self, &request, &prompt, text_of(5000));
+    pool_prompt_answered(self->pool.reader, &prompt, out.ticket.endpoint, false);
+    pool_release_ticket(self->pool.pool, &out.ticket);
+}
+
+/* A burst of one prompt goes to one endpoint before the first response, and only then. */
+static void prompt_in_flight_attracts_the_same_prompt(void **state) {
+    struct prompts self;
+    int n_same = 0;
+    (void)state;
+    open_pool(&self, N, &ONLY_PREFIX, POOL_HEALTH_NONE);
+    show_response(&self);
+    for (int i = 0; i < 100; i++) {
+        struct pool_request request = {.model = STR("m")};
+        struct pool_prompt prompt;
+        struct pool_pick out = pick(&self, &request, &prompt, text_of(i));
+        for (int k = 0; k < 3; k++) {
+            assert_ptr_equal(ask(&self, "m", text_of(i)), out.ticket.endpoint);
+        }
+        if (i % 2 == 0) {
+            pool_prompt_unanswered(self.pool.reader, &prompt);
+        } else {
+            pool_prompt_answered(self.pool.reader, &prompt, out.ticket.endpoint, false);
+        }
+        n_same += ask(&self, "m", text_of(i)) == out.ticket.endpoint;
+        pool_release_ticket(self.pool.pool, &out.ticket);
+    }
+    assert_true(n_same < 40); /* 10 at random */
+    close_pool(&self);
+}
+
+/* The part of a prompt that is in flight follows the part that the endpoint has. */
+static void prompt_in_flight_continues_a_known_one(void **state) {
+    struct prompts self;
+    (void)state;
+    open_pool(&self, N, &ONLY_PREFIX, POOL_HEALTH_NONE);
+    show_response(&self);
+    for (int i = 0; i < 20; i++) {
+        struct pool_request request = {.model = STR("m")};
+        struct pool_prompt prompt, longer;
+        char more[6 * BLOCK + 1];
+        snprintf(more, sizeof(more), "%s%0*d", text_of(i), 2 * BLOCK, i);
+        struct pool_pick first = pick(&self, &request, &prompt, text_of(i));
+        pool_prompt_answered(self.pool.reader, &prompt, first.ticket.endpoint, true);
+        struct pool_pick next = pick(&self, &request, &longer, more);
+        assert_ptr_equal(next.ticket.endpoint, first.ticket.endpoint);
+        assert_int_equal(longer.hold.n, 2);
+        struct pool_prompt again;
+        struct pool_pick last = pick(&self, &request, &again, more);
+        assert_ptr_equal(last.ticket.endpoint, first.ticket.endpoint);
+        assert_int_equal(again.hold.n, 0); /* all six blocks are known */
+        pool_release_ticket(self.pool.pool, &last.ticket);
+        pool_prompt_unanswered(self.pool.reader, &longer);
+        pool_release_ticket(self.pool.pool, &first.ticket);
+        pool_release_ticket(self.pool.pool, &next.ticket);
+    }
+    close_pool(&self);
+}
+
+/* A proxy that stops showing responses: prompts are recorded at the pick again. */
+static void prompt_is_recorded_at_pick_without_responses(void **state) {
+    struct prompts self;
+    (void)state;
+    open_pool(&self, N, &ONLY_PREFIX, POOL_HEALTH_NONE);
+    show_response(&self);
+    for (int i = 0; i < 100; i++) {
+        struct pool_request request = {.model = STR("m")};
+        struct pool_prompt prompt;
+        struct pool_pick out = pick(&self, &request, &prompt, text_of(i));
+        pool_prompt_unanswered(self.pool.reader, &prompt);
+        pool_release_ticket(self.pool.pool, &out.ticket);
+    }
+    const struct endpoint *first = ask(&self, "m", text_of(200));
+    for (int i = 0; i < 20; i++) {
+        assert_ptr_equal(ask(&self, "m", text_of(200)), first);
+    }
     close_pool(&self);
 }
 
@@ -420,6 +505,9 @@ int main(void) {
         cmocka_unit_test(prompt_history_is_lost_when_endpoint_returns),
         cmocka_unit_test(prompt_history_survives_unrelated_update),
         cmocka_unit_test(prompt_history_moves_to_serving_endpoint),
+        cmocka_unit_test(prompt_in_flight_attracts_the_same_prompt),
+        cmocka_unit_test(prompt_in_flight_continues_a_known_one),
+        cmocka_unit_test(prompt_is_recorded_at_pick_without_responses),
         cmocka_unit_test(prompt_pick_works_without_table_or_prompt),
         cmocka_unit_test(prompt_tokens_in_flight_follow_the_ticket),
         cmocka_unit_test(prompt_response_times_are_averaged),

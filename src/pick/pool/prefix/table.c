@@ -5,7 +5,10 @@
  * tag again after reading the owners.
  *
  * An owner is a host number, the host's generation, and the number of blocks that the host had been
- * sent then. Invalidating a host increases its generation, so that its owners need not be found. */
+ * sent then. Invalidating a host increases its generation, so that its owners need not be found.
+ *
+ * Blocks in flight have entries of their own, so that requests that endpoints refuse replace none
+ * of those that count. */
 #include "pick/pool/prefix/table.h"
 
 #include <assert.h>
@@ -20,6 +23,7 @@
 #include "core/event/lock.h"
 
 enum { WAYS = 4, MAX_HOSTS = 65536, AGES_IN_TABLE = 64, PREFETCH_DISTANCE = 8 };
+enum { HELD_SHARE = 8 }; /* one of so many buckets is for blocks in flight */
 
 static const uint64_t AGE = 0xff, BUSY = 1;
 
@@ -35,11 +39,18 @@ struct host {
     uint32_t next; /* list of free host numbers; under the lock */
 };
 
-struct prefix_table {
-    _Atomic uint32_t n_refs;
+struct area {
     struct entry *entries;
     uint64_t n_buckets;
     _Atomic uint64_t n_written;
+};
+
+struct prefix_table {
+    _Atomic uint32_t n_refs;
+    struct area sent; /* blocks that endpoints have taken */
+    struct area
+        held; /* blocks in flight; in an owner, instead of the number of blocks that the host
+                         had been sent, that of the blocks written here */
     uint64_t seed;
     void *memory; /* of the entries */
     struct host *hosts;
@@ -51,12 +62,14 @@ struct prefix_table {
 
 /* calloc returns fresh pages of the system, which take no memory until they are written. */
 static bool make_entries(struct prefix_table *table, size_t n_bytes) {
-    table->n_buckets = n_bytes / (WAYS * sizeof(struct entry));
+    uint64_t n_buckets = n_bytes / (WAYS * sizeof(struct entry));
+    table->held.n_buckets = n_buckets / HELD_SHARE;
+    table->sent.n_buckets = n_buckets - table->held.n_buckets;
     table->hosts = calloc(MAX_HOSTS, sizeof(*table->hosts));
-    table->memory =
-        calloc(1, table->n_buckets * WAYS * sizeof(struct entry) + sizeof(struct entry));
+    table->memory = calloc(1, n_buckets * WAYS * sizeof(struct entry) + sizeof(struct entry));
     uintptr_t at = (uintptr_t)table->memory + sizeof(struct entry) - 1;
-    table->entries = (struct entry *)(at - at % sizeof(struct entry)); /* NOLINT: aligned */
+    table->sent.entries = (struct entry *)(at - at % sizeof(struct entry)); /* NOLINT: aligned */
+    table->held.entries = table->sent.entries + table->sent.n_buckets * WAYS;
     return table->hosts && table->memory;
 }
 
@@ -98,8 +111,12 @@ uint64_t prefix_table_seed(const struct prefix_table *table) {
     return table->seed;
 }
 
+static size_t capacity_of(const struct area *area) {
+    return (size_t)area->n_buckets * WAYS;
+}
+
 size_t prefix_table_capacity(const struct prefix_table *table) {
-    return (size_t)table->n_buckets * WAYS;
+    return capacity_of(&table->sent);
 }
 
 /* ---- hosts ----------------------------------------------------------------------------------- */
@@ -150,18 +167,26 @@ static uint32_t owner_name(uint64_t owner) {
     return (uint32_t)(owner >> 32);
 }
 
-/* Whether the host's cache still holds the block, by its capacity. */
-static bool is_owner_valid(const struct prefix_table *table, uint64_t owner) {
+/* Whether the host's cache still holds the block, by its capacity; a block in flight, whether it
+ * was written recently. */
+static bool is_owner_valid(const struct prefix_table *table, const struct area *area,
+                           uint64_t owner) {
     uint32_t name = owner_name(owner);
     const struct host *host = &table->hosts[name >> 16];
-    return owner != 0 && name_of(table, name >> 16) == name &&
-           load_u32(&host->n_sent) - (uint32_t)owner <= load_u32(&host->capacity);
+    if (owner == 0 || name_of(table, name >> 16) != name) {
+        return false;
+    }
+    if (area == &table->held) {
+        uint64_t n_written = atomic_load_explicit(&area->n_written, memory_order_relaxed);
+        return (uint32_t)n_written - (uint32_t)owner <= capacity_of(area);
+    }
+    return load_u32(&host->n_sent) - (uint32_t)owner <= load_u32(&host->capacity);
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
-static struct entry *bucket_of(const struct prefix_table *table, uint64_t hash) {
-    return &table->entries[((hash & UINT32_MAX) * table->n_buckets >> 32) * WAYS];
+static struct entry *bucket_of(const struct area *area, uint64_t hash) {
+    return &area->entries[((hash & UINT32_MAX) * area->n_buckets >> 32) * WAYS];
 }
 
 /* Never 0 and never BUSY. */
@@ -170,8 +195,8 @@ static uint64_t tag_of(uint64_t hash) {
 }
 
 /* Returns: NULL when there is none; else *seen is its tag. */
-static struct entry *find_entry(const struct prefix_table *table, uint64_t hash, uint64_t *seen) {
-    struct entry *bucket = bucket_of(table, hash);
+static struct entry *find_entry(const struct area *area, uint64_t hash, uint64_t *seen) {
+    struct entry *bucket = bucket_of(area, hash);
     for (int i = 0; i < WAYS; i++) {
         *seen = atomic_load_explicit(&bucket[i].tag, memory_order_acquire);
         if ((*seen & ~AGE) == tag_of(hash)) {
@@ -182,9 +207,9 @@ static struct entry *find_entry(const struct prefix_table *table, uint64_t hash,
 }
 
 /* A free entry, or the one not written for the longest time. */
-static struct entry *find_oldest_entry(const struct prefix_table *table, uint64_t hash,
-                                       uint64_t now, uint64_t *seen) {
-    struct entry *bucket = bucket_of(table, hash), *oldest = NULL;
+static struct entry *find_oldest_entry(const struct area *area, uint64_t hash, uint64_t now,
+                                       uint64_t *seen) {
+    struct entry *bucket = bucket_of(area, hash), *oldest = NULL;
     uint64_t most = 0;
     for (int i = 0; i < WAYS; i++) {
         uint64_t tag = atomic_load_explicit(&bucket[i].tag, memory_order_relaxed);
@@ -230,21 +255,25 @@ static inline uint32_t owner_index(const struct entry *entry, uint32_t name, uin
 
 /* A host that is being added, block by block. */
 struct writer {
+    const struct prefix_table *table;
+    struct area *area;
+    uint64_t age;
     uint32_t pos; /* of the owner in the last block */
     bool crowded; /* all owners of the last block were valid */
 };
 
 /* The position for the owner: its own, else a free or invalid one, else that of the block before:
  * so one host loses its whole chain, and not several hosts a block each. */
-static uint32_t choose_owner_index(const struct prefix_table *table, const struct entry *entry,
-                                   uint64_t owner, struct writer *writer, uint64_t *seen) {
+static uint32_t choose_owner_index(const struct entry *entry, uint64_t owner, struct writer *writer,
+                                   uint64_t *seen) {
     uint32_t own = owner_index(entry, owner_name(owner), writer->pos, seen);
     if (own < PREFIX_MAX_HOSTS) {
         return own;
     }
     for (uint32_t i = 0; i < PREFIX_MAX_HOSTS; i++) {
         *seen = atomic_load_explicit(&entry->owners[i], memory_order_relaxed);
-        if (*seen == 0 || (!writer->crowded && !is_owner_valid(table, *seen))) {
+        if (*seen == 0 ||
+            (!writer->crowded && !is_owner_valid(writer->table, writer->area, *seen))) {
             return i;
         }
     }
@@ -253,10 +282,10 @@ static uint32_t choose_owner_index(const struct prefix_table *table, const struc
     return writer->pos;
 }
 
-static void add_owner(const struct prefix_table *table, struct entry *entry, uint64_t seen,
-                      uint64_t tag, uint64_t owner, struct writer *writer) {
+static void add_owner(struct entry *entry, uint64_t seen, uint64_t tag, uint64_t owner,
+                      struct writer *writer) {
     uint64_t other;
-    writer->pos = choose_owner_index(table, entry, owner, writer, &other);
+    writer->pos = choose_owner_index(entry, owner, writer, &other);
     if (seen != tag) { /* the entry is not from the current period */
         atomic_compare_exchange_strong_explicit(&entry->tag, &seen, tag, memory_order_relaxed,
                                                 memory_order_relaxed);
@@ -265,11 +294,38 @@ static void add_owner(const struct prefix_table *table, struct entry *entry, uin
                                             memory_order_release, memory_order_relaxed);
 }
 
-static void prefetch_bucket(const struct prefix_table *table, const uint64_t *hashes, uint32_t i,
+static void prefetch_bucket(const struct area *area, const uint64_t *hashes, uint32_t i,
                             uint32_t n) {
     if (i < n) {
-        __builtin_prefetch(bucket_of(table, hashes[i]));
+        __builtin_prefetch(bucket_of(area, hashes[i]));
     }
+}
+
+/* Adds the owner to each of the blocks; its number increases by one with each. */
+static void write_owners(struct writer *writer, uint64_t owner, const uint64_t *hashes,
+                         uint32_t n) {
+    struct area *area = writer->area;
+    for (uint32_t i = 0; i < n; i++, owner = owner_make(owner_name(owner), (uint32_t)owner + 1)) {
+        uint64_t seen, tag = tag_of(hashes[i]) | writer->age;
+        prefetch_bucket(area, hashes, i + PREFETCH_DISTANCE, n);
+        struct entry *entry = find_entry(area, hashes[i], &seen);
+        if (entry) {
+            add_owner(entry, seen, tag, owner, writer);
+        } else {
+            entry = find_oldest_entry(area, hashes[i], writer->age, &seen);
+            if (entry) {
+                replace_entry(entry, seen, tag, owner);
+            }
+        }
+    }
+}
+
+/* *before: the number of blocks written before these `n`. */
+static struct writer begin_writing(const struct prefix_table *table, struct area *area, uint32_t n,
+                                   uint64_t *before) {
+    *before = atomic_fetch_add_explicit(&area->n_written, n, memory_order_relaxed);
+    return (struct writer){
+        .table = table, .area = area, .age = *before / (capacity_of(area) / AGES_IN_TABLE) & AGE};
 }
 
 void prefix_table_add(struct prefix_table *table, uint32_t host, uint32_t capacity,
@@ -277,25 +333,47 @@ void prefix_table_add(struct prefix_table *table, uint32_t host, uint32_t capaci
     if (host == 0) {
         return;
     }
-    uint64_t written = atomic_fetch_add_explicit(&table->n_written, n, memory_order_relaxed);
-    uint64_t age = written / (prefix_table_capacity(table) / AGES_IN_TABLE) & AGE;
+    uint64_t before;
+    struct writer writer = begin_writing(table, &table->sent, n, &before);
     uint32_t name = name_of(table, host);
     uint32_t sent = atomic_fetch_add_explicit(&table->hosts[host].n_sent, n, memory_order_relaxed);
-    struct writer writer = {.pos = sent % PREFIX_MAX_HOSTS};
+    writer.pos = sent % PREFIX_MAX_HOSTS;
     atomic_store_explicit(&table->hosts[host].capacity, capacity, memory_order_relaxed);
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t seen, tag = tag_of(hashes[i]) | age, owner = owner_make(name, sent + i);
-        prefetch_bucket(table, hashes, i + PREFETCH_DISTANCE, n);
-        struct entry *entry = find_entry(table, hashes[i], &seen);
-        if (entry) {
-            add_owner(table, entry, seen, tag, owner, &writer);
-        } else {
-            entry = find_oldest_entry(table, hashes[i], age, &seen);
-            if (entry) {
-                replace_entry(entry, seen, tag, owner);
-            }
-        }
+    write_owners(&writer, owner_make(name, sent), hashes, n);
+}
+
+/* ---- blocks in flight ------------------------------------------------------------------------ */
+
+void prefix_table_hold(struct prefix_table *table, uint32_t host, const uint64_t *hashes,
+                       uint32_t n, struct prefix_hold *out) {
+    *out = (struct prefix_hold){.hashes = hashes};
+    if (host == 0 || n == 0) {
+        return;
     }
+    uint64_t before;
+    struct writer writer = begin_writing(table, &table->held, n, &before);
+    out->owner = owner_make(name_of(table, host), (uint32_t)before);
+    out->n = n;
+    writer.pos = (uint32_t)before % PREFIX_MAX_HOSTS;
+    write_owners(&writer, out->owner, hashes, n);
+}
+
+/* A block that another request to the same host has written since stays. */
+void prefix_table_unhold(struct prefix_table *table, struct prefix_hold *hold) {
+    struct area *area = &table->held;
+    uint32_t name = owner_name(hold->owner), pos = 0;
+    for (uint32_t i = 0; i < hold->n; i++) {
+        uint64_t seen, own = owner_make(name, (uint32_t)hold->owner + i);
+        prefetch_bucket(area, hold->hashes, i + PREFETCH_DISTANCE, hold->n);
+        struct entry *entry = find_entry(area, hold->hashes[i], &seen);
+        pos = entry ? owner_index(entry, name, pos, &seen) : 0;
+        if (entry && pos < PREFIX_MAX_HOSTS && seen == own) {
+            atomic_compare_exchange_strong_explicit(&entry->owners[pos], &seen, 0,
+                                                    memory_order_release, memory_order_relaxed);
+        }
+        pos = pos < PREFIX_MAX_HOSTS ? pos : 0;
+    }
+    hold->n = 0;
 }
 
 /* ---- matches --------------------------------------------------------------------------------- */
@@ -311,15 +389,25 @@ static bool is_tag_unchanged(const struct entry *entry, uint64_t tag) {
     return ((atomic_load_explicit(&entry->tag, memory_order_relaxed) ^ tag) & ~AGE) == 0;
 }
 
-/* The valid owners of the hash. Returns: their number. */
-static uint32_t read_owners(const struct prefix_table *table, uint64_t hash,
-                            struct match out[PREFIX_MAX_HOSTS]) {
+static bool is_listed(const struct match *matches, uint32_t n, uint32_t name) {
+    for (uint32_t i = 0; i < n; i++) {
+        if (matches[i].name == name) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Adds the valid owners of the hash to the `n` ones that are there already. Returns: their
+ * number. */
+static uint32_t read_owners(const struct prefix_table *table, const struct area *area,
+                            uint64_t hash, struct match out[PREFIX_MAX_HOSTS], uint32_t n) {
     uint64_t tag;
-    uint32_t n = 0;
-    const struct entry *entry = find_entry(table, hash, &tag);
-    for (uint32_t i = 0; entry && i < PREFIX_MAX_HOSTS; i++) {
+    uint32_t n_before = n;
+    const struct entry *entry = find_entry(area, hash, &tag);
+    for (uint32_t i = 0; entry && i < PREFIX_MAX_HOSTS && n < PREFIX_MAX_HOSTS; i++) {
         uint64_t owner = atomic_load_explicit(&entry->owners[i], memory_order_acquire);
-        if (is_owner_valid(table, owner)) {
+        if (is_owner_valid(table, area, owner) && !is_listed(out, n_before, owner_name(owner))) {
             const struct host *host = &table->hosts[owner_name(owner) >> 16];
             out[n++] = (struct match){.name = owner_name(owner),
                                       .pos = i,
@@ -327,8 +415,8 @@ static uint32_t read_owners(const struct prefix_table *table, uint64_t hash,
                                       .capacity = load_u32(&host->capacity)};
         }
     }
-    return entry && is_tag_unchanged(entry, tag) ? n : 0; /* the entry may have been replaced
-                                                             meanwhile */
+    return entry && is_tag_unchanged(entry, tag) ? n : n_before; /* the entry may have been replaced
+                                                                    meanwhile */
 }
 
 static bool has_block(const struct entry *entry, struct match *match) {
@@ -341,29 +429,47 @@ static bool has_block(const struct entry *entry, struct match *match) {
     return true;
 }
 
+static bool is_held(const struct prefix_table *table, const struct entry *entry, uint32_t name) {
+    uint64_t owner;
+    return owner_index(entry, name, 0, &owner) < PREFIX_MAX_HOSTS &&
+           is_owner_valid(table, &table->held, owner);
+}
+
 /* Moves those of the first `n` hosts, which have all blocks before this one, that have this one too
- * to the front. Returns: their number. */
+ * to the front. Blocks in flight are read only for hosts that were not sent the block before.
+ * Returns: their number. */
 static uint32_t retain_matches(const struct prefix_table *table, uint64_t hash,
                                struct match *matches, uint32_t n) {
-    uint64_t tag;
-    const struct entry *entry = find_entry(table, hash, &tag);
-    for (uint32_t i = n; entry && i-- > 0;) {
-        if (!has_block(entry, &matches[i])) {
+    uint64_t tag, held_tag = 0;
+    const struct entry *entry = find_entry(&table->sent, hash, &tag), *held = NULL;
+    bool looked = false;
+    for (uint32_t i = n; i-- > 0;) {
+        if (entry && has_block(entry, &matches[i])) {
+            continue;
+        }
+        held = looked ? held : find_entry(&table->held, hash, &held_tag);
+        looked = true;
+        if (!held || !is_held(table, held, matches[i].name)) {
             struct match match = matches[i];
             matches[i] = matches[--n];
             matches[n] = match;
         }
     }
-    return entry && is_tag_unchanged(entry, tag) ? n : 0;
+    bool is_unchanged =
+        (!entry || is_tag_unchanged(entry, tag)) && (!held || is_tag_unchanged(held, held_tag));
+    return is_unchanged ? n : 0;
 }
 
 uint32_t prefix_table_find(const struct prefix_table *table, const uint64_t *hashes, uint32_t n,
                            struct prefix_hit out[PREFIX_MAX_HOSTS]) {
     struct match matches[PREFIX_MAX_HOSTS];
-    uint32_t n_hits = n > 0 ? read_owners(table, hashes[0], matches) : 0, n_left = n_hits;
-    uint32_t n_blocks = 1;
+    uint32_t n_hits = n > 0 ? read_owners(table, &table->sent, hashes[0], matches, 0) : 0;
+    if (n > 0 && n_hits < PREFIX_MAX_HOSTS) {
+        n_hits = read_owners(table, &table->held, hashes[0], matches, n_hits);
+    }
+    uint32_t n_blocks = 1, n_left = n_hits;
     for (; n_blocks < n && n_left > 0; n_blocks++) {
-        prefetch_bucket(table, hashes, n_blocks + PREFETCH_DISTANCE, n);
+        prefetch_bucket(&table->sent, hashes, n_blocks + PREFETCH_DISTANCE, n);
         uint32_t n_both = retain_matches(table, hashes[n_blocks], matches, n_left);
         while (n_left > n_both) {
             matches[--n_left].n_blocks = n_blocks;

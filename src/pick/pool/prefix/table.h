@@ -5,10 +5,11 @@
  *
  * A prompt is cut into blocks of one size, and each block's hash includes the blocks before it, so
  * that one entry stands for a whole beginning. An entry has the endpoints that were sent it, at
- * most PREFIX_MAX_HOSTS. The memory is allocated at once and never grows: a new entry replaces the
- * least recently written one of four. An endpoint's entries count only as far as its cache reaches
- * (`capacity`): blocks sent there earlier no longer match. An endpoint that may have lost its cache
- * is invalidated as a whole.
+ * most PREFIX_MAX_HOSTS. Prompts of requests in flight have a part of the table of their own, until
+ * it is known whether the endpoint took them. The memory is allocated at once and never grows: a
+ * new entry replaces the least recently written one of four. An endpoint's entries count only as
+ * far as its cache reaches (`capacity`): blocks sent there earlier no longer match. An endpoint
+ * that may have lost its cache is invalidated as a whole.
  *
  * Readers and writers take no lock and never wait. When two threads write the same entry at the
  * same time one write may be lost, or a wrong match be left; either costs a request its advantage,
@@ -58,13 +59,26 @@ void prefix_table_invalidate_host(struct prefix_table *table, uint32_t host);
 void prefix_table_add(struct prefix_table *table, uint32_t host, uint32_t capacity,
                       const uint64_t *hashes, uint32_t n);
 
+/* Blocks of a request in flight. Zeroed memory holds none. */
+struct prefix_hold {
+    const uint64_t *hashes;
+    uint64_t owner;
+    uint32_t n;
+};
+
+/* A prompt of these blocks is on its way to the host: they match until prefix_table_unhold, unless
+ * very many requests in flight replace them. `hashes` must stay until then. */
+void prefix_table_hold(struct prefix_table *table, uint32_t host, const uint64_t *hashes,
+                       uint32_t n, struct prefix_hold *out);
+void prefix_table_unhold(struct prefix_table *table, struct prefix_hold *hold);
+
 struct prefix_hit {
     uint32_t host;
     uint32_t n_blocks; /* of the prompt's first blocks, 1 or more */
 };
 
-/* Finds the hosts that were sent the beginning of this prompt. Returns: their number, at `out`, in
- * no order. */
+/* Finds the hosts that were sent the beginning of this prompt, or have it in flight. Returns: their
+ * number, at `out`, in no order. */
 uint32_t prefix_table_find(const struct prefix_table *table, const uint64_t *hashes, uint32_t n,
                            struct prefix_hit out[PREFIX_MAX_HOSTS]);
 
