@@ -45,9 +45,27 @@ bool loop_share_check(struct loop_share *share, uint64_t limit_ns) {
     if (!share->is_spent) {
         uint64_t now_ns = clock_now_ns();
         share->began_ns = share->began_ns > 0 ? share->began_ns : now_ns;
+        share->now_ns = now_ns;
         share->is_spent = clock_between_ns(share->began_ns, now_ns) >= limit_ns;
     }
     return share->is_spent;
+}
+
+static uint64_t turn_limit_ns(size_t n_turns) {
+    uint64_t limit_ns = n_turns > 0 ? LOOP_ROUND_NS / n_turns : LOOP_EVENTS_NS;
+    return limit_ns > LOOP_TURN_MIN_NS ? limit_ns : LOOP_TURN_MIN_NS;
+}
+
+bool loop_iteration_turn_is_over(struct loop_iteration *iteration) {
+    if (loop_share_check(&iteration->events, LOOP_EVENTS_NS)) {
+        return true;
+    }
+    uint64_t now_ns = iteration->events.now_ns;
+    if (iteration->turn_began_ns == 0) {
+        iteration->turn_began_ns = now_ns;
+    }
+    return clock_between_ns(iteration->turn_began_ns, now_ns) >=
+           turn_limit_ns(loop_iteration_n_turns(iteration));
 }
 
 /* One writer needs no read-modify-write. */
@@ -73,6 +91,7 @@ static void run_turns(struct loop_iteration *iteration) {
             return;
         }
         loop_iteration_end_wait(iteration, turn);
+        iteration->turn_began_ns = iteration->events.now_ns;
         turn->run(turn);
     }
 }

@@ -11,9 +11,11 @@
  *
  * An iteration is short, whatever the number of connections that have sent something: once their
  * events have taken LOOP_EVENTS_NS together, the other connections wait for a turn in one of the
- * next iterations, first come, first served (struct loop_turn). Messages of other threads and
- * timers have times of their own, so that no kind waits for all of another. In between the loop
- * accepts connections and sends responses.
+ * next iterations, first come, first served (struct loop_turn). The more wait, the shorter is the
+ * turn of each (loop_iteration_turn_is_over), so that a connection with one request does not wait
+ * for all that a crowd has sent ahead. Messages of other threads and timers have times of their
+ * own, so that no kind waits for all of another. In between the loop accepts connections and sends
+ * responses.
  *
  * Thread: the worker's, for everything. */
 #ifndef SLUICE_CORE_EVENT_LOOP_ITERATION_H
@@ -51,11 +53,15 @@ struct loop_work {
  * one that has begun is completed. */
 static const uint64_t LOOP_EVENTS_NS = 2000000u, LOOP_MESSAGES_NS = 1000000u,
                       LOOP_TIMERS_NS = 1000000u;
+/* About what a round of all turns takes, shared evenly by those that wait, and the least that one
+ * of them has. */
+static const uint64_t LOOP_ROUND_NS = 50000000u, LOOP_TURN_MIN_NS = 50000u;
 
 /* The time that one kind of events has taken of an iteration. The first one of a kind reads no
  * clock. */
 struct loop_share {
     uint64_t began_ns; /* 0: fewer than two events */
+    uint64_t now_ns;   /* the last reading of the clock */
     bool has_event;
     bool is_spent;
 };
@@ -74,7 +80,8 @@ struct loop_iteration {
     TAILQ_HEAD(, loop_turn) turns;              /* first come, first served */
     _Atomic size_t n_turns;                     /* written by the worker */
     struct loop_share events, messages, timers; /* of this iteration */
-    const struct deferred_task *running;        /* NULL: none */
+    uint64_t turn_began_ns;              /* the event of a connection that is handled; 0: unknown */
+    const struct deferred_task *running; /* NULL: none */
     uint64_t n_polls;  /* that have returned, and their events are handled or wait for a turn */
     uint64_t spent_ns; /* spent by tasks in this iteration, as they report it: for tasks that
                           share a limit */
@@ -139,8 +146,13 @@ static inline bool loop_share_is_spent(struct loop_share *share, uint64_t limit_
     return !is_first && loop_share_check(share, limit_ns);
 }
 static inline bool loop_iteration_is_over(struct loop_iteration *iteration) {
-    return loop_share_is_spent(&iteration->events, LOOP_EVENTS_NS);
+    bool is_over = loop_share_is_spent(&iteration->events, LOOP_EVENTS_NS);
+    iteration->turn_began_ns = iteration->events.now_ns;
+    return is_over;
 }
+/* For an event of a connection that is handled in pieces, in a turn or before: whether the next
+ * piece must wait for a turn. */
+bool loop_iteration_turn_is_over(struct loop_iteration *iteration);
 /* Waits for a turn, after those that wait; no effect when it waits already. */
 void loop_iteration_wait(struct loop_iteration *iteration, struct loop_turn *turn);
 /* Ends the wait, if it waits. */

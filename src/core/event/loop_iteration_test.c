@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -467,6 +468,55 @@ static void worker_timers_leave_time_for_other_events(void **state) {
     assert_null(strstr(turns.text, "abcdef"));
 }
 
+/* Turns of which each is in pieces of 10 us, until it is over. */
+struct pieces {
+    struct loop_turn turn;
+    struct loop_iteration *iteration;
+    uint64_t took_ns;
+};
+
+static void run_pieces(struct loop_turn *turn) {
+    struct pieces *self = (struct pieces *)turn;
+    uint64_t began_ns = clock_now_ns();
+    do {
+        clock_set_fake_ns(clock_now_ns() + 10000);
+    } while (!loop_iteration_turn_is_over(self->iteration));
+    self->took_ns = clock_now_ns() - began_ns;
+}
+
+/* Returns: what the first of `n_waiting` turns took. */
+static uint64_t first_turn_ns(size_t n_waiting) {
+    uv_loop_t loop;
+    struct loop_iteration iteration;
+    struct pieces *all = calloc(n_waiting, sizeof(*all));
+    assert_int_equal(uv_loop_init(&loop), 0);
+    clock_set_fake_ns(UINT64_C(1000000000));
+    loop_iteration_init(&iteration, &loop);
+    for (size_t i = 0; i < n_waiting; i++) {
+        all[i] = (struct pieces){.turn.run = run_pieces, .iteration = &iteration};
+        loop_iteration_wait(&iteration, &all[i].turn);
+    }
+    loop_iteration_run_deferred(&iteration);
+    for (size_t i = 0; i < n_waiting; i++) {
+        loop_iteration_end_wait(&iteration, &all[i].turn);
+    }
+    loop_iteration_close(&iteration);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    uint64_t took_ns = all[0].took_ns;
+    free(all);
+    clock_set_fake_ns(0);
+    return took_ns;
+}
+
+static void loop_iteration_turn_is_shorter_when_many_wait(void **state) {
+    (void)state;
+    assert_int_equal(first_turn_ns(1), LOOP_EVENTS_NS);
+    assert_int_equal(first_turn_ns(26), LOOP_EVENTS_NS);
+    assert_int_equal(first_turn_ns(101), LOOP_ROUND_NS / 100);
+    assert_int_equal(first_turn_ns(20000), LOOP_TURN_MIN_NS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deferred_task_runs_once_at_end_of_iteration),
@@ -483,6 +533,7 @@ int main(void) {
         cmocka_unit_test(loop_iteration_turn_that_waits_again_is_behind_others),
         cmocka_unit_test(loop_iteration_wait_that_ended_has_no_turn),
         cmocka_unit_test(loop_iteration_is_over_after_its_time),
+        cmocka_unit_test(loop_iteration_turn_is_shorter_when_many_wait),
         cmocka_unit_test(worker_messages_leave_time_for_other_events),
         cmocka_unit_test(worker_timers_leave_time_for_other_events),
     };

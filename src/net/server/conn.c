@@ -459,8 +459,9 @@ static bool is_held(struct net_conn *conn) {
     return conn->phase == NET_OPEN && conn_socket_is_held(conn);
 }
 
-/* Pipelined requests take turns with other connections: once the iteration is over, the rest is
- * pending. That is checked once in so many steps, which are heads and bodies. */
+/* Pipelined requests take turns with other connections: once the turn is over, the rest is pending.
+ * While no other connection waits, that is checked once in so many steps, which are heads and
+ * bodies. */
 enum { CONSUME_STEPS = 8 };
 
 /* Returns: the bytes that must wait. */
@@ -474,8 +475,8 @@ static struct str consume_input(struct net_conn *conn, struct str data) {
         if (server_worker->ended) {
             server_worker_free_ended_calls(server_worker);
         }
-        if (++n_steps % CONSUME_STEPS == 0 && data.len > 0 &&
-            loop_share_check(&iteration->events, LOOP_EVENTS_NS)) {
+        bool checks = ++n_steps % CONSUME_STEPS == 0 || loop_iteration_n_turns(iteration) > 0;
+        if (checks && data.len > 0 && loop_iteration_turn_is_over(iteration)) {
             server_worker_schedule_resume(server_worker, conn);
             break;
         }
@@ -537,9 +538,25 @@ static char *direct_read_buffer(struct net_conn *conn, size_t *n_bytes) {
     return plain ? conn->protocol->read_buffer(conn, n_bytes) : NULL;
 }
 
+/* Returns: whether the next bytes are part of a large body. */
+static bool is_receiving_bulk(struct net_conn *conn) {
+    const struct net_protocol *protocol = conn->protocol;
+    size_t n_bytes;
+    return direct_read_buffer(conn, &n_bytes) ||
+           (protocol->is_receiving_bulk && protocol->is_receiving_bulk(conn));
+}
+
+/* While other connections wait for a turn, which is short then, requests are read in small parts:
+ * the rest stays in the kernel, not in pending_input. */
+enum { TURN_READ_BYTES = 8192 };
+
 static uv_buf_t read_buffer(struct net_conn *conn) {
+    struct loop_iteration *iteration = worker_loop_iteration(conn->server_worker->worker);
     size_t n_bytes = NET_READ_BYTES;
     char *place = direct_read_buffer(conn, &n_bytes);
+    if (!place && loop_iteration_n_turns(iteration) > 0 && !is_receiving_bulk(conn)) {
+        n_bytes = TURN_READ_BYTES;
+    }
     return (uv_buf_t){.base = place ? place : conn->server_worker->in,
                       .len = n_bytes < READ_BURST_BYTES ? n_bytes : READ_BURST_BYTES};
 }
@@ -589,14 +606,6 @@ static void yield_to_other_conns(struct net_conn *conn, size_t n_read, size_t n_
     }
 }
 
-/* Returns: whether the next bytes are part of a large body. */
-static bool is_receiving_bulk(struct net_conn *conn) {
-    const struct net_protocol *protocol = conn->protocol;
-    size_t n_bytes;
-    return direct_read_buffer(conn, &n_bytes) ||
-           (protocol->is_receiving_bulk && protocol->is_receiving_bulk(conn));
-}
-
 /* `n_read` bytes, at least one, are in `buf`, which read_buffer has returned. */
 static void receive(struct net_conn *conn, size_t n_read, const uv_buf_t *buf) {
     struct server_worker *server_worker = conn->server_worker;
@@ -618,8 +627,8 @@ static void receive(struct net_conn *conn, size_t n_read, const uv_buf_t *buf) {
     } else {
         net_conn_process_input(conn, data);
     }
-    if (n_read == NET_READ_BYTES && conn->phase == NET_OPEN) {
-        yield_to_other_conns(conn, NET_READ_BYTES, NET_READ_BYTES, is_receiving_bulk(conn));
+    if (n_read == buf->len && conn->phase == NET_OPEN) {
+        yield_to_other_conns(conn, n_read, buf->len, is_receiving_bulk(conn));
     }
 }
 
@@ -669,7 +678,9 @@ static void read_now(struct net_conn *conn) {
 
 void net_conn_run_turn(struct loop_turn *turn) {
     struct net_conn *conn = CONTAINER_OF(turn, struct net_conn, turn);
-    if (conn->phase != NET_CLOSED && conn->pending_input) {
+    if (conn->phase != NET_CLOSED && is_reset(conn)) {
+        net_conn_handle_eof(conn, false); /* what the client has sent is not worked for */
+    } else if (conn->phase != NET_CLOSED && conn->pending_input) {
         process_pending(conn);
     } else if (conn->phase != NET_CLOSED && wants_to_read(conn)) {
         read_now(conn);

@@ -7,7 +7,7 @@ import select
 
 import pytest
 
-from lib import grpc_live, h2, http1, metrics, mip
+from lib import backends, grpc_live, h2, http1, metrics, mip
 from lib.repository import FREE, Identity
 
 N = 400
@@ -81,3 +81,98 @@ def test_turns_answer_of_instance_does_not_wait_for_crowd(server, protocol):
     }[protocol]
     assert any(count_answered_before(server, connect, request) < N for _ in range(10))
     server.wait_at_rest()
+
+
+# ---- what a connection sends ahead ---------------------------------------------------------------
+
+AHEAD = 1500  # requests of each connection, in one piece
+GATED = """
+backend: "gate"
+input {{ name: "IN" data_type: TYPE_FP32 dims: [ 1 ] }}
+output {{ name: "OUT" data_type: TYPE_FP32 dims: [ 1 ] }}
+parameters {{ key: "gate" value {{ string_value: "/" }} }}
+parameters {{ key: "execute_gate" value {{ string_value: "{gate}" }} }}
+parameters {{ key: "sluice.run_on" value {{ string_value: "worker" }} }}
+"""
+GATED_REQUEST = b'{"inputs":[{"name":"IN","shape":[1],"datatype":"FP32","data":[1]}]}'
+STREAM = b"/inference.GRPCInferenceService/ModelStreamInfer"
+AHEAD_OF = {
+    "http": (b"GET /v2/models/unknown HTTP/1.1\r\nHost: a\r\n\r\n") * AHEAD,
+    "grpc": (h2.PREFACE + h2.settings() +
+             h2.frame(h2.HEADERS, h2.END_HEADERS, 1, h2.block(h2.call_fields(STREAM))) +
+             h2.frame(h2.DATA, 0, 1, h2.message(b"") * AHEAD)),
+}
+
+
+class HeldServer:
+    """A server of one worker, which executes a model until `release()`: all that clients send meanwhile waits."""
+
+    def __init__(self, start_server, tmp_path):
+        backends.make(tmp_path, "gate")
+        (tmp_path / "models" / "gated" / "1").mkdir(parents=True)
+        (tmp_path / "models" / "gated" / "config.pbtxt").write_text(GATED.format(gate=tmp_path / "open"))
+        self.server = start_server("--workers", "1", "--model-repository", tmp_path / "models", "--backend-dir",
+                                   tmp_path / "backends", metrics_at="127.0.0.1:0", grpc=("127.0.0.1:0",))
+        self.admin = self.server.metrics_address
+        self.release = (tmp_path / "open").touch
+        self.gated = http1.Connection(self.server.address)
+
+    def connect(self, protocol, n):
+        before = metrics.read(self.admin)["sluice_connections"]
+        address = self.server.grpc_address if protocol == "grpc" else self.server.address
+        crowd = [http1.Connection(address) for _ in range(n)]
+        metrics.wait_until(self.admin, lambda now: now["sluice_connections"] >= before + n, "all connections")
+        return crowd
+
+    def hold(self):
+        self.gated.send(http1.post(b"/v2/models/gated/infer", GATED_REQUEST))
+        self.server.wait_for(lambda: json.loads(http1.request(self.admin, "GET", "/status.json").body)["memory"]
+                             ["busy_workers"], "a worker that is held")
+
+    def n_handled(self):
+        """Requests and messages of the crowd, each of which is an error."""
+        now = metrics.read(self.admin)
+        return sum(value for name, value in now.items() if name.startswith("sluice_errors_total{"))
+
+    def end(self):
+        assert self.gated.read_answer("POST").status == 503  # the backend's answer
+        self.gated.close()
+        self.server.wait_at_rest()
+
+
+@pytest.fixture
+def held(start_server, tmp_path):
+    return HeldServer(start_server, tmp_path)
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_turns_of_clients_that_have_gone_do_no_work(held, protocol):
+    """Each has sent 1,500 requests, and reset its connection before the worker looked at them."""
+    crowd = held.connect(protocol, 200)
+    held.hold()
+    for one in crowd:
+        one.send(AHEAD_OF[protocol])
+        one.reset()
+    held.release()
+    metrics.wait_until(held.admin, lambda now: now["sluice_connections"] <= 2, "the crowd's connections closed")
+    assert held.n_handled() < 200 * AHEAD / 4
+    held.end()
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_turns_request_comes_before_what_a_crowd_sent_ahead(held, protocol):
+    """It comes last. The crowd's first requests are answered before it, not all of them."""
+    crowd = held.connect(protocol, 200)
+    last = http1.Connection(held.server.address)
+    metrics.wait_until(held.admin, lambda now: now["sluice_connections"] >= 202, "all connections")
+    held.hold()
+    for one in crowd:
+        one.send(AHEAD_OF[protocol])
+    last.send(b"GET /v2/health/ready HTTP/1.1\r\nHost: a\r\n\r\n")
+    held.release()
+    assert last.read_answer().status == 200
+    assert held.n_handled() < 200 * AHEAD * 3 / 4
+    for one in crowd:
+        one.reset()
+    last.close()
+    held.end()

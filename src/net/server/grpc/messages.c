@@ -171,6 +171,19 @@ static void consume_window(struct grpc_stream *stream, size_t n_bytes) {
  * thousands of small ones, which its window has allowed, one after the other. */
 enum { MESSAGE_SLICE_BYTES = 512 };
 
+static void use_slice(struct grpc_core *core, uint64_t n_bytes) {
+    core->inflate_left -= n_bytes < core->inflate_left ? n_bytes : core->inflate_left;
+}
+
+/* The pending input continues with the next slice. */
+static void wait_for_slice(struct grpc_stream *stream) {
+    if (stream->in.pending_input.data && grpc_receiver_may_add(&stream->in) && !stream->inflating) {
+        stream->inflating = true;
+        TAILQ_INSERT_TAIL(&stream->core->inflating, stream, inflating_link);
+        grpc_core_schedule_write(stream->core, stream->session);
+    }
+}
+
 /* Continues with the pending input, as far as this iteration's slice allows. */
 static enum status resume_pending(struct grpc_stream *stream, struct error *err) {
     struct grpc_core *core = stream->core;
@@ -178,13 +191,10 @@ static enum status resume_pending(struct grpc_stream *stream, struct error *err)
     uint64_t before = stream->in.n_inflated;
     enum status st = grpc_receiver_resume(&stream->in, core->inflate_left, &n_used, err);
     uint64_t n_taken = stream->in.n_inflated - before + (n_used > 0 ? MESSAGE_SLICE_BYTES : 0);
-    core->inflate_left -= n_taken < core->inflate_left ? n_taken : core->inflate_left;
+    use_slice(core, n_taken);
     consume_window(stream, n_used);
-    if (st == ST_OK && stream->in.pending_input.data && grpc_receiver_may_add(&stream->in) &&
-        !stream->inflating) {
-        stream->inflating = true;
-        TAILQ_INSERT_TAIL(&core->inflating, stream, inflating_link);
-        grpc_core_schedule_write(core, stream->session);
+    if (st == ST_OK) {
+        wait_for_slice(stream);
     }
     return st;
 }
@@ -312,12 +322,15 @@ void grpc_receive_data(struct grpc_stream *stream, struct str data) {
         st = receive_behind_pending(stream, data, &err);
         data.len = 0;
     }
-    while (st == ST_OK && data.len > 0 && grpc_receiver_may_add(in)) {
+    bool waits = false;
+    while (st == ST_OK && data.len > 0 && grpc_receiver_may_add(in) && !waits) {
         size_t before = data.len;
         st = grpc_receiver_add(in, &data, &err);
         consume_window(stream, before - data.len);
         if (st == ST_OK && in->state == GRPC_RECEIVED && !is_unary(stream)) {
             grpc_receive_deliver(stream);
+            use_slice(stream->core, MESSAGE_SLICE_BYTES);
+            waits = stream->core->inflate_left == 0;
         }
     }
     if (in->state == GRPC_RECEIVING_STOPPED) {
@@ -326,6 +339,9 @@ void grpc_receive_data(struct grpc_stream *stream, struct str data) {
     }
     if (st == ST_OK && data.len > 0) {
         st = buffer_input(stream, data, &err);
+        if (st == ST_OK) {
+            wait_for_slice(stream);
+        }
     }
     if (st == ST_OK) {
         st = check_rate(stream, n_received, &err);

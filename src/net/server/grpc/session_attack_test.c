@@ -660,6 +660,38 @@ static void protocol_errors_send_goaway_with_code(void **state) {
     }
 }
 
+/* Small messages of one frame are read in slices, between which other connections are served. The
+ * order of what follows stays. */
+static void many_messages_of_a_frame_are_read_in_slices(void **state) {
+    (void)state;
+    enum { N_MESSAGES = 1000 };
+    struct grpc_fixture *fixture = grpc_fixture_open();
+    struct raw raw;
+    char frame[5 * N_MESSAGES] = "";
+    raw_begin(&raw);
+    raw_call(&raw, "/t.T/Bidi", 0);
+    raw_frame(&raw, NGHTTP2_DATA, 0, raw.id, frame, sizeof(frame));
+    raw_frame(&raw, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, raw.id, "\0\0\0\0\1a", 6);
+    grpc_session_receive(&fixture->session, str_make(raw.bytes, raw.n));
+    struct recorded_call *recorded = &fixture->service.calls[0];
+    int n_slices = 1, n_before = recorded->n_messages;
+    assert_in_range(n_before, 1, N_MESSAGES / 4);
+    while (!TAILQ_EMPTY(&fixture->core.inflating)) {
+        grpc_core_inflate_more(&fixture->core);
+        assert_in_range(recorded->n_messages - n_before, 1, N_MESSAGES / 4);
+        n_before = recorded->n_messages;
+        n_slices++;
+    }
+    assert_true(n_slices > 4);
+    assert_int_equal(recorded->n_messages, N_MESSAGES + 1);
+    assert_int_equal(recorded->n_bytes, 1);
+    assert_int_equal(recorded->n_half_closed, 1);
+    raw.n = 0;
+    raw_feed(fixture, &raw);
+    raw_end(&raw);
+    grpc_fixture_free(fixture);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rapid_reset_bounds_live_calls_and_ends_connection),
@@ -684,6 +716,7 @@ int main(void) {
         cmocka_unit_test(priority_flood_on_closed_stream_ends_connection),
         cmocka_unit_test(late_frames_after_reset_are_allowed),
         cmocka_unit_test(protocol_errors_send_goaway_with_code),
+        cmocka_unit_test(many_messages_of_a_frame_are_read_in_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
