@@ -20,7 +20,7 @@ static OrtStatus *shape_read(const OrtApi *api, const OrtValue *value, struct re
         failure = api->GetDimensionsCount(info, &result->rank);
     }
     if (!failure && result->rank > RESULT_MAX_RANK) {
-        failure = api->CreateStatus(ORT_FAIL, "an output has more than 64 dimensions");
+        failure = api->CreateStatus(ORT_INVALID_ARGUMENT, "an output has more than 64 dimensions");
     }
     if (!failure) {
         failure = api->GetDimensions(info, result->dims, result->rank);

@@ -110,7 +110,7 @@ static sluice_status shape_read(struct result *result, const sluice_tensor_info 
     }
     result->rank = (size_t)shape.rank;
     if (result->rank > RESULT_MAX_RANK) {
-        status = error_set(error, SLUICE_INTERNAL, "an output has more than 64 dimensions");
+        status = error_set(error, SLUICE_INVALID_ARGUMENT, "an output has more than 64 dimensions");
     } else {
         memcpy(result->dims, shape.dims, result->rank * sizeof(*result->dims));
     }

@@ -56,3 +56,20 @@ def test_value_that_operator_refuses_is_client_error(start_server, models, model
     answer = infer(server, model, datatype, **bad)
     assert answer.status == 400 and b"returned while running" in answer.body, str(answer)
     assert outputs(infer(server, model, datatype, **good)) == [2]
+
+
+def test_output_with_too_many_dimensions_is_client_error(start_server, tmp_path):
+    """Its input says how many there are."""
+    shape = helper.make_tensor_value_info("s", TensorProto.INT64, ["rank"])
+    filled = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["a"])
+    save_onnx(str(tmp_path / "models" / "fill" / "1" / "model.onnx"), "fill",
+              [helper.make_node("ConstantOfShape", ["s"], ["y"])], [shape], [filled])
+    server = start_server("--model-repository", tmp_path / "models")
+
+    def fill(rank):
+        return http1.request(server.address, "POST", "/v2/models/fill/infer", json.dumps(
+            {"inputs": [{"name": "s", "datatype": "INT64", "shape": [rank], "data": [1] * rank}]}).encode())
+    answer = fill(65)
+    assert answer.status == 400 and b"more than 64 dimensions" in answer.body, str(answer)
+    answer = fill(64)
+    assert answer.status == 200 and json.loads(answer.body)["outputs"][0]["data"] == [0], str(answer)
