@@ -222,7 +222,7 @@ static void record_failure(struct pool *pool, struct endpoint *endpoint,
     if (!endpoint_is_ready(endpoint)) {
         return;
     }
-    endpoint_add_debt(pool, endpoint);
+    endpoint_add_debt(pool, endpoint, result->outcome == POOL_OUTCOME_SHED);
     if (!stands_out(others, result->outcome)) {
         return;
     }
@@ -245,6 +245,7 @@ static void record_answer(struct pool *pool, struct endpoint *endpoint,
                           struct pool_notifications *notifications) {
     uint64_t now_ns = clock_now_ns();
     (void)record_outcome(pool, endpoint, result, now_ns);
+    endpoint->n_bad_in_row = 0;
     endpoint_try_avoided(pool, endpoint);
     if (endpoint_window_size(endpoint) > 0) {
         endpoint_grow_window(pool, endpoint);

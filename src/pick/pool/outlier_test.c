@@ -247,6 +247,30 @@ static void outlier_failure_of_most_ejects_none(void **state) {
     }
 }
 
+/* They are not ejected, and yet most requests go to those that answer: each failure in a row makes
+ * a larger debt. When they are well again they have their share. */
+static void outlier_failing_majority_gets_few_requests(void **state) {
+    struct fixture f;
+    uint32_t n_failing = 0, n_well = 0;
+    (void)state;
+    open_at_100_s(&f, fixture_spec_of(10));
+    fail_first(&f, 10, 0, 20);
+    fail_first(&f, 10, 7, 10);
+    for (int k = 0; k < 2000; k++) {
+        struct pool_pick pick = fixture_pick(&f);
+        struct endpoint *endpoint = pick.ticket.endpoint;
+        bool fails = endpoint_member(&f, endpoint) < 7 && k < 1000;
+        report(&f, endpoint, fails ? POOL_OUTCOME_5XX : POOL_OUTCOME_OK, 1);
+        pool_release_ticket(f.pool, &pick.ticket);
+        n_failing += fails;
+        n_well += k >= 1500 && endpoint_member(&f, endpoint) < 7;
+    }
+    assert_int_equal(stats_of(&f).n_ejected, 0);
+    assert_true(n_failing < 350); /* seven tenths would be 700 */
+    assert_in_range(n_well, 300, 400);
+    close_fixture(&f);
+}
+
 /* Two clients: one whose requests fail wherever they go, first at one endpoint, and a good one. The
  * first one's failures count until it has failed elsewhere, for the endpoint where it begins. */
 static void outlier_failures_of_one_client_eject_none(void **state) {
@@ -421,6 +445,7 @@ int main(void) {
         cmocka_unit_test(outlier_failure_share_ejects),
         cmocka_unit_test(outlier_ejections_are_limited),
         cmocka_unit_test(outlier_failure_of_most_ejects_none),
+        cmocka_unit_test(outlier_failing_majority_gets_few_requests),
         cmocka_unit_test(outlier_failures_of_one_client_eject_none),
         cmocka_unit_test(outlier_rejections_eject_where_others_answer),
         cmocka_unit_test(outlier_common_failures_need_longer_rows),

@@ -112,8 +112,8 @@ void endpoint_open_window(struct pool *pool, struct endpoint *endpoint);
 /* A request, still in flight, was shed. `retry_after_ns`: as the server said; 0: it did not. */
 void endpoint_shrink_window(struct pool *pool, struct endpoint *endpoint, uint64_t now_ns,
                             uint64_t retry_after_ns);
-/* A request, still in flight, failed. */
-void endpoint_add_debt(struct pool *pool, struct endpoint *endpoint);
+/* A request, still in flight, failed; `is_full`: the endpoint shed it. */
+void endpoint_add_debt(struct pool *pool, struct endpoint *endpoint, bool is_full);
 /* A request was answered, by any endpoint. */
 void pool_pay_debts(struct pool *pool);
 void endpoint_forget_debt(struct pool *pool, struct endpoint *endpoint);

@@ -50,15 +50,21 @@ static void set_debt(struct pool *pool, struct endpoint *endpoint, uint32_t debt
     endpoint_update_rank(pool, endpoint);
 }
 
+/* Failures in a row that make the debt of each larger. */
+enum { MAX_IN_ROW = 8 };
+
 /* It counts as at least as loaded as the others, and more with each failure, within a bound: an
- * endpoint that is added later has no debt. */
-void endpoint_add_debt(struct pool *pool, struct endpoint *endpoint) {
+ * endpoint that is added later has no debt. The debt of each failure is the number of failures in a
+ * row: where most endpoints fail, so that none is ejected, they get an eighth of their share. */
+void endpoint_add_debt(struct pool *pool, struct endpoint *endpoint, bool is_full) {
     uint64_t mean = mean_in_flight(pool), most = 4 * (mean + 2);
     uint32_t in_flight = endpoint_in_flight(endpoint), debt = endpoint_debt(endpoint);
     lock_assert_held(&pool->lock);
     if (endpoint->in_pool) {
         uint64_t wanted = in_flight + debt < mean ? mean - in_flight : debt;
-        set_debt(pool, endpoint, (uint32_t)(wanted < most ? wanted + 1 : most));
+        endpoint->n_bad_in_row += !is_full && endpoint->n_bad_in_row < MAX_IN_ROW;
+        wanted += is_full ? 1 : endpoint->n_bad_in_row;
+        set_debt(pool, endpoint, (uint32_t)(wanted < most ? wanted : most));
     }
 }
 

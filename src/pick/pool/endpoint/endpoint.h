@@ -82,7 +82,8 @@ struct endpoint {
     uint64_t avoided_until_ns; /* avoided: when it is tried in any case */
     uint64_t n_picks_before;   /* avoided: the pool's picks when that began */
     TAILQ_ENTRY(endpoint) avoided_link;
-    bool is_indebted; /* in the pool's list `indebted` */
+    bool is_indebted;      /* in the pool's list `indebted` */
+    uint32_t n_bad_in_row; /* failures that made debts since the last answer, within a bound */
     TAILQ_ENTRY(endpoint) indebted_link;
     struct endpoint_window window;
     struct endpoint_outliers outliers;
