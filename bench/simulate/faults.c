@@ -20,7 +20,7 @@ static const uint64_t SERVICE_NS = 100000000, FAIL_NS = 1000000, HANG_NS = 20000
                       SCRAPE_NS = 200000000, SCRAPE_LLM_D_NS = 50000000, VALID_NS = 2000000000,
                       RETRY_NS = 20000000;
 /* Of the queue, in a flood; and the length of a hot prompt. */
-static const uint64_t MAX_WAIT_NS = 2000000000;
+static const uint64_t MAX_WAIT_NS = 2000000000, TICK_NS = 100000000;
 enum { MAX_WAITING_PER_SERVER = 20, PROMPT_BYTES = 4096 };
 
 const struct sim_fault_scenario SIM_FAULT_SCENARIOS[] = {
@@ -54,6 +54,21 @@ const struct sim_fault_scenario SIM_FAULT_SCENARIOS[] = {
      .from_ms = 5000,
      .until_ms = 12000,
      .load = 0.5},
+    {.name = "one-lacks-model",
+     .title = "one answers 404 for one model",
+     .fault = SIM_LACKS_MODEL,
+     .outcome = POOL_OUTCOME_REJECTED,
+     .from_ms = 5000,
+     .until_ms = 12000,
+     .load = 0.5},
+    {.name = "most-500",
+     .title = "two of three answer 500",
+     .fault = SIM_FAILS,
+     .outcome = POOL_OUTCOME_5XX,
+     .share = 0.67,
+     .from_ms = 5000,
+     .until_ms = 12000,
+     .load = 0.2},
     {.name = "one-429",
      .title = "one answers 429",
      .fault = SIM_FAILS,
@@ -104,6 +119,13 @@ const struct sim_fault_scenario SIM_FAULT_SCENARIOS[] = {
      .until_ms = 12000,
      .load = 0.4,
      .poison = 2},
+    {.name = "poison-many",
+     .title = "many clients' requests fail",
+     .from_ms = 5000,
+     .until_ms = 12000,
+     .load = 0.4,
+     .poison = 1,
+     .by_many = true},
     {.name = "flood",
      .title = "a flood of low priority",
      .from_ms = 5000,
@@ -289,8 +311,10 @@ static struct endpoint *endpoint_of(struct fault_run *run, uint32_t server) {
 /* ---- picking: the others --------------------------------------------------------------------- */
 
 static bool is_faulty(const struct fault_run *run, uint32_t server, uint64_t now_ns) {
-    return run->scenario->fault != SIM_NO_FAULT && (server == 0 || run->scenario->everywhere) &&
-           is_during_fault(run, now_ns);
+    const struct sim_fault_scenario *scenario = run->scenario;
+    bool chosen = server == 0 || scenario->everywhere ||
+                  server < (uint32_t)(scenario->share * run->n_servers);
+    return scenario->fault != SIM_NO_FAULT && chosen && is_during_fault(run, now_ns);
 }
 
 /* From 8 at one second to 1 at the end. */
@@ -431,7 +455,8 @@ static void start(struct fault_run *run, struct fault_request *request, uint64_t
 static void take(struct fault_run *run, struct fault_request *request, uint64_t now_ns) {
     struct fault_server *server = &run->servers[request->server];
     bool faulty = is_faulty(run, request->server, now_ns);
-    bool down = run->scenario->fault == SIM_FAILS ||
+    bool is_missing = run->scenario->fault == SIM_LACKS_MODEL && (request - run->requests) % 5 == 0;
+    bool down = run->scenario->fault == SIM_FAILS || is_missing ||
                 (run->scenario->fault == SIM_WARMS_UP && is_down(run, now_ns));
     if (request->client == 0 && !run->scenario->flood) {
         end_at(run, request, now_ns + FAIL_NS, POOL_OUTCOME_5XX);
@@ -479,6 +504,9 @@ static void judge_as_envoy(struct fault_run *run, struct fault_server *server,
 
 static void report(struct fault_run *run, struct fault_request *request, uint64_t now_ns) {
     struct pool_result result = {.outcome = request->outcome, .client = 1000 + request->client};
+    if (request->client == 0 && run->scenario->by_many) {
+        result.client = 1000000 + (uint64_t)(request - run->requests);
+    }
     if (run->judge == SIM_JUDGE_POOL) {
         pool_report_result(run->pool, endpoint_of(run, request->server), &result);
         pool_release_ticket(run->pool, &request->ticket);
@@ -569,6 +597,9 @@ static void on_give_up(struct fault_run *run, uint32_t index, uint64_t now_ns) {
 
 static void resume_notified(struct fault_run *run, uint64_t now_ns) {
     struct pool_waiter *waiter;
+    if (run->scenario->flood) {
+        pool_tick(run->pool, TICK_NS);
+    }
     while ((waiter = pool_wakeup_pop(&run->wakeup))) {
         dispatch(run, (struct fault_request *)(void *)waiter, now_ns);
     }
