@@ -413,6 +413,7 @@ static enum picked pick_from_pool(struct fault_run *run, struct fault_request *r
     if (pool_pick(run->reader, &asked, &pick, &err) != ST_OK) {
         return IS_REFUSED;
     }
+    pool_prompt_answered(run->reader, &run->prompt, pick.ticket.endpoint, true); /* at once */
     if (!pick.ticket.endpoint) {
         return IS_QUEUED;
     }

@@ -121,6 +121,7 @@ static void on_arrival(struct run *run, uint32_t index, uint64_t now_ns) {
         asked.prompt = &run->prompt;
     }
     check_status(pool_pick(run->reader, &asked, &pick, &err), &err);
+    pool_prompt_answered(run->reader, &run->prompt, pick.ticket.endpoint, true); /* at once */
     const struct pool_snapshot *snapshot = pool_reader_refresh(run->reader);
     const struct pool_member *member = pool_snapshot_find(snapshot, &pick.endpoints[0]->address);
     request->ticket = pick.ticket;
