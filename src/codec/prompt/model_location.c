@@ -13,6 +13,12 @@ static const struct str of_json[] = {
     STR("/v1/completions/render"), STR("/v1/chat/completions/render"),
 };
 
+/* The same without a prompt. */
+static const struct str of_json_only[] = {
+    STR("/invocations"), STR("/rerank"),   STR("/score"),           STR("/pooling"),
+    STR("/classify"),    STR("/tokenize"), STR("/v1/audio/speech"), STR("/v1/images/generations"),
+};
+
 static const struct str verbs[] = {STR("infer"), STR("generate"), STR("generate_stream")};
 
 static bool is_inference_verb(struct str text) {
@@ -24,9 +30,9 @@ static bool is_inference_verb(struct str text) {
     return false;
 }
 
-static bool is_json_api_path(struct str path) {
-    for (size_t i = 0; i < sizeof(of_json) / sizeof(of_json[0]); i++) {
-        if (str_ends_with(path, of_json[i])) {
+static bool ends_with_any(struct str path, const struct str *ends, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (str_ends_with(path, ends[i])) {
             return true;
         }
     }
@@ -108,8 +114,12 @@ static enum status parse_path(struct arena *arena, struct str method, struct str
     if (str_is(method, "POST")) {
         if (str_is(clean, "/inference.GRPCInferenceService/ModelInfer")) {
             out->kind = MODEL_LOCATION_GRPC_BODY;
-        } else if (is_json_api_path(clean) && !is_below_models(clean)) {
-            out->kind = MODEL_LOCATION_JSON_BODY;
+        } else if (!is_below_models(clean)) {
+            out->has_prompt = ends_with_any(clean, of_json, sizeof(of_json) / sizeof(of_json[0]));
+            bool names =
+                out->has_prompt ||
+                ends_with_any(clean, of_json_only, sizeof(of_json_only) / sizeof(of_json_only[0]));
+            out->kind = names ? MODEL_LOCATION_JSON_BODY : MODEL_LOCATION_NONE;
         }
     }
     return ST_OK;

@@ -16,7 +16,8 @@ enum model_location_kind {
     MODEL_LOCATION_PATH,
     /* In the body, a JSON object with a member "model": a POST of …/v1/completions,
      * /v1/chat/completions, /v1/embeddings, /v1/responses, /v1/messages, or of their token
-     * counting and rendering */
+     * counting and rendering; or of what else servers of that API have: …/invocations, /rerank,
+     * /score, /pooling, /classify, /tokenize, /v1/audio/speech, /v1/images/generations */
     MODEL_LOCATION_JSON_BODY,
     /* In the body, a ModelInferRequest. A stream (ModelStreamInfer) may name several models and
      * is MODEL_LOCATION_NONE. */
@@ -25,6 +26,7 @@ enum model_location_kind {
 
 struct model_location {
     enum model_location_kind kind;
+    bool has_prompt;              /* MODEL_LOCATION_JSON_BODY: the body may have one, too */
     struct str model;             /* MODEL_LOCATION_PATH: decoded, not empty, valid UTF-8 */
     struct str version;           /* decoded; ptr NULL: none */
     size_t model_at, model_bytes; /* offset and size of the encoded model name in the path */

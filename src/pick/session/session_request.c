@@ -119,11 +119,12 @@ static bool has_prompt_path(const struct pick_session *session) {
     const struct pick_request *request = pick_session_request(session);
     struct model_location where;
     struct error err;
-    return session->model_path.kind == MODEL_LOCATION_JSON_BODY ||
-           (session->model_path.kind == MODEL_LOCATION_NONE &&
-            model_location_parse(session->arena, request->method, request->path, &where, &err) ==
-                ST_OK &&
-            where.kind == MODEL_LOCATION_JSON_BODY);
+    return session->model_path.kind == MODEL_LOCATION_JSON_BODY
+               ? session->model_path.has_prompt
+               : session->model_path.kind == MODEL_LOCATION_NONE &&
+                     model_location_parse(session->arena, request->method, request->path, &where,
+                                          &err) == ST_OK &&
+                     where.has_prompt;
 }
 
 static bool start_prompt_scan(struct pick_session *session) {

@@ -165,9 +165,31 @@ def test_envoy_target_model_is_written_to_path(start, config):
     assert answer["path"] == "/v2/models/digits-of-today-and-tomorrow/versions/3/infer?a=b"
 
 
+# ---- the list of models --------------------------------------------------------------------------
+
+@pytest.mark.parametrize("config", SEE_BODIES)
+def test_envoy_list_of_models_holds(start, echoes, config):
+    """bug-N9: paths as servers read them, headers of clients, and every path that names a model."""
+    gateway = start(config)
+    before = sum(one.n_requests for one in echoes)
+    unheard = BODY.replace(b"digits", b"unheard")
+    for path in ("/v1/%63ompletions", "/%761/completions", "/v1%2fcompletions", "/v2/models/unheard/%69nfer",
+                 "/v2/m%6fdels/unheard/infer"):
+        assert gateway.curl(path, body=unheard).status == 400, path
+    for name in ("x-gateway-model-name", "x-gateway-model-name-rewrite", "x-llm-d-model-name-rewrite"):
+        reply = gateway.curl("/v1/completions", "-H", f"{name}: digits", body=unheard)
+        assert reply.status == 404, (name, reply)
+    for path in ("/invocations", "/v1/rerank", "/score", "/pooling", "/classify", "/tokenize", "/v1/audio/speech",
+                 "/openai/v1/chat/completions"):
+        assert gateway.curl(path, body=unheard).status == 404, path
+        assert gateway.ask(path, body=BODY)["path"] == path
+    assert sum(one.n_requests for one in echoes) == before + 8
+    assert gateway.ask("/v2/models/%64igits/infer", body=b"{}")["path"] == "/v2/models/%64igits/infer"
+
+
 # ---- refusals ------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("config", ["headers-only.yaml", "full-duplex.yaml"])
+@pytest.mark.parametrize("config", ["headers-only.yaml", "model-in-body.yaml", "full-duplex.yaml"])
 def test_envoy_saturated_pool_is_429(start, echoes, config):
     """Sheddable, and every endpoint has as many as it may: 429 with its headers; gRPC's 8."""
     gateway = start(config, change=lambda pool: pool.replace(
@@ -178,13 +200,13 @@ def test_envoy_saturated_pool_is_429(start, echoes, config):
         reply = gateway.curl("/v2/models/digits/infer", body=b"{}")
         assert reply.status == 429 and reply.headers["retry-after"] == "3", reply
         assert "x-llm-d-request-dropped-reason" in reply.headers and json.loads(reply.body)["error"]
-        with grpc.insecure_channel(gateway.address) as channel:
-            infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer",
-                                        proto.ModelInferRequest.SerializeToString)
-            with pytest.raises(grpc.RpcError) as caught:
-                infer(proto.ModelInferRequest(model_name="digits"),
-                      metadata=[("x-gateway-model-name", "digits")])
-            assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        if config in SEE_BODIES:
+            with grpc.insecure_channel(gateway.address) as channel:
+                infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer",
+                                            proto.ModelInferRequest.SerializeToString)
+                with pytest.raises(grpc.RpcError) as caught:
+                    infer(proto.ModelInferRequest(model_name="digits"))
+                assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         gateway.envoy.kill()
     for one in echoes:
         one.let_go()
