@@ -1,5 +1,5 @@
 /* The scan for a body's prompt: the first byte selects the splits, which make no difference, the
- * second the limit; a walk over a parser's tree finds the same text. */
+ * second the limit; a walk over a parser's tree finds the same text, where there are no media. */
 #include "codec/json/tree.h"
 #include "codec/kserve/chunks_fixture.h"
 #include "codec/kserve/v2_fixture.h"
@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 struct walk {
     struct buf texts[2]; /* all else, system */
     bool in_system;
-    bool unsure; /* a number whose digits the tree does not have, or too deep nesting */
+    bool unsure; /* a number whose digits the tree does not have, media, or too deep nesting */
     uint64_t max_tokens;
 };
 
@@ -40,6 +40,18 @@ static void walk_prompt(struct walk *walk, yyjson_val *value, int depth) {
     }
 }
 
+static bool is_media(yyjson_val *key) {
+    static const char *const names[] = {"image_url", "source",  "input_audio", "audio_url",
+                                        "video_url", "image",   "file",        "file_id",
+                                        "file_data", "file_url"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        if (yyjson_equals_str(key, names[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void walk_content(struct walk *walk, yyjson_val *value) {
     yyjson_arr_iter items = yyjson_arr_iter_with(value);
     if (yyjson_is_str(value)) {
@@ -54,6 +66,7 @@ static void walk_content(struct walk *walk, yyjson_val *value) {
         for (yyjson_val *key = yyjson_obj_iter_next(&members); key;
              key = yyjson_obj_iter_next(&members)) {
             yyjson_val *text = yyjson_obj_iter_get_val(key);
+            walk->unsure |= is_media(key);
             if (yyjson_equals_str(key, "text") && yyjson_is_str(text)) {
                 add_text(walk, str_make(yyjson_get_str(text), yyjson_get_len(text)));
             }
@@ -63,35 +76,42 @@ static void walk_content(struct walk *walk, yyjson_val *value) {
 
 static void walk_message(struct walk *walk, yyjson_val *message) {
     yyjson_obj_iter members = yyjson_obj_iter_with(message);
-    if (yyjson_is_obj(message)) {
-        add_text(walk, STR("\x02"));
+    struct str role = STR("");
+    if (!yyjson_is_obj(message)) {
+        return;
     }
+    add_text(walk, STR("\x02"));
     for (yyjson_val *key = yyjson_obj_iter_next(&members); key;
          key = yyjson_obj_iter_next(&members)) {
         yyjson_val *value = yyjson_obj_iter_get_val(key);
         if (yyjson_equals_str(key, "content")) {
             walk_content(walk, value);
         } else if (yyjson_equals_str(key, "role") && yyjson_is_str(value)) {
-            add_text(walk, str_make(yyjson_get_str(value), yyjson_get_len(value)));
-            add_text(walk, STR("\x03"));
+            role = str_make(yyjson_get_str(value), yyjson_get_len(value));
         }
     }
+    add_text(walk, STR("\x03"));
+    add_text(walk, str_make(role.ptr, role.len < 32 ? role.len : 32));
 }
 
 static void walk_member(struct walk *walk, yyjson_val *key, yyjson_val *value) {
     yyjson_arr_iter items = yyjson_arr_iter_with(value);
-    walk->in_system = yyjson_equals_str(key, "system");
+    walk->in_system = yyjson_equals_str(key, "system") || yyjson_equals_str(key, "instructions");
     if (walk->in_system) {
         walk_content(walk, value);
     } else if (yyjson_equals_str(key, "prompt")) {
         walk_prompt(walk, value, 1);
-    } else if (yyjson_equals_str(key, "messages")) {
+    } else if (yyjson_equals_str(key, "messages") || yyjson_equals_str(key, "input")) {
+        if (yyjson_is_str(value)) {
+            add_text(walk, str_make(yyjson_get_str(value), yyjson_get_len(value)));
+        }
         for (yyjson_val *item = yyjson_arr_iter_next(&items); item;
              item = yyjson_arr_iter_next(&items)) {
             walk_message(walk, item);
         }
     } else if ((yyjson_equals_str(key, "max_tokens") ||
-                yyjson_equals_str(key, "max_completion_tokens")) &&
+                yyjson_equals_str(key, "max_completion_tokens") ||
+                yyjson_equals_str(key, "max_output_tokens")) &&
                yyjson_is_uint(value) && yyjson_get_uint(value) < UINT32_MAX) {
         walk->max_tokens = yyjson_get_uint(value);
     }

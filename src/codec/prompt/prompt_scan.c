@@ -6,8 +6,12 @@
 
 #include "core/base/simd.h"
 
-/* Written before a message, and after a role or a text of a list. */
-static const char MESSAGE_MARK = '\x02', TEXT_MARK = '\x03';
+/* Written before a message, before its role and after a text of a list, and before a hash. */
+static const char MESSAGE_MARK = '\x02', TEXT_MARK = '\x03', MEDIA_MARK = '\x04';
+
+/* A picture takes hundreds of tokens of a model's context: this stands for it, and for each further
+ * part of MEDIA_STEP_BYTES, so that a long one counts before it has ended. */
+enum { MEDIA_TEXT_BYTES = 1024, MEDIA_STEP_BYTES = 128 << 10 };
 
 enum state {
     BEFORE_OBJECT,
@@ -24,10 +28,24 @@ enum state {
 };
 
 /* The meaning of a value by its position; for an object or a list, that of its values. */
-enum meaning { OTHER, BODY, PROMPT, MESSAGES, MESSAGE, CONTENT, PART, ROLE, TEXT, WANTED };
+enum meaning {
+    OTHER,
+    BODY,
+    PROMPT,
+    MESSAGES,
+    MESSAGE,
+    CONTENT,
+    PART,
+    ROLE,
+    TEXT,
+    WANTED,
+    SYSTEM,
+    MEDIA,
+};
 
 void prompt_scan_init(struct prompt_scan *scan, struct arena *arena, size_t max_bytes) {
-    *scan = (struct prompt_scan){.result = PROMPT_SCAN_MORE, .max_bytes = max_bytes};
+    *scan = (struct prompt_scan){
+        .result = PROMPT_SCAN_MORE, .max_bytes = max_bytes, .may_have_system = true};
     buf_init(&scan->system, arena, 0);
     buf_init(&scan->text, arena, 0);
 }
@@ -63,14 +81,34 @@ static enum meaning meaning_of_key(const struct prompt_scan *scan) {
         enum meaning in;
         const char *key;
         enum meaning value;
-    } rows[] = {{BODY, "prompt", PROMPT},      {BODY, "messages", MESSAGES},
-                {BODY, "system", CONTENT},     {BODY, "max_tokens", WANTED},
-                {MESSAGE, "role", ROLE},       {BODY, "max_completion_tokens", WANTED},
-                {MESSAGE, "content", CONTENT}, {PART, "text", TEXT}};
+    } rows[] = {{BODY, "prompt", PROMPT},
+                {BODY, "messages", MESSAGES},
+                {BODY, "input", MESSAGES},
+                {BODY, "system", SYSTEM},
+                {BODY, "instructions", SYSTEM},
+                {BODY, "max_tokens", WANTED},
+                {BODY, "max_completion_tokens", WANTED},
+                {BODY, "max_output_tokens", WANTED},
+                {MESSAGE, "role", ROLE},
+                {MESSAGE, "content", CONTENT},
+                {PART, "text", TEXT},
+                {PART, "image_url", MEDIA},
+                {PART, "source", MEDIA},
+                {PART, "input_audio", MEDIA},
+                {PART, "audio_url", MEDIA},
+                {PART, "video_url", MEDIA},
+                {PART, "image", MEDIA},
+                {PART, "file", MEDIA},
+                {PART, "file_id", MEDIA},
+                {PART, "file_data", MEDIA},
+                {PART, "file_url", MEDIA}};
+    if (frame_of(scan) == MEDIA) {
+        return MEDIA;
+    }
     struct str key = str_make(scan->key, scan->n_key);
     for (size_t i = 0; scan->n_key <= sizeof(scan->key) && i < sizeof(rows) / sizeof(*rows); i++) {
         if (rows[i].in == frame_of(scan) && str_is(key, rows[i].key)) {
-            return rows[i].value;
+            return rows[i].value == SYSTEM && !scan->may_have_system ? OTHER : rows[i].value;
         }
     }
     return OTHER;
@@ -79,11 +117,21 @@ static enum meaning meaning_of_key(const struct prompt_scan *scan) {
 /* The meaning of an item of the open list. */
 static enum meaning meaning_of_item(const struct prompt_scan *scan) {
     uint8_t frame = frame_of(scan);
-    return frame == PROMPT ? PROMPT : frame == MESSAGES ? MESSAGE : frame == CONTENT ? PART : OTHER;
+    switch ((int)frame) {
+    case PROMPT:
+        return PROMPT;
+    case MESSAGES:
+        return MESSAGE;
+    case CONTENT:
+    case SYSTEM:
+        return PART;
+    default:
+        return OTHER;
+    }
 }
 
 static bool is_list(uint8_t frame) {
-    return frame == PROMPT || frame == MESSAGES || frame == CONTENT;
+    return frame == PROMPT || frame == MESSAGES || frame == CONTENT || frame == SYSTEM;
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -93,10 +141,33 @@ static void push_frame(struct prompt_scan *scan, uint8_t frame) {
     scan->state = is_list(frame) ? FIRST_ITEM : FIRST_KEY;
     if (frame == MESSAGE) {
         append_bounded(scan, &MESSAGE_MARK, 1);
+        scan->n_role = 0;
+    } else if (frame == PART) {
+        scan->media_sum = 0;
     }
 }
 
+/* After the content, wherever it was: the members of a message have no order. */
+static void end_message(struct prompt_scan *scan) {
+    append_bounded(scan, &TEXT_MARK, 1);
+    append_text(scan, scan->role, scan->n_role);
+}
+
+static void append_media(struct prompt_scan *scan, uint64_t hash) {
+    char text[MEDIA_TEXT_BYTES];
+    for (size_t i = 0; i < sizeof(text); i++) {
+        text[i] = (char)(unsigned char)(hash >> i % sizeof(hash) * 8);
+    }
+    text[0] = MEDIA_MARK;
+    append_text(scan, text, sizeof(text));
+}
+
 static void pop_frame(struct prompt_scan *scan) {
+    if (frame_of(scan) == MESSAGE) {
+        end_message(scan);
+    } else if (frame_of(scan) == PART && scan->media_sum != 0) {
+        append_media(scan, scan->media_sum);
+    }
     scan->depth--;
     scan->state = AFTER_VALUE;
     if (scan->depth == 0) {
@@ -104,19 +175,70 @@ static void pop_frame(struct prompt_scan *scan) {
     }
 }
 
+static const uint64_t MEDIA_SEED = UINT64_C(0xcbf29ce484222325);
+
 static void begin_text(struct prompt_scan *scan, enum state state) {
     scan->string = (struct json_string_decoder){.code = 0};
     scan->n_key = 0;
     scan->state = (uint8_t)state;
+    if (state == IN_TEXT && scan->value == ROLE) {
+        scan->n_role = 0;
+    }
+    scan->media = MEDIA_SEED;
+    scan->media_word = 0;
+    scan->n_media = 0;
+}
+
+/* Eight bytes at a time, wherever the chunks are cut. */
+static void add_media_word(struct prompt_scan *scan, uint64_t word) {
+    uint64_t mixed = (scan->media ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    scan->media = mixed ^ mixed >> 29;
+}
+
+static void add_media_byte(struct prompt_scan *scan, char c) {
+    scan->media_word = scan->media_word << 8 | (unsigned char)c;
+    if (++scan->n_media % sizeof(scan->media_word) == 0) {
+        add_media_word(scan, scan->media_word);
+        scan->media_word = 0;
+    }
+    if (scan->n_media % MEDIA_STEP_BYTES == 0) {
+        append_media(scan, scan->media);
+    }
+}
+
+static void add_media(struct prompt_scan *scan, const char *bytes, size_t n_bytes) {
+    size_t i = 0;
+    while (i < n_bytes) {
+        bool aligned = scan->n_media % sizeof(scan->media_word) == 0;
+        uint64_t room = MEDIA_STEP_BYTES - scan->n_media % MEDIA_STEP_BYTES;
+        size_t n = n_bytes - i < room - 1 ? n_bytes - i : (size_t)room - 1, before = i;
+        for (; aligned && i + sizeof(uint64_t) <= before + n; i += sizeof(uint64_t)) {
+            uint64_t word;
+            memcpy(&word, bytes + i, sizeof(word));
+            add_media_word(scan, __builtin_bswap64(word));
+            scan->n_media += sizeof(word);
+        }
+        if (i < n_bytes) {
+            add_media_byte(scan, bytes[i++]);
+        }
+    }
+}
+
+/* Strings of a part have no order, either. */
+static void end_media(struct prompt_scan *scan) {
+    add_media_word(scan, scan->media_word);
+    add_media_word(scan, scan->n_media);
+    scan->media_sum += scan->media;
 }
 
 static bool is_text(uint8_t meaning) {
     return meaning == PROMPT || meaning == CONTENT || meaning == PART || meaning == ROLE ||
-           meaning == TEXT;
+           meaning == TEXT || meaning == SYSTEM || meaning == MEDIA || meaning == MESSAGES;
 }
 
 static bool is_scanned_container(const struct prompt_scan *scan, char c) {
-    bool wanted = c == '[' ? is_list(scan->value) : scan->value == MESSAGE || scan->value == PART;
+    bool wanted = c == '[' ? is_list(scan->value)
+                           : scan->value == MESSAGE || scan->value == PART || scan->value == MEDIA;
     return wanted && scan->depth < PROMPT_SCAN_MAX_DEPTH;
 }
 
@@ -135,7 +257,7 @@ static void begin_word(struct prompt_scan *scan, char c) {
 
 static void begin_value(struct prompt_scan *scan, char c) {
     if (frame_of(scan) == BODY) {
-        scan->in_system = scan->value == CONTENT;
+        scan->in_system = scan->value == SYSTEM;
     }
     if (c == '"' && is_text(scan->value)) {
         begin_text(scan, IN_TEXT);
@@ -153,7 +275,9 @@ static void begin_value(struct prompt_scan *scan, char c) {
 
 static void end_text(struct prompt_scan *scan) {
     scan->state = AFTER_VALUE;
-    if (scan->value == ROLE || frame_of(scan) == PROMPT) {
+    if (scan->value == MEDIA) {
+        end_media(scan);
+    } else if (frame_of(scan) == PROMPT) {
         append_bounded(scan, &TEXT_MARK, 1);
     }
 }
@@ -169,6 +293,18 @@ static void add_to_key(struct prompt_scan *scan, const char *bytes, size_t n_byt
     }
 }
 
+static void add_to_text(struct prompt_scan *scan, const char *bytes, size_t n_bytes) {
+    if (scan->value == MEDIA) {
+        add_media(scan, bytes, n_bytes);
+    } else if (scan->value == ROLE) {
+        size_t room = sizeof(scan->role) - scan->n_role;
+        memcpy(scan->role + scan->n_role, bytes, n_bytes < room ? n_bytes : room);
+        scan->n_role = (uint8_t)(scan->n_role + (n_bytes < room ? n_bytes : room));
+    } else {
+        append_text(scan, bytes, n_bytes);
+    }
+}
+
 static void scan_string_byte(struct prompt_scan *scan, char c) {
     bool is_key = scan->state == IN_KEY;
     switch (json_string_decoder_feed(&scan->string, c)) {
@@ -176,7 +312,7 @@ static void scan_string_byte(struct prompt_scan *scan, char c) {
         if (is_key) {
             add_to_key(scan, scan->string.out, scan->string.n_out);
         } else {
-            append_text(scan, scan->string.out, scan->string.n_out);
+            add_to_text(scan, scan->string.out, scan->string.n_out);
         }
         break;
     case JSON_STRING_END:
@@ -254,6 +390,10 @@ static void scan_key_start(struct prompt_scan *scan, char c) {
 
 static void scan_after_value(struct prompt_scan *scan, char c) {
     bool in_list = is_list(frame_of(scan));
+    if (frame_of(scan) == BODY) {
+        scan->system_seen = scan->system_seen || scan->in_system;
+        scan->in_system = false;
+    }
     if (c == (in_list ? ']' : '}')) {
         pop_frame(scan);
     } else if (c != ',') {
@@ -315,7 +455,7 @@ static const char *run(struct prompt_scan *scan, const char *at, const char *end
     }
     if (scan->state == IN_TEXT && scan->string.escape == 0 && scan->string.high == 0) {
         const char *special = find_special(at, end);
-        append_text(scan, at, (size_t)(special - at));
+        add_to_text(scan, at, (size_t)(special - at));
         return special;
     }
     return at;

@@ -4,13 +4,16 @@
  *
  * The prompt's text is, of members of the object,
  *     "prompt"     of completions: a string, or a list of strings or of token ids
- *     "messages"   of chats: the "role" and "content" of each message; a content is a string, or a
- *                  list of parts, of which those with a "text" count
- *     "system"     in Anthropic's API: a content. It is placed before the messages, wherever it is
- *                  in the object, unless they fill the buffer
- * with escapes decoded, so that whitespace, the spelling of characters, and the choice of string or
- * part make no difference. Texts are concatenated; control characters separate messages and the
- * texts of a list. Images and tool calls are not counted.
+ *     "messages"   of chats: the "content" and then the "role" of each message; a content is a
+ *                  string, or a list of parts, of which those with a "text" count, and images and
+ *                  other media: by a hash of their strings, which are not stored
+ *     "input"      of OpenAI's responses: a string, or as "messages"
+ *     "system", "instructions"
+ *                  in Anthropic's API and OpenAI's responses: a content. It is placed before the
+ *                  messages, wherever it is in the object
+ * with escapes decoded, so that whitespace, the spelling of characters, the order of members and
+ * the choice of string or part make no difference. Texts are concatenated; control characters
+ * separate messages and the texts of a list. Tool calls are not counted.
  *
  * Malformed or unknown input gives no prompt, never an error. */
 #ifndef SLUICE_CODEC_PROMPT_PROMPT_SCAN_H
@@ -27,16 +30,17 @@ enum prompt_scan_result {
 };
 
 /* The deepest text: a list of token lists in a list. */
-enum { PROMPT_SCAN_MAX_DEPTH = 6 };
+enum { PROMPT_SCAN_MAX_DEPTH = 8 };
 
 struct prompt_scan {
     enum prompt_scan_result result;
-    size_t max_bytes;    /* limit for `system` and for `text` */
-    struct buf system;   /* first bytes of "system" */
-    struct buf text;     /* first bytes of all other text */
-    uint64_t n_bytes;    /* bytes of both that were scanned, stored or not, without token ids */
-    uint64_t n_tokens;   /* token ids in lists; their digits are in `text` */
-    uint64_t max_tokens; /* "max_tokens", "max_completion_tokens": tokens to generate; 0: absent */
+    size_t max_bytes;     /* limit for `system` and for `text` */
+    struct buf system;    /* first bytes of "system" or "instructions" */
+    struct buf text;      /* first bytes of all other text */
+    uint64_t n_bytes;     /* bytes of both that were scanned, stored or not, without token ids */
+    uint64_t n_tokens;    /* token ids in lists; their digits are in `text` */
+    uint64_t max_tokens;  /* "max_tokens" and its other names: tokens to generate; 0: absent */
+    bool may_have_system; /* of the API: the text is not full without it */
     /* scan state */
     struct json_skip skip;
     struct json_string_decoder string; /* of the string being read */
@@ -48,6 +52,11 @@ struct prompt_scan {
     uint8_t depth; /* number of open objects and lists in `frames` */
     uint8_t frames[PROMPT_SCAN_MAX_DEPTH]; /* enum meaning */
     bool in_system;
+    bool system_seen;
+    uint8_t n_role;
+    char role[32]; /* of the open message */
+    /* Of the string being read, and the sum over those of the open part. */
+    uint64_t media, media_word, n_media, media_sum;
 };
 
 /* Starts. The texts grow in `arena`, which must outlive the scan. */
@@ -55,9 +64,10 @@ void prompt_scan_init(struct prompt_scan *scan, struct arena *arena, size_t max_
 /* Scans the next bytes. Returns: scan->result; once that is not PROMPT_SCAN_MORE, further bytes
  * are ignored. */
 enum prompt_scan_result prompt_scan_feed(struct prompt_scan *scan, struct str chunk);
-/* Is the text buffer full? Further bytes only change the counts. */
+/* Are the buffers full? Further bytes only change the counts. */
 static inline bool prompt_scan_is_full(const struct prompt_scan *scan) {
-    return scan->text.len == scan->max_bytes;
+    return scan->system.len == scan->max_bytes ||
+           (scan->text.len == scan->max_bytes && (!scan->may_have_system || scan->system_seen));
 }
 
 #endif

@@ -2,6 +2,7 @@
  * byte; bodies without a prompt; and the limits. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -41,7 +42,7 @@ static void assert_text(const struct buf *got, const char *wanted, const char *o
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 #define M "\x02" /* before a message */
-#define T "\x03" /* after a role, or a text of a list */
+#define T "\x03" /* before a role, and after a text of a list */
 
 static const struct row {
     struct str body;
@@ -60,22 +61,32 @@ static const struct row {
     {STR("{\"prompt\":\"\"}"), "", "", 0, 0, 0},
     {STR("{\"pro\\u006dpt\":\"a\",\"prompts\":\"no\",\"promp\":\"no\"}"), "a", "", 1, 0, 0},
     {STR("{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"max_completion_tokens\":7}"),
-     M "user" T "Hi", "", 6, 0, 7},
+     M "Hi" T "user", "", 6, 0, 7},
+    /* bug-N6: members in another order */
+    {STR("{\"messages\":[{\"content\":\"Hi\",\"role\":\"user\"}],\"max_output_tokens\":7}"),
+     M "Hi" T "user", "", 6, 0, 7},
+    {STR("{\"messages\":[{\"role\":\"a\",\"content\":\"Hi\",\"role\":\"\\u0075ser\"}]}"),
+     M "Hi" T "user", "", 6, 0, 0},
+    /* bug-N6: OpenAI's responses */
+    {STR("{\"input\":\"Hi\",\"instructions\":\"Be brief\"}"), "Hi", "Be brief", 10, 0, 0},
+    {STR("{\"instructions\":null,\"input\":[{\"role\":\"user\",\"content\":[{\"type\":"
+         "\"input_text\",\"text\":\"Hi\"}]},{\"type\":\"function_call\"}]}"),
+     M "Hi" T "user" M T, "", 6, 0, 0},
     /* a text as a string, and as a part */
     {STR("{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Hi\"}]}]}"),
-     M "user" T "Hi", "", 6, 0, 0},
+     M "Hi" T "user", "", 6, 0, 0},
     {STR("{\"messages\":[{\"role\":\"user\",\"content\":[\"H\",{\"text\":\"i\"},{\"type\":"
-         "\"image_url\",\"image_url\":{\"text\":\"no\",\"url\":\"data:x]}\"}}]}]}"),
-     M "user" T "Hi", "", 6, 0, 0},
+         "\"image_url\",\"image_url\":{\"text\":[7]}}]}]}"),
+     M "Hi" T "user", "", 6, 0, 0},
     {STR("{\"messages\":[{\"role\":\"system\",\"content\":\"Be.\"},{\"role\":\"user\",\"name\":"
          "\"no\",\"content\":\"Go\"}, 7, \"no\", "
          "{\"content\":null,\"tool_calls\":[{\"role\":\"no\"}]}]}"),
-     M "system" T "Be." M "user" T "Go" M, "", 15, 0, 0},
+     M "Be." T "system" M "Go" T "user" M T, "", 15, 0, 0},
     {STR("{\"system\":\"Be brief\",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}"),
-     M "user" T "Hi", "Be brief", 14, 0, 0},
+     M "Hi" T "user", "Be brief", 14, 0, 0},
     {STR("{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"system\":[{\"type\":\"text\","
          "\"text\":\"Be \"},{\"text\":\"brief\"}],\"prompt\":\"!\"}"),
-     M "user" T "Hi!", "Be brief", 15, 0, 0},
+     M "Hi" T "user!", "Be brief", 15, 0, 0},
     {STR("{\"a\":{\"prompt\":\"no\"},\"b\":[{\"messages\":[]}],\"c\":\"\\\"prompt\\\":"
          "\\\"no\\\"\"}"),
      "", "", 0, 0, 0},
@@ -130,11 +141,54 @@ static void prompt_scan_not_a_json_object_is_none(void **state) {
 
 /* A valid prefix needs more. */
 static void prompt_scan_prefix_needs_more(void **state) {
-    struct str body = rows[13].body;
+    struct str body = rows[17].body;
     (void)state;
     for (size_t n = 0; n < body.len; n++) {
         assert_int_equal(scan(str_make(body.ptr, n)).result, PROMPT_SCAN_MORE);
     }
+}
+
+/* ---- media ----------------------------------------------------------------------------------- */
+
+static struct prompt_scan scan_picture(const char *format, const char *data, size_t cut) {
+    struct prompt_scan got;
+    size_t n = strlen(format) + strlen(data) + 1;
+    char *body = malloc(n);
+    snprintf(body, n, format, data);
+    scan_cut(str_of(body), cut < strlen(body) ? cut : strlen(body), 1 << 20, &got);
+    assert_int_equal(got.result, PROMPT_SCAN_END);
+    free(body);
+    return got;
+}
+
+/* bug-N6: a picture counts by its bytes, in whatever order members are and however it is cut. */
+static void prompt_scan_media_count_by_their_bytes(void **state) {
+    enum { N = 600000 };
+    static const char *const same[] = {
+        "{\"messages\":[{\"content\":[{\"image_url\":{\"url\":\"%s\",\"detail\":\"low\"}},"
+        "{\"text\":\"Hi\"}]}]}",
+        "{\"messages\":[{\"content\":[{\"type\":\"x\",\"image_url\":{ \"detail\":\"low\",\"url\":"
+        "\"%s\"}},{\"text\":\"Hi\"}]}]}",
+        "{\"input\":[{\"content\":[{\"source\":{\"data\":\"%s\",\"type\":\"low\"}},\"Hi\"]}]}"};
+    char *data = malloc(N + 1);
+    (void)state;
+    for (size_t n = 1; n <= N; n = n * 7 + 1) {
+        memset(data, 'A', n);
+        data[n] = '\0';
+        struct prompt_scan first = scan_picture(same[0], data, 0), other;
+        assert_true(first.text.len >= 1024 + 4);
+        for (size_t i = 0; i < 3; i++) {
+            for (size_t cut = 70; cut < 140; cut++) {
+                other = scan_picture(same[i], data, cut);
+                assert_true(str_eq(buf_str(&first.text), buf_str(&other.text)));
+            }
+        }
+        data[n - 1] = 'B';
+        other = scan_picture(same[0], data, 0);
+        assert_int_equal(first.text.len, other.text.len);
+        assert_false(str_eq(buf_str(&first.text), buf_str(&other.text)));
+    }
+    free(data);
 }
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
@@ -151,6 +205,7 @@ static void prompt_scan_text_is_bounded(void **state) {
     }
     buf_add_str(&body, STR("\",\"max_tokens\":3}"));
     prompt_scan_init(&got, arena, 100);
+    got.may_have_system = false;
     prompt_scan_feed(&got, str_make(body.data, 50));
     assert_false(prompt_scan_is_full(&got));
     prompt_scan_feed(&got, str_make(body.data + 50, 100));
@@ -219,6 +274,7 @@ int main(void) {
         cmocka_unit_test(prompt_scan_rows_at_each_split_match),
         cmocka_unit_test(prompt_scan_not_a_json_object_is_none),
         cmocka_unit_test(prompt_scan_prefix_needs_more),
+        cmocka_unit_test(prompt_scan_media_count_by_their_bytes),
         cmocka_unit_test(prompt_scan_text_is_bounded),
         cmocka_unit_test(prompt_scan_endless_nesting_is_bounded),
         cmocka_unit_test(prompt_scan_random_splits_match),

@@ -123,6 +123,70 @@ static void prompt_same_prefix_goes_to_same_endpoint(void **state) {
     stage_close(stage);
 }
 
+/* Where a request with this body is sent, in pieces of `piece` bytes. */
+static const char *ask_in_pieces(struct stage *stage, const char *headers, const char *body,
+                                 size_t piece) {
+    static char at[64];
+    size_t n = strlen(body), n_shown = 0;
+    at[0] = '\0';
+    stage_request(stage, headers, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    for (; n_shown < n && at[0] == '\0'; n_shown += piece) {
+        size_t left = n - n_shown;
+        stage_part(stage, EXT_PROC_REQUEST_BODY,
+                   str_make(body + n_shown, left < piece ? left : piece), left <= piece);
+        if (!pick_session_is_response_pending(stage->session)) {
+            snprintf(at, sizeof(at), "%s", picked(stage));
+        }
+    }
+    begin_again(stage);
+    return at;
+}
+
+/* bug-N6: the same prompt, however the body is cut and its members are ordered. */
+static void prompt_in_pieces_and_other_order_is_the_same(void **state) {
+
+    static const char headers[] = ":method=POST|:path=/v1/messages";
+    static const char *const bodies[] = {
+        "{\"model\":\"a\",\"system\":\"%016d\",\"messages\":[{\"role\":\"user\",\"content\":\"" LONG
+        "\"}]}",
+        "{\"messages\":[{\"content\":\"" LONG "\",\"role\":\"user\"}],\"model\":\"a\",\"system\":"
+        "\"%016d\"}"};
+    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        char text[1000], first[64];
+        snprintf(text, sizeof(text), bodies[0], i, 5, 5, 5, 5, 5);
+        snprintf(first, sizeof(first), "%s", ask_in_pieces(stage, headers, text, 1000));
+        for (size_t piece = 10; piece < 200; piece += 30) {
+            snprintf(text, sizeof(text), bodies[0], i, 5, 5, 5, 5, 5);
+            assert_string_equal(ask_in_pieces(stage, headers, text, piece), first);
+            snprintf(text, sizeof(text), bodies[1], 5, 5, 5, 5, 5, i);
+            assert_string_equal(ask_in_pieces(stage, headers, text, piece), first);
+        }
+    }
+    stage_close(stage);
+}
+
+/* bug-N6: what follows the first megabyte makes no difference, also where it comes in one piece. */
+static void prompt_begins_with_a_long_picture(void **state) {
+    enum { N_DATA = 2 << 20 };
+    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    char *body = malloc(N_DATA + 200);
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        int n = sprintf(body, "{\"messages\":[{\"content\":[{\"image_url\":\"%08d", i);
+        memset(body + n, 'A', N_DATA);
+        strcpy(body + n + N_DATA, "\"},{\"text\":\"What is this?\"}],\"role\":\"user\"}]}");
+        char first[64];
+        snprintf(first, sizeof(first), "%s", ask_in_pieces(stage, CHAT, body, N_DATA + 200));
+        for (size_t piece = 300000; piece < 2000000; piece += 400000) {
+            assert_string_equal(ask_in_pieces(stage, CHAT, body, piece), first);
+        }
+    }
+    free(body);
+    stage_close(stage);
+}
+
 static void prompt_different_prefix_is_unrelated(void **state) {
     struct stage *stage = open_stage(fixture_spec(), &ASKING);
     (void)state;
@@ -441,6 +505,8 @@ static void session_response_times_leave_out_the_upload(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompt_same_prefix_goes_to_same_endpoint),
+        cmocka_unit_test(prompt_in_pieces_and_other_order_is_the_same),
+        cmocka_unit_test(prompt_begins_with_a_long_picture),
         cmocka_unit_test(prompt_different_prefix_is_unrelated),
         cmocka_unit_test(prompt_refused_by_endpoints_replaces_none),
         cmocka_unit_test(prompt_pick_waits_for_first_bytes),

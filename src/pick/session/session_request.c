@@ -23,7 +23,9 @@ struct pick_prompt {
 
 enum {
     MAX_TOKENS = 1 << 30,
-    MAX_BYTES_HELD_FOR_PROMPT = 1 << 20, /* of a body that is buffered for its prompt only */
+    MAX_BYTES_FOR_PROMPT =
+        1 << 20, /* of a body that are scanned for the prompt, or twice its window,
+                                       if that is more; as many are buffered for it at most */
 };
 
 /* ---- the model in the body ------------------------------------------------------------------- */
@@ -127,6 +129,13 @@ static bool has_prompt_path(const struct pick_session *session) {
                      where.has_prompt;
 }
 
+/* In these APIs the system's text is a member of the body, which clients put anywhere. */
+static bool may_have_system(const struct pick_session *session) {
+    struct str query = pick_session_request(session)->path, path = str_cut(&query, '?');
+    return str_ends_with(path, STR("/v1/messages")) || str_ends_with(path, STR("/v1/responses")) ||
+           str_ends_with(path, STR("/v1/messages/count_tokens"));
+}
+
 static bool start_prompt_scan(struct pick_session *session) {
     const struct pool_request_needs *needs = pool_request_needs(session->context.reader);
     enum ext_proc_body_mode mode = session->config.request_body;
@@ -143,32 +152,51 @@ static bool start_prompt_scan(struct pick_session *session) {
         session->prompt->of_pool.arena = session->arena;
         prompt_scan_init(&session->prompt->scan, session->arena,
                          (size_t)needs->blocks.block_bytes * needs->blocks.most);
+        session->prompt->scan.may_have_system = may_have_system(session);
     }
     return session->prompt && waits;
 }
 
 /* ---- the prompt: scanning the body ----------------------------------------------------------- */
 
+static uint64_t prompt_limit(const struct pick_prompt *prompt) {
+    uint64_t window = (uint64_t)prompt->scan.max_bytes * 2;
+    return window > MAX_BYTES_FOR_PROMPT ? window : MAX_BYTES_FOR_PROMPT;
+}
+
+/* Bytes after the limit do not count, however the body was cut. */
 static bool scan_prompt(struct pick_session *session, struct str bytes) {
     struct pick_prompt *prompt = session->prompt;
     if (!prompt) {
         return true;
     }
-    bool more = prompt_scan_feed(&prompt->scan, bytes) == PROMPT_SCAN_MORE;
+    uint64_t limit = prompt_limit(prompt), room = limit - prompt->n_seen;
+    room = prompt->n_seen < limit ? room : 0;
+    (void)prompt_scan_feed(&prompt->scan,
+                           str_make(bytes.ptr, bytes.len < room ? bytes.len : (size_t)room));
     prompt->n_seen += bytes.len;
-    return !prompt->waits || !more || prompt_scan_is_full(&prompt->scan);
+    return !prompt->waits || prompt->scan.result != PROMPT_SCAN_MORE ||
+           prompt_scan_is_full(&prompt->scan) || prompt->n_seen >= limit;
 }
 
 static bool is_prompt_limit_reached(const struct pick_session *session) {
     const struct pick_prompt *prompt = session->prompt;
-    return prompt && !session->needs_model && prompt->n_seen >= MAX_BYTES_HELD_FOR_PROMPT;
+    return prompt && !session->needs_model && prompt->n_seen >= prompt_limit(prompt);
 }
 
 /* ---- the prompt: for the pick ---------------------------------------------------------------- */
 
+/* The messages are known, and what is placed before them may follow. */
+static bool may_lack_beginning(const struct pick_prompt *prompt) {
+    const struct prompt_scan *scan = &prompt->scan;
+    return scan->result == PROMPT_SCAN_MORE && scan->text.len > 0 && scan->may_have_system &&
+           !scan->system_seen && scan->system.len < scan->max_bytes &&
+           prompt->n_seen < prompt_limit(prompt);
+}
+
 struct pool_prompt *pick_session_get_prompt(struct pick_session *session) {
     struct pick_prompt *prompt = session->prompt;
-    if (!prompt || prompt->scan.result == PROMPT_SCAN_NONE) {
+    if (!prompt || prompt->scan.result == PROMPT_SCAN_NONE || may_lack_beginning(prompt)) {
         return NULL;
     }
     prompt->of_pool.system = buf_str(&prompt->scan.system);
@@ -198,13 +226,16 @@ void pick_session_prompt_ended(struct pick_session *session) {
     }
 }
 
-/* For a prompt that was cut off, content-length is the better estimate. Token ids in lists have
- * about four digits too. */
+/* For a prompt that was cut off, content-length is the better estimate, or else what was received.
+ * Token ids in lists have about four digits too. */
 uint32_t pick_session_estimate_tokens(const struct pick_session *session) {
     const struct prompt_scan *scan = session->prompt ? &session->prompt->scan : NULL;
     bool is_all = scan && scan->result == PROMPT_SCAN_END;
     uint64_t length, n = scan ? scan->n_bytes / PROMPT_BYTES_PER_TOKEN + scan->n_tokens : 0;
-    if (!is_all && num_parse_u64(pick_session_request(session)->content_length, &length)) {
+    if (!num_parse_u64(pick_session_request(session)->content_length, &length)) {
+        length = session->prompt ? session->prompt->n_seen : 0;
+    }
+    if (!is_all) {
         n = length / PROMPT_BYTES_PER_TOKEN > n ? length / PROMPT_BYTES_PER_TOKEN : n;
     }
     n += scan ? scan->max_tokens : 0;
