@@ -198,6 +198,14 @@ static enum status read_tensor(struct arena *arena, const struct doc_node *node,
     return st;
 }
 
+/* The names of a list are compared with each other, and clients give configurations, too. */
+enum { MAX_TENSORS = 4096, MAX_PARAMS = 500 };
+
+static enum status check_count(const struct doc_node *list, size_t max, struct error *err) {
+    size_t n = doc_count(list);
+    return n <= max ? ST_OK : doc_error(list, err, "expected at most %zu entries, got %zu", max, n);
+}
+
 static enum status check_unique(const struct doc_node *node,
                                 const struct model_config_tensor *tensors, size_t i,
                                 struct error *err) {
@@ -214,6 +222,10 @@ static enum status read_list(struct arena *arena, const struct doc_node *root, c
                              struct model_config_tensor **out, size_t *n, struct error *err) {
     struct doc_node list = doc_get(root, key);
     size_t count = doc_count(&list);
+    enum status checked = check_count(&list, MAX_TENSORS, err);
+    if (checked != ST_OK) {
+        return checked;
+    }
     struct model_config_tensor *tensors = arena_calloc(arena, count, sizeof(*tensors));
     if (!tensors) {
         return error_no_memory(err, "the model's configuration");
@@ -343,14 +355,12 @@ static enum status add_param(struct arena *arena, const struct doc_node *node,
 static enum status config_read_params(struct arena *arena, const struct doc_node *root,
                                       struct model_config *out, struct error *err) {
     struct doc_node list = doc_get(root, "parameters");
-    for (size_t i = 0; i < doc_count(&list); i++) {
+    enum status st = check_count(&list, MAX_PARAMS, err);
+    for (size_t i = 0; st == ST_OK && i < doc_count(&list); i++) {
         struct doc_node node = doc_at(&list, i);
-        enum status st = add_param(arena, &node, out, err);
-        if (st != ST_OK) {
-            return st;
-        }
+        st = add_param(arena, &node, out, err);
     }
-    return ST_OK;
+    return st;
 }
 
 /* ---- model_warmup: inputs -------------------------------------------------------------------- */

@@ -412,6 +412,41 @@ static const struct bad bads[] = {
      {"parameters", "auto, worker or instance"}},
 };
 
+/* `n` entries "PART0 }", "PART1 }"... */
+static char *entries(const char *part, size_t n) {
+    size_t room = n * (strlen(part) + 24) + 1, len = 0;
+    char *text = malloc(room);
+    for (size_t i = 0; i < n; i++) {
+        len += (size_t)snprintf(text + len, room - len, "%s%zu\" } ", part, i);
+    }
+    return text;
+}
+
+static void config_long_list_is_refused(void **state) {
+    static const struct {
+        const char *part, *says;
+        size_t max;
+    } lists[] = {
+        {"parameters { key: \"p", "parameters: expected at most 500 entries, got 501", 500},
+        {"input { data_type: TYPE_INT8 dims: [ 1 ] name: \"i",
+         "input: expected at most 4096 entries, got 4097", 4096},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        struct arena *arena = arena_new(NULL, 0);
+        struct model_config config;
+        struct error err = {.text = ""};
+        char *fits = entries(lists[i].part, lists[i].max);
+        char *over = entries(lists[i].part, lists[i].max + 1);
+        assert_int_equal(read_text(arena, fits, &config, &err), ST_OK);
+        assert_int_equal(read_text(arena, over, &config, &err), ST_BAD_CONFIG);
+        assert_non_null(strstr(err.text, lists[i].says));
+        free(fits);
+        free(over);
+        arena_free(arena);
+    }
+}
+
 static void config_invalid_field_error_names_place_and_reason(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(bads) / sizeof(bads[0]); i++) {
@@ -457,6 +492,7 @@ int main(void) {
         cmocka_unit_test(config_empty_file_has_defaults),
         cmocka_unit_test(config_ignored_fields_are_accepted),
         cmocka_unit_test(config_invalid_field_error_names_place_and_reason),
+        cmocka_unit_test(config_long_list_is_refused),
         cmocka_unit_test(config_arena_limit_returns_no_memory),
     };
     return cmocka_run_group_tests_name("serve/config/read", tests, NULL, NULL);

@@ -116,7 +116,11 @@ CONFIG = {"backend": "identity"}
     ('"config":{"output":[{"name":"OUTPUT0","data_type":"TYPE_FP32","dims":[4],"label_filename":"no"}]}', ""),
     ('"config":{"model_warmup":[{"name":"w","inputs":{"INPUT0":{"data_type":"TYPE_FP32","dims":[4],'
      '"input_data_file":"no"}}}]}', ""),
-])
+    ('"config":{"parameters":{%s}}' % ",".join(f'"p{i}":{{"string_value":"x"}}' for i in range(501)),
+     "parameters: expected at most 500 entries, got 501"),
+    ('"config":{"input":[%s]}' % ",".join(f'{{"name":"i{i}","data_type":"TYPE_FP32","dims":[1]}}' for i in range(4097)),
+     "input: expected at most 4096 entries, got 4097"),
+], ids=lambda value: value[:40])
 def test_load_with_wrong_parameters_is_400(live, parameters, says):
     answer = post(live, "/v2/repository/models/c/load", f'{{"parameters":{{{parameters}}}}}'.encode())
     assert answer.status == 400 and says in json.loads(answer.body)["error"], str(answer)
