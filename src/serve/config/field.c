@@ -53,8 +53,8 @@ static bool is_default(const struct doc_node *node, enum treatment treatment) {
 
 static enum status check_inner(const struct doc_node *node, enum config_message message,
                                struct error *err) {
-    for (size_t i = 0; i < doc_count(node); i++) {
-        struct doc_node element = doc_at(node, i);
+    struct doc_node element = {0};
+    while (doc_next(node, &element)) {
         enum status st = config_fields_check(&element, message, err);
         if (st != ST_OK) {
             return st;

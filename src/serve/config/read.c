@@ -53,8 +53,8 @@ enum status config_read_numbers(struct arena *arena, const struct doc_node *node
     if (!numbers) {
         return error_no_memory(err, "the model's configuration");
     }
-    for (size_t i = 0; i < count; i++) {
-        struct doc_node element = doc_at(node, i);
+    struct doc_node element = {0};
+    for (size_t i = 0; doc_next(node, &element); i++) {
         int64_t number = min;
         enum status st = doc_read_i64(&element, min, INT64_MAX, &number, err);
         if (st != ST_OK) {
@@ -91,8 +91,8 @@ static enum status config_read_dims(struct arena *arena, const struct doc_node *
     if (!dims) {
         return error_no_memory(err, "the model's configuration");
     }
-    for (size_t i = 0; i < n; i++) {
-        struct doc_node element = doc_at(node, i);
+    struct doc_node element = {0};
+    for (size_t i = 0; doc_next(node, &element); i++) {
         enum status st = doc_read_i64(&element, INT64_MIN, INT64_MAX, &dims[i], err);
         if (st != ST_OK) {
             return st;
@@ -230,8 +230,8 @@ static enum status read_list(struct arena *arena, const struct doc_node *root, c
     if (!tensors) {
         return error_no_memory(err, "the model's configuration");
     }
-    for (size_t i = 0; i < count; i++) {
-        struct doc_node node = doc_at(&list, i);
+    struct doc_node node = {0};
+    for (size_t i = 0; doc_next(&list, &node); i++) {
         enum status st = read_tensor(arena, &node, str_is(str_of(key), "input"), &tensors[i], err);
         if (st == ST_OK) {
             st = check_unique(&node, tensors, i, err);
@@ -356,8 +356,8 @@ static enum status config_read_params(struct arena *arena, const struct doc_node
                                       struct model_config *out, struct error *err) {
     struct doc_node list = doc_get(root, "parameters");
     enum status st = check_count(&list, MAX_PARAMS, err);
-    for (size_t i = 0; st == ST_OK && i < doc_count(&list); i++) {
-        struct doc_node node = doc_at(&list, i);
+    struct doc_node node = {0};
+    while (st == ST_OK && doc_next(&list, &node)) {
         st = add_param(arena, &node, out, err);
     }
     return st;
@@ -431,8 +431,8 @@ static enum status read_sample_inputs(struct arena *arena, const struct doc_node
     if (!inputs) {
         return error_no_memory(err, "the model's configuration");
     }
-    for (size_t i = 0; i < n; i++) {
-        struct doc_node entry = doc_at(&list, i);
+    struct doc_node entry = {0};
+    for (size_t i = 0; doc_next(&list, &entry); i++) {
         enum status st = read_sample_input(arena, &entry, &inputs[i], err);
         if (st != ST_OK) {
             return st;
@@ -488,8 +488,8 @@ static enum status config_read_warmups(struct arena *arena, const struct doc_nod
     if (!samples) {
         return error_no_memory(err, "the model's configuration");
     }
-    for (size_t i = 0; i < n; i++) {
-        struct doc_node node = doc_at(&list, i);
+    struct doc_node node = {0};
+    while (doc_next(&list, &node)) {
         enum status st = read_sample(arena, &node, &samples[n_run], err);
         if (st != ST_OK) {
             return st;
@@ -566,8 +566,8 @@ static enum status check_kind(const struct doc_node *group, struct error *err) {
 static enum status read_instances(const struct doc_node *root, struct model_config *out,
                                   struct error *err) {
     struct doc_node groups = doc_get(root, "instance_group");
-    for (size_t i = 0; i < doc_count(&groups); i++) {
-        struct doc_node group = doc_at(&groups, i);
+    struct doc_node group = {0};
+    while (doc_next(&groups, &group)) {
         struct doc_node number = doc_get(&group, "count");
         struct doc_node label = doc_get(&group, "name");
         struct str name;

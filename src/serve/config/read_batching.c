@@ -90,8 +90,8 @@ static enum status read_levels(struct arena *arena, const struct doc_node *batch
     if (!levels) {
         return error_no_memory(err, "the model's configuration");
     }
-    for (size_t i = 0; i < n; i++) {
-        struct doc_node node = doc_at(&list, i);
+    struct doc_node node = {0};
+    for (size_t i = 0; doc_next(&list, &node); i++) {
         enum status st = read_level(&node, out, levels, i, &levels[i], err);
         if (st != ST_OK) {
             return st;
@@ -314,8 +314,8 @@ static enum status read_controls(struct arena *arena, const struct doc_node *bat
     if (!controls) {
         return error_no_memory(err, "the model's configuration");
     }
-    for (size_t i = 0; i < n; i++) {
-        struct doc_node node = doc_at(&list, i);
+    struct doc_node node = {0};
+    for (size_t i = 0; doc_next(&list, &node); i++) {
         enum status st = read_control_input(arena, &node, &controls[i], err);
         if (st == ST_OK) {
             st = check_control(&node, out, controls, i, err);

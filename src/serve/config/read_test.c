@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -447,6 +449,30 @@ static void config_long_list_is_refused(void **state) {
     }
 }
 
+/* Each entry was found from the start of its list: this took minutes. */
+static void config_list_is_read_in_one_pass(void **state) {
+    enum { N = 300000 };
+    static const char begin[] = "{\"instance_group\":[{}", more[] = ",{}", end[] = "]}";
+    size_t len = sizeof(begin) - 1;
+    char *text = malloc(sizeof(begin) + N * (sizeof(more) - 1) + sizeof(end));
+    struct arena *arena = arena_new(NULL, 0);
+    struct model_config config;
+    struct error err = {.text = ""};
+    struct doc *doc = NULL;
+    (void)state;
+    memcpy(text, begin, sizeof(begin));
+    for (size_t i = 1; i < N; i++, len += sizeof(more) - 1) {
+        memcpy(text + len, more, sizeof(more));
+    }
+    memcpy(text + len, end, sizeof(end));
+    assert_int_equal(doc_parse(DOC_JSON, "c", str_of(text), &doc, &err), ST_OK);
+    assert_int_equal(model_config_read(arena, doc, &config, &err), ST_BAD_CONFIG);
+    assert_non_null(strstr(err.text, "more than 1024"));
+    doc_free(doc);
+    arena_free(arena);
+    free(text);
+}
+
 static void config_invalid_field_error_names_place_and_reason(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(bads) / sizeof(bads[0]); i++) {
@@ -493,6 +519,7 @@ int main(void) {
         cmocka_unit_test(config_ignored_fields_are_accepted),
         cmocka_unit_test(config_invalid_field_error_names_place_and_reason),
         cmocka_unit_test(config_long_list_is_refused),
+        cmocka_unit_test(config_list_is_read_in_one_pass),
         cmocka_unit_test(config_arena_limit_returns_no_memory),
     };
     return cmocka_run_group_tests_name("serve/config/read", tests, NULL, NULL);
