@@ -51,6 +51,7 @@ struct prefix_table {
     struct area
         held; /* blocks in flight; in an owner, instead of the number of blocks that the host
                          had been sent, that of the blocks written here */
+    _Atomic uint32_t n_holds; /* struct prefix_hold with blocks; 0: `held` is not read */
     uint64_t seed;
     void *memory; /* of the entries */
     struct host *hosts;
@@ -169,8 +170,8 @@ static uint32_t owner_name(uint64_t owner) {
 
 /* Whether the host's cache still holds the block, by its capacity; a block in flight, whether it
  * was written recently. */
-static bool is_owner_valid(const struct prefix_table *table, const struct area *area,
-                           uint64_t owner) {
+static inline bool is_owner_valid(const struct prefix_table *table, const struct area *area,
+                                  uint64_t owner) {
     uint32_t name = owner_name(owner);
     const struct host *host = &table->hosts[name >> 16];
     if (owner == 0 || name_of(table, name >> 16) != name) {
@@ -302,8 +303,8 @@ static void prefetch_bucket(const struct area *area, const uint64_t *hashes, uin
 }
 
 /* Adds the owner to each of the blocks; its number increases by one with each. */
-static void write_owners(struct writer *writer, uint64_t owner, const uint64_t *hashes,
-                         uint32_t n) {
+static inline void write_owners(struct writer *writer, uint64_t owner, const uint64_t *hashes,
+                                uint32_t n) {
     struct area *area = writer->area;
     for (uint32_t i = 0; i < n; i++, owner = owner_make(owner_name(owner), (uint32_t)owner + 1)) {
         uint64_t seen, tag = tag_of(hashes[i]) | writer->age;
@@ -354,6 +355,7 @@ void prefix_table_hold(struct prefix_table *table, uint32_t host, const uint64_t
     struct writer writer = begin_writing(table, &table->held, n, &before);
     out->owner = owner_make(name_of(table, host), (uint32_t)before);
     out->n = n;
+    atomic_fetch_add_explicit(&table->n_holds, 1, memory_order_relaxed);
     writer.pos = (uint32_t)before % PREFIX_MAX_HOSTS;
     write_owners(&writer, out->owner, hashes, n);
 }
@@ -362,6 +364,9 @@ void prefix_table_hold(struct prefix_table *table, uint32_t host, const uint64_t
 void prefix_table_unhold(struct prefix_table *table, struct prefix_hold *hold) {
     struct area *area = &table->held;
     uint32_t name = owner_name(hold->owner), pos = 0;
+    if (hold->n > 0) {
+        atomic_fetch_sub_explicit(&table->n_holds, 1, memory_order_relaxed);
+    }
     for (uint32_t i = 0; i < hold->n; i++) {
         uint64_t seen, own = owner_make(name, (uint32_t)hold->owner + i);
         prefetch_bucket(area, hold->hashes, i + PREFETCH_DISTANCE, hold->n);
@@ -400,8 +405,8 @@ static bool is_listed(const struct match *matches, uint32_t n, uint32_t name) {
 
 /* Adds the valid owners of the hash to the `n` ones that are there already. Returns: their
  * number. */
-static uint32_t read_owners(const struct prefix_table *table, const struct area *area,
-                            uint64_t hash, struct match out[PREFIX_MAX_HOSTS], uint32_t n) {
+static inline uint32_t read_owners(const struct prefix_table *table, const struct area *area,
+                                   uint64_t hash, struct match out[PREFIX_MAX_HOSTS], uint32_t n) {
     uint64_t tag;
     uint32_t n_before = n;
     const struct entry *entry = find_entry(area, hash, &tag);
@@ -436,13 +441,12 @@ static bool is_held(const struct prefix_table *table, const struct entry *entry,
 }
 
 /* Moves those of the first `n` hosts, which have all blocks before this one, that have this one too
- * to the front. Blocks in flight are read only for hosts that were not sent the block before.
+ * to the front. Blocks in flight are read, unless `looked`, for hosts that were not sent the block.
  * Returns: their number. */
-static uint32_t retain_matches(const struct prefix_table *table, uint64_t hash,
-                               struct match *matches, uint32_t n) {
+static inline uint32_t retain_matches(const struct prefix_table *table, uint64_t hash, bool looked,
+                                      struct match *matches, uint32_t n) {
     uint64_t tag, held_tag = 0;
     const struct entry *entry = find_entry(&table->sent, hash, &tag), *held = NULL;
-    bool looked = false;
     for (uint32_t i = n; i-- > 0;) {
         if (entry && has_block(entry, &matches[i])) {
             continue;
@@ -464,13 +468,14 @@ uint32_t prefix_table_find(const struct prefix_table *table, const uint64_t *has
                            struct prefix_hit out[PREFIX_MAX_HOSTS]) {
     struct match matches[PREFIX_MAX_HOSTS];
     uint32_t n_hits = n > 0 ? read_owners(table, &table->sent, hashes[0], matches, 0) : 0;
-    if (n > 0 && n_hits < PREFIX_MAX_HOSTS) {
+    bool none_held = atomic_load_explicit(&table->n_holds, memory_order_relaxed) == 0;
+    if (n > 0 && n_hits < PREFIX_MAX_HOSTS && !none_held) {
         n_hits = read_owners(table, &table->held, hashes[0], matches, n_hits);
     }
     uint32_t n_blocks = 1, n_left = n_hits;
     for (; n_blocks < n && n_left > 0; n_blocks++) {
         prefetch_bucket(&table->sent, hashes, n_blocks + PREFETCH_DISTANCE, n);
-        uint32_t n_both = retain_matches(table, hashes[n_blocks], matches, n_left);
+        uint32_t n_both = retain_matches(table, hashes[n_blocks], none_held, matches, n_left);
         while (n_left > n_both) {
             matches[--n_left].n_blocks = n_blocks;
         }
