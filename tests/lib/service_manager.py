@@ -39,6 +39,12 @@ class Manager:
                 return message
         raise AssertionError(f"expected {wanted}")
 
+    def wait_silent(self, seconds):
+        """Passes over what still comes, until nothing has come for that long."""
+        end = time.monotonic() + PATIENCE
+        while self.hear(seconds):
+            assert time.monotonic() < end, "signs go on"
+
     def drain(self):
         """Drops what has come."""
         while self.hear(0.001):

@@ -13,7 +13,7 @@ import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
-from lib import http1, repository
+from lib import http1, metrics, repository
 from lib.server import Server
 
 # Of each route: the members that it reads, and whether a body is needed.
@@ -55,6 +55,9 @@ def live(tmp_path_factory):
                              "--trace-config", f"triton,file={folder}/traces"], grpc=("127.0.0.1:0",))
     server.expect_error("model failed to load")
     with server:
+        # The latest failure of a model stays in the index beside what serves: from here on, it counts among the arenas.
+        assert post(server, "/v2/repository/models/c/load", b'{"parameters":{"config":{"backend":"absent"}}}').status == 400
+        server.arenas = metrics.read(server.address)["sluice_arenas"]
         yield server
 
 

@@ -443,7 +443,7 @@ static void prompt_first_response_time_is_not_the_mean(void **state) {
     struct prompts self;
     struct pool_request request = {.n_tokens = 0};
     struct pool_prompt prompt;
-    struct pool_ticket tickets[3] = {{NULL}};
+    struct pool_ticket tickets[3] = {0};
     int n = 0;
     (void)state;
     clock_set_fake_ns(1000000000);
