@@ -165,12 +165,16 @@ def test_envoy_failure_of_all_servers_takes_no_capacity_away(start, echoes, stat
         load.wait_more(200)
         for one in echoes:
             one.status = "200"
-        load.wait_more(100)
+        load.wait_more(100, 200)
         before = [one.n_requests for one in echoes]
         load.clear()
-        load.wait_more(300)
+        for _ in range(10):
+            load.wait_more(100)
+            more = [one.n_requests - n for one, n in zip(echoes, before)]
+            if min(more) >= 50:
+                break
         assert set(load.outcomes) == {200}
-        assert all(one.n_requests >= n + 50 for one, n in zip(echoes, before))
+        assert min(more) >= 50, more
     numbers = gateway.picker.numbers()
     assert numbers["sluice_pick_ejections_total"] == 0
     assert numbers['sluice_pick_pool_endpoints{state="ready"}'] == 3
