@@ -495,9 +495,16 @@ static void pending_input_free(struct net_conn *conn, char *pending) {
     }
 }
 
+/* So little is kept also when the budget is used up: no client is to pay for what others hold. */
+enum { KEPT_INPUT_BYTES = 4096 };
+
 static void pending_input_copy(struct net_conn *conn, struct str data) {
     assert(!conn->pending_input && data.len <= NET_DECRYPTED_BYTES);
     bool fits = memory_conn_add(conn->account, MEMORY_CONN_BUFFERS, data.len);
+    if (!fits && data.len <= KEPT_INPUT_BYTES) {
+        memory_conn_hold(conn->account, MEMORY_CONN_BUFFERS, data.len);
+        fits = true;
+    }
     conn->pending_input = fits ? malloc(data.len) : NULL;
     if (!conn->pending_input) {
         memory_conn_subtract(conn->account, MEMORY_CONN_BUFFERS, fits ? data.len : 0);
