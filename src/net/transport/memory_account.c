@@ -119,13 +119,22 @@ static uint64_t quota_bytes(const struct memory_quota *quota) {
 }
 
 static bool has_waiting(const struct memory_quota *quota) {
-    return !TAILQ_EMPTY(&quota->waiting[0]) || !TAILQ_EMPTY(&quota->waiting[1]);
+    for (size_t i = 0; i < MEMORY_WAITING_LISTS; i++) {
+        if (!TAILQ_EMPTY(&quota->waiting[i])) {
+            return true;
+        }
+    }
+    return false;
 }
 
-/* Requests of clients that have read a response go before those of clients that have not. */
+/* Small responses go before large ones, which would wait for more memory; requests of clients that
+ * have read a response before those of clients that have not. */
 static struct memory_reservation *first_waiting(const struct memory_quota *quota) {
-    struct memory_reservation *first = TAILQ_FIRST(&quota->waiting[1]);
-    return first ? first : TAILQ_FIRST(&quota->waiting[0]);
+    struct memory_reservation *first = NULL;
+    for (size_t i = MEMORY_WAITING_LISTS; !first && i > 0; i--) {
+        first = TAILQ_FIRST(&quota->waiting[i - 1]);
+    }
+    return first;
 }
 
 /* ---- quotas ---------------------------------------------------------------------------------- */
@@ -134,8 +143,9 @@ void memory_quota_init(struct memory_quota *quota, const struct memory_quota_opt
     *quota = (struct memory_quota){.options = *options};
     quota->max_credit = 2 * chunk_bytes(quota);
     quota->prng.state = (uint64_t)(uintptr_t)quota;
-    TAILQ_INIT(&quota->waiting[0]);
-    TAILQ_INIT(&quota->waiting[1]);
+    for (size_t i = 0; i < MEMORY_WAITING_LISTS; i++) {
+        TAILQ_INIT(&quota->waiting[i]);
+    }
     TAILQ_INIT(&quota->refused);
     LIST_INIT(&quota->ready);
 }
@@ -180,7 +190,7 @@ static void schedule(struct memory_quota *quota, uint64_t due_ns) {
 uint64_t memory_quota_wanted(const struct memory_quota *quota) {
     const struct memory_reservation *reservation;
     uint64_t n_bytes = 0;
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < MEMORY_WAITING_LISTS; i++) {
         TAILQ_FOREACH(reservation, &quota->waiting[i], link) {
             n_bytes += reservation->n_bytes;
         }
@@ -370,10 +380,15 @@ static void insert_waiting(struct memory_reservation *reservation) {
     uint64_t now_ns = quota->options.now_ns();
     reservation->state = MEMORY_WAITS_FOR_BUDGET;
     reservation->until_ns = now_ns + MEMORY_WAIT_NS;
-    reservation->has_read = reservation->account->has_read;
+    bool has_read = reservation->account->has_read;
+    if (reservation->n_bytes <= MEMORY_SMALL_BYTES) {
+        reservation->waiting = has_read ? MEMORY_WAITING_SMALL_READER : MEMORY_WAITING_SMALL;
+    } else {
+        reservation->waiting = has_read ? MEMORY_WAITING_LARGE_READER : MEMORY_WAITING_LARGE;
+    }
     reservation->account->n_waiting_bytes += reservation->n_bytes;
     count_waiting(&quota->n_waiting_for_budget, 1);
-    struct memory_reservation_list *list = &quota->waiting[reservation->has_read];
+    struct memory_reservation_list *list = &quota->waiting[reservation->waiting];
     if (quota->newest_first) {
         TAILQ_INSERT_HEAD(list, reservation, link);
     } else {
@@ -521,7 +536,7 @@ void memory_release(struct memory_reservation *reservation, bool sent) {
         } else {
             remove_waiting(reservation, state == MEMORY_IS_REFUSED
                                             ? &account->quota->refused
-                                            : &account->quota->waiting[reservation->has_read]);
+                                            : &account->quota->waiting[reservation->waiting]);
             update_waiting(account->quota);
             leave_order(reservation);
         }
@@ -685,7 +700,7 @@ static size_t grant_waiting(struct memory_quota *quota, size_t n) {
            (reservation = first_waiting(quota)) && try_grant(reservation)) {
         n++;
         n_granted += reservation->n_bytes;
-        remove_waiting(reservation, &quota->waiting[reservation->has_read]);
+        remove_waiting(reservation, &quota->waiting[reservation->waiting]);
         grant(reservation);
         leave_order(reservation);
         reservation->done(reservation, true);
@@ -695,7 +710,7 @@ static size_t grant_waiting(struct memory_quota *quota, size_t n) {
 
 static void mark_refused(struct memory_reservation *reservation) {
     struct memory_quota *quota = reservation->account->quota;
-    TAILQ_REMOVE(&quota->waiting[reservation->has_read], reservation, link);
+    TAILQ_REMOVE(&quota->waiting[reservation->waiting], reservation, link);
     TAILQ_INSERT_TAIL(&quota->refused, reservation, link);
     reservation->state = MEMORY_IS_REFUSED;
 }
@@ -704,7 +719,7 @@ static void mark_refused(struct memory_reservation *reservation) {
 static void find_expired(struct memory_quota *quota, uint64_t now_ns) {
     uint64_t long_ns = now_ns + MEMORY_WAIT_NS - MEMORY_LONG_NS;
     quota->newest_first = false;
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < MEMORY_WAITING_LISTS; i++) {
         struct memory_reservation *reservation = TAILQ_FIRST(&quota->waiting[i]);
         while (reservation) {
             struct memory_reservation *next = TAILQ_NEXT(reservation, link);

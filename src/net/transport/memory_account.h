@@ -42,6 +42,16 @@ struct memory_account;
 struct memory_reservation;
 TAILQ_HEAD(memory_reservation_list, memory_reservation);
 
+/* Requests that wait for the budget; the last list goes first. What one of an earlier list waits
+ * for does not hold those of a later one: small responses pass large ones. */
+enum memory_waiting {
+    MEMORY_WAITING_LARGE,        /* of clients that have read no response yet */
+    MEMORY_WAITING_LARGE_READER, /* of clients that have */
+    MEMORY_WAITING_SMALL,
+    MEMORY_WAITING_SMALL_READER,
+    MEMORY_WAITING_LISTS,
+};
+
 struct memory_quota_options {
     struct net_budget *budget;
     uint64_t max_unsent_size; /* of one account, 0: no limit; a single response may be larger */
@@ -76,8 +86,7 @@ struct memory_quota {
     _Atomic uint64_t n_conn_bytes[MEMORY_CONN_KINDS];
     _Atomic uint64_t n_waiting_for_budget;  /* requests */
     _Atomic uint64_t n_waiting_for_account; /* requests, of all accounts and orders */
-    /* For the budget: [0] of clients that have read no response yet, [1] of those that have. */
-    struct memory_reservation_list waiting[2];
+    struct memory_reservation_list waiting[MEMORY_WAITING_LISTS];
     struct memory_reservation_list refused; /* within memory_quota_run */
     bool newest_first;                      /* some have waited for MEMORY_LONG_NS */
     bool is_waiting;                        /* counted in budget->n_waiting_quotas */
@@ -141,7 +150,7 @@ struct memory_reservation {
     uint64_t n_bytes;                     /* reserved or waited for */
     uint64_t until_ns;                    /* it waits for the budget until then */
     uint8_t state;                        /* enum memory_reservation_state */
-    bool has_read;                        /* the account's, when it began to wait */
+    uint8_t waiting;                      /* enum memory_waiting, while it waits for the budget */
     /* It has waited: `reserved` tells whether it has the memory now. Called by memory_quota_run. */
     void (*done)(struct memory_reservation *reservation, bool reserved);
 };

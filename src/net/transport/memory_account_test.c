@@ -246,6 +246,34 @@ static void memory_budget_small_response_passes_those_that_wait(void **state) {
     close_memory();
 }
 
+/* Where even a small one has to wait, it does not wait for the large ones before it. */
+static void memory_budget_small_response_that_waits_passes_large_ones(void **state) {
+    struct request full, requests[3], small[32];
+    size_t n_small = 0;
+    (void)state;
+    open_memory(8 * MB, 16 * MB);
+    assert_int_equal(reserve(&full, 0, 8 * MB), MEMORY_GRANTED);
+    assert_int_equal(reserve(&requests[0], 1, 4 * MB), MEMORY_WAITS);
+    while (reserve(&small[n_small], 2, MEMORY_SMALL_BYTES) == MEMORY_GRANTED) {
+        n_small++;
+    }
+    assert_int_equal(reserve(&requests[1], 1, 4 * MB), MEMORY_WAITS);
+    assert_int_equal(reserve(&requests[2], 2, MEMORY_SMALL_BYTES), MEMORY_WAITS);
+    for (size_t i = 0; i < n_small; i++) {
+        release(&small[i]);
+    }
+    memory_quota_run(&memory.quotas[0], 2);
+    memory_quota_run(&memory.quotas[1], 2);
+    assert_true(small[n_small].reserved && requests[2].reserved);
+    assert_int_equal(requests[0].order + requests[1].order, 0);
+    memory_release(&requests[0].reservation, false);
+    memory_release(&requests[1].reservation, false);
+    release(&requests[2]);
+    release(&small[n_small]);
+    release(&full);
+    close_memory();
+}
+
 /* ---- orders ---------------------------------------------------------------------------------- */
 
 static enum memory_reserve_result reserve_in_order(struct reservation_order *order,
@@ -682,6 +710,7 @@ int main(void) {
         cmocka_unit_test(memory_budget_is_one_for_all_shares),
         cmocka_unit_test(memory_budget_bodies_and_responses_share_it),
         cmocka_unit_test(memory_budget_small_response_passes_those_that_wait),
+        cmocka_unit_test(memory_budget_small_response_that_waits_passes_large_ones),
         cmocka_unit_test(reservation_order_later_requests_do_not_pass),
         cmocka_unit_test(reservation_order_goes_on_when_wait_ends),
         cmocka_unit_test(memory_budget_client_that_read_goes_first),
