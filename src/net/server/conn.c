@@ -1025,8 +1025,8 @@ void net_conn_evict(struct net_conn *conn) {
         metric_add(METRIC_WAITING_CONNECTIONS_CLOSED_TOTAL, 1);
         log_closed_for_another(conn);
         net_conn_close(conn);
-    } else if (is_open && !still_idle(conn)) {
-        keep_place(conn);
+    } else if (is_open && (conn->entry.was_waiting || !still_idle(conn))) {
+        keep_place(conn); /* one that waited was busy meanwhile, even if it is idle now */
     } else if (is_open && conn->protocol->on_evict && !net_tls_in_handshake(conn)) {
         metric_add(METRIC_IDLE_CONNECTIONS_CLOSED_TOTAL, 1);
         conn->protocol->on_evict(conn);
