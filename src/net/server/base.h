@@ -47,7 +47,8 @@ struct net_limits {
  * its last call; idle ones close at once, and HTTP responses have `Connection: close`. New
  * connections are still accepted. */
 void net_server_drain(struct net_server *server);
-/* Returns: the number of requests in flight, of all workers. Thread: any. */
+/* Returns: the number of requests in flight, of all workers; at least one until all connections
+ * were told of a drain. Thread: any. */
 uint64_t net_server_in_flight(const struct net_server *server);
 /* Closes listeners and connections; `done` runs on the acceptor's thread when every handle is
  * closed and every request has ended (handlers still reply to those they have). The workers' loops

@@ -75,22 +75,56 @@ static bool is_idle(const struct net_conn *conn) {
            !net_tls_in_handshake(conn) && conn->protocol->is_idle(conn);
 }
 
-static void run_drain(struct worker_msg *msg) {
-    struct server_worker *server_worker = CONTAINER_OF(msg, struct server_worker, drain_msg);
+static void drain_conn(struct net_conn *conn) {
+    if (conn->phase == NET_OPEN && conn->protocol->on_drain) {
+        conn->protocol->on_drain(conn);
+        net_conn_update_io(conn);
+    } else if (is_idle(conn) && !net_conn_has_unread(conn)) {
+        net_conn_close(conn);
+    }
+}
+
+static void end_drain(struct server_worker *server_worker) {
+    if (server_worker->drains) {
+        server_worker->drains = false;
+        server_worker->drain_next = NULL;
+        loop_iteration_end_wait(worker_loop_iteration(server_worker->worker),
+                                &server_worker->drain_turn);
+        atomic_fetch_sub_explicit(&server_worker->server->n_telling, 1, memory_order_relaxed);
+    }
+}
+
+/* Tells the connections that were open when the drain began: as many as fit into the iteration,
+ * the others in their turn. Later ones know it (server_worker_is_draining). */
+static void run_drain_turn(struct loop_turn *turn) {
+    struct server_worker *server_worker = CONTAINER_OF(turn, struct server_worker, drain_turn);
+    struct loop_iteration *iteration = worker_loop_iteration(server_worker->worker);
     struct net_conn *conn;
-    LIST_FOREACH(conn, &server_worker->conns, link) {
-        if (conn->phase == NET_OPEN && conn->protocol->on_drain) {
-            conn->protocol->on_drain(conn);
-            net_conn_update_io(conn);
-        } else if (is_idle(conn) && !net_conn_has_unread(conn)) {
-            net_conn_close(conn);
+    while ((conn = server_worker->drain_next)) {
+        server_worker->drain_next = LIST_NEXT(conn, link);
+        drain_conn(conn);
+        if (server_worker->drain_next && loop_iteration_is_over(iteration)) {
+            loop_iteration_wait(iteration, turn);
+            break;
         }
     }
+    server_worker_free_ended_calls(server_worker);
+    if (!server_worker->drain_next) {
+        end_drain(server_worker);
+    }
+}
+
+static void run_drain(struct worker_msg *msg) {
+    struct server_worker *server_worker = CONTAINER_OF(msg, struct server_worker, drain_msg);
+    server_worker->drains = true;
+    server_worker->drain_next = LIST_FIRST(&server_worker->conns);
+    loop_iteration_wait(worker_loop_iteration(server_worker->worker), &server_worker->drain_turn);
 }
 
 static void run_stop(struct worker_msg *msg) {
     struct server_worker *server_worker = CONTAINER_OF(msg, struct server_worker, stop_msg);
     server_worker->stopping = true;
+    end_drain(server_worker);
     struct net_conn *conn;
     LIST_FOREACH(conn, &server_worker->conns, link) {
         net_conn_close(conn); /* it leaves the list when its handle is closed */
@@ -230,6 +264,7 @@ static void server_worker_init(struct server_worker *server_worker, struct net_s
         .send_slices = {.run = net_conns_send_slices},
         .deferred = {.run = run_deferred, .runs_last = true},
         .client_timers_turn = {.run = run_client_timers_turn},
+        .drain_turn = {.run = run_drain_turn},
         .drain_msg.run = run_drain,
         .stop_msg.run = run_stop,
         .done_msg.run = run_done,
@@ -284,6 +319,9 @@ void server_worker_add_conn(struct server_worker *server_worker, struct net_conn
 
 void server_worker_remove_conn(struct server_worker *server_worker, struct net_conn *conn) {
     loop_iteration_end_wait(worker_loop_iteration(server_worker->worker), &conn->turn);
+    if (server_worker->drain_next == conn) {
+        server_worker->drain_next = LIST_NEXT(conn, link);
+    }
     LIST_REMOVE(conn, link);
     server_worker->n_conns--;
 }
@@ -621,7 +659,8 @@ uint64_t net_server_in_flight(const struct net_server *server) {
     for (size_t i = 0; i < server->n_workers; i++) {
         n += atomic_load_explicit(&server->workers[i].in_flight, memory_order_relaxed);
     }
-    return n;
+    bool is_telling = atomic_load_explicit(&server->n_telling, memory_order_relaxed) > 0;
+    return n == 0 && is_telling ? 1 : n;
 }
 
 /* ---- creating and freeing -------------------------------------------------------------------- */
@@ -712,6 +751,7 @@ void net_server_drain(struct net_server *server) {
     }
     atomic_store(&server->draining, true);
     for (size_t i = 0; i < server->n_workers; i++) {
+        atomic_fetch_add_explicit(&server->n_telling, 1, memory_order_relaxed);
         worker_post(server->workers[i].worker, &server->workers[i].drain_msg);
     }
 }

@@ -236,7 +236,10 @@ struct server_worker {
     size_t out_len;
     struct net_conn *out_conn;   /* the connection of the coalesced responses */
     struct log_limit closed_log; /* of connections closed for others */
+    struct net_conn *drain_next; /* of those that are told of the drain in drain_turn */
+    struct loop_turn drain_turn;
     bool started, stopping, done;
+    bool drains; /* not all connections were told; one of net_server.n_telling */
     struct worker_msg drain_msg, stop_msg, done_msg;
     _Atomic uint64_t n_assigned_conns; /* connections assigned to this worker */
     _Atomic uint64_t in_flight;        /* number of calls */
@@ -279,6 +282,7 @@ struct net_server {
     unsigned n_accepted_slowly;
     /* Set for all workers at once, before any of them closes idle connections. */
     atomic_bool draining;
+    _Atomic uint64_t n_telling; /* workers that have not told all connections of the drain */
     bool stopping;
     void (*done)(void *user);
     void *user;
