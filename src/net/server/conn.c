@@ -357,6 +357,9 @@ static int send_now(struct net_conn *conn, struct net_outgoing *out) {
     if (out->n_bytes >= LOOP_WATCH_MIN_BYTES) {
         loop_iteration_watch(worker_loop_iteration(conn->server_worker->worker));
     }
+    if (out->n_bytes > SOCKET_UNSENT_TIGHT_BYTES) {
+        conn_socket_limit_output(conn);
+    }
     do {
         n = try_write_within(conn, out, left);
         outgoing_cut(out, n > 0 ? (size_t)n : 0);
@@ -647,6 +650,7 @@ static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buf) {
     if (n_read == UV_ENOBUFS) {
         server_worker_schedule_resume(conn->server_worker, conn);
         net_conn_read_stop(conn);
+        conn_socket_wait(conn);
         return;
     }
     if (n_read < 0) {

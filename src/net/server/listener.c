@@ -15,6 +15,7 @@
 #include "core/base/log.h"
 #include "core/event/clock.h"
 #include "net/server/base.h"
+#include "net/server/socket_memory.h"
 
 enum {
     BACKLOG = 4096,             /* the kernel caps it (net.core.somaxconn) */
@@ -22,9 +23,6 @@ enum {
     ACCEPT_PAUSE_MS = 100,
     ROOM_PAUSE_MS = 1,
     KEEPALIVE_PROBES = 4,
-    /* Of a response, that the kernel takes before it can send them: without a limit it takes
-     * megabytes for each client that does not read. */
-    MAX_UNSENT_BYTES = 131072,
 };
 
 static const uint64_t LOG_EVERY_NS = 60000000000u;
@@ -132,7 +130,7 @@ static void keepalive_set(int fd, const struct net_limits *limits) {
 static void socket_prepare(int fd, int family, const struct net_limits *limits) {
     int on = 1, off = 0;
     if (family != AF_UNIX) {
-        int unsent = MAX_UNSENT_BYTES;
+        int unsent = SOCKET_UNSENT_BYTES;
         setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent)); /* inherited */
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* inherited by connections */

@@ -2,6 +2,8 @@
 #include "net/server/socket_memory.h"
 
 #include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include "core/event/clock.h"
@@ -92,6 +94,23 @@ bool conn_socket_is_held(struct net_conn *conn) {
     }
     conn->socket.held = must_hold(conn);
     return conn->socket.held;
+}
+
+void conn_socket_wait(struct net_conn *conn) {
+    list_add(conn);
+}
+
+/* What the kernel does not take waits in the server, where it counts once for all clients of a
+ * page, and as a response that others may need the memory of. */
+void conn_socket_limit_output(struct net_conn *conn) {
+    bool limits = net_budget_is_tight(conn->server_worker->server->budget);
+    int n_bytes = limits ? SOCKET_UNSENT_TIGHT_BYTES : SOCKET_UNSENT_BYTES;
+    uv_os_fd_t fd;
+    if (limits != conn->socket.is_limited && !conn->is_unix &&
+        uv_fileno(&conn->uv.handle, &fd) == 0) {
+        setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &n_bytes, sizeof(n_bytes));
+        conn->socket.is_limited = limits;
+    }
 }
 
 void conn_socket_end(struct net_conn *conn) {

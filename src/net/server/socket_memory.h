@@ -4,7 +4,8 @@
  * long as its socket holds something or it is not read. Less than SOCKET_MIN_BYTES do not count.
  *
  * Back pressure: while the memory for clients is used up, no further request is taken from a
- * connection of HTTP/1.1 or MIP whose socket holds output (conn_socket_is_held).
+ * connection of HTTP/1.1 or MIP whose socket holds output (conn_socket_is_held), and the kernel
+ * takes less of a response before it can send it (conn_socket_limit_output).
  *
  * Thread: the worker's. */
 #ifndef SLUICE_NET_SERVER_SOCKET_MEMORY_H
@@ -21,6 +22,10 @@ enum {
     SOCKET_STEP_BYTES = 4096,
     SOCKET_MIN_BYTES = 4096,
     SOCKET_BURST_BYTES = 32768, /* within an event: of requests that were sent at once */
+    /* Of a response, that the kernel takes before it can send them: without a limit it takes
+     * megabytes for each client that does not read. */
+    SOCKET_UNSENT_BYTES = 131072,
+    SOCKET_UNSENT_TIGHT_BYTES = 8192, /* while the memory for clients is used up */
 };
 
 /* Of a connection. Zeroed memory is the initial state. */
@@ -29,7 +34,8 @@ struct conn_socket {
     uint64_t n_written;         /* net_conn.n_written, when it was last measured */
     uint64_t n_out_bytes;       /* of what was measured, output */
     bool listed;
-    bool held; /* it is resumed when it need not be held any more */
+    bool held;       /* it is resumed when it need not be held any more */
+    bool is_limited; /* to SOCKET_UNSENT_TIGHT_BYTES */
 };
 
 /* Of a worker. */
@@ -44,6 +50,10 @@ void conn_socket_update(struct net_conn *conn);
 /* Between two requests of an event: measures a connection that was sent much meanwhile. Returns:
  * whether the next request has to wait; the connection is resumed then. */
 bool conn_socket_is_held(struct net_conn *conn);
+/* The connection waits for a turn to be read: it is measured, if it still waits then. */
+void conn_socket_wait(struct net_conn *conn);
+/* Before a large response is sent. */
+void conn_socket_limit_output(struct net_conn *conn);
 /* The connection is closed. */
 void conn_socket_end(struct net_conn *conn);
 /* Measures the connections of the list that are due. Returns: when to call it next; UINT64_MAX:

@@ -144,7 +144,7 @@ static void answer_status(struct http_exchange *exchange, void *context) {
 
 static void answer_page(struct http_exchange *exchange, void *context) {
     (void)context;
-    status_page_reply(exchange, pick_page());
+    status_page_reply(exchange, pick_page(), STR(""));
 }
 
 static const struct admin_route ROUTES[] = {

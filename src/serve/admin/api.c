@@ -46,7 +46,7 @@ static void answer_ready(struct http_exchange *exchange, void *context) {
 
 static void answer_page(struct http_exchange *exchange, void *context) {
     (void)context;
-    status_page_reply(exchange, status_page());
+    status_page_reply(exchange, status_page(), STR(""));
 }
 
 static const struct admin_route ROUTES[] = {

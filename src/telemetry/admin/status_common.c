@@ -114,7 +114,7 @@ void status_json_add_histogram(struct json_writer *json, const char *name,
 
 /* The Content-Security-Policy allows only what the page needs: names of models and endpoints are
  * untrusted data. */
-void status_page_reply(struct http_exchange *exchange, struct str page) {
+void status_page_reply(struct http_exchange *exchange, struct str page, struct str end) {
     static const struct http_field fields[] = {
         {STR("Content-Security-Policy"),
          STR("default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
@@ -123,11 +123,11 @@ void status_page_reply(struct http_exchange *exchange, struct str page) {
         {STR("X-Content-Type-Options"), STR("nosniff")},
         {STR("Cache-Control"), STR("no-cache")},
     };
-    struct piece piece = {page.ptr, page.len};
+    struct piece pieces[] = {{page.ptr, page.len}, {end.ptr, end.len}};
     http_reply(exchange, &(struct http_reply){.status = 200,
                                               .content_type = "text/html; charset=utf-8",
                                               .fields = fields,
                                               .n_fields = sizeof fields / sizeof fields[0],
-                                              .pieces = &piece,
-                                              .n_pieces = 1});
+                                              .pieces = pieces,
+                                              .n_pieces = end.len > 0 ? 2 : 1});
 }

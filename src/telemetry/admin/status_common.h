@@ -17,7 +17,9 @@ void status_json_add_memory(struct json_writer *json, const struct net_memory_re
  * values of at most 2^i (microseconds or items). */
 void status_json_add_histogram(struct json_writer *json, const char *name,
                                const struct metric_distribution *distribution);
-/* Replies with a page that is one file and loads no other resource. */
-void status_page_reply(struct http_exchange *exchange, struct str page);
+/* Replies with a page that is one file and loads no other resource. `page` stays valid, `end` is in
+ * the exchange's arena, or empty: what clients do not read of a page that is the same for all takes
+ * no memory. */
+void status_page_reply(struct http_exchange *exchange, struct str page, struct str end);
 
 #endif

@@ -137,17 +137,16 @@ static void add_status_link(const struct http_api *api, struct buf *out) {
  * for all users and says nothing about the server, so it is served without a key; its requests to
  * the API carry the key that the user types. */
 static void answer_root(struct http_api *api, struct http_exchange *exchange) {
-    struct buf page;
-    buf_init(&page, exchange->arena, try_page().len + 512);
-    buf_add_str(&page, try_page());
-    add_status_link(api, &page);
-    if (page.failed) {
+    struct buf end;
+    buf_init(&end, exchange->arena, 512);
+    add_status_link(api, &end);
+    if (end.failed) {
         struct error err;
         error_no_memory(&err, "the page");
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
-    status_page_reply(exchange, str_make(page.data, page.len));
+    status_page_reply(exchange, try_page(), str_make(end.data, end.len));
 }
 
 static void answer_load(struct http_api *api, struct http_exchange *exchange,
