@@ -35,6 +35,10 @@ static void answer_not_found(const struct admin_routes *routes, struct http_exch
     http_reply_error(exchange, &err, NULL, 0);
 }
 
+enum { MAX_BODY_BYTES = 65536 };
+
+/* Some pages are answered later, when other threads have told their part. So a body, which no page
+ * needs, is received first: if it failed meanwhile, that would be a second response. */
 static void on_head(struct http_exchange *exchange, void *context) {
     const struct admin_routes *routes = context;
     const struct admin_route *route = find_route(routes, exchange->head.path);
@@ -46,13 +50,18 @@ static void on_head(struct http_exchange *exchange, void *context) {
     if (!route) {
         answer_not_found(routes, exchange);
     } else if (http_check_method(exchange, HTTP_READ)) {
-        route->answer(exchange, routes->context);
+        if (!exchange->head.has_body) {
+            route->answer(exchange, routes->context);
+            return;
+        }
+        exchange->plan.max_bytes = MAX_BODY_BYTES;
+        exchange->plan.setting = "the limit of this resource";
     }
 }
 
-/* Every request is answered by on_head. */
 static void on_body(struct http_exchange *exchange, void *context) {
-    (void)exchange, (void)context;
+    const struct admin_routes *routes = context;
+    find_route(routes, exchange->head.path)->answer(exchange, routes->context);
 }
 
 static const char *error_body(struct buf *out, const struct error *error, void *context) {

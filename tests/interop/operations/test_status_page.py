@@ -225,6 +225,23 @@ def test_debug_state_requests_and_instances(fresh):
     wait_for(lambda: "idle: " in get(fresh, "/debug/state").body.decode().splitlines()[0])
 
 
+@pytest.mark.parametrize("target", ["/debug/state", "/status.json", "/metrics"])
+def test_admin_page_with_body_is_answered_once(fresh, target):
+    """The page is printed when other threads have told their part: what becomes of a body meanwhile is no second
+    response."""
+    head = b"GET " + target.encode() + b" HTTP/1.1\r\nHost: localhost\r\n"
+    chunked = head + b"Transfer-Encoding: chunked\r\n\r\n"
+    for body, status in ((b"3\r\nabc\r\n0\r\n\r\n", 200), (b"no chunk\r\n", 400), (b"10001\r\n", 413)):
+        with http1.Connection(fresh.metrics_address) as client:
+            client.send(chunked + body)
+            assert client.read_answer().status == status
+        assert get(fresh, target)
+    with http1.Connection(fresh.metrics_address) as client:
+        client.send(head + b"Content-Length: 10\r\n\r\nhalf")
+        client.reset()
+    assert get(fresh, target)
+
+
 def test_debug_state_is_bounded(fresh):
     clients = [http1.Connection(fresh.address) for _ in range(300)]
     try:

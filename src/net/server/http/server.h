@@ -8,7 +8,9 @@
  *     on_head → (body arrives in its final place) → on_body → … → http_reply → on_end
  *
  * on_head may reply at once (an error, or a request without a body); on_body is then not called. A
- * request without a body is complete in on_head: no on_body follows, the reply may come later. The
+ * request without a body is complete in on_head: no on_body follows, the reply may come later. One
+ * with a body that on_head does not reply to at once has a reply after on_body only: the server
+ * itself replies when the body fails. The
  * rest of a refused body is dropped within a bound; past it the server half-closes, so that the
  * client can still read the response. on_end is called exactly once, also when the client
  * disconnects before the response: then `client_disconnected` was set first and http_reply only
