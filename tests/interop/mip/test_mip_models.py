@@ -241,8 +241,11 @@ def test_infer_while_model_loads_is_internal_error(start_server, gate, tmp_path)
     running.wait_for(lambda: any("mip" in line for line in running.log_lines()), "a MIP listener")
     with mip.Connection(url) as connection:
         connection.ping()
-        assert connection.refusal(mip.infer_request([[mip.as_json(1)]])) == "INTERNAL"
-        assert "still being loaded" in running.log_text()
+
+        def is_being_loaded():  # the scan before it may last
+            assert connection.refusal(mip.infer_request([[mip.as_json(1)]])) == "INTERNAL"
+            return "still being loaded" in running.log_text()
+        running.wait_for(is_being_loaded, "a load that has begun")
         malformed = mip.infer_request([[mip.as_json(1)]], batch=2)
         assert connection.refusal(malformed) == "SHAPE"
         gate.open()
