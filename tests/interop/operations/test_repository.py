@@ -422,7 +422,7 @@ def test_start_loads_all_models(start_server, tmp_path):
 def test_start_invalid_flags_are_refused(repositories, args, says):
     from lib import server
     done = server.run("serve", "--model-repository", repositories("default"), *args, "--http",
-                      "127.0.0.1:0", "--grpc", "none")
+                      "127.0.0.1:0", "--grpc", "none", "--metrics", "none")
     assert done.returncode in (1, 2) and says in done.stderr
 
 

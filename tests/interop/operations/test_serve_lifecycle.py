@@ -24,7 +24,7 @@ def get(running, target):
 
 def fail_to_serve(*args):
     """Runs `sluice serve`, which must refuse. Returns: what it said. Other tests may use the default ports."""
-    done = server.run("serve", "--grpc", "127.0.0.1:0", *args)
+    done = server.run("serve", "--grpc", "none", "--metrics", "none", *args)
     assert done.returncode not in (0, None) and done.returncode > 0, done
     assert not server.SANITIZER.search(done.stderr), done.stderr
     return done.stderr
