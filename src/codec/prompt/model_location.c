@@ -3,6 +3,7 @@
 #include "codec/prompt/model_location.h"
 
 #include "codec/kserve/path.h"
+#include "core/base/hex.h"
 #include "core/base/utf8.h"
 
 /* Paths whose bodies must name a model. */
@@ -126,11 +127,6 @@ static enum status parse_path(struct arena *arena, struct str method, struct str
 }
 
 /* ---- as servers read paths ------------------------------------------------------------------- */
-
-static int hex_value(char c) {
-    char folded = (char)(c | 0x20);
-    return c >= '0' && c <= '9' ? c - '0' : folded >= 'a' && folded <= 'f' ? folded - 'a' + 10 : -1;
-}
 
 /* RFC 3986, 2.3: those that mean the same encoded and not. */
 static bool is_unreserved(int c) {
