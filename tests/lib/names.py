@@ -10,10 +10,12 @@ puts the messages together; how it answers a name, or all of them:
     odd        before the records such as are none: data that is too short or too long, another class
 """
 import collections
+import contextlib
 import socket
 import socketserver
 import struct
 import threading
+import time
 
 import dnslib
 
@@ -22,11 +24,12 @@ MOST_UDP = 512
 
 class Names:
     def __init__(self):
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.ended = threading.Event()
         self.records = collections.defaultdict(list)  # (name, type) → [(rdata, ttl)]
         self.manners = {None: "answer"}  # name → how; None: the others
         self.asked = collections.Counter()  # (name, type)
+        self.half = collections.defaultdict(set)  # name → of A and AAAA the one that was asked for, and not yet both
         self.n_udp = self.n_tcp = 0
         while True:
             self.udp = Udp(("127.0.0.1", 0), Datagram)
@@ -77,6 +80,16 @@ class Names:
         with self.lock:
             self.manners[name] = how
 
+    @contextlib.contextmanager
+    def between_lookups(self, name):
+        """No lookup gets its A before what is changed here, and its AAAA after it."""
+        while True:
+            with self.lock:
+                if not self.half[name]:
+                    yield
+                    return
+            time.sleep(0.001)
+
     def n_asked(self, name, kind=None):
         with self.lock:
             return sum(n for (asked, of), n in self.asked.items() if asked == name and kind in (None, of))
@@ -106,6 +119,10 @@ class Names:
         reply = question.reply()
         with self.lock:
             self.asked[(name, kind)] += 1
+            if kind in ("A", "AAAA"):
+                self.half[name].add(kind)
+                if len(self.half[name]) == 2:
+                    self.half[name].clear()
             how = self.manners.get(name, self.manners[None])
             if how != "lame":
                 self.look_up(reply, name, kind)
