@@ -2,7 +2,7 @@
 "use strict";
 const $ = id => document.getElementById(id);
 function make(name, attributes = {}, ...children) {
-  const svg = ["svg", "path", "rect", "line", "text", "title"].includes(name);
+  const svg = ["svg", "g", "path", "rect", "circle", "line", "text", "title"].includes(name);
   const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
   element.append(...children);

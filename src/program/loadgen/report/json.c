@@ -1,12 +1,14 @@
-/* The JSON of a run. Members are only added; "format" is incremented by changes that break
- * readers. */
+/* The JSON of a run, and the page that draws it (bench_page.html). Members are only added; "format"
+ * is incremented by changes that break readers. */
 #include "program/loadgen/report/report.h"
 
+#include <string.h>
 #include <time.h>
 
 #include "core/base/json_writer.h"
 #include "core/base/utf8.h"
 #include "core/tensor/datatype.h"
+#include "program/loadgen/bench_page.h"
 
 enum { FORMAT = 1 };
 
@@ -39,6 +41,17 @@ static void add_text(struct json_writer *json, const char *name, const char *tex
     } else {
         json_write_null(json, name);
     }
+}
+
+/* A sentence that the text report has, too. */
+static void add_printed(struct json_writer *json, const char *name,
+                        const struct bench_result *result,
+                        void (*print)(struct buf *, const struct bench_result *)) {
+    struct buf text;
+    buf_init(&text, json->out->arena, 64);
+    print(&text, result);
+    json->out->failed = json->out->failed || text.failed;
+    add_bytes(json, name, buf_str(&text));
 }
 
 static void add_number(struct json_writer *json, const char *name, double value) {
@@ -193,12 +206,14 @@ static void add_request(struct json_writer *json, const struct bench_result *res
              call->ping || result->settings->mip ? NULL : forms[result->settings->options.form]);
     json_write_u64(json, "batch", call->batch);
     json_write_u64(json, "bytes", call->n_bytes);
+    add_printed(json, "text", result, bench_request_print);
     add_inputs(json, call);
     json_write_close(json, '}');
 }
 
-static void add_load(struct json_writer *json, const struct bench_options *options) {
+static void add_load(struct json_writer *json, const struct bench_result *result) {
     static const char *const arrivals[] = {"constant", "poisson"};
+    const struct bench_options *options = &result->settings->options;
     json_write_open(json, "load", '{');
     add_text(json, "loop", options->rate ? "open" : "closed");
     add_text(json, "arrival", options->rate ? arrivals[options->arrival] : NULL);
@@ -208,7 +223,34 @@ static void add_load(struct json_writer *json, const struct bench_options *optio
     add_number(json, "timeout_s", (double)options->timeout_ns / 1e9);
     json_write_bool(json, "reconnect", options->reconnect);
     json_write_u64(json, "seed", options->seed);
+    add_printed(json, "text", result, bench_plan_print);
     json_write_close(json, '}');
+}
+
+static void add_notes(struct json_writer *json, const struct bench_result *result) {
+    json_write_open(json, "notes", '[');
+    for (size_t i = 0;; i++) {
+        struct buf note;
+        buf_init(&note, json->out->arena, 256);
+        if (!bench_note_print(&note, result, i)) {
+            break;
+        }
+        json->out->failed = json->out->failed || note.failed;
+        add_bytes(json, JSON_ELEMENT, buf_str(&note));
+    }
+    json_write_close(json, ']');
+}
+
+/* The index of a step; null: there is none. */
+static void add_index(struct json_writer *json, const char *name, const struct bench_result *result,
+                      const struct bench_step_result *step) {
+    for (size_t i = 0; i < result->n_steps; i++) {
+        if (result->steps[i] == step) {
+            json_write_u64(json, name, i);
+            return;
+        }
+    }
+    json_write_null(json, name);
 }
 
 void bench_json_print(struct buf *out, const struct bench_result *result) {
@@ -223,6 +265,7 @@ void bench_json_print(struct buf *out, const struct bench_result *result) {
     add_text(json, "sluice", SLUICE_VERSION);
     add_text(json, "started", text.failed ? "" : text.data);
     add_bytes(json, "command", result->settings->command_line);
+    add_text(json, "title", result->settings->options.title);
     add_text(json, "url", call->url);
     add_text(json, "model", result->settings->options.model);
     add_text(json, "model_version", call->model_version);
@@ -230,9 +273,13 @@ void bench_json_print(struct buf *out, const struct bench_result *result) {
     add_text(json, "server", call->server);
     add_text(json, "server_version", call->server_version);
     add_request(json, result);
-    add_load(json, &result->settings->options);
+    add_load(json, result);
     add_number(json, "first_request_ms", (double)result->first_ns / 1e6);
     json_write_bool(json, "interrupted", result->interrupted);
+    json_write_u64(json, "cpus", result->n_cpus);
+    add_notes(json, result);
+    add_index(json, "best_step", result, bench_best_step(result));
+    add_index(json, "knee_step", result, bench_knee_step(result));
     json_write_open(json, "steps", '[');
     for (size_t i = 0; i < result->n_steps; i++) {
         add_step(json, result, result->steps[i]);
@@ -240,4 +287,29 @@ void bench_json_print(struct buf *out, const struct bench_result *result) {
     json_write_close(json, ']');
     json_write_close(json, '}');
     buf_add_char(out, '\n');
+}
+
+/* ---- the page -------------------------------------------------------------------------------- */
+
+void bench_html_print(struct buf *out, const struct bench_result *result) {
+    static const char place[] = "\"@run@\"";
+    struct str page = bench_page(), rest;
+    const char *at = memmem(page.ptr, page.len, place, sizeof(place) - 1);
+    struct buf json;
+    buf_init(&json, out->arena, 65536);
+    bench_json_print(&json, result);
+    out->failed = out->failed || json.failed || !at;
+    if (out->failed) {
+        return;
+    }
+    rest = str_make(at + sizeof(place) - 1, (size_t)(page.ptr + page.len - at) - sizeof(place) + 1);
+    buf_add_str(out, str_make(page.ptr, (size_t)(at - page.ptr)));
+    for (size_t i = 0; i < json.len; i++) {
+        if (json.data[i] == '<') { /* only in strings; it could end the script */
+            buf_add_str(out, STR("\\u003c"));
+        } else {
+            buf_add_char(out, json.data[i]);
+        }
+    }
+    buf_add_str(out, rest);
 }

@@ -1,5 +1,5 @@
-/* The result of a run, printed: as text for a terminal (report.c), as JSON (json.c) and as one page
- * (html.c). */
+/* The result of a run, printed: as text for a terminal (report.c), as JSON and as one page that
+ * draws the JSON (json.c, bench_page.html). */
 #ifndef SLUICE_PROGRAM_LOADGEN_REPORT_REPORT_H
 #define SLUICE_PROGRAM_LOADGEN_REPORT_REPORT_H
 
@@ -10,11 +10,11 @@
 void bench_report_print(struct buf *out, const struct bench_result *result);
 /* All that was measured, for programs. docs/bench.md has its members. */
 void bench_json_print(struct buf *out, const struct bench_result *result);
-/* Charts, table and the run's settings. The page refers to nothing outside itself, is well-formed
- * XML, and is readable in light and dark mode, on paper and on a telephone. */
+/* Charts, table and the run's settings, drawn by a script of the page. It refers to nothing outside
+ * itself, and is readable in light and dark mode, on paper and on a telephone. */
 void bench_html_print(struct buf *out, const struct bench_result *result);
 
-/* ---- parts that text and page share ---------------------------------------------------------- */
+/* ---- parts that text and JSON share ---------------------------------------------------------- */
 
 /* "KServe v2 over HTTP, binary, batch 8: 3 inputs, 6,272 bytes" */
 void bench_request_print(struct buf *out, const struct bench_result *result);
