@@ -78,21 +78,9 @@ scenario: tools all ## everyday: HTTP scripts against a live server
 interop: tools all ## before a commit: real clients, Envoy, systemd and tools
 	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST_ALL) tests/interop
 
-# What the build with the address sanitizer cannot show: checks that are left out there (of memory and of loads),
-# pictures, whose numbers depend on the compiler, installed programs, requests that compete with each other and with
-# the clock; and one real client of each protocol.
-INTEROP_PLAIN = $(shell grep -rl is_sanitized tests/interop --include=test_*.py) \
-	$(addprefix tests/interop/, \
-		mip/test_picture_decoding.py mip/test_mip_pictures.py operations/test_openvino.py \
-		operations/test_pages.py operations/test_demo_pick.py operations/test_bench_programs.py \
-		operations/test_mixed_load.py http/test_sequence_storm.py http/test_response_cache_storm.py \
-		http/test_client_disconnect.py mip/test_mip_faults.py envoy/test_envoy_faults.py envoy/test_envoy_slow_server.py \
-		pick/test_pick_replicas.py pick/test_pick_flow_control_changes.py pick/test_pick_health_checks.py \
-		operations/test_serve_lifecycle.py operations/test_service_manager.py \
-		http/test_tritonclient_http.py grpc/test_tritonclient_grpc.py mip/test_mip_inference.py envoy/test_envoy_ext_proc.py)
-
+# What `asan` leaves out, or cannot show: tests/pytest.ini has the marks of the test files.
 interop-plain: tools all
-	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST_ALL) $(INTEROP_PLAIN)
+	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST_ALL) tests/interop -m "plain or programs"
 
 kube: all ## before a commit: the picker with a real Kubernetes API server (eight minutes)
 	@tools/bootstrap kube
@@ -150,36 +138,13 @@ clang: build-clang ## before a commit: build with clang and run the unit tests
 valgrind: tools all ## before a commit: the client library and its examples under valgrind
 	@tools/run-valgrind $(BUILD)
 
-# Measurements, what is installed, the demo, the commands of pages: they build and start programs, and interop-plain has them.
-ASAN_IGNORED := $(addprefix --ignore=tests/interop/operations/,test_bench_programs.py test_install.py test_demo_pick.py test_pages.py)
-
 asan: build-asan ## before a commit: unit, scenario and interop tests under the address and undefined behaviour sanitizers
 	@$(SANITIZED) $(CTEST) $(BUILD)/asan
-	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/asan $(PYTEST_ALL) tests/scenario tests/interop $(ASAN_IGNORED)
-
-# Of the scenarios those with several connections, time-outs or threads: in the others one client sends one request at a
-# time, and the address sanitizer has them all.
-TSAN_CASES := not test_scenario $(addprefix or ,$(addsuffix -,041 042 045 046 047 049 050 051 052 053 054 055 060))
+	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/asan $(PYTEST_ALL) tests/scenario tests/interop -m "not programs"
 
 tsan: build-tsan ## before a commit: unit tests, scenarios and threaded interop tests under the thread sanitizer
 	@$(SANITIZED) $(CTEST) $(BUILD)/tsan
-	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan $(PYTEST_ALL) tests/scenario -k "$(TSAN_CASES)" \
-		tests/interop/client/test_client_examples.py tests/interop/mip/test_mip_inference.py \
-		tests/interop/mip/test_mip_models.py \
-		tests/interop/mip/test_mip_malformed.py \
-		tests/interop/mip/test_mip_faults.py \
-		tests/interop/grpc/test_grpc_malformed.py tests/interop/grpc/test_grpc_http2.py \
-		tests/interop/grpc/test_grpc_cancel_storm.py tests/interop/http/test_response_cache_storm.py \
-		tests/interop/http/test_sequence_storm.py tests/interop/operations/test_mixed_load.py tests/interop/operations/test_service_manager.py \
-		tests/interop/operations/test_trace.py tests/interop/operations/test_trace_export.py \
-		tests/interop/operations/test_repository_reload.py \
-		tests/interop/http/test_shared_memory.py \
-		tests/interop/http/test_sequence_lifecycle.py \
-		tests/interop/pick/test_pick_ext_proc.py \
-		tests/interop/pick/test_pick_lifecycle.py \
-		tests/interop/pick/test_pick_health_checks.py \
-		tests/interop/pick/test_pick_scrape.py \
-		tests/interop/pick/test_pick_status_page.py
+	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan $(PYTEST_ALL) tests/scenario tests/interop -m tsan
 
 storm: build-tsan ## rare: gRPC clients that cancel, for STORM_SECONDS (300), under the thread sanitizer
 	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan STORM_SECONDS=$(STORM_SECONDS) $(PYTEST) -s \

@@ -21,6 +21,9 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if not any(item.iter_markers("xdist_group")):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        if "interop" in item.path.parts and hasattr(item.module, "is_sanitized") and not any(
+                mark.name in ("plain", "programs") for mark in item.iter_markers()):
+            raise pytest.UsageError(f"{item.path}: what it leaves out under a sanitizer is run by nothing: mark it `plain`")
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 README.md's; nothing of what is asked or expected is here."""
 import glob
 import os
+import re
 import shlex
 
 import pytest
@@ -19,10 +20,13 @@ def scripts():
     for path in sorted(glob.glob(os.path.join(HERE, "[0-9][0-9][0-9]-*.txt"))):
         name = os.path.basename(path).removesuffix(".txt")
         with open(path, encoding="utf-8") as file:
-            script = language.read_script(file.read(), os.path.basename(path))
+            text = file.read()
+        script = language.read_script(text, os.path.basename(path))
+        named = re.search(r"^# marks: (.+)$", text, re.MULTILINE)
+        marks = [getattr(pytest.mark, mark) for mark in named[1].split()] if named else []
         for case in script.cases:
             yield pytest.param(name, script, case, id=f"{name}: {case.title}",
-                               marks=pytest.mark.xdist_group(name))
+                               marks=[pytest.mark.xdist_group(name), *marks])
 
 
 class ScriptServers:

@@ -9,6 +9,8 @@ import pytest
 from lib import http1, server
 from lib.tls_client import Pki
 
+pytestmark = pytest.mark.plain
+
 MODELS = os.path.join(server.ROOT, "examples", "client", "models")
 INCLUDE = os.path.join(server.ROOT, "include")
 EXAMPLES = os.path.join(server.ROOT, "examples", "client")

@@ -15,6 +15,8 @@ from lib import http1, metrics, mip_server, server
 from lib.mip_server import MipServer, Refuse
 from lib.tls_proxy import TlsProxy, make_certificate
 
+pytestmark = pytest.mark.tsan
+
 MODELS = os.path.join(server.ROOT, "examples", "client", "models")
 EXAMPLES = sorted(name[:-2] for name in os.listdir(os.path.dirname(MODELS)) if name.endswith(".c"))
 

@@ -4,7 +4,11 @@ import os
 import re
 import subprocess
 
+import pytest
+
 from lib import server
+
+pytestmark = pytest.mark.plain
 
 HEADERS = [os.path.join(server.ROOT, "include", "sluice", name) for name in ("client.h", "client_mip.h")]
 

@@ -9,6 +9,8 @@ from lib import echo, http1
 from lib.envoy import LISTENER, PICKER, Envoy, deployed, places_of
 from lib.ext_proc import Recorder, answer, attributes_of, headers_of, pick, set_header
 
+pytestmark = pytest.mark.plain
+
 REFUSING = "127.0.0.1:1"  # refuses connections
 HEADERS_ONLY = ("headers-only.yaml", "headers-only-closed.yaml", "metadata.yaml")
 BODY = b'{"model": "digits"}'

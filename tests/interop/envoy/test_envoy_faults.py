@@ -8,6 +8,8 @@ from lib import echo
 from lib.gateway import Gateway
 from lib.load import Load
 
+pytestmark = pytest.mark.plain
+
 OPEN = ("headers-only.yaml", "model-in-body.yaml", "buffered.yaml", "override-host.yaml")
 CLOSED = ("headers-only-closed.yaml", "metadata.yaml", "full-duplex.yaml")
 BODY = b'{"model": "digits"}'

@@ -10,6 +10,8 @@ from lib.load import Load
 from lib.repository import Identity
 from lib.server import Server
 
+pytestmark = pytest.mark.plain
+
 INFER = "/v2/models/digits/infer"
 BODY = b'{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}]}'
 N_CLIENTS = 12

@@ -18,6 +18,8 @@ from lib import http1, metrics
 from lib.repository import DECOUPLED
 from lib.server import is_sanitized, peak_memory_of
 
+pytestmark = pytest.mark.plain
+
 PATIENCE = http1.PATIENCE
 
 

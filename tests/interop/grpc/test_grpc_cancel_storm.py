@@ -16,6 +16,8 @@ from lib import h2, http1, server
 from lib.grpc_live import (CANCELLED, DEADLINE, GOOD, INFER, OK, SERVICE, SLOW, STREAM, UNAVAILABLE, Live,
                            request, tensor)
 
+pytestmark = [pytest.mark.tsan, pytest.mark.plain]
+
 SECONDS = float(os.environ.get("STORM_SECONDS", "10"))
 # What an allocator that is done growing may still move by, however long the storm.
 MAX_GROWTH_BYTES = 4 << 20

@@ -9,6 +9,8 @@ import pytest
 from lib import h2, server
 from lib.grpc_live import (DEADLINE, EXHAUSTED, GOOD, INFER, OK, SERVICE, STREAM, UNAVAILABLE, Live)
 
+pytestmark = pytest.mark.plain
+
 VALUE = b"v" * 4000
 N_REFERENCES = 14  # 56 KB of metadata
 MAX_STREAMS = 1000

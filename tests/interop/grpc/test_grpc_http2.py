@@ -13,6 +13,8 @@ from lib import h2, http1
 from lib.grpc_live import (EXHAUSTED, GOOD, INFER, OK, SERVICE, SLOW, STREAM, UNIMPLEMENTED, Live,
                            request, tensor)
 
+pytestmark = pytest.mark.tsan
+
 MAX_BODY = 4 << 20
 WHOLE = h2.message(GOOD)
 HEAD = h2.block(h2.call_fields(INFER))

@@ -15,6 +15,8 @@ from lib.grpc_live import (EXHAUSTED, GOOD, INFER, INTERNAL, INVALID, NOT_FOUND,
                            UNIMPLEMENTED, Live, bytes_field, floats, number_field, parse_answer, proto,
                            request, tag, tensor, varint)
 
+pytestmark = pytest.mark.tsan
+
 MAX_BODY = 4 << 20
 FAR = 1 << 63
 

@@ -13,6 +13,8 @@ from lib import http1, metrics
 from lib.repository import DECOUPLED, FREE, Identity
 from lib.server import ROOT, is_sanitized, peak_memory_of, run
 
+pytestmark = pytest.mark.plain
+
 LISTS = {"BOOL": "bool", "INT8": "int", "INT16": "int", "INT32": "int", "INT64": "int64", "UINT8": "uint",
          "UINT16": "uint", "UINT32": "uint", "UINT64": "uint64", "FP32": "fp32", "FP64": "fp64", "BYTES": "bytes"}
 MODELS = DECOUPLED + [Identity(f"id_{name.lower()}", [(name, FREE)]) for name in [*LISTS, "FP16", "BF16"]] + [

@@ -12,6 +12,8 @@ from tritonclient.utils import InferenceServerException
 
 from lib import samples
 
+pytestmark = pytest.mark.plain
+
 
 @pytest.fixture
 def client(client_server):

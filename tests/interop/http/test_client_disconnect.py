@@ -6,6 +6,8 @@ import pytest
 
 from lib import http1
 
+pytestmark = pytest.mark.plain
+
 N = 200
 BODY = b'{"inputs":[{"name":"INPUT0","shape":[1],"datatype":"FP32","data":[1]}]}'
 SLOW = (b"POST /v2/models/id_slowest/infer HTTP/1.1\r\nHost: localhost\r\n"

@@ -13,6 +13,8 @@ from lib.events import parse_events
 from lib.repository import DECOUPLED, FREE, Identity
 from lib.server import is_sanitized, peak_memory_of
 
+pytestmark = pytest.mark.plain
+
 MODELS = DECOUPLED + [
     Identity("texts", [("BYTES", FREE), ("INT32", [2, -1])]),
     Identity("flag", [("BOOL", [1])], max_batch_size=4),

@@ -3,8 +3,12 @@ import resource
 import selectors
 import socket
 
+import pytest
+
 from lib import http1, server
 from lib.idle_connections import MAX_BYTES_EACH, N, N_FIRST
+
+pytestmark = pytest.mark.plain
 
 ASK = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 

@@ -7,6 +7,8 @@ import pytest
 from lib import http1, server
 from lib.server import Server
 
+pytestmark = pytest.mark.plain
+
 BOMB = gzip.compress(bytes(1 << 28), 9)  # 256 MB in 260 kB
 RESOURCES = ("/v2/repository/index", "/v2/repository/models/id_fp32/unload", "/v2/logging",
              "/v2/trace/setting", "/v2/models/id_fp32/trace/setting",

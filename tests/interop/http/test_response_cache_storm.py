@@ -13,6 +13,8 @@ from tritonclient.utils import InferenceServerException
 from lib import metrics
 from lib.repository import Identity
 
+pytestmark = [pytest.mark.tsan, pytest.mark.plain]
+
 CACHED = "response_cache { enable: true }"
 LIMIT = 96 * 1024
 ROUNDS = 40  # of loading

@@ -15,6 +15,8 @@ from lib import http1, metrics, sequences
 from lib.sequences import Client, adder, body_of
 from lib.server import is_sanitized
 
+pytestmark = [pytest.mark.tsan, pytest.mark.plain]
+
 FOREVER_US = 3600 * 1000000
 MODELS = {
     "place_one": adder(max_batch_size=0, idle_us=FOREVER_US),

@@ -12,6 +12,8 @@ from tritonclient.utils import InferenceServerException
 from lib import http1, metrics, sequences
 from lib.sequences import Client, adder, body_of
 
+pytestmark = [pytest.mark.tsan, pytest.mark.plain]
+
 SECONDS = float(os.environ.get("STORM_SECONDS", "10"))
 SHORT_US = 20000
 LATER = """backend: "identity"

@@ -17,6 +17,8 @@ from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 from lib import metrics
 from lib.server import Server
 
+pytestmark = pytest.mark.tsan
+
 BIG = (1 << 63) - 1
 
 

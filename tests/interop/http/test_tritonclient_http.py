@@ -7,6 +7,8 @@ from tritonclient.utils import InferenceServerException
 
 from lib import http1, samples
 
+pytestmark = pytest.mark.plain
+
 
 @pytest.fixture
 def client(client_server):

@@ -17,6 +17,8 @@ from PIL import Image
 from lib import metrics, mip, pictures
 from lib.server import Server
 
+pytestmark = [pytest.mark.tsan, pytest.mark.plain]
+
 PAIR = [mip.as_json([1, 2]), mip.as_json([3, 4])]
 GOOD = mip.infer_request([PAIR])
 SOON = "300ms"

@@ -3,8 +3,12 @@ import resource
 import selectors
 import struct
 
+import pytest
+
 from lib import http1, mip, server
 from lib.idle_connections import MAX_BYTES_EACH, N, N_FIRST
+
+pytestmark = pytest.mark.plain
 
 PONG = struct.pack("!4BL", 0, mip.PING, mip.RESPONSE, 0, 0)
 

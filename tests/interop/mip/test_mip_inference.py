@@ -9,6 +9,8 @@ import pytest
 from lib import http1, metrics, mip
 from lib.server import ROOT, Server
 
+pytestmark = [pytest.mark.tsan, pytest.mark.plain]
+
 VECTORS = os.path.join(ROOT, "tests", "vectors", "mip")
 MODELS = ("onnx_upper", "onnx_pair", "onnx_two_three", "onnx_add", "onnx_rows", "onnx_one_each",
           "onnx_dynamic", "onnx_scalar_fixed", "onnx_rank0", "onnx_optional_rows", "onnx_lookup",

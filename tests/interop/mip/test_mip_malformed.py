@@ -12,6 +12,8 @@ import pytest
 from lib import metrics, mip, server
 from lib.server import Server
 
+pytestmark = [pytest.mark.tsan, pytest.mark.plain]
+
 MAX_BODY = 1 << 20
 MAX_SKIPPED = 65536  # of a refused payload, to keep the connection
 PAIR = [mip.as_json([1, 2]), mip.as_json([3, 4])]

@@ -12,6 +12,8 @@ import pytest
 from lib import http1, metrics, mip, server
 from lib.server import Server
 
+pytestmark = pytest.mark.tsan
+
 DATATYPES = {"onnx_identity_fp32": ("FP32", "<f4"), "onnx_identity_fp64": ("FP64", "<f8"),
              "onnx_identity_fp16": ("FP16", "<f2"), "onnx_identity_int8": ("INT8", "i1"),
              "onnx_identity_int16": ("INT16", "<i2"), "onnx_identity_int32": ("INT32", "<i4"),

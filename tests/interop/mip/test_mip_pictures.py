@@ -15,6 +15,8 @@ from PIL import Image
 from lib import mip, pictures
 from lib.server import ROOT, Server
 
+pytestmark = pytest.mark.plain
+
 LABELS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 # What KubeMo's example writes as code, `preprocess` and `postprocess`.
 KUBEMO = {"mip.color": "grey", "mip.fit": "stretch", "mip.scale": "1/255",

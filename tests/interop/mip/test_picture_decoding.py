@@ -13,6 +13,8 @@ from PIL import Image, ImageOps
 
 from lib import http1, pictures, server
 
+pytestmark = pytest.mark.plain
+
 FILTERS = {"nearest": Image.NEAREST, "bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC,
            "lanczos": Image.LANCZOS}
 DTYPES = {"UINT8": "u1", "INT8": "i1", "UINT16": "u2", "INT16": "i2", "UINT32": "u4", "INT32": "i4",

@@ -11,7 +11,8 @@ from lib.server import binary, is_sanitized
 STEP_BYTES, TOP_BYTES = 64 << 10, 3 << 20
 OWN_WANT = (b"no thread", b"out of memory", b"annot allocate memory")
 
-pytestmark = pytest.mark.skipif(is_sanitized(), reason="a sanitizer reserves its own address space")
+pytestmark = [pytest.mark.plain,
+              pytest.mark.skipif(is_sanitized(), reason="a sanitizer reserves its own address space")]
 
 
 def vm_bytes(pid):

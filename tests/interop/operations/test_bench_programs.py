@@ -11,6 +11,8 @@ import pytest
 from lib import http1, repository, server
 from lib.tables import number, table_of
 
+pytestmark = pytest.mark.programs
+
 PARTS = ("health", "infer", "large", "json", "models", "mlp", "backends", "scrape", "mip", "grpc", "tls", "pick", "pick_idle",
          "clients")
 ROW = re.compile(r"^(?P<what>\S.*?) +(?:-|<?=?[\d.]+) +(?P<ratio>inf|[\d.]+) +(?:inf|[\d.]+) +(?:inf|[\d.]+)\b", re.M)

@@ -16,6 +16,8 @@ from lib.server import is_sanitized, peak_memory_of
 from lib.slow_readers import (ANSWER, Good, MB, check_good, infer_message, unread_calls,
                               unread_request, unread_stream, write_models)
 
+pytestmark = pytest.mark.plain
+
 BUDGET = 48 * MB
 # Besides the budget: the answers that instances are making, what the allocator keeps, the sockets.
 SLACK = 80 * MB

@@ -11,6 +11,8 @@ from lib import grpc_live, h2, http1, metrics
 from lib.server import is_sanitized
 from lib.tls_client import Pki, client_context, client_hello, connect
 
+pytestmark = pytest.mark.plain
+
 MIB = 1 << 20
 READY = b"GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\n\r\n"
 HALF_HEAD = b"GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\nX: "

@@ -4,7 +4,11 @@ import os
 import re
 import subprocess
 
+import pytest
+
 from lib import http1, server
+
+pytestmark = pytest.mark.programs
 
 FORMS = ("KServe JSON", "KServe binary tensors", "KServe raw binary", "KServe gRPC")
 

@@ -11,6 +11,8 @@ import pytest
 
 from lib import http1, server
 
+pytestmark = pytest.mark.programs
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 

@@ -10,6 +10,8 @@ import pytest
 from lib import http1, metrics, repository
 from lib.server import binary, is_sanitized
 
+pytestmark = pytest.mark.plain
+
 MIB = 1 << 20
 LIMIT = 2048 * MIB
 A = "10.0.0.1:8000"

@@ -13,6 +13,8 @@ from lib import http1
 from lib.grpc_live import EXHAUSTED, INFER, INVALID, Live, request, tensor
 from lib.server import is_sanitized
 
+pytestmark = pytest.mark.plain
+
 MIB = 1 << 20
 RETURNS_S = 10  # a claim of docs/running.md
 SLACK_BYTES = 16 * MIB  # of heaps and stacks of threads that the flood started

@@ -11,6 +11,8 @@ from onnx import TensorProto, helper
 from lib import http1
 from lib.server import binary, is_sanitized
 
+pytestmark = pytest.mark.plain
+
 
 def model(name="add", inputs=2):
     values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 4]) for n in "ab"[:inputs]]

@@ -16,6 +16,8 @@ from lib import h2, http1, mip, mixture
 from lib.grpc_live import DEADLINE, INFER, OK, STREAM, Live
 from lib.mixture import Ask
 
+pytestmark = [pytest.mark.tsan, pytest.mark.plain]
+
 AT_ONCE = 16  # of each caller
 ROUNDS = 250
 PER_CALLER = 10000  # serials; ROUNDS * AT_ONCE is far less, and 64 numbers of each are exact in FP32

@@ -14,7 +14,8 @@ from lib.server import ROOT, binary, is_sanitized
 WORDS = "no more threads can be started (ulimit -u, pids.max of the control group)"
 POOL = "endpoints: [127.0.0.1:9]\nhealth: {tcp: true}\nmetrics: {preset: sglang}\n"
 
-pytestmark = pytest.mark.skipif(is_sanitized(), reason="a sanitizer's library must be loaded first")
+pytestmark = [pytest.mark.plain,
+              pytest.mark.skipif(is_sanitized(), reason="a sanitizer's library must be loaded first")]
 
 
 @pytest.fixture(scope="module", name="preload")

@@ -16,6 +16,8 @@ from tritonclient.utils import InferenceServerException
 from lib import metrics
 from lib.server import ROOT, Server
 
+pytestmark = pytest.mark.plain
+
 # Both compute in FP32, each in its own order.
 TOLERANCE = 2e-5
 MODELS = ("mlp", "cnn", "onnx_rgb32", "onnx_grey28", "digits")

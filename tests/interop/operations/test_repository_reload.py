@@ -16,6 +16,8 @@ from tritonclient.utils import InferenceServerException
 from lib import http1, metrics, mip, repository, server
 from lib.load import Load
 
+pytestmark = [pytest.mark.tsan, pytest.mark.plain]
+
 BODY = json.dumps({"inputs": [{"name": "INPUT0", "shape": [1, 4], "datatype": "FP32",
                                "data": [1, 2, 3, 4]}]})
 SLOW = {"delay_us": 200000}  # each execution, and so each of the warm-up's

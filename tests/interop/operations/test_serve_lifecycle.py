@@ -12,6 +12,8 @@ import pytest
 from lib import http1, repository, server
 from lib.http1 import Connection
 
+pytestmark = pytest.mark.plain
+
 HALF = (b"POST /v2/models/id_fp32/infer HTTP/1.1\r\nHost: localhost\r\n"
         b'Content-Length: 71\r\n\r\n{"inputs":')
 OTHER_HALF = b'[{"name":"INPUT0","shape":[1],"datatype":"FP32","data":[1]}]}'

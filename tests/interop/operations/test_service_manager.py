@@ -16,6 +16,8 @@ from lib.pick_client import Proxy
 from lib.server import ROOT, addresses_in, binary, defaults_of
 from lib.service_manager import Manager, hung, threads_of
 
+pytestmark = [pytest.mark.tsan, pytest.mark.plain]
+
 UNITS = os.path.join(ROOT, "deploy", "systemd")
 POOL = "endpoints: [10.0.0.1:8000]\n"
 OTHER_POOL = "endpoints: [10.0.0.2:8000]\n"

@@ -17,6 +17,8 @@ from lib import http1, mip
 from lib.repository import DECOUPLED
 from lib.traces import CLIENTS, HANDLER, TIMES, Live, plain, read
 
+pytestmark = pytest.mark.tsan
+
 
 @pytest.fixture
 def start(start_server, repositories, tmp_path):

@@ -9,6 +9,8 @@ from tritonclient.utils import InferenceServerException
 from lib import http1, otlp
 from lib.traces import TIMES, Live
 
+pytestmark = pytest.mark.tsan
+
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{SPAN}-01"
 SOON = "opentelemetry,bsp_schedule_delay=10"

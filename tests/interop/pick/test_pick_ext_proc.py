@@ -11,6 +11,8 @@ from lib.pick_client import (HINT, HINT_NAMESPACE, Proxy, answer_headers, body, 
                              set_headers)
 from lib.picker import Picker
 
+pytestmark = pytest.mark.tsan
+
 A, B, C = "10.0.0.1:8000", "10.0.0.2:8000", "[2001:db8::1]:8000"
 POOL = f"""
 endpoints: [{A}, {B}, "{C}"]

@@ -9,6 +9,8 @@ from lib import http1
 from lib.metric_pages import MetricPages
 from lib.pick_client import Proxy, answer_headers, body, endpoint_of, headers, refusal_of
 
+pytestmark = pytest.mark.plain
+
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 QUICK = ("--reload-interval", "50ms", "--log-level", "debug")
 FLOW = "saturation: {max_in_flight: 1}\nflow_control: {max_wait: 10m}\n"

@@ -15,6 +15,8 @@ from lib import http1
 from lib.metric_pages import MetricPages
 from lib.pick_client import Proxy
 
+pytestmark = [pytest.mark.tsan, pytest.mark.plain]
+
 UNCHECKED = 'sluice_pick_pool_endpoints{state="unchecked"}'
 READY_NOW = 'sluice_pick_pool_endpoints{state="ready"}'
 QUICK = ("--reload-interval", "50ms")

@@ -16,6 +16,8 @@ from lib.certificates import Identity, pem_of
 from lib.pick_client import Proxy, answer_headers, body, endpoint_of, headers, refusal_of
 from lib.server import ROOT, binary, run
 
+pytestmark = pytest.mark.tsan
+
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 POOL = f"endpoints: [{A}]\n"
 INFER = "/v2/models/digits/infer"

@@ -12,6 +12,8 @@ from lib import h2, http1, pick_client
 from lib.pick_client import Proxy, body, endpoint_of, headers
 from lib.server import is_sanitized, peak_memory_of
 
+pytestmark = pytest.mark.plain
+
 MB = 1 << 20
 BUDGET, BODIES = 64 * MB, 48 * MB
 # Besides the budget: what the allocator keeps, connections, streams that are refused.

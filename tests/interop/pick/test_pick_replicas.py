@@ -12,6 +12,8 @@ from lib.pick_client import Proxy, answer_headers, endpoint_of, headers
 from lib.repository import Identity
 from lib.server import Server
 
+pytestmark = pytest.mark.plain
+
 N_PICKERS, N_SERVERS = 3, 4
 INFER = "/v2/models/slow/infer"
 BODY = b'{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}]}'

@@ -15,6 +15,8 @@ from lib.certificates import Identity
 from lib.metric_pages import MetricPages
 from lib.pick_client import Proxy
 
+pytestmark = pytest.mark.tsan
+
 QUICK = ("--reload-interval", "50ms")
 VLLM = """# TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{{engine="0",model_name="llama"}} {running}

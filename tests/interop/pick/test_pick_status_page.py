@@ -4,10 +4,14 @@ import contextlib
 import json
 import time
 
+import pytest
+
 from lib import browser, http1
 from lib.metric_pages import MetricPages
 from lib.pages import assert_one_file
 from lib.pick_client import Proxy, answer_headers, body, headers
+
+pytestmark = pytest.mark.tsan
 
 COMPLETIONS, INFER = "/v1/completions", "/v2/models/{}/infer"
 A, B = "127.0.0.1:1", "127.0.0.1:2"
