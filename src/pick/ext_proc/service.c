@@ -76,6 +76,8 @@ struct stream {
     struct memory_overhead overhead;
     struct memory_reservation unsent; /* with more than FREE_UNSENT_BYTES */
     struct timer timer;
+    struct loop_turn turn;     /* waits while a large body is scanned */
+    struct grpc_message *next; /* a message that was received meanwhile; NULL: none */
 };
 
 /* ---- callbacks of the session ---------------------------------------------------------------- */
@@ -296,6 +298,7 @@ static bool count_held(struct stream *stream) {
 }
 
 static void stop_timer(struct stream *stream);
+static void stop_scan(struct stream *stream);
 static void remove_waiting(struct stream *stream);
 
 /* Clause: "Constraints": the proxy must be given a response for the client. A stream that just
@@ -307,6 +310,7 @@ static void reject_message(struct stream *stream, const struct error *why) {
     pick_session_on_message_rejected(stream->session, why);
     remove_waiting(stream);
     stop_timer(stream);
+    stop_scan(stream);
 }
 
 static void over_budget_error(struct error *err) {
@@ -410,6 +414,26 @@ static bool has_unsent_space(const struct stream *stream, uint64_t unsent) {
            (unsent < MAX_UNSENT_BYTES && !memory_account_is_full(stream->call->account));
 }
 
+/* A large body is scanned in slices, as long as this turn lasts; the rest waits for another one. */
+static void scan_on(struct stream *stream) {
+    struct loop_iteration *iteration = worker_loop_iteration(stream->call->worker);
+    while (pick_session_is_scanning(stream->session)) {
+        if (loop_iteration_turn_is_over(iteration)) {
+            loop_iteration_wait(iteration, &stream->turn);
+            return;
+        }
+        pick_session_scan_on(stream->session);
+    }
+}
+
+static void stop_scan(struct stream *stream) {
+    loop_iteration_end_wait(worker_loop_iteration(stream->call->worker), &stream->turn);
+    if (stream->next) {
+        grpc_message_free(stream->next);
+        stream->next = NULL;
+    }
+}
+
 /* After each event except the last. */
 static void continue_stream(struct stream *stream) {
     uint64_t unsent = unsent_bytes(stream);
@@ -418,7 +442,8 @@ static void continue_stream(struct stream *stream) {
     }
     update_timer(stream);
     if (!stream->finished && !stream->read_pending && !stream->call->is_cancelled &&
-        has_unsent_space(stream, unsent) && !pick_session_is_buffer_full(stream->session)) {
+        has_unsent_space(stream, unsent) && !pick_session_is_buffer_full(stream->session) &&
+        !pick_session_is_scanning(stream->session)) {
         stream->read_pending = true;
         grpc_read(stream->call);
     }
@@ -429,6 +454,7 @@ static void on_resumed(void *user) {
     struct stream *stream = user;
     stream->message_ns = 0;
     (void)count_held(stream); /* it holds less than before */
+    scan_on(stream);
     continue_stream(stream);
 }
 
@@ -456,12 +482,16 @@ static bool begin_memory(struct stream *stream) {
            memory_overhead_add(account, overhead, PICK_STREAM_BYTES, MEMORY_LEVEL_REFUSAL);
 }
 
+static void on_turn(struct loop_turn *turn);
+
 static void open_stream(struct grpc_call *call) {
     struct worker_state *worker_state = find_worker_state(call);
     struct stream *stream = arena_alloc(call->arena, sizeof *stream);
     if (stream) {
-        *stream = (struct stream){
-            .call = call, .worker_state = worker_state, .timer = {.on_expire = on_timer}};
+        *stream = (struct stream){.call = call,
+                                  .worker_state = worker_state,
+                                  .timer = {.on_expire = on_timer},
+                                  .turn = {.run = on_turn}};
         struct pick_callbacks out = {.send = on_send,
                                      .finish = on_finish,
                                      .on_resumed = on_resumed,
@@ -489,8 +519,16 @@ static void free_message(void *user) {
     grpc_message_free(user);
 }
 
-static void take_message(struct stream *stream) {
-    struct grpc_message *message = stream->call->message;
+static void end_step(struct stream *stream) {
+    end_timing(stream);
+    if (!count_held(stream) && !stream->finished && !stream->row) {
+        reject_over_budget(stream);
+    } else {
+        continue_stream(stream);
+    }
+}
+
+static void take_message(struct stream *stream, struct grpc_message *message) {
     stream->read_pending = false;
     if (stream->finished) { /* since the message was requested */
         grpc_message_free(message);
@@ -501,14 +539,30 @@ static void take_message(struct stream *stream) {
         reject_over_budget(stream);
         return;
     }
+    if (pick_session_is_scanning(stream->session)) { /* likewise */
+        stream->next = message;
+        return;
+    }
     begin_timing(stream);
     pick_session_on_message(stream->session,
                             &(struct pick_message){message->data, free_message, message});
-    end_timing(stream);
-    if (!count_held(stream) && !stream->finished && !stream->row) {
-        reject_over_budget(stream);
+    if (pick_session_is_scanning(stream->session)) {
+        clock_unfreeze();
+        scan_on(stream);
+    }
+    end_step(stream);
+}
+
+static void on_turn(struct loop_turn *turn) {
+    struct stream *stream = CONTAINER_OF(turn, struct stream, turn);
+    scan_on(stream);
+    struct grpc_message *next = stream->next;
+    if (next && !pick_session_is_scanning(stream->session)) {
+        end_timing(stream);
+        stream->next = NULL;
+        take_message(stream, next);
     } else {
-        continue_stream(stream);
+        end_step(stream);
     }
 }
 
@@ -517,6 +571,7 @@ static void take_message(struct stream *stream) {
 static void on_cancelled(struct stream *stream) {
     remove_waiting(stream);
     stop_timer(stream);
+    stop_scan(stream);
     if (!stream->finished) {
         pick_session_cancel_wait(stream->session);
         stream->finished = true;
@@ -527,6 +582,7 @@ static void on_cancelled(struct stream *stream) {
 static void on_end(struct stream *stream) {
     remove_waiting(stream);
     stop_timer(stream);
+    stop_scan(stream);
     count_end(stream);
     if (stream->unsent.state != MEMORY_NONE) {
         memory_release(&stream->unsent, !stream->call->is_cancelled);
@@ -549,7 +605,7 @@ static void on_event(struct grpc_call *call, enum grpc_event event) {
     case GRPC_BEGIN:
         break;
     case GRPC_MESSAGE:
-        take_message(stream);
+        take_message(stream, stream->call->message);
         break;
     case GRPC_HALF_CLOSE:
         if (!stream->finished) {

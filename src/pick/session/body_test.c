@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -435,6 +436,115 @@ static void body_of_endless_small_parts_is_413(void **state) {
     stage_close(stage);
 }
 
+/* ---- large bodies, in slices ----------------------------------------------------------------- */
+
+enum { LARGE_BYTES = 1 << 20, SLICE_BYTES = 8 << 10, N_SLICES = LARGE_BYTES / SLICE_BYTES };
+
+/* `begin`, then `filling` as often as it fits, blanks, and `end`. */
+static struct str large_body(char *out, const char *begin, const char *filling, const char *end) {
+    size_t at = strlen(begin), n_end = strlen(end), n = strlen(filling);
+    memset(out, ' ', LARGE_BYTES);
+    memcpy(out, begin, at);
+    for (; at + n <= LARGE_BYTES - n_end; at += n) {
+        memcpy(out + at, filling, n);
+    }
+    memcpy(out + LARGE_BYTES - n_end, end, n_end);
+    return str_make(out, LARGE_BYTES);
+}
+
+/* Returns: how many slices were left after the first one. */
+static int scan_rest(struct stage *stage) {
+    size_t n_sent = stage->n_sent;
+    int n = 0;
+    for (; pick_session_is_scanning(stage->session); n++) {
+        assert_int_equal(stage->n_sent, n_sent); /* nothing is said before the end */
+        pick_session_scan_on(stage->session);
+    }
+    return n;
+}
+
+/* bug-N12: however it is filled. Text that can name no model any more is not scanned. */
+static void body_large_is_scanned_in_slices(void **state) {
+    static const struct {
+        const char *begin, *filling, *end;
+        int n_slices;
+        unsigned status; /* 0: picked */
+    } cases[] = {
+        {"{\"a\":", "[", "", N_SLICES, 400},
+        {"{", "\"a\":1,", "\"model\":\"m\"}", N_SLICES, 0},
+        {"{\"model\":\"m\",", "\"a\":1,", "\"a\":1}", N_SLICES, 0},
+        {"{\"model\":\"m\",", "\"a\":1,", "\"model\":\"x\"}", N_SLICES, 400},
+        {"{", " ", "", N_SLICES, 400},
+        {"{\"a\":\"", "\\\"", "\",\"model\":\"m\"}", N_SLICES, 0},
+        {"{\"model\":\"m\"}", "[", "", 1 + 1, 0},
+        {"", "[", "", 1 + 1, 400},
+    };
+    static const struct ext_proc_config configs[] = {
+        {EXT_PROC_BODY_BUFFERED, EXT_PROC_BODY_NONE, false},
+        {EXT_PROC_BODY_FULL_DUPLEX, EXT_PROC_BODY_NONE, false},
+        {EXT_PROC_BODY_NONE, EXT_PROC_BODY_NONE, false}};
+    char *bytes = malloc(LARGE_BYTES);
+    struct stage *stage = stage_open(stage_models());
+    (void)state;
+    assert_non_null(bytes);
+    stage->by_slice = true;
+    for (size_t i = 0; i < 3 * sizeof(cases) / sizeof(cases[0]); i++) {
+        size_t k = i / 3;
+        struct str body = large_body(bytes, cases[k].begin, cases[k].filling, cases[k].end);
+        stage_request(stage, POST, false, &configs[i % 3]);
+        stage->n_read = stage->n_sent;
+        stage_part(stage, EXT_PROC_REQUEST_BODY, body, true);
+        stage_expect_no_message(stage);
+        if (1 + scan_rest(stage) != cases[k].n_slices) {
+            fail_msg("%s%s: another number of slices", cases[k].begin, cases[k].filling);
+        }
+        if (cases[k].status > 0) {
+            stage_expect_refusal(stage, cases[k].status);
+        } else {
+            assert_false(stage_next(stage)->is_immediate);
+        }
+        stage_end(stage);
+        stage_stream(stage, &stage_limits);
+    }
+    stage_close(stage);
+    free(bytes);
+}
+
+/* Its end is in the middle of a large body: of the stream, of the time, or by a bad message. */
+static void body_large_is_released_wherever_it_ends(void **state) {
+    char *bytes = malloc(LARGE_BYTES);
+    struct stage *stage = stage_open(stage_models());
+    struct error why;
+    (void)state;
+    assert_non_null(bytes);
+    struct str body = large_body(bytes, "{\"a\":", "[", "");
+    error_set(&why, ST_BODY_TOO_LARGE, "too much");
+    stage->by_slice = true;
+    for (int i = 0; i < 4; i++) {
+        stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+        stage_part(stage, EXT_PROC_REQUEST_BODY, body, false);
+        assert_true(pick_session_is_scanning(stage->session));
+        assert_int_equal(stage->n_messages, 2);
+        if (i == 1) {
+            pick_session_on_message_rejected(stage->session, &why);
+            stage_expect_refusal(stage, 413);
+        } else if (i == 2) { /* the slices that are left may name the model */
+            pick_session_on_timeout(stage->session);
+            stage_expect_no_message(stage);
+            scan_rest(stage);
+            stage_expect_refusal(stage, 408);
+        } else if (i == 3) {
+            pick_session_half_close(stage->session);
+            assert_true(stage->finished);
+        }
+        assert_int_equal(pick_session_is_scanning(stage->session), i == 0);
+        stage_end(stage);
+        stage_stream(stage, &stage_limits);
+    }
+    stage_close(stage);
+    free(bytes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(body_buffered_pick_is_in_body_response),
@@ -455,6 +565,8 @@ int main(void) {
         cmocka_unit_test(body_content_length_over_limit_is_413),
         cmocka_unit_test(message_rejected_answers_client_or_ends_stream),
         cmocka_unit_test(body_of_endless_small_parts_is_413),
+        cmocka_unit_test(body_large_is_scanned_in_slices),
+        cmocka_unit_test(body_large_is_released_wherever_it_ends),
     };
     return cmocka_run_group_tests_name("pick/session/body", tests, NULL, NULL);
 }

@@ -34,6 +34,8 @@ struct stage {
     bool finished;
     struct error why;        /* ST_OK: no error */
     int n_messages;          /* of the proxy, not released */
+    int n_slices;            /* scanned after the first one of a message */
+    bool by_slice;           /* the test scans them itself */
     char last_outcome[1024]; /* the last outcome: "LINE|MODEL|TARGET|why" */
 };
 
@@ -137,12 +139,21 @@ static void stage_on_call(void *user) {
     stage->n_notified++;
 }
 
+/* Scans the rest of a large body. */
+static inline void stage_scan(struct stage *stage) {
+    while (!stage->by_slice && pick_session_is_scanning(stage->session)) {
+        pick_session_scan_on(stage->session);
+        stage->n_slices++;
+    }
+}
+
 /* Notified waiters pick again. */
 static inline void stage_resume(struct stage *stage) {
     struct pool_waiter *waiter;
     while ((waiter = pool_wakeup_pop(&stage->wakeup))) {
         pick_session_resume(waiter);
     }
+    stage_scan(stage);
     stage->n_notified = 0;
 }
 
@@ -200,6 +211,7 @@ static inline void stage_take(struct stage *stage, struct str bytes) {
     pick_session_on_message(
         stage->session,
         &(struct pick_message){str_make(message->bytes, bytes.len), stage_release, message});
+    stage_scan(stage);
 }
 
 static inline void stage_send(struct stage *stage, const struct ext_proc_client_request *question) {

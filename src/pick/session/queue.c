@@ -152,15 +152,13 @@ struct pool_reader *pick_session_reader(const struct pick_session *session) {
 
 /* ---- admission ------------------------------------------------------------------------------- */
 
-/* A buffered message becomes the message being processed. */
-static void set_current_message(struct pick_session *session,
-                                struct pick_message_ref *message_ref) {
+void pick_session_set_message(struct pick_session *session, struct pick_message_ref *message_ref) {
     session->message = &message_ref->message;
     session->message_ref = message_ref;
 }
 
-static void clear_current_message(struct pick_session *session,
-                                  struct pick_message_ref *message_ref) {
+void pick_session_clear_message(struct pick_session *session) {
+    struct pick_message_ref *message_ref = session->message_ref;
     session->message = NULL;
     session->message_ref = NULL;
     pick_message_unref(message_ref);
@@ -173,13 +171,13 @@ static void pick_at_queued_body(struct pick_session *session) {
     struct ext_proc_request message;
     struct error err;
     message_ref->n_refs++;
-    set_current_message(session, message_ref);
+    pick_session_set_message(session, message_ref);
     if (ext_proc_request_decode(message_ref->message.data, &message, &err) == ST_OK) { /* it was
                                                                                           decoded
                                                                                           before */
         pick_session_pick_at_body(session, &message);
     }
-    clear_current_message(session, message_ref);
+    pick_session_clear_message(session);
     if (session->phase == PICK_PICKED) {
         pick_message_unref(pop_buffered(session->queue_entry));
     }
@@ -199,14 +197,15 @@ static void pick_again(struct pick_session *session) {
     }
 }
 
-static void replay_buffered(struct pick_session *session) {
+void pick_queue_replay(struct pick_session *session) {
     struct pick_message_ref *message_ref;
-    while ((message_ref = pop_buffered(session->queue_entry))) {
-        set_current_message(session, message_ref);
+    while (!pick_session_is_scanning(session) &&
+           (message_ref = pop_buffered(session->queue_entry))) {
+        pick_session_set_message(session, message_ref);
         if (session->phase != PICK_ENDED) {
             pick_session_step(session, message_ref->message.data);
         }
-        clear_current_message(session, message_ref);
+        pick_session_clear_message(session);
     }
 }
 
@@ -218,7 +217,7 @@ void pick_session_resume(struct pool_waiter *waiter) {
         if (session->phase == PICK_PICKED && !session->mode_overridden) {
             pick_session_release_headers(session);
         }
-        replay_buffered(session);
+        pick_queue_replay(session);
     }
     if (out->on_resumed) {
         out->on_resumed(out->user);

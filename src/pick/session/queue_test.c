@@ -123,6 +123,36 @@ static void queue_streamed_pieces_are_replayed(void **state) {
     }
 }
 
+/* bug-N12: a large piece that arrived while it waited is scanned in slices, before what is after
+ * it. */
+static void queue_large_piece_is_replayed_in_slices(void **state) {
+    enum { N_BYTES = 64 << 10 };
+    struct busy busy = begin();
+    char *bytes = malloc(N_BYTES + 6);
+    int n = 0;
+    (void)state;
+    assert_non_null(bytes);
+    memset(bytes, ' ', N_BYTES);
+    stage_request(busy.stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_body(busy.stage, "{\"model\":\"m\",", false);
+    stage_part(busy.stage, EXT_PROC_REQUEST_BODY, str_make(bytes, N_BYTES), false);
+    stage_body(busy.stage, "\"a\":1}", true);
+    expect_waiting(busy.stage);
+    busy.stage->by_slice = true;
+    make_room(&busy);
+    stage_pick(stage_next(busy.stage));
+    stage_expect_body(busy.stage, EXT_PROC_REQUEST_BODY, STR("{\"model\":\"m\","), false);
+    for (; pick_session_is_scanning(busy.stage->session); n++) {
+        stage_expect_no_message(busy.stage);
+        pick_session_scan_on(busy.stage->session);
+    }
+    assert_int_equal(n, 7);
+    memcpy(bytes + N_BYTES, "\"a\":1}", 6);
+    stage_expect_body(busy.stage, EXT_PROC_REQUEST_BODY, str_make(bytes, N_BYTES + 6), true);
+    end(&busy);
+    free(bytes);
+}
+
 /* The trailers end the body, and the wait starts with them. */
 static void queue_wait_at_trailers_resumes(void **state) {
     struct busy busy = begin();
@@ -300,6 +330,7 @@ int main(void) {
         cmocka_unit_test(queue_pick_at_headers_resumes),
         cmocka_unit_test(queue_buffered_body_resumes),
         cmocka_unit_test(queue_streamed_pieces_are_replayed),
+        cmocka_unit_test(queue_large_piece_is_replayed_in_slices),
         cmocka_unit_test(queue_wait_at_trailers_resumes),
         cmocka_unit_test(queue_overridden_mode_checks_model_later),
         cmocka_unit_test(queue_wait_ends_on_timeout_cancel_or_local_reply),

@@ -76,9 +76,17 @@ static struct str last_known_model(const struct pick_session *session) {
 
 /* ---- ending the stream ----------------------------------------------------------------------- */
 
+static void stop_scan(struct pick_session *session) {
+    if (session->body_scan.message_ref) {
+        pick_message_unref(session->body_scan.message_ref);
+        session->body_scan.message_ref = NULL;
+    }
+}
+
 /* Nothing is sent after this. */
 static void end_session(struct pick_session *session, const struct error *why) {
     pick_queue_stop_wait(session, FLOW_REFUSED);
+    stop_scan(session);
     pick_session_set_phase(session, PICK_ENDED);
     pick_body_buffer_clear(&session->body_buffer);
     pick_session_release_headers(session);
@@ -590,6 +598,7 @@ void pick_session_step(struct pick_session *session, struct str data) {
 }
 
 void pick_session_on_message(struct pick_session *session, const struct pick_message *message) {
+    assert(!pick_session_is_scanning(session));
     session->message = message;
     if (session->phase != PICK_ENDED) {
         pick_session_step(session, message->data);
@@ -603,6 +612,29 @@ void pick_session_on_message(struct pick_session *session, const struct pick_mes
     session->message_ref = NULL;
 }
 
+bool pick_session_is_scanning(const struct pick_session *session) {
+    return session->body_scan.message_ref != NULL;
+}
+
+/* The message was decoded before. A replay of buffered messages that waited for it goes on. */
+void pick_session_scan_on(struct pick_session *session) {
+    struct ext_proc_request message;
+    struct error err;
+    pick_session_set_message(session, session->body_scan.message_ref);
+    session->body_scan.message_ref = NULL;
+    if (ext_proc_request_decode(session->message->data, &message, &err) == ST_OK) {
+        pick_session_scan_body(session, &message);
+    }
+    pick_session_clear_message(session);
+    if (!pick_session_is_scanning(session) && session->body_scan.timed_out) {
+        session->body_scan.timed_out = false;
+        pick_session_on_timeout(session);
+    }
+    if (session->queue_entry && session->phase != PICK_QUEUED) {
+        pick_queue_replay(session);
+    }
+}
+
 void pick_session_half_close(struct pick_session *session) {
     pick_session_abort(session, NULL);
 }
@@ -614,7 +646,8 @@ void pick_session_on_message_rejected(struct pick_session *session, const struct
     bool awaited = session->phase == PICK_HEADERS_EXPECTED || session->phase == PICK_HEADERS_HELD ||
                    session->phase == PICK_BODY_PENDING ||
                    (session->phase == PICK_PICKED && session->mode_overridden);
-    bool refuses = session->phase == PICK_QUEUED || (awaited && !session->request_ended);
+    bool refuses = session->phase == PICK_QUEUED ||
+                   (awaited && (!session->request_ended || pick_session_is_scanning(session)));
     if (refuses && !session->response_started) {
         pick_session_refuse(session, why);
     } else {
@@ -655,7 +688,9 @@ static void expire_wait(struct pick_session *session) {
 
 void pick_session_on_timeout(struct pick_session *session) {
     struct error err;
-    if (session->phase == PICK_QUEUED) {
+    if (pick_session_is_scanning(session)) {
+        session->body_scan.timed_out = true; /* the rest may name the model, or another one */
+    } else if (session->phase == PICK_QUEUED) {
         expire_wait(session);
     } else if (pick_session_is_response_pending(session) && pick_session_can_pick(session)) {
         pick_session_pick_and_flush(session);
@@ -694,6 +729,7 @@ void pick_session_free(struct pick_session *session) {
         }
         pick_count_stream_end(session->phase == PICK_HEADERS_HELD || session->phase == PICK_QUEUED);
         pick_queue_stop_wait(session, FLOW_ABORTED);
+        stop_scan(session);
         pick_body_buffer_clear(&session->body_buffer);
         if (session->headers) {
             pick_session_release_headers(session);
@@ -712,7 +748,8 @@ static const char *phase_text(const struct pick_session *session) {
         return session->observed ? "observed" : "waiting for the headers";
     case PICK_HEADERS_HELD:
     case PICK_BODY_PENDING:
-        return "waiting for the model's name in the body";
+        return pick_session_is_scanning(session) ? "searching the body for the model's name"
+                                                 : "waiting for the model's name in the body";
     case PICK_QUEUED:
         return "queued until an endpoint has capacity";
     case PICK_PICKED:

@@ -107,6 +107,11 @@ void pick_session_free(struct pick_session *session);
 /* The next message of the proxy. Owns: takes it, and releases it when its bytes are no longer
  * used. */
 void pick_session_on_message(struct pick_session *session, const struct pick_message *message);
+/* Of a large body message only a first slice was scanned: the caller passes no further message, and
+ * lets other events have their turn, until pick_session_scan_on has scanned the rest, a slice with
+ * each call. */
+bool pick_session_is_scanning(const struct pick_session *session);
+void pick_session_scan_on(struct pick_session *session);
 /* The proxy closed its side of the stream. */
 void pick_session_half_close(struct pick_session *session);
 /* The next message of the proxy was rejected (too large, no memory): sends the client a response,

@@ -11,7 +11,7 @@
 
 enum { MAX_LINE_PART_BYTES = 160 }; /* of the method and of the path in a request line */
 
-enum { PREFIX_BYTES = 5 };
+enum { PREFIX_BYTES = 5, MAX_PREFIXES = 1024 /* of a body that are looked at */ };
 
 struct pick_prompt {
     struct prompt_scan scan;
@@ -20,6 +20,9 @@ struct pick_prompt {
     bool answered;   /* the response has begun, or the request has ended */
     uint64_t n_seen; /* bytes of the body scanned */
 };
+
+/* At the slowest, ten nanoseconds a byte, a slice takes less than a tenth of a millisecond. */
+enum { SLICE_BYTES = 8 << 10 };
 
 enum {
     MAX_TOKENS = 1 << 30,
@@ -42,7 +45,7 @@ void pick_scan_init(struct pick_scan *scan, struct arena *arena, bool is_grpc, b
 
 /* Also looks for another name after the first: a list of models must not be passed by naming a
  * model that is on it first. */
-static bool scan_json(struct pick_scan *scan, struct str bytes) {
+static void scan_json(struct pick_scan *scan, struct str bytes) {
     struct model_scan *json = &scan->of.json;
     enum model_scan_result before = json->result;
     uint64_t start = json->at;
@@ -54,10 +57,9 @@ static bool scan_json(struct pick_scan *scan, struct str bytes) {
         struct str rest = str_make(bytes.ptr + n_scanned, bytes.len - n_scanned);
         scan->is_repeated = model_scan_feed_rest(&scan->rest.json, rest);
     }
-    return json->result != MODEL_SCAN_MORE;
 }
 
-static bool scan_grpc(struct pick_scan *scan, struct str bytes) {
+static void scan_grpc(struct pick_scan *scan, struct str bytes) {
     struct model_scan_grpc *grpc = &scan->of.grpc;
     enum model_scan_result before = grpc->result;
     uint64_t start = grpc->at;
@@ -69,17 +71,29 @@ static bool scan_grpc(struct pick_scan *scan, struct str bytes) {
         struct str rest = str_make(bytes.ptr + n_scanned, bytes.len - n_scanned);
         scan->is_repeated = model_scan_grpc_feed_rest(&scan->rest.grpc, rest);
     }
-    return grpc->result != MODEL_SCAN_MORE;
+}
+
+static enum model_scan_result scan_result(const struct pick_scan *scan) {
+    return scan->is_grpc ? scan->of.grpc.result : scan->of.json.result;
 }
 
 bool pick_scan_feed(struct pick_scan *scan, struct str bytes, bool is_compressed) {
     if (!scan->is_grpc) {
-        return scan_json(scan, bytes);
-    }
-    if (is_compressed && scan->of.grpc.result == MODEL_SCAN_MORE) {
+        scan_json(scan, bytes);
+    } else if (is_compressed && scan->of.grpc.result == MODEL_SCAN_MORE) {
         scan->of.grpc.result = MODEL_SCAN_COMPRESSED;
+    } else {
+        scan_grpc(scan, bytes);
     }
-    return scan_grpc(scan, bytes);
+    return scan_result(scan) != MODEL_SCAN_MORE;
+}
+
+/* Whether further bytes are not read, neither for the name nor for another one after it. */
+static bool is_scan_over(const struct pick_scan *scan) {
+    enum model_scan_result result = scan_result(scan);
+    return result == MODEL_SCAN_FOUND ? (scan->is_grpc ? scan->rest.grpc.result
+                                                       : scan->rest.json.result) != MODEL_SCAN_MORE
+                                      : result != MODEL_SCAN_MORE;
 }
 
 static void pick_scan_end(struct pick_scan *scan) {
@@ -165,18 +179,22 @@ static uint64_t prompt_limit(const struct pick_prompt *prompt) {
 }
 
 /* Bytes after the limit do not count, however the body was cut. */
-static bool scan_prompt(struct pick_session *session, struct str bytes) {
-    struct pick_prompt *prompt = session->prompt;
-    if (!prompt) {
-        return true;
-    }
+static void scan_prompt(struct pick_prompt *prompt, struct str bytes) {
     uint64_t limit = prompt_limit(prompt), room = limit - prompt->n_seen;
     room = prompt->n_seen < limit ? room : 0;
     (void)prompt_scan_feed(&prompt->scan,
                            str_make(bytes.ptr, bytes.len < room ? bytes.len : (size_t)room));
     prompt->n_seen += bytes.len;
-    return !prompt->waits || prompt->scan.result != PROMPT_SCAN_MORE ||
-           prompt_scan_is_full(&prompt->scan) || prompt->n_seen >= limit;
+}
+
+/* Further bytes are not read. */
+static bool is_prompt_scan_over(const struct pick_prompt *prompt) {
+    return prompt->scan.result != PROMPT_SCAN_MORE || prompt->n_seen >= prompt_limit(prompt);
+}
+
+static bool waits_for_prompt(const struct pick_prompt *prompt) {
+    return prompt && prompt->waits && !is_prompt_scan_over(prompt) &&
+           !prompt_scan_is_full(&prompt->scan);
 }
 
 static bool is_prompt_limit_reached(const struct pick_session *session) {
@@ -464,8 +482,11 @@ void pick_session_on_headers(struct pick_session *session, const struct ext_proc
  * message starts with either: its first byte is a field tag. */
 static bool is_prefixed(struct str body) {
     const unsigned char *bytes = (const unsigned char *)body.ptr;
-    size_t at = 0;
+    size_t at = 0, n_messages = 0;
     while (body.len - at >= PREFIX_BYTES && bytes[at] <= 1) {
+        if (++n_messages > MAX_PREFIXES) {
+            return true;
+        }
         uint64_t n = (uint64_t)bytes[at + 1] << 24 | (uint64_t)bytes[at + 2] << 16 |
                      (uint64_t)bytes[at + 3] << 8 | bytes[at + 4];
         at += PREFIX_BYTES;
@@ -504,24 +525,33 @@ bool pick_session_echo_body(struct pick_session *session, const struct ext_proc_
 
 /* ---- body: scanning -------------------------------------------------------------------------- */
 
-static bool scan_model_name(struct pick_session *session, const struct ext_proc_request *message,
-                            bool is_all) {
-    bool known =
-        !session->scan || (!message->end_without_message &&
-                           pick_scan_feed(session->scan, message->body, message->is_compressed));
-    if (!known && is_all) {
-        pick_scan_end(session->scan);
+/* Scans the next slice of the message. Returns: whether that was the last one. */
+static bool scan_slice(struct pick_session *session, const struct ext_proc_request *message) {
+    struct pick_body_scan *scan = &session->body_scan;
+    bool is_over = (!scan->for_model || is_scan_over(session->scan)) &&
+                   (!scan->for_prompt || is_prompt_scan_over(session->prompt));
+    size_t n_left = message->body.len - scan->at;
+    size_t n = is_over || n_left < SLICE_BYTES ? n_left : SLICE_BYTES;
+    struct str slice = str_make(message->body.ptr + scan->at, n);
+    if (scan->for_model && !message->end_without_message) {
+        (void)pick_scan_feed(session->scan, slice, message->is_compressed);
     }
-    return known || is_all;
+    if (scan->for_prompt) {
+        scan_prompt(session->prompt, slice);
+    }
+    scan->at += n;
+    return scan->at == message->body.len;
 }
 
-/* `is_all`: this is the end of the body. Returns: whether the search is over for both model and
- * prompt. */
-static bool scan_body(struct pick_session *session, const struct ext_proc_request *message,
-                      bool is_all) {
-    bool is_named = scan_model_name(session, message, is_all);
-    bool is_seen = scan_prompt(session, message->body) || is_all;
-    return (is_seen && is_named) || is_prompt_limit_reached(session);
+/* The message was scanned. `is_all`: it is the end of the body. Returns: whether the search is over
+ * for both model and prompt. */
+static bool end_scan(struct pick_session *session, bool is_all) {
+    bool is_named = !session->scan || scan_result(session->scan) != MODEL_SCAN_MORE;
+    if (!is_named && is_all) {
+        pick_scan_end(session->scan);
+    }
+    return is_all || (is_named && !waits_for_prompt(session->prompt)) ||
+           is_prompt_limit_reached(session);
 }
 
 /* Returns: false when the body has to name a model and does not; the request was refused. */
@@ -581,7 +611,7 @@ void pick_session_pick_and_flush(struct pick_session *session) {
 }
 
 static void buffer_body(struct pick_session *session, const struct ext_proc_request *message) {
-    bool known = scan_body(session, message, session->request_ended);
+    bool known = end_scan(session, session->request_ended);
     bool is_nothing = message->body.len == 0 && !session->request_ended;
     bool copied = pick_body_buffer_would_copy(&session->body_buffer, message->body.len);
     struct pick_message_ref *message_ref =
@@ -653,11 +683,8 @@ static void pick_at_buffered_body(struct pick_session *session,
                                   const struct ext_proc_request *message) {
     bool partial =
         session->config.request_body == EXT_PROC_BODY_BUFFERED_PARTIAL && !session->request_ended;
-    if (session->needs_model && !check_size(session, message)) {
-        return;
-    }
     if (message->body.len <= session->context.limits.max_body_size &&
-        !scan_body(session, message, !partial) && !pick_session_can_pick(session)) {
+        !end_scan(session, !partial) && !pick_session_can_pick(session)) {
         refuse_partial(session, message);
         return;
     }
@@ -690,21 +717,29 @@ static bool check_can_rename(struct pick_session *session,
 
 /* Clause: ext-proc, mode_override: a proxy that does not allow it continues as configured: with
  * NONE without the body; with STREAMED pieces arrive, each of which is answered; with GRPC messages
- * arrive. */
-static void inspect_overridden_body(struct pick_session *session,
-                                    const struct ext_proc_request *message) {
+ * arrive. Returns: as check_model_name. */
+static bool begin_overridden_body(struct pick_session *session,
+                                  const struct ext_proc_request *message) {
     enum ext_proc_body_mode mode = session->config.request_body;
-    bool back = pick_session_needs_echo(session, mode, message), whole = is_body_whole(session);
-    struct pick_pending_response pending = {.mutation = {.kind = EXT_PROC_REQUEST_BODY}};
+    bool whole = is_body_whole(session);
     session->is_body_split = !whole;
     if (whole && !check_size(session, message)) {
-        return;
+        return false;
     }
-    if (back) { /* mode GRPC as specified: messages have no prefix */
+    if (pick_session_needs_echo(session, mode, message)) { /* mode GRPC as specified: messages have
+                                                              no prefix */
         pick_scan_init(session->scan, session->arena,
                        session->model_path.kind == MODEL_LOCATION_GRPC_BODY, false);
     }
-    if (!scan_body(session, message, whole || session->request_ended)) {
+    return true;
+}
+
+static void inspect_overridden_body(struct pick_session *session,
+                                    const struct ext_proc_request *message) {
+    enum ext_proc_body_mode mode = session->config.request_body;
+    bool back = pick_session_needs_echo(session, mode, message), whole = !session->is_body_split;
+    struct pick_pending_response pending = {.mutation = {.kind = EXT_PROC_REQUEST_BODY}};
+    if (!end_scan(session, whole || session->request_ended)) {
         pick_session_send_continue(session, EXT_PROC_REQUEST_BODY);
         return;
     }
@@ -718,13 +753,9 @@ static void inspect_overridden_body(struct pick_session *session,
 
 /* A piece after the one that named the model. Returns: false when it names another one; the
  * request was refused. */
-static bool check_rest(struct pick_session *session, const struct ext_proc_request *message) {
+static bool check_rest(struct pick_session *session) {
     struct error err;
-    if (!session->scan || session->config.request_body == EXT_PROC_BODY_GRPC) {
-        return true; /* in mode GRPC the message was scanned as a whole */
-    }
-    (void)pick_scan_feed(session->scan, message->body, message->is_compressed);
-    if (!session->scan->is_repeated) {
+    if (!session->body_scan.for_model || !session->scan->is_repeated) {
         return true;
     }
     (void)!pick_scan_check(session->scan, &err);
@@ -737,12 +768,78 @@ static void on_body_after_pick(struct pick_session *session,
     enum ext_proc_body_mode mode = session->config.request_body;
     if (session->mode_overridden) {
         inspect_overridden_body(session, message);
-    } else if (!check_rest(session, message)) {
+    } else if (!check_rest(session)) {
         return;
     } else if (pick_session_needs_echo(session, mode, message)) {
         pick_session_echo_body(session, message, mode, NULL);
     } else {
         pick_session_send_continue(session, EXT_PROC_REQUEST_BODY);
+    }
+}
+
+/* ---- body: in slices ------------------------------------------------------------------------- */
+
+/* Decides what the message is scanned for. Returns: as check_model_name. */
+static bool begin_scan(struct pick_session *session, const struct ext_proc_request *message) {
+    bool is_limited = message->body.len <= session->context.limits.max_body_size;
+    bool for_model = true, for_prompt = true;
+    switch (session->phase) {
+    case PICK_HEADERS_HELD:
+        break;
+    case PICK_BODY_PENDING:
+        if (session->needs_model && !check_size(session, message)) {
+            return false;
+        }
+        for_model = for_prompt = is_limited;
+        break;
+    case PICK_PICKED:
+        if (session->mode_overridden && !begin_overridden_body(session, message)) {
+            return false;
+        }
+        /* After the pick, only for another name. In mode GRPC the message was scanned whole. */
+        for_model = session->mode_overridden || session->config.request_body != EXT_PROC_BODY_GRPC;
+        for_prompt = session->mode_overridden;
+        break;
+    case PICK_HEADERS_EXPECTED:
+    case PICK_QUEUED:
+    case PICK_LOCAL_REPLY:
+    case PICK_ENDED:
+        for_model = for_prompt = false;
+        break;
+    }
+    session->body_scan = (struct pick_body_scan){.for_model = for_model && session->scan,
+                                                 .for_prompt = for_prompt && session->prompt};
+    return true;
+}
+
+static void on_scanned_body(struct pick_session *session, const struct ext_proc_request *message) {
+    switch (session->phase) {
+    case PICK_HEADERS_HELD:
+        buffer_body(session, message);
+        break;
+    case PICK_BODY_PENDING:
+        pick_at_buffered_body(session, message);
+        break;
+    case PICK_PICKED:
+        on_body_after_pick(session, message);
+        break;
+    case PICK_HEADERS_EXPECTED:
+    case PICK_QUEUED:
+    case PICK_LOCAL_REPLY: /* the proxy's own reply is on its way */
+    case PICK_ENDED:
+        break;
+    }
+}
+
+void pick_session_scan_body(struct pick_session *session, const struct ext_proc_request *message) {
+    if (scan_slice(session, message)) {
+        on_scanned_body(session, message);
+        return;
+    }
+    struct pick_message_ref *message_ref = pick_session_ref_message(session);
+    if (message_ref) {
+        message_ref->n_refs++;
+        session->body_scan.message_ref = message_ref;
     }
 }
 
@@ -788,24 +885,8 @@ void pick_session_on_body(struct pick_session *session, const struct ext_proc_re
     if (session->request_ended) {
         pool_ticket_request_ended(&session->ticket);
     }
-    if (!read_late_subset(session, message)) {
-        return;
-    }
-    switch (session->phase) {
-    case PICK_HEADERS_HELD:
-        buffer_body(session, message);
-        break;
-    case PICK_BODY_PENDING:
-        pick_at_buffered_body(session, message);
-        break;
-    case PICK_PICKED:
-        on_body_after_pick(session, message);
-        break;
-    case PICK_HEADERS_EXPECTED:
-    case PICK_QUEUED:
-    case PICK_LOCAL_REPLY: /* the proxy's own reply is on its way */
-    case PICK_ENDED:
-        break;
+    if (read_late_subset(session, message) && begin_scan(session, message)) {
+        pick_session_scan_body(session, message);
     }
 }
 

@@ -53,6 +53,14 @@ struct pick_scan {
     bool is_repeated; /* it has another name */
 };
 
+/* The scan of the request's body message that was received last, in slices. */
+struct pick_body_scan {
+    struct pick_message_ref *message_ref; /* while slices are left; NULL: none are */
+    size_t at;                            /* bytes of it that were scanned */
+    bool for_model, for_prompt;
+    bool timed_out; /* meanwhile: the time of a response that the proxy waits for */
+};
+
 /* The fields that each message and the end of the stream read come first: with many streams, the
  * rest of the struct is in no near cache by the next event. */
 struct pick_session {
@@ -96,7 +104,8 @@ struct pick_session {
     struct endpoint_address *fallbacks;
     size_t n_fallbacks;
     struct pick_queue_entry *queue_entry; /* NULL: the request was never prepared to wait */
-    struct str request_line;              /* for pick_session_describe */
+    struct pick_body_scan body_scan;
+    struct str request_line; /* for pick_session_describe */
 };
 
 /* The request's headers; empty before they are received and after they are released. */
@@ -163,6 +172,8 @@ bool pick_session_can_pick(const struct pick_session *session);
 void pick_session_on_headers(struct pick_session *session, const struct ext_proc_request *message);
 void pick_session_on_body(struct pick_session *session, const struct ext_proc_request *message);
 void pick_session_on_trailers(struct pick_session *session);
+/* Scans a slice of the body message; the last one is followed by what the message leads to. */
+void pick_session_scan_body(struct pick_session *session, const struct ext_proc_request *message);
 
 /* `prefixed`: as model_scan_grpc_init. */
 void pick_scan_init(struct pick_scan *scan, struct arena *arena, bool is_grpc, bool prefixed);
@@ -244,5 +255,11 @@ void pick_queue_start_wait(struct pick_session *session);
 void pick_queue_push_message(struct pick_session *session);
 /* Removes the request from the queue, if it is queued, and drops the buffered messages. */
 void pick_queue_stop_wait(struct pick_session *session, enum flow_outcome outcome);
+/* After admission: processes buffered messages, up to one whose scan has further slices. */
+void pick_queue_replay(struct pick_session *session);
+/* A message that the session has kept becomes the one being processed, and the reference, which is
+ * taken over, its reference. */
+void pick_session_set_message(struct pick_session *session, struct pick_message_ref *message_ref);
+void pick_session_clear_message(struct pick_session *session);
 
 #endif
