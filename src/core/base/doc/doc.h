@@ -1,7 +1,8 @@
 /* Configuration files. YAML, Triton's config.pbtxt (protobuf text format) and JSON are parsed into
  * the same tree (yyjson's). One set of typed readers reads it; their errors contain the file, the
  * line and the path of the value. What a value is, they ask core/base/json_value.h, as the reader
- * of requests (codec/json/tree.h) does, whose errors have no file and no line.
+ * of requests (codec/json/tree.h) does, whose errors have no file and no line. Objects of more than
+ * a few members are read by tables, with reader.h, which keeps the first error.
  *
  * In YAML, plain scalars become numbers, booleans, null or strings by YAML 1.2's core schema;
  * anchors and tags are errors. In the protobuf text format a field that is given once is a plain
@@ -108,5 +109,7 @@ enum status doc_copy_members(const char *name, const struct doc_node *object,
 /* Fills `err` with file, line, path and the formatted text. Returns: ST_BAD_CONFIG. */
 enum status doc_error(const struct doc_node *node, struct error *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+enum status doc_errorv(const struct doc_node *node, struct error *err, const char *format,
+                       va_list args) __attribute__((format(printf, 3, 0)));
 
 #endif

@@ -130,15 +130,13 @@ static size_t path_print(const struct doc_node *node, char out[PATH_BYTES]) {
     return len < PATH_BYTES ? len : PATH_BYTES - 1;
 }
 
-enum status doc_error(const struct doc_node *node, struct error *err, const char *format, ...) {
+enum status doc_errorv(const struct doc_node *node, struct error *err, const char *format,
+                       va_list args) {
     char path[PATH_BYTES];
-    va_list args;
     if (!err) {
         return ST_BAD_CONFIG;
     }
-    va_start(args, format);
     error_setv(err, ST_BAD_CONFIG, format, args);
-    va_end(args);
     if (!node->doc->lines) {
         const char *between = path_print(node, path) > 0 ? ": " : "";
         return error_prefix(err, "%s%s%s", node->doc->name, between, path);
@@ -147,6 +145,14 @@ enum status doc_error(const struct doc_node *node, struct error *err, const char
         return error_prefix(err, "%s:%u: %s", node->doc->name, doc_line(node), path);
     }
     return error_prefix(err, "%s:%u", node->doc->name, doc_line(node));
+}
+
+enum status doc_error(const struct doc_node *node, struct error *err, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    enum status status = doc_errorv(node, err, format, args);
+    va_end(args);
+    return status;
 }
 
 static enum status type_error(const struct doc_node *node, struct error *err, const char *what) {

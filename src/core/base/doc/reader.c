@@ -1,0 +1,225 @@
+/* The reader that keeps its first error, and the tables of members. */
+#include "core/base/doc/reader.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+/* ---- the first error ------------------------------------------------------------------------- */
+
+void doc_reader_fail(struct doc_reader *reader, const struct doc_node *node, const char *format,
+                     ...) {
+    va_list args;
+    va_start(args, format);
+    if (doc_reader_ok(reader)) {
+        reader->status = doc_errorv(node, reader->err, format, args);
+    }
+    va_end(args);
+}
+
+void doc_reader_no_memory(struct doc_reader *reader) {
+    if (doc_reader_ok(reader)) {
+        reader->status = error_no_memory(reader->err, "%s", reader->what);
+    }
+}
+
+void *doc_reader_calloc(struct doc_reader *reader, size_t n, size_t size) {
+    void *items = doc_reader_ok(reader) ? arena_calloc(reader->arena, n, size) : NULL;
+    if (!items) {
+        doc_reader_no_memory(reader);
+    }
+    return items;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+void doc_reader_bool(struct doc_reader *reader, const struct doc_node *node, bool *out) {
+    if (doc_reader_ok(reader)) {
+        reader->status = doc_read_bool(node, out, reader->err);
+    }
+}
+
+void doc_reader_i64(struct doc_reader *reader, const struct doc_node *node, int64_t min,
+                    int64_t max, int64_t *out) {
+    if (doc_reader_ok(reader)) {
+        reader->status = doc_read_i64(node, min, max, out, reader->err);
+    }
+}
+
+void doc_reader_u64(struct doc_reader *reader, const struct doc_node *node, int64_t min,
+                    int64_t max, uint64_t *out) {
+    int64_t value = (int64_t)*out;
+    doc_reader_i64(reader, node, min, max, &value);
+    *out = (uint64_t)value;
+}
+
+void doc_reader_f64(struct doc_reader *reader, const struct doc_node *node, double *out) {
+    if (doc_reader_ok(reader)) {
+        reader->status = doc_read_f64(node, out, reader->err);
+    }
+}
+
+void doc_reader_share(struct doc_reader *reader, const struct doc_node *node, bool allow_zero,
+                      double *out) {
+    if (doc_reader_ok(reader)) {
+        reader->status = doc_read_share(node, allow_zero, out, reader->err);
+    }
+}
+
+void doc_reader_view(struct doc_reader *reader, const struct doc_node *node, struct str *out) {
+    if (doc_reader_ok(reader)) {
+        reader->status = doc_read_str(node, out, reader->err);
+    }
+}
+
+void doc_reader_text(struct doc_reader *reader, const struct doc_node *node, struct str *out) {
+    struct str text = {NULL, 0};
+    doc_reader_view(reader, node, &text);
+    if (!text.ptr) {
+        return;
+    }
+    if (memchr(text.ptr, '\0', text.len)) {
+        doc_reader_fail(reader, node, "holds a NUL byte");
+        return;
+    }
+    struct str copy = arena_dup(reader->arena, text);
+    if (copy.ptr) {
+        *out = copy;
+    } else {
+        doc_reader_no_memory(reader);
+    }
+}
+
+void doc_reader_word(struct doc_reader *reader, const struct doc_node *node,
+                     const char *const *words, const char *expected, unsigned *out) {
+    char list[200];
+    size_t len = 0;
+    struct str text = {NULL, 0};
+    doc_reader_view(reader, node, &text);
+    for (unsigned i = 0; text.ptr && words[i]; i++) {
+        if (str_is(text, words[i])) {
+            *out = i;
+            return;
+        }
+    }
+    if (!text.ptr) {
+        return;
+    }
+    for (size_t i = 0; !expected && words[i] && len < sizeof(list); i++) {
+        const char *between = i == 0 ? "" : words[i + 1] ? ", " : " or ";
+        len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s", between, words[i]);
+    }
+    doc_reader_fail(reader, node, "expected %s, got \"%.*s\"", expected ? expected : list,
+                    STR_ARG(text));
+}
+
+void *doc_reader_list(struct doc_reader *reader, const struct doc_node *list, size_t size,
+                      size_t *n) {
+    *n = doc_count(list);
+    void *items = doc_reader_calloc(reader, *n, size);
+    *n = items ? *n : 0;
+    return items;
+}
+
+bool doc_reader_next(const struct doc_reader *reader, const struct doc_node *list,
+                     struct doc_node *item) {
+    return doc_reader_ok(reader) && doc_next(list, item);
+}
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+static void reject_unknown(struct doc_reader *reader, const struct doc_node *node,
+                           const struct doc_member *members) {
+    const char *names[DOC_MAX_MEMBERS + 1];
+    size_t n = 0;
+    for (; members[n].name; n++) {
+        assert(n < DOC_MAX_MEMBERS);
+        names[n] = members[n].name;
+    }
+    names[n] = NULL;
+    if (doc_reader_ok(reader)) {
+        reader->status = doc_reject_unknown(node, names, reader->err);
+    }
+}
+
+/* The value is the default of its type, or absent. */
+static bool is_default(const struct doc_node *node, const struct doc_member *member) {
+    yyjson_val *val = node->val;
+    bool boolean;
+    double number;
+    return !doc_is_present(node) || (json_get_bool(val, &boolean) && !boolean) ||
+           json_text_is(val, "") || (member->words && json_text_is(val, member->words[0])) ||
+           (json_get_f64(val, &number) && number == 0) ||
+           (json_is_array(val) && json_count(val) == 0) ||
+           (member->kind == DOC_MEMBER_IGNORED && json_is_object(val) && json_count(val) == 0);
+}
+
+static void read_unused(struct doc_reader *reader, const struct doc_node *node,
+                        const struct doc_member *member) {
+    bool refused = member->kind == DOC_MEMBER_REFUSED;
+    if (is_default(node, member)) {
+        return;
+    }
+    if (member->kind == DOC_MEMBER_IGNORED) {
+        if (reader->on_ignored) {
+            reader->on_ignored(node, member->text);
+        }
+        return;
+    }
+    if (member->kind == DOC_MEMBER_REFUSED_TRUE) {
+        doc_reader_bool(reader, node, &refused);
+    }
+    if (refused) {
+        doc_reader_fail(reader, node, "%s", member->text);
+    }
+}
+
+static void read_member(struct doc_reader *reader, const struct doc_node *node,
+                        const struct doc_member *member, void *object) {
+    void *field = (char *)object + member->offset;
+    switch (member->kind) {
+    case DOC_MEMBER_CUSTOM:
+        if (member->read && doc_reader_ok(reader)) {
+            member->read(reader, node, field);
+        }
+        break;
+    case DOC_MEMBER_BOOL:
+        doc_reader_bool(reader, node, field);
+        break;
+    case DOC_MEMBER_U64:
+        doc_reader_u64(reader, node, member->min, member->max, field);
+        break;
+    case DOC_MEMBER_SHARE:
+        doc_reader_share(reader, node, member->min == 0, field);
+        break;
+    case DOC_MEMBER_TEXT:
+        doc_reader_text(reader, node, field);
+        break;
+    case DOC_MEMBER_WORD:
+        doc_reader_word(reader, node, member->words, member->text, field);
+        break;
+    case DOC_MEMBER_OBJECT:
+        doc_reader_object(reader, node, member->members, field);
+        break;
+    case DOC_MEMBER_IGNORED:
+    case DOC_MEMBER_REFUSED:
+    case DOC_MEMBER_REFUSED_TRUE:
+        read_unused(reader, node, member);
+        break;
+    }
+}
+
+void doc_reader_object(struct doc_reader *reader, const struct doc_node *node,
+                       const struct doc_member *members, void *object) {
+    if (!node->val || !doc_reader_ok(reader)) {
+        return;
+    }
+    reader->status = doc_expect_object(node, reader->err);
+    reject_unknown(reader, node, members);
+    for (; members->name && doc_reader_ok(reader); members++) {
+        struct doc_node member = doc_get(node, members->name);
+        read_member(reader, &member, members, object);
+        if (members->check && doc_reader_ok(reader)) {
+            members->check(reader, &member, object);
+        }
+    }
+}

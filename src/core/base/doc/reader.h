@@ -1,0 +1,153 @@
+/* Reads the objects of a document (doc.h) and keeps the first error, as core/base/buf.h and
+ * json_writer.h do: after it nothing more is read, outputs keep their values, and the caller looks
+ * at `status` once, at the end. Members that are absent leave their output alone, so that a default
+ * is what the caller set before.
+ *
+ * The members of an object are a table, a row each; the last row is zero. A row names the member,
+ * how it is read, its bounds, and the field of a C struct that receives it. doc_reader_object first
+ * rejects members that have no row, then reads the rows in the order of the table.
+ *
+ *     static const struct doc_member LIMITS[] = {
+ *         {"threshold", MEMBER_U64(struct limits, n_waiting, 1, UINT32_MAX)},
+ *         {"share", MEMBER_SHARE(struct limits, share, true), .check = check_share},
+ *         {"profile", MEMBER_IGNORED("there are no profiles")},
+ *         {0}};
+ *     struct limits limits = {.n_waiting = 5};
+ *     struct doc_reader reader = {.arena = arena, .what = "the limits", .err = err};
+ *     doc_reader_object(&reader, &node, LIMITS, &limits);
+ *     return reader.status;
+ *
+ * Thread: one at a time. */
+#ifndef SLUICE_CORE_BASE_DOC_READER_H
+#define SLUICE_CORE_BASE_DOC_READER_H
+
+#include <stddef.h>
+
+#include "core/base/doc/doc.h"
+
+struct doc_reader {
+    struct arena *arena; /* receives copies of texts, and lists; the results live as long */
+    const char *what;    /* what is read, for the text "out of memory for …" */
+    /* Receives members of MEMBER_IGNORED that are not at their default value; NULL: they are
+     * accepted silently. */
+    void (*on_ignored)(const struct doc_node *node, const char *why);
+    struct error *err;
+    enum status status; /* ST_OK until the first error */
+};
+
+/* ---- the first error ------------------------------------------------------------------------- */
+
+static inline bool doc_reader_ok(const struct doc_reader *reader) {
+    return reader->status == ST_OK;
+}
+/* Reports an error at `node`, as doc_error. */
+void doc_reader_fail(struct doc_reader *reader, const struct doc_node *node, const char *format,
+                     ...) __attribute__((format(printf, 3, 4)));
+void doc_reader_no_memory(struct doc_reader *reader);
+/* Returns: `n` zeroed items in the arena; NULL after an error. */
+void *doc_reader_calloc(struct doc_reader *reader, size_t n, size_t size);
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* As the readers of doc.h. */
+void doc_reader_bool(struct doc_reader *reader, const struct doc_node *node, bool *out);
+void doc_reader_i64(struct doc_reader *reader, const struct doc_node *node, int64_t min,
+                    int64_t max, int64_t *out);
+/* `min` is at least 0. */
+void doc_reader_u64(struct doc_reader *reader, const struct doc_node *node, int64_t min,
+                    int64_t max, uint64_t *out);
+void doc_reader_f64(struct doc_reader *reader, const struct doc_node *node, double *out);
+void doc_reader_share(struct doc_reader *reader, const struct doc_node *node, bool allow_zero,
+                      double *out);
+/* A view of the document's text. */
+void doc_reader_view(struct doc_reader *reader, const struct doc_node *node, struct str *out);
+/* A copy, which is a C string: a NUL byte is an error. */
+void doc_reader_text(struct doc_reader *reader, const struct doc_node *node, struct str *out);
+/* One of `words`, which ends with NULL, as its index. `expected` is their list in the error text;
+ * NULL: all of them. */
+void doc_reader_word(struct doc_reader *reader, const struct doc_node *node,
+                     const char *const *words, const char *expected, unsigned *out);
+
+/* Allocates items for the elements of a list, zeroed. Returns: NULL, and 0 in *n, after an error;
+ * doc_reader_next then has no elements either. */
+void *doc_reader_list(struct doc_reader *reader, const struct doc_node *list, size_t size,
+                      size_t *n);
+/* As doc_next. Returns: false also after an error. */
+bool doc_reader_next(const struct doc_reader *reader, const struct doc_node *list,
+                     struct doc_node *item);
+
+/* ---- objects --------------------------------------------------------------------------------- */
+
+/* Reads or checks a member. `node` is the member, absent where the object has none; its parent is
+ * the object. */
+typedef void doc_member_fn(struct doc_reader *reader, const struct doc_node *node, void *out);
+
+enum doc_member_kind {
+    DOC_MEMBER_CUSTOM, /* `read` reads it */
+    DOC_MEMBER_BOOL,
+    DOC_MEMBER_U64,
+    DOC_MEMBER_SHARE,
+    DOC_MEMBER_TEXT,
+    DOC_MEMBER_WORD,
+    DOC_MEMBER_OBJECT,
+    DOC_MEMBER_IGNORED,      /* accepted: the result is the same without it */
+    DOC_MEMBER_REFUSED,      /* an error: the result would be another one */
+    DOC_MEMBER_REFUSED_TRUE, /* the same, when its value is true */
+};
+
+struct doc_member {
+    const char *name;
+    enum doc_member_kind kind;
+    size_t offset;                    /* of the field in the struct */
+    int64_t min, max;                 /* of MEMBER_U64; a share with `min` 0 may be 0 */
+    const char *const *words;         /* of MEMBER_WORD; the first is the default of an ignored or
+                                         refused member that is an enum */
+    const struct doc_member *members; /* of MEMBER_OBJECT */
+    const char *text;     /* ignored and refused members: the reason; of words: their list for the
+                             error text, or NULL */
+    doc_member_fn *read;  /* of MEMBER_CUSTOM; `out` is the field */
+    doc_member_fn *check; /* called when the value was read without an error, also where the object
+                             has no such member; `out` is the struct. NULL: none */
+};
+
+/* What follows the name in a row. `type` and `field` are the struct and its field, whose type must
+ * be the one that the member needs: another one does not compile. */
+#define MEMBER_BOOL(type, field)                                                                   \
+    .kind = DOC_MEMBER_BOOL, .offset = DOC_MEMBER_OFFSET(type, field, bool)
+/* A whole number from `least`, which is at least 0, to `most`, in a uint64_t. */
+#define MEMBER_U64(type, field, least, most)                                                       \
+    .kind = DOC_MEMBER_U64, .offset = DOC_MEMBER_OFFSET(type, field, uint64_t), .min = (least),    \
+    .max = (most)
+/* As doc_read_share, in a double. */
+#define MEMBER_SHARE(type, field, allow_zero)                                                      \
+    .kind = DOC_MEMBER_SHARE, .offset = DOC_MEMBER_OFFSET(type, field, double),                    \
+    .min = (allow_zero) ? 0 : 1
+/* As doc_reader_text. */
+#define MEMBER_TEXT(type, field)                                                                   \
+    .kind = DOC_MEMBER_TEXT, .offset = DOC_MEMBER_OFFSET(type, field, struct str)
+/* As doc_reader_word, in an enum whose values are the indexes. */
+#define MEMBER_WORD(type, field, list)                                                             \
+    .kind = DOC_MEMBER_WORD, .offset = DOC_MEMBER_OFFSET(type, field, unsigned), .words = (list)
+/* An object whose members go into the same struct; with an `.offset`, into a struct inside it. */
+#define MEMBER_OBJECT(table) .kind = DOC_MEMBER_OBJECT, .members = (table)
+/* Known, and read by the caller after doc_reader_object. */
+#define MEMBER_BY_CALLER .kind = DOC_MEMBER_CUSTOM
+/* Read by a function, whose `out` is the struct itself; or its field, a `value`. */
+#define MEMBER_CUSTOM(function) .kind = DOC_MEMBER_CUSTOM, .read = (function)
+#define MEMBER_CUSTOM_FIELD(type, field, value, function)                                          \
+    .kind = DOC_MEMBER_CUSTOM, .offset = DOC_MEMBER_OFFSET(type, field, value), .read = (function)
+/* Members that have no effect here, with the reason. At its default value (null, false, 0, an empty
+ * text or list) a member is accepted silently: a configuration that was printed in full contains
+ * every member. */
+#define MEMBER_IGNORED(why) .kind = DOC_MEMBER_IGNORED, .text = (why)
+#define MEMBER_REFUSED(why) .kind = DOC_MEMBER_REFUSED, .text = (why)
+#define MEMBER_REFUSED_TRUE(why) .kind = DOC_MEMBER_REFUSED_TRUE, .text = (why)
+
+#define DOC_MEMBER_OFFSET(type, field, value)                                                      \
+    (offsetof(type, field) + _Generic(((type *)0)->field, __typeof__(value) : (size_t)0))
+
+enum { DOC_MAX_MEMBERS = 64 /* rows of a table */ };
+/* Reads an object into the struct `object`; an absent one leaves it alone. */
+void doc_reader_object(struct doc_reader *reader, const struct doc_node *node,
+                       const struct doc_member *members, void *object);
+#endif

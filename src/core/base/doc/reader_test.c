@@ -1,0 +1,288 @@
+/* The reader that keeps its first error: tables of members, defaults, bounds, and which of several
+ * errors is reported. */
+#include "core/base/doc/reader.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum mode { MODE_SLOW, MODE_FAST };
+static const char *const MODES[] = {"slow", "fast", NULL};
+
+struct inner {
+    uint64_t n;
+};
+
+struct record {
+    struct str name;
+    bool on;
+    uint64_t count;
+    double share;
+    enum mode mode;
+    struct inner inner;
+    uint64_t same; /* of the object that has no struct of its own */
+    bool has_count;
+    int64_t *sizes;
+    size_t n_sizes;
+    struct str view;
+};
+
+static void note_count(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct record *out = object;
+    out->has_count = node->val != NULL;
+    if (out->count == 13) {
+        doc_reader_fail(reader, node, "%d is unlucky", 13);
+    }
+}
+
+static void read_sizes(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct record *out = object;
+    out->sizes = doc_reader_list(reader, node, sizeof(*out->sizes), &out->n_sizes);
+    struct doc_node item = {0};
+    for (size_t i = 0; doc_reader_next(reader, node, &item); i++) {
+        doc_reader_i64(reader, &item, -1, 9, &out->sizes[i]);
+    }
+}
+
+static const struct doc_member INNER[] = {{"n", MEMBER_U64(struct inner, n, 1, 5)}, {0}};
+static const struct doc_member SAME[] = {{"same", MEMBER_U64(struct record, same, 0, INT64_MAX)},
+                                         {0}};
+static const struct doc_member RECORD[] = {
+    {"name", MEMBER_TEXT(struct record, name)},
+    {"on", MEMBER_BOOL(struct record, on)},
+    {"count", MEMBER_U64(struct record, count, 2, 20), .check = note_count},
+    {"share", MEMBER_SHARE(struct record, share, false)},
+    {"mode", MEMBER_WORD(struct record, mode, MODES)},
+    {"inner", MEMBER_OBJECT(INNER), .offset = offsetof(struct record, inner)},
+    {"outer", MEMBER_OBJECT(SAME)},
+    {"sizes", MEMBER_CUSTOM(read_sizes)},
+    {"view", MEMBER_BY_CALLER},
+    {"old", MEMBER_IGNORED("there are no old ones"), .words = MODES},
+    {"gone", MEMBER_REFUSED("it is gone")},
+    {"never", MEMBER_REFUSED_TRUE("never true")},
+    {0}};
+
+struct reading {
+    struct arena *arena;
+    struct doc *doc;
+    struct doc_node root;
+    struct error err;
+    struct doc_reader reader;
+};
+
+static void on_ignored(const struct doc_node *node, const char *why) {
+    function_called();
+    assert_string_equal(node->key, "old");
+    assert_string_equal(why, "there are no old ones");
+}
+
+static void reading_init(struct reading *reading, const char *text, size_t limit_bytes) {
+    *reading = (struct reading){.arena = arena_new(NULL, limit_bytes)};
+    if (doc_parse(DOC_YAML, "f", str_of(text), &reading->doc, &reading->err) != ST_OK) {
+        fail_msg("%s\n%s", text, reading->err.text);
+    }
+    reading->root = doc_root(reading->doc);
+    reading->reader = (struct doc_reader){.arena = reading->arena,
+                                          .what = "the record",
+                                          .on_ignored = on_ignored,
+                                          .err = &reading->err};
+}
+
+static void reading_fini(struct reading *reading) {
+    doc_free(reading->doc);
+    arena_free(reading->arena);
+}
+
+static void doc_reader_object_fills_fields(void **state) {
+    struct reading r;
+    struct record out = {.mode = MODE_SLOW};
+    (void)state;
+    reading_init(&r,
+                 "{name: abc, 'on': true, count: 20, share: 0.5, mode: fast, inner: {n: 5},\n"
+                 "outer: {same: 7}, sizes: [-1, 9], view: text, old: 0, gone: [], never: false}",
+                 0);
+    doc_reader_object(&r.reader, &r.root, RECORD, &out);
+    struct doc_node view = doc_get(&r.root, "view");
+    doc_reader_view(&r.reader, &view, &out.view);
+    assert_int_equal(r.reader.status, ST_OK);
+    assert_true(str_is(out.view, "text"));
+    doc_free(r.doc); /* texts are copies */
+    r.doc = NULL;
+    assert_true(str_is(out.name, "abc"));
+    assert_true(out.on && out.has_count && out.count == 20 && out.share == 0.5);
+    assert_int_equal(out.mode, MODE_FAST);
+    assert_int_equal(out.inner.n, 5);
+    assert_int_equal(out.same, 7);
+    assert_int_equal(out.n_sizes, 2);
+    assert_int_equal(out.sizes[0], -1);
+    reading_fini(&r);
+}
+
+static void doc_reader_absent_members_keep_defaults(void **state) {
+    struct reading r;
+    struct record out = {.name = STR("default"), .count = 3, .share = 7, .mode = MODE_FAST};
+    (void)state;
+    reading_init(&r, "{}", 0);
+    out.has_count = true;
+    doc_reader_object(&r.reader, &r.root, RECORD, &out);
+    assert_true(doc_reader_ok(&r.reader));
+    assert_true(str_is(out.name, "default") && out.count == 3 && out.share == 7);
+    assert_int_equal(out.mode, MODE_FAST);
+    assert_false(out.has_count); /* a check is called for an absent member, too */
+    struct doc_node absent = doc_get(&r.root, "absent");
+    out.has_count = true;
+    doc_reader_object(&r.reader, &absent, RECORD, &out);
+    assert_true(out.has_count); /* but not for members of an absent object */
+    reading_fini(&r);
+}
+
+static const struct {
+    const char *text;
+    const char *error; /* NULL: accepted */
+} rows[] = {
+    {"{nam: x}", "f:1: unknown field \"nam\"; did you mean \"name\"?"},
+    {"{inner: {m: 1}}", "f:1: unknown field \"inner.m\""},
+    {"{inner: [{n: 1}, {n: 2}]}", "f:1: inner: expected an object (named fields), got a list of 2"},
+    {"[]", "f:1: expected an object (named fields), got a list of 0"},
+    {"{name: 1}", "f:1: name: expected text (in quotes, where it looks like something else), "
+                  "got 1"},
+    {"{name: \"a\\0b\"}", "f:1: name: holds a NUL byte"},
+    {"{'on': 1}", "f:1: on: expected true or false, got 1"},
+    {"{count: 1}", "f:1: count: expected a whole number from 2 to 20, got 1"},
+    {"{count: 21}", "f:1: count: expected a whole number from 2 to 20, got 21"},
+    {"{count: 13}", "f:1: count: 13 is unlucky"},
+    {"{share: 0}", "f:1: share: expected a share above 0, of 1 at most, got 0"},
+    {"{share: 2}", "f:1: share: expected a share above 0, of 1 at most, got 2"},
+    {"{mode: quick}", "f:1: mode: expected slow or fast, got \"quick\""},
+    {"{mode: 1}", "f:1: mode: expected text (in quotes, where it looks like something else), "
+                  "got 1"},
+    {"{inner: {n: 6}}", "f:1: inner.n: expected a whole number from 1 to 5, got 6"},
+    {"{sizes: 4}", NULL}, /* a list of one */
+    {"{sizes: [1, -2, x]}", "f:1: sizes[1]: expected a whole number from -1 to 9, got -2"},
+    {"{old: slow, gone: false, never: 0}", NULL},
+    {"{old: {}, gone: ''}", NULL},
+    {"{gone: {}}", "f:1: gone: it is gone"},
+    {"{gone: slow}", "f:1: gone: it is gone"},
+    {"{never: true}", "f:1: never: never true"},
+    {"{never: 3}", "f:1: never: expected true or false, got 3"},
+    /* the first of several, in the order of the table; unknown members of an object before all */
+    {"{count: 1, name: 1}", "f:1: name: expected text (in quotes, where it looks like something "
+                            "else), got 1"},
+    {"{count: 1, nam: x}", "f:1: unknown field \"nam\"; did you mean \"name\"?"},
+    {"{inner: {m: 1}, count: 1}", "f:1: count: expected a whole number from 2 to 20, got 1"},
+};
+
+static void doc_reader_reports_first_error(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct reading r;
+        struct record out = {.on = false};
+        reading_init(&r, rows[i].text, 0);
+        doc_reader_object(&r.reader, &r.root, RECORD, &out);
+        assert_int_equal(r.reader.status, rows[i].error ? ST_BAD_CONFIG : ST_OK);
+        assert_string_equal(r.err.text, rows[i].error ? rows[i].error : "");
+        reading_fini(&r);
+    }
+}
+
+static void doc_reader_reports_ignored_members(void **state) {
+    static const char *const texts[] = {"{old: 1}", "{old: fast}", "{old: [{}]}", "{old: {a: 1}}"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        struct reading r;
+        struct record out = {.on = false};
+        reading_init(&r, texts[i], 0);
+        expect_function_call(on_ignored);
+        doc_reader_object(&r.reader, &r.root, RECORD, &out);
+        assert_true(doc_reader_ok(&r.reader));
+        r.reader.on_ignored = NULL;
+        doc_reader_object(&r.reader, &r.root, RECORD, &out);
+        assert_true(doc_reader_ok(&r.reader));
+        reading_fini(&r);
+    }
+}
+
+/* After an error nothing is read, and the text stays. */
+static void doc_reader_after_error_does_nothing(void **state) {
+    struct reading r;
+    struct record out = {.name = STR("before"), .count = 3, .share = 7, .view = STR("before")};
+    int64_t whole = 5;
+    double real = 5;
+    unsigned word = 1;
+    size_t n = 4;
+    (void)state;
+    reading_init(&r, "{name: abc, 'on': true, count: 20, share: 0.5, mode: slow, sizes: [1]}", 0);
+    doc_reader_fail(&r.reader, &r.root, "the first");
+    doc_reader_object(&r.reader, &r.root, RECORD, &out);
+    struct doc_node name = doc_get(&r.root, "name"), count = doc_get(&r.root, "count");
+    struct doc_node on = doc_get(&r.root, "on"), share = doc_get(&r.root, "share");
+    struct doc_node mode = doc_get(&r.root, "mode"), sizes = doc_get(&r.root, "sizes"), item = {0};
+    doc_reader_text(&r.reader, &name, &out.name);
+    doc_reader_view(&r.reader, &name, &out.view);
+    doc_reader_bool(&r.reader, &on, &out.on);
+    doc_reader_u64(&r.reader, &count, 0, 20, &out.count);
+    doc_reader_i64(&r.reader, &count, 0, 20, &whole);
+    doc_reader_f64(&r.reader, &share, &real);
+    doc_reader_share(&r.reader, &share, true, &out.share);
+    doc_reader_word(&r.reader, &mode, MODES, NULL, &word);
+    assert_null(doc_reader_list(&r.reader, &sizes, sizeof(int), &n));
+    assert_int_equal(n, 0);
+    assert_false(doc_reader_next(&r.reader, &sizes, &item));
+    assert_null(doc_reader_calloc(&r.reader, 1, 8));
+    doc_reader_no_memory(&r.reader);
+    doc_reader_fail(&r.reader, &name, "the second");
+    assert_true(str_is(out.name, "before") && str_is(out.view, "before") && !out.on);
+    assert_true(out.count == 3 && whole == 5 && real == 5 && out.share == 7 && word == 1);
+    assert_int_equal(r.reader.status, ST_BAD_CONFIG);
+    assert_string_equal(r.err.text, "f:1: the first");
+    reading_fini(&r);
+}
+
+static void doc_reader_expected_words_are_replaced(void **state) {
+    struct reading r;
+    unsigned word = 7;
+    (void)state;
+    reading_init(&r, "{mode: quick}", 0);
+    struct doc_node mode = doc_get(&r.root, "mode");
+    doc_reader_word(&r.reader, &mode, MODES, "a speed", &word);
+    assert_string_equal(r.err.text, "f:1: mode: expected a speed, got \"quick\"");
+    assert_int_equal(word, 7);
+    reading_fini(&r);
+}
+
+static void doc_reader_arena_limit_returns_no_memory(void **state) {
+    char text[9000];
+    int n = snprintf(text, sizeof(text), "name: x%08000d", 7);
+    struct reading r;
+    struct record out = {.on = false};
+    (void)state;
+    assert_true(n > 0 && (size_t)n < sizeof(text));
+    reading_init(&r, text, 4096);
+    doc_reader_object(&r.reader, &r.root, RECORD, &out);
+    assert_int_equal(r.reader.status, ST_NO_MEMORY);
+    assert_string_equal(r.err.text, "out of memory for the record");
+    assert_null(out.name.ptr);
+    reading_fini(&r);
+    reading_init(&r, "{}", 4096);
+    assert_null(doc_reader_calloc(&r.reader, 1 << 20, 8));
+    assert_int_equal(r.reader.status, ST_NO_MEMORY);
+    reading_fini(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(doc_reader_object_fills_fields),
+        cmocka_unit_test(doc_reader_absent_members_keep_defaults),
+        cmocka_unit_test(doc_reader_reports_first_error),
+        cmocka_unit_test(doc_reader_reports_ignored_members),
+        cmocka_unit_test(doc_reader_after_error_does_nothing),
+        cmocka_unit_test(doc_reader_expected_words_are_replaced),
+        cmocka_unit_test(doc_reader_arena_limit_returns_no_memory),
+    };
+    return cmocka_run_group_tests_name("core/base/doc/reader", tests, NULL, NULL);
+}
