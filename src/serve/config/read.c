@@ -1,79 +1,69 @@
-/* Reads config.pbtxt after config_fields_check (field.def) accepted its fields. dynamic_batching
- * and sequence_batching are in read_batching.c. */
+/* Reads config.pbtxt by tables: each message of Triton's ModelConfig, whose text form it is, has a
+ * row for each of its fields. MEMBER_IGNORED is for a field without which the answers are the same,
+ * and is logged; MEMBER_REFUSED for one without which they would be others. dynamic_batching and
+ * sequence_batching are in read_batching.c. */
 #include "serve/config/read.h"
 
 #include "core/base/log.h"
-#include "serve/config/field.h"
 #include "serve/config/reshape.h"
 
 enum { MAX_BATCH_SIZE = 2147483647 /* an int32 in ModelConfig */ };
 
-enum status config_read_text(struct arena *arena, const struct doc_node *parent, const char *key,
-                             struct str *out, struct error *err) {
-    struct doc_node node = doc_get(parent, key);
-    struct str text = {NULL, 0};
-    enum status st = doc_read_str(&node, &text, err);
-    if (st != ST_OK || !text.ptr) {
-        return st;
-    }
-    *out = arena_dup(arena, text);
-    if (!out->ptr) {
-        return error_no_memory(err, "the model's configuration");
-    }
-    /* Names are passed to backends and to the file system as C strings. */
-    return memchr(text.ptr, '\0', text.len) ? doc_error(&node, err, "holds a NUL byte") : ST_OK;
+void config_warn(const struct doc_node *node, const char *what) {
+    struct error where;
+    doc_error(node, &where, "%s", what);
+    log_event(LOG_WARNING, "configuration", LOG_CSTR("text", where.text));
 }
 
-static enum status config_read_filename(struct arena *arena, const struct doc_node *parent,
-                                        const char *key, struct str *out, struct error *err) {
-    enum status st = config_read_text(arena, parent, key, out, err);
-    if (st != ST_OK || out->len == 0) {
-        return st;
+static void warn_ignored(const struct doc_node *node, const char *why) {
+    char text[ERROR_TEXT_BYTES];
+    snprintf(text, sizeof(text), "has no effect: %s", why);
+    config_warn(node, text);
+}
+
+void config_read_name(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    const struct str *name = out;
+    doc_reader_text(reader, node, out);
+    if (name->len == 0) {
+        doc_reader_fail(reader, node->parent, "has no %s", node->key);
     }
-    struct doc_node node = doc_get(parent, key);
-    if (out->ptr[0] == '/') {
-        return doc_error(&node, err,
-                         "\"%.*s\" must not begin with /: it is a file of the model's own",
-                         STR_ARG(*out));
+}
+
+/* A path inside the model's directory. */
+static void read_filename(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    const struct str *path = out;
+    doc_reader_text(reader, node, out);
+    if (path->len > 0 && path->ptr[0] == '/') {
+        doc_reader_fail(reader, node,
+                        "\"%.*s\" must not begin with /: it is a file of the model's own",
+                        STR_ARG(*path));
     }
-    struct str rest = *out;
+    struct str rest = *path;
     while (rest.ptr) {
         if (str_is(str_cut(&rest, '/'), "..")) {
-            return doc_error(&node, err, "\"%.*s\" must not lead out of the model's directory",
-                             STR_ARG(*out));
+            doc_reader_fail(reader, node, "\"%.*s\" must not lead out of the model's directory",
+                            STR_ARG(*path));
         }
     }
-    return ST_OK;
 }
 
-enum status config_read_numbers(struct arena *arena, const struct doc_node *node, int64_t min,
-                                const uint64_t **out, size_t *n, struct error *err) {
-    size_t count = doc_count(node);
-    uint64_t *numbers = arena_calloc(arena, count, sizeof(*numbers));
-    if (!numbers) {
-        return error_no_memory(err, "the model's configuration");
-    }
-    struct doc_node element = {0};
-    for (size_t i = 0; doc_next(node, &element); i++) {
-        int64_t number = min;
-        enum status st = doc_read_i64(&element, min, INT64_MAX, &number, err);
-        if (st != ST_OK) {
-            return st;
-        }
-        numbers[i] = (uint64_t)number;
-    }
+void config_read_numbers(struct doc_reader *reader, const struct doc_node *list,
+                         const uint64_t **out, size_t *n) {
+    uint64_t *numbers = doc_reader_list(reader, list, sizeof(*numbers), n);
     *out = numbers;
-    *n = count;
-    return ST_OK;
+    for (struct doc_node item = {0}; doc_reader_next(reader, list, &item);) {
+        doc_reader_u64(reader, &item, 1, INT64_MAX, numbers++);
+    }
 }
 
-enum status config_read_count(const struct doc_node *parent, const char *key, uint64_t *out,
-                              struct error *err) {
-    struct doc_node node = doc_get(parent, key);
-    int64_t value = (int64_t)*out;
-    enum status st = doc_read_i64(&node, 0, INT64_MAX, &value, err);
-    *out = (uint64_t)value;
-    return st;
+/* The names of a list are compared with each other, and clients give configurations, too. */
+enum { MAX_TENSORS = 4096, MAX_PARAMS = 500 };
+
+static void check_count(struct doc_reader *reader, const struct doc_node *list, size_t max) {
+    size_t n = doc_count(list);
+    if (n > max) {
+        doc_reader_fail(reader, list, "expected at most %zu entries, got %zu", max, n);
+    }
 }
 
 /* ---- inputs and outputs ---------------------------------------------------------------------- */
@@ -81,177 +71,140 @@ enum status config_read_count(const struct doc_node *parent, const char *key, ui
 /* One dimension is left for the batch dimension. */
 enum { MAX_DIMS = SHAPE_MAX_RANK - 1 };
 
-static enum status config_read_dims(struct arena *arena, const struct doc_node *node,
-                                    struct shape *out, struct error *err) {
-    size_t n = doc_count(node);
+static void read_dims(struct doc_reader *reader, const struct doc_node *list, struct shape *out) {
+    size_t n = doc_count(list);
     if (n > MAX_DIMS) {
-        return doc_error(node, err, "expected at most %d dimensions, got %zu", MAX_DIMS, n);
+        doc_reader_fail(reader, list, "expected at most %d dimensions, got %zu", MAX_DIMS, n);
     }
-    int64_t *dims = arena_calloc(arena, n, sizeof(*dims));
-    if (!dims) {
-        return error_no_memory(err, "the model's configuration");
-    }
-    struct doc_node element = {0};
-    for (size_t i = 0; doc_next(node, &element); i++) {
-        enum status st = doc_read_i64(&element, INT64_MIN, INT64_MAX, &dims[i], err);
-        if (st != ST_OK) {
-            return st;
-        }
-        if (dims[i] < -1 || dims[i] == 0) {
-            return doc_error(&element, err,
-                             "expected a size of at least 1, or -1 for any, got %lld",
-                             (long long)dims[i]);
-        }
-    }
+    int64_t *dims = doc_reader_list(reader, list, sizeof(*dims), &n);
     *out = (struct shape){dims, n};
-    return ST_OK;
+    for (struct doc_node item = {0}; doc_reader_next(reader, list, &item); dims++) {
+        doc_reader_i64(reader, &item, INT64_MIN, INT64_MAX, dims);
+        if (*dims < -1 || *dims == 0) {
+            doc_reader_fail(reader, &item, "expected a size of at least 1, or -1 for any, got %lld",
+                            (long long)*dims);
+        }
+    }
 }
 
-enum status config_read_datatype(const struct doc_node *parent, enum datatype *out,
-                                 struct error *err) {
-    struct doc_node node = doc_get(parent, "data_type");
+void config_read_datatype(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    enum datatype *datatype = out;
     struct str name = {NULL, 0};
-    enum status st = doc_read_str(&node, &name, err);
+    doc_reader_view(reader, node, &name);
     /* TYPE_INVALID is protobuf's default and means absent. */
-    if (st != ST_OK || !name.ptr || str_is(name, "TYPE_INVALID")) {
-        return st;
+    if (!name.ptr || str_is(name, "TYPE_INVALID")) {
+        return;
     }
-    *out = datatype_parse_config(name);
-    if (*out == DT_INVALID) {
-        return doc_error(
-            &node, err,
-            "\"%.*s\" is no data type; those are TYPE_BOOL, TYPE_UINT8 to TYPE_UINT64, "
-            "TYPE_INT8 to TYPE_INT64, TYPE_FP16, TYPE_FP32, TYPE_FP64, TYPE_BF16 and "
-            "TYPE_STRING",
-            STR_ARG(name));
+    *datatype = datatype_parse_config(name);
+    if (*datatype == DT_INVALID) {
+        doc_reader_fail(reader, node,
+                        "\"%.*s\" is no data type; those are TYPE_BOOL, TYPE_UINT8 to TYPE_UINT64, "
+                        "TYPE_INT8 to TYPE_INT64, TYPE_FP16, TYPE_FP32, TYPE_FP64, TYPE_BF16 and "
+                        "TYPE_STRING",
+                        STR_ARG(name));
     }
-    return ST_OK;
 }
 
-static enum status read_dims_origin(struct arena *arena, const struct doc_node *node,
-                                    struct model_config_tensor *out, struct error *err) {
+static void read_tensor_dims(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct model_config_tensor *out = object;
     char place[DOC_PLACE_BYTES];
-    out->dims_origin = arena_printf(arena, "dims in %s", doc_place_print(node, place));
-    return out->dims_origin.ptr ? ST_OK : error_no_memory(err, "the model's configuration");
-}
-
-static enum status read_shape(struct arena *arena, const struct doc_node *parent,
-                              struct model_config_tensor *out, struct error *err) {
-    struct doc_node node = doc_get(parent, "dims");
-    if (!node.val) {
-        return ST_OK;
+    if (!node->val) {
+        return;
     }
-    enum status st = config_read_dims(arena, &node, &out->dims, err);
-    if (st == ST_OK && out->dims.rank == 0) {
-        return doc_error(&node, err,
-                         "must not be empty; a tensor without dimensions is dims: [ 1 ] with "
-                         "reshape: { shape: [ ] }");
+    read_dims(reader, node, &out->dims);
+    if (out->dims.rank == 0) {
+        doc_reader_fail(reader, node,
+                        "must not be empty; a tensor without dimensions is dims: [ 1 ] with "
+                        "reshape: { shape: [ ] }");
     }
     out->has_dims = true;
-    return st == ST_OK ? read_dims_origin(arena, &node, out, err) : st;
+    out->dims_origin = arena_printf(reader->arena, "dims in %s", doc_place_print(node, place));
+    if (!out->dims_origin.ptr) {
+        doc_reader_no_memory(reader);
+    }
 }
 
-static enum status read_reshape(struct arena *arena, const struct doc_node *parent,
-                                struct model_config_tensor *out, struct error *err) {
-    struct doc_node node = doc_get(parent, "reshape");
-    if (!node.val) {
-        return ST_OK;
-    }
+static void read_reshape_shape(struct doc_reader *reader, const struct doc_node *node,
+                               void *object) {
+    struct model_config_tensor *out = object;
     if (!out->has_dims) {
-        return doc_error(&node, err, "needs dims beside it");
+        doc_reader_fail(reader, node->parent, "needs dims beside it");
     }
-    struct doc_node list = doc_get(&node, "shape");
-    enum status st = config_read_dims(arena, &list, &out->reshape, err);
-    if (st == ST_OK && !reshape_is_valid(out->dims, out->reshape)) {
+    read_dims(reader, node, &out->reshape);
+    if (doc_reader_ok(reader) && !reshape_is_valid(out->dims, out->reshape)) {
         char dims[SHAPE_TEXT_BYTES], reshape[SHAPE_TEXT_BYTES];
-        st =
-            doc_error(&node, err,
-                      "%s has not as many elements as dims %s (between any two -1 they must agree)",
-                      shape_print(out->reshape, reshape), shape_print(out->dims, dims));
+        doc_reader_fail(reader, node->parent,
+                        "%s has not as many elements as dims %s (between any two -1 they must "
+                        "agree)",
+                        shape_print(out->reshape, reshape), shape_print(out->dims, dims));
     }
     out->has_reshape = true;
-    return st;
 }
 
-static enum status read_tensor(struct arena *arena, const struct doc_node *node, bool is_input,
-                               struct model_config_tensor *out, struct error *err) {
-    enum status st = config_read_text(arena, node, "name", &out->name, err);
-    if (st == ST_OK && out->name.len == 0) {
-        st = doc_error(node, err, "has no name");
-    }
-    if (st == ST_OK) {
-        st = config_read_datatype(node, &out->datatype, err);
-    }
-    if (st == ST_OK) {
-        st = read_shape(arena, node, out, err);
-    }
-    if (st == ST_OK) {
-        st = read_reshape(arena, node, out, err);
-    }
-    if (st == ST_OK && is_input) {
-        struct doc_node optional = doc_get(node, "optional");
-        st = doc_read_bool(&optional, &out->optional, err);
-    }
-    if (st == ST_OK && !is_input) {
-        st = config_read_filename(arena, node, "label_filename", &out->label_filename, err);
-    }
-    return st;
-}
+static const struct doc_member RESHAPE[] = {{"shape", MEMBER_CUSTOM(read_reshape_shape)}, {0}};
 
-/* The names of a list are compared with each other, and clients give configurations, too. */
-enum { MAX_TENSORS = 4096, MAX_PARAMS = 500 };
+static const char NOT_ROW_MAJOR[] = "tensors that are not row-major are not supported";
+static const char SHAPE_TENSOR[] = "shape tensors are not supported";
+static const char *const FORMATS[] = {"FORMAT_NONE", NULL};
 
-static enum status check_count(const struct doc_node *list, size_t max, struct error *err) {
-    size_t n = doc_count(list);
-    return n <= max ? ST_OK : doc_error(list, err, "expected at most %zu entries, got %zu", max, n);
-}
+static const struct doc_member INPUT[] = {
+    {"name", MEMBER_CUSTOM_FIELD(struct model_config_tensor, name, struct str, config_read_name)},
+    {"data_type", MEMBER_CUSTOM_FIELD(struct model_config_tensor, datatype, enum datatype,
+                                      config_read_datatype)},
+    {"dims", MEMBER_CUSTOM(read_tensor_dims)},
+    {"reshape", MEMBER_OBJECT(RESHAPE)},
+    {"optional", MEMBER_BOOL(struct model_config_tensor, optional)},
+    {"format", .words = FORMATS,
+     MEMBER_IGNORED("it describes pictures to clients; the server does not look at it")},
+    {"is_shape_tensor", MEMBER_REFUSED_TRUE(SHAPE_TENSOR)},
+    {"allow_ragged_batch",
+     MEMBER_REFUSED_TRUE("batches of requests with different shapes are not supported")},
+    {"is_non_linear_format_io", MEMBER_REFUSED_TRUE(NOT_ROW_MAJOR)},
+    {0}};
 
-static enum status check_unique(const struct doc_node *node,
-                                const struct model_config_tensor *tensors, size_t i,
-                                struct error *err) {
-    for (size_t j = 0; j < i; j++) {
+static const struct doc_member OUTPUT[] = {
+    {"name", MEMBER_CUSTOM_FIELD(struct model_config_tensor, name, struct str, config_read_name)},
+    {"data_type", MEMBER_CUSTOM_FIELD(struct model_config_tensor, datatype, enum datatype,
+                                      config_read_datatype)},
+    {"dims", MEMBER_CUSTOM(read_tensor_dims)},
+    {"reshape", MEMBER_OBJECT(RESHAPE)},
+    {"label_filename",
+     MEMBER_CUSTOM_FIELD(struct model_config_tensor, label_filename, struct str, read_filename)},
+    {"is_shape_tensor", MEMBER_REFUSED_TRUE(SHAPE_TENSOR)},
+    {"is_non_linear_format_io", MEMBER_REFUSED_TRUE(NOT_ROW_MAJOR)},
+    {0}};
+
+static void check_unique(struct doc_reader *reader, const struct doc_node *node,
+                         const struct model_config_tensor *tensors, size_t i) {
+    for (size_t j = 0; doc_reader_ok(reader) && j < i; j++) {
         if (str_eq(tensors[j].name, tensors[i].name)) {
-            return doc_error(node, err, "the name \"%.*s\" is taken already",
-                             STR_ARG(tensors[i].name));
+            doc_reader_fail(reader, node, "the name \"%.*s\" is taken already",
+                            STR_ARG(tensors[i].name));
         }
     }
-    return ST_OK;
 }
 
-static enum status read_list(struct arena *arena, const struct doc_node *root, const char *key,
-                             struct model_config_tensor **out, size_t *n, struct error *err) {
-    struct doc_node list = doc_get(root, key);
-    size_t count = doc_count(&list);
-    enum status checked = check_count(&list, MAX_TENSORS, err);
-    if (checked != ST_OK) {
-        return checked;
+static struct model_config_tensor *read_tensors(struct doc_reader *reader,
+                                                const struct doc_node *list,
+                                                const struct doc_member *members, size_t *n) {
+    check_count(reader, list, MAX_TENSORS);
+    struct model_config_tensor *tensors = doc_reader_list(reader, list, sizeof(*tensors), n);
+    struct doc_node item = {0};
+    for (size_t i = 0; doc_reader_next(reader, list, &item); i++) {
+        doc_reader_object(reader, &item, members, &tensors[i]);
+        check_unique(reader, &item, tensors, i);
     }
-    struct model_config_tensor *tensors = arena_calloc(arena, count, sizeof(*tensors));
-    if (!tensors) {
-        return error_no_memory(err, "the model's configuration");
-    }
-    struct doc_node node = {0};
-    for (size_t i = 0; doc_next(&list, &node); i++) {
-        enum status st = read_tensor(arena, &node, str_is(str_of(key), "input"), &tensors[i], err);
-        if (st == ST_OK) {
-            st = check_unique(&node, tensors, i, err);
-        }
-        if (st != ST_OK) {
-            return st;
-        }
-    }
-    *out = tensors;
-    *n = count;
-    return ST_OK;
+    return tensors;
 }
 
-static enum status config_read_tensors(struct arena *arena, const struct doc_node *root,
-                                       struct model_config *out, struct error *err) {
-    enum status st = read_list(arena, root, "input", &out->inputs, &out->n_inputs, err);
-    if (st == ST_OK) {
-        st = read_list(arena, root, "output", &out->outputs, &out->n_outputs, err);
-    }
-    return st;
+static void read_inputs(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct model_config *out = object;
+    out->inputs = read_tensors(reader, node, INPUT, &out->n_inputs);
+}
+
+static void read_outputs(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct model_config *out = object;
+    out->outputs = read_tensors(reader, node, OUTPUT, &out->n_outputs);
 }
 
 /* ---- parameters ------------------------------------------------------------------------------ */
@@ -320,342 +273,274 @@ enum status model_config_set_param(struct arena *arena, struct model_config *con
     return ST_OK;
 }
 
-static enum status read_param(struct arena *arena, const struct doc_node *node,
-                              struct model_config_param *out, struct error *err) {
-    struct doc_node value = doc_get(node, "value");
-    out->value = STR("");
-    enum status st = config_read_text(arena, node, "key", &out->name, err);
-    if (st == ST_OK && out->name.len == 0) {
-        st = doc_error(node, err, "has no key");
-    }
-    if (st == ST_OK) {
-        st = config_read_text(arena, &value, "string_value", &out->value, err);
-    }
-    return st;
-}
+static const struct doc_member PARAMETER_VALUE[] = {
+    {"string_value", MEMBER_TEXT(struct model_config_param, value)}, {0}};
 
-static enum status add_param(struct arena *arena, const struct doc_node *node,
-                             struct model_config *out, struct error *err) {
-    struct model_config_param param = {{NULL, 0}, {NULL, 0}, false};
-    enum status st = read_param(arena, node, &param, err);
-    if (st != ST_OK) {
-        return st;
+static const struct doc_member PARAMETER[] = {
+    {"key", MEMBER_CUSTOM_FIELD(struct model_config_param, name, struct str, config_read_name)},
+    {"value", MEMBER_OBJECT(PARAMETER_VALUE)},
+    {0}};
+
+static void add_param(struct doc_reader *reader, const struct doc_node *node,
+                      struct model_config *out) {
+    struct model_config_param param = {.value = STR("")};
+    struct error why;
+    doc_reader_object(reader, node, PARAMETER, &param);
+    if (!doc_reader_ok(reader)) {
+        return;
     }
     if (find_param(out, param.name) < out->n_params) {
-        return doc_error(node, err, "\"%.*s\" is given twice", STR_ARG(param.name));
+        doc_reader_fail(reader, node, "\"%.*s\" is given twice", STR_ARG(param.name));
+        return;
     }
-    st = model_config_set_param(arena, out, &param, err);
-    if (st == ST_BAD_CONFIG) { /* set_param does not report the place */
-        struct error why = *err;
-        st = doc_error(node, err, "%s", why.text);
+    enum status st = model_config_set_param(reader->arena, out, &param, &why);
+    if (st == ST_NO_MEMORY) {
+        doc_reader_no_memory(reader);
+    } else if (st != ST_OK) { /* its text does not name the place */
+        doc_reader_fail(reader, node, "%s", why.text);
     }
-    return st;
 }
 
-static enum status config_read_params(struct arena *arena, const struct doc_node *root,
-                                      struct model_config *out, struct error *err) {
-    struct doc_node list = doc_get(root, "parameters");
-    enum status st = check_count(&list, MAX_PARAMS, err);
-    struct doc_node node = {0};
-    while (st == ST_OK && doc_next(&list, &node)) {
-        st = add_param(arena, &node, out, err);
+static void read_params(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    check_count(reader, node, MAX_PARAMS);
+    for (struct doc_node item = {0}; doc_reader_next(reader, node, &item);) {
+        add_param(reader, &item, object);
     }
-    return st;
 }
 
-/* ---- model_warmup: inputs -------------------------------------------------------------------- */
+/* ---- model_warmup ---------------------------------------------------------------------------- */
 
-static enum status read_sample_shape(struct arena *arena, const struct doc_node *node,
-                                     struct shape *out, struct error *err) {
-    struct doc_node dims = doc_get(node, "dims");
-    enum status st = config_read_dims(arena, &dims, out, err);
-    for (size_t i = 0; i < out->rank && st == ST_OK; i++) {
-        if (out->dims[i] < 0) {
-            struct doc_node element = doc_at(&dims, i);
-            st = doc_error(&element, err, "a sample's dimensions must be fixed, not -1");
+static void read_sample_dims(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    const struct shape *shape = out;
+    struct doc_node item = {0};
+    read_dims(reader, node, out);
+    for (size_t i = 0; doc_reader_next(reader, node, &item); i++) {
+        if (shape->dims[i] < 0) {
+            doc_reader_fail(reader, &item, "a sample's dimensions must be fixed, not -1");
         }
     }
-    return st;
 }
 
-/* Exactly one of the three fields is the source of the bytes. */
-static enum status read_sample_data(struct arena *arena, const struct doc_node *node,
-                                    struct model_warmup_input *out, struct error *err) {
-    struct doc_node zero = doc_get(node, "zero_data"), random = doc_get(node, "random_data");
-    bool is_zero = false, is_random = false;
-    enum status st = doc_read_bool(&zero, &is_zero, err);
-    if (st == ST_OK) {
-        st = doc_read_bool(&random, &is_random, err);
+static void read_sample_datatype(struct doc_reader *reader, const struct doc_node *node,
+                                 void *out) {
+    const enum datatype *datatype = out;
+    config_read_datatype(reader, node, out);
+    if (*datatype == DT_INVALID) {
+        doc_reader_fail(reader, node->parent, "has no data_type");
     }
-    if (st == ST_OK) {
-        st = config_read_filename(arena, node, "input_data_file", &out->filename, err);
-    }
-    bool is_file = out->filename.len > 0;
-    if (st == ST_OK && (int)is_zero + (int)is_random + (int)is_file != 1) {
-        st = doc_error(node, err,
-                       "expected one of zero_data: true, random_data: true and input_data_file");
-    }
-    out->data = is_file ? WARMUP_FILE : is_random ? WARMUP_RANDOM : WARMUP_ZERO;
-    return st;
 }
 
-static enum status read_sample_input(struct arena *arena, const struct doc_node *entry,
-                                     struct model_warmup_input *out, struct error *err) {
-    struct doc_node value = doc_get(entry, "value");
-    enum status st = config_read_text(arena, entry, "key", &out->name, err);
-    if (st == ST_OK && out->name.len == 0) {
-        st = doc_error(entry, err, "has no key: the name of the input");
+/* One of `inputs` while it is read. */
+struct sample_input {
+    struct model_warmup_input input;
+    bool is_zero, is_random;
+};
+
+static void check_sample_key(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    const struct sample_input *sample = object;
+    if (sample->input.name.len == 0) {
+        doc_reader_fail(reader, node->parent, "has no key: the name of the input");
     }
-    if (st == ST_OK && !value.val) {
-        st = doc_error(entry, err, "has no value");
-    }
-    if (st == ST_OK) {
-        st = config_read_datatype(&value, &out->datatype, err);
-    }
-    if (st == ST_OK && out->datatype == DT_INVALID) {
-        st = doc_error(&value, err, "has no data_type");
-    }
-    if (st == ST_OK) {
-        st = read_sample_shape(arena, &value, &out->dims, err);
-    }
-    return st == ST_OK ? read_sample_data(arena, &value, out, err) : st;
 }
 
-/* ---- model_warmup: samples ------------------------------------------------------------------- */
+static void check_sample_value(struct doc_reader *reader, const struct doc_node *node,
+                               void *object) {
+    (void)object;
+    if (!node->val) {
+        doc_reader_fail(reader, node->parent, "has no value");
+    }
+}
 
-static enum status read_sample_inputs(struct arena *arena, const struct doc_node *sample,
-                                      struct model_warmup *out, struct error *err) {
-    struct doc_node list = doc_get(sample, "inputs");
-    size_t n = doc_count(&list);
-    struct model_warmup_input *inputs = arena_calloc(arena, n, sizeof(*inputs));
-    if (!inputs) {
-        return error_no_memory(err, "the model's configuration");
+/* Exactly one of three fields is the source of the bytes; the file is the last. */
+static void check_sample_data(struct doc_reader *reader, const struct doc_node *node,
+                              void *object) {
+    struct sample_input *sample = object;
+    bool is_file = sample->input.filename.len > 0;
+    if ((int)sample->is_zero + (int)sample->is_random + (int)is_file != 1) {
+        doc_reader_fail(reader, node->parent,
+                        "expected one of zero_data: true, random_data: true and input_data_file");
     }
-    struct doc_node entry = {0};
-    for (size_t i = 0; doc_next(&list, &entry); i++) {
-        enum status st = read_sample_input(arena, &entry, &inputs[i], err);
-        if (st != ST_OK) {
-            return st;
-        }
-    }
+    sample->input.data = is_file ? WARMUP_FILE : sample->is_random ? WARMUP_RANDOM : WARMUP_ZERO;
+}
+
+static const struct doc_member WARMUP_INPUT[] = {
+    {"data_type",
+     MEMBER_CUSTOM_FIELD(struct sample_input, input.datatype, enum datatype, read_sample_datatype)},
+    {"dims", MEMBER_CUSTOM_FIELD(struct sample_input, input.dims, struct shape, read_sample_dims)},
+    {"zero_data", MEMBER_BOOL(struct sample_input, is_zero)},
+    {"random_data", MEMBER_BOOL(struct sample_input, is_random)},
+    {"input_data_file",
+     MEMBER_CUSTOM_FIELD(struct sample_input, input.filename, struct str, read_filename),
+     .check = check_sample_data},
+    {0}};
+
+static const struct doc_member WARMUP_ENTRY[] = {
+    {"key", MEMBER_TEXT(struct sample_input, input.name), .check = check_sample_key},
+    {"value", MEMBER_OBJECT(WARMUP_INPUT), .check = check_sample_value},
+    {0}};
+
+static void read_sample_inputs(struct doc_reader *reader, const struct doc_node *node,
+                               void *object) {
+    struct model_warmup *out = object;
+    struct model_warmup_input *inputs =
+        doc_reader_list(reader, node, sizeof(*inputs), &out->n_inputs);
     out->inputs = inputs;
-    out->n_inputs = n;
-    return ST_OK;
+    for (struct doc_node item = {0}; doc_reader_next(reader, node, &item);) {
+        struct sample_input sample = {.is_zero = false};
+        doc_reader_object(reader, &item, WARMUP_ENTRY, &sample);
+        *inputs++ = sample.input;
+    }
 }
 
-static enum status read_number(const struct doc_node *parent, const char *key, uint64_t *out,
-                               struct error *err) {
-    struct doc_node node = doc_get(parent, key);
-    int64_t value = 0;
-    enum status st = doc_read_i64(&node, 0, INT32_MAX, &value, err);
-    *out = (uint64_t)value;
-    return st;
-}
-
-static enum status read_sample(struct arena *arena, const struct doc_node *node,
-                               struct model_warmup *out, struct error *err) {
-    enum status st = config_read_text(arena, node, "name", &out->name, err);
-    if (st == ST_OK) {
-        st = read_number(node, "batch_size", &out->batch_size, err);
-    }
-    if (st == ST_OK) {
-        st = read_number(node, "count", &out->count, err);
-    }
-    if (st == ST_OK) {
-        st = read_sample_inputs(arena, node, out, err);
-    }
-    if (out->count == 0) {
-        out->count = 1;
-    }
-    return st;
-}
+static const struct doc_member WARMUP[] = {
+    {"name", MEMBER_TEXT(struct model_warmup, name)},
+    {"batch_size", MEMBER_U64(struct model_warmup, batch_size, 0, INT32_MAX)},
+    {"count", MEMBER_U64(struct model_warmup, count, 0, INT32_MAX)},
+    {"inputs", MEMBER_CUSTOM(read_sample_inputs)},
+    {0}};
 
 /* Triton also accepts a sample without a batch size and skips it. */
-static bool sample_is_run(const struct doc_node *node, const struct model_warmup *sample) {
-    struct error where;
-    if (sample->batch_size == 0) {
-        doc_error(node, &where, "is not run: it has no batch_size");
-        log_event(LOG_WARNING, "configuration", LOG_CSTR("text", where.text));
-    }
-    return sample->batch_size > 0;
-}
-
-static enum status config_read_warmups(struct arena *arena, const struct doc_node *root,
-                                       struct model_config *out, struct error *err) {
-    struct doc_node list = doc_get(root, "model_warmup");
-    size_t n = doc_count(&list), n_run = 0;
-    struct model_warmup *samples = arena_calloc(arena, n, sizeof(*samples));
-    if (!samples) {
-        return error_no_memory(err, "the model's configuration");
-    }
-    struct doc_node node = {0};
-    while (doc_next(&list, &node)) {
-        enum status st = read_sample(arena, &node, &samples[n_run], err);
-        if (st != ST_OK) {
-            return st;
-        }
-        n_run += sample_is_run(&node, &samples[n_run]);
-    }
+static void read_warmups(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct model_config *out = object;
+    size_t n;
+    struct model_warmup *samples = doc_reader_list(reader, node, sizeof(*samples), &n);
     out->warmups = samples;
-    out->n_warmups = n_run;
-    return ST_OK;
+    for (struct doc_node item = {0}; doc_reader_next(reader, node, &item);) {
+        struct model_warmup sample = {.batch_size = 0};
+        doc_reader_object(reader, &item, WARMUP, &sample);
+        sample.count = sample.count > 0 ? sample.count : 1;
+        if (sample.batch_size > 0) {
+            samples[out->n_warmups++] = sample;
+        } else if (doc_reader_ok(reader)) {
+            config_warn(&item, "is not run: it has no batch_size");
+        }
+    }
 }
-
-enum { MAX_INSTANCES = 1024 };
 
 /* ---- versions -------------------------------------------------------------------------------- */
 
-static enum status read_latest(const struct doc_node *policy, struct model_config *out,
-                               struct error *err) {
-    struct doc_node latest = doc_get(policy, "latest");
-    struct doc_node number = doc_get(&latest, "num_versions");
-    int64_t count = 1;
-    enum status st = doc_read_i64(&number, 1, UINT32_MAX, &count, err);
-    out->policy = VERSIONS_LATEST;
-    out->latest_count = (uint64_t)count;
-    return st;
+static void read_versions(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct model_config *out = object;
+    config_read_numbers(reader, node, &out->specific, &out->n_specific);
+    if (out->n_specific == 0) {
+        doc_reader_fail(reader, node->parent, "lists no versions");
+    }
 }
 
-static enum status read_specific(struct arena *arena, const struct doc_node *policy,
-                                 struct model_config *out, struct error *err) {
-    struct doc_node specific = doc_get(policy, "specific");
-    struct doc_node versions = doc_get(&specific, "versions");
-    out->policy = VERSIONS_SPECIFIC;
-    enum status st =
-        config_read_numbers(arena, &versions, 1, &out->specific, &out->n_specific, err);
-    if (st == ST_OK && out->n_specific == 0) {
-        st = doc_error(&specific, err, "lists no versions");
-    }
-    return st;
-}
+static const struct doc_member LATEST[] = {
+    {"num_versions", MEMBER_U64(struct model_config, latest_count, 1, UINT32_MAX)}, {0}};
+static const struct doc_member ALL[] = {{0}};
+static const struct doc_member SPECIFIC[] = {{"versions", MEMBER_CUSTOM(read_versions)}, {0}};
 
-static enum status read_version_policy(struct arena *arena, const struct doc_node *root,
-                                       struct model_config *out, struct error *err) {
-    struct doc_node policy = doc_get(root, "version_policy");
-    bool latest = doc_get(&policy, "latest").val != NULL;
-    bool all = doc_get(&policy, "all").val != NULL;
-    bool specific = doc_get(&policy, "specific").val != NULL;
-    if ((int)latest + (int)all + (int)specific > 1) {
-        return doc_error(&policy, err, "has more than one of latest, all and specific");
+/* In the order of the policies. */
+static const struct doc_member VERSION_POLICY[] = {{"latest", MEMBER_OBJECT(LATEST)},
+                                                   {"all", MEMBER_OBJECT(ALL)},
+                                                   {"specific", MEMBER_OBJECT(SPECIFIC)},
+                                                   {0}};
+
+static void read_version_policy(struct doc_reader *reader, const struct doc_node *node,
+                                void *object) {
+    struct model_config *out = object;
+    int n = 0;
+    for (int i = 0; VERSION_POLICY[i].name; i++) {
+        if (doc_get(node, VERSION_POLICY[i].name).val) {
+            out->policy = (enum model_version_policy)i;
+            n++;
+        }
     }
-    if (all) {
-        out->policy = VERSIONS_ALL;
-        return ST_OK;
+    if (n > 1) {
+        doc_reader_fail(reader, node, "has more than one of latest, all and specific");
     }
-    return specific ? read_specific(arena, &policy, out, err) : read_latest(&policy, out, err);
+    doc_reader_object(reader, node, VERSION_POLICY, out);
 }
 
 /* ---- instances ------------------------------------------------------------------------------- */
 
-static enum status check_kind(const struct doc_node *group, struct error *err) {
-    struct doc_node node = doc_get(group, "kind");
-    struct str kind = STR("KIND_AUTO");
-    enum status st = doc_read_str(&node, &kind, err);
-    if (st != ST_OK || str_is(kind, "KIND_AUTO") || str_is(kind, "KIND_CPU") ||
-        str_is(kind, "KIND_MODEL")) {
-        return st;
-    }
+enum { MAX_INSTANCES = 1024 };
+
+static void check_kind(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    static const char *const kinds[] = {"KIND_AUTO", "KIND_CPU", "KIND_MODEL", NULL};
+    struct str kind = {NULL, 0};
+    unsigned unused;
+    (void)object;
+    doc_reader_view(reader, node, &kind);
     if (str_is(kind, "KIND_GPU")) {
-        return doc_error(&node, err,
-                         "this server runs models on CPUs only; KIND_CPU or KIND_AUTO would do");
+        doc_reader_fail(reader, node,
+                        "this server runs models on CPUs only; KIND_CPU or KIND_AUTO would do");
     }
-    return doc_error(&node, err, "expected KIND_AUTO, KIND_CPU or KIND_MODEL, got \"%.*s\"",
-                     STR_ARG(kind));
+    doc_reader_word(reader, node, kinds, NULL, &unused);
 }
 
-static enum status read_instances(const struct doc_node *root, struct model_config *out,
-                                  struct error *err) {
-    struct doc_node groups = doc_get(root, "instance_group");
-    struct doc_node group = {0};
-    while (doc_next(&groups, &group)) {
-        struct doc_node number = doc_get(&group, "count");
-        struct doc_node label = doc_get(&group, "name");
-        struct str name;
-        int64_t count = 1;
-        enum status st = doc_read_i64(&number, 1, MAX_INSTANCES, &count, err);
-        if (st == ST_OK) {
-            st = doc_read_str(&label, &name, err); /* a label without effect */
-        }
-        if (st == ST_OK) {
-            st = check_kind(&group, err);
-        }
-        if (st != ST_OK) {
-            return st;
-        }
-        out->instance_count += (uint64_t)count;
+/* A label without effect. */
+static void check_label(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct str unused;
+    (void)object;
+    doc_reader_view(reader, node, &unused);
+}
+
+struct instance_group {
+    uint64_t count;
+};
+
+static const struct doc_member INSTANCE_GROUP[] = {
+    {"count", MEMBER_U64(struct instance_group, count, 1, MAX_INSTANCES)},
+    {"name", MEMBER_CUSTOM(check_label)},
+    {"kind", MEMBER_CUSTOM(check_kind)},
+    {"rate_limiter", MEMBER_IGNORED("instances run whenever they have work")},
+    {"gpus",
+     MEMBER_REFUSED("this server runs models on CPUs only; leave gpus out and say KIND_CPU")},
+    {"secondary_devices", MEMBER_IGNORED("this server runs models on CPUs only")},
+    {"profile", MEMBER_IGNORED("the backends here have no optimisation profiles")},
+    {"passive", MEMBER_REFUSED_TRUE("instances that take no requests are not supported")},
+    {"host_policy", MEMBER_IGNORED("instances run on the CPUs that the server may use")},
+    {0}};
+
+static void read_instances(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct model_config *out = object;
+    for (struct doc_node item = {0}; doc_reader_next(reader, node, &item);) {
+        struct instance_group group = {.count = 1};
+        doc_reader_object(reader, &item, INSTANCE_GROUP, &group);
+        out->instance_count += group.count;
     }
     if (out->instance_count > MAX_INSTANCES) {
-        return doc_error(&groups, err, "%llu instances are more than %d",
-                         (unsigned long long)out->instance_count, MAX_INSTANCES);
+        doc_reader_fail(reader, node, "%llu instances are more than %d",
+                        (unsigned long long)out->instance_count, MAX_INSTANCES);
     }
-    return ST_OK;
 }
 
 /* ---- responses ------------------------------------------------------------------------------- */
 
-/* Call after config_read_batching, because preserve_ordering and decoupled exclude each other. */
-static enum status read_transaction_policy(const struct doc_node *root, struct model_config *out,
-                                           struct error *err) {
-    struct doc_node policy = doc_get(root, "model_transaction_policy");
-    struct doc_node decoupled = doc_get(&policy, "decoupled");
-    enum status st = doc_read_bool(&decoupled, &out->decoupled, err);
-    if (st == ST_OK && out->decoupled && out->preserve_ordering) {
-        st = doc_error(&decoupled, err,
-                       "a decoupled model sends responses as they are made: preserve_ordering "
-                       "must not be true");
+static void check_decoupled(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    const struct model_config *config = object;
+    if (config->decoupled && config->preserve_ordering) {
+        doc_reader_fail(reader, node,
+                        "a decoupled model sends responses as they are made: preserve_ordering "
+                        "must not be true");
     }
-    return st;
 }
 
-/* Call after read_transaction_policy. */
-static enum status read_response_cache(const struct doc_node *root, struct model_config *out,
-                                       struct error *err) {
-    struct doc_node cache = doc_get(root, "response_cache");
-    struct doc_node enable = doc_get(&cache, "enable");
-    enum status st = doc_read_bool(&enable, &out->response_cache, err);
-    if (st == ST_OK && out->response_cache && out->decoupled) {
-        st = doc_error(&enable, err,
-                       "responses of a decoupled model can't be cached: response_cache must not be "
-                       "enabled");
+static void check_response_cache(struct doc_reader *reader, const struct doc_node *node,
+                                 void *object) {
+    const struct model_config *config = object;
+    if (config->response_cache && config->decoupled) {
+        doc_reader_fail(reader, node,
+                        "responses of a decoupled model can't be cached: response_cache must not "
+                        "be enabled");
     }
-    if (st == ST_OK && out->response_cache && out->sequences.strategy != SEQUENCES_NONE) {
-        st = doc_error(&enable, err,
-                       "responses to requests of sequences can't be cached: response_cache must "
-                       "not be enabled");
+    if (config->response_cache && config->sequences.strategy != SEQUENCES_NONE) {
+        doc_reader_fail(reader, node,
+                        "responses to requests of sequences can't be cached: response_cache must "
+                        "not be enabled");
     }
-    return st;
 }
 
-/* ---- serving --------------------------------------------------------------------------------- */
+static const struct doc_member TRANSACTION_POLICY[] = {
+    {"decoupled", MEMBER_BOOL(struct model_config, decoupled), .check = check_decoupled}, {0}};
+static const struct doc_member RESPONSE_CACHE[] = {
+    {"enable", MEMBER_BOOL(struct model_config, response_cache), .check = check_response_cache},
+    {0}};
 
-static enum status config_read_serving(struct arena *arena, const struct doc_node *root,
-                                       struct model_config *out, struct error *err) {
-    enum status st = read_version_policy(arena, root, out, err);
-    if (st == ST_OK) {
-        st = read_instances(root, out, err);
-    }
-    if (st == ST_OK) {
-        st = config_read_batching(arena, root, out, err);
-    }
-    if (st == ST_OK) {
-        st = config_read_sequences(arena, root, out, err);
-    }
-    if (st == ST_OK) {
-        st = read_transaction_policy(root, out, err);
-    }
-    if (st == ST_OK) {
-        st = read_response_cache(root, out, err);
-    }
-    if (st == ST_OK) {
-        st = config_read_warmups(arena, root, out, err);
-    }
-    if (st == ST_OK) {
-        st = config_read_params(arena, root, out, err);
-    }
-    return st;
-}
-
-/* ---- backend and top level ------------------------------------------------------------------- */
+/* ---- backend --------------------------------------------------------------------------------- */
 
 struct platform {
     const char *name;
@@ -668,33 +553,6 @@ static const struct platform platforms[] = {
     {"tensorflow_savedmodel", "tensorflow"}, {"pytorch_libtorch", "pytorch"},
 };
 
-static enum status backend_of_platform(const struct doc_node *root, struct model_config *out,
-                                       struct error *err) {
-    struct doc_node node = doc_get(root, "platform");
-    if (str_is(out->platform, "ensemble")) {
-        return doc_error(&node, err, "ensembles (models made of other models) are not supported");
-    }
-    for (size_t i = 0; i < sizeof(platforms) / sizeof(platforms[0]); i++) {
-        if (!str_is(out->platform, platforms[i].name)) {
-            continue;
-        }
-        if (out->backend.len > 0 && !str_is(out->backend, platforms[i].backend)) {
-            return doc_error(&node, err, "belongs to backend \"%s\", but backend is \"%.*s\"",
-                             platforms[i].backend, STR_ARG(out->backend));
-        }
-        out->backend = str_of(platforms[i].backend);
-        return ST_OK;
-    }
-    if (out->backend.len > 0) {
-        return ST_OK;
-    }
-    return doc_error(
-        &node, err,
-        "\"%.*s\" is no known platform (onnxruntime_onnx is one); name the backend with "
-        "`backend:` instead",
-        STR_ARG(out->platform));
-}
-
 bool backend_name_is_valid(struct str name) {
     for (size_t i = 0; i < name.len; i++) {
         char c = name.ptr[i];
@@ -706,57 +564,89 @@ bool backend_name_is_valid(struct str name) {
     return name.len > 0 && name.len <= BACKEND_NAME_MAX;
 }
 
-static enum status read_backend(struct arena *arena, const struct doc_node *root,
-                                struct model_config *out, struct error *err) {
-    enum status st = config_read_text(arena, root, "backend", &out->backend, err);
-    if (st == ST_OK) {
-        st = config_read_text(arena, root, "platform", &out->platform, err);
+static void check_backend(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    const struct model_config *config = object;
+    if (config->backend.len > 0 && !backend_name_is_valid(config->backend)) {
+        doc_reader_fail(reader, node,
+                        "\"%.*s\" is not the name of a backend: those are made of a-z, 0-9, _ and "
+                        "-",
+                        STR_ARG(config->backend));
     }
-    if (st == ST_OK && out->backend.len > 0 && !backend_name_is_valid(out->backend)) {
-        struct doc_node node = doc_get(root, "backend");
-        st = doc_error(&node, err,
-                       "\"%.*s\" is not the name of a backend: those are made of a-z, 0-9, _ and -",
-                       STR_ARG(out->backend));
-    }
-    if (st == ST_OK && out->platform.len > 0) {
-        st = backend_of_platform(root, out, err);
-    }
-    return st;
 }
 
-static enum status read_max_batch_size(const struct doc_node *root, struct model_config *out,
-                                       struct error *err) {
-    struct doc_node node = doc_get(root, "max_batch_size");
-    int64_t value = 0;
-    enum status st = doc_read_i64(&node, 0, MAX_BATCH_SIZE, &value, err);
-    out->has_max_batch_size = node.val != NULL;
-    out->max_batch_size = (uint64_t)value;
-    return st;
+/* Derives the backend from the platform. */
+static void check_platform(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct model_config *out = object;
+    if (str_is(out->platform, "ensemble")) {
+        doc_reader_fail(reader, node, "ensembles (models made of other models) are not supported");
+    }
+    for (size_t i = 0; i < sizeof(platforms) / sizeof(platforms[0]); i++) {
+        if (!str_is(out->platform, platforms[i].name)) {
+            continue;
+        }
+        if (out->backend.len > 0 && !str_is(out->backend, platforms[i].backend)) {
+            doc_reader_fail(reader, node, "belongs to backend \"%s\", but backend is \"%.*s\"",
+                            platforms[i].backend, STR_ARG(out->backend));
+        }
+        out->backend = str_of(platforms[i].backend);
+    }
+    if (out->platform.len > 0 && out->backend.len == 0) {
+        doc_reader_fail(reader, node,
+                        "\"%.*s\" is no known platform (onnxruntime_onnx is one); name the backend "
+                        "with `backend:` instead",
+                        STR_ARG(out->platform));
+    }
 }
+
+/* ---- top level ------------------------------------------------------------------------------- */
+
+static void note_max_batch_size(struct doc_reader *reader, const struct doc_node *node,
+                                void *object) {
+    struct model_config *out = object;
+    (void)reader;
+    out->has_max_batch_size = node->val != NULL;
+}
+
+/* Members that exclude others come after them. */
+static const struct doc_member MODEL[] = {
+    {"name", MEMBER_TEXT(struct model_config, name)},
+    {"backend", MEMBER_TEXT(struct model_config, backend), .check = check_backend},
+    {"platform", MEMBER_TEXT(struct model_config, platform), .check = check_platform},
+    {"max_batch_size", MEMBER_U64(struct model_config, max_batch_size, 0, MAX_BATCH_SIZE),
+     .check = note_max_batch_size},
+    {"default_model_filename",
+     MEMBER_CUSTOM_FIELD(struct model_config, default_filename, struct str, read_filename)},
+    {"input", MEMBER_CUSTOM(read_inputs)},
+    {"output", MEMBER_CUSTOM(read_outputs)},
+    {"version_policy", MEMBER_CUSTOM(read_version_policy)},
+    {"instance_group", MEMBER_CUSTOM(read_instances)},
+    {"dynamic_batching", MEMBER_CUSTOM(config_read_batching)},
+    {"sequence_batching", MEMBER_CUSTOM(config_read_sequences)},
+    {"model_warmup", MEMBER_CUSTOM(read_warmups)},
+    {"model_transaction_policy", MEMBER_OBJECT(TRANSACTION_POLICY)},
+    {"response_cache", MEMBER_OBJECT(RESPONSE_CACHE)},
+    {"parameters", MEMBER_CUSTOM(read_params)},
+    {"runtime", MEMBER_IGNORED("the backend's own library is used")},
+    {"batch_input", MEMBER_REFUSED("inputs made by the server are not supported")},
+    {"batch_output", MEMBER_REFUSED("outputs scattered by another tensor are not supported")},
+    {"optimization", MEMBER_IGNORED("the backend's own settings are in `parameters`")},
+    {"ensemble_scheduling",
+     MEMBER_REFUSED("ensembles (models made of other models) are not supported")},
+    {"cc_model_filenames", MEMBER_IGNORED("there are no GPUs to choose a file for")},
+    {"metric_tags", MEMBER_IGNORED("metrics carry no labels of the model's own")},
+    {"model_operations", MEMBER_IGNORED("no libraries of operations are loaded for a model")},
+    {"model_repository_agents", MEMBER_IGNORED("the model's files are used as they are")},
+    {"model_metrics", MEMBER_IGNORED("there are no metrics of the model's own")},
+    {0}};
 
 enum status model_config_read(struct arena *arena, const struct doc *doc, struct model_config *out,
                               struct error *err) {
-    *out = (struct model_config){.policy = VERSIONS_LATEST, .latest_count = 1};
+    struct doc_reader reader = {.arena = arena,
+                                .what = "the model's configuration",
+                                .on_ignored = warn_ignored,
+                                .err = err};
     struct doc_node root = doc_root(doc);
-    enum status st = config_fields_check(&root, CONFIG_MODEL, err);
-    if (st == ST_OK) {
-        st = config_read_text(arena, &root, "name", &out->name, err);
-    }
-    if (st == ST_OK) {
-        st = read_backend(arena, &root, out, err);
-    }
-    if (st == ST_OK) {
-        st = read_max_batch_size(&root, out, err);
-    }
-    if (st == ST_OK) {
-        st = config_read_filename(arena, &root, "default_model_filename", &out->default_filename,
-                                  err);
-    }
-    if (st == ST_OK) {
-        st = config_read_tensors(arena, &root, out, err);
-    }
-    if (st == ST_OK) {
-        st = config_read_serving(arena, &root, out, err);
-    }
-    return st;
+    *out = (struct model_config){.policy = VERSIONS_LATEST, .latest_count = 1};
+    doc_reader_object(&reader, &root, MODEL, out);
+    return reader.status;
 }
