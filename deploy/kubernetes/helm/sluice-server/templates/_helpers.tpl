@@ -27,6 +27,26 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
+{{- /* A program's flags: those of the chart (`own`), then those of the values (`args`). One that the values give, too,
+       is theirs alone, because a program does not start with a flag given twice. Lists may be. */ -}}
+{{- define "sluice.args" -}}
+{{- $lists := list "model-repository" "http" "grpc" "health" }}
+{{- $given := dict }}
+{{- range .args }}
+{{- $name := regexFind "^--[^=]+" . | trimPrefix "--" | replace "exit-timeout-secs" "drain-timeout" }}
+{{- $_ := set $given $name true }}
+{{- end }}
+{{- range .own }}
+{{- $name := regexFind "^--[^=]+" . | trimPrefix "--" }}
+{{- if or (has $name $lists) (not (hasKey $given $name)) }}
+- {{ . | quote }}
+{{- end }}
+{{- end }}
+{{- with .args }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
 {{- /* What both pods say of themselves, beside their containers. */ -}}
 {{- define "sluice.pod" -}}
 enableServiceLinks: false
