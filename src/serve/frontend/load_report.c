@@ -2,11 +2,8 @@
 #include "serve/frontend/load_report.h"
 
 #include "core/base/json_writer.h"
+#include "core/event/clock.h"
 #include "serve/scheduler/statistics/statistics.h"
-
-struct load_counts {
-    uint64_t queued, running, instances;
-};
 
 static struct load_counts read_load_counts(struct model_version *version) {
     struct load_counts load;
@@ -24,10 +21,48 @@ static void add_to_total(void *user, const struct repository_entry *entry) {
     }
 }
 
-static struct load_counts total_load(struct repository *repository) {
+static struct load_counts total_load(void *repository) {
     struct load_counts total = {0, 0, 0};
     repository_visit(repository, add_to_total, &total);
     return total;
+}
+
+/* ---- the totals of many models --------------------------------------------------------------- */
+
+static void store_totals(struct load_totals *totals, const struct load_counts *counts) {
+    atomic_store_explicit(&totals->queued, counts->queued, memory_order_relaxed);
+    atomic_store_explicit(&totals->running, counts->running, memory_order_relaxed);
+    atomic_store_explicit(&totals->instances, counts->instances, memory_order_relaxed);
+}
+
+static struct load_counts stored_totals(struct load_totals *totals) {
+    return (struct load_counts){
+        atomic_load_explicit(&totals->queued, memory_order_relaxed),
+        atomic_load_explicit(&totals->running, memory_order_relaxed),
+        atomic_load_explicit(&totals->instances, memory_order_relaxed),
+    };
+}
+
+struct load_counts load_totals_get(struct load_totals *totals, uint64_t now_ns,
+                                   struct load_counts (*count)(void *context), void *context) {
+    uint64_t due_ns = atomic_load_explicit(&totals->due_ns, memory_order_relaxed);
+    bool is_first = due_ns == 0;
+    bool counts = now_ns >= due_ns && atomic_compare_exchange_strong_explicit(
+                                          &totals->due_ns, &due_ns, now_ns + LOAD_TOTALS_NS,
+                                          memory_order_relaxed, memory_order_relaxed);
+    if (!counts && !is_first) {
+        return stored_totals(totals);
+    }
+    struct load_counts counted = count(context);
+    store_totals(totals, &counted);
+    return counted;
+}
+
+static struct load_counts recent_total_load(struct load_totals *totals,
+                                            struct repository *repository) {
+    return repository_has_more_than(repository, LOAD_FEW_VERSIONS)
+               ? load_totals_get(totals, clock_now_ns(), total_load, repository)
+               : total_load(repository);
 }
 
 /* ---- as JSON --------------------------------------------------------------------------------- */
@@ -116,9 +151,10 @@ static void print_json_value(struct buf *out, const struct load_counts *total,
     json_write_close(&json, '}');
 }
 
-struct str load_report_value(struct repository *repository, struct model_version *version,
-                             enum load_report_format format, struct arena *arena) {
-    struct load_counts total = total_load(repository), model;
+struct str load_report_value(struct load_totals *totals, struct repository *repository,
+                             struct model_version *version, enum load_report_format format,
+                             struct arena *arena) {
+    struct load_counts total = recent_total_load(totals, repository), model;
     struct buf out;
     buf_init(&out, arena, 256);
     if (version) {
@@ -130,11 +166,11 @@ struct str load_report_value(struct repository *repository, struct model_version
 }
 
 size_t load_report_add(struct http_field *fields, size_t n, const struct http_head *head,
-                       struct repository *repository, struct model_version *version,
-                       struct arena *arena) {
+                       struct load_totals *totals, struct repository *repository,
+                       struct model_version *version, struct arena *arena) {
     enum load_report_format format = load_report_requested_format(head);
     if (format != LOAD_REPORT_NONE) {
-        struct str value = load_report_value(repository, version, format, arena);
+        struct str value = load_report_value(totals, repository, version, format, arena);
         if (value.len > 0) {
             fields[n++] = (struct http_field){STR("endpoint-load-metrics"), value};
         }

@@ -12,6 +12,7 @@
 #include "serve/frontend/header_forward.h"
 #include "serve/frontend/inference.h"
 #include "serve/frontend/keys.h"
+#include "serve/frontend/load_report.h"
 
 struct http_api {
     struct inference_services services;
@@ -24,6 +25,7 @@ struct http_api {
     const char *status_url; /* of the status page; NULL: none. Set before connections are accepted
                              */
     atomic_bool draining;   /* /v2/health/ready answers 503 */
+    struct load_totals load_totals;
 };
 
 /* The table of callbacks for http_server_new; `api` must outlive the server. */

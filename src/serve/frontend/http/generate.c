@@ -155,7 +155,8 @@ static void free_event(void *user) {
 static void begin_stream(struct http_generate *generate) {
     struct http_exchange *exchange = generate->base.exchange;
     struct http_field fields[1];
-    size_t n = load_report_add(fields, 0, &exchange->head, generate->base.api->services.repository,
+    size_t n = load_report_add(fields, 0, &exchange->head, &generate->base.api->load_totals,
+                               generate->base.api->services.repository,
                                generate->base.inference.served_version, exchange->arena);
     generate->stream_begun = true;
     http_stream_begin(exchange,

@@ -42,7 +42,8 @@ static void reply_failure(struct http_exchange *exchange, const struct error *er
         fields[n++] = (struct http_field){STR("Accept-Encoding"), STR("gzip, deflate")};
     }
     if (infer) {
-        n = load_report_add(fields, n, &exchange->head, infer->base.api->services.repository,
+        n = load_report_add(fields, n, &exchange->head, &infer->base.api->load_totals,
+                            infer->base.api->services.repository,
                             infer->base.inference.served_version, exchange->arena);
     }
     http_reply_error(exchange, err, fields, n);
@@ -180,9 +181,10 @@ static void send_response(struct http_infer *infer, const struct http_infer_resp
                   str_of(http_coding_name(encoded->coding)));
         add_field(&reply, fields, STR("Vary"), STR("Accept-Encoding"));
     }
-    reply.n_fields = load_report_add(fields, reply.n_fields, &exchange->head,
-                                     infer->base.api->services.repository,
-                                     infer->base.inference.served_version, exchange->arena);
+    reply.n_fields =
+        load_report_add(fields, reply.n_fields, &exchange->head, &infer->base.api->load_totals,
+                        infer->base.api->services.repository, infer->base.inference.served_version,
+                        exchange->arena);
     metric_add(METRIC_INFERENCES_TOTAL, 1);
     http_reply(exchange, &reply);
 }

@@ -19,7 +19,7 @@ void http_inference_end(struct http_exchange *exchange) {
 }
 
 void http_inference_init(struct http_inference *self, const struct inference_protocol *protocol,
-                         const struct http_api *api, struct http_exchange *exchange,
+                         struct http_api *api, struct http_exchange *exchange,
                          void (*on_body)(struct http_api *api, struct http_exchange *exchange)) {
     self->ops = (struct http_request_ops){
         .on_body = on_body, .on_disconnect = on_disconnect, .on_end = http_inference_end};

@@ -10,13 +10,13 @@ struct http_inference {
     struct http_request_ops ops; /* first member: exchange->user points to it */
     struct inference inference;
     struct http_exchange *exchange;
-    const struct http_api *api;
+    struct http_api *api;
 };
 
 /* Initializes a zeroed struct and makes it the exchange's user. `on_body` is the route's; the
  * inference is cancelled and ended with the exchange. */
 void http_inference_init(struct http_inference *self, const struct inference_protocol *protocol,
-                         const struct http_api *api, struct http_exchange *exchange,
+                         struct http_api *api, struct http_exchange *exchange,
                          void (*on_body)(struct http_api *api, struct http_exchange *exchange));
 /* Ends the inference: its on_end, which a route may call in its own. */
 void http_inference_end(struct http_exchange *exchange);
