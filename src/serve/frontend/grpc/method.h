@@ -55,8 +55,22 @@ enum grpc_health_state grpc_api_health_state(void *context, struct str service);
 
 /* The event callback of the methods that have `unary` and no `on_event`. */
 void grpc_step_unary(struct grpc_call *call, enum grpc_event event);
-/* page.c: answers the call with a page that all clients share, and finishes it, also when it is
- * cancelled meanwhile. Sets call->user. */
+/* What a unary method waits for: the first member of what call->user points to. */
+struct grpc_waiting {
+    /* Finishes the call. NULL: what it waits for does. */
+    void (*on_cancelled)(struct grpc_call *call);
+};
+/* GRPC_CANCELLED of a method whose call->user is a struct grpc_waiting once it waits. */
+static inline void grpc_waiting_cancel(struct grpc_call *call) {
+    const struct grpc_waiting *waiting = call->user;
+    if (!waiting) { /* cancelled before its message */
+        grpc_finish(call, &call->cancel_error);
+    } else if (waiting->on_cancelled) {
+        waiting->on_cancelled(call);
+    }
+}
+/* page.c: answers the call with a page that all clients share, and finishes it. Sets call->user to
+ * a struct grpc_waiting. */
 void grpc_page_send(struct grpc_call *call, enum shared_page_kind kind);
 /* stats.c: appends those of all models; `context` is the struct repository. */
 void grpc_stats_print(void *context, struct buf *out);

@@ -5,6 +5,7 @@
 #include "serve/frontend/repository_index.h"
 
 struct grpc_page {
+    struct grpc_waiting waiting;
     struct shared_page_request request;
     struct grpc_call *call;
 };
@@ -27,6 +28,14 @@ static void on_page(struct shared_page_request *request) {
     }
 }
 
+/* A page that is on its way to the worker finishes the call. */
+static void on_cancelled(struct grpc_call *call) {
+    struct grpc_page *self = call->user;
+    if (shared_page_cancel(&self->request)) {
+        grpc_finish(call, &call->cancel_error);
+    }
+}
+
 void grpc_page_send(struct grpc_call *call, enum shared_page_kind kind) {
     struct grpc_page *self = arena_calloc(call->arena, 1, sizeof(*self));
     if (!self) {
@@ -36,6 +45,7 @@ void grpc_page_send(struct grpc_call *call, enum shared_page_kind kind) {
         return;
     }
     call->user = self;
+    self->waiting.on_cancelled = on_cancelled;
     self->call = call;
     self->request = (struct shared_page_request){
         .kind = kind, .worker = call->worker, .account = call->account, .done = on_page};

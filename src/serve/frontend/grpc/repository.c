@@ -7,6 +7,7 @@
 
 /* Lives in the message's arena. */
 struct grpc_repository {
+    struct grpc_waiting waiting;
     struct repository_change change;
     struct v2_repository_request request;
     struct grpc_call *call;
@@ -101,8 +102,8 @@ static void step_repository(struct grpc_call *call, enum grpc_event event,
                             enum repository_action act) {
     if (event == GRPC_MESSAGE) {
         begin_change(call, act);
-    } else if (event == GRPC_CANCELLED && !call->user) { /* cancelled before its message */
-        grpc_finish(call, &call->cancel_error);
+    } else if (event == GRPC_CANCELLED) {
+        grpc_waiting_cancel(call);
     }
 }
 

@@ -171,7 +171,9 @@ static void step_statistics(struct grpc_call *call, enum grpc_event event) {
     if (event == GRPC_MESSAGE && wants_page(call)) {
         grpc_message_free(call->message);
         grpc_page_send(call, PAGE_GRPC_STATISTICS);
-    } else if (event != GRPC_CANCELLED || !call->user) { /* a page finishes the call */
+    } else if (event == GRPC_CANCELLED) {
+        grpc_waiting_cancel(call);
+    } else {
         grpc_step_unary(call, event);
     }
 }
