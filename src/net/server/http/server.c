@@ -382,6 +382,7 @@ static void on_call_disconnected(struct net_call *call) {
     const struct http_handler *handler = handler_of(call);
     struct http_exchange *exchange = &((struct http_call *)call)->exchange;
     exchange->client_disconnected = true;
+    exchange->account = NULL; /* it is freed with the connection, unless it holds something */
     http_stream_clear((struct http_call *)call);
     if (handler->on_disconnect) {
         handler->on_disconnect(exchange, handler->context);

@@ -57,7 +57,8 @@ struct http_body_plan {
 struct http_exchange {
     struct arena *arena; /* freed with the exchange */
     struct worker *worker;
-    struct memory_account *account;      /* of the connection: what its responses hold */
+    /* Of the connection: what its responses hold. NULL once the client has disconnected. */
+    struct memory_account *account;
     const struct web_listener *listener; /* where the client has connected */
     struct http_head head;
     struct http_body_plan plan;

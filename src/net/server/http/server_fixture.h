@@ -145,6 +145,7 @@ static inline void test_on_body(struct http_exchange *exchange, void *context) {
 static inline void test_on_gone(struct http_exchange *exchange, void *context) {
     struct test_server *server = context;
     assert_true(exchange->client_disconnected || exchange->client_half_closed);
+    assert_true((exchange->account == NULL) == exchange->client_disconnected);
     atomic_fetch_add(&server->gones, 1);
 }
 

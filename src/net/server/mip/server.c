@@ -394,6 +394,7 @@ static void on_close(struct net_conn *net_conn) {
 static void on_call_disconnected(struct net_call *call) {
     const struct mip_handler *handler = handler_of(call);
     exchange_of(call)->client_disconnected = true;
+    exchange_of(call)->account = NULL; /* as in HTTP */
     if (handler->on_disconnect) {
         handler->on_disconnect(exchange_of(call), handler->context);
     }

@@ -44,7 +44,8 @@ struct mip_server;
 struct mip_exchange {
     struct arena *arena; /* freed with the exchange */
     struct worker *worker;
-    struct memory_account *account; /* of the connection: what its responses hold */
+    /* Of the connection: what its responses hold. NULL once the client has disconnected. */
+    struct memory_account *account;
     struct mip_header header;
     struct str payload;   /* complete, valid until on_end; not decoded yet */
     const void *listener; /* `user` of mip_server_listen */

@@ -74,7 +74,7 @@ static bool prepare(struct http_exchange *exchange, enum shared_page_kind kind,
 
 void http_page_send(struct http_api *api, struct http_exchange *exchange,
                     enum shared_page_kind kind, const char *content_type) {
-    if (exchange->client_disconnected) { /* its memory account may be gone, too */
+    if (exchange->client_disconnected) {
         http_reply(exchange, &(struct http_reply){.status = 503}); /* only releases */
     } else if (prepare(exchange, kind, content_type)) {
         on_body(api, exchange);
