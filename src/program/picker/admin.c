@@ -129,7 +129,7 @@ static void answer_pick(struct http_exchange *exchange, void *context) {
 
 static void answer_metrics(struct http_exchange *exchange, void *context) {
     struct pick_admin *admin = context;
-    metrics_page_reply(exchange, pick_metrics_print, admin);
+    metrics_page_reply(&admin->metrics_page, exchange);
 }
 
 static void answer_state(struct http_exchange *exchange, void *context) {
@@ -148,11 +148,11 @@ static void answer_page(struct http_exchange *exchange, void *context) {
 }
 
 static const struct admin_route ROUTES[] = {
-    {"/", answer_page},
-    {"/metrics", answer_metrics},
-    {"/status.json", answer_status},
-    {"/debug/state", answer_state},
-    {"/debug/pick", answer_pick},
+    {"/", answer_page, false},
+    {"/metrics", answer_metrics, false},
+    {"/status.json", answer_status, true},
+    {"/debug/state", answer_state, true},
+    {"/debug/pick", answer_pick, false},
 };
 
 /* ---- open and free --------------------------------------------------------------------------- */
@@ -175,6 +175,7 @@ enum status pick_admin_init(struct pick_admin *self, struct pool_set *pools,
         .items = ROUTES, .n = sizeof ROUTES / sizeof ROUTES[0], .context = self};
     admin_process_init(&self->process, SLUICE_VERSION);
     self->process.budget = budget;
+    metrics_page_init(&self->metrics_page, pick_metrics_print, self);
     self->has_process = true;
     self->refresh_msg.run = run_refresh;
     self->log_msg.run = run_log;

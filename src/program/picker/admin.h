@@ -12,6 +12,7 @@
 #include "pick/pool/set.h"
 #include "program/picker/settings.h"
 #include "telemetry/admin/listener.h"
+#include "telemetry/admin/metrics_page.h"
 #include "telemetry/admin/process.h"
 #include "telemetry/admin/routes.h"
 #include "telemetry/admin/state.h"
@@ -33,6 +34,7 @@ struct pick_admin {
     const struct scraper *scraper; /* NULL: not started */
     struct admin_process process;
     bool has_process;
+    struct metrics_page metrics_page;
     struct admin_state state;
     struct admin_routes routes;
     struct admin_listener listener;

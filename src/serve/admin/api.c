@@ -50,12 +50,12 @@ static void answer_page(struct http_exchange *exchange, void *context) {
 }
 
 static const struct admin_route ROUTES[] = {
-    {"/", answer_page},
-    {"/metrics", answer_metrics},
-    {"/status.json", answer_status},
-    {"/debug/state", answer_state},
-    {"/v2/health/live", answer_live},
-    {"/v2/health/ready", answer_ready},
+    {"/", answer_page, false},
+    {"/metrics", answer_metrics, false},
+    {"/status.json", answer_status, true},
+    {"/debug/state", answer_state, true},
+    {"/v2/health/live", answer_live, false},
+    {"/v2/health/ready", answer_ready, false},
 };
 
 struct http_handler admin_api_handler(struct admin_api *api) {

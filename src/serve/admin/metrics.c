@@ -213,10 +213,15 @@ static void print_versions(struct metric_text *text, const struct table *table) 
 
 /* ---- the page -------------------------------------------------------------------------------- */
 
+static void print_page(void *context, struct metric_text *text) {
+    admin_metrics_print(context, text);
+}
+
 void admin_metrics_init(struct admin_metrics *metrics, struct repository *repository,
                         const char *version) {
     metrics->repository = repository;
     admin_process_init(&metrics->process, version);
+    metrics_page_init(&metrics->page, print_page, metrics);
 }
 
 void admin_metrics_fini(struct admin_metrics *metrics) {
@@ -234,10 +239,6 @@ void admin_metrics_print(struct admin_metrics *metrics, struct metric_text *text
     text->out->failed = text->out->failed || table.failed;
 }
 
-static void print_page(void *context, struct metric_text *text) {
-    admin_metrics_print(context, text);
-}
-
 void admin_metrics_reply(struct admin_metrics *metrics, struct http_exchange *exchange) {
-    metrics_page_reply(exchange, print_page, metrics);
+    metrics_page_reply(&metrics->page, exchange);
 }

@@ -3,11 +3,13 @@
 #define SLUICE_SERVE_ADMIN_METRICS_H
 
 #include "serve/repository/repository.h"
+#include "telemetry/admin/metrics_page.h"
 #include "telemetry/admin/process.h"
 
 struct admin_metrics {
     struct repository *repository;
     struct admin_process process;
+    struct metrics_page page;
     const char *http_url; /* where models are served, for the example on the status page; NULL: not
                              over HTTP. Set before the listener is open */
 };

@@ -4,7 +4,10 @@
 #include "core/base/compiler.h"
 #include "core/base/log.h"
 
-enum { MAX_CONNECTIONS = 256 };
+/* While as many idle connections as MAX_LEAVING have lost their place and are not closed yet, new
+ * ones wait in the backlog. So a health check finds another idle one: at most ADMIN_MAX_PAGES and
+ * ADMIN_MAX_REPORTS are busy. */
+enum { MAX_CONNECTIONS = 256, MAX_LEAVING = 64 };
 
 static const uint64_t BODY_BYTES = 65536; /* requests need no body */
 
@@ -18,6 +21,7 @@ static enum status make_server(struct admin_listener *listener, const struct net
     struct worker *const workers[] = {worker};
     listener->budget.body_memory = BODY_BYTES;
     listener->budget.max_connections = MAX_CONNECTIONS;
+    listener->budget.max_refusals = MAX_LEAVING;
     struct http_server_options options = {.limits = *limits,
                                           .budget = &listener->budget,
                                           .handler = handler,

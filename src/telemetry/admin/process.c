@@ -4,9 +4,7 @@
 
 #include <time.h>
 
-#include "telemetry/admin/http_text.h"
-
-enum { NS_PER_MS = 1000000, PAGE_BYTES = 16384 };
+enum { NS_PER_MS = 1000000 };
 
 void admin_process_init(struct admin_process *process, const char *version) {
     struct timespec now;
@@ -123,16 +121,4 @@ void admin_process_print(struct admin_process *process, struct metric_text *text
     print_u64(text, METRIC_FAMILY_CPU_MEMORY_TOTAL, state.memory_total_bytes);
     print_u64(text, METRIC_FAMILY_CPU_MEMORY_USED, state.memory_used_bytes);
     print_client_memory(process->budget, text);
-}
-
-void metrics_page_reply(struct http_exchange *exchange,
-                        void (*print)(void *context, struct metric_text *text), void *context) {
-    struct str accept = {NULL, 0};
-    struct buf body;
-    struct metric_text text = {.out = &body};
-    http_head_find(&exchange->head, STR("Accept"), &accept);
-    text.format = metric_format_negotiate(accept);
-    buf_init(&body, exchange->arena, PAGE_BYTES);
-    print(context, &text);
-    http_text_reply(exchange, 200, metric_content_type(text.format), &body);
 }

@@ -1,5 +1,5 @@
 /* The metrics that every program has: version, age, CPU time and memory of the process and the
- * machine; and the /metrics page. */
+ * machine. */
 #ifndef SLUICE_TELEMETRY_ADMIN_PROCESS_H
 #define SLUICE_TELEMETRY_ADMIN_PROCESS_H
 
@@ -18,9 +18,5 @@ void admin_process_init(struct admin_process *process, const char *version);
 void admin_process_fini(struct admin_process *process);
 /* Prints its families. Thread: any. */
 void admin_process_print(struct admin_process *process, struct metric_text *text);
-
-/* Replies with the page that `print` writes, in the format negotiated by Accept. */
-void metrics_page_reply(struct http_exchange *exchange,
-                        void (*print)(void *context, struct metric_text *text), void *context);
 
 #endif

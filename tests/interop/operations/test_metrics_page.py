@@ -17,6 +17,7 @@ PAGES = 'sluice_client_memory_bytes{kind="pages",protocol="http"}'
 PRINTED = "sluice_shared_pages_total"
 ONE = b'{"inputs":[{"name":"INPUT0","shape":[1],"datatype":"FP32","data":[1]}]}'
 N = 800
+N_AT_METRICS = 100
 
 
 def write_models(folder, n, name):
@@ -116,6 +117,26 @@ def test_page_of_a_crowd_is_printed_once(start, interval, most):
             assert answer.status == 200 and PRINTED.encode() in answer.body
     assert printed(live) - before <= most
     rest(live)
+
+
+def test_page_of_the_metrics_listener_is_shared_by_a_crowd(start):
+    """Each page has another number of bytes sent. One that was begun before a request does not answer it."""
+    live = start("0")
+    with contextlib.ExitStack() as opened:
+        connections = [opened.enter_context(http1.Connection(live.metrics_address)) for _ in range(N_AT_METRICS)]
+        metrics.wait_until(live.metrics_address, lambda n: n["sluice_connections"] > N_AT_METRICS, "all connections")
+        live.signal(signal.SIGSTOP)
+        for connection in connections:
+            connection.send(GET)
+        live.signal(signal.SIGCONT)
+        pages = [connection.read_answer() for connection in connections]
+        assert {page.status for page in pages} == {200}
+        assert len({page.body for page in pages}) <= N_AT_METRICS / 4
+    assert infer(live).status == 200
+    before = metrics.read(live.metrics_address)["sluice_inferences_total"]
+    assert infer(live).status == 200
+    assert metrics.read(live.metrics_address)["sluice_inferences_total"] == before + 1
+    live.wait_at_rest()
 
 
 def test_page_waiting_clients_that_have_gone_hold_nothing(start):

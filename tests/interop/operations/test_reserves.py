@@ -3,6 +3,7 @@ of idle ones."""
 import contextlib
 import os
 import resource
+import signal
 import time
 
 import grpc
@@ -60,6 +61,29 @@ def test_idle_connections_do_not_keep_metrics_out(start_server, start_picker, re
         for _ in range(3):
             assert http1.request(address, "GET", "/metrics").status == 200
         assert idle[0].read_end() == b""
+
+
+@pytest.mark.parametrize("path", [b"/metrics", b"/debug/state", b"/status.json"])
+@pytest.mark.parametrize("kind", ["serve", "pick"])
+def test_crowd_at_metrics_leaves_health_checks(start_server, start_picker, repositories, kind, path):
+    """All places of the listener have a request for a page, of the same host, when the probe comes. All is sent while the
+    process is stopped. (The picker's probe is gRPC elsewhere; at this listener it has the page /.)"""
+    if kind == "pick":
+        server = start_picker(POOL)
+    else:
+        server = start_server("--model-repository", repositories("default"), metrics_at="127.0.0.1:0")
+    probe = b"/v2/health/live" if kind == "serve" else b"/none"
+    with contextlib.ExitStack() as opened:
+        server.signal(signal.SIGSTOP)
+        for _ in range(2 * N):
+            client = opened.enter_context(http1.Connection(server.metrics_address))
+            client.send(b"GET " + path + b" HTTP/1.1\r\nHost: a\r\n\r\n")
+        probes = [opened.enter_context(http1.Connection(server.metrics_address)) for _ in range(20)]
+        for one in probes:
+            one.send(b"GET " + probe + b" HTTP/1.1\r\nHost: a\r\n\r\n")
+        server.signal(signal.SIGCONT)
+        assert [one.read_answer().status for one in probes] == 20 * [200 if kind == "serve" else 404]
+    server.wait_for(lambda: http1.request(server.metrics_address, "GET", path.decode()).status == 200, "a page")
 
 
 def n_files(n):
