@@ -7,33 +7,36 @@
 #include "core/base/utf8.h"
 
 /* Paths whose bodies must name a model. */
-static const struct str of_json[] = {
-    STR("/v1/chat/completions"),   STR("/v1/completions"),
-    STR("/v1/embeddings"),         STR("/v1/responses"),
-    STR("/v1/messages"),           STR("/v1/messages/count_tokens"),
-    STR("/v1/completions/render"), STR("/v1/chat/completions/render"),
+static const struct str default_paths[] = {
+#define PATH(end, has_prompt, may_have_system) STR(end),
+#include "codec/prompt/model_path.def"
+#undef PATH
 };
 
-/* The same without a prompt. */
-static const struct str of_json_only[] = {
-    STR("/invocations"), STR("/rerank"),   STR("/score"),           STR("/pooling"),
-    STR("/classify"),    STR("/tokenize"), STR("/v1/audio/speech"), STR("/v1/images/generations"),
+enum { N_DEFAULT_PATHS = sizeof(default_paths) / sizeof(default_paths[0]) };
+
+static const struct {
+    bool has_prompt, may_have_system;
+} prompts[N_DEFAULT_PATHS] = {
+#define PATH(end, has_prompt, may_have_system) {has_prompt, may_have_system},
+#include "codec/prompt/model_path.def"
+#undef PATH
 };
 
-static const struct str verbs[] = {STR("infer"), STR("generate"), STR("generate_stream")};
-
-static bool is_inference_verb(struct str text) {
-    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
-        if (str_eq(text, verbs[i])) {
-            return true;
-        }
-    }
-    return false;
+struct model_paths model_paths_default(void) {
+    return (struct model_paths){default_paths, N_DEFAULT_PATHS};
 }
 
-static bool ends_with_any(struct str path, const struct str *ends, size_t n) {
+/* ---- the model in the path ------------------------------------------------------------------- */
+
+static const struct str v2_verbs[] = {STR("infer"), STR("generate"), STR("generate_stream"),
+                                      STR("explain")};
+static const struct str v1_verbs[] = {STR("predict"), STR("explain"), STR("classify"),
+                                      STR("regress")};
+
+static bool is_one_of(struct str text, const struct str *words, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        if (str_ends_with(path, ends[i])) {
+        if (str_eq(text, words[i])) {
             return true;
         }
     }
@@ -67,26 +70,44 @@ struct named {
     struct str model, version;
 };
 
-/* …/v2/models/MODEL[/versions/VERSION]/VERB, parsed from its end. */
-static bool find_names(struct str path, struct named *out) {
-    static const struct str before = STR("/v2/models");
-    struct str rest = path;
-    if (path.len == 0 || !is_inference_verb(cut_last_segment(&rest))) {
-        return false;
-    }
-    out->model = cut_last_segment(&rest);
+/* `rest` ends with MODEL or MODEL/versions/VERSION, of which `last` was cut off. */
+static bool find_below(struct str rest, struct str last, struct str models, bool has_labels,
+                       struct named *out) {
+    out->model = last;
     out->version = str_make(NULL, 0);
-    if (str_ends_with(rest, before)) {
+    if (str_ends_with(rest, models)) {
         return true;
     }
-    out->version = out->model;
+    out->version = last;
     struct str word = cut_last_segment(&rest);
     out->model = cut_last_segment(&rest);
-    return str_is(word, "versions") && str_ends_with(rest, before);
+    return (str_is(word, "versions") || (has_labels && str_is(word, "labels"))) &&
+           str_ends_with(rest, models);
 }
 
-static enum status read_v2(struct arena *arena, struct str path, const struct named *named,
-                           struct model_location *out, struct error *err) {
+/* …/v2/models/MODEL[/versions/VERSION]/VERB, …/v1/models/MODEL[/versions/VERSION]:VERB, parsed from
+ * their ends. */
+static bool find_names(struct str path, struct named *out) {
+    struct str rest = path;
+    if (path.len == 0) {
+        return false;
+    }
+    struct str last = cut_last_segment(&rest);
+    if (is_one_of(last, v2_verbs, sizeof(v2_verbs) / sizeof(v2_verbs[0]))) {
+        last = cut_last_segment(&rest);
+        return find_below(rest, last, STR("/v2/models"), false, out);
+    }
+    const char *colon = memrchr(last.ptr, ':', last.len), *end = last.ptr + last.len;
+    if (!colon || !is_one_of(str_make(colon + 1, (size_t)(end - colon - 1)), v1_verbs,
+                             sizeof(v1_verbs) / sizeof(v1_verbs[0]))) {
+        return false;
+    }
+    last.len = (size_t)(colon - last.ptr);
+    return find_below(rest, last, STR("/v1/models"), true, out);
+}
+
+static enum status read_names(struct arena *arena, struct str path, const struct named *named,
+                              struct model_location *out, struct error *err) {
     enum status status = read_name(arena, named->model, "model", &out->model, err);
     if (status == ST_OK && named->version.ptr) {
         status = read_name(arena, named->version, "version", &out->version, err);
@@ -97,31 +118,52 @@ static enum status read_v2(struct arena *arena, struct str path, const struct na
     return status;
 }
 
+/* ---- the model in the body ------------------------------------------------------------------- */
+
 /* A path below a model is never one of the APIs with the name in the body. */
 static bool is_below_models(struct str path) {
     static const char below[] = "/v2/models/";
     return memmem(path.ptr, path.len, below, sizeof below - 1) != NULL;
 }
 
-static enum status parse_path(struct arena *arena, struct str method, struct str path,
-                              struct model_location *out, struct error *err) {
+static void find_prompt(struct str path, struct model_location *out) {
+    for (size_t i = 0; i < N_DEFAULT_PATHS; i++) {
+        if (prompts[i].has_prompt && str_ends_with(path, default_paths[i])) {
+            out->has_prompt = true;
+            out->may_have_system = prompts[i].may_have_system;
+        }
+    }
+}
+
+static void find_json(struct str path, const struct model_paths *paths,
+                      struct model_location *out) {
+    const struct model_paths ends = paths ? *paths : model_paths_default();
+    for (size_t i = 0; i < ends.n && !is_below_models(path); i++) {
+        if (str_ends_with(path, ends.items[i])) {
+            out->kind = MODEL_LOCATION_JSON_BODY;
+            find_prompt(path, out);
+            return;
+        }
+    }
+}
+
+static enum status parse_path(struct arena *arena, const struct model_paths *paths,
+                              struct str method, struct str path, struct model_location *out,
+                              struct error *err) {
     struct str query = path;
     struct str clean = str_cut(&query, '?');
     struct named named;
     *out = (struct model_location){.kind = MODEL_LOCATION_NONE};
     if (find_names(clean, &named)) {
-        return read_v2(arena, path, &named, out, err);
+        return read_names(arena, path, &named, out, err);
     }
-    if (str_is(method, "POST")) {
-        if (str_is(clean, "/inference.GRPCInferenceService/ModelInfer")) {
-            out->kind = MODEL_LOCATION_GRPC_BODY;
-        } else if (!is_below_models(clean)) {
-            out->has_prompt = ends_with_any(clean, of_json, sizeof(of_json) / sizeof(of_json[0]));
-            bool names =
-                out->has_prompt ||
-                ends_with_any(clean, of_json_only, sizeof(of_json_only) / sizeof(of_json_only[0]));
-            out->kind = names ? MODEL_LOCATION_JSON_BODY : MODEL_LOCATION_NONE;
-        }
+    if (!str_is(method, "POST")) {
+        return ST_OK;
+    }
+    if (str_is(clean, "/inference.GRPCInferenceService/ModelInfer")) {
+        out->kind = MODEL_LOCATION_GRPC_BODY;
+    } else {
+        find_json(clean, paths, out);
     }
     return ST_OK;
 }
@@ -210,7 +252,8 @@ static bool is_same_location(const struct model_location *one, const struct mode
 
 /* Proxies decode unreserved characters only, Python's and Go's servers all: also slashes, in which
  * case a model's name with a slash leads to no model. */
-static enum status check_decoded(struct arena *arena, struct str method, struct str clean, bool all,
+static enum status check_decoded(struct arena *arena, const struct model_paths *paths,
+                                 struct str method, struct str clean, bool all,
                                  const struct model_location *location, struct error *err) {
     struct model_location read = {.kind = MODEL_LOCATION_NONE};
     struct buf decoded, text;
@@ -223,7 +266,7 @@ static enum status check_decoded(struct arena *arena, struct str method, struct 
         return error_no_memory(err, "the path");
     }
     struct str path = text.len > 0 ? buf_str(&text) : STR("/");
-    enum status status = parse_path(arena, method, path, &read, &ignored);
+    enum status status = parse_path(arena, paths, method, path, &read, &ignored);
     bool is_none = status == ST_OK && read.kind == MODEL_LOCATION_NONE;
     if ((all && is_none) || (status == ST_OK && is_same_location(location, &read))) {
         return ST_OK;
@@ -234,18 +277,21 @@ static enum status check_decoded(struct arena *arena, struct str method, struct 
 }
 
 /* The names that the picker checks must be those that the server will see. */
-static enum status check_normalized(struct arena *arena, struct str method, struct str clean,
+static enum status check_normalized(struct arena *arena, const struct model_paths *paths,
+                                    struct str method, struct str clean,
                                     const struct model_location *location, struct error *err) {
-    enum status status = check_decoded(arena, method, clean, false, location, err);
-    return status == ST_OK ? check_decoded(arena, method, clean, true, location, err) : status;
+    enum status status = check_decoded(arena, paths, method, clean, false, location, err);
+    return status == ST_OK ? check_decoded(arena, paths, method, clean, true, location, err)
+                           : status;
 }
 
-enum status model_location_parse(struct arena *arena, struct str method, struct str path,
-                                 struct model_location *out, struct error *err) {
+enum status model_location_parse(struct arena *arena, const struct model_paths *paths,
+                                 struct str method, struct str path, struct model_location *out,
+                                 struct error *err) {
     struct str query = path, clean = str_cut(&query, '?');
-    enum status status = parse_path(arena, method, path, out, err);
+    enum status status = parse_path(arena, paths, method, path, out, err);
     if (status == ST_OK && clean.len > 0 && is_unusual(clean)) {
-        status = check_normalized(arena, method, clean, out, err);
+        status = check_normalized(arena, paths, method, clean, out, err);
         out->kind = status == ST_OK ? out->kind : MODEL_LOCATION_NONE;
     }
     return status;

@@ -36,6 +36,32 @@ static const struct row {
      "/v2/models/m/v2/models/a%2Fb%20%C3%A9/infer"},
     {"GET", "/v2/models/m/infer", ST_OK, MODEL_LOCATION_PATH, "m", NULL,
      "/v2/models/a%2Fb%20%C3%A9/infer"},
+    {"POST", "/v2/models/m/versions/V/explain", ST_OK, MODEL_LOCATION_PATH, "m", "V",
+     "/v2/models/a%2Fb%20%C3%A9/versions/V/explain"},
+    {"POST", "/v2/models/m/versions/2/generate_stream", ST_OK, MODEL_LOCATION_PATH, "m", "2",
+     "/v2/models/a%2Fb%20%C3%A9/versions/2/generate_stream"},
+    /* bug-N9: KServe's first protocol, and TensorFlow Serving's further verbs */
+    {"POST", "/v1/models/m:predict", ST_OK, MODEL_LOCATION_PATH, "m", NULL,
+     "/v1/models/a%2Fb%20%C3%A9:predict"},
+    {"POST", "/x/v1/models/o%2fm:explain?a=b", ST_OK, MODEL_LOCATION_PATH, "o/m", NULL,
+     "/x/v1/models/a%2Fb%20%C3%A9:explain?a=b"},
+    {"POST", "/v1/models/m/versions/12:classify", ST_OK, MODEL_LOCATION_PATH, "m", "12",
+     "/v1/models/a%2Fb%20%C3%A9/versions/12:classify"},
+    {"POST", "/v1/models/m/labels/stable:regress", ST_OK, MODEL_LOCATION_PATH, "m", "stable",
+     "/v1/models/a%2Fb%20%C3%A9/labels/stable:regress"},
+    {"POST", "/v1/models/m:predict:predict", ST_OK, MODEL_LOCATION_PATH, "m:predict", NULL,
+     "/v1/models/a%2Fb%20%C3%A9:predict"},
+    {"POST", "/v1/models/%61:predict", ST_OK, MODEL_LOCATION_PATH, "a", NULL,
+     "/v1/models/a%2Fb%20%C3%A9:predict"},
+    {"POST", "/v1/models/m%3Apredict", ST_BAD_REQUEST, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v1/models/m:%70redict", ST_BAD_REQUEST, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v1/m%6Fdels/m:predict", ST_BAD_REQUEST, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v1/models/:predict", ST_NOT_FOUND, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"GET", "/v1/models/m", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v1/models/m:publish", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v1/models/m/x/1:predict", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v2/models/m/labels/stable/infer", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", ":predict", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
     /* invalid names */
     {"POST", "/v2/models//infer", ST_NOT_FOUND, MODEL_LOCATION_NONE, NULL, NULL, NULL},
     {"POST", "/v2/models/m/versions//infer", ST_NOT_FOUND, MODEL_LOCATION_NONE, NULL, NULL, NULL},
@@ -145,7 +171,7 @@ static const struct row {
 static void check_row(struct arena *arena, const struct row *row, struct str path) {
     struct model_location got;
     struct error err = {0};
-    enum status status = model_location_parse(arena, str_of(row->method), path, &got, &err);
+    enum status status = model_location_parse(arena, NULL, str_of(row->method), path, &got, &err);
     if (status != row->status || got.kind != row->kind) {
         fail_msg("%s %s: %d, %d", row->method, row->path, (int)status, (int)got.kind);
     }
@@ -160,7 +186,7 @@ static void check_row(struct arena *arena, const struct row *row, struct str pat
     assert_true(!row->version || str_is(got.version, row->version));
     model_location_print_path(&changed, &got, path, STR("a/b \xc3\xa9"));
     assert_true(str_is(buf_str(&changed), row->changed));
-    status = model_location_parse(arena, STR("POST"), buf_str(&changed), &got, &err);
+    status = model_location_parse(arena, NULL, STR("POST"), buf_str(&changed), &got, &err);
     assert_int_equal(status, ST_OK);
     assert_true(str_is(got.model, "a/b \xc3\xa9"));
 }
@@ -178,7 +204,46 @@ static void model_location_parse_rows_match(void **state) {
     }
 }
 
+/* A list of paths replaces the default, and what is known about a prompt in them stays. */
+static void model_location_listed_paths_replace_default(void **state) {
+    static const struct str items[] = {STR("/v1/messages"), STR("/api/generate")};
+    static const struct model_paths paths = {items, 2};
+    static const struct {
+        const char *path;
+        enum model_location_kind kind;
+        bool has_prompt, may_have_system;
+    } cases[] = {
+        {"/x/v1/messages", MODEL_LOCATION_JSON_BODY, true, true},
+        {"/api/generate?x", MODEL_LOCATION_JSON_BODY, false, false},
+        {"/v1/completions", MODEL_LOCATION_NONE, false, false},
+        {"/v2/models/m/api/generate", MODEL_LOCATION_NONE, false, false},
+        {"/v1/models/m:predict", MODEL_LOCATION_PATH, false, false},
+    };
+    struct arena *arena = arena_new(NULL, 0);
+    struct model_location got;
+    struct error err;
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(
+            model_location_parse(arena, &paths, STR("POST"), str_of(cases[i].path), &got, &err),
+            ST_OK);
+        assert_int_equal(got.kind, cases[i].kind);
+        assert_int_equal(got.has_prompt, cases[i].has_prompt);
+        assert_int_equal(got.may_have_system, cases[i].may_have_system);
+    }
+    assert_int_equal(
+        model_location_parse(arena, &paths, STR("POST"), STR("/api/%67enerate"), &got, &err),
+        ST_BAD_REQUEST);
+    assert_int_equal(
+        model_location_parse(arena, NULL, STR("POST"), STR("/v1/responses"), &got, &err), ST_OK);
+    assert_true(got.has_prompt && got.may_have_system);
+    arena_free(arena);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(model_location_parse_rows_match)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(model_location_parse_rows_match),
+        cmocka_unit_test(model_location_listed_paths_replace_default),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,6 +116,51 @@ static enum status read_rewrite(struct pool_config_reader *reader, const struct 
     return st == ST_OK ? pool_spec_add_rewrite(reader->spec, &rewrite, err) : st;
 }
 
+/* ---- paths ----------------------------------------------------------------------------------- */
+
+/* It is compared with paths as servers read them. */
+static bool is_plain_path(struct str path) {
+    struct str rest = path;
+    (void)str_cut(&rest, '/');
+    while (rest.ptr) {
+        struct str segment = str_cut(&rest, '/');
+        if (segment.len == 0 || str_is(segment, ".") || str_is(segment, "..")) {
+            return false;
+        }
+    }
+    return !memchr(path.ptr, '%', path.len) && !memchr(path.ptr, '?', path.len);
+}
+
+static enum status read_model_paths(struct pool_config_reader *reader, const struct doc_node *list,
+                                    struct error *err) {
+    struct pool_spec *spec = reader->spec;
+    size_t n = doc_is_present(list) ? doc_count(list) : 0, i = 0;
+    enum status st = ST_OK;
+    if (!list->val) {
+        return ST_OK;
+    }
+    if (n > POOL_CONFIG_MAX_MODEL_PATHS) {
+        return doc_error(list, err, "expected at most %d paths, got %zu",
+                         POOL_CONFIG_MAX_MODEL_PATHS, n);
+    }
+    struct str *paths = arena_calloc(spec->arena, n + 1, sizeof(*paths));
+    if (!paths) {
+        return pool_config_no_memory(reader, err);
+    }
+    for (struct doc_node item = {0}; n > 0 && st == ST_OK && doc_next(list, &item); i++) {
+        st = pool_config_read_path(reader, &item, &paths[i], err);
+        if (st == ST_OK && !is_plain_path(paths[i])) {
+            st = doc_error(&item, err,
+                           "expected the end of a path such as /v1/completions, without query, "
+                           "escapes and empty segments, got \"%.*s\"",
+                           STR_ARG(paths[i]));
+        }
+    }
+    spec->model_paths = paths;
+    spec->n_model_paths = n;
+    return st;
+}
+
 /* ---- all sections ---------------------------------------------------------------------------- */
 
 typedef enum status (*element_reader)(struct pool_config_reader *reader,
@@ -136,6 +181,7 @@ enum status pool_config_read_models(struct pool_config_reader *reader, const str
     static const char *const words[] = {"refuse", "pass", NULL};
     struct doc_node models = doc_get(node, "models"), unknown = doc_get(node, "unknown_models");
     struct doc_node objectives = doc_get(node, "objectives"), rewrites = doc_get(node, "rewrites");
+    struct doc_node paths = doc_get(node, "model_paths");
     unsigned word = 0;
     enum status st = pool_config_read_word(&unknown, words, &word, err);
     if (unknown.val) {
@@ -144,6 +190,9 @@ enum status pool_config_read_models(struct pool_config_reader *reader, const str
     reader->has_models = reader->has_models || models.val; /* an empty list counts, too */
     if (st == ST_OK) {
         st = read_list(reader, &models, read_model, err);
+    }
+    if (st == ST_OK) {
+        st = read_model_paths(reader, &paths, err);
     }
     if (st == ST_OK) {
         st = read_list(reader, &objectives, read_objective, err);

@@ -14,6 +14,7 @@ enum { POOL_CONFIG_MAX_PORTS = 8, POOL_CONFIG_MAX_TARGETS = 100, POOL_CONFIG_NAM
 enum {
     POOL_CONFIG_MAX_WAITING = 10000000,
     POOL_CONFIG_MAX_BANDS = 64,
+    POOL_CONFIG_MAX_MODEL_PATHS = 64,
     POOL_CONFIG_MAX_PATH = 1024
 };
 static const uint64_t POOL_CONFIG_MIN_BYTES = UINT64_C(1) << 16;
@@ -129,7 +130,8 @@ enum status pool_config_read_endpoints(struct pool_config_reader *reader,
 enum status pool_config_read_dns(struct pool_config_reader *reader, const struct doc_node *node,
                                  struct error *err) SLUICE_MUST_USE;
 
-/* models.c: the members `models`, `unknown_models`, `objectives`, `rewrites`. */
+/* models.c: the members `models`, `unknown_models`, `model_paths`, `objectives`,
+ * `rewrites`. */
 enum status pool_config_read_models(struct pool_config_reader *reader, const struct doc_node *node,
                                     struct error *err) SLUICE_MUST_USE;
 /* Add one of each kind. A name that requests use is recorded, so that pool_config_check_unique

@@ -238,6 +238,14 @@ static void print_models(const struct pool_spec *spec, struct buf *out) {
                    model->targets.n > 0 ? ", sent as " : "");
         print_targets(model->targets, out);
     }
+    if (spec->model_paths) {
+        print_label(out, "named in");
+        buf_printf(out, "%zu path%s, the bodies of POST requests to which name the model\n",
+                   spec->n_model_paths, plural_s(spec->n_model_paths));
+        for (size_t i = 0; i < spec->n_model_paths; i++) {
+            buf_printf(out, "  …%.*s\n", STR_ARG(spec->model_paths[i]));
+        }
+    }
 }
 
 static void print_rewrites(const struct pool_spec *spec, struct buf *out) {

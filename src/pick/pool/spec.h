@@ -127,6 +127,9 @@ struct pool_spec {
     struct pool_labels selector; /* endpoints without all of these labels are left out */
     struct pool_model *models;
     size_t n_models, models_cap;
+    const struct str
+        *model_paths; /* ends of the paths whose bodies name the model; NULL: the default */
+    size_t n_model_paths;
     bool strict_models;     /* a request for an unknown model is refused */
     bool strict_models_set; /* the configuration sets strict_models */
     struct pool_objective *objectives;

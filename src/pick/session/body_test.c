@@ -436,6 +436,43 @@ static void body_of_endless_small_parts_is_413(void **state) {
     stage_close(stage);
 }
 
+/* bug-N9: the list replaces the default one. */
+static void body_of_listed_path_must_name_model(void **state) {
+    static const struct str paths[] = {STR("/generate")};
+    static const struct {
+        const char *path, *body;
+        unsigned status; /* 0: picked */
+    } cases[] = {
+        {"/x/generate", PLAIN, 0},
+        {"/generate", "{\"model\":\"x\"}", 404},
+        {"/generate", "{}", 400},
+        {"/%67enerate", PLAIN, 400},
+        {"/v1/completions", "{\"model\":\"x\"}", 0},
+        {"/v1/models/x:predict", "{}", 404},
+    };
+    struct pool_spec *spec = stage_models();
+    (void)state;
+    spec->model_paths = paths;
+    spec->n_model_paths = 1;
+    struct stage *stage = stage_open(spec);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char headers[128];
+        (void)snprintf(headers, sizeof(headers), ":method=POST|:path=%s", cases[i].path);
+        stage_request(stage, headers, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+        if (!stage->finished) {
+            stage_body(stage, cases[i].body, true);
+        }
+        if (cases[i].status > 0) {
+            stage_expect_refusal(stage, cases[i].status);
+        } else {
+            stage_pick(stage_next(stage));
+        }
+        stage_end(stage);
+        stage_stream(stage, &stage_limits);
+    }
+    stage_close(stage);
+}
+
 /* ---- large bodies, in slices ----------------------------------------------------------------- */
 
 enum { LARGE_BYTES = 1 << 20, SLICE_BYTES = 8 << 10, N_SLICES = LARGE_BYTES / SLICE_BYTES };
@@ -565,6 +602,7 @@ int main(void) {
         cmocka_unit_test(body_content_length_over_limit_is_413),
         cmocka_unit_test(message_rejected_answers_client_or_ends_stream),
         cmocka_unit_test(body_of_endless_small_parts_is_413),
+        cmocka_unit_test(body_of_listed_path_must_name_model),
         cmocka_unit_test(body_large_is_scanned_in_slices),
         cmocka_unit_test(body_large_is_released_wherever_it_ends),
     };

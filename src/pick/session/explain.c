@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "codec/prompt/model_location.h"
 #include "core/event/clock.h"
 #include "pick/pool/flow/wait.h"
 #include "pick/pool/profile/profile.h"
+#include "pick/session/request.h"
 
 enum { LABEL_COLUMNS = 12, ENDPOINT_COLUMNS = 28, HEAD_BYTES = 96, MOST_NAMED = 20 };
 
@@ -56,8 +56,8 @@ static enum status print_refusal(struct explanation *self, const struct error *e
 static enum status print_model(struct explanation *self, struct error *err) {
     const struct pick_described_request *described = self->described;
     struct model_location path;
-    enum status st =
-        model_location_parse(self->arena, described->method, described->path, &path, err);
+    enum status st = pick_request_find_model(self->arena, self->snapshot->spec, described->method,
+                                             described->path, &path, err);
     print_label(self, "model");
     if (st != ST_OK) {
         buf_printf(self->out, "none: invalid path\n");

@@ -391,10 +391,11 @@ static const char *error_type(enum status status) {
                          : "invalid_request_error";
 }
 
-/* Whether the path belongs to OpenAI's or Anthropic's API. */
+/* Whether the path belongs to OpenAI's or Anthropic's API, whatever the pool's paths are. */
 static bool is_openai_path(struct arena *arena, const struct pick_request *request) {
     struct model_location where;
-    enum status st = model_location_parse(arena, request->method, request->path, &where, NULL);
+    enum status st =
+        model_location_parse(arena, NULL, request->method, request->path, &where, NULL);
     return st == ST_OK && where.kind == MODEL_LOCATION_JSON_BODY;
 }
 

@@ -151,6 +151,13 @@ enum status pick_request_read(struct arena *arena, const struct protocol *protoc
     return st;
 }
 
+enum status pick_request_find_model(struct arena *arena, const struct pool_spec *spec,
+                                    struct str method, struct str path, struct model_location *out,
+                                    struct error *err) {
+    struct model_paths paths = {spec->model_paths, spec->n_model_paths};
+    return model_location_parse(arena, paths.items ? &paths : NULL, method, path, out, err);
+}
+
 bool pick_request_is_grpc(const struct pick_request *request) {
     return str_starts_with(request->content_type, STR("application/grpc"));
 }

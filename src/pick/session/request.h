@@ -35,6 +35,11 @@ enum status pick_request_read_subset(struct arena *arena, const struct protocol 
                                      const struct ext_proc_request *message,
                                      struct pick_request *out, struct error *err) SLUICE_MUST_USE;
 
+/* Where a request names its model, by the paths of its pool. Returns: as model_location_parse. */
+enum status pick_request_find_model(struct arena *arena, const struct pool_spec *spec,
+                                    struct str method, struct str path, struct model_location *out,
+                                    struct error *err) SLUICE_MUST_USE;
+
 /* Whether the client speaks gRPC: it gets errors as grpc-status. */
 bool pick_request_is_grpc(const struct pick_request *request);
 

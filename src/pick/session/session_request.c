@@ -131,33 +131,27 @@ static bool is_within_body_limit(const struct pick_session *session) {
 }
 
 /* The path may not have been parsed yet. A path that cannot be parsed is left to the server. */
-static bool has_prompt_path(const struct pick_session *session) {
+static bool find_prompt(struct pick_session *session, struct model_location *out) {
     const struct pick_request *request = pick_session_request(session);
-    struct model_location where;
     struct error err;
-    return session->model_path.kind == MODEL_LOCATION_JSON_BODY
-               ? session->model_path.has_prompt
-               : session->model_path.kind == MODEL_LOCATION_NONE &&
-                     model_location_parse(session->arena, request->method, request->path, &where,
-                                          &err) == ST_OK &&
-                     where.has_prompt;
-}
-
-/* In these APIs the system's text is a member of the body, which clients put anywhere. */
-static bool may_have_system(const struct pick_session *session) {
-    struct str query = pick_session_request(session)->path, path = str_cut(&query, '?');
-    return str_ends_with(path, STR("/v1/messages")) || str_ends_with(path, STR("/v1/responses")) ||
-           str_ends_with(path, STR("/v1/messages/count_tokens"));
+    *out = session->model_path;
+    if (out->kind == MODEL_LOCATION_NONE &&
+        pick_request_find_model(session->arena, pick_session_spec(session), request->method,
+                                request->path, out, &err) != ST_OK) {
+        return false;
+    }
+    return out->has_prompt;
 }
 
 static bool start_prompt_scan(struct pick_session *session) {
     const struct pool_request_needs *needs = pool_request_needs(session->context.reader);
+    struct model_location location;
     enum ext_proc_body_mode mode = session->config.request_body;
     bool is_shown = pick_mode_is_duplex(mode) || pick_mode_is_buffered(mode);
     bool waits = needs->body && (mode != EXT_PROC_BODY_BUFFERED || is_within_body_limit(session));
     if (!needs->prompt || !is_shown || session->request_ended ||
         pick_session_request(session)->encoding.ptr || !(waits || session->needs_model) ||
-        !has_prompt_path(session)) {
+        !find_prompt(session, &location)) {
         return false;
     }
     session->prompt = arena_calloc(session->arena, 1, sizeof(*session->prompt));
@@ -166,7 +160,7 @@ static bool start_prompt_scan(struct pick_session *session) {
         session->prompt->of_pool.arena = session->arena;
         prompt_scan_init(&session->prompt->scan, session->arena,
                          (size_t)needs->blocks.block_bytes * needs->blocks.most);
-        session->prompt->scan.may_have_system = may_have_system(session);
+        session->prompt->scan.may_have_system = location.may_have_system;
     }
     return session->prompt && waits;
 }
@@ -291,8 +285,8 @@ static enum status find_model(struct pick_session *session, const struct pool_sn
     if (!snapshot->models_matter && request->rewrite.len == 0) {
         return ST_OK;
     }
-    enum status st = model_location_parse(session->arena, request->method, request->path,
-                                          &session->model_path, err);
+    enum status st = pick_request_find_model(session->arena, snapshot->spec, request->method,
+                                             request->path, &session->model_path, err);
     if (session->model_path.kind == MODEL_LOCATION_NONE || request->rewrite.len == 0) {
         request->rewrite = str_make(NULL, 0);
     }

@@ -187,6 +187,34 @@ def test_envoy_list_of_models_holds(start, echoes, config):
     assert gateway.ask("/v2/models/%64igits/infer", body=b"{}")["path"] == "/v2/models/%64igits/infer"
 
 
+@pytest.mark.parametrize("config", ["headers-only.yaml", "full-duplex.yaml"])
+def test_envoy_list_of_models_holds_for_names_in_paths(start, echoes, config):
+    """bug-N9: also without bodies: KServe's first protocol, TensorFlow Serving's, Triton's verbs and versions."""
+    gateway = start(config)
+    before = sum(one.n_requests for one in echoes)
+    forms = ("/v1/models/{}:predict", "/v1/models/{}:explain", "/v1/models/{}/versions/2:classify",
+             "/v1/models/{}/labels/stable:regress", "/x/v1/models/{}:predict", "/v2/models/{}/generate",
+             "/v2/models/{}/generate_stream", "/v2/models/{}/versions/1/infer", "/v2/models/{}/versions/1/generate",
+             "/v2/models/{}/explain")
+    for form in forms:
+        assert gateway.curl(form.format("unheard"), body=b"{}").status == 404, form
+        assert gateway.ask(form.format("digits"), body=b"{}")["path"] == form.format("digits")
+    for path in ("/v1/models/unheard%3apredict", "/v1/models/digits:%70redict"):
+        assert gateway.curl(path, body=b"{}").status == 400, path
+    assert sum(one.n_requests for one in echoes) == before + len(forms)
+
+
+def test_envoy_model_paths_replace_default(start):
+    """bug-N9: a server's own paths; those that are not in the list are routed without a model."""
+    gateway = start("full-duplex.yaml", change=lambda pool: pool + "model_paths: [/api/generate, /v1/messages]\n")
+    unheard = BODY.replace(b"digits", b"unheard")
+    for path in ("/api/generate", "/x/api/generate?a=b", "/v1/messages"):
+        assert gateway.curl(path, body=unheard).status == 404, path
+        assert gateway.ask(path, body=BODY)["path"] == path
+    assert gateway.curl("/api/%67enerate", body=unheard).status == 400
+    assert gateway.ask("/v1/completions", body=unheard)["path"] == "/v1/completions"
+
+
 # ---- refusals ------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("config", ["headers-only.yaml", "model-in-body.yaml", "full-duplex.yaml"])

@@ -6,11 +6,24 @@
 #include "pick/config/dns_plan.h"
 #include "pick/config/reader.h"
 
-static const char *const SECTIONS[] = {
-    "endpoints",  "ports",       "selector",          "models",       "unknown_models",
-    "objectives", "rewrites",    "saturation",        "flow_control", "health",
-    "protocol",   "refused_for", "outlier_detection", "profile",      "metrics",
-    "dns",        NULL};
+static const char *const SECTIONS[] = {"endpoints",
+                                       "ports",
+                                       "selector",
+                                       "models",
+                                       "unknown_models",
+                                       "model_paths",
+                                       "objectives",
+                                       "rewrites",
+                                       "saturation",
+                                       "flow_control",
+                                       "health",
+                                       "protocol",
+                                       "refused_for",
+                                       "outlier_detection",
+                                       "profile",
+                                       "metrics",
+                                       "dns",
+                                       NULL};
 
 /* ---- documents ------------------------------------------------------------------------------- */
 

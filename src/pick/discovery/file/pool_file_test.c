@@ -41,6 +41,11 @@ static const struct {
     {"models: []\n", "models      0; a request for another is refused\n"},
     {"models: []\nunknown_models: pass\n", "models      0; a request for another is passed on\n"},
     {"unknown_models: refuse\n", "models      0; a request for another is refused\n"},
+    {"model_paths: [/v1/completions, /api/generate]\n",
+     "models      0; a request for another is passed on\n"
+     "named in    2 paths, the bodies of POST requests to which name the model\n"
+     "  …/v1/completions\n  …/api/generate\nrewrites"},
+    {"model_paths: []\n", "named in    0 paths, the bodies"},
     {"models:\n- llama\n- name: 'm 2'\n  criticality: Critical\n- {name: s, criticality: "
      "Sheddable, "
      "targets: [{model: s1, weight: 3}, {model: s2, weight: 1}]}\n- {name: t, targets: [{model: "
@@ -327,6 +332,23 @@ static const struct {
      "1: models[0].targets[0].weight: expected a whole number from 0 to 1000000, got -1"},
     {"models:\n- name: a\n  targets:\n  - {model: b, weight: 1}\n  - {model: c}\n",
      "4: models[0].targets: expected a weight for every target or for none; 1 of 2 have one"},
+    {"model_paths: [v1/x]\n",
+     "1: model_paths[0]: expected a path of visible ASCII that begins with /, got \"v1/x\""},
+    {"model_paths: [/a, /v1//x]\n", "1: model_paths[1]: expected the end of a path such as "
+                                    "/v1/completions, without query, escapes "
+                                    "and empty segments, got \"/v1//x\""},
+    {"model_paths: [/%61]\n", "1: model_paths[0]: expected the end of a path such as "
+                              "/v1/completions, without query, escapes "
+                              "and empty segments, got \"/%61\""},
+    {"model_paths: [/a?b]\n", "1: model_paths[0]: expected the end of a path such as "
+                              "/v1/completions, without query, escapes "
+                              "and empty segments, got \"/a?b\""},
+    {"model_paths: [/a/../b]\n", "1: model_paths[0]: expected the end of a path such as "
+                                 "/v1/completions, without query, escapes "
+                                 "and empty segments, got \"/a/../b\""},
+    {"model_paths: [/]\n", "1: model_paths[0]: expected the end of a path such as /v1/completions, "
+                           "without query, escapes "
+                           "and empty segments, got \"/\""},
     {"unknown_models: reject\n", "1: unknown_models: expected refuse or pass, got \"reject\""},
     {"objectives: [{priority: 1}]\n",
      "1: objectives[0].name: expected a name of 1 to 256 bytes without control characters, got "
