@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/doc/doc.h"
+#include "core/base/doc/reader.h"
 #include "core/base/hex.h"
 #include "core/os/secret.h"
 
@@ -53,74 +53,71 @@ static bool is_sendable(struct str key) {
     return key.len > 0 && key.len <= MAX_KEY_BYTES;
 }
 
-static enum status key_read(const struct doc_node *node, struct secret_digest *out,
-                            struct error *err) {
+/* No error text contains the key. */
+static void read_key(struct doc_reader *reader, const struct doc_node *node,
+                     struct secret_digest *out) {
     struct str text = {NULL, 0};
-    if (doc_read_str(node, &text, NULL) != ST_OK) { /* its error text would contain the key */
-        return doc_error(node, err,
-                         "expected text; a key that looks like something else goes in quotes");
+    if (!doc_is_text(node)) {
+        doc_reader_fail(reader, node,
+                        "expected text; a key that looks like something else goes in quotes");
     }
+    doc_reader_view(reader, node, &text);
     if (str_starts_with(text, str_of(HASHED))) {
         struct str hex = str_make(text.ptr + sizeof(HASHED) - 1, text.len - sizeof(HASHED) + 1);
-        return digest_parse(hex, out)
-                   ? ST_OK
-                   : doc_error(node, err,
-                               "expected sha256: and 64 digits in lower case, as "
-                               "`sha256sum` writes them");
+        if (!digest_parse(hex, out)) {
+            doc_reader_fail(reader, node,
+                            "expected sha256: and 64 digits in lower case, as `sha256sum` writes "
+                            "them");
+        }
+    } else if (!is_sendable(text)) {
+        doc_reader_fail(reader, node,
+                        "expected a key of 1 to %d visible ASCII characters without spaces",
+                        MAX_KEY_BYTES);
+    } else {
+        *out = secret_digest_of(text);
     }
-    if (!is_sendable(text)) {
-        return doc_error(node, err,
-                         "expected a key of 1 to %d visible ASCII characters without spaces",
-                         MAX_KEY_BYTES);
-    }
-    *out = secret_digest_of(text);
-    return ST_OK;
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static enum status group_read(const struct doc_node *root, struct group *group, const char *name,
-                              bool can_open, struct error *err) {
-    struct doc_node list = doc_get(root, name);
-    struct str word;
-    if (!list.val) {
-        return ST_OK;
+static void read_keys(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    struct group *group = out;
+    if (!node->val) {
+        return;
     }
-    if (can_open && !doc_is_list(&list) && doc_read_str(&list, &word, NULL) == ST_OK &&
-        str_is(word, "open")) {
-        group->is_open = true;
-        return ST_OK;
-    }
-    size_t n = doc_is_present(&list) ? doc_count(&list) : 0;
+    size_t n = doc_is_present(node) ? doc_count(node) : 0;
     if (n == 0) {
-        return doc_error(&list, err, "expected at least one key, or the word open");
+        doc_reader_fail(reader, node, "expected at least one key, or the word open");
+        return;
     }
     group->keys = calloc(n, sizeof(*group->keys));
     if (!group->keys) {
-        return error_no_memory(err, "the keys");
+        doc_reader_no_memory(reader);
     }
     group->is_configured = true;
     group->n = n;
-    enum status st = ST_OK;
-    for (size_t i = 0; i < n && st == ST_OK; i++) {
-        struct doc_node node = doc_at(&list, i);
-        st = key_read(&node, &group->keys[i], err);
+    struct doc_node item = {0};
+    for (size_t i = 0; doc_reader_next(reader, node, &item); i++) {
+        read_key(reader, &item, &group->keys[i]);
     }
-    return st;
+}
+
+static void read_keys_or_open(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    struct group *group = out;
+    group->is_open = json_text_is(node->val, "open");
+    if (!group->is_open) {
+        read_keys(reader, node, out);
+    }
 }
 
 static bool is_token(char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
-static enum status field_read(const struct doc_node *root, struct keys_file *file,
-                              struct error *err) {
-    struct doc_node node = doc_get(root, "header");
+static void read_header(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    struct keys_file *file = out;
     struct str text = STR("authorization");
-    enum status st = doc_read_str(&node, &text, err);
-    if (st != ST_OK) {
-        return st;
-    }
+    doc_reader_view(reader, node, &text);
     bool fits = text.len > 0 && text.len < FIELD_BYTES;
     for (size_t i = 0; fits && i < text.len; i++) {
         char c = text.ptr[i];
@@ -128,36 +125,37 @@ static enum status field_read(const struct doc_node *root, struct keys_file *fil
         fits = is_token(file->field[i]);
     }
     if (!fits || str_ends_with(str_of(file->field), STR("-bin"))) {
-        return doc_error(&node, err,
-                         "expected the name of a header (X-Api-Key), at most %d characters, which "
-                         "does not end in -bin",
-                         FIELD_BYTES - 1);
+        doc_reader_fail(reader, node,
+                        "expected the name of a header (X-Api-Key), at most %d characters, which "
+                        "does not end in -bin",
+                        FIELD_BYTES - 1);
     }
     file->raw_key = strcmp(file->field, "authorization") != 0;
-    return ST_OK;
 }
 
-static enum status file_read(const struct doc_node *root, struct keys_file *file,
-                             struct error *err) {
-    static const char *const NAMES[] = {"header", "infer", "metadata", "health", "control", NULL};
-    enum status st = doc_expect_object(root, err);
-    if (st == ST_OK) {
-        st = doc_reject_unknown(root, NAMES, err);
-    }
-    if (st == ST_OK) {
-        st = field_read(root, file, err);
-    }
+static const struct doc_member MEMBERS[] = {
+    {"header", MEMBER_CUSTOM(read_header)},
+    {"infer",
+     MEMBER_CUSTOM_FIELD(struct keys_file, groups[KEYS_INFER], struct group, read_keys_or_open)},
+    {"metadata",
+     MEMBER_CUSTOM_FIELD(struct keys_file, groups[KEYS_METADATA], struct group, read_keys_or_open)},
+    {"health",
+     MEMBER_CUSTOM_FIELD(struct keys_file, groups[KEYS_HEALTH], struct group, read_keys_or_open)},
+    {"control",
+     MEMBER_CUSTOM_FIELD(struct keys_file, groups[KEYS_CONTROL], struct group, read_keys)},
+    {0}};
+
+static void read_file(struct doc_reader *reader, const struct doc_node *root,
+                      struct keys_file *file) {
     bool any = false;
-    for (int i = KEYS_INFER; i < KEYS_GROUPS && st == ST_OK; i++) {
-        st = group_read(root, &file->groups[i], GROUP_NAMES[i], i != KEYS_CONTROL, err);
+    doc_reader_object(reader, root, MEMBERS, file);
+    for (int i = KEYS_INFER; i < KEYS_GROUPS; i++) {
         any = any || file->groups[i].is_configured;
     }
-    if (st == ST_OK && !any) {
-        st = doc_error(root, err,
-                       "expected keys for at least one of infer, metadata, health and "
-                       "control");
+    if (!any) {
+        doc_reader_fail(reader, root,
+                        "expected keys for at least one of infer, metadata, health and control");
     }
-    return st;
 }
 
 enum status keys_file_parse(const char *name, struct str text, struct keys_file **out,
@@ -168,12 +166,17 @@ enum status keys_file_parse(const char *name, struct str text, struct keys_file 
         return st;
     }
     struct keys_file *file = calloc(1, sizeof(*file));
+    struct doc_reader reader = {.what = "the keys", .err = err};
     struct doc_node root = doc_root(doc);
-    st = file ? file_read(&root, file, err) : error_no_memory(err, "the keys");
+    if (file) {
+        read_file(&reader, &root, file);
+    } else {
+        doc_reader_no_memory(&reader);
+    }
     doc_free(doc);
-    if (st != ST_OK) {
+    if (!doc_reader_ok(&reader)) {
         keys_file_free(file);
-        return st;
+        return reader.status;
     }
     *out = file;
     return ST_OK;
