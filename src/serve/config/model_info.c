@@ -3,21 +3,6 @@
 #include "core/base/utf8.h"
 #include "serve/config/resolve_config.h"
 
-static enum status check_dims(const sluice_tensor_info *info, struct error *err) {
-    if (info->rank > SHAPE_MAX_RANK || (info->rank > 0 && !info->dims)) {
-        return error_set(err, ST_BACKEND_FAILED, "expected at most %d dimensions, got %zu%s",
-                         SHAPE_MAX_RANK, info->rank, info->dims ? "" : " without their sizes");
-    }
-    for (size_t i = 0; i < info->rank; i++) {
-        if (info->dims[i] < -1) {
-            return error_set(err, ST_BACKEND_FAILED,
-                             "dimension %zu is %lld, expected -1 (any size) or at least 0", i,
-                             (long long)info->dims[i]);
-        }
-    }
-    return ST_OK;
-}
-
 static bool is_duplicate_name(const sluice_tensor_info *infos, size_t i) {
     for (size_t j = 0; j < i; j++) {
         if (strcmp(infos[j].name, infos[i].name) == 0) {
@@ -27,26 +12,39 @@ static bool is_duplicate_name(const sluice_tensor_info *infos, size_t i) {
     return false;
 }
 
+static enum status check_tensor(const sluice_tensor_info *infos, size_t i, struct error *err) {
+    const sluice_tensor_info *info = &infos[i];
+    if (info->rank > SHAPE_MAX_RANK || (info->rank > 0 && !info->dims)) {
+        return error_set(err, ST_BACKEND_FAILED, "expected at most %d dimensions, got %zu%s",
+                         SHAPE_MAX_RANK, info->rank, info->dims ? "" : " without their sizes");
+    }
+    for (size_t k = 0; k < info->rank; k++) {
+        if (info->dims[k] < -1) {
+            return error_set(err, ST_BACKEND_FAILED,
+                             "dimension %zu is %lld, expected -1 (any size) or at least 0", k,
+                             (long long)info->dims[k]);
+        }
+    }
+    if ((int)info->datatype <= DT_INVALID || (int)info->datatype >= DT_COUNT_) {
+        return error_set(err, ST_BACKEND_FAILED, "datatype number %d is unknown",
+                         (int)info->datatype);
+    }
+    return is_duplicate_name(infos, i)
+               ? error_set(err, ST_BACKEND_FAILED, "there are two of that name")
+               : ST_OK;
+}
+
 static enum status check_tensors(const char *kind, const sluice_tensor_info *infos, size_t n,
                                  struct error *err) {
     for (size_t i = 0; i < n; i++) {
-        const sluice_tensor_info *info = &infos[i];
-        size_t len = info->name ? strlen(info->name) : 0;
-        if (len == 0 || !utf8_is_valid(info->name, len)) {
+        const char *name = infos[i].name;
+        size_t len = name ? strlen(name) : 0;
+        if (len == 0 || !utf8_is_valid(name, len)) {
             return error_set(err, ST_BACKEND_FAILED, "%s %zu of the model has no proper name", kind,
                              i);
         }
-        enum status st = check_dims(info, err);
-        if (st == ST_OK &&
-            ((int)info->datatype <= DT_INVALID || (int)info->datatype >= DT_COUNT_)) {
-            st = error_set(err, ST_BACKEND_FAILED, "datatype number %d is unknown",
-                           (int)info->datatype);
-        }
-        if (st == ST_OK && is_duplicate_name(infos, i)) {
-            st = error_set(err, ST_BACKEND_FAILED, "there are two of that name");
-        }
-        if (st != ST_OK) {
-            return error_prefix(err, "%s \"%s\" of the model", kind, info->name);
+        if (check_tensor(infos, i, err) != ST_OK) {
+            return error_prefix(err, "%s \"%s\" of the model", kind, name);
         }
     }
     return ST_OK;

@@ -284,34 +284,51 @@ struct tensor_side {
     struct plan_tensor *plans;
     size_t n;
     size_t max_rank;
+    struct error *err;
+    enum status status; /* ST_OK until the first error, which is kept */
 };
+
+static void side_fail(struct tensor_side *side, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void side_fail(struct tensor_side *side, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    if (side->status == ST_OK) {
+        side->status = error_setv(side->err, ST_BAD_MODEL, format, args);
+    }
+    va_end(args);
+}
+
+static void side_no_memory(struct tensor_side *side) {
+    if (side->status == ST_OK) {
+        side->status = error_no_memory(side->err, "the model's configuration");
+    }
+}
 
 static struct shape info_shape(const sluice_tensor_info *info) {
     return (struct shape){info->dims, info->rank};
 }
 
-/* `dims` with a leading -1 where the model batches. */
-static enum status full_shape(const struct tensor_side *side, struct shape dims, struct shape *out,
-                              struct error *err) {
+/* Returns: `dims` with a leading -1 where the model batches. */
+static struct shape full_shape(struct tensor_side *side, struct shape dims) {
     if (!side->batches) {
-        *out = dims;
-        return ST_OK;
+        return dims;
     }
     if (dims.rank >= SHAPE_MAX_RANK) {
-        return error_set(err, ST_BAD_MODEL,
-                         "%zu dimensions and the batch dimension are more than %d", dims.rank,
-                         SHAPE_MAX_RANK);
+        side_fail(side, "%zu dimensions and the batch dimension are more than %d", dims.rank,
+                  SHAPE_MAX_RANK);
+        return (struct shape){NULL, 0};
     }
     int64_t *full = arena_calloc(side->arena, dims.rank + 1, sizeof(*full));
     if (!full) {
-        return error_no_memory(err, "the model's configuration");
+        side_no_memory(side);
+        return (struct shape){NULL, 0};
     }
     full[0] = -1;
     for (size_t i = 0; i < dims.rank; i++) {
         full[i + 1] = dims.dims[i];
     }
-    *out = (struct shape){full, dims.rank + 1};
-    return ST_OK;
+    return (struct shape){full, dims.rank + 1};
 }
 
 /* Returns: whether `dims` are those of one element: [1], [1,1], … */
@@ -342,52 +359,49 @@ static void accept_scalar(const struct tensor_side *side, const sluice_tensor_in
 /* `seen` is the full configured shape, after reshape. A dimension that is fixed in the model must
  * be equal. An output that the model describes without dimensions may have an unknown shape: the
  * configured one is used. */
-static enum status check_shape(const struct tensor_side *side, const sluice_tensor_info *info,
-                               struct shape seen, bool reshaped, struct error *err) {
+static void check_shape(struct tensor_side *side, const sluice_tensor_info *info, struct shape seen,
+                        bool reshaped) {
     struct shape own = info_shape(info);
     assert(own.rank == 0 || own.dims); /* ensured by model_info_check */
     bool same = own.rank == seen.rank || (own.rank == 0 && !side->is_input);
     for (size_t i = 0; same && i < own.rank; i++) {
         same = own.dims[i] == -1 || own.dims[i] == seen.dims[i];
     }
-    if (same) {
-        return ST_OK;
+    if (!same) {
+        char configured[SHAPE_TEXT_BYTES], model[SHAPE_TEXT_BYTES];
+        side_fail(side, "config.pbtxt makes its shape %s%s%s, the model has %s%s",
+                  shape_print(seen, configured),
+                  side->batches ? " (the batch dimension and dims)" : "",
+                  reshaped ? " by its reshape" : "", shape_print(own, model),
+                  own.rank == 0 && !side->batches ? ", one element: dims: [ 1 ]" : "");
     }
-    char configured[SHAPE_TEXT_BYTES], model[SHAPE_TEXT_BYTES];
-    return error_set(err, ST_BAD_MODEL, "config.pbtxt makes its shape %s%s%s, the model has %s%s",
-                     shape_print(seen, configured),
-                     side->batches ? " (the batch dimension and dims)" : "",
-                     reshaped ? " by its reshape" : "", shape_print(own, model),
-                     own.rank == 0 && !side->batches ? ", one element: dims: [ 1 ]" : "");
 }
 
-static enum status check_datatype(const struct model_config_tensor *tensor,
-                                  const sluice_tensor_info *info, struct error *err) {
-    if (tensor->datatype == (enum datatype)info->datatype) {
-        return ST_OK;
+static void check_datatype(struct tensor_side *side, const struct model_config_tensor *tensor,
+                           const sluice_tensor_info *info) {
+    if (tensor->datatype != (enum datatype)info->datatype) {
+        side_fail(side, "config.pbtxt says %s, the model has %s",
+                  datatype_config_name(tensor->datatype),
+                  datatype_config_name((enum datatype)info->datatype));
     }
-    return error_set(err, ST_BAD_MODEL, "config.pbtxt says %s, the model has %s",
-                     datatype_config_name(tensor->datatype),
-                     datatype_config_name((enum datatype)info->datatype));
 }
 
 /* Takes from the model what the configuration omits. */
-static enum status fill_from_info(const struct tensor_side *side, const sluice_tensor_info *info,
-                                  struct model_config_tensor *tensor, struct error *err) {
+static void fill_from_info(struct tensor_side *side, const sluice_tensor_info *info,
+                           struct model_config_tensor *tensor) {
     if (tensor->datatype == DT_INVALID) {
         tensor->datatype = (enum datatype)info->datatype;
     }
     if (!tensor->has_dims) {
         size_t skip = side->batches ? 1 : 0;
         if (info->rank < skip) {
-            return error_set(err, ST_BAD_MODEL,
-                             "the model does not say its shape; config.pbtxt must give its dims");
+            side_fail(side, "the model does not say its shape; config.pbtxt must give its dims");
+            return;
         }
         tensor->dims = (struct shape){info->dims ? info->dims + skip : NULL, info->rank - skip};
         tensor->has_dims = true;
         tensor->dims_origin = STR("dimensions in the model's file");
     }
-    return ST_OK;
 }
 
 /* Returns: ptr NULL when out of memory. */
@@ -397,51 +411,54 @@ static struct str shape_origin(const struct tensor_side *side, struct str dims_o
                          : dims_origin;
 }
 
-static enum status resolve_tensor(struct tensor_side *side, size_t i,
-                                  const sluice_tensor_info *info, struct error *err) {
+/* `info` is NULL for a model that takes any tensors. */
+static void resolve_tensor(struct tensor_side *side, size_t i, const sluice_tensor_info *info) {
     struct model_config_tensor *tensor = &side->tensors[i];
     struct plan_tensor *plan = &side->plans[i];
-    enum status st = info ? fill_from_info(side, info, tensor, err) : ST_OK;
-    if (st != ST_OK) {
-        return st;
+    if (info) {
+        fill_from_info(side, info, tensor);
     }
     struct tensor_spec *spec = &side->specs[i];
-    *spec = (struct tensor_spec){
-        .name = tensor->name, .datatype = tensor->datatype, .optional = tensor->optional};
-    spec->origin = shape_origin(side, tensor->dims_origin);
-    st = spec->origin.ptr ? full_shape(side, tensor->dims, &spec->shape, err)
-                          : error_no_memory(err, "the model's configuration");
+    *spec = (struct tensor_spec){.name = tensor->name,
+                                 .datatype = tensor->datatype,
+                                 .optional = tensor->optional,
+                                 .origin = shape_origin(side, tensor->dims_origin)};
+    if (!spec->origin.ptr) {
+        side_no_memory(side);
+    }
+    spec->shape = full_shape(side, tensor->dims);
     struct shape seen = spec->shape;
-    if (st == ST_OK && tensor->has_reshape) {
-        st = full_shape(side, tensor->reshape, &seen, err);
+    if (tensor->has_reshape) {
+        seen = full_shape(side, tensor->reshape);
         plan->reshaped = true;
         plan->reshape = seen;
     }
-    if (st == ST_OK && info) {
-        st = check_datatype(tensor, info, err);
-    }
-    if (st == ST_OK && info && !tensor->has_reshape) {
-        accept_scalar(side, info, plan, &seen);
-    }
-    if (st == ST_OK && info) {
-        st = check_shape(side, info, seen, plan->reshaped, err);
-    }
-    if (st == ST_OK && info && side->is_input && tensor->optional && !info->optional) {
-        st = error_set(err, ST_BAD_MODEL,
-                       "config.pbtxt makes it optional, but the model cannot do without it");
+    if (info) {
+        check_datatype(side, tensor, info);
+        if (!tensor->has_reshape) {
+            accept_scalar(side, info, plan, &seen);
+        }
+        check_shape(side, info, seen, plan->reshaped);
+        if (side->is_input && tensor->optional && !info->optional) {
+            side_fail(side, "config.pbtxt makes it optional, but the model cannot do without it");
+        }
     }
     size_t rank = seen.rank > spec->shape.rank ? seen.rank : spec->shape.rank;
     side->max_rank = rank > side->max_rank ? rank : side->max_rank;
-    return st;
 }
 
 /* ---- tensors: inputs or outputs -------------------------------------------------------------- */
 
+/* Returns: false when out of memory. */
 static bool side_allocate(struct tensor_side *side) {
     side->specs = arena_calloc(side->arena, side->n, sizeof(*side->specs));
     side->plans = arena_calloc(side->arena, side->n, sizeof(*side->plans));
     side->tensors = arena_calloc(side->arena, side->n, sizeof(*side->tensors));
-    return side->specs && side->plans && side->tensors;
+    bool allocated = side->specs && side->plans && side->tensors;
+    if (!allocated) {
+        side_no_memory(side);
+    }
+    return allocated;
 }
 
 static size_t info_find(const struct tensor_side *side, struct str name) {
@@ -453,114 +470,106 @@ static size_t info_find(const struct tensor_side *side, struct str name) {
     return SIZE_MAX;
 }
 
-static enum status error_unknown_tensor(const struct tensor_side *side, struct error *err) {
+static void fail_unknown_tensor(struct tensor_side *side) {
     struct buf names;
     buf_init(&names, side->arena, 0);
     for (size_t i = 0; i < side->n_infos; i++) {
         buf_printf(&names, "%s\"%s\"", i > 0 ? ", " : "", side->infos[i].name);
     }
     struct str text = side->n_infos > 0 ? buf_str(&names) : STR("none");
-    return error_set(err, ST_BAD_MODEL, "the model has no %s of that name; it has %.*s", side->kind,
-                     STR_ARG(text));
+    side_fail(side, "the model has no %s of that name; it has %.*s", side->kind, STR_ARG(text));
 }
 
 static bool is_control(const struct tensor_side *side, const sluice_tensor_info *info) {
     return side->is_input && config_is_control_input(side->config, info->name);
 }
 
-static enum status adopt_tensor(struct tensor_side *side, uint32_t index, struct error *err) {
+static void adopt_tensor(struct tensor_side *side, uint32_t index) {
     const sluice_tensor_info *info = &side->infos[index];
     size_t i = side->n++;
     side->tensors[i].name = arena_dup(side->arena, str_of(info->name));
     side->tensors[i].optional = side->is_input && info->optional;
     side->plans[i].index = index;
-    enum status st = side->tensors[i].name.ptr ? resolve_tensor(side, i, info, err)
-                                               : error_no_memory(err, "the model's configuration");
-    return st == ST_OK ? ST_OK : error_prefix(err, "%s \"%s\"", side->kind, info->name);
+    if (!side->tensors[i].name.ptr) {
+        side_no_memory(side);
+    }
+    resolve_tensor(side, i, info);
+    if (side->status != ST_OK) {
+        error_prefix(side->err, "%s \"%s\"", side->kind, info->name);
+    }
 }
 
 /* No tensor is configured: uses all of the model's. */
-static enum status adopt_all_tensors(struct tensor_side *side, struct error *err) {
+static void adopt_all_tensors(struct tensor_side *side) {
     side->n = side->n_infos;
     if (!side_allocate(side)) {
-        return error_no_memory(err, "the model's configuration");
+        return;
     }
     side->n = 0;
-    for (size_t i = 0; i < side->n_infos; i++) {
-        enum status st =
-            is_control(side, &side->infos[i]) ? ST_OK : adopt_tensor(side, (uint32_t)i, err);
-        if (st != ST_OK) {
-            return st;
+    for (size_t i = 0; i < side->n_infos && side->status == ST_OK; i++) {
+        if (!is_control(side, &side->infos[i])) {
+            adopt_tensor(side, (uint32_t)i);
         }
     }
-    return ST_OK;
 }
 
 /* Every input of the model must be configured, be optional, or be a control input. */
-static enum status check_required_inputs(const struct tensor_side *side, struct error *err) {
+static void check_required_inputs(struct tensor_side *side) {
     for (size_t i = 0; i < side->n_infos && side->is_input; i++) {
         bool found = side->infos[i].optional || is_control(side, &side->infos[i]);
         for (size_t j = 0; j < side->n && !found; j++) {
             found = side->plans[j].index == i;
         }
         if (!found) {
-            return error_set(err, ST_BAD_MODEL,
-                             "the model needs input \"%s\", which config.pbtxt does not list",
-                             side->infos[i].name);
+            side_fail(side, "the model needs input \"%s\", which config.pbtxt does not list",
+                      side->infos[i].name);
         }
     }
-    return ST_OK;
 }
 
-static enum status merge_tensor(struct tensor_side *side, size_t i, struct error *err) {
+static void merge_tensor(struct tensor_side *side, size_t i) {
     const struct model_config_tensor *tensor = &side->tensors[i];
-    if (side->takes_any) {
-        side->plans[i].index = (uint32_t)i;
-        if (tensor->datatype == DT_INVALID || !tensor->has_dims) {
-            return error_set(
-                err, ST_BAD_MODEL,
-                "this backend's models take any tensors, so config.pbtxt must give its "
-                "data_type and dims");
-        }
-        return resolve_tensor(side, i, NULL, err);
-    }
-    size_t index = info_find(side, tensor->name);
-    if (index == SIZE_MAX) {
-        return error_unknown_tensor(side, err);
-    }
+    size_t index = side->takes_any ? i : info_find(side, tensor->name);
     side->plans[i].index = (uint32_t)index;
-    return resolve_tensor(side, i, &side->infos[index], err);
+    if (index == SIZE_MAX) {
+        fail_unknown_tensor(side);
+    } else if (side->takes_any && (tensor->datatype == DT_INVALID || !tensor->has_dims)) {
+        side_fail(side, "this backend's models take any tensors, so config.pbtxt must give its "
+                        "data_type and dims");
+    } else {
+        resolve_tensor(side, i, side->takes_any ? NULL : &side->infos[index]);
+    }
+    if (side->status != ST_OK) {
+        error_prefix(side->err, "%s \"%.*s\"", side->kind, STR_ARG(tensor->name));
+    }
 }
 
-static enum status merge_tensors(struct tensor_side *side,
-                                 const struct model_config_tensor *tensors, size_t n,
-                                 struct error *err) {
+static void merge_tensors(struct tensor_side *side, const struct model_config_tensor *tensors,
+                          size_t n) {
     side->n = n;
     if (!side_allocate(side)) {
-        return error_no_memory(err, "the model's configuration");
+        return;
     }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && side->status == ST_OK; i++) {
         side->tensors[i] = tensors[i];
-        enum status st = merge_tensor(side, i, err);
-        if (st != ST_OK) {
-            return error_prefix(err, "%s \"%.*s\"", side->kind, STR_ARG(tensors[i].name));
-        }
+        merge_tensor(side, i);
     }
-    return side->takes_any ? ST_OK : check_required_inputs(side, err);
+    if (!side->takes_any && side->status == ST_OK) {
+        check_required_inputs(side);
+    }
 }
 
 static enum status resolve_side(struct tensor_side *side, const struct model_config_tensor *tensors,
-                                size_t n, struct error *err) {
+                                size_t n) {
     if (n > 0) {
-        return merge_tensors(side, tensors, n, err);
+        merge_tensors(side, tensors, n);
+    } else if (side->takes_any) {
+        side_fail(side, "this backend's models take any tensors, so config.pbtxt must list each %s",
+                  side->kind);
+    } else {
+        adopt_all_tensors(side);
     }
-    if (side->takes_any) {
-        return error_set(err, ST_BAD_MODEL,
-                         "this backend's models take any tensors, so config.pbtxt must list each "
-                         "%s",
-                         side->kind);
-    }
-    return adopt_all_tensors(side, err);
+    return side->status;
 }
 
 /* ---- plan ------------------------------------------------------------------------------------ */
@@ -623,20 +632,19 @@ enum status resolve_config(struct arena *arena, struct model_config *config,
                              .batches = config->max_batch_size > 0,
                              .takes_any = info->takes_any != 0,
                              .infos = info->inputs,
-                             .n_infos = info->takes_any ? 0 : info->n_inputs};
+                             .n_infos = info->takes_any ? 0 : info->n_inputs,
+                             .err = err};
     struct tensor_side out = {.arena = arena,
                               .kind = "output",
                               .config = config,
                               .batches = config->max_batch_size > 0,
                               .takes_any = info->takes_any != 0,
                               .infos = info->outputs,
-                              .n_infos = info->takes_any ? 0 : info->n_outputs};
-    st = resolve_side(&in, config->inputs, config->n_inputs, err);
-    if (st == ST_OK) {
-        st = resolve_side(&out, config->outputs, config->n_outputs, err);
-    }
-    if (st != ST_OK) {
-        return st;
+                              .n_infos = info->takes_any ? 0 : info->n_outputs,
+                              .err = err};
+    if (resolve_side(&in, config->inputs, config->n_inputs) != ST_OK ||
+        resolve_side(&out, config->outputs, config->n_outputs) != ST_OK) {
+        return err->status;
     }
     if (config->platform.len == 0) {
         config->platform =
