@@ -429,7 +429,9 @@ static void post_evict(struct net_budget *budget, struct net_conn *conn) {
 static bool is_over_limit(const struct net_budget *budget, uint64_t n_more_bytes) {
     return atomic_load_explicit(&budget->n_conns, memory_order_relaxed) > budget->max_connections ||
            atomic_load_explicit(&budget->n_conn_bytes, memory_order_relaxed) + n_more_bytes >
-               net_budget_conn_limit(budget);
+               net_budget_conn_limit(budget) ||
+           atomic_load_explicit(&budget->n_conn_extra_bytes, memory_order_relaxed) + n_more_bytes >
+               2 * net_budget_conn_extra(budget);
 }
 
 /* Whom a place is for: a connection of `host`. */
@@ -572,8 +574,8 @@ static bool take_places(struct net_server *server, uint64_t host, uint64_t n_byt
     return take_place(server, &search) && (!is_far_over || take_place(server, &search));
 }
 
-/* Where requests and responses, and what the kernel holds, use up the memory, connections of peers
- * with few are accepted all the same: up to a quarter over the limit. */
+/* Where other memory is used up, connections of peers with few have twice the extra of others, as
+ * long as the kernel holds little more than its part. */
 static bool may_exceed(struct net_budget *budget, uint64_t host, uint64_t n_bytes) {
     uint64_t limit = net_budget_limit(budget);
     return !is_over_limit(budget, n_bytes) &&
@@ -600,7 +602,9 @@ bool net_conn_take_memory(struct net_conn *conn, enum memory_conn_kind kind, uin
     if (memory_conn_add(conn->account, kind, n_bytes)) {
         return true;
     }
-    if (take_places(conn->server_worker->server, conn->host, n_bytes)) {
+    struct net_server *server = conn->server_worker->server;
+    if (take_places(server, conn->host, n_bytes) ||
+        may_exceed(server->budget, conn->host, n_bytes)) {
         memory_conn_hold(conn->account, kind, n_bytes);
         return true;
     }

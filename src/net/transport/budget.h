@@ -71,12 +71,16 @@ struct net_budget {
     uint64_t max_refusals; /* connections over max_connections that get an error at a time; further
                               ones are closed at once; and those whose place was taken, before new
                               ones wait until they are closed; 0: NET_BUDGET_REFUSALS */
-    _Atomic uint64_t n_bytes; /* everything; the shares' credit included */
+    /* Everything, the shares' credit included, but for what connections and their buffers have
+     * taken of their extras: once the limit is reached, each kind has its own. */
+    _Atomic uint64_t n_bytes;
+    _Atomic uint64_t n_conn_extra_bytes;   /* net_budget_take_conn */
+    _Atomic uint64_t n_buffer_extra_bytes; /* net_budget_take_buffer */
     _Atomic uint64_t n_body_bytes;
     _Atomic uint64_t n_owner_bytes[NET_BODY_OWNERS]; /* of n_body_bytes */
     _Atomic uint64_t n_picture_bytes;                /* of n_bytes: net_budget_take_picture */
     _Atomic uint64_t n_open_call_bytes;              /* of n_bytes: net_budget_take_open_calls */
-    _Atomic uint64_t n_conn_bytes;                   /* of n_bytes: net_budget_take_conn */
+    _Atomic uint64_t n_conn_bytes;                   /* net_budget_take_conn */
     _Atomic uint64_t n_socket_bytes; /* in the kernel, for connections: net_budget_hold_socket */
     _Atomic uint64_t n_arena_bytes;  /* of n_bytes: net_budget_count_arenas */
     _Atomic uint64_t n_page_bytes;   /* of n_bytes: net_budget_take_page */
@@ -201,9 +205,9 @@ static inline uint64_t net_budget_sockets_counted(const struct net_budget *budge
     return n_bytes > extra ? n_bytes - extra : 0;
 }
 
-/* Returns: the limit for small requests and connections themselves, before what they may use beyond
- * it. Unlike large ones they are not refused for what the kernel holds of others' answers, which
- * nothing can take back at once. */
+/* Returns: the limit for small requests and connections themselves, before their extras. Unlike
+ * large ones they are not refused for what the kernel holds of others' answers, which nothing can
+ * take back at once. */
 static inline uint64_t net_budget_small_limit(const struct net_budget *budget) {
     uint64_t sockets = atomic_load_explicit(&budget->n_socket_bytes, memory_order_relaxed);
     return net_budget_limit(budget) + net_budget_sockets_counted(budget, sockets);
@@ -214,9 +218,61 @@ static inline uint64_t net_budget_small_extra(const struct net_budget *budget) {
     return net_budget_limit(budget) / 32;
 }
 
-/* Returns: the limit for what a connection holds itself. */
-static inline uint64_t net_budget_conn_most(const struct net_budget *budget) {
-    return net_budget_small_limit(budget) + 2 * net_budget_small_extra(budget);
+/* ---- extras, which one kind has once the limit is reached ------------------------------------ */
+
+/* Takes `n_bytes` of a part that has `most` bytes. Returns: false when they don't fit; nothing is
+ * taken then. */
+static inline bool net_budget_take_part(_Atomic uint64_t *part, uint64_t n_bytes, uint64_t most) {
+    uint64_t used = atomic_fetch_add_explicit(part, n_bytes, memory_order_relaxed);
+    if (used <= most && n_bytes <= most - used) {
+        return true;
+    }
+    atomic_fetch_sub_explicit(part, n_bytes, memory_order_relaxed);
+    return false;
+}
+
+/* Gives back memory of a kind that has an extra: first of the extra, whatever it was taken of. */
+static inline void net_budget_give_with_extra(struct net_budget *budget, _Atomic uint64_t *extra,
+                                              uint64_t n_bytes) {
+    uint64_t used = atomic_load_explicit(extra, memory_order_relaxed), taken;
+    do {
+        taken = used < n_bytes ? used : n_bytes;
+    } while (taken > 0 &&
+             !atomic_compare_exchange_weak_explicit(extra, &used, used - taken,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    net_budget_give(budget, n_bytes - taken);
+}
+
+/* For memory that is in use already: what does not fit into `limit` counts in the extra, beyond
+ * its size if need be. So it leaves other kinds their extras. */
+static inline void net_budget_force_with_extra(struct net_budget *budget, _Atomic uint64_t *extra,
+                                               uint64_t n_bytes, uint64_t limit) {
+    if (!net_budget_take_within(budget, n_bytes, limit)) {
+        atomic_fetch_add_explicit(extra, n_bytes, memory_order_relaxed);
+    }
+}
+
+/* Returns: the extra of connections. Those of peers with few may use twice as much. */
+static inline uint64_t net_budget_conn_extra(const struct net_budget *budget) {
+    return net_budget_limit(budget) / 16;
+}
+
+/* Takes memory of a buffer of a connection, beyond the limit of an extra of `extra` bytes. Returns:
+ * false when it doesn't fit; nothing is taken then. */
+static inline bool net_budget_take_buffer(struct net_budget *budget, uint64_t n_bytes,
+                                          uint64_t extra) {
+    return net_budget_take_within(budget, n_bytes, net_budget_limit(budget)) ||
+           net_budget_take_part(&budget->n_buffer_extra_bytes, n_bytes, extra);
+}
+
+/* As net_budget_take_buffer, for memory that is in use already. */
+static inline void net_budget_force_buffer(struct net_budget *budget, uint64_t n_bytes) {
+    net_budget_force_with_extra(budget, &budget->n_buffer_extra_bytes, n_bytes,
+                                net_budget_limit(budget));
+}
+
+static inline void net_budget_give_buffer(struct net_budget *budget, uint64_t n_bytes) {
+    net_budget_give_with_extra(budget, &budget->n_buffer_extra_bytes, n_bytes);
 }
 
 /* Small arenas, such as that of a metrics page, may use kept_memory and a 32nd more. */
@@ -401,13 +457,14 @@ static inline enum status net_budget_page_error(const struct net_budget *budget,
 }
 
 /* Takes memory that a connection holds as long as it is open: with that of all others at most half
- * of the limit, a 16th beyond the limit where other memory has used it up. Returns: false when it
- * doesn't fit; nothing is taken then. */
+ * of the limit, and where other memory has used that up, of net_budget_conn_extra. Returns: false
+ * when it doesn't fit; nothing is taken then. */
 static inline bool net_budget_take_conn(struct net_budget *budget, uint64_t n_bytes) {
-    uint64_t limit = net_budget_conn_limit(budget);
-    uint64_t used = atomic_fetch_add_explicit(&budget->n_conn_bytes, n_bytes, memory_order_relaxed);
-    if (used <= limit && n_bytes <= limit - used &&
-        net_budget_take_within(budget, n_bytes, net_budget_conn_most(budget))) {
+    if (!net_budget_take_part(&budget->n_conn_bytes, n_bytes, net_budget_conn_limit(budget))) {
+        return false;
+    }
+    if (net_budget_take_within(budget, n_bytes, net_budget_small_limit(budget)) ||
+        net_budget_take_part(&budget->n_conn_extra_bytes, n_bytes, net_budget_conn_extra(budget))) {
         return true;
     }
     atomic_fetch_sub_explicit(&budget->n_conn_bytes, n_bytes, memory_order_relaxed);
@@ -417,12 +474,13 @@ static inline bool net_budget_take_conn(struct net_budget *budget, uint64_t n_by
 /* As net_budget_take_conn, for memory that is in use already. */
 static inline void net_budget_force_conn(struct net_budget *budget, uint64_t n_bytes) {
     atomic_fetch_add_explicit(&budget->n_conn_bytes, n_bytes, memory_order_relaxed);
-    net_budget_force(budget, n_bytes);
+    net_budget_force_with_extra(budget, &budget->n_conn_extra_bytes, n_bytes,
+                                net_budget_small_limit(budget));
 }
 
 static inline void net_budget_give_conn(struct net_budget *budget, uint64_t n_bytes) {
     atomic_fetch_sub_explicit(&budget->n_conn_bytes, n_bytes, memory_order_relaxed);
-    net_budget_give(budget, n_bytes);
+    net_budget_give_with_extra(budget, &budget->n_conn_extra_bytes, n_bytes);
 }
 
 /* Counts what the kernel holds for connections: beyond an eighth of the limit against it, so that

@@ -19,10 +19,11 @@ static uint64_t chunk_bytes(const struct memory_quota *quota) {
     return fraction < CHUNK_BYTES ? fraction : CHUNK_BYTES;
 }
 
-/* Returns: how far beyond its limit small requests may use the budget: half of that in any case, of
- * the other half the more the less their connection holds. So connections that take as much as they
- * get leave something to one that has nothing yet, however many they are. */
-static uint64_t small_extra_bytes(const struct memory_quota *quota, uint64_t n_held_bytes) {
+/* Returns: how far beyond its limit small requests may use the budget, and buffers, each kind for
+ * itself: half of that in any case, of the other half the more the less their connection holds. So
+ * connections that take as much as they get leave something to one that has nothing yet, however
+ * many they are. */
+static uint64_t extra_bytes(const struct memory_quota *quota, uint64_t n_held_bytes) {
     uint64_t half = net_budget_small_extra(quota->options.budget);
     return 2 * half - (n_held_bytes < half / 2 ? 2 * n_held_bytes : half);
 }
@@ -53,7 +54,7 @@ static bool take_credit(struct memory_account *account, uint64_t n_bytes) {
     uint64_t limit = net_budget_limit(quota->options.budget);
     if (n_bytes <= MEMORY_SMALL_BYTES) {
         limit = net_budget_small_limit(quota->options.budget) +
-                small_extra_bytes(quota, memory_account_bytes(account));
+                extra_bytes(quota, memory_account_bytes(account));
     }
     return take_credit_within(quota, n_bytes, limit);
 }
@@ -228,9 +229,13 @@ bool memory_conn_add(struct memory_account *account, enum memory_conn_kind kind,
         return true;
     }
     struct net_budget *budget = account->quota->options.budget;
-    bool fits = kind == MEMORY_CONN_BUFFERS
-                    ? net_budget_take_within(budget, n_bytes, net_budget_conn_most(budget))
-                    : net_budget_take_conn(budget, n_bytes);
+    bool fits;
+    if (kind == MEMORY_CONN_BUFFERS) {
+        uint64_t n_held_bytes = memory_account_bytes(account) + account->n_conn_bytes[kind];
+        fits = net_budget_take_buffer(budget, n_bytes, extra_bytes(account->quota, n_held_bytes));
+    } else {
+        fits = net_budget_take_conn(budget, n_bytes);
+    }
     if (fits) {
         count_conn(account, kind, n_bytes);
     }
@@ -244,7 +249,7 @@ void memory_conn_hold(struct memory_account *account, enum memory_conn_kind kind
     }
     struct net_budget *budget = account->quota->options.budget;
     if (kind == MEMORY_CONN_BUFFERS) {
-        net_budget_force(budget, n_bytes);
+        net_budget_force_buffer(budget, n_bytes);
     } else {
         net_budget_force_conn(budget, n_bytes);
     }
@@ -259,7 +264,7 @@ void memory_conn_subtract(struct memory_account *account, enum memory_conn_kind 
     assert(account->n_conn_bytes[kind] >= n_bytes);
     struct net_budget *budget = account->quota->options.budget;
     if (kind == MEMORY_CONN_BUFFERS) {
-        net_budget_give(budget, n_bytes);
+        net_budget_give_buffer(budget, n_bytes);
     } else {
         net_budget_give_conn(budget, n_bytes);
     }
@@ -567,12 +572,7 @@ static uint64_t limit_of(const struct memory_account *account, enum memory_level
     case MEMORY_LEVEL_FIRST:
         break;
     }
-    /* A new connection takes its own memory of the same extra, before its first call. */
-    uint64_t n_held_bytes = account->n_overhead_bytes;
-    if (n_held_bytes > 0) {
-        n_held_bytes += account->n_conn_bytes[MEMORY_CONN_BASE];
-    }
-    return net_budget_small_limit(budget) + small_extra_bytes(account->quota, n_held_bytes);
+    return net_budget_small_limit(budget) + extra_bytes(account->quota, account->n_overhead_bytes);
 }
 
 bool memory_overhead_add(struct memory_account *account, struct memory_overhead *overhead,

@@ -259,9 +259,10 @@ enum memory_open_call { MEMORY_OPEN_CALL_GRANTED, MEMORY_OPEN_CALLS_FULL, MEMORY
 enum memory_open_call memory_open_call_add(struct memory_account *account,
                                            struct memory_overhead *overhead, uint64_t n_bytes);
 /* Takes memory that the connection holds besides responses, bodies and calls, of the half of the
- * budget for connections; buffers of all of it. Returns: false when it doesn't fit; nothing was
- * taken. `account` NULL: true, and not counted. Owns: memory_conn_subtract, or the account's
- * close. */
+ * budget for connections; buffers of all of it. Where the budget is used up it is taken of the
+ * extra of its kind, a sixteenth of the budget: of that of buffers, connections that hold much
+ * leave half. Returns: false when it doesn't fit; nothing was taken. `account` NULL: true, and not
+ * counted. Owns: memory_conn_subtract, or the account's close. */
 bool memory_conn_add(struct memory_account *account, enum memory_conn_kind kind, uint64_t n_bytes);
 /* As memory_conn_add, of bytes that are in memory already. */
 void memory_conn_hold(struct memory_account *account, enum memory_conn_kind kind, uint64_t n_bytes);

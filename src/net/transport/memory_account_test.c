@@ -611,8 +611,9 @@ static void memory_connections_take_at_most_half(void **state) {
     assert_true(memory_conn_add(account, MEMORY_CONN_TLS, 20 * MB));
     assert_false(memory_conn_add(memory.accounts[1], MEMORY_CONN_TLS, 13 * MB));
     assert_true(memory_conn_add(memory.accounts[1], MEMORY_CONN_TLS, 12 * MB));
-    assert_true(memory_conn_add(account, MEMORY_CONN_BUFFERS, 34 * MB)); /* of all memory */
-    assert_false(memory_conn_add(account, MEMORY_CONN_BUFFERS, 4 * MB));
+    assert_true(memory_conn_add(account, MEMORY_CONN_BUFFERS, 32 * MB)); /* of all memory */
+    assert_true(memory_conn_add(account, MEMORY_CONN_BUFFERS, 2 * MB));  /* half of the extra */
+    assert_false(memory_conn_add(account, MEMORY_CONN_BUFFERS, 1));
     memory_conn_hold(account, MEMORY_CONN_BUFFERS, 4 * MB); /* in use already */
     assert_int_equal(memory.quotas[0].n_conn_bytes[MEMORY_CONN_TLS], 32 * MB);
     assert_int_equal(memory.quotas[0].n_conn_bytes[MEMORY_CONN_BUFFERS], 38 * MB);
@@ -622,6 +623,70 @@ static void memory_connections_take_at_most_half(void **state) {
     close_memory();
     assert_int_equal(memory.budget.n_conn_bytes, 0);
     assert_int_equal(memory.budget.n_bytes, 0);
+}
+
+/* Once the limit is reached, small requests, connections and buffers have an extra each: none of
+ * them takes that of another, whatever is in use already. */
+static void memory_extras_are_one_for_each_kind(void **state) {
+    struct memory_overhead full = {NULL, 0, 0}, calls[2] = {{NULL, 0, 0}};
+    struct net_budget *budget = &memory.budget;
+    (void)state;
+    open_memory(64 * MB, MB);
+    assert_true(memory_overhead_add(memory.accounts[0], &full, 64 * MB, MEMORY_LEVEL_USUAL));
+    assert_true(memory_conn_add(memory.accounts[1], MEMORY_CONN_TLS, 4 * MB));
+    assert_false(memory_conn_add(memory.accounts[1], MEMORY_CONN_TLS, 1));
+    memory_conn_hold(memory.accounts[1], MEMORY_CONN_TLS, 8 * MB); /* in use already */
+    assert_true(memory_conn_add(memory.accounts[2], MEMORY_CONN_BUFFERS, 4 * MB));
+    assert_false(memory_conn_add(memory.accounts[3], MEMORY_CONN_BUFFERS, 1));
+    memory_conn_hold(memory.accounts[2], MEMORY_CONN_BUFFERS, 8 * MB);
+    assert_true(memory_overhead_add(memory.accounts[1], &calls[0], 3 * MB, MEMORY_LEVEL_FIRST));
+    assert_int_equal(budget->n_bytes, 67 * MB);
+    /* What is given back is the extra's first. */
+    memory_conn_subtract(memory.accounts[1], MEMORY_CONN_TLS, 9 * MB);
+    memory_conn_subtract(memory.accounts[2], MEMORY_CONN_BUFFERS, 9 * MB);
+    assert_int_equal(budget->n_conn_extra_bytes, 3 * MB);
+    assert_int_equal(budget->n_buffer_extra_bytes, 3 * MB);
+    assert_true(net_budget_take_conn(budget, MB));
+    assert_false(net_budget_take_conn(budget, 1));
+    net_budget_give_conn(budget, MB);
+    memory_overhead_release(&calls[0]);
+    memory_overhead_release(&full);
+    uint64_t n_before = budget->n_bytes; /* credit of the quota */
+    /* Where there is memory again, it is not the extra's. */
+    assert_true(net_budget_take_conn(budget, 2 * MB));
+    assert_int_equal(budget->n_bytes, n_before + 2 * MB);
+    net_budget_give_conn(budget, 2 * MB);
+    assert_int_equal(budget->n_conn_extra_bytes, MB);
+    close_memory();
+    assert_int_equal(budget->n_bytes, 0);
+    assert_int_equal(budget->n_conn_bytes, 0);
+    assert_int_equal(budget->n_conn_extra_bytes, 0);
+    assert_int_equal(budget->n_buffer_extra_bytes, 0);
+}
+
+/* Connections whose answers are not read take as many buffers as they get, then one that holds
+ * nothing. */
+static void memory_buffers_of_many_leave_some_for_another(void **state) {
+    enum { BUFFER_BYTES = 8192 };
+    struct memory_overhead full[N] = {{NULL, 0, 0}};
+    bool grew = true;
+    (void)state;
+    open_memory(64 * MB, MB);
+    for (size_t i = 0; i + 1 < N; i++) {
+        assert_true(memory_overhead_add(memory.accounts[i], &full[i], 64 * MB / (N - 1),
+                                        MEMORY_LEVEL_USUAL));
+    }
+    while (grew) {
+        grew = false;
+        for (size_t i = 0; i + 1 < N; i++) {
+            grew |= memory_conn_add(memory.accounts[i], MEMORY_CONN_BUFFERS, BUFFER_BYTES);
+        }
+    }
+    assert_true(memory_conn_add(memory.accounts[N - 1], MEMORY_CONN_BUFFERS, MB));
+    for (size_t i = 0; i + 1 < N; i++) {
+        memory_overhead_release(&full[i]);
+    }
+    close_memory();
 }
 
 /* Beyond an eighth of the limit it counts against it, whichever connection has it. */
@@ -724,6 +789,8 @@ int main(void) {
         cmocka_unit_test(memory_open_calls_take_at_most_quarter),
         cmocka_unit_test(memory_open_calls_of_many_leave_some_for_another),
         cmocka_unit_test(memory_connections_take_at_most_half),
+        cmocka_unit_test(memory_extras_are_one_for_each_kind),
+        cmocka_unit_test(memory_buffers_of_many_leave_some_for_another),
         cmocka_unit_test(memory_sockets_count_beyond_an_eighth),
         cmocka_unit_test(memory_budget_many_that_wait_are_granted_in_parts),
         cmocka_unit_test(memory_overhead_refused_asks_for_relief_at_intervals),

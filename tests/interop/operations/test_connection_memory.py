@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from lib import grpc_live, h2, http1, metrics
+from lib import grpc_live, h2, http1, metrics, mip
 from lib.server import is_sanitized
 from lib.tls_client import Pki, client_context, client_hello, connect
 
@@ -19,6 +19,7 @@ HALF_HEAD = b"GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\nX: "
 METRICS = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 CONNECTION_BYTES = 6144
 GRPC_BYTES = 18432
+INFER = b"/inference.GRPCInferenceService/ModelInfer"
 HANDSHAKE_BYTES = 40960
 SLOW = b'{"inputs":[{"name":"INPUT0","shape":[1],"datatype":"FP32","data":[1]}]}'
 
@@ -134,6 +135,47 @@ def test_answers_that_are_not_read_hold_further_requests(start):
                 ask(good)
     metrics.wait_until(live.metrics_address, lambda n: of(n, "sockets") == 0, "no answers in the kernel")
     live.wait_at_rest()
+
+
+def fill_with_body(stack, live, kept):
+    """A body that is not complete takes all but `kept` bytes of the memory."""
+    numbers = metrics.read(live.metrics_address)
+    held = sum(value for name, value in numbers.items() if name.startswith("sluice_client_memory_bytes{"))
+    n_bytes = int(numbers["sluice_client_memory_limit_bytes"] - held) - kept
+    begun = stack.enter_context(http1.Connection(live.address, source="127.0.2.1"))
+    begun.send(http1.post_head(b"/v2/models/id_fp32/infer", n_bytes + MIB) + bytes(n_bytes))
+    metrics.wait_until(live.metrics_address, lambda now: of(now, "bodies") >= n_bytes - (64 << 10), "a body in memory")
+
+
+def test_input_of_a_crowd_leaves_new_connections_and_small_requests_memory(start):
+    """Connections of many hosts, which have sent ahead of an answer. All memory is used up and more: the kernel holds
+    what is not read. Connections and small requests have extras of their own."""
+    live = start("--client-memory", "8MiB", "--body-memory", "8MiB", "--body-timeout", "1h", "--mip",
+                 "tcp://127.0.0.1:0=id_fp32", grpc=("127.0.0.1:0",))
+    n, ahead = 300, READY * 78
+    with contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(http1.Connection(live.address, source=f"127.0.1.{1 + i // 10}")) for i in range(n)]
+        for one in crowd:
+            one.send(http1.post(b"/v2/models/id_slowest/infer", SLOW))
+        metrics.wait_until(live.metrics_address, lambda now: now["sluice_requests_in_flight"] >= n, "requests that wait")
+        fill_with_body(stack, live, 256 << 10)  # and what workers have taken ahead
+        for one in crowd:
+            one.send(ahead)
+        metrics.wait_until(live.metrics_address, lambda now: of(now, "buffers") >= n * len(ahead), "requests sent ahead")
+        for one in crowd:
+            one.sock.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                one.sock.send(bytes(100000))
+        metrics.wait_until(live.metrics_address, lambda now: of(now, "sockets") > 8 * MIB, "input in the kernel")
+        for _ in range(5):
+            with (http1.Connection(live.address) as http, h2.Connection(live.grpc_address) as grpc,
+                  mip.Connection(live.mip_urls[0]) as packets):
+                http.send(http1.post(b"/v2/models/id_fp32/infer", SLOW))
+                assert http.read_answer("POST").status == 200
+                stream = grpc.call(INFER, grpc_live.GOOD)
+                assert stream.status == 0, str(stream)
+                assert packets.infer([[mip.as_json([1.0])]])
+    live.kill()  # its model has many requests to answer
 
 
 def test_idle_connections_go_for_requests_that_wait_for_memory(start):
