@@ -11,7 +11,9 @@ answers is the request's wish, in the header `x-answer`:
 
 `Blackhole` is the address of a machine that has gone: connections to it are neither made nor refused.
 
-Without such a wish it answers with its `status`, which a test may change; health checks always get 200.
+Without such a wish it answers with its `status`, or by its own `wish`, which a test may change; health checks always
+get 200. It sheds with 503 what comes while `sheds_from` requests are in progress. `/metrics` has vLLM's numbers of
+requests, with `slots` that run, unless `page` is another text, or None: then no answer comes.
 """
 import contextlib
 import hashlib
@@ -19,6 +21,7 @@ import json
 import socket
 import socketserver
 import threading
+import time
 
 
 class Echo:
@@ -28,6 +31,11 @@ class Echo:
         host, _, port = address.rpartition(":")
         self.name = name
         self.status = "200"
+        self.wish = None
+        self.sheds_from = None
+        self.work_s = 0  # the time of each request but health checks
+        self.slots, self.page = 8, ""
+        self.n_now = 0  # requests in progress, without health checks
         self.go = threading.Event()
         kind = ListenerV6 if ":" in host else Listener
         self.server = kind((host.strip("[]"), int(port)), Asked)
@@ -125,14 +133,39 @@ class Asked(socketserver.StreamRequestHandler):
         method, path, _ = line.decode().split(" ")
         headers = self.read_headers()
         body = self.read_body(headers)
-        echo = self.server.echo
+        echo, is_health = self.server.echo, "/health/" in path
+        if path == "/metrics":
+            return self.answer_metrics()
         with echo.lock:
-            echo.n_requests += 1
             go = echo.go
+            is_full = echo.sheds_from is not None and echo.n_now >= echo.sheds_from
+            echo.n_requests += 1
+            echo.n_now += not is_health
+        wish = headers.get("x-answer", echo.wish or f"status={echo.status}")
         said = json.dumps({"server": echo.name, "method": method, "path": path, "length": len(body),
                            "sha1": hashlib.sha1(body).hexdigest(), "headers": headers}).encode()
-        wish = headers.get("x-answer", "" if "/health/" in path else f"status={echo.status}")
-        return self.answer(wish, method, said, go)
+        try:
+            time.sleep(0 if is_health else echo.work_s)
+            return self.answer("" if is_health else "status=503" if is_full else wish, method, said, go)
+        finally:
+            with echo.lock:
+                echo.n_now -= not is_health
+
+    def answer_metrics(self):
+        echo = self.server.echo
+        if echo.page is None:
+            with echo.lock:
+                go = echo.go
+            go.wait()
+            return False
+        with echo.lock:
+            n_running = min(echo.n_now, echo.slots)
+            page = echo.page or (f"vllm:num_requests_running {n_running}\n"
+                                 f"vllm:num_requests_waiting {echo.n_now - n_running}\n"
+                                 "vllm:kv_cache_usage_perc 0\n")
+        self.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n"
+                  b"content-length: %d\r\n\r\n%s" % (len(page), page.encode()))
+        return True
 
     def read_headers(self):
         headers = {}

@@ -142,7 +142,7 @@ def test_envoy_failing_server_is_ejected(start, echoes):
 
 
 @pytest.mark.parametrize("config, status", [
-    *(("full-duplex.yaml", status) for status in ("404", "401", "429", "500", "503")),
+    *(("full-duplex.yaml", status) for status in ("404", "403", "401", "429", "500", "503")),
     *((config, "500") for config in (*OPEN, *CLOSED) if config != "full-duplex.yaml")])
 def test_envoy_fast_failures_do_not_attract(start, echoes, config, status):
     """One of three answers so at once, and health checks with 200. It gets some requests at first, and at most one

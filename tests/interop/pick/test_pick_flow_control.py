@@ -1,5 +1,6 @@
 """`sluice pick` when all endpoints are busy: who waits, in which order they go on, and what those are told who do
 not. grpcio sends what Envoy would; an endpoint has room again when the answer of a request has ended."""
+import collections
 import contextlib
 import json
 import re
@@ -448,4 +449,56 @@ def test_queue_with_envoy(tmp_path, config):
         assert len(replies) == 6
         gateway.picker.wait_at_rest()
         wait_queue(0, 0)
+        gateway.stop()
+
+
+FLOODED = """objectives: [{name: interactive, priority: 100}]
+saturation: {max_in_flight: 1}
+flow_control: {max_requests: 4, max_wait: 60s}
+"""
+
+
+@pytest.mark.parametrize("crowd, other", [
+    ({}, {OBJECTIVE: "interactive"}), ({FAIRNESS: "mallory"}, {FAIRNESS: "bob"})], ids=["priority", "fairness"])
+def test_queue_full_of_a_flood_takes_others_with_envoy(tmp_path, crowd, other):
+    """bug-N10: the queue is full of one client's requests. Another one's takes the place of the newest, and is served."""
+    def trusted(text):
+        return re.sub(r" *- {remove: x-[a-z-]*-(inference-objective|inference-fairness-id)}\n", "", text)
+
+    def waiting_now(gateway):
+        return gateway.picker.wait_until(lambda now: waiting(now) == 4, "a full queue")
+
+    def args_of(fields):
+        return [arg for name, value in fields.items() for arg in ("-H", f"{name}: {value}")]
+    replies = collections.defaultdict(list)
+    with contextlib.ExitStack() as ending:
+        echoes = ending.enter_context(echo.three())
+        gateway = Gateway(tmp_path, "full-duplex.yaml", [one.address for one in echoes],
+                          change=lambda pool: pool + FLOODED, more=trusted)
+        ending.callback(gateway.kill)
+        threads = []
+
+        def ask(name, fields):
+            def run():
+                replies[name].append(gateway.curl("/v2/models/digits/infer", "-H", "x-answer: pause", *args_of(fields),
+                                                  body=b"{}"))
+            threads.append(threading.Thread(target=run, daemon=True))
+            threads[-1].start()
+        for _ in range(3):
+            ask("crowd", crowd)
+        gateway.picker.wait_until(lambda now: now["sluice_pick_pool_requests_in_flight"] == 3, "three in flight")
+        for _ in range(4):
+            ask("crowd", crowd)
+        waiting_now(gateway)
+        for _ in range(2):  # each takes a place
+            ask("other", other)
+        gateway.picker.wait_until(lambda _: len(replies["crowd"]) == 2, "two refusals")
+        assert [reply.status for reply in replies["crowd"]] == [429, 429]
+        waiting_now(gateway)
+        while any(thread.is_alive() for thread in threads):
+            for one in echoes:
+                one.let_go()
+            threads[0].join(0.02)
+        assert [reply.status for reply in replies["other"]] == [200, 200]
+        assert [reply.status for reply in replies["crowd"]].count(200) == 5
         gateway.stop()
