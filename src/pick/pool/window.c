@@ -236,8 +236,12 @@ void endpoint_clear_avoided(struct pool *pool, struct endpoint *endpoint) {
     endpoint_open_window(pool, endpoint);
 }
 
-/* While others serve, trials are at most a small share of the pool's picks. */
+/* While others serve, trials are at most a small share of the pool's picks. A server that sheds
+ * load has said how long it wants none. */
 static bool is_trial_affordable(const struct pool *pool, const struct endpoint *endpoint) {
+    if (endpoint_avoidance(endpoint) == ENDPOINT_SHEDDING) {
+        return false;
+    }
     uint64_t n = (uint64_t)pool->n_avoided[ENDPOINT_CONNECTION_REFUSED] +
                  pool->n_avoided[ENDPOINT_EJECTED] + pool->n_avoided[ENDPOINT_SHEDDING];
     return pool->flow.n_queued > 0 || pool->n_picks - endpoint->n_picks_before >= TRIAL_PICKS * n;

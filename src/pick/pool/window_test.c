@@ -192,6 +192,9 @@ static void window_of_server_that_sheds_all_is_closed(void **state) {
     assert_int_equal(numbers.n_shedding, 1);
     assert_int_equal(numbers.n_ejected, 0);
     assert_int_equal(pick_more(&stage, full, 10), 0);
+    pass_picks(&stage, full, 100);
+    clock_set_fake_ns(107 * SECOND - 1); /* others are tried after a second */
+    pass_picks(&stage, full, 100);
     clock_set_fake_ns(107 * SECOND);
     pick_more(&stage, full, 10);
     assert_false(endpoint_is_shedding(full));
