@@ -26,6 +26,7 @@ enum { TRIES = 5000 };
 static atomic_bool stuck_hangs; /* opendir of version 1 of the model "stuck" does not return */
 static atomic_bool root_hangs;  /* opendir of the directory of models does not return */
 static atomic_int n_hanging;
+static atomic_int n_roots_opened; /* how often opendir of it was called */
 
 static void hang(atomic_bool *hangs) {
     atomic_fetch_add(&n_hanging, 1);
@@ -46,8 +47,11 @@ DIR *opendir(const char *path) {
     memcpy(&theirs, &symbol, sizeof(theirs)); /* ISO C forbids the cast */
     if (ends_with(path, "/stuck/1") && atomic_load(&stuck_hangs)) {
         hang(&stuck_hangs);
-    } else if (ends_with(path, "/r") && atomic_load(&root_hangs)) {
-        hang(&root_hangs);
+    } else if (ends_with(path, "/r")) {
+        atomic_fetch_add(&n_roots_opened, 1);
+        if (atomic_load(&root_hangs)) {
+            hang(&root_hangs);
+        }
     }
     return theirs(path);
 }
@@ -599,6 +603,36 @@ static void repository_start_scans_on_loading_thread(void **state) {
     end(&served);
 }
 
+/* Those that come while one runs share the next. */
+static void repository_scans_of_a_crowd_are_two(void **state) {
+    enum { CROWD = 100 };
+    static struct asked first, asked[CROWD];
+    struct served served;
+    (void)state;
+    begin(&served);
+    add(&served, "r/a/1/model.fake", "one");
+    make(&served, REPOSITORY_EXPLICIT, "a");
+    assert_listed(&served, "a 1 ready");
+    atomic_store(&root_hangs, true);
+    int before = atomic_load(&n_roots_opened);
+    ask(&served, &first, REPOSITORY_SCAN, "");
+    await_hanging(1);
+    add(&served, "r/b/1/model.fake", "one");
+    for (int i = 0; i < CROWD; i++) {
+        ask(&served, &asked[i], REPOSITORY_SCAN, "");
+    }
+    atomic_store(&root_hangs, false);
+    assert_int_equal(await_change(&served, &first), ST_OK);
+    for (int i = 0; i < CROWD; i++) {
+        assert_int_equal(await_change(&served, &asked[i]), ST_OK);
+    }
+    await_hanging(0);
+    assert_true(atomic_load(&n_roots_opened) - before <= 2);
+    assert_int_equal(change(&served, REPOSITORY_SCAN, ""), ST_OK);
+    assert_listed(&served, "a 1 ready, b 0 untouched");
+    end(&served);
+}
+
 static void repository_start_scan_past_time_limit_fails(void **state) {
     struct served served = {.err = {.status = ST_OK}};
     struct error err;
@@ -694,6 +728,7 @@ int main(void) {
         cmocka_unit_test(repository_poll_goes_on_while_one_model_hangs),
         cmocka_unit_test(repository_start_reads_files_on_loading_threads),
         cmocka_unit_test(repository_start_scans_on_loading_thread),
+        cmocka_unit_test(repository_scans_of_a_crowd_are_two),
         cmocka_unit_test(repository_start_scan_past_time_limit_fails),
         cmocka_unit_test(repository_find_succeeds_during_reloads),
         cmocka_unit_test(repository_drain_rejects_queued_changes),

@@ -7,6 +7,9 @@
  * takes longer than `load_timeout_ns` is abandoned: its request is answered, its place is free for
  * another load, and its result is discarded when the thread comes back.
  *
+ * Scans run one after the other, and one answers all requests that came before it began: a crowd of
+ * them makes two.
+ *
  * The supervisor is a thread that never reads a file. It queues the scan of the start, which queues
  * the loads, begins a poll when one is due, and abandons what takes too long. */
 #include <assert.h>
@@ -43,7 +46,8 @@ struct job {
     struct str name;                  /* JOB_LOAD */
     struct repository_change *change; /* to be answered; NULL: none, or answered */
     bool uses_change;                 /* the thread reads the change: it is answered afterwards */
-    struct error error;               /* for the change */
+    STAILQ_HEAD(, repository_change) joined; /* JOB_SCAN: further changes to be answered */
+    struct error error;                      /* for the change */
     struct load_override override;
     struct model *model;  /* JOB_LOAD: from when it is prepared until it is freed; at the start from
                               the beginning, to be replaced by the prepared one */
@@ -66,6 +70,7 @@ static struct job *job_new(enum job_kind kind, struct str name) {
     if (job) {
         job->arena = arena;
         job->kind = kind;
+        STAILQ_INIT(&job->joined);
         job->name = arena_dup(arena, name);
     }
     if (!job || !job->name.ptr) {
@@ -82,6 +87,11 @@ static void job_answer(struct job *job) {
         job->change = NULL;
         change->error = job->error;
         worker_post(change->worker, &change->msg); /* the change may be freed now */
+    }
+    while ((change = STAILQ_FIRST(&job->joined))) {
+        STAILQ_REMOVE_HEAD(&job->joined, link);
+        change->error = job->error;
+        worker_post(change->worker, &change->msg);
     }
 }
 
@@ -109,7 +119,27 @@ static struct job *find_load(struct job_list *jobs, struct str name) {
     return NULL;
 }
 
+/* Returns: a scan that has not been abandoned; NULL: none. */
+static struct job *find_scan(struct job_list *jobs) {
+    struct job *job;
+    TAILQ_FOREACH(job, jobs, link) {
+        if (job->kind == JOB_SCAN && !job->abandoned) {
+            return job;
+        }
+    }
+    return NULL;
+}
+
 /* ---- abandoning ------------------------------------------------------------------------------ */
+
+/* The directories do not answer: the requests that wait for the next scan do not wait for it. */
+static void answer_queued_scan(struct repository *repository) {
+    struct job *job = find_scan(&repository->changes.queue);
+    if (job) {
+        TAILQ_REMOVE(&repository->changes.queue, job, link);
+        job_free(repository, job);
+    }
+}
 
 /* The lock is held. The thread finds `abandoned` when it comes back. */
 static void job_abandon(struct repository *repository, struct job *job, bool unloaded) {
@@ -127,6 +157,7 @@ static void job_abandon(struct repository *repository, struct job *job, bool unl
         start_load_finish(repository, job);
     } else if (job->kind == JOB_SCAN) {
         changes->n_late_scans++;
+        answer_queued_scan(repository);
     } else if (job->kind == JOB_START) {
         start_fail(repository, &job->error);
         start_load_finish(repository, job);
@@ -311,10 +342,14 @@ static void job_run(struct repository *repository, struct job *job, struct error
 }
 
 /* Returns: whether the job may start while `n_loads` loads run: nothing before the scan of the
- * start has ended, no load while `max_loads` run, and none of a model that is being loaded. */
+ * start has ended, no load while `max_loads` run, and none of a model that is being loaded; one
+ * scan at a time. */
 static bool is_runnable(struct changes *changes, const struct job *job, size_t n_loads) {
     if (changes->starting) {
         return job->kind == JOB_START;
+    }
+    if (job->kind == JOB_SCAN) {
+        return !find_scan(&changes->running);
     }
     return job->kind != JOB_LOAD ||
            (n_loads < changes->max_loads && !find_load(&changes->running, job->name));
@@ -676,6 +711,12 @@ static enum status change_begin(struct repository *repository, struct repository
     }
     if (!load && (changes->n_late_scans > 0 || changes->starting)) {
         return ST_OK; /* the directories do not answer, or not yet */
+    }
+    struct job *next_scan = load ? NULL : find_scan(&changes->queue);
+    if (next_scan) {
+        STAILQ_INSERT_TAIL(&next_scan->joined, change, link);
+        *queued = true;
+        return ST_OK;
     }
     if (load && changes->n_abandoned >= REPOSITORY_MAX_LOADS) {
         return error_set(err, ST_NOT_READY,

@@ -48,6 +48,7 @@ struct model_slot {
     bool load_at_start;         /* `loading` is loaded at start */
     bool failed;                /* counted in n_failed */
     unsigned n_missing;         /* polls in a row that did not find it */
+    uint64_t found_by;          /* the last scan that found it: n_scans */
     bool walking;               /* a poll, maybe an abandoned one, looks at its files */
     uint64_t tried_fingerprint; /* polling: the fingerprint of the last attempt; 0: none */
 };
@@ -137,6 +138,7 @@ struct repository {
      * Only `backends` is set before; no other job runs until then. */
     struct root_state *roots;
     struct model_list list;
+    uint64_t n_scans;    /* that were listed; under the lock */
     atomic_bool scanned; /* lookups say NOT_READY before, and when it failed */
     struct lock backends_lock;
     uint64_t default_max_batch_size;

@@ -463,20 +463,24 @@ static bool has_name(const struct model_list *list, struct str name) {
 
 /* Marks the found models as listed; new names get a slot. */
 static void mark_found_listed(struct repository *repository, const struct model_list *found) {
+    repository->n_scans++;
     for (size_t i = 0; i < found->n; i++) {
         struct model_slot *model_slot = model_slot_get(repository, found->items[i].name);
+        if (model_slot) {
+            model_slot->found_by = repository->n_scans;
+        }
         if (model_slot && !model_slot->origin.pinned) { /* a model given by path keeps its origin */
             (void)model_slot_set_origin(model_slot, &found->items[i]);
         }
     }
 }
 
-/* Marks models that were not found as unlisted. */
-static void mark_missing_unlisted(struct repository *repository, const struct model_list *found) {
+/* Marks models that were not found as unlisted. After mark_found_listed, under the same lock. */
+static void mark_missing_unlisted(struct repository *repository) {
     const struct name_table *name_table = repository_name_table(repository);
     for (size_t i = 0; i < name_table->n; i++) {
         struct model_slot *model_slot = name_table->model_slots[i];
-        bool there = model_slot->origin.pinned || has_name(found, model_slot->name);
+        bool there = model_slot->origin.pinned || model_slot->found_by == repository->n_scans;
         if (!there) {
             atomic_store_explicit(&model_slot->listed, false, memory_order_relaxed);
         }
@@ -490,6 +494,13 @@ uint64_t root_device(const char *path) {
 
 static const uint64_t UNAVAILABLE_LOG_NS = UINT64_C(60000000000);
 
+/* Returns: whether the model is served and was found in the directory. */
+static bool is_served_from(const struct model_slot *model_slot, struct str root) {
+    struct str path = model_slot->origin.path;
+    return model_slot->serving && !model_slot->origin.pinned && path.len > root.len &&
+           memcmp(path.ptr, root.ptr, root.len) == 0 && path.ptr[root.len] == '/';
+}
+
 /* Counts the served models that were found in the directory, and those of them that `found` has. */
 static void count_served(struct repository *repository, struct str root,
                          const struct model_list *found, size_t *n_served, size_t *n_found) {
@@ -497,14 +508,11 @@ static void count_served(struct repository *repository, struct str root,
     lock_acquire(&repository->lock);
     const struct name_table *name_table = repository_name_table(repository);
     for (size_t i = 0; i < name_table->n; i++) {
-        const struct model_slot *model_slot = name_table->model_slots[i];
-        struct str path = model_slot->origin.path;
-        bool inside = !model_slot->origin.pinned && path.len > root.len &&
-                      memcmp(path.ptr, root.ptr, root.len) == 0 && path.ptr[root.len] == '/';
-        if (inside && model_slot->serving) {
-            ++*n_served;
-            *n_found += has_name(found, model_slot->name);
-        }
+        *n_served += is_served_from(name_table->model_slots[i], root);
+    }
+    for (size_t i = 0; i < found->n; i++) {
+        const struct model_slot *model_slot = model_slot_find(name_table, found->items[i].name);
+        *n_found += model_slot && is_served_from(model_slot, root);
     }
     lock_release(&repository->lock);
 }
@@ -588,7 +596,7 @@ static bool scan_and_list(struct repository *repository) {
     lock_acquire(&repository->lock);
     mark_found_listed(repository, &found);
     if (all) {
-        mark_missing_unlisted(repository, &found);
+        mark_missing_unlisted(repository);
     }
     lock_release(&repository->lock);
     arena_free(arena);

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "core/base/buf.h"
 #include "core/base/status.h"
@@ -229,14 +230,17 @@ struct repository_change {
      * (an invalid model name), ST_UNKNOWN_MODEL, ST_BAD_MODEL with the reasons,
      * ST_BAD_FIELD. */
     struct error error;
-    struct worker_msg msg; /* private to the repository */
+    /* Private to the repository. */
+    struct worker_msg msg;
+    STAILQ_ENTRY(repository_change) link;
 };
 
 /* A load is queued for a thread that may block: loads of different models run concurrently, at most
  * options.model_load_thread_count; those of one model in order. It is done when the model is
  * served. An unload is carried out at once: the model is no longer found, and its loads that have
  * not ended fail with ST_NOT_READY. A scan never waits for a load, and for an unresponsive
- * directory only a short time. Thread: any; never blocks. */
+ * directory only a short time; all that come while one runs share the next. Thread: any; never
+ * blocks. */
 void repository_change(struct repository *repository, struct repository_change *change);
 
 /* "loading" */

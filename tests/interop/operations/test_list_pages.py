@@ -93,10 +93,10 @@ def test_lists_of_few_models_are_printed_by_the_worker(start):
     assert printed(live) == before
 
 
-@pytest.mark.parametrize("name", [name for name in LISTS if name != "ready"])
+@pytest.mark.parametrize("name", LISTS)
 def test_lists_for_a_crowd_are_printed_a_few_times(start, name):
-    """All requests come while the process is stopped. (Those for the index of the repository extension scan the directories
-    first, one after the other, so that they do not wait for the list together.)"""
+    """All requests come while the process is stopped. (Those for the index of the repository extension wait for a scan of
+    the directories first, which they share, too.)"""
     live = start(N_MODELS)
     connections = [http1.Connection(live.address) for _ in range(N_CLIENTS)]
     metrics.wait_until(live.metrics_address, lambda n: n["sluice_connections"] >= N_CLIENTS, "all connections")
