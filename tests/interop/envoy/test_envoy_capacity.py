@@ -2,16 +2,23 @@
 servers. Requests are counted, not timed; those that are to take long wait for the test (`pause`)."""
 import collections
 import contextlib
+import glob
+import os
 import time
 
 import pytest
+import yaml
 
 from lib import echo, http1
 from lib.gateway import Gateway
 from lib.load import Load
+from lib.server import ROOT
 
 pytestmark = pytest.mark.plain
 
+EVERY = sorted(path for path in (*glob.glob(os.path.join(ROOT, "deploy", "envoy", "*.yaml")),
+                                 os.path.join(ROOT, "deploy", "kubernetes", "envoy-sidecar", "envoy.yaml"))
+               if not os.path.basename(path).startswith("pool"))
 POST = {"method": "POST", "path": "/v1/completions"}
 BODY = b'{"model": "digits"}'
 LONG_PROMPT = b'{"model": "digits", "prompt": "%s"}' % (b"You are a helpful assistant. " * 300)
@@ -265,3 +272,31 @@ def test_envoy_slow_uploads_do_not_make_a_server_slow(start, echoes):
     gateway.picker.wait_at_rest()
     by = [gateway.ask("/v1/completions", body=BODY)["server"] for _ in range(20)]
     assert by.count("a") >= 10, by
+
+
+# ---- the files -----------------------------------------------------------------------------------
+
+def found_in(tree, key):
+    """All values of that key, at any depth."""
+    if isinstance(tree, list):
+        return [value for item in tree for value in found_in(item, key)]
+    if not isinstance(tree, dict):
+        return []
+    return [value for name, item in tree.items() for value in ([item] if name == key else []) + found_in(item, key)]
+
+
+@pytest.mark.parametrize("path", EVERY, ids=lambda path: os.path.relpath(path, ROOT))
+def test_envoy_file_shows_responses_and_hides_steering_headers(path):
+    """bug-N2b: without the responses the picker sees no failure. bug-N9: the headers that choose are not the clients'."""
+    with open(path, encoding="utf-8") as file:
+        tree = yaml.safe_load(file)
+    modes = found_in(tree, "processing_mode")
+    assert modes and all(mode["response_header_mode"] == mode["response_trailer_mode"] == "SEND" for mode in modes)
+    for attributes in found_in(tree, "response_attributes"):
+        assert set(attributes) >= {"response.flags", "response.code_details", "upstream.address",
+                                   "upstream.request_attempt_count"}
+    assert len(found_in(tree, "response_attributes")) == len(modes)
+    removed = set(found_in(tree, "remove"))
+    for header in ("destination-endpoint", "model-name", "model-name-rewrite", "inference-objective",
+                   "inference-fairness-id"):
+        assert f"x-gateway-{header}" in removed
