@@ -13,7 +13,9 @@
 #include <sys/resource.h>
 #include <sys/un.h>
 
+#include "core/base/compiler.h"
 #include "net/server/http/server_fixture.h"
+#include "net/server/server.h"
 
 #define HOST "Host: h\r\n"
 #define GOOD "GET /hello HTTP/1.1\r\n" HOST "\r\n"
@@ -315,6 +317,49 @@ static void connection_over_limit_takes_place_of_idle_one(void **state) {
     for (int i = 0; i < 3; i++) {
         close(old[i]);
         close(opened[i]);
+    }
+    check_good(&server);
+    test_server_stop(&server);
+}
+
+/* As server.c, which is told to when a place is wanted. */
+static void run_evict(struct worker_msg *msg) {
+    net_conn_evict(CONTAINER_OF(msg, struct net_conn, msg));
+}
+
+/* One is chosen because its request waits for its client, and is answered before its worker is
+ * told: it is idle then, but not because its client has nothing to ask. */
+static void connection_answered_after_its_place_was_taken_keeps_it(void **state) {
+    enum { CONNS = CONN_TABLE_KEPT + 1, OTHER_HOST = 1 };
+    (void)state;
+    struct test_server server;
+    struct net_budget *budget = &server.host.budget;
+    int fds[CONNS];
+    start(&server, test_limits());
+    for (int i = 0; i < CONNS; i++) {
+        fds[i] = test_connect(&server);
+        test_send(fds[i], STR("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 2\r\n\r\na"));
+    }
+    struct conn_entry *entry;
+    while (!(entry = conn_table_take_waiting(&budget->conns, OTHER_HOST))) {
+        usleep(1000);
+    }
+    for (int i = 0; i < CONNS; i++) {
+        test_send(fds[i], STR("b"));
+        test_expect(fds[i], 200, "ab");
+    }
+    struct net_conn *conn = CONTAINER_OF(entry, struct net_conn, entry);
+    net_budget_remove_conn(budget);
+    atomic_fetch_add(&budget->n_leaving, 1);
+    conn->msg.run = run_evict;
+    worker_post(conn->server_worker->worker, &conn->msg);
+    while (atomic_load(&budget->n_leaving) > 0) {
+        usleep(1000);
+    }
+    for (int i = 0; i < CONNS; i++) {
+        test_send(fds[i], STR(GOOD));
+        test_expect(fds[i], 200, "hello");
+        close(fds[i]);
     }
     check_good(&server);
     test_server_stop(&server);
@@ -862,6 +907,7 @@ int main(void) {
         cmocka_unit_test(request_memory_exhausted_gets_503),
         cmocka_unit_test(connection_over_limit_gets_503),
         cmocka_unit_test(connection_over_limit_takes_place_of_idle_one),
+        cmocka_unit_test(connection_answered_after_its_place_was_taken_keeps_it),
         cmocka_unit_test(accept_without_descriptors_closes_idle_connection),
         cmocka_unit_test(accept_without_descriptors_resumes_later),
         cmocka_unit_test(pipelining_stops_while_reply_is_unread),
