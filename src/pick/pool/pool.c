@@ -282,6 +282,17 @@ void pool_note_unchecked_model(struct pool *pool) {
                        "or allow_mode_override to true"));
 }
 
+void pool_note_requested_body(struct pool *pool) {
+    if (!atomic_load_explicit(&pool->has_requested_bodies, memory_order_relaxed)) {
+        atomic_store_explicit(&pool->has_requested_bodies, true, memory_order_relaxed);
+    }
+}
+
+bool pool_is_proxy_silent(const struct pool *pool) {
+    return !pool_has_results(pool) &&
+           !atomic_load_explicit(&pool->has_requested_bodies, memory_order_relaxed);
+}
+
 uint64_t pool_generation(const struct pool *pool) {
     return atomic_load_explicit(&pool->generation, memory_order_acquire);
 }

@@ -169,6 +169,11 @@ enum status pool_check_picked(struct pool_reader *reader, const struct pool_requ
 /* A server answered a request whose body the proxy did not send to the picker, so that the model in
  * it was neither checked nor replaced: a warning, the first time. Thread: any. */
 void pool_note_unchecked_model(struct pool *pool);
+/* A body that the picker requested was received: the proxy does send them. Thread: any. */
+void pool_note_requested_body(struct pool *pool);
+/* Whether nothing has shown so far what becomes of requests after the pick: no requested body, no
+ * response. Thread: any. */
+bool pool_is_proxy_silent(const struct pool *pool);
 /* Lowers the in-flight count: once at the end of each request, however it ended. The ticket becomes
  * empty; an empty one is ignored. Thread: any. */
 void pool_release_ticket(struct pool *pool, struct pool_ticket *ticket);

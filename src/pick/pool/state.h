@@ -41,6 +41,7 @@ struct pool {
     uint64_t troubled_ns;                      /* the last failure */
     _Atomic bool has_results;                  /* the proxy tells how requests end */
     _Atomic bool is_unchecked_noted;           /* pool_note_unchecked_model was called */
+    _Atomic bool has_requested_bodies;         /* pool_note_requested_body was called */
     _Atomic bool is_troubled;     /* a request failed lately: good answers are looked at as well */
     _Atomic uint32_t n_unchecked; /* members not checked yet (endpoint->unchecked) */
     _Atomic uint64_t next_avoidance_expiry_ns;

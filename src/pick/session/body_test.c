@@ -65,12 +65,40 @@ static void body_buffered_unneeded_picks_at_headers(void **state) {
 static void body_buffered_partial_without_model_is_413(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
-    stage_request(stage, POST, false, STAGE_CONFIG(BUFFERED_PARTIAL, NONE));
+    stage_request(stage, POST "|content-length=100", false, STAGE_CONFIG(BUFFERED_PARTIAL, NONE));
     stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
     stage_body(stage, "{\"prompt\":\"", false);
     const struct ext_proc_client_response *reply = stage_expect_refusal(stage, 413);
     assert_non_null(
         strstr(reply->body.ptr, "the first 11 bytes of the body do not contain the model's name"));
+    stage_close(stage);
+}
+
+/* bug-N8: a body that trailers follow is not cut off, which its length shows, or its size. */
+static void body_buffered_partial_with_trailers_ends_too_early(void **state) {
+    static const struct {
+        const char *headers;
+        size_t n_bytes;
+        unsigned status;
+    } cases[] = {
+        {POST, 11, 400},
+        {POST "|content-length=11", 11, 400},
+        {POST "|content-length=20000", 20000, 400},
+        {POST, 20000, 413},
+        {POST "|content-length=20001", 20000, 413},
+    };
+    static char body[20000] = "{\"prompt\":\"";
+    struct stage *stage = stage_open(stage_models());
+    (void)state;
+    memset(body + 11, 'a', sizeof(body) - 11);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        stage_request(stage, cases[i].headers, false, STAGE_CONFIG(BUFFERED_PARTIAL, NONE));
+        stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
+        stage_part(stage, EXT_PROC_REQUEST_BODY, str_make(body, cases[i].n_bytes), false);
+        stage_expect_refusal(stage, cases[i].status);
+        stage_end(stage);
+        stage_stream(stage, &stage_limits);
+    }
     stage_close(stage);
 }
 
@@ -164,6 +192,72 @@ static void body_override_ignored_counts_unchecked_models(void **state) {
         stage_end(stage);
         stage_stream(stage, &stage_limits);
     }
+    stage_close(stage);
+}
+
+/* bug-N8: without the responses' headers only the end of the stream shows it, unless the proxy has
+ * sent a body or a response before: then the client may have disconnected. */
+static void body_override_ignored_counts_without_response_headers(void **state) {
+    static const char answered[] = ":status=200|x-envoy-upstream-service-time=3";
+    struct stage *stage = stage_open(stage_models());
+    int64_t before = metric_read(METRIC_PICK_MODELS_UNCHECKED_TOTAL);
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        stage_request(stage, i == 1 ? ":method=POST|:path=/v2/models/m/infer" : POST, false,
+                      STAGE_CONFIG(NONE, NONE));
+        stage_end(stage);
+        assert_int_equal(metric_read(METRIC_PICK_MODELS_UNCHECKED_TOTAL), before + 1 + i / 2);
+        stage_stream(stage, &stage_limits);
+    }
+    stage_close(stage);
+    for (int with_body = 0; with_body < 2; with_body++) {
+        stage = stage_open(stage_models());
+        stage_request(stage, with_body ? POST : ":method=POST|:path=/v2/models/m/infer", false,
+                      STAGE_CONFIG(NONE, NONE));
+        if (with_body) {
+            stage_body(stage, PLAIN, true);
+        } else {
+            stage_answer(stage, answered, true);
+        }
+        stage_end(stage);
+        stage_stream(stage, &stage_limits);
+        stage_request(stage, POST, false, STAGE_CONFIG(NONE, NONE));
+        stage_end(stage);
+        assert_int_equal(metric_read(METRIC_PICK_MODELS_UNCHECKED_TOTAL), before + 2);
+        stage_stream(stage, &stage_limits);
+        stage_close(stage);
+    }
+}
+
+/* bug-N8: a whole body that trailers follow has no end_of_stream, and looks like a first piece. */
+static void body_override_first_piece_is_renamed(void **state) {
+    struct stage *stage = stage_open(stage_models());
+    (void)state;
+    for (int trailers = 0; trailers < 2; trailers++) {
+        stage_request(stage, POST, false, STAGE_CONFIG(STREAMED, NONE));
+        expect_raised(stage);
+        stage_body(stage, OLD, false);
+        const struct ext_proc_client_response *reply = stage_next(stage);
+        assert_int_equal(reply->kind, EXT_PROC_REQUEST_BODY);
+        assert_int_equal(reply->body_mutation, EXT_PROC_BODY_REPLACED);
+        stage_assert_text(reply->body, NEW);
+        if (trailers) {
+            stage_trailers(stage, EXT_PROC_REQUEST_TRAILERS);
+            stage_expect_continue(stage, EXT_PROC_REQUEST_TRAILERS);
+        } else {
+            stage_body(stage, "", true);
+            stage_expect_continue(stage, EXT_PROC_REQUEST_BODY);
+        }
+        stage_expect_no_message(stage);
+        stage_end(stage);
+        stage_stream(stage, &stage_limits);
+    }
+    stage_request(stage, POST, false, STAGE_CONFIG(STREAMED, NONE));
+    expect_raised(stage);
+    stage_body(stage, "{\"prompt\":", false);
+    stage_expect_continue(stage, EXT_PROC_REQUEST_BODY);
+    stage_trailers(stage, EXT_PROC_REQUEST_TRAILERS);
+    stage_expect_refusal(stage, 400);
     stage_close(stage);
 }
 
@@ -588,9 +682,12 @@ int main(void) {
         cmocka_unit_test(body_buffered_renamed_model_replaces_body),
         cmocka_unit_test(body_buffered_unneeded_picks_at_headers),
         cmocka_unit_test(body_buffered_partial_without_model_is_413),
+        cmocka_unit_test(body_buffered_partial_with_trailers_ends_too_early),
         cmocka_unit_test(body_buffered_trailers_end_body),
         cmocka_unit_test(body_override_requests_buffered_body),
         cmocka_unit_test(body_override_ignored_counts_unchecked_models),
+        cmocka_unit_test(body_override_ignored_counts_without_response_headers),
+        cmocka_unit_test(body_override_first_piece_is_renamed),
         cmocka_unit_test(body_override_ignored_keeps_pick),
         cmocka_unit_test(body_override_ignored_in_streamed_mode_checks_pieces),
         cmocka_unit_test(body_override_not_sent_to_proxy_that_does_not_wait),

@@ -353,8 +353,9 @@ static void of_body(struct opinion *o, struct stage *stage, struct str text, boo
     if (is_duplex(o->request)) {
         of_duplex(o, stage, text, ends);
     } else if (is_buffered(o->request) && !o->told) {
-        bool partial = o->request == EXT_PROC_BODY_BUFFERED_PARTIAL && !ends;
-        refused(o, stage, partial ? 413 : 400);
+        /* The head of gRPC has no content-length, and the piece is too short to fill a buffer. */
+        bool cut_off = o->request == EXT_PROC_BODY_BUFFERED_PARTIAL && !ends && !o->is_grpc;
+        refused(o, stage, cut_off ? 413 : 400);
     } else if (o->overridden) {
         of_raised(o, stage, ends);
     } else if (is_message(o, o->request)) {

@@ -410,10 +410,24 @@ static void report_outcome(struct pick_session *session, const struct ext_proc_r
 
 /* The proxy was asked for the body (mode_override), and did not send it: it does not allow that, or
  * sends in mode GRPC what it has at once. */
+static bool lacks_requested_body(const struct pick_session *session) {
+    return session->needs_model && session->mode_overridden && !session->body_received;
+}
+
 static void note_unchecked_model(struct pick_session *session) {
-    if (session->needs_model && session->mode_overridden && !session->body_received) {
+    if (lacks_requested_body(session)) {
         metric_add(METRIC_PICK_MODELS_UNCHECKED_TOTAL, 1);
         pool_note_unchecked_model(session->context.pool);
+    }
+}
+
+/* The stream of a request that was picked has ended. Without the responses' headers
+ * (response_header_mode: SKIP) that looks like a client that has disconnected; where the proxy has
+ * never shown more of a request than this, it is not that. */
+static void note_silent_end(struct pick_session *session) {
+    if (lacks_requested_body(session) && !session->response_started &&
+        pool_is_proxy_silent(session->context.pool)) {
+        note_unchecked_model(session);
     }
 }
 
@@ -723,6 +737,7 @@ struct pick_session *pick_session_new(struct arena *arena, const struct pick_con
 void pick_session_free(struct pick_session *session) {
     if (session) {
         if (session->was_picked) {
+            note_silent_end(session);
             metric_add(session->response_headers_seen ? METRIC_PICK_RESPONSES_WITH_HEADERS
                                                       : METRIC_PICK_RESPONSES_WITHOUT_HEADERS,
                        1);

@@ -9,6 +9,9 @@
 #include "core/base/num.h"
 #include "core/base/utf8.h"
 
+/* The least that a proxy's buffer for bodies takes: what Envoy reads from a connection at once. */
+enum { MIN_BUFFER_BYTES = 16 << 10 };
+
 enum { MAX_LINE_PART_BYTES = 160 }; /* of the method and of the path in a request line */
 
 enum { PREFIX_BYTES = 5, MAX_PREFIXES = 1024 /* of a body that are looked at */ };
@@ -673,10 +676,20 @@ void pick_session_pick_at_body(struct pick_session *session,
     }
 }
 
+/* BUFFERED_PARTIAL: a body without end_of_stream is cut off, or whole and followed by trailers. */
+static bool is_cut_off(const struct pick_session *session, const struct ext_proc_request *message) {
+    uint64_t length;
+    if (session->config.request_body != EXT_PROC_BODY_BUFFERED_PARTIAL || session->request_ended) {
+        return false;
+    }
+    return num_parse_u64(pick_session_request(session)->content_length, &length)
+               ? length > message->body.len
+               : message->body.len >= MIN_BUFFER_BYTES;
+}
+
 static void pick_at_buffered_body(struct pick_session *session,
                                   const struct ext_proc_request *message) {
-    bool partial =
-        session->config.request_body == EXT_PROC_BODY_BUFFERED_PARTIAL && !session->request_ended;
+    bool partial = is_cut_off(session, message);
     if (message->body.len <= session->context.limits.max_body_size &&
         !end_scan(session, !partial) && !pick_session_can_pick(session)) {
         refuse_partial(session, message);
@@ -695,11 +708,13 @@ static bool is_body_whole(const struct pick_session *session) {
     return !session->is_body_split && (session->request_ended || at_once);
 }
 
-/* The model cannot be replaced in a body of which earlier pieces were already sent. */
+/* The model cannot be replaced in a body of which earlier pieces were already sent. The first piece
+ * may be the whole body: one that is followed by trailers has no end_of_stream. Observed: with
+ * STREAMED Envoy 1.40 removes content-length, so that a piece may change its length. */
 static bool check_can_rename(struct pick_session *session,
-                             const struct pick_pending_response *pending, bool whole) {
+                             const struct pick_pending_response *pending) {
     struct error err;
-    if (pending->edits.n == 0 || whole) {
+    if (pending->edits.n == 0 || session->body_scan.is_first) {
         return true;
     }
     error_set(&err, ST_INTERNAL,
@@ -716,6 +731,8 @@ static bool begin_overridden_body(struct pick_session *session,
                                   const struct ext_proc_request *message) {
     enum ext_proc_body_mode mode = session->config.request_body;
     bool whole = is_body_whole(session);
+    pool_note_requested_body(session->context.pool);
+    session->body_scan.is_first = !session->is_body_split;
     session->is_body_split = !whole;
     if (whole && !check_size(session, message)) {
         return false;
@@ -738,7 +755,7 @@ static void inspect_overridden_body(struct pick_session *session,
         return;
     }
     if (check_model_name(session) && pick_session_check_model(session, &pending) &&
-        check_can_rename(session, &pending, whole) &&
+        check_can_rename(session, &pending) &&
         (back ? pick_session_echo_body(session, message, mode, &pending.edits)
               : send_with_body(session, message, &pending))) {
         pick_session_release_headers(session);
@@ -801,8 +818,9 @@ static bool begin_scan(struct pick_session *session, const struct ext_proc_reque
         for_model = for_prompt = false;
         break;
     }
-    session->body_scan = (struct pick_body_scan){.for_model = for_model && session->scan,
-                                                 .for_prompt = for_prompt && session->prompt};
+    session->body_scan.at = 0;
+    session->body_scan.for_model = for_model && session->scan;
+    session->body_scan.for_prompt = for_prompt && session->prompt;
     return true;
 }
 

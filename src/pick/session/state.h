@@ -58,6 +58,7 @@ struct pick_body_scan {
     struct pick_message_ref *message_ref; /* while slices are left; NULL: none are */
     size_t at;                            /* bytes of it that were scanned */
     bool for_model, for_prompt;
+    bool is_first;  /* with mode_overridden: no earlier piece of the body was sent on */
     bool timed_out; /* meanwhile: the time of a response that the proxy waits for */
 };
 

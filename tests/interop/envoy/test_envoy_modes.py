@@ -10,7 +10,7 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2 as proto
 
-from lib import echo, http1
+from lib import echo, h2, http1
 from lib.certificates import Identity
 from lib.gateway import Gateway
 from lib.load import Load
@@ -113,6 +113,40 @@ def test_envoy_without_bodies_models_are_reported_unchecked(start, config):
         assert gateway.curl("/v1/completions", body=b'{"model": "unheard"}').status == 200
     gateway.picker.wait_until(lambda now: now["sluice_pick_models_unchecked_total"] == 3, "unchecked models")
     assert gateway.picker.log_text().count("models in request bodies are neither checked nor replaced") == 1
+
+
+def test_envoy_without_response_headers_models_are_reported_unchecked(start):
+    """bug-N8: what becomes of the requests is not shown, nor is a body."""
+    gateway = start("full-duplex.yaml", more=in_modes("NONE", "NONE", "SKIP"))
+    for _ in range(3):
+        assert gateway.curl("/v1/completions", body=b'{"model": "unheard"}').status == 200
+    gateway.picker.wait_until(lambda now: now["sluice_pick_models_unchecked_total"] == 3, "unchecked models")
+    assert gateway.picker.log_text().count("models in request bodies are neither checked nor replaced") == 1
+
+
+def with_trailers(gateway, body):
+    """A POST over HTTP/2 whose body is followed by trailers. Returns: (status, its body)."""
+    with h2.Connection(gateway.address) as connection:
+        stream, head = connection.open([(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/v1/completions"),
+                                        (b":authority", b"here")])
+        connection.send(head + h2.frame(h2.DATA, 0, stream, body) + h2.frame(
+            h2.HEADERS, h2.END_STREAM | h2.END_HEADERS, stream, h2.block([(b"x-after", b"1")])))
+        answer = connection.answer(stream)
+        return int(answer.heads[0][":status"]), answer.data
+
+
+@pytest.mark.parametrize("mode, allowed", [("STREAMED", True), ("STREAMED", False), ("NONE", True),
+                                           ("BUFFERED", False), ("BUFFERED_PARTIAL", False)])
+def test_envoy_body_with_trailers_is_checked_and_renamed(start, mode, allowed):
+    """bug-N8: such a body has no end_of_stream."""
+    change = in_modes(mode, "NONE", more="allow_mode_override: true" if allowed else "")
+    gateway = start("full-duplex.yaml", change=with_targets, more=change)
+    sent = BODY.replace(b'"digits"', b'"digits-of-today-and-tomorrow"')
+    status, data = with_trailers(gateway, BODY)
+    assert status == 200 and json.loads(data)["sha1"] == hashlib.sha1(sent).hexdigest(), data
+    assert with_trailers(gateway, BODY.replace(b"digits", b"unheard"))[0] == 404
+    assert with_trailers(gateway, BODY[:5])[0] == 400
+    assert gateway.curl("/v1/completions", body=BODY).status == 200
 
 
 @pytest.mark.parametrize("config", SEE_BODIES)
