@@ -189,10 +189,10 @@ def start(tmp_path):
     with contextlib.ExitStack() as ending:
         gateways = []
 
-        def begin(config):
+        def begin(config, profile=PROFILE):
             servers = ending.enter_context(echo.three())
             gateway = Gateway(tmp_path, config, [one.address for one in servers],
-                              change=lambda text: text + PROFILE)
+                              change=lambda text: text + profile)
             ending.callback(gateway.kill)
             gateways.append(gateway)
             return gateway, servers
@@ -201,8 +201,8 @@ def start(tmp_path):
             gateway.stop()
 
 
-def ask(gateway, data):
-    return gateway.ask("/v1/completions", "-H", "content-type: application/json", body=data)["server"]
+def ask(gateway, data, path="/v1/completions"):
+    return gateway.ask(path, "-H", "content-type: application/json", body=data)["server"]
 
 
 def first_and_again(gateway):
@@ -237,3 +237,62 @@ def test_prefix_exited_server_is_forgotten(start):
         http1.connect(dead.address).close()
         for number, name in after.items():
             assert ask(gateway, completion(text_of(number), "digits")) == name
+
+
+def image(number, n_bytes):
+    return {"type": "image_url", "image_url": {"url": "data:image/png;base64," + f"{number:08d}" * (n_bytes // 8)}}
+
+
+def user(content, is_sorted=False):
+    message = {"content": content, "role": "user"} if is_sorted else {"role": "user", "content": content}
+    return {"model": "digits", "messages": [message]}
+
+
+def anthropic(number, n_turns):
+    turns = [{"role": "user" if i % 2 == 0 else "assistant", "content": text_of(number, 64)} for i in range(n_turns)]
+    return {"model": "digits", "max_tokens": 9, "messages": turns, "system": text_of(number + 50, 16)}
+
+
+# Name of the case: (path, the prompt of a number, the same one or one that goes on from it)
+IDENTITIES = {
+    "order of members": ("/v1/chat/completions", lambda n: user(text_of(n)), lambda n: user(text_of(n), True)),
+    "image of 6 KB, short text": ("/v1/chat/completions", *[lambda n: user([image(n, 6000), {
+        "type": "text", "text": "what is it?"}])] * 2),
+    "image of 2 MB before text": ("/v1/chat/completions", *[lambda n: user([image(n, 2000000), {
+        "type": "text", "text": text_of(0)}])] * 2),
+    "responses": ("/v1/responses", lambda n: {"model": "digits", "instructions": text_of(n), "input": "a"},
+                  lambda n: {"model": "digits", "input": "a", "instructions": text_of(n)}),
+    "messages in pieces": ("/v1/messages", lambda n: anthropic(n, 9), lambda n: anthropic(n, 11)),
+}
+
+
+@pytest.mark.parametrize("case", IDENTITIES)
+def test_prefix_identity_through_envoy(start, case):
+    """bug-N6: neither the order of members, nor media, nor how Envoy cuts a body makes it another prompt."""
+    path, first_form, second_form = IDENTITIES[case]
+    gateway, _ = start("full-duplex.yaml")
+    first = {number: ask(gateway, json.dumps(first_form(number)).encode(), path) for number in range(6)}
+    assert collections.Counter(first.values()) == {"a": 2, "b": 2, "c": 2}
+    for number, name in reversed(first.items()):
+        assert ask(gateway, json.dumps(second_form(number)).encode(), path) == name, number
+
+
+def test_prefix_another_image_is_another_prompt(start):
+    """bug-N6: three of one text go to the server that was not used for longest, each in turn."""
+    gateway, _ = start("full-duplex.yaml")
+    text = {"type": "text", "text": text_of(0)}
+    served = [ask(gateway, json.dumps(user([image(number, 6000), text])).encode(), "/v1/chat/completions")
+              for number in range(6)]
+    assert served[:3] == served[3:] and sorted(served[:3]) == ["a", "b", "c"]
+
+
+def test_prefix_refused_prompts_push_none_out(start):
+    """bug-N14: what servers refuse with 400 is in no server's cache, and takes no place in the picker's table."""
+    gateway, _ = start("full-duplex.yaml", PROFILE.replace("blockSize: 32", "blockSize: 32, lruCapacityPerServer: 100"))
+    first = first_and_again(gateway)
+    for number in range(100, 161):  # eight blocks each
+        reply = gateway.curl("/v1/completions", "-H", "content-type: application/json", "-H", "x-answer: status=400",
+                             body=completion(text_of(number), "digits"))
+        assert reply.status == 400
+    for number, name in reversed(first.items()):
+        assert ask(gateway, completion(text_of(number), "digits")) == name, number
