@@ -398,7 +398,8 @@ enum picked { IS_SENT, IS_QUEUED, IS_REFUSED };
 
 static enum picked pick_from_pool(struct fault_run *run, struct fault_request *request,
                                   uint64_t now_ns) {
-    struct pool_request asked = {.model = {NULL, 0}};
+    bool is_other = (request - run->requests) % 5 == 0;
+    struct pool_request asked = {.model = is_other ? STR("other") : STR("main"), .path_hash = 1};
     struct pool_pick pick;
     struct error err;
     if (is_hot(run, now_ns)) {
@@ -504,7 +505,9 @@ static void judge_as_envoy(struct fault_run *run, struct fault_server *server,
 }
 
 static void report(struct fault_run *run, struct fault_request *request, uint64_t now_ns) {
-    struct pool_result result = {.outcome = request->outcome, .client = 1000 + request->client};
+    struct pool_result result = {.outcome = request->outcome,
+                                 .client = 1000 + request->client,
+                                 .kind = request->ticket.kind};
     if (request->client == 0 && run->scenario->by_many) {
         result.client = 1000000 + (uint64_t)(request - run->requests);
     }
@@ -517,11 +520,16 @@ static void report(struct fault_run *run, struct fault_request *request, uint64_
 }
 
 static bool is_limited(struct fault_run *run, uint64_t now_ns) {
+    struct pool_stats stats;
+    pool_get_stats(run->pool, &stats);
+    if (stats.n_avoided_kinds > 0) {
+        return true;
+    }
     for (uint32_t i = 0; i < run->n_servers; i++) {
         if (run->judge == SIM_JUDGE_POOL) {
             const struct endpoint *endpoint = endpoint_of(run, i);
             if (endpoint_avoidance(endpoint) != ENDPOINT_NOT_AVOIDED ||
-                endpoint_window_size(endpoint) > 0) {
+                endpoint_window_size(endpoint) > 0 || endpoint_debt(endpoint) > SLOTS / 2) {
                 return true;
             }
         } else if (run->servers[i].ejected_until_ns > now_ns) {

@@ -46,9 +46,10 @@ const struct sim_fault_scenario *sim_fault_scenario_find(const char *name);
 enum sim_judge {
     SIM_JUDGE_POOL,   /* the picker's */
     SIM_JUDGE_ORACLE, /* knows which servers are faulty, and picks the least loaded of the others */
-    SIM_JUDGE_LLM_D,  /* llm-d's default: queue-scorer 2, kv-cache-utilization-scorer 2 and
-                         prefix-cache-scorer 3 of pages scraped every 50 ms, the highest sum; no
-                         server is ejected */
+    SIM_JUDGE_LLM_D,  /* llm-d's default, as its chart configures it: queue-scorer 2,
+                         kv-cache-utilization-scorer 2 and prefix-cache-scorer 3, the highest sum;
+                         of pages scraped every 50 ms, the default of --refresh-metrics-interval;
+                         no server is ejected */
     SIM_JUDGE_ENVOY,  /* the fewest requests in flight with Envoy's outlier detection and its
                          defaults: five 5xx in a row, 30 s, at most a tenth of the servers */
     SIM_N_JUDGES,

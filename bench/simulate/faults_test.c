@@ -38,23 +38,21 @@ static void faults_lose_two_percent_at_most(void **state) {
         struct sim_fault_result ours = run(name, SIM_JUDGE_POOL, SIZES[i % N_SIZES]);
         struct sim_fault_result best = run(name, SIM_JUDGE_ORACLE, SIZES[i % N_SIZES]);
         assert_int_equal(ours.n, best.n);
-        /* Where most fail none is ejected: they are only picked less. */
-        double most = SIM_FAULT_SCENARIOS[i / N_SIZES].share > 0.5 ||
-                              SIM_FAULT_SCENARIOS[i / N_SIZES].fault == SIM_LACKS_MODEL
-                          ? 0.04
-                          : 0.02;
+        /* Two of three servers, at a fifth of their capacity, get 336 requests while they fail: the
+         * 20 by which they are judged and tried are more than 2 % of all. */
+        double most =
+            SIM_FAULT_SCENARIOS[i / N_SIZES].share > 0.5 && SIZES[i % N_SIZES] == 3 ? 0.022 : 0.02;
         assert_true(share_of(&ours) > share_of(&best) - most);
     }
 }
 
-/* A request that hangs is known to have failed after its time-out, here two seconds; the last trial
- * may have begun when the server was still hanging. */
+/* Also after a hang: a trial without an answer is followed by others. */
 static void faults_end_and_capacity_is_back(void **state) {
     (void)state;
     for (size_t i = 0; i < SIM_N_FAULT_SCENARIOS * N_SIZES; i++) {
         const struct sim_fault_scenario *scenario = &SIM_FAULT_SCENARIOS[i / N_SIZES];
         struct sim_fault_result ours = run(scenario->name, SIM_JUDGE_POOL, SIZES[i % N_SIZES]);
-        assert_true(ours.back_s < (scenario->fault == SIM_HANGS ? 4 : 2));
+        assert_true(ours.back_s < 2);
     }
 }
 

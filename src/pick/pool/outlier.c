@@ -2,14 +2,18 @@
  * Modelled on Envoy's (envoy.config.cluster.v3.OutlierDetection), of which the settings have their
  * names; but a failure counts only where it stands out (docs/decisions/045).
  *
- * A failure stands out where most of the last requests at other endpoints, of the same client if
- * there are any, did not fail likewise (pick/pool/records.h). So neither a failure of all endpoints
- * nor a client whose own requests fail ejects an endpoint.
+ * A failure stands out where most of the last requests at other endpoints, of the same client and
+ * of the same kind if there are any, did not fail likewise (pick/pool/records.h, kinds.h). So
+ * neither a failure of all endpoints nor a client whose own requests fail ejects an endpoint, and a
+ * request for a model that none has says nothing of an endpoint.
  *
  * Three rules eject by the failures that count: failures in a row, gateway failures in a row, and
  * the share of failures in an interval. An ejection lasts base_ejection_time times the number of
  * ejections in a row, and at most max_ejection_time; trials end it earlier (pick/pool/window.c).
- * max_ejection_percent bounds the load that the others have to take over. */
+ * max_ejection_percent bounds the load that the others have to take over.
+ *
+ * An endpoint of which requests of one kind fail in a row, with answers to others in between, is
+ * avoided for that kind alone, by the same rule and bounds. */
 #include <stdlib.h>
 
 #include "core/base/log.h"
@@ -23,6 +27,35 @@ static uint32_t load_u32(const _Atomic uint32_t *cell) {
 
 static void store_u32(_Atomic uint32_t *cell, uint32_t value) {
     atomic_store_explicit(cell, value, memory_order_relaxed);
+}
+
+/* ---- kinds of requests: under the pool's lock ------------------------------------------------ */
+
+static uint32_t n_avoided_kinds(const struct pool *pool) {
+    return load_u32(&pool->n_avoided_kinds);
+}
+
+/* For picks, which read it without the lock. */
+static void note_avoided_kinds(struct pool *pool) {
+    store_u32(&pool->n_avoided_kinds, pool->outcomes->kinds.n_avoided);
+}
+
+size_t pool_list_unfit(struct pool *pool, uint64_t kind,
+                       const struct endpoint *out[ENDPOINTS_OF_KIND]) {
+    size_t n = 0;
+    if (kind != 0 && n_avoided_kinds(pool) > 0) {
+        lock_acquire(&pool->lock);
+        n = request_kinds_list_avoided(&pool->outcomes->kinds, kind, clock_now_ns(), out);
+        lock_release(&pool->lock);
+    }
+    return n;
+}
+
+void pool_count_kind(struct pool *pool, uint64_t kind, const struct endpoint *endpoint) {
+    lock_assert_held(&pool->lock);
+    if (kind != 0 && n_avoided_kinds(pool) > 0) {
+        request_kinds_count_pick(&pool->outcomes->kinds, kind, endpoint, clock_now_ns());
+    }
 }
 
 void endpoint_end_ejection(struct endpoint *endpoint, bool on_trial) {
@@ -45,7 +78,17 @@ void endpoint_forget_outliers(struct pool *pool, struct endpoint *endpoint) {
     outliers->readmitted_ns = 0;
     begin_window(outliers, 0);
     if (pool->outcomes && pool_wants_clients(pool)) { /* otherwise all records are too old */
-        outcome_table_forget(pool->outcomes, endpoint);
+        outcome_table_forget(&pool->outcomes->all, endpoint);
+        request_kinds_forget(&pool->outcomes->kinds, endpoint);
+        note_avoided_kinds(pool);
+    }
+}
+
+void endpoint_readmit_kinds(struct pool *pool, const struct endpoint *endpoint) {
+    lock_assert_held(&pool->lock);
+    if (n_avoided_kinds(pool) > 0) {
+        request_kinds_readmit(&pool->outcomes->kinds, endpoint);
+        note_avoided_kinds(pool);
     }
 }
 
@@ -54,6 +97,7 @@ void endpoint_forget_outliers(struct pool *pool, struct endpoint *endpoint) {
 /* For the log, which is written without the lock. */
 struct ejection {
     const char *reason; /* NULL: not ejected */
+    bool of_kind;       /* avoided for one kind of requests */
     uint64_t duration_ns;
     uint32_t n_ejections;
 };
@@ -110,11 +154,12 @@ static const char *find_reason(const struct pool_outlier_detection *config,
                : NULL;
 }
 
-static bool may_eject_another(const struct pool *pool) {
+/* `n_avoided`: those for the kind of requests. */
+static bool may_avoid_another(const struct pool *pool, uint32_t n_avoided) {
     uint64_t n = pool->snapshot->n_members;
     uint64_t most = n * pool->snapshot->spec->outlier_detection.max_ejection_percent / 100;
     most = most > 1 ? most : 1;
-    uint64_t n_ejected = pool->n_avoided[ENDPOINT_EJECTED];
+    uint64_t n_ejected = (uint64_t)n_avoided + pool->n_avoided[ENDPOINT_EJECTED];
     return n_ejected < most && n_ejected + 1 < n;
 }
 
@@ -163,8 +208,24 @@ static void count_outlier(struct pool *pool, struct endpoint *endpoint, struct o
     }
     count_failure(config, &endpoint->outliers, is_gateway_failure, now_ns);
     const char *reason = find_reason(config, &endpoint->outliers, others);
-    if (reason && may_eject_another(pool)) {
+    if (reason && may_avoid_another(pool, 0)) {
         eject(pool, endpoint, reason, now_ns, out);
+        endpoint_readmit_kinds(pool, endpoint); /* any kind may be the trial */
+    }
+}
+
+/* `n_in_row`: failures of the kind at the endpoint. */
+static void judge_kind(struct pool *pool, const struct endpoint *endpoint, uint64_t kind,
+                       uint32_t n_in_row, struct outcome_share others, uint64_t now_ns,
+                       struct ejection *out) {
+    const struct pool_outlier_detection *config = &pool->snapshot->spec->outlier_detection;
+    struct request_kinds *kinds = &pool->outcomes->kinds;
+    if (config->max_ejection_percent > 0 && endpoint_avoidance(endpoint) == ENDPOINT_NOT_AVOIDED &&
+        others.n > 0 && is_reached(n_in_row, config->consecutive_5xx) &&
+        is_improbable(others, n_in_row) &&
+        may_avoid_another(pool, request_kinds_count_avoided(kinds, kind))) {
+        out->of_kind = request_kinds_avoid(kinds, kind, endpoint, now_ns);
+        note_avoided_kinds(pool);
     }
 }
 
@@ -184,7 +245,11 @@ static void begin_trouble(struct pool *pool, uint64_t now_ns) {
 static void end_trouble(struct pool *pool, uint64_t now_ns) {
     bool over = clock_between_ns(pool->troubled_ns, now_ns) > TROUBLE_NS && pool->n_windows == 0 &&
                 TAILQ_EMPTY(&pool->avoided) && TAILQ_EMPTY(&pool->indebted);
-    if (over) {
+    if (over && n_avoided_kinds(pool) > 0) {
+        request_kinds_expire(&pool->outcomes->kinds, now_ns, TROUBLE_NS);
+        note_avoided_kinds(pool);
+    }
+    if (over && n_avoided_kinds(pool) == 0) {
         atomic_store_explicit(&pool->is_troubled, false, memory_order_relaxed);
     }
 }
@@ -195,35 +260,68 @@ static enum outcome_kind kind_of(enum pool_outcome outcome) {
                                               : OUTCOME_KIND_FAILED;
 }
 
-/* Records the result. Returns: at how many of the others requests end likewise. */
-static struct outcome_share record_outcome(struct pool *pool, const struct endpoint *endpoint,
-                                           const struct pool_result *result, uint64_t now_ns) {
-    enum outcome_kind kind = kind_of(result->outcome);
-    struct outcome_share others = {0, 0};
-    if (pool->outcomes && endpoint->in_pool) {
-        others = outcome_table_elsewhere(pool->outcomes, endpoint, result->client, kind, now_ns,
-                                         TROUBLE_NS);
-        outcome_table_add(pool->outcomes, endpoint, result->client, kind, now_ns);
-    }
-    return others;
-}
-
 /* Where nothing is known of others, a rejection may be the client's fault; a failure is the
  * server's. */
 static bool stands_out(struct outcome_share others, enum pool_outcome outcome) {
     return others.n == 0 ? outcome != POOL_OUTCOME_REJECTED : 2 * others.n_bad <= others.n;
 }
 
+/* What is known of a result. */
+struct verdict {
+    struct outcome_share others;  /* at how many of the others requests end likewise */
+    struct outcome_share of_kind; /* those of the kind alone */
+    bool stands_out;
+    uint32_t n_in_row; /* failures of the kind that stand out */
+};
+
+static struct outcome_share worse_of(struct outcome_share a, struct outcome_share b) {
+    bool is_worse = (uint64_t)a.n_bad * b.n >= (uint64_t)b.n_bad * a.n;
+    return b.n == 0 || (a.n > 0 && is_worse) ? a : b;
+}
+
+/* Records the result, and compares it: with requests of the client, and with those of the kind,
+ * whichever fail more, and where there are none of either with all. For a rejection the kind must
+ * be known: other requests do not tell whether the model exists. */
+static struct verdict record_outcome(struct pool *pool, const struct endpoint *endpoint,
+                                     const struct pool_result *result, uint64_t now_ns) {
+    enum outcome_kind outcome = kind_of(result->outcome);
+    struct verdict verdict = {.stands_out =
+                                  stands_out((struct outcome_share){0, 0}, result->outcome)};
+    if (!pool->outcomes || !endpoint->in_pool) {
+        return verdict;
+    }
+    struct outcome_table *all = &pool->outcomes->all;
+    struct request_kinds *kinds = &pool->outcomes->kinds;
+    struct outcome_share of_client =
+        outcome_table_of_client(all, endpoint, result->client, outcome, now_ns, TROUBLE_NS);
+    verdict.of_kind =
+        request_kinds_elsewhere(kinds, result->kind, endpoint, outcome, now_ns, TROUBLE_NS);
+    verdict.others = worse_of(of_client, verdict.of_kind);
+    if (verdict.others.n == 0 && (result->kind == 0 || outcome != OUTCOME_KIND_REJECTED)) {
+        verdict.others = outcome_records_elsewhere(all->pool, OUTCOMES_OF_POOL, endpoint, outcome,
+                                                   now_ns, TROUBLE_NS);
+    }
+    verdict.stands_out = stands_out(verdict.others, result->outcome);
+    outcome_table_add(all, endpoint, result->client, outcome, now_ns);
+    verdict.n_in_row = request_kinds_add(kinds, result->kind, endpoint, outcome, verdict.stands_out,
+                                         now_ns, TROUBLE_NS);
+    note_avoided_kinds(pool);
+    return verdict;
+}
+
 static void record_failure(struct pool *pool, struct endpoint *endpoint,
                            const struct pool_result *result, struct ejection *out) {
     uint64_t now_ns = clock_now_ns();
     begin_trouble(pool, now_ns);
-    struct outcome_share others = record_outcome(pool, endpoint, result, now_ns);
+    struct verdict verdict = record_outcome(pool, endpoint, result, now_ns);
+    struct outcome_share others = verdict.others;
     if (!endpoint_is_ready(endpoint)) {
         return;
     }
-    endpoint_add_debt(pool, endpoint, result->outcome == POOL_OUTCOME_SHED);
-    if (!stands_out(others, result->outcome)) {
+    /* Failures that are seen everywhere, and those of a full endpoint, come in rows by chance. */
+    bool everywhere = others.n > 0 && others.n_bad == others.n;
+    endpoint_add_debt(pool, endpoint, everywhere || result->outcome == POOL_OUTCOME_SHED);
+    if (!verdict.stands_out) {
         return;
     }
     if (result->outcome == POOL_OUTCOME_SHED) {
@@ -236,6 +334,7 @@ static void record_failure(struct pool *pool, struct endpoint *endpoint,
     } else {
         count_outlier(pool, endpoint, others, result->outcome == POOL_OUTCOME_GATEWAY_FAILURE,
                       now_ns, out);
+        judge_kind(pool, endpoint, result->kind, verdict.n_in_row, verdict.of_kind, now_ns, out);
     }
 }
 
@@ -245,7 +344,7 @@ static void record_answer(struct pool *pool, struct endpoint *endpoint,
                           struct pool_notifications *notifications) {
     uint64_t now_ns = clock_now_ns();
     (void)record_outcome(pool, endpoint, result, now_ns);
-    endpoint->n_bad_in_row = 0;
+    endpoint_end_row(pool, endpoint);
     endpoint_try_avoided(pool, endpoint);
     if (endpoint_window_size(endpoint) > 0) {
         endpoint_grow_window(pool, endpoint);
@@ -298,6 +397,12 @@ void pool_report_result(struct pool *pool, struct endpoint *endpoint,
     lock_acquire(&pool->lock);
     record_failure(pool, endpoint, result, &ejection);
     lock_release(&pool->lock);
+    if (ejection.of_kind) {
+        metric_add(METRIC_PICK_KINDS_AVOIDED_TOTAL, 1);
+        log_event(LOG_WARNING, "endpoint avoided for one model or path",
+                  LOG_STR("endpoint", endpoint_text(endpoint)), LOG_STR("pool", pool->name),
+                  LOG_STR("model", result->model), LOG_CSTR("reason", "consecutive_5xx"));
+    }
     if (ejection.reason) {
         metric_add(METRIC_PICK_EJECTIONS_TOTAL, 1);
         log_event(LOG_WARNING, "endpoint ejected", LOG_STR("endpoint", endpoint_text(endpoint)),

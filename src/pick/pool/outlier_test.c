@@ -3,11 +3,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "core/event/clock.h"
 #include "pick/pool/pool_fixture.h"
+#include "pick/pool/profile/profile.h"
 
 static const uint64_t SECOND = 1000000000;
 
@@ -266,7 +269,7 @@ static void outlier_failing_majority_gets_few_requests(void **state) {
         n_well += k >= 1500 && endpoint_member(&f, endpoint) < 7;
     }
     assert_int_equal(stats_of(&f).n_ejected, 0);
-    assert_true(n_failing < 350); /* seven tenths would be 700 */
+    assert_true(n_failing < 150); /* seven tenths would be 700 */
     assert_in_range(n_well, 300, 400);
     close_fixture(&f);
 }
@@ -323,6 +326,111 @@ static void outlier_common_failures_need_longer_rows(void **state) {
     assert_false(endpoint_is_ejected(bad));
     report(&f, bad, POOL_OUTCOME_5XX, 1); /* a third to the 11th is less than 0.00001 */
     assert_true(endpoint_is_ejected(bad));
+    close_fixture(&f);
+}
+
+/* One of a row of requests for a model. Returns: the member that it was sent to. */
+static uint32_t ask_for(struct fixture *f, const char *model, uint32_t lacking) {
+    struct pool_request request = {.model = str_of(model), .path_hash = 1};
+    struct pool_pick pick;
+    struct error err;
+    assert_int_equal(pool_pick(f->reader, &request, &pick, &err), ST_OK);
+    uint32_t member = endpoint_member(f, pick.ticket.endpoint);
+    bool fails = member == lacking && strcmp(model, "rare") == 0;
+    struct pool_result result = {.outcome = fails ? POOL_OUTCOME_REJECTED : POOL_OUTCOME_OK,
+                                 .kind = pick.ticket.kind};
+    pool_report_result(f->pool, pick.ticket.endpoint, &result);
+    pool_release_ticket(f->pool, &pick.ticket);
+    return member;
+}
+
+/* A server lacks one of two models, and answers the other: no rows of failures. Requests for the
+ * lacking one go to the others, but for a trial now and then; and the rest is spread as before. */
+static void check_lacking_model(struct fixture *f) {
+    uint32_t n_lost = 0, n_there = 0;
+    for (int k = 0; k < 3000; k++) {
+        clock_set_fake_ns(clock_now_ns() + SECOND / 100);
+        n_lost += ask_for(f, k % 3 == 0 ? "rare" : "common", 1) == 1 && k % 3 == 0;
+        n_there += k >= 1000 && k % 3 != 0 && ask_for(f, "common", 1) == 1;
+    }
+    assert_true(n_lost < 50); /* five, and a trial in a second; a third would be 333 */
+    assert_true(n_there > 300);
+    assert_int_equal(stats_of(f).n_ejected, 0);
+    assert_int_equal(stats_of(f).n_avoided_kinds, 1);
+    for (uint32_t k = 0, n_back = 0; k < 200 && n_back == 0; k++) { /* it has the model now */
+        clock_set_fake_ns(clock_now_ns() + SECOND / 100);
+        n_back = ask_for(f, "rare", UINT32_MAX) == 1;
+    }
+    assert_int_equal(stats_of(f).n_avoided_kinds, 0);
+}
+
+static void outlier_kind_that_fails_is_sent_elsewhere(void **state) {
+    struct fixture f;
+    (void)state;
+    open_at_100_s(&f, fixture_spec_of(3));
+    check_lacking_model(&f);
+    close_fixture(&f);
+}
+
+static void outlier_kind_that_fails_is_sent_elsewhere_by_profile(void **state) {
+    struct fixture f;
+    struct pool_spec *spec = fixture_spec_of(3);
+    (void)state;
+    spec->profile = &PROFILE_DEFAULT;
+    open_at_100_s(&f, spec);
+    check_lacking_model(&f);
+    close_fixture(&f);
+}
+
+/* A model that no server has says nothing of any, and a pool of one endpoint has it always. */
+static void outlier_kind_that_fails_everywhere_is_avoided_nowhere(void **state) {
+    (void)state;
+    for (uint32_t n = 1; n <= 3; n += 2) {
+        struct fixture f;
+        open_at_100_s(&f, fixture_spec_of(n));
+        for (int k = 0; k < 600; k++) {
+            struct pool_request request = {.model = k % 2 ? STR("none") : STR("common"),
+                                           .path_hash = 1};
+            struct pool_pick pick;
+            struct error err;
+            assert_int_equal(pool_pick(f.reader, &request, &pick, &err), ST_OK);
+            struct pool_result result = {.outcome = k % 2 ? POOL_OUTCOME_REJECTED : POOL_OUTCOME_OK,
+                                         .kind = pick.ticket.kind};
+            pool_report_result(f.pool, pick.ticket.endpoint, &result);
+            pool_release_ticket(f.pool, &pick.ticket);
+        }
+        assert_int_equal(stats_of(&f).n_ejected, 0);
+        assert_int_equal(stats_of(&f).n_avoided_kinds, 0);
+        close_fixture(&f);
+    }
+}
+
+/* Clients that ask for a new model each time displace no kind that is in use. */
+static void outlier_unknown_models_displace_no_kind(void **state) {
+    struct fixture f;
+    (void)state;
+    open_at_100_s(&f, fixture_spec_of(3));
+    for (int k = 0; k < 300; k++) {
+        ask_for(&f, k % 2 ? "rare" : "common", 1);
+    }
+    assert_int_equal(stats_of(&f).n_avoided_kinds, 1);
+    for (int k = 0; k < 3000; k++) {
+        char name[16];
+        (void)snprintf(name, sizeof(name), "m%d", k);
+        struct pool_request request = {.model = str_of(name), .path_hash = 1};
+        struct pool_pick pick;
+        struct error err;
+        clock_set_fake_ns(clock_now_ns() + SECOND / 1000);
+        assert_int_equal(pool_pick(f.reader, &request, &pick, &err), ST_OK);
+        struct pool_result result = {.outcome = POOL_OUTCOME_REJECTED, .kind = pick.ticket.kind};
+        pool_report_result(f.pool, pick.ticket.endpoint, &result);
+        pool_release_ticket(f.pool, &pick.ticket);
+        if (k % 100 == 0) {
+            ask_for(&f, "rare", 1);
+        }
+    }
+    assert_int_equal(stats_of(&f).n_avoided_kinds, 1);
+    assert_int_equal(stats_of(&f).n_ejected, 0);
     close_fixture(&f);
 }
 
@@ -449,6 +557,10 @@ int main(void) {
         cmocka_unit_test(outlier_failures_of_one_client_eject_none),
         cmocka_unit_test(outlier_rejections_eject_where_others_answer),
         cmocka_unit_test(outlier_common_failures_need_longer_rows),
+        cmocka_unit_test(outlier_kind_that_fails_is_sent_elsewhere),
+        cmocka_unit_test(outlier_kind_that_fails_is_sent_elsewhere_by_profile),
+        cmocka_unit_test(outlier_kind_that_fails_everywhere_is_avoided_nowhere),
+        cmocka_unit_test(outlier_unknown_models_displace_no_kind),
         cmocka_unit_test(outlier_ejected_endpoint_is_the_last_resort),
         cmocka_unit_test(outlier_ejection_ends_with_its_cause),
         cmocka_unit_test(outlier_added_again_starts_without_errors),

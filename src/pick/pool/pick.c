@@ -25,7 +25,10 @@ struct pool_shortlist {
     bool avoided;                  /* the first one is unchecked or avoided: there was no other */
     const struct profile *profile; /* that chose; NULL: none did */
     struct candidate_set *candidates; /* not NULL: members are added to it instead */
-    const struct endpoint *reserved;  /* has a slot for this request, which is counted in its rank;
+    /* Not to be chosen while there are others: they fail this kind of requests. */
+    const struct endpoint *unfit[ENDPOINTS_OF_KIND];
+    size_t n_unfit;
+    const struct endpoint *reserved; /* has a slot for this request, which is counted in its rank;
                                          NULL: none */
 };
 
@@ -123,10 +126,19 @@ static void add_candidate(const struct pool_view *view, struct candidate_set *ca
     }
 }
 
+static bool is_unfit(const struct pool_shortlist *best, const struct endpoint *endpoint) {
+    for (size_t i = 0; i < best->n_unfit; i++) {
+        if (best->unfit[i] == endpoint) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void shortlist_add(struct pool_shortlist *best, struct prng *prng,
                           struct endpoint *endpoint) {
     uint32_t rank = endpoint_rank(endpoint);
-    if (rank == ENDPOINT_OUT) {
+    if (rank == ENDPOINT_OUT || is_unfit(best, endpoint)) {
         return;
     }
     rank -= endpoint == best->reserved;
@@ -205,9 +217,16 @@ static void shortlist_add_subset(struct pool_reader *reader, const struct subset
     }
 }
 
+/* Without a subset from all members. */
 static enum status choose_from_subsets(struct pool_reader *reader, const struct subset *one,
                                        const struct subset *other, struct pool_shortlist *best,
                                        struct error *err) {
+    if (!one && !other) {
+        for (uint32_t i = 0; i < reader->snapshot->n_members; i++) {
+            shortlist_add(best, &reader->prng, reader->snapshot->members[i].endpoint);
+        }
+        return ST_OK;
+    }
     enum status st = begin_subset_marks(reader, err);
     if (st != ST_OK) {
         return st;
@@ -271,7 +290,7 @@ static void remove_avoided_candidates(const struct pool_view *view,
 static enum status collect_subset_candidates(struct pool_reader *reader,
                                              const struct pool_request *request,
                                              struct candidate_set *candidates, struct error *err) {
-    struct pool_shortlist none = {.candidates = candidates};
+    struct pool_shortlist none = {.candidates = candidates, .n_unfit = 0};
     candidates->columns = candidates->filtered_columns;
     candidates->index_of = NULL;
     enum status st = choose_from_subsets(reader, request->subset, request->selection, &none, err);
@@ -395,6 +414,20 @@ static void run_profile(const struct profile *profile, const struct pool_request
     best->n_filtered = best->n == 0 ? n : 0;
 }
 
+static bool is_fit(const void *parameters, const struct candidate_set *candidates, uint32_t i) {
+    return !is_unfit(parameters, candidate_set_member(candidates, i)->endpoint);
+}
+
+/* If there are others. */
+static void remove_unfit_candidates(const struct pool_shortlist *best, struct candidate_set *out) {
+    for (uint32_t i = 0; i < out->n; i++) {
+        if (is_fit(best, out, i)) {
+            candidate_set_filter(out, best, is_fit);
+            return;
+        }
+    }
+}
+
 /* With flow control, full endpoints are left out while others have capacity. If the filters then
  * leave none, all candidates are filtered again: the request may wait for a full one. */
 static enum status choose_by_profile(struct pool_reader *reader, const struct profile *profile,
@@ -405,6 +438,9 @@ static enum status choose_by_profile(struct pool_reader *reader, const struct pr
     enum status st = pool_collect_candidates(reader, request, model, &candidates, err);
     if (st != ST_OK) {
         return st;
+    }
+    if (best->n_unfit > 0) {
+        remove_unfit_candidates(best, &candidates);
     }
     pool_prompt_match(reader, profile, request, model);
     uint32_t n = candidates.n,
@@ -418,6 +454,9 @@ static enum status choose_by_profile(struct pool_reader *reader, const struct pr
         }
         best->full = true;
         st = pool_collect_candidates(reader, request, model, &candidates, err);
+        if (st == ST_OK && best->n_unfit > 0) {
+            remove_unfit_candidates(best, &candidates);
+        }
     }
     if (st == ST_OK) {
         run_profile(profile, request, &candidates, best);
@@ -441,6 +480,7 @@ struct trial {
     const struct pool_request *request;
     struct pool_pick *out;
     struct pool_shortlist best;
+    uint64_t kind;           /* of the request; 0: unknown */
     bool chosen;             /* the endpoints were chosen without the lock */
     uint64_t capacity_epoch; /* before choosing */
 };
@@ -470,7 +510,7 @@ static bool is_first_full(const struct trial *trial, const struct pool_waiter *w
                                          clock_now_ns());
 }
 
-/* Chooses without the lock where there is a profile or a subset. */
+/* Chooses without the lock where there is a profile, a subset, or an unfit endpoint. */
 static enum status choose_endpoints(struct trial *trial, struct str model, struct error *err) {
     struct pool_reader *reader = trial->reader;
     const struct pool_request *request = trial->request;
@@ -478,7 +518,7 @@ static enum status choose_endpoints(struct trial *trial, struct str model, struc
     struct pool_shortlist *best = &trial->best;
     trial->capacity_epoch =
         atomic_load_explicit(&reader->pool->capacity_epoch, memory_order_relaxed);
-    trial->chosen = profile || request->subset || request->selection;
+    trial->chosen = profile || request->subset || request->selection || best->n_unfit > 0;
     best->profile = profile;
     best->n = 0;
     best->most = 1 + request->n_fallbacks;
@@ -495,6 +535,10 @@ static enum status choose_endpoints(struct trial *trial, struct str model, struc
         return choose_by_profile(reader, profile, request, model, best, err);
     }
     enum status st = choose_from_subsets(reader, request->subset, request->selection, best, err);
+    if (st == ST_OK && best->n == 0 && best->n_unfit > 0) {
+        best->n_unfit = 0;
+        st = choose_from_subsets(reader, request->subset, request->selection, best, err);
+    }
     if (st == ST_OK && best->check_full && best->n > 0) { /* the first one has the fewest
                                                              requests */
         best->full = is_first_full(trial, request->waiter);
@@ -560,6 +604,9 @@ static enum attempt take_endpoint(struct trial *trial) {
     endpoint_add_request(pool, picked);
     atomic_store_explicit(&picked->n_picked, endpoint_n_picked(picked) + 1, memory_order_relaxed);
     pool->n_picks++;
+    if (trial->kind != 0) {
+        pool_count_kind(pool, trial->kind, picked);
+    }
     return ATTEMPT_PICKED;
 }
 
@@ -672,6 +719,7 @@ static enum status finish_pick(struct trial *trial, enum attempt attempt, struct
                      : best->by_profile ? POOL_BY_PROFILE
                                         : POOL_BY_LEAST_REQUESTS;
     out->ticket.endpoint = best->endpoints[0];
+    out->ticket.kind = trial->kind;
     pool_prompt_record(trial->reader, trial->request, best->profile, &out->ticket);
     return ST_OK;
 }
@@ -700,12 +748,19 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
     trial.reader = reader;
     trial.request = request;
     trial.out = out;
+    trial.kind = 0;
+    trial.best.n_unfit = 0;
     while (st == ST_OK && result == ATTEMPT_AGAIN) {
         pool_reader_refresh(reader);
         expire_avoidances(reader->pool);
         st = resolve_request(reader, request, out, err);
         if (st == ST_OK) {
-            st = choose_endpoints(&trial, out->target.ptr ? out->target : request->model, err);
+            struct str model = out->target.ptr ? out->target : request->model;
+            if (request->path_hash != 0) {
+                trial.kind = request_kind_of(request->path_hash, model);
+                trial.best.n_unfit = pool_list_unfit(reader->pool, trial.kind, trial.best.unfit);
+            }
+            st = choose_endpoints(&trial, model, err);
         }
         if (st == ST_OK) {
             prepare_wait(&trial);

@@ -191,6 +191,7 @@ enum status pool_new(struct pool **out, struct error *err) {
     atomic_init(&pool->generation, 0);
     atomic_init(&pool->n_unseen, UINT32_MAX); /* no response was seen yet */
     TAILQ_INIT(&pool->avoided);
+    TAILQ_INIT(&pool->tried);
     TAILQ_INIT(&pool->indebted);
     atomic_init(&pool->next_avoidance_expiry_ns, UINT64_MAX);
     atomic_init(&pool->loads_valid_until_ns, 0);
@@ -308,6 +309,7 @@ void pool_get_stats(struct pool *pool, struct pool_stats *out) {
         .n_refused = pool->n_avoided[ENDPOINT_CONNECTION_REFUSED],
         .n_ejected = pool->n_avoided[ENDPOINT_EJECTED],
         .n_shedding = pool->n_avoided[ENDPOINT_SHEDDING],
+        .n_avoided_kinds = atomic_load_explicit(&pool->n_avoided_kinds, memory_order_relaxed),
         .n_in_flight = pool->n_in_flight,
     };
     lock_release(&pool->lock);
@@ -663,8 +665,9 @@ void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready) {
         endpoint->ready = ready;
         if (!ready) {
             endpoint_reset_history(pool, endpoint);
-            endpoint_clear_avoided(pool, endpoint); /* a readiness check that succeeds later is a
-                                                       proof */
+            /* A readiness check that succeeds later is a proof. */
+            endpoint_clear_avoided(pool, endpoint);
+            endpoint_readmit_kinds(pool, endpoint);
         }
         endpoint_update_rank(pool, endpoint);
         pool_notify_waiters(pool, endpoint, &notifications);

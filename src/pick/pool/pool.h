@@ -102,6 +102,7 @@ struct pool_trace {
 struct pool_request {
     struct str model;               /* ptr NULL: none; such a request is never refused for its
                                        model */
+    uint64_t path_hash;             /* with pool_wants_clients; 0: unknown */
     struct str objective;           /* its name; ptr NULL: none */
     struct str session;             /* of session affinity; ptr NULL: none */
     struct pool_prompt *prompt;     /* NULL: unknown or none */
@@ -122,6 +123,7 @@ struct pool_request {
 struct pool_ticket {
     struct endpoint *endpoint; /* valid until the ticket is released */
     uint32_t n_tokens;
+    uint64_t kind;         /* of request (pick/pool/kinds.h); 0: unknown */
     uint64_t sent_ns;      /* of the pick, or the end of the request's body, where that is seen; 0:
                               response times are not measured */
     bool response_started; /* with a successful status */
@@ -244,9 +246,11 @@ enum pool_outcome {
 struct pool_result {
     enum pool_outcome outcome;
     uint64_t client;         /* hash of the client's name or address; 0: unknown */
+    uint64_t kind;           /* of the ticket; 0: unknown */
+    struct str model;        /* for the log; ptr NULL: unknown */
     uint64_t retry_after_ns; /* with POOL_OUTCOME_SHED: as the server says; 0: it does not */
 };
-/* Whether the client of requests makes a difference: one failed lately. Thread: any. */
+/* Whether client and path of requests make a difference: one failed lately. Thread: any. */
 bool pool_wants_clients(const struct pool *pool);
 /* Outlier detection: failures that the others do not have may eject the endpoint
  * (spec->outlier_detection): it is then avoided until a trial succeeds, which the log and the
@@ -276,7 +280,8 @@ struct pool_stats {
     uint32_t n_ready;     /* avoided ones included */
     uint32_t n_unchecked; /* not checked yet */
     uint32_t n_refused, n_ejected, n_shedding;
-    uint64_t n_in_flight; /* also at endpoints that were removed */
+    uint32_t n_avoided_kinds; /* pairs of an endpoint and a kind of requests that it fails */
+    uint64_t n_in_flight;     /* also at endpoints that were removed */
 };
 
 /* Thread: any. */

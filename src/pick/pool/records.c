@@ -77,17 +77,13 @@ void outcome_table_forget(struct outcome_table *table, const struct endpoint *en
     }
 }
 
-struct outcome_share outcome_table_elsewhere(const struct outcome_table *table,
+struct outcome_share outcome_table_of_client(const struct outcome_table *table,
                                              const struct endpoint *endpoint, uint64_t client,
                                              enum outcome_kind kind, uint64_t now_ns,
                                              uint64_t age_ns) {
-    struct outcome_share share = {0, 0};
     const struct outcome_client *own = &table->clients[place_of(client)];
-    if (client != 0 && own->client == client) {
-        share = outcome_records_elsewhere(own->records, OUTCOMES_OF_CLIENT, endpoint, kind, now_ns,
-                                          age_ns);
-    }
-    return share.n > 0 ? share
-                       : outcome_records_elsewhere(table->pool, OUTCOMES_OF_POOL, endpoint, kind,
-                                                   now_ns, age_ns);
+    return client != 0 && own->client == client
+               ? outcome_records_elsewhere(own->records, OUTCOMES_OF_CLIENT, endpoint, kind, now_ns,
+                                           age_ns)
+               : (struct outcome_share){0, 0};
 }

@@ -62,8 +62,8 @@ struct outcome_table {
 void outcome_table_add(struct outcome_table *table, const struct endpoint *endpoint,
                        uint64_t client, enum outcome_kind kind, uint64_t now_ns);
 void outcome_table_forget(struct outcome_table *table, const struct endpoint *endpoint);
-/* As outcome_records_elsewhere: of the client's requests where there are any, else of all. */
-struct outcome_share outcome_table_elsewhere(const struct outcome_table *table,
+/* As outcome_records_elsewhere, of the client's requests; n is 0 where none is known. */
+struct outcome_share outcome_table_of_client(const struct outcome_table *table,
                                              const struct endpoint *endpoint, uint64_t client,
                                              enum outcome_kind kind, uint64_t now_ns,
                                              uint64_t age_ns);

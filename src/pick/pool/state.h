@@ -9,10 +9,17 @@
 
 #include "core/event/lock.h"
 #include "pick/pool/flow/wait.h"
+#include "pick/pool/kinds.h"
 #include "pick/pool/pool.h"
 #include "pick/pool/profile/profile.h"
 #include "pick/pool/records.h"
 #include "pick/pool/view.h"
+
+/* Of recent requests: how they ended. */
+struct pool_outcomes {
+    struct outcome_table all;
+    struct request_kinds kinds;
+};
 
 struct pool {
     _Atomic uint32_t n_refs;
@@ -29,21 +36,23 @@ struct pool {
     _Atomic uint64_t generation; /* of the snapshot; readers compare it with their own */
     struct ranking ranking;      /* of the members that can be picked, by rank */
     uint64_t n_in_flight;
-    /* The avoided endpoints, sorted by when they are tried next, and when the first one is
-     * (UINT64_MAX: none), which picks read before they take the lock. */
+    /* The avoided endpoints, sorted by when they are tried next. */
     TAILQ_HEAD(endpoint_list, endpoint) avoided;
     uint32_t n_avoided[N_ENDPOINT_AVOIDANCES]; /* by reason */
+    struct endpoint_list tried;                /* on trial without an answer yet, sorted likewise */
     struct endpoint_list indebted;             /* endpoints with debts */
     uint32_t n_answers;                        /* since the last payment of debts */
     uint32_t n_windows;                        /* endpoints with a window */
     uint64_t n_picks;                          /* total */
-    struct outcome_table *outcomes;            /* of recent requests; NULL: none was bad yet */
+    struct pool_outcomes *outcomes;            /* NULL: no request failed yet */
+    _Atomic uint32_t n_avoided_kinds;          /* pairs of endpoint and kind of requests */
     uint64_t troubled_ns;                      /* the last failure */
     _Atomic bool has_results;                  /* the proxy tells how requests end */
     _Atomic bool is_unchecked_noted;           /* pool_note_unchecked_model was called */
     _Atomic bool has_requested_bodies;         /* pool_note_requested_body was called */
     _Atomic bool is_troubled;     /* a request failed lately: good answers are looked at as well */
     _Atomic uint32_t n_unchecked; /* members not checked yet (endpoint->unchecked) */
+    /* When the first endpoint is tried next (UINT64_MAX: none); picks read it without the lock. */
     _Atomic uint64_t next_avoidance_expiry_ns;
     struct prefix_table *prefix_table; /* NULL: none */
     _Atomic uint32_t n_unseen; /* requests with prompts since the last one of which the proxy showed
@@ -113,8 +122,10 @@ void endpoint_open_window(struct pool *pool, struct endpoint *endpoint);
 /* A request, still in flight, was shed. `retry_after_ns`: as the server said; 0: it did not. */
 void endpoint_shrink_window(struct pool *pool, struct endpoint *endpoint, uint64_t now_ns,
                             uint64_t retry_after_ns);
-/* A request, still in flight, failed; `is_full`: the endpoint shed it. */
-void endpoint_add_debt(struct pool *pool, struct endpoint *endpoint, bool is_full);
+/* A request, still in flight, failed; `once`: it counts alone, however many did before. */
+void endpoint_add_debt(struct pool *pool, struct endpoint *endpoint, bool once);
+/* It answered a request: the failures before count once each. */
+void endpoint_end_row(struct pool *pool, struct endpoint *endpoint);
 /* A request was answered, by any endpoint. */
 void pool_pay_debts(struct pool *pool);
 void endpoint_forget_debt(struct pool *pool, struct endpoint *endpoint);
@@ -125,6 +136,14 @@ void endpoint_forget_debt(struct pool *pool, struct endpoint *endpoint);
 void endpoint_end_ejection(struct endpoint *endpoint, bool on_trial);
 /* Another server may have the address from now on. */
 void endpoint_forget_outliers(struct pool *pool, struct endpoint *endpoint);
+/* It is not avoided for any kind of requests any more. */
+void endpoint_readmit_kinds(struct pool *pool, const struct endpoint *endpoint);
+/* The endpoints that requests of the kind (0: unknown) should not be sent to. Takes the lock.
+ * Returns: their number. */
+size_t pool_list_unfit(struct pool *pool, uint64_t kind,
+                       const struct endpoint *out[ENDPOINTS_OF_KIND]);
+/* A request of the kind was sent to the endpoint. */
+void pool_count_kind(struct pool *pool, uint64_t kind, const struct endpoint *endpoint);
 
 /* ---- pick.c ---------------------------------------------------------------------------------- */
 

@@ -7,7 +7,9 @@
  *
  * Trials are soon, after TRIAL_NS, but cost requests that may fail: while others serve, each takes
  * TRIAL_PICKS picks of the pool that went elsewhere. At the latest the endpoint is tried when its
- * avoidance has ended (refused_for, base_ejection_time), and at once where requests wait.
+ * avoidance has ended (refused_for, base_ejection_time), and at once where requests wait. A trial
+ * that has no answer after TRIAL_NS is followed by another, by the same rules: an endpoint that
+ * hung may answer new requests long before those that it got meanwhile time out.
  *
  * An endpoint that sheds load is full: its window becomes one less than what it had in flight.
  * Windows that every endpoint has used up make no difference: picks compare the others' as well.
@@ -50,22 +52,39 @@ static void set_debt(struct pool *pool, struct endpoint *endpoint, uint32_t debt
     endpoint_update_rank(pool, endpoint);
 }
 
-/* Failures in a row that make the debt of each larger. */
-enum { MAX_IN_ROW = 8 };
+/* The debt of each of several failures in a row is twice that of the last, up to 2^5. */
+enum { MAX_IN_ROW = 6 };
 
 /* It counts as at least as loaded as the others, and more with each failure, within a bound: an
- * endpoint that is added later has no debt. The debt of each failure is the number of failures in a
- * row: where most endpoints fail, so that none is ejected, they get an eighth of their share. */
-void endpoint_add_debt(struct pool *pool, struct endpoint *endpoint, bool is_full) {
-    uint64_t mean = mean_in_flight(pool), most = 4 * (mean + 2);
+ * endpoint that is added later has no debt. Where most endpoints fail, so that none is ejected, or
+ * no more than max_ejection_percent, those that only fail get a small part of their share. `once`:
+ * the failures before do not add to it. */
+void endpoint_add_debt(struct pool *pool, struct endpoint *endpoint, bool once) {
+    uint64_t mean = mean_in_flight(pool), most = (once ? 4 : 16) * (mean + 2);
     uint32_t in_flight = endpoint_in_flight(endpoint), debt = endpoint_debt(endpoint);
     lock_assert_held(&pool->lock);
-    if (endpoint->in_pool) {
-        uint64_t wanted = in_flight + debt < mean ? mean - in_flight : debt;
-        endpoint->n_bad_in_row += !is_full && endpoint->n_bad_in_row < MAX_IN_ROW;
-        wanted += is_full ? 1 : endpoint->n_bad_in_row;
-        set_debt(pool, endpoint, (uint32_t)(wanted < most ? wanted : most));
+    if (!endpoint->in_pool) {
+        return;
     }
+    uint64_t wanted = in_flight + debt < mean ? mean - in_flight : debt;
+    uint64_t added = 1;
+    if (!once) {
+        endpoint->n_bad_in_row += endpoint->n_bad_in_row < MAX_IN_ROW;
+        added = UINT64_C(1) << (endpoint->n_bad_in_row - 1);
+    }
+    wanted = wanted + added < most ? wanted + added : most;
+    if (wanted > debt) {
+        endpoint->debt_of_rows += (uint32_t)added - 1;
+        set_debt(pool, endpoint, (uint32_t)wanted);
+    }
+}
+
+void endpoint_end_row(struct pool *pool, struct endpoint *endpoint) {
+    uint32_t debt = endpoint_debt(endpoint), of_rows = endpoint->debt_of_rows;
+    lock_assert_held(&pool->lock);
+    endpoint->n_bad_in_row = 0;
+    endpoint->debt_of_rows = 0;
+    set_debt(pool, endpoint, debt > of_rows ? debt - of_rows : 0);
 }
 
 void pool_pay_debts(struct pool *pool) {
@@ -83,7 +102,50 @@ void pool_pay_debts(struct pool *pool) {
 
 void endpoint_forget_debt(struct pool *pool, struct endpoint *endpoint) {
     lock_assert_held(&pool->lock);
+    endpoint->debt_of_rows = 0;
     set_debt(pool, endpoint, 0);
+}
+
+/* ---- trials ---------------------------------------------------------------------------------- */
+
+static uint64_t next_trial_ns(const struct endpoint_list *list) {
+    const struct endpoint *first = TAILQ_FIRST(list);
+    return first ? first->trial_ns : UINT64_MAX;
+}
+
+static void update_avoidance_expiry(struct pool *pool) {
+    uint64_t avoided_ns = next_trial_ns(&pool->avoided), tried_ns = next_trial_ns(&pool->tried);
+    atomic_store_explicit(&pool->next_avoidance_expiry_ns,
+                          avoided_ns < tried_ns ? avoided_ns : tried_ns, memory_order_relaxed);
+}
+
+/* Both lists are sorted by the times of the next trials. */
+static void insert_by_trial(struct pool *pool, struct endpoint_list *list,
+                            struct endpoint *endpoint) {
+    struct endpoint *before = TAILQ_LAST(list, endpoint_list);
+    while (before && before->trial_ns > endpoint->trial_ns) {
+        before = TAILQ_PREV(before, endpoint_list, avoided_link);
+    }
+    if (before) {
+        TAILQ_INSERT_AFTER(list, before, endpoint, avoided_link);
+    } else {
+        TAILQ_INSERT_HEAD(list, endpoint, avoided_link);
+    }
+    update_avoidance_expiry(pool);
+}
+
+static void remove_by_trial(struct pool *pool, struct endpoint_list *list,
+                            struct endpoint *endpoint) {
+    TAILQ_REMOVE(list, endpoint, avoided_link);
+    update_avoidance_expiry(pool);
+}
+
+/* Its trial was answered, or failed. */
+static void end_trial(struct pool *pool, struct endpoint *endpoint) {
+    if (endpoint->is_tried) {
+        endpoint->is_tried = false;
+        remove_by_trial(pool, &pool->tried, endpoint);
+    }
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
@@ -103,6 +165,9 @@ static void watch_answers(struct pool *pool) {
 static void set_window(struct pool *pool, struct endpoint *endpoint, uint32_t size,
                        uint32_t threshold) {
     uint32_t before = endpoint_window_size(endpoint);
+    if (size != 1) {
+        end_trial(pool, endpoint);
+    }
     store_u32(&endpoint->window.size, size);
     endpoint->window.threshold = threshold;
     endpoint->window.n_grown = 0;
@@ -114,10 +179,15 @@ static void set_window(struct pool *pool, struct endpoint *endpoint, uint32_t si
 }
 
 /* One request at a time, until one is answered. Those that are in flight do not count. */
-static void begin_trial(struct pool *pool, struct endpoint *endpoint) {
+static void begin_trial(struct pool *pool, struct endpoint *endpoint, uint64_t now_ns) {
     endpoint->window.n_older = endpoint_in_flight(endpoint) - endpoint->window.n_reserved;
-    set_debt(pool, endpoint, 0);
+    endpoint->n_picks_before = pool->n_picks;
+    endpoint_forget_debt(pool, endpoint);
     set_window(pool, endpoint, 1, endpoint->window.threshold);
+    end_trial(pool, endpoint);
+    endpoint->is_tried = true;
+    endpoint->trial_ns = now_ns + TRIAL_NS;
+    insert_by_trial(pool, &pool->tried, endpoint);
 }
 
 void endpoint_grow_window(struct pool *pool, struct endpoint *endpoint) {
@@ -163,31 +233,6 @@ void endpoint_shrink_window(struct pool *pool, struct endpoint *endpoint, uint64
 
 /* ---- avoided endpoints ----------------------------------------------------------------------- */
 
-static void update_avoidance_expiry(struct pool *pool) {
-    const struct endpoint *first = TAILQ_FIRST(&pool->avoided);
-    uint64_t due_ns = first ? first->trial_ns : UINT64_MAX;
-    atomic_store_explicit(&pool->next_avoidance_expiry_ns, due_ns, memory_order_relaxed);
-}
-
-/* The list is sorted by the times of trials. */
-static void insert_avoided(struct pool *pool, struct endpoint *endpoint) {
-    struct endpoint *before = TAILQ_LAST(&pool->avoided, endpoint_list);
-    while (before && before->trial_ns > endpoint->trial_ns) {
-        before = TAILQ_PREV(before, endpoint_list, avoided_link);
-    }
-    if (before) {
-        TAILQ_INSERT_AFTER(&pool->avoided, before, endpoint, avoided_link);
-    } else {
-        TAILQ_INSERT_HEAD(&pool->avoided, endpoint, avoided_link);
-    }
-    update_avoidance_expiry(pool);
-}
-
-static void remove_avoided(struct pool *pool, struct endpoint *endpoint) {
-    TAILQ_REMOVE(&pool->avoided, endpoint, avoided_link);
-    update_avoidance_expiry(pool);
-}
-
 static void set_avoidance(struct pool *pool, struct endpoint *endpoint,
                           enum endpoint_avoidance avoidance) {
     pool->n_avoided[endpoint_avoidance(endpoint)]--; /* that of ENDPOINT_NOT_AVOIDED has no
@@ -201,7 +246,7 @@ static void end_avoidance(struct pool *pool, struct endpoint *endpoint, bool on_
     if (endpoint_avoidance(endpoint) == ENDPOINT_EJECTED) {
         endpoint_end_ejection(endpoint, on_trial);
     }
-    remove_avoided(pool, endpoint);
+    remove_by_trial(pool, &pool->avoided, endpoint);
     set_avoidance(pool, endpoint, ENDPOINT_NOT_AVOIDED);
 }
 
@@ -211,11 +256,16 @@ void endpoint_set_avoided(struct pool *pool, struct endpoint *endpoint,
     if (endpoint_avoidance(endpoint) != ENDPOINT_NOT_AVOIDED) {
         end_avoidance(pool, endpoint, false);
     }
+    if (endpoint->is_tried) { /* the next trial is due as if this one had no answer */
+        end_trial(pool, endpoint);
+    } else {
+        endpoint->trial_ns = now_ns + TRIAL_NS;
+        endpoint->n_picks_before = pool->n_picks;
+    }
     set_avoidance(pool, endpoint, avoidance);
     endpoint->avoided_until_ns = until_ns;
-    endpoint->trial_ns = until_ns < now_ns + TRIAL_NS ? until_ns : now_ns + TRIAL_NS;
-    endpoint->n_picks_before = pool->n_picks;
-    insert_avoided(pool, endpoint);
+    endpoint->trial_ns = until_ns < endpoint->trial_ns ? until_ns : endpoint->trial_ns;
+    insert_by_trial(pool, &pool->avoided, endpoint);
     watch_answers(pool);
     endpoint_open_window(pool, endpoint);
 }
@@ -224,7 +274,7 @@ void endpoint_try_avoided(struct pool *pool, struct endpoint *endpoint) {
     lock_assert_held(&pool->lock);
     if (endpoint_avoidance(endpoint) != ENDPOINT_NOT_AVOIDED) {
         end_avoidance(pool, endpoint, true);
-        begin_trial(pool, endpoint);
+        begin_trial(pool, endpoint, clock_now_ns());
     }
 }
 
@@ -257,9 +307,18 @@ void endpoint_try_due(struct pool *pool, uint64_t now_ns) {
             first->avoided_until_ns = until_ns <= now_ns ? 0 : until_ns;
         } else {
             uint64_t next_ns = now_ns + TRIAL_RETRY_NS;
-            remove_avoided(pool, first);
+            remove_by_trial(pool, &pool->avoided, first);
             first->trial_ns = first->avoided_until_ns < next_ns ? first->avoided_until_ns : next_ns;
-            insert_avoided(pool, first);
+            insert_by_trial(pool, &pool->avoided, first);
+        }
+    }
+    while ((first = TAILQ_FIRST(&pool->tried)) && first->trial_ns <= now_ns) {
+        if (is_trial_affordable(pool, first)) {
+            begin_trial(pool, first, now_ns);
+        } else {
+            remove_by_trial(pool, &pool->tried, first);
+            first->trial_ns = now_ns + TRIAL_RETRY_NS;
+            insert_by_trial(pool, &pool->tried, first);
         }
     }
 }

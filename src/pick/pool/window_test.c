@@ -258,6 +258,36 @@ static void window_trial_is_preferred_to_waiting(void **state) {
     pool_wakeup_fini(&wakeup);
 }
 
+/* An endpoint hung. The trial that it got before it was well again has no answer for a long time:
+ * after a second another request is sent there, and its answer is enough. */
+static void window_trial_without_answer_is_followed_by_another(void **state) {
+    struct window_stage stage;
+    (void)state;
+    stage_open(&stage, fixture_spec_of(3));
+    struct endpoint *bad = numbered(&stage, 1);
+    for (int i = 0; i < 5; i++) {
+        pool_report_outcome(stage.pool.pool, bad, POOL_OUTCOME_GATEWAY_FAILURE);
+    }
+    assert_true(endpoint_is_ejected(bad));
+    pass_picks(&stage, bad, 64);
+    for (int trial = 0; trial < 3; trial++) {
+        clock_set_fake_ns(clock_now_ns() + SECOND);
+        assert_int_equal(pick_more(&stage, bad, 8), 1); /* one at a time */
+        clock_set_fake_ns(clock_now_ns() + SECOND - 1);
+        pass_picks(&stage, bad, 64); /* too early for another one */
+        clock_set_fake_ns(clock_now_ns() + 1 - SECOND);
+    }
+    /* The first one fails: the next trial is due as before, a second after the last one began. */
+    pool_report_outcome(stage.pool.pool, bad, POOL_OUTCOME_GATEWAY_FAILURE);
+    assert_true(endpoint_is_ejected(bad));
+    clock_set_fake_ns(clock_now_ns() + SECOND);
+    assert_int_equal(pick_more(&stage, bad, 8), 1);
+    pool_report_outcome(stage.pool.pool, bad, POOL_OUTCOME_OK);
+    assert_int_equal(endpoint_avoidance(bad), ENDPOINT_NOT_AVOIDED);
+    assert_int_equal(endpoint_window_size(bad), 2);
+    stage_close(&stage);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(window_trial_is_one_request_then_grows),
@@ -268,6 +298,7 @@ int main(void) {
         cmocka_unit_test(window_of_server_that_sheds_all_is_closed),
         cmocka_unit_test(window_grows_without_results),
         cmocka_unit_test(window_trial_is_preferred_to_waiting),
+        cmocka_unit_test(window_trial_without_answer_is_followed_by_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,10 +25,19 @@ static uint64_t hash_client(const struct pick_request *request) {
     return last.len > 0 ? hash_text(last, 1) : 0;
 }
 
+/* Without the query. */
+static uint64_t hash_path(const struct pick_request *request) {
+    struct str rest = request->path;
+    struct str path = str_cut(&rest, '?');
+    return path.len > 0 ? hash_text(path, 1) | 1 : 0;
+}
+
 static struct pool_request make_pool_request(struct pick_session *session, struct str model,
                                              size_t n_fallbacks) {
     const struct pick_request *request = pick_session_request(session);
+    bool wants_kind = pool_wants_clients(session->context.pool);
     return (struct pool_request){.model = model,
+                                 .path_hash = wants_kind ? hash_path(request) : 0,
                                  .objective = request->objective,
                                  .session = request->session,
                                  .prompt = pick_session_get_prompt(session),

@@ -347,7 +347,7 @@ static enum verdict judge(void (*answer)(struct stage *stage, const char *text),
     struct stage *stage = stage_open(two());
     struct pool_stats numbers;
     const struct endpoint *first = fixture_endpoint(&stage->pool, "10.0.0.1:8000");
-    for (int n = 0; n < 60; n++) {
+    for (int n = 0; n < 200; n++) {
         if (begin(stage, STAGE_CONFIG(NONE, NONE)) == first || everywhere) {
             answer(stage, text);
         } else {

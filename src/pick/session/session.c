@@ -393,7 +393,8 @@ static uint64_t read_retry_after_ns(const struct ext_proc_request *message) {
 static void report_outcome(struct pick_session *session, const struct ext_proc_request *message,
                            enum pick_attempt attempt) {
     struct pool_result result = {.outcome = POOL_OUTCOME_GATEWAY_FAILURE,
-                                 .client = session->client};
+                                 .client = session->client,
+                                 .kind = session->ticket.kind};
     if (attempt == PICK_ATTEMPT_ANSWERED) {
         struct str status = ext_proc_header_find(&message->fields, STR(":status"));
         struct str grpc_status = ext_proc_header_find(&message->fields, STR("grpc-status"));

@@ -78,12 +78,14 @@ struct endpoint {
     uint32_t member;           /* its index in that snapshot */
     bool known;                /* readiness was checked, or is not checked in this pool */
     bool ready;                /* with `known`: the check's result; true without checks */
-    uint64_t trial_ns;         /* avoided: when it may be tried next */
+    uint64_t trial_ns;         /* avoided or on trial: when it may be tried next */
     uint64_t avoided_until_ns; /* avoided: when it is tried in any case */
-    uint64_t n_picks_before;   /* avoided: the pool's picks when that began */
-    TAILQ_ENTRY(endpoint) avoided_link;
-    bool is_indebted;      /* in the pool's list `indebted` */
+    uint64_t n_picks_before;   /* the pool's picks when the last trial or the avoidance began */
+    bool is_tried;             /* on trial, and not answered yet: in the pool's list `tried` */
+    TAILQ_ENTRY(endpoint) avoided_link; /* in the pool's list `avoided` or `tried` */
+    bool is_indebted;                   /* in the pool's list `indebted` */
     uint32_t n_bad_in_row; /* failures that made debts since the last answer, within a bound */
+    uint32_t debt_of_rows; /* what these made beyond one each */
     TAILQ_ENTRY(endpoint) indebted_link;
     struct endpoint_window window;
     struct endpoint_outliers outliers;
