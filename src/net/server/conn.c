@@ -766,7 +766,8 @@ bool net_call_body_is_too_slow(struct net_call *call) {
     uint64_t n_bytes = call->received - call->rate_received;
     call->rate_received = call->received;
     return receive_window_add(&call->body_window, n_bytes, clock_now_ns(), limits->min_body_rate,
-                              limits->body_timeout_ns);
+                              limits->body_timeout_ns) &&
+           !net_conn_is_behind(call->conn);
 }
 
 void net_call_free_body(struct net_call *call) {
@@ -960,6 +961,11 @@ bool net_conn_has_unread(const struct net_conn *conn) {
     uv_os_fd_t fd;
     char byte;
     return uv_fileno(&conn->uv.handle, &fd) == 0 && recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+bool net_conn_is_behind(const struct net_conn *conn) {
+    return conn->pending_input || conn->turn.queued ||
+           (wants_to_read(conn) && net_conn_has_unread(conn));
 }
 
 enum { SLOW_WRITE_BYTES = 16384 };
@@ -1211,9 +1217,9 @@ void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout) {
             net_tls_handshake_failed(conn, TLS_FAILURE_TIMEOUT,
                                      "TLS handshake timed out (--header-timeout)");
             net_conn_close(conn);
-        } else {
+        } else if (!net_conn_is_behind(conn)) {
             conn->protocol->on_timeout(conn, timeout);
-        }
+        } /* else net_conn_update_io starts the timer again */
         break;
     case NET_TIMEOUT_WRITE:
         write_timed_out(conn);

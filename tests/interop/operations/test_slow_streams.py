@@ -200,9 +200,9 @@ def test_slow_readers_do_not_take_model_away(start, kind):
 
 
 def test_slow_readers_of_one_host_get_less_time(start):
-    """Each that is ended halves the time of the next: twelve before a good client cost it two seconds, not twelve. Eleven
+    """Each that is ended halves the time of the next: twelve before a good client cost it eight seconds, not 48. Eleven
     end for each other."""
-    live = start("--slow-reader-timeout", "1s", "--write-timeout", "10m")
+    live = start("--slow-reader-timeout", "4s", "--write-timeout", "10m")
     with contextlib.ExitStack() as stack:
         for _ in range(12):
             connection = stack.enter_context(http1.Connection(live.address))
@@ -211,7 +211,7 @@ def test_slow_readers_of_one_host_get_less_time(start):
         assert answers(live, "execute", 3) == 3
         wait_for_ended(live, 12)
     times = [line["ms"] for line in lines_of(live)]
-    assert len(times) == 12 and times[0] >= 1000 > min(times[6:]), times
+    assert len(times) == 12 and times[0] >= 4000 > min(times[6:]), times
 
 
 def test_slow_reader_is_kept_without_timeout(start):
@@ -228,9 +228,10 @@ def test_slow_reader_is_kept_without_timeout(start):
 
 def test_slow_reader_beside_idle_instance_is_kept(start):
     """Of two instances one is free: no request waits."""
-    live = start("--slow-reader-timeout", "10ms", "--write-timeout", "10m")
+    live = start("--slow-reader-timeout", "500ms", "--write-timeout", "10m")
     with contextlib.closing(OverHttp(live, "two", responses=60)) as slow:
-        for _ in range(50):
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end:
             assert answers(live, "two", 3) == 3
         assert ended(live) == 0
         with contextlib.closing(OverGrpc(live, "two", responses=10)) as second:
@@ -255,8 +256,8 @@ def test_slow_reader_waits_for_itself(start):
 
 
 def test_client_that_reads_at_once_is_never_ended(start):
-    """Many answers to a good reader, while others wait all the time."""
-    live = start("--slow-reader-timeout", "5s")
+    """Many answers to a good reader, while others wait all the time. The time is longer than a busy machine stops it."""
+    live = start("--slow-reader-timeout", "30s")
     with contextlib.closing(OverHttp(live, "execute", responses=100)) as reader:
         waiting = [threading.Thread(target=answers, args=(live, "execute", 3)) for _ in range(20)]
         for thread in waiting:

@@ -2,6 +2,7 @@
 as the answer of an instance, until all of it is handled. The answer of one request must come before those of a crowd
 that came right after it, each of which takes a good part of a millisecond on the worker."""
 import contextlib
+import gzip
 import json
 import select
 
@@ -176,3 +177,24 @@ def test_turns_request_comes_before_what_a_crowd_sent_ahead(held, protocol):
         one.reset()
     last.close()
     held.end()
+
+
+# ---- bodies that wait for a turn -------------------------------------------------------------------
+
+BLANKS = gzip.compress(b" " * (12 << 20), 9)  # 12 KB that cost the worker milliseconds
+
+
+def test_turns_body_that_waits_for_its_turn_is_not_slow(start_server, tmp_path):
+    """All of it has been sent, and others are before it for longer than a body may pause."""
+    Identity("m", [("FP32", FREE)]).write(tmp_path / "models")
+    live = start_server("--workers", "1", "--model-repository", tmp_path / "models", "--body-timeout", "10ms",
+                        "--min-body-rate", "1GiB")
+    with contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(http1.Connection(live.address)) for _ in range(24)]
+        for connection in crowd:
+            connection.send(http1.post(b"/v2/models/m/infer", BLANKS, b"Content-Encoding: gzip"))
+        for connection in crowd:
+            answer = connection.read_answer("POST")
+            assert answer.status == 400, answer.body
+    assert http1.request(live.address, "POST", "/v2/models/m/infer", ONE).status == 200
+    live.wait_at_rest()

@@ -389,6 +389,10 @@ static void schedule_deferred(struct grpc_core *core) {
     server_worker_schedule_deferred(core->user);
 }
 
+static bool is_behind(struct grpc_session *session) {
+    return net_conn_is_behind(&grpc_conn_of(session)->net);
+}
+
 static enum status init_workers(struct grpc_server *server, struct error *err) {
     enum status st = ST_OK;
     for (size_t i = 0; i < server->net.n_workers && st == ST_OK; i++) {
@@ -400,6 +404,7 @@ static enum status init_workers(struct grpc_server *server, struct error *err) {
             .n_calls = &server_worker->in_flight,
             .schedule_deferred = schedule_deferred,
             .on_refused = grpc_log_refused,
+            .is_behind = is_behind,
             .user = server_worker,
         };
         st = grpc_core_init(core, &server->options, server_worker->worker, err);

@@ -80,6 +80,9 @@ struct grpc_core {
     void (*schedule_deferred)(struct grpc_core *core);
     /* A call, or (`whole`) the connection, was refused. May be NULL. */
     void (*on_refused)(struct grpc_session *session, const struct error *err, bool whole);
+    /* Returns: whether bytes of the client wait for this process: then a message is not late
+     * because of the client. May be NULL. */
+    bool (*is_behind)(struct grpc_session *session);
     void *user;
 };
 
@@ -262,6 +265,8 @@ void grpc_stream_on_head(struct grpc_stream *stream);
 void grpc_stream_cancel(struct grpc_stream *stream, const struct error *err);
 /* A timer of core->stream_timers expired. */
 void grpc_stream_timed_out(struct grpc_stream *stream, enum grpc_wait wait);
+/* Returns: core->is_behind, of its connection. */
+bool grpc_stream_is_behind(const struct grpc_stream *stream);
 /* Ends the call if its messages wait for the client, which has taken nothing since `since_ns`.
  * Returns: whether it did. */
 bool grpc_stream_end_if_stalled(struct grpc_stream *stream, uint64_t since_ns);

@@ -595,10 +595,19 @@ static void abort_response(struct grpc_stream *stream, const struct error *err) 
     }
 }
 
+bool grpc_stream_is_behind(const struct grpc_stream *stream) {
+    const struct grpc_core *core = stream->core;
+    return stream->session && core->is_behind && core->is_behind(stream->session);
+}
+
 void grpc_stream_timed_out(struct grpc_stream *stream, enum grpc_wait wait) {
     struct error err;
     if (wait == GRPC_WAIT_MESSAGE && stream->is_plain) {
         grpc_plain_answer(stream); /* the error is known already */
+        return;
+    }
+    if (wait == GRPC_WAIT_MESSAGE && grpc_stream_is_behind(stream)) {
+        grpc_stream_update_timer(stream);
         return;
     }
     if (wait == GRPC_WAIT_MESSAGE) {

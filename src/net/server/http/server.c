@@ -100,9 +100,9 @@ static void http_receive_timed_out(struct request_response_conn *conn) {
     fail_timeout(conn, "timed out waiting for the request body (--body-timeout)");
 }
 
-/* A slow body is accepted down to min_body_rate, as it holds memory. */
+/* After all that was read. A slow body is accepted down to min_body_rate, as it holds memory. */
 static void check_min_rate(struct request_response_conn *conn) {
-    if (net_call_body_is_too_slow(conn->call)) {
+    if (conn->state == REQUEST_RESPONSE_BODY && net_call_body_is_too_slow(conn->call)) {
         fail_timeout(conn, "the request body is too slow (--min-body-rate)");
     }
 }
@@ -117,8 +117,6 @@ static void on_body_bytes(struct request_response_conn *conn, enum status st,
         payload_fail(conn, err);
     } else if (conn->skip_left == 0) {
         payload_end(conn);
-    } else {
-        check_min_rate(conn);
     }
 }
 
@@ -162,9 +160,6 @@ static void receive_body_bytes(struct request_response_conn *conn, struct str *d
     while (data->len > 0 && conn->state == REQUEST_RESPONSE_BODY) {
         chunked_add(conn, data);
     }
-    if (conn->state == REQUEST_RESPONSE_BODY) {
-        check_min_rate(conn);
-    }
 }
 
 /* Decompresses a slice of the body. Returns: false at its end: the rest of the data is pending
@@ -194,9 +189,15 @@ static bool receive_compressed(struct request_response_conn *conn, struct str *d
  * was consumed from `data`. Returns: false when the rest must wait. */
 static bool http_receive_body(struct request_response_conn *conn, struct str *data) {
     if (conn->call->body.inflate) {
-        return receive_compressed(conn, data);
+        if (!receive_compressed(conn, data)) {
+            return false;
+        }
+    } else {
+        receive_body_bytes(conn, data);
     }
-    receive_body_bytes(conn, data);
+    if (data->len == 0) {
+        check_min_rate(conn);
+    }
     return true;
 }
 
@@ -206,6 +207,7 @@ static void http_receive_in_place(struct net_conn *net_conn, size_t n_bytes) {
     struct error err;
     enum status st = request_response_advance_body(conn, n_bytes, &err);
     on_body_bytes(conn, st, &err);
+    check_min_rate(conn);
 }
 
 /* ---- skipped bodies -------------------------------------------------------------------------- */
