@@ -401,7 +401,7 @@ void pool_report_result(struct pool *pool, struct endpoint *endpoint,
         metric_add(METRIC_PICK_KINDS_AVOIDED_TOTAL, 1);
         log_event(LOG_WARNING, "endpoint avoided for one model or path",
                   LOG_STR("endpoint", endpoint_text(endpoint)), LOG_STR("pool", pool->name),
-                  LOG_STR("model", result->model), LOG_CSTR("reason", "consecutive_5xx"));
+                  LOG_CSTR("reason", "consecutive_5xx"));
     }
     if (ejection.reason) {
         metric_add(METRIC_PICK_EJECTIONS_TOTAL, 1);

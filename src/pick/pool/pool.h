@@ -247,7 +247,6 @@ struct pool_result {
     enum pool_outcome outcome;
     uint64_t client;         /* hash of the client's name or address; 0: unknown */
     uint64_t kind;           /* of the ticket; 0: unknown */
-    struct str model;        /* for the log; ptr NULL: unknown */
     uint64_t retry_after_ns; /* with POOL_OUTCOME_SHED: as the server says; 0: it does not */
 };
 /* Whether client and path of requests make a difference: one failed lately. Thread: any. */
