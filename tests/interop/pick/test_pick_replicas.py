@@ -17,13 +17,15 @@ pytestmark = pytest.mark.plain
 N_PICKERS, N_SERVERS = 3, 4
 INFER = "/v2/models/slow/infer"
 BODY = b'{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}]}'
-MODEL = Identity("slow", [("FP32", [-1])], parameters={"delay_us": 5000})
+MODELS = [Identity("slow", [("FP32", [-1])], parameters={"delay_us": 5000}),
+          Identity("slower", [("FP32", [-1])], parameters={"delay_us": 200000})]
 
 
 @pytest.fixture
 def servers(tmp_path_factory):
     repository = tmp_path_factory.mktemp("models")
-    MODEL.write(repository)
+    for model in MODELS:
+        model.write(repository)
     started = []
     try:
         for _ in range(N_SERVERS):
@@ -117,7 +119,8 @@ def test_replicas_burst_spreads_evenly(pickers):
 
 
 def test_replicas_see_load_of_other_clients(servers, pickers):
-    """Who knows no picker keeps two servers busy: what each picker sends goes to the other two."""
+    """Who knows no picker keeps two servers busy: what each picker sends goes to the other two. Their queues last, so that
+    none is short for the moment in which its clients send the next requests."""
     busy = [server.address for server in servers[:2]]
     over = threading.Event()
     clients = []
@@ -125,7 +128,7 @@ def test_replicas_see_load_of_other_clients(servers, pickers):
     def keep_busy(address):
         connection = http.client.HTTPConnection(address, timeout=PATIENCE)
         while not over.is_set():
-            connection.request("POST", INFER, BODY)
+            connection.request("POST", "/v2/models/slower/infer", BODY)
             connection.getresponse().read()
         connection.close()
     for address in busy:
