@@ -963,9 +963,13 @@ bool net_conn_has_unread(const struct net_conn *conn) {
     return uv_fileno(&conn->uv.handle, &fd) == 0 && recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
+/* Not so where bytes have only just arrived: a head whose bytes trickle has one time for all. */
+static bool waits_for_turn(const struct net_conn *conn) {
+    return conn->pending_input || conn->turn.queued;
+}
+
 bool net_conn_is_behind(const struct net_conn *conn) {
-    return conn->pending_input || conn->turn.queued ||
-           (wants_to_read(conn) && net_conn_has_unread(conn));
+    return waits_for_turn(conn) || (wants_to_read(conn) && net_conn_has_unread(conn));
 }
 
 enum { SLOW_WRITE_BYTES = 16384 };
@@ -1217,7 +1221,8 @@ void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout) {
             net_tls_handshake_failed(conn, TLS_FAILURE_TIMEOUT,
                                      "TLS handshake timed out (--header-timeout)");
             net_conn_close(conn);
-        } else if (!net_conn_is_behind(conn)) {
+        } else if (timeout == NET_TIMEOUT_HEAD ? !waits_for_turn(conn)
+                                               : !net_conn_is_behind(conn)) {
             conn->protocol->on_timeout(conn, timeout);
         } /* else net_conn_update_io starts the timer again */
         break;

@@ -371,7 +371,7 @@ const char *net_conn_peer(const struct net_conn *conn, char out[ADDRESS_TEXT_BYT
 /* Returns: whether the client has sent bytes that are not read yet; they are answered before a
  * close. */
 bool net_conn_has_unread(const struct net_conn *conn);
-/* Returns: whether bytes of the client wait for a turn of its worker, read or not: then a head or a
+/* Returns: whether bytes of the client wait for a turn of its worker, read or not: then a
  * body is not late because of the client. False where the connection is not to be read. */
 bool net_conn_is_behind(const struct net_conn *conn);
 /* Returns: bytes written but not taken by the socket. */
