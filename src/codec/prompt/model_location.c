@@ -138,8 +138,8 @@ static void find_prompt(struct str path, struct model_location *out) {
 static void find_json(struct str path, const struct model_paths *paths,
                       struct model_location *out) {
     const struct model_paths ends = paths ? *paths : model_paths_default();
-    for (size_t i = 0; i < ends.n && !is_below_models(path); i++) {
-        if (str_ends_with(path, ends.items[i])) {
+    for (size_t i = 0; i < ends.n; i++) {
+        if (str_ends_with(path, ends.items[i]) && !is_below_models(path)) {
             out->kind = MODEL_LOCATION_JSON_BODY;
             find_prompt(path, out);
             return;
