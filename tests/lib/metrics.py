@@ -33,6 +33,11 @@ def read(address):
     return numbers
 
 
+def others_in_flight(numbers):
+    """Requests in flight besides the one that asks."""
+    return numbers["sluice_requests_in_flight"] - AT_REST["sluice_requests_in_flight"]
+
+
 def wait_until(address, fits, what, patience=http1.PATIENCE):
     """Asks until `fits(numbers)`; a gauge may move a moment after the answer that it belongs to. `what`: a text, or a
     function that makes one of the numbers."""

@@ -754,8 +754,6 @@ struct arena *net_call_reply_arena(struct net_call *call) {
 void net_call_count_in_flight(struct net_call *call) {
     if (!call->counted) {
         call->counted = true;
-        /* Before the metric: a connection in flight is never taken for an idle one. */
-        conn_entry_set_idle(&call->conn->entry, CONN_BUSY);
         atomic_fetch_add_explicit(&call->server_worker->in_flight, 1, memory_order_relaxed);
         metric_add(METRIC_REQUESTS_IN_FLIGHT, 1);
     }

@@ -213,7 +213,7 @@ def test_decoupled_slow_reader_bounds_memory(running):
         answers = calls.ModelStreamInfer(iter([request]))
         first = next(answers)
         assert not first.error_message
-        metrics.wait_until(running.address, lambda now: now["sluice_requests_in_flight"] >= 1,
+        metrics.wait_until(running.address, lambda now: metrics.others_in_flight(now) >= 1,
                            "the request under way")
         resident = peak_memory_of(running)
         assert resident < 256 * 1024 * 1024 or is_sanitized()  # which keeps what is freed

@@ -157,7 +157,7 @@ def test_input_of_a_crowd_leaves_new_connections_and_small_requests_memory(start
         crowd = [stack.enter_context(http1.Connection(live.address, source=f"127.0.1.{1 + i // 10}")) for i in range(n)]
         for one in crowd:
             one.send(http1.post(b"/v2/models/id_slowest/infer", SLOW))
-        metrics.wait_until(live.metrics_address, lambda now: now["sluice_requests_in_flight"] >= n, "requests that wait")
+        metrics.wait_until(live.metrics_address, lambda now: metrics.others_in_flight(now) >= n, "requests that wait")
         fill_with_body(stack, live, 256 << 10)  # and what workers have taken ahead
         for one in crowd:
             one.send(ahead)

@@ -66,7 +66,7 @@ def test_idle_connections_crowd_leaves_room_for_others(server, crowd):
     with contextlib.ExitStack() as stack:
         busy = stack.enter_context(http1.Connection(server.address))
         busy.send(http1.post_head(INFER.encode(), len(ONE)) + ONE[:10])
-        metrics.wait_until(server.metrics_address, lambda now: now["sluice_requests_in_flight"] >= 1, "an open request")
+        metrics.wait_until(server.metrics_address, lambda now: metrics.others_in_flight(now) >= 1, "an open request")
         for _ in range(CROWD):
             sock = stack.enter_context(contextlib.closing(http1.connect(address)))
             sock.sendall(sent)
@@ -155,7 +155,7 @@ def test_waiting_connections_of_a_large_peer_leave_room_for_others(server, crowd
         for n in range(MOST):
             stack.enter_context(contextlib.closing(connect_from("127.0.0.9", address, sent)))
         metrics.wait_until(server.metrics_address, lambda now: now["sluice_accepted_connections_total"] >= MOST
-                           and now["sluice_requests_in_flight"] >= MOST, "requests that wait for their client")
+                           and metrics.others_in_flight(now) >= MOST, "requests that wait for their client")
         for _ in range(3):
             check_good(server)
         assert metrics.read(server.metrics_address)[WAITING] > 0
@@ -169,7 +169,7 @@ def test_waiting_connections_of_small_peers_are_kept(server):
     with contextlib.ExitStack() as stack:
         waiting = [stack.enter_context(contextlib.closing(connect_from(f"127.0.0.{9 + n // 4}", address, sent)))
                    for n in range(MOST)]
-        metrics.wait_until(server.metrics_address, lambda now: now["sluice_requests_in_flight"] >= MOST, "requests")
+        metrics.wait_until(server.metrics_address, lambda now: metrics.others_in_flight(now) >= MOST, "requests")
         assert http1.request(server.address, "GET", "/v2/health/ready").status == 503
         for sock in waiting:
             sock.sendall(ONE[10:])
