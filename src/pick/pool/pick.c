@@ -260,6 +260,20 @@ const struct profile *pool_active_profile(const struct pool_reader *reader) {
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
+/* Removes the candidates for which `keep` is false, unless it is false for all. Returns: whether it
+ * was true for any. */
+static bool prefer_candidates(struct candidate_set *candidates, const void *parameters,
+                              bool (*keep)(const void *parameters,
+                                           const struct candidate_set *candidates, uint32_t i)) {
+    for (uint32_t i = 0; i < candidates->n; i++) {
+        if (keep(parameters, candidates, i)) {
+            candidate_set_filter(candidates, parameters, keep);
+            return true;
+        }
+    }
+    return false;
+}
+
 struct best_group {
     const struct pool_view *view;
     uint32_t end; /* the position after its last member */
@@ -275,15 +289,10 @@ static bool is_in_group(const void *parameters, const struct candidate_set *cand
  * that are avoided or were not checked yet where there are no others at all. */
 static void remove_avoided_candidates(const struct pool_view *view,
                                       struct candidate_set *candidates) {
-    const uint32_t ends[] = {view->n_ready, view->n_unavoided};
-    for (size_t k = 0; k < 2; k++) {
-        struct best_group group = {view, ends[k]};
-        for (uint32_t i = 0; i < candidates->n && group.end < view->n_eligible; i++) {
-            if (is_in_group(&group, candidates, i)) {
-                candidate_set_filter(candidates, &group, is_in_group);
-                return;
-            }
-        }
+    const struct best_group groups[] = {{view, view->n_ready}, {view, view->n_unavoided}};
+    bool found = view->n_ready == view->n_eligible;
+    for (size_t k = 0; k < 2 && !found; k++) {
+        found = prefer_candidates(candidates, &groups[k], is_in_group);
     }
 }
 
@@ -418,14 +427,16 @@ static bool is_fit(const void *parameters, const struct candidate_set *candidate
     return !is_unfit(parameters, candidate_set_member(candidates, i)->endpoint);
 }
 
-/* If there are others. */
-static void remove_unfit_candidates(const struct pool_shortlist *best, struct candidate_set *out) {
-    for (uint32_t i = 0; i < out->n; i++) {
-        if (is_fit(best, out, i)) {
-            candidate_set_filter(out, best, is_fit);
-            return;
-        }
+/* Those that fail this kind of requests are candidates only where there are no others. */
+static enum status collect_fit_candidates(struct pool_reader *reader,
+                                          const struct pool_request *request, struct str model,
+                                          const struct pool_shortlist *best,
+                                          struct candidate_set *out, struct error *err) {
+    enum status st = pool_collect_candidates(reader, request, model, out, err);
+    if (st == ST_OK && best->n_unfit > 0) {
+        prefer_candidates(out, best, is_fit);
     }
+    return st;
 }
 
 /* With flow control, full endpoints are left out while others have capacity. If the filters then
@@ -435,12 +446,9 @@ static enum status choose_by_profile(struct pool_reader *reader, const struct pr
                                      struct pool_shortlist *best, struct error *err) {
     bool leave_out = reader->snapshot->spec->flow_control.on;
     struct candidate_set candidates;
-    enum status st = pool_collect_candidates(reader, request, model, &candidates, err);
+    enum status st = collect_fit_candidates(reader, request, model, best, &candidates, err);
     if (st != ST_OK) {
         return st;
-    }
-    if (best->n_unfit > 0) {
-        remove_unfit_candidates(best, &candidates);
     }
     pool_prompt_match(reader, profile, request, model);
     uint32_t n = candidates.n,
@@ -453,10 +461,7 @@ static enum status choose_by_profile(struct pool_reader *reader, const struct pr
             return ST_OK;
         }
         best->full = true;
-        st = pool_collect_candidates(reader, request, model, &candidates, err);
-        if (st == ST_OK && best->n_unfit > 0) {
-            remove_unfit_candidates(best, &candidates);
-        }
+        st = collect_fit_candidates(reader, request, model, best, &candidates, err);
     }
     if (st == ST_OK) {
         run_profile(profile, request, &candidates, best);

@@ -162,58 +162,59 @@ static void update_guesses(struct pool_view *view, const struct pool_snapshot *s
     }
 }
 
-/* ---- sums ------------------------------------------------------------------------------------ */
-
-/* What the member at this position adds to ready_in_flight. */
-static int64_t ready_in_flight_at(const struct pool_view *view, uint32_t at) {
-    return at < view->n_ready ? (int64_t)view->columns.in_flight[at] : 0;
-}
-
 /* ---- reading members: a member --------------------------------------------------------------- */
+
+/* Moves the member to the tier of its rank. What it adds to ready_in_flight is subtracted.
+ * Returns: its position. */
+static uint32_t place_member(struct pool_view *view, uint32_t member, uint32_t rank) {
+    uint32_t at = view->index_of[member];
+    if (at < view->n_ready) {
+        view->ready_in_flight -= (double)view->columns.in_flight[at];
+    }
+    move_to_tier(view, member, rank_tier_of(rank));
+    return view->index_of[member];
+}
 
 static void read_member(struct pool_view *view, const struct pool_snapshot *snapshot,
                         uint32_t member, uint64_t now_ns) {
     const struct endpoint *endpoint = snapshot->members[member].endpoint;
     const struct load_cell *cell = &snapshot->loads[member];
     const struct candidate_columns *columns = &view->columns;
-    uint32_t in_flight = endpoint_in_flight(endpoint);
-    struct load_estimate load = load_estimate_get(cell, now_ns, in_flight);
+    uint32_t at = view->index_of[member], rank = endpoint_rank(endpoint);
+    float before = columns->in_flight[at];
     uint64_t until_ns = atomic_load_explicit(&cell->until_ns, memory_order_relaxed);
     if (until_ns > now_ns && until_ns < view->until_ns) {
         view->until_ns = until_ns;
     }
-    enum rank_tier tier = rank_tier_of(endpoint_rank(endpoint));
-    uint32_t at = view->index_of[member];
-    int64_t before = ready_in_flight_at(view, at);
     view->n_known -= (columns->known[at] & LOAD_WAITING) != 0;
     if (view->is_mixed) {
         view->known_running -= running_at(view, at);
     }
-    if (tier != TIER_READY || at >= view->n_ready) {
-        move_to_tier(view, member, tier);
-        at = view->index_of[member];
+    if (rank >= ENDPOINT_LIMITED || at >= view->n_ready) {
+        at = place_member(view, member, rank);
+        before = 0;
     }
+    uint32_t in_flight = endpoint_in_flight(endpoint);
+    uint32_t debt = endpoint_debt(endpoint); /* failed requests, as if they were still there */
+    struct load_estimate load = load_estimate_get(cell, now_ns, in_flight);
     columns->address[at] = snapshot->members[member].hash;
-    columns->in_flight[at] = (float)in_flight;
-    columns->n_waiting[at] =
-        load.known & LOAD_WAITING ? (float)load.n_waiting : guess_waiting(view, (float)in_flight);
+    columns->in_flight[at] = (float)(in_flight + debt);
+    columns->n_waiting[at] = load.known & LOAD_WAITING
+                                 ? (float)(load.n_waiting + debt)
+                                 : guess_waiting(view, (float)(in_flight + debt));
     columns->n_running[at] = (float)(load.known & LOAD_RUNNING ? load.n_running : in_flight);
-    if (endpoint_debt(endpoint) > 0) { /* failed requests, as if they were still there */
-        columns->in_flight[at] += (float)endpoint_debt(endpoint);
-        columns->n_waiting[at] = load.known & LOAD_WAITING
-                                     ? columns->n_waiting[at] + (float)endpoint_debt(endpoint)
-                                     : guess_waiting(view, columns->in_flight[at]);
-    }
+    read_load(columns, at, &load);
+    view->adapters |= load.adapters;
     columns->n_tokens[at] = (float)endpoint_n_tokens(endpoint);
     columns->last_cold_request[at] = endpoint_last_cold_request(endpoint);
-    view->adapters |= load.adapters;
-    read_load(columns, at, &load);
+    read_response_times(columns, at, endpoint);
     view->n_known += (load.known & LOAD_WAITING) != 0;
-    view->ready_in_flight += ready_in_flight_at(view, at) - before;
+    if (at < view->n_ready) {
+        view->ready_in_flight += (double)(columns->in_flight[at] - before);
+    }
     if (view->is_mixed) {
         view->known_running += running_at(view, at);
     }
-    read_response_times(columns, at, endpoint);
     score_cache_invalidate(&view->score_cache, at);
 }
 

@@ -23,14 +23,14 @@ struct pool_view {
     uint64_t read_ns;    /* when all members were last read */
     uint64_t until_ns;   /* when the first load report expires */
     /* Sums, kept as members are read. */
-    int64_t ready_in_flight; /* column in_flight of the first n_ready */
-    uint32_t n_known;        /* members that report their waiting requests */
-    bool is_mixed;           /* some do, and others do not: the following is kept */
-    double known_running;    /* of our requests at those that do, less those that wait */
-    float usual_running;     /* the mean of that, when it was last kept */
-    uint32_t adapters;       /* union of the members' LoRA adapters since all were last read */
-    uint32_t cap;            /* capacity of each column */
-    void *memory;            /* of all columns */
+    double ready_in_flight; /* column in_flight of the first n_ready */
+    uint32_t n_known;       /* members that report their waiting requests */
+    bool is_mixed;          /* some do, and others do not: the following is kept */
+    double known_running;   /* of our requests at those that do, less those that wait */
+    float usual_running;    /* the mean of that, when it was last kept */
+    uint32_t adapters;      /* union of the members' LoRA adapters since all were last read */
+    uint32_t cap;           /* capacity of each column */
+    void *memory;           /* of all columns */
     struct candidate_columns columns;
     uint32_t *index_of; /* by member: its position */
     /* Scratch memory for a pick: the filtered candidates, and scores. */

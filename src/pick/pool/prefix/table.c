@@ -263,24 +263,46 @@ struct writer {
     bool crowded; /* all owners of the last block were valid */
 };
 
-/* The position for the owner: its own, else a free or invalid one, else that of the block before:
- * so one host loses its whole chain, and not several hosts a block each. */
-static uint32_t choose_owner_index(const struct entry *entry, uint64_t owner, struct writer *writer,
+/* An owner that does not count any more. Returns: its position, or PREFIX_MAX_HOSTS. */
+static uint32_t find_invalid_owner(const struct entry *entry, const struct writer *writer,
                                    uint64_t *seen) {
-    uint32_t own = owner_index(entry, owner_name(owner), writer->pos, seen);
-    if (own < PREFIX_MAX_HOSTS) {
-        return own;
-    }
     for (uint32_t i = 0; i < PREFIX_MAX_HOSTS; i++) {
         *seen = atomic_load_explicit(&entry->owners[i], memory_order_relaxed);
-        if (*seen == 0 ||
-            (!writer->crowded && !is_owner_valid(writer->table, writer->area, *seen))) {
+        if (!is_owner_valid(writer->table, writer->area, *seen)) {
             return i;
         }
     }
+    return PREFIX_MAX_HOSTS;
+}
+
+/* The position for the owner: its own, else a free one, else one of an invalid owner, else that of
+ * the block before: so one host loses its whole chain, and not several hosts a block each. */
+static uint32_t choose_owner_index(const struct entry *entry, uint64_t owner, struct writer *writer,
+                                   uint64_t *seen) {
+    uint32_t pos = writer->pos, free = PREFIX_MAX_HOSTS;
+    *seen = atomic_load_explicit(&entry->owners[pos], memory_order_relaxed);
+    if (owner_name(*seen) == owner_name(owner)) { /* the usual case */
+        return pos;
+    }
+    for (uint32_t i = PREFIX_MAX_HOSTS; i-- > 0;) {
+        uint64_t other = atomic_load_explicit(&entry->owners[i], memory_order_relaxed);
+        if (owner_name(other) == owner_name(owner)) {
+            *seen = other;
+            return i;
+        }
+        free = other == 0 ? i : free;
+    }
+    if (free < PREFIX_MAX_HOSTS) {
+        *seen = 0;
+        return free;
+    }
+    uint32_t invalid = writer->crowded ? PREFIX_MAX_HOSTS : find_invalid_owner(entry, writer, seen);
+    if (invalid < PREFIX_MAX_HOSTS) {
+        return invalid;
+    }
     writer->crowded = true;
-    *seen = atomic_load_explicit(&entry->owners[writer->pos], memory_order_relaxed);
-    return writer->pos;
+    *seen = atomic_load_explicit(&entry->owners[pos], memory_order_relaxed);
+    return pos;
 }
 
 static void add_owner(struct entry *entry, uint64_t seen, uint64_t tag, uint64_t owner,
