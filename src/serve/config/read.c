@@ -394,8 +394,8 @@ static void read_sample_inputs(struct doc_reader *reader, const struct doc_node 
 
 static const struct doc_member WARMUP[] = {
     {"name", MEMBER_TEXT(struct model_warmup, name)},
-    {"batch_size", MEMBER_U64(struct model_warmup, batch_size, 0, INT32_MAX)},
-    {"count", MEMBER_U64(struct model_warmup, count, 0, INT32_MAX)},
+    {"batch_size", MEMBER_WHOLE(struct model_warmup, batch_size, 0, INT32_MAX)},
+    {"count", MEMBER_WHOLE(struct model_warmup, count, 0, INT32_MAX)},
     {"inputs", MEMBER_CUSTOM(read_sample_inputs)},
     {0}};
 
@@ -428,7 +428,7 @@ static void read_versions(struct doc_reader *reader, const struct doc_node *node
 }
 
 static const struct doc_member LATEST[] = {
-    {"num_versions", MEMBER_U64(struct model_config, latest_count, 1, UINT32_MAX)}, {0}};
+    {"num_versions", MEMBER_WHOLE(struct model_config, latest_count, 1, UINT32_MAX)}, {0}};
 static const struct doc_member ALL[] = {{0}};
 static const struct doc_member SPECIFIC[] = {{"versions", MEMBER_CUSTOM(read_versions)}, {0}};
 
@@ -483,7 +483,7 @@ struct instance_group {
 };
 
 static const struct doc_member INSTANCE_GROUP[] = {
-    {"count", MEMBER_U64(struct instance_group, count, 1, MAX_INSTANCES)},
+    {"count", MEMBER_WHOLE(struct instance_group, count, 1, MAX_INSTANCES)},
     {"name", MEMBER_CUSTOM(check_label)},
     {"kind", MEMBER_CUSTOM(check_kind)},
     {"rate_limiter", MEMBER_IGNORED("instances run whenever they have work")},
@@ -612,7 +612,7 @@ static const struct doc_member MODEL[] = {
     {"name", MEMBER_TEXT(struct model_config, name)},
     {"backend", MEMBER_TEXT(struct model_config, backend), .check = check_backend},
     {"platform", MEMBER_TEXT(struct model_config, platform), .check = check_platform},
-    {"max_batch_size", MEMBER_U64(struct model_config, max_batch_size, 0, MAX_BATCH_SIZE),
+    {"max_batch_size", MEMBER_WHOLE(struct model_config, max_batch_size, 0, MAX_BATCH_SIZE),
      .check = note_max_batch_size},
     {"default_model_filename",
      MEMBER_CUSTOM_FIELD(struct model_config, default_filename, struct str, read_filename)},

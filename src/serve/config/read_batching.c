@@ -23,9 +23,9 @@ static void read_action(struct doc_reader *reader, const struct doc_node *node, 
 static const struct doc_member QUEUE_POLICY[] = {
     {"timeout_action", MEMBER_CUSTOM(read_action)},
     {"default_timeout_microseconds",
-     MEMBER_U64(struct model_queue_policy, timeout_us, 0, INT64_MAX)},
+     MEMBER_WHOLE(struct model_queue_policy, timeout_us, 0, INT64_MAX)},
     {"allow_timeout_override", MEMBER_BOOL(struct model_queue_policy, allow_override)},
-    {"max_queue_size", MEMBER_U64(struct model_queue_policy, max_size, 0, INT64_MAX)},
+    {"max_queue_size", MEMBER_WHOLE(struct model_queue_policy, max_size, 0, INT64_MAX)},
     {0}};
 
 /* ---- priority levels ------------------------------------------------------------------------- */
@@ -117,12 +117,12 @@ static void check_ordering(struct doc_reader *reader, const struct doc_node *ord
 static const struct doc_member DYNAMIC_BATCHING[] = {
     {"preferred_batch_size", MEMBER_CUSTOM(read_preferred)},
     {"max_queue_delay_microseconds",
-     MEMBER_U64(struct model_config, max_queue_delay_us, 0, INT64_MAX)},
+     MEMBER_WHOLE(struct model_config, max_queue_delay_us, 0, INT64_MAX)},
     {"preserve_ordering", MEMBER_BOOL(struct model_config, preserve_ordering)},
     {"default_queue_policy", MEMBER_OBJECT(QUEUE_POLICY),
      .offset = offsetof(struct model_config, queue)},
-    {"priority_levels", MEMBER_U64(struct model_config, priority_levels, 0, MAX_PRIORITY_LEVELS)},
-    {"default_priority_level", MEMBER_U64(struct model_config, default_priority, 0, INT64_MAX),
+    {"priority_levels", MEMBER_WHOLE(struct model_config, priority_levels, 0, MAX_PRIORITY_LEVELS)},
+    {"default_priority_level", MEMBER_WHOLE(struct model_config, default_priority, 0, INT64_MAX),
      .check = check_default_level},
     {"priority_queue_policy", MEMBER_CUSTOM(read_levels)},
     {0}};
@@ -268,23 +268,23 @@ static void read_controls(struct doc_reader *reader, const struct doc_node *node
 
 static const struct doc_member DIRECT[] = {
     {"max_queue_delay_microseconds",
-     MEMBER_U64(struct model_config, max_queue_delay_us, 0, INT64_MAX)},
+     MEMBER_WHOLE(struct model_config, max_queue_delay_us, 0, INT64_MAX)},
     {"minimum_slot_utilization",
      MEMBER_SHARE(struct model_config, sequences.min_utilization, true)},
     {0}};
 
 static const struct doc_member OLDEST[] = {
     {"max_queue_delay_microseconds",
-     MEMBER_U64(struct model_config, max_queue_delay_us, 0, INT64_MAX)},
+     MEMBER_WHOLE(struct model_config, max_queue_delay_us, 0, INT64_MAX)},
     {"preferred_batch_size", MEMBER_CUSTOM(read_preferred)},
     {"preserve_ordering", MEMBER_BOOL(struct model_config, preserve_ordering)},
     {"max_candidate_sequences",
-     MEMBER_U64(struct model_config, sequences.max_candidates, 0, INT32_MAX)},
+     MEMBER_WHOLE(struct model_config, sequences.max_candidates, 0, INT32_MAX)},
     {0}};
 
 static const struct doc_member SEQUENCES[] = {
     {"max_sequence_idle_microseconds",
-     MEMBER_U64(struct model_config, sequences.idle_us, 0, INT64_MAX)},
+     MEMBER_WHOLE(struct model_config, sequences.idle_us, 0, INT64_MAX)},
     {"control_input", MEMBER_CUSTOM(read_controls)},
     {"direct", MEMBER_OBJECT(DIRECT)},
     {"oldest", MEMBER_OBJECT(OLDEST)},

@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "core/base/num.h"
+
 /* ---- the first error ------------------------------------------------------------------------- */
 
 void doc_reader_fail(struct doc_reader *reader, const struct doc_node *node, const char *format,
@@ -31,6 +33,12 @@ void *doc_reader_calloc(struct doc_reader *reader, size_t n, size_t size) {
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
+
+void doc_reader_expect_object(struct doc_reader *reader, const struct doc_node *node) {
+    if (doc_reader_ok(reader)) {
+        reader->status = doc_expect_object(node, reader->err);
+    }
+}
 
 void doc_reader_bool(struct doc_reader *reader, const struct doc_node *node, bool *out) {
     if (doc_reader_ok(reader)) {
@@ -62,6 +70,32 @@ void doc_reader_share(struct doc_reader *reader, const struct doc_node *node, bo
                       double *out) {
     if (doc_reader_ok(reader)) {
         reader->status = doc_read_share(node, allow_zero, out, reader->err);
+    }
+}
+
+void doc_reader_duration(struct doc_reader *reader, const struct doc_node *node, uint64_t min_ns,
+                         uint64_t max_ns, uint64_t *out) {
+    struct str text = {NULL, 0};
+    double seconds = 0;
+    uint64_t ns = 0;
+    if (!node->val || !doc_reader_ok(reader)) {
+        return;
+    }
+    if (json_get_f64(node->val, &seconds)) {
+        ns = seconds >= 0 && seconds <= 1e9 ? (uint64_t)(seconds * 1e9) : UINT64_MAX;
+    } else {
+        doc_reader_view(reader, node, &text);
+        if (text.ptr && !num_parse_duration_ns(text, &ns)) {
+            doc_reader_fail(reader, node, "expected a time (250ms, 1.5s, 2m), got \"%.*s\"",
+                            STR_ARG(text));
+        }
+    }
+    if (ns < min_ns || ns > max_ns) {
+        doc_reader_fail(reader, node, "expected %g to %g seconds", (double)min_ns / 1e9,
+                        (double)max_ns / 1e9);
+    }
+    if (doc_reader_ok(reader)) {
+        *out = ns;
     }
 }
 
@@ -127,13 +161,17 @@ bool doc_reader_next(const struct doc_reader *reader, const struct doc_node *lis
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-static void reject_unknown(struct doc_reader *reader, const struct doc_node *node,
-                           const struct doc_member *members) {
-    const char *names[DOC_MAX_MEMBERS + 1];
+void doc_reader_reject_unknown(struct doc_reader *reader, const struct doc_node *node,
+                               const struct doc_member *members, const struct doc_member *more) {
+    const char *names[2 * DOC_MAX_MEMBERS + 1];
     size_t n = 0;
-    for (; members[n].name; n++) {
+    for (; members->name; members++) {
         assert(n < DOC_MAX_MEMBERS);
-        names[n] = members[n].name;
+        names[n++] = members->name;
+    }
+    for (; more && more->name; more++) {
+        assert(n < 2 * DOC_MAX_MEMBERS);
+        names[n++] = more->name;
     }
     names[n] = NULL;
     if (doc_reader_ok(reader)) {
@@ -173,6 +211,73 @@ static void read_unused(struct doc_reader *reader, const struct doc_node *node,
     }
 }
 
+static void store_whole(void *field, enum doc_store store, int64_t value) {
+    switch (store) {
+    case DOC_STORE_NONE:
+        break;
+    case DOC_STORE_BOOL:
+        *(bool *)field = value != 0;
+        break;
+    case DOC_STORE_U16:
+        *(uint16_t *)field = (uint16_t)value;
+        break;
+    case DOC_STORE_U32:
+        *(uint32_t *)field = (uint32_t)value;
+        break;
+    case DOC_STORE_U64:
+        *(uint64_t *)field = (uint64_t)value;
+        break;
+    case DOC_STORE_I64:
+        *(int64_t *)field = value;
+        break;
+    case DOC_STORE_F32:
+        *(float *)field = (float)value;
+        break;
+    case DOC_STORE_F64:
+        *(double *)field = (double)value;
+        break;
+    }
+}
+
+static void store_number(void *field, enum doc_store store, double value) {
+    if (store == DOC_STORE_F32) {
+        *(float *)field = (float)value;
+    } else if (store == DOC_STORE_F64) {
+        *(double *)field = value;
+    } else {
+        store_whole(field, store, (int64_t)value);
+    }
+}
+
+static void read_whole(struct doc_reader *reader, const struct doc_node *node,
+                       const struct doc_member *member, void *field) {
+    int64_t value = 0;
+    doc_reader_i64(reader, node, member->min, member->max, &value);
+    if (node->val && doc_reader_ok(reader)) {
+        store_whole(field, member->store, value);
+    }
+}
+
+/* A number within its bounds, or a share. */
+static void read_number(struct doc_reader *reader, const struct doc_node *node,
+                        const struct doc_member *member, void *field) {
+    double value = 0, min = (double)member->min, max = (double)member->max;
+    if (member->kind == DOC_MEMBER_SHARE) {
+        doc_reader_share(reader, node, member->min == 0, &value);
+    } else {
+        doc_reader_f64(reader, node, &value);
+        bool fits = value <= max && (member->above_min ? value > min : value >= min);
+        if (node->val && !fits && member->text) {
+            doc_reader_fail(reader, node, "%s", member->text);
+        } else if (node->val && !fits) {
+            doc_reader_fail(reader, node, "expected a number from %g to %g", min, max);
+        }
+    }
+    if (node->val && doc_reader_ok(reader)) {
+        store_number(field, member->store, value);
+    }
+}
+
 static void read_member(struct doc_reader *reader, const struct doc_node *node,
                         const struct doc_member *member, void *object) {
     void *field = (char *)object + member->offset;
@@ -185,11 +290,15 @@ static void read_member(struct doc_reader *reader, const struct doc_node *node,
     case DOC_MEMBER_BOOL:
         doc_reader_bool(reader, node, field);
         break;
-    case DOC_MEMBER_U64:
-        doc_reader_u64(reader, node, member->min, member->max, field);
+    case DOC_MEMBER_WHOLE:
+        read_whole(reader, node, member, field);
         break;
+    case DOC_MEMBER_NUMBER:
     case DOC_MEMBER_SHARE:
-        doc_reader_share(reader, node, member->min == 0, field);
+        read_number(reader, node, member, field);
+        break;
+    case DOC_MEMBER_DURATION:
+        doc_reader_duration(reader, node, (uint64_t)member->min, (uint64_t)member->max, field);
         break;
     case DOC_MEMBER_TEXT:
         doc_reader_text(reader, node, field);
@@ -208,18 +317,29 @@ static void read_member(struct doc_reader *reader, const struct doc_node *node,
     }
 }
 
-void doc_reader_object(struct doc_reader *reader, const struct doc_node *node,
-                       const struct doc_member *members, void *object) {
-    if (!node->val || !doc_reader_ok(reader)) {
-        return;
-    }
-    reader->status = doc_expect_object(node, reader->err);
-    reject_unknown(reader, node, members);
+void doc_reader_members(struct doc_reader *reader, const struct doc_node *node,
+                        const struct doc_member *members, void *object) {
     for (; members->name && doc_reader_ok(reader); members++) {
         struct doc_node member = doc_get(node, members->name);
         read_member(reader, &member, members, object);
         if (members->check && doc_reader_ok(reader)) {
             members->check(reader, &member, object);
         }
+    }
+}
+
+void doc_reader_object(struct doc_reader *reader, const struct doc_node *node,
+                       const struct doc_member *members, void *object) {
+    if (!node->val) {
+        return;
+    }
+    doc_reader_expect_object(reader, node);
+    doc_reader_reject_unknown(reader, node, members, NULL);
+    doc_reader_members(reader, node, members, object);
+}
+
+void doc_reader_presets(const struct doc_member *members, void *object) {
+    for (; members->name; members++) {
+        store_number((char *)object + members->offset, members->store, members->preset);
     }
 }

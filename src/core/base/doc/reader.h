@@ -1,14 +1,14 @@
 /* Reads the objects of a document (doc.h) and keeps the first error, as core/base/buf.h and
  * json_writer.h do: after it nothing more is read, outputs keep their values, and the caller looks
  * at `status` once, at the end. Members that are absent leave their output alone, so that a default
- * is what the caller set before.
+ * is what the caller set before, by hand or from the table (doc_reader_presets).
  *
  * The members of an object are a table, a row each; the last row is zero. A row names the member,
  * how it is read, its bounds, and the field of a C struct that receives it. doc_reader_object first
  * rejects members that have no row, then reads the rows in the order of the table.
  *
  *     static const struct doc_member LIMITS[] = {
- *         {"threshold", MEMBER_U64(struct limits, n_waiting, 1, UINT32_MAX)},
+ *         {"threshold", MEMBER_WHOLE(struct limits, n_waiting, 1, UINT32_MAX)},
  *         {"share", MEMBER_SHARE(struct limits, share, true), .check = check_share},
  *         {"profile", MEMBER_IGNORED("there are no profiles")},
  *         {0}};
@@ -50,6 +50,7 @@ void *doc_reader_calloc(struct doc_reader *reader, size_t n, size_t size);
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* As the readers of doc.h. */
+void doc_reader_expect_object(struct doc_reader *reader, const struct doc_node *node);
 void doc_reader_bool(struct doc_reader *reader, const struct doc_node *node, bool *out);
 void doc_reader_i64(struct doc_reader *reader, const struct doc_node *node, int64_t min,
                     int64_t max, int64_t *out);
@@ -59,6 +60,9 @@ void doc_reader_u64(struct doc_reader *reader, const struct doc_node *node, int6
 void doc_reader_f64(struct doc_reader *reader, const struct doc_node *node, double *out);
 void doc_reader_share(struct doc_reader *reader, const struct doc_node *node, bool allow_zero,
                       double *out);
+/* Nanoseconds: a text as num_parse_duration_ns reads it, or a number of seconds. */
+void doc_reader_duration(struct doc_reader *reader, const struct doc_node *node, uint64_t min_ns,
+                         uint64_t max_ns, uint64_t *out);
 /* A view of the document's text. */
 void doc_reader_view(struct doc_reader *reader, const struct doc_node *node, struct str *out);
 /* A copy, which is a C string: a NUL byte is an error. */
@@ -85,8 +89,10 @@ typedef void doc_member_fn(struct doc_reader *reader, const struct doc_node *nod
 enum doc_member_kind {
     DOC_MEMBER_CUSTOM, /* `read` reads it */
     DOC_MEMBER_BOOL,
-    DOC_MEMBER_U64,
+    DOC_MEMBER_WHOLE,
+    DOC_MEMBER_NUMBER,
     DOC_MEMBER_SHARE,
+    DOC_MEMBER_DURATION,
     DOC_MEMBER_TEXT,
     DOC_MEMBER_WORD,
     DOC_MEMBER_OBJECT,
@@ -95,16 +101,31 @@ enum doc_member_kind {
     DOC_MEMBER_REFUSED_TRUE, /* the same, when its value is true */
 };
 
+/* The type of a field that receives a number. */
+enum doc_store {
+    DOC_STORE_NONE, /* it is no number */
+    DOC_STORE_BOOL,
+    DOC_STORE_U16,
+    DOC_STORE_U32,
+    DOC_STORE_U64,
+    DOC_STORE_I64,
+    DOC_STORE_F32,
+    DOC_STORE_F64,
+};
+
 struct doc_member {
     const char *name;
     enum doc_member_kind kind;
+    enum doc_store store;
     size_t offset;                    /* of the field in the struct */
-    int64_t min, max;                 /* of MEMBER_U64; a share with `min` 0 may be 0 */
+    int64_t min, max;                 /* of numbers; a share with `min` 0 may be 0 */
+    bool above_min;                   /* of MEMBER_NUMBER: `min` itself is too small */
+    double preset;                    /* of numbers: the value that doc_reader_presets sets */
     const char *const *words;         /* of MEMBER_WORD; the first is the default of an ignored or
                                          refused member that is an enum */
     const struct doc_member *members; /* of MEMBER_OBJECT */
     const char *text;     /* ignored and refused members: the reason; of words: their list for the
-                             error text, or NULL */
+                             error text, or NULL; of MEMBER_NUMBER: the error text, or NULL */
     doc_member_fn *read;  /* of MEMBER_CUSTOM; `out` is the field */
     doc_member_fn *check; /* called when the value was read without an error, also where the object
                              has no such member; `out` is the struct. NULL: none */
@@ -113,15 +134,20 @@ struct doc_member {
 /* What follows the name in a row. `type` and `field` are the struct and its field, whose type must
  * be the one that the member needs: another one does not compile. */
 #define MEMBER_BOOL(type, field)                                                                   \
-    .kind = DOC_MEMBER_BOOL, .offset = DOC_MEMBER_OFFSET(type, field, bool)
-/* A whole number from `least`, which is at least 0, to `most`, in a uint64_t. */
-#define MEMBER_U64(type, field, least, most)                                                       \
-    .kind = DOC_MEMBER_U64, .offset = DOC_MEMBER_OFFSET(type, field, uint64_t), .min = (least),    \
-    .max = (most)
-/* As doc_read_share, in a double. */
+    .kind = DOC_MEMBER_BOOL, .store = DOC_STORE_BOOL, .offset = DOC_MEMBER_OFFSET(type, field, bool)
+/* A whole number from `least` to `most`, in a field of a type of enum doc_store that holds them. */
+#define MEMBER_WHOLE(type, field, least, most)                                                     \
+    .kind = DOC_MEMBER_WHOLE, DOC_MEMBER_FIELD(type, field), .min = (least), .max = (most)
+/* Any number from `least` to `most`, in a double or a float. */
+#define MEMBER_NUMBER(type, field, least, most)                                                    \
+    .kind = DOC_MEMBER_NUMBER, DOC_MEMBER_FIELD(type, field), .min = (least), .max = (most)
+/* As doc_read_share, in a double or a float. */
 #define MEMBER_SHARE(type, field, allow_zero)                                                      \
-    .kind = DOC_MEMBER_SHARE, .offset = DOC_MEMBER_OFFSET(type, field, double),                    \
-    .min = (allow_zero) ? 0 : 1
+    .kind = DOC_MEMBER_SHARE, DOC_MEMBER_FIELD(type, field), .min = (allow_zero) ? 0 : 1
+/* As doc_reader_duration, in a uint64_t. */
+#define MEMBER_DURATION(type, field, least, most)                                                  \
+    .kind = DOC_MEMBER_DURATION, DOC_MEMBER_FIELD(type, field), .min = (int64_t)(least),           \
+    .max = (int64_t)(most)
 /* As doc_reader_text. */
 #define MEMBER_TEXT(type, field)                                                                   \
     .kind = DOC_MEMBER_TEXT, .offset = DOC_MEMBER_OFFSET(type, field, struct str)
@@ -136,6 +162,9 @@ struct doc_member {
 #define MEMBER_CUSTOM(function) .kind = DOC_MEMBER_CUSTOM, .read = (function)
 #define MEMBER_CUSTOM_FIELD(type, field, value, function)                                          \
     .kind = DOC_MEMBER_CUSTOM, .offset = DOC_MEMBER_OFFSET(type, field, value), .read = (function)
+/* The same of a field that is a number, which may have a preset. */
+#define MEMBER_CUSTOM_NUMBER(type, field, function)                                                \
+    .kind = DOC_MEMBER_CUSTOM, DOC_MEMBER_FIELD(type, field), .read = (function)
 /* Members that have no effect here, with the reason. At its default value (null, false, 0, an empty
  * text or list) a member is accepted silently: a configuration that was printed in full contains
  * every member. */
@@ -146,8 +175,26 @@ struct doc_member {
 #define DOC_MEMBER_OFFSET(type, field, value)                                                      \
     (offsetof(type, field) + _Generic(((type *)0)->field, __typeof__(value) : (size_t)0))
 
+#define DOC_MEMBER_FIELD(type, field)                                                              \
+    .offset = offsetof(type, field), .store = _Generic(((type *)0)->field, bool                    \
+                                                       : DOC_STORE_BOOL, uint16_t                  \
+                                                       : DOC_STORE_U16, uint32_t                   \
+                                                       : DOC_STORE_U32, uint64_t                   \
+                                                       : DOC_STORE_U64, int64_t                    \
+                                                       : DOC_STORE_I64, float                      \
+                                                       : DOC_STORE_F32, double                     \
+                                                       : DOC_STORE_F64)
+
 enum { DOC_MAX_MEMBERS = 64 /* rows of a table */ };
 /* Reads an object into the struct `object`; an absent one leaves it alone. */
 void doc_reader_object(struct doc_reader *reader, const struct doc_node *node,
                        const struct doc_member *members, void *object);
+/* The two steps of it. Rejects members that are in neither table; `more` may be NULL. */
+void doc_reader_reject_unknown(struct doc_reader *reader, const struct doc_node *node,
+                               const struct doc_member *members, const struct doc_member *more);
+/* Reads the rows. In an absent object all members are absent. */
+void doc_reader_members(struct doc_reader *reader, const struct doc_node *node,
+                        const struct doc_member *members, void *object);
+/* Sets the fields that are numbers to the presets of their rows. */
+void doc_reader_presets(const struct doc_member *members, void *object);
 #endif

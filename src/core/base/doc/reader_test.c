@@ -49,13 +49,13 @@ static void read_sizes(struct doc_reader *reader, const struct doc_node *node, v
     }
 }
 
-static const struct doc_member INNER[] = {{"n", MEMBER_U64(struct inner, n, 1, 5)}, {0}};
-static const struct doc_member SAME[] = {{"same", MEMBER_U64(struct record, same, 0, INT64_MAX)},
+static const struct doc_member INNER[] = {{"n", MEMBER_WHOLE(struct inner, n, 1, 5)}, {0}};
+static const struct doc_member SAME[] = {{"same", MEMBER_WHOLE(struct record, same, 0, INT64_MAX)},
                                          {0}};
 static const struct doc_member RECORD[] = {
     {"name", MEMBER_TEXT(struct record, name)},
     {"on", MEMBER_BOOL(struct record, on)},
-    {"count", MEMBER_U64(struct record, count, 2, 20), .check = note_count},
+    {"count", MEMBER_WHOLE(struct record, count, 2, 20), .check = note_count},
     {"share", MEMBER_SHARE(struct record, share, false)},
     {"mode", MEMBER_WORD(struct record, mode, MODES)},
     {"inner", MEMBER_OBJECT(INNER), .offset = offsetof(struct record, inner)},
@@ -274,8 +274,126 @@ static void doc_reader_arena_limit_returns_no_memory(void **state) {
     reading_fini(&r);
 }
 
+struct numbers {
+    uint16_t u16;
+    uint32_t u32;
+    uint64_t ns;
+    int64_t i64;
+    float f32, share;
+    double f64;
+    bool on;
+    uint32_t custom;
+};
+
+static void read_twice(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    uint64_t value = 0;
+    doc_reader_u64(reader, node, 0, 100, &value);
+    *(uint32_t *)out = node->val ? (uint32_t)(2 * value) : *(uint32_t *)out;
+}
+
+static const struct doc_member NUMBERS[] = {
+    {"u16", MEMBER_WHOLE(struct numbers, u16, 1, UINT16_MAX), .preset = 16},
+    {"u32", MEMBER_WHOLE(struct numbers, u32, 0, UINT32_MAX), .preset = 32},
+    {"ns", MEMBER_DURATION(struct numbers, ns, 1000000, INT64_C(3600000000000)), .preset = 5},
+    {"i64", MEMBER_WHOLE(struct numbers, i64, INT32_MIN, INT32_MAX), .preset = -64},
+    {"f32", MEMBER_NUMBER(struct numbers, f32, 0, 10), .above_min = true, .preset = 0.5},
+    {"share", MEMBER_SHARE(struct numbers, share, true), .preset = 0.8},
+    {"f64", MEMBER_NUMBER(struct numbers, f64, -1, 10), .text = "expected -1 to 10, so",
+     .preset = 2},
+    {"on", MEMBER_BOOL(struct numbers, on), .preset = true},
+    {"custom", MEMBER_CUSTOM_NUMBER(struct numbers, custom, read_twice), .preset = 7},
+    {0}};
+static const struct doc_member MORE[] = {{"other", MEMBER_BY_CALLER}, {0}};
+
+static void doc_reader_presets_and_stores(void **state) {
+    struct reading r;
+    struct numbers out = {.u16 = 1};
+    (void)state;
+    reading_init(&r, "{}", 0);
+    doc_reader_presets(NUMBERS, &out);
+    doc_reader_object(&r.reader, &r.root, NUMBERS, &out);
+    assert_true(out.u16 == 16 && out.u32 == 32 && out.ns == 5 && out.i64 == -64);
+    assert_true(out.f32 == 0.5f && out.share == 0.8f && out.f64 == 2 && out.on && out.custom == 7);
+    reading_fini(&r);
+    reading_init(&r,
+                 "{u16: 65535, u32: 4294967295, ns: 250ms, i64: -3, f32: 10, share: 0, f64: -1,\n"
+                 "'on': false, custom: 4}",
+                 0);
+    doc_reader_object(&r.reader, &r.root, NUMBERS, &out);
+    assert_true(doc_reader_ok(&r.reader));
+    assert_true(out.u16 == 65535 && out.u32 == UINT32_MAX && out.ns == 250000000);
+    assert_true(out.i64 == -3 && out.f32 == 10 && out.share == 0 && out.f64 == -1 && !out.on);
+    assert_int_equal(out.custom, 8);
+    reading_fini(&r);
+}
+
+static const struct {
+    const char *text, *error;
+} number_rows[] = {
+    {"{u16: 0}", "f:1: u16: expected a whole number from 1 to 65535, got 0"},
+    {"{ns: 0.5}", ""},
+    {"{ns: 1e-3}", ""},
+    {"{ns: 3601}", "f:1: ns: expected 0.001 to 3600 seconds"},
+    {"{ns: -1}", "f:1: ns: expected 0.001 to 3600 seconds"},
+    {"{ns: 0s}", "f:1: ns: expected 0.001 to 3600 seconds"},
+    {"{ns: soon}", "f:1: ns: expected a time (250ms, 1.5s, 2m), got \"soon\""},
+    {"{ns: true}", "f:1: ns: expected text (in quotes, where it looks like something else), got "
+                   "true"},
+    {"{f32: 0}", "f:1: f32: expected a number from 0 to 10"},
+    {"{f32: 10.5}", "f:1: f32: expected a number from 0 to 10"},
+    {"{f64: 11}", "f:1: f64: expected -1 to 10, so"},
+    {"{f64: x}", "f:1: f64: expected a number, got \"x\""},
+    {"{share: 1.5}", "f:1: share: expected a share from 0 to 1, got 1.5"},
+};
+
+static void doc_reader_numbers_out_of_bounds_are_errors(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof(number_rows) / sizeof(number_rows[0]); i++) {
+        struct reading r;
+        struct numbers out = {.u16 = 3, .ns = 4, .f32 = 5, .f64 = 6, .share = 7};
+        reading_init(&r, number_rows[i].text, 0);
+        doc_reader_object(&r.reader, &r.root, NUMBERS, &out);
+        assert_string_equal(r.err.text, number_rows[i].error);
+        if (!doc_reader_ok(&r.reader)) {
+            assert_true(out.u16 == 3 && out.ns == 4 && out.f32 == 5 && out.f64 == 6);
+            assert_true(out.share == 7);
+        }
+        reading_fini(&r);
+    }
+}
+
+static void doc_reader_two_tables_reject_what_is_in_neither(void **state) {
+    struct reading r;
+    (void)state;
+    reading_init(&r, "{other: 1, u16: 1}", 0);
+    doc_reader_reject_unknown(&r.reader, &r.root, NUMBERS, MORE);
+    assert_true(doc_reader_ok(&r.reader));
+    reading_fini(&r);
+    reading_init(&r, "{othre: 1}", 0);
+    doc_reader_reject_unknown(&r.reader, &r.root, NUMBERS, MORE);
+    assert_string_equal(r.err.text, "f:1: unknown field \"othre\"; did you mean \"other\"?");
+    reading_fini(&r);
+}
+
+static void doc_reader_members_of_absent_object_are_absent(void **state) {
+    struct reading r;
+    struct record out = {.count = 3};
+    (void)state;
+    reading_init(&r, "{}", 0);
+    struct doc_node absent = doc_get(&r.root, "absent");
+    out.has_count = true;
+    doc_reader_members(&r.reader, &absent, RECORD, &out);
+    assert_true(doc_reader_ok(&r.reader) && out.count == 3);
+    assert_false(out.has_count); /* the check was called */
+    reading_fini(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(doc_reader_presets_and_stores),
+        cmocka_unit_test(doc_reader_numbers_out_of_bounds_are_errors),
+        cmocka_unit_test(doc_reader_two_tables_reject_what_is_in_neither),
+        cmocka_unit_test(doc_reader_members_of_absent_object_are_absent),
         cmocka_unit_test(doc_reader_object_fills_fields),
         cmocka_unit_test(doc_reader_absent_members_keep_defaults),
         cmocka_unit_test(doc_reader_reports_first_error),
