@@ -12,8 +12,7 @@
 #include "core/base/str.h"
 #include "pick/pool/prefix/table.h"
 
-#define PREFIX_BLOCKS_DEFAULT                                                                      \
-    { .block_bytes = 64, .most = 256 }
+enum { PREFIX_BLOCK_BYTES_DEFAULT = 64, PREFIX_MOST_BLOCKS_DEFAULT = 256 };
 enum { PREFIX_CAPACITY_DEFAULT = 31250, PREFIX_MAX_TEXT_BYTES = 4 << 20 };
 /* No tokenizer runs here: sizes in tokens are estimated by this. */
 enum { PROMPT_BYTES_PER_TOKEN = 4 };

@@ -28,13 +28,24 @@ const char *plugin_kind_name(enum plugin_kind kind) {
 
 enum status plugin_read_parameters(const struct plugin *plugin, const struct doc_node *node,
                                    struct arena *arena, void **parameters, struct error *err) {
-    static const char *const none[] = {NULL};
-    enum status st = doc_is_present(node) ? doc_expect_object(node, err) : ST_OK;
+    static const struct doc_member none[] = {{0}};
+    static const char *const what[] = {
+        [PLUGIN_FILTER] = "a filter", [PLUGIN_SCORER] = "a scorer", [PLUGIN_PICKER] = "a picker"};
+    const struct doc_member *members = plugin->parameters ? plugin->parameters : none;
+    struct doc_reader reader = {.arena = arena, .what = what[plugin->kind], .err = err};
     *parameters = NULL;
-    if (st == ST_OK && plugin->read_parameters) {
-        return plugin->read_parameters(node, arena, parameters, err);
+    if (plugin->parameters_size > 0) {
+        *parameters = doc_reader_calloc(&reader, 1, plugin->parameters_size);
     }
-    return st == ST_OK && doc_is_present(node) ? doc_reject_unknown(node, none, err) : st;
+    if (*parameters) {
+        doc_reader_presets(members, *parameters);
+    }
+    if (doc_is_present(node)) {
+        doc_reader_object(&reader, node, members, *parameters);
+    } else {
+        doc_reader_members(&reader, node, members, *parameters);
+    }
+    return reader.status;
 }
 
 void range_stats_merge(struct range_stats *stats, const struct range_stats *others) {

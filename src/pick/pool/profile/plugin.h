@@ -22,7 +22,7 @@
 
 #include <math.h>
 
-#include "core/base/doc/doc.h"
+#include "core/base/doc/reader.h"
 #include "pick/pool/profile/candidate_set.h"
 
 /* The part of a scorer that can be cached between requests: scores that depend only on the
@@ -45,15 +45,18 @@ struct plugin_cacheable {
     void (*adjust_scores)(const void *parameters, struct candidate_set *candidates, float weight);
 };
 
+#define PLUGIN_PARAMETERS(type, table) .parameters = (table), .parameters_size = sizeof(type)
+
 enum plugin_kind { PLUGIN_FILTER, PLUGIN_SCORER, PLUGIN_PICKER };
 
 struct plugin {
     const char *type; /* name in configurations */
     enum plugin_kind kind;
-    /* Parses the parameters into a struct in `arena`; unknown ones are an error. The node may be
-     * absent. NULL: no parameters. */
-    enum status (*read_parameters)(const struct doc_node *node, struct arena *arena,
-                                   void **parameters, struct error *err);
+    /* The parameters, a row each with name, type, bounds, default (`.preset`) and field, and the
+     * size of their struct (PLUGIN_PARAMETERS). The struct is zeroed before presets are set. Rows
+     * are read, and checked, also where the plugin is given without parameters. NULL: none. */
+    const struct doc_member *parameters;
+    size_t parameters_size; /* 0: no struct */
     /* Adds what it needs of requests; fails where that conflicts with other plugins' needs. NULL:
      * nothing more. */
     enum status (*add_needs)(const void *parameters, struct pool_request_needs *needs,
@@ -83,7 +86,8 @@ const struct plugin *plugin_find(struct str type);
 /* "scorer" */
 const char *plugin_kind_name(enum plugin_kind kind);
 
-/* Parses the parameters, or refuses them when the plugin has none. */
+/* Reads the parameters into a struct in `arena`, or rejects them when the plugin has none. The node
+ * may be absent. */
 enum status plugin_read_parameters(const struct plugin *plugin, const struct doc_node *node,
                                    struct arena *arena, void **parameters,
                                    struct error *err) SLUICE_MUST_USE;

@@ -207,6 +207,20 @@ static void plugin_unknown_parameter_is_rejected(void **state) {
     arena_free(arena);
 }
 
+/* A plugin without parameters has the presets, which must be within the bounds. */
+static void plugin_presets_are_within_bounds(void **state) {
+    const struct plugin *plugin = *state;
+    const struct doc_member *member = plugin->parameters;
+    for (; member && member->name; member++) {
+        if (member->kind == DOC_MEMBER_WHOLE || member->kind == DOC_MEMBER_NUMBER) {
+            assert_true(member->preset >= (double)member->min);
+            assert_true(member->preset <= (double)member->max);
+        } else if (member->kind == DOC_MEMBER_SHARE) {
+            assert_true(member->preset >= 0 && member->preset <= 1);
+        }
+    }
+}
+
 static void plugin_is_found_by_its_type(void **state) {
     const struct plugin *plugin = *state;
     assert_ptr_equal(plugin_find(str_of(plugin->type)), plugin);
@@ -224,6 +238,7 @@ static int run_of(const struct plugin *plugin) {
         cmocka_unit_test_prestate(plugin_single_candidate_is_kept_or_picked, state),
         cmocka_unit_test_prestate(plugin_invalid_scores_do_not_break_pickers, state),
         cmocka_unit_test_prestate(plugin_unknown_parameter_is_rejected, state),
+        cmocka_unit_test_prestate(plugin_presets_are_within_bounds, state),
         cmocka_unit_test_prestate(plugin_is_found_by_its_type, state),
     };
     return cmocka_run_group_tests_name(plugin->type, tests, NULL, NULL);

@@ -21,7 +21,7 @@ const struct profile PROFILE_DEFAULT = {
     .n_scorers = sizeof(SCORERS) / sizeof(SCORERS[0]),
     .picker = {.plugin = &plugin_max_score_picker, .name = STR("max-score-picker")},
     .needs = {.prompt = true,
-              .blocks = PREFIX_BLOCKS_DEFAULT,
+              .blocks = {PREFIX_BLOCK_BYTES_DEFAULT, PREFIX_MOST_BLOCKS_DEFAULT},
               .capacity = PREFIX_CAPACITY_DEFAULT,
               .auto_capacity = true},
 };

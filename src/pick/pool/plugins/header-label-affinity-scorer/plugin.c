@@ -6,55 +6,46 @@ struct rule {
     struct str label;
 };
 
-static struct str dup_lower_case(struct arena *arena, struct str text) {
-    struct str copy = arena_dup(arena, text);
-    for (size_t i = 0; copy.ptr && i < copy.len; i++) {
-        char c = copy.ptr[i];
-        ((char *)copy.ptr)[i] = c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+/* A copy of a required text. */
+static void read_label(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    struct str text = {NULL, 0};
+    doc_reader_view(reader, node, &text);
+    if (text.len == 0) {
+        doc_reader_fail(reader, node, "expected a text that is not empty");
+        return;
     }
-    return copy;
+    struct str copy = arena_dup(reader->arena, text);
+    if (copy.ptr) {
+        *(struct str *)out = copy;
+    } else {
+        doc_reader_no_memory(reader);
+    }
 }
 
-static enum status read_text(const struct doc_node *node, const char *name, struct str *out,
-                             struct error *err) {
-    struct doc_node item = doc_get(node, name);
-    enum status st = doc_read_str(&item, out, err);
-    return st == ST_OK && out->len == 0 ? doc_error(&item, err, "expected a text that is not empty")
-                                        : st;
+static void read_header(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    struct str *name = out;
+    read_label(reader, node, name);
+    for (size_t i = 0; i < name->len; i++) {
+        char c = name->ptr[i];
+        ((char *)name->ptr)[i] = c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+    }
 }
 
 /* Response headers are not changed: only `false` is accepted. */
-static enum status check_stamp_response_header(const struct doc_node *node, struct error *err) {
-    struct doc_node item = doc_get(node, "stampResponseHeader");
+static void check_stamp(struct doc_reader *reader, const struct doc_node *node, void *unused) {
     bool stamp = false;
-    enum status st = doc_read_bool(&item, &stamp, err);
-    return st == ST_OK && stamp
-               ? doc_error(&item, err, "expected false: response headers are not changed")
-               : st;
+    (void)unused;
+    doc_reader_bool(reader, node, &stamp);
+    if (stamp) {
+        doc_reader_fail(reader, node, "expected false: response headers are not changed");
+    }
 }
 
-static enum status read_parameters(const struct doc_node *node, struct arena *arena,
-                                   void **parameters, struct error *err) {
-    static const char *const names[] = {"headerName", "labelKey", "stampResponseHeader", NULL};
-    struct rule *rule = arena_calloc(arena, 1, sizeof(*rule));
-    struct str header = {NULL, 0}, label = {NULL, 0};
-    *parameters = rule;
-    enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
-    if (st == ST_OK) {
-        st = read_text(node, "headerName", &header, err);
-    }
-    if (st == ST_OK) {
-        st = read_text(node, "labelKey", &label, err);
-    }
-    if (st == ST_OK) {
-        st = check_stamp_response_header(node, err);
-    }
-    if (st != ST_OK || !rule) {
-        return st != ST_OK ? st : error_no_memory(err, "a scorer");
-    }
-    *rule = (struct rule){dup_lower_case(arena, header), arena_dup(arena, label)};
-    return rule->header.ptr && rule->label.ptr ? ST_OK : error_no_memory(err, "a scorer");
-}
+static const struct doc_member PARAMETERS[] = {
+    {"headerName", MEMBER_CUSTOM_FIELD(struct rule, header, struct str, read_header)},
+    {"labelKey", MEMBER_CUSTOM_FIELD(struct rule, label, struct str, read_label)},
+    {"stampResponseHeader", MEMBER_CUSTOM(check_stamp)},
+    {0}};
 
 /* The label and its wanted value, of an endpoint with fewer requests in flight than the limit. */
 struct wanted {
@@ -83,8 +74,9 @@ static void score(const void *parameters, struct candidate_set *candidates, floa
     }
 }
 
-const struct plugin plugin_header_label_affinity_scorer = {.type = "header-label-affinity-scorer",
-                                                           .kind = PLUGIN_SCORER,
-                                                           .affinity_share = 1,
-                                                           .read_parameters = read_parameters,
-                                                           .score = score};
+const struct plugin plugin_header_label_affinity_scorer = {
+    .type = "header-label-affinity-scorer",
+    .kind = PLUGIN_SCORER,
+    .affinity_share = 1,
+    PLUGIN_PARAMETERS(struct rule, PARAMETERS),
+    .score = score};

@@ -18,125 +18,89 @@ struct selector {
 /* ---- parameters ------------------------------------------------------------------------------ */
 
 /* A required text. */
-static enum status read_text(const struct doc_node *node, struct arena *arena, struct str *out,
-                             struct error *err) {
+static void read_text(struct doc_reader *reader, const struct doc_node *node, void *out) {
     struct str text = {NULL, 0};
-    enum status st = doc_read_str(node, &text, err);
-    if (st == ST_OK && !text.ptr) {
-        return doc_error(node, err, "expected text, got nothing");
+    doc_reader_view(reader, node, &text);
+    if (!text.ptr) {
+        doc_reader_fail(reader, node, "expected text, got nothing");
+        return;
     }
-    if (st == ST_OK) {
-        *out = arena_dup(arena, text);
-        st = out->ptr ? ST_OK : error_no_memory(err, "a filter");
+    struct str copy = arena_dup(reader->arena, text);
+    if (copy.ptr) {
+        *(struct str *)out = copy;
+    } else {
+        doc_reader_no_memory(reader);
     }
-    return st;
 }
 
-static enum status read_values(const struct doc_node *list, struct arena *arena,
-                               struct condition *out, struct error *err) {
-    size_t n = doc_is_present(list) ? doc_count(list) : 0;
-    bool needs = out->relation == IN || out->relation == NOT_IN;
-    struct str *values = arena_calloc(arena, n, sizeof(*values));
-    enum status st = ST_OK;
-    if (needs != (n > 0)) {
-        return doc_error(list, err, "expected values for In and NotIn, and only for these");
-    }
-    if (!values) {
-        return error_no_memory(err, "a filter");
-    }
-    for (struct doc_node item = {0}; n > 0 && st == ST_OK && doc_next(list, &item);) {
-        st = read_text(&item, arena, &values[out->n_values++], err);
-    }
-    out->values = values;
-    return st;
-}
-
-static enum status read_operator(const struct doc_node *node, enum relation *out,
-                                 struct error *err) {
-    static const char *const words[N_OPERATORS] = {"In", "NotIn", "Exists", "DoesNotExist"};
+static void read_operator(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    static const char *const words[N_OPERATORS + 1] = {"In", "NotIn", "Exists", "DoesNotExist",
+                                                       NULL};
     struct str text = {NULL, 0};
-    enum status st = doc_read_str(node, &text, err);
-    for (int i = 0; st == ST_OK && i < N_OPERATORS; i++) {
+    doc_reader_view(reader, node, &text);
+    for (int i = 0; i < N_OPERATORS; i++) {
         if (str_is(text, words[i])) {
-            *out = (enum relation)i;
-            return ST_OK;
+            *(enum relation *)out = (enum relation)i;
+            return;
         }
     }
-    return st != ST_OK ? st : doc_error(node, err, "expected In, NotIn, Exists or DoesNotExist");
+    doc_reader_fail(reader, node, "expected In, NotIn, Exists or DoesNotExist");
 }
 
-static enum status read_expression(const struct doc_node *node, struct arena *arena,
-                                   struct condition *out, struct error *err) {
-    static const char *const names[] = {"key", "operator", "values", NULL};
-    struct doc_node key = doc_get(node, "key"), how = doc_get(node, "operator");
-    struct doc_node values = doc_get(node, "values");
-    enum status st = doc_expect_object(node, err);
-    if (st == ST_OK) {
-        st = doc_reject_unknown(node, names, err);
+static void read_values(struct doc_reader *reader, const struct doc_node *list, void *object) {
+    struct condition *out = object;
+    size_t n = doc_is_present(list) ? doc_count(list) : 0;
+    bool needs = out->relation == IN || out->relation == NOT_IN;
+    if (needs != (n > 0)) {
+        doc_reader_fail(reader, list, "expected values for In and NotIn, and only for these");
     }
-    if (st == ST_OK) {
-        st = read_text(&key, arena, &out->key, err);
+    struct str *values = doc_reader_calloc(reader, n, sizeof(*values));
+    for (struct doc_node item = {0}; n > 0 && doc_reader_next(reader, list, &item);) {
+        read_text(reader, &item, &values[out->n_values++]);
     }
-    if (st == ST_OK) {
-        st = read_operator(&how, &out->relation, err);
-    }
-    return st == ST_OK ? read_values(&values, arena, out, err) : st;
+    out->values = values;
 }
 
-static enum status read_label(const struct doc_node *node, struct arena *arena,
-                              struct condition *out, struct error *err) {
-    struct str *value = arena_calloc(arena, 1, sizeof(*value));
-    out->key = arena_dup(arena, str_of(node->key));
-    *out = (struct condition){.key = out->key, .relation = IN, .values = value, .n_values = 1};
-    return value && out->key.ptr ? read_text(node, arena, value, err)
-                                 : error_no_memory(err, "a filter");
+static const struct doc_member EXPRESSION[] = {
+    {"key", MEMBER_CUSTOM_FIELD(struct condition, key, struct str, read_text)},
+    {"operator", MEMBER_CUSTOM_FIELD(struct condition, relation, enum relation, read_operator)},
+    {"values", MEMBER_CUSTOM(read_values)},
+    {0}};
+
+static void read_label(struct doc_reader *reader, const struct doc_node *node,
+                       struct condition *out) {
+    struct str *value = doc_reader_calloc(reader, 1, sizeof(*value));
+    *out = (struct condition){.relation = IN, .values = value, .n_values = 1};
+    out->key = arena_dup(reader->arena, str_of(node->key));
+    if (!out->key.ptr) {
+        doc_reader_no_memory(reader);
+    }
+    read_text(reader, node, value);
 }
 
-static enum status read_selector(const struct doc_node *labels, const struct doc_node *expressions,
-                                 struct arena *arena, struct selector *out, struct error *err) {
-    enum status st = ST_OK;
-    for (struct doc_node item = {0}; st == ST_OK && doc_next_member(labels, &item);) {
-        st = read_label(&item, arena, &out->conditions[out->n++], err);
+/* Reads `matchLabels`, and `matchExpressions` beside it. */
+static void read_selector(struct doc_reader *reader, const struct doc_node *labels, void *object) {
+    struct doc_node expressions = doc_get(labels->parent, "matchExpressions"), item = {0};
+    struct selector *out = object;
+    size_t n = doc_is_present(&expressions) ? doc_count(&expressions) : 0;
+    if (doc_is_present(labels)) {
+        doc_reader_expect_object(reader, labels);
     }
-    for (struct doc_node item = {0};
-         st == ST_OK && doc_is_present(expressions) && doc_next(expressions, &item);) {
-        st = read_expression(&item, arena, &out->conditions[out->n++], err);
-    }
-    return st;
-}
-
-static size_t count_members(const struct doc_node *object) {
-    size_t n = 0;
-    for (struct doc_node item = {0}; doc_next_member(object, &item);) {
+    while (doc_next_member(labels, &item)) {
         n++;
     }
-    return n;
+    out->conditions = doc_reader_calloc(reader, n, sizeof(*out->conditions));
+    while (doc_reader_ok(reader) && doc_next_member(labels, &item)) {
+        read_label(reader, &item, &out->conditions[out->n++]);
+    }
+    item = (struct doc_node){0};
+    while (doc_is_present(&expressions) && doc_reader_next(reader, &expressions, &item)) {
+        doc_reader_object(reader, &item, EXPRESSION, &out->conditions[out->n++]);
+    }
 }
 
-static enum status read_parameters(const struct doc_node *node, struct arena *arena,
-                                   void **parameters, struct error *err) {
-    static const char *const names[] = {"matchLabels", "matchExpressions", NULL};
-    struct doc_node labels = doc_get(node, "matchLabels");
-    struct doc_node expressions = doc_get(node, "matchExpressions");
-    struct selector *selector = arena_calloc(arena, 1, sizeof(*selector));
-    enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
-    if (st == ST_OK && doc_is_present(&labels)) {
-        st = doc_expect_object(&labels, err);
-    }
-    if (st != ST_OK) {
-        return st;
-    }
-    size_t n =
-        count_members(&labels) + (doc_is_present(&expressions) ? doc_count(&expressions) : 0);
-    *parameters = selector;
-    if (selector) {
-        selector->conditions = arena_calloc(arena, n, sizeof(*selector->conditions));
-    }
-    if (!selector || !selector->conditions) {
-        return error_no_memory(err, "a filter");
-    }
-    return read_selector(&labels, &expressions, arena, selector, err);
-}
+static const struct doc_member PARAMETERS[] = {
+    {"matchLabels", MEMBER_CUSTOM(read_selector)}, {"matchExpressions", MEMBER_BY_CALLER}, {0}};
 
 /* ---- filtering ------------------------------------------------------------------------------- */
 
@@ -184,5 +148,5 @@ static void filter(const void *parameters, struct candidate_set *candidates) {
 
 const struct plugin plugin_label_selector_filter = {.type = "label-selector-filter",
                                                     .kind = PLUGIN_FILTER,
-                                                    .read_parameters = read_parameters,
+                                                    PLUGIN_PARAMETERS(struct selector, PARAMETERS),
                                                     .filter = filter};

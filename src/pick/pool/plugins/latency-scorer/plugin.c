@@ -10,29 +10,11 @@ struct latency_parameters {
     float half_life_s;
 };
 
-static enum status read_parameters(const struct doc_node *node, struct arena *arena,
-                                   void **parameters, struct error *err) {
-    static const char *const names[] = {"halfLifeSeconds", "ttftWeight", NULL};
-    struct doc_node share = doc_get(node, "ttftWeight"), half = doc_get(node, "halfLifeSeconds");
-    struct latency_parameters *latency = arena_calloc(arena, 1, sizeof(*latency));
-    double first_byte = 0.8, half_life_s = 10;
-    *parameters = latency;
-    if (!latency) {
-        return error_no_memory(err, "a scorer");
-    }
-    enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
-    if (st == ST_OK) {
-        st = doc_read_share(&share, true, &first_byte, err);
-    }
-    if (st == ST_OK) {
-        st = doc_read_f64(&half, &half_life_s, err);
-    }
-    if (st == ST_OK && !(half_life_s > 0 && half_life_s <= 86400)) {
-        st = doc_error(&half, err, "expected a time above 0, at most 86400 s");
-    }
-    *latency = (struct latency_parameters){(float)first_byte, (float)half_life_s};
-    return st;
-}
+static const struct doc_member PARAMETERS[] = {
+    {"ttftWeight", MEMBER_SHARE(struct latency_parameters, first_byte, true), .preset = 0.8},
+    {"halfLifeSeconds", MEMBER_NUMBER(struct latency_parameters, half_life_s, 0, 86400),
+     .above_min = true, .text = "expected a time above 0, at most 86400 s", .preset = 10},
+    {0}};
 
 static enum status add_needs(const void *parameters, struct pool_request_needs *needs,
                              struct error *err) {
@@ -124,10 +106,11 @@ static void score(const void *parameters, struct candidate_set *candidates, floa
     plugin_score_cacheable(&CACHEABLE, parameters, candidates, weight);
 }
 
-const struct plugin plugin_latency_scorer = {.type = "latency-scorer",
-                                             .kind = PLUGIN_SCORER,
-                                             .load_share = 1,
-                                             .read_parameters = read_parameters,
-                                             .add_needs = add_needs,
-                                             .score = score,
-                                             .cacheable = &CACHEABLE};
+const struct plugin plugin_latency_scorer = {
+    .type = "latency-scorer",
+    .kind = PLUGIN_SCORER,
+    .load_share = 1,
+    PLUGIN_PARAMETERS(struct latency_parameters, PARAMETERS),
+    .add_needs = add_needs,
+    .score = score,
+    .cacheable = &CACHEABLE};

@@ -8,23 +8,8 @@ struct limit {
 /* The score without waiting requests: how many more the endpoint could take is unknown. */
 static const float IDLE = 0.5f;
 
-static enum status read_parameters(const struct doc_node *node, struct arena *arena,
-                                   void **parameters, struct error *err) {
-    static const char *const names[] = {"threshold", NULL};
-    struct doc_node item = doc_get(node, "threshold");
-    struct limit *limit = arena_calloc(arena, 1, sizeof(*limit));
-    int64_t threshold = 128;
-    *parameters = limit;
-    if (!limit) {
-        return error_no_memory(err, "a scorer");
-    }
-    enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
-    if (st == ST_OK) {
-        st = doc_read_i64(&item, 1, 1000000, &threshold, err);
-    }
-    limit->n_waiting = (float)threshold;
-    return st;
-}
+static const struct doc_member PARAMETERS[] = {
+    {"threshold", MEMBER_WHOLE(struct limit, n_waiting, 1, 1000000), .preset = 128}, {0}};
 
 SIMD_TARGETS static void score_range(const void *parameters, const struct candidate_set *candidates,
                                      const struct range_stats *stats, float weight,
@@ -49,6 +34,6 @@ static void score(const void *parameters, struct candidate_set *candidates, floa
 const struct plugin plugin_load_aware_scorer = {.type = "load-aware-scorer",
                                                 .kind = PLUGIN_SCORER,
                                                 .load_share = 0.5f,
-                                                .read_parameters = read_parameters,
+                                                PLUGIN_PARAMETERS(struct limit, PARAMETERS),
                                                 .score = score,
                                                 .cacheable = &CACHEABLE};

@@ -11,53 +11,27 @@ struct affinity_parameters {
     double throughput; /* prompt tokens that an endpoint processes per second */
 };
 
-static enum status read_number(const struct doc_node *node, const char *name, double most,
-                               double *out, struct error *err) {
-    struct doc_node item = doc_get(node, name);
-    enum status st = doc_read_f64(&item, out, err);
-    return st == ST_OK && !(*out >= 0 && *out <= most)
-               ? doc_error(&item, err, "expected a number from 0 to %g", most)
-               : st;
-}
-
 /* The source of the time to first token: only the estimate from throughput is implemented. */
-static enum status read_source(const struct doc_node *node, struct error *err) {
-    struct doc_node item = doc_get(node, "ttftSource");
+static void check_source(struct doc_reader *reader, const struct doc_node *node, void *unused) {
     struct str text = STR("prefillThroughput");
-    enum status st = doc_read_str(&item, &text, err);
-    return st == ST_OK && !str_is(text, "prefillThroughput")
-               ? doc_error(&item, err, "expected prefillThroughput: there is no other source")
-               : st;
+    (void)unused;
+    doc_reader_view(reader, node, &text);
+    if (!str_is(text, "prefillThroughput")) {
+        doc_reader_fail(reader, node, "expected prefillThroughput: there is no other source");
+    }
 }
 
-static enum status read_parameters(const struct doc_node *node, struct arena *arena,
-                                   void **parameters, struct error *err) {
-    static const char *const names[] = {"affinityThreshold", "explorationProbability",
-                                        "maxTTFTPenaltyMs",  "peakPrefillThroughput",
-                                        "ttftSource",        NULL};
-    struct affinity_parameters *affinity = arena_calloc(arena, 1, sizeof(*affinity));
-    double threshold = 0.8;
-    *parameters = affinity;
-    if (!affinity) {
-        return error_no_memory(err, "a filter");
-    }
-    *affinity = (struct affinity_parameters){.penalty_ms = 18000, .throughput = 15928};
-    enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
-    if (st == ST_OK) {
-        st = read_number(node, "affinityThreshold", 1, &threshold, err);
-    }
-    if (st == ST_OK) {
-        st = read_number(node, "explorationProbability", 1, &affinity->explore, err);
-    }
-    if (st == ST_OK) {
-        st = read_number(node, "maxTTFTPenaltyMs", 1e9, &affinity->penalty_ms, err);
-    }
-    if (st == ST_OK) {
-        st = read_number(node, "peakPrefillThroughput", 1e12, &affinity->throughput, err);
-    }
-    affinity->threshold = (float)threshold;
-    return st == ST_OK ? read_source(node, err) : st;
-}
+static const struct doc_member PARAMETERS[] = {
+    {"affinityThreshold", MEMBER_NUMBER(struct affinity_parameters, threshold, 0, 1),
+     .preset = 0.8},
+    {"explorationProbability", MEMBER_NUMBER(struct affinity_parameters, explore, 0, 1)},
+    {"maxTTFTPenaltyMs", MEMBER_NUMBER(struct affinity_parameters, penalty_ms, 0, 1000000000),
+     .preset = 18000},
+    {"peakPrefillThroughput",
+     MEMBER_NUMBER(struct affinity_parameters, throughput, 0, INT64_C(1000000000000)),
+     .preset = 15928},
+    {"ttftSource", MEMBER_CUSTOM(check_source)},
+    {0}};
 
 static enum status add_needs(const void *parameters, struct pool_request_needs *needs,
                              struct error *err) {
@@ -129,8 +103,9 @@ static void filter(const void *parameters, struct candidate_set *candidates) {
     }
 }
 
-const struct plugin plugin_prefix_cache_affinity_filter = {.type = "prefix-cache-affinity-filter",
-                                                           .kind = PLUGIN_FILTER,
-                                                           .read_parameters = read_parameters,
-                                                           .add_needs = add_needs,
-                                                           .filter = filter};
+const struct plugin plugin_prefix_cache_affinity_filter = {
+    .type = "prefix-cache-affinity-filter",
+    .kind = PLUGIN_FILTER,
+    PLUGIN_PARAMETERS(struct affinity_parameters, PARAMETERS),
+    .add_needs = add_needs,
+    .filter = filter};

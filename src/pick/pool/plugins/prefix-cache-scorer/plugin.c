@@ -3,63 +3,40 @@
 
 enum { MOST_BLOCKS = 65536 };
 
-static enum status read_blocks(const struct doc_node *node, struct pool_request_needs *out,
-                               struct error *err) {
-    struct doc_node bytes = doc_get(node, "blockSize"), tokens = doc_get(node, "blockSizeTokens");
-    struct doc_node most = doc_get(node, "maxPrefixBlocksToMatch");
-    int64_t n_bytes = out->blocks.block_bytes, n_tokens = n_bytes / PROMPT_BYTES_PER_TOKEN;
-    int64_t n_blocks = out->blocks.most;
-    if (doc_is_present(&bytes) && doc_is_present(&tokens)) {
-        return doc_error(&tokens, err, "expected blockSize or blockSizeTokens, not both");
+/* Reads `blockSize`, or `blockSizeTokens` beside it. */
+static void read_block_bytes(struct doc_reader *reader, const struct doc_node *bytes, void *out) {
+    struct doc_node tokens = doc_get(bytes->parent, "blockSizeTokens");
+    uint32_t *block_bytes = out;
+    uint64_t n_bytes = *block_bytes, n_tokens = 0;
+    if (doc_is_present(bytes) && doc_is_present(&tokens)) {
+        doc_reader_fail(reader, &tokens, "expected blockSize or blockSizeTokens, not both");
     }
-    enum status st = doc_read_i64(&bytes, 1, PREFIX_MAX_BLOCK_BYTES, &n_bytes, err);
-    if (st == ST_OK) {
-        st = doc_read_i64(&tokens, 1, PREFIX_MAX_BLOCK_BYTES / PROMPT_BYTES_PER_TOKEN, &n_tokens,
-                          err);
-    }
-    if (st == ST_OK) {
-        st = doc_read_i64(&most, 1, MOST_BLOCKS, &n_blocks, err);
-    }
-    n_bytes = doc_is_present(&tokens) ? n_tokens * PROMPT_BYTES_PER_TOKEN : n_bytes;
-    if (st == ST_OK && n_bytes * n_blocks > PREFIX_MAX_TEXT_BYTES) {
-        return doc_error(&most, err, "expected blocks of %d bytes together at most",
-                         (int)PREFIX_MAX_TEXT_BYTES);
-    }
-    out->blocks.block_bytes = (uint32_t)n_bytes;
-    out->blocks.most = (uint32_t)n_blocks;
-    return st;
+    doc_reader_u64(reader, bytes, 1, PREFIX_MAX_BLOCK_BYTES, &n_bytes);
+    doc_reader_u64(reader, &tokens, 1, PREFIX_MAX_BLOCK_BYTES / PROMPT_BYTES_PER_TOKEN, &n_tokens);
+    *block_bytes =
+        (uint32_t)(doc_is_present(&tokens) ? n_tokens * PROMPT_BYTES_PER_TOKEN : n_bytes);
 }
 
-static enum status read_parameters(const struct doc_node *node, struct arena *arena,
-                                   void **parameters, struct error *err) {
-    static const char *const names[] = {"autoTune",
-                                        "blockSize",
-                                        "blockSizeTokens",
-                                        "lruCapacityPerServer",
-                                        "maxPrefixBlocksToMatch",
-                                        NULL};
-    struct doc_node capacity = doc_get(node, "lruCapacityPerServer");
-    struct doc_node tune = doc_get(node, "autoTune");
-    struct pool_request_needs *needs = arena_calloc(arena, 1, sizeof(*needs));
-    int64_t n_blocks = PREFIX_CAPACITY_DEFAULT;
-    *parameters = needs;
-    if (!needs) {
-        return error_no_memory(err, "a scorer");
+static void check_text_bytes(struct doc_reader *reader, const struct doc_node *node,
+                             void *parameters) {
+    const struct pool_request_needs *needs = parameters;
+    if ((int64_t)needs->blocks.block_bytes * needs->blocks.most > PREFIX_MAX_TEXT_BYTES) {
+        doc_reader_fail(reader, node, "expected blocks of %d bytes together at most",
+                        (int)PREFIX_MAX_TEXT_BYTES);
     }
-    *needs = (struct pool_request_needs){.blocks = PREFIX_BLOCKS_DEFAULT, .auto_capacity = true};
-    enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
-    if (st == ST_OK) {
-        st = read_blocks(node, needs, err);
-    }
-    if (st == ST_OK) {
-        st = doc_read_i64(&capacity, 1, INT32_MAX, &n_blocks, err);
-    }
-    if (st == ST_OK) {
-        st = doc_read_bool(&tune, &needs->auto_capacity, err);
-    }
-    needs->capacity = (uint32_t)n_blocks;
-    return st;
 }
+
+static const struct doc_member PARAMETERS[] = {
+    {"blockSize",
+     MEMBER_CUSTOM_NUMBER(struct pool_request_needs, blocks.block_bytes, read_block_bytes),
+     .preset = PREFIX_BLOCK_BYTES_DEFAULT},
+    {"blockSizeTokens", MEMBER_BY_CALLER}, /* read with blockSize */
+    {"maxPrefixBlocksToMatch", MEMBER_WHOLE(struct pool_request_needs, blocks.most, 1, MOST_BLOCKS),
+     .preset = PREFIX_MOST_BLOCKS_DEFAULT, .check = check_text_bytes},
+    {"lruCapacityPerServer", MEMBER_WHOLE(struct pool_request_needs, capacity, 1, INT32_MAX),
+     .preset = PREFIX_CAPACITY_DEFAULT},
+    {"autoTune", MEMBER_BOOL(struct pool_request_needs, auto_capacity), .preset = true},
+    {0}};
 
 /* All plugins of a profile share one chain of blocks per request. */
 static enum status add_needs(const void *parameters, struct pool_request_needs *needs,
@@ -93,9 +70,10 @@ static void score(const void *parameters, struct candidate_set *candidates, floa
     }
 }
 
-const struct plugin plugin_prefix_cache_scorer = {.type = "prefix-cache-scorer",
-                                                  .kind = PLUGIN_SCORER,
-                                                  .affinity_share = 1,
-                                                  .read_parameters = read_parameters,
-                                                  .add_needs = add_needs,
-                                                  .score = score};
+const struct plugin plugin_prefix_cache_scorer = {
+    .type = "prefix-cache-scorer",
+    .kind = PLUGIN_SCORER,
+    .affinity_share = 1,
+    PLUGIN_PARAMETERS(struct pool_request_needs, PARAMETERS),
+    .add_needs = add_needs,
+    .score = score};

@@ -5,17 +5,6 @@ struct round_robin {
     _Atomic uint32_t next; /* the next member, if it is a candidate */
 };
 
-static enum status read_parameters(const struct doc_node *node, struct arena *arena,
-                                   void **parameters, struct error *err) {
-    static const char *const none[] = {NULL};
-    struct round_robin *round_robin = arena_calloc(arena, 1, sizeof(*round_robin));
-    *parameters = round_robin;
-    if (!round_robin) {
-        return error_no_memory(err, "a picker");
-    }
-    return doc_is_present(node) ? doc_reject_unknown(node, none, err) : ST_OK;
-}
-
 /* The difference is unsigned, so members below `next` are the farthest. */
 static uint32_t pick(void *parameters, const struct candidate_set *candidates, uint32_t nth) {
     struct round_robin *round_robin = parameters;
@@ -34,5 +23,5 @@ static uint32_t pick(void *parameters, const struct candidate_set *candidates, u
 
 const struct plugin plugin_round_robin_picker = {.type = "round-robin-picker",
                                                  .kind = PLUGIN_PICKER,
-                                                 .read_parameters = read_parameters,
+                                                 .parameters_size = sizeof(struct round_robin),
                                                  .pick = pick};

@@ -5,23 +5,10 @@ struct limit {
     float n_tokens; /* scores 0 */
 };
 
-static enum status read_parameters(const struct doc_node *node, struct arena *arena,
-                                   void **parameters, struct error *err) {
-    static const char *const names[] = {"queueThresholdTokens", NULL};
-    struct doc_node item = doc_get(node, "queueThresholdTokens");
-    struct limit *limit = arena_calloc(arena, 1, sizeof(*limit));
-    int64_t n_tokens = 4194304;
-    *parameters = limit;
-    if (!limit) {
-        return error_no_memory(err, "a scorer");
-    }
-    enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
-    if (st == ST_OK) {
-        st = doc_read_i64(&item, 1, INT64_C(1) << 40, &n_tokens, err);
-    }
-    limit->n_tokens = (float)n_tokens;
-    return st;
-}
+static const struct doc_member PARAMETERS[] = {
+    {"queueThresholdTokens", MEMBER_WHOLE(struct limit, n_tokens, 1, INT64_C(1) << 40),
+     .preset = 4194304},
+    {0}};
 
 static enum status add_needs(const void *parameters, struct pool_request_needs *needs,
                              struct error *err) {
@@ -54,7 +41,7 @@ static void score(const void *parameters, struct candidate_set *candidates, floa
 const struct plugin plugin_token_load_scorer = {.type = "token-load-scorer",
                                                 .kind = PLUGIN_SCORER,
                                                 .load_share = 1,
-                                                .read_parameters = read_parameters,
+                                                PLUGIN_PARAMETERS(struct limit, PARAMETERS),
                                                 .add_needs = add_needs,
                                                 .score = score,
                                                 .cacheable = &CACHEABLE};

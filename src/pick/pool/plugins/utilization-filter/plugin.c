@@ -6,34 +6,10 @@ struct limits {
     float kv_cache_used;
 };
 
-static enum status read_limits(const struct doc_node *node, struct limits *out, struct error *err) {
-    static const char *const names[] = {"queueDepthThreshold", "kvCacheUtilThreshold", NULL};
-    struct doc_node queue = doc_get(node, "queueDepthThreshold");
-    struct doc_node cache = doc_get(node, "kvCacheUtilThreshold");
-    int64_t n_waiting = (int64_t)out->n_waiting;
-    double used = (double)out->kv_cache_used;
-    enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
-    if (st == ST_OK) {
-        st = doc_read_i64(&queue, 1, UINT32_MAX, &n_waiting, err);
-    }
-    if (st == ST_OK) {
-        st = doc_read_share(&cache, false, &used, err);
-    }
-    out->n_waiting = (float)n_waiting;
-    out->kv_cache_used = (float)used;
-    return st;
-}
-
-static enum status read_parameters(const struct doc_node *node, struct arena *arena,
-                                   void **parameters, struct error *err) {
-    struct limits *limits = arena_calloc(arena, 1, sizeof(*limits));
-    *parameters = limits;
-    if (!limits) {
-        return error_no_memory(err, "a filter");
-    }
-    *limits = (struct limits){.n_waiting = 5, .kv_cache_used = 0.8f};
-    return read_limits(node, limits, err);
-}
+static const struct doc_member PARAMETERS[] = {
+    {"queueDepthThreshold", MEMBER_WHOLE(struct limits, n_waiting, 1, UINT32_MAX), .preset = 5},
+    {"kvCacheUtilThreshold", MEMBER_SHARE(struct limits, kv_cache_used, false), .preset = 0.8},
+    {0}};
 
 /* A value that is not reported counts as below its limit. */
 static bool is_below_limits(const void *parameters, const struct candidate_set *candidates,
@@ -56,5 +32,5 @@ static void filter(const void *parameters, struct candidate_set *candidates) {
 
 const struct plugin plugin_utilization_filter = {.type = "utilization-filter",
                                                  .kind = PLUGIN_FILTER,
-                                                 .read_parameters = read_parameters,
+                                                 PLUGIN_PARAMETERS(struct limits, PARAMETERS),
                                                  .filter = filter};
