@@ -2,6 +2,10 @@
  * worker that read the request: most executions must be short before it does, a few long ones (or
  * one very long one) stop it. Between the two thresholds nothing changes, which prevents flapping.
  *
+ * On a busy machine, and in a container whose share of the CPU is used up, the kernel stops a
+ * thread for milliseconds. While stalls are not long ago, the CPU time of executions is therefore
+ * measured, and one that was only stopped counts with what it used.
+ *
  * A batch takes longer than one row, and how much longer is not known: the number of rows per
  * inline batch grows with those that were quick. A long batch first lowers it.
  *
@@ -19,8 +23,8 @@ enum {
     /* above: counts against it; also the model time per loop iteration */
     EXEC_SLOW_NS = 100 * 1000,
     EXEC_STALL_NS = 1000 * 1000, /* a single execution above this ends it */
-    /* After such a stall, so many executions are not counted; twice as many after each further one,
-     * half as many after a long time on the worker without any. A client that alternates slow
+    /* After the end, so many executions are not counted; twice as many after each further one, half
+     * as many after a long time on the worker without any. A client that alternates slow
      * requests with quick ones delays the worker less and less often. */
     EXEC_HOLDOFF_MIN = 16,
     EXEC_HOLDOFF_MAX = 1 << 20,
@@ -35,14 +39,34 @@ struct exec_time_stats {
                                  newest lowest */
     atomic_bool is_fast;
     _Atomic uint64_t max_rows;
-    _Atomic uint32_t holdoff; /* after the next stall */
+    _Atomic uint32_t holdoff; /* after the next end */
     _Atomic uint32_t n_until; /* slow: executions that are still not counted; fast: executions since
-                                 the last stall or decay */
+                                 the last end or decay */
+};
+
+/* What the thread had used when an execution began. */
+struct exec_thread_use {
+    bool known;
+    uint64_t cpu_ns;
+    long n_waits; /* how often it gave the CPU back by itself */
 };
 
 void exec_time_stats_init(struct exec_time_stats *exec_time_stats);
-/* Records that an execution of `rows` batch elements took `ns`. */
-void exec_time_stats_add(struct exec_time_stats *exec_time_stats, uint64_t ns, uint64_t rows);
+
+struct exec_thread_use exec_thread_use_read(void);
+/* An execution begins on this thread. Returns: what exec_time_stats_add takes. A system call only
+ * when there was a stall not long ago. */
+static inline struct exec_thread_use exec_time_stats_begin(
+    const struct exec_time_stats *exec_time_stats) {
+    bool is_needed =
+        atomic_load_explicit(&exec_time_stats->holdoff, memory_order_relaxed) > EXEC_HOLDOFF_MIN;
+    return is_needed ? exec_thread_use_read() : (struct exec_thread_use){.known = false};
+}
+/* Records that an execution of `rows` batch elements took `ns`, on the thread that had used
+ * `before` when it began; NULL: not known. */
+void exec_time_stats_add(struct exec_time_stats *exec_time_stats, uint64_t ns, uint64_t rows,
+                         const struct exec_thread_use *before);
+
 static inline bool exec_time_stats_is_fast(const struct exec_time_stats *exec_time_stats) {
     return atomic_load_explicit(&exec_time_stats->is_fast, memory_order_relaxed);
 }

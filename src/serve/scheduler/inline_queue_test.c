@@ -72,7 +72,7 @@ static void prove_quick(struct rig *rig) {
         rig_run(rig, run_one, 1);
     }
     assert_true(exec_time_stats_is_fast(times_of(rig)));
-    exec_time_stats_add(times_of(rig), 1, ALONE);
+    exec_time_stats_add(times_of(rig), 1, ALONE, NULL);
     atomic_store(&rig->model->n_executions, 0);
 }
 
@@ -353,7 +353,7 @@ static void inline_queue_more_rows_than_seen_use_instance(void **state) {
     start(&rig, NULL);
     rig.model->execution_ns = US;
     for (int i = 0; i < EXEC_FAST_MIN_COUNT; i++) {
-        exec_time_stats_add(times_of(&rig), US, 1);
+        exec_time_stats_add(times_of(&rig), US, 1, NULL);
     }
     assert_int_equal(exec_time_stats_max_rows(times_of(&rig)), 2);
     int64_t before = n_inline();
@@ -378,7 +378,7 @@ static void inline_queue_queue_delay_uses_instance(void **state) {
     (void)state;
     start(&rig, &config);
     for (int i = 0; i < EXEC_FAST_MIN_COUNT; i++) {
-        exec_time_stats_add(times_of(&rig), 1, 1);
+        exec_time_stats_add(times_of(&rig), 1, 1, NULL);
     }
     int64_t before = n_inline();
     rig_run(&rig, send_one_and_see_it_queued, 1);

@@ -115,7 +115,7 @@ static uint64_t nth(uint64_t i) {
 
 static void make_fast(struct shape_times *times, uint64_t shapes) {
     for (int i = 0; i < EXEC_FAST_MIN_COUNT; i++) {
-        exec_time_stats_add(shape_times_get(times, shapes), 1000, 1);
+        exec_time_stats_add(shape_times_get(times, shapes), 1000, 1, NULL);
     }
     assert_true(exec_time_stats_is_fast(shape_times_find(times, shapes)));
 }
