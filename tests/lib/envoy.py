@@ -49,6 +49,12 @@ def deployed(name, addresses):
         return place(file.read(), addresses)
 
 
+def patient(text, connect_timeout="60s"):
+    """`text` with time limits that a busy machine keeps: for a message of the picker, and for a connection."""
+    return re.sub(r"\bmessage_timeout: \d+s", "message_timeout: 60s",
+                  re.sub(r"\bconnect_timeout: \d+s", f"connect_timeout: {connect_timeout}", text))
+
+
 class Envoy:
     """A running Envoy. `folder` is a new folder of the test's own; `text` is the configuration, with
     a listener on port 0."""

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 
-from lib.envoy import FOLDER, LISTENER, PICKER, Envoy, deployed, place, places_of
+from lib.envoy import FOLDER, LISTENER, PICKER, Envoy, deployed, patient, place, places_of
 from lib.http1 import PATIENCE
 from lib.picker import Picker
 
@@ -22,10 +22,12 @@ def pool_file(config):
 class Gateway:
     """`endpoints` are three addresses. Unless the pool is `checked` it has no `health:`, and all of them
     are ready at once. `pool` is another pool file than the one that is named there; `change` may rewrite
-    its text, `more` Envoy's; `n_ready` is what comes of it."""
+    its text, `more` Envoy's; `n_ready` is what comes of it. The proxy waits for the picker, and
+    `connect_timeout` for a connection, and the picker for a health check, as long as a busy machine needs."""
 
     def __init__(self, folder, config, endpoints, grpc_port=1, checked=False,
-                 change=lambda text: text, more=lambda text: text, args=(), n_ready=3, pool=None):
+                 change=lambda text: text, more=lambda text: text, args=(), n_ready=3, pool=None,
+                 connect_timeout="60s"):
         self.folder = str(folder)
         self.places = {LISTENER: "127.0.0.1:0", **places_of(endpoints, grpc_port)}
         self.endpoints = endpoints
@@ -33,11 +35,12 @@ class Gateway:
             pool = file.read()
         if not checked:
             pool = re.sub(r"^ *health:.*\n", "", pool, flags=re.M)
+        pool = re.sub(r"^( *health: {.*)}$", r"\1, timeout: 60s}", pool, flags=re.M)
         self.picker = Picker(folder, place(change(pool), self.places), args)
         self.envoy = None
         try:
             self.places[PICKER] = self.picker.grpc_addresses[0].removeprefix("grpcs://")
-            self.text = more(deployed(config, self.places).replace(
+            self.text = more(patient(deployed(config, self.places), connect_timeout).replace(
                 "upstream_port_override: 8001", f"upstream_port_override: {grpc_port}"))
             self.envoy = Envoy(folder, self.text)
             self.picker.wait_ready_endpoints(n_ready)

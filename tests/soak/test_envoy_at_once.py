@@ -5,8 +5,9 @@ import os
 
 import pytest
 
-from lib.crowd import Gate, ask_all, patient_gateway
+from lib.crowd import Gate, ask_all
 from lib.envoy import FOLDER
+from lib.gateway import Gateway
 
 N = 3000
 
@@ -14,7 +15,7 @@ N = 3000
 @pytest.mark.parametrize("config", sorted(name for name in os.listdir(FOLDER) if not name.startswith("pool")))
 def test_envoy_at_once_3000_requests_are_picked(tmp_path, config):
     with contextlib.closing(Gate(N)) as gate:
-        gateway = patient_gateway(tmp_path, config, gate)
+        gateway = Gateway(tmp_path, config, gate.addresses)
         try:
             assert ask_all(gateway.address, N, gate.open) == {200: N}
             assert sum(gateway.picker.picks().values()) == N

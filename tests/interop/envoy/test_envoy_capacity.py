@@ -186,7 +186,7 @@ def test_envoy_trials_of_dead_server_are_one_request_each(start, echoes):
     """bug-N16: a machine that has gone, beside servers with twenty requests in flight each."""
     with contextlib.closing(echo.Blackhole()) as gone:
         gateway = start(endpoints=[gone.address, *(one.address for one in echoes[1:])],
-                        more_of_pool="refused_for: 1s\n")
+                        more_of_pool="refused_for: 1s\n", connect_timeout="1s")
         while gateway.curl("/v1/completions", body=BODY).status == 200:
             pass
         n_before = gateway.picker.picks()[gone.address]

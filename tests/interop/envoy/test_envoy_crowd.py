@@ -6,8 +6,9 @@ import os
 import pytest
 import yaml
 
-from lib.crowd import Gate, ask_all, patient_gateway
+from lib.crowd import Gate, ask_all
 from lib.envoy import FOLDER
+from lib.gateway import Gateway
 from lib.server import ROOT
 
 SIDECAR = os.path.join(ROOT, "deploy", "kubernetes", "envoy-sidecar", "envoy.yaml")
@@ -27,7 +28,7 @@ def start(tmp_path, gate):
     started = []
 
     def begin(config, **more):
-        started.append(patient_gateway(tmp_path, config, more.pop("gate", gate), **more))
+        started.append(Gateway(tmp_path, config, more.pop("gate", gate).addresses, **more))
         return started[-1]
     yield begin
     for one in started:
@@ -66,7 +67,7 @@ def test_envoy_server_exit_at_3000_requests_loses_none(start, gate):
 def test_envoy_server_exit_loses_only_requests_it_had_received(start, retry_on):
     """With `reset` not even these, as long as it had not begun to answer."""
     with contextlib.closing(Gate(300, dies=0)) as gate:
-        gateway = start("override-host.yaml", gate=gate, change=lambda text: text.replace(
+        gateway = start("override-host.yaml", gate=gate, more=lambda text: text.replace(
             "connect-failure,refused-stream", retry_on))
         outcomes = ask_all(gateway.address, 300, gate.open)
         assert gate.n_cut > 0

@@ -89,7 +89,7 @@ def test_envoy_vanished_endpoint_is_last_choice(start, echoes):
     """Its machine has gone, so that nothing refuses: the connection is not made in time."""
     with contextlib.closing(echo.Blackhole()) as gone:
         gateway = start("full-duplex.yaml", endpoints=[gone.address, *(one.address for one in echoes[1:])],
-                        change=lambda pool: pool + "refused_for: 1m\n")
+                        change=lambda pool: pool + "refused_for: 1m\n", connect_timeout="1s")
         statuses = [gateway.curl("/").status for _ in range(40)]
         assert statuses.count(503) <= 1 and set(statuses) <= {200, 503}
         refused = gateway.picker.numbers()["sluice_pick_connections_refused_total"]

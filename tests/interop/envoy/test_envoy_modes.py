@@ -43,16 +43,13 @@ def start(tmp_path, echoes):
 
 
 def in_modes(request, response, headers="SEND", trailers="SEND", more=""):
-    """A change of full-duplex.yaml's processing mode. All but that one have a time for each message, in which a
-    busy machine may do something else: the default is 200 ms."""
-    lines = "".join(rf"\n\1{line}" for line in ("message_timeout: 20s", more) if line)
-
+    """A change of full-duplex.yaml's processing mode."""
     def change(text):
         text = text.replace("request_body_mode: FULL_DUPLEX_STREAMED", f"request_body_mode: {request}")
         text = text.replace("response_body_mode: NONE", f"response_body_mode: {response}")
         text = text.replace("response_header_mode: SEND", f"response_header_mode: {headers}")
         text = text.replace("response_trailer_mode: SEND", f"response_trailer_mode: {trailers}")
-        return re.sub(r"( +)failure_mode_allow: \w+", rf"\g<0>{lines}", text)
+        return re.sub(r"( +)failure_mode_allow: \w+", rf"\g<0>\n\1{more}", text) if more else text
     return change
 
 
