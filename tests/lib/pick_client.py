@@ -93,7 +93,7 @@ class Stream:
 
     def __init__(self, call):
         self.messages = queue.SimpleQueue()
-        self.call = call(iter(self.messages.get, None), timeout=http1.PATIENCE)
+        self.call = call(iter(self.messages.get, None), timeout=3 * http1.PATIENCE)  # all of it, with many steps
 
     def send(self, *messages):
         for message in messages:

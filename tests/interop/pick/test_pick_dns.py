@@ -27,7 +27,7 @@ def start(start_picker):
     return lambda pool, *args: start_picker(pool, *QUICK, *args)
 
 
-def pool_of(names, *endpoints, times="shortest: 50ms, timeout: 200ms", more=""):
+def pool_of(names, *endpoints, times="shortest: 50ms, timeout: 5s", more=""):
     listed = "".join(f"- {endpoint}\n" for endpoint in endpoints)
     return f"endpoints:\n{listed}dns: {{servers: ['{names.address}'], {times}}}\n{more}"
 
@@ -306,7 +306,7 @@ def check_it_stays(picker, names, result, why):
 def test_dns_invalid_answer_keeps_addresses(start, names, how, why):
     names.set("models.test", "A", "10.1.0.1", "10.1.0.2", ttl=0)
     picker = start(pool_of(names, "{address: models.test, ports: 80, type: A}",
-                           times="shortest: 20ms, longest: 100ms, timeout: 20ms"))
+                           times="shortest: 20ms, longest: 100ms, timeout: 100ms"))
     wait_endpoints(picker, "10.1.0.1:80", "10.1.0.2:80")
     names.behave(how)
     check_it_stays(picker, names, "failed", why)
@@ -352,7 +352,7 @@ def test_dns_srv_invalid_answer_keeps_addresses(start, names, how):
     for n in range(60):
         names.set(f"host-{n}.test", "A", f"10.1.0.{n}", ttl=0)
     picker = start(pool_of(names, "{address: models.test, type: SRV}",
-                           times="shortest: 20ms, longest: 100ms, timeout: 50ms"))
+                           times="shortest: 20ms, longest: 100ms, timeout: 300ms"))
     picker.wait_until(lambda now: n_endpoints(now) == 60, "60 endpoints")
     names.behave(how, "models.test")
     wait_lookups(picker, "failed")
@@ -365,7 +365,7 @@ def test_dns_srv_invalid_answer_keeps_addresses(start, names, how):
 def test_dns_server_exit_keeps_addresses(start):
     names = Names()
     names.set("models.test", "A", "10.1.0.1", "10.1.0.2", ttl=0)
-    picker = start(pool_of(names, "models.test:80", times="shortest: 20ms, longest: 100ms, timeout: 50ms"))
+    picker = start(pool_of(names, "models.test:80", times="shortest: 20ms, longest: 100ms, timeout: 300ms"))
     wait_endpoints(picker, "10.1.0.1:80", "10.1.0.2:80")
     names.close()
     wait_lookups(picker, "failed", 3)
@@ -384,7 +384,7 @@ def test_dns_failed_record_type_keeps_addresses(start, names):
     names.set("b.test", "A", "10.1.0.2", ttl=0)
     names.set("models.test", "SRV", (0, 0, 80, "a.test"), (0, 0, 81, "b.test"), ttl=0)
     picker = start(pool_of(names, "{address: models.test, type: SRV}",
-                           times="shortest: 20ms, longest: 100ms, timeout: 50ms"))
+                           times="shortest: 20ms, longest: 100ms, timeout: 300ms"))
     wait_endpoints(picker, "10.1.0.1:80", "10.1.0.2:81")
     names.behave("servfail", "a.test")
     wait_lookups(picker, "partial")
@@ -436,7 +436,7 @@ def test_dns_start_without_server(start):
         names.behave("drop")
         names.set("models.test", "A", "10.1.0.1", ttl=0)
         picker = start(pool_of(names, "models.test:80", "10.2.0.1:80",
-                               times="shortest: 20ms, longest: 100ms, timeout: 2s"))
+                               times="shortest: 20ms, longest: 100ms, timeout: 4s"))
         assert picked(picker) == {"10.2.0.1:80"}
         assert "not answered yet" in line_of(picker, "models.test")
         names.behave("answer")
@@ -467,7 +467,7 @@ def test_dns_tcp_timeout_keeps_addresses(start, names):
     """An answer that is cut short over UDP, and hangs over TCP."""
     names.set("models.test", "A", "10.1.0.1", ttl=0)
     picker = start(pool_of(names, "{address: models.test, ports: 80, type: A}",
-                           times="shortest: 20ms, longest: 100ms, timeout: 50ms"))
+                           times="shortest: 20ms, longest: 100ms, timeout: 300ms"))
     wait_endpoints(picker, "10.1.0.1:80")
     names.behave("hang")
     names.set("models.test", "A", *(f"10.1.1.{n}" for n in range(100)), ttl=0)
@@ -495,7 +495,8 @@ def test_dns_endpoints_are_health_checked(start, names):
     with MetricPages("ok", "127.0.0.1:0") as one:
         names.set("models.test", "A", "127.0.0.1", "127.0.0.2", ttl=0)
         picker = start(pool_of(names, f"models.test:{one.port}",
-                               more="health: {http: /ready, interval: 20ms, timeout: 500ms}\n"))
+                               more="health: {http: /ready, interval: 20ms, timeout: 20s}\n"))
+        picker.wait_until(lambda now: now[POOL + '{state="unchecked"}'] == 0, "checks")
         assert picked(picker) == {one.address}  # nothing listens at the other
         with MetricPages("ok", f"127.0.0.2:{one.port}") as other:
             picker.wait_ready_endpoints(2)

@@ -5,7 +5,7 @@ import json
 import grpc
 import pytest
 
-from lib import metrics
+from lib import http1, metrics
 from lib.ext_proc import DESTINATION
 from lib.pick_client import (HINT, HINT_NAMESPACE, Proxy, answer_headers, body, endpoint_of, headers, new_message, refusal_of,
                              set_headers)
@@ -288,7 +288,7 @@ def test_pool_saturated_is_429(proxy):
 def test_message_invalid_is_invalid_argument(proxy):
     call = proxy.channel.stream_stream("/envoy.service.ext_proc.v3.ExternalProcessor/Process")
     with pytest.raises(grpc.RpcError) as caught:
-        list(call(iter([b"\xff\xff"]), timeout=10))
+        list(call(iter([b"\xff\xff"]), timeout=http1.PATIENCE))
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert proxy.pick("/v2/models/digits/infer") in (A, B, C)
 

@@ -104,7 +104,7 @@ def test_queue_stale_load_admits(start):
     """Time alone ends the saturation: the server says nothing more, and nothing else happens."""
     with MetricPages("vllm:num_requests_waiting 5\n") as server:
         picker = start(f"endpoints: [{server.address}]\n"
-                       "metrics: {preset: vllm, interval: 50ms, timeout: 100ms, max_age: 500ms}\n"
+                       "metrics: {preset: vllm, interval: 50ms, timeout: 3s, max_age: 3s}\n"
                        "saturation: {queue_depth: 5}\nflow_control: {max_wait: 10m}\n")
         picker.wait_until(lambda now: now.get(
             f'sluice_pick_endpoint_waiting_requests{{endpoint="{server.address}"}}') == 5, "a load")
@@ -119,7 +119,7 @@ def test_queue_stale_load_admits(start):
 
 def test_queue_small_body_pieces_count_overhead(start):
     """Each costs memory, however little is in it: the queue's limit of bytes holds, too."""
-    picker = start(f"endpoints: [{A}]\nsaturation: {{max_in_flight: 1}}\nflow_control: {{max_bytes: 1MiB}}\n")
+    picker = start(f"endpoints: [{A}]\nsaturation: {{max_in_flight: 1}}\nflow_control: {{max_bytes: 1MiB, max_wait: 10m}}\n")
     with Proxy(picker.grpc_addresses[0]) as proxy:
         busy = ask(proxy)
         assert endpoint_of(busy.next()) == A
@@ -147,7 +147,7 @@ def test_queue_admits_many_at_once(start):
         assert endpoint_of(busy.next()) == A
         queued = [ask(proxy) for _ in range(n)]
         wait_waiting(picker, n)
-        picker.write_pool(f"endpoints: [{A}]\nsaturation: {{max_in_flight: {n + 1}}}\nflow_control: {{}}\n")
+        picker.write_pool(f"endpoints: [{A}]\nsaturation: {{max_in_flight: {n + 1}}}\nflow_control: {{max_wait: 10m}}\n")
         for stream in queued:
             assert endpoint_of(stream.next()) == A
         for stream in [busy, *queued]:
@@ -160,7 +160,7 @@ def test_queue_admits_many_at_once(start):
 
 def test_queue_drain_timeout_cuts_off_waiting(start):
     """On several connections, at the headers and with bodies: what waits is cut off, and the picker ends in order."""
-    picker = start(f"endpoints: [{A}, {B}]\n{FLOW}", "--drain-timeout", "2s", "--workers", "3")
+    picker = start(f"endpoints: [{A}, {B}]\n{FLOW}", "--drain-timeout", "5s", "--workers", "3")
     with contextlib.ExitStack() as open_ones:
         proxies = [open_ones.enter_context(Proxy(picker.grpc_addresses[0])) for _ in range(4)]
         busy = [ask(proxies[0]), ask(proxies[1])]

@@ -30,12 +30,19 @@ def start(start_picker):
 
 
 def pool_of(addresses, check, more=""):
+    """A check without a time limit of its own has one that a busy machine keeps."""
     listed = "".join(f"- {address}\n" for address in addresses)
+    check += "" if "timeout:" in check else ", timeout: 30s"
     return f"endpoints:\n{listed}health: {{{check}, interval: 20ms}}\n{more}"
 
 
 def picked(picker, n=20):
-    """The endpoints of so many requests, one after the other."""
+    """The endpoints of so many requests, one after the other, once all endpoints were checked."""
+    picker.wait_until(lambda now: now[UNCHECKED] == 0, "all to be checked")
+    return picked_now(picker, n)
+
+
+def picked_now(picker, n=20):
     with Proxy(picker.grpc_addresses[0]) as proxy:
         return {proxy.pick() for _ in range(n)}
 
@@ -118,7 +125,7 @@ def test_health_server_exit_and_return(start):
 
 def test_health_hanging_server_times_out(start):
     with MetricPages("ok") as one, MetricPages("ok") as other:
-        picker = start(pool_of([one.address, other.address], "http: /ready, timeout: 100ms"))
+        picker = start(pool_of([one.address, other.address], "http: /ready, timeout: 1s"))
         other.says("", "hang")
         picker.wait_ready_endpoints(1)
         assert picked(picker) == {one.address}
@@ -135,9 +142,13 @@ def test_health_known_before_first_request(start, how, why):
     """A picker that says it is ready has asked everybody once, but for those that take their time."""
     with MetricPages("ok") as one, MetricPages("no") as other, closed() as nobody, silent() as mute:
         other.says("no", how)
-        picker = start(pool_of([mute, nobody, other.address, one.address], "http: /ready, timeout: 200ms"))
-        assert picked(picker) == {one.address}
-        picker.wait_until(lambda now: now[UNCHECKED] == 0, "all to be checked")
+        for _ in range(10):  # on a busy machine the quarter of a second that it waits may be too short
+            picker = start(pool_of([mute, nobody, other.address, one.address], "http: /ready, timeout: 2s"))
+            numbers = picker.numbers()
+            if numbers[READY_NOW] == 1 and numbers[UNCHECKED] > 0:
+                break
+        assert numbers[READY_NOW] == 1 and numbers[UNCHECKED] > 0
+        assert picked_now(picker) == picked(picker) == {one.address}
         for address, reason in ((other.address, why), (nobody, "refused the connection"), (mute, "timed out")):
             assert reasons(picker, address) == [reason]
 
@@ -211,9 +222,8 @@ def test_health_grpc_service_name(start):
 
 def test_health_grpc_missing_is_not_ready(start):
     with MetricPages("ok") as one, closed() as nobody, silent() as mute, grpc_server() as (good, _):
-        picker = start(pool_of([one.address, nobody, mute, good], "grpc: '', timeout: 200ms"))
+        picker = start(pool_of([one.address, nobody, mute, good], "grpc: '', timeout: 2s"))
         assert picked(picker) == {good}
-        picker.wait_until(lambda now: now[UNCHECKED] == 0, "all to be checked")
         assert "refused" in reasons(picker, nobody)[0]
         assert len(reasons(picker, one.address)) == len(reasons(picker, mute)) == 1
 
@@ -265,7 +275,7 @@ def test_health_status_decides_without_its_body(start, how):
     """200 with a body that breaks off, or does not end."""
     with MetricPages("ok " * 100) as one:
         one.says("ok " * 100, how)
-        picker = start(pool_of([one.address], "http: /ready, timeout: 200ms"))
+        picker = start(pool_of([one.address], "http: /ready, timeout: 1s"))
         picker.wait_ready_endpoints(1)
         picker.wait_until(lambda _: one.n_requests >= 3, "three checks")
         assert picked(picker) == {one.address} and picker.numbers()[READY_NOW] == 1
@@ -294,7 +304,7 @@ def test_health_new_endpoint_is_checked_at_once(start):
     with MetricPages("ok") as one, MetricPages("ok") as other:
         def pool(*servers):
             listed = ", ".join(server.address for server in servers)
-            return f"endpoints: [{listed}]\nhealth: {{http: /ready, interval: 1h}}\n"
+            return f"endpoints: [{listed}]\nhealth: {{http: /ready, interval: 1h, timeout: 30s}}\n"
         picker = start(pool(one))
         picker.wait_ready_endpoints(1)
         picker.write_pool(pool(one, other))
@@ -319,6 +329,7 @@ def test_health_success_clears_refused_connection(start):
         assert picked(picker) == {one.address}
         with MetricPages("ok", other.address):
             picker.wait_until(lambda now: now[refused] == 0, "no refusal")
+            picker.wait_ready_endpoints(2)
             assert picked(picker) == {one.address, other.address}
 
 
@@ -326,9 +337,9 @@ def test_health_thousand_endpoints(start):
     """All are asked at the start, and again; those that fall silent are found out one by one."""
     with MetricPages("ok", "0.0.0.0:0") as one:
         addresses = [f"127.0.{1 + n // 250}.{1 + n % 250}:{one.port}" for n in range(1000)]
-        picker = start(pool_of(addresses, "http: /ready, timeout: 10s").replace("20ms", "1s"))
+        picker = start(pool_of(addresses, "http: /ready").replace("20ms", "3s"))
         picker.wait_ready_endpoints(1000)
-        picker.wait_until(lambda now: now['sluice_pick_probes_total{result="ok"}'] >= 3000, "three rounds")
+        picker.wait_until(lambda now: now['sluice_pick_probes_total{result="ok"}'] >= 2000, "two rounds")
         one.says("no", "status")
         picker.wait_ready_endpoints(0)
         state = http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()

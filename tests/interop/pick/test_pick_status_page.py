@@ -356,7 +356,7 @@ def test_status_page_several_pools(start_picker, tmp_path):
 def test_status_page_queues(start_picker, tmp_path):
     """They are shown where requests wait for room, by priority, and what became of those that did."""
     picker = start_picker(f"endpoints: [{A}]\nobjectives: [{{name: interactive, priority: 20}}]\n"
-                          "saturation: {max_in_flight: 1}\nflow_control: {max_requests: 8}\n")
+                          "saturation: {max_in_flight: 1}\nflow_control: {max_requests: 8, max_wait: 10m}\n")
     with browser.Browser(str(tmp_path / "profile")) as page, Proxy(picker.grpc_addresses[0]) as proxy:
         page.open(f"http://{picker.metrics_address}/")
         page.wait("Number(document.body?.dataset.samples) >= 1")
