@@ -18,7 +18,7 @@ from lib import http1
 from lib.mip_server import MipServer, Refuse
 from lib.server import binary, run
 
-SHORT = ("-d", "200ms", "-w", "20ms")
+SHORT = ("-d", "500ms", "-w", "20ms")
 PERCENTILES = ("min", "p50", "p75", "p90", "p95", "p99", "p99.9", "p99.99", "max")
 
 
@@ -134,7 +134,7 @@ class ModelServer(http.server.ThreadingHTTPServer):
 def test_bench_concurrency_list_runs_each_step(client_server):
     urls = [url_of(client_server), f"http+{client_server.addresses[1]}"]
     for url in urls:
-        result, table = bench(url, "id_batch", "-c", "1,3", *SHORT)
+        result, table = bench(url, "id_batch", "-c", "1,3", "-d", "1s", "-w", "20ms")
         assert [step["concurrency"] for step in result["steps"]] == [1, 3]
         for step in result["steps"]:
             check_step(step)
@@ -307,7 +307,7 @@ def test_bench_errors_are_counted_by_reason():
 
 def test_bench_missing_answer_is_timeout():
     with ModelServer(lambda number: None if number in (1, 2) else 200) as server:
-        result, _ = bench(server.url, "m", "-n", "10", "-w", "0", "-c", "2", "--timeout", "300ms",
+        result, _ = bench(server.url, "m", "-n", "10", "-w", "0", "-c", "2", "--timeout", "3s",
                           code=1)
     step = result["steps"][0]
     check_step(step)
@@ -320,7 +320,7 @@ def test_bench_server_exit_ends_run_with_report(tmp_path):
     for long, and the page can be read."""
     page = tmp_path / "page.html"
     server = ModelServer()
-    process = subprocess.Popen([binary(), "bench", server.url, "m", "-c", "2,3,4", "-d", "1s", "-w", "0",
+    process = subprocess.Popen([binary(), "bench", server.url, "m", "-c", "2,3,4", "-d", "3s", "-w", "0",
                                 "--json", "-", "--html", page], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
     wait_until(lambda: server.n_inferences > 20)
@@ -362,20 +362,20 @@ def test_bench_interrupt_reports_partial_result():
 
 
 def test_bench_interrupt_abandons_unanswered_request():
-    """One answer never comes. The first signal waits for it for a second, the second one not at all."""
+    """Two answers never come. The first signal waits for them for a second, the second one not at all."""
     for n_signals in (1, 2):
-        with ModelServer(lambda number: None if number == 10 else 200) as server:
+        with ModelServer(lambda number: None if number == 10 or number >= 50 else 200) as server:
             process = subprocess.Popen([binary(), "bench", server.url, "m", "-c", "2", "-d", "1h", "-w",
                                         "0", "--json", "-"], stdout=subprocess.PIPE,
                                        stderr=subprocess.PIPE, text=True)
-            wait_until(lambda server=server: server.n_inferences > 50)
+            wait_until(lambda server=server: server.n_inferences == 51)
             for _ in range(n_signals):
                 process.send_signal(signal.SIGINT)
                 time.sleep(0.1)
             out, err = process.communicate(timeout=http1.PATIENCE)
         step = json.loads(out)["steps"][0]
         check_step(step)
-        assert step["abandoned"] == 1 and "in flight when the run was interrupted" in err
+        assert step["abandoned"] == 2 and "in flight when the run was interrupted" in err
 
 
 # ---- reports ----------------------------------------------------------------------------------------
@@ -421,7 +421,7 @@ def on_a_terminal(*args):
 
 
 def test_bench_progress_only_on_terminal(client_server):
-    args = (url_of(client_server), "id_fp32", "-c", "1,2", "-d", "700ms", "-w", "300ms")
+    args = (url_of(client_server), "id_fp32", "-c", "1,2", "-d", "1500ms", "-w", "700ms")
     code, out, seen = on_a_terminal(*args)
     assert code == 0 and "requests/s" in out and "\r" not in out
     lines = seen.split("\r")

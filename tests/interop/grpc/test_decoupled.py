@@ -231,7 +231,7 @@ def test_decoupled_client_disconnect_cancels(running):
 
 
 def test_decoupled_deadline_ends_stream(running):
-    with Stream(running, stream_timeout=1) as stream:
+    with Stream(running, stream_timeout=3) as stream:
         stream.ask("many_slow", parameters={"responses": 1000000})
         stream.answer()
         while True:

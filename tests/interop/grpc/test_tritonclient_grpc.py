@@ -298,12 +298,12 @@ def test_health_check_and_watch(client_server):
     with grpc.insecure_channel(client_server.grpc_address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         for service in ("", "inference.GRPCInferenceService", "id_fp32"):
-            answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=10)
+            answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=60)
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
         with pytest.raises(grpc.RpcError) as caught:
-            stub.Check(health_pb2.HealthCheckRequest(service="nope"), timeout=10)
+            stub.Check(health_pb2.HealthCheckRequest(service="nope"), timeout=60)
         assert caught.value.code() == grpc.StatusCode.NOT_FOUND
-        watch = stub.Watch(health_pb2.HealthCheckRequest(service="nope"), timeout=10)
+        watch = stub.Watch(health_pb2.HealthCheckRequest(service="nope"), timeout=60)
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
         watch.cancel()
 
