@@ -237,13 +237,13 @@ class Run:
 
     def flood(self, line):
         """`flood N` and a request: sends it N times, or until the server takes no more of it."""
-        portions = [portion for inner in line.block for portion in Request(inner).portions()]
+        request = b"".join(portion for inner in line.block for portion in Request(inner).portions())
+        n, at_once = int(line.rest()), max(1, pieces.SEND_AT_ONCE // len(request))
         sock = self.link().connection.sock
         sock.settimeout(TAKES_NO_MORE)
         try:
-            for _ in range(int(line.rest())):
-                for portion in portions:
-                    sock.sendall(portion)
+            for sent in range(0, n, at_once):
+                sock.sendall(request * min(at_once, n - sent))
         except TimeoutError:
             pass
         sock.settimeout(http1.PATIENCE)
