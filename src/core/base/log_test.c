@@ -246,6 +246,7 @@ static void log_concurrent_writers_keep_lines_whole(void **state) {
     char names[4][600];
     (void)state;
     log_configure(LOG_INFO, LOG_JSON);
+    int64_t n_before = metric_read(METRIC_LOG_LINES_NOT_READ);
     struct catcher catcher = catch_start();
     for (int i = 0; i < 4; i++) {
         memset(names[i], 'a' + i, sizeof(names[i]) - 1);
@@ -262,12 +263,15 @@ static void log_concurrent_writers_keep_lines_whole(void **state) {
         assert_non_null(end);
         yyjson_doc *doc = yyjson_read(at, (size_t)(end - at), YYJSON_READ_NOFLAG);
         assert_non_null(doc);
-        assert_int_equal(strlen(member(doc, "name")), 599);
+        if (strcmp(member(doc, "event"), "thread") == 0) { /* else it counts dropped lines */
+            assert_int_equal(strlen(member(doc, "name")), 599);
+            lines++;
+        }
         yyjson_doc_free(doc);
-        lines++;
         at = end + 1;
     }
-    assert_int_equal(lines, 800);
+    /* A thread that is stopped for long while it writes makes the others drop lines. */
+    assert_int_equal(lines + metric_read(METRIC_LOG_LINES_NOT_READ) - n_before, 800);
     free(text);
 }
 

@@ -188,7 +188,7 @@ static void load_connection_without_descriptor_is_stepped_by_time(void **state) 
 
 static void load_warm_up_is_not_measured(void **state) {
     struct bed *bed = *state;
-    bed->step.from_ns = clock_now_ns() + 20 * MS;
+    bed->step.from_ns = clock_now_ns() + 200 * MS;
     count_requests(bed, 10);
     const struct bench_stats *stats = run(bed);
     assert_true(server.n_begun > 10);
@@ -198,7 +198,7 @@ static void load_warm_up_is_not_measured(void **state) {
 
 static void load_duration_ends_step(void **state) {
     struct bed *bed = *state;
-    bed->step.until_ns = clock_now_ns() + 20 * MS;
+    bed->step.until_ns = clock_now_ns() + 200 * MS;
     const struct bench_stats *stats = run(bed);
     assert_true(clock_now_ns() >= bed->step.until_ns);
     assert_int_equal(bench_histogram_total(&stats->latency), server.n_begun);
@@ -260,8 +260,8 @@ static void load_open_loop_sends_requested_count(void **state) {
 static void load_slow_server_leaves_requests_unsent(void **state) {
     struct bed *bed = *state;
     server.never = true;
-    bed->options.rate = 1000;
-    bed->step.until_ns = bed->options.start_ns + 50 * MS;
+    bed->options.rate = 100;
+    bed->step.until_ns = bed->options.start_ns + 500 * MS;
     bed->step.give_up_ns = bed->step.until_ns + 20 * MS;
     const struct bench_stats *stats = run(bed);
     assert_int_equal(server.n_begun, 3);
