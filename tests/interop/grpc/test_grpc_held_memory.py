@@ -135,7 +135,7 @@ def test_forwarded_metadata_counts_against_body_memory(start):
 
 
 def test_stream_without_message_times_out(start):
-    live = start("--body-timeout", "1s")
+    live = start("--body-timeout", "3s")
     with live.connect() as connection:
         begun = connection.begin(STREAM)
         connection.send_data(begun, h2.message(GOOD))

@@ -510,8 +510,8 @@ def test_disconnect_with_answers_queued_after_waiting_requests(live):
 
 @pytest.fixture(scope="module")
 def impatient_server(tmp_path_factory, repositories):
-    live = Live(tmp_path_factory.mktemp("impatient"), repositories("default"), "--header-timeout", "1s",
-                "--body-timeout", "1s", "--write-timeout", "1s", "--idle-timeout", "2s")
+    live = Live(tmp_path_factory.mktemp("impatient"), repositories("default"), "--header-timeout", "3s",
+                "--body-timeout", "3s", "--write-timeout", "3s", "--idle-timeout", "6s")
     with live.server:
         yield live
 
@@ -565,7 +565,7 @@ def test_trailers_after_end_are_ignored(impatient):
         over = connection.begin(b"/no.Such/Method")
         assert connection.answer(over).status == UNIMPLEMENTED
         connection.send(call_frames(h2.END_STREAM, over, [(b"a", b"late")]))
-        time.sleep(2)  # --header-timeout is half of it
+        time.sleep(5)  # --header-timeout is less
         connection.send_data(kept, WHOLE, end=True)
         assert connection.answer(kept).status == OK
         impatient.check_good(connection)
