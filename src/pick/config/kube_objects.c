@@ -13,189 +13,187 @@
 static const char GROUPS[][32] = {"inference.networking.k8s.io", "inference.networking.x-k8s.io",
                                   "llm-d.ai"};
 
-typedef enum status (*object_reader)(struct pool_config_reader *reader,
-                                     const struct doc_node *object, const struct doc_node *spec,
-                                     struct error *err);
+typedef void (*object_reader)(struct pool_config_reader *reader, const struct doc_node *object,
+                              const struct doc_node *spec);
 
 bool pool_config_is_kube_object(const struct doc_node *node) {
-    struct doc_node kind = doc_get(node, "kind");
-    return kind.val != NULL;
+    return doc_get(node, "kind").val != NULL;
 }
 
 /* Reads `metadata.name`. */
-static enum status read_name(struct pool_config_reader *reader, const struct doc_node *object,
-                             struct str *out, struct error *err) {
+static void read_name(struct pool_config_reader *reader, const struct doc_node *object,
+                      struct str *out) {
     struct doc_node metadata = doc_get(object, "metadata"), name = doc_get(&metadata, "name");
-    return pool_config_read_name(reader, &name, out, err);
+    pool_config_read_name(&reader->doc, &name, out);
 }
 
 /* ---- InferencePool --------------------------------------------------------------------------- */
 
 /* v1 has {matchLabels: {…}}; v1alpha2 has the labels themselves, whose values are texts. */
-static enum status read_selector(struct pool_config_reader *reader, const struct doc_node *spec,
-                                 struct error *err) {
-    static const char *const names[] = {"matchLabels", NULL};
-    struct doc_node selector = doc_get(spec, "selector");
-    struct doc_node labels = doc_get(&selector, "matchLabels");
-    if (!doc_is_present(&selector)) {
-        return doc_error(&selector, err, "expected the labels of the pool's endpoints, got none");
-    }
+static void read_selector(struct doc_reader *reader, const struct doc_node *selector,
+                          void *unused) {
+    static const struct doc_member v1_members[] = {{"matchLabels", MEMBER_BY_CALLER}, {0}};
+    struct doc_node labels = doc_get(selector, "matchLabels");
     bool v1 = doc_is_object(&labels);
-    enum status st = v1 ? doc_reject_unknown(&selector, names, err) : ST_OK;
-    if (st != ST_OK) {
-        return st;
+    (void)unused;
+    if (!doc_is_present(selector)) {
+        doc_reader_fail(reader, selector, "expected the labels of the pool's endpoints, got none");
     }
-    return pool_config_read_labels(reader, v1 ? &labels : &selector, &reader->spec->selector, err);
+    if (v1) {
+        doc_reader_reject_unknown(reader, selector, v1_members, NULL);
+    }
+    pool_config_read_labels(reader, v1 ? &labels : selector,
+                            &pool_config_reader_of(reader)->spec->selector);
 }
 
-static enum status read_ports(struct pool_config_reader *reader, const struct doc_node *spec,
-                              struct error *err) {
-    struct doc_node ports = doc_get(spec, "targetPorts"), old = doc_get(spec, "targetPortNumber");
-    struct pool_config_ports *out = &reader->ports;
-    enum status st = pool_config_read_port_list(&old, out, err);
-    if (!doc_is_present(&ports)) {
-        return st;
+static void read_target_ports(struct doc_reader *reader, const struct doc_node *list, void *out) {
+    struct pool_config_ports *ports = out;
+    if (!doc_is_present(list)) {
+        return;
     }
-    if (doc_count(&ports) > POOL_CONFIG_MAX_PORTS) {
-        return doc_error(&ports, err, "expected at most %d ports, got %zu", POOL_CONFIG_MAX_PORTS,
-                         doc_count(&ports));
+    if (doc_count(list) > POOL_CONFIG_MAX_PORTS) {
+        doc_reader_fail(reader, list, "expected at most %d ports, got %zu", POOL_CONFIG_MAX_PORTS,
+                        doc_count(list));
     }
-    out->n = 0;
-    for (struct doc_node item = {0}; st == ST_OK && doc_next(&ports, &item);) {
+    ports->n = 0;
+    for (struct doc_node item = {0}; doc_reader_next(reader, list, &item);) {
         struct doc_node number = doc_get(&item, "number");
+        uint64_t port = 0;
         if (!number.val) {
-            return doc_error(&item, err, "expected {number: PORT}");
+            doc_reader_fail(reader, &item, "expected {number: PORT}");
         }
-        st = pool_config_read_port(&number, &out->items[out->n++], err);
+        doc_reader_u64(reader, &number, 1, UINT16_MAX, &port);
+        ports->items[ports->n++] = (uint16_t)port;
     }
-    return st;
 }
 
-static enum status read_pool(struct pool_config_reader *reader, const struct doc_node *object,
-                             const struct doc_node *spec, struct error *err) {
-    static const char *const names[] = {
-        "selector",    "targetPorts", "targetPortNumber", "endpointPickerRef", "extensionRef",
-        "appProtocol", NULL};
+static const struct doc_member POOL[] = {
+    {"selector", MEMBER_CUSTOM(read_selector)},
+    {"targetPortNumber", MEMBER_CUSTOM_FIELD(struct pool_config_reader, ports,
+                                             struct pool_config_ports, pool_config_read_port_list)},
+    {"targetPorts", MEMBER_CUSTOM_FIELD(struct pool_config_reader, ports, struct pool_config_ports,
+                                        read_target_ports)},
+    {"endpointPickerRef", MEMBER_BY_CALLER}, /* of the gateway */
+    {"extensionRef", MEMBER_BY_CALLER},
+    {"appProtocol", MEMBER_BY_CALLER},
+    {0}};
+
+static void read_pool(struct pool_config_reader *reader, const struct doc_node *object,
+                      const struct doc_node *spec) {
     if (reader->has_pool) {
-        return doc_error(object, err,
-                         reader->line > 0
-                             ? "expected one InferencePool of this name in the file, got a second"
-                             : "expected one InferencePool in the file, got a second (several "
-                               "need `pools`, with the name of each)");
+        doc_reader_fail(&reader->doc, object,
+                        reader->line > 0
+                            ? "expected one InferencePool of this name in the file, got a second"
+                            : "expected one InferencePool in the file, got a second (several "
+                              "need `pools`, with the name of each)");
     }
     reader->has_pool = true;
-    enum status st = reader->line > 0 ? ST_OK : read_name(reader, object, &reader->spec->name, err);
-    if (st == ST_OK) {
-        st = doc_reject_unknown(spec, names, err);
+    if (reader->line == 0) {
+        read_name(reader, object, &reader->spec->name);
     }
-    if (st == ST_OK) {
-        st = read_selector(reader, spec, err);
-    }
-    return st == ST_OK ? read_ports(reader, spec, err) : st;
+    doc_reader_object(&reader->doc, spec, POOL, reader);
 }
 
 /* ---- InferenceModel, InferenceObjective ------------------------------------------------------ */
 
-static enum status check_pool_ref(struct pool_config_reader *reader, const struct doc_node *spec,
-                                  struct error *err) {
+static void check_pool_ref(struct pool_config_reader *reader, const struct doc_node *spec) {
     struct doc_node ref = doc_get(spec, "poolRef"), name = doc_get(&ref, "name");
     struct str text = {NULL, 0};
-    enum status st = doc_read_str(&name, &text, err);
-    if (st == ST_OK && name.val && reader->has_pool && !str_eq(text, reader->spec->name)) {
-        st = doc_error(&name, err, "expected the file's InferencePool, \"%.*s\", got \"%.*s\"",
-                       STR_ARG(reader->spec->name), STR_ARG(text));
+    doc_reader_view(&reader->doc, &name, &text);
+    if (name.val && reader->has_pool && !str_eq(text, reader->spec->name)) {
+        doc_reader_fail(&reader->doc, &name,
+                        "expected the file's InferencePool, \"%.*s\", got \"%.*s\"",
+                        STR_ARG(reader->spec->name), STR_ARG(text));
     }
-    return st;
 }
 
-static enum status read_model(struct pool_config_reader *reader, const struct doc_node *object,
-                              const struct doc_node *spec, struct error *err) {
-    static const char *const names[] = {"modelName", "criticality", "targetModels", "poolRef",
-                                        NULL};
-    struct doc_node name = doc_get(spec, "modelName"), criticality = doc_get(spec, "criticality");
-    struct doc_node targets = doc_get(spec, "targetModels");
+static void read_targets(struct doc_reader *reader, const struct doc_node *list, void *out) {
+    pool_config_read_targets(reader, list, "name", out);
+}
+
+static const struct doc_member MODEL[] = {
+    {"modelName", MEMBER_CUSTOM_FIELD(struct pool_model, name, struct str, pool_config_read_name)},
+    {"criticality", MEMBER_WORD(struct pool_model, criticality, POOL_CONFIG_CRITICALITIES)},
+    {"targetModels",
+     MEMBER_CUSTOM_FIELD(struct pool_model, targets, struct pool_targets, read_targets)},
+    {"poolRef", MEMBER_BY_CALLER},
+    {0}};
+
+static void read_model(struct pool_config_reader *reader, const struct doc_node *object,
+                       const struct doc_node *spec) {
+    struct doc_node name = doc_get(spec, "modelName");
     struct pool_model model = {.criticality = POOL_STANDARD};
     (void)object;
-    enum status st = doc_reject_unknown(spec, names, err);
-    if (st == ST_OK) {
-        st = pool_config_read_name(reader, &name, &model.name, err);
-    }
-    if (st == ST_OK) {
-        st = pool_config_read_criticality(&criticality, &model.criticality, err);
-    }
-    if (st == ST_OK) {
-        st = pool_config_read_targets(reader, &targets, "name", &model.targets, err);
-    }
-    return st == ST_OK ? pool_config_add_model(reader, &name, &model, err) : st;
+    doc_reader_object(&reader->doc, spec, MODEL, &model);
+    pool_config_add_model(reader, &name, &model);
 }
 
-static enum status read_objective(struct pool_config_reader *reader, const struct doc_node *object,
-                                  const struct doc_node *spec, struct error *err) {
-    static const char *const names[] = {"priority", "poolRef", NULL};
+static const struct doc_member OBJECTIVE[] = {
+    {"priority", MEMBER_BY_CALLER}, {"poolRef", MEMBER_BY_CALLER}, {0}};
+
+static void read_objective(struct pool_config_reader *reader, const struct doc_node *object,
+                           const struct doc_node *spec) {
     struct doc_node priority = doc_get(spec, "priority");
     struct str name = {NULL, 0};
-    enum status st = doc_reject_unknown(spec, names, err);
-    if (st == ST_OK) {
-        st = read_name(reader, object, &name, err);
-    }
-    return st == ST_OK ? pool_config_add_objective(reader, object, name, &priority, err) : st;
+    doc_reader_reject_unknown(&reader->doc, spec, OBJECTIVE, NULL);
+    read_name(reader, object, &name);
+    pool_config_add_objective(reader, object, name, &priority);
 }
 
 /* ---- InferenceModelRewrite ------------------------------------------------------------------- */
 
-/* {model: {type: Exact, value: NAME}} */
-static enum status read_match(struct pool_config_reader *reader, const struct doc_node *node,
-                              struct str *out, struct error *err) {
-    static const char *const names[] = {"model", NULL};
-    static const char *const model_names[] = {"type", "value", NULL};
+static void read_match_type(struct doc_reader *reader, const struct doc_node *node, void *unused) {
     static const char *const types[] = {"Exact", NULL};
-    struct doc_node model = doc_get(node, "model"), type = doc_get(&model, "type");
-    struct doc_node value = doc_get(&model, "value");
     unsigned word;
-    enum status st = doc_reject_unknown(node, names, err);
-    if (st == ST_OK) {
-        st = doc_reject_unknown(&model, model_names, err);
-    }
-    if (st == ST_OK) {
-        st = pool_config_read_word(&type, types, &word, err);
-    }
-    if (st == ST_OK) {
-        st = pool_config_read_name(reader, &value, out, err);
-    }
-    return st == ST_OK ? pool_config_add_name(reader, &reader->rewrites, *out, &value, err) : st;
+    (void)unused;
+    doc_reader_word(reader, node, types, NULL, &word);
 }
 
-static enum status read_rule(struct pool_config_reader *reader, const struct doc_node *rule,
-                             struct error *err) {
-    static const char *const names[] = {"matches", "targets", NULL};
-    struct doc_node matches = doc_get(rule, "matches"), targets = doc_get(rule, "targets");
-    size_t n = doc_is_present(&matches) ? doc_count(&matches) : 0, i = 0;
-    struct str *models = arena_calloc(reader->spec->arena, n, sizeof(*models));
-    struct pool_rewrite rewrite = {.models = models, .n_models = n};
-    if (!models) {
-        return pool_config_no_memory(reader, err);
+static const struct doc_member MATCH_MODEL[] = {
+    {"type", MEMBER_CUSTOM(read_match_type)}, {"value", MEMBER_CUSTOM(pool_config_read_name)}, {0}};
+static const struct doc_member MATCH[] = {{"model", MEMBER_BY_CALLER}, {0}};
+
+/* Reads the list of {model: {type: Exact, value: NAME}}. */
+static void read_matches(struct doc_reader *reader, const struct doc_node *list, void *object) {
+    struct pool_config_reader *pool = pool_config_reader_of(reader);
+    struct pool_rewrite *out = object;
+    size_t n = doc_is_present(list) ? doc_count(list) : 0;
+    struct str *models = doc_reader_calloc(reader, n, sizeof(*models));
+    out->models = models;
+    out->n_models = n;
+    for (struct doc_node item = {0}; n > 0 && doc_reader_next(reader, list, &item); models++) {
+        struct doc_node model = doc_get(&item, "model"), value = doc_get(&model, "value");
+        doc_reader_reject_unknown(reader, &item, MATCH, NULL);
+        doc_reader_reject_unknown(reader, &model, MATCH_MODEL, NULL);
+        doc_reader_members(reader, &model, MATCH_MODEL, models);
+        pool_config_add_name(pool, &pool->rewrites, *models, &value);
     }
-    enum status st = doc_reject_unknown(rule, names, err);
-    for (struct doc_node item = {0}; n > 0 && st == ST_OK && doc_next(&matches, &item); i++) {
-        st = read_match(reader, &item, &models[i], err);
-    }
-    if (st == ST_OK) {
-        st = pool_config_read_targets(reader, &targets, "modelRewrite", &rewrite.targets, err);
-    }
-    return st == ST_OK ? pool_spec_add_rewrite(reader->spec, &rewrite, err) : st;
 }
 
-static enum status read_rewrite(struct pool_config_reader *reader, const struct doc_node *object,
-                                const struct doc_node *spec, struct error *err) {
-    static const char *const names[] = {"rules", "poolRef", NULL};
-    struct doc_node rules = doc_get(spec, "rules");
+static void read_rewrite_targets(struct doc_reader *reader, const struct doc_node *list,
+                                 void *out) {
+    pool_config_read_targets(reader, list, "modelRewrite", out);
+}
+
+static const struct doc_member RULE[] = {
+    {"matches", MEMBER_CUSTOM(read_matches)},
+    {"targets",
+     MEMBER_CUSTOM_FIELD(struct pool_rewrite, targets, struct pool_targets, read_rewrite_targets)},
+    {0}};
+static const struct doc_member REWRITE[] = {
+    {"rules", MEMBER_BY_CALLER}, {"poolRef", MEMBER_BY_CALLER}, {0}};
+
+static void read_rewrite(struct pool_config_reader *reader, const struct doc_node *object,
+                         const struct doc_node *spec) {
+    struct doc_node rules = doc_get(spec, "rules"), rule = {0};
     (void)object;
-    enum status st = doc_reject_unknown(spec, names, err);
-    for (struct doc_node rule = {0};
-         doc_is_present(&rules) && st == ST_OK && doc_next(&rules, &rule);) {
-        st = read_rule(reader, &rule, err);
+    doc_reader_reject_unknown(&reader->doc, spec, REWRITE, NULL);
+    while (doc_is_present(&rules) && doc_reader_next(&reader->doc, &rules, &rule)) {
+        struct pool_rewrite rewrite = {.models = NULL};
+        doc_reader_reject_unknown(&reader->doc, &rule, RULE, NULL);
+        doc_reader_members(&reader->doc, &rule, RULE, &rewrite);
+        pool_config_add_rewrite(reader, &rewrite);
     }
-    return st;
 }
 
 /* ---- which object, of which pool ------------------------------------------------------------- */
@@ -212,146 +210,135 @@ static const struct kind {
 
 enum { N_KINDS = sizeof(KINDS) / sizeof(KINDS[0]), N_GROUPS = sizeof(GROUPS) / sizeof(GROUPS[0]) };
 
-static enum status find_kind(const struct doc_node *object, const struct kind **out,
-                             struct error *err) {
+/* Returns: NULL after an error. */
+static const struct kind *find_kind(struct doc_reader *reader, const struct doc_node *object) {
     struct doc_node kind = doc_get(object, "kind");
     struct str text = {NULL, 0};
-    enum status st = doc_read_str(&kind, &text, err);
-    for (size_t i = 0; st == ST_OK && i < N_KINDS; i++) {
+    doc_reader_view(reader, &kind, &text);
+    for (size_t i = 0; i < N_KINDS; i++) {
         if (str_is(text, KINDS[i].name)) {
-            *out = &KINDS[i];
-            return ST_OK;
+            return &KINDS[i];
         }
     }
-    return st != ST_OK
-               ? st
-               : doc_error(&kind, err,
-                           "expected InferencePool, InferenceModel, InferenceObjective, "
-                           "InferenceModelRewrite, EndpointPickerConfig or List, got \"%.*s\"",
-                           STR_ARG(text));
+    doc_reader_fail(reader, &kind,
+                    "expected InferencePool, InferenceModel, InferenceObjective, "
+                    "InferenceModelRewrite, EndpointPickerConfig or List, got \"%.*s\"",
+                    STR_ARG(text));
+    return NULL;
 }
 
-static enum status check_version(const struct doc_node *object, struct error *err) {
+static void check_version(struct doc_reader *reader, const struct doc_node *object) {
     struct doc_node version = doc_get(object, "apiVersion");
     struct str text = {NULL, 0};
-    enum status st = doc_read_str(&version, &text, err);
+    doc_reader_view(reader, &version, &text);
     struct str rest = text, group = str_cut(&rest, '/');
-    for (size_t i = 0; st == ST_OK && i < N_GROUPS; i++) {
+    for (size_t i = 0; i < N_GROUPS; i++) {
         if (rest.ptr && str_is(group, GROUPS[i])) {
-            return ST_OK;
+            return;
         }
     }
-    return st != ST_OK ? st
-                       : doc_error(&version, err,
-                                   "expected a version of %s, %s or %s (%s/v1), got \"%.*s\"",
-                                   GROUPS[0], GROUPS[1], GROUPS[2], GROUPS[0], STR_ARG(text));
+    doc_reader_fail(reader, &version, "expected a version of %s, %s or %s (%s/v1), got \"%.*s\"",
+                    GROUPS[0], GROUPS[1], GROUPS[2], GROUPS[0], STR_ARG(text));
 }
 
-/* Finds the pool of the list with the name at `node`. */
-static enum status find_pool(const struct pool_config_file *file, const struct doc_node *node,
-                             struct pool_config_reader **out, struct error *err) {
-    struct str name = {NULL, 0};
-    enum status st = doc_read_str(node, &name, err);
-    *out = st == ST_OK && name.ptr ? pool_config_find_pool(file, name) : NULL;
-    if (st != ST_OK || *out) {
-        return st;
-    }
-    return name.ptr
-               ? doc_error(node, err, "expected the name of one of the file's pools, got \"%.*s\"",
-                           STR_ARG(name))
-               : doc_error(node, err, "expected the name of one of the file's pools, got nothing");
-}
-
-static enum status find_pool_reader(const struct pool_config_file *file,
-                                    const struct doc_node *object, bool is_pool,
-                                    struct pool_config_reader **out, struct error *err) {
+/* Finds the pool of the list that the object is, or refers to; without a list there is one.
+ * Returns: NULL after an error. */
+static struct pool_config_reader *find_pool_reader(struct pool_config_file *file,
+                                                   const struct doc_node *object, bool is_pool) {
     struct doc_node spec = doc_get(object, "spec"), metadata = doc_get(object, "metadata");
     struct doc_node ref = doc_get(&spec, "poolRef");
-    struct doc_node name = doc_get(is_pool ? &metadata : &ref, "name");
-    *out = &file->items[0];
-    return file->by_name ? find_pool(file, &name, out, err) : ST_OK;
+    struct doc_node node = doc_get(is_pool ? &metadata : &ref, "name");
+    struct pool_config_reader *found = &file->items[0];
+    struct str name = {NULL, 0};
+    if (file->by_name) {
+        doc_reader_view(&file->doc, &node, &name);
+        found = name.ptr ? pool_config_find_pool(file, name) : NULL;
+    }
+    if (!found && name.ptr) {
+        doc_reader_fail(&file->doc, &node,
+                        "expected the name of one of the file's pools, got \"%.*s\"",
+                        STR_ARG(name));
+    } else if (!found) {
+        doc_reader_fail(&file->doc, &node,
+                        "expected the name of one of the file's pools, got nothing");
+    }
+    return doc_reader_ok(&file->doc) ? found : NULL;
 }
 
-static enum status expect_spec(const struct doc_node *spec, struct error *err) {
-    return doc_is_present(spec) ? doc_expect_object(spec, err)
-                                : doc_error(spec, err, "expected the object's spec, got nothing");
+static void expect_spec(struct doc_reader *reader, const struct doc_node *spec) {
+    if (!doc_is_present(spec)) {
+        doc_reader_fail(reader, spec, "expected the object's spec, got nothing");
+    }
+    doc_reader_expect_object(reader, spec);
 }
 
 enum status pool_config_read_kube_object_of_kind(struct pool_config_reader *reader,
-                                                 const char *kind, const struct doc_node *object,
-                                                 struct error *err) {
+                                                 const char *kind, const struct doc_node *object) {
     struct doc_node spec = doc_get(object, "spec");
     size_t i = 0;
     while (strcmp(KINDS[i].name, kind) != 0) {
         i++;
         assert(i < N_KINDS);
     }
-    enum status st = expect_spec(&spec, err);
-    return st == ST_OK ? KINDS[i].read(reader, object, &spec, err) : st;
+    expect_spec(&reader->doc, &spec);
+    KINDS[i].read(reader, object, &spec);
+    return reader->doc.status;
 }
 
-static enum status read_object(struct pool_config_file *file, const struct doc_node *object,
-                               bool pools, struct error *err) {
-    static const char *const names[] = {"apiVersion", "kind", "metadata", "spec", "status", NULL};
-    const struct kind *kind = NULL;
-    struct pool_config_reader *reader = NULL;
+static const struct doc_member OBJECT[] = {
+    {"apiVersion", MEMBER_BY_CALLER}, {"kind", MEMBER_BY_CALLER},   {"metadata", MEMBER_BY_CALLER},
+    {"spec", MEMBER_BY_CALLER},       {"status", MEMBER_BY_CALLER}, {0}};
+
+static void read_object(struct pool_config_file *file, const struct doc_node *object, bool pools) {
     struct doc_node spec = doc_get(object, "spec");
-    enum status st = find_kind(object, &kind, err);
-    if (st != ST_OK || pools != (kind->read == read_pool)) {
-        return st;
+    const struct kind *kind = find_kind(&file->doc, object);
+    if (!kind || pools != (kind->read == read_pool)) {
+        return;
     }
-    st = check_version(object, err);
-    if (st == ST_OK) {
-        st = doc_reject_unknown(object, names, err);
+    check_version(&file->doc, object);
+    doc_reader_reject_unknown(&file->doc, object, OBJECT, NULL);
+    expect_spec(&file->doc, &spec);
+    struct pool_config_reader *reader = find_pool_reader(file, object, pools);
+    if (!reader) {
+        return;
     }
-    if (st == ST_OK) {
-        st = expect_spec(&spec, err);
+    if (!pools && !file->by_name) {
+        check_pool_ref(reader, &spec);
     }
-    if (st == ST_OK) {
-        st = find_pool_reader(file, object, pools, &reader, err);
-    }
-    if (st == ST_OK && !pools && !file->by_name) {
-        st = check_pool_ref(reader, &spec, err);
-    }
-    return st == ST_OK ? kind->read(reader, object, &spec, err) : st;
+    kind->read(reader, object, &spec);
+    file->doc.status = reader->doc.status;
 }
 
 /* Reads a configuration file that has a `kind` but no `spec`: an EndpointPickerConfig. With a list
  * of pools it applies to the pools without a profile of their own. */
-static enum status read_picker(struct pool_config_file *file, const struct doc_node *object,
-                               struct error *err) {
-    static const char *const names[] = {
-        "apiVersion",         "kind",        "plugins", "schedulingProfiles", "featureGates",
-        "saturationDetector", "flowControl", "data",    "dataLayer",          "parser",
-        "requestHandler",     NULL};
-    enum status st = check_version(object, err);
-    if (st == ST_OK) {
-        st = doc_reject_unknown(object, names, err);
-    }
-    for (size_t i = 0; i < file->n && st == ST_OK; i++) {
+static void read_picker(struct pool_config_file *file, const struct doc_node *object) {
+    static const struct doc_member members[] = {
+        {"apiVersion", MEMBER_BY_CALLER}, {"kind", MEMBER_BY_CALLER}, {0}};
+    check_version(&file->doc, object);
+    doc_reader_reject_unknown(&file->doc, object, members, POOL_CONFIG_PICKER);
+    for (size_t i = 0; i < file->n && doc_reader_ok(&file->doc); i++) {
         struct pool_config_reader *reader = &file->items[i];
         if (!file->by_name || !reader->has_profile) {
-            st = pool_config_read_profile(reader, object, err);
-            st = st == ST_OK ? pool_config_read_picker_config(reader, object, err) : st;
+            pool_config_read_picker_config(reader, object);
+            file->doc.status = reader->doc.status;
         }
     }
-    return st;
 }
 
-enum status pool_config_read_kube_object(struct pool_config_file *file, const struct doc_node *node,
-                                         bool pools, struct error *err) {
-    struct doc_node kind = doc_get(node, "kind"), items = doc_get(node, "items");
+void pool_config_read_kube_object(struct pool_config_file *file, const struct doc_node *node,
+                                  bool pools) {
+    struct doc_node kind = doc_get(node, "kind"), items = doc_get(node, "items"), item = {0};
     struct str text = {NULL, 0};
-    enum status st = doc_read_str(&kind, &text, NULL);
-    if (st == ST_OK && str_is(text, "EndpointPickerConfig")) {
-        return pools ? ST_OK : read_picker(file, node, err);
+    bool is_text = doc_read_str(&kind, &text, NULL) == ST_OK;
+    if (is_text && str_is(text, "EndpointPickerConfig")) {
+        if (!pools) {
+            read_picker(file, node);
+        }
+    } else if (!is_text || !str_is(text, "List")) {
+        read_object(file, node, pools);
+    } else {
+        while (doc_is_present(&items) && doc_reader_next(&file->doc, &items, &item)) {
+            read_object(file, &item, pools);
+        }
     }
-    if (st != ST_OK || !str_is(text, "List")) {
-        return read_object(file, node, pools, err);
-    }
-    for (struct doc_node item = {0};
-         doc_is_present(&items) && st == ST_OK && doc_next(&items, &item);) {
-        st = read_object(file, &item, pools, err);
-    }
-    return st;
 }

@@ -1,119 +1,139 @@
 /* What requests may name: models, objectives, rewrites. */
 #include "pick/config/reader.h"
 
+typedef void (*element_reader)(struct pool_config_reader *reader, const struct doc_node *node);
+
+static void read_list(struct doc_reader *reader, const struct doc_node *list, element_reader read) {
+    for (struct doc_node item = {0};
+         doc_is_present(list) && doc_reader_next(reader, list, &item);) {
+        read(pool_config_reader_of(reader), &item);
+    }
+}
+
+static void read_model_targets(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    pool_config_read_targets(reader, node, "model", out);
+}
+
 /* ---- models ---------------------------------------------------------------------------------- */
 
-enum status pool_config_read_criticality(const struct doc_node *node, enum pool_criticality *out,
-                                         struct error *err) {
-    static const char *const words[] = {"Standard", "Critical", "Sheddable", NULL};
-    unsigned word = (unsigned)*out; /* in the order of the enum */
-    enum status st = pool_config_read_word(node, words, &word, err);
-    *out = (enum pool_criticality)word;
-    return st;
-}
+const char *const POOL_CONFIG_CRITICALITIES[] = {"Standard", "Critical", "Sheddable", NULL};
 
-enum status pool_config_add_model(struct pool_config_reader *reader, const struct doc_node *node,
-                                  const struct pool_model *model, struct error *err) {
-    enum status st = pool_config_add_name(reader, &reader->models, model->name, node, err);
-    if (st == ST_OK && model->targets.n > 0) {
-        st = pool_config_add_name(reader, &reader->split, model->name, node, err);
+void pool_config_add_model(struct pool_config_reader *reader, const struct doc_node *node,
+                           const struct pool_model *model) {
+    pool_config_add_name(reader, &reader->models, model->name, node);
+    if (model->targets.n > 0) {
+        pool_config_add_name(reader, &reader->split, model->name, node);
     }
     reader->has_models = true;
-    return st == ST_OK ? pool_spec_add_model(reader->spec, model, err) : st;
+    if (doc_reader_ok(&reader->doc)) {
+        reader->doc.status = pool_spec_add_model(reader->spec, model, reader->doc.err);
+    }
 }
 
-static enum status read_model(struct pool_config_reader *reader, const struct doc_node *node,
-                              struct error *err) {
-    static const char *const names[] = {"name", "criticality", "targets", NULL};
+static const struct doc_member MODEL[] = {
+    {"name", MEMBER_CUSTOM_FIELD(struct pool_model, name, struct str, pool_config_read_name)},
+    {"criticality", MEMBER_WORD(struct pool_model, criticality, POOL_CONFIG_CRITICALITIES)},
+    {"targets",
+     MEMBER_CUSTOM_FIELD(struct pool_model, targets, struct pool_targets, read_model_targets)},
+    {0}};
+
+/* A name, or an object. */
+static void read_model(struct pool_config_reader *reader, const struct doc_node *node) {
     struct pool_model model = {.criticality = POOL_STANDARD};
-    struct str text;
-    if (doc_read_str(node, &text, NULL) == ST_OK) {
-        enum status alone = pool_config_read_name(reader, node, &model.name, err);
-        return alone == ST_OK ? pool_config_add_model(reader, node, &model, err) : alone;
+    if (doc_is_text(node)) {
+        pool_config_read_name(&reader->doc, node, &model.name);
+    } else {
+        doc_reader_object(&reader->doc, node, MODEL, &model);
     }
-    struct doc_node name = doc_get(node, "name"), criticality = doc_get(node, "criticality");
-    struct doc_node targets = doc_get(node, "targets");
-    enum status st = doc_expect_object(node, err);
-    if (st == ST_OK) {
-        st = doc_reject_unknown(node, names, err);
+    pool_config_add_model(reader, node, &model);
+}
+
+void pool_config_read_models(struct doc_reader *reader, const struct doc_node *list, void *spec) {
+    struct pool_config_reader *pool = pool_config_reader_of(reader);
+    (void)spec;
+    pool->has_models = pool->has_models || list->val; /* an empty list counts, too */
+    read_list(reader, list, read_model);
+}
+
+void pool_config_read_unknown_models(struct doc_reader *reader, const struct doc_node *node,
+                                     void *spec) {
+    static const char *const words[] = {"refuse", "pass", NULL};
+    unsigned word = 0;
+    (void)spec;
+    doc_reader_word(reader, node, words, NULL, &word);
+    if (node->val) {
+        pool_config_reader_of(reader)->unknown =
+            word == 0 ? POOL_CONFIG_UNKNOWN_REFUSE : POOL_CONFIG_UNKNOWN_PASS;
     }
-    if (st == ST_OK) {
-        st = pool_config_read_name(reader, &name, &model.name, err);
-    }
-    if (st == ST_OK) {
-        st = pool_config_read_criticality(&criticality, &model.criticality, err);
-    }
-    if (st == ST_OK) {
-        st = pool_config_read_targets(reader, &targets, "model", &model.targets, err);
-    }
-    return st == ST_OK ? pool_config_add_model(reader, node, &model, err) : st;
 }
 
 /* ---- objectives ------------------------------------------------------------------------------ */
 
-enum status pool_config_add_objective(struct pool_config_reader *reader,
-                                      const struct doc_node *node, struct str name,
-                                      const struct doc_node *priority, struct error *err) {
+void pool_config_add_objective(struct pool_config_reader *reader, const struct doc_node *node,
+                               struct str name, const struct doc_node *priority) {
     struct pool_objective objective = {.name = name};
-    enum status st = doc_read_i64(priority, INT32_MIN, INT32_MAX, &objective.priority, err);
-    if (st == ST_OK) {
-        st = pool_config_add_name(reader, &reader->objectives, name, node, err);
+    doc_reader_i64(&reader->doc, priority, INT32_MIN, INT32_MAX, &objective.priority);
+    pool_config_add_name(reader, &reader->objectives, name, node);
+    if (doc_reader_ok(&reader->doc)) {
+        reader->doc.status = pool_spec_add_objective(reader->spec, &objective, reader->doc.err);
     }
-    return st == ST_OK ? pool_spec_add_objective(reader->spec, &objective, err) : st;
 }
 
-static enum status read_objective(struct pool_config_reader *reader, const struct doc_node *node,
-                                  struct error *err) {
-    static const char *const names[] = {"name", "priority", NULL};
-    struct doc_node name = doc_get(node, "name"), priority = doc_get(node, "priority");
-    struct str text = {NULL, 0};
-    enum status st = doc_expect_object(node, err);
-    if (st == ST_OK) {
-        st = doc_reject_unknown(node, names, err);
-    }
-    if (st == ST_OK) {
-        st = pool_config_read_name(reader, &name, &text, err);
-    }
-    return st == ST_OK ? pool_config_add_objective(reader, node, text, &priority, err) : st;
+static const struct doc_member OBJECTIVE[] = {
+    {"name", MEMBER_CUSTOM_FIELD(struct pool_objective, name, struct str, pool_config_read_name)},
+    {"priority", MEMBER_BY_CALLER},
+    {0}};
+
+static void read_objective(struct pool_config_reader *reader, const struct doc_node *node) {
+    struct doc_node priority = doc_get(node, "priority");
+    struct pool_objective objective = {.priority = 0};
+    doc_reader_object(&reader->doc, node, OBJECTIVE, &objective);
+    pool_config_add_objective(reader, node, objective.name, &priority);
+}
+
+void pool_config_read_objectives(struct doc_reader *reader, const struct doc_node *list,
+                                 void *spec) {
+    (void)spec;
+    read_list(reader, list, read_objective);
 }
 
 /* ---- rewrites -------------------------------------------------------------------------------- */
 
-static enum status read_rewritten(struct pool_config_reader *reader, const struct doc_node *list,
-                                  struct pool_rewrite *out, struct error *err) {
-    size_t n = doc_is_present(list) ? doc_count(list) : 0, i = 0;
-    struct str *models = arena_calloc(reader->spec->arena, n, sizeof(*models));
-    enum status st = ST_OK;
-    if (!models) {
-        return pool_config_no_memory(reader, err);
+void pool_config_add_rewrite(struct pool_config_reader *reader,
+                             const struct pool_rewrite *rewrite) {
+    if (doc_reader_ok(&reader->doc)) {
+        reader->doc.status = pool_spec_add_rewrite(reader->spec, rewrite, reader->doc.err);
     }
-    for (struct doc_node item = {0}; n > 0 && st == ST_OK && doc_next(list, &item); i++) {
-        st = pool_config_read_name(reader, &item, &models[i], err);
-        if (st == ST_OK) {
-            st = pool_config_add_name(reader, &reader->rewrites, models[i], &item, err);
-        }
-    }
-    out->models = models;
-    out->n_models = n;
-    return st;
 }
 
-static enum status read_rewrite(struct pool_config_reader *reader, const struct doc_node *node,
-                                struct error *err) {
-    static const char *const names[] = {"models", "targets", NULL};
-    struct doc_node models = doc_get(node, "models"), targets = doc_get(node, "targets");
+static void read_rewritten(struct doc_reader *reader, const struct doc_node *list, void *object) {
+    struct pool_config_reader *pool = pool_config_reader_of(reader);
+    struct pool_rewrite *out = object;
+    size_t n = doc_is_present(list) ? doc_count(list) : 0;
+    struct str *models = doc_reader_calloc(reader, n, sizeof(*models));
+    out->models = models;
+    out->n_models = n;
+    for (struct doc_node item = {0}; n > 0 && doc_reader_next(reader, list, &item); models++) {
+        pool_config_read_name(reader, &item, models);
+        pool_config_add_name(pool, &pool->rewrites, *models, &item);
+    }
+}
+
+static const struct doc_member REWRITE[] = {
+    {"models", MEMBER_CUSTOM(read_rewritten)},
+    {"targets",
+     MEMBER_CUSTOM_FIELD(struct pool_rewrite, targets, struct pool_targets, read_model_targets)},
+    {0}};
+
+static void read_rewrite(struct pool_config_reader *reader, const struct doc_node *node) {
     struct pool_rewrite rewrite = {.models = NULL};
-    enum status st = doc_expect_object(node, err);
-    if (st == ST_OK) {
-        st = doc_reject_unknown(node, names, err);
-    }
-    if (st == ST_OK) {
-        st = read_rewritten(reader, &models, &rewrite, err);
-    }
-    if (st == ST_OK) {
-        st = pool_config_read_targets(reader, &targets, "model", &rewrite.targets, err);
-    }
-    return st == ST_OK ? pool_spec_add_rewrite(reader->spec, &rewrite, err) : st;
+    doc_reader_object(&reader->doc, node, REWRITE, &rewrite);
+    pool_config_add_rewrite(reader, &rewrite);
+}
+
+void pool_config_read_rewrites(struct doc_reader *reader, const struct doc_node *list, void *spec) {
+    (void)spec;
+    read_list(reader, list, read_rewrite);
 }
 
 /* ---- paths ----------------------------------------------------------------------------------- */
@@ -131,71 +151,32 @@ static bool is_plain_path(struct str path) {
     return !memchr(path.ptr, '%', path.len) && !memchr(path.ptr, '?', path.len);
 }
 
-static enum status read_model_paths(struct pool_config_reader *reader, const struct doc_node *list,
-                                    struct error *err) {
-    struct pool_spec *spec = reader->spec;
-    size_t n = doc_is_present(list) ? doc_count(list) : 0, i = 0;
-    enum status st = ST_OK;
+static void read_model_path(struct doc_reader *reader, const struct doc_node *node,
+                            struct str *out) {
+    pool_config_read_path(reader, node, out);
+    if (out->ptr && !is_plain_path(*out)) {
+        doc_reader_fail(reader, node,
+                        "expected the end of a path such as /v1/completions, without query, "
+                        "escapes and empty segments, got \"%.*s\"",
+                        STR_ARG(*out));
+    }
+}
+
+void pool_config_read_model_paths(struct doc_reader *reader, const struct doc_node *list,
+                                  void *object) {
+    struct pool_spec *spec = object;
+    size_t n = doc_is_present(list) ? doc_count(list) : 0;
     if (!list->val) {
-        return ST_OK;
+        return;
     }
     if (n > POOL_CONFIG_MAX_MODEL_PATHS) {
-        return doc_error(list, err, "expected at most %d paths, got %zu",
-                         POOL_CONFIG_MAX_MODEL_PATHS, n);
+        doc_reader_fail(reader, list, "expected at most %d paths, got %zu",
+                        POOL_CONFIG_MAX_MODEL_PATHS, n);
     }
-    struct str *paths = arena_calloc(spec->arena, n + 1, sizeof(*paths));
-    if (!paths) {
-        return pool_config_no_memory(reader, err);
-    }
-    for (struct doc_node item = {0}; n > 0 && st == ST_OK && doc_next(list, &item); i++) {
-        st = pool_config_read_path(reader, &item, &paths[i], err);
-        if (st == ST_OK && !is_plain_path(paths[i])) {
-            st = doc_error(&item, err,
-                           "expected the end of a path such as /v1/completions, without query, "
-                           "escapes and empty segments, got \"%.*s\"",
-                           STR_ARG(paths[i]));
-        }
-    }
+    struct str *paths = doc_reader_calloc(reader, n + 1, sizeof(*paths));
     spec->model_paths = paths;
     spec->n_model_paths = n;
-    return st;
-}
-
-/* ---- all sections ---------------------------------------------------------------------------- */
-
-typedef enum status (*element_reader)(struct pool_config_reader *reader,
-                                      const struct doc_node *node, struct error *err);
-
-static enum status read_list(struct pool_config_reader *reader, const struct doc_node *list,
-                             element_reader read, struct error *err) {
-    enum status st = ST_OK;
-    for (struct doc_node item = {0};
-         doc_is_present(list) && st == ST_OK && doc_next(list, &item);) {
-        st = read(reader, &item, err);
+    for (struct doc_node item = {0}; n > 0 && doc_reader_next(reader, list, &item);) {
+        read_model_path(reader, &item, paths++);
     }
-    return st;
-}
-
-enum status pool_config_read_models(struct pool_config_reader *reader, const struct doc_node *node,
-                                    struct error *err) {
-    static const char *const words[] = {"refuse", "pass", NULL};
-    struct doc_node models = doc_get(node, "models"), unknown = doc_get(node, "unknown_models");
-    struct doc_node objectives = doc_get(node, "objectives"), rewrites = doc_get(node, "rewrites");
-    struct doc_node paths = doc_get(node, "model_paths");
-    unsigned word = 0;
-    enum status st = pool_config_read_word(&unknown, words, &word, err);
-    if (unknown.val) {
-        reader->unknown = word == 0 ? POOL_CONFIG_UNKNOWN_REFUSE : POOL_CONFIG_UNKNOWN_PASS;
-    }
-    reader->has_models = reader->has_models || models.val; /* an empty list counts, too */
-    if (st == ST_OK) {
-        st = read_list(reader, &models, read_model, err);
-    }
-    if (st == ST_OK) {
-        st = read_model_paths(reader, &paths, err);
-    }
-    if (st == ST_OK) {
-        st = read_list(reader, &objectives, read_objective, err);
-    }
-    return st == ST_OK ? read_list(reader, &rewrites, read_rewrite, err) : st;
 }

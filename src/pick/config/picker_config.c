@@ -14,12 +14,6 @@
 
 static const uint64_t NS_PER_HOUR = UINT64_C(3600000000000);
 
-struct picker_config_reader {
-    struct pool_config_reader *reader;
-    const struct doc_node *node; /* the document */
-    bool flow_control;           /* the gate flowControl is on */
-};
-
 /* Kinds of plugins that can't be in a profile; other members of the document refer to them. */
 enum picker_plugin_kind {
     PICKER_PLUGIN_HANDLER,
@@ -46,20 +40,29 @@ struct picker_plugin {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static enum status picker_config_read_duration(const struct doc_node *node, uint64_t max_ns,
-                                               uint64_t *out, struct error *err) {
+/* The document of one of its values. */
+static const struct doc_node *document_of(const struct doc_node *node) {
+    while (node->parent) {
+        node = node->parent;
+    }
+    return node;
+}
+
+/* A duration as Go writes it. */
+static void read_go_duration(struct doc_reader *reader, const struct doc_node *node,
+                             uint64_t max_ns, uint64_t *out) {
     struct str text = {NULL, 0};
     uint64_t ns;
-    enum status st = doc_read_str(node, &text, err);
-    if (st != ST_OK || !node->val) {
-        return st;
+    doc_reader_view(reader, node, &text);
+    if (!text.ptr) {
+        return;
     }
-    if (!num_parse_go_duration_ns(text, &ns) || ns > max_ns) {
-        return doc_error(node, err, "expected a time such as 200ms, 30s or 1m30s, got \"%.*s\"",
-                         STR_ARG(text));
+    if (num_parse_go_duration_ns(text, &ns) && ns <= max_ns) {
+        *out = ns;
+    } else {
+        doc_reader_fail(reader, node, "expected a time such as 200ms, 30s or 1m30s, got \"%.*s\"",
+                        STR_ARG(text));
     }
-    *out = ns;
-    return ST_OK;
 }
 
 /* Prints a path such as "flowControl.priorityBands[1].maxBytes". */
@@ -75,17 +78,19 @@ static void add_path(const struct doc_node *node, struct buf *out) {
     }
 }
 
-static enum status picker_config_add_note(const struct picker_config_reader *self,
-                                          const struct doc_node *node, const char *why,
-                                          struct error *err) {
+static void add_note(struct doc_reader *reader, const struct doc_node *node, const char *why) {
+    struct pool_config_reader *pool = pool_config_reader_of(reader);
     struct buf path;
     struct str value;
-    buf_init(&path, self->reader->arena, 0);
+    if (!doc_reader_ok(reader)) {
+        return;
+    }
+    buf_init(&path, pool->arena, 0);
     add_path(node, &path);
     if (doc_read_str(node, &value, NULL) == ST_OK && node->val) {
         buf_printf(&path, ": %.*s", STR_ARG(value));
     }
-    return pool_spec_add_note(self->reader->spec, buf_str(&path), why, err);
+    reader->status = pool_spec_add_note(pool->spec, buf_str(&path), why, reader->err);
 }
 
 /* ---- references to plugins ------------------------------------------------------------------- */
@@ -111,9 +116,9 @@ static const struct picker_plugin_type *picker_plugin_type_find(struct str type)
 }
 
 /* A plugin without a name has its type as its name. */
-static bool picker_plugin_find_by_name(const struct picker_config_reader *self, struct str name,
+static bool picker_plugin_find_by_name(const struct doc_node *document, struct str name,
                                        struct picker_plugin *out) {
-    out->list = doc_get(self->node, "plugins");
+    out->list = doc_get(document, "plugins");
     out->item = (struct doc_node){0};
     while (doc_is_present(&out->list) && doc_next(&out->list, &out->item)) {
         struct doc_node own = doc_get(&out->item, "name"), type = doc_get(&out->item, "type");
@@ -130,10 +135,9 @@ static bool picker_plugin_find_by_name(const struct picker_config_reader *self, 
 }
 
 /* Returns: the types of this kind, "a, b, c". */
-static struct str types_of_kind(const struct picker_config_reader *self,
-                                enum picker_plugin_kind kind) {
+static struct str types_of_kind(struct arena *arena, enum picker_plugin_kind kind) {
     struct buf names;
-    buf_init(&names, self->reader->arena, 0);
+    buf_init(&names, arena, 0);
     for (size_t i = 0; i < N_PICKER_PLUGIN_TYPES; i++) {
         if (PICKER_PLUGIN_TYPES[i].kind == kind) {
             buf_printf(&names, "%s%s", names.len > 0 ? ", " : "", PICKER_PLUGIN_TYPES[i].type);
@@ -142,31 +146,30 @@ static struct str types_of_kind(const struct picker_config_reader *self,
     return buf_str(&names);
 }
 
-static enum status picker_plugin_find_by_ref(const struct picker_config_reader *self,
-                                             const struct doc_node *ref,
-                                             enum picker_plugin_kind kind,
-                                             struct picker_plugin *out, struct error *err) {
+/* Reads the name of a plugin of this kind, or its type. `out->type` is NULL after an error. */
+static void picker_plugin_find_by_ref(struct doc_reader *reader, const struct doc_node *ref,
+                                      enum picker_plugin_kind kind, struct picker_plugin *out) {
     struct str name = {NULL, 0};
     *out = (struct picker_plugin){.type = NULL};
-    enum status st = doc_read_str(ref, &name, err);
-    if (st != ST_OK) {
-        return st;
+    doc_reader_view(reader, ref, &name);
+    if (!doc_reader_ok(reader)) {
+        return;
     }
-    if (!picker_plugin_find_by_name(self, name, out)) {
+    if (!picker_plugin_find_by_name(document_of(ref), name, out)) {
         out->type = picker_plugin_type_find(name);
     }
     if (!out->type || out->type->kind != kind) {
-        struct str names = types_of_kind(self, kind);
-        return doc_error(ref, err, "\"%.*s\" is not one of: %.*s", STR_ARG(name), STR_ARG(names));
+        struct str names = types_of_kind(pool_config_reader_of(reader)->arena, kind);
+        doc_reader_fail(reader, ref, "\"%.*s\" is not one of: %.*s", STR_ARG(name), STR_ARG(names));
+        out->type = NULL;
+    } else if (out->type->note) {
+        add_note(reader, ref, out->type->note);
     }
-    return out->type->note ? picker_config_add_note(self, ref, out->type->note, err) : ST_OK;
 }
 
 /* ---- data sources: the plan ------------------------------------------------------------------ */
 
 static const uint64_t MIN_INTERVAL_NS = 50000000;
-static const char DATA_SOURCE[] = "metrics-data-source",
-                  METRICS_EXTRACTOR[] = "core-metrics-extractor";
 
 static void use_preset(struct scrape_plan *plan, const char *name) {
     size_t i = 0;
@@ -191,245 +194,200 @@ static struct scrape_plan *copy_plan(struct pool_spec *spec) {
 
 /* ---- data sources: which preset -------------------------------------------------------------- */
 
-static enum status read_label(const struct doc_node *node, struct error *err) {
-    static const char *const known[] = {"llm-d.ai/engine-type",
-                                        "inference.networking.k8s.io/engine-type", NULL};
-    unsigned unused;
-    return pool_config_read_word(node, known, &unused, err); /* upstream accepts both */
+static void refuse_engine_configs(struct doc_reader *reader, const struct doc_node *node,
+                                  void *unused) {
+    (void)unused;
+    if (doc_is_present(node)) {
+        doc_reader_fail(reader, node,
+                        "not supported: use `metrics: {rules: …}` in a document of our own format");
+    }
 }
 
-static enum status read_extractor(const struct doc_node *node, struct scrape_plan *plan,
-                                  struct error *err) {
-    static const char *const names[] = {"engineLabelKey", "defaultEngine", "engineConfigs", NULL};
+static void check_label(struct doc_reader *reader, const struct doc_node *node, void *unused) {
+    static const char *const known[] = {"llm-d.ai/engine-type",
+                                        "inference.networking.k8s.io/engine-type", NULL};
+    unsigned word;
+    (void)unused;
+    doc_reader_word(reader, node, known, NULL, &word); /* upstream accepts both */
+}
+
+static void read_engine(struct doc_reader *reader, const struct doc_node *node, void *plan) {
     static const char *const engines[] = {"vllm",         "sglang", "triton", "triton-tensorrt-llm",
                                           "trtllm-serve", NULL};
     static const char *const presets[] = {"vllm", "sglang", "triton", "tensorrt-llm",
                                           "trtllm-serve"};
-    struct doc_node label = doc_get(node, names[0]), engine = doc_get(node, names[1]);
-    struct doc_node configs = doc_get(node, names[2]);
     unsigned word = 0;
-    enum status st = doc_reject_unknown(node, names, err);
-    if (st == ST_OK && doc_is_present(&configs)) {
-        return doc_error(
-            &configs, err,
-            "not supported: use `metrics: {rules: …}` in a document of our own format");
-    }
-    if (st == ST_OK) {
-        st = read_label(&label, err);
-    }
-    if (st == ST_OK) {
-        st = pool_config_read_word(&engine, engines, &word, err);
-    }
-    if (st == ST_OK && engine.val) {
+    doc_reader_word(reader, node, engines, NULL, &word);
+    if (doc_reader_ok(reader) && node->val) {
         use_preset(plan, presets[word]);
     }
-    return st;
 }
+
+static const struct doc_member EXTRACTOR[] = {
+    {"engineConfigs", MEMBER_CUSTOM(refuse_engine_configs)},
+    {"engineLabelKey", MEMBER_CUSTOM(check_label)},
+    {"defaultEngine", MEMBER_CUSTOM(read_engine)},
+    {0}};
 
 /* ---- data sources: port, path, TLS ----------------------------------------------------------- */
 
-static enum status read_interval(const struct doc_node *node, uint64_t *out, struct error *err) {
-    enum status st = picker_config_read_duration(node, NS_PER_HOUR, out, err);
-    return st == ST_OK && *out < MIN_INTERVAL_NS ? doc_error(node, err, "expected 50ms or more")
-                                                 : st;
+static void read_interval(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    const uint64_t *ns = out;
+    read_go_duration(reader, node, NS_PER_HOUR, out);
+    if (*ns < MIN_INTERVAL_NS) {
+        doc_reader_fail(reader, node, "expected 50ms or more");
+    }
 }
 
 /* As upstream, certificates are not verified unless `insecureSkipVerify: false` is set. */
-static enum status read_source_tls(struct pool_config_reader *reader, const struct doc_node *node,
-                                   struct scrape_plan *plan, struct error *err) {
-    struct doc_node skip = doc_get(node, "insecureSkipVerify"), ca = doc_get(node, "caCertPath");
-    struct str file = {NULL, 0};
+static void read_insecure(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct scrape_plan *plan = object;
     bool trusts = true;
-    enum status st = doc_read_bool(&skip, &trusts, err);
-    if (st == ST_OK && ca.val) {
-        st = pool_config_read_name(reader, &ca, &file, err);
-    }
+    doc_reader_bool(reader, node, &trusts);
     plan->insecure_skip_verify = plan->https && trusts;
+}
+
+static void read_ca_file(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct scrape_plan *plan = object;
+    struct str file = {NULL, 0};
+    pool_config_read_optional_name(reader, node, &file);
     if (plan->https && file.ptr) {
         plan->ca_file = file;
     }
-    return st;
 }
 
-static enum status read_source(struct pool_config_reader *reader, const struct doc_node *node,
-                               struct scrape_plan *plan, struct error *err) {
-    static const char *const names[] = {"scheme",     "path",     "port", "insecureSkipVerify",
-                                        "caCertPath", "interval", NULL};
-    static const char *const schemes[] = {"http", "https", NULL};
-    struct doc_node scheme = doc_get(node, names[0]), path = doc_get(node, names[1]);
-    struct doc_node port = doc_get(node, names[2]), interval = doc_get(node, "interval");
-    unsigned word = 0;
-    enum status st = doc_reject_unknown(node, names, err);
-    if (st == ST_OK) {
-        st = pool_config_read_word(&scheme, schemes, &word, err);
-    }
-    plan->https = word == 1;
-    if (st == ST_OK) {
-        st = pool_config_read_path(reader, &path, &plan->source.path, err);
-    }
-    if (st == ST_OK && plan->source.path.len > POOL_CONFIG_MAX_PATH) {
-        return doc_error(&path, err, "expected at most %d bytes, got %zu", POOL_CONFIG_MAX_PATH,
-                         plan->source.path.len);
-    }
-    if (st == ST_OK) {
-        st = pool_config_read_port(&port, &plan->source.port, err);
-    }
-    if (st == ST_OK) {
-        st = read_interval(&interval, &plan->interval_ns, err);
-    }
-    return st == ST_OK ? read_source_tls(reader, node, plan, err) : st;
-}
+static const struct doc_member SOURCE[] = {
+    {"scheme", MEMBER_CUSTOM_FIELD(struct scrape_plan, https, bool, pool_config_read_https)},
+    {"path",
+     MEMBER_CUSTOM_FIELD(struct scrape_plan, source.path, struct str, pool_config_read_page_path)},
+    {"port", MEMBER_WHOLE(struct scrape_plan, source.port, 1, UINT16_MAX)},
+    {"interval", MEMBER_CUSTOM_FIELD(struct scrape_plan, interval_ns, uint64_t, read_interval)},
+    {"insecureSkipVerify", MEMBER_CUSTOM(read_insecure)},
+    {"caCertPath", MEMBER_CUSTOM(read_ca_file)},
+    {0}};
 
 /* ---- data sources: all of them --------------------------------------------------------------- */
 
-static enum status read_data_source(const struct picker_config_reader *self,
-                                    const struct doc_node *parameters, bool source,
-                                    struct error *err) {
-    struct pool_spec *spec = self->reader->spec;
-    if (self->reader->metrics_given) {
-        return doc_is_present(parameters)
-                   ? picker_config_add_note(self, parameters, "overridden by `metrics` or by flags",
-                                            err)
-                   : ST_OK;
+static void read_data_source(struct doc_reader *reader, const struct doc_node *parameters,
+                             const struct doc_member *members) {
+    struct pool_config_reader *pool = pool_config_reader_of(reader);
+    bool given = doc_is_present(parameters);
+    if (pool->metrics_given) {
+        if (given) {
+            add_note(reader, parameters, "overridden by `metrics` or by flags");
+        }
+        return;
     }
-    struct scrape_plan *plan = copy_plan(spec);
+    struct scrape_plan *plan = copy_plan(pool->spec);
     if (!plan) {
-        return pool_config_no_memory(self->reader, err);
+        doc_reader_no_memory(reader);
+        return;
     }
-    spec->scrape = plan;
-    if (!doc_is_present(parameters)) {
-        return ST_OK;
+    pool->spec->scrape = plan;
+    if (given) {
+        doc_reader_object(reader, parameters, members, plan);
     }
-    enum status st = doc_expect_object(parameters, err);
-    if (st != ST_OK) {
-        return st;
-    }
-    return source ? read_source(self->reader, parameters, plan, err)
-                  : read_extractor(parameters, plan, err);
 }
 
-static enum status read_data_sources_of_type(const struct picker_config_reader *self,
-                                             const char *type, struct error *err) {
-    struct doc_node list = doc_get(self->node, "plugins");
-    enum status st = ST_OK;
-    for (struct doc_node item = {0}; st == ST_OK && doc_next(&list, &item);) {
+static void read_data_sources_of_type(struct doc_reader *reader, const struct doc_node *document,
+                                      const char *type, const struct doc_member *members) {
+    struct doc_node list = doc_get(document, "plugins");
+    for (struct doc_node item = {0}; doc_reader_next(reader, &list, &item);) {
         struct doc_node kind = doc_get(&item, "type"), parameters = doc_get(&item, "parameters");
         struct str text = {NULL, 0};
-        st = doc_read_str(&kind, &text, err);
-        if (st == ST_OK && str_is(text, type)) {
-            st = read_data_source(self, &parameters, type == DATA_SOURCE, err);
+        doc_reader_view(reader, &kind, &text);
+        if (str_is(text, type)) {
+            read_data_source(reader, &parameters, members);
         }
     }
-    return st;
-}
-
-/* Sources are read after extractors: a source may change the path and port of the extractor's
- * preset. */
-static enum status picker_config_read_data_sources(const struct picker_config_reader *self,
-                                                   struct error *err) {
-    enum status st = read_data_sources_of_type(self, METRICS_EXTRACTOR, err);
-    return st == ST_OK ? read_data_sources_of_type(self, DATA_SOURCE, err) : st;
 }
 
 static const char DEFAULT_DETECTOR[] = "utilization-detector";
-enum { DEFAULT_QUEUE_DEPTH = 5, DEFAULT_MAX_CONCURRENCY = 100 };
-static const double DEFAULT_KV_CACHE = 0.8;
 
 /* ---- saturation detector: thresholds --------------------------------------------------------- */
 
-static enum status read_headroom(const struct picker_config_reader *self,
-                                 const struct doc_node *node, struct error *err) {
+static void note_headroom(struct doc_reader *reader, const struct doc_node *node, void *unused) {
     double headroom = 0;
-    enum status st = doc_read_f64(node, &headroom, err);
-    if (st == ST_OK && !(headroom >= 0)) {
-        return doc_error(node, err, "expected 0 or more");
+    (void)unused;
+    doc_reader_f64(reader, node, &headroom);
+    if (!(headroom >= 0)) {
+        doc_reader_fail(reader, node, "expected 0 or more");
     }
-    return st == ST_OK && headroom > 0
-               ? picker_config_add_note(self, node, "an endpoint is full at its threshold", err)
-               : st;
+    if (headroom > 0) {
+        add_note(reader, node, "an endpoint is full at its threshold");
+    }
 }
 
 /* Reads the age after which a load is too old. */
-static enum status read_age(const struct picker_config_reader *self, const struct doc_node *node,
-                            struct error *err) {
-    struct pool_spec *spec = self->reader->spec;
+static void read_age(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct pool_spec *spec = object;
     uint64_t age_ns = 0;
-    enum status st = picker_config_read_duration(node, NS_PER_HOUR, &age_ns, err);
-    if (st != ST_OK || !node->val || !spec->scrape) {
-        return st;
+    read_go_duration(reader, node, NS_PER_HOUR, &age_ns);
+    if (!node->val || !spec->scrape) {
+        return;
     }
     if (age_ns == 0) {
-        return doc_error(node, err, "expected a time above 0");
+        doc_reader_fail(reader, node, "expected a time above 0");
     }
-    struct scrape_plan *plan = arena_calloc(spec->arena, 1, sizeof(*plan));
-    if (!plan) {
-        return pool_config_no_memory(self->reader, err);
+    struct scrape_plan *plan = doc_reader_calloc(reader, 1, sizeof(*plan));
+    if (plan) {
+        *plan = *spec->scrape;
+        plan->max_age_ns = age_ns;
+        spec->scrape = plan;
     }
-    *plan = *spec->scrape;
-    plan->max_age_ns = age_ns;
-    spec->scrape = plan;
-    return ST_OK;
 }
+
+static const struct doc_member UTILIZATION[] = {
+    {"queueDepthThreshold", MEMBER_WHOLE(struct pool_spec, queue_depth, 1, INT32_MAX), .preset = 5},
+    {"kvCacheUtilThreshold", MEMBER_SHARE(struct pool_spec, kv_cache, false), .preset = 0.8},
+    {"headroom", MEMBER_CUSTOM(note_headroom)},
+    {"metricsStalenessThreshold", MEMBER_CUSTOM(read_age)},
+    {0}};
 
 /* The thresholds replace our limit of requests in flight. Without scraped loads they would never be
  * reached, so the limit stays. */
-static enum status read_utilization(const struct picker_config_reader *self,
-                                    const struct doc_node *said, const struct doc_node *node,
-                                    struct error *err) {
-    static const char *const names[] = {"queueDepthThreshold", "kvCacheUtilThreshold",
-                                        "metricsStalenessThreshold", "headroom", NULL};
-    struct pool_spec *spec = self->reader->spec;
-    struct doc_node depth = doc_get(node, names[0]), used = doc_get(node, names[1]);
-    struct doc_node age = doc_get(node, names[2]), headroom = doc_get(node, names[3]);
-    spec->queue_depth = DEFAULT_QUEUE_DEPTH;
-    spec->kv_cache = DEFAULT_KV_CACHE;
-    enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
-    if (st == ST_OK) {
-        st = pool_config_read_unsigned(&depth, 1, INT32_MAX, &spec->queue_depth, err);
-    }
-    if (st == ST_OK) {
-        st = doc_read_share(&used, false, &spec->kv_cache, err);
-    }
-    if (st == ST_OK) {
-        st = read_headroom(self, &headroom, err);
-    }
-    if (st == ST_OK) {
-        st = read_age(self, &age, err);
-    }
-    if (st != ST_OK || spec->scrape) {
+static void read_utilization(struct doc_reader *reader, const struct doc_node *said,
+                             const struct doc_node *node) {
+    struct pool_spec *spec = pool_config_reader_of(reader)->spec;
+    doc_reader_presets(UTILIZATION, spec);
+    doc_reader_reject_unknown(reader, node, UTILIZATION, NULL);
+    doc_reader_members(reader, node, UTILIZATION, spec);
+    if (spec->scrape) {
         spec->max_in_flight = 0;
-        return st;
+    } else {
+        add_note(reader, said,
+                 "thresholds need `metrics`: without it an endpoint is full by our own "
+                 "requests in flight");
     }
-    return picker_config_add_note(
-        self, said,
-        "thresholds need `metrics`: without it an endpoint is full by our own "
-        "requests in flight",
-        err);
 }
 
-static enum status read_concurrency(const struct picker_config_reader *self,
-                                    const struct doc_node *node, struct error *err) {
-    static const char *const names[] = {"maxConcurrency",           "headroom",
-                                        "concurrencyMode",          "maxTokenConcurrency",
-                                        "inFlightLoadProducerName", NULL};
+/* Only requests are counted here. */
+static void check_mode(struct doc_reader *reader, const struct doc_node *node, void *unused) {
     static const char *const modes[] = {"requests", NULL};
-    struct doc_node most = doc_get(node, names[0]), headroom = doc_get(node, names[1]);
-    struct doc_node mode = doc_get(node, names[2]), tokens = doc_get(node, names[3]);
     unsigned word;
-    uint64_t unused = 1;
-    self->reader->spec->max_in_flight = DEFAULT_MAX_CONCURRENCY;
-    enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
-    if (st == ST_OK) {
-        st =
-            pool_config_read_unsigned(&most, 1, INT32_MAX, &self->reader->spec->max_in_flight, err);
-    }
-    if (st == ST_OK) {
-        st = pool_config_read_word(&mode, modes, &word, err); /* only requests are counted here */
-    }
-    if (st == ST_OK) {
-        st = pool_config_read_unsigned(&tokens, 1, INT64_MAX, &unused, err);
-    }
-    return st == ST_OK ? read_headroom(self, &headroom, err) : st;
+    (void)unused;
+    doc_reader_word(reader, node, modes, NULL, &word);
+}
+
+static void check_tokens(struct doc_reader *reader, const struct doc_node *node, void *unused) {
+    uint64_t n_tokens = 1;
+    (void)unused;
+    doc_reader_u64(reader, node, 1, INT64_MAX, &n_tokens);
+}
+
+static const struct doc_member CONCURRENCY[] = {
+    {"maxConcurrency", MEMBER_WHOLE(struct pool_spec, max_in_flight, 1, INT32_MAX), .preset = 100},
+    {"concurrencyMode", MEMBER_CUSTOM(check_mode)},
+    {"maxTokenConcurrency", MEMBER_CUSTOM(check_tokens)},
+    {"headroom", MEMBER_CUSTOM(note_headroom)},
+    {"inFlightLoadProducerName", MEMBER_BY_CALLER},
+    {0}};
+
+static void read_concurrency(struct doc_reader *reader, const struct doc_node *node) {
+    struct pool_spec *spec = pool_config_reader_of(reader)->spec;
+    doc_reader_presets(CONCURRENCY, spec);
+    doc_reader_reject_unknown(reader, node, CONCURRENCY, NULL);
+    doc_reader_members(reader, node, CONCURRENCY, spec);
 }
 
 /* ---- saturation detector: which one ---------------------------------------------------------- */
@@ -441,11 +399,11 @@ struct detector {
 };
 
 /* `flowControl.saturationDetector` has precedence over `saturationDetector`. */
-static void find_detector(const struct picker_config_reader *self, struct detector *out) {
-    out->flow = doc_get(self->node, "flowControl");
+static void find_detector(const struct doc_node *document, struct detector *out) {
+    out->flow = doc_get(document, "flowControl");
     out->said = doc_get(&out->flow, "saturationDetector");
     if (!doc_is_present(&out->said)) {
-        out->said = doc_get(self->node, "saturationDetector");
+        out->said = doc_get(document, "saturationDetector");
     }
     out->ref = doc_get(&out->said, "pluginRef");
 }
@@ -455,47 +413,47 @@ static bool has_thresholds(const struct detector *detector) {
     return !doc_is_present(&detector->ref) && doc_next_member(&detector->said, &member);
 }
 
-static enum status read_detector_ref(const struct picker_config_reader *self,
-                                     struct detector *detector, struct error *err) {
-    static const char *const names[] = {"pluginRef", NULL};
-    enum status st = doc_reject_unknown(&detector->said, names, err);
-    if (st == ST_OK) {
-        st = picker_plugin_find_by_ref(self, &detector->ref, PICKER_PLUGIN_DETECTOR,
-                                       &detector->plugin, err);
+static void read_detector_ref(struct doc_reader *reader, struct detector *detector) {
+    static const struct doc_member members[] = {{"pluginRef", MEMBER_BY_CALLER}, {0}};
+    struct picker_plugin *plugin = &detector->plugin;
+    doc_reader_reject_unknown(reader, &detector->said, members, NULL);
+    picker_plugin_find_by_ref(reader, &detector->ref, PICKER_PLUGIN_DETECTOR, plugin);
+    if (plugin->type && strcmp(plugin->type->type, DEFAULT_DETECTOR) == 0) {
+        read_utilization(reader, &detector->ref, &plugin->parameters);
+    } else if (plugin->type) {
+        read_concurrency(reader, &plugin->parameters);
     }
-    if (st != ST_OK) {
-        return st;
-    }
-    return strcmp(detector->plugin.type->type, DEFAULT_DETECTOR) == 0
-               ? read_utilization(self, &detector->ref, &detector->plugin.parameters, err)
-               : read_concurrency(self, &detector->plugin.parameters, err);
 }
 
 /* Upstream always has a detector. Here it applies if the document mentions one, or has flow control
  * on. */
-static enum status picker_config_read_saturation_detector(const struct picker_config_reader *self,
-                                                          struct error *err) {
+static void read_saturation_detector(struct doc_reader *reader, const struct doc_node *document) {
+    const struct pool_config_reader *pool = pool_config_reader_of(reader);
     struct detector detector = {.flow = {0}};
-    find_detector(self, &detector);
+    find_detector(document, &detector);
     bool said = doc_is_present(&detector.said);
-    bool declared = picker_plugin_find_by_name(self, str_of(DEFAULT_DETECTOR), &detector.plugin);
-    if (!said && !declared && (!self->flow_control || self->reader->saturation_limits_given)) {
-        return ST_OK;
+    bool declared =
+        picker_plugin_find_by_name(document, str_of(DEFAULT_DETECTOR), &detector.plugin);
+    if (!said && !declared && (!pool->flow_control_gate || pool->saturation_limits_given)) {
+        return;
     }
-    const struct doc_node *where = said ? &detector.said : &detector.plugin.item;
-    if (self->reader->saturation_limits_given) {
-        return doc_error(where, err, "the file has `saturation` already");
+    if (pool->saturation_limits_given) {
+        doc_reader_fail(reader, said ? &detector.said : &detector.plugin.item,
+                        "the file has `saturation` already");
     }
-    enum status st = said ? doc_expect_object(&detector.said, err) : ST_OK;
-    if (st != ST_OK) {
-        return st;
+    if (said) {
+        doc_reader_expect_object(reader, &detector.said);
+    }
+    if (!doc_reader_ok(reader)) {
+        return;
     }
     if (has_thresholds(&detector)) {
-        return read_utilization(self, &detector.said, &detector.said, err);
+        read_utilization(reader, &detector.said, &detector.said);
+    } else if (doc_is_present(&detector.ref)) {
+        read_detector_ref(reader, &detector);
+    } else {
+        read_utilization(reader, &detector.said, &detector.plugin.parameters);
     }
-    return doc_is_present(&detector.ref)
-               ? read_detector_ref(self, &detector, err)
-               : read_utilization(self, &detector.said, &detector.plugin.parameters, err);
 }
 
 static const uint64_t DEFAULT_TTL_NS = UINT64_C(60000000000);
@@ -532,230 +490,192 @@ static bool parse_quantity(struct str text, uint64_t *out) {
 }
 
 /* A value of 0 or an absent one leaves `*out` unchanged. */
-static enum status read_quantity(const struct doc_node *node, uint64_t least, uint64_t most,
-                                 uint64_t *out, struct error *err) {
+static void read_quantity(struct doc_reader *reader, const struct doc_node *node, uint64_t least,
+                          uint64_t most, uint64_t *out) {
     struct str text = {NULL, 0};
     double number = 0;
     uint64_t value = 0;
     if (!doc_is_present(node)) {
-        return ST_OK;
+        return;
     }
     bool fits = doc_read_f64(node, &number, NULL) == ST_OK
                     ? number >= 0 && number < 1e18 && number == (double)(uint64_t)number
                     : doc_read_str(node, &text, NULL) == ST_OK && parse_quantity(text, &value);
     value = text.ptr || !fits ? value : (uint64_t)number;
     if (!fits || (value > 0 && (value < least || value > most))) {
-        return doc_error(node, err,
-                         "expected a quantity such as 500, 1k or 10Gi: 0, or %llu to %llu",
-                         (unsigned long long)least, (unsigned long long)most);
+        doc_reader_fail(reader, node,
+                        "expected a quantity such as 500, 1k or 10Gi: 0, or %llu to %llu",
+                        (unsigned long long)least, (unsigned long long)most);
+    } else if (value > 0) {
+        *out = value;
     }
-    *out = value > 0 ? value : *out;
-    return ST_OK;
+}
+
+static void read_bytes(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    read_quantity(reader, node, POOL_CONFIG_MIN_BYTES, POOL_CONFIG_MAX_BYTES, out);
+}
+
+static void read_requests(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    read_quantity(reader, node, 1, POOL_CONFIG_MAX_WAITING, out);
 }
 
 /* A TTL of 0 means no limit upstream; here it is one hour. */
-static enum status read_ttl(const struct picker_config_reader *self, const struct doc_node *node,
-                            uint64_t *out, struct error *err) {
-    uint64_t ns = *out;
-    enum status st = picker_config_read_duration(node, UINT64_MAX, &ns, err);
-    if (st == ST_OK && (ns == 0 || ns > NS_PER_HOUR)) {
-        ns = NS_PER_HOUR;
-        st = picker_config_add_note(self, node, "a request waits for an hour at most", err);
+static void read_ttl(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    uint64_t *ns = out;
+    read_go_duration(reader, node, UINT64_MAX, ns);
+    if (*ns == 0 || *ns > NS_PER_HOUR) {
+        *ns = NS_PER_HOUR;
+        add_note(reader, node, "a request waits for an hour at most");
     }
-    *out = ns;
-    return st;
 }
 
 /* ---- flow control: policies ------------------------------------------------------------------ */
 
-static enum status check_policy(const struct picker_config_reader *self, const struct doc_node *ref,
-                                enum picker_plugin_kind kind, struct error *err) {
+static void check_policy(struct doc_reader *reader, const struct doc_node *ref,
+                         enum picker_plugin_kind kind) {
     struct picker_plugin plugin;
-    return doc_is_present(ref) ? picker_plugin_find_by_ref(self, ref, kind, &plugin, err) : ST_OK;
+    if (doc_is_present(ref)) {
+        picker_plugin_find_by_ref(reader, ref, kind, &plugin);
+    }
 }
 
-static enum status check_usage_limit(const struct picker_config_reader *self,
-                                     const struct doc_node *ref, struct error *err) {
-    struct picker_plugin plugin;
+static void check_fairness(struct doc_reader *reader, const struct doc_node *ref, void *unused) {
+    (void)unused;
+    check_policy(reader, ref, PICKER_PLUGIN_FAIRNESS);
+}
+
+static void check_ordering(struct doc_reader *reader, const struct doc_node *ref, void *unused) {
+    (void)unused;
+    check_policy(reader, ref, PICKER_PLUGIN_ORDERING);
+}
+
+static void check_usage_limit(struct doc_reader *reader, const struct doc_node *ref, void *unused) {
+    struct picker_plugin plugin = {.type = NULL};
     double threshold = 1;
-    if (!doc_is_present(ref)) {
-        return ST_OK;
-    }
-    enum status st = picker_plugin_find_by_ref(self, ref, PICKER_PLUGIN_LIMIT, &plugin, err);
-    if (st != ST_OK) {
-        return st;
+    (void)unused;
+    if (doc_is_present(ref)) {
+        picker_plugin_find_by_ref(reader, ref, PICKER_PLUGIN_LIMIT, &plugin);
     }
     struct doc_node share = doc_get(&plugin.parameters, "threshold");
-    st = doc_read_f64(&share, &threshold, err);
-    return st == ST_OK && threshold != 1
-               ? doc_error(&share, err,
-                           "expected 1: an endpoint's whole capacity is for all requests")
-               : st;
+    doc_reader_f64(reader, &share, &threshold);
+    if (threshold != 1) {
+        doc_reader_fail(reader, &share,
+                        "expected 1: an endpoint's whole capacity is for all requests");
+    }
 }
 
 /* ---- flow control: bands --------------------------------------------------------------------- */
 
-static const char *const BAND_NAMES[] = {"priority",          "maxBytes",          "maxRequests",
-                                         "fairnessPolicyRef", "orderingPolicyRef", NULL};
+static const char NO_WAIT[] = "requests below priority 0 do not wait: 429";
 
-/* `most`: receives the limit of the band's requests. */
-static enum status read_band(const struct picker_config_reader *self, const struct doc_node *node,
-                             uint64_t *most, struct error *err) {
-    struct doc_node bytes = doc_get(node, "maxBytes"), requests = doc_get(node, "maxRequests");
-    struct doc_node fair = doc_get(node, "fairnessPolicyRef");
-    struct doc_node order = doc_get(node, "orderingPolicyRef");
+static void note_band_bytes(struct doc_reader *reader, const struct doc_node *node, void *unused) {
     uint64_t n_bytes = 0;
-    enum status st = doc_expect_object(node, err);
-    if (st == ST_OK) {
-        st = doc_reject_unknown(node, BAND_NAMES, err);
+    (void)unused;
+    read_quantity(reader, node, 1, UINT64_C(1) << 60, &n_bytes);
+    if (n_bytes > 0) {
+        add_note(reader, node, "bytes are limited for all priorities together");
     }
-    if (st == ST_OK) {
-        st = read_quantity(&requests, 1, POOL_CONFIG_MAX_WAITING, most, err);
-    }
-    if (st == ST_OK) {
-        st = read_quantity(&bytes, 1, UINT64_C(1) << 60, &n_bytes, err);
-    }
-    if (st == ST_OK && n_bytes > 0) {
-        st = picker_config_add_note(self, &bytes, "bytes are limited for all priorities together",
-                                    err);
-    }
-    if (st == ST_OK) {
-        st = check_policy(self, &fair, PICKER_PLUGIN_FAIRNESS, err);
-    }
-    return st == ST_OK ? check_policy(self, &order, PICKER_PLUGIN_ORDERING, err) : st;
 }
+
+static const struct doc_member BAND[] = {
+    {"priority", MEMBER_BY_CALLER},
+    {"maxRequests",
+     MEMBER_CUSTOM_FIELD(struct flow_band_limits, max_requests, uint64_t, read_requests)},
+    {"maxBytes", MEMBER_CUSTOM(note_band_bytes)},
+    {"fairnessPolicyRef", MEMBER_CUSTOM(check_fairness)},
+    {"orderingPolicyRef", MEMBER_CUSTOM(check_ordering)},
+    {0}};
 
 /* Requests of a priority below 0 never wait, so such a band is not stored. */
-static enum status add_band(const struct picker_config_reader *self, const struct doc_node *node,
-                            struct flow_band_limits *bands, size_t *n, struct error *err) {
+static void add_band(struct doc_reader *reader, const struct doc_node *node,
+                     struct flow_band_limits *bands, size_t *n) {
     struct flow_band_limits band = {.max_requests = DEFAULT_BAND_MAX_REQUESTS};
     struct doc_node priority = doc_get(node, "priority");
-    enum status st = read_band(self, node, &band.max_requests, err);
-    if (st == ST_OK) {
-        st = doc_read_i64(&priority, INT32_MIN, INT32_MAX, &band.priority, err);
+    doc_reader_object(reader, node, BAND, &band);
+    doc_reader_i64(reader, &priority, INT32_MIN, INT32_MAX, &band.priority);
+    if (band.priority < 0) {
+        add_note(reader, node, NO_WAIT);
+        return;
     }
-    if (st == ST_OK && band.priority < 0) {
-        return picker_config_add_note(self, node, "requests below priority 0 do not wait: 429",
-                                      err);
-    }
-    for (size_t i = 0; st == ST_OK && i < *n; i++) {
+    for (size_t i = 0; i < *n; i++) {
         if (bands[i].priority == band.priority) {
-            return doc_error(node, err, "the priority %lld is there twice",
-                             (long long)band.priority);
+            doc_reader_fail(reader, node, "the priority %lld is there twice",
+                            (long long)band.priority);
         }
     }
-    if (st == ST_OK) {
-        bands[(*n)++] = band;
-    }
-    return st;
+    bands[(*n)++] = band;
 }
 
-static enum status read_bands(const struct picker_config_reader *self, const struct doc_node *list,
-                              struct flow_limits *out, struct error *err) {
+static void read_bands(struct doc_reader *reader, const struct doc_node *list, void *object) {
+    struct pool_flow_control *flow = object;
     size_t n = doc_is_present(list) ? doc_count(list) : 0;
     if (n == 0) {
-        return ST_OK;
+        return;
     }
     if (n > POOL_CONFIG_MAX_BANDS) {
-        return doc_error(list, err, "expected at most %d priorities, got %zu",
-                         POOL_CONFIG_MAX_BANDS, n);
+        doc_reader_fail(reader, list, "expected at most %d priorities, got %zu",
+                        POOL_CONFIG_MAX_BANDS, n);
     }
-    struct flow_band_limits *bands = arena_calloc(self->reader->spec->arena, n, sizeof(*bands));
-    enum status st = ST_OK;
-    if (!bands) {
-        return pool_config_no_memory(self->reader, err);
+    struct flow_band_limits *bands = doc_reader_calloc(reader, n, sizeof(*bands));
+    flow->limits.bands = bands;
+    for (struct doc_node item = {0}; doc_reader_next(reader, list, &item);) {
+        add_band(reader, &item, bands, &flow->limits.n_bands);
     }
-    for (struct doc_node item = {0}; st == ST_OK && doc_next(list, &item);) {
-        st = add_band(self, &item, bands, &out->n_bands, err);
-    }
-    out->bands = bands;
-    return st;
 }
 
-static enum status read_default_bands(const struct picker_config_reader *self,
-                                      const struct doc_node *node, struct flow_limits *out,
-                                      struct error *err) {
-    struct doc_node usual = doc_get(node, "defaultPriorityBand");
-    struct doc_node negative = doc_get(node, "defaultNegativePriorityBand");
-    uint64_t unused = 0;
-    enum status st = doc_is_present(&usual)
-                         ? read_band(self, &usual, &out->default_band_max_requests, err)
-                         : ST_OK;
-    if (st != ST_OK || !doc_is_present(&negative)) {
-        return st;
+static void read_default_band(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    struct flow_band_limits band = {.max_requests = *(uint64_t *)out};
+    if (doc_is_present(node)) {
+        doc_reader_object(reader, node, BAND, &band);
+        *(uint64_t *)out = band.max_requests;
     }
-    st = read_band(self, &negative, &unused, err);
-    return st == ST_OK ? picker_config_add_note(self, &negative,
-                                                "requests below priority 0 do not wait: 429", err)
-                       : st;
+}
+
+static void note_negative_band(struct doc_reader *reader, const struct doc_node *node,
+                               void *unused) {
+    struct flow_band_limits band = {.max_requests = 0};
+    (void)unused;
+    if (doc_is_present(node)) {
+        doc_reader_object(reader, node, BAND, &band);
+        add_note(reader, node, NO_WAIT);
+    }
 }
 
 /* ---- flow control: the section --------------------------------------------------------------- */
 
-static enum status read_flow_limits(const struct picker_config_reader *self,
-                                    const struct doc_node *node, struct pool_flow_control *flow,
-                                    struct error *err) {
-    struct doc_node bytes = doc_get(node, "maxBytes"), requests = doc_get(node, "maxRequests");
-    struct doc_node ttl = doc_get(node, "defaultRequestTTL");
-    struct doc_node bands = doc_get(node, "priorityBands");
-    enum status st = read_quantity(&bytes, POOL_CONFIG_MIN_BYTES, POOL_CONFIG_MAX_BYTES,
-                                   &flow->limits.max_bytes, err);
-    if (st == ST_OK) {
-        st = read_quantity(&requests, 1, POOL_CONFIG_MAX_WAITING, &flow->limits.max_requests, err);
+static void refuse_endpoint_wait(struct doc_reader *reader, const struct doc_node *node,
+                                 void *unused) {
+    (void)unused;
+    if (doc_is_present(node)) {
+        doc_reader_fail(reader, node,
+                        "not supported: requests do not wait when no endpoint is ready");
     }
-    if (st == ST_OK) {
-        st = read_ttl(self, &ttl, &flow->max_wait_ns, err);
-    }
-    if (st == ST_OK) {
-        st = read_default_bands(self, node, &flow->limits, err);
-    }
-    return st == ST_OK ? read_bands(self, &bands, &flow->limits, err) : st;
 }
 
-/* Rejects settings that are not supported and would be relied on. */
-static enum status refuse_setting(const struct doc_node *node, struct error *err) {
-    struct doc_node wait = doc_get(node, "noEndpointRequestTTL");
-    struct doc_node eviction = doc_get(node, "enableEviction");
+static void refuse_eviction(struct doc_reader *reader, const struct doc_node *node, void *unused) {
     bool evict = false;
-    if (doc_is_present(&wait)) {
-        return doc_error(&wait, err,
-                         "not supported: requests do not wait when no endpoint is ready");
+    (void)unused;
+    doc_reader_bool(reader, node, &evict);
+    if (evict) {
+        doc_reader_fail(reader, node, "not supported: running requests are not evicted");
     }
-    enum status st = doc_read_bool(&eviction, &evict, err);
-    return st == ST_OK && evict
-               ? doc_error(&eviction, err, "not supported: running requests are not evicted")
-               : st;
 }
 
-static enum status read_flow_section(const struct picker_config_reader *self,
-                                     const struct doc_node *node, struct error *err) {
-    static const char *const names[] = {"maxBytes",
-                                        "maxRequests",
-                                        "defaultRequestTTL",
-                                        "noEndpointRequestTTL",
-                                        "defaultPriorityBand",
-                                        "defaultNegativePriorityBand",
-                                        "priorityBands",
-                                        "usageLimitPolicyPluginRef",
-                                        "saturationDetector",
-                                        "enableEviction",
-                                        NULL};
-    struct pool_flow_control unused = {.max_wait_ns = DEFAULT_TTL_NS};
-    struct pool_flow_control *flow =
-        self->flow_control ? &self->reader->spec->flow_control : &unused;
-    struct doc_node usage = doc_get(node, "usageLimitPolicyPluginRef");
-    enum status st = doc_expect_object(node, err);
-    if (st == ST_OK) {
-        st = doc_reject_unknown(node, names, err);
-    }
-    if (st == ST_OK) {
-        st = refuse_setting(node, err);
-    }
-    if (st == ST_OK) {
-        st = check_usage_limit(self, &usage, err);
-    }
-    return st == ST_OK ? read_flow_limits(self, node, flow, err) : st;
-}
+#define LIMIT(field, function)                                                                     \
+    MEMBER_CUSTOM_FIELD(struct pool_flow_control, field, uint64_t, function)
+static const struct doc_member FLOW_CONTROL[] = {
+    {"noEndpointRequestTTL", MEMBER_CUSTOM(refuse_endpoint_wait)},
+    {"enableEviction", MEMBER_CUSTOM(refuse_eviction)},
+    {"usageLimitPolicyPluginRef", MEMBER_CUSTOM(check_usage_limit)},
+    {"maxBytes", LIMIT(limits.max_bytes, read_bytes)},
+    {"maxRequests", LIMIT(limits.max_requests, read_requests)},
+    {"defaultRequestTTL", LIMIT(max_wait_ns, read_ttl)},
+    {"defaultPriorityBand", LIMIT(limits.default_band_max_requests, read_default_band)},
+    {"defaultNegativePriorityBand", MEMBER_CUSTOM(note_negative_band)},
+    {"priorityBands", MEMBER_CUSTOM(read_bands)},
+    {"saturationDetector", MEMBER_BY_CALLER},
+    {0}};
+#undef LIMIT
 
 /* Returns: the section has members other than the detector. */
 static bool has_flow_limits(const struct doc_node *node) {
@@ -768,23 +688,29 @@ static bool has_flow_limits(const struct doc_node *node) {
     return false;
 }
 
-static enum status picker_config_read_flow_control(const struct picker_config_reader *self,
-                                                   struct error *err) {
-    struct doc_node node = doc_get(self->node, "flowControl");
-    struct pool_flow_control *flow = &self->reader->spec->flow_control;
-    bool said = doc_is_present(&node);
-    if (said && self->flow_control && self->reader->flow_control_given && has_flow_limits(&node)) {
-        return doc_error(&node, err, "the file has `flow_control` already");
+/* Without the gate the section is checked, and has no effect. */
+static void read_flow_control(struct doc_reader *reader, const struct doc_node *document) {
+    struct pool_config_reader *pool = pool_config_reader_of(reader);
+    struct doc_node node = doc_get(document, "flowControl");
+    struct pool_flow_control unused = {.max_wait_ns = DEFAULT_TTL_NS}, *flow = &unused;
+    bool limits = doc_is_present(&node) && has_flow_limits(&node);
+    if (limits && pool->flow_control_gate && pool->flow_control_given) {
+        doc_reader_fail(reader, &node, "the file has `flow_control` already");
     }
-    if (self->flow_control && !self->reader->flow_control_given) {
+    if (pool->flow_control_gate) {
+        flow = &pool->spec->flow_control;
+    }
+    if (pool->flow_control_gate && !pool->flow_control_given) {
         flow->on = true;
         flow->max_wait_ns = DEFAULT_TTL_NS;
         flow->limits.default_band_max_requests = DEFAULT_BAND_MAX_REQUESTS;
     }
-    enum status st = said ? read_flow_section(self, &node, err) : ST_OK;
-    return st == ST_OK && said && !self->flow_control && has_flow_limits(&node)
-               ? picker_config_add_note(self, &node, "it needs `featureGates: [flowControl]`", err)
-               : st;
+    if (doc_is_present(&node)) {
+        doc_reader_object(reader, &node, FLOW_CONTROL, flow);
+    }
+    if (limits && !pool->flow_control_gate) {
+        add_note(reader, &node, "it needs `featureGates: [flowControl]`");
+    }
 }
 
 /* ---- feature gates --------------------------------------------------------------------------- */
@@ -801,157 +727,97 @@ static const struct {
 
 enum { N_GATES = sizeof(GATES) / sizeof(GATES[0]) };
 
-static enum status unknown_gate(const struct picker_config_reader *self,
-                                const struct doc_node *node, struct str name, struct error *err) {
-    struct buf names;
-    buf_init(&names, self->reader->arena, 0);
-    for (size_t i = 0; i < N_GATES; i++) {
-        buf_printf(&names, "%s%s", i > 0 ? ", " : "", GATES[i].name);
-    }
-    struct str text = buf_str(&names);
-    return doc_error(node, err, "no feature gate is called \"%.*s\"; there are %.*s", STR_ARG(name),
-                     STR_ARG(text));
-}
-
 /* "NAME", "NAME=true", "NAME=false" */
-static enum status read_gate(struct picker_config_reader *self, const struct doc_node *node,
-                             struct error *err) {
+static void read_gate(struct doc_reader *reader, const struct doc_node *node) {
+    struct pool_config_reader *pool = pool_config_reader_of(reader);
     struct str rest = {NULL, 0};
+    struct buf names;
     size_t i = 0;
-    enum status st = doc_read_str(node, &rest, err);
-    if (st != ST_OK) {
-        return st;
+    doc_reader_view(reader, node, &rest);
+    if (!doc_reader_ok(reader)) {
+        return;
     }
     struct str name = str_cut(&rest, '=');
-    while (i < N_GATES && !str_is(name, GATES[i].name)) {
-        i++;
+    buf_init(&names, pool->arena, 0);
+    for (; i < N_GATES && !str_is(name, GATES[i].name); i++) {
+        buf_printf(&names, "%s%s", i > 0 ? ", " : "", GATES[i].name);
     }
     if (i == N_GATES) {
-        return unknown_gate(self, node, name, err);
+        struct str text = buf_str(&names);
+        doc_reader_fail(reader, node, "no feature gate is called \"%.*s\"; there are %.*s",
+                        STR_ARG(name), STR_ARG(text));
+        return;
     }
     if (rest.ptr && !str_is(rest, "true") && !str_is(rest, "false")) {
-        return doc_error(node, err, "expected %s=true or %s=false, got \"%.*s\"", GATES[i].name,
-                         GATES[i].name, STR_ARG(rest));
+        doc_reader_fail(reader, node, "expected %s=true or %s=false, got \"%.*s\"", GATES[i].name,
+                        GATES[i].name, STR_ARG(rest));
+    } else if (GATES[i].note) {
+        add_note(reader, node, GATES[i].note);
+    } else {
+        pool->flow_control_gate = !rest.ptr || str_is(rest, "true");
     }
-    if (!GATES[i].note) {
-        self->flow_control = !rest.ptr || str_is(rest, "true");
-    }
-    return GATES[i].note ? picker_config_add_note(self, node, GATES[i].note, err) : ST_OK;
-}
-
-static enum status read_gates(struct picker_config_reader *self, struct error *err) {
-    struct doc_node gates = doc_get(self->node, "featureGates");
-    enum status st = ST_OK;
-    for (struct doc_node item = {0};
-         doc_is_present(&gates) && st == ST_OK && doc_next(&gates, &item);) {
-        st = read_gate(self, &item, err);
-    }
-    return st;
 }
 
 /* ---- load sources and parsers ---------------------------------------------------------------- */
 
 /* Checks that the references in a list can be resolved. */
-static enum status check_refs(const struct picker_config_reader *self, const struct doc_node *list,
-                              enum picker_plugin_kind kind, struct error *err) {
-    static const char *const names[] = {"pluginRef", "extractors", NULL};
-    enum status st = ST_OK;
+static void check_refs(struct doc_reader *reader, const struct doc_node *list,
+                       enum picker_plugin_kind kind) {
+    static const struct doc_member members[] = {
+        {"pluginRef", MEMBER_BY_CALLER}, {"extractors", MEMBER_BY_CALLER}, {0}};
     for (struct doc_node item = {0};
-         doc_is_present(list) && st == ST_OK && doc_next(list, &item);) {
+         doc_is_present(list) && doc_reader_next(reader, list, &item);) {
         struct doc_node ref = doc_get(&item, "pluginRef"), more = doc_get(&item, "extractors");
         struct picker_plugin plugin;
-        st = doc_expect_object(&item, err);
-        if (st == ST_OK) {
-            st = doc_reject_unknown(&item, names, err);
-        }
-        if (st == ST_OK) {
-            st = picker_plugin_find_by_ref(self, &ref, kind, &plugin, err);
-        }
+        doc_reader_object(reader, &item, members, NULL);
+        picker_plugin_find_by_ref(reader, &ref, kind, &plugin);
         for (struct doc_node one = {0};
-             doc_is_present(&more) && st == ST_OK && doc_next(&more, &one);) {
+             doc_is_present(&more) && doc_reader_next(reader, &more, &one);) {
             struct doc_node other = doc_get(&one, "pluginRef");
-            st = picker_plugin_find_by_ref(self, &other, kind, &plugin, err);
+            picker_plugin_find_by_ref(reader, &other, kind, &plugin);
         }
     }
-    return st;
 }
 
-static enum status read_data(const struct picker_config_reader *self, const char *name,
-                             struct error *err) {
-    static const char *const names[] = {"sources", "injectDefaults", NULL};
-    struct doc_node data = doc_get(self->node, name), sources = doc_get(&data, "sources");
-    if (!doc_is_present(&data)) {
-        return ST_OK;
+static void read_data(struct doc_reader *reader, const struct doc_node *data) {
+    static const struct doc_member members[] = {
+        {"sources", MEMBER_BY_CALLER}, {"injectDefaults", MEMBER_BY_CALLER}, {0}};
+    struct doc_node sources = doc_get(data, "sources");
+    if (!doc_is_present(data)) {
+        return;
     }
-    enum status st = doc_expect_object(&data, err);
-    if (st == ST_OK) {
-        st = doc_reject_unknown(&data, names, err);
+    doc_reader_object(reader, data, members, NULL);
+    if (!doc_is_present(&sources) || doc_count(&sources) == 0) {
+        add_note(reader, data, LOADS);
     }
-    if (st == ST_OK && (!doc_is_present(&sources) || doc_count(&sources) == 0)) {
-        st = picker_config_add_note(self, &data, LOADS, err);
-    }
-    return st == ST_OK ? check_refs(self, &sources, PICKER_PLUGIN_DATA, err) : st;
+    check_refs(reader, &sources, PICKER_PLUGIN_DATA);
 }
 
-static enum status read_parsers(const struct picker_config_reader *self, struct error *err) {
-    static const char *const names[] = {"parsers", NULL};
-    struct doc_node one = doc_get(self->node, "parser");
-    struct doc_node handler = doc_get(self->node, "requestHandler");
+static void read_parsers(struct doc_reader *reader, const struct doc_node *document) {
+    static const struct doc_member members[] = {{"parsers", MEMBER_BY_CALLER}, {0}};
+    struct doc_node one = doc_get(document, "parser");
+    struct doc_node handler = doc_get(document, "requestHandler");
     struct doc_node list = doc_get(&handler, "parsers");
-    enum status st = doc_is_present(&handler) ? doc_expect_object(&handler, err) : ST_OK;
-    if (st == ST_OK && doc_is_present(&handler)) {
-        st = doc_reject_unknown(&handler, names, err);
+    if (doc_is_present(&handler)) {
+        doc_reader_object(reader, &handler, members, NULL);
     }
-    if (st == ST_OK) {
-        st = check_refs(self, &one, PICKER_PLUGIN_PARSER, err);
-    }
-    return st == ST_OK ? check_refs(self, &list, PICKER_PLUGIN_PARSER, err) : st;
+    check_refs(reader, &one, PICKER_PLUGIN_PARSER);
+    check_refs(reader, &list, PICKER_PLUGIN_PARSER);
 }
 
 /* Adds a note for the parameters of producers, which are ignored. */
-static enum status note_producers(const struct picker_config_reader *self, struct error *err) {
-    struct doc_node list = doc_get(self->node, "plugins");
-    enum status st = ST_OK;
-    for (struct doc_node item = {0}; st == ST_OK && doc_next(&list, &item);) {
+static void note_producers(struct doc_reader *reader, const struct doc_node *document) {
+    struct doc_node list = doc_get(document, "plugins");
+    for (struct doc_node item = {0}; doc_reader_next(reader, &list, &item);) {
         struct doc_node type = doc_get(&item, "type"), parameters = doc_get(&item, "parameters");
         struct str text = {NULL, 0};
-        st = doc_read_str(&type, &text, err);
-        const struct picker_plugin_type *known_type =
-            st == ST_OK ? picker_plugin_type_find(text) : NULL;
+        doc_reader_view(reader, &type, &text);
+        const struct picker_plugin_type *known_type = picker_plugin_type_find(text);
         if (known_type && known_type->kind == PICKER_PLUGIN_PRODUCER &&
             doc_is_present(&parameters)) {
-            st = picker_config_add_note(self, &parameters,
-                                        "configured by the scorer's own parameters", err);
+            add_note(reader, &parameters, "configured by the scorer's own parameters");
         }
     }
-    return st;
-}
-
-/* ---- the document ---------------------------------------------------------------------------- */
-
-enum status pool_config_read_picker_config(struct pool_config_reader *reader,
-                                           const struct doc_node *node, struct error *err) {
-    struct picker_config_reader self = {.reader = reader, .node = node};
-    enum status st = read_gates(&self, err);
-    if (st == ST_OK) {
-        st = picker_config_read_data_sources(&self, err);
-    }
-    if (st == ST_OK) {
-        st = picker_config_read_saturation_detector(&self, err);
-    }
-    if (st == ST_OK) {
-        st = picker_config_read_flow_control(&self, err);
-    }
-    if (st == ST_OK) {
-        st = note_producers(&self, err);
-    }
-    if (st == ST_OK) {
-        st = read_data(&self, "data", err);
-    }
-    if (st == ST_OK) {
-        st = read_data(&self, "dataLayer", err);
-    }
-    return st == ST_OK ? read_parsers(&self, err) : st;
 }
 
 enum { MOST_PLUGINS = 64, MOST_WEIGHT = 1000000 };
@@ -968,7 +834,8 @@ struct declared {
 
 struct profile_reader {
     struct pool_config_reader *reader;
-    bool upstream; /* the document is an EndpointPickerConfig */
+    struct doc_reader *doc; /* its own */
+    bool upstream;          /* the document is an EndpointPickerConfig */
     struct declared plugins[MOST_PLUGINS];
     size_t n_plugins;
     struct profile *profile;
@@ -979,8 +846,8 @@ struct profile_reader {
 
 /* Suggests the type that was probably meant, or else lists the types of the kind that the name ends
  * with. */
-static enum status unknown_type(const struct profile_reader *self, const struct doc_node *node,
-                                struct str type, struct error *err) {
+static void unknown_type(const struct profile_reader *self, const struct doc_node *node,
+                         struct str type) {
     struct suggestion suggestion = {0};
     char hint[SUGGEST_HINT_BYTES];
     struct buf names;
@@ -996,12 +863,12 @@ static enum status unknown_type(const struct profile_reader *self, const struct 
     }
     if (!suggestion.best.ptr && names.len > 0) {
         struct str text = buf_str(&names);
-        return doc_error(node, err, "no plugin is called \"%.*s\"; there are %.*s", STR_ARG(type),
-                         STR_ARG(text));
+        doc_reader_fail(self->doc, node, "no plugin is called \"%.*s\"; there are %.*s",
+                        STR_ARG(type), STR_ARG(text));
     }
-    return doc_error(node, err, "no plugin is called \"%.*s\"%s", STR_ARG(type),
-                     suggestion.best.ptr ? suggest_hint(&suggestion, hint)
-                                         : "; their names end in -filter, -scorer or -picker");
+    doc_reader_fail(self->doc, node, "no plugin is called \"%.*s\"%s", STR_ARG(type),
+                    suggestion.best.ptr ? suggest_hint(&suggestion, hint)
+                                        : "; their names end in -filter, -scorer or -picker");
 }
 
 static const struct declared *find_declared(const struct profile_reader *self, struct str name) {
@@ -1013,70 +880,61 @@ static const struct declared *find_declared(const struct profile_reader *self, s
     return NULL;
 }
 
-static enum status read_plugin(struct profile_reader *self, const struct doc_node *node,
-                               struct error *err) {
-    static const char *const names[] = {"name", "type", "parameters", NULL};
+static const struct doc_member PLUGIN_ITEM[] = {
+    {"name", MEMBER_BY_CALLER}, {"type", MEMBER_BY_CALLER}, {"parameters", MEMBER_BY_CALLER}, {0}};
+
+static void read_plugin(struct profile_reader *self, const struct doc_node *node) {
     struct pool_config_reader *reader = self->reader;
     struct declared *plugin = &self->plugins[self->n_plugins];
     struct doc_node type = doc_get(node, "type"), name = doc_get(node, "name");
     struct doc_node parameters = doc_get(node, "parameters");
     struct str text = {NULL, 0};
-    enum status st = doc_expect_object(node, err);
-    if (st == ST_OK) {
-        st = doc_reject_unknown(node, names, err);
+    doc_reader_object(self->doc, node, PLUGIN_ITEM, NULL);
+    pool_config_read_name(self->doc, &type, &text);
+    pool_config_read_name(self->doc, doc_is_present(&name) ? &name : &type, &plugin->name);
+    if (doc_reader_ok(self->doc) && find_declared(self, plugin->name)) {
+        doc_reader_fail(self->doc, node, "the plugin \"%.*s\" is there twice",
+                        STR_ARG(plugin->name));
     }
-    if (st == ST_OK) {
-        st = pool_config_read_name(reader, &type, &text, err);
-    }
-    if (st == ST_OK) {
-        st = pool_config_read_name(reader, doc_is_present(&name) ? &name : &type, &plugin->name,
-                                   err);
-    }
-    if (st != ST_OK) {
-        return st;
-    }
-    if (find_declared(self, plugin->name)) {
-        return doc_error(node, err, "the plugin \"%.*s\" is there twice", STR_ARG(plugin->name));
+    if (!doc_reader_ok(self->doc)) {
+        return;
     }
     const struct picker_plugin_type *known_type = picker_plugin_type_find(text);
     plugin->plugin = plugin_find(text);
     reader->spec->protocol.send_served_header |= str_is(text, VERIFIER);
     if (!plugin->plugin &&
         !(known_type && (self->upstream || known_type->kind == PICKER_PLUGIN_HANDLER))) {
-        return unknown_type(self, &type, text, err);
+        unknown_type(self, &type, text);
+        return;
     }
     plugin->kind = known_type ? known_type->kind : PICKER_PLUGIN_HANDLER;
     self->n_plugins++;
-    return plugin->plugin ? plugin_read_parameters(plugin->plugin, &parameters, reader->spec->arena,
-                                                   &plugin->parameters, err)
-                          : ST_OK;
+    if (plugin->plugin) {
+        self->doc->status = plugin_read_parameters(plugin->plugin, &parameters, self->doc->arena,
+                                                   &plugin->parameters, self->doc->err);
+    }
 }
 
-static enum status read_plugins(struct profile_reader *self, const struct doc_node *list,
-                                struct error *err) {
-    enum status st = ST_OK;
+static void check_plugin_count(struct doc_reader *reader, const struct doc_node *list) {
     size_t n = doc_is_present(list) ? doc_count(list) : 0;
     if (n == 0 || n > MOST_PLUGINS) {
-        return doc_error(list, err, "expected 1 to %d plugins, got %zu", MOST_PLUGINS, n);
+        doc_reader_fail(reader, list, "expected 1 to %d plugins, got %zu", MOST_PLUGINS, n);
     }
-    for (struct doc_node item = {0}; st == ST_OK && doc_next(list, &item);) {
-        st = read_plugin(self, &item, err);
-    }
-    return st;
 }
 
 /* ---- the profile ----------------------------------------------------------------------------- */
 
 /* Steps are in the order of the file. */
-static enum status add_step(struct profile_reader *self, const struct declared *declared,
-                            float weight, const struct doc_node *node, struct error *err) {
+static void add_step(struct profile_reader *self, const struct declared *declared, float weight,
+                     const struct doc_node *node) {
     struct profile *profile = self->profile;
     struct profile_step step = {declared->plugin, declared->parameters, weight, declared->name};
     if (!step.plugin) {
-        return declared->kind != PICKER_PLUGIN_HANDLER
-                   ? doc_error(node, err, "\"%.*s\" has no place in a profile",
-                               STR_ARG(declared->name))
-                   : ST_OK;
+        if (declared->kind != PICKER_PLUGIN_HANDLER) {
+            doc_reader_fail(self->doc, node, "\"%.*s\" has no place in a profile",
+                            STR_ARG(declared->name));
+        }
+        return;
     }
     switch (step.plugin->kind) {
     case PLUGIN_FILTER:
@@ -1087,45 +945,38 @@ static enum status add_step(struct profile_reader *self, const struct declared *
         break;
     case PLUGIN_PICKER:
         if (profile->picker.plugin) {
-            return doc_error(node, err, "expected one picker, got \"%.*s\" and \"%.*s\"",
-                             STR_ARG(profile->picker.name), STR_ARG(step.name));
+            doc_reader_fail(self->doc, node, "expected one picker, got \"%.*s\" and \"%.*s\"",
+                            STR_ARG(profile->picker.name), STR_ARG(step.name));
         }
         profile->picker = step;
         break;
     }
-    return ST_OK;
 }
 
-static enum status read_weight(const struct doc_node *node, const struct declared *declared,
-                               float *out, struct error *err) {
+static void read_weight(struct doc_reader *reader, const struct doc_node *node,
+                        const struct declared *declared, float *out) {
     double weight = 1;
-    enum status st = doc_read_f64(node, &weight, err);
-    if (st == ST_OK && !(weight >= 0 && weight <= MOST_WEIGHT)) {
-        st = doc_error(node, err, "expected a weight from 0 to %d", MOST_WEIGHT);
+    doc_reader_f64(reader, node, &weight);
+    if (!(weight >= 0 && weight <= MOST_WEIGHT)) {
+        doc_reader_fail(reader, node, "expected a weight from 0 to %d", MOST_WEIGHT);
     }
-    if (st == ST_OK && node->val && declared->plugin && declared->plugin->kind != PLUGIN_SCORER) {
-        st = doc_error(node, err, "\"%.*s\" is a %s; only scorers have weights",
-                       STR_ARG(declared->name), plugin_kind_name(declared->plugin->kind));
+    if (node->val && declared->plugin && declared->plugin->kind != PLUGIN_SCORER) {
+        doc_reader_fail(reader, node, "\"%.*s\" is a %s; only scorers have weights",
+                        STR_ARG(declared->name), plugin_kind_name(declared->plugin->kind));
     }
     *out = (float)weight;
-    return st;
 }
 
-static enum status read_plugin_ref(struct profile_reader *self, const struct doc_node *node,
-                                   struct error *err) {
-    static const char *const names[] = {"pluginRef", "weight", NULL};
+static void read_plugin_ref(struct profile_reader *self, const struct doc_node *node) {
+    static const struct doc_member members[] = {
+        {"pluginRef", MEMBER_BY_CALLER}, {"weight", MEMBER_BY_CALLER}, {0}};
     struct doc_node ref = doc_get(node, "pluginRef"), weight_node = doc_get(node, "weight");
     struct str name = {NULL, 0};
     float weight;
-    enum status st = doc_expect_object(node, err);
-    if (st == ST_OK) {
-        st = doc_reject_unknown(node, names, err);
-    }
-    if (st == ST_OK) {
-        st = pool_config_read_name(self->reader, &ref, &name, err);
-    }
-    if (st != ST_OK) {
-        return st;
+    doc_reader_object(self->doc, node, members, NULL);
+    pool_config_read_name(self->doc, &ref, &name);
+    if (!doc_reader_ok(self->doc)) {
+        return;
     }
     const struct declared *declared = find_declared(self, name);
     if (!declared) {
@@ -1134,93 +985,131 @@ static enum status read_plugin_ref(struct profile_reader *self, const struct doc
         for (size_t i = 0; i < self->n_plugins; i++) {
             suggest_consider(&suggestion, name, self->plugins[i].name);
         }
-        return doc_error(&ref, err, "no plugin above has the name \"%.*s\"%s", STR_ARG(name),
-                         suggest_hint(&suggestion, hint));
+        doc_reader_fail(self->doc, &ref, "no plugin above has the name \"%.*s\"%s", STR_ARG(name),
+                        suggest_hint(&suggestion, hint));
+        return;
     }
-    st = read_weight(&weight_node, declared, &weight, err);
-    return st == ST_OK ? add_step(self, declared, weight, node, err) : st;
+    read_weight(self->doc, &weight_node, declared, &weight);
+    add_step(self, declared, weight, node);
 }
 
-/* Without `schedulingProfiles` all plugins make up the profile. */
-static enum status add_all_plugins(struct profile_reader *self, const struct doc_node *node,
-                                   struct error *err) {
-    enum status st = ST_OK;
-    self->profile->name = STR("default");
-    for (size_t i = 0; i < self->n_plugins && st == ST_OK; i++) {
-        if (self->plugins[i].plugin) {
-            st = add_step(self, &self->plugins[i], 1, node, err);
-        }
+static void read_plugin_refs(struct profile_reader *self, const struct doc_node *node) {
+    static const struct doc_member members[] = {
+        {"name", MEMBER_CUSTOM_FIELD(struct profile, name, struct str, pool_config_read_name)},
+        {"plugins", MEMBER_BY_CALLER},
+        {0}};
+    struct doc_node list = doc_get(node, "plugins");
+    doc_reader_object(self->doc, node, members, self->profile);
+    check_plugin_count(self->doc, &list);
+    for (struct doc_node item = {0}; doc_reader_next(self->doc, &list, &item);) {
+        read_plugin_ref(self, &item);
     }
-    return st;
 }
 
-static enum status read_plugin_refs(struct profile_reader *self, const struct doc_node *node,
-                                    struct error *err) {
-    static const char *const names[] = {"name", "plugins", NULL};
-    struct doc_node name = doc_get(node, "name"), list = doc_get(node, "plugins");
-    size_t n = doc_is_present(&list) ? doc_count(&list) : 0;
-    enum status st = doc_expect_object(node, err);
-    if (st == ST_OK) {
-        st = doc_reject_unknown(node, names, err);
+static void alloc_profile(struct profile_reader *self) {
+    self->profile = doc_reader_calloc(self->doc, 1, sizeof(*self->profile));
+    self->filters = doc_reader_calloc(self->doc, MOST_PLUGINS, sizeof(*self->filters));
+    self->scorers = doc_reader_calloc(self->doc, MOST_PLUGINS, sizeof(*self->scorers));
+    if (self->profile) {
+        self->profile->filters = self->filters;
+        self->profile->scorers = self->scorers;
     }
-    if (st == ST_OK) {
-        st = pool_config_read_name(self->reader, &name, &self->profile->name, err);
-    }
-    if (st == ST_OK && (n == 0 || n > MOST_PLUGINS)) {
-        st = doc_error(&list, err, "expected 1 to %d plugins, got %zu", MOST_PLUGINS, n);
-    }
-    for (struct doc_node item = {0}; st == ST_OK && doc_next(&list, &item);) {
-        st = read_plugin_ref(self, &item, err);
-    }
-    return st;
 }
 
-static enum status alloc_profile(struct profile_reader *self, struct error *err) {
-    struct arena *arena = self->reader->spec->arena;
-    self->profile = arena_calloc(arena, 1, sizeof(*self->profile));
-    self->filters = arena_calloc(arena, MOST_PLUGINS, sizeof(*self->filters));
-    self->scorers = arena_calloc(arena, MOST_PLUGINS, sizeof(*self->scorers));
-    if (!self->profile || !self->filters || !self->scorers) {
-        return pool_config_no_memory(self->reader, err);
+/* Sets the spec's profile, if there was no error. */
+static void end_profile(struct profile_reader *self, const struct doc_node *node) {
+    struct pool_config_reader *reader = self->reader;
+    struct error why = {.status = ST_OK};
+    if (!doc_reader_ok(self->doc)) {
+        return;
     }
-    self->profile->filters = self->filters;
-    self->profile->scorers = self->scorers;
-    return ST_OK;
+    if (!self->profile->picker.plugin) {
+        self->profile->picker = PROFILE_DEFAULT.picker;
+    }
+    if (profile_collect_needs(self->profile, &why) != ST_OK) {
+        doc_reader_fail(self->doc, node, "%s", why.text);
+        return;
+    }
+    reader->spec->profile = self->profile;
+    const char *note = profile_load_note(self->profile);
+    if (note) {
+        self->doc->status = pool_spec_add_note(reader->spec, STR("profile"), note, self->doc->err);
+    }
 }
 
-enum status pool_config_read_profile(struct pool_config_reader *reader, const struct doc_node *node,
-                                     struct error *err) {
-    struct profile_reader self = {.reader = reader, .upstream = pool_config_is_kube_object(node)};
-    struct doc_node plugins = doc_get(node, "plugins");
+/* Reads the members `plugins` and `schedulingProfiles`. Without profiles all plugins make up
+ * one. */
+static void read_profile(struct doc_reader *reader, const struct doc_node *node) {
+    struct profile_reader self = {.reader = pool_config_reader_of(reader),
+                                  .doc = reader,
+                                  .upstream = pool_config_is_kube_object(node)};
+    struct doc_node plugins = doc_get(node, "plugins"), item = {0};
     struct doc_node profiles = doc_get(node, "schedulingProfiles");
     size_t n = doc_is_present(&profiles) ? doc_count(&profiles) : 0;
-    if (reader->spec->profile) {
-        return doc_error(node, err, "the file has a profile already");
+    if (self.reader->spec->profile) {
+        doc_reader_fail(reader, node, "the file has a profile already");
     }
     if (n > 1) {
-        return doc_error(&profiles, err, "expected one profile, got %zu", n);
+        doc_reader_fail(reader, &profiles, "expected one profile, got %zu", n);
     }
-    enum status st = alloc_profile(&self, err);
-    if (st == ST_OK) {
-        st = read_plugins(&self, &plugins, err);
+    alloc_profile(&self);
+    check_plugin_count(reader, &plugins);
+    while (doc_reader_next(reader, &plugins, &item)) {
+        read_plugin(&self, &item);
     }
-    struct doc_node item = {0};
-    if (st == ST_OK) {
-        st = n > 0 && doc_next(&profiles, &item) ? read_plugin_refs(&self, &item, err)
-                                                 : add_all_plugins(&self, node, err);
+    item = (struct doc_node){0};
+    if (n > 0 && doc_reader_next(reader, &profiles, &item)) {
+        read_plugin_refs(&self, &item);
+    } else if (doc_reader_ok(reader)) {
+        self.profile->name = STR("default");
+        for (size_t i = 0; i < self.n_plugins; i++) {
+            if (self.plugins[i].plugin) {
+                add_step(&self, &self.plugins[i], 1, node);
+            }
+        }
     }
-    if (!self.profile || st != ST_OK) {
-        return st;
+    end_profile(&self, node);
+}
+
+static const struct doc_member PROFILE[] = {
+    {"plugins", MEMBER_BY_CALLER}, {"schedulingProfiles", MEMBER_BY_CALLER}, {0}};
+
+void pool_config_read_profile_section(struct doc_reader *reader, const struct doc_node *node,
+                                      void *spec) {
+    (void)spec;
+    pool_config_reader_of(reader)->has_profile = doc_is_present(node);
+    if (doc_is_present(node)) {
+        doc_reader_object(reader, node, PROFILE, NULL);
+        read_profile(reader, node);
     }
-    if (!self.profile->picker.plugin) {
-        self.profile->picker = PROFILE_DEFAULT.picker;
+}
+
+/* ---- the document ---------------------------------------------------------------------------- */
+
+const struct doc_member POOL_CONFIG_PICKER[] = {
+    {"plugins", MEMBER_BY_CALLER},        {"schedulingProfiles", MEMBER_BY_CALLER},
+    {"featureGates", MEMBER_BY_CALLER},   {"saturationDetector", MEMBER_BY_CALLER},
+    {"flowControl", MEMBER_BY_CALLER},    {"data", MEMBER_BY_CALLER},
+    {"dataLayer", MEMBER_BY_CALLER},      {"parser", MEMBER_BY_CALLER},
+    {"requestHandler", MEMBER_BY_CALLER}, {0}};
+
+/* Data sources are read after extractors: a source may change the path and port of the extractor's
+ * preset. */
+void pool_config_read_picker_config(struct pool_config_reader *reader,
+                                    const struct doc_node *node) {
+    struct doc_reader *doc = &reader->doc;
+    struct doc_node gates = doc_get(node, "featureGates"), gate = {0};
+    struct doc_node data = doc_get(node, "data"), layer = doc_get(node, "dataLayer");
+    read_profile(doc, node);
+    while (doc_is_present(&gates) && doc_reader_next(doc, &gates, &gate)) {
+        read_gate(doc, &gate);
     }
-    struct error why = {.status = ST_OK};
-    st = profile_collect_needs(self.profile, &why);
-    if (st != ST_OK) {
-        st = doc_error(node, err, "%s", why.text);
-    }
-    reader->spec->profile = st == ST_OK ? self.profile : NULL;
-    const char *note = st == ST_OK ? profile_load_note(self.profile) : NULL;
-    return note ? pool_spec_add_note(reader->spec, STR("profile"), note, err) : st;
+    read_data_sources_of_type(doc, node, "core-metrics-extractor", EXTRACTOR);
+    read_data_sources_of_type(doc, node, "metrics-data-source", SOURCE);
+    read_saturation_detector(doc, node);
+    read_flow_control(doc, node);
+    note_producers(doc, node);
+    read_data(doc, &data);
+    read_data(doc, &layer);
+    read_parsers(doc, node);
 }

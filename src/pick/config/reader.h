@@ -1,13 +1,14 @@
-/* Reading the configuration of pools: each pool's spec while it is filled, readers of common values
- * and of the sections. For the files of this folder, pick/discovery/file/pool_file.c and the
- * Kubernetes store.
+/* Reading the configuration of pools: the reader of a pool, which fills its spec and keeps the
+ * first error, readers of common values, and the sections. For the files of this folder,
+ * pick/discovery/file/pool_file.c and the Kubernetes store.
  *
- * Every reader rejects a wrong value with the file, the line and the path of the value, what was
- * expected and what the file contains. Texts are copied into the spec. */
+ * The readers are rows of tables (core/base/doc/reader.h). Each rejects a wrong value with the
+ * file, the line and the path of the value, what was expected and what the file contains. Texts are
+ * copied into the spec. */
 #ifndef SLUICE_PICK_CONFIG_READER_H
 #define SLUICE_PICK_CONFIG_READER_H
 
-#include "core/base/doc/doc.h"
+#include "core/base/doc/reader.h"
 #include "pick/pool/set.h"
 
 enum { POOL_CONFIG_MAX_PORTS = 8, POOL_CONFIG_MAX_TARGETS = 100, POOL_CONFIG_NAME_BYTES = 256 };
@@ -44,6 +45,7 @@ enum pool_config_unknown_models {
 
 /* One pool. */
 struct pool_config_reader {
+    struct doc_reader doc; /* first, so that rows find the pool; its arena is the spec's */
     const char *file;
     struct pool_spec *spec;
     struct arena *arena;            /* the file's, freed when it has been read */
@@ -52,8 +54,9 @@ struct pool_config_reader {
     bool has_pool;                  /* an InferencePool is given */
     bool has_profile;               /* a profile of its own is given */
     bool saturation_limits_given, flow_control_given; /* `saturation`, `flow_control` are given */
-    bool metrics_given; /* by the file or by flags, not only by our defaults */
-    unsigned line;      /* of its item in `pools`; 0: the file has no such list */
+    bool metrics_given;     /* by the file or by flags, not only by our defaults */
+    bool flow_control_gate; /* the EndpointPickerConfig has the feature gate flowControl */
+    unsigned line;          /* of its item in `pools`; 0: the file has no such list */
     enum pool_config_unknown_models unknown;
     struct pool_config_names endpoints, models, objectives, rewrites;
     struct pool_config_names split; /* models with targets */
@@ -61,6 +64,7 @@ struct pool_config_reader {
 
 /* The whole file: a reader for each pool. */
 struct pool_config_file {
+    struct doc_reader doc; /* of the documents; its arena is `arena` */
     const char *name;
     struct arena *arena;
     struct pool_config_reader *items; /* in the file's order; one item if the file has no list */
@@ -69,106 +73,81 @@ struct pool_config_file {
     bool has_sluice_document;            /* it has a document without `kind` */
 };
 
-/* ---- values (reader.c) ---------------------------------------------------------------------- */
+/* Prepares the reading into `spec`; errors go to `err`. */
+void pool_config_reader_init(struct pool_config_reader *reader, const char *file,
+                             struct pool_spec *spec, struct arena *arena, struct error *err);
 
-/* A name of 1 to 256 bytes without control characters. It is required. */
-enum status pool_config_read_name(struct pool_config_reader *reader, const struct doc_node *node,
-                                  struct str *out, struct error *err) SLUICE_MUST_USE;
-/* As num_parse_duration_ns: text with a unit, or a number of seconds. An absent value leaves `*out`
- * unchanged, here and below. */
-enum status pool_config_read_duration(const struct doc_node *node, uint64_t min_ns, uint64_t max_ns,
-                                      uint64_t *out, struct error *err) SLUICE_MUST_USE;
-/* A number from `min`, which is at least 0, to `max`. */
-enum status pool_config_read_unsigned(const struct doc_node *node, int64_t min, int64_t max,
-                                      uint64_t *out, struct error *err) SLUICE_MUST_USE;
-/* One of `words` (ending with NULL), as its index. */
-enum status pool_config_read_word(const struct doc_node *node, const char *const *words,
-                                  unsigned *out, struct error *err) SLUICE_MUST_USE;
-/* A path of visible ASCII that begins with /, for use in a request. */
-enum status pool_config_read_path(struct pool_config_reader *reader, const struct doc_node *node,
-                                  struct str *out, struct error *err) SLUICE_MUST_USE;
-/* A port from 1 to 65535. */
-enum status pool_config_read_port(const struct doc_node *node, uint16_t *out,
-                                  struct error *err) SLUICE_MUST_USE;
-/* A list of ports. */
-enum status pool_config_read_port_list(const struct doc_node *list, struct pool_config_ports *out,
-                                       struct error *err) SLUICE_MUST_USE;
-/* The name of a header, in lower case (settings.c). */
-enum status pool_config_read_header(struct pool_config_reader *reader, const struct doc_node *node,
-                                    struct str *out, struct error *err) SLUICE_MUST_USE;
-/* An object of texts. If it is absent, `*out` is empty. */
-enum status pool_config_read_labels(struct pool_config_reader *reader, const struct doc_node *node,
-                                    struct pool_labels *out, struct error *err) SLUICE_MUST_USE;
+/* The pool of the reader that a row gets. */
+static inline struct pool_config_reader *pool_config_reader_of(struct doc_reader *reader) {
+    return (struct pool_config_reader *)(void *)reader;
+}
+
+/* ---- values (reader.c) ----------------------------------------------------------------------- */
+
+/* An absent value leaves `*out` unchanged, except where it is required. */
+
+/* A struct str: a name of 1 to 256 bytes without control characters. The first requires it. */
+doc_member_fn pool_config_read_name, pool_config_read_optional_name;
+/* A struct str: a path of visible ASCII that begins with /, for use in a request; and one of at
+ * most POOL_CONFIG_MAX_PATH bytes. */
+doc_member_fn pool_config_read_path, pool_config_read_page_path;
+/* A struct str: the name of a header, in lower case (settings.c). */
+doc_member_fn pool_config_read_header;
+/* A bool: http is false, https true, and so is an absent value false (settings.c). */
+doc_member_fn pool_config_read_https;
+/* A struct pool_config_ports. */
+doc_member_fn pool_config_read_port_list;
+/* A struct pool_labels: an object of texts. If it is absent, there are none. */
+doc_member_fn pool_config_read_labels;
 /* A list of {`key`: NAME, weight: N}: every target has a weight, or none has. */
-enum status pool_config_read_targets(struct pool_config_reader *reader, const struct doc_node *list,
-                                     const char *key, struct pool_targets *out,
-                                     struct error *err) SLUICE_MUST_USE;
+void pool_config_read_targets(struct doc_reader *reader, const struct doc_node *list,
+                              const char *key, struct pool_targets *out);
+/* The names of enum pool_criticality. */
+extern const char *const POOL_CONFIG_CRITICALITIES[];
 
 /* Appends `name`, read at `node`, to `names`. */
-enum status pool_config_add_name(struct pool_config_reader *reader, struct pool_config_names *names,
-                                 struct str name, const struct doc_node *node,
-                                 struct error *err) SLUICE_MUST_USE;
+void pool_config_add_name(struct pool_config_reader *reader, struct pool_config_names *names,
+                          struct str name, const struct doc_node *node);
 /* Sorts the names. Rejects a name that occurs twice; `what` is "model". */
-enum status pool_config_check_unique(const struct pool_config_reader *reader,
-                                     struct pool_config_names *names, const char *what,
-                                     struct error *err) SLUICE_MUST_USE;
+void pool_config_check_unique(struct pool_config_reader *reader, struct pool_config_names *names,
+                              const char *what);
 /* Rejects a name that is in both lists, which are sorted. */
-enum status pool_config_check_disjoint(const struct pool_config_reader *reader,
-                                       const struct pool_config_names *models,
-                                       const struct pool_config_names *rewrites,
-                                       struct error *err) SLUICE_MUST_USE;
-enum status pool_config_no_memory(const struct pool_config_reader *reader, struct error *err);
+void pool_config_check_disjoint(struct pool_config_reader *reader,
+                                const struct pool_config_names *models,
+                                const struct pool_config_names *rewrites);
 
 /* ---- sections -------------------------------------------------------------------------------- */
 
-/* pools.c: the members `endpoints`, `ports`, `selector` of `node`. */
-enum status pool_config_read_endpoints(struct pool_config_reader *reader,
-                                       const struct doc_node *node,
-                                       struct error *err) SLUICE_MUST_USE;
+/* The settings of a pool: the members of a document, or of an item of `pools`, which are read into
+ * the spec. In the order of their dependencies: ports before endpoints, endpoints before metrics,
+ * whose labels are checked (settings.c). */
+extern const struct doc_member POOL_CONFIG_SECTIONS[];
 
-/* pools.c: the member `dns` of `node`. */
-enum status pool_config_read_dns(struct pool_config_reader *reader, const struct doc_node *node,
-                                 struct error *err) SLUICE_MUST_USE;
+/* Rows of it in pools.c, models.c and picker_config.c. */
+doc_member_fn pool_config_read_selector, pool_config_read_ports, pool_config_read_endpoints,
+    pool_config_read_dns;
+doc_member_fn pool_config_read_unknown_models, pool_config_read_models,
+    pool_config_read_model_paths, pool_config_read_objectives, pool_config_read_rewrites;
+doc_member_fn pool_config_read_profile_section;
 
-/* models.c: the members `models`, `unknown_models`, `model_paths`, `objectives`,
- * `rewrites`. */
-enum status pool_config_read_models(struct pool_config_reader *reader, const struct doc_node *node,
-                                    struct error *err) SLUICE_MUST_USE;
-/* Add one of each kind. A name that requests use is recorded, so that pool_config_check_unique
- * finds a second one. */
-enum status pool_config_add_model(struct pool_config_reader *reader, const struct doc_node *node,
-                                  const struct pool_model *model,
-                                  struct error *err) SLUICE_MUST_USE;
-enum status pool_config_add_objective(struct pool_config_reader *reader,
-                                      const struct doc_node *node, struct str name,
-                                      const struct doc_node *priority,
-                                      struct error *err) SLUICE_MUST_USE;
-enum status pool_config_read_criticality(const struct doc_node *node, enum pool_criticality *out,
-                                         struct error *err) SLUICE_MUST_USE;
+/* models.c: add one of each kind. A name that requests use is recorded, so that
+ * pool_config_check_unique finds a second one. */
+void pool_config_add_model(struct pool_config_reader *reader, const struct doc_node *node,
+                           const struct pool_model *model);
+void pool_config_add_objective(struct pool_config_reader *reader, const struct doc_node *node,
+                               struct str name, const struct doc_node *priority);
+void pool_config_add_rewrite(struct pool_config_reader *reader, const struct pool_rewrite *rewrite);
 
-/* settings.c: the members `health`, `saturation`, `flow_control`, `refused_for`,
- * `outlier_detection`, `protocol`. */
-enum status pool_config_read_settings(struct pool_config_reader *reader,
-                                      const struct doc_node *node,
-                                      struct error *err) SLUICE_MUST_USE;
+/* picker_config.c: an EndpointPickerConfig, beside its `apiVersion` and `kind`. */
+extern const struct doc_member POOL_CONFIG_PICKER[];
+void pool_config_read_picker_config(struct pool_config_reader *reader, const struct doc_node *node);
 
-/* picker_config.c: the members `plugins` and `schedulingProfiles` of `node`. */
-enum status pool_config_read_profile(struct pool_config_reader *reader, const struct doc_node *node,
-                                     struct error *err) SLUICE_MUST_USE;
-
-/* picker_config.c: the other members of an EndpointPickerConfig. */
-enum status pool_config_read_picker_config(struct pool_config_reader *reader,
-                                           const struct doc_node *node,
-                                           struct error *err) SLUICE_MUST_USE;
-
-/* settings.c: the member `metrics`. The endpoints must have been read: their labels are checked. */
-enum status pool_config_read_metrics(struct pool_config_reader *reader, const struct doc_node *node,
-                                     struct error *err) SLUICE_MUST_USE;
+/* ---- pools and objects ----------------------------------------------------------------------- */
 
 /* pools.c: makes a reader for each item of `pools` of `node`, with its name and match; if `pools`
- * is absent, one reader of a pool for all requests. Texts are copied into the specs. */
-enum status pool_config_read_pools(struct pool_config_file *file, const struct doc_node *node,
-                                   struct error *err) SLUICE_MUST_USE;
+ * is absent, one reader of a pool for all requests. Texts are copied into the specs. The error is
+ * the file's, here and below. */
+void pool_config_read_pools(struct pool_config_file *file, const struct doc_node *node);
 /* Returns: NULL if the list has no pool of this name. */
 struct pool_config_reader *pool_config_find_pool(const struct pool_config_file *file,
                                                  struct str name);
@@ -176,20 +155,20 @@ struct pool_config_reader *pool_config_find_pool(const struct pool_config_file *
 enum status pool_config_check_pools(const struct pool_config_file *file,
                                     const struct pool_specs *specs,
                                     struct error *err) SLUICE_MUST_USE;
-/* Appends the pool's name to the error text if the file has a list. Returns: err->status. */
-enum status pool_config_error_add_pool(const struct pool_config_reader *reader, struct error *err);
+/* Makes the pool's error the file's. Appends the pool's name to the text if the file has a list. */
+void pool_config_end_pool(struct pool_config_file *file, struct pool_config_reader *reader);
 
 /* kube_objects.c: objects of the Kubernetes API. */
 /* Does the document have a `kind`? */
 bool pool_config_is_kube_object(const struct doc_node *node);
 /* Reads the document if it is an InferencePool (`pools` true), or if it is any other object
  * (`pools` false), into the pool that it is or that it refers to. Other documents are skipped. */
-enum status pool_config_read_kube_object(struct pool_config_file *file, const struct doc_node *node,
-                                         bool pools, struct error *err) SLUICE_MUST_USE;
+void pool_config_read_kube_object(struct pool_config_file *file, const struct doc_node *node,
+                                  bool pools);
 /* Reads an object of this kind ("InferenceModel") that is known to belong to this pool. When a
- * rewrite is rejected, what it has added already stays. */
+ * rewrite is rejected, what it has added already stays. Returns: the reader's status. */
 enum status pool_config_read_kube_object_of_kind(struct pool_config_reader *reader,
-                                                 const char *kind, const struct doc_node *object,
-                                                 struct error *err) SLUICE_MUST_USE;
+                                                 const char *kind,
+                                                 const struct doc_node *object) SLUICE_MUST_USE;
 
 #endif

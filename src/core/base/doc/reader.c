@@ -32,6 +32,15 @@ void *doc_reader_calloc(struct doc_reader *reader, size_t n, size_t size) {
     return items;
 }
 
+void doc_reader_dup(struct doc_reader *reader, struct str text, struct str *out) {
+    struct str copy = doc_reader_ok(reader) ? arena_dup(reader->arena, text) : str_make(NULL, 0);
+    if (copy.ptr) {
+        *out = copy;
+    } else {
+        doc_reader_no_memory(reader);
+    }
+}
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 void doc_reader_expect_object(struct doc_reader *reader, const struct doc_node *node) {
@@ -113,14 +122,8 @@ void doc_reader_text(struct doc_reader *reader, const struct doc_node *node, str
     }
     if (memchr(text.ptr, '\0', text.len)) {
         doc_reader_fail(reader, node, "holds a NUL byte");
-        return;
     }
-    struct str copy = arena_dup(reader->arena, text);
-    if (copy.ptr) {
-        *out = copy;
-    } else {
-        doc_reader_no_memory(reader);
-    }
+    doc_reader_dup(reader, text, out);
 }
 
 void doc_reader_word(struct doc_reader *reader, const struct doc_node *node,
@@ -163,14 +166,14 @@ bool doc_reader_next(const struct doc_reader *reader, const struct doc_node *lis
 
 void doc_reader_reject_unknown(struct doc_reader *reader, const struct doc_node *node,
                                const struct doc_member *members, const struct doc_member *more) {
-    const char *names[2 * DOC_MAX_MEMBERS + 1];
+    const char *names[DOC_MAX_MEMBERS + 1];
     size_t n = 0;
     for (; members->name; members++) {
         assert(n < DOC_MAX_MEMBERS);
         names[n++] = members->name;
     }
     for (; more && more->name; more++) {
-        assert(n < 2 * DOC_MAX_MEMBERS);
+        assert(n < DOC_MAX_MEMBERS);
         names[n++] = more->name;
     }
     names[n] = NULL;

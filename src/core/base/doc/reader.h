@@ -47,6 +47,9 @@ void doc_reader_no_memory(struct doc_reader *reader);
 /* Returns: `n` zeroed items in the arena; NULL after an error. */
 void *doc_reader_calloc(struct doc_reader *reader, size_t n, size_t size);
 
+/* Copies a text into the arena, followed by a NUL; after an error it does nothing. */
+void doc_reader_dup(struct doc_reader *reader, struct str text, struct str *out);
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* As the readers of doc.h. */
@@ -185,7 +188,7 @@ struct doc_member {
                                                        : DOC_STORE_F32, double                     \
                                                        : DOC_STORE_F64)
 
-enum { DOC_MAX_MEMBERS = 64 /* rows of a table */ };
+enum { DOC_MAX_MEMBERS = 64 /* rows of a table, or of two for one object */ };
 /* Reads an object into the struct `object`; an absent one leaves it alone. */
 void doc_reader_object(struct doc_reader *reader, const struct doc_node *node,
                        const struct doc_member *members, void *object);

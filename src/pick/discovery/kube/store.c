@@ -74,13 +74,14 @@ static enum status copy_doc(enum kube_kind kind, const struct doc_node *object,
 /* Checks that the object can be read into a pool. */
 static enum status check_object(enum kube_kind kind, const struct kube_object *object,
                                 struct error *err) {
-    struct pool_config_reader reader = {.file = object->name};
+    struct pool_config_reader reader;
     struct doc_node root = doc_root(object->doc);
-    enum status st = pool_spec_new(&reader.spec, err);
+    struct pool_spec *spec;
+    enum status st = pool_spec_new(&spec, err);
     if (st == ST_OK) {
-        reader.arena = reader.spec->arena;
-        st = pool_config_read_kube_object_of_kind(&reader, KUBE_KINDS[kind].kind, &root, err);
-        pool_spec_free(reader.spec);
+        pool_config_reader_init(&reader, object->name, spec, spec->arena, err);
+        st = pool_config_read_kube_object_of_kind(&reader, KUBE_KINDS[kind].kind, &root);
+        pool_spec_free(spec);
     }
     return st;
 }
@@ -241,7 +242,8 @@ static bool grow_objects(struct kube_objects *objects) {
 
 /* Reads the InferencePool of a kind, if there is a valid one. */
 static bool read_pool_of_kind(struct kube_store *store, enum kube_kind kind) {
-    struct pool_config_reader reader = {.file = KUBE_KINDS[kind].kind};
+    struct pool_config_reader reader;
+    struct pool_spec *spec = NULL;
     const char *group = store->options.group;
     struct error err;
     bool found;
@@ -252,17 +254,17 @@ static bool read_pool_of_kind(struct kube_store *store, enum kube_kind kind) {
         return false;
     }
     struct doc_node root = doc_root(object->doc);
-    enum status st = pool_spec_new(&reader.spec, &err);
+    enum status st = pool_spec_new(&spec, &err);
     if (st == ST_OK) {
-        reader.arena = reader.spec->arena;
-        st = pool_config_read_kube_object_of_kind(&reader, KUBE_KINDS[kind].kind, &root, &err);
+        pool_config_reader_init(&reader, KUBE_KINDS[kind].kind, spec, spec->arena, &err);
+        st = pool_config_read_kube_object_of_kind(&reader, KUBE_KINDS[kind].kind, &root);
     }
     if (st != ST_OK) {
         log_event(LOG_ERROR, "InferencePool can't be used", LOG_CSTR("reason", err.text));
-        pool_spec_free(reader.spec);
+        pool_spec_free(spec);
         return false;
     }
-    store->pool = reader.spec;
+    store->pool = spec;
     store->pool_kind = kind;
     store->ports = reader.ports;
     return true;
@@ -500,7 +502,7 @@ static enum status add_objects(const struct kube_store *store, struct pool_confi
     enum status st = items ? ST_OK : error_no_memory(err, "the cluster's pool");
     for (size_t i = 0; i < n && st == ST_OK; i++) {
         struct doc_node root = doc_root(items[i]->doc);
-        st = pool_config_read_kube_object_of_kind(reader, KUBE_KINDS[first].kind, &root, err);
+        st = pool_config_read_kube_object_of_kind(reader, KUBE_KINDS[first].kind, &root);
         assert(st == ST_OK || st == ST_NO_MEMORY);
     }
     return st;
@@ -592,19 +594,19 @@ static enum status read_into_spec(const struct kube_store *store, struct pool_co
 
 enum status kube_store_add_to_spec(const struct kube_store *store, struct pool_spec *spec,
                                    struct error *err) {
-    struct pool_config_reader reader = {.file = "the cluster", .spec = spec};
+    struct pool_config_reader reader;
     /* Without a pool a request gets 503, as there are no endpoints, and not 404 for its model. */
     if (!spec->strict_models_set && store->pool && kube_store_is_served(store, KUBE_MODEL)) {
         spec->strict_models = true;
     }
     spec->name = pool_spec_dup_text(spec, str_of(store->options.pool));
-    reader.arena = arena_new(NULL, 0);
-    enum status st =
-        reader.arena && spec->name.ptr ? ST_OK : error_no_memory(err, "the cluster's pool");
+    struct arena *arena = arena_new(NULL, 0);
+    enum status st = arena && spec->name.ptr ? ST_OK : error_no_memory(err, "the cluster's pool");
     if (st == ST_OK && store->pool) {
+        pool_config_reader_init(&reader, "the cluster", spec, arena, err);
         st = read_into_spec(store, &reader, err);
     }
-    arena_free(reader.arena);
+    arena_free(arena);
     return st;
 }
 

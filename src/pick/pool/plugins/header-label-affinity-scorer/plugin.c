@@ -12,14 +12,8 @@ static void read_label(struct doc_reader *reader, const struct doc_node *node, v
     doc_reader_view(reader, node, &text);
     if (text.len == 0) {
         doc_reader_fail(reader, node, "expected a text that is not empty");
-        return;
     }
-    struct str copy = arena_dup(reader->arena, text);
-    if (copy.ptr) {
-        *(struct str *)out = copy;
-    } else {
-        doc_reader_no_memory(reader);
-    }
+    doc_reader_dup(reader, text, out);
 }
 
 static void read_header(struct doc_reader *reader, const struct doc_node *node, void *out) {

@@ -23,14 +23,8 @@ static void read_text(struct doc_reader *reader, const struct doc_node *node, vo
     doc_reader_view(reader, node, &text);
     if (!text.ptr) {
         doc_reader_fail(reader, node, "expected text, got nothing");
-        return;
     }
-    struct str copy = arena_dup(reader->arena, text);
-    if (copy.ptr) {
-        *(struct str *)out = copy;
-    } else {
-        doc_reader_no_memory(reader);
-    }
+    doc_reader_dup(reader, text, out);
 }
 
 static void read_operator(struct doc_reader *reader, const struct doc_node *node, void *out) {
@@ -71,10 +65,7 @@ static void read_label(struct doc_reader *reader, const struct doc_node *node,
                        struct condition *out) {
     struct str *value = doc_reader_calloc(reader, 1, sizeof(*value));
     *out = (struct condition){.relation = IN, .values = value, .n_values = 1};
-    out->key = arena_dup(reader->arena, str_of(node->key));
-    if (!out->key.ptr) {
-        doc_reader_no_memory(reader);
-    }
+    doc_reader_dup(reader, str_of(node->key), &out->key);
     read_text(reader, node, value);
 }
 
