@@ -4,83 +4,97 @@
 #include <string.h>
 
 #include "core/base/buf.h"
+#include "core/base/doc/reader.h"
 #include "core/base/str.h"
 #include "program/options/options.h"
 
 static const double SECONDS_MAX = 1e9;
 
-/* Adds file, line and key to the error of option_set_text or option_set_number. */
-static enum status error_add_location(const struct doc_node *node, enum status status,
-                                      struct error *err) {
-    struct error why = *err;
-    return status == ST_BAD_CONFIG ? doc_error(node, err, "%s", why.text) : status;
+/* The settings of a file while they are read. */
+struct file_reader {
+    struct doc_reader doc;
+    struct options *options;
+};
+
+/* Takes over the result of option_set_text or option_set_number, whose error has no place. */
+static void end_setting(struct doc_reader *doc, const struct doc_node *node, enum status status) {
+    struct error why = *doc->err;
+    if (status == ST_BAD_CONFIG) {
+        doc_reader_fail(doc, node, "%s", why.text);
+    } else {
+        doc->status = status;
+    }
 }
 
-static enum status read_seconds(struct options *options, size_t index, const struct doc_node *node,
-                                struct error *err) {
+static void set_number(struct file_reader *reader, size_t index, const struct doc_node *node,
+                       uint64_t value) {
+    if (doc_reader_ok(&reader->doc)) {
+        end_setting(&reader->doc, node,
+                    option_set_number(reader->options, index, value, reader->doc.err));
+    }
+}
+
+static void set_text(struct file_reader *reader, size_t index, const struct doc_node *node,
+                     struct str text) {
+    if (doc_reader_ok(&reader->doc)) {
+        end_setting(&reader->doc, node,
+                    option_set_text(reader->options, index, text.ptr, reader->doc.err));
+    }
+}
+
+static void read_seconds(struct file_reader *reader, size_t index, const struct doc_node *node) {
     double seconds = 0;
-    enum status status = doc_read_f64(node, &seconds, err);
-    if (status != ST_OK) {
-        return status;
-    }
+    doc_reader_f64(&reader->doc, node, &seconds);
     if (!(seconds >= 0 && seconds <= SECONDS_MAX)) {
-        return doc_error(node, err, "expected 0 to %.0f seconds, got %g", SECONDS_MAX, seconds);
+        doc_reader_fail(&reader->doc, node, "expected 0 to %.0f seconds, got %g", SECONDS_MAX,
+                        seconds);
+        return;
     }
-    return error_add_location(
-        node, option_set_number(options, index, (uint64_t)(seconds * 1e9), err), err);
+    set_number(reader, index, node, (uint64_t)(seconds * 1e9));
 }
 
-static enum status read_whole(struct options *options, size_t index, const struct doc_node *node,
-                              struct error *err) {
-    const struct option *option = &options->set->options[index];
+static void read_whole(struct file_reader *reader, size_t index, const struct doc_node *node) {
+    const struct option *option = &reader->options->set->options[index];
     int64_t max = option->max < INT64_MAX ? (int64_t)option->max : INT64_MAX;
-    int64_t value = 0;
-    enum status status = doc_read_i64(node, (int64_t)option->min, max, &value, err);
-    if (status != ST_OK) {
-        return status;
-    }
-    return error_add_location(node, option_set_number(options, index, (uint64_t)value, err), err);
+    uint64_t value = 0;
+    doc_reader_u64(&reader->doc, node, (int64_t)option->min, max, &value);
+    set_number(reader, index, node, value);
 }
 
-static enum status read_text(struct options *options, size_t index, const struct doc_node *node,
-                             struct error *err) {
-    struct str text = {0};
-    enum status status = doc_read_str(node, &text, err);
-    if (status != ST_OK) {
-        return status;
+static void reject_nul(struct doc_reader *reader, const struct doc_node *node, struct str text) {
+    if (text.ptr && memchr(text.ptr, '\0', text.len)) {
+        doc_reader_fail(reader, node, "a NUL character can't be in this text");
     }
-    if (memchr(text.ptr, '\0', text.len)) {
-        return doc_error(node, err, "a NUL character can't be in this text");
-    }
-    text = arena_dup(options->arena, text);
-    if (!text.ptr) {
-        return error_no_memory(err, "a value of the configuration file");
-    }
-    return error_add_location(node, option_set_text(options, index, text.ptr, err), err);
+}
+
+static void read_text(struct file_reader *reader, size_t index, const struct doc_node *node) {
+    struct str text = {NULL, 0};
+    doc_reader_view(&reader->doc, node, &text);
+    reject_nul(&reader->doc, node, text);
+    doc_reader_dup(&reader->doc, text, &text);
+    set_text(reader, index, node, text);
 }
 
 /* Prints a scalar as text, so that 3 or true needs no quotes. */
-static enum status print_plain(struct buf *out, const struct doc_node *node, struct error *err) {
+static void print_plain(struct doc_reader *reader, const struct doc_node *node, struct buf *out) {
     yyjson_val *value = node->val;
     switch (json_kind_of(value)) {
     case JSON_STRING:
-        if (memchr(json_str(value).ptr, '\0', json_str(value).len)) {
-            return doc_error(node, err, "a NUL character can't be in this text");
-        }
+        reject_nul(reader, node, json_str(value));
         buf_add_str(out, json_str(value));
-        return ST_OK;
+        return;
     case JSON_BOOL:
         buf_add_str(out, json_bool(value) ? STR("true") : STR("false"));
-        return ST_OK;
+        return;
     case JSON_UINT:
         buf_add_u64(out, value->uni.u64);
-        return ST_OK;
+        return;
     case JSON_SINT:
         buf_add_i64(out, value->uni.i64);
-        return ST_OK;
+        return;
     case JSON_REAL:
         buf_printf(out, "%.17g", value->uni.f64);
-        return ST_OK;
+        return;
     case JSON_ABSENT:
     case JSON_NULL:
     case JSON_RAW:
@@ -88,144 +102,130 @@ static enum status print_plain(struct buf *out, const struct doc_node *node, str
     case JSON_OBJECT:
         break;
     }
-    return doc_error(node, err, "expected text, a number, true or false, or a list of such values");
+    doc_reader_fail(reader, node,
+                    "expected text, a number, true or false, or a list of such values");
 }
 
 /* Joins the values of a list with commas. */
-static enum status read_pair_value(struct arena *arena, const struct doc_node *node,
-                                   const char **out, struct error *err) {
+static const char *read_pair_value(struct doc_reader *reader, const struct doc_node *node) {
+    struct doc_node item = {0};
     struct buf text;
-    buf_init(&text, arena, 32);
-    bool list = doc_is_list(node);
-    enum status status = list ? ST_OK : print_plain(&text, node, err);
-    for (size_t i = 0; list && i < doc_count(node) && status == ST_OK; i++) {
-        struct doc_node item = doc_at(node, i);
-        if (i > 0) {
+    buf_init(&text, reader->arena, 32);
+    if (!doc_is_list(node)) {
+        print_plain(reader, node, &text);
+    }
+    while (doc_is_list(node) && doc_reader_next(reader, node, &item)) {
+        if (item.index > 0) {
             buf_add_char(&text, ',');
         }
-        status = print_plain(&text, &item, err);
+        print_plain(reader, &item, &text);
     }
     buf_add_char(&text, '\0');
-    *out = text.data;
-    return status == ST_OK && text.failed
-               ? error_no_memory(err, "a value of the configuration file")
-               : status;
+    if (text.failed) {
+        doc_reader_no_memory(reader);
+    }
+    return text.data;
 }
 
-static enum status read_pairs(struct arena *arena, const struct doc_node *node,
-                              struct option_pairs *out, struct error *err) {
-    if (!doc_is_present(node)) {
-        return ST_OK;
-    }
-    enum status status = doc_expect_object(node, err);
-    if (status != ST_OK) {
-        return status;
-    }
-    out->items = arena_calloc(arena, json_count(node->val), sizeof(*out->items));
-    if (!out->items) {
-        return error_no_memory(err, "a value of the configuration file");
-    }
+static void read_pairs(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    struct option_pairs *pairs = out;
     struct doc_node member = {0};
-    while (doc_next_member(node, &member)) {
-        struct str name = arena_dup(arena, str_of(member.key));
-        if (!name.ptr) {
-            return error_no_memory(err, "a value of the configuration file");
-        }
-        status = read_pair_value(arena, &member, &out->items[out->n].value, err);
-        if (status != ST_OK) {
-            return status;
-        }
-        out->items[out->n++].name = name.ptr;
+    if (!doc_is_present(node)) {
+        return;
     }
-    return ST_OK;
+    doc_reader_expect_object(reader, node);
+    pairs->items = doc_reader_calloc(reader, json_count(node->val), sizeof(*pairs->items));
+    while (doc_reader_ok(reader) && doc_next_member(node, &member)) {
+        struct str name = {NULL, 0};
+        doc_reader_dup(reader, str_of(member.key), &name);
+        pairs->items[pairs->n++] =
+            (struct option_pair){.name = name.ptr, .value = read_pair_value(reader, &member)};
+    }
 }
+
+struct model {
+    struct str name, path;
+    struct option_pairs params;
+};
+
+static void read_view(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    doc_reader_view(reader, node, out);
+}
+
+static const struct doc_member MODEL[] = {
+    {"name", MEMBER_CUSTOM_FIELD(struct model, name, struct str, read_view)},
+    {"path", MEMBER_CUSTOM_FIELD(struct model, path, struct str, read_view)},
+    {"parameters", MEMBER_CUSTOM_FIELD(struct model, params, struct option_pairs, read_pairs)},
+    {0}};
 
 /* Reads {name: N, path: P}, which is N=P, with its parameters. */
-static enum status read_model(struct options *options, size_t index, const struct doc_node *node,
-                              struct error *err) {
-    static const char *const names[] = {"name", "path", "parameters", NULL};
-    struct doc_node name_node = doc_get(node, "name"), path_node = doc_get(node, "path");
-    struct doc_node params_node = doc_get(node, "parameters");
-    struct str name = {0}, path = {0};
-    struct option_pairs params = {0};
-    enum status status = doc_reject_unknown(node, names, err);
-    if (status == ST_OK) {
-        status = doc_read_str(&name_node, &name, err);
+static void read_model(struct file_reader *reader, size_t index, const struct doc_node *node) {
+    struct doc_reader *doc = &reader->doc;
+    struct model model = {.name = {NULL, 0}};
+    struct str text;
+    doc_reader_object(doc, node, MODEL, &model);
+    if (model.path.len == 0) {
+        doc_reader_fail(doc, node, "a model needs a path: {name: NAME, path: PATH}, or a text");
     }
-    if (status == ST_OK) {
-        status = doc_read_str(&path_node, &path, err);
-    }
-    if (status == ST_OK) {
-        status = read_pairs(options->arena, &params_node, &params, err);
-    }
-    if (status == ST_OK && path.len == 0) {
-        status = doc_error(node, err, "a model needs a path: {name: NAME, path: PATH}, or a text");
-    }
-    if (status != ST_OK) {
-        return status;
-    }
-    struct str text = name.ptr
-                          ? arena_printf(options->arena, "%.*s=%.*s", STR_ARG(name), STR_ARG(path))
-                          : arena_dup(options->arena, path);
+    text = model.name.ptr
+               ? arena_printf(doc->arena, "%.*s=%.*s", STR_ARG(model.name), STR_ARG(model.path))
+               : arena_dup(doc->arena, model.path);
     if (!text.ptr) {
-        return error_no_memory(err, "a value of the configuration file");
+        doc_reader_no_memory(doc);
     }
-    status = error_add_location(node, option_set_text(options, index, text.ptr, err), err);
-    if (status == ST_OK) {
-        option_set_pairs(options, index, params);
+    set_text(reader, index, node, text);
+    if (doc_reader_ok(doc)) {
+        option_set_pairs(reader->options, index, model.params);
     }
-    return status;
 }
 
-static enum status read_list(struct options *options, size_t index, const struct doc_node *node,
-                             struct error *err) {
-    enum status status = ST_OK;
-    bool models = options->set->options[index].type == OPTION_MODELS;
-    option_clear(options, index);
-    for (size_t i = 0; i < doc_count(node) && status == ST_OK; i++) {
-        struct doc_node item = doc_at(node, i);
-        status = models && doc_is_object(&item) ? read_model(options, index, &item, err)
-                                                : read_text(options, index, &item, err);
+static void read_list(struct file_reader *reader, size_t index, const struct doc_node *node) {
+    bool models = reader->options->set->options[index].type == OPTION_MODELS;
+    option_clear(reader->options, index);
+    for (struct doc_node item = {0}; doc_reader_next(&reader->doc, node, &item);) {
+        (models && doc_is_object(&item) ? read_model : read_text)(reader, index, &item);
     }
-    return status;
 }
 
-static enum status read_bool(struct options *options, size_t index, const struct doc_node *node,
-                             struct error *err) {
+static void read_bool(struct file_reader *reader, size_t index, const struct doc_node *node) {
     bool value = false;
-    enum status status = doc_read_bool(node, &value, err);
-    if (status == ST_OK) {
-        option_set_bool(options, index, value);
+    doc_reader_bool(&reader->doc, node, &value);
+    if (doc_reader_ok(&reader->doc)) {
+        option_set_bool(reader->options, index, value);
     }
-    return status;
 }
 
-static enum status read_key(struct options *options, size_t index, const struct doc_node *node,
-                            struct error *err) {
+static void read_key(struct file_reader *reader, size_t index, const struct doc_node *node) {
     bool is_text = doc_is_text(node);
-    switch (options->set->options[index].type) {
+    switch (reader->options->set->options[index].type) {
     case OPTION_TEXTS:
     case OPTION_MODELS:
-        return read_list(options, index, node, err);
+        read_list(reader, index, node);
+        return;
     case OPTION_TEXT:
     case OPTION_WORD:
-        return read_text(options, index, node, err);
+        read_text(reader, index, node);
+        return;
     case OPTION_U64:
-        return read_whole(options, index, node, err);
+        read_whole(reader, index, node);
+        return;
     case OPTION_BYTES:
     case OPTION_MEMORY:
-        return (is_text ? read_text : read_whole)(options, index, node, err);
+        (is_text ? read_text : read_whole)(reader, index, node);
+        return;
     case OPTION_DURATION:
-        return (is_text ? read_text : read_seconds)(options, index, node, err);
+        (is_text ? read_text : read_seconds)(reader, index, node);
+        return;
     case OPTION_BOOL:
-        return read_bool(options, index, node, err);
+        read_bool(reader, index, node);
+        return;
     case OPTION_SWITCH:
     case OPTION_CONFIG:
     case OPTION_ARGUMENT:
     case OPTION_OPTIONAL:
         break;
     }
-    return doc_error(node, err, "this is only for the command line");
+    doc_reader_fail(&reader->doc, node, "this is only for the command line");
 }
 
 static size_t stored_bytes(enum option_type type) {
@@ -244,15 +244,13 @@ static size_t stored_bytes(enum option_type type) {
 }
 
 /* Checks a key whose flag was given: it must be valid, and is not stored. */
-static enum status check_key(struct options *options, size_t index, const struct doc_node *node,
-                             struct error *err) {
-    const struct option *option = &options->set->options[index];
+static void check_key(struct file_reader *reader, size_t index, const struct doc_node *node) {
+    const struct option *option = &reader->options->set->options[index];
     char kept[sizeof(struct option_texts)];
-    char *place = options->values + option->offset;
+    char *place = reader->options->values + option->offset;
     memcpy(kept, place, stored_bytes(option->type));
-    enum status status = read_key(options, index, node, err);
+    read_key(reader, index, node);
     memcpy(place, kept, stored_bytes(option->type));
-    return status;
 }
 
 static bool has_key(const struct option *option) {
@@ -271,21 +269,24 @@ enum status options_read_doc(struct options *options, const struct doc *doc, str
     }
     names[n_names] = NULL;
 
+    struct file_reader reader = {
+        .doc = {.arena = options->arena, .what = "a value of the configuration file", .err = err},
+        .options = options};
     struct doc_node root = doc_root(doc);
-    enum status status = ST_OK;
-    if (doc_is_present(&root)) { /* an empty file sets nothing */
-        status = doc_expect_object(&root, err);
+    if (!doc_is_present(&root)) {
+        return ST_OK; /* an empty file sets nothing */
     }
-    if (status == ST_OK && doc_is_present(&root)) {
-        status = doc_reject_unknown(&root, names, err);
+    doc_reader_expect_object(&reader.doc, &root);
+    if (doc_reader_ok(&reader.doc)) {
+        reader.doc.status = doc_reject_unknown(&root, names, err);
     }
-    for (size_t i = 0; i < set->n_options && status == ST_OK; i++) {
+    for (size_t i = 0; i < set->n_options && doc_reader_ok(&reader.doc); i++) {
         struct doc_node node = doc_get(&root, set->options[i].name);
         if (has_key(&set->options[i]) && doc_is_present(&node)) {
-            status = (options->given[i] ? check_key : read_key)(options, i, &node, err);
+            (options->given[i] ? check_key : read_key)(&reader, i, &node);
         }
     }
-    return status;
+    return reader.doc.status;
 }
 
 enum status options_read(struct options *options, int argc, char **argv, struct error *err) {
