@@ -28,10 +28,8 @@ def test_plugin_page(page, tmp_path):
     text, name = text_of(page), page.split(os.sep)[-2]
     code = text_of(os.path.join(os.path.dirname(page), "plugin.c"))
     assert text.startswith(f"# {name}\n")
-    names = re.search(r"names\[\] = \{(.*?)NULL\}", code, re.S)
-    parameters = set() if names is None else set(re.findall(r'"(\w+)"', names[1]))
-    if name == "label-selector-filter":
-        parameters = {"matchLabels", "matchExpressions"}  # it has a second list, of the expressions' members
+    table = re.search(r"PARAMETERS\[\] = \{(.*?)\{0\}\};", code, re.S)
+    parameters = set() if table is None else set(re.findall(r'\{"(\w+)",', table[1]))
     assert set(re.findall(r"^\| `(\w+)` \|", text, re.M)) == parameters
     if not parameters:
         assert "**Parameters.** None." in text
