@@ -167,7 +167,7 @@ def test_envoy_observability_mode_changes_nothing(start, mode):
         "failure_mode_allow: true", "observability_mode: true"))
     for _ in range(5):
         assert gateway.ask("/v1/completions", body=BODY)["length"] == len(BODY)
-    assert gateway.picker.numbers()["sluice_pick_observed_total"] == 5
+    gateway.picker.wait_until(lambda now: now["sluice_pick_observed_total"] == 5, "five that were observed")
 
 
 # ---- another model -------------------------------------------------------------------------------

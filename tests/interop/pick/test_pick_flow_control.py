@@ -353,7 +353,7 @@ def test_queue_drain_admits_waiting(start):
 def test_queue_scraped_load_admits(start):
     """By what an endpoint says of its queue: full, and then not."""
     with MetricPages("vllm:num_requests_waiting 5\n") as server:
-        picker = start(f"endpoints: [{server.address}]\nmetrics: {{preset: vllm, interval: 50ms}}\n"
+        picker = start(f"endpoints: [{server.address}]\nmetrics: {{preset: vllm, interval: 50ms, max_age: 1m}}\n"
                        "saturation: {queue_depth: 5}\nflow_control: {max_wait: 10m}\n", "--reload-interval", "50ms")
         picker.wait_until(lambda now: now.get(
             f'sluice_pick_endpoint_waiting_requests{{endpoint="{server.address}"}}') == 5, "a load")

@@ -104,7 +104,7 @@ def test_scrape_load_changes(start):
 def test_scrape_less_loaded_is_picked(start):
     with MetricPages(VLLM.format(running=9, waiting=90, used=0.875)) as busy, \
             MetricPages(VLLM.format(running=1, waiting=0, used=0.125)) as idle:
-        picker = start(pool_of([busy, idle], "preset: vllm"))
+        picker = start(pool_of([busy, idle], "preset: vllm, max_age: 1m"))
         wait_load(picker, busy, (90, 9, 0.875))
         wait_load(picker, idle, (0, 1, 0.125))
         with Proxy(picker.grpc_addresses[0]) as proxy:

@@ -125,7 +125,7 @@ def test_metrics_upstream_pool_names(start_picker):
     with MetricPages(PAGE.format(running=1, waiting=4, used=0.5)) as one, \
             MetricPages(PAGE.format(running=1, waiting=1, used=0.25)) as other:
         picker = start_picker(in_pool(one.address, other.address, A) +
-                       f"metrics: {{preset: vllm, interval: 50ms}}\n{POOL_OBJECT}")
+                       f"metrics: {{preset: vllm, interval: 50ms, timeout: 20s}}\n{POOL_OBJECT}")
         name = 'name="llama-pool"'
         silent = f'sluice_pick_endpoint_scrape_failures_total{{endpoint="{A}"}}'
         numbers = picker.wait_until(
@@ -151,7 +151,7 @@ def lines_of(picker, event):
 def test_log_line_per_decision(start_picker):
     with MetricPages(PAGE.format(running=9, waiting=90, used=0.875)) as busy, \
             MetricPages(PAGE.format(running=1, waiting=0, used=0.125)) as idle:
-        picker = start_picker(in_pool(busy.address, idle.address) + "metrics: {preset: vllm}\n"
+        picker = start_picker(in_pool(busy.address, idle.address) + "metrics: {preset: vllm, max_age: 1m}\n"
                        f"{MODELS}{POOL_OBJECT}", "--log-level", "debug")
         picker.wait_until(lambda now: now.get("inference_pool_average_queue_size{name=\"llama-pool\"}") == 45,
                           "both loads")
