@@ -333,6 +333,32 @@ static void garbage_bytes_fail_handshake(void **state) {
     assert_int_equal(server.heads, 0);
 }
 
+/* A client that sends only updates of its keys is no longer read; others are served. */
+static void key_updates_without_data_end_the_connection(void **state) {
+    enum { MANY = 20000 }; /* takes the server a second, if it handles them all */
+    static struct test_server server;
+    int n = 0, rc = 1;
+    (void)state;
+    serve(&server);
+    int64_t before = failures_of(TLS_FAILURE_PROTOCOL);
+    SSL *updating = connect_tls(&server), *good = connect_tls(&server);
+    send_tls(updating, STR(GET("/hello")));
+    expect_tls(updating, 200, "hello");
+    while (n < MANY && rc == 1) {
+        SSL_key_update(updating, SSL_KEY_UPDATE_NOT_REQUESTED);
+        rc = SSL_do_handshake(updating); /* fails once the server has closed */
+        n++;
+    }
+    char byte;
+    assert_int_equal(read_tls(updating, &byte, 1), 0);
+    assert_int_equal(failures_of(TLS_FAILURE_PROTOCOL), before + 1);
+    send_tls(good, STR(GET("/hello")));
+    expect_tls(good, 200, "hello");
+    hang_up(updating);
+    hang_up(good);
+    test_server_stop(&server);
+}
+
 /* Stalled handshakes time out and block no other connection. */
 static void slow_handshakes_time_out_without_blocking_others(void **state) {
     enum { SLOW = 50 };
@@ -431,6 +457,7 @@ int main(void) {
         cmocka_unit_test(write_timeout_closes_without_close_notify),
         cmocka_unit_test(plaintext_client_is_answered_in_plaintext),
         cmocka_unit_test(garbage_bytes_fail_handshake),
+        cmocka_unit_test(key_updates_without_data_end_the_connection),
         cmocka_unit_test(slow_handshakes_time_out_without_blocking_others),
         cmocka_unit_test(abandoned_handshakes_are_counted),
         cmocka_unit_test(stop_in_every_state_completes),

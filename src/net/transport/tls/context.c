@@ -245,6 +245,7 @@ static bool context_configure(SSL_CTX *ssl) {
     SSL_CTX_set_mode(ssl, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                               SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_msg_callback(ssl, tls_session_on_message);
     SSL_CTX_set_alpn_select_cb(ssl, tls_session_on_alpn, NULL);
     return SSL_CTX_set_min_proto_version(ssl, TLS1_2_VERSION) == 1 &&
            SSL_CTX_set_cipher_list(ssl, CIPHERS) == 1 &&

@@ -58,6 +58,29 @@ static enum tls_failure tls_failure_explain(const struct tls_session *session, s
     return TLS_FAILURE_PROTOCOL;
 }
 
+/* ---- messages of TLS itself ------------------------------------------------------------------ */
+
+/* OpenSSL calls this for each record and each message, in both directions. */
+void tls_session_on_message(int is_ours, int version, int type, const void *data, size_t n_bytes,
+                            SSL *ssl, void *user) {
+    struct tls_session *session = SSL_get_app_data(ssl);
+    (void)is_ours, (void)version, (void)data, (void)n_bytes, (void)user;
+    if (session->established && (type == SSL3_RT_HANDSHAKE || type == SSL3_RT_ALERT)) {
+        session->n_extra++;
+    }
+}
+
+static bool has_too_many_extra(const struct tls_session *session) {
+    return session->n_extra > TLS_EXTRA_MAX;
+}
+
+static void count_data(struct tls_session *session, size_t n) {
+    session->n_since += n;
+    if (session->n_since >= TLS_EXTRA_BYTES) {
+        session->n_since = session->n_extra = 0;
+    }
+}
+
 /* ---- BIO for OpenSSL ------------------------------------------------------------------------- */
 
 static struct tls_io *io_of(BIO *bio) {
@@ -68,7 +91,7 @@ static int on_bio_read(BIO *bio, char *data, size_t n_bytes, size_t *n_read) {
     struct tls_io *io = io_of(bio);
     size_t n = io->in.len < n_bytes ? io->in.len : n_bytes;
     BIO_clear_retry_flags(bio);
-    if (n == 0) {
+    if (n == 0 || has_too_many_extra(BIO_get_data(bio))) {
         BIO_set_retry_read(bio);
         return 0;
     }
@@ -199,6 +222,7 @@ enum tls_result tls_session_handshake(struct tls_session *session, struct tls_io
     if (result == TLS_FAILED) {
         *why = tls_failure_explain(session, err);
     }
+    session->established = result == TLS_DONE;
     return result;
 }
 
@@ -215,6 +239,15 @@ enum tls_result tls_session_read(struct tls_session *session, struct tls_io *io,
         result =
             end_call(session, SSL_read_ex(session->ssl, data + *n_read, n_bytes - *n_read, &n));
         *n_read += n;
+        count_data(session, n);
+        if (has_too_many_extra(session)) {
+            session->broken = true;
+            error_set(err, ST_BAD_REQUEST,
+                      "the client sent more than %d messages of TLS itself (updates of keys, "
+                      "renegotiations) within 1 MiB of data",
+                      TLS_EXTRA_MAX);
+            return TLS_FAILED;
+        }
     }
     if (result == TLS_FAILED) {
         (void)tls_failure_explain(session, err);

@@ -55,7 +55,16 @@ struct tls_session {
     struct tls_io *io; /* during a call */
     struct str alpn;   /* ours, in order of preference, each after its length; empty: any */
     bool broken;
+    bool established;
+    unsigned n_extra; /* messages of TLS itself after the handshake, without much data between */
+    size_t n_since;   /* data bytes meanwhile */
 };
+
+/* A client may send so many messages of TLS itself in a row (updates of keys, renegotiations that
+ * are refused; our answers count, too) until it has sent so much data. Each takes as long as a
+ * hundred kilobytes of data, and OpenSSL handles all that have arrived in one call. An honest client
+ * updates its keys after gigabytes. */
+enum { TLS_EXTRA_MAX = 64, TLS_EXTRA_BYTES = 1 << 20 };
 
 /* Initialises zeroed memory. Takes the reference `context`. Returns: false when out of memory.
  * Owns: tls_session_fini, also after a failure. */
@@ -92,6 +101,8 @@ bool tls_looks_like_plaintext(struct str first);
 
 /* Returns: NULL when out of memory. */
 BIO_METHOD *tls_session_bio_method(void);
+void tls_session_on_message(int is_ours, int version, int type, const void *data, size_t n_bytes,
+                            SSL *ssl, void *user);
 int tls_session_on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
                         const unsigned char *in, unsigned in_len, void *user);
 

@@ -560,6 +560,98 @@ static void key_update_is_accepted(void **state) {
     SSL_CTX_free(client);
 }
 
+/* Returns: how many messages the session has read when it fails; 0: it does not. */
+static size_t fails_after(struct pair *pair, void (*send)(struct pair *pair), size_t n) {
+    size_t n_all = 0;
+    for (size_t i = 1; i <= n; i++) {
+        send(pair);
+        enum tls_result result = read_piece(pair, client_wire(pair), sizeof(opened), &n_all);
+        if (result == TLS_FAILED) {
+            return i;
+        }
+        assert_int_equal(result, TLS_WANT_READ);
+    }
+    return 0;
+}
+
+static void update_keys(struct pair *pair) {
+    SSL_key_update(pair->client, SSL_KEY_UPDATE_NOT_REQUESTED);
+    assert_int_equal(SSL_do_handshake(pair->client), 1);
+}
+
+static void update_both_keys(struct pair *pair) {
+    SSL_key_update(pair->client, SSL_KEY_UPDATE_REQUESTED);
+    assert_int_equal(SSL_do_handshake(pair->client), 1);
+}
+
+static void update_keys_and_write(struct pair *pair) {
+    update_keys(pair);
+    assert_int_equal(SSL_write(pair->client, "a", 1), 1);
+}
+
+/* What a client can send without data is bounded, however it is cut. */
+static void messages_of_tls_itself_are_bounded(void **state) {
+    static const struct {
+        void (*send)(struct pair *pair);
+        size_t at; /* fails with this one */
+    } cases[] = {
+        {update_keys, TLS_EXTRA_MAX + 1},
+        {update_both_keys, TLS_EXTRA_MAX / 2 + 1},
+        {update_keys_and_write, TLS_EXTRA_MAX + 1},
+    };
+    static struct pair pair;
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        SSL_CTX *client = test_client_context(&server_id, NULL);
+        established(&pair, client);
+        assert_int_equal(fails_after(&pair, cases[i].send, 4 * TLS_EXTRA_MAX), cases[i].at);
+        assert_true(pair.session.broken);
+        pair_fini(&pair);
+        SSL_CTX_free(client);
+    }
+}
+
+static void write_a_mebibyte(struct pair *pair) {
+    for (size_t n = 0, left = TLS_EXTRA_BYTES; left > 0; left -= n) {
+        size_t n_all = 0;
+        n = left < TLS_RECORD_BYTES ? left : TLS_RECORD_BYTES;
+        assert_int_equal(SSL_write(pair->client, plain, (int)n), n);
+        assert_int_equal(read_piece(pair, client_wire(pair), sizeof(opened), &n_all),
+                         TLS_WANT_READ);
+        assert_int_equal(n_all, n);
+    }
+}
+
+static void messages_of_tls_itself_begin_anew_with_data(void **state) {
+    SSL_CTX *client = test_client_context(&server_id, NULL);
+    static struct pair pair;
+    (void)state;
+    established(&pair, client);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(fails_after(&pair, update_keys, TLS_EXTRA_MAX), 0);
+        write_a_mebibyte(&pair);
+    }
+    assert_int_equal(fails_after(&pair, update_keys, 2 * TLS_EXTRA_MAX), TLS_EXTRA_MAX + 1);
+    pair_fini(&pair);
+    SSL_CTX_free(client);
+}
+
+/* All at once: the session stops reading in the middle. */
+static void messages_of_tls_itself_in_one_piece_are_bounded(void **state) {
+    SSL_CTX *client = test_client_context(&server_id, NULL);
+    static struct pair pair;
+    size_t n_all = 0;
+    (void)state;
+    established(&pair, client);
+    for (int i = 0; i < 1000; i++) {
+        update_keys(&pair);
+    }
+    assert_int_equal(read_piece(&pair, client_wire(&pair), sizeof(opened), &n_all), TLS_FAILED);
+    assert_int_equal(pair.session.n_extra, TLS_EXTRA_MAX + 1);
+    pair_fini(&pair);
+    SSL_CTX_free(client);
+}
+
 static int make_identities(void **state) {
     (void)state;
     test_identity_init(&server_id, "server", NULL);
@@ -595,6 +687,9 @@ int main(void) {
         cmocka_unit_test(session_ticket_resumes_session),
         cmocka_unit_test(renegotiation_is_refused),
         cmocka_unit_test(key_update_is_accepted),
+        cmocka_unit_test(messages_of_tls_itself_are_bounded),
+        cmocka_unit_test(messages_of_tls_itself_begin_anew_with_data),
+        cmocka_unit_test(messages_of_tls_itself_in_one_piece_are_bounded),
     };
     return cmocka_run_group_tests(tests, make_identities, free_identities);
 }
