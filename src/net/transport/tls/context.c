@@ -233,6 +233,7 @@ static enum status require_client_certs(SSL_CTX *ssl, const struct tls_text *fil
     }
     sk_X509_pop_free(certs, X509_free);
     SSL_CTX_set_verify(ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    SSL_CTX_set_max_cert_list(ssl, TLS_CLIENT_CERTS_BYTES);
     return st;
 }
 

@@ -26,6 +26,10 @@ struct tls_texts {
     struct tls_text client_ca;
 };
 
+/* What a client may send of certificates, its own and those of intermediate CAs. OpenSSL reads them
+ * on the event loop, and takes up to 0.3 ms for one of 285 bytes with an ECDSA key. */
+enum { TLS_CLIENT_CERTS_BYTES = 16384 };
+
 struct tls_context {
     atomic_uint n_refs;
     SSL_CTX *ssl;

@@ -4,10 +4,12 @@
  * Failures are explained by a table of frequent reasons, else by OpenSSL's own text. */
 #include "net/transport/tls/session.h"
 
+#include <assert.h>
 #include <openssl/err.h>
 
 enum { ALERTS = SSL_AD_REASON_OFFSET }; /* reasons from here on are alerts received from the peer */
 
+static_assert(TLS_CLIENT_CERTS_BYTES == 16384, "a text below says so");
 static const struct {
     int reason;
     enum tls_failure failure;
@@ -23,6 +25,8 @@ static const struct {
      "the client offers no version of TLS from 1.2 on"},
     {SSL_R_NO_SHARED_CIPHER, TLS_FAILURE_PROTOCOL, "no cipher in common with the client"},
     {SSL_R_WRONG_VERSION_NUMBER, TLS_FAILURE_PROTOCOL, "the client does not use TLS"},
+    {SSL_R_EXCESSIVE_MESSAGE_SIZE, TLS_FAILURE_PROTOCOL,
+     "a message of the handshake is too large (of certificates a client may send 16 KiB)"},
     {SSL_R_UNEXPECTED_EOF_WHILE_READING, TLS_FAILURE_DISCONNECTED, "the client disconnected"},
 };
 

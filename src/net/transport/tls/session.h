@@ -62,8 +62,8 @@ struct tls_session {
 
 /* A client may send so many messages of TLS itself in a row (updates of keys, renegotiations that
  * are refused; our answers count, too) until it has sent so much data. Each takes as long as a
- * hundred kilobytes of data, and OpenSSL handles all that have arrived in one call. An honest client
- * updates its keys after gigabytes. */
+ * hundred kilobytes of data, and OpenSSL handles all that have arrived in one call. An honest
+ * client updates its keys after gigabytes. */
 enum { TLS_EXTRA_MAX = 64, TLS_EXTRA_BYTES = 1 << 20 };
 
 /* Initialises zeroed memory. Takes the reference `context`. Returns: false when out of memory.

@@ -168,6 +168,7 @@ static const struct peer_row {
     struct str offers; /* ALPN */
     bool mutual;       /* the server requires a certificate signed by client_id */
     const struct test_identity *shows;
+    size_t n_more;   /* certificates that it sends besides its own */
     struct str alpn; /* the server's */
     bool welcome;
     enum tls_failure why;
@@ -211,6 +212,19 @@ static const struct peer_row {
      .shows = &client_id,
      .alpn = STR(HTTP1),
      .welcome = true},
+    {.what = "certificates of intermediate CAs",
+     .mutual = true,
+     .shows = &client_id,
+     .n_more = 9,
+     .alpn = STR(HTTP1),
+     .welcome = true},
+    {.what = "more bytes than are read",
+     .mutual = true,
+     .shows = &client_id,
+     .n_more = 60,
+     .alpn = STR(HTTP1),
+     .why = TLS_FAILURE_PROTOCOL,
+     .alert = SSL_AD_ILLEGAL_PARAMETER},
     {.what = "a certificate that nobody wants",
      .shows = &client_id,
      .alpn = STR(HTTP1),
@@ -239,6 +253,9 @@ static void let_in(const struct peer_row *row) {
     SSL_CTX *client = test_client_context(&server_id, row->shows);
     SSL_CTX_set_min_proto_version(client, TLS1_VERSION);
     SSL_CTX_set_max_proto_version(client, row->max_version);
+    for (size_t i = 0; i < row->n_more; i++) {
+        assert_int_equal(SSL_CTX_add1_chain_cert(client, SSL_CTX_get0_certificate(client)), 1);
+    }
     if (row->ciphers) {
         assert_int_equal(SSL_CTX_set_cipher_list(client, row->ciphers), 1);
     }
