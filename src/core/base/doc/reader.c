@@ -283,7 +283,7 @@ static void read_number(struct doc_reader *reader, const struct doc_node *node,
 
 static void read_member(struct doc_reader *reader, const struct doc_node *node,
                         const struct doc_member *member, void *object) {
-    void *field = (char *)object + member->offset;
+    void *field = object ? (char *)object + member->offset : NULL; /* NULL: rows are only checked */
     switch (member->kind) {
     case DOC_MEMBER_CUSTOM:
         if (member->read && doc_reader_ok(reader)) {

@@ -189,7 +189,8 @@ struct doc_member {
                                                        : DOC_STORE_F64)
 
 enum { DOC_MAX_MEMBERS = 64 /* rows of a table, or of two for one object */ };
-/* Reads an object into the struct `object`; an absent one leaves it alone. */
+/* Reads an object into the struct `object`; an absent one leaves it alone. `object` may be NULL
+ * where no row has a field. */
 void doc_reader_object(struct doc_reader *reader, const struct doc_node *node,
                        const struct doc_member *members, void *object);
 /* The two steps of it. Rejects members that are in neither table; `more` may be NULL. */
