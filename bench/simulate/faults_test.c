@@ -38,12 +38,24 @@ static void faults_lose_two_percent_at_most(void **state) {
         struct sim_fault_result ours = run(name, SIM_JUDGE_POOL, SIZES[i % N_SIZES]);
         struct sim_fault_result best = run(name, SIM_JUDGE_ORACLE, SIZES[i % N_SIZES]);
         assert_int_equal(ours.n, best.n);
-        /* Two of three servers, at a fifth of their capacity, get 336 requests while they fail: the
-         * 20 by which they are judged and tried are more than 2 % of all. */
-        double most =
-            SIM_FAULT_SCENARIOS[i / N_SIZES].share > 0.5 && SIZES[i % N_SIZES] == 3 ? 0.022 : 0.02;
-        assert_true(share_of(&ours) > share_of(&best) - most);
+        assert_true(share_of(&ours) > share_of(&best) - 0.02);
     }
+}
+
+/* Two of three servers, at a fifth of their capacity, get 336 requests while they fail: those by
+ * which they are judged and tried are nearly 2 % of all, and more with some random numbers. */
+static void faults_of_most_lose_two_percent_on_average(void **state) {
+    const struct sim_fault_scenario *scenario = sim_fault_scenario_find("most-500");
+    enum { N_SEEDS = 8 };
+    double lost = 0;
+    (void)state;
+    for (uint64_t seed = 1; seed <= N_SEEDS; seed++) {
+        struct sim_fault_result ours;
+        sim_faults_run(scenario, SIM_JUDGE_POOL, 3, seed, &ours);
+        lost += 1 - share_of(&ours);
+        assert_true(share_of(&ours) > 1 - 0.025);
+    }
+    assert_true(lost / N_SEEDS < 0.02);
 }
 
 /* Also after a hang: a trial without an answer is followed by others. */
@@ -93,6 +105,7 @@ static void faults_same_seed_repeats_exactly(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(faults_lose_two_percent_at_most),
+        cmocka_unit_test(faults_of_most_lose_two_percent_on_average),
         cmocka_unit_test(faults_end_and_capacity_is_back),
         cmocka_unit_test(faults_leave_latency_near_the_oracle),
         cmocka_unit_test(faults_fast_failures_do_not_attract),

@@ -309,6 +309,14 @@ static struct verdict record_outcome(struct pool *pool, const struct endpoint *e
     return verdict;
 }
 
+/* At most of the other endpoints, that is, and at none of them requests end better: where two of
+ * three fail, the one that serves answers later than they do. */
+static bool is_seen_everywhere(const struct pool *pool, struct outcome_share others) {
+    uint32_t n = pool->snapshot->n_members - 1;
+    n = n < OUTCOMES_OF_CLIENT ? n : OUTCOMES_OF_CLIENT;
+    return 2 * others.n > n && others.n_bad == others.n;
+}
+
 static void record_failure(struct pool *pool, struct endpoint *endpoint,
                            const struct pool_result *result, struct ejection *out) {
     uint64_t now_ns = clock_now_ns();
@@ -319,8 +327,8 @@ static void record_failure(struct pool *pool, struct endpoint *endpoint,
         return;
     }
     /* Failures that are seen everywhere, and those of a full endpoint, come in rows by chance. */
-    bool everywhere = others.n > 0 && others.n_bad == others.n;
-    endpoint_add_debt(pool, endpoint, everywhere || result->outcome == POOL_OUTCOME_SHED);
+    endpoint_add_debt(pool, endpoint,
+                      is_seen_everywhere(pool, others) || result->outcome == POOL_OUTCOME_SHED);
     if (!verdict.stands_out) {
         return;
     }
