@@ -231,7 +231,13 @@ static void prefix_chain_equal_prefixes_have_equal_hashes(void **state) {
 
 /* ---- many threads ---------------------------------------------------------------------------- */
 
-enum { N_THREADS = 4, N_TURNS = 4000, N_PROMPTS = 64, N_SHARED = 8 };
+enum { N_THREADS = 4, N_TURNS = 4000, N_PROMPTS = 64, N_SHARED = 8, N_HELD = 16 };
+
+/* A prompt in flight. */
+struct flight {
+    uint64_t hashes[N];
+    struct prefix_hold hold;
+};
 
 struct churn {
     struct prefix_table *table;
@@ -239,16 +245,29 @@ struct churn {
     uint64_t seed;
 };
 
-/* Hosts are added, removed and invalidated while prompts are recorded and found. */
+/* The prompt in flight ends; another one, which half of the time other threads have in flight as
+ * well, begins. */
+static void change_flight(const struct churn *self, struct prng *prng, struct flight *flight) {
+    uint32_t among = prng_below(prng, 2) > 0 ? N_PROMPTS : 1 << 20;
+    prefix_table_unhold(self->table, &flight->hold);
+    roll(prng_below(prng, among), flight->hashes);
+    prefix_table_hold(self->table, self->hosts[prng_below(prng, N_SHARED)], flight->hashes, N,
+                      &flight->hold);
+}
+
+/* Hosts are added, removed and invalidated while prompts are recorded and found, and others are in
+ * flight, of which new ones replace the oldest. */
 static void *churn(void *arg) {
     const struct churn *self = arg;
     struct prng prng = {self->seed};
     struct prefix_hit hits[PREFIX_MAX_HOSTS];
+    struct flight flights[N_HELD] = {0};
     uint64_t hashes[N];
     for (int i = 0; i < N_TURNS; i++) {
         uint32_t host = self->hosts[prng_below(&prng, N_SHARED)];
         roll(prng_below(&prng, N_PROMPTS), hashes);
         prefix_table_add(self->table, host, MANY, hashes, N);
+        change_flight(self, &prng, &flights[prng_below(&prng, N_HELD)]);
         uint32_t n = prefix_table_find(self->table, hashes, N, hits);
         for (uint32_t k = 0; k < n; k++) {
             assert(hits[k].host > 0 && hits[k].n_blocks <= N);
@@ -260,6 +279,9 @@ static void *churn(void *arg) {
             prefix_table_invalidate_host(self->table, host);
         }
     }
+    for (int i = 0; i < N_HELD; i++) {
+        prefix_table_unhold(self->table, &flights[i].hold);
+    }
     return NULL;
 }
 
@@ -268,6 +290,7 @@ static void prefix_table_concurrent_use_keeps_entries_valid(void **state) {
     struct churn churns[N_THREADS];
     pthread_t threads[N_THREADS];
     uint64_t hashes[N];
+    struct prefix_hold hold;
     (void)state;
     for (int i = 0; i < N_THREADS; i++) {
         churns[i] = (struct churn){.table = table, .seed = (uint64_t)i + 1};
@@ -281,7 +304,15 @@ static void prefix_table_concurrent_use_keeps_entries_valid(void **state) {
     for (int i = 0; i < N_THREADS; i++) {
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     }
-    /* It still works. */
+    /* It still works, and nothing is in flight: a prompt that was not sent anywhere is unknown. */
+    roll(1 << 21, hashes);
+    for (int k = 0; k < N_SHARED; k++) {
+        assert_int_equal(match(table, hashes, N, churns[0].hosts[k]), 0);
+        prefix_table_hold(table, churns[0].hosts[k], hashes, N, &hold);
+        assert_int_equal(match(table, hashes, N, churns[0].hosts[k]), N);
+        prefix_table_unhold(table, &hold);
+        assert_int_equal(match(table, hashes, N, churns[0].hosts[k]), 0);
+    }
     roll(1, hashes);
     prefix_table_add(table, churns[0].hosts[0], MANY, hashes, N);
     assert_int_equal(match(table, hashes, N, churns[0].hosts[0]), N);
