@@ -6,7 +6,7 @@ import re
 import pytest
 
 from lib import echo, http1
-from lib.envoy import LISTENER, PICKER, Envoy, deployed, places_of
+from lib.envoy import LISTENER, PICKER, Envoy, deployed, patient, places_of
 from lib.ext_proc import Recorder, answer, attributes_of, headers_of, pick, set_header
 
 pytestmark = pytest.mark.plain
@@ -34,9 +34,9 @@ def start_envoy(tmp_path, recorder):
     """start_envoy(file, text → text, servers): the picker's place is the recorder's."""
     started = []
 
-    def start(name, change=lambda text: text, servers=(REFUSING, REFUSING, REFUSING)):
+    def start(name, change=lambda text: text, servers=(REFUSING, REFUSING, REFUSING), connect_timeout="60s"):
         places = {LISTENER: "127.0.0.1:0", PICKER: recorder.address, **places_of(servers)}
-        started.append(Envoy(tmp_path, change(deployed(name, places))))
+        started.append(Envoy(tmp_path, change(patient(deployed(name, places), connect_timeout))))
         return started[-1]
     yield start
     for one in started:
@@ -179,7 +179,7 @@ def test_ext_proc_attributes_tell_origin_of_5xx(start_envoy, recorder, upstreams
         "endless": text.replace("{enable_trailers: true}}", "{enable_trailers: true}}\n          "
                                 "common_http_protocol_options: {max_stream_duration: 0.2s}"),
         "full": text.replace("circuit_breakers: *many", "circuit_breakers: {thresholds: [{max_connections: 0, "
-                             "max_pending_requests: 0}]}")}.get(wish, text))
+                             "max_pending_requests: 0}]}")}.get(wish, text), connect_timeout="1s")
     assert ask(envoy, x_answer="silence" if wish == "endless" else wish).status == status
     told = recorder.ended().messages[1]
     upstreams[0].let_go()
@@ -258,7 +258,8 @@ def test_ext_proc_mode_grpc_acts_as_buffered(start_envoy, recorder, upstreams):
     then the body comes whole. When this fails a newer one has the mode."""
     recorder.say = picks(upstreams[0].address)
     envoy = start_envoy("full-duplex.yaml", lambda text: text.replace(
-        "request_body_mode: FULL_DUPLEX_STREAMED", "request_body_mode: GRPC"))
+        "request_body_mode: FULL_DUPLEX_STREAMED", "request_body_mode: GRPC").replace(
+        "message_timeout: 60s", "message_timeout: 5s"))
     assert said(ask(envoy, method="POST", body=BODY))["length"] == len(BODY)
     came = recorder.ended().messages[1].request_body
     assert came.body == BODY and came.end_of_stream
