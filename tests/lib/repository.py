@@ -174,6 +174,12 @@ def write_queues(folder):
         model.write(folder)
 
 
+def write_slow(folder):
+    """One that takes long enough for the test to look, on a busy machine, while a request is in flight."""
+    write_identities(folder, ["id_fp32"])
+    Identity("id_slower", [("FP32", FREE)], parameters={"delay_us": 3000000}).write(folder)
+
+
 def write_onnx_only(folder):
     """What tests/models/make.py makes."""
     make = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "models",
@@ -208,6 +214,7 @@ KINDS = {
     "document-binary": write_documents_binary,
     "document-raw": write_documents_raw,
     "queues": write_queues,
+    "slow": write_slow,
     "onnx": write_onnx,
     "onnx-only": write_onnx_only,
     "broken": write_broken,
