@@ -423,7 +423,8 @@ def cpu_ns(child):
 
 
 def choice(n_endpoints, n_picks, n_subset, profile):
-    """The picker's choice by itself. `profile`: 0: the fewest in flight; 1: the default; 2: every scorer."""
+    """The picker's choice by itself. `profile`: 0: the fewest in flight; 1: the default; 2: every scorer;
+    3: the same, with prompts held while they are in flight."""
     return list(map(str, (BUILD / "bench" / "pool_pick", n_endpoints, n_picks, n_subset, 1, profile)))
 
 

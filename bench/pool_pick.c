@@ -6,8 +6,9 @@
  *
  * SUBSET: so many of the endpoints are named as "IP:PORT" by each request, which are read, too; 0:
  * no request names any. LOADS: 1: every endpoint has said its load, so that the default profile
- * judges all of them at each pick; 2: a profile of every scorer that there is does. Prints {"ns":
- * of a pick and its end, on one thread}. */
+ * judges all of them at each pick; 2: a profile of every scorer that there is does; 3: the same, and
+ * the proxy shows the responses, so that prompts are held while they are in flight, and recorded
+ * when they end. Prints {"ns": of a pick and its end, on one thread}. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +82,7 @@ static void open_pool(struct bench *bench) {
     struct pool_model model = {.name = STR("llama")};
     check(pool_spec_add_model(spec, &model, &err), &err);
     spec->strict_models = true;
-    spec->profile = bench->loads == 2 ? every_scorer(spec->arena) : NULL;
+    spec->profile = bench->loads >= 2 ? every_scorer(spec->arena) : NULL;
     check(pool_update(bench->pool, &spec, &err), &err);
     bench->texts = calloc((size_t)bench->n_subset + 1, sizeof(*bench->texts));
     for (uint32_t i = 0; bench->texts && i < bench->n_subset; i++) {
@@ -145,14 +146,26 @@ static struct str roll_prompt(struct prng *prng, char text[1024]) {
     return str_make(text, 1024);
 }
 
+/* A request in flight. */
+struct flight {
+    struct pool_ticket ticket;
+    struct pool_prompt prompt;
+};
+
+static void finish(const struct bench *bench, struct pool_reader *reader, struct flight *flight) {
+    if (bench->loads == 3 && flight->ticket.endpoint) {
+        pool_prompt_answered(reader, &flight->prompt, flight->ticket.endpoint, true);
+    }
+    pool_release_ticket(bench->pool, &flight->ticket);
+}
+
 static void pick(const struct bench *bench, struct pool_reader *reader, struct subset *subset,
-                 struct arena *arena, struct prng *prng, struct pool_ticket *ticket) {
+                 struct arena *arena, struct prng *prng, struct flight *flight) {
     struct pool_request request = {.model = STR("llama")};
-    struct pool_prompt prompt = {.arena = arena};
     char session[24], text[1024];
-    if (bench->loads == 2) {
-        prompt.text = roll_prompt(prng, text);
-        request.prompt = &prompt;
+    if (bench->loads >= 2) {
+        flight->prompt = (struct pool_prompt){.arena = arena, .text = roll_prompt(prng, text)};
+        request.prompt = &flight->prompt;
         request.session = str_make(session, num_print_u64(session, prng_next(prng)));
     }
     struct pool_pick out;
@@ -162,7 +175,7 @@ static void pick(const struct bench *bench, struct pool_reader *reader, struct s
         request.subset = subset;
     }
     check(pool_pick(reader, &request, &out, &err), &err);
-    *ticket = out.ticket;
+    flight->ticket = out.ticket;
 }
 
 static void *run(void *arg) {
@@ -173,17 +186,17 @@ static void *run(void *arg) {
     struct subset subset;
     struct arena *arena = arena_new(NULL, 0);
     uint32_t n_held = bench->n_endpoints + bench->n_endpoints / 2 + 1;
-    struct pool_ticket *held = calloc(n_held, sizeof(*held));
+    struct flight *held = calloc(n_held, sizeof(*held));
     check(pool_reader_new(bench->pool, 1, &reader, &err), &err);
     subset_init(&subset, false);
     for (uint64_t i = 0; arena && held && i < bench->n_picks; i++) {
-        struct pool_ticket *ticket = &held[prng_below(&prng, n_held)];
+        struct flight *flight = &held[prng_below(&prng, n_held)];
         clock_set_fake_ns(BEGAN_NS + i * TURN_NS);
-        pool_release_ticket(bench->pool, ticket);
-        pick(bench, reader, &subset, arena, &prng, ticket);
+        finish(bench, reader, flight);
+        pick(bench, reader, &subset, arena, &prng, flight);
     }
     for (uint32_t i = 0; held && i < n_held; i++) {
-        pool_release_ticket(bench->pool, &held[i]);
+        finish(bench, reader, &held[i]);
     }
     pool_reader_unref(reader);
     arena_free(arena);
