@@ -6,9 +6,9 @@
  *
  * SUBSET: so many of the endpoints are named as "IP:PORT" by each request, which are read, too; 0:
  * no request names any. LOADS: 1: every endpoint has said its load, so that the default profile
- * judges all of them at each pick; 2: a profile of every scorer that there is does; 3: the same, and
- * the proxy shows the responses, so that prompts are held while they are in flight, and recorded
- * when they end. Prints {"ns": of a pick and its end, on one thread}. */
+ * judges all of them at each pick; 2: a profile of every scorer that there is does; 3: the same,
+ * and the proxy shows the responses, so that prompts are held while they are in flight, and
+ * recorded when they end. Prints {"ns": of a pick and its end, on one thread}. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
