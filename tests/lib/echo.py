@@ -89,7 +89,7 @@ def three():
 class Listener(socketserver.ThreadingTCPServer):
     daemon_threads = True
     allow_reuse_address = True
-    request_queue_size = 128
+    request_queue_size = 4096  # one that overflows loses connections where accepting is late
 
     def __init__(self, *args):
         self.connections = set()

@@ -54,7 +54,7 @@ class Listener(socketserver.ThreadingTCPServer):
     daemon_threads = True
     block_on_close = False
     allow_reuse_address = True
-    request_queue_size = 128
+    request_queue_size = 4096  # one that overflows loses connections where accepting is late
 
     def handle_error(self, request, client_address):
         """Who asked has gone: that is part of some tests."""
