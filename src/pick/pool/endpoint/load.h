@@ -81,7 +81,8 @@ struct load_adapters {
     _Atomic uint32_t hashes[LOAD_MAX_ADAPTERS];
 };
 
-/* Writes both. Impossible values (NaN, a KV cache share above 1) are corrected. Thread: one at a
+/* Writes both. Impossible values (NaN, a KV cache share above 1, more than 2^30
+ * requests) are corrected. Thread: one at a
  * time. */
 void load_cell_set(const struct endpoint_load *load, struct load_cell *cell,
                    struct load_adapters *adapters);

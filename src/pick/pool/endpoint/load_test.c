@@ -62,6 +62,22 @@ static void load_unreported_requests_count_as_waiting(void **state) {
     }
 }
 
+/* A page that reports as many requests as fit: one more of ours does not make them none. */
+static void load_of_most_requests_stays_high(void **state) {
+    struct endpoint_load load = {.until_ns = 2,
+                                 .known = LOAD_WAITING | LOAD_RUNNING,
+                                 .n_waiting = UINT32_MAX,
+                                 .n_running = UINT32_MAX};
+    struct load_cell cell = {0};
+    struct load_adapters adapters = {0};
+    (void)state;
+    load_cell_set(&load, &cell, &adapters);
+    assert_true(load_estimate_get(&cell, 1, 1).n_waiting > 1 << 29);
+    load.n_waiting = 0;
+    load_cell_set(&load, &cell, &adapters);
+    assert_true(load_estimate_get(&cell, 1, 1).n_running > 1 << 29);
+}
+
 static void load_kv_cache_outside_0_to_1_is_clamped(void **state) {
     static const struct {
         float said, kept;
@@ -185,6 +201,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(load_unreported_requests_count_as_waiting),
         cmocka_unit_test(load_estimate_is_adjusted_by_requests_in_flight),
+        cmocka_unit_test(load_of_most_requests_stays_high),
         cmocka_unit_test(load_kv_cache_outside_0_to_1_is_clamped),
         cmocka_unit_test(load_adapters_are_added_and_counted),
         cmocka_unit_test(load_cell_with_impossible_counts_stays_in_bounds),
