@@ -835,12 +835,9 @@ static void conn_free(struct net_conn *conn) {
     struct net_budget *budget = server_worker->server->budget;
     assert(!conn->turn.queued && !conn->slice_due);
     atomic_fetch_sub_explicit(&server_worker->n_assigned_conns, 1, memory_order_relaxed);
-    bool has_place = conn_table_remove(&budget->conns, &conn->entry);
-    if (conn->over_limit) {
-        net_budget_remove_refused(budget);
-    } else if (has_place) {
-        net_budget_remove_conn(budget);
-    } else {
+    bool has_place = conn_table_remove(&budget->conns, &conn->entry,
+                                       conn->over_limit ? &budget->n_refused : &budget->n_conns);
+    if (!has_place) {
         atomic_fetch_sub_explicit(&budget->n_leaving, 1, memory_order_relaxed);
     }
     if (conn->counted) {

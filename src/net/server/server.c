@@ -388,7 +388,27 @@ static struct server_worker *worker_choose(struct net_server *server) {
 }
 
 static void run_open(struct worker_msg *msg) {
-    net_conn_open(CONTAINER_OF(msg, struct net_conn, msg));
+    struct net_conn *conn = CONTAINER_OF(msg, struct net_conn, msg);
+    struct net_budget *budget = conn->server_worker->server->budget;
+    bool has_place = !conn->over_limit;
+    net_conn_open(conn);
+    if (has_place) {
+        atomic_fetch_sub_explicit(&budget->n_opening, 1, memory_order_release);
+    }
+}
+
+static void post_open(struct net_budget *budget, struct net_conn *conn) {
+    if (!conn->over_limit) {
+        atomic_fetch_add_explicit(&budget->n_opening, 1, memory_order_relaxed);
+    }
+    conn->msg.run = run_open;
+    worker_post(conn->server_worker->worker, &conn->msg);
+}
+
+/* A connection that its worker has not opened yet counts as busy, and makes no room for another
+ * one. Asked before a place is looked for: once opened, it may be found. */
+static bool has_opening(const struct net_budget *budget) {
+    return atomic_load_explicit(&budget->n_opening, memory_order_acquire) > 0;
 }
 
 /* Returns: NULL when out of memory. */
@@ -491,13 +511,16 @@ size_t net_budget_close_idle(struct net_budget *budget, size_t most) {
     return n;
 }
 
-/* Returns: how many connections are over the limit now. */
-static uint64_t make_room(struct net_server *server, uint64_t n_over, uint64_t host) {
+/* Returns: whether there are no more connections than the limit now: meanwhile some may have been
+ * closed by their clients, and were not found for that. */
+static bool make_room(struct net_server *server, uint64_t n_over, uint64_t host) {
     const struct place_search search = {.host = host};
     for (size_t i = 0; n_over > 0 && i < MAX_TAKEN_PLACES && take_place(server, &search); i++) {
         n_over--;
     }
-    return n_over;
+    const struct net_budget *budget = server->budget;
+    return n_over == 0 ||
+           atomic_load_explicit(&budget->n_conns, memory_order_relaxed) <= budget->max_connections;
 }
 
 /* What clients have sent and no worker has read yet is in the kernel's buffers, up to 128 KiB for
@@ -523,8 +546,8 @@ static bool may_accept_slowly(struct net_server *server) {
     return server->n_accepted_slowly++ < MAX_ACCEPTED_SLOWLY;
 }
 
-/* Descriptors and memory of those whose place was taken are in use until their workers close
- * them. */
+/* Descriptors and memory of those whose place was taken are in use until their workers close them;
+ * of those that wait for their workers to open them, it is not known yet which are idle. */
 static bool may_accept(void *user) {
     const struct listen_endpoint *listen_endpoint = user;
     const struct net_budget *budget = listen_endpoint->server->budget;
@@ -532,6 +555,7 @@ static bool may_accept(void *user) {
     uint64_t n_leaving = atomic_load_explicit(&budget->n_leaving, memory_order_relaxed);
     uint64_t n_bytes = atomic_load_explicit(&budget->n_conn_bytes, memory_order_relaxed);
     if (n_leaving >= net_budget_max_refusals(budget) ||
+        (has_opening(budget) && is_over_limit(budget, 0)) ||
         (n_leaving > 0 && n_bytes > limit + limit / CONN_OVER_SHARE)) {
         return false;
     }
@@ -587,11 +611,12 @@ static bool may_exceed(struct net_budget *budget, uint64_t host, uint64_t n_byte
  * Returns: whether it has it. */
 static bool take_memory(struct net_server *server, uint64_t n_bytes, uint64_t host) {
     struct net_budget *budget = server->budget;
+    bool waits = has_opening(budget) && is_over_limit(budget, n_bytes);
     if (net_budget_take_conn(budget, n_bytes)) {
         return true;
     }
     if (atomic_load_explicit(&budget->n_conns, memory_order_relaxed) <= NET_BUDGET_FREE_CONNS ||
-        take_places(server, host, n_bytes) || may_exceed(budget, host, n_bytes)) {
+        take_places(server, host, n_bytes) || may_exceed(budget, host, n_bytes) || waits) {
         net_budget_force_conn(budget, n_bytes);
         return true;
     }
@@ -615,7 +640,9 @@ static void on_accept(void *user, int fd, int family, uint64_t host) {
     const struct listen_endpoint *listen_endpoint = user;
     struct net_server *server = listen_endpoint->server;
     uint64_t n_bytes = server->protocol->conn_memory_bytes;
-    bool has_place = make_room(server, net_budget_add_conn(server->budget), host) == 0;
+    /* While others are being opened, one is accepted beyond the limits: may_accept. */
+    bool is_opening = has_opening(server->budget);
+    bool has_place = make_room(server, net_budget_add_conn(server->budget), host) || is_opening;
     bool counted = has_place && take_memory(server, n_bytes, host), over_limit = !counted;
     if (over_limit) {
         net_budget_remove_conn(server->budget);
@@ -646,7 +673,6 @@ static void on_accept(void *user, int fd, int family, uint64_t host) {
     conn->over_limit = over_limit;
     conn->counted = counted;
     conn->no_memory = has_place && !counted;
-    conn->msg.run = run_open;
     conn_entry_set_idle(&conn->entry, CONN_BUSY); /* until it is open */
     conn_entry_set_waiting(&conn->entry, CONN_BUSY);
     conn_table_add(&server->budget->conns, &conn->entry, host);
@@ -654,7 +680,7 @@ static void on_accept(void *user, int fd, int family, uint64_t host) {
     if (conn->server_worker->worker == server->acceptor) {
         net_conn_open(conn);
     } else {
-        worker_post(conn->server_worker->worker, &conn->msg);
+        post_open(server->budget, conn);
     }
 }
 

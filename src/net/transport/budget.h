@@ -88,6 +88,7 @@ struct net_budget {
     _Atomic uint64_t n_conns;                             /* that have a place */
     _Atomic uint64_t n_refused;                           /* that are told that there is none */
     _Atomic uint64_t n_leaving; /* whose place another one has, and that are not closed yet */
+    _Atomic uint64_t n_opening; /* that have a place, and whose worker has not opened them yet */
     _Atomic uint32_t n_waiting_quotas; /* quotas in which requests wait for memory */
     _Atomic uint64_t n_wanted;         /* bytes that nothing was closed for yet, of all users */
     struct arena_budget arena;         /* of requests: net_budget_count_arenas */

@@ -99,9 +99,13 @@ void conn_table_add(struct conn_table *table, struct conn_entry *entry, uint64_t
     lock_release(&table->lock);
 }
 
-bool conn_table_remove(struct conn_table *table, struct conn_entry *entry) {
+bool conn_table_remove(struct conn_table *table, struct conn_entry *entry,
+                       _Atomic uint64_t *n_places) {
     lock_acquire(&table->lock);
     bool has_place = !entry->taken;
+    if (has_place) {
+        atomic_fetch_sub_explicit(n_places, 1, memory_order_relaxed);
+    }
     if (entry->peer) {
         remove_entry(table, entry);
     }

@@ -62,8 +62,10 @@ void conn_table_init(struct conn_table *table);
 /* Adds a connection of the peer `host` (address_peer_hash). Where memory is short it is not added,
  * and never found. */
 void conn_table_add(struct conn_table *table, struct conn_entry *entry, uint64_t host);
-/* The connection is closed. Returns: whether it still has its place: it was not taken. */
-bool conn_table_remove(struct conn_table *table, struct conn_entry *entry) SLUICE_MUST_USE;
+/* The connection is closed. Returns: whether it still has its place: it was not taken. Then it is
+ * subtracted from `n_places`, before a search could miss it. */
+bool conn_table_remove(struct conn_table *table, struct conn_entry *entry,
+                       _Atomic uint64_t *n_places) SLUICE_MUST_USE;
 /* Which idle connection is looked for. */
 struct conn_search {
     size_t n_kept;          /* of peers with more connections than that */

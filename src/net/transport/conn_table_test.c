@@ -41,15 +41,20 @@ static int take(struct world *world) {
         return -1;
     }
     assert_true(entry->taken && entry->called);
-    assert_false(conn_table_remove(&world->table, entry)); /* its place is that of another one */
+    _Atomic uint64_t n_places = 1;
+    /* Its place is that of another one. */
+    assert_false(conn_table_remove(&world->table, entry, &n_places));
+    assert_int_equal(n_places, 1);
     return (int)(entry - world->conns);
 }
 
 static void world_free(struct world *world) {
     size_t n_left = 0;
+    _Atomic uint64_t n_places = MANY;
     for (size_t i = 0; i < MANY; i++) {
-        n_left += conn_table_remove(&world->table, &world->conns[i]) ? 1 : 0;
+        n_left += conn_table_remove(&world->table, &world->conns[i], &n_places) ? 1 : 0;
     }
+    assert_int_equal(n_places, MANY - n_left);
     assert_true(n_left <= MANY);
     assert_int_equal(world->table.by_size.cap, 0); /* nothing is left to free */
     lock_fini(&world->table.lock);
@@ -103,7 +108,9 @@ static void conn_table_that_stays_is_added_again(void **state) {
     add(world, 0, 7, CONN_BUSY);
     assert_false(world->conns[0].taken || world->conns[0].called);
     assert_int_equal(take(world), -1);
-    assert_true(conn_table_remove(&world->table, &world->conns[0]));
+    _Atomic uint64_t n_places = 1;
+    assert_true(conn_table_remove(&world->table, &world->conns[0], &n_places));
+    assert_int_equal(n_places, 0);
     world_free(world);
 }
 

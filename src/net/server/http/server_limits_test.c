@@ -323,6 +323,50 @@ static void connection_over_limit_takes_place_of_idle_one(void **state) {
     test_server_stop(&server);
 }
 
+struct blocker {
+    struct worker_msg msg;
+    atomic_bool ended;
+};
+
+static void run_blocker(struct worker_msg *msg) {
+    struct blocker *blocker = CONTAINER_OF(msg, struct blocker, msg);
+    while (!atomic_load(&blocker->ended)) {
+        usleep(1000);
+    }
+}
+
+/* The only place is that of a client that has gone, whose worker is held and has not opened its
+ * connection yet: new clients wait for it, and are not refused. */
+static void connection_over_limit_waits_for_those_that_are_not_open(void **state) {
+    (void)state;
+    struct test_server server;
+    struct net_limits limits = test_limits();
+    struct net_budget budget = test_budget();
+    budget.max_connections = 1;
+    test_server_start_with(&server, &limits, budget, "127.0.0.1:0");
+    int64_t n_refused = metric_read(METRIC_CONNECTIONS_REFUSED_TOTAL);
+    int first = connect_and_ask(&server, GOOD); /* on the acceptor's worker */
+    struct blocker blocker = {.msg.run = run_blocker};
+    worker_post(server.host.workers[1], &blocker.msg);
+    close(test_connect(&server)); /* takes the place of the first one */
+    assert_true(test_is_closed(first));
+    int second = test_connect(&server), third = test_connect(&server);
+    test_send(second, STR(GOOD));
+    test_expect(second, 200, "hello"); /* it is one beyond the limit */
+    test_send(third, STR(GOOD));
+    atomic_store(&blocker.ended, true);
+    test_expect(third, 200, "hello");
+    assert_int_equal(metric_read(METRIC_CONNECTIONS_REFUSED_TOTAL), n_refused);
+    close(third);
+    close(second);
+    close(first);
+    while (metric_read(METRIC_CONNECTIONS) > 0) { /* the answered one is busy a moment longer */
+        usleep(1000);
+    }
+    check_good(&server);
+    test_server_stop(&server);
+}
+
 /* As server.c, which is told to when a place is wanted. */
 static void run_evict(struct worker_msg *msg) {
     net_conn_evict(CONTAINER_OF(msg, struct net_conn, msg));
@@ -909,6 +953,7 @@ int main(void) {
         cmocka_unit_test(request_memory_exhausted_gets_503),
         cmocka_unit_test(connection_over_limit_gets_503),
         cmocka_unit_test(connection_over_limit_takes_place_of_idle_one),
+        cmocka_unit_test(connection_over_limit_waits_for_those_that_are_not_open),
         cmocka_unit_test(connection_answered_after_its_place_was_taken_keeps_it),
         cmocka_unit_test(accept_without_descriptors_closes_idle_connection),
         cmocka_unit_test(accept_without_descriptors_resumes_later),
