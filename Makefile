@@ -22,7 +22,7 @@ includedir ?= $(prefix)/include
 # A folder inside the prefix becomes relative to it, so that `cmake --install --prefix` can move it.
 within_prefix = $(patsubst $(prefix)/%,%,$(1))
 
-.PHONY: all release bootstrap tools test unit scenario interop interop-plain kube kube-tsan demo demo-pick soak storm clang valgrind asan \
+.PHONY: all release bootstrap tools test unit scenario interop interop-plain kube kube-tsan demo demo-pick soak delays storm clang valgrind asan \
 	tsan fuzz bench simulate check lint fmt docs site portable wheel archive image dist aarch64 dist-aarch64 wheel-test test-onnxruntime test-triton test-setup packages packages-test image-test install clean help build-clang build-asan build-tsan build-fuzz
 
 all: bootstrap $(BUILD)/build.ninja ## everyday: build build/sluice; installs missing packages
@@ -95,6 +95,14 @@ kube-tsan: build-tsan ## rare: the threaded tests of `kube` under the thread san
 
 soak: tools all ## rare: floods, 100,000 requests, and an hour of everything at once
 	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST) -s tests/soak
+
+# Late in the servers, in the tests, and in both: the defects that each shows differ.
+delays: tools all ## rare: interoperability tests while a few system calls are late, as on a busy machine
+	@$(CC) -shared -fPIC -O2 -o $(BUILD)/delays.so tests/lib/delays.c -ldl
+	@for programs in sluice python sluice,python; do \
+		LD_PRELOAD=$(CURDIR)/$(BUILD)/delays.so DELAYS=$$programs SLUICE_BUILD=$(CURDIR)/$(BUILD) \
+			$(PYTEST_ALL) tests/interop/operations tests/interop/http tests/interop/mip -m "not programs" || exit 1; \
+	done
 
 demo: all ## everyday: train, serve and query a small model of handwritten digits
 	@tools/bootstrap demo
