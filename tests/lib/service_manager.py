@@ -3,7 +3,9 @@ of a process, which signals can't."""
 import contextlib
 import ctypes
 import os
+import queue
 import socket
+import threading
 import time
 
 from lib.http1 import PATIENCE
@@ -17,18 +19,24 @@ class Manager:
     def __init__(self, address, watchdog_us=None):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind("\0" + address[1:] if address.startswith("@") else address)
+        self.messages = queue.SimpleQueue()
+        self.thread = threading.Thread(target=self.receive)
+        self.thread.start()
         self.environment = {**os.environ, "NOTIFY_SOCKET": address}
         if watchdog_us:
             self.environment["WATCHDOG_USEC"] = str(watchdog_us)
 
+    def receive(self):
+        """Takes each message as it comes: the kernel keeps ten, and a server drops one after a second."""
+        while message := self.socket.recv(4096):
+            self.messages.put(dict(line.split("=", 1) for line in message.decode().split("\n")))
+
     def hear(self, patience=PATIENCE):
         """The next message, as a dict; None: none has come."""
-        self.socket.settimeout(patience)
         try:
-            lines = self.socket.recv(4096).decode().split("\n")
-        except TimeoutError:
+            return self.messages.get(timeout=patience)
+        except queue.Empty:
             return None
-        return dict(line.split("=", 1) for line in lines)
 
     def wait_for(self, **wanted):
         """Passes over what is something else."""
@@ -51,6 +59,8 @@ class Manager:
             pass
 
     def close(self):
+        self.socket.shutdown(socket.SHUT_RD)  # receive gets nothing, and ends
+        self.thread.join()
         self.socket.close()
 
 
