@@ -283,7 +283,12 @@ static void read_number(struct doc_reader *reader, const struct doc_node *node,
 
 static void read_member(struct doc_reader *reader, const struct doc_node *node,
                         const struct doc_member *member, void *object) {
-    void *field = object ? (char *)object + member->offset : NULL; /* NULL: rows are only checked */
+    union {
+        struct str text;
+        uint64_t number;
+    } unused; /* without an object the rows are only checked */
+    void *field = object ? (char *)object + member->offset : NULL;
+    void *value = field ? field : &unused;
     switch (member->kind) {
     case DOC_MEMBER_CUSTOM:
         if (member->read && doc_reader_ok(reader)) {
@@ -291,23 +296,23 @@ static void read_member(struct doc_reader *reader, const struct doc_node *node,
         }
         break;
     case DOC_MEMBER_BOOL:
-        doc_reader_bool(reader, node, field);
+        doc_reader_bool(reader, node, value);
         break;
     case DOC_MEMBER_WHOLE:
-        read_whole(reader, node, member, field);
+        read_whole(reader, node, member, value);
         break;
     case DOC_MEMBER_NUMBER:
     case DOC_MEMBER_SHARE:
-        read_number(reader, node, member, field);
+        read_number(reader, node, member, value);
         break;
     case DOC_MEMBER_DURATION:
-        doc_reader_duration(reader, node, (uint64_t)member->min, (uint64_t)member->max, field);
+        doc_reader_duration(reader, node, (uint64_t)member->min, (uint64_t)member->max, value);
         break;
     case DOC_MEMBER_TEXT:
-        doc_reader_text(reader, node, field);
+        doc_reader_text(reader, node, value);
         break;
     case DOC_MEMBER_WORD:
-        doc_reader_word(reader, node, member->words, member->text, field);
+        doc_reader_word(reader, node, member->words, member->text, value);
         break;
     case DOC_MEMBER_OBJECT:
         doc_reader_object(reader, node, member->members, field);
