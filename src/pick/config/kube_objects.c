@@ -46,25 +46,16 @@ static void read_selector(struct doc_reader *reader, const struct doc_node *sele
                             &pool_config_reader_of(reader)->spec->selector);
 }
 
+static uint16_t read_target_port(struct doc_reader *reader, const struct doc_node *item) {
+    struct doc_node number = doc_get(item, "number");
+    if (!number.val) {
+        doc_reader_fail(reader, item, "expected {number: PORT}");
+    }
+    return pool_config_port(reader, &number);
+}
+
 static void read_target_ports(struct doc_reader *reader, const struct doc_node *list, void *out) {
-    struct pool_config_ports *ports = out;
-    if (!doc_is_present(list)) {
-        return;
-    }
-    if (doc_count(list) > POOL_CONFIG_MAX_PORTS) {
-        doc_reader_fail(reader, list, "expected at most %d ports, got %zu", POOL_CONFIG_MAX_PORTS,
-                        doc_count(list));
-    }
-    ports->n = 0;
-    for (struct doc_node item = {0}; doc_reader_next(reader, list, &item);) {
-        struct doc_node number = doc_get(&item, "number");
-        uint64_t port = 0;
-        if (!number.val) {
-            doc_reader_fail(reader, &item, "expected {number: PORT}");
-        }
-        doc_reader_u64(reader, &number, 1, UINT16_MAX, &port);
-        ports->items[ports->n++] = (uint16_t)port;
-    }
+    pool_config_read_each_port(reader, list, read_target_port, out);
 }
 
 static const struct doc_member POOL[] = {
@@ -153,21 +144,18 @@ static const struct doc_member MATCH_MODEL[] = {
     {"type", MEMBER_CUSTOM(read_match_type)}, {"value", MEMBER_CUSTOM(pool_config_read_name)}, {0}};
 static const struct doc_member MATCH[] = {{"model", MEMBER_BY_CALLER}, {0}};
 
-/* Reads the list of {model: {type: Exact, value: NAME}}. */
-static void read_matches(struct doc_reader *reader, const struct doc_node *list, void *object) {
-    struct pool_config_reader *pool = pool_config_reader_of(reader);
-    struct pool_rewrite *out = object;
-    size_t n = doc_is_present(list) ? doc_count(list) : 0;
-    struct str *models = doc_reader_calloc(reader, n, sizeof(*models));
-    out->models = models;
-    out->n_models = n;
-    for (struct doc_node item = {0}; n > 0 && doc_reader_next(reader, list, &item); models++) {
-        struct doc_node model = doc_get(&item, "model"), value = doc_get(&model, "value");
-        doc_reader_reject_unknown(reader, &item, MATCH, NULL);
-        doc_reader_reject_unknown(reader, &model, MATCH_MODEL, NULL);
-        doc_reader_members(reader, &model, MATCH_MODEL, models);
-        pool_config_add_name(pool, &pool->rewrites, *models, &value);
-    }
+/* Of {model: {type: Exact, value: NAME}}. */
+static struct doc_node read_match(struct doc_reader *reader, const struct doc_node *item,
+                                  struct str *name) {
+    struct doc_node model = doc_get(item, "model");
+    doc_reader_reject_unknown(reader, item, MATCH, NULL);
+    doc_reader_reject_unknown(reader, &model, MATCH_MODEL, NULL);
+    doc_reader_members(reader, &model, MATCH_MODEL, name);
+    return doc_get(&model, "value");
+}
+
+static void read_matches(struct doc_reader *reader, const struct doc_node *list, void *rewrite) {
+    pool_config_read_rewritten(reader, list, read_match, rewrite);
 }
 
 static void read_rewrite_targets(struct doc_reader *reader, const struct doc_node *list,

@@ -106,17 +106,27 @@ void pool_config_add_rewrite(struct pool_config_reader *reader,
     }
 }
 
-static void read_rewritten(struct doc_reader *reader, const struct doc_node *list, void *object) {
+void pool_config_read_rewritten(struct doc_reader *reader, const struct doc_node *list,
+                                pool_config_read_model *read_one, struct pool_rewrite *out) {
     struct pool_config_reader *pool = pool_config_reader_of(reader);
-    struct pool_rewrite *out = object;
     size_t n = doc_is_present(list) ? doc_count(list) : 0;
     struct str *models = doc_reader_calloc(reader, n, sizeof(*models));
     out->models = models;
     out->n_models = n;
     for (struct doc_node item = {0}; n > 0 && doc_reader_next(reader, list, &item); models++) {
-        pool_config_read_name(reader, &item, models);
-        pool_config_add_name(pool, &pool->rewrites, *models, &item);
+        struct doc_node name = read_one(reader, &item, models);
+        pool_config_add_name(pool, &pool->rewrites, *models, &name);
     }
+}
+
+static struct doc_node read_model_name(struct doc_reader *reader, const struct doc_node *item,
+                                       struct str *name) {
+    pool_config_read_name(reader, item, name);
+    return *item;
+}
+
+static void read_rewritten(struct doc_reader *reader, const struct doc_node *list, void *rewrite) {
+    pool_config_read_rewritten(reader, list, read_model_name, rewrite);
 }
 
 static const struct doc_member REWRITE[] = {

@@ -78,8 +78,8 @@ void pool_config_read_page_path(struct doc_reader *reader, const struct doc_node
     }
 }
 
-void pool_config_read_port_list(struct doc_reader *reader, const struct doc_node *list, void *out) {
-    struct pool_config_ports *ports = out;
+void pool_config_read_each_port(struct doc_reader *reader, const struct doc_node *list,
+                                pool_config_read_port *read_port, struct pool_config_ports *ports) {
     if (!doc_is_present(list)) {
         return;
     }
@@ -89,10 +89,18 @@ void pool_config_read_port_list(struct doc_reader *reader, const struct doc_node
     }
     ports->n = 0;
     for (struct doc_node item = {0}; doc_reader_next(reader, list, &item);) {
-        uint64_t port = 0;
-        doc_reader_u64(reader, &item, 1, UINT16_MAX, &port);
-        ports->items[ports->n++] = (uint16_t)port;
+        ports->items[ports->n++] = read_port(reader, &item);
     }
+}
+
+uint16_t pool_config_port(struct doc_reader *reader, const struct doc_node *node) {
+    uint64_t port = 0;
+    doc_reader_u64(reader, node, 1, UINT16_MAX, &port);
+    return (uint16_t)port;
+}
+
+void pool_config_read_port_list(struct doc_reader *reader, const struct doc_node *list, void *out) {
+    pool_config_read_each_port(reader, list, pool_config_port, out);
 }
 
 void pool_config_read_labels(struct doc_reader *reader, const struct doc_node *node, void *out) {

@@ -97,6 +97,12 @@ doc_member_fn pool_config_read_header;
 doc_member_fn pool_config_read_https;
 /* A struct pool_config_ports. */
 doc_member_fn pool_config_read_port_list;
+/* A list of ports, of which `read_port` reads each; the one above is of numbers. */
+typedef uint16_t pool_config_read_port(struct doc_reader *reader, const struct doc_node *item);
+void pool_config_read_each_port(struct doc_reader *reader, const struct doc_node *list,
+                                pool_config_read_port *read_port, struct pool_config_ports *ports);
+/* Reads a port. Returns: 0 after an error. */
+uint16_t pool_config_port(struct doc_reader *reader, const struct doc_node *node);
 /* A struct pool_labels: an object of texts. If it is absent, there are none. */
 doc_member_fn pool_config_read_labels;
 /* A list of {`key`: NAME, weight: N}: every target has a weight, or none has. */
@@ -137,6 +143,11 @@ void pool_config_add_model(struct pool_config_reader *reader, const struct doc_n
 void pool_config_add_objective(struct pool_config_reader *reader, const struct doc_node *node,
                                struct str name, const struct doc_node *priority);
 void pool_config_add_rewrite(struct pool_config_reader *reader, const struct pool_rewrite *rewrite);
+/* The models that a rewrite is for. `read_one` reads the name of an item. Returns: its node. */
+typedef struct doc_node pool_config_read_model(struct doc_reader *reader,
+                                               const struct doc_node *item, struct str *name);
+void pool_config_read_rewritten(struct doc_reader *reader, const struct doc_node *list,
+                                pool_config_read_model *read_one, struct pool_rewrite *out);
 
 /* picker_config.c: an EndpointPickerConfig, beside its `apiVersion` and `kind`. */
 extern const struct doc_member POOL_CONFIG_PICKER[];
