@@ -54,11 +54,12 @@ struct exec_thread_use {
 void exec_time_stats_init(struct exec_time_stats *exec_time_stats);
 
 struct exec_thread_use exec_thread_use_read(void);
-/* An execution begins on this thread. Returns: what exec_time_stats_add takes. A system call only
- * when there was a stall not long ago. */
+/* An execution begins on this thread; NULL: its time is not kept. Returns: what exec_time_stats_add
+ * takes. A system call only when there was a stall not long ago. */
 static inline struct exec_thread_use exec_time_stats_begin(
     const struct exec_time_stats *exec_time_stats) {
     bool is_needed =
+        exec_time_stats &&
         atomic_load_explicit(&exec_time_stats->holdoff, memory_order_relaxed) > EXEC_HOLDOFF_MIN;
     return is_needed ? exec_thread_use_read() : (struct exec_thread_use){.known = false};
 }

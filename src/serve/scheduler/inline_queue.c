@@ -117,10 +117,7 @@ static void calls_finish(struct call **calls, size_t n) {
 static uint64_t run_batch(struct instance *instance, struct call **calls, size_t n,
                           struct exec_time_stats *times, uint64_t started_ns) {
     uint64_t rows = times ? batch_rows(calls, n) : 0;
-    struct exec_thread_use use = {.known = false};
-    if (times) {
-        use = exec_time_stats_begin(times);
-    }
+    struct exec_thread_use use = exec_time_stats_begin(times);
     struct loop_work *work = &worker_loop_iteration(calls[0]->worker)->work;
     calls_begin(calls, n);
     loop_work_set(work, instance->version->work_name);

@@ -210,10 +210,7 @@ static void thread_main(void *arg) {
             version->run_on == RUN_AUTO ? shape_times_get(&version->shape_times, batch[0]->shapes)
                                         : NULL;
         uint64_t rows = times ? batch_rows(batch, n) : 0;
-        struct exec_thread_use use = {.known = false};
-        if (times) {
-            use = exec_time_stats_begin(times);
-        }
+        struct exec_thread_use use = exec_time_stats_begin(times);
         uint64_t started_ns = clock_now_ns();
         instance_execute(instance, batch, n, started_ns);
         uint64_t ended_ns = clock_now_ns();
