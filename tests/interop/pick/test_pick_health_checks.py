@@ -140,16 +140,16 @@ def test_health_hanging_server_times_out(start):
 ])
 def test_health_known_before_first_request(start, how, why):
     """A picker that says it is ready has asked everybody once, but for those that take their time."""
-    with MetricPages("ok") as one, MetricPages("no") as other, closed() as nobody, silent() as mute:
+    with MetricPages("ok") as one, MetricPages("no") as other, closed() as refusing, silent() as mute:
         other.says("no", how)
         for _ in range(10):  # on a busy machine the quarter of a second that it waits may be too short
-            picker = start(pool_of([mute, nobody, other.address, one.address], "http: /ready, timeout: 2s"))
+            picker = start(pool_of([mute, refusing, other.address, one.address], "http: /ready, timeout: 2s"))
             numbers = picker.numbers()
             if numbers[READY_NOW] == 1 and numbers[UNCHECKED] > 0:
                 break
         assert numbers[READY_NOW] == 1 and numbers[UNCHECKED] > 0
         assert picked_now(picker) == picked(picker) == {one.address}
-        for address, reason in ((other.address, why), (nobody, "refused the connection"), (mute, "timed out")):
+        for address, reason in ((other.address, why), (refusing, "refused the connection"), (mute, "timed out")):
             assert reasons(picker, address) == [reason]
 
 
@@ -221,19 +221,19 @@ def test_health_grpc_service_name(start):
 
 
 def test_health_grpc_missing_is_not_ready(start):
-    with MetricPages("ok") as one, closed() as nobody, silent() as mute, grpc_server() as (good, _):
-        picker = start(pool_of([one.address, nobody, mute, good], "grpc: '', timeout: 2s"))
+    with MetricPages("ok") as one, closed() as refusing, silent() as mute, grpc_server() as (good, _):
+        picker = start(pool_of([one.address, refusing, mute, good], "grpc: '', timeout: 2s"))
         assert picked(picker) == {good}
-        assert "refused" in reasons(picker, nobody)[0]
+        assert "refused" in reasons(picker, refusing)[0]
         assert len(reasons(picker, one.address)) == len(reasons(picker, mute)) == 1
 
 
 def test_health_tcp_connection_is_ready(start):
     """A server that takes connections is ready by `tcp`, whatever it says."""
-    with silent() as mute, closed() as nobody:
-        picker = start(pool_of([mute, nobody], "tcp: true"))
+    with silent() as mute, closed() as refusing:
+        picker = start(pool_of([mute, refusing], "tcp: true"))
         assert picked(picker) == {mute}
-        assert reasons(picker, nobody) == ["refused the connection"]
+        assert reasons(picker, refusing) == ["refused the connection"]
 
 
 @pytest.mark.parametrize("check", ["http: /v2/health/ready", "grpc: inference.GRPCInferenceService",
