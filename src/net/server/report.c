@@ -287,7 +287,8 @@ static void merge_memory(struct net_report *report) {
                                                  .n_body_bytes = load(&budget->n_body_bytes),
                                                  .n_request_bytes = load(&budget->n_arena_bytes),
                                                  .n_page_bytes = load(&budget->n_page_bytes)};
-    report->memory->n_cache_bytes = (uint64_t)metric_read(METRIC_RESPONSE_CACHE_BYTES);
+    int64_t n_cache_bytes = metric_read(METRIC_RESPONSE_CACHE_BYTES);
+    report->memory->n_cache_bytes = n_cache_bytes > 0 ? (uint64_t)n_cache_bytes : 0;
     for (size_t i = 0; i < report->n_servers; i++) {
         const struct net_report_server *server = &report->servers[i];
         if (server->server->budget == budget) {

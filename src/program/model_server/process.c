@@ -102,8 +102,8 @@ static void reload_files(void *user) {
 static void shrink_cache(void *user) {
     struct serve_process *self = user;
     if (self->repository) {
-        uint64_t n_bytes = (uint64_t)metric_read(METRIC_RESPONSE_CACHE_BYTES);
-        repository_shrink_cache(self->repository, n_bytes / 2 + 1);
+        int64_t n_bytes = metric_read(METRIC_RESPONSE_CACHE_BYTES);
+        repository_shrink_cache(self->repository, n_bytes > 0 ? (uint64_t)n_bytes / 2 + 1 : 1);
     }
 }
 

@@ -37,7 +37,8 @@ enum metric_protocol { METRIC_HTTP, METRIC_GRPC, METRIC_MIP, METRIC_PICK, METRIC
 void metric_add(enum metric metric, int64_t delta);
 /* Counts an error response to a peer, by its status, whatever code the protocol has for it. */
 void metric_add_error(enum metric_protocol protocol, enum status status);
-/* Returns: the sum over all threads, those that ended included. */
+/* Returns: the sum over all threads, those that ended included. Threads are read one after the
+ * other: a gauge that they change meanwhile can be read too high, too low, and below 0. */
 int64_t metric_read(enum metric metric);
 int64_t metric_read_error(enum metric_protocol protocol, enum status status);
 

@@ -136,6 +136,7 @@ static void entry_unlink(struct response_cache *cache, struct cache_entry *entry
 static void adjust_used_bytes(struct response_cache *cache, size_t before, size_t after) {
     lock_assert_held(&cache->lock);
     cache->n_used = cache->n_used - before + after;
+    assert(after <= before || cache->n_used <= cache->limit);
     metric_add(METRIC_RESPONSE_CACHE_BYTES, (int64_t)after - (int64_t)before);
 }
 
