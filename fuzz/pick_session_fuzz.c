@@ -107,8 +107,8 @@ static void take(struct stream *stream, struct str bytes) {
     pick_session_on_message(
         stream->session,
         &(struct pick_message){str_make(message->bytes, bytes.len), release, message});
-    while (pick_session_is_scanning(stream->session)) {
-        pick_session_scan_on(stream->session);
+    while (pick_session_has_more(stream->session)) {
+        pick_session_go_on(stream->session);
     }
 }
 

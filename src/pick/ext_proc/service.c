@@ -34,8 +34,6 @@ enum {
     SMALL_BYTES = 32768, /* a stream that holds more may not use the memory kept for others */
 };
 
-enum { MAX_RESUMED = 64 /* queued requests, between two polls of the loop */ };
-
 /* The interval of pool_tick for pools that requests wait for. */
 static const uint64_t TICK_NS = 100000000;
 
@@ -76,7 +74,7 @@ struct stream {
     struct memory_overhead overhead;
     struct memory_reservation unsent; /* with more than FREE_UNSENT_BYTES */
     struct timer timer;
-    struct loop_turn turn;     /* waits while a large body is scanned */
+    struct loop_turn turn;     /* waits while a large body is scanned, or a replay goes on */
     struct grpc_message *next; /* a message that was received meanwhile; NULL: none */
 };
 
@@ -298,7 +296,7 @@ static bool count_held(struct stream *stream) {
 }
 
 static void stop_timer(struct stream *stream);
-static void stop_scan(struct stream *stream);
+static void stop_turns(struct stream *stream);
 static void remove_waiting(struct stream *stream);
 
 /* Clause: "Constraints": the proxy must be given a response for the client. A stream that just
@@ -310,7 +308,7 @@ static void reject_message(struct stream *stream, const struct error *why) {
     pick_session_on_message_rejected(stream->session, why);
     remove_waiting(stream);
     stop_timer(stream);
-    stop_scan(stream);
+    stop_turns(stream);
 }
 
 static void over_budget_error(struct error *err) {
@@ -414,19 +412,20 @@ static bool has_unsent_space(const struct stream *stream, uint64_t unsent) {
            (unsent < MAX_UNSENT_BYTES && !memory_account_is_full(stream->call->account));
 }
 
-/* A large body is scanned in slices, as long as this turn lasts; the rest waits for another one. */
-static void scan_on(struct stream *stream) {
+/* Large bodies and long replays go on in slices, as long as this turn lasts; the rest waits for
+ * another one. */
+static void go_on(struct stream *stream) {
     struct loop_iteration *iteration = worker_loop_iteration(stream->call->worker);
-    while (pick_session_is_scanning(stream->session)) {
+    while (pick_session_has_more(stream->session)) {
         if (loop_iteration_turn_is_over(iteration)) {
             loop_iteration_wait(iteration, &stream->turn);
             return;
         }
-        pick_session_scan_on(stream->session);
+        pick_session_go_on(stream->session);
     }
 }
 
-static void stop_scan(struct stream *stream) {
+static void stop_turns(struct stream *stream) {
     loop_iteration_end_wait(worker_loop_iteration(stream->call->worker), &stream->turn);
     if (stream->next) {
         grpc_message_free(stream->next);
@@ -443,7 +442,7 @@ static void continue_stream(struct stream *stream) {
     update_timer(stream);
     if (!stream->finished && !stream->read_pending && !stream->call->is_cancelled &&
         has_unsent_space(stream, unsent) && !pick_session_is_buffer_full(stream->session) &&
-        !pick_session_is_scanning(stream->session)) {
+        !pick_session_has_more(stream->session)) {
         stream->read_pending = true;
         grpc_read(stream->call);
     }
@@ -454,7 +453,7 @@ static void on_resumed(void *user) {
     struct stream *stream = user;
     stream->message_ns = 0;
     (void)count_held(stream); /* it holds less than before */
-    scan_on(stream);
+    go_on(stream);
     continue_stream(stream);
 }
 
@@ -539,25 +538,25 @@ static void take_message(struct stream *stream, struct grpc_message *message) {
         reject_over_budget(stream);
         return;
     }
-    if (pick_session_is_scanning(stream->session)) { /* likewise */
+    if (pick_session_has_more(stream->session)) { /* likewise */
         stream->next = message;
         return;
     }
     begin_timing(stream);
     pick_session_on_message(stream->session,
                             &(struct pick_message){message->data, free_message, message});
-    if (pick_session_is_scanning(stream->session)) {
+    if (pick_session_has_more(stream->session)) {
         clock_unfreeze();
-        scan_on(stream);
+        go_on(stream);
     }
     end_step(stream);
 }
 
 static void on_turn(struct loop_turn *turn) {
     struct stream *stream = CONTAINER_OF(turn, struct stream, turn);
-    scan_on(stream);
+    go_on(stream);
     struct grpc_message *next = stream->next;
-    if (next && !pick_session_is_scanning(stream->session)) {
+    if (next && !pick_session_has_more(stream->session)) {
         end_timing(stream);
         stream->next = NULL;
         take_message(stream, next);
@@ -571,7 +570,7 @@ static void on_turn(struct loop_turn *turn) {
 static void on_cancelled(struct stream *stream) {
     remove_waiting(stream);
     stop_timer(stream);
-    stop_scan(stream);
+    stop_turns(stream);
     if (!stream->finished) {
         pick_session_cancel_wait(stream->session);
         stream->finished = true;
@@ -582,7 +581,7 @@ static void on_cancelled(struct stream *stream) {
 static void on_end(struct stream *stream) {
     remove_waiting(stream);
     stop_timer(stream);
-    stop_scan(stream);
+    stop_turns(stream);
     count_end(stream);
     if (stream->unsent.state != MEMORY_NONE) {
         memory_release(&stream->unsent, !stream->call->is_cancelled);
@@ -651,16 +650,13 @@ static void post_wakeup(void *user) {
 }
 
 /* An update of a pool, or an endpoint that becomes ready, may notify thousands of requests at once:
- * after MAX_RESUMED of them other events have their turn. */
+ * other events have their turn in between. */
 static void on_wakeup(struct worker_msg *msg) {
     struct worker_state *worker_state = CONTAINER_OF(msg, struct worker_state, msg);
-    struct pool_waiter *waiter = NULL;
+    struct loop_iteration *iteration = worker_loop_iteration(worker_state->worker);
     atomic_store(&worker_state->posted, false);
     pool_set_reader_refresh_all(worker_state->context.pools);
-    for (int n = 0; n < MAX_RESUMED && (waiter = pool_wakeup_pop(&worker_state->wakeup)); n++) {
-        pick_session_resume(waiter);
-    }
-    if (waiter) {
+    if (pick_session_resume_some(&worker_state->wakeup, iteration)) {
         post_wakeup(worker_state);
     }
 }

@@ -587,9 +587,9 @@ static struct str large_body(char *out, const char *begin, const char *filling, 
 static int scan_rest(struct stage *stage) {
     size_t n_sent = stage->n_sent;
     int n = 0;
-    for (; pick_session_is_scanning(stage->session); n++) {
+    for (; pick_session_has_more(stage->session); n++) {
         assert_int_equal(stage->n_sent, n_sent); /* nothing is said before the end */
-        pick_session_scan_on(stage->session);
+        pick_session_go_on(stage->session);
     }
     return n;
 }
@@ -654,7 +654,7 @@ static void body_large_is_released_wherever_it_ends(void **state) {
     for (int i = 0; i < 4; i++) {
         stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
         stage_part(stage, EXT_PROC_REQUEST_BODY, body, false);
-        assert_true(pick_session_is_scanning(stage->session));
+        assert_true(pick_session_has_more(stage->session));
         assert_int_equal(stage->n_messages, 2);
         if (i == 1) {
             pick_session_on_message_rejected(stage->session, &why);
@@ -668,7 +668,7 @@ static void body_large_is_released_wherever_it_ends(void **state) {
             pick_session_half_close(stage->session);
             assert_true(stage->finished);
         }
-        assert_int_equal(pick_session_is_scanning(stage->session), i == 0);
+        assert_int_equal(pick_session_has_more(stage->session), i == 0);
         stage_end(stage);
         stage_stream(stage, &stage_limits);
     }

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "core/event/clock.h"
 #include "lib/ext_proc/client.h"
 #include "pick/pool/pool_fixture.h"
 #include "pick/session/session.h"
@@ -36,6 +37,7 @@ struct stage {
     int n_messages;          /* of the proxy, not released */
     int n_slices;            /* scanned after the first one of a message */
     bool by_slice;           /* the test scans them itself */
+    uint64_t resume_ns;      /* of the fake clock: what a resumed request takes */
     char last_outcome[1024]; /* the last outcome: "LINE|MODEL|TARGET|why" */
 };
 
@@ -70,6 +72,13 @@ static void stage_on_finish(void *user, const struct error *err) {
     assert_false(stage->finished);
     stage->finished = true;
     stage->why = err ? *err : (struct error){.status = ST_OK};
+}
+
+static void stage_on_resumed(void *user) {
+    const struct stage *stage = user;
+    if (stage->resume_ns > 0) {
+        clock_set_fake_ns(clock_now_ns() + stage->resume_ns);
+    }
 }
 
 static inline size_t stage_copy(char *to, size_t n, size_t most, struct str text) {
@@ -122,6 +131,7 @@ static inline void stage_stream(struct stage *stage, const struct pick_limits *l
                                    .limits = *limits};
     struct pick_callbacks out = {.send = stage_on_send,
                                  .finish = stage_on_finish,
+                                 .on_resumed = stage_on_resumed,
                                  .on_outcome = stage_on_note,
                                  .user = stage};
     stage->arena = arena_new(NULL, 0);
@@ -141,8 +151,8 @@ static void stage_on_call(void *user) {
 
 /* Scans the rest of a large body. */
 static inline void stage_scan(struct stage *stage) {
-    while (!stage->by_slice && pick_session_is_scanning(stage->session)) {
-        pick_session_scan_on(stage->session);
+    while (!stage->by_slice && pick_session_has_more(stage->session)) {
+        pick_session_go_on(stage->session);
         stage->n_slices++;
     }
 }

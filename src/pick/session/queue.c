@@ -114,11 +114,10 @@ void pick_queue_start_wait(struct pick_session *session) {
 
 void pick_queue_stop_wait(struct pick_session *session, enum flow_outcome outcome) {
     struct pick_message_ref *message_ref;
-    if (session->phase != PICK_QUEUED) {
-        return;
+    if (session->phase == PICK_QUEUED) {
+        pool_dequeue(session->context.pool, &session->queue_entry->waiter, outcome);
     }
-    pool_dequeue(session->context.pool, &session->queue_entry->waiter, outcome);
-    while ((message_ref = pop_buffered(session->queue_entry))) {
+    while (session->queue_entry && (message_ref = pop_buffered(session->queue_entry))) {
         pick_message_unref(message_ref);
     }
 }
@@ -197,14 +196,22 @@ static void pick_again(struct pick_session *session) {
     }
 }
 
+bool pick_queue_is_replaying(const struct pick_session *session) {
+    return session->queue_entry && session->phase != PICK_QUEUED &&
+           !STAILQ_EMPTY(&session->queue_entry->buffered);
+}
+
+/* How many buffered messages are processed in one go: a client may send a body in thousands of
+ * pieces while its request waits. */
+enum { REPLAYED_MESSAGES = 32 };
+
 void pick_queue_replay(struct pick_session *session) {
     struct pick_message_ref *message_ref;
-    while (!pick_session_is_scanning(session) &&
-           (message_ref = pop_buffered(session->queue_entry))) {
+    for (int n = 0; n < REPLAYED_MESSAGES && !session->body_scan.message_ref &&
+                    (message_ref = pop_buffered(session->queue_entry));
+         n++) {
         pick_session_set_message(session, message_ref);
-        if (session->phase != PICK_ENDED) {
-            pick_session_step(session, message_ref->message.data);
-        }
+        pick_session_step(session, message_ref->message.data);
         pick_session_clear_message(session);
     }
 }
@@ -222,4 +229,17 @@ void pick_session_resume(struct pool_waiter *waiter) {
     if (out->on_resumed) {
         out->on_resumed(out->user);
     }
+}
+
+/* The first slice of a long prompt, or a pick among thousands of endpoints, takes a tenth of a
+ * millisecond: a number of requests would be no limit. */
+bool pick_session_resume_some(struct pool_wakeup *wakeup, struct loop_iteration *iteration) {
+    struct pool_waiter *waiter;
+    while ((waiter = pool_wakeup_pop(wakeup))) {
+        pick_session_resume(waiter);
+        if (loop_share_check(&iteration->messages, LOOP_MESSAGES_NS)) {
+            return true; /* there may be none */
+        }
+    }
+    return false;
 }

@@ -142,15 +142,87 @@ static void queue_large_piece_is_replayed_in_slices(void **state) {
     make_room(&busy);
     stage_pick(stage_next(busy.stage));
     stage_expect_body(busy.stage, EXT_PROC_REQUEST_BODY, STR("{\"model\":\"m\","), false);
-    for (; pick_session_is_scanning(busy.stage->session); n++) {
+    for (; pick_session_has_more(busy.stage->session); n++) {
         stage_expect_no_message(busy.stage);
-        pick_session_scan_on(busy.stage->session);
+        pick_session_go_on(busy.stage->session);
     }
     assert_int_equal(n, 7);
     memcpy(bytes + N_BYTES, "\"a\":1}", 6);
     stage_expect_body(busy.stage, EXT_PROC_REQUEST_BODY, str_make(bytes, N_BYTES + 6), true);
     end(&busy);
     free(bytes);
+}
+
+/* A body that came in many pieces while it waited is passed on in parts, between which other
+ * requests have their turn. It may end in between. */
+static void queue_many_pieces_are_replayed_in_parts(void **state) {
+    enum { PIECES = 100, AT_ONCE = 32 };
+    (void)state;
+    for (int ends = 0; ends < 2; ends++) {
+        struct busy busy = begin();
+        stage_request(busy.stage, ":method=POST|:path=/v2/models/m/infer", false,
+                      STAGE_CONFIG(FULL_DUPLEX, NONE));
+        for (int i = 0; i < PIECES; i++) {
+            stage_body(busy.stage, "x", i == PIECES - 1);
+        }
+        expect_waiting(busy.stage);
+        busy.stage->by_slice = true;
+        make_room(&busy);
+        for (size_t n = AT_ONCE; n < PIECES; n += AT_ONCE) {
+            assert_int_equal(busy.stage->n_sent, 1 + n);
+            assert_true(pick_session_has_more(busy.stage->session));
+            if (ends) {
+                pick_session_half_close(busy.stage->session);
+                break;
+            }
+            pick_session_go_on(busy.stage->session);
+        }
+        assert_false(pick_session_has_more(busy.stage->session));
+        assert_int_equal(busy.stage->n_sent, 1 + (ends ? AT_ONCE : PIECES));
+        end(&busy);
+    }
+}
+
+/* What many requests take that are resumed at the same time, with their prompts, does not hold the
+ * event loop: the others follow in the next iterations, in their order. */
+static void queue_resumed_requests_share_iterations(void **state) {
+    enum { REQUESTS = 12 };
+    static const size_t n_resumed[] = {5, 10, 12};
+    struct busy busy = begin();
+    struct stage *stage = busy.stage;
+    struct pick_session *sessions[REQUESTS];
+    struct arena *arenas[REQUESTS];
+    (void)state;
+    for (int i = 0; i < REQUESTS; i++) {
+        if (i > 0) {
+            stage_stream(stage, &stage_limits);
+        }
+        stage_request(stage, ":method=POST|:path=/v2/models/m/infer", false,
+                      STAGE_CONFIG(NONE, NONE));
+        expect_waiting(stage);
+        sessions[i] = stage->session;
+        arenas[i] = stage->arena;
+    }
+    clock_set_fake_ns(clock_now_ns());
+    stage->resume_ns = LOOP_MESSAGES_NS * 3 / 10;
+    fixture_update(stage->pool.pool, stage_models()); /* without a limit */
+    for (size_t k = 0; k < 3; k++) {
+        struct loop_iteration iteration = {.messages = {0}};
+        assert_int_equal(pick_session_resume_some(&stage->wakeup, &iteration), k < 2);
+        assert_int_equal(stage->n_sent, n_resumed[k]);
+        for (size_t i = 0; i < REQUESTS; i++) {
+            assert_int_equal(pick_session_queue_deadline_ns(sessions[i]) == 0, i < n_resumed[k]);
+        }
+    }
+    clock_set_fake_ns(0);
+    for (int i = 0; i < REQUESTS - 1; i++) {
+        pick_session_free(sessions[i]);
+    }
+    stage_flush(stage);
+    for (int i = 0; i < REQUESTS - 1; i++) {
+        arena_free(arenas[i]);
+    }
+    end(&busy);
 }
 
 /* The trailers end the body, and the wait starts with them. */
@@ -331,6 +403,8 @@ int main(void) {
         cmocka_unit_test(queue_buffered_body_resumes),
         cmocka_unit_test(queue_streamed_pieces_are_replayed),
         cmocka_unit_test(queue_large_piece_is_replayed_in_slices),
+        cmocka_unit_test(queue_many_pieces_are_replayed_in_parts),
+        cmocka_unit_test(queue_resumed_requests_share_iterations),
         cmocka_unit_test(queue_wait_at_trailers_resumes),
         cmocka_unit_test(queue_overridden_mode_checks_model_later),
         cmocka_unit_test(queue_wait_ends_on_timeout_cancel_or_local_reply),

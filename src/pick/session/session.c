@@ -613,7 +613,7 @@ void pick_session_step(struct pick_session *session, struct str data) {
 }
 
 void pick_session_on_message(struct pick_session *session, const struct pick_message *message) {
-    assert(!pick_session_is_scanning(session));
+    assert(!pick_session_has_more(session));
     session->message = message;
     if (session->phase != PICK_ENDED) {
         pick_session_step(session, message->data);
@@ -627,12 +627,16 @@ void pick_session_on_message(struct pick_session *session, const struct pick_mes
     session->message_ref = NULL;
 }
 
-bool pick_session_is_scanning(const struct pick_session *session) {
+static bool is_scanning(const struct pick_session *session) {
     return session->body_scan.message_ref != NULL;
 }
 
-/* The message was decoded before. A replay of buffered messages that waited for it goes on. */
-void pick_session_scan_on(struct pick_session *session) {
+bool pick_session_has_more(const struct pick_session *session) {
+    return is_scanning(session) || pick_queue_is_replaying(session);
+}
+
+/* The message was decoded before. */
+static void scan_on(struct pick_session *session) {
     struct ext_proc_request message;
     struct error err;
     pick_session_set_message(session, session->body_scan.message_ref);
@@ -641,11 +645,18 @@ void pick_session_scan_on(struct pick_session *session) {
         pick_session_scan_body(session, &message);
     }
     pick_session_clear_message(session);
-    if (!pick_session_is_scanning(session) && session->body_scan.timed_out) {
+    if (!is_scanning(session) && session->body_scan.timed_out) {
         session->body_scan.timed_out = false;
         pick_session_on_timeout(session);
     }
-    if (session->queue_entry && session->phase != PICK_QUEUED) {
+}
+
+/* A replay of buffered messages waits for the scan of one of them. */
+void pick_session_go_on(struct pick_session *session) {
+    if (is_scanning(session)) {
+        scan_on(session);
+    }
+    if (!is_scanning(session) && pick_queue_is_replaying(session)) {
         pick_queue_replay(session);
     }
 }
@@ -662,7 +673,7 @@ void pick_session_on_message_rejected(struct pick_session *session, const struct
                    session->phase == PICK_BODY_PENDING ||
                    (session->phase == PICK_PICKED && session->mode_overridden);
     bool refuses = session->phase == PICK_QUEUED ||
-                   (awaited && (!session->request_ended || pick_session_is_scanning(session)));
+                   (awaited && (!session->request_ended || is_scanning(session)));
     if (refuses && !session->response_started) {
         pick_session_refuse(session, why);
     } else {
@@ -703,7 +714,7 @@ static void expire_wait(struct pick_session *session) {
 
 void pick_session_on_timeout(struct pick_session *session) {
     struct error err;
-    if (pick_session_is_scanning(session)) {
+    if (is_scanning(session)) {
         session->body_scan.timed_out = true; /* the rest may name the model, or another one */
     } else if (session->phase == PICK_QUEUED) {
         expire_wait(session);
@@ -764,8 +775,8 @@ static const char *phase_text(const struct pick_session *session) {
         return session->observed ? "observed" : "waiting for the headers";
     case PICK_HEADERS_HELD:
     case PICK_BODY_PENDING:
-        return pick_session_is_scanning(session) ? "searching the body for the model's name"
-                                                 : "waiting for the model's name in the body";
+        return is_scanning(session) ? "searching the body for the model's name"
+                                    : "waiting for the model's name in the body";
     case PICK_QUEUED:
         return "queued until an endpoint has capacity";
     case PICK_PICKED:

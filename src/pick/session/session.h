@@ -31,6 +31,7 @@
 
 #include "codec/prompt/model_location.h"
 #include "core/base/buf.h"
+#include "core/event/loop_iteration.h"
 #include "core/tensor/tensor.h"
 #include "pick/pool/flow/wait.h"
 #include "pick/pool/set.h"
@@ -107,11 +108,12 @@ void pick_session_free(struct pick_session *session);
 /* The next message of the proxy. Owns: takes it, and releases it when its bytes are no longer
  * used. */
 void pick_session_on_message(struct pick_session *session, const struct pick_message *message);
-/* Of a large body message only a first slice was scanned: the caller passes no further message, and
- * lets other events have their turn, until pick_session_scan_on has scanned the rest, a slice with
+/* Of a large body message only a first slice was scanned, or of the messages that were buffered
+ * while the request was queued only the first were processed: the caller passes no further message,
+ * and lets other events have their turn, until pick_session_go_on has done the rest, a slice with
  * each call. */
-bool pick_session_is_scanning(const struct pick_session *session);
-void pick_session_scan_on(struct pick_session *session);
+bool pick_session_has_more(const struct pick_session *session);
+void pick_session_go_on(struct pick_session *session);
 /* The proxy closed its side of the stream. */
 void pick_session_half_close(struct pick_session *session);
 /* The next message of the proxy was rejected (too large, no memory): sends the client a response,
@@ -123,6 +125,9 @@ uint64_t pick_session_queue_deadline_ns(const struct pick_session *session);
 bool pick_session_is_buffer_full(const struct pick_session *session);
 /* Called for a waiter of struct pool_wakeup: the request picks again, and continues or waits on. */
 void pick_session_resume(struct pool_waiter *waiter);
+/* Resumes the waiters of `wakeup`, in the order in which they were notified: at least one, and as
+ * many as fit into the time of messages in the iteration. Returns: whether more wait for that. */
+bool pick_session_resume_some(struct pool_wakeup *wakeup, struct loop_iteration *iteration);
 /* The call was cancelled, and the session is freed later: removes the request from the queue
  * now. */
 void pick_session_cancel_wait(struct pick_session *session);
