@@ -193,7 +193,7 @@ static void pool_wait_avoided_endpoints_notify_requests_without_others(void **st
 
 /* ---- several threads ------------------------------------------------------------------------- */
 
-enum { THREADS = 4, HELD = 12, UPDATES = 400, DISPATCHES = 20000 };
+enum { THREADS = 4, HELD = 12, UPDATES = 400, DISPATCHES = 4000 };
 
 struct worker_of_test {
     struct pool *pool;
