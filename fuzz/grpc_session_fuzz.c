@@ -218,7 +218,9 @@ static void settle(struct grpc_fixture *fixture) {
         at->scheduled = false;
         fixture->record = true;
     }
-    grpc_core_sweep(&fixture->core);
+    (void)grpc_session_drain_some(&fixture->session);
+    while (grpc_core_sweep(&fixture->core)) {
+    }
 }
 
 static void written(struct grpc_fixture *fixture) {

@@ -847,7 +847,14 @@ static void conn_free(struct net_conn *conn) {
     pending_input_free(conn, conn->pending_input);
     memory_account_close(conn->account);
     conn->closed = true;
-    if (!conn->entry.called) {
+    if (!conn->entry.called && !conn->held) {
+        free(conn);
+    }
+}
+
+void net_conn_release(struct net_conn *conn) {
+    conn->held = false;
+    if (conn->closed && !conn->entry.called) {
         free(conn);
     }
 }
@@ -1030,8 +1037,10 @@ static void keep_place(struct net_conn *conn) {
 void net_conn_evict(struct net_conn *conn) {
     bool is_open = conn->phase == NET_OPEN;
     conn->entry.called = false;
-    if (conn->closed) {
+    if (conn->closed && !conn->held) {
         free(conn);
+    } else if (conn->closed) {
+        return;
     } else if (is_open && still_waits(conn)) {
         metric_add(METRIC_WAITING_CONNECTIONS_CLOSED_TOTAL, 1);
         log_closed_for_another(conn);

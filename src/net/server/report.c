@@ -89,8 +89,8 @@ void grpc_describe(const struct net_conn *net_conn, struct buf *out) {
     const struct grpc_session *session = &((const struct grpc_conn *)net_conn)->session;
     size_t n = 0;
     buf_printf(out, "%zu calls", session->n_open);
-    for (const struct grpc_stream *stream = LIST_FIRST(&session->streams);
-         stream && n < MAX_STREAMS; stream = LIST_NEXT(stream, link)) {
+    for (const struct grpc_stream *stream = TAILQ_FIRST(&session->streams);
+         stream && n < MAX_STREAMS; stream = TAILQ_NEXT(stream, link)) {
         if (!stream->closed) {
             describe_stream(stream, out);
             n++;

@@ -208,7 +208,8 @@ struct net_conn {
     bool consuming;         /* the protocol is processing its bytes: on the stack */
     bool received;          /* since the keepalive timer was started */
     bool ping_sent;         /* and not answered */
-    bool closed;            /* freed by `msg`, which is on its way (entry.called) */
+    bool closed;            /* freed by `msg`, which is on its way (entry.called), or with `held` */
+    bool held;              /* the protocol uses it after on_close, until net_conn_release */
 };
 
 /* A worker's part of a server. */
@@ -357,6 +358,8 @@ void net_conn_update_io(struct net_conn *conn);
 void net_conn_close_gracefully(struct net_conn *conn, bool clean);
 /* All output of a lingering connection was sent: half-closes it. */
 void net_conn_half_close(struct net_conn *conn);
+/* The protocol uses a connection no longer that was `held`; frees it if it is closed. */
+void net_conn_release(struct net_conn *conn);
 /* Runs conn->msg of a connection that another one has taken the place of: closes it, if it still
  * waits for its client. */
 void net_conn_evict(struct net_conn *conn);

@@ -10,10 +10,11 @@ from concurrent import futures
 
 import pytest
 
-from lib import echo, http1
+from lib import echo, h2, http1
 from lib.gateway import Gateway
 from lib.metric_pages import MetricPages
-from lib.pick_client import Proxy, answer_headers, body, endpoint_of, headers, refusal_of, set_headers
+from lib.pick_client import (PROCESS, Proxy, answer_headers, body, endpoint_of, headers, refusal_of,
+                             set_headers)
 from lib.picker import Picker
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
@@ -194,6 +195,34 @@ def test_queue_disconnect_passes_slot_on(start):
         assert endpoint_of(queued[3].next()) in (A, B)
         finish(queued[3])
         finish(busy[1])
+
+
+def test_queue_of_many_ends_with_its_proxy(start):
+    """A connection whose thousands of streams are closed in parts: by its reset, and by the end of the picker."""
+    n = 1000
+    picker = start(f"endpoints: [{A}]\nsaturation: {{max_in_flight: 1}}\n"
+                   f"flow_control: {{max_requests: {n}, max_wait: 10m}}\n", "--drain-timeout", "100ms")
+    waiting_one = h2.message(headers(PATH).SerializeToString())
+
+    def crowd():
+        connection = h2.Connection(picker.grpc_addresses[0])
+        for _ in range(n):
+            stream, head = connection.open(h2.call_fields(PROCESS.encode()))
+            connection.send(head + h2.frame(h2.DATA, 0, stream, waiting_one))
+        wait_waiting(picker, n)
+        return connection
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        stream, = fill(proxy, 1)
+        crowd().abort()
+        wait_waiting(picker, 0)
+        finish(stream)
+        assert proxy.pick(PATH) == A
+    picker.wait_at_rest()
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        held = fill(proxy, 1)
+        with crowd():
+            picker.stop()
+        assert held and "drain timeout" in picker.log_text()
 
 
 def test_queue_deadline_is_429(start):

@@ -75,6 +75,7 @@ static bool collect_and_send(struct grpc_conn *conn) {
  * output that becomes pending is seen by the check after each write. */
 static void flush_session(struct grpc_conn *conn) {
     struct grpc_session *session = &conn->session;
+    bool drains = grpc_session_drain_some(session);
     bool more = grpc_session_has_output(session);
     for (unsigned n = 0; more && n < MAX_WRITES && collect_and_send(conn); n++) {
         more = conn->net.phase == NET_OPEN && grpc_session_has_output(session);
@@ -83,7 +84,7 @@ static void flush_session(struct grpc_conn *conn) {
     if (conn->net.phase != NET_OPEN || session->write_batch.writing) {
         return;
     }
-    if (more) {
+    if (more || drains) {
         grpc_core_schedule_write(session->core, session);
     } else if (grpc_session_is_done(session)) {
         grpc_session_close(session);
@@ -114,14 +115,14 @@ static bool run_deferred(struct server_worker *server_worker) {
         }
         session = next;
     }
-    grpc_core_sweep(core);
+    bool sweeps = grpc_core_sweep(core);
     server_worker_schedule_timer(server_worker, grpc_core_next_timer_ns(core));
     if (server_worker->pool.n > 0) {
         server_worker_schedule_timer(server_worker,
                                      body_pool_trim(&server_worker->pool, clock_now_ns()));
     }
     /* A method may have read on while output was sent: its input waits for the next slice. */
-    return core->scheduled != NULL || !TAILQ_EMPTY(&core->inflating);
+    return sweeps || core->scheduled != NULL || !TAILQ_EMPTY(&core->inflating);
 }
 
 /* ---- in -------------------------------------------------------------------------------------- */
@@ -248,7 +249,7 @@ static bool waits_for_client(const struct net_conn *net_conn) {
     const struct grpc_session *session = &((const struct grpc_conn *)net_conn)->session;
     bool runs_nothing = memory_account_holds_no_response(net_conn->account);
     const struct grpc_stream *stream;
-    LIST_FOREACH(stream, &session->streams, link) {
+    TAILQ_FOREACH(stream, &session->streams, link) {
         if (!stream_waits(stream, runs_nothing)) {
             return false;
         }
@@ -271,7 +272,13 @@ static void on_close(struct net_conn *net_conn) {
     struct grpc_conn *conn = (struct grpc_conn *)net_conn;
     if (conn->session_opened) {
         grpc_session_close(&conn->session);
+        net_conn->held = conn->session.h2 != NULL;
     }
+}
+
+/* grpc_core.on_closed. */
+static void on_session_closed(struct grpc_session *session) {
+    net_conn_release(&grpc_conn_of(session)->net);
 }
 
 static bool is_idle(const struct net_conn *net_conn) {
@@ -284,7 +291,7 @@ static bool is_idle(const struct net_conn *net_conn) {
 static bool unsent(const struct net_conn *net_conn, uint64_t *n_taken) {
     const struct grpc_session *session = &((const struct grpc_conn *)net_conn)->session;
     const struct grpc_stream *stream;
-    LIST_FOREACH(stream, &session->streams, link) {
+    TAILQ_FOREACH(stream, &session->streams, link) {
         if (stream->out.n_bytes > 0 || stream->out.n_in_write > 0) {
             *n_taken = session->n_sent + net_conn_taken_bytes(net_conn);
             return true;
@@ -299,7 +306,7 @@ static uint64_t unsent_since(const struct net_conn *net_conn) {
     uint64_t timeout_ns = session->core->stream_timers.after_ns[GRPC_WAIT_WINDOW];
     uint64_t sent_ns = 0, waits_ns = UINT64_MAX;
     const struct grpc_stream *stream;
-    LIST_FOREACH(stream, &session->streams, link) {
+    TAILQ_FOREACH(stream, &session->streams, link) {
         if (stream->timeout.armed && stream->timeout.timer_class == GRPC_WAIT_WINDOW) {
             uint64_t since_ns = stream->timeout.due_ns - timeout_ns;
             if (stream->sent_since_ns > 0) {
@@ -317,7 +324,7 @@ static uint64_t body_bytes(const struct net_conn *net_conn) {
     const struct grpc_session *session = &((const struct grpc_conn *)net_conn)->session;
     const struct grpc_stream *stream;
     uint64_t n_bytes = 0;
-    LIST_FOREACH(stream, &session->streams, link) {
+    TAILQ_FOREACH(stream, &session->streams, link) {
         n_bytes += grpc_receiver_reserved_bytes(&stream->in) + stream->n_head_reserved;
     }
     return n_bytes;
@@ -405,6 +412,7 @@ static enum status init_workers(struct grpc_server *server, struct error *err) {
             .schedule_deferred = schedule_deferred,
             .on_refused = grpc_log_refused,
             .is_behind = is_behind,
+            .on_closed = on_session_closed,
             .user = server_worker,
         };
         st = grpc_core_init(core, &server->options, server_worker->worker, err);

@@ -392,6 +392,7 @@ enum status grpc_core_init(struct grpc_core *core, const struct grpc_server_opti
     core->options = options;
     core->worker = worker;
     TAILQ_INIT(&core->inflating);
+    STAILQ_INIT(&core->closing);
     core->inflate_left = INFLATE_SLICE_BYTES;
     core->receiver_options =
         (struct grpc_receiver_options){.arenas = worker_arenas(worker),
@@ -423,7 +424,7 @@ enum status grpc_core_init(struct grpc_core *core, const struct grpc_server_opti
 }
 
 void grpc_core_fini(struct grpc_core *core) {
-    assert(!core->ended && !core->scheduled);
+    assert(!core->ended && STAILQ_EMPTY(&core->closing) && !core->scheduled);
     nghttp2_option_del(core->option);
     nghttp2_session_callbacks_del(core->callbacks);
     timer_heap_fini(&core->deadlines);
@@ -448,7 +449,7 @@ uint64_t grpc_core_now(const struct grpc_core *core) {
 /* ---- deferred work --------------------------------------------------------------------------- */
 
 void grpc_core_schedule_write(struct grpc_core *core, struct grpc_session *session) {
-    if (session && session->h2 && !session->scheduled) {
+    if (session && session->h2 && !session->closing && !session->scheduled) {
         session->scheduled = true;
         session->next_scheduled = NULL;
         if (core->scheduled) {
@@ -499,11 +500,47 @@ static void grpc_core_unschedule(struct grpc_core *core, struct grpc_session *se
     core->last_scheduled = core->last_scheduled == session ? before : core->last_scheduled;
 }
 
+/* Each takes some microseconds. */
+enum { MAX_CLOSED_PER_SWEEP = 128, MAX_DRAINED_PER_ITERATION = 128 };
+
+/* Closes at most `most` streams, the oldest first. Returns: how many. */
+static size_t close_some(struct grpc_session *session, size_t most) {
+    struct grpc_stream *stream;
+    size_t n = 0;
+    while ((stream = TAILQ_FIRST(&session->streams)) && n < most) {
+        if (!stream->closed) {
+            grpc_stream_closed(stream);
+        }
+        grpc_stream_unlink(stream);
+        n++;
+    }
+    if (!stream) {
+        nghttp2_session_del(session->h2);
+        session->h2 = NULL;
+    }
+    return n;
+}
+
+static void close_more(struct grpc_core *core) {
+    struct grpc_session *session;
+    size_t n = 0;
+    while (n < MAX_CLOSED_PER_SWEEP && (session = STAILQ_FIRST(&core->closing))) {
+        n += close_some(session, MAX_CLOSED_PER_SWEEP - n);
+        if (!session->h2) {
+            STAILQ_REMOVE_HEAD(&core->closing, closing_link);
+            if (core->on_closed) {
+                core->on_closed(session); /* may free it */
+            }
+        }
+    }
+}
+
 /* All of them end at the same time. */
-void grpc_core_sweep(struct grpc_core *core) {
+bool grpc_core_sweep(struct grpc_core *core) {
     assert(!core->running);
     core->running = true;
-    core->now_ns = core->ended ? clock_now_ns() : 0;
+    core->now_ns = core->ended || !STAILQ_EMPTY(&core->closing) ? clock_now_ns() : 0;
+    close_more(core);
     while (core->ended) {
         struct grpc_stream *stream = core->ended;
         core->ended = stream->ended_next;
@@ -513,6 +550,7 @@ void grpc_core_sweep(struct grpc_core *core) {
         }
     }
     core->running = false;
+    return !STAILQ_EMPTY(&core->closing);
 }
 
 /* ---- timers ---------------------------------------------------------------------------------- */
@@ -591,6 +629,7 @@ static int submit_settings(const struct grpc_session *session) {
 enum status grpc_session_open(struct grpc_core *core, struct grpc_session *session,
                               struct error *err) {
     session->core = core;
+    TAILQ_INIT(&session->streams);
     int code = nghttp2_session_server_new2(&session->h2, core->callbacks, session, core->option);
     if (code == 0) {
         code = submit_settings(session);
@@ -637,22 +676,31 @@ void grpc_session_reject(struct grpc_session *session, const struct error *err) 
     grpc_core_schedule_write(session->core, session);
 }
 
+static bool lacks_message(const struct grpc_stream *stream) {
+    return !stream->closed && stream->method_state == GRPC_METHOD_ACTIVE &&
+           stream->call.method->streams && !stream->message_delivered && !stream->remote_ended &&
+           stream->core->now_ns - stream->begun_ns >= FIRST_MESSAGE_NS;
+}
+
 /* They would last as long as the drain. Their clients lose nothing: no message was sent. */
-static void cancel_streams_without_message(struct grpc_session *session) {
+bool grpc_session_drain_some(struct grpc_session *session) {
     struct grpc_core *core = session->core;
-    struct grpc_stream *stream;
     struct error err;
+    if (!session->drain_next) {
+        return false;
+    }
     error_set(&err, ST_NOT_READY, "the server is being stopped");
     core->now_ns = clock_now_ns();
     core->running = true;
-    LIST_FOREACH(stream, &session->streams, link) {
-        if (!stream->closed && stream->method_state == GRPC_METHOD_ACTIVE &&
-            stream->call.method->streams && !stream->message_delivered && !stream->remote_ended &&
-            core->now_ns - stream->begun_ns >= FIRST_MESSAGE_NS) {
+    for (int n = 0; n < MAX_DRAINED_PER_ITERATION && session->drain_next; n++) {
+        struct grpc_stream *stream = session->drain_next;
+        session->drain_next = TAILQ_NEXT(stream, link);
+        if (lacks_message(stream)) {
             grpc_stream_cancel(stream, &err);
         }
     }
     core->running = false;
+    return session->drain_next != NULL;
 }
 
 /* RFC 9113, 6.8: first a shutdown notice; after the client's PING ACK, GOAWAY with the last stream
@@ -662,7 +710,8 @@ void grpc_session_drain(struct grpc_session *session) {
         return;
     }
     session->draining = true;
-    cancel_streams_without_message(session);
+    session->drain_next = TAILQ_FIRST(&session->streams);
+    (void)grpc_session_drain_some(session);
     nghttp2_submit_shutdown_notice(session->h2);
     nghttp2_submit_ping(session->h2, NGHTTP2_FLAG_NONE, NULL);
     grpc_core_schedule_write(session->core, session);
@@ -697,28 +746,24 @@ bool grpc_session_is_done(const struct grpc_session *session) {
 }
 
 void grpc_session_close(struct grpc_session *session) {
-    if (!session->h2) {
+    struct grpc_core *core = session->core;
+    if (!session->h2 || session->closing) {
         return;
     }
-    struct grpc_stream *stream;
-    LIST_FOREACH(stream, &session->streams, link) {
-        if (!stream->closed) {
-            grpc_stream_closed(stream);
-        }
+    session->closing = true;
+    session->drain_next = NULL;
+    grpc_core_unschedule(core, session);
+    close_some(session, MAX_CLOSED_PER_SWEEP);
+    if (session->h2) {
+        STAILQ_INSERT_TAIL(&core->closing, session, closing_link);
+        grpc_core_schedule_write(core, NULL);
     }
-    while ((stream = LIST_FIRST(&session->streams))) {
-        LIST_REMOVE(stream, link);
-        stream->session = NULL;
-    }
-    nghttp2_session_del(session->h2);
-    session->h2 = NULL;
-    grpc_core_unschedule(session->core, session);
 }
 
 size_t grpc_session_end_stalled_calls(struct grpc_session *session, uint64_t since_ns) {
     struct grpc_stream *stream;
     size_t n = 0;
-    LIST_FOREACH(stream, &session->streams, link) { /* streams are freed by the sweep, later */
+    TAILQ_FOREACH(stream, &session->streams, link) { /* streams are freed by the sweep, later */
         n += grpc_stream_end_if_stalled(stream, since_ns);
     }
     return n;

@@ -72,6 +72,7 @@ struct grpc_core {
     struct grpc_stream_list inflating;
     uint64_t inflate_left;                           /* of this iteration's slice, in bytes out */
     struct grpc_stream *ended;                       /* checked by the next sweep */
+    STAILQ_HEAD(, grpc_session) closing;             /* with streams that are not closed yet */
     struct grpc_session *scheduled, *last_scheduled; /* sessions with output, or done */
     struct grpc_output *spare_output;                /* a free output buffer */
     size_t *n_alive;                                 /* calls, also of closed connections */
@@ -83,6 +84,8 @@ struct grpc_core {
     /* Returns: whether bytes of the client wait for this process: then a message is not late
      * because of the client. May be NULL. */
     bool (*is_behind)(struct grpc_session *session);
+    /* The close of the session took several sweeps, and is complete. May be NULL. */
+    void (*on_closed)(struct grpc_session *session);
     void *user;
 };
 
@@ -104,8 +107,8 @@ enum grpc_method_state {
 struct grpc_stream {
     struct grpc_call call; /* the method's view */
     struct grpc_core *core;
-    struct grpc_session *session; /* NULL: the connection is closed */
-    LIST_ENTRY(grpc_stream) link; /* in the session's list */
+    struct grpc_session *session;  /* NULL: the connection is closed */
+    TAILQ_ENTRY(grpc_stream) link; /* in the session's list */
     struct grpc_stream *ended_next;
     TAILQ_ENTRY(grpc_stream) inflating_link;
     int32_t id;
@@ -150,9 +153,9 @@ struct grpc_stream {
 
 struct grpc_session {
     struct grpc_core *core;
-    struct memory_account *account;   /* of the connection; NULL: memory is not counted */
-    nghttp2_session *h2;              /* NULL: closed */
-    LIST_HEAD(, grpc_stream) streams; /* all that are not freed, closed ones included */
+    struct memory_account *account;  /* of the connection; NULL: memory is not counted */
+    nghttp2_session *h2;             /* NULL: closed */
+    struct grpc_stream_list streams; /* all that are not freed, closed ones included */
     size_t n_alive;
     size_t n_open;                   /* streams that are not closed */
     struct grpc_stream *head_stream; /* the stream whose head is being received */
@@ -168,8 +171,10 @@ struct grpc_session {
     uint64_t n_sent;      /* bytes of messages collected for the socket */
     struct grpc_write_batch write_batch;
     struct grpc_session *next_scheduled;
-    struct str plain_reply; /* sent instead of HTTP/2; then the connection closes */
-    uint32_t error_code;    /* HTTP/2 error code, while `terminating` */
+    STAILQ_ENTRY(grpc_session) closing_link;
+    struct grpc_stream *drain_next; /* of grpc_session_drain_some; NULL: none is left */
+    struct str plain_reply;         /* sent instead of HTTP/2; then the connection closes */
+    uint32_t error_code;            /* HTTP/2 error code, while `terminating` */
     bool plain_reply_sent;
     bool settings_received;   /* the client's first SETTINGS arrived */
     bool large_frames;        /* larger frames were allowed */
@@ -179,6 +184,7 @@ struct grpc_session {
     bool terminating;         /* nothing more is read; closes after its output is sent */
     bool terminate_submitted; /* nghttp2 was given the error */
     bool scheduled;
+    bool closing; /* in core->closing, or closed */
 };
 
 /* ---- session.c: what the connections of a worker share --------------------------------------- */
@@ -198,8 +204,10 @@ struct grpc_session *grpc_core_take_scheduled(struct grpc_core *core);
 /* Decompresses a slice of the pending input. Streams that are left in core->inflating, or added to
  * it, are for the next iteration. */
 void grpc_core_inflate_more(struct grpc_core *core);
-/* Frees finished streams. No callback that uses a stream may be on the stack. */
-void grpc_core_sweep(struct grpc_core *core);
+/* Closes some streams of closed sessions, and frees finished ones. No callback that uses a stream
+ * may be on the stack. Returns: whether closed sessions have streams left, for the next
+ * iteration. */
+bool grpc_core_sweep(struct grpc_core *core);
 /* Cancels calls whose deadline or timeout has passed. */
 void grpc_core_run_timers(struct grpc_core *core, uint64_t now_ns);
 /* Returns: when to call grpc_core_run_timers next; UINT64_MAX: never. */
@@ -218,8 +226,11 @@ size_t grpc_session_next_step(const struct grpc_session *session, struct str dat
 /* Processes all bytes received from the peer. */
 void grpc_session_receive(struct grpc_session *session, struct str data);
 /* Sends the shutdown notice; running calls continue, and the session is done when there are none.
- * Streaming calls whose client has sent no message for a second are cancelled. */
+ * Streaming calls whose client has sent no message for a second are cancelled, some now and the
+ * others by grpc_session_drain_some. */
 void grpc_session_drain(struct grpc_session *session);
+/* Returns: whether calls are left to be checked, in the next iteration. */
+bool grpc_session_drain_some(struct grpc_session *session);
 /* Of a session without calls: sends GOAWAY; it is done then, without an answer of the client. */
 void grpc_session_end(struct grpc_session *session);
 /* Sends a PING, which the client must answer. */
@@ -242,8 +253,9 @@ bool grpc_session_is_done(const struct grpc_session *session);
 /* Ends the calls with messages of which the client has taken nothing since `since_ns`. Returns: how
  * many. */
 size_t grpc_session_end_stalled_calls(struct grpc_session *session, uint64_t since_ns);
-/* The connection is closed: cancels all calls. Collected output stays in use until
- * grpc_session_on_written. */
+/* The connection is closed: cancels all calls, or, as a proxy may have thousands of them, some now
+ * and the others with the next sweeps; until then the session stays in use (`h2`, core.on_closed).
+ * Collected output stays in use until grpc_session_on_written. */
 void grpc_session_close(struct grpc_session *session);
 
 /* ---- stream.c -------------------------------------------------------------------------------- */
@@ -272,6 +284,8 @@ bool grpc_stream_is_behind(const struct grpc_stream *stream);
 bool grpc_stream_end_if_stalled(struct grpc_stream *stream, uint64_t since_ns);
 /* nghttp2 closed the stream, or the connection is closed. */
 void grpc_stream_closed(struct grpc_stream *stream);
+/* Removes it from the session's list, unless the session is closed. */
+void grpc_stream_unlink(struct grpc_stream *stream);
 /* Puts it into the list of the next sweep. */
 void grpc_stream_schedule_sweep(struct grpc_stream *stream);
 /* Starts the timeout that applies now. */

@@ -49,7 +49,7 @@ static void rapid_reset_bounds_live_calls_and_ends_connection(void **state) {
     raw_end(&raw);
     /* The other calls are not recorded: finish them. */
     struct grpc_stream *stream;
-    while ((stream = LIST_FIRST(&fixture->session.streams))) {
+    while ((stream = TAILQ_FIRST(&fixture->session.streams))) {
         static struct recorded_call forgotten;
         forgotten = (struct recorded_call){.call = &stream->call};
         stream->call.user = &forgotten;

@@ -381,6 +381,7 @@ static inline void grpc_fixture_deliver(struct grpc_fixture *fixture) {
 /* One iteration of the server. Returns: whether it produced output. */
 static inline bool grpc_fixture_run_once(struct grpc_fixture *fixture) {
     grpc_core_sweep(&fixture->core);
+    grpc_session_drain_some(&fixture->session);
     if (fixture->no_reading || fixture->session.write_batch.writing) {
         return false;
     }
@@ -430,7 +431,8 @@ static inline void grpc_fixture_free(struct grpc_fixture *fixture) {
     if (fixture->session.write_batch.writing) {
         grpc_session_on_written(&fixture->session);
     }
-    grpc_core_sweep(&fixture->core);
+    while (grpc_core_sweep(&fixture->core)) {
+    }
     assert_int_equal(fixture->n_alive, 0);
     assert_int_equal(fixture->n_calls, 0);
     assert_int_equal(fixture->budget.n_body_bytes, 0);

@@ -240,7 +240,7 @@ static void deadline_with_frame_already_made_ends_call(void **state) {
     grpc_fixture_run_once(fixture); /* one output, which is full */
     size_t n_promised = 0;
     const struct grpc_stream *at;
-    LIST_FOREACH(at, &fixture->session.streams, link) {
+    TAILQ_FOREACH(at, &fixture->session.streams, link) {
         n_promised += at->out.n_reserved > 0;
     }
     assert_int_equal(n_promised, 1);
@@ -557,6 +557,72 @@ static void lost_connection_cancels_all_calls(void **state) {
     grpc_fixture_free(fixture);
 }
 
+/* A connection with many calls. */
+static struct grpc_fixture *open_crowd(size_t n) {
+    struct grpc_limits limits = grpc_fixture_limits();
+    limits.max_streams = 1000;
+    struct grpc_fixture *fixture = grpc_fixture_new(&limits);
+    grpc_fixture_open_client(fixture, NULL, 0);
+    grpc_fixture_run(fixture);
+    for (size_t i = 0; i < n; i++) {
+        client_begin(&fixture->client, "/t.T/Bidi", NULL);
+    }
+    grpc_fixture_run(fixture);
+    assert_int_equal(fixture->service.n, n);
+    return fixture;
+}
+
+static size_t count_cancelled(const struct grpc_fixture *fixture) {
+    size_t n = 0;
+    for (size_t i = 0; i < fixture->service.n; i++) {
+        n += (size_t)fixture->service.calls[i].n_cancelled;
+    }
+    return n;
+}
+
+/* Closing thousands of calls of a lost connection would hold the event loop: some with each sweep,
+ * the oldest first. A method may send on its call, and finish it, before it is cancelled. */
+static void lost_connection_cancels_calls_in_parts(void **state) {
+    enum { CALLS = 250, AT_ONCE = 128 };
+    (void)state;
+    struct grpc_fixture *fixture = open_crowd(CALLS);
+    struct recorded_call *calls = fixture->service.calls;
+    struct piece piece = {"abc", 3};
+    grpc_session_close(&fixture->session);
+    assert_int_equal(count_cancelled(fixture), AT_ONCE);
+    assert_int_equal(calls[AT_ONCE - 1].n_cancelled, 1);
+    grpc_send(calls[CALLS - 1].call, &piece, 1, NULL, NULL);
+    grpc_send(calls[CALLS - 2].call, &piece, 1, NULL, NULL);
+    recorded_call_finish(&calls[CALLS - 1], NULL);
+    assert_false(grpc_core_sweep(&fixture->core));
+    assert_int_equal(count_cancelled(fixture), CALLS - 1);
+    assert_int_equal(calls[CALLS - 1].n_ended, 1);
+    assert_int_equal(fixture->n_alive, 0);
+    grpc_fixture_free(fixture);
+}
+
+/* The next call to be looked at may end in between. */
+static void drain_cancels_calls_in_parts(void **state) {
+    enum { CALLS = 250, AT_ONCE = 128 };
+    (void)state;
+    struct grpc_fixture *fixture = open_crowd(CALLS);
+    grpc_fixture_advance_clock(fixture, 1 * (uint64_t)SECOND);
+    grpc_session_drain(&fixture->session);
+    assert_int_equal(count_cancelled(fixture), AT_ONCE);
+    struct grpc_stream *next = fixture->session.drain_next;
+    assert_int_equal(next->id, 2 * AT_ONCE + 1);
+    nghttp2_submit_rst_stream(fixture->client.h2, NGHTTP2_FLAG_NONE, next->id, NGHTTP2_CANCEL);
+    const uint8_t *data;
+    ssize_t n = nghttp2_session_mem_send(fixture->client.h2, &data);
+    assert_true(n > 0);
+    grpc_fixture_feed(fixture, data, (size_t)n);
+    assert_int_equal(fixture->session.drain_next->id, 2 * AT_ONCE + 3);
+    assert_false(grpc_session_drain_some(&fixture->session));
+    assert_int_equal(count_cancelled(fixture), CALLS);
+    grpc_fixture_run(fixture);
+    grpc_fixture_free(fixture);
+}
+
 /* A response sent before the request was read: the stream is reset with NO_ERROR. */
 static void early_response_resets_with_no_error(void **state) {
     (void)state;
@@ -694,6 +760,8 @@ int main(void) {
         cmocka_unit_test(reset_in_every_state_leaks_nothing),
         cmocka_unit_test(reset_during_write_releases_after_write),
         cmocka_unit_test(lost_connection_cancels_all_calls),
+        cmocka_unit_test(lost_connection_cancels_calls_in_parts),
+        cmocka_unit_test(drain_cancels_calls_in_parts),
         cmocka_unit_test(early_response_resets_with_no_error),
         cmocka_unit_test(trailers_too_large_reset_stream),
         cmocka_unit_test(head_over_limit_is_refused),

@@ -341,7 +341,7 @@ struct grpc_stream *grpc_stream_new(struct grpc_session *session, int32_t id) {
     stream->call.worker = core->worker;
     stream->call.account = session->account;
     stream->in.receiver_options = &core->receiver_options;
-    LIST_INSERT_HEAD(&session->streams, stream, link);
+    TAILQ_INSERT_TAIL(&session->streams, stream, link);
     session->n_alive++;
     session->n_open++;
     ++*core->n_alive;
@@ -349,13 +349,15 @@ struct grpc_stream *grpc_stream_new(struct grpc_session *session, int32_t id) {
     return stream;
 }
 
-/* Removes it from the session's list, unless the session is closed. */
-static void unlink_stream(struct grpc_stream *stream) {
+void grpc_stream_unlink(struct grpc_stream *stream) {
     struct grpc_session *session = stream->session;
     if (!session) {
         return;
     }
-    LIST_REMOVE(stream, link);
+    if (session->drain_next == stream) {
+        session->drain_next = TAILQ_NEXT(stream, link);
+    }
+    TAILQ_REMOVE(&session->streams, stream, link);
     session->n_alive--;
     stream->session = NULL;
 }
@@ -377,7 +379,7 @@ void grpc_stream_schedule_sweep(struct grpc_stream *stream) {
 void grpc_stream_free(struct grpc_stream *stream) {
     struct grpc_core *core = stream->core;
     assert(grpc_stream_can_free(stream) && !stream->in_sweep_list && !stream->out.first);
-    unlink_stream(stream);
+    grpc_stream_unlink(stream);
     if (stream->method_state == GRPC_METHOD_FINISHED) {
         grpc_stream_emit(stream, GRPC_END);
     }
