@@ -1016,9 +1016,10 @@ static bool still_waits(const struct net_conn *conn) {
     return reads_slowly(conn) || (protocol->waits_for_client && protocol->waits_for_client(conn));
 }
 
+/* What a client sent before it half-closed, and what has not begun of it, is dropped. */
 static bool still_idle(const struct net_conn *conn) {
-    return conn_entry_is_idle(&conn->entry) && !conn->turn.queued && !conn->pending_input &&
-           !net_conn_has_unread(conn);
+    bool has_input = conn->turn.queued || conn->pending_input || net_conn_has_unread(conn);
+    return conn_entry_is_idle(&conn->entry) && (!has_input || conn->eof);
 }
 
 /* It has become busy: it is open as before. */
@@ -1047,6 +1048,8 @@ void net_conn_evict(struct net_conn *conn) {
         net_conn_close(conn);
     } else if (is_open && (conn->entry.was_waiting || !still_idle(conn))) {
         keep_place(conn); /* one that waited was busy meanwhile, even if it is idle now */
+    } else if (conn->phase == NET_LINGER && net_conn_is_sending(conn)) {
+        keep_place(conn); /* the rest of a response, which the write timeout limits */
     } else if (is_open && conn->protocol->on_evict && !net_tls_in_handshake(conn)) {
         metric_add(METRIC_IDLE_CONNECTIONS_CLOSED_TOTAL, 1);
         conn->protocol->on_evict(conn);
@@ -1126,6 +1129,7 @@ static enum place place_of(const struct net_conn *conn, enum net_timeout timeout
     switch (timeout) {
     case NET_TIMEOUT_IDLE:
     case NET_TIMEOUT_LINGER:
+    case NET_TIMEOUT_HALF_CLOSED:
         return PLACE_IDLE;
     case NET_TIMEOUT_BODY:
     case NET_TIMEOUT_WRITE:
@@ -1162,6 +1166,9 @@ static void update_timer(struct net_conn *conn) {
         update_entry(conn, timeout,
                      conn->timeout.due_ns - conn->server_worker->conn_timers.after_ns[timeout]);
         return;
+    }
+    if (timeout == NET_TIMEOUT_HALF_CLOSED && conn_entry_is_idle(&conn->entry)) {
+        return; /* since then */
     }
     if (timeout == NET_TIMEOUT_WRITE) {
         conn->n_taken_at_arm = net_conn_taken_bytes(conn);
@@ -1245,6 +1252,7 @@ void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout) {
         break;
     case NET_TIMEOUT_LINGER:
     case NET_TIMEOUT_KEEPALIVE:
+    case NET_TIMEOUT_HALF_CLOSED:
     case NET_TIMEOUT_NONE:
         net_conn_close(conn);
         break;

@@ -43,6 +43,9 @@ void request_response_describe(const struct net_conn *net_conn, struct buf *out)
     if (conn->call && conn->call->received > 0) {
         buf_printf(out, ", %llu bytes of body received", (unsigned long long)conn->call->received);
     }
+    if (net_conn->eof) {
+        buf_add_str(out, STR(", half-closed by the client"));
+    }
 }
 
 void http_describe(const struct net_conn *net_conn, struct buf *out) {

@@ -203,7 +203,7 @@ enum net_timeout request_response_timeout_of(const struct net_conn *net_conn, bo
         *keep_running = false;
         return conn->state == REQUEST_RESPONSE_IDLE ? NET_TIMEOUT_IDLE : NET_TIMEOUT_BODY;
     case REQUEST_RESPONSE_WAIT:
-        return check_timeout(net_conn);
+        return net_conn->eof ? NET_TIMEOUT_HALF_CLOSED : check_timeout(net_conn);
     case REQUEST_RESPONSE_ENDED:
     case REQUEST_RESPONSE_STATES:
         break;

@@ -64,6 +64,9 @@ enum net_timeout {
      * request waits and nothing is read. */
     NET_TIMEOUT_CLIENT,
     NET_TIMEOUT_KEEPALIVE, /* of conn->keepalive, not of conn->timeout */
+    /* None: the client has half-closed, and the server works for its request. It has its place as
+     * long as no other connection needs it. */
+    NET_TIMEOUT_HALF_CLOSED,
     NET_TIMEOUT_NONE,
 };
 

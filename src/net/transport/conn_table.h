@@ -4,9 +4,10 @@
  * IPv6, or all clients of Unix sockets.
  *
  * Idle is a connection without an open request: one between requests, one with a head or a TLS
- * handshake that is not complete, one that waits for its peer to close. Its worker stores since
- * when it is idle, which takes no lock, so the order in a peer's heap is corrected when it is used:
- * finding a connection takes time for those that were busy since, and a limited number of steps.
+ * handshake that is not complete, one that waits for its peer to close; and one whose client has
+ * half-closed and waits for the response. Its worker stores since when it is idle, which takes no
+ * lock, so the order in a peer's heap is corrected when it is used: finding a connection takes time
+ * for those that were busy since, and a limited number of steps.
  *
  * Sans I/O. Thread: any. */
 #ifndef SLUICE_NET_TRANSPORT_CONN_TABLE_H
@@ -41,7 +42,8 @@ struct conn_entry {
     uint8_t n_tried;        /* how many were taken before it in vain */
     bool called; /* its worker is told so: it must stay until the message has arrived, which
                                clears this */
-    /* CONN_BUSY: it has an open request. Written by the connection's worker. */
+    /* CONN_BUSY: it has an open request, and its client may send more. Written by the connection's
+     * worker. */
     _Atomic uint64_t idle_since_ns;
     /* Since when its open requests wait for the client: for a body or for messages; CONN_BUSY: the
      * server works for one of them. Written by the connection's worker. */

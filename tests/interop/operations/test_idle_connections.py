@@ -3,12 +3,13 @@ listener, an idle one goes for each new one, and one with an open request stays.
 import contextlib
 import select
 import socket
+import ssl
 
 import pytest
 
-from lib import grpc_live, h2, http1, metrics, mip
+from lib import backends, grpc_live, h2, http1, metrics, mip
 from lib.repository import FREE, Identity
-from lib.tls_client import Pki, client_hello, connect
+from lib.tls_client import Pki, client_context, client_hello, connect
 
 MOST = 50
 CROWD = 60
@@ -175,3 +176,110 @@ def test_waiting_connections_of_small_peers_are_kept(server):
             sock.sendall(ONE[10:])
             assert sock.recv(4096).startswith(b"HTTP/1.1 200 ")
     server.wait_at_rest()
+
+
+# ---- half-closed ones, whose requests a model runs -------------------------------------------------
+
+GATED = """
+backend: "gate"
+input {{ name: "IN" data_type: TYPE_FP32 dims: [ 1 ] }}
+output {{ name: "OUT" data_type: TYPE_FP32 dims: [ 1 ] }}
+parameters {{ key: "gate" value {{ string_value: "/" }} }}
+parameters {{ key: "execute_gate" value {{ string_value: "{gate}" }} }}
+instance_group {{ count: {instances} kind: KIND_CPU }}
+"""
+GATED_REQUEST = http1.post(b"/v2/models/gated/infer",
+                           b'{"inputs":[{"name":"IN","shape":[1],"datatype":"FP32","data":[1]}]}')
+N_GOOD = 5
+
+
+class Gated:
+    """A server with a model that runs MOST requests at once, each until `release()`, and a certificate."""
+
+    def __init__(self, start_server, tmp_path):
+        self.pki = Pki(tmp_path)
+        cert, key = self.pki.server_files
+        backends.make(tmp_path, "gate")
+        (tmp_path / "models" / "gated" / "1").mkdir(parents=True)
+        (tmp_path / "models" / "gated" / "config.pbtxt").write_text(
+            GATED.format(gate=tmp_path / "open", instances=MOST))
+        Identity("m", [("FP32", FREE)]).write(tmp_path / "models")
+        self.server = start_server(
+            "--model-repository", tmp_path / "models", "--backend-dir", tmp_path / "backends", "--max-connections", MOST,
+            "--mip", "tcp://127.0.0.1:0=gated", "--mip", "tcp://127.0.0.1:0=m", "--http-tls-cert", cert, "--http-tls-key", key,
+            metrics_at="127.0.0.1:0", grpc=("127.0.0.1:0",), listen=("http://127.0.0.1:0", "https://127.0.0.1:0"))
+        self.address = self.server.addresses[0].removeprefix("http://")
+        self.release = (tmp_path / "open").touch
+
+    def ask_http(self):
+        return connect_from("127.0.0.9", self.address, GATED_REQUEST)
+
+    def ask_mip(self):
+        return connect_from("127.0.0.9", self.server.mip_urls[0].removeprefix("tcp://"),
+                            mip.infer_request([[mip.as_json([1])]]))
+
+    def ask_tls(self):
+        port = self.server.addresses[1].rpartition(":")[2]
+        plain = http1.connect(f"127.0.0.1:{port}", source="127.0.0.9")
+        sock = client_context(self.pki).wrap_socket(plain, server_hostname="localhost")
+        sock.sendall(GATED_REQUEST)
+        return sock
+
+    def wait_half_closed(self, n):
+        def state():
+            return http1.request(self.server.metrics_address, "GET", "/debug/state").body.decode()
+        self.server.wait_for(lambda: state().count("half-closed by the client") >= n, f"{n} half-closed connections")
+
+
+def half_close(sock):
+    socket.socket.shutdown(sock, socket.SHUT_WR)  # that of ssl.SSLSocket would end TLS in both directions
+
+
+def close_notify(sock):
+    """The end of the client's side within TLS; TCP stays open."""
+    sock.setblocking(False)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        sock.unwrap()
+    sock.settimeout(http1.PATIENCE)
+
+
+def read_rest(sock):
+    """All that comes until the end, or a reset."""
+    got = b""
+    with contextlib.suppress(ConnectionResetError, ssl.SSLZeroReturnError):
+        while piece := sock.recv(1 << 16):
+            got += piece
+    return got
+
+
+HALF_CLOSED = {"http": (Gated.ask_http, half_close), "mip": (Gated.ask_mip, half_close),
+               "https": (Gated.ask_tls, half_close), "https, close_notify": (Gated.ask_tls, close_notify)}
+
+
+@pytest.mark.parametrize("crowd", HALF_CLOSED)
+def test_half_closed_connections_leave_room_for_others(start_server, tmp_path, crowd):
+    """A model runs the requests of all connections, and cannot be stopped. The client of each has closed its side, and gets
+    the answer where no other connection needs the place."""
+    gated = Gated(start_server, tmp_path)
+    ask, end_side = HALF_CLOSED[crowd]
+    admin = gated.server.metrics_address
+    with contextlib.ExitStack() as stack:
+        left = [stack.enter_context(ask(gated)) for _ in range(MOST)]
+        metrics.wait_until(admin, lambda now: metrics.others_in_flight(now) >= MOST, "requests that the model runs")
+        for sock in left:
+            end_side(sock)
+        gated.wait_half_closed(MOST)
+        assert closed_idle(gated.server) == 0
+        for _ in range(N_GOOD):
+            assert http1.request(gated.address, "POST", INFER, ONE).status == 200
+            with h2.Connection(gated.server.grpc_address) as connection:
+                assert connection.call(grpc_live.INFER, grpc_live.request("m")).status == grpc_live.OK
+            mip.ping(gated.server.mip_urls[1])
+        n_closed = closed_idle(gated.server)
+        assert 0 < n_closed <= 3 * N_GOOD
+        assert metrics.read(admin)[WAITING] == 0
+        gated.release()
+        answers = [read_rest(sock) for sock in left]
+        assert sum(answer == b"" for answer in answers) == n_closed
+        assert len({len(answer) for answer in answers}) == 2  # nothing, or a whole answer
+    gated.server.wait_at_rest()
