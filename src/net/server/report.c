@@ -92,8 +92,12 @@ void grpc_describe(const struct net_conn *net_conn, struct buf *out) {
     const struct grpc_session *session = &((const struct grpc_conn *)net_conn)->session;
     size_t n = 0;
     buf_printf(out, "%zu calls", session->n_open);
-    for (const struct grpc_stream *stream = TAILQ_FIRST(&session->streams);
-         stream && n < MAX_STREAMS; stream = TAILQ_NEXT(stream, link)) {
+    const struct grpc_stream *stream;
+    TAILQ_FOREACH_REVERSE(stream, &session->streams, grpc_stream_list,
+                          link) { /* the newest first */
+        if (n == MAX_STREAMS) {
+            break;
+        }
         if (!stream->closed) {
             describe_stream(stream, out);
             n++;
