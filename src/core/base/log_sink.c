@@ -1,7 +1,7 @@
 /* Standard error may be shared with other processes, so its O_NONBLOCK is not ours to set. A pipe
  * and a socket take a flag with each write instead; a terminal is asked before. Threads write one
- * after the other: what still blocks (a file of a network that hangs) holds one of them, and the
- * others drop their lines. */
+ * after the other, and wait for those before them as long as standard error takes bytes: what still
+ * blocks (a file of a network that hangs) holds one of them, and the others drop their lines. */
 #include "core/base/log_sink.h"
 
 #include <assert.h>
@@ -22,13 +22,16 @@
 
 /* Standard error is one for the process, as is its log. */
 static struct {
-    pthread_mutex_t lock; /* of in_use; held only for moments */
+    pthread_mutex_t lock; /* of the next three; held only for moments */
     pthread_cond_t is_free;
     bool in_use;                       /* a thread writes */
+    unsigned n_waiting;                /* threads that wait for it */
+    bool handed_on;                    /* it has written, and one that waits is the next */
     bool torn;                         /* the last line was written in part */
     size_t n_status;                   /* columns of the status that is shown; 0: none */
     _Atomic uint64_t no_wait_until_ms; /* of CLOCK_MONOTONIC: a wait timed out before */
     _Atomic uint64_t n_dropped;        /* not reported yet */
+    _Atomic uint64_t n_taken;          /* writes that standard error took, in full or in part */
 } sink = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static uint64_t now_ms(void) {
@@ -91,6 +94,7 @@ static bool write_all(const char *text, size_t n_bytes) {
         ssize_t n = write_now(text + n_written, n_bytes - n_written);
         if (n > 0) {
             n_written += (size_t)n;
+            atomic_fetch_add_explicit(&sink.n_taken, 1, memory_order_relaxed);
         } else if (n < 0 && errno == EINTR) {
             continue;
         } else if (n >= 0 || errno != EAGAIN || !may_wait()) {
@@ -130,22 +134,43 @@ static void init_cond(void) {
     pthread_condattr_destroy(&attr);
 }
 
-/* Waits for another thread's line, not for long. Returns: whether this thread may write. */
-static bool acquire_sink(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct timespec after_wait(void) {
     struct timespec until;
-    bool waits = may_wait();
-    int rc = 0;
-    pthread_once(&once, init_cond);
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += 2L * LOG_SINK_WAIT_MS * 1000000; /* the other one may wait for the reader */
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    pthread_mutex_lock(&sink.lock);
-    while (sink.in_use && waits && rc == 0) {
-        rc = pthread_cond_timedwait(&sink.is_free, &sink.lock, &until);
+    return until;
+}
+
+/* Waits until the thread that writes hands the sink on, and gives up when standard error has taken
+ * nothing for a time. With the lock. Returns: whether this thread may write. */
+static bool wait_for_sink(void) {
+    uint64_t n_taken = atomic_load_explicit(&sink.n_taken, memory_order_relaxed);
+    struct timespec until = after_wait();
+    bool takes = true;
+    sink.n_waiting++;
+    while (!sink.handed_on && takes) {
+        if (pthread_cond_timedwait(&sink.is_free, &sink.lock, &until) != 0) {
+            uint64_t before = n_taken;
+            n_taken = atomic_load_explicit(&sink.n_taken, memory_order_relaxed);
+            until = after_wait();
+            takes = n_taken != before;
+        }
     }
-    bool acquired = !sink.in_use;
+    sink.n_waiting--;
+    bool acquired = sink.handed_on;
+    sink.handed_on = false;
+    return acquired;
+}
+
+/* Waits for the lines of other threads. Returns: whether this thread may write. */
+static bool acquire_sink(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    bool waits = may_wait();
+    pthread_once(&once, init_cond);
+    pthread_mutex_lock(&sink.lock);
+    bool acquired = !sink.in_use || (waits && wait_for_sink());
     sink.in_use = true;
     pthread_mutex_unlock(&sink.lock);
     if (!acquired && waits) {
@@ -154,9 +179,11 @@ static bool acquire_sink(void) {
     return acquired;
 }
 
+/* A thread that waits has it next, so that one with many lines does not keep it. */
 static void release_sink(void) {
     pthread_mutex_lock(&sink.lock);
-    sink.in_use = false;
+    sink.handed_on = sink.n_waiting > 0;
+    sink.in_use = sink.handed_on;
     pthread_cond_signal(&sink.is_free);
     pthread_mutex_unlock(&sink.lock);
 }

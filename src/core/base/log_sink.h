@@ -1,6 +1,7 @@
 /* Where the lines of the log go: standard error. A reader that does not read costs a short wait;
  * then lines are dropped and counted, and the first line that is taken again is preceded by one
- * with their number.
+ * with their number. While a slow reader takes lines, threads wait for their turn, one line each,
+ * and no line is dropped.
  *
  * Thread: any. */
 #ifndef SLUICE_CORE_BASE_LOG_SINK_H
