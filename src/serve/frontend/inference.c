@@ -163,12 +163,18 @@ static enum status check_decoupled_outputs(const struct inference *self, struct 
     return ST_OK;
 }
 
-/* After decoding. Returns: an error. Thread: the worker's. */
-static enum status find_and_forward(struct inference *self, struct error *err) {
+/* Decodes, finds the model where it is not known yet, and adds the forwarded headers. Thread: the
+ * worker's (`on_worker`), which looks the model up without a lock, or a helper. */
+static enum status decode_request(struct inference *self, bool on_worker, struct error *err) {
     const struct inference_protocol *protocol = self->protocol;
-    enum status st = ST_OK;
-    if (!self->spec) {
-        st = inference_find_model(self, self->model, self->version_text, err);
+    struct repository *repository = self->services->repository;
+    struct model_version *version;
+    enum status st = protocol->decode(self, err);
+    if (st == ST_OK && !self->spec) {
+        st = on_worker ? repository_find(repository, self->model, self->version_text, &version, err)
+                       : repository_find_locked(repository, self->model, self->version_text,
+                                                &version, err);
+        st = st == ST_OK ? set_version(self, version, err) : st;
     }
     if (st == ST_OK && protocol->forward_headers) {
         st = protocol->forward_headers(self, &self->call.request->params, err);
@@ -624,61 +630,44 @@ static void submit_if_ok(struct inference *self, enum status st) {
     }
 }
 
-static void on_request_step(struct helper_job *job);
+/* All steps before the scheduler that may take long. Reserving memory and submitting are the
+ * worker's: its account and its queue of inline calls have no lock. call.response.error has the
+ * result. */
+static void run_prepare(struct helper_job *job) {
+    struct inference *self = inference_of(job);
+    struct error *err = &self->call.response.error;
+    bool is_decoded = self->call.request != NULL;
+    err->status = ST_OK;
+    enum status st = is_decoded ? ST_OK : decode_request(self, false, err);
+    if (st == ST_OK) {
+        st = check_request(self, err);
+    }
+    assert(st == err->status);
+    (void)st;
+}
 
-/* Those of the same order that come meanwhile wait. */
-static void start_request_step(struct inference *self, uint64_t ns,
-                               void (*run)(struct helper_job *job)) {
+static void on_prepared(struct helper_job *job);
+
+/* Returns: whether the request went to a helper thread; else it may be freed. Those of the same
+ * order that come meanwhile wait. */
+static bool prepare(struct inference *self) {
+    const struct inference_protocol *protocol = self->protocol;
+    struct error *err = &self->call.response.error;
+    uint64_t ns = protocol->decode_ns ? protocol->decode_ns(self) : 0;
+    if (!wants_helper(self, "decoding a request", ns)) {
+        enum status st = decode_request(self, true, err);
+        ns = st == ST_OK ? check_ns(self) : 0;
+        if (!wants_helper(self, "checking inputs", ns)) {
+            submit_if_ok(self, st == ST_OK ? check_request(self, err) : st);
+            return false;
+        }
+        self->call.request->arena = self->helper_arena;
+    }
     if (self->order) {
         self->order->on_helper = true;
     }
-    start_job(self, ns, run, on_request_step);
-}
-
-/* call.response.error has the result. */
-static void run_check(struct helper_job *job) {
-    struct inference *self = inference_of(job);
-    struct error *err = &self->call.response.error;
-    err->status = ST_OK;
-    enum status st = check_request(self, err);
-    assert(st == err->status);
-    (void)st;
-}
-
-/* Returns: whether the request went to a helper thread; else it may be freed. */
-static bool run_decoded(struct inference *self, enum status st) {
-    struct error *err = &self->call.response.error;
-    if (st == ST_OK) {
-        st = find_and_forward(self, err);
-    }
-    uint64_t ns = st == ST_OK ? check_ns(self) : 0;
-    if (wants_helper(self, "checking inputs", ns)) {
-        self->call.request->arena = self->helper_arena;
-        start_request_step(self, ns, run_check);
-        return true;
-    }
-    submit_if_ok(self, st == ST_OK ? check_request(self, err) : st);
-    return false;
-}
-
-static void run_decode(struct helper_job *job) {
-    struct inference *self = inference_of(job);
-    struct error *err = &self->call.response.error;
-    err->status = ST_OK;
-    enum status st = self->protocol->decode(self, err);
-    assert(st == err->status);
-    (void)st;
-}
-
-/* Returns: as run_decoded. */
-static bool decode(struct inference *self) {
-    const struct inference_protocol *protocol = self->protocol;
-    uint64_t ns = protocol->decode_ns ? protocol->decode_ns(self) : 0;
-    if (wants_helper(self, "decoding a request", ns)) {
-        start_request_step(self, ns, run_decode);
-        return true;
-    }
-    return run_decoded(self, protocol->decode(self, &self->call.response.error));
+    start_job(self, ns, run_prepare, on_prepared);
+    return true;
 }
 
 /* Runs those that waited, until one of them goes to a helper thread. As long as one waits the order
@@ -694,28 +683,22 @@ static void run_waiting(struct inference_order *order) {
         }
         if (is_cancelled_early(next)) {
             submit_if_ok(next, ST_OK);
-        } else if (decode(next)) {
+        } else if (prepare(next)) {
             return;
         }
     }
 }
 
-static void on_request_step(struct helper_job *job) {
+static void on_prepared(struct helper_job *job) {
     struct inference *self = end_job(job);
     struct inference_order *order = self->order;
     bool others_wait = order && !TAILQ_EMPTY(&order->waiting);
     if (order && !others_wait) {
         order->on_helper = false;
     }
-    bool is_last_step = job->run == run_check || is_cancelled_early(self);
-    if (is_cancelled_early(self)) { /* what a job that was stopped returned is not used */
-        error_cancelled(&self->call.response.error);
-    }
-    enum status st = self->call.response.error.status;
-    if (is_last_step) {
-        submit_if_ok(self, st);
-    }
-    if ((is_last_step || !run_decoded(self, st)) && others_wait) {
+    /* What a job that was stopped returned is not used. */
+    submit_if_ok(self, is_cancelled_early(self) ? ST_OK : self->call.response.error.status);
+    if (others_wait) {
         run_waiting(order);
     }
 }
@@ -727,7 +710,7 @@ void inference_run(struct inference *self) {
         TAILQ_INSERT_TAIL(&self->order->waiting, self, link);
         return;
     }
-    decode(self);
+    prepare(self);
 }
 
 void inference_cancel(struct inference *self) {

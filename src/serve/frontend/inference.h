@@ -65,13 +65,14 @@ struct inference_protocol {
      * that refuses a decoupled model. NULL: a decoupled model's responses are all carried. */
     const char *carries_one;
     enum trace_timestamp send_start, send_end;
-    /* Begins the trace of a request whose model is known. */
+    /* Begins the trace of a request whose model is known. Thread: as `decode`. */
     struct trace *(*begin_trace)(struct inference *self, struct tracer *tracer);
     /* Sets call.request from the received bytes; sets `model` and `version_text` where the message
-     * has them and the model is not known yet. */
+     * has them and the model is not known yet. Allocates in inference_arena. Thread: the request's
+     * worker, or a helper. */
     enum status (*decode)(struct inference *self, struct error *err);
     /* Appends the headers that match the server's pattern to the request's parameters. NULL: the
-     * protocol has no headers. */
+     * protocol has no headers. Memory and thread: as `decode`. */
     enum status (*forward_headers)(struct inference *self, struct params *params,
                                    struct error *err);
     /* Returns: the estimated time of `decode`. NULL: it never runs on a helper thread. */
@@ -135,9 +136,16 @@ struct inference {
     atomic_bool cancelled_early;
 };
 
-/* Returns: the arena for `decode`. */
+/* Returns: the arena for `decode` and `forward_headers`. */
 static inline struct arena *inference_arena(const struct inference *self) {
     return self->helper_arena ? self->helper_arena : self->arena;
+}
+
+/* Returns: whether the model is known, and decoupled; until a helper thread has prepared the
+ * request, false. */
+static inline bool inference_is_decoupled(const struct inference *self) {
+    bool is_preparing = self->on_helper && !self->submitted;
+    return !is_preparing && self->spec && self->spec->decoupled;
 }
 
 /* Initializes `self`; `call` may be uninitialized. The protocol and the services must outlive it;

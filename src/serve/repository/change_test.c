@@ -530,6 +530,21 @@ static void look_again(struct worker_msg *msg) {
     }
 }
 
+/* The same on a thread that is no worker. */
+static void *look_up_locked(void *user) {
+    struct looker *looker = user;
+    while (!atomic_load(&looker->end)) {
+        struct model_version *found;
+        struct error err;
+        assert_int_equal(repository_find_locked(looker->served->repository, STR("m0"),
+                                                str_make(NULL, 0), &found, &err),
+                         ST_OK);
+        assert_int_equal(model_version_spec(found)->version, 1);
+        model_version_unref(found);
+    }
+    return NULL;
+}
+
 static void repository_poll_goes_on_while_one_model_hangs(void **state) {
     struct served served;
     (void)state;
@@ -679,6 +694,8 @@ static void repository_find_succeeds_during_reloads(void **state) {
     make(&served, REPOSITORY_EXPLICIT, "*");
     assert_listed(&served, "m0 1 ready, m1 1 ready, m2 1 ready");
     struct looker looker = {.msg = {.run = look_again}, .served = &served};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, look_up_locked, &looker), 0);
     worker_post(served.worker, &looker.msg);
     for (int n = 0; n < RELOADS; n++) {
         for (int i = 0; i < MODELS; i++) {
@@ -694,6 +711,7 @@ static void repository_find_succeeds_during_reloads(void **state) {
     while (!atomic_load(&looker.ended)) {
         pause_a_little();
     }
+    pthread_join(thread, NULL);
     assert_true(looker.n_found > 0);
     await_open(MODELS);
     end(&served);

@@ -173,6 +173,17 @@ enum status repository_find(struct repository *repository, struct str name, stru
     return ST_OK;
 }
 
+/* Snapshots and versions are retired with the lock held: what is published stays valid until then,
+ * and a reference that was taken keeps the version. */
+enum status repository_find_locked(struct repository *repository, struct str name,
+                                   struct str version_text, struct model_version **out,
+                                   struct error *err) {
+    lock_acquire(&repository->lock);
+    enum status st = repository_find(repository, name, version_text, out, err);
+    lock_release(&repository->lock);
+    return st;
+}
+
 bool repository_is_ready(const struct repository *repository) {
     return atomic_load_explicit(&repository->n_start_pending, memory_order_acquire) == 0 &&
            atomic_load_explicit(&repository->scanned, memory_order_relaxed) &&

@@ -8,8 +8,8 @@
  * its reference. A failed load leaves the served model as it is.
  *
  * Thread: repository_new, _load_start, _stop and _free on the main thread. Lookups and visits on
- * the workers, the main and the admin worker of the options, or, without those, on any thread.
- * Everything else on any thread. */
+ * the workers, the main and the admin worker of the options, or, without those, on any thread
+ * (repository_find_locked always). Everything else on any thread. */
 #ifndef SLUICE_SERVE_REPOSITORY_REPOSITORY_H
 #define SLUICE_SERVE_REPOSITORY_REPOSITORY_H
 
@@ -166,6 +166,10 @@ bool repository_has_failed(struct repository *repository, struct error *err);
  * reason, or the scan of the start has not ended). Owns: *out until model_version_unref. */
 enum status repository_find(struct repository *repository, struct str name, struct str version_text,
                             struct model_version **out, struct error *err) SLUICE_MUST_USE;
+/* As repository_find, with the lock. Thread: any. */
+enum status repository_find_locked(struct repository *repository, struct str name,
+                                   struct str version_text, struct model_version **out,
+                                   struct error *err) SLUICE_MUST_USE;
 /* The phase of a model or a version. */
 enum repository_phase {
     REPOSITORY_LOADING,

@@ -130,3 +130,34 @@ def test_helper_jobs_that_encode_for_a_client_that_has_gone_are_skipped(start_se
     numbers = metrics.wait_until(admin, lambda now: now["sluice_body_bytes_in_flight"] == 0, "their bodies freed")
     assert numbers[STOPPED] + numbers[SKIPPED] + 4 - numbers["sluice_helper_jobs_total"] >= 2, numbers
     server.wait_at_rest()
+
+
+def test_helper_job_decodes_and_checks_in_one(tmp_path):
+    """Once for all steps before the model, also where only the message names it; with the forwarded headers."""
+    Identity("echo", [("BOOL", FREE)], parameters={"echo_parameters": "true"}).write(tmp_path / "models")
+    live = grpc_live.Live(tmp_path, tmp_path / "models", "--workers", "1", "--grpc-header-forward-pattern", "^x-")
+
+    def bools(model, datatype="BOOL", **more):
+        tensor = grpc_live.tensor("INPUT0", datatype, [2 << 20], contents={"bool_contents": [True] * (2 << 20)})
+        return grpc_live.request(model, [tensor], (), **more)
+
+    def call(message):
+        before = metrics.read(live.server.metrics_address)["sluice_helper_jobs_total"]
+        stream = connection.begin(grpc_live.INFER, (b"x-user", b"anna"))
+        connection.send_data(stream, h2.message(message), end=True)
+        ended = connection.answer(stream)
+        return ended, metrics.read(live.server.metrics_address)["sluice_helper_jobs_total"] - before
+
+    with live.server, live.connect() as connection:
+        ended, n_jobs = call(bools("echo"))
+        assert (ended.status, n_jobs) == (grpc_live.OK, 1), str(ended)
+        answer = grpc_live.parse_answer(ended.messages()[0])
+        assert answer.parameters["x-user"].string_param == "anna"
+        assert answer.raw_output_contents[0] == b"\1" * (2 << 20)
+        for message, text in ((bools("none"), 'unknown model "none"'),
+                              (bools("echo", model_version="7"), 'has no version "7"'),
+                              (bools("none", "FP32"), "inputs[0].contents")):  # decoded before it is looked up
+            ended, n_jobs = call(message)
+            assert text in ended.text and n_jobs == 1, str(ended)
+        connection.close()
+        live.server.wait_at_rest()

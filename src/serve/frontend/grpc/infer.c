@@ -55,7 +55,8 @@ enum status grpc_infer_forward_metadata(struct inference *inference, struct para
                                         struct error *err) {
     struct grpc_infer *infer = grpc_infer_of(inference);
     const struct grpc_api_options *options = &grpc_method_context_of(infer->rpc)->api->options;
-    return header_forward_grpc(options->forward, infer->message->arena, infer->rpc, params, err);
+    return header_forward_grpc(options->forward, inference_arena(inference), infer->rpc, params,
+                               err);
 }
 
 /* Times on a slow core: of compressing a byte, and of converting an element of typed contents. What

@@ -85,8 +85,8 @@ static void send_error(struct stream *stream, struct stream_item *item, const st
  * it, with the version that the request has. */
 static bool is_empty_final(const struct stream_item *item) {
     const struct infer_response *response = &item->infer.inference.call.response;
-    return item->infer.inference.spec && item->infer.inference.spec->decoupled &&
-           response->error.status == ST_OK && response->n_outputs == 0;
+    return inference_is_decoupled(&item->infer.inference) && response->error.status == ST_OK &&
+           response->n_outputs == 0;
 }
 
 static void send_empty_final(struct stream *stream, struct stream_item *item) {
@@ -155,7 +155,7 @@ static struct stream_item *pop_answered(struct stream *stream) {
     bool others_wait = false;
     struct stream_item *item;
     TAILQ_FOREACH(item, &stream->items, link) {
-        bool free = item->infer.inference.spec && item->infer.inference.spec->decoupled;
+        bool free = inference_is_decoupled(&item->infer.inference);
         if (item->answered && (free || !others_wait)) {
             TAILQ_REMOVE(&stream->items, item, link);
             return item;

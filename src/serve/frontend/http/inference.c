@@ -42,6 +42,6 @@ struct trace *http_inference_begin_trace(struct inference *inference, struct tra
 enum status http_inference_forward_headers(struct inference *inference, struct params *params,
                                            struct error *err) {
     struct http_inference *self = http_inference_of(inference);
-    return header_forward_http(self->api->forward, self->exchange->arena, &self->exchange->head,
-                               params, err);
+    return header_forward_http(self->api->forward, inference_arena(inference),
+                               &self->exchange->head, params, err);
 }
