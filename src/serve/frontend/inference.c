@@ -12,6 +12,41 @@
 #include "serve/frontend/classify.h"
 #include "serve/frontend/labels.h"
 
+/* ---- states ---------------------------------------------------------------------------------- */
+
+bool inference_state_follows(enum inference_state from, enum inference_state to) {
+    static const bool allowed[INFERENCE_ANSWERED + 1][INFERENCE_ANSWERED + 1] = {
+        [INFERENCE_NEW] = {[INFERENCE_QUEUED] = true,
+                           [INFERENCE_PREPARING] = true,
+                           [INFERENCE_WAITING] = true,
+                           [INFERENCE_REFUSED] = true,
+                           [INFERENCE_RUNNING] = true},
+        [INFERENCE_QUEUED] = {[INFERENCE_PREPARING] = true,
+                              [INFERENCE_WAITING] = true,
+                              [INFERENCE_REFUSED] = true,
+                              [INFERENCE_RUNNING] = true},
+        [INFERENCE_PREPARING] =
+            {[INFERENCE_WAITING] = true, [INFERENCE_REFUSED] = true, [INFERENCE_RUNNING] = true},
+        [INFERENCE_WAITING] = {[INFERENCE_REFUSED] = true, [INFERENCE_RUNNING] = true},
+        [INFERENCE_RUNNING] = {[INFERENCE_ENCODING] = true},
+        [INFERENCE_ENCODING] = {[INFERENCE_ANSWERED] = true},
+    };
+    return allowed[from][to];
+}
+
+void inference_set_state(struct inference *self, enum inference_state to) {
+    assert(inference_state_follows(self->state, to));
+    self->state = to;
+}
+
+static bool is_cancelled(const struct inference *self) {
+    return atomic_load_explicit(&self->cancelled, memory_order_relaxed);
+}
+
+static void set_cancelled(struct inference *self) {
+    atomic_store_explicit(&self->cancelled, true, memory_order_relaxed);
+}
+
 /* ---- the model ------------------------------------------------------------------------------- */
 
 /* Set field by field, because zeroing the call would be expensive. */
@@ -37,13 +72,13 @@ void inference_init(struct inference *self, const struct inference_protocol *pro
     self->memory.state = MEMORY_NONE;
     self->partial_bytes = 0;
     self->trace = NULL;
-    self->size_unknown = self->submitted = self->in_flight = false;
+    self->size_unknown = false;
+    self->state = INFERENCE_NEW;
     self->arena = self->helper_arena = NULL;
     self->job = NULL;
     self->encoded = NULL;
     self->partials = NULL;
-    self->on_helper = self->is_queued = self->abandoned = false;
-    atomic_init(&self->cancelled_early, false);
+    atomic_init(&self->cancelled, false);
 }
 
 /* ---- helper threads -------------------------------------------------------------------------- */
@@ -56,7 +91,7 @@ static bool prepare_helper(struct inference *self) {
     if (!self->helper_arena && self->services->helpers && self->arena) {
         self->helper_arena = arena_new_beside(self->arena);
         if (self->helper_arena) {
-            arena_set_cancelled(self->helper_arena, &self->cancelled_early);
+            arena_set_cancelled(self->helper_arena, &self->cancelled);
         }
     }
     if (!self->job && self->helper_arena) {
@@ -93,25 +128,13 @@ static void submit_job(struct inference *self, uint64_t ns, void (*run)(struct h
     helper_pool_submit(self->services->helpers, &self->job->job);
 }
 
-static void start_job(struct inference *self, uint64_t ns, void (*run)(struct helper_job *job),
-                      void (*done)(struct helper_job *job)) {
-    self->on_helper = true;
-    submit_job(self, ns, run, done);
-}
-
 static void cancel_job(struct inference *self) {
-    atomic_store_explicit(&self->cancelled_early, true, memory_order_relaxed);
+    set_cancelled(self);
     helper_pool_cancel(self->services->helpers, &self->job->job);
 }
 
 static enum status error_cancelled(struct error *err) {
     return error_set(err, ST_CANCELLED, "the request was cancelled before it ran");
-}
-
-static struct inference *end_job(struct helper_job *job) {
-    struct inference *self = inference_of(job);
-    self->on_helper = false;
-    return self;
 }
 
 enum status inference_refuse_decoupled(const struct model_spec *spec, const char *carries_one,
@@ -263,21 +286,21 @@ static void run_encode(struct helper_job *job) {
 
 /* A job that was cancelled has encoded nothing, or a part. */
 static void check_encoded(const struct inference *self, struct encoded *encoded) {
-    if (self->abandoned) {
+    if (is_cancelled(self)) {
         encoded->st = error_set(&encoded->err, ST_CANCELLED,
                                 "the request was cancelled before its response was sent");
     }
 }
 
 static void on_encoded(struct helper_job *job) {
-    struct inference *self = end_job(job);
+    struct inference *self = inference_of(job);
     struct model_version *version = self->encoded->version;
     check_encoded(self, self->encoded);
     if (job->skipped) {
         shm_request_finish_outputs(&self->shm, self->call.request,
                                    &(struct infer_response){.error.status = ST_CANCELLED});
     }
-    self->in_flight = false;
+    inference_set_state(self, INFERENCE_ANSWERED);
     self->protocol->done(self);
     model_version_unref(version);
 }
@@ -292,8 +315,7 @@ static bool encode_on_helper(struct inference *self, uint64_t ns) {
     }
     self->encoded->version = self->served_version;
     model_version_ref(self->served_version);
-    self->in_flight = true;
-    start_job(self, ns, run_encode, on_encoded);
+    submit_job(self, ns, run_encode, on_encoded);
     return true;
 }
 
@@ -316,10 +338,9 @@ struct partial_queue {
     bool arena_taken;              /* by inference_partial_arena */
     struct model_version *version; /* a reference, as the call may end before the queue */
     struct arena *arena;           /* holds the queue */
-    bool call_ended;               /* on_done waits for the queue */
 };
 
-static void on_done(struct call *call);
+static void deliver_last(struct inference *self);
 static void encode_next_partial(struct inference *self);
 
 static void run_encode_partial(struct helper_job *job) {
@@ -334,12 +355,11 @@ static void run_encode_partial(struct helper_job *job) {
 static void end_partials(struct inference *self) {
     struct partial_queue *queue = self->partials;
     struct model_version *version = queue->version;
-    bool call_ended = queue->call_ended;
     self->partials = NULL;
     self->job = NULL;
     arena_free(queue->arena);
-    if (call_ended) {
-        on_done(&self->call);
+    if (self->state == INFERENCE_ENCODING) {
+        deliver_last(self);
     }
     model_version_unref(version);
 }
@@ -368,7 +388,7 @@ static void encode_next_partial(struct inference *self) {
     }
     uint64_t ns = STAILQ_FIRST(&self->partials->waiting)->ns;
     submit_job(self, ns, run_encode_partial, on_partial_encoded);
-    if (self->abandoned) {
+    if (is_cancelled(self)) {
         cancel_job(self);
     }
 }
@@ -407,7 +427,7 @@ static bool queue_partial(struct inference *self, struct infer_response *respons
     partial->response = response;
     partial->arena = arena;
     partial->ns = ns;
-    arena_set_cancelled(arena, &self->cancelled_early);
+    arena_set_cancelled(arena, &self->cancelled);
     STAILQ_INSERT_TAIL(&self->partials->waiting, partial, link);
     if (begins) {
         encode_next_partial(self);
@@ -455,13 +475,9 @@ static bool is_batched_apart(const struct inference *self) {
             model_version_has_failing_host(self->served_version, account->host, now_ns));
 }
 
-static void on_done(struct call *call) {
-    struct inference *self = CONTAINER_OF(call, struct inference, call);
-    if (self->partials) {
-        self->partials->call_ended = true;
-        return;
-    }
-    self->in_flight = false;
+/* The responses before it have been delivered. */
+static void deliver_last(struct inference *self) {
+    struct call *call = &self->call;
     if (call->response.error.status != ST_OK) {
         note_failure(self);
     } else if (self->account) {
@@ -472,15 +488,25 @@ static void on_done(struct call *call) {
         model_version_note_response_bytes(self->served_version,
                                           infer_response_bytes(&call->response));
     }
-    uint64_t ns = call->response.error.status == ST_OK ? response_ns(self, &call->response) : 0;
-    if (ns >= HELPER_MIN_NS && self->abandoned) {
+    if (call->response.error.status == ST_OK && is_cancelled(self)) {
         infer_response_release(&call->response);
         error_cancelled(&call->response.error);
-    } else if (wants_helper(self, "encoding a response", ns) && encode_on_helper(self, ns)) {
+    }
+    uint64_t ns = call->response.error.status == ST_OK ? response_ns(self, &call->response) : 0;
+    if (wants_helper(self, "encoding a response", ns) && encode_on_helper(self, ns)) {
         return;
     }
     shm_request_finish_outputs(&self->shm, call->request, &call->response);
+    inference_set_state(self, INFERENCE_ANSWERED);
     self->protocol->done(self);
+}
+
+static void on_done(struct call *call) {
+    struct inference *self = CONTAINER_OF(call, struct inference, call);
+    inference_set_state(self, INFERENCE_ENCODING);
+    if (!self->partials) {
+        deliver_last(self);
+    }
 }
 
 static void on_partial_response(struct call *call, struct infer_response *response) {
@@ -496,6 +522,7 @@ static void finish_unsubmitted(struct inference *self) {
     struct call *call = &self->call;
     call->response = (struct infer_response){.error = call->response.error};
     shm_request_finish_outputs(&self->shm, call->request, &call->response);
+    inference_set_state(self, INFERENCE_REFUSED);
     self->protocol->done(self);
 }
 
@@ -506,7 +533,7 @@ static void submit(struct inference *self) {
     call->done = on_done;
     call->on_partial_response = self->protocol->on_partial_response ? on_partial_response : NULL;
     call->batch_apart = is_batched_apart(self);
-    self->submitted = self->in_flight = true;
+    inference_set_state(self, INFERENCE_RUNNING);
     trace_add_request(self->trace, call->request);
     call_submit(call, version);
 }
@@ -590,6 +617,7 @@ static void reserve_memory(struct inference *self) {
         submit(self);
         break;
     case MEMORY_WAITS:
+        inference_set_state(self, INFERENCE_WAITING);
         break;
     case MEMORY_REFUSED:
         metric_add(METRIC_DROPPED_MEMORY, 1);
@@ -615,12 +643,8 @@ static void count_response(struct inference *self) {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static bool is_cancelled_early(const struct inference *self) {
-    return atomic_load_explicit(&self->cancelled_early, memory_order_relaxed);
-}
-
 static void submit_if_ok(struct inference *self, enum status st) {
-    if (st == ST_OK && is_cancelled_early(self)) {
+    if (st == ST_OK && is_cancelled(self)) {
         st = error_cancelled(&self->call.response.error);
     }
     if (st == ST_OK) {
@@ -663,25 +687,22 @@ static bool prepare(struct inference *self) {
         }
         self->call.request->arena = self->helper_arena;
     }
+    inference_set_state(self, INFERENCE_PREPARING);
     if (self->order) {
-        self->order->on_helper = true;
+        TAILQ_INSERT_HEAD(&self->order->preparing, self, link);
     }
-    start_job(self, ns, run_prepare, on_prepared);
+    submit_job(self, ns, run_prepare, on_prepared);
     return true;
 }
 
 /* Runs those that waited, until one of them goes to a helper thread. As long as one waits the order
  * is valid, and those that come meanwhile wait after it; the last one may end the order. */
-static void run_waiting(struct inference_order *order) {
+static void run_queued(struct inference_order *order) {
     for (bool is_last = false; !is_last;) {
-        struct inference *next = TAILQ_FIRST(&order->waiting);
-        TAILQ_REMOVE(&order->waiting, next, link);
-        next->is_queued = false;
-        is_last = TAILQ_EMPTY(&order->waiting);
-        if (is_last) {
-            order->on_helper = false;
-        }
-        if (is_cancelled_early(next)) {
+        struct inference *next = TAILQ_FIRST(&order->preparing);
+        TAILQ_REMOVE(&order->preparing, next, link);
+        is_last = TAILQ_EMPTY(&order->preparing);
+        if (is_cancelled(next)) {
             submit_if_ok(next, ST_OK);
         } else if (prepare(next)) {
             return;
@@ -690,49 +711,57 @@ static void run_waiting(struct inference_order *order) {
 }
 
 static void on_prepared(struct helper_job *job) {
-    struct inference *self = end_job(job);
+    struct inference *self = inference_of(job);
     struct inference_order *order = self->order;
-    bool others_wait = order && !TAILQ_EMPTY(&order->waiting);
-    if (order && !others_wait) {
-        order->on_helper = false;
+    bool others_wait = false;
+    if (order) {
+        TAILQ_REMOVE(&order->preparing, self, link);
+        others_wait = !TAILQ_EMPTY(&order->preparing);
     }
     /* What a job that was stopped returned is not used. */
-    submit_if_ok(self, is_cancelled_early(self) ? ST_OK : self->call.response.error.status);
+    submit_if_ok(self, is_cancelled(self) ? ST_OK : self->call.response.error.status);
     if (others_wait) {
-        run_waiting(order);
+        run_queued(order);
     }
 }
 
 void inference_run(struct inference *self) {
-    assert(!self->submitted);
-    if (self->order && self->order->on_helper) {
-        self->is_queued = true;
-        TAILQ_INSERT_TAIL(&self->order->waiting, self, link);
+    assert(self->state == INFERENCE_NEW);
+    if (self->order && !TAILQ_EMPTY(&self->order->preparing)) {
+        inference_set_state(self, INFERENCE_QUEUED);
+        TAILQ_INSERT_TAIL(&self->order->preparing, self, link);
         return;
     }
     prepare(self);
 }
 
 void inference_cancel(struct inference *self) {
-    if (self->on_helper && !self->submitted) {
+    switch (self->state) {
+    case INFERENCE_QUEUED: /* it ends when it is its turn */
+        set_cancelled(self);
+        break;
+    case INFERENCE_PREPARING:
         cancel_job(self);
-    } else if (self->is_queued) {
-        atomic_store_explicit(&self->cancelled_early, true, memory_order_relaxed);
-    } else if (self->in_flight && !self->on_helper) {
-        if (!self->partials || !self->partials->call_ended) {
-            call_cancel(&self->call);
-        }
-    } else if (memory_is_waiting(&self->memory)) {
+        break;
+    case INFERENCE_WAITING:
         memory_release(&self->memory, false);
         error_cancelled(&self->call.response.error);
         finish_unsubmitted(self);
+        break;
+    case INFERENCE_RUNNING:
+        call_cancel(&self->call);
+        break;
+    case INFERENCE_NEW:
+    case INFERENCE_REFUSED:
+    case INFERENCE_ENCODING:
+    case INFERENCE_ANSWERED:
+        break;
     }
 }
 
 void inference_abandon(struct inference *self) {
-    self->abandoned = true;
-    bool encodes = self->partials || (self->on_helper && self->submitted);
-    if (encodes) {
+    set_cancelled(self);
+    if (self->partials || self->state == INFERENCE_ENCODING) {
         cancel_job(self);
     }
     inference_cancel(self);
@@ -755,7 +784,8 @@ static enum status encode_response(struct inference *self, struct infer_response
 static void name_memory_setting(const struct inference *self, const struct arena *arena,
                                 struct error *err) {
     struct error named = *err;
-    bool is_models_error = self->submitted && self->call.response.error.status != ST_OK;
+    bool is_models_error =
+        inference_was_submitted(self) && self->call.response.error.status != ST_OK;
     if (err->status != ST_NO_MEMORY || is_models_error || !arena) {
         return;
     }
@@ -814,8 +844,9 @@ enum status inference_encode_partial(struct inference *self, struct infer_respon
 }
 
 void inference_fini(struct inference *self, bool sent) {
-    assert(!self->in_flight && !self->on_helper && !self->is_queued && !self->partials);
-    assert(!memory_is_waiting(&self->memory));
+    assert(self->state == INFERENCE_NEW || self->state == INFERENCE_REFUSED ||
+           self->state == INFERENCE_ANSWERED);
+    assert(!self->partials && !memory_is_waiting(&self->memory));
     memory_release(&self->memory, sent);
     if (self->version) {
         model_version_unref(self->version);

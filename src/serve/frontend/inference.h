@@ -37,15 +37,28 @@ TAILQ_HEAD(inference_list, inference);
  * as long as one of them is not done. */
 struct inference_order {
     struct reservation_order memory;
-    bool on_helper;                /* one is on a helper thread, before the scheduler */
-    struct inference_list waiting; /* after it, for inference_run */
+    struct inference_list preparing; /* the first is INFERENCE_PREPARING, or runs now; the others
+                                        are INFERENCE_QUEUED */
 };
 
 static inline void inference_order_init(struct inference_order *order) {
     reservation_order_init(&order->memory);
-    order->on_helper = false;
-    TAILQ_INIT(&order->waiting);
+    TAILQ_INIT(&order->preparing);
 }
+
+/* States of an inference. Only inference_set_state changes them;
+ * docs/decisions/046-states-of-an-inference.md has the picture. */
+enum inference_state {
+    INFERENCE_NEW,       /* inference_run was not called */
+    INFERENCE_QUEUED,    /* in its order, after one that is INFERENCE_PREPARING */
+    INFERENCE_PREPARING, /* a helper thread decodes or checks the request */
+    INFERENCE_WAITING,   /* for memory for its response */
+    INFERENCE_REFUSED,   /* before the scheduler: `done` was called with an error */
+    INFERENCE_RUNNING,   /* in the scheduler; errors from then on are the model's */
+    INFERENCE_ENCODING,  /* the call has ended; its last response waits for those before it, or is
+                            encoded by a helper thread */
+    INFERENCE_ANSWERED,  /* `done` was called with the model's last response or error */
+};
 
 /* What the inferences of all protocols use. */
 struct inference_services {
@@ -116,9 +129,8 @@ struct inference {
     struct trace *trace;                  /* NULL: not traced */
     bool size_unknown;                    /* the response's size does not follow from the model's
                                              specification */
-    bool submitted;                       /* errors from then on are the model's */
-    bool in_flight;                       /* `done` was not called yet */
-    TAILQ_ENTRY(inference) link;          /* while is_queued */
+    enum inference_state state;
+    TAILQ_ENTRY(inference) link; /* in order->preparing */
     /* On a helper thread: `decode`, the checks of large inputs, `encode`. NULL: none of them was
      * yet. */
     struct inference_job *job;
@@ -128,13 +140,22 @@ struct inference {
     struct encoded *encoded;    /* of the last response; NULL: not encoded yet */
     struct partial_queue *partials; /* of responses before the last that wait for helper threads;
                                        NULL: none waits */
-    bool on_helper;                 /* between helper_pool_submit and `done` of the job */
-    bool is_queued;                 /* in order->waiting */
-    bool abandoned;                 /* inference_abandon was called */
-    /* Cancelled while one of on_helper and is_queued was true: it ends after it. Read by a helper
-     * thread, which stops. */
-    atomic_bool cancelled_early;
+    /* No response will be needed: a helper thread that works for it stops, and none is encoded.
+     * Cancelled before the scheduler, or abandoned. Read by helper threads. */
+    atomic_bool cancelled;
 };
+
+/* Returns: whether `to` may follow `from`:
+ *     NEW → QUEUED → PREPARING → WAITING → RUNNING, each of the first four optional,
+ *     NEW, QUEUED, PREPARING or WAITING → REFUSED,
+ *     RUNNING → ENCODING → ANSWERED. */
+bool inference_state_follows(enum inference_state from, enum inference_state to);
+/* Changes the state. Asserts that it follows the present one. */
+void inference_set_state(struct inference *self, enum inference_state to);
+/* Returns: whether the request has reached the scheduler, which responses and errors came from. */
+static inline bool inference_was_submitted(const struct inference *self) {
+    return self->state >= INFERENCE_RUNNING;
+}
 
 /* Returns: the arena for `decode` and `forward_headers`. */
 static inline struct arena *inference_arena(const struct inference *self) {
@@ -144,8 +165,7 @@ static inline struct arena *inference_arena(const struct inference *self) {
 /* Returns: whether the model is known, and decoupled; until a helper thread has prepared the
  * request, false. */
 static inline bool inference_is_decoupled(const struct inference *self) {
-    bool is_preparing = self->on_helper && !self->submitted;
-    return !is_preparing && self->spec && self->spec->decoupled;
+    return self->state != INFERENCE_PREPARING && self->spec && self->spec->decoupled;
 }
 
 /* Initializes `self`; `call` may be uninitialized. The protocol and the services must outlive it;

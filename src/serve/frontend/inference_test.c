@@ -190,6 +190,43 @@ static void close_request(void) {
     assert_int_equal(metric_read(METRIC_OUTPUTS_HELD), 0);
 }
 
+/* ---- states ---------------------------------------------------------------------------------- */
+
+/* The successors of each state, as bits. */
+static void inference_states_follow_table(void **state) {
+    enum { N = INFERENCE_ANSWERED + 1 };
+    static const unsigned before_scheduler =
+        1U << INFERENCE_WAITING | 1U << INFERENCE_REFUSED | 1U << INFERENCE_RUNNING;
+    static const unsigned successors[N] = {
+        [INFERENCE_NEW] = before_scheduler | 1U << INFERENCE_QUEUED | 1U << INFERENCE_PREPARING,
+        [INFERENCE_QUEUED] = before_scheduler | 1U << INFERENCE_PREPARING,
+        [INFERENCE_PREPARING] = before_scheduler,
+        [INFERENCE_WAITING] = 1U << INFERENCE_REFUSED | 1U << INFERENCE_RUNNING,
+        [INFERENCE_RUNNING] = 1U << INFERENCE_ENCODING,
+        [INFERENCE_ENCODING] = 1U << INFERENCE_ANSWERED,
+    };
+    (void)state;
+    for (int from = 0; from < N; from++) {
+        for (int to = 0; to < N; to++) {
+            bool follows =
+                inference_state_follows((enum inference_state)from, (enum inference_state)to);
+            assert_int_equal(follows, successors[from] >> to & 1);
+        }
+    }
+}
+
+/* "Submitted" is every state from RUNNING on, and no other. */
+static void inference_submitted_states_are_those_from_running(void **state) {
+    struct inference inference;
+    (void)state;
+    for (int at = 0; at <= INFERENCE_ANSWERED; at++) {
+        inference.state = (enum inference_state)at;
+        bool expected =
+            at == INFERENCE_RUNNING || at == INFERENCE_ENCODING || at == INFERENCE_ANSWERED;
+        assert_int_equal(inference_was_submitted(&inference), expected);
+    }
+}
+
 /* ---- the order of the steps ------------------------------------------------------------------ */
 
 static void inference_of_good_request_runs_all_steps(void **state) {
@@ -200,7 +237,7 @@ static void inference_of_good_request_runs_all_steps(void **state) {
     assert_string_equal(request.steps, "decode forward done encode");
     assert_string_equal(request.encoded, "FP32 [1,4] 16");
     assert_int_equal(request.n_params, 1); /* the forwarded header */
-    assert_true(request.inference.submitted);
+    assert_int_equal(request.inference.state, INFERENCE_ANSWERED);
     close_request();
 }
 
@@ -221,7 +258,7 @@ static void assert_refused(enum status status, const char *steps) {
     assert_int_equal(request.error.status, status);
     assert_string_equal(request.steps, steps);
     assert_int_equal(request.n_done, 1);
-    assert_false(request.inference.submitted);
+    assert_int_equal(request.inference.state, INFERENCE_REFUSED);
     assert_int_equal(atomic_load(&request.rig.model->n_started), 0);
     close_request();
 }
@@ -260,7 +297,7 @@ static void inference_models_error_is_response(void **state) {
     version_stop(request.rig.version);
     run_request();
     assert_int_equal(request.error.status, ST_NOT_READY);
-    assert_true(request.inference.submitted);
+    assert_int_equal(request.inference.state, INFERENCE_ANSWERED);
     assert_string_equal(request.steps, "decode forward done");
     version_close(request.rig.version);
     arena_free(request.request.arena);
@@ -273,7 +310,7 @@ static void inference_cancelled_reports_once(void **state) {
     request.cancels = true;
     run_request();
     assert_int_equal(request.n_done, 1);
-    assert_false(request.inference.in_flight);
+    assert_int_equal(request.inference.state, INFERENCE_ANSWERED);
     inference_cancel(&request.inference); /* no effect after `done` */
     close_request();
 }
@@ -388,6 +425,8 @@ static void inference_unknown_region_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(inference_states_follow_table),
+        cmocka_unit_test(inference_submitted_states_are_those_from_running),
         cmocka_unit_test(inference_of_good_request_runs_all_steps),
         cmocka_unit_test(inference_without_headers_skips_forwarding),
         cmocka_unit_test(inference_decode_error_is_response),

@@ -54,7 +54,7 @@ static void item_release(void *user) {
 static void print_error(struct buf *out, const struct stream_item *item, const struct error *err,
                         bool final) {
     const struct v2_grpc_request *request = &item->infer.request;
-    bool submitted = item->infer.inference.submitted;
+    bool submitted = inference_was_submitted(&item->infer.inference);
     struct str id = request->infer.id.len <= INFER_MAX_ID_BYTES ? request->infer.id : STR("");
     metric_add_error(METRIC_GRPC, err->status);
     v2_grpc_stream_error_encode(out, err, id, submitted ? request->model : STR(""),
@@ -63,7 +63,7 @@ static void print_error(struct buf *out, const struct stream_item *item, const s
 
 static void note_failure(struct stream *stream, const struct stream_item *item,
                          const struct error *err) {
-    if (stream->strict && item->infer.inference.submitted && !stream->failed) {
+    if (stream->strict && inference_was_submitted(&item->infer.inference) && !stream->failed) {
         stream->failed = true;
         stream->failure = *err;
     }

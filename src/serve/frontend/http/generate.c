@@ -318,7 +318,7 @@ static void finish_submitted(struct http_generate *generate) {
 
 static void on_done(struct inference *inference) {
     struct http_generate *generate = http_generate_of(inference);
-    if (inference->submitted) {
+    if (inference_was_submitted(inference)) {
         finish_submitted(generate);
     } else {
         reply_failure(generate->base.exchange, &inference->call.response.error);
