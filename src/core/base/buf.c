@@ -19,18 +19,28 @@ void buf_init(struct buf *buf, struct arena *arena, size_t n_bytes) {
     }
 }
 
+/* Near the limit of the arena doubling may fail. Exact steps are the last resort: a copy for each
+ * piece that is appended. `*cap` gets the new size. Returns: NULL when out of memory. */
+__attribute__((cold, noinline)) static char *grow_less(const struct buf *buf, size_t wanted,
+                                                       size_t *cap) {
+    char *data = NULL;
+    for (size_t extra = buf->cap / 8; !data && *cap > wanted; extra /= 8) {
+        size_t room = SIZE_MAX - wanted;
+        *cap = wanted + (extra < room ? extra : room);
+        data = arena_realloc(buf->arena, buf->data, buf->cap, *cap);
+    }
+    return data;
+}
+
 static bool buf_grow(struct buf *buf, size_t wanted) {
     size_t cap = buf->cap <= SIZE_MAX / 2 ? buf->cap * 2 : wanted;
     if (cap < wanted) {
         cap = wanted < BUF_FIRST_BYTES ? BUF_FIRST_BYTES : wanted;
     }
-    char *data = arena_realloc(buf->arena, buf->data, buf->cap, cap);
-    /* Near the limit of the arena doubling may fail. Exact steps are the last resort: a copy for
-     * each piece that is appended. */
-    for (size_t extra = buf->cap / 8; !data && cap > wanted; extra /= 8) {
-        size_t room = SIZE_MAX - wanted;
-        cap = wanted + (extra < room ? extra : room);
-        data = arena_realloc(buf->arena, buf->data, buf->cap, cap);
+    char *data = buf->data ? arena_realloc(buf->arena, buf->data, buf->cap, cap)
+                           : arena_alloc(buf->arena, cap);
+    if (!data) {
+        data = grow_less(buf, wanted, &cap);
     }
     if (!data) {
         return false;
