@@ -20,7 +20,7 @@ struct authority {
     struct str port; /* ptr NULL: none */
 };
 
-static struct authority authority_split(struct str text) {
+static inline struct authority authority_split(struct str text) {
     struct authority out = {.name = text};
     bool bracketed = text.len > 0 && text.ptr[0] == '[';
     const char *from = bracketed ? memchr(text.ptr, ']', text.len) : text.ptr;
@@ -105,22 +105,22 @@ static bool has_port_of(const struct web_listener *listener, struct str port) {
     return !num_parse_u64(port, &number) || number == listener->port;
 }
 
-static enum status host_check(const struct web_access *access, const struct web_listener *listener,
-                              const struct http_head *head, struct error *err) {
-    if (!web_access_checks_host(access, listener) || head->host.len == 0 ||
-        is_address(head->host)) {
-        return ST_OK;
+static bool host_is_accepted(const struct web_access *access, const struct web_listener *listener,
+                             struct str text) {
+    if (!web_access_checks_host(access, listener) || text.len == 0 || is_address(text)) {
+        return true;
     }
-    struct authority host = authority_split(head->host);
-    if ((access->n_hosts == 0 && !has_port_of(listener, host.port)) ||
-        is_own_name(access, host.name) || is_allowed_host(access, host.name)) {
-        return ST_OK;
-    }
+    struct authority host = authority_split(text);
+    return (access->n_hosts == 0 && !has_port_of(listener, host.port)) ||
+           is_own_name(access, host.name) || is_allowed_host(access, host.name);
+}
+
+static enum status host_error(struct str text, struct error *err) {
     return error_set(err, ST_UNKNOWN_HOST,
                      "the host \"%.*s\" is not a name of this server: expected an address, "
                      "localhost, the machine's name or a name of --allowed-host; this keeps web "
                      "pages out whose name leads here",
-                     STR_ARG(shown(host.name)));
+                     STR_ARG(shown(authority_split(text).name)));
 }
 
 /* ---- origins --------------------------------------------------------------------------------- */
@@ -296,13 +296,19 @@ static enum status type_check(const struct http_head *head, struct error *err) {
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
+bool web_access_is_plain(const struct web_access *access, const struct web_listener *listener,
+                         enum web_resource resource, const struct http_head *head) {
+    return !head->names_site && resource != WEB_CONTROL &&
+           (resource == WEB_ANY_SITE || host_is_accepted(access, listener, head->host));
+}
+
 enum status web_access_check(const struct web_access *access, const struct web_listener *listener,
                              enum web_resource resource, const struct http_head *head,
                              struct str *allow_origin, struct error *err) {
     enum status st = ST_OK;
     *allow_origin = STR("");
-    if (resource != WEB_ANY_SITE) {
-        st = host_check(access, listener, head, err);
+    if (resource != WEB_ANY_SITE && !host_is_accepted(access, listener, head->host)) {
+        st = host_error(head->host, err);
     }
     if (st == ST_OK && head->names_site) {
         st = site_check(access, resource, head, allow_origin, err);

@@ -52,6 +52,11 @@ static inline bool web_access_checks_host(const struct web_access *access,
     return access->n_hosts > 0 ? listener->is_tcp : listener->is_loopback;
 }
 
+/* Returns: whether web_access_check would accept the request, and allow no other origin to read the
+ * response: true for most requests of clients that are not browsers. */
+bool web_access_is_plain(const struct web_access *access, const struct web_listener *listener,
+                         enum web_resource resource, const struct http_head *head);
+
 /* `allow_origin` gets the value of Access-Control-Allow-Origin, a view of the head or of a literal;
  * "" when a page of another origin may not read the response. Returns: ST_FOREIGN_ORIGIN,
  * ST_UNKNOWN_HOST or ST_BAD_MEDIA_TYPE with the setting that allows the request. */

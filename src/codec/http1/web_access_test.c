@@ -41,8 +41,11 @@ static enum status check(const struct web_access *access, const struct web_liste
     enum http1_request_event event;
     assert_int_equal(http1_request_step(request, &rest, &event, &body, err), ST_OK);
     assert_int_equal(event, HTTP1_REQUEST_HEAD);
-    enum status st = web_access_check(access, listener, resource, http1_request_head(request),
-                                      &allow_origin, err);
+    const struct http_head *head = http1_request_head(request);
+    enum status st = web_access_check(access, listener, resource, head, &allow_origin, err);
+    bool is_plain = web_access_is_plain(access, listener, resource, head);
+    assert_int_equal(is_plain, st == ST_OK && !head->names_site && resource != WEB_CONTROL);
+    assert_true(!is_plain || allow_origin.len == 0);
     snprintf(origin, 64, "%.*s", STR_ARG(allow_origin));
     arena_free(arena);
     return st;

@@ -15,9 +15,7 @@ bool web_gate_check(const struct web_access *access, struct http_exchange *excha
  * allowed origin may send (`methods`). Thread: the exchange's. */
 static inline bool web_gate_admits(const struct web_access *access, struct http_exchange *exchange,
                                    enum web_resource resource, enum http_method_set methods) {
-    bool is_open = resource == WEB_ANY_SITE ||
-                   (resource == WEB_SERVICE && !web_access_checks_host(access, exchange->listener));
-    return (is_open && !exchange->head.names_site) ||
+    return web_access_is_plain(access, exchange->listener, resource, &exchange->head) ||
            web_gate_check(access, exchange, resource, methods);
 }
 

@@ -204,9 +204,9 @@ static bool has_key(const struct http_api *api, struct http_exchange *exchange,
 
 /* A page of another site gets 403, a wrong host 421. Otherwise, without a valid key, the answer is
  * 401, before any other check. */
-static bool is_admitted(const struct http_api *api, struct http_exchange *exchange,
-                        enum keys_group group, enum web_resource resource,
-                        enum http_method_set methods) {
+static inline bool is_admitted(const struct http_api *api, struct http_exchange *exchange,
+                               enum keys_group group, enum web_resource resource,
+                               enum http_method_set methods) {
     return web_gate_admits(api->web, exchange, resource, methods) &&
            (!api->keys || has_key(api, exchange, group));
 }
