@@ -28,13 +28,10 @@ static uint64_t extra_bytes(const struct memory_quota *quota, uint64_t n_held_by
     return 2 * half - (n_held_bytes < half / 2 ? 2 * n_held_bytes : half);
 }
 
-/* Takes credit, in chunks while that stays within the budget's limit, and what is missing within
- * `limit`. Returns: whether the quota has `n_bytes` of credit now. */
+/* The quota has less credit than `n_bytes`. Takes more, in chunks while that stays within the
+ * budget's limit, and what is missing within `limit`. Returns: whether it has as much now. */
 static bool take_credit_within(struct memory_quota *quota, uint64_t n_bytes, uint64_t limit) {
     struct net_budget *budget = quota->options.budget;
-    if (quota->n_credit >= n_bytes) {
-        return true;
-    }
     uint64_t missing = n_bytes - quota->n_credit, chunk = chunk_bytes(quota);
     uint64_t most = missing > chunk ? missing : chunk;
     uint64_t usual = net_budget_limit(budget);
@@ -51,6 +48,9 @@ static bool take_credit_within(struct memory_quota *quota, uint64_t n_bytes, uin
 
 static bool take_credit(struct memory_account *account, uint64_t n_bytes) {
     struct memory_quota *quota = account->quota;
+    if (quota->n_credit >= n_bytes) {
+        return true;
+    }
     uint64_t limit = net_budget_limit(quota->options.budget);
     if (n_bytes <= MEMORY_SMALL_BYTES) {
         limit = net_budget_small_limit(quota->options.budget) +
@@ -76,7 +76,7 @@ static uint64_t open_call_share(const struct memory_account *account) {
     return share > account->n_open_call_bytes ? share - account->n_open_call_bytes : 0;
 }
 
-/* As take_credit_within, of the quarter for open calls. */
+/* Takes credit of the quarter for open calls, likewise. Returns: whether the quota has as much. */
 static bool take_open_call_credit(struct memory_quota *quota, uint64_t n_bytes) {
     if (quota->n_open_call_credit >= n_bytes) {
         return true;
@@ -347,7 +347,8 @@ static void quota_uncount(struct memory_quota *quota, uint64_t n_bytes) {
     if (quota->n_credit > quota->max_credit) {
         return_credit(quota, quota->max_credit / 2);
     }
-    if (has_waiting(quota) && !others_wait(quota)) {
+    /* Without is_waiting none waits, which is the usual case. */
+    if (quota->is_waiting && has_waiting(quota) && !others_wait(quota)) {
         schedule(quota, 0);
     }
 }
@@ -406,10 +407,13 @@ static void insert_waiting(struct memory_reservation *reservation) {
 /* The account has space: takes it from the budget. Returns: whether it did. */
 static bool try_grant(struct memory_reservation *reservation) {
     struct memory_quota *quota = reservation->account->quota;
-    const struct memory_reservation *first = first_waiting(quota);
-    bool may_pass = reservation->n_bytes <= MEMORY_SMALL_BYTES || first == reservation ||
-                    (!first && !others_wait(quota));
-    return may_pass && take_credit(reservation->account, reservation->n_bytes);
+    if (reservation->n_bytes > MEMORY_SMALL_BYTES) {
+        const struct memory_reservation *first = first_waiting(quota);
+        if (first ? first != reservation : others_wait(quota)) {
+            return false;
+        }
+    }
+    return take_credit(reservation->account, reservation->n_bytes);
 }
 
 static void wait_for_account(struct memory_reservation *reservation) {
