@@ -459,13 +459,25 @@ static bool consume_step(struct net_conn *conn, struct str *data) {
 
 /* A connection that is closed, or being closed, drops its input. */
 static bool is_held(struct net_conn *conn) {
-    return conn->phase == NET_OPEN && conn_socket_is_held(conn);
+    if (conn->phase != NET_OPEN) {
+        return false;
+    }
+    if (conn_socket_is_free(&conn->socket, conn->n_written)) {
+        conn->socket.held = false;
+        return false;
+    }
+    return conn_socket_is_held(conn);
 }
 
 /* Pipelined requests take turns with other connections: once the turn is over, the rest is pending.
  * While no other connection waits, that is checked once in so many steps, which are heads and
  * bodies. */
 enum { CONSUME_STEPS = 8 };
+
+static bool is_turn_over_after(struct loop_iteration *iteration, size_t n_steps) {
+    bool checks = n_steps % CONSUME_STEPS == 0 || loop_iteration_n_turns(iteration) > 0;
+    return checks && loop_iteration_turn_is_over(iteration);
+}
 
 /* Returns: the bytes that must wait. */
 static struct str consume_input(struct net_conn *conn, struct str data) {
@@ -478,8 +490,7 @@ static struct str consume_input(struct net_conn *conn, struct str data) {
         if (server_worker->ended) {
             server_worker_free_ended_calls(server_worker);
         }
-        bool checks = ++n_steps % CONSUME_STEPS == 0 || loop_iteration_n_turns(iteration) > 0;
-        if (checks && data.len > 0 && loop_iteration_turn_is_over(iteration)) {
+        if (data.len > 0 && is_turn_over_after(iteration, ++n_steps)) {
             server_worker_schedule_resume(server_worker, conn);
             break;
         }
@@ -560,23 +571,29 @@ static bool is_receiving_bulk(struct net_conn *conn) {
  * the rest stays in the kernel, not in pending_input. */
 enum { TURN_READ_BYTES = 8192 };
 
-static uv_buf_t read_buffer(struct net_conn *conn) {
-    struct loop_iteration *iteration = worker_loop_iteration(conn->server_worker->worker);
-    size_t n_bytes = NET_READ_BYTES;
-    char *place = direct_read_buffer(conn, &n_bytes);
-    if (!place && loop_iteration_n_turns(iteration) > 0 && !is_receiving_bulk(conn)) {
-        n_bytes = TURN_READ_BYTES;
+/* `buf` gets the place of the next bytes. */
+static void read_buffer(struct net_conn *conn, const struct loop_iteration *iteration,
+                        uv_buf_t *buf) {
+    buf->base = direct_read_buffer(conn, &buf->len);
+    if (!buf->base) {
+        bool small = loop_iteration_n_turns(iteration) > 0 && !is_receiving_bulk(conn);
+        buf->base = conn->server_worker->in;
+        buf->len = small ? TURN_READ_BYTES : NET_READ_BYTES;
+    } else if (buf->len > READ_BURST_BYTES) {
+        buf->len = READ_BURST_BYTES;
     }
-    return (uv_buf_t){.base = place ? place : conn->server_worker->in,
-                      .len = n_bytes < READ_BURST_BYTES ? n_bytes : READ_BURST_BYTES};
 }
 
 /* Without a buffer libuv reads nothing, and calls on_read with UV_ENOBUFS. */
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
     struct net_conn *conn = handle->data;
-    bool waits = loop_iteration_is_over(worker_loop_iteration(conn->server_worker->worker));
+    struct loop_iteration *iteration = worker_loop_iteration(conn->server_worker->worker);
     (void)suggested;
-    *buf = waits ? (uv_buf_t){0} : read_buffer(conn);
+    if (loop_iteration_is_over(iteration)) {
+        *buf = (uv_buf_t){0};
+    } else {
+        read_buffer(conn, iteration, buf);
+    }
 }
 
 void net_conn_handle_eof(struct net_conn *conn, bool half_closed) {
@@ -616,7 +633,7 @@ static void yield_to_other_conns(struct net_conn *conn, size_t n_read, size_t n_
     }
 }
 
-/* `n_read` bytes, at least one, are in `buf`, which read_buffer has returned. */
+/* `n_read` bytes, at least one, are in `buf`, which read_buffer has filled in. */
 static void receive(struct net_conn *conn, size_t n_read, const uv_buf_t *buf) {
     struct server_worker *server_worker = conn->server_worker;
     metric_add(METRIC_RECEIVED_BYTES_TOTAL, (int64_t)n_read);
@@ -675,7 +692,7 @@ static void read_now(struct net_conn *conn) {
         return;
     }
     do {
-        buf = read_buffer(conn);
+        read_buffer(conn, worker_loop_iteration(conn->server_worker->worker), &buf);
         n_read = recv(fd, buf.base, buf.len, MSG_DONTWAIT);
         if (n_read > 0) {
             receive(conn, (size_t)n_read, &buf);
@@ -1161,19 +1178,19 @@ static void update_entry(struct net_conn *conn, enum net_timeout timeout, uint64
 
 static void update_timer(struct net_conn *conn) {
     bool keep_running;
+    uint64_t idle_ns;
     enum net_timeout timeout = timeout_of(conn, &keep_running);
     if (keep_running && conn->timeout.armed && conn->timeout.timer_class == timeout) {
-        update_entry(conn, timeout,
-                     conn->timeout.due_ns - conn->server_worker->conn_timers.after_ns[timeout]);
-        return;
-    }
-    if (timeout == NET_TIMEOUT_HALF_CLOSED && conn_entry_is_idle(&conn->entry)) {
+        idle_ns = conn->timeout.due_ns - conn->server_worker->conn_timers.after_ns[timeout];
+    } else if (timeout == NET_TIMEOUT_HALF_CLOSED && conn_entry_is_idle(&conn->entry)) {
         return; /* since then */
+    } else {
+        if (timeout == NET_TIMEOUT_WRITE) {
+            conn->n_taken_at_arm = net_conn_taken_bytes(conn);
+        }
+        idle_ns = server_worker_set_conn_timer(conn->server_worker, conn, timeout);
     }
-    if (timeout == NET_TIMEOUT_WRITE) {
-        conn->n_taken_at_arm = net_conn_taken_bytes(conn);
-    }
-    update_entry(conn, timeout, server_worker_set_conn_timer(conn->server_worker, conn, timeout));
+    update_entry(conn, timeout, idle_ns);
 }
 
 void net_conn_update_io(struct net_conn *conn) {
@@ -1194,7 +1211,9 @@ void net_conn_update_io(struct net_conn *conn) {
     } else {
         net_conn_read_stop(conn);
     }
-    conn_socket_update(conn);
+    if (!conn->reading || conn_socket_is_due(&conn->socket, conn->n_written, conn->account)) {
+        conn_socket_update(conn);
+    }
     update_timer(conn);
 }
 

@@ -64,11 +64,7 @@ static bool count(struct net_conn *conn) {
 }
 
 void conn_socket_update(struct net_conn *conn) {
-    bool is_due = conn->n_written - conn->socket.n_written >= SOCKET_STEP_BYTES ||
-                  memory_conn_socket_bytes(conn->account) > 0;
-    if (!is_due && conn->reading) {
-        return;
-    }
+    bool is_due = conn_socket_is_due(&conn->socket, conn->n_written, conn->account);
     if (!is_due || count(conn)) {
         list_add(conn);
     } else {

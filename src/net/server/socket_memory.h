@@ -15,6 +15,8 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "net/transport/memory_account.h"
+
 struct net_conn;
 struct server_worker;
 
@@ -45,8 +47,20 @@ struct server_sockets {
 };
 
 void server_sockets_init(struct server_sockets *sockets);
-/* After an event: measures the connection, if that is due. */
+/* `n_written`: net_conn.n_written. Returns: whether it was sent so much since it was measured, or
+ * holds something. */
+static inline bool conn_socket_is_due(const struct conn_socket *socket, uint64_t n_written,
+                                      const struct memory_account *account) {
+    return n_written - socket->n_written >= SOCKET_STEP_BYTES ||
+           memory_conn_socket_bytes(account) > 0;
+}
+/* After an event of a connection that is due or is not read: measures it, if it is due. */
 void conn_socket_update(struct net_conn *conn);
+/* Returns: whether nothing of conn_socket_is_held can apply: it holds no output, and was not sent
+ * much since that was measured. */
+static inline bool conn_socket_is_free(const struct conn_socket *socket, uint64_t n_written) {
+    return socket->n_out_bytes == 0 && n_written - socket->n_written < SOCKET_BURST_BYTES;
+}
 /* Between two requests of an event: measures a connection that was sent much meanwhile. Returns:
  * whether the next request has to wait; the connection is resumed then. */
 bool conn_socket_is_held(struct net_conn *conn);
