@@ -14,17 +14,31 @@ PTRACE_ATTACH, PTRACE_DETACH, WALL = 16, 17, 0x40000000
 
 
 class Manager:
-    """Listens at a path, or at @NAME of the abstract name space. `environment` is for what it starts."""
+    """Listens at a path, or at @NAME of the abstract name space. `environment` is for what it starts. One that is
+    `busy` takes no message, not even a first one, until start_receiving()."""
 
-    def __init__(self, address, watchdog_us=None):
+    def __init__(self, address, watchdog_us=None, busy=False):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind("\0" + address[1:] if address.startswith("@") else address)
         self.messages = queue.SimpleQueue()
         self.thread = threading.Thread(target=self.receive)
-        self.thread.start()
+        if busy:
+            self.fill()
+        else:
+            self.thread.start()
         self.environment = {**os.environ, "NOTIFY_SOCKET": address}
         if watchdog_us:
             self.environment["WATCHDOG_USEC"] = str(watchdog_us)
+
+    def fill(self):
+        """The kernel keeps a few messages: no more come in."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other, contextlib.suppress(BlockingIOError):
+            other.setblocking(False)
+            while True:
+                other.sendto(b"FILLER=1", self.socket.getsockname())
+
+    def start_receiving(self):
+        self.thread.start()
 
     def receive(self):
         """Takes each message as it comes: the kernel keeps ten, and a server drops one after a second."""

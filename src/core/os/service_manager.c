@@ -13,7 +13,7 @@
 #include "core/base/num.h"
 #include "core/event/clock.h"
 
-enum { NS_PER_US = 1000, TEXT_BYTES = 256 };
+enum { NS_PER_US = 1000, TEXT_BYTES = SERVICE_MANAGER_TEXT_BYTES };
 /* Shutdown takes longer than the drain: threads are joined, models are unloaded. */
 static const uint64_t SHUTDOWN_US = 10000000;
 
@@ -110,13 +110,14 @@ void service_manager_close(struct service_manager *self) {
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-bool service_manager_notify(struct service_manager *self, const char *text) {
+/* `flags`: MSG_DONTWAIT, or 0. */
+static bool send_text(struct service_manager *self, const char *text, int flags) {
     if (self->len == 0) {
         return false;
     }
     ssize_t sent = -1;
     do {
-        sent = sendto(self->fd, text, strlen(text), MSG_NOSIGNAL,
+        sent = sendto(self->fd, text, strlen(text), MSG_NOSIGNAL | flags,
                       (const struct sockaddr *)&self->address, self->len);
     } while (sent < 0 && errno == EINTR);
     if (sent < 0 && !self->send_failed) {
@@ -127,22 +128,42 @@ bool service_manager_notify(struct service_manager *self, const char *text) {
     return sent >= 0;
 }
 
+bool service_manager_notify(struct service_manager *self, const char *text) {
+    return send_text(self, text, MSG_DONTWAIT);
+}
+
+void service_manager_retry(struct service_manager *self) {
+    if (self->unsent[0] && send_text(self, self->unsent, MSG_DONTWAIT)) {
+        log_event(LOG_INFO, "the service manager was notified late",
+                  LOG_CSTR("message", self->unsent));
+        self->unsent[0] = '\0';
+    }
+}
+
+/* It replaces a state that was not taken. */
+static void send_state(struct service_manager *self, const char *text) {
+    self->unsent[0] = '\0';
+    if (self->len > 0 && !send_text(self, text, 0)) {
+        snprintf(self->unsent, sizeof(self->unsent), "%s", text);
+    }
+}
+
 void service_manager_ready(struct service_manager *self, const char *status) {
     char text[TEXT_BYTES];
     snprintf(text, sizeof(text), "READY=1\nSTATUS=%s", status);
-    service_manager_notify(self, text);
+    send_state(self, text);
 }
 
 void service_manager_reloading(struct service_manager *self) {
     char text[TEXT_BYTES];
     snprintf(text, sizeof(text), "RELOADING=1\nMONOTONIC_USEC=%llu\nSTATUS=reading its files again",
              (unsigned long long)(clock_now_ns() / NS_PER_US));
-    service_manager_notify(self, text);
+    send_state(self, text);
 }
 
 void service_manager_stopping(struct service_manager *self, uint64_t max_ns) {
     char text[TEXT_BYTES];
     snprintf(text, sizeof(text), "STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu\nSTATUS=ending",
              (unsigned long long)(max_ns / NS_PER_US + SHUTDOWN_US));
-    service_manager_notify(self, text);
+    send_state(self, text);
 }

@@ -1,6 +1,7 @@
 /* The messages to a service manager, at addresses of both kinds, and invalid addresses. */
 #include "core/os/service_manager.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -172,6 +173,52 @@ static void service_manager_lost_socket_recovers(void **state) {
     close(listener.fd);
 }
 
+static void fill(const struct listener *listener, const struct service_manager *manager) {
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+    assert_true(fd >= 0 && listener->fd >= 0);
+    while (sendto(fd, "X=1", 3, MSG_NOSIGNAL, (const struct sockaddr *)&manager->address,
+                  manager->len) > 0) {
+    }
+    assert_int_equal(errno, EAGAIN);
+    close(fd);
+}
+
+static void empty(const struct listener *listener) {
+    char text[256];
+    while (heard(listener, text)[0] != '\0') {
+        assert_string_equal(text, "X=1");
+    }
+}
+
+/* A manager that is busy takes no message for longer than the server waits. */
+static void service_manager_state_is_sent_again_until_taken(void **state) {
+    (void)state;
+    struct listener listener = listen_abstractly();
+    struct service_manager manager;
+    struct error err;
+    char text[256];
+    log_configure(LOG_ERROR, LOG_TEXT);
+    assert_int_equal(service_manager_open(&manager, listener.text, NULL, NULL, &err), ST_OK);
+    fill(&listener, &manager);
+    service_manager_ready(&manager, "ready");
+    assert_false(service_manager_notify(&manager, "WATCHDOG=1"));
+    service_manager_retry(&manager);
+    empty(&listener);
+    service_manager_retry(&manager);
+    assert_string_equal(heard(&listener, text), "READY=1\nSTATUS=ready");
+    service_manager_retry(&manager);
+    assert_string_equal(heard(&listener, text), "");
+    fill(&listener, &manager);
+    service_manager_reloading(&manager);
+    empty(&listener);
+    service_manager_ready(&manager, "ready"); /* the state before is out of date */
+    service_manager_retry(&manager);
+    assert_string_equal(heard(&listener, text), "READY=1\nSTATUS=ready");
+    assert_string_equal(heard(&listener, text), "");
+    service_manager_close(&manager);
+    close(listener.fd);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(service_manager_path_and_abstract_socket),
@@ -180,6 +227,7 @@ int main(void) {
         cmocka_unit_test(service_manager_invalid_variables_refused),
         cmocka_unit_test(service_manager_unsets_environment),
         cmocka_unit_test(service_manager_lost_socket_recovers),
+        cmocka_unit_test(service_manager_state_is_sent_again_until_taken),
     };
     return cmocka_run_group_tests_name("core/os/service_manager", tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ enum {
     FD_RESERVE = 1024,
     EXIT_CODE_SIGNAL = 128,
     POLL_MS = 10, /* while draining */
-    PRESSURE_MS = 1000,
+    SECOND_MS = 1000,
     FORCED_EXIT_SECONDS = 2, /* after the second signal, when the main thread does not exit */
     IDLE_POLLS = 5, /* consecutive polls without a request in flight: requests that were being
                        received have begun by then */
@@ -42,7 +42,7 @@ static void on_stopped(void *user) {
         uv_close((uv_handle_t *)&process->signals[i], on_closed);
     }
     uv_close((uv_handle_t *)&process->drain_timer, on_closed);
-    uv_close((uv_handle_t *)&process->pressure_timer, on_closed);
+    uv_close((uv_handle_t *)&process->second_timer, on_closed);
 }
 
 /* Exits without waiting. Only the files of Unix sockets would remain. */
@@ -134,11 +134,12 @@ static void shrink_caches(struct process *process, uint64_t now_ns) {
     }
 }
 
-static void on_pressure_timer(uv_timer_t *timer) {
+static void on_second(uv_timer_t *timer) {
     static const struct memory_pressure_files FILES = {
         .proc_cgroup = CGROUP_PROC, .mount = CGROUP_MOUNT, .machine = MEMORY_PRESSURE_MACHINE};
     struct process *process = timer->data;
     uint64_t now_ns = clock_now_ns();
+    service_manager_retry(&process->manager);
     if (memory_pressure_check(&process->pressure, &FILES, now_ns)) {
         shrink_caches(process, now_ns);
     }
@@ -210,8 +211,8 @@ static void start_signal_handlers(struct process *process) {
     count_ending_signals();
     uv_timer_init(loop, &process->drain_timer);
     process->drain_timer.data = process;
-    uv_timer_init(loop, &process->pressure_timer);
-    process->pressure_timer.data = process;
+    uv_timer_init(loop, &process->second_timer);
+    process->second_timer.data = process;
     process->n_handles = PROCESS_SIGNALS + 2; /* and those of both timers */
 }
 
@@ -295,7 +296,7 @@ void process_fail(struct process *process) {
 
 void process_run(struct process *process) {
     watchdog_start(&process->watchdog);
-    uv_timer_start(&process->pressure_timer, on_pressure_timer, 0, PRESSURE_MS);
+    uv_timer_start(&process->second_timer, on_second, 0, SECOND_MS);
     worker_run(process->threads.main);
 }
 

@@ -73,8 +73,8 @@ struct process {
     const char *status; /* of process_set_ready; NULL: not ready yet */
     /* internal */
     uv_signal_t signals[PROCESS_SIGNALS];
-    uv_timer_t drain_timer;    /* polls while draining whether requests are in flight */
-    uv_timer_t pressure_timer; /* checks every second whether memory is short */
+    uv_timer_t drain_timer;  /* polls while draining whether requests are in flight */
+    uv_timer_t second_timer; /* checks memory pressure, and notifies the service manager again */
     struct memory_pressure pressure;
     uint64_t pressure_logged_ns; /* last; 0: never */
     size_t n_handles;            /* of the main loop, still to be closed */

@@ -28,11 +28,11 @@ SELDOM = "1h"
 
 @pytest.fixture
 def manager(tmp_path, monkeypatch):
-    """manager(address, watchdog_us): what a test starts from then on is started by it."""
+    """manager(address, watchdog_us, busy): what a test starts from then on is started by it."""
     managers = []
 
-    def start(address=f"{tmp_path}/notify", watchdog_us=None):
-        managers.append(Manager(address, watchdog_us))
+    def start(address=f"{tmp_path}/notify", watchdog_us=None, busy=False):
+        managers.append(Manager(address, watchdog_us, busy))
         for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC"):
             if name in managers[-1].environment:
                 monkeypatch.setenv(name, managers[-1].environment[name])
@@ -68,6 +68,21 @@ def test_notify_states_over_lifecycle(kind, address, start, manager, tmp_path):
     assert server.wait_exit() == 0
     server.check_log()
     assert systemd.hear(0.001) is None  # without a watchdog there are no signs
+
+
+@KINDS
+def test_notify_ready_reaches_manager_that_was_busy(kind, start, manager):
+    """It takes no message for longer than the server waits at first."""
+    systemd = manager(watchdog_us=OFTEN_US, busy=True)
+    server = start[kind]()
+
+    def failures():
+        return sum(line.get("event") == "notifying the service manager failed" for line in server.log_lines())
+    server.wait_for(failures, "a message that was not taken")
+    assert failures() == 1
+    systemd.start_receiving()
+    assert systemd.wait_for(READY="1") == {"READY": "1", "STATUS": "ready"}
+    systemd.wait_for(WATCHDOG="1")
 
 
 def test_notify_ready_after_models_load(start_server, repositories, manager):
