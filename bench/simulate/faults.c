@@ -507,7 +507,8 @@ static void judge_as_envoy(struct fault_run *run, struct fault_server *server,
 static void report(struct fault_run *run, struct fault_request *request, uint64_t now_ns) {
     struct pool_result result = {.outcome = request->outcome,
                                  .client = 1000 + request->client,
-                                 .kind = request->ticket.kind};
+                                 .kind = request->ticket.kind,
+                                 .number = request->ticket.number};
     if (request->client == 0 && run->scenario->by_many) {
         result.client = 1000000 + (uint64_t)(request - run->requests);
     }

@@ -317,10 +317,19 @@ static bool is_seen_everywhere(const struct pool *pool, struct outcome_share oth
     return 2 * others.n > n && others.n_bad == others.n;
 }
 
+/* The request was sent before the endpoint was avoided, or before its last trial began: that it
+ * failed then is known. An endpoint that hung may have such requests for long. */
+static bool is_known(const struct endpoint *endpoint, const struct pool_result *result) {
+    return result->number > 0 && result->number <= endpoint->n_picks_before;
+}
+
 static void record_failure(struct pool *pool, struct endpoint *endpoint,
                            const struct pool_result *result, struct ejection *out) {
     uint64_t now_ns = clock_now_ns();
     begin_trouble(pool, now_ns);
+    if (is_known(endpoint, result)) {
+        return;
+    }
     struct verdict verdict = record_outcome(pool, endpoint, result, now_ns);
     struct outcome_share others = verdict.others;
     if (!endpoint_is_ready(endpoint)) {

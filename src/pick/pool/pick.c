@@ -23,6 +23,7 @@ struct pool_shortlist {
     bool full;                     /* with check_full: all candidates are */
     bool by_profile;               /* chosen by a profile */
     bool avoided;                  /* the first one is unchecked or avoided: there was no other */
+    uint64_t pick_number;          /* of the pool's picks */
     const struct profile *profile; /* that chose; NULL: none did */
     struct candidate_set *candidates; /* not NULL: members are added to it instead */
     /* Not to be chosen while there are others: they fail this kind of requests. */
@@ -608,7 +609,7 @@ static enum attempt take_endpoint(struct trial *trial) {
     pool_prompt_add_in_flight(trial->reader, trial->request, best->profile, picked);
     endpoint_add_request(pool, picked);
     atomic_store_explicit(&picked->n_picked, endpoint_n_picked(picked) + 1, memory_order_relaxed);
-    pool->n_picks++;
+    best->pick_number = ++pool->n_picks;
     if (trial->kind != 0) {
         pool_count_kind(pool, trial->kind, picked);
     }
@@ -725,6 +726,7 @@ static enum status finish_pick(struct trial *trial, enum attempt attempt, struct
                                         : POOL_BY_LEAST_REQUESTS;
     out->ticket.endpoint = best->endpoints[0];
     out->ticket.kind = trial->kind;
+    out->ticket.number = best->pick_number;
     pool_prompt_record(trial->reader, trial->request, best->profile, &out->ticket);
     return ST_OK;
 }

@@ -124,6 +124,7 @@ struct pool_ticket {
     struct endpoint *endpoint; /* valid until the ticket is released */
     uint32_t n_tokens;
     uint64_t kind;         /* of request (pick/pool/kinds.h); 0: unknown */
+    uint64_t number;       /* of the pool's picks, from 1 */
     uint64_t sent_ns;      /* of the pick, or the end of the request's body, where that is seen; 0:
                               response times are not measured */
     bool response_started; /* with a successful status */
@@ -246,7 +247,7 @@ enum pool_outcome {
 struct pool_result {
     enum pool_outcome outcome;
     uint64_t client;         /* hash of the client's name or address; 0: unknown */
-    uint64_t kind;           /* of the ticket; 0: unknown */
+    uint64_t kind, number;   /* of the ticket; 0: unknown */
     uint64_t retry_after_ns; /* with POOL_OUTCOME_SHED: as the server says; 0: it does not */
 };
 /* Whether client and path of requests make a difference: one failed lately. Thread: any. */

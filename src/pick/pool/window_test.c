@@ -288,6 +288,43 @@ static void window_trial_without_answer_is_followed_by_another(void **state) {
     stage_close(&stage);
 }
 
+/* An endpoint hung and is well again. Requests that it got before its trial fail only now: that is
+ * no failure of the trial, nor of later requests. */
+static void window_older_failures_do_not_end_a_trial(void **state) {
+    struct window_stage stage;
+    (void)state;
+    stage_open(&stage, fixture_spec_of(3));
+    struct endpoint *bad = numbered(&stage, 1);
+    struct pool_result late = {.outcome = POOL_OUTCOME_GATEWAY_FAILURE};
+    while (pick_more(&stage, bad, 1) == 0) {
+    }
+    late.number = stage.picks[stage.n - 1].ticket.number;
+    assert_int_equal(late.number, stage.n);
+    for (int i = 0; i < 5; i++) {
+        pool_report_outcome(stage.pool.pool, bad, POOL_OUTCOME_GATEWAY_FAILURE);
+    }
+    assert_true(endpoint_is_ejected(bad));
+    pass_picks(&stage, bad, 64);
+    clock_set_fake_ns(clock_now_ns() + SECOND);
+    while (pick_more(&stage, bad, 1) == 0) {
+    }
+    struct pool_result of_trial = {.outcome = POOL_OUTCOME_GATEWAY_FAILURE,
+                                   .number = stage.picks[stage.n - 1].ticket.number};
+    pool_report_result(stage.pool.pool, bad, &late);
+    assert_int_equal(endpoint_avoidance(bad), ENDPOINT_NOT_AVOIDED);
+    assert_int_equal(endpoint_window_size(bad), 1);
+    pool_report_outcome(stage.pool.pool, bad, POOL_OUTCOME_OK);
+    pool_report_result(stage.pool.pool, bad, &late);
+    assert_int_equal(endpoint_debt(bad), 0);
+    assert_int_equal(endpoint_window_size(bad), 2);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(endpoint_avoidance(bad), ENDPOINT_NOT_AVOIDED);
+        pool_report_result(stage.pool.pool, bad, &of_trial);
+    }
+    assert_true(endpoint_is_ejected(bad));
+    stage_close(&stage);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(window_trial_is_one_request_then_grows),
@@ -299,6 +336,7 @@ int main(void) {
         cmocka_unit_test(window_grows_without_results),
         cmocka_unit_test(window_trial_is_preferred_to_waiting),
         cmocka_unit_test(window_trial_without_answer_is_followed_by_another),
+        cmocka_unit_test(window_older_failures_do_not_end_a_trial),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

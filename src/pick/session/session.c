@@ -394,7 +394,8 @@ static void report_outcome(struct pick_session *session, const struct ext_proc_r
                            enum pick_attempt attempt) {
     struct pool_result result = {.outcome = POOL_OUTCOME_GATEWAY_FAILURE,
                                  .client = session->client,
-                                 .kind = session->ticket.kind};
+                                 .kind = session->ticket.kind,
+                                 .number = session->ticket.number};
     if (attempt == PICK_ATTEMPT_ANSWERED) {
         struct str status = ext_proc_header_find(&message->fields, STR(":status"));
         struct str grpc_status = ext_proc_header_find(&message->fields, STR("grpc-status"));
