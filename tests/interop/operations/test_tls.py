@@ -317,6 +317,19 @@ def test_tls_plaintext_request_is_refused(secure):
     assert secure.metric('sluice_tls_handshake_failures_total{reason="plaintext"}') >= 2
 
 
+def test_tls_failure_after_handshake_is_called_so(secure, pki):
+    with connect(pki, secure.port) as sock:
+        assert exchange(sock)[0] == 200
+        socket.socket.sendall(sock, b"\x17\x03\x03\x00\x20" + b"no record of this session....!!!")
+        with pytest.raises(ssl.SSLError, match="(?i)bad.record.mac"):
+            sock.recv(1)
+    secure.server.wait_for(lambda: "TLS connection failed after its handshake" in secure.server.log_text(), "a line")
+    assert "TLS handshake failed" not in secure.server.log_text()
+    assert secure.metric("sluice_tls_connection_failures_total") == 1
+    assert secure.metric('sluice_tls_handshake_failures_total{reason="protocol"}') == 0
+    assert curl(secure.url + "/v2", ca=pki.ca)[1] == 200
+
+
 # ---- who is slow, and who leaves -----------------------------------------------------------------
 
 def test_tls_unfinished_handshake_times_out(start_secure, pki):

@@ -1,5 +1,5 @@
 /* TLS of a server connection: handshake, decryption before the protocol gets the bytes, encryption
- * of its writes, and the log and counters of handshakes. Failures that matter to an operator are
+ * of its writes, and the log and counters of both. Failures that matter to an operator are
  * logged as info; disconnects of scanners and probes as debug. */
 #include "net/server/tls/conn.h"
 
@@ -15,12 +15,10 @@ static_assert((int)METRIC_TLS_FAILURES_PLAINTEXT + (int)TLS_FAILURE_MEMORY ==
                   (int)METRIC_TLS_FAILURES_MEMORY,
               "the rows of the counter are in the order of enum tls_failure");
 
-static void net_tls_log_failure(const struct net_conn *conn, enum tls_failure failure,
-                                const char *why) {
+static void log_limited(const struct net_conn *conn, enum log_level level, const char *event,
+                        const char *why) {
     struct log_limit *limit = &conn->server_worker->tls->log;
-    enum log_level level = failure == TLS_FAILURE_DISCONNECTED ? LOG_DEBUG : LOG_INFO;
     char peer[ADDRESS_TEXT_BYTES];
-    metric_add((enum metric)((int)METRIC_TLS_FAILURES_PLAINTEXT + (int)failure), 1);
     if (!log_enabled(level) || !log_limit_allow(limit)) {
         return;
     }
@@ -30,8 +28,15 @@ static void net_tls_log_failure(const struct net_conn *conn, enum tls_failure fa
         LOG_CSTR("reason", why),
         LOG_U64("left_out", limit->n_suppressed),
     };
-    log_write(level, "TLS handshake failed", fields, limit->n_suppressed > 0 ? 4 : 3);
+    log_write(level, event, fields, limit->n_suppressed > 0 ? 4 : 3);
     limit->n_suppressed = 0;
+}
+
+static void net_tls_log_failure(const struct net_conn *conn, enum tls_failure failure,
+                                const char *why) {
+    enum log_level level = failure == TLS_FAILURE_DISCONNECTED ? LOG_DEBUG : LOG_INFO;
+    metric_add((enum metric)((int)METRIC_TLS_FAILURES_PLAINTEXT + (int)failure), 1);
+    log_limited(conn, level, "TLS handshake failed", why);
 }
 
 static void net_tls_log_success(const struct net_conn *conn) {
@@ -396,7 +401,8 @@ static enum tls_result decrypt_into(struct net_conn *conn, struct tls_io *io, ch
         return TLS_FAILED;
     }
     if (result == TLS_FAILED) {
-        net_tls_log_failure(conn, TLS_FAILURE_PROTOCOL, err.text);
+        metric_add(METRIC_TLS_CONNECTION_FAILURES_TOTAL, 1);
+        log_limited(conn, LOG_INFO, "TLS connection failed after its handshake", err.text);
     }
     return result;
 }
