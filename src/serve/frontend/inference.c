@@ -76,8 +76,8 @@ void inference_init(struct inference *self, const struct inference_protocol *pro
     self->state = INFERENCE_NEW;
     self->arena = self->helper_arena = NULL;
     self->job = NULL;
-    self->encoded = NULL;
-    self->partials = NULL;
+    self->current = NULL;
+    STAILQ_INIT(&self->outgoing);
     atomic_init(&self->cancelled, false);
 }
 
@@ -86,7 +86,7 @@ void inference_init(struct inference *self, const struct inference_protocol *pro
 /* Estimates for a slow core, in ns for 16 bytes; only their order of magnitude matters. */
 enum { COPY_16_NS = 8, WALK_16_NS = 16, COPY_MIN_BYTES = 65536, SMALL_BYTES = 32768 };
 
-/* Makes what a job needs. Returns: false when out of memory. */
+/* Returns: whether there is an arena for a helper thread. */
 static bool prepare_helper(struct inference *self) {
     if (!self->helper_arena && self->services->helpers && self->arena) {
         self->helper_arena = arena_new_beside(self->arena);
@@ -94,10 +94,7 @@ static bool prepare_helper(struct inference *self) {
             arena_set_cancelled(self->helper_arena, &self->cancelled);
         }
     }
-    if (!self->job && self->helper_arena) {
-        self->job = arena_alloc(self->helper_arena, sizeof(*self->job));
-    }
-    return self->job != NULL;
+    return self->helper_arena != NULL;
 }
 
 /* Returns: whether a step of that time should run on a helper thread, and can: there is an arena
@@ -117,15 +114,22 @@ static struct inference *inference_of(struct helper_job *job) {
     return CONTAINER_OF(job, struct inference_job, job)->inference;
 }
 
-static void submit_job(struct inference *self, uint64_t ns, void (*run)(struct helper_job *job),
-                       void (*done)(struct helper_job *job)) {
-    *self->job = (struct inference_job){.job = {.worker = self->call.worker,
-                                                .run = run,
-                                                .done = done,
-                                                .client = self->call.client,
-                                                .ns = ns},
-                                        .inference = self};
-    helper_pool_submit(self->services->helpers, &self->job->job);
+static void submit_job(struct inference *self, struct inference_job *job, uint64_t ns,
+                       void (*run)(struct helper_job *job), void (*done)(struct helper_job *job)) {
+    *job = (struct inference_job){.job = {.worker = self->call.worker,
+                                          .run = run,
+                                          .done = done,
+                                          .client = self->call.client,
+                                          .ns = ns},
+                                  .inference = self};
+    self->job = job;
+    helper_pool_submit(self->services->helpers, &job->job);
+}
+
+static struct inference *end_job(struct helper_job *job) {
+    struct inference *self = inference_of(job);
+    self->job = NULL;
+    return self;
 }
 
 static void cancel_job(struct inference *self) {
@@ -248,23 +252,21 @@ static uint64_t check_ns(const struct inference *self) {
     return ns;
 }
 
-/* ---- encoding on a helper thread ------------------------------------------------------------- */
+/* ---- responses ------------------------------------------------------------------------------- */
 
+/* What a helper thread has encoded; in the response's arena. */
 struct encoded {
-    struct model_version *version; /* a reference: `spec` is the version's */
+    struct inference_job job;
     enum status st;
     struct error err;
     max_align_t out[]; /* the protocol's struct */
 };
 
-static enum status encode_response(struct inference *self, struct infer_response *response,
-                                   struct arena *arena, bool last, void *out, struct error *err);
-
 /* Returns: the estimated time until the response can be sent: to write outputs to shared memory, to
  * find the top classes, to encode. */
 static uint64_t response_ns(const struct inference *self, const struct infer_response *response) {
     const struct infer_request *request = self->call.request;
-    uint64_t n_bytes = infer_response_bytes(response);
+    uint64_t n_bytes = response->error.status == ST_OK ? infer_response_bytes(response) : 0;
     if (n_bytes < SMALL_BYTES) {
         return 0;
     }
@@ -275,174 +277,133 @@ static uint64_t response_ns(const struct inference *self, const struct infer_res
     return ns + (self->protocol->encode_ns ? self->protocol->encode_ns(self, response) : 0);
 }
 
-static void run_encode(struct helper_job *job) {
-    struct inference *self = inference_of(job);
-    struct encoded *encoded = self->encoded;
-    struct infer_response *response = &self->call.response;
-    shm_request_finish_outputs(&self->shm, self->call.request, response);
-    encoded->st =
-        encode_response(self, response, self->helper_arena, true, encoded->out, &encoded->err);
+/* Of a response without an error. Thread: the worker's, or a helper. */
+static enum status encode_response(const struct outgoing_response *outgoing, void *out,
+                                   struct error *err) {
+    struct inference *self = outgoing->inference;
+    struct infer_response *response = outgoing->response;
+    struct arena *arena = outgoing->arena;
+    enum status st =
+        classify_outputs(arena, self->call.request, self->spec, self->labels, response, err);
+    return st == ST_OK ? self->protocol->encode(self, response, arena, outgoing->last, out, err)
+                       : st;
 }
 
-/* A job that was cancelled has encoded nothing, or a part. */
-static void check_encoded(const struct inference *self, struct encoded *encoded) {
-    if (is_cancelled(self)) {
-        encoded->st = error_set(&encoded->err, ST_CANCELLED,
-                                "the request was cancelled before its response was sent");
+static void run_encode(struct helper_job *job) {
+    struct inference *self = inference_of(job);
+    struct outgoing_response *outgoing = self->current;
+    struct encoded *encoded = outgoing->encoded;
+    if (outgoing->last) {
+        shm_request_finish_outputs(&self->shm, self->call.request, outgoing->response);
     }
+    if (outgoing->response->error.status == ST_OK) { /* else inference_encode returns it */
+        encoded->st = encode_response(outgoing, encoded->out, &encoded->err);
+    }
+}
+
+static void on_encoded(struct helper_job *job);
+
+/* Returns: whether a helper thread encodes the response. */
+static bool encode_on_helper(struct outgoing_response *outgoing) {
+    struct inference *self = outgoing->inference;
+    size_t n_bytes = self->protocol->encoded_bytes;
+    if (is_cancelled(self) || !wants_helper(self, "encoding a response", outgoing->ns) ||
+        n_bytes == 0) {
+        return false;
+    }
+    struct arena *arena = outgoing->last ? self->helper_arena : outgoing->arena;
+    struct encoded *encoded = arena_calloc(arena, 1, sizeof(*encoded) + n_bytes);
+    if (!encoded) {
+        return false;
+    }
+    outgoing->arena = arena;
+    outgoing->encoded = encoded;
+    inference_keep_version(self); /* the call may end before: `spec` is the version's */
+    submit_job(self, &encoded->job, outgoing->ns, run_encode, on_encoded);
+    return true;
+}
+
+/* The outputs of a response that is not needed are not copied to shared memory. */
+static void finish_outputs(struct inference *self, struct infer_response *response) {
+    if (is_cancelled(self)) {
+        shm_request_finish_outputs(&self->shm, self->call.request,
+                                   &(struct infer_response){.error.status = ST_CANCELLED});
+    } else {
+        shm_request_finish_outputs(&self->shm, self->call.request, response);
+    }
+}
+
+/* After the last one `self` may be freed. */
+static void deliver(struct outgoing_response *outgoing) {
+    struct inference *self = outgoing->inference;
+    if (outgoing->last) {
+        finish_outputs(self, outgoing->response); /* no effect where run_encode did it */
+        inference_set_state(self, INFERENCE_ANSWERED);
+    }
+    self->protocol->respond(self, outgoing);
+}
+
+static struct outgoing_response *pop_outgoing(struct inference *self) {
+    struct outgoing_response *outgoing = STAILQ_FIRST(&self->outgoing);
+    if (outgoing) {
+        STAILQ_REMOVE_HEAD(&self->outgoing, link);
+    }
+    return outgoing;
+}
+
+/* Delivers `outgoing` and those that wait after it, until a helper thread encodes one of them. */
+static void deliver_all(struct inference *self, struct outgoing_response *outgoing) {
+    for (; outgoing; outgoing = pop_outgoing(self)) {
+        bool last = outgoing->last;
+        self->current = outgoing;
+        if (encode_on_helper(outgoing)) {
+            return;
+        }
+        deliver(outgoing);
+        if (last) {
+            return;
+        }
+    }
+    self->current = NULL;
 }
 
 static void on_encoded(struct helper_job *job) {
-    struct inference *self = inference_of(job);
-    struct model_version *version = self->encoded->version;
-    check_encoded(self, self->encoded);
-    if (job->skipped) {
-        shm_request_finish_outputs(&self->shm, self->call.request,
-                                   &(struct infer_response){.error.status = ST_CANCELLED});
-    }
-    inference_set_state(self, INFERENCE_ANSWERED);
-    self->protocol->done(self);
-    model_version_unref(version);
-}
-
-/* Returns: false when out of memory. */
-static bool encode_on_helper(struct inference *self, uint64_t ns) {
-    size_t n_bytes = self->protocol->encoded_bytes;
-    self->encoded =
-        n_bytes > 0 ? arena_calloc(self->helper_arena, 1, sizeof(*self->encoded) + n_bytes) : NULL;
-    if (!self->encoded) {
-        return false;
-    }
-    self->encoded->version = self->served_version;
-    model_version_ref(self->served_version);
-    submit_job(self, ns, run_encode, on_encoded);
-    return true;
-}
-
-/* ---- responses before the last, on a helper thread ------------------------------------------- */
-
-/* A response that waits to be encoded, or is encoded; lives in its own arena. */
-struct partial {
-    STAILQ_ENTRY(partial) link;
-    struct infer_response *response;
-    struct arena *arena;
-    uint64_t ns; /* estimated */
-    struct encoded encoded;
-};
-
-/* Those of an inference, which are encoded one after the other: they leave in their order. */
-struct partial_queue {
-    struct inference_job job;
-    STAILQ_HEAD(, partial) waiting;
-    struct partial *delivered;     /* while on_partial_response runs */
-    bool arena_taken;              /* by inference_partial_arena */
-    struct model_version *version; /* a reference, as the call may end before the queue */
-    struct arena *arena;           /* holds the queue */
-};
-
-static void deliver_last(struct inference *self);
-static void encode_next_partial(struct inference *self);
-
-static void run_encode_partial(struct helper_job *job) {
-    struct inference *self = inference_of(job);
-    struct partial *partial = STAILQ_FIRST(&self->partials->waiting);
-    struct encoded *encoded = &partial->encoded;
-    encoded->st = encode_response(self, partial->response, partial->arena, false, encoded->out,
-                                  &encoded->err);
-}
-
-/* All have been delivered. */
-static void end_partials(struct inference *self) {
-    struct partial_queue *queue = self->partials;
-    struct model_version *version = queue->version;
-    self->partials = NULL;
-    self->job = NULL;
-    arena_free(queue->arena);
-    if (self->state == INFERENCE_ENCODING) {
-        deliver_last(self);
-    }
-    model_version_unref(version);
-}
-
-static void on_partial_encoded(struct helper_job *job) {
-    struct inference *self = inference_of(job);
-    struct partial_queue *queue = self->partials;
-    struct partial *partial = STAILQ_FIRST(&queue->waiting);
-    STAILQ_REMOVE_HEAD(&queue->waiting, link);
-    struct arena *arena = partial->arena;
-    check_encoded(self, &partial->encoded);
-    queue->delivered = partial;
-    queue->arena_taken = false;
-    self->protocol->on_partial_response(self, partial->response);
-    queue->delivered = NULL; /* it may be freed */
-    if (!queue->arena_taken) {
-        arena_free(arena);
-    }
-    encode_next_partial(self);
-}
-
-static void encode_next_partial(struct inference *self) {
-    if (STAILQ_EMPTY(&self->partials->waiting)) {
-        end_partials(self);
-        return;
-    }
-    uint64_t ns = STAILQ_FIRST(&self->partials->waiting)->ns;
-    submit_job(self, ns, run_encode_partial, on_partial_encoded);
-    if (is_cancelled(self)) {
-        cancel_job(self);
+    struct inference *self = end_job(job);
+    bool last = self->current->last;
+    deliver(self->current);
+    if (!last) {
+        deliver_all(self, pop_outgoing(self));
     }
 }
 
-static struct partial_queue *partial_queue_new(struct inference *self) {
-    struct arena *arena = arena_new(worker_arenas(self->call.worker), 0);
-    struct partial_queue *queue = arena ? arena_calloc(arena, 1, sizeof(*queue)) : NULL;
-    if (!queue) {
-        arena_free(arena);
-        return NULL;
+/* Responses leave in their order: one that comes while another is encoded or delivered waits. */
+static void add_outgoing(struct outgoing_response *outgoing) {
+    struct inference *self = outgoing->inference;
+    if (self->current) {
+        STAILQ_INSERT_TAIL(&self->outgoing, outgoing, link);
+    } else {
+        deliver_all(self, outgoing);
     }
-    STAILQ_INIT(&queue->waiting);
-    queue->arena = arena;
-    queue->version = self->served_version;
-    model_version_ref(queue->version);
-    return queue;
 }
 
-/* Returns: false when the worker shall encode the response. */
-static bool queue_partial(struct inference *self, struct infer_response *response) {
-    uint64_t ns = response_ns(self, response);
-    bool wanted = self->partials || (ns >= HELPER_MIN_NS && self->services->helpers &&
-                                     self->protocol->encoded_bytes > 0);
-    struct arena *arena = wanted ? arena_new(NULL, 0) : NULL; /* used by a helper thread */
-    struct partial *partial =
-        arena ? arena_calloc(arena, 1, sizeof(*partial) + self->protocol->encoded_bytes) : NULL;
-    bool begins = partial && !self->partials;
-    if (begins) {
-        self->partials = partial_queue_new(self);
-        self->job = self->partials ? &self->partials->job : NULL;
-    }
-    if (!partial || !self->partials) {
-        arena_free(arena);
-        return false;
-    }
-    partial->response = response;
-    partial->arena = arena;
-    partial->ns = ns;
-    arena_set_cancelled(arena, &self->cancelled);
-    STAILQ_INSERT_TAIL(&self->partials->waiting, partial, link);
-    if (begins) {
-        encode_next_partial(self);
-    }
-    return true;
+/* call.response has the last response, or the error of a request that was refused. */
+static void set_last(struct inference *self) {
+    const struct infer_request *request = self->call.request; /* NULL: it was not decoded */
+    self->last = (struct outgoing_response){.inference = self,
+                                            .response = &self->call.response,
+                                            .last = true,
+                                            .arena = request ? request->arena : NULL};
 }
 
-struct arena *inference_partial_arena(struct inference *self) {
-    struct partial_queue *queue = self->partials;
-    if (!queue || !queue->delivered) {
-        return arena_new(worker_arenas(self->call.worker), 0);
+void outgoing_response_free(struct outgoing_response *outgoing) {
+    struct inference *self = outgoing->inference;
+    assert(!outgoing->last);
+    if (outgoing->response) {
+        infer_response_release(outgoing->response);
     }
-    assert(!queue->arena_taken);
-    queue->arena_taken = true;
-    return queue->delivered->arena;
+    self->partial_bytes -= outgoing->n_bytes;
+    memory_subtract(&self->memory, outgoing->n_bytes);
+    arena_free(outgoing->arena); /* `outgoing`, too */
 }
 
 /* ---- the scheduler --------------------------------------------------------------------------- */
@@ -475,9 +436,9 @@ static bool is_batched_apart(const struct inference *self) {
             model_version_has_failing_host(self->served_version, account->host, now_ns));
 }
 
-/* The responses before it have been delivered. */
-static void deliver_last(struct inference *self) {
-    struct call *call = &self->call;
+static void on_done(struct call *call) {
+    struct inference *self = CONTAINER_OF(call, struct inference, call);
+    inference_set_state(self, INFERENCE_ENCODING);
     if (call->response.error.status != ST_OK) {
         note_failure(self);
     } else if (self->account) {
@@ -488,33 +449,30 @@ static void deliver_last(struct inference *self) {
         model_version_note_response_bytes(self->served_version,
                                           infer_response_bytes(&call->response));
     }
-    if (call->response.error.status == ST_OK && is_cancelled(self)) {
-        infer_response_release(&call->response);
-        error_cancelled(&call->response.error);
-    }
-    uint64_t ns = call->response.error.status == ST_OK ? response_ns(self, &call->response) : 0;
-    if (wants_helper(self, "encoding a response", ns) && encode_on_helper(self, ns)) {
-        return;
-    }
-    shm_request_finish_outputs(&self->shm, call->request, &call->response);
-    inference_set_state(self, INFERENCE_ANSWERED);
-    self->protocol->done(self);
-}
-
-static void on_done(struct call *call) {
-    struct inference *self = CONTAINER_OF(call, struct inference, call);
-    inference_set_state(self, INFERENCE_ENCODING);
-    if (!self->partials) {
-        deliver_last(self);
-    }
+    set_last(self);
+    self->last.ns = response_ns(self, &call->response);
+    add_outgoing(&self->last);
 }
 
 static void on_partial_response(struct call *call, struct infer_response *response) {
     struct inference *self = CONTAINER_OF(call, struct inference, call);
+    uint64_t ns = response_ns(self, response);
+    bool may_leave = ns >= HELPER_MIN_NS && self->services->helpers; /* this thread */
+    struct arena *arena = arena_new(may_leave ? NULL : worker_arenas(call->worker), 0);
+    struct outgoing_response *outgoing = arena ? arena_alloc(arena, sizeof(*outgoing)) : NULL;
     trace_add_partial_response(self->trace, response);
-    if (!queue_partial(self, response)) {
-        self->protocol->on_partial_response(self, response);
+    if (!outgoing) {
+        struct outgoing_response lost = {.inference = self, .response = response};
+        arena_free(arena);
+        self->protocol->respond(self, &lost);
+        return;
     }
+    if (may_leave) {
+        arena_set_cancelled(arena, &self->cancelled);
+    }
+    *outgoing = (struct outgoing_response){
+        .inference = self, .response = response, .arena = arena, .ns = ns};
+    add_outgoing(outgoing);
 }
 
 /* The request did not reach the scheduler: its error is in call.response. */
@@ -523,7 +481,8 @@ static void finish_unsubmitted(struct inference *self) {
     call->response = (struct infer_response){.error = call->response.error};
     shm_request_finish_outputs(&self->shm, call->request, &call->response);
     inference_set_state(self, INFERENCE_REFUSED);
-    self->protocol->done(self);
+    set_last(self);
+    self->protocol->respond(self, &self->last);
 }
 
 static void submit(struct inference *self) {
@@ -531,7 +490,7 @@ static void submit(struct inference *self) {
     struct model_version *version = self->version;
     self->version = NULL;
     call->done = on_done;
-    call->on_partial_response = self->protocol->on_partial_response ? on_partial_response : NULL;
+    call->on_partial_response = self->protocol->carries_one ? NULL : on_partial_response;
     call->batch_apart = is_batched_apart(self);
     inference_set_state(self, INFERENCE_RUNNING);
     trace_add_request(self->trace, call->request);
@@ -630,17 +589,6 @@ static void reserve_memory(struct inference *self) {
     }
 }
 
-/* The real size, with the text that the encoding made, where it is larger than expected. */
-static void count_response(struct inference *self) {
-    const struct infer_request *request = self->call.request;
-    uint64_t n_bytes = infer_response_bytes(&self->call.response);
-    assert(request); /* a response without an error */
-    if (self->encoded && request->arena != self->helper_arena) {
-        n_bytes += arena_bytes(self->helper_arena);
-    }
-    memory_raise(&self->memory, n_bytes + arena_bytes(request->arena) + self->partial_bytes);
-}
-
 /* ---- running --------------------------------------------------------------------------------- */
 
 static void submit_if_ok(struct inference *self, enum status st) {
@@ -672,16 +620,25 @@ static void run_prepare(struct helper_job *job) {
 
 static void on_prepared(struct helper_job *job);
 
+/* Returns: a job for a step of that time; NULL when the worker runs it. */
+static struct inference_job *job_for(struct inference *self, const char *work, uint64_t ns) {
+    return wants_helper(self, work, ns)
+               ? arena_alloc(self->helper_arena, sizeof(struct inference_job))
+               : NULL;
+}
+
 /* Returns: whether the request went to a helper thread; else it may be freed. Those of the same
  * order that come meanwhile wait. */
 static bool prepare(struct inference *self) {
     const struct inference_protocol *protocol = self->protocol;
     struct error *err = &self->call.response.error;
     uint64_t ns = protocol->decode_ns ? protocol->decode_ns(self) : 0;
-    if (!wants_helper(self, "decoding a request", ns)) {
+    struct inference_job *job = job_for(self, "decoding a request", ns);
+    if (!job) {
         enum status st = decode_request(self, true, err);
         ns = st == ST_OK ? check_ns(self) : 0;
-        if (!wants_helper(self, "checking inputs", ns)) {
+        job = job_for(self, "checking inputs", ns);
+        if (!job) {
             submit_if_ok(self, st == ST_OK ? check_request(self, err) : st);
             return false;
         }
@@ -691,7 +648,7 @@ static bool prepare(struct inference *self) {
     if (self->order) {
         TAILQ_INSERT_HEAD(&self->order->preparing, self, link);
     }
-    submit_job(self, ns, run_prepare, on_prepared);
+    submit_job(self, job, ns, run_prepare, on_prepared);
     return true;
 }
 
@@ -711,7 +668,7 @@ static void run_queued(struct inference_order *order) {
 }
 
 static void on_prepared(struct helper_job *job) {
-    struct inference *self = inference_of(job);
+    struct inference *self = end_job(job);
     struct inference_order *order = self->order;
     bool others_wait = false;
     if (order) {
@@ -761,24 +718,13 @@ void inference_cancel(struct inference *self) {
 
 void inference_abandon(struct inference *self) {
     set_cancelled(self);
-    if (self->partials || self->state == INFERENCE_ENCODING) {
+    if (self->job) {
         cancel_job(self);
     }
     inference_cancel(self);
 }
 
-/* ---- responses ------------------------------------------------------------------------------- */
-
-static enum status encode_response(struct inference *self, struct infer_response *response,
-                                   struct arena *arena, bool last, void *out, struct error *err) {
-    if (response->error.status != ST_OK) {
-        *err = response->error;
-        return err->status;
-    }
-    enum status st =
-        classify_outputs(arena, self->call.request, self->spec, self->labels, response, err);
-    return st == ST_OK ? self->protocol->encode(self, response, arena, last, out, err) : st;
-}
+/* ---- encoding -------------------------------------------------------------------------------- */
 
 /* The code that ran out of memory knows the request's arena, and not the setting that limits it. */
 static void name_memory_setting(const struct inference *self, const struct arena *arena,
@@ -802,51 +748,61 @@ static void name_memory_setting(const struct inference *self, const struct arena
               arena_bytes(arena));
 }
 
-/* What a helper thread has encoded. */
-static enum status take_encoded(const struct inference *self, const struct encoded *encoded,
-                                void *out, struct error *err) {
-    if (encoded->st != ST_OK) {
-        *err = encoded->err;
-        return encoded->st;
+/* The real size, with the text that the encoding made, where it is larger than expected. */
+static void count_response(struct outgoing_response *outgoing) {
+    struct inference *self = outgoing->inference;
+    const struct infer_request *request = self->call.request;
+    uint64_t n_bytes = infer_response_bytes(outgoing->response) + arena_bytes(outgoing->arena);
+    if (!outgoing->last) {
+        outgoing->n_bytes = n_bytes;
+        self->partial_bytes += n_bytes;
+        memory_add(&self->memory, n_bytes);
+        return;
     }
-    memcpy(out, encoded->out, self->protocol->encoded_bytes);
-    return ST_OK;
+    n_bytes += outgoing->arena != request->arena ? arena_bytes(request->arena) : 0;
+    memory_raise(&self->memory, n_bytes + self->partial_bytes);
 }
 
-enum status inference_encode(struct inference *self, void *out, struct error *err) {
-    const struct infer_request *request = self->call.request; /* NULL: it was not decoded */
-    struct arena *arena = request ? request->arena : NULL;
+enum status inference_encode(struct outgoing_response *outgoing, void *out, struct error *err) {
+    struct inference *self = outgoing->inference;
+    const struct encoded *encoded = outgoing->encoded;
     enum status st;
-    if (self->encoded) {
-        st = take_encoded(self, self->encoded, out, err);
+    if (outgoing->response->error.status != ST_OK) {
+        *err = outgoing->response->error;
+        st = err->status;
+    } else if (is_cancelled(self)) { /* a job that was cancelled has encoded nothing, or a part */
+        st = error_set(err, ST_CANCELLED, "the request was cancelled before its response was sent");
+    } else if (!encoded) {
+        st = encode_response(outgoing, out, err);
+    } else if (encoded->st != ST_OK) {
+        *err = encoded->err;
+        st = encoded->st;
     } else {
-        st = encode_response(self, &self->call.response, arena, true, out, err);
+        memcpy(out, encoded->out, self->protocol->encoded_bytes);
+        st = ST_OK;
     }
     if (st == ST_OK) {
-        count_response(self);
-        trace_timestamp_set(self->trace, self->protocol->send_start);
-    } else {
-        name_memory_setting(self, arena, err);
+        count_response(outgoing);
+        if (outgoing->last) {
+            trace_timestamp_set(self->trace, self->protocol->send_start);
+        }
+    } else if (outgoing->last) {
+        name_memory_setting(self, self->call.request ? self->call.request->arena : NULL, err);
     }
     return st;
 }
 
-enum status inference_encode_partial(struct inference *self, struct infer_response *response,
-                                     struct arena *arena, void *out, struct error *err) {
-    struct partial *partial = self->partials ? self->partials->delivered : NULL;
-    if (partial && partial->response == response) {
-        return take_encoded(self, &partial->encoded, out, err);
+void inference_keep_version(struct inference *self) {
+    if (!self->version) {
+        self->version = self->served_version;
+        model_version_ref(self->version);
     }
-    if (self->encoded && response == &self->call.response) {
-        return take_encoded(self, self->encoded, out, err);
-    }
-    return encode_response(self, response, arena, false, out, err);
 }
 
 void inference_fini(struct inference *self, bool sent) {
     assert(self->state == INFERENCE_NEW || self->state == INFERENCE_REFUSED ||
            self->state == INFERENCE_ANSWERED);
-    assert(!self->partials && !memory_is_waiting(&self->memory));
+    assert(!self->job && !memory_is_waiting(&self->memory));
     memory_release(&self->memory, sent);
     if (self->version) {
         model_version_unref(self->version);

@@ -6,8 +6,8 @@
  *     inference_init
  *     inference_find_model, or inference_use_version; else inference_run finds the model that
  *         `decode` named
- *     inference_run ─→ decode, forward_headers ─→ the scheduler ─→ on_partial_response … done
- *     inference_encode, of the last response; inference_encode_partial, of one before it
+ *     inference_run ─→ decode, forward_headers ─→ the scheduler ─→ respond …
+ *     inference_encode, of each response
  *     inference_fini
  *
  * Nothing here reads or writes a socket. Steps that take long for the size of their data run on a
@@ -53,11 +53,11 @@ enum inference_state {
     INFERENCE_QUEUED,    /* in its order, after one that is INFERENCE_PREPARING */
     INFERENCE_PREPARING, /* a helper thread decodes or checks the request */
     INFERENCE_WAITING,   /* for memory for its response */
-    INFERENCE_REFUSED,   /* before the scheduler: `done` was called with an error */
+    INFERENCE_REFUSED,   /* before the scheduler: `respond` was called with an error */
     INFERENCE_RUNNING,   /* in the scheduler; errors from then on are the model's */
     INFERENCE_ENCODING,  /* the call has ended; its last response waits for those before it, or is
                             encoded by a helper thread */
-    INFERENCE_ANSWERED,  /* `done` was called with the model's last response or error */
+    INFERENCE_ANSWERED,  /* `respond` was called with the model's last response or error */
 };
 
 /* What the inferences of all protocols use. */
@@ -70,6 +70,20 @@ struct inference_services {
     struct helper_pool *helpers;     /* for what would hold the worker; NULL: the worker does it */
     const struct loop_health *loops; /* for health checks; may be NULL */
     struct shared_pages *pages;      /* of metrics and of many models; NULL: none is shared */
+};
+
+/* A response on its way to the client. One before the last has an arena of its own, which holds
+ * this struct, too: the request's would grow with each. */
+struct outgoing_response {
+    struct inference *inference;
+    struct infer_response *response; /* of the last, and of a refusal: call.response */
+    bool last;                       /* no other follows */
+    struct arena *arena; /* for its encoding; NULL: out of memory, or the request was not decoded */
+    /* internal */
+    uint64_t ns;             /* estimated, until it can be sent */
+    uint64_t n_bytes;        /* of one before the last: counted in the request's memory */
+    struct encoded *encoded; /* by a helper thread; NULL: not yet */
+    STAILQ_ENTRY(outgoing_response) link; /* in inference->outgoing */
 };
 
 /* The steps of a protocol. */
@@ -98,12 +112,11 @@ struct inference_protocol {
     uint64_t (*encode_ns)(const struct inference *self, const struct infer_response *response);
     size_t encoded_bytes; /* size of `out`, which may be moved in memory; 0: it never runs on a
                              helper thread */
-    /* Called exactly once for inference_run, possibly before it returns: call.response has the
-     * response or error. The callee releases it. */
-    void (*done)(struct inference *self);
-    /* Called for each response of a decoupled model before the last; the callee releases it. NULL
-     * unless `carries_one` is. */
-    void (*on_partial_response)(struct inference *self, struct infer_response *response);
+    /* Called for each response in the model's order, possibly before inference_run returns: exactly
+     * once with `last`, with a response or the reason why there is none. Others come only where
+     * `carries_one` is NULL, without an arena when out of memory. The callee calls
+     * outgoing_response_free when one before the last was sent, and releases call.response. */
+    void (*respond)(struct inference *self, struct outgoing_response *outgoing);
 };
 
 struct inference_job {
@@ -117,7 +130,8 @@ struct inference {
     const struct inference_services *services;
     struct str model, version_text;       /* set by `decode`, until the model is found */
     struct model_version *version;        /* a reference, until the scheduler takes it */
-    struct model_version *served_version; /* the same version; valid until `done` returns */
+    struct model_version *served_version; /* the same version; valid until the last `respond`
+                                             returns, or inference_keep_version */
     const struct model_spec *spec;        /* of the version; NULL: not found yet */
     const struct labels *labels;          /* one per output of the model */
     struct shm_request shm;               /* shared memory of the client */
@@ -131,15 +145,14 @@ struct inference {
                                              specification */
     enum inference_state state;
     TAILQ_ENTRY(inference) link; /* in order->preparing */
-    /* On a helper thread: `decode`, the checks of large inputs, `encode`. NULL: none of them was
-     * yet. */
-    struct inference_job *job;
-    struct arena *arena;        /* the request's, of the worker; set by the protocol where it has
+    struct inference_job *job;   /* submitted to a helper thread; NULL: none */
+    struct arena *arena;         /* the request's, of the worker; set by the protocol where it has
                                     decode_ns or encode_ns */
-    struct arena *helper_arena; /* for what a helper thread allocates; NULL: none */
-    struct encoded *encoded;    /* of the last response; NULL: not encoded yet */
-    struct partial_queue *partials; /* of responses before the last that wait for helper threads;
-                                       NULL: none waits */
+    struct arena *helper_arena;  /* for what a helper thread allocates; NULL: none */
+    struct outgoing_response last;
+    struct outgoing_response *current; /* is encoded by a helper thread, or `respond` has it; NULL:
+                                          none */
+    STAILQ_HEAD(, outgoing_response) outgoing; /* after `current`, in the order of the model */
     /* No response will be needed: a helper thread that works for it stops, and none is encoded.
      * Cancelled before the scheduler, or abandoned. Read by helper threads. */
     atomic_bool cancelled;
@@ -183,37 +196,27 @@ enum status inference_use_version(struct inference *self, struct model_version *
                                   struct error *err) SLUICE_MUST_USE;
 /* Decodes, checks and submits the request. Where there is no memory for its response, it waits, and
  * is refused with ST_OVERLOADED when there is none for MEMORY_WAIT_NS. An error is reported through
- * `done`, as the model's responses are. */
+ * `respond`, as the model's responses are. */
 void inference_run(struct inference *self);
-/* Cancels the inference if it waits or is in flight; `done` is still called, with a response where
- * there is one already. */
+/* Cancels the inference if it waits or is in flight; `respond` is still called, with a response
+ * where there is one already. */
 void inference_cancel(struct inference *self);
 /* As inference_cancel, where no response can be sent any more: none is encoded. */
 void inference_abandon(struct inference *self);
-/* After `done`: encodes the response into `out`. Returns: the model's error, or the reason why the
- * response cannot be encoded. */
-enum status inference_encode(struct inference *self, void *out, struct error *err) SLUICE_MUST_USE;
-/* Within on_partial_response, before inference_encode_partial. Returns: a new arena for the
- * response as it is encoded; NULL when out of memory. Owns: the caller. */
-struct arena *inference_partial_arena(struct inference *self);
-/* As inference_encode, of a response before the last, or of the last one; memory is in `arena`. */
-enum status inference_encode_partial(struct inference *self, struct infer_response *response,
-                                     struct arena *arena, void *out,
-                                     struct error *err) SLUICE_MUST_USE;
+/* Within `respond` or, of the last response, after it: encodes the response into `out`, and counts
+ * its memory. Returns: the model's error, or the reason why it cannot be encoded. */
+enum status inference_encode(struct outgoing_response *outgoing, void *out,
+                             struct error *err) SLUICE_MUST_USE;
+/* Releases a response before the last, and its memory. `response` NULL: it was released. */
+void outgoing_response_free(struct outgoing_response *outgoing);
+/* The last response is encoded after `respond` has returned: keeps the version until
+ * inference_fini. */
+void inference_keep_version(struct inference *self);
 /* The response was sent (`sent`: the client has read it) or is not needed, and was released:
  * releases what else the request holds. Call it exactly once, when the inference is not in flight.
  */
 void inference_fini(struct inference *self, bool sent);
 
-/* The memory of a response before the last, which lives until it is sent. */
-static inline void inference_add_memory(struct inference *self, uint64_t n_bytes) {
-    self->partial_bytes += n_bytes;
-    memory_add(&self->memory, n_bytes);
-}
-static inline void inference_subtract_memory(struct inference *self, uint64_t n_bytes) {
-    self->partial_bytes -= n_bytes;
-    memory_subtract(&self->memory, n_bytes);
-}
 /* Returns: bytes of the response's outputs. */
 uint64_t infer_response_bytes(const struct infer_response *response);
 

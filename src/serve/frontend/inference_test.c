@@ -19,10 +19,12 @@
 #include "serve/frontend/labels.h"
 #include "serve/repository/test_rig.h"
 
-enum { X_BYTES = RIG_WIDTH * sizeof(float), STEPS_BYTES = 200 };
+enum { X_BYTES = RIG_WIDTH * sizeof(float), STEPS_BYTES = 200, WIDE_ROWS = 4096 };
 
 static const struct model_config on_instance = {.run_on = RUN_ON_INSTANCE};
 static const struct model_config decoupled = {.decoupled = true};
+static const struct model_config decoupled_unbatched = {.decoupled = true,
+                                                        .has_max_batch_size = true};
 
 /* ---- a protocol ------------------------------------------------------------------------------ */
 
@@ -94,24 +96,23 @@ static enum status encode(struct inference *inference, struct infer_response *re
     return ST_OK;
 }
 
-static void done(struct inference *inference) {
+static void respond(struct inference *inference, struct outgoing_response *outgoing) {
+    if (!outgoing->last) {
+        char text[STEPS_BYTES];
+        struct error err;
+        log_step("partial");
+        assert_int_equal(inference_encode(outgoing, text, &err), ST_OK);
+        outgoing_response_free(outgoing);
+        return;
+    }
     log_step("done");
     request.n_done++;
-    if (inference_encode(inference, request.encoded, &request.error) == ST_OK) {
+    if (inference_encode(outgoing, request.encoded, &request.error) == ST_OK) {
         request.error.status = ST_OK;
     }
     infer_response_release(&inference->call.response);
     inference_fini(inference, true);
     worker_stop(request.rig.worker);
-}
-
-static void on_partial_response(struct inference *inference, struct infer_response *response) {
-    char text[STEPS_BYTES];
-    struct error err;
-    log_step("partial");
-    assert_int_equal(
-        inference_encode_partial(inference, response, request.request.arena, text, &err), ST_OK);
-    infer_response_release(response);
 }
 
 static const struct inference_protocol test_protocol = {
@@ -122,7 +123,7 @@ static const struct inference_protocol test_protocol = {
     .decode = decode,
     .forward_headers = forward_headers,
     .encode = encode,
-    .done = done,
+    .respond = respond,
 };
 
 /* ---- a request ------------------------------------------------------------------------------- */
@@ -167,6 +168,7 @@ static void run_step(struct rig *rig) {
     struct inference *inference = &request.inference;
     memset(&inference->call, 0xa5, sizeof(inference->call)); /* inference_init may not rely on it */
     inference_init(inference, &request.protocol, &request.services, rig->worker, request.account);
+    inference->arena = request.request.arena;
     if (inference_use_version(inference, rig->version, &request.error) != ST_OK) {
         inference_fini(inference, true);
         worker_stop(rig->worker);
@@ -339,10 +341,52 @@ static void inference_decoupled_model_gives_each_response(void **state) {
     open_request(&decoupled);
     request.rig.model->handle_request = answer_twice;
     request.protocol.carries_one = NULL;
-    request.protocol.on_partial_response = on_partial_response;
     run_request();
     assert_int_equal(request.error.status, ST_OK);
     assert_string_equal(request.steps, "decode forward partial encode-partial done encode");
+    close_request();
+}
+
+static void widen(sluice_response *response, sluice_output *outputs, int64_t *dims) {
+    static const float wide[WIDE_ROWS * RIG_WIDTH];
+    (void)response;
+    dims[0] = WIDE_ROWS;
+    outputs[0].data = wide;
+    outputs[0].n_bytes = sizeof(wide);
+}
+
+/* A large response, a small one, and the last. */
+static void answer_large_first(sluice_model *model, const sluice_request *backend_request) {
+    model->corrupt_response = widen;
+    rig_answer(model, backend_request, 0);
+    model->corrupt_response = NULL;
+    rig_answer(model, backend_request, 0);
+    rig_answer(model, backend_request, 1);
+}
+
+static uint64_t encode_ns_of_large(const struct inference *inference,
+                                   const struct infer_response *response) {
+    (void)inference;
+    (void)response;
+    return HELPER_MIN_NS;
+}
+
+/* A helper thread encodes the large one meanwhile. */
+static void inference_responses_after_large_one_wait_for_it(void **state) {
+    struct error err;
+    (void)state;
+    open_request(&decoupled_unbatched);
+    assert_int_equal(helper_pool_new(1, &request.services.helpers, &err), ST_OK);
+    want_output("y", 0);
+    request.rig.model->handle_request = answer_large_first;
+    request.protocol.carries_one = NULL;
+    request.protocol.encode_ns = encode_ns_of_large;
+    request.protocol.encoded_bytes = STEPS_BYTES;
+    run_request();
+    assert_int_equal(request.error.status, ST_OK);
+    assert_string_equal(request.steps,
+                        "decode forward encode-partial partial partial encode-partial done encode");
+    helper_pool_free(request.services.helpers);
     close_request();
 }
 
@@ -437,6 +481,7 @@ int main(void) {
         cmocka_unit_test(inference_cancelled_reports_once),
         cmocka_unit_test(inference_decoupled_model_is_refused_where_one_is_carried),
         cmocka_unit_test(inference_decoupled_model_gives_each_response),
+        cmocka_unit_test(inference_responses_after_large_one_wait_for_it),
         cmocka_unit_test(inference_class_output_is_replaced),
         cmocka_unit_test(inference_misaligned_input_is_copied),
         cmocka_unit_test(inference_tensors_in_shared_memory_are_copied),

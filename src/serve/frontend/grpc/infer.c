@@ -99,7 +99,7 @@ void grpc_infer_send(struct grpc_infer *infer, const struct grpc_infer_response 
 
 enum status grpc_infer_encode(struct grpc_infer *infer, struct grpc_infer_response *out,
                               struct error *err) {
-    enum status st = inference_encode(&infer->inference, out, err);
+    enum status st = inference_encode(&infer->inference.last, out, err);
     metric_add(st == ST_OK ? METRIC_INFERENCES_TOTAL : METRIC_INFERENCE_FAILURES_TOTAL, 1);
     return st;
 }
@@ -116,10 +116,11 @@ static void release_response(void *user) {
     infer_response_release(user);
 }
 
-static void answer_infer(struct inference *inference) {
+static void respond(struct inference *inference, struct outgoing_response *outgoing) {
     struct grpc_infer *infer = grpc_infer_of(inference);
     struct grpc_infer_response out;
     struct error err;
+    (void)outgoing; /* the last one */
     if (grpc_infer_encode(infer, &out, &err) != ST_OK) {
         infer_response_release(&inference->call.response);
         grpc_finish(infer->rpc, &err);
@@ -140,7 +141,7 @@ static const struct inference_protocol infer_protocol = {
     .encode = encode_response,
     .encode_ns = grpc_infer_encode_ns,
     .encoded_bytes = sizeof(struct grpc_infer_response),
-    .done = answer_infer,
+    .respond = respond,
 };
 
 static void begin_infer(struct grpc_call *call) {
@@ -163,8 +164,7 @@ static void step_infer(struct grpc_call *call, enum grpc_event event) {
     if (event == GRPC_MESSAGE) {
         begin_infer(call);
     } else if (event == GRPC_CANCELLED && infer) {
-        inference_abandon(
-            &infer->inference); /* its `done` is still called, and finishes the call */
+        inference_abandon(&infer->inference); /* `respond` is still called, and finishes the call */
     } else if (event == GRPC_END && infer) {
         inference_fini(&infer->inference, !call->is_cancelled);
         grpc_message_free(infer->message);

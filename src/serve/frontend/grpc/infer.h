@@ -56,7 +56,7 @@ uint64_t grpc_infer_encode_ns(const struct inference *inference,
 void grpc_infer_send(struct grpc_infer *infer, const struct grpc_infer_response *response,
                      void (*release)(void *user), void *user);
 
-/* Encodes the (last) response as pieces of a message, and counts the inference. Returns: as
+/* Encodes the last response as pieces of a message, and counts the inference. Returns: as
  * inference_encode. */
 enum status grpc_infer_encode(struct grpc_infer *infer, struct grpc_infer_response *out,
                               struct error *err) SLUICE_MUST_USE;

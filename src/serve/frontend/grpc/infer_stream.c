@@ -12,8 +12,6 @@ struct stream_item {
     struct grpc_infer infer;
     TAILQ_ENTRY(stream_item) link;
     size_t n_partials; /* partial responses being sent; they may refer to this request */
-    struct model_version *version; /* a reference, of an item that waits for those before it: its
-                                      response is encoded after the call has ended; NULL: none */
     bool answered;
     bool is_finished; /* its last response was sent, or is not needed */
 };
@@ -34,9 +32,6 @@ static void item_free_if_finished(struct stream_item *item) {
     if (item->is_finished && item->n_partials == 0) {
         infer_response_release(&item->infer.inference.call.response);
         inference_fini(&item->infer.inference, !item->infer.rpc->is_cancelled);
-        if (item->version) {
-            model_version_unref(item->version);
-        }
         grpc_message_free(item->infer.message); /* frees the item too */
     }
 }
@@ -123,7 +118,7 @@ static void send_item(struct stream *stream, struct stream_item *item) {
     send_error(stream, item, &err);
 }
 
-/* A cancelled call may call on_done at once: `flushing` keeps all items in the list. The caller
+/* A cancelled call may call `respond` at once: `flushing` keeps all items in the list. The caller
  * must call flush_answers afterwards. */
 static void cancel_all_requests(struct stream *stream) {
     bool inner = stream->flushing;
@@ -192,34 +187,21 @@ static struct stream_item *stream_item_of(struct inference *inference) {
     return CONTAINER_OF(grpc_infer_of(inference), struct stream_item, infer);
 }
 
-static void on_done(struct inference *inference) {
-    struct stream_item *item = stream_item_of(inference);
+static void on_last_response(struct stream_item *item) {
     struct stream *stream = item->infer.rpc->user;
     item->answered = true;
-    if (item != TAILQ_FIRST(&stream->items) && inference->served_version) {
-        item->version = inference->served_version;
-        model_version_ref(item->version);
+    if (item != TAILQ_FIRST(&stream->items) && item->infer.inference.served_version) {
+        inference_keep_version(&item->infer.inference); /* it waits for those before it */
     }
     flush_answers(stream);
 }
 
 /* ---- partial responses of decoupled models ------------------------------------------- */
 
-/* A partial response being sent, in an arena of its own: the request's arena would grow with each.
- */
-struct partial_response {
-    struct stream_item *item;
-    struct infer_response *response;
-    struct arena *arena; /* holds this struct */
-    uint64_t n_bytes;    /* counted in the request's memory */
-};
-
 static void partial_response_free(void *user) {
-    struct partial_response *partial = user;
-    struct stream_item *item = partial->item;
-    infer_response_release(partial->response);
-    inference_subtract_memory(&item->infer.inference, partial->n_bytes);
-    arena_free(partial->arena);
+    struct outgoing_response *outgoing = user;
+    struct stream_item *item = stream_item_of(outgoing->inference);
+    outgoing_response_free(outgoing);
     item->n_partials--;
     item_free_if_finished(item);
 }
@@ -231,60 +213,52 @@ static void fail_out_of_memory(struct stream *stream) {
 }
 
 /* Sends the response, or the error in it. Returns: false when out of memory. */
-static bool send_partial_response(struct stream *stream, struct partial_response *partial) {
-    struct stream_item *item = partial->item;
+static bool send_partial_response(struct stream *stream, struct outgoing_response *outgoing) {
+    struct stream_item *item = stream_item_of(outgoing->inference);
     struct grpc_infer_response out;
     struct error err;
-    if (inference_encode_partial(&item->infer.inference, partial->response, partial->arena, &out,
-                                 &err) == ST_OK) {
-        partial->n_bytes = infer_response_bytes(partial->response) + arena_bytes(partial->arena);
-        inference_add_memory(&item->infer.inference, partial->n_bytes);
-        grpc_infer_send(&item->infer, &out, partial_response_free, partial);
+    if (!outgoing->arena) {
+        return false;
+    }
+    if (inference_encode(outgoing, &out, &err) == ST_OK) {
+        grpc_infer_send(&item->infer, &out, partial_response_free, outgoing);
         return true;
     }
     struct buf text;
-    buf_init(&text, partial->arena, 128);
+    buf_init(&text, outgoing->arena, 128);
     print_error(&text, item, &err, false);
     note_failure(stream, item, &err);
     if (text.failed) {
         return false;
     }
     struct piece piece = {text.data, text.len};
-    grpc_send(stream->call, &piece, 1, partial_response_free, partial);
+    grpc_send(stream->call, &piece, 1, partial_response_free, outgoing);
     return true;
 }
 
-static struct partial_response *partial_response_new(struct stream_item *item,
-                                                     struct infer_response *response) {
-    struct arena *arena = inference_partial_arena(&item->infer.inference);
-    struct partial_response *partial = arena ? arena_alloc(arena, sizeof *partial) : NULL;
-    if (!partial) {
-        arena_free(arena);
-        return NULL;
-    }
-    *partial = (struct partial_response){.item = item, .response = response, .arena = arena};
-    item->n_partials++;
-    return partial;
-}
-
-static void on_partial_response(struct inference *inference, struct infer_response *response) {
-    struct stream_item *item = stream_item_of(inference);
-    struct stream *stream = item->infer.rpc->user;
+static void on_partial_response(struct stream *stream, struct outgoing_response *outgoing) {
+    struct stream_item *item = stream_item_of(outgoing->inference);
     if (stream->failed || stream->call->is_cancelled) {
-        infer_response_release(response);
+        outgoing_response_free(outgoing);
         return;
     }
-    struct partial_response *partial = partial_response_new(item, response);
-    if (!partial) {
-        infer_response_release(response);
-        fail_out_of_memory(stream);
-    } else if (!send_partial_response(stream, partial)) {
-        partial_response_free(partial);
+    item->n_partials++;
+    if (!send_partial_response(stream, outgoing)) {
+        partial_response_free(outgoing);
         fail_out_of_memory(stream);
     }
     if (stream->failed) {
         cancel_all_requests(stream);
         flush_answers(stream);
+    }
+}
+
+static void respond(struct inference *inference, struct outgoing_response *outgoing) {
+    struct stream_item *item = stream_item_of(inference);
+    if (outgoing->last) {
+        on_last_response(item);
+    } else {
+        on_partial_response(item->infer.rpc->user, outgoing);
     }
 }
 
@@ -303,8 +277,7 @@ static const struct inference_protocol stream_protocol = {
     .encode = encode_response,
     .encode_ns = grpc_infer_encode_ns,
     .encoded_bytes = sizeof(struct grpc_infer_response),
-    .done = on_done,
-    .on_partial_response = on_partial_response,
+    .respond = respond,
 };
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -346,7 +319,7 @@ static void add_request(struct stream *stream, struct grpc_message *message) {
     if (stream->failed) { /* answered in order, after the cancelled requests before it */
         error_set(&item->infer.inference.call.response.error, ST_CANCELLED,
                   "the stream has failed");
-        on_done(&item->infer.inference);
+        on_last_response(item);
         return;
     }
     inference_run(&item->infer.inference);

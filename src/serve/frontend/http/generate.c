@@ -23,9 +23,10 @@ struct http_generate {
     bool streams;      /* generate_stream */
     bool stream_begun; /* the head of the response was sent */
     size_t n_answers;
-    struct buf answer;          /* the only response of generate */
-    struct arena *answer_arena; /* of a partial one; NULL: the exchange's */
-    struct error failure;       /* of the first response, or the wrong number of responses */
+    struct buf answer; /* the only response of generate */
+    struct outgoing_response
+        *kept;            /* one before the last, whose arena has it; NULL: the exchange's */
+    struct error failure; /* of the first response, or the wrong number of responses */
 };
 
 static struct http_generate *http_generate_of(struct inference *inference) {
@@ -92,21 +93,23 @@ static enum status set_count_error(struct http_generate *generate, const char *c
                      count);
 }
 
-static void store_single_answer(struct http_generate *generate, struct infer_response *response,
-                                bool is_partial) {
-    struct arena *arena = generate->base.exchange->arena;
-    if (generate->n_answers > 1 && response->error.status == ST_OK) {
+static void store_single_answer(struct http_generate *generate,
+                                struct outgoing_response *outgoing) {
+    if (generate->n_answers > 1 && outgoing->response->error.status == ST_OK) {
         set_count_error(generate, "more");
-        return;
-    }
-    if (is_partial && !generate->answer_arena) {
-        generate->answer_arena = arena = inference_partial_arena(&generate->base.inference);
-    }
-    if (!arena) {
+    } else if (!outgoing->arena) {
         error_no_memory(&generate->failure, "the response");
-    } else if (inference_encode_partial(&generate->base.inference, response, arena,
-                                        &generate->answer, &generate->failure) == ST_OK) {
+    } else if (inference_encode(outgoing, &generate->answer, &generate->failure) == ST_OK) {
         generate->failure.status = ST_OK;
+        if (!outgoing->last) { /* the backend may continue; the text stays */
+            infer_response_release(outgoing->response);
+            outgoing->response = NULL;
+            generate->kept = outgoing;
+            return;
+        }
+    }
+    if (!outgoing->last) {
+        outgoing_response_free(outgoing);
     }
 }
 
@@ -134,22 +137,8 @@ static void reply_single_answer(struct http_generate *generate) {
 
 /* ---- generate_stream: events ----------------------------------------------------------------- */
 
-/* A response as an event, in an arena of its own. */
-struct event {
-    struct arena *arena;
-    struct http_generate *generate;
-    uint64_t n_bytes;                /* counted in the request's memory */
-    struct infer_response *response; /* released after sending; NULL: none */
-    struct piece piece;
-};
-
 static void free_event(void *user) {
-    struct event *event = user;
-    if (event->response) {
-        infer_response_release(event->response);
-    }
-    inference_subtract_memory(&event->generate->base.inference, event->n_bytes);
-    arena_free(event->arena);
+    outgoing_response_free(user);
 }
 
 static void begin_stream(struct http_generate *generate) {
@@ -166,11 +155,11 @@ static void begin_stream(struct http_generate *generate) {
                                            .n_fields = n});
 }
 
-static void print_event(struct buf *out, struct arena *arena, struct http_generate *generate,
-                        struct infer_response *response) {
+/* Prints the response, or the error in it. */
+static void print_event(struct buf *out, struct outgoing_response *outgoing) {
     struct error err;
-    if (inference_encode_partial(&generate->base.inference, response, arena, out, &err) != ST_OK) {
-        buf_init(out, arena, FIRST_BYTES);
+    if (inference_encode(outgoing, out, &err) != ST_OK) {
+        buf_init(out, outgoing->arena, FIRST_BYTES);
         buf_add_str(out, STR("data: "));
         v2_error_print(out, &err);
         buf_add_str(out, STR("\n\n"));
@@ -178,35 +167,24 @@ static void print_event(struct buf *out, struct arena *arena, struct http_genera
     }
 }
 
-/* `owned`: releases `response` when the event was sent. */
-static void send_event(struct http_generate *generate, struct infer_response *response,
-                       bool owned) {
+/* The response is released when the event was sent; the last one with the exchange. */
+static void send_event(struct http_generate *generate, struct outgoing_response *outgoing) {
     struct http_exchange *exchange = generate->base.exchange;
-    struct inference *inference = &generate->base.inference;
-    struct arena *arena =
-        owned ? inference_partial_arena(inference) : arena_new(worker_arenas(exchange->worker), 0);
-    struct event *event = arena ? arena_calloc(arena, 1, sizeof(*event)) : NULL;
+    struct arena *arena = outgoing->arena;
+    struct piece *piece = arena ? arena_alloc(arena, sizeof(*piece)) : NULL;
     struct buf out = {.failed = true};
-    if (event) {
-        print_event(&out, arena, generate, response);
+    if (piece) {
+        print_event(&out, outgoing);
     }
     if (out.failed) {
-        if (owned) {
-            infer_response_release(response);
+        if (!outgoing->last) {
+            outgoing_response_free(outgoing);
         }
-        arena_free(arena);
         http_stream_send(exchange, NULL, 0, NULL, NULL); /* closes the connection */
         return;
     }
-    *event = (struct event){.arena = arena,
-                            .generate = generate,
-                            .n_bytes = arena_bytes(arena) +
-                                       (owned ? infer_response_bytes(response) : 0) +
-                                       (!owned && inference->encoded ? out.len : 0),
-                            .response = owned ? response : NULL,
-                            .piece = {out.data, out.len}};
-    inference_add_memory(&generate->base.inference, event->n_bytes);
-    http_stream_send(exchange, &event->piece, 1, free_event, event);
+    *piece = (struct piece){out.data, out.len};
+    http_stream_send(exchange, piece, 1, outgoing->last ? NULL : free_event, outgoing);
 }
 
 /* ---- responses of the model ------------------------------------------------------------------ */
@@ -217,19 +195,18 @@ static bool is_first_error(const struct http_generate *generate,
     return generate->n_answers == 1 && response->error.status != ST_OK;
 }
 
-static void emit_event(struct http_generate *generate, struct infer_response *response,
-                       bool owned) {
-    if (is_first_error(generate, response)) {
-        generate->failure = response->error;
+static void emit_event(struct http_generate *generate, struct outgoing_response *outgoing) {
+    if (is_first_error(generate, outgoing->response)) {
+        generate->failure = outgoing->response->error;
     } else if (generate->stream_begun || generate->failure.status == ST_OK) {
         if (!generate->stream_begun) {
             begin_stream(generate);
         }
-        send_event(generate, response, owned);
+        send_event(generate, outgoing);
         return;
     }
-    if (owned) {
-        infer_response_release(response);
+    if (!outgoing->last) {
+        outgoing_response_free(outgoing);
     }
 }
 
@@ -246,19 +223,18 @@ static void cancel_if_failed(struct http_generate *generate) {
     }
 }
 
-static void on_partial_response(struct inference *inference, struct infer_response *response) {
-    struct http_generate *generate = http_generate_of(inference);
+static void on_partial_response(struct http_generate *generate,
+                                struct outgoing_response *outgoing) {
     if (is_cancelled(generate) ||
         (!generate->stream_begun && generate->failure.status != ST_OK)) { /* not sent */
-        infer_response_release(response);
+        outgoing_response_free(outgoing);
         return;
     }
     generate->n_answers++;
     if (generate->streams) {
-        emit_event(generate, response, true);
+        emit_event(generate, outgoing);
     } else {
-        store_single_answer(generate, response, true);
-        infer_response_release(response);
+        store_single_answer(generate, outgoing);
     }
     cancel_if_failed(generate);
 }
@@ -295,17 +271,16 @@ static void finish_cancelled(struct http_generate *generate) {
     reply_failure(generate->base.exchange, &err);
 }
 
-static void finish_submitted(struct http_generate *generate) {
-    struct infer_response *response = &generate->base.inference.call.response;
+static void finish_submitted(struct http_generate *generate, struct outgoing_response *outgoing) {
     if (!is_cancelled(generate) && last_is_answer(generate)) {
         generate->n_answers++;
         if (generate->streams) {
-            emit_event(generate, response, false);
+            emit_event(generate, outgoing);
         } else {
-            store_single_answer(generate, response, false);
+            store_single_answer(generate, outgoing);
         }
     }
-    infer_response_release(response);
+    infer_response_release(outgoing->response);
     trace_timestamp_set(generate->base.inference.trace, TRACE_HTTP_SEND_START);
     if (is_cancelled(generate)) {
         finish_cancelled(generate);
@@ -316,10 +291,12 @@ static void finish_submitted(struct http_generate *generate) {
     }
 }
 
-static void on_done(struct inference *inference) {
+static void respond(struct inference *inference, struct outgoing_response *outgoing) {
     struct http_generate *generate = http_generate_of(inference);
-    if (inference_was_submitted(inference)) {
-        finish_submitted(generate);
+    if (!outgoing->last) {
+        on_partial_response(generate, outgoing);
+    } else if (inference_was_submitted(inference)) {
+        finish_submitted(generate, outgoing);
     } else {
         reply_failure(generate->base.exchange, &inference->call.response.error);
     }
@@ -335,8 +312,7 @@ static const struct inference_protocol generate_protocol = {
     .encode = encode_response,
     .encode_ns = encode_ns,
     .encoded_bytes = sizeof(struct buf),
-    .done = on_done,
-    .on_partial_response = on_partial_response,
+    .respond = respond,
 };
 
 /* ---- the exchange ---------------------------------------------------------------------------- */
@@ -350,8 +326,10 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
 
 static void on_end(struct http_exchange *exchange) {
     struct http_generate *generate = exchange->user;
+    if (generate->kept) {
+        outgoing_response_free(generate->kept);
+    }
     http_inference_end(exchange);
-    arena_free(generate->answer_arena);
 }
 
 /* Clause: generate accepts no content codings. */

@@ -190,7 +190,7 @@ static void send_response(struct http_infer *infer, const struct http_infer_resp
 }
 
 /* Thread: the worker. */
-static void on_done(struct inference *inference) {
+static void respond(struct inference *inference, struct outgoing_response *outgoing) {
     struct http_infer *infer = http_infer_of(inference);
     struct infer_response *response = &inference->call.response;
     struct http_infer_response encoded;
@@ -202,7 +202,7 @@ static void on_done(struct inference *inference) {
         reply_failure(infer->base.exchange, &err);
         return;
     }
-    if (inference_encode(inference, &encoded, &err) == ST_OK) {
+    if (inference_encode(outgoing, &encoded, &err) == ST_OK) {
         send_response(infer, &encoded);
         return;
     }
@@ -221,7 +221,7 @@ static const struct inference_protocol infer_protocol = {
     .encode = encode_response,
     .encode_ns = encode_ns,
     .encoded_bytes = sizeof(struct http_infer_response),
-    .done = on_done,
+    .respond = respond,
 };
 
 /* ---- the exchange ---------------------------------------------------------------------------- */

@@ -420,8 +420,9 @@ static enum status init_rows(struct inference *inference, struct infer_response 
     return ST_OK;
 }
 
-static void on_answer(struct inference *inference) {
+static void respond(struct inference *inference, struct outgoing_response *outgoing) {
     struct mip_chunk *chunk = mip_chunk_of(inference);
+    (void)outgoing; /* mip_chunk_begin_write encodes it */
     chunk_set_state(chunk, MIP_CHUNK_ANSWERED);
     if (inference->call.response.error.status != ST_OK) {
         chunk->error = inference->call.response.error;
@@ -435,7 +436,7 @@ static const struct inference_protocol chunk_protocol = {
     .begin_trace = begin_trace,
     .decode = build_request,
     .encode = init_rows,
-    .done = on_answer,
+    .respond = respond,
 };
 
 void mip_chunk_submit(struct mip_chunk *chunk) {
@@ -447,7 +448,7 @@ void mip_chunk_submit(struct mip_chunk *chunk) {
     inference->arena = chunk->arena;
     if (inference_use_version(inference, chunk->context->version,
                               &inference->call.response.error) != ST_OK) {
-        on_answer(inference);
+        respond(inference, NULL);
         return;
     }
     inference_run(inference);
@@ -457,7 +458,7 @@ void mip_chunk_submit(struct mip_chunk *chunk) {
 
 enum status mip_chunk_begin_write(struct mip_chunk *chunk, struct error *err) {
     assert(chunk->state == MIP_CHUNK_ANSWERED && chunk->error.status == ST_OK);
-    return chunk->rows ? ST_OK : inference_encode(&chunk->inference, chunk, err);
+    return chunk->rows ? ST_OK : inference_encode(&chunk->inference.last, chunk, err);
 }
 
 uint64_t mip_chunk_write_ns(const struct mip_chunk *chunk) {
