@@ -61,6 +61,7 @@ def infer_request(elements, **counts):
 
 
 PING_REQUEST = header(PING, 0)
+PING_ANSWER = header(PING, 0, subtype=RESPONSE)
 
 
 def parse_answer(payload):
