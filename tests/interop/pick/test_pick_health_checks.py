@@ -337,7 +337,7 @@ def test_health_thousand_endpoints(start):
     """All are asked at the start, and again; those that fall silent are found out one by one."""
     with MetricPages("ok", "0.0.0.0:0") as one:
         addresses = [f"127.0.{1 + n // 250}.{1 + n % 250}:{one.port}" for n in range(1000)]
-        picker = start(pool_of(addresses, "http: /ready").replace("20ms", "3s"))
+        picker = start(pool_of(addresses, "http: /ready, timeout: 10m").replace("20ms", "3s"))
         picker.wait_ready_endpoints(1000)
         picker.wait_until(lambda now: now['sluice_pick_probes_total{result="ok"}'] >= 2000, "two rounds")
         one.says("no", "status")

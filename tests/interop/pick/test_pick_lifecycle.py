@@ -348,7 +348,7 @@ def test_body_small_pieces_bound_memory(start):
     picker = start(POOL + "models: [m]\n")
     with Proxy(picker.grpc_addresses[0]) as proxy:
         stream = proxy.stream(headers("/v1/completions", config="FULL_DUPLEX_STREAMED NONE"))
-        n = 5_000
+        n = 1_000  # each is a message of its own, which takes a busy machine some milliseconds
         stream.send(*[body(b" ") for _ in range(n)])
         held = picker.wait_until(lambda now: now["sluice_pick_held_bytes"] == n, "all of it")
         assert held["sluice_arenas"] < n / 8  # each is of some KiB; a message has one of its own
