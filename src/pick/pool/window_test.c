@@ -258,6 +258,42 @@ static void window_trial_is_preferred_to_waiting(void **state) {
     pool_wakeup_fini(&wakeup);
 }
 
+/* bug-queue-window: a request was notified of capacity, and then the endpoint's window shrank. It
+ * goes on waiting, and the endpoint is offered again as soon as its window has room. */
+static void window_that_shrinks_does_not_stall_the_queue(void **state) {
+    static struct window_stage stage;
+    struct pool_spec *spec = fixture_spec_of(2);
+    struct pool_wakeup wakeup;
+    struct pool_pick pick;
+    struct error err;
+    (void)state;
+    spec->flow_control.on = true;
+    spec->flow_control.max_wait_ns = 60 * SECOND;
+    spec->flow_control.limits = (struct flow_limits){.max_requests = 10, .max_bytes = 1 << 20};
+    spec->max_in_flight = 4;
+    stage_open(&stage, spec);
+    struct endpoint *shedding = numbered(&stage, 0);
+    assert_int_equal(pick_more(&stage, shedding, 8), 4);
+    pool_wakeup_init(&wakeup, no_notify, NULL);
+    struct pool_waiter waiter = {.wakeup = &wakeup};
+    struct pool_request request = {.waiter = &waiter};
+    assert_int_equal(pool_pick(stage.pool.reader, &request, &pick, &err), ST_OK);
+    assert_null(pick.ticket.endpoint);
+    end_one(&stage, shedding, POOL_OUTCOME_OK);
+    assert_ptr_equal(pool_wakeup_pop(&wakeup), &waiter);
+    end_one(&stage, shedding, POOL_OUTCOME_SHED); /* before the request picks */
+    assert_int_equal(endpoint_window_size(shedding), 2);
+    assert_int_equal(pool_pick(stage.pool.reader, &request, &pick, &err), ST_OK);
+    assert_null(pick.ticket.endpoint);
+    assert_null(pool_wakeup_pop(&wakeup));
+    end_one(&stage, shedding, POOL_OUTCOME_OK);
+    assert_ptr_equal(pool_wakeup_pop(&wakeup), &waiter);
+    assert_int_equal(pool_pick(stage.pool.reader, &request, &stage.picks[stage.n], &err), ST_OK);
+    assert_ptr_equal(stage.picks[stage.n++].ticket.endpoint, shedding);
+    stage_close(&stage);
+    pool_wakeup_fini(&wakeup);
+}
+
 /* An endpoint hung. The trial that it got before it was well again has no answer for a long time:
  * after a second another request is sent there, and its answer is enough. */
 static void window_trial_without_answer_is_followed_by_another(void **state) {
@@ -335,6 +371,7 @@ int main(void) {
         cmocka_unit_test(window_of_server_that_sheds_all_is_closed),
         cmocka_unit_test(window_grows_without_results),
         cmocka_unit_test(window_trial_is_preferred_to_waiting),
+        cmocka_unit_test(window_that_shrinks_does_not_stall_the_queue),
         cmocka_unit_test(window_trial_without_answer_is_followed_by_another),
         cmocka_unit_test(window_older_failures_do_not_end_a_trial),
     };

@@ -241,10 +241,12 @@ static uint64_t max_notifications(const struct pool *pool, struct endpoint *endp
     return again;
 }
 
+/* An endpoint that is avoided, or whose window has been used up since, is no reason: it is offered
+ * again as soon as that ends. */
 void pool_set_stalled(struct pool *pool, struct endpoint *endpoint, bool stalled) {
     lock_assert_held(&pool->lock);
-    endpoint->stalled_until_ns =
-        stalled && has_capacity(pool, endpoint) ? clock_now_ns() + STALLED_NS : 0;
+    bool is_usable = !endpoint_is_avoided(endpoint) && has_capacity(pool, endpoint);
+    endpoint->stalled_until_ns = stalled && is_usable ? clock_now_ns() + STALLED_NS : 0;
 }
 
 /* The first waiter that can use the endpoint. A search that finds none looks at every waiter: it is
