@@ -26,15 +26,26 @@ void endpoint_record_change(struct pool *pool, const struct endpoint *endpoint) 
     }
 }
 
-static uint32_t compute_rank(const struct endpoint *endpoint) {
+/* With a limit, a debt leaves the endpoint before those that are full: where no loads are known,
+ * they are all full when the first one is. */
+static uint32_t count_with_debt(const struct pool *pool, const struct endpoint *endpoint) {
+    uint32_t in_flight = endpoint_in_flight(endpoint), debt = endpoint_debt(endpoint);
+    uint64_t limit = pool->snapshot ? pool->snapshot->spec->max_in_flight : 0;
+    if (limit == 0 || in_flight >= limit) {
+        return in_flight + debt;
+    }
+    uint64_t count = (uint64_t)in_flight + debt;
+    return (uint32_t)(count < limit ? count : limit - 1);
+}
+
+static uint32_t compute_rank(const struct pool *pool, const struct endpoint *endpoint) {
     if (!endpoint->in_pool || (endpoint->known && !endpoint->ready)) {
         return ENDPOINT_OUT;
     }
     bool avoided = endpoint_avoidance(endpoint) != ENDPOINT_NOT_AVOIDED || !endpoint->known;
-    return endpoint_in_flight(endpoint) + endpoint_debt(endpoint) +
-           (avoided                             ? ENDPOINT_REFUSED
-            : endpoint_is_window_full(endpoint) ? ENDPOINT_LIMITED
-                                                : 0);
+    return count_with_debt(pool, endpoint) + (avoided                             ? ENDPOINT_REFUSED
+                                              : endpoint_is_window_full(endpoint) ? ENDPOINT_LIMITED
+                                                                                  : 0);
 }
 
 /* Records for waiters whether the member is ready, not avoided and not limited. */
@@ -59,7 +70,7 @@ static void count_unchecked(struct pool *pool, struct endpoint *endpoint) {
 }
 
 void endpoint_update_rank(struct pool *pool, struct endpoint *endpoint) {
-    uint32_t before = endpoint_rank(endpoint), rank = compute_rank(endpoint);
+    uint32_t before = endpoint_rank(endpoint), rank = compute_rank(pool, endpoint);
     lock_assert_held(&pool->lock);
     count_unchecked(pool, endpoint);
     if (rank == before) {
@@ -118,12 +129,24 @@ void endpoint_add_tokens(struct pool *pool, struct endpoint *endpoint, int64_t n
                           memory_order_relaxed);
 }
 
+static __attribute__((cold, noinline)) bool is_rank_bounded(const struct pool *pool,
+                                                            const struct endpoint *endpoint) {
+    uint64_t count = (uint64_t)endpoint_in_flight(endpoint) + endpoint_debt(endpoint);
+    return endpoint_window_size(endpoint) > 0 || count >= pool->snapshot->spec->max_in_flight - 1;
+}
+
+/* Whether one request more or less may change the rank by something else than one. */
+static inline bool is_rank_computed(const struct pool *pool, const struct endpoint *endpoint) {
+    uint32_t unusual = endpoint_window_size(endpoint) | endpoint_debt(endpoint);
+    return unusual != 0 && is_rank_bounded(pool, endpoint);
+}
+
 void endpoint_add_request(struct pool *pool, struct endpoint *endpoint) {
     uint32_t rank = endpoint_rank(endpoint);
     lock_assert_held(&pool->lock);
     store_u32(&endpoint->in_flight, endpoint_in_flight(endpoint) + 1);
     pool->n_in_flight++;
-    if (endpoint_window_size(endpoint) > 0) {
+    if (is_rank_computed(pool, endpoint)) {
         endpoint_update_rank(pool, endpoint);
     } else if (rank != ENDPOINT_OUT) {
         ranking_increment(&pool->ranking, &endpoint->ranked);
@@ -138,7 +161,7 @@ void endpoint_remove_request(struct pool *pool, struct endpoint *endpoint) {
     assert(endpoint_in_flight(endpoint) > 0);
     store_u32(&endpoint->in_flight, endpoint_in_flight(endpoint) - 1);
     pool->n_in_flight--;
-    if (endpoint_window_size(endpoint) > 0) {
+    if (is_rank_computed(pool, endpoint)) {
         endpoint->window.n_older -= endpoint->window.n_older > 0;
         endpoint_update_rank(pool, endpoint);
     } else if (rank != ENDPOINT_OUT) {
@@ -501,6 +524,14 @@ static void mark_all_ready(struct pool *pool, const struct pool_snapshot *snapsh
     }
 }
 
+/* max_in_flight may have changed. */
+static void update_indebted(struct pool *pool) {
+    struct endpoint *endpoint;
+    TAILQ_FOREACH(endpoint, &pool->indebted, indebted_link) {
+        endpoint_update_rank(pool, endpoint);
+    }
+}
+
 static void publish_snapshot(struct pool *pool, struct pool_change *change) {
     bool checked = change->fresh->spec->health.kind != POOL_HEALTH_NONE;
     pool->snapshot = change->fresh;
@@ -523,6 +554,7 @@ static void publish_snapshot(struct pool *pool, struct pool_change *change) {
     if (!checked && change->old->spec->health.kind != POOL_HEALTH_NONE) {
         mark_all_ready(pool, change->fresh);
     }
+    update_indebted(pool);
     if (change->fresh->spec->outlier_detection.max_ejection_percent == 0) {
         clear_ejections(pool);
     }

@@ -294,6 +294,49 @@ static void window_that_shrinks_does_not_stall_the_queue(void **state) {
     pool_wakeup_fini(&wakeup);
 }
 
+/* bug-queue-debt: an endpoint that failed counts as loaded, and not as full: while others are full,
+ * requests do not wait for them beside it, also when the limit changes. */
+static void window_debt_is_no_lack_of_capacity(void **state) {
+    static struct window_stage stage;
+    struct pool_wakeup wakeup;
+    (void)state;
+    pool_wakeup_init(&wakeup, no_notify, NULL);
+    for (uint64_t most = 2; most <= 3; most++) {
+        struct pool_spec *spec = fixture_spec_of(2);
+        spec->flow_control.on = true;
+        spec->flow_control.max_wait_ns = 60 * SECOND;
+        spec->flow_control.limits = (struct flow_limits){.max_requests = 10, .max_bytes = 1 << 20};
+        spec->outlier_detection.max_ejection_percent = 0;
+        spec->max_in_flight = 2;
+        stage_open(&stage, spec);
+        struct endpoint *bad = numbered(&stage, 0);
+        for (int i = 0; i < 6; i++) {
+            pool_report_outcome(stage.pool.pool, bad, POOL_OUTCOME_5XX);
+        }
+        assert_true(endpoint_debt(bad) > 10);
+        if (most > 2) {
+            spec = fixture_spec_of(2);
+            spec->flow_control.on = true;
+            spec->flow_control.limits =
+                (struct flow_limits){.max_requests = 10, .max_bytes = 1 << 20};
+            spec->max_in_flight = most;
+            fixture_update(stage.pool.pool, spec);
+        }
+        uint32_t n = (uint32_t)most, n_bad = pick_more(&stage, bad, n);
+        assert_true(n_bad < n); /* the other one is preferred */
+        assert_int_equal(n_bad + pick_more(&stage, bad, n), n);
+        struct pool_waiter waiter = {.wakeup = &wakeup};
+        struct pool_request request = {.waiter = &waiter};
+        struct pool_pick pick;
+        struct error err;
+        assert_int_equal(pool_pick(stage.pool.reader, &request, &pick, &err), ST_OK);
+        assert_null(pick.ticket.endpoint); /* both are full */
+        pool_dequeue(stage.pool.pool, &waiter, FLOW_ABORTED);
+        stage_close(&stage);
+    }
+    pool_wakeup_fini(&wakeup);
+}
+
 /* An endpoint hung. The trial that it got before it was well again has no answer for a long time:
  * after a second another request is sent there, and its answer is enough. */
 static void window_trial_without_answer_is_followed_by_another(void **state) {
@@ -372,6 +415,7 @@ int main(void) {
         cmocka_unit_test(window_grows_without_results),
         cmocka_unit_test(window_trial_is_preferred_to_waiting),
         cmocka_unit_test(window_that_shrinks_does_not_stall_the_queue),
+        cmocka_unit_test(window_debt_is_no_lack_of_capacity),
         cmocka_unit_test(window_trial_without_answer_is_followed_by_another),
         cmocka_unit_test(window_older_failures_do_not_end_a_trial),
     };
