@@ -935,6 +935,8 @@ void net_conn_open(struct net_conn *conn) {
     int rc = handle_open(conn);
     if (rc != 0) {
         close(conn->fd);
+    } else if (!conn->over_limit) { /* one that is refused has no place */
+        conn_entry_set_fd(&conn->entry, conn->fd);
     }
     conn->fd = -1;
     conn->account = memory_account_new(&server_worker->memory.quota);
@@ -973,6 +975,7 @@ void net_conn_close(struct net_conn *conn) {
         server_worker->out_conn = NULL;
     }
     conn->protocol->on_close(conn);
+    conn_entry_set_fd(&conn->entry, -1);
     uv_close(&conn->uv.handle, on_closed);
 }
 
@@ -1039,6 +1042,16 @@ static bool still_idle(const struct net_conn *conn) {
     return conn_entry_is_idle(&conn->entry) && (!has_input || conn->eof);
 }
 
+/* Whether the client has closed its side, which was not read yet, and has all that was sent. */
+static bool has_left(const struct net_conn *conn) {
+    uv_os_fd_t fd;
+    if (!conn->entry.had_left || uv_fileno(&conn->uv.handle, &fd) != 0) {
+        return false;
+    }
+    struct pollfd polled = {.fd = fd, .events = POLLRDHUP};
+    return poll(&polled, 1, 0) == 1 && net_conn_taken_bytes(conn) == conn->n_written;
+}
+
 /* It has become busy: it is open as before. */
 static void keep_place(struct net_conn *conn) {
     struct net_budget *budget = conn->server_worker->server->budget;
@@ -1062,6 +1075,9 @@ void net_conn_evict(struct net_conn *conn) {
     } else if (is_open && still_waits(conn)) {
         metric_add(METRIC_WAITING_CONNECTIONS_CLOSED_TOTAL, 1);
         log_closed_for_another(conn);
+        net_conn_close(conn);
+    } else if (is_open && has_left(conn)) {
+        metric_add(METRIC_IDLE_CONNECTIONS_CLOSED_TOTAL, 1);
         net_conn_close(conn);
     } else if (is_open && (conn->entry.was_waiting || !still_idle(conn))) {
         keep_place(conn); /* one that waited was busy meanwhile, even if it is idle now */

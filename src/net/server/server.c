@@ -6,6 +6,7 @@
 #include "net/server/server.h"
 
 #include <assert.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -461,8 +462,27 @@ struct place_search {
     uint8_t n_tried;       /* so many that were found before have become busy */
 };
 
+/* Asks the kernel: a worker that has much to do, or has to wait with a client's next request, reads
+ * the end later. */
+static size_t choose_left(struct conn_entry *const *entries, size_t n) {
+    struct pollfd polled[CONN_TABLE_LOOKED];
+    for (size_t i = 0; i < n; i++) {
+        polled[i] = (struct pollfd){
+            .fd = atomic_load_explicit(&entries[i]->fd, memory_order_relaxed), .events = POLLRDHUP};
+    }
+    if (poll(polled, n, 0) <= 0) {
+        return n;
+    }
+    size_t i = 0;
+    while (i < n && (polled[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0) {
+        i++;
+    }
+    return i;
+}
+
 /* Idle ones of peers that have many go first, then those of such peers whose requests wait for
- * their client, then idle ones of peers that have as many as `host`. */
+ * their client, then idle ones of peers that have as many as `host`, and at last those whose client
+ * has closed its side. */
 static struct conn_entry *find_place(struct conn_table *conns, const struct place_search *search) {
     uint64_t now_ns = clock_now_ns(), host = search->host;
     size_t n_kept = search->large_peers_only ? MAX_OF_SMALL_PEER : CONN_TABLE_KEPT;
@@ -475,8 +495,9 @@ static struct conn_entry *find_place(struct conn_table *conns, const struct plac
         size_t n_of_host = conn_table_count(conns, host);
         const struct conn_search as_large = {n_of_host > 0 ? n_of_host - 1 : 0, now_ns};
         entry = conn_table_take_idle(conns, &as_large, now_ns);
+        n_kept = as_large.n_kept;
     }
-    return entry;
+    return entry ? entry : conn_table_take_left(conns, n_kept, choose_left);
 }
 
 /* Gives the place of a connection of any server of the budget to another one: of an idle one, or of
@@ -675,6 +696,7 @@ static void on_accept(void *user, int fd, int family, uint64_t host) {
     conn->no_memory = has_place && !counted;
     conn_entry_set_idle(&conn->entry, CONN_BUSY); /* until it is open */
     conn_entry_set_waiting(&conn->entry, CONN_BUSY);
+    conn_entry_set_fd(&conn->entry, -1);
     conn_table_add(&server->budget->conns, &conn->entry, host);
     atomic_fetch_add_explicit(&conn->server_worker->n_assigned_conns, 1, memory_order_relaxed);
     if (conn->server_worker->worker == server->acceptor) {

@@ -11,6 +11,7 @@ struct conn_peer {
     uint64_t host;
     struct timer_heap conns;
     struct timer_node rank; /* in by_size */
+    size_t next_looked;     /* the connection where conn_table_take_left goes on */
 };
 
 /* One search: connections whose time is corrected, and peers without an idle one. */
@@ -85,7 +86,7 @@ static void remove_entry(struct conn_table *table, struct conn_entry *entry) {
 void conn_table_add(struct conn_table *table, struct conn_entry *entry, uint64_t host) {
     lock_acquire(&table->lock);
     struct conn_peer *peer = find_or_add_peer(table, host);
-    entry->taken = entry->called = entry->was_waiting = false;
+    entry->taken = entry->called = entry->was_waiting = entry->had_left = false;
     if (peer && timer_heap_set(&peer->conns, &entry->node, 0)) {
         entry->peer = peer;
     }
@@ -206,6 +207,39 @@ struct conn_entry *conn_table_take_waiting(struct conn_table *table, uint64_t ho
     take(table, &passed, found);
     if (found) {
         found->was_waiting = true;
+    }
+    lock_release(&table->lock);
+    return found;
+}
+
+/* Returns: NULL when none of those that the steps allow was chosen. */
+static struct conn_entry *find_left(struct conn_peer *peer, conn_choose *choose, size_t *n_steps) {
+    struct conn_entry *entries[CONN_TABLE_LOOKED];
+    size_t n = peer->conns.n < *n_steps ? peer->conns.n : *n_steps;
+    size_t first = peer->next_looked % peer->conns.n;
+    for (size_t i = 0; i < n; i++) {
+        struct timer_node *node = peer->conns.nodes[(first + i) % peer->conns.n];
+        entries[i] = CONTAINER_OF(node, struct conn_entry, node);
+    }
+    size_t chosen = choose(entries, n);
+    peer->next_looked = first + (chosen < n ? chosen : n);
+    *n_steps -= n;
+    return chosen < n ? entries[chosen] : NULL;
+}
+
+struct conn_entry *conn_table_take_left(struct conn_table *table, size_t n_kept,
+                                        conn_choose *choose) {
+    struct passed passed = {.n = 0};
+    struct conn_entry *found = NULL;
+    struct conn_peer *peer;
+    size_t n_steps = CONN_TABLE_LOOKED;
+    lock_acquire(&table->lock);
+    while (!found && n_steps > 0 && (peer = pass_peer(table, &passed, n_kept))) {
+        found = find_left(peer, choose, &n_steps);
+    }
+    take(table, &passed, found);
+    if (found) {
+        found->had_left = true;
     }
     lock_release(&table->lock);
     return found;

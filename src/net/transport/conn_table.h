@@ -27,6 +27,7 @@ enum {
     CONN_TABLE_BUCKETS = 1024,
     /* A peer with at most so many connections loses none that has an open request. */
     CONN_TABLE_KEPT = 4,
+    CONN_TABLE_LOOKED = 256, /* that one conn_table_take_left looks at: some 30 us */
 };
 
 #define CONN_BUSY UINT64_MAX
@@ -39,6 +40,7 @@ struct conn_entry {
     struct conn_peer *peer; /* NULL: in no table; guarded by the table's lock, as `taken` is */
     bool taken;             /* conn_table_take_idle returned it: another one has its place */
     bool was_waiting;       /* it was taken by conn_table_take_waiting */
+    bool had_left;          /* it was taken by conn_table_take_left */
     uint8_t n_tried;        /* how many were taken before it in vain */
     bool called; /* its worker is told so: it must stay until the message has arrived, which
                                clears this */
@@ -48,6 +50,7 @@ struct conn_entry {
     /* Since when its open requests wait for the client: for a body or for messages; CONN_BUSY: the
      * server works for one of them. Written by the connection's worker. */
     _Atomic uint64_t waits_since_ns;
+    _Atomic int fd; /* for a conn_choose; -1: none. Written by the connection's worker. */
 };
 
 struct conn_table {
@@ -83,6 +86,14 @@ struct conn_entry *conn_table_take_idle(struct conn_table *table, const struct c
  * many it looks at some. */
 struct conn_entry *conn_table_take_waiting(struct conn_table *table, uint64_t host);
 
+/* Returns: the index of a connection whose client has left; `n` when none has. */
+typedef size_t conn_choose(struct conn_entry *const *entries, size_t n);
+/* As conn_table_take_idle, a busy connection of a peer with more than `n_kept`, whose client has
+ * left, which its worker has not read yet. Of many it looks at CONN_TABLE_LOOKED, and at others the
+ * next time. */
+struct conn_entry *conn_table_take_left(struct conn_table *table, size_t n_kept,
+                                        conn_choose *choose);
+
 /* Returns: how many connections the peer has. */
 size_t conn_table_count(struct conn_table *table, uint64_t host);
 
@@ -91,6 +102,9 @@ static inline void conn_entry_set_idle(struct conn_entry *entry, uint64_t since_
 }
 static inline void conn_entry_set_waiting(struct conn_entry *entry, uint64_t since_ns) {
     atomic_store_explicit(&entry->waits_since_ns, since_ns, memory_order_relaxed);
+}
+static inline void conn_entry_set_fd(struct conn_entry *entry, int fd) {
+    atomic_store_explicit(&entry->fd, fd, memory_order_relaxed);
 }
 static inline bool conn_entry_is_waiting(const struct conn_entry *entry) {
     return atomic_load_explicit(&entry->waits_since_ns, memory_order_relaxed) != CONN_BUSY;

@@ -193,6 +193,49 @@ static void conn_table_waiting_one_goes_for_a_peer_that_has_fewer(void **state) 
     world_free(world);
 }
 
+/* Returns: of those that have a descriptor in this test, the first. */
+static size_t choose(struct conn_entry *const *entries, size_t n) {
+    size_t i = 0;
+    assert_in_range(n, 1, CONN_TABLE_LOOKED);
+    while (i < n && entries[i]->fd < 0) {
+        i++;
+    }
+    return i;
+}
+
+static int take_left(struct world *world, size_t n_kept) {
+    struct conn_entry *entry = conn_table_take_left(&world->table, n_kept, choose);
+    if (!entry) {
+        return -1;
+    }
+    assert_true(entry->taken && entry->called && entry->had_left && !entry->was_waiting);
+    return (int)(entry - world->conns);
+}
+
+static void conn_table_one_whose_client_left_goes_wherever_it_is(void **state) {
+    (void)state;
+    struct world *world = world_new();
+    for (size_t i = 0; i < MANY; i++) {
+        conn_entry_set_fd(&world->conns[i], -1);
+        add(world, i, i < 3 ? 8 : 7, CONN_BUSY);
+    }
+    assert_int_equal(take_left(world, 0), -1);
+    const int left[] = {2900, 1500, 3};
+    for (size_t i = 0; i < 3; i++) { /* of many, some are looked at each time */
+        conn_entry_set_fd(&world->conns[left[i]], 1);
+        int found = -1;
+        for (int k = 0; k <= MANY / CONN_TABLE_LOOKED && found < 0; k++) {
+            found = take_left(world, 0);
+        }
+        assert_int_equal(found, left[i]);
+    }
+    conn_entry_set_fd(&world->conns[1], 1);
+    for (int k = 0; k <= MANY / CONN_TABLE_LOOKED + 1; k++) {
+        assert_int_equal(take_left(world, 3), -1); /* of a peer that has as few */
+    }
+    world_free(world);
+}
+
 static struct address address_of(const char *text) {
     struct address address = {0};
     struct error err;
@@ -229,6 +272,7 @@ int main(void) {
         cmocka_unit_test(conn_table_idle_one_of_a_small_peer_is_found),
         cmocka_unit_test(conn_table_idle_ones_of_small_peers_are_kept),
         cmocka_unit_test(conn_table_waiting_one_goes_for_a_peer_that_has_fewer),
+        cmocka_unit_test(conn_table_one_whose_client_left_goes_wherever_it_is),
         cmocka_unit_test(address_peer_hash_is_that_of_the_host),
     };
     return cmocka_run_group_tests_name("net/transport/conn_table", tests, NULL, NULL);

@@ -256,6 +256,40 @@ HALF_CLOSED = {"http": (Gated.ask_http, half_close), "mip": (Gated.ask_mip, half
                "https": (Gated.ask_tls, half_close), "https, close_notify": (Gated.ask_tls, close_notify)}
 
 
+# More than the server reads while the model runs the first: the end of the client's side is behind them.
+SENT_AHEAD = {"http": (lambda gated: gated.address, lambda: GATED_REQUEST),
+              "mip": (lambda gated: gated.server.mip_urls[0].removeprefix("tcp://"),
+                      lambda: mip.infer_request([[mip.as_json([1])]]))}
+
+
+@pytest.mark.parametrize("how", ["closes its side", "goes"])
+@pytest.mark.parametrize("protocol", SENT_AHEAD)
+def test_clients_that_left_after_unread_requests_leave_room_for_others(start_server, tmp_path, protocol, how):
+    """A model runs the first request of all connections. The server does not read on meanwhile, so it has not seen that
+    the clients have left."""
+    gated = Gated(start_server, tmp_path)
+    address, request = SENT_AHEAD[protocol]
+    request = request()
+    ahead = request * (1 + (1 << 17) // len(request))
+    with contextlib.ExitStack() as stack:
+        left = [stack.enter_context(connect_from("127.0.0.9", address(gated), ahead)) for _ in range(MOST)]
+        metrics.wait_until(gated.server.metrics_address, lambda now: metrics.others_in_flight(now) >= MOST,
+                           "requests that the model runs")
+        for sock in left:
+            if how == "goes":
+                sock.close()
+            else:
+                half_close(sock)
+        for _ in range(N_GOOD):
+            assert http1.request(gated.address, "POST", INFER, ONE).status == 200
+            with h2.Connection(gated.server.grpc_address) as connection:
+                assert connection.call(grpc_live.INFER, grpc_live.request("m")).status == grpc_live.OK
+            mip.ping(gated.server.mip_urls[1])
+        assert 0 < closed_idle(gated.server) <= 3 * N_GOOD
+        gated.release()
+    gated.server.wait_at_rest()
+
+
 @pytest.mark.parametrize("crowd", HALF_CLOSED)
 def test_half_closed_connections_leave_room_for_others(start_server, tmp_path, crowd):
     """A model runs the requests of all connections, and cannot be stopped. The client of each has closed its side, and gets
