@@ -847,6 +847,14 @@ static const uint64_t LINGER_MAX_NS = 30000000000u;
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
+/* A closed connection is freed when no message is on its way to it and its protocol has released
+ * it. */
+static void free_if_unused(struct net_conn *conn) {
+    if (conn->closed && !conn->entry.called && !conn->held) {
+        free(conn);
+    }
+}
+
 static void conn_free(struct net_conn *conn) {
     struct server_worker *server_worker = conn->server_worker;
     struct net_budget *budget = server_worker->server->budget;
@@ -864,16 +872,12 @@ static void conn_free(struct net_conn *conn) {
     pending_input_free(conn, conn->pending_input);
     memory_account_close(conn->account);
     conn->closed = true;
-    if (!conn->entry.called && !conn->held) {
-        free(conn);
-    }
+    free_if_unused(conn);
 }
 
 void net_conn_release(struct net_conn *conn) {
     conn->held = false;
-    if (conn->closed && !conn->entry.called) {
-        free(conn);
-    }
+    free_if_unused(conn);
 }
 
 static void on_closed(uv_handle_t *handle) {
@@ -1068,10 +1072,8 @@ static void keep_place(struct net_conn *conn) {
 void net_conn_evict(struct net_conn *conn) {
     bool is_open = conn->phase == NET_OPEN;
     conn->entry.called = false;
-    if (conn->closed && !conn->held) {
-        free(conn);
-    } else if (conn->closed) {
-        return;
+    if (conn->closed) {
+        free_if_unused(conn);
     } else if (is_open && still_waits(conn)) {
         metric_add(METRIC_WAITING_CONNECTIONS_CLOSED_TOTAL, 1);
         log_closed_for_another(conn);
