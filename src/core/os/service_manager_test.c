@@ -153,15 +153,21 @@ static void service_manager_unsets_environment(void **state) {
     close(listener.fd);
 }
 
+/* Opens `manager`, which notifies the listener. */
+static struct listener listen_for(struct service_manager *manager) {
+    struct listener listener = listen_abstractly();
+    struct error err;
+    log_configure(LOG_ERROR, LOG_TEXT);
+    assert_int_equal(service_manager_open(manager, listener.text, NULL, NULL, &err), ST_OK);
+    return listener;
+}
+
 /* A manager that was restarted receives messages again. */
 static void service_manager_lost_socket_recovers(void **state) {
     (void)state;
-    struct listener listener = listen_abstractly();
     struct service_manager manager;
-    struct error err;
+    struct listener listener = listen_for(&manager);
     char text[256];
-    log_configure(LOG_ERROR, LOG_TEXT);
-    assert_int_equal(service_manager_open(&manager, listener.text, NULL, NULL, &err), ST_OK);
     close(listener.fd);
     assert_false(service_manager_notify(&manager, "WATCHDOG=1"));
     assert_true(manager.send_failed);
@@ -193,12 +199,9 @@ static void empty(const struct listener *listener) {
 /* A manager that is busy takes no message for longer than the server waits. */
 static void service_manager_state_is_sent_again_until_taken(void **state) {
     (void)state;
-    struct listener listener = listen_abstractly();
     struct service_manager manager;
-    struct error err;
+    struct listener listener = listen_for(&manager);
     char text[256];
-    log_configure(LOG_ERROR, LOG_TEXT);
-    assert_int_equal(service_manager_open(&manager, listener.text, NULL, NULL, &err), ST_OK);
     fill(&listener, &manager);
     service_manager_ready(&manager, "ready");
     assert_false(service_manager_notify(&manager, "WATCHDOG=1"));

@@ -29,17 +29,13 @@ struct rig {
     uint64_t now_ns;
     size_t n_told;
     bool stopped;
-};
-
-struct test_protocol {
-    struct net_protocol base;
-    struct rig *rig;
+    struct net_protocol protocol;
 };
 
 /* ---- a protocol without requests ------------------------------------------------------------- */
 
 static void on_drain(struct net_conn *conn) {
-    struct rig *rig = CONTAINER_OF(conn->protocol, struct test_protocol, base)->rig;
+    struct rig *rig = CONTAINER_OF(conn->server_worker->server, struct rig, server);
     rig->n_told++;
     rig->now_ns += TOLD_NS;
     clock_set_fake_ns(rig->now_ns);
@@ -82,26 +78,24 @@ static void step(struct rig *rig) {
     uv_run(worker_loop(rig->worker), UV_RUN_NOWAIT);
 }
 
-static void rig_open(struct rig *rig, struct test_protocol *protocol) {
+static void rig_open(struct rig *rig) {
     struct error err;
-    *protocol = (struct test_protocol){
-        .base = {.name = "test",
-                 .conn_bytes = sizeof(struct net_conn),
-                 .conn_memory_bytes = 4096,
-                 .on_bytes = on_bytes,
-                 .read_buffer = read_buffer,
-                 .on_eof = on_eof,
-                 .on_close = on_close,
-                 .wants_to_read = says_yes,
-                 .timeout_of = timeout_of,
-                 .is_idle = says_yes,
-                 .on_drain = on_drain},
-        .rig = rig,
-    };
-    *rig = (struct rig){.budget = test_budget(), .now_ns = UINT64_C(1000000000)};
+    *rig = (struct rig){.budget = test_budget(),
+                        .now_ns = UINT64_C(1000000000),
+                        .protocol = {.name = "test",
+                                     .conn_bytes = sizeof(struct net_conn),
+                                     .conn_memory_bytes = 4096,
+                                     .on_bytes = on_bytes,
+                                     .read_buffer = read_buffer,
+                                     .on_eof = on_eof,
+                                     .on_close = on_close,
+                                     .wants_to_read = says_yes,
+                                     .timeout_of = timeout_of,
+                                     .is_idle = says_yes,
+                                     .on_drain = on_drain}};
     clock_set_fake_ns(rig->now_ns);
     assert_int_equal(worker_new("test", &rig->worker, &err), ST_OK);
-    const struct net_server_options options = {.protocol = &protocol->base,
+    const struct net_server_options options = {.protocol = &rig->protocol,
                                                .budget = &rig->budget,
                                                .workers = &rig->worker,
                                                .n_workers = 1,
@@ -154,8 +148,7 @@ static size_t step_until_told(struct rig *rig, size_t n) {
 static void drain_tells_connections_in_parts(void **state) {
     (void)state;
     static struct rig rig;
-    struct test_protocol protocol;
-    rig_open(&rig, &protocol);
+    rig_open(&rig);
     net_server_drain(&rig.server);
     assert_in_range(step_until_told(&rig, N_CONNS), 1, MOST_AT_ONCE);
     step(&rig);
@@ -168,8 +161,7 @@ static void drain_tells_connections_in_parts(void **state) {
 static void drain_connections_that_close_meanwhile_are_left_out(void **state) {
     (void)state;
     static struct rig rig;
-    struct test_protocol protocol;
-    rig_open(&rig, &protocol);
+    rig_open(&rig);
     net_server_drain(&rig.server);
     step_until_told(&rig, 1);
     struct server_worker *worker = &rig.server.workers[0];
@@ -196,8 +188,7 @@ static void drain_connections_that_close_meanwhile_are_left_out(void **state) {
 static void drain_that_is_stopped_ends(void **state) {
     (void)state;
     static struct rig rig;
-    struct test_protocol protocol;
-    rig_open(&rig, &protocol);
+    rig_open(&rig);
     net_server_drain(&rig.server);
     step_until_told(&rig, 1);
     assert_true(rig.n_told < N_CONNS);
