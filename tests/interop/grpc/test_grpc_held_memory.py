@@ -99,7 +99,7 @@ def test_open_calls_are_bounded_for_all_connections(start):
     of_grpc = {kind: numbers[f'sluice_client_memory_bytes{{kind="{kind}",protocol="grpc"}}']
                for kind in ("open_calls", "connections", "responses")}
     assert 7 << 20 < of_grpc["open_calls"] <= 8 << 20  # a quarter
-    assert 150 * 18432 <= of_grpc["connections"] <= 150 * (18432 + 15360)  # with their tables of header fields
+    assert 150 * 20480 <= of_grpc["connections"] <= 150 * (20480 + 21504)  # with their tables of header fields
     assert of_grpc["responses"] == 0
     refused = [connection.streams[stream] for connection, streams in opened for stream in over(connection, streams)]
     assert len(refused) > 500

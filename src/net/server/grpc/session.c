@@ -630,7 +630,9 @@ enum status grpc_session_open(struct grpc_core *core, struct grpc_session *sessi
                               struct error *err) {
     session->core = core;
     TAILQ_INIT(&session->streams);
-    int code = nghttp2_session_server_new2(&session->h2, core->callbacks, session, core->option);
+    nghttp2_mem memory = h2_memory_functions(&session->memory);
+    int code =
+        nghttp2_session_server_new3(&session->h2, core->callbacks, session, core->option, &memory);
     if (code == 0) {
         code = submit_settings(session);
     }
@@ -783,9 +785,9 @@ static void receive_frames(struct grpc_session *session, struct str data) {
     }
 }
 
-/* Entries of a few bytes, which HPACK counts with 32 more each, take some 150; what usual heads put
- * into the table is part of the connection. */
-enum { TABLE_COUNT_FACTOR = 5, TABLE_FREE_BYTES = 1024 };
+/* Entries of a few bytes, which HPACK counts with 32 more each, take some 170 with what the heap
+ * adds to three small blocks; what usual heads put into the table is part of the connection. */
+enum { TABLE_COUNT_FACTOR = 7, TABLE_FREE_BYTES = 1024 };
 
 static uint64_t table_memory(size_t n_bytes) {
     return n_bytes > TABLE_FREE_BYTES ? (n_bytes - TABLE_FREE_BYTES) * TABLE_COUNT_FACTOR : 0;

@@ -32,6 +32,7 @@
 #include "net/transport/grpc/fields.h"
 #include "net/transport/grpc/receiver.h"
 #include "net/transport/grpc/send_queue.h"
+#include "net/transport/h2_memory.h"
 #include "net/transport/h2_preface.h"
 #include "net/transport/h2_rate_limit.h"
 #include "net/transport/h2_scan.h"
@@ -155,6 +156,7 @@ struct grpc_session {
     struct grpc_core *core;
     struct memory_account *account;  /* of the connection; NULL: memory is not counted */
     nghttp2_session *h2;             /* NULL: closed */
+    struct h2_memory memory;         /* of h2 */
     struct grpc_stream_list streams; /* all that are not freed, closed ones included */
     size_t n_alive;
     size_t n_open;                   /* streams that are not closed */

@@ -1,0 +1,62 @@
+/* The first block of at least FRAME_BYTES is mapped; all others, and that one where no mapping can
+ * be had, are the heap's. */
+#include "net/transport/h2_memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { FRAME_BYTES = 16384 };
+
+static void *allocate(size_t n_bytes, void *user) {
+    struct h2_memory *memory = user;
+    if (n_bytes < FRAME_BYTES || memory->mapped) {
+        return malloc(n_bytes);
+    }
+    void *mapped = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) { /* the kernel's limit on mappings, say */
+        return malloc(n_bytes);
+    }
+    memory->mapped = mapped;
+    memory->mapped_bytes = n_bytes;
+    return mapped;
+}
+
+static void release(void *block, void *user) {
+    struct h2_memory *memory = user;
+    if (block && block == memory->mapped) {
+        munmap(memory->mapped, memory->mapped_bytes);
+        memory->mapped = NULL;
+        return;
+    }
+    free(block);
+}
+
+static void *allocate_zeroed(size_t n, size_t n_bytes_each, void *user) {
+    (void)user;
+    return calloc(n, n_bytes_each);
+}
+
+static void *resize(void *block, size_t n_bytes, void *user) {
+    struct h2_memory *memory = user;
+    if (!block) {
+        return allocate(n_bytes, user);
+    }
+    if (block != memory->mapped) {
+        return realloc(block, n_bytes);
+    }
+    void *moved = malloc(n_bytes);
+    if (moved) {
+        memcpy(moved, block, n_bytes < memory->mapped_bytes ? n_bytes : memory->mapped_bytes);
+        release(block, user);
+    }
+    return moved;
+}
+
+nghttp2_mem h2_memory_functions(struct h2_memory *memory) {
+    return (nghttp2_mem){.mem_user_data = memory,
+                         .malloc = allocate,
+                         .free = release,
+                         .calloc = allocate_zeroed,
+                         .realloc = resize};
+}

@@ -1,0 +1,21 @@
+/* The memory of an HTTP/2 session of a server. nghttp2 keeps a buffer for a frame to send, 16 KiB
+ * and a few bytes, of which the heads of answers touch the first page: bodies are not copied into
+ * it. It is a mapping of its own, so its other pages are not there. On the heap they would be pages
+ * that others have used before, and an idle connection would hold all of them. */
+#ifndef SLUICE_NET_TRANSPORT_H2_MEMORY_H
+#define SLUICE_NET_TRANSPORT_H2_MEMORY_H
+
+#include <nghttp2/nghttp2.h>
+#include <stddef.h>
+
+/* Zeroed memory is the initial state. Must outlive the session. */
+struct h2_memory {
+    void *mapped; /* NULL: nothing is */
+    size_t mapped_bytes;
+};
+
+/* Returns: the functions for nghttp2_session_server_new3, which copies them. All is freed by
+ * nghttp2_session_del. */
+nghttp2_mem h2_memory_functions(struct h2_memory *memory);
+
+#endif
