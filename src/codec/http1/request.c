@@ -50,8 +50,7 @@ struct request_parser {
     struct error *err;  /* the caller's, during llhttp_execute */
 };
 
-/* Few, so that a small request takes one chunk of its arena until it waits for memory: more than
- * that is refused where others use up the memory of clients. */
+/* Few, so that a small request takes one chunk of its arena, which does not count. */
 enum { FIRST_FIELDS = 8 };
 
 static struct request_parser *parser_of(llhttp_t *parser) {

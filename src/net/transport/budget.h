@@ -20,6 +20,7 @@
 enum {
     NET_BUDGET_MAX_USERS = 8,
     NET_BUDGET_REFUSALS = 256,
+    NET_BUDGET_FIRST_ARENA = 4096,
     NET_BUDGET_SMALL_ARENA = 1 << 18,
     NET_BUDGET_FREE_CONNS = 16, /* so many connections have memory, however small the limit is */
     NET_BUDGET_PAGE_SHARE = 8,  /* pages take at most this part of the limit together */
@@ -71,11 +72,13 @@ struct net_budget {
     uint64_t max_refusals; /* connections over max_connections that get an error at a time; further
                               ones are closed at once; and those whose place was taken, before new
                               ones wait until they are closed; 0: NET_BUDGET_REFUSALS */
-    /* Everything, the shares' credit included, but for what connections and their buffers have
-     * taken of their extras: once the limit is reached, each kind has its own. */
+    /* Everything, the shares' credit included, but for what connections, their buffers and the
+     * first bytes of arenas have taken of their extras: once the limit is reached, each kind has
+     * its own. */
     _Atomic uint64_t n_bytes;
     _Atomic uint64_t n_conn_extra_bytes;   /* net_budget_take_conn */
     _Atomic uint64_t n_buffer_extra_bytes; /* net_budget_take_buffer */
+    _Atomic uint64_t n_arena_extra_bytes;  /* net_budget_take_for_arena */
     _Atomic uint64_t n_body_bytes;
     _Atomic uint64_t n_owner_bytes[NET_BODY_OWNERS]; /* of n_body_bytes */
     _Atomic uint64_t n_picture_bytes;                /* of n_bytes: net_budget_take_picture */
@@ -276,14 +279,18 @@ static inline void net_budget_give_buffer(struct net_budget *budget, uint64_t n_
     net_budget_give_with_extra(budget, &budget->n_buffer_extra_bytes, n_bytes);
 }
 
-/* Small arenas, such as that of a metrics page, may use kept_memory and a 32nd more. */
+/* Small arenas, such as that of a metrics page, may use kept_memory and a 32nd more. The first
+ * bytes that count of each have another 32nd for themselves: a request takes them before it waits
+ * for its response's memory, and is not refused where it may wait. */
 static inline bool net_budget_take_for_arena(void *user, size_t n_bytes, size_t n_counted) {
     struct net_budget *budget = user;
-    bool small =
-        n_bytes <= NET_BUDGET_SMALL_ARENA - n_counted && n_counted < NET_BUDGET_SMALL_ARENA;
-    uint64_t limit = small ? net_budget_small_limit(budget) + net_budget_small_extra(budget)
-                           : net_budget_large_limit(budget);
-    if (!net_budget_take_within(budget, n_bytes, limit)) {
+    size_t after = n_counted + n_bytes;
+    uint64_t extra = net_budget_small_extra(budget);
+    uint64_t limit = after <= NET_BUDGET_SMALL_ARENA ? net_budget_small_limit(budget) + extra
+                                                     : net_budget_large_limit(budget);
+    if (!net_budget_take_within(budget, n_bytes, limit) &&
+        !(after <= NET_BUDGET_FIRST_ARENA &&
+          net_budget_take_part(&budget->n_arena_extra_bytes, n_bytes, extra))) {
         return false;
     }
     atomic_fetch_add_explicit(&budget->n_arena_bytes, n_bytes, memory_order_relaxed);
@@ -293,7 +300,7 @@ static inline bool net_budget_take_for_arena(void *user, size_t n_bytes, size_t 
 static inline void net_budget_give_from_arena(void *user, size_t n_bytes) {
     struct net_budget *budget = user;
     atomic_fetch_sub_explicit(&budget->n_arena_bytes, n_bytes, memory_order_relaxed);
-    net_budget_give(budget, n_bytes);
+    net_budget_give_with_extra(budget, &budget->n_arena_extra_bytes, n_bytes);
 }
 
 /* From now on the arenas of requests count, which hold what was decoded of them: arena_set_budget

@@ -664,6 +664,33 @@ static void memory_extras_are_one_for_each_kind(void **state) {
     assert_int_equal(budget->n_buffer_extra_bytes, 0);
 }
 
+/* What small requests take before they wait for memory is theirs when others use up all, and the
+ * extra for small requests. */
+static void memory_arenas_have_first_bytes_in_any_case(void **state) {
+    struct memory_overhead full = {NULL, 0, 0};
+    struct net_budget *budget = &memory.budget;
+    size_t n = 0;
+    (void)state;
+    open_memory(64 * MB, MB);
+    assert_true(memory_overhead_add(memory.accounts[0], &full, 64 * MB, MEMORY_LEVEL_USUAL));
+    net_budget_force(budget, 8 * MB);
+    while (net_budget_take_for_arena(budget, 4096, 0)) {
+        n++;
+    }
+    assert_int_equal(n, 2 * MB / 4096);
+    assert_false(net_budget_take_for_arena(budget, 4096, 4096)); /* of a request that has them */
+    assert_int_equal(budget->n_arena_bytes, 2 * MB);
+    net_budget_give_from_arena(budget, 8192);
+    assert_true(net_budget_take_for_arena(budget, 4096, 0));
+    net_budget_give_from_arena(budget, 2 * MB - 4096);
+    net_budget_give(budget, 8 * MB);
+    memory_overhead_release(&full);
+    close_memory();
+    assert_int_equal(budget->n_arena_bytes, 0);
+    assert_int_equal(budget->n_arena_extra_bytes, 0);
+    assert_int_equal(budget->n_bytes, 0);
+}
+
 /* Connections whose answers are not read take as many buffers as they get, then one that holds
  * nothing. */
 static void memory_buffers_of_many_leave_some_for_another(void **state) {
@@ -790,6 +817,7 @@ int main(void) {
         cmocka_unit_test(memory_open_calls_of_many_leave_some_for_another),
         cmocka_unit_test(memory_connections_take_at_most_half),
         cmocka_unit_test(memory_extras_are_one_for_each_kind),
+        cmocka_unit_test(memory_arenas_have_first_bytes_in_any_case),
         cmocka_unit_test(memory_buffers_of_many_leave_some_for_another),
         cmocka_unit_test(memory_sockets_count_beyond_an_eighth),
         cmocka_unit_test(memory_budget_many_that_wait_are_granted_in_parts),
