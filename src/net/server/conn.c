@@ -871,6 +871,7 @@ static void conn_free(struct net_conn *conn) {
     net_tls_free(conn);
     pending_input_free(conn, conn->pending_input);
     memory_account_close(conn->account);
+    net_peer_unref(conn->peer);
     conn->closed = true;
     free_if_unused(conn);
 }
@@ -943,12 +944,10 @@ void net_conn_open(struct net_conn *conn) {
         conn_entry_set_fd(&conn->entry, conn->fd);
     }
     conn->fd = -1;
-    conn->account = memory_account_new(&server_worker->memory.quota);
-    if (conn->account) {
-        conn->account->host = conn->host;
-        memory_conn_count_base(conn->account,
-                               conn->counted ? conn->protocol->conn_memory_bytes : 0);
-    }
+    conn->peer = net_peer_new(conn->host);
+    conn->account =
+        conn->peer ? memory_account_new(&server_worker->memory.quota, conn->peer) : NULL;
+    memory_conn_count_base(conn->account, conn->counted ? conn->protocol->conn_memory_bytes : 0);
     server_worker_add_conn(server_worker, conn);
     metric_add(METRIC_CONNECTIONS, 1);
     metric_add(METRIC_CONNECTIONS_TOTAL, 1);

@@ -178,6 +178,7 @@ struct net_conn {
     struct loop_turn turn;           /* it waits to go on with its pending input, or to be read */
     size_t n_burst_bytes;            /* of a body, read without a break: at most READ_BURST_BYTES */
     struct list_timer timeout, keepalive;
+    struct net_peer *peer;          /* what is known of its client; NULL: out of memory */
     struct memory_account *account; /* of its responses; NULL: no memory to count them */
     struct conn_socket socket;
     struct conn_reading slow_reading, reported_reading;

@@ -208,10 +208,12 @@ static void relieve_if_due(struct memory_quota *quota, uint64_t now_ns, uint64_t
 
 /* ---- accounts -------------------------------------------------------------------------------- */
 
-struct memory_account *memory_account_new(struct memory_quota *quota) {
+struct memory_account *memory_account_new(struct memory_quota *quota, struct net_peer *peer) {
     struct memory_account *account = calloc(1, sizeof(*account));
     if (account) {
         account->quota = quota;
+        account->peer = peer;
+        net_peer_ref(peer);
         TAILQ_INIT(&account->waiting);
     }
     return account;
@@ -298,6 +300,7 @@ static void free_if_unused(struct memory_account *account) {
         if (account->is_ready) {
             LIST_REMOVE(account, ready_link);
         }
+        net_peer_unref(account->peer);
         free(account);
     }
 }
@@ -386,7 +389,8 @@ static void insert_waiting(struct memory_reservation *reservation) {
     uint64_t now_ns = quota->options.now_ns();
     reservation->state = MEMORY_WAITS_FOR_BUDGET;
     reservation->until_ns = now_ns + MEMORY_WAIT_NS;
-    bool has_read = reservation->account->has_read;
+    const struct net_peer *peer = reservation->account->peer;
+    bool has_read = peer && peer->has_read;
     if (reservation->n_bytes <= MEMORY_SMALL_BYTES) {
         reservation->waiting = has_read ? MEMORY_WAITING_SMALL_READER : MEMORY_WAITING_SMALL;
     } else {
@@ -540,7 +544,9 @@ void memory_release(struct memory_reservation *reservation, bool sent) {
         update_ready(account);
     } else {
         if (state == MEMORY_RESERVED) {
-            account->has_read = account->has_read || sent;
+            if (sent && account->peer) {
+                account->peer->has_read = true;
+            }
             quota_uncount(account->quota, reservation->n_bytes);
         } else {
             remove_waiting(reservation, state == MEMORY_IS_REFUSED

@@ -24,8 +24,8 @@
 
 #include "core/base/compiler.h"
 #include "core/base/random.h"
-#include "core/event/fair_queue.h"
 #include "net/transport/budget.h"
+#include "net/transport/peer.h"
 
 enum {
     OPEN_CALL_SHARE = 4, /* memory_open_call_add */
@@ -109,15 +109,9 @@ struct memory_account {
     size_t n_reservations;                  /* and overheads, and pages */
     struct memory_reservation_list waiting; /* for this account, in order */
     LIST_ENTRY(memory_account) ready_link;
-    /* Of the connection, for serve/frontend/inference.c: until then its inferences share no batch
-     * with those of others, because one failed; whether one succeeded; and a hash of its host, 0:
-     * not known. */
-    uint64_t batch_apart_until_ns;
-    bool has_inferred;
-    uint64_t host;
+    struct net_peer *peer; /* a reference; NULL: no client */
     bool is_ready;
-    bool has_read; /* the client has read a response: its requests go before others' */
-    bool closed;   /* freed with its last reservation */
+    bool closed; /* freed with its last reservation */
 };
 
 enum memory_reservation_state {
@@ -197,8 +191,13 @@ static inline uint64_t memory_account_conn_bytes(const struct memory_account *ac
                      account->n_conn_bytes[MEMORY_CONN_SOCKET]
                : 0;
 }
-/* Returns: NULL when out of memory. Owns: memory_account_close. */
-struct memory_account *memory_account_new(struct memory_quota *quota);
+/* `peer`: the client of the connection, on which it takes a reference; NULL: it has none. Returns:
+ * NULL when out of memory. Owns: memory_account_close. */
+struct memory_account *memory_account_new(struct memory_quota *quota, struct net_peer *peer);
+/* Returns: the client of the connection. NULL is allowed. */
+static inline struct net_peer *memory_account_peer(const struct memory_account *account) {
+    return account ? account->peer : NULL;
+}
 /* The connection is closed; requests that are not finished may still hold reservations. NULL is
  * allowed. */
 void memory_account_close(struct memory_account *account);
@@ -304,10 +303,6 @@ static inline bool memory_account_is_full(const struct memory_account *account) 
 static inline bool memory_account_holds_little(const struct memory_account *account) {
     return !account ||
            account->n_overhead_bytes < net_budget_limit(account->quota->options.budget) / 64;
-}
-/* Returns: the connection, for the queues of helpers. NULL is allowed. */
-static inline struct fair_client memory_account_client(const struct memory_account *account) {
-    return (struct fair_client){account ? account->host : 0, (uint64_t)(uintptr_t)account};
 }
 /* Returns: all that the connection holds or waits for. */
 static inline uint64_t memory_account_bytes(const struct memory_account *account) {

@@ -69,7 +69,9 @@ static void open_memory(uint64_t budget, uint64_t max_unsent_size) {
                                                          .relieve = on_relieve});
     }
     for (size_t i = 0; i < N; i++) {
-        memory.accounts[i] = memory_account_new(&memory.quotas[0]);
+        struct net_peer *peer = net_peer_new(0);
+        memory.accounts[i] = memory_account_new(&memory.quotas[0], peer);
+        net_peer_unref(peer); /* the account has a reference */
         assert_non_null(memory.accounts[i]);
     }
 }
@@ -203,7 +205,7 @@ static void memory_budget_is_one_for_all_shares(void **state) {
     struct request requests[2];
     (void)state;
     open_memory(8 * MB, 16 * MB);
-    struct memory_account *other = memory_account_new(&memory.quotas[1]);
+    struct memory_account *other = memory_account_new(&memory.quotas[1], NULL);
     assert_int_equal(reserve(&requests[0], 0, 7 * MB), MEMORY_GRANTED);
     memset(&requests[1], 0, sizeof(requests[1]));
     assert_int_equal(memory_reserve(other, NULL, &requests[1].reservation, 2 * MB, on_done),
@@ -407,7 +409,7 @@ static void memory_budget_one_quota_leaves_some_to_others(void **state) {
     struct request requests[6];
     (void)state;
     open_memory(64 * MB, 64 * MB);
-    struct memory_account *other = memory_account_new(&memory.quotas[1]);
+    struct memory_account *other = memory_account_new(&memory.quotas[1], NULL);
     assert_int_equal(reserve(&requests[0], 0, 64 * MB), MEMORY_GRANTED);
     for (size_t i = 1; i < 5; i++) {
         assert_int_equal(reserve(&requests[i], i, 16 * MB), MEMORY_WAITS);

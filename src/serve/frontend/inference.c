@@ -58,7 +58,7 @@ void inference_init(struct inference *self, const struct inference_protocol *pro
     self->call.request = NULL;
     self->call.worker = worker;
     self->call.helpers = services->helpers;
-    self->call.client = memory_account_client(account);
+    self->call.client = net_peer_client(memory_account_peer(account));
     self->call.run_immediately = self->call.batch_apart = false;
     self->call.request_stream = NULL;
     self->call.response.release = NULL;
@@ -413,27 +413,27 @@ static const uint64_t BATCH_APART_NS = UINT64_C(30000000000);
 
 /* The model refused what the client sent. */
 static void note_failure(const struct inference *self) {
+    struct net_peer *peer = memory_account_peer(self->account);
     const struct call *call = &self->call;
     enum status st = call->response.error.status;
-    if (self->account && self->spec->max_batch_size > 1 && call->started_ns > 0 &&
-        st != ST_CANCELLED) {
+    if (peer && self->spec->max_batch_size > 1 && call->started_ns > 0 && st != ST_CANCELLED) {
         uint64_t until_ns = call->finished_ns + BATCH_APART_NS;
-        self->account->batch_apart_until_ns = until_ns;
-        model_version_note_failing_host(self->served_version, self->account->host, until_ns);
+        peer->batch_apart_until_ns = until_ns;
+        model_version_note_failing_host(self->served_version, peer->host, until_ns);
     }
 }
 
 /* A new connection is taken for that of its host's client that failed, until a request of it
  * succeeds. */
 static bool is_batched_apart(const struct inference *self) {
-    const struct memory_account *account = self->account;
-    if (!account || (account->has_inferred && account->batch_apart_until_ns == 0)) {
+    const struct net_peer *peer = memory_account_peer(self->account);
+    if (net_peer_is_trusted(peer)) {
         return false;
     }
     uint64_t now_ns = clock_now_ns();
-    return account->batch_apart_until_ns > now_ns ||
-           (!account->has_inferred &&
-            model_version_has_failing_host(self->served_version, account->host, now_ns));
+    return peer->batch_apart_until_ns > now_ns ||
+           (!peer->has_inferred &&
+            model_version_has_failing_host(self->served_version, peer->host, now_ns));
 }
 
 static void on_done(struct call *call) {
@@ -441,8 +441,8 @@ static void on_done(struct call *call) {
     inference_set_state(self, INFERENCE_ENCODING);
     if (call->response.error.status != ST_OK) {
         note_failure(self);
-    } else if (self->account) {
-        self->account->has_inferred = true;
+    } else {
+        net_peer_note_success(memory_account_peer(self->account));
     }
     trace_add_response(self->trace, call);
     if (self->size_unknown && call->response.error.status == ST_OK) {

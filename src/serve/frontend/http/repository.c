@@ -107,11 +107,12 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
         self->arena = arena_new_beside(exchange->arena);
     }
     if (self->arena) {
-        self->job = (struct helper_job){.worker = exchange->worker,
-                                        .run = run_decode,
-                                        .done = on_decoded,
-                                        .client = memory_account_client(exchange->account),
-                                        .ns = exchange->body.len * DECODE_NS};
+        self->job =
+            (struct helper_job){.worker = exchange->worker,
+                                .run = run_decode,
+                                .done = on_decoded,
+                                .client = net_peer_client(memory_account_peer(exchange->account)),
+                                .ns = exchange->body.len * DECODE_NS};
         helper_pool_submit(helpers, &self->job);
         return;
     }

@@ -73,7 +73,7 @@ static bool start_job(struct mip_batch *batch, uint64_t ns, void (*run)(struct h
         (struct helper_job){.worker = batch->context.worker,
                             .run = run,
                             .done = done,
-                            .client = memory_account_client(batch->context.account),
+                            .client = net_peer_client(memory_account_peer(batch->context.account)),
                             .ns = ns};
     batch->helper->error.status = ST_OK;
     batch->on_helper = true;

@@ -253,12 +253,13 @@ static void *start_decoding(struct mip_chunk *chunk, size_t index) {
     }
     void *slot = input->slots + input->n_used++ * plan->picture_bytes;
     picture->done = false;
-    picture->job = (struct picture_job){.file = item_at(chunk, index)->data,
-                                        .plan = &plan->picture,
-                                        .out = slot,
-                                        .worker = chunk->context->worker,
-                                        .client = memory_account_client(chunk->context->account),
-                                        .done = on_picture};
+    picture->job = (struct picture_job){
+        .file = item_at(chunk, index)->data,
+        .plan = &plan->picture,
+        .out = slot,
+        .worker = chunk->context->worker,
+        .client = net_peer_client(memory_account_peer(chunk->context->account)),
+        .done = on_picture};
     chunk->n_decoding++;
     picture_submit(chunk->context->pictures, &picture->job);
     return slot;
