@@ -33,10 +33,10 @@ static size_t copy_waiting_calls(struct scheduler *scheduler, struct waiting_cal
     lock_acquire(&scheduler->lock);
     *n_all = scheduler->queue.n;
     for (const struct call *call = TAILQ_FIRST(&scheduler->queue.calls);
-         call && n < MODEL_STATE_WAITING; call = TAILQ_NEXT(call, queue_link), n++) {
+         call && n < MODEL_STATE_WAITING; call = TAILQ_NEXT(call, run->queue_link), n++) {
         out[n] = (struct waiting_call){.queued_ns = call->queued_ns,
-                                       .rows = call->backend_request.batch};
-        copy_id(&call->backend_request, out[n].id);
+                                       .rows = call->run->backend_request.batch};
+        copy_id(&call->run->backend_request, out[n].id);
     }
     lock_release(&scheduler->lock);
     return n;

@@ -12,7 +12,7 @@
 #include "serve/config/read.h"
 #include "serve/repository/test_dir.h"
 #include "serve/repository/test_rig.h"
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 

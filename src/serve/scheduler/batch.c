@@ -48,7 +48,7 @@ static bool input_eq(const sluice_input *a, const sluice_input *b) {
 }
 
 bool batch_can_share(const struct call *a, const struct call *b) {
-    const sluice_request *left = &a->backend_request, *right = &b->backend_request;
+    const sluice_request *left = &a->run->backend_request, *right = &b->run->backend_request;
     if (a->batch_apart != b->batch_apart || left->n_inputs != right->n_inputs ||
         left->n_inputs == 0) {
         return false;
@@ -63,13 +63,14 @@ bool batch_can_share(const struct call *a, const struct call *b) {
 
 /* Returns: whether `call` can share a batch with `head`: compatible and not expired. */
 static bool joins_batch(const struct call *head, const struct call *call, uint64_t now_ns) {
-    return !queue_deadline_passed(&call->queue_deadline, now_ns) && batch_can_share(head, call);
+    return !queue_deadline_passed(&call->run->queue_deadline, now_ns) &&
+           batch_can_share(head, call);
 }
 
 uint64_t batch_rows(struct call *const *batch, size_t n) {
     uint64_t rows = 0;
     for (size_t i = 0; i < n; i++) {
-        rows += batch[i]->backend_request.batch;
+        rows += batch[i]->run->backend_request.batch;
     }
     return rows;
 }
@@ -86,29 +87,29 @@ uint64_t batch_preferred_size(const struct batch_rules *rules, uint64_t rows) {
 /* Counts the calls from `head` on that fit into `max_rows`. */
 static struct batch_candidate collect_batch(const struct call *head, uint64_t max_rows, size_t max,
                                             uint64_t now_ns) {
-    struct batch_candidate candidate = {.rows = head->backend_request.batch,
+    struct batch_candidate candidate = {.rows = head->run->backend_request.batch,
                                         .n_calls = 1,
-                                        .until_ns = head->queue_deadline.batch_wait_until_ns};
+                                        .until_ns = head->run->queue_deadline.batch_wait_until_ns};
     size_t n_skipped = 0;
-    const struct call *call = TAILQ_NEXT(head, queue_link);
+    const struct call *call = TAILQ_NEXT(head, run->queue_link);
     for (; call && candidate.n_calls < max && n_skipped < MAX_SKIPPED_CALLS;
-         call = TAILQ_NEXT(call, queue_link)) {
-        if (queue_deadline_passed(&call->queue_deadline, now_ns)) {
+         call = TAILQ_NEXT(call, run->queue_link)) {
+        if (queue_deadline_passed(&call->run->queue_deadline, now_ns)) {
             n_skipped++;
             continue;
         }
-        if (call->queue_deadline.batch_wait_until_ns < candidate.until_ns) {
-            candidate.until_ns = call->queue_deadline.batch_wait_until_ns;
+        if (call->run->queue_deadline.batch_wait_until_ns < candidate.until_ns) {
+            candidate.until_ns = call->run->queue_deadline.batch_wait_until_ns;
         }
         if (!batch_can_share(head, call)) {
             n_skipped++;
             continue;
         }
-        if (call->backend_request.batch > max_rows - candidate.rows) {
+        if (call->run->backend_request.batch > max_rows - candidate.rows) {
             candidate.full = true; /* it is the first of the next batch */
             break;
         }
-        candidate.rows += call->backend_request.batch;
+        candidate.rows += call->run->backend_request.batch;
         candidate.n_calls++;
     }
     candidate.full = candidate.full || candidate.rows >= max_rows || candidate.n_calls == max;
@@ -117,13 +118,15 @@ static struct batch_candidate collect_batch(const struct call *head, uint64_t ma
 
 struct batch_candidate batch_preview(const struct batch_rules *rules, const struct call *head,
                                      size_t max, uint64_t now_ns) {
-    if (rules->max_rows == 0 || head->backend_request.batch >= rules->max_rows) {
-        return (struct batch_candidate){
-            .rows = head->backend_request.batch, .n_calls = 1, .full = true, .until_ns = now_ns};
+    if (rules->max_rows == 0 || head->run->backend_request.batch >= rules->max_rows) {
+        return (struct batch_candidate){.rows = head->run->backend_request.batch,
+                                        .n_calls = 1,
+                                        .full = true,
+                                        .until_ns = now_ns};
     }
     struct batch_candidate candidate = collect_batch(head, rules->max_rows, max, now_ns);
     uint64_t size = batch_preferred_size(rules, candidate.rows);
-    if (size >= head->backend_request.batch && size > 0) {
+    if (size >= head->run->backend_request.batch && size > 0) {
         struct batch_candidate exact = collect_batch(head, size, max, now_ns);
         exact.full = true;
         return exact;
@@ -134,11 +137,11 @@ struct batch_candidate batch_preview(const struct batch_rules *rules, const stru
 size_t batch_take(const struct batch_rules *rules, struct priority_queue *queue, struct call *head,
                   struct call **batch, size_t max, uint64_t now_ns) {
     size_t wanted = batch_preview(rules, head, max, now_ns).n_calls, n = 0;
-    struct call *call = TAILQ_NEXT(head, queue_link);
+    struct call *call = TAILQ_NEXT(head, run->queue_link);
     priority_queue_remove(queue, head);
     batch[n++] = head;
     while (n < wanted) { /* batch_preview counted them in this same queue */
-        struct call *next = TAILQ_NEXT(call, queue_link);
+        struct call *next = TAILQ_NEXT(call, run->queue_link);
         if (joins_batch(head, call, now_ns)) {
             priority_queue_remove(queue, call);
             batch[n++] = call;

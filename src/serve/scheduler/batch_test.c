@@ -17,6 +17,7 @@ enum { N = 8 };
 struct made {
     struct call_list list;
     struct call calls[N];
+    struct call_run runs[N];
     sluice_input inputs[N];
     int64_t dims[N][2];
 };
@@ -28,11 +29,12 @@ static void queue_make(struct made *queue, size_t n, const int64_t (*dims)[2]) {
         struct call *call = &queue->calls[i];
         memcpy(queue->dims[i], dims[i], sizeof queue->dims[i]);
         queue->inputs[i] = (sluice_input){.dims = queue->dims[i], .rank = 2};
-        call->backend_request.inputs = &queue->inputs[i];
-        call->backend_request.n_inputs = 1;
-        call->backend_request.batch = (uint64_t)dims[i][0];
-        call->queue_deadline.expires_ns = UINT64_MAX;
-        TAILQ_INSERT_TAIL(&queue->list, call, queue_link);
+        call->run = &queue->runs[i];
+        call->run->backend_request.inputs = &queue->inputs[i];
+        call->run->backend_request.n_inputs = 1;
+        call->run->backend_request.batch = (uint64_t)dims[i][0];
+        call->run->queue_deadline.expires_ns = UINT64_MAX;
+        TAILQ_INSERT_TAIL(&queue->list, call, run->queue_link);
     }
 }
 
@@ -105,9 +107,9 @@ static void scheduler_is_due_returns_next_wakeup_time(void **state) {
         uint64_t until_ns = 0;
         lock_init(&scheduler.lock);
         queue_make(&made, 1, (const int64_t[][2]){{cases[i].rows, 4}});
-        made.calls[0].queue_deadline.batch_wait_until_ns = cases[i].batch_wait_until_ns;
+        made.calls[0].run->queue_deadline.batch_wait_until_ns = cases[i].batch_wait_until_ns;
         TAILQ_INIT(&scheduler.queue.calls);
-        TAILQ_INSERT_TAIL(&scheduler.queue.calls, &made.calls[0], queue_link);
+        TAILQ_INSERT_TAIL(&scheduler.queue.calls, &made.calls[0], run->queue_link);
         lock_acquire(&scheduler.lock);
         bool due = scheduler_is_due(&scheduler, N, NOW_NS, &until_ns);
         lock_release(&scheduler.lock);
@@ -122,6 +124,7 @@ static void batch_preview_long_queue_skips_bounded_misfits(void **state) {
     (void)state;
     enum { LONG = 1300 };
     static struct call calls[LONG];
+    static struct call_run runs[LONG];
     static sluice_input inputs[LONG];
     static const int64_t fits[2] = {1, 4}, does_not[2] = {1, 5};
     static const struct {
@@ -133,10 +136,11 @@ static void batch_preview_long_queue_skips_bounded_misfits(void **state) {
         for (size_t k = 0; k < LONG; k++) {
             bool misfit = k > 0 && k <= rows[i].n_misfits;
             inputs[k] = (sluice_input){.dims = misfit ? does_not : fits, .rank = 2};
-            calls[k] =
-                (struct call){.backend_request = {.inputs = &inputs[k], .n_inputs = 1, .batch = 1},
-                              .queue_deadline.expires_ns = UINT64_MAX};
-            TAILQ_INSERT_TAIL(&queue, &calls[k], queue_link);
+            runs[k] = (struct call_run){
+                .backend_request = {.inputs = &inputs[k], .n_inputs = 1, .batch = 1},
+                .queue_deadline.expires_ns = UINT64_MAX};
+            calls[k].run = &runs[k];
+            TAILQ_INSERT_TAIL(&queue, &calls[k], run->queue_link);
         }
         struct batch_candidate got = batch_preview(&rules, &calls[0], 1024, 0);
         assert_int_equal(got.n_calls, rows[i].want);
@@ -161,11 +165,11 @@ static void batch_can_share_differing_params_or_inputs_are_separate(void **state
     assert_true(batch_can_share(a, b));
     sluice_param left[] = {text_param("j", "1"), text_param("k", "v")};
     sluice_param right[] = {text_param("j", "1"), text_param("k", "v")};
-    a->backend_request.params = left;
-    a->backend_request.n_params = 2;
+    a->run->backend_request.params = left;
+    a->run->backend_request.n_params = 2;
     assert_false(batch_can_share(a, b));
-    b->backend_request.params = right;
-    b->backend_request.n_params = 2;
+    b->run->backend_request.params = right;
+    b->run->backend_request.n_params = 2;
     assert_true(batch_can_share(a, b));
     b->batch_apart = true; /* of a client whose requests fail */
     assert_false(batch_can_share(a, b));
@@ -175,11 +179,11 @@ static void batch_can_share_differing_params_or_inputs_are_separate(void **state
     assert_false(batch_can_share(a, b));
     right[0] = text_param("i", "1");
     assert_false(batch_can_share(a, b));
-    a->backend_request.n_params = b->backend_request.n_params = 0;
+    a->run->backend_request.n_params = b->run->backend_request.n_params = 0;
     queue.inputs[1].index = 1;
     assert_false(batch_can_share(a, b));
     queue.inputs[1] = queue.inputs[0];
-    b->backend_request.n_inputs = 0;
+    b->run->backend_request.n_inputs = 0;
     assert_false(batch_can_share(a, b));
 }
 

@@ -8,7 +8,7 @@
  * The backend's view of the request and the memory for the answer are allocated from the request's
  * arena before the call leaves its worker: an arena has no lock and belongs to the worker's
  * thread. */
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -40,23 +40,23 @@ void call_set_state(struct call *call, enum call_state to) {
         [CALL_PARTIAL] = {[CALL_ANSWERED] = true},
         [CALL_ANSWERED] = {[CALL_NEW] = false},
     };
-    assert(allowed[atomic_load_explicit(&call->state, memory_order_relaxed)][to]);
-    atomic_store_explicit(&call->state, to, memory_order_release);
+    assert(allowed[atomic_load_explicit(&call->run->state, memory_order_relaxed)][to]);
+    atomic_store_explicit(&call->run->state, to, memory_order_release);
 }
 
 void call_deliver(struct call *call) {
-    struct model_version *version = call->version;
+    struct model_version *version = call->run->version;
     if (call->cached == CALL_CACHE_MISS) {
         call_cache_store_copy(call);
     }
     if (call->queued_ns > 0) {
         statistics_count_call(&version->statistics, call);
     }
-    timer_stop(worker_timers(call->worker), &call->timer);
-    response_stream_close(call->stream);
-    call->stream = NULL;
+    timer_stop(worker_timers(call->worker), &call->run->timer);
+    response_stream_close(call->run->stream);
+    call->run->stream = NULL;
     bool held = call->response.release != NULL;
-    call->release_unrefs_version = held;
+    call->run->release_unrefs_version = held;
     call->done(call);
     if (!held) {
         model_version_unref(version);
@@ -64,43 +64,44 @@ void call_deliver(struct call *call) {
 }
 
 static void on_completion(struct worker_msg *msg) {
-    call_deliver(CONTAINER_OF(msg, struct call, msg));
+    call_deliver(CONTAINER_OF(msg, struct call_run, msg)->call);
 }
 
 void call_complete(struct call *call) {
     call->finished_ns = clock_now_ns();
     call_set_state(call, CALL_ANSWERED);
     /* running_inline may be read on the worker's own thread only. */
-    if (worker_is_current(call->worker) && call->running_inline) {
-        call->answered_inline = true; /* inline_queue.c delivers it when the backend has returned */
+    if (worker_is_current(call->worker) && call->run->running_inline) {
+        call->run->answered_inline =
+            true; /* inline_queue.c delivers it when the backend has returned */
         return;
     }
-    struct model_version *version = call->version;
+    struct model_version *version = call->run->version;
     if (call->cached == CALL_CACHE_MISS) {
         call_cache_store_copy(call); /* most often on the instance's thread, not on the worker */
     }
-    if (call->sequence) {
+    if (call->run->sequence) {
         scheduler_sequence_resume(&version->scheduler, call);
     }
-    if (call->preserve_ordering) {
+    if (call->run->preserve_ordering) {
         scheduler_complete_in_order(&version->scheduler, call);
         return;
     }
-    worker_post(call->worker, &call->msg);
+    worker_post(call->worker, &call->run->msg);
     version_leave(version); /* the version must not be used after this */
 }
 
 /* The call is in no queue. */
 static void call_reject(struct call *call) {
     call->finished_ns = clock_now_ns();
-    if (call->preserve_ordering) {
-        scheduler_leave_order(&call->version->scheduler, call);
+    if (call->run->preserve_ordering) {
+        scheduler_leave_order(&call->run->version->scheduler, call);
     }
     call_deliver(call);
 }
 
-void call_init(struct call *call, struct model_version *version) {
-    call->version = version;
+/* What `done` and the reports of the front ends read, which need no call_run. */
+static void clear_result(struct call *call) {
     call->response.error.status = ST_OK;
     call->response.error.text[0] = '\0';
     call->response.params = (struct params){NULL, 0};
@@ -111,23 +112,36 @@ void call_init(struct call *call, struct model_version *version) {
     call->queued_ns = call->started_ns = call->finished_ns = 0;
     call->compute_start_ns = call->compute_end_ns = 0;
     call->cached = CALL_NOT_CACHED;
-    call->cache_ns = 0;
-    call->timer = (struct timer){0};
-    call->preserve_ordering = call->response_ready = false;
-    call->sequence_params = (struct sequence_params){.start = true, .end = true};
-    call->sequence = NULL;
-    call->is_padding = false;
-    call->msg = (struct worker_msg){.run = on_completion};
-    call->running_inline = call->answered_inline = call->release_unrefs_version = false;
-    call->backend_release = NULL;
-    call->backend_cookie = NULL;
-    call->extra_arena = NULL;
-    call->stream = NULL;
-    call->lookup = NULL;
-    call->n_answers = call->answered_ns = 0;
-    call->partial_lost = call->reader_slow = call->is_stored = false;
-    atomic_init(&call->cancelled, false);
-    atomic_init(&call->state, CALL_NEW);
+}
+
+/* Set field by field, because zeroing the deadline and the backend's request would be expensive. */
+enum status call_init(struct call *call, struct model_version *version, struct error *err) {
+    clear_result(call);
+    struct call_run *run = arena_alloc(call->request->arena, sizeof(*run));
+    call->run = run;
+    if (!run) {
+        return error_no_memory(err, "handing the request to the model (--request-memory)");
+    }
+    run->call = call;
+    run->version = version;
+    run->cache_ns = 0;
+    run->timer = (struct timer){0};
+    run->preserve_ordering = run->response_ready = false;
+    run->sequence_params = (struct sequence_params){.start = true, .end = true};
+    run->sequence = NULL;
+    run->is_padding = false;
+    run->msg = (struct worker_msg){.run = on_completion};
+    run->running_inline = run->answered_inline = run->release_unrefs_version = false;
+    run->backend_release = NULL;
+    run->backend_cookie = NULL;
+    run->extra_arena = NULL;
+    run->stream = NULL;
+    run->lookup = NULL;
+    run->n_answers = run->answered_ns = 0;
+    run->partial_lost = run->reader_slow = run->is_stored = false;
+    atomic_init(&run->cancelled, false);
+    atomic_init(&run->state, CALL_NEW);
+    return ST_OK;
 }
 
 /* ---- the request as the backend sees it ------------------------------------------------------ */
@@ -244,7 +258,7 @@ static bool fill_inputs(struct call *call, const struct model_plan *plan) {
     }
     for (size_t i = 0; i < request->n_inputs; i++) {
         given[request->inputs[i].spec] = &request->inputs[i].tensor;
-        call->input_bytes += request->inputs[i].tensor.n_bytes;
+        call->run->input_bytes += request->inputs[i].tensor.n_bytes;
     }
     size_t n = 0;
     for (size_t i = 0; i < n_specs; i++) {
@@ -259,51 +273,55 @@ static bool fill_inputs(struct call *call, const struct model_plan *plan) {
         n++;
     }
     if (plan->n_controls > 0 &&
-        !controls_fill(request->arena, plan, &call->sequence_params, inputs, &n)) {
+        !controls_fill(request->arena, plan, &call->run->sequence_params, inputs, &n)) {
         return false;
     }
-    call->backend_request.inputs = inputs;
-    call->backend_request.n_inputs = n;
+    call->run->backend_request.inputs = inputs;
+    call->run->backend_request.n_inputs = n;
     return true;
 }
 
-/* The wanted outputs, and memory for their descriptions. */
+/* The wanted outputs, and memory for their descriptions: one block, as each allocation counts in a
+ * small request. */
 static bool fill_wanted(struct call *call, const struct model_plan *plan) {
-    struct infer_request *request = call->request;
-    struct arena *arena = request->arena;
+    const struct infer_request *request = call->request;
+    struct call_run *run = call->run;
     size_t n = request->n_wanted > 0 ? request->n_wanted : plan->spec.n_outputs;
-    uint32_t *wanted = arena_alloc_array(arena, n, sizeof(*wanted));
-    call->outputs = arena_alloc_array(arena, n, sizeof(*call->outputs));
-    call->output_pieces = arena_alloc_array(arena, n, sizeof(*call->output_pieces));
-    call->output_dims =
-        arena_alloc_array(arena, n, (plan->max_output_rank + 1) * sizeof(*call->output_dims));
-    if (!wanted || !call->outputs || !call->output_pieces || !call->output_dims) {
+    size_t n_dims = plan->max_output_rank + 1;
+    run->outputs = arena_alloc_array(request->arena, n,
+                                     sizeof(*run->outputs) + sizeof(*run->output_pieces) +
+                                         n_dims * sizeof(*run->output_dims) + sizeof(uint32_t));
+    if (!run->outputs) {
         return false;
     }
+    run->output_pieces = (struct piece *)(void *)(run->outputs + n);
+    run->output_dims = (int64_t *)(void *)(run->output_pieces + n);
+    uint32_t *wanted = (uint32_t *)(void *)(run->output_dims + n * n_dims);
     for (size_t i = 0; i < n; i++) {
         wanted[i] = plan->outputs[request->n_wanted > 0 ? request->wanted[i].spec : i].index;
     }
-    call->backend_request.wanted = wanted;
-    call->backend_request.n_wanted = n;
+    run->backend_request.wanted = wanted;
+    run->backend_request.n_wanted = n;
     return true;
 }
 
 enum status call_prepare(struct call *call, struct error *err) {
     struct infer_request *request = call->request;
-    const struct model_plan *plan = &call->version->plan;
-    call->backend_request = (sluice_request){
-        .size = sizeof(call->backend_request),
+    struct call_run *run = call->run;
+    const struct model_plan *plan = &run->version->plan;
+    run->backend_request = (sluice_request){
+        .size = sizeof(run->backend_request),
         .host = call,
         .batch = request->batch,
         .deadline_ns = request->deadline_ns,
     };
-    call->input_bytes = 0;
-    if (!fill_id(request->arena, request->id, &call->backend_request) || !fill_inputs(call, plan) ||
-        !fill_wanted(call, plan) || !fill_params(request, &call->backend_request)) {
+    run->input_bytes = 0;
+    if (!fill_id(request->arena, request->id, &run->backend_request) || !fill_inputs(call, plan) ||
+        !fill_wanted(call, plan) || !fill_params(request, &run->backend_request)) {
         return error_no_memory(err, "handing the request to the model (--request-memory)");
     }
-    if (call->version->run_on == RUN_AUTO) {
-        call->shapes = shape_times_shapes_of(&call->version->shape_times, &call->backend_request);
+    if (run->version->run_on == RUN_AUTO) {
+        run->shapes = shape_times_shapes_of(&run->version->shape_times, &run->backend_request);
     }
     return ST_OK;
 }
@@ -311,13 +329,14 @@ enum status call_prepare(struct call *call, struct error *err) {
 /* ---- queueing and cancelling ----------------------------------------------------------------- */
 
 static bool set_queue_timer(struct call *call) {
-    uint64_t due_ns = queue_deadline_next_ns(&call->queue_deadline);
-    return due_ns == UINT64_MAX || timer_start(worker_timers(call->worker), &call->timer, due_ns);
+    uint64_t due_ns = queue_deadline_next_ns(&call->run->queue_deadline);
+    return due_ns == UINT64_MAX ||
+           timer_start(worker_timers(call->worker), &call->run->timer, due_ns);
 }
 
 /* Completes a call that was removed from the queue without running. */
 static void reject_queued(struct call *call, enum metric reason) {
-    struct model_version *version = call->version;
+    struct model_version *version = call->run->version;
     metric_add(reason, 1);
     call_reject(call);
     version_leave(version);
@@ -326,9 +345,9 @@ static void reject_queued(struct call *call, enum metric reason) {
 void call_expire(struct call *call) {
     char name[TENSOR_NAME_TEXT_BYTES];
     struct error *err = &call->response.error;
-    uint64_t waited_us = (call->queue_deadline.expires_ns - call->queued_ns) / 1000;
-    tensor_name_print(call->version->plan.spec.name, name);
-    if (call->queue_deadline.expires_ns == call->request->deadline_ns) {
+    uint64_t waited_us = (call->run->queue_deadline.expires_ns - call->queued_ns) / 1000;
+    tensor_name_print(call->run->version->plan.spec.name, name);
+    if (call->run->queue_deadline.expires_ns == call->request->deadline_ns) {
         error_set(err, ST_DEADLINE_EXCEEDED,
                   "the request's deadline passed while it waited for an instance of model %s",
                   name);
@@ -344,9 +363,9 @@ void call_expire(struct call *call) {
 }
 
 static void on_timer_expired(struct timer *timer) {
-    struct call *call = CONTAINER_OF(timer, struct call, timer);
-    struct scheduler *scheduler = &call->version->scheduler;
-    bool over = queue_deadline_passed(&call->queue_deadline, clock_now_ns());
+    struct call *call = CONTAINER_OF(timer, struct call_run, timer)->call;
+    struct scheduler *scheduler = &call->run->version->scheduler;
+    bool over = queue_deadline_passed(&call->run->queue_deadline, clock_now_ns());
     if (!over && (!scheduler_deprioritize(scheduler, call) || set_queue_timer(call))) {
         return; /* an instance took it, or it waits on as deprioritized */
     }
@@ -356,11 +375,12 @@ static void on_timer_expired(struct timer *timer) {
 }
 
 static enum status call_apply_policy(struct call *call, uint64_t now_ns, struct error *err) {
-    const struct queue_policy *policy = &call->version->scheduler.policy;
-    enum status st = queue_policy_apply(policy, call->request, now_ns, &call->queue_deadline, err);
-    if (st == ST_OK && call->version->scheduler.sequences) {
-        st = sequence_params_parse(&call->version->config, call->request, &call->sequence_params,
-                                   err);
+    const struct queue_policy *policy = &call->run->version->scheduler.policy;
+    enum status st =
+        queue_policy_apply(policy, call->request, now_ns, &call->run->queue_deadline, err);
+    if (st == ST_OK && call->run->version->scheduler.sequences) {
+        st = sequence_params_parse(&call->run->version->config, call->request,
+                                   &call->run->sequence_params, err);
     }
     if (st == ST_DEADLINE_EXCEEDED) {
         metric_add(METRIC_DROPPED_DEADLINE, 1);
@@ -369,11 +389,11 @@ static enum status call_apply_policy(struct call *call, uint64_t now_ns, struct 
 }
 
 static enum status enqueue_call(struct call *call, struct error *err) {
-    call->timer.on_expire = on_timer_expired;
+    call->run->timer.on_expire = on_timer_expired;
     if (!set_queue_timer(call)) {
         return error_no_memory(err, "the request's timeout");
     }
-    enum status st = scheduler_push(&call->version->scheduler, call, err);
+    enum status st = scheduler_push(&call->run->version->scheduler, call, err);
     if (st == ST_QUEUE_FULL) {
         metric_add(METRIC_DROPPED_QUEUE_FULL, 1);
     }
@@ -381,7 +401,7 @@ static enum status enqueue_call(struct call *call, struct error *err) {
 }
 
 bool call_enqueue(struct call *call) {
-    struct model_version *version = call->version;
+    struct model_version *version = call->run->version;
     if (enqueue_call(call, &call->response.error) == ST_OK) {
         return true;
     }
@@ -398,7 +418,7 @@ static bool remove_from_queues(struct call *call) {
         inline_queue_remove(call);
         return true;
     }
-    return scheduler_remove(&call->version->scheduler, call);
+    return scheduler_remove(&call->run->version->scheduler, call);
 }
 
 /* A lookup whose inputs are hashed on a helper thread; in the request's arena. */
@@ -408,14 +428,14 @@ struct lookup {
 };
 
 static void cancel_lookup(struct call *call) {
-    if (call->lookup) {
-        helper_pool_cancel(call->helpers, &call->lookup->job);
+    if (call->run->lookup) {
+        helper_pool_cancel(call->helpers, &call->run->lookup->job);
     }
 }
 
 void call_cancel(struct call *call) {
-    atomic_store_explicit(&call->cancelled, true, memory_order_relaxed);
-    response_stream_stop(call->stream);
+    atomic_store_explicit(&call->run->cancelled, true, memory_order_relaxed);
+    response_stream_stop(call->run->stream);
     cancel_lookup(call);
     if (remove_from_queues(call)) {
         error_set(&call->response.error, ST_CANCELLED,
@@ -428,7 +448,7 @@ void call_cancel(struct call *call) {
 
 /* Delivers a cached answer, after earlier calls where preserve_ordering demands it. */
 static void deliver_cached(struct call *call) {
-    struct model_version *version = call->version;
+    struct model_version *version = call->run->version;
     if (version->config.preserve_ordering) {
         scheduler_complete_in_order(&version->scheduler, call);
         return;
@@ -440,7 +460,7 @@ static void deliver_cached(struct call *call) {
 /* Runs a call that is not in the cache. */
 static void run_call(struct call *call) {
     if (!call_run_inline(call) && call_enqueue(call)) {
-        scheduler_notify(&call->version->scheduler, 1);
+        scheduler_notify(&call->run->version->scheduler, 1);
     }
 }
 
@@ -450,8 +470,8 @@ static void run_hash(struct helper_job *job) {
 
 static void on_hashed(struct helper_job *job) {
     struct call *call = CONTAINER_OF(job, struct lookup, job)->call;
-    call->lookup = NULL;
-    if (atomic_load_explicit(&call->cancelled, memory_order_relaxed)) {
+    call->run->lookup = NULL;
+    if (atomic_load_explicit(&call->run->cancelled, memory_order_relaxed)) {
         error_set(&call->response.error, ST_CANCELLED,
                   "the request was cancelled while its inputs were hashed");
         call_set_state(call, CALL_ANSWERED);
@@ -468,8 +488,8 @@ static void on_hashed(struct helper_job *job) {
  */
 static bool hash_on_helper(struct call *call) {
     enum { HASH_NS = 2, MIN_BYTES = HELPER_MIN_NS / HASH_NS }; /* SipHash: up to 2 ns a byte */
-    bool wanted =
-        call->helpers && call->input_bytes >= MIN_BYTES && !call->version->scheduler.sequences;
+    bool wanted = call->helpers && call->run->input_bytes >= MIN_BYTES &&
+                  !call->run->version->scheduler.sequences;
     struct lookup *lookup = wanted ? arena_alloc(call->request->arena, sizeof(*lookup)) : NULL;
     if (!lookup) {
         return false;
@@ -479,19 +499,24 @@ static bool hash_on_helper(struct call *call) {
                                       .run = run_hash,
                                       .done = on_hashed,
                                       .client = call->client,
-                                      .ns = call->input_bytes * HASH_NS};
-    call->lookup = lookup;
-    if (call->version->config.preserve_ordering) {
-        scheduler_enter_order(&call->version->scheduler, call);
+                                      .ns = call->run->input_bytes * HASH_NS};
+    call->run->lookup = lookup;
+    if (call->run->version->config.preserve_ordering) {
+        scheduler_enter_order(&call->run->version->scheduler, call);
     }
     helper_pool_submit(call->helpers, &lookup->job);
     return true;
 }
 
 void call_submit(struct call *call, struct model_version *version) {
-    call_init(call, version);
     struct error *err = &call->response.error;
     assert(worker_is_current(call->worker));
+    if (call_init(call, version, err) != ST_OK) {
+        call->finished_ns = clock_now_ns();
+        call->done(call);
+        model_version_unref(version);
+        return;
+    }
     uint64_t now_ns = clock_now_ns();
     if (call_apply_policy(call, now_ns, err) != ST_OK || call_prepare(call, err) != ST_OK ||
         response_stream_new(call, now_ns, err) != ST_OK || !version_enter(version, err)) {

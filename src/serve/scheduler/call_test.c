@@ -1,5 +1,5 @@
 /* The life of a call: where it runs, order, full queue, cancellation, stopping version. */
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -415,6 +415,32 @@ static void version_stop_completes_accepted_calls(void **state) {
     version_close(rig.version);
 }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void send_without_memory(struct rig *rig) {
+    struct rig_call *call = rig_make(rig, 0, 1, 0);
+    arena_free(call->request.arena);
+    call->request.arena = arena_new(NULL, 1);
+    while (arena_alloc(call->request.arena, 16)) {
+    }
+    rig_submit(call);
+}
+
+static void call_without_memory_is_refused_once(void **state) {
+    static struct rig rig;
+    (void)state;
+    rig_open(&rig, &on_instance, 0);
+    rig_run(&rig, send_without_memory, 1);
+    assert_int_equal(rig.calls[0].n_done, 1);
+    assert_int_equal(rig.calls[0].error.status, ST_NO_MEMORY);
+    assert_int_equal(rig.calls[0].call.queued_ns, 0); /* not counted as queued */
+    assert_int_equal(atomic_load(&rig.model->n_started), 0);
+    rig_await_unused(&rig); /* no reference is left */
+    rig_run(&rig, send_one, 1);
+    assert_echoed(&rig.calls[0]);
+    rig_close(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(call_on_instance_echoes),
@@ -431,6 +457,7 @@ int main(void) {
         cmocka_unit_test(call_response_on_worker_outside_execute_is_posted),
         cmocka_unit_test(call_stopped_version_returns_not_ready),
         cmocka_unit_test(version_stop_completes_accepted_calls),
+        cmocka_unit_test(call_without_memory_is_refused_once),
     };
     return cmocka_run_group_tests_name("serve/scheduler/call", tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
 #include "serve/scheduler/backend.h"
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 #include "serve/scheduler/padding_request.h"
 #include "serve/scheduler/partial_response.h"
 #include "serve/scheduler/version.h"
@@ -22,25 +22,25 @@ void backend_response_release(const sluice_response *response) {
 /* The `release` function of call->response. */
 static void release_response(void *cookie) {
     struct call *call = cookie;
-    struct model_version *version = call->release_unrefs_version ? call->version : NULL;
-    if (call->backend_release) {
-        call->backend_release(call->backend_cookie);
+    struct model_version *version = call->run->release_unrefs_version ? call->run->version : NULL;
+    if (call->run->backend_release) {
+        call->run->backend_release(call->run->backend_cookie);
         metric_add(METRIC_OUTPUTS_HELD, -1);
     }
-    arena_free(call->extra_arena);
-    call->extra_arena = NULL;
+    arena_free(call->run->extra_arena);
+    call->run->extra_arena = NULL;
     if (version) {
         model_version_unref(version);
     }
 }
 
 void call_hold_outputs(struct call *call, void (*release)(void *cookie), void *cookie) {
-    call->backend_release = release;
-    call->backend_cookie = cookie;
+    call->run->backend_release = release;
+    call->run->backend_cookie = cookie;
     if (release) {
         metric_add(METRIC_OUTPUTS_HELD, 1);
     }
-    if (release || call->extra_arena) {
+    if (release || call->run->extra_arena) {
         call->response.release = release_response;
         call->response.user = call;
     }
@@ -51,21 +51,21 @@ static void store_first_response(struct call *call, const sluice_response *respo
     struct response_target target = {
         .call = call,
         .response = &call->response,
-        .outputs = call->outputs,
-        .pieces = call->output_pieces,
-        .dims = call->output_dims,
-        .extra_arena = &call->extra_arena,
+        .outputs = call->run->outputs,
+        .pieces = call->run->output_pieces,
+        .dims = call->run->output_dims,
+        .extra_arena = &call->run->extra_arena,
     };
     if (response->status != SLUICE_OK) {
-        backend_error(err, call->version->backend, response->status, response->error);
+        backend_error(err, call->run->version->backend, response->status, response->error);
         backend_response_release(response);
     } else if (response_target_store(&target, response, err) == ST_OK) {
         call_hold_outputs(call, response->release, response->cookie);
     } else {
         call->response.outputs = NULL;
         call->response.n_outputs = 0;
-        arena_free(call->extra_arena);
-        call->extra_arena = NULL;
+        arena_free(call->run->extra_arena);
+        call->run->extra_arena = NULL;
         backend_response_release(response);
     }
 }
@@ -80,7 +80,7 @@ static void reject_further_response(struct call *call, const sluice_response *re
         call->response.outputs = NULL;
         call->response.n_outputs = 0;
         if (response->status != SLUICE_OK) {
-            backend_error(err, call->version->backend, response->status, response->error);
+            backend_error(err, call->run->version->backend, response->status, response->error);
         } else {
             error_set(
                 err, ST_UNSUPPORTED,
@@ -98,7 +98,7 @@ static enum statistics_outcome store_decoupled_response(struct call *call,
     if (!response->final) {
         return partial_response_send(call, response);
     }
-    if (call->reader_slow) {
+    if (call->run->reader_slow) {
         error_set(
             &call->response.error, ST_SLOW_READER,
             "the client read the answers too slowly while other requests waited for the model; "
@@ -106,7 +106,7 @@ static enum statistics_outcome store_decoupled_response(struct call *call,
         backend_response_release(response);
         return RESPONSE_CANCEL;
     }
-    if (call->partial_lost) {
+    if (call->run->partial_lost) {
         error_no_memory(&call->response.error, "an answer of the model");
         backend_response_release(response);
         return RESPONSE_FAIL;
@@ -121,14 +121,14 @@ static enum statistics_outcome store_decoupled_response(struct call *call,
 
 static void on_decoupled_response(struct call *call, const sluice_response *response) {
     uint64_t began_ns = clock_now_ns();
-    uint64_t since_ns = call->answered_ns > 0 ? call->answered_ns : call->started_ns;
+    uint64_t since_ns = call->run->answered_ns > 0 ? call->run->answered_ns : call->started_ns;
     bool cancelled = response->status == SLUICE_CANCELLED;
     enum statistics_outcome outcome = store_decoupled_response(call, response);
-    call->answered_ns = clock_now_ns();
-    response_stream_answered(call->stream, call->answered_ns);
-    statistics_response_add(&call->version->statistics.responses, call->n_answers++,
+    call->run->answered_ns = clock_now_ns();
+    response_stream_answered(call->run->stream, call->run->answered_ns);
+    statistics_response_add(&call->run->version->statistics.responses, call->run->n_answers++,
                             cancelled ? RESPONSE_CANCEL : outcome, began_ns - since_ns,
-                            call->answered_ns - began_ns);
+                            call->run->answered_ns - began_ns);
 }
 
 static void discard_response(struct call *padding, const sluice_response *response) {
@@ -141,12 +141,13 @@ static void discard_response(struct call *padding, const sluice_response *respon
 
 void host_respond(const sluice_request *request, const sluice_response *response) {
     struct call *call = request->host;
-    if (call->is_padding) {
+    if (call->run->is_padding) {
         discard_response(call, response);
         return;
     }
     enum call_state state = call_state(call);
-    if ((state == CALL_RUNNING || state == CALL_PARTIAL) && call->version->plan.spec.decoupled) {
+    if ((state == CALL_RUNNING || state == CALL_PARTIAL) &&
+        call->run->version->plan.spec.decoupled) {
         on_decoupled_response(call, response);
     } else if (state == CALL_RUNNING) {
         store_first_response(call, response);
@@ -155,7 +156,7 @@ void host_respond(const sluice_request *request, const sluice_response *response
     } else {
         /* Detected only by chance: after a final answer the request is usually freed. */
         log_event(LOG_ERROR, "the backend answered a request again after its final answer",
-                  LOG_CSTR("backend", call->version->backend->name));
+                  LOG_CSTR("backend", call->run->version->backend->name));
         backend_response_release(response);
         return;
     }
@@ -168,14 +169,14 @@ void host_respond(const sluice_request *request, const sluice_response *response
 
 int host_is_cancelled(const sluice_request *request) {
     struct call *call = request->host;
-    return atomic_load_explicit(&call->cancelled, memory_order_relaxed) ? 1 : 0;
+    return atomic_load_explicit(&call->run->cancelled, memory_order_relaxed) ? 1 : 0;
 }
 
 void host_computed(const sluice_request *const *requests, size_t n, uint64_t began_ns,
                    uint64_t ended_ns) {
     if (n > 0) {
         const struct call *call = requests[0]->host;
-        statistics_computed(&call->version->statistics, call->instance, requests, n, began_ns,
-                            ended_ns);
+        statistics_computed(&call->run->version->statistics, call->run->instance, requests, n,
+                            began_ns, ended_ns);
     }
 }

@@ -2,7 +2,7 @@
 #ifndef SLUICE_SERVE_SCHEDULER_HOST_CALLBACKS_H
 #define SLUICE_SERVE_SCHEDULER_HOST_CALLBACKS_H
 
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 #include "sluice/backend.h"
 
 /* The host functions `respond`, `is_cancelled` and `computed` of sluice/backend.h. */

@@ -10,7 +10,7 @@
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
 #include "serve/scheduler/batch.h"
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 #include "serve/scheduler/version.h"
 
 /* Per worker and version. */
@@ -29,13 +29,13 @@ struct inline_queue {
 
 /* Returns: the times of executions with its shapes; NULL: none are known, or they do not matter. */
 static struct exec_time_stats *times_of(const struct call *call) {
-    struct model_version *version = call->version;
-    return version->run_on == RUN_AUTO ? shape_times_find(&version->shape_times, call->shapes)
+    struct model_version *version = call->run->version;
+    return version->run_on == RUN_AUTO ? shape_times_find(&version->shape_times, call->run->shapes)
                                        : NULL;
 }
 
 static bool may_run_inline(const struct call *call) {
-    const struct model_version *version = call->version;
+    const struct model_version *version = call->run->version;
     switch (version->run_on) {
     case RUN_ON_WORKER:
         return true;
@@ -46,8 +46,8 @@ static bool may_run_inline(const struct call *call) {
     }
     const struct exec_time_stats *times = times_of(call);
     return times && exec_time_stats_is_fast(times) &&
-           call->backend_request.batch <= exec_time_stats_max_rows(times) &&
-           call->input_bytes <= CALL_INLINE_MAX_BYTES;
+           call->run->backend_request.batch <= exec_time_stats_max_rows(times) &&
+           call->run->input_bytes <= CALL_INLINE_MAX_BYTES;
 }
 
 /* Returns: whether the iteration may start another execution; otherwise the calls go to the
@@ -91,7 +91,7 @@ static uint64_t flush_threshold(const struct batch_rules *rules) {
 static void calls_begin(struct call *const *calls, size_t n) {
     metric_add(METRIC_INLINE_EXECUTIONS_TOTAL, 1);
     for (size_t i = 0; i < n; i++) {
-        calls[i]->running_inline = true;
+        calls[i]->run->running_inline = true;
         call_set_state(calls[i], CALL_RUNNING);
     }
 }
@@ -101,10 +101,10 @@ static void calls_begin(struct call *const *calls, size_t n) {
 static void calls_finish(struct call **calls, size_t n) {
     size_t n_answered = 0;
     for (size_t i = 0; i < n; i++) {
-        calls[i]->running_inline = false;
-        if (calls[i]->answered_inline) {
+        calls[i]->run->running_inline = false;
+        if (calls[i]->run->answered_inline) {
             calls[n_answered++] = calls[i];
-            version_leave(calls[i]->version); /* before delivery, so that gauges read there are
+            version_leave(calls[i]->run->version); /* before delivery, so that gauges read there are
                                                  right */
         }
     }
@@ -124,7 +124,7 @@ static uint64_t run_batch(struct instance *instance, struct call **calls, size_t
     instance_execute(instance, calls, n, started_ns);
     loop_work_clear(work);
     const struct call *last = calls[n - 1];
-    uint64_t ended_ns = last->answered_inline ? last->finished_ns : clock_now_ns();
+    uint64_t ended_ns = last->run->answered_inline ? last->finished_ns : clock_now_ns();
     instance_executed(instance, ended_ns);
     instance_release(instance);
     if (times) {
@@ -162,7 +162,7 @@ static size_t run_next_batch(struct inline_queue *inline_queue) {
     struct call *batch[INSTANCE_REQUESTS_MAX];
     struct call *first = TAILQ_FIRST(&inline_queue->queue.calls);
     uint64_t now_ns = clock_now_ns();
-    if (queue_deadline_passed(&first->queue_deadline, now_ns)) {
+    if (queue_deadline_passed(&first->run->queue_deadline, now_ns)) {
         priority_queue_remove(&inline_queue->queue, first);
         call_set_state(first, CALL_ANSWERED);
         call_expire(first);
@@ -235,8 +235,9 @@ static struct inline_queue *inline_queue_new(struct model_version *version, stru
 
 /* Returns: NULL when out of memory. */
 static struct inline_queue *inline_queue_get(const struct call *call) {
-    struct per_worker *one = per_worker_find(&call->version->inline_queues, call->worker);
-    return one ? (struct inline_queue *)(void *)one : inline_queue_new(call->version, call->worker);
+    struct per_worker *one = per_worker_find(&call->run->version->inline_queues, call->worker);
+    return one ? (struct inline_queue *)(void *)one
+               : inline_queue_new(call->run->version, call->worker);
 }
 
 /* Runs the call now, because its answer is sent together with others of its connection. Returns:
@@ -257,7 +258,7 @@ static bool run_immediately(struct inline_queue *inline_queue, struct call *call
 
 bool call_run_inline(struct call *call) {
     struct inline_queue *inline_queue = may_run_inline(call) ? inline_queue_get(call) : NULL;
-    if (!inline_queue || !scheduler_is_empty(&call->version->scheduler)) {
+    if (!inline_queue || !scheduler_is_empty(&call->run->version->scheduler)) {
         return false;
     }
     if (call->run_immediately && run_immediately(inline_queue, call)) {

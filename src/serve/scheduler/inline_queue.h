@@ -7,7 +7,7 @@
 #ifndef SLUICE_SERVE_SCHEDULER_INLINE_QUEUE_H
 #define SLUICE_SERVE_SCHEDULER_INLINE_QUEUE_H
 
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 
 /* Queues the call inline, or runs it now where run_immediately is set; the call may be completed
  * and freed on return. Returns: false when the call has to be queued at the scheduler. */

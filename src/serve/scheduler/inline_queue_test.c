@@ -11,7 +11,7 @@
 
 #include "core/base/metric/metric.h"
 #include "serve/repository/test_rig.h"
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 
 enum { BEGIN_NS = 1000000000, US = 1000 };
 

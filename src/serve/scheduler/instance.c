@@ -10,7 +10,7 @@
 #include "core/event/thread.h"
 #include "serve/scheduler/backend.h"
 #include "serve/scheduler/batch.h"
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 #include "serve/scheduler/padding_request.h"
 #include "serve/scheduler/partial_response.h"
 #include "serve/scheduler/version.h"
@@ -79,7 +79,7 @@ void instance_release(struct instance *instance) {
 static void execute_decoupled(struct instance *instance, struct call *const *calls,
                               const sluice_request *const *requests, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        response_stream_run(calls[i]->stream, instance->index);
+        response_stream_run(calls[i]->run->stream, instance->index);
     }
     atomic_store_explicit(&instance->executor, (uintptr_t)&lock_thread_marker,
                           memory_order_relaxed);
@@ -95,8 +95,8 @@ void instance_execute(struct instance *instance, struct call *const *calls, size
     lock_assert_not_held(&version->scheduler.lock);
     for (size_t i = 0; i < n; i++) {
         calls[i]->started_ns = started_ns;
-        calls[i]->instance = instance->index;
-        requests[i] = &calls[i]->backend_request;
+        calls[i]->run->instance = instance->index;
+        requests[i] = &calls[i]->run->backend_request;
     }
     statistics_execution_begin(&version->statistics, instance->index, calls, n, started_ns);
     if (version->plan.spec.decoupled) {
@@ -207,8 +207,9 @@ static void thread_main(void *arg) {
     while (instance) {
         /* The calls may be freed by the execution. */
         struct exec_time_stats *times =
-            version->run_on == RUN_AUTO ? shape_times_get(&version->shape_times, batch[0]->shapes)
-                                        : NULL;
+            version->run_on == RUN_AUTO
+                ? shape_times_get(&version->shape_times, batch[0]->run->shapes)
+                : NULL;
         uint64_t rows = times ? batch_rows(batch, n) : 0;
         struct exec_thread_use use = exec_time_stats_begin(times);
         uint64_t started_ns = clock_now_ns();

@@ -12,7 +12,7 @@
 #include <uv.h>
 
 #include "core/base/status.h"
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 
 enum { INSTANCE_REQUESTS_MAX = 1024 /* per execution: the list of calls is on the stack */ };
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "serve/config/sequence_control.h"
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 #include "serve/scheduler/version.h"
 
 static const sluice_piece *zero_piece(struct arena *arena, size_t n_bytes) {
@@ -37,15 +37,15 @@ static bool fill_input(struct arena *arena, const sluice_input *like, sluice_inp
     return piece != NULL;
 }
 
-static bool fill_inputs(struct arena *arena, const struct call *like, struct call *padding) {
-    const struct model_plan *plan = &like->version->plan;
-    size_t n = like->backend_request.n_inputs, n_clients = 0;
+static bool fill_inputs(struct arena *arena, const struct call *like, struct call_run *padding) {
+    const struct model_plan *plan = &like->run->version->plan;
+    size_t n = like->run->backend_request.n_inputs, n_clients = 0;
     sluice_input *inputs = arena_calloc(arena, n, sizeof(*inputs));
     if (!inputs) {
         return false;
     }
     for (size_t i = 0; i < n; i++) {
-        const sluice_input *input = &like->backend_request.inputs[i];
+        const sluice_input *input = &like->run->backend_request.inputs[i];
         if (control_find(plan, input->index)) {
             continue;
         }
@@ -58,26 +58,35 @@ static bool fill_inputs(struct arena *arena, const struct call *like, struct cal
     return controls_fill(arena, plan, NULL, inputs, &padding->backend_request.n_inputs);
 }
 
+struct padding_request {
+    struct call call;
+    struct call_run run;
+};
+
 static struct call *padding_request_new(const struct call *like) {
     struct arena *arena = arena_new(NULL, 0); /* no worker's cache: any thread */
-    struct call *padding = arena ? arena_calloc(arena, 1, sizeof(*padding)) : NULL;
-    size_t n_wanted = like->backend_request.n_wanted;
-    uint32_t *wanted = padding ? arena_calloc(arena, n_wanted, sizeof(*wanted)) : NULL;
-    if (!wanted || !fill_inputs(arena, like, padding)) {
+    struct padding_request *self = arena ? arena_calloc(arena, 1, sizeof(*self)) : NULL;
+    size_t n_wanted = like->run->backend_request.n_wanted;
+    uint32_t *wanted = self ? arena_calloc(arena, n_wanted, sizeof(*wanted)) : NULL;
+    if (!wanted || !fill_inputs(arena, like, &self->run)) {
         arena_free(arena);
         return NULL;
     }
-    memcpy(wanted, like->backend_request.wanted, n_wanted * sizeof(*wanted));
-    padding->backend_request.size = sizeof(padding->backend_request);
-    padding->backend_request.host = padding;
-    padding->backend_request.id = "";
-    padding->backend_request.batch = 1;
-    padding->backend_request.wanted = wanted;
-    padding->backend_request.n_wanted = n_wanted;
-    padding->version = like->version;
-    padding->is_padding = true;
-    padding->extra_arena = arena;
-    atomic_init(&padding->state, CALL_RUNNING);
+    struct call *padding = &self->call;
+    struct call_run *run = &self->run;
+    padding->run = run;
+    run->call = padding;
+    memcpy(wanted, like->run->backend_request.wanted, n_wanted * sizeof(*wanted));
+    run->backend_request.size = sizeof(run->backend_request);
+    run->backend_request.host = padding;
+    run->backend_request.id = "";
+    run->backend_request.batch = 1;
+    run->backend_request.wanted = wanted;
+    run->backend_request.n_wanted = n_wanted;
+    run->version = like->run->version;
+    run->is_padding = true;
+    run->extra_arena = arena;
+    atomic_init(&run->state, CALL_RUNNING);
     return padding;
 }
 
@@ -87,14 +96,14 @@ static void add_in_flight(struct model_version *version) {
 }
 
 void padding_request_free(struct call *padding) {
-    struct model_version *version = padding->version;
-    arena_free(padding->extra_arena); /* frees the padding request too */
+    struct model_version *version = padding->run->version;
+    arena_free(padding->run->extra_arena); /* frees the padding request too */
     version_leave(version);
 }
 
 static void remove_padding(struct call **batch, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        if (batch[i] && batch[i]->is_padding) {
+        if (batch[i] && batch[i]->run->is_padding) {
             padding_request_free(batch[i]);
             batch[i] = NULL;
         }

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 
 /* Replaces each NULL in the batch by a padding request shaped like the last call, which is not
  * NULL. They hold the version until they are answered. Returns: ST_NO_MEMORY: none was added.

@@ -56,7 +56,7 @@ struct partial_response {
 /* ---- limit on responses in flight ------------------------------------------------------------ */
 
 enum status response_stream_new(struct call *call, uint64_t now_ns, struct error *err) {
-    struct model_version *version = call->version;
+    struct model_version *version = call->run->version;
     if (!call->on_partial_response || !version->plan.spec.decoupled) {
         return ST_OK;
     }
@@ -73,7 +73,7 @@ enum status response_stream_new(struct call *call, uint64_t now_ns, struct error
     lock_acquire(&version->streams_lock);
     TAILQ_INSERT_TAIL(&version->streams, stream, link);
     lock_release(&version->streams_lock);
-    call->stream = stream;
+    call->run->stream = stream;
     return ST_OK;
 }
 
@@ -87,7 +87,7 @@ static void response_stream_unref(struct response_stream *stream) {
 
 void response_stream_close(struct response_stream *stream) {
     if (stream) {
-        struct model_version *version = stream->call->version;
+        struct model_version *version = stream->call->run->version;
         lock_acquire(&version->streams_lock);
         TAILQ_REMOVE(&version->streams, stream, link);
         lock_release(&version->streams_lock);
@@ -145,7 +145,7 @@ static bool waits_for(const struct response_stream *other, const struct response
     bool same_client = call->request_stream && call->request_stream == stream->call->request_stream;
     return other != stream && !same_client && state != CALL_NEW && state != CALL_ANSWERED &&
            (is_queued || same_thread) &&
-           !atomic_load_explicit(&call->cancelled, memory_order_relaxed) &&
+           !atomic_load_explicit(&call->run->cancelled, memory_order_relaxed) &&
            !atomic_load_explicit(&other->blocked, memory_order_relaxed) &&
            atomic_load_explicit(&other->progress_ns, memory_order_relaxed) <= since_ns;
 }
@@ -154,8 +154,8 @@ static bool waits_for(const struct response_stream *other, const struct response
  * before it has waited as long once more. */
 static bool find_waiting(struct model_version *version, const struct response_stream *stream,
                          uint64_t timeout_ns, uint64_t now_ns) {
-    uintptr_t executor = atomic_load_explicit(&version->instances[stream->call->instance].executor,
-                                              memory_order_relaxed);
+    uintptr_t executor = atomic_load_explicit(
+        &version->instances[stream->call->run->instance].executor, memory_order_relaxed);
     bool on_instance = executor == (uintptr_t)&lock_thread_marker, found = false;
     struct response_stream *other;
     lock_acquire(&version->streams_lock);
@@ -173,12 +173,13 @@ static bool find_waiting(struct model_version *version, const struct response_st
 static void end_slow_reader(struct response_stream *stream, uint64_t now_ns) {
     struct call *call = stream->call;
     stream->stopped = true;
-    call->reader_slow = true;
-    atomic_store_explicit(&call->cancelled, true, memory_order_relaxed);
-    slow_hosts_note(&call->version->slow_hosts, call->client.host, now_ns);
+    call->run->reader_slow = true;
+    atomic_store_explicit(&call->run->cancelled, true, memory_order_relaxed);
+    slow_hosts_note(&call->run->version->slow_hosts, call->client.host, now_ns);
     metric_add(METRIC_SLOW_STREAMS_ENDED_TOTAL, 1);
     log_event(LOG_WARNING, "answers ended: their client reads slowly, and other requests wait",
-              LOG_STR("model", call->version->plan.spec.name), LOG_U64("answers", call->n_answers),
+              LOG_STR("model", call->run->version->plan.spec.name),
+              LOG_U64("answers", call->run->n_answers),
               LOG_U64("ms", (now_ns - call->started_ns) / 1000000),
               LOG_CSTR("setting", "--slow-reader-timeout"));
 }
@@ -186,7 +187,7 @@ static void end_slow_reader(struct response_stream *stream, uint64_t now_ns) {
 /* Waits for a change; ends the call if its client lags and others wait. The lock is held. */
 static void wait_for_reader(struct response_stream *stream) {
     enum { LOOKS = 4, LOOK_MIN_NS = 1000000 };
-    struct model_version *version = stream->call->version;
+    struct model_version *version = stream->call->run->version;
     if (version->slow_reader_timeout_ns == 0) {
         lock_cond_wait(&stream->lock, &stream->changed);
         return;
@@ -264,7 +265,7 @@ static void on_partial_message(struct worker_msg *msg) {
 static bool store_outputs(struct partial_response *partial, const sluice_response *response,
                           struct error *err) {
     struct call *call = partial->call;
-    size_t n = call->backend_request.n_wanted, rank = call->version->plan.max_output_rank;
+    size_t n = call->run->backend_request.n_wanted, rank = call->run->version->plan.max_output_rank;
     struct response_target target = {
         .call = call,
         .response = &partial->response,
@@ -284,7 +285,7 @@ static void fill_response(struct partial_response *partial, const sluice_respons
     struct error *err = &partial->response.error;
     bool held = false;
     if (response->status != SLUICE_OK) {
-        backend_error(err, partial->call->version->backend, response->status, response->error);
+        backend_error(err, partial->call->run->version->backend, response->status, response->error);
     } else if (store_outputs(partial, response, err)) {
         held = true;
     } else {
@@ -312,11 +313,11 @@ static struct partial_response *partial_response_new(struct call *call, size_t n
     partial->msg.run = on_partial_message;
     partial->arena = arena;
     partial->call = call;
-    partial->stream = call->stream;
-    partial->version = call->version;
+    partial->stream = call->run->stream;
+    partial->version = call->run->version;
     partial->n_bytes = n_bytes;
-    atomic_fetch_add_explicit(&call->stream->refs, 1, memory_order_relaxed);
-    model_version_ref(call->version);
+    atomic_fetch_add_explicit(&call->run->stream->refs, 1, memory_order_relaxed);
+    model_version_ref(call->run->version);
     return partial;
 }
 
@@ -332,16 +333,16 @@ static size_t response_bytes(const sluice_response *response) {
 
 enum statistics_outcome partial_response_send(struct call *call, const sluice_response *response) {
     size_t n_bytes = response_bytes(response);
-    if (!call->stream || !response_stream_reserve(call->stream, n_bytes)) {
+    if (!call->run->stream || !response_stream_reserve(call->run->stream, n_bytes)) {
         backend_response_release(response);
         return RESPONSE_CANCEL;
     }
     struct partial_response *partial = partial_response_new(call, n_bytes);
     if (!partial) { /* a missing response would be silent data loss: the call fails */
-        response_stream_release(call->stream, n_bytes);
-        response_stream_stop(call->stream);
-        call->partial_lost = true;
-        atomic_store_explicit(&call->cancelled, true, memory_order_relaxed);
+        response_stream_release(call->run->stream, n_bytes);
+        response_stream_stop(call->run->stream);
+        call->run->partial_lost = true;
+        atomic_store_explicit(&call->run->cancelled, true, memory_order_relaxed);
         backend_response_release(response);
         return RESPONSE_FAIL;
     }

@@ -4,7 +4,7 @@
 #ifndef SLUICE_SERVE_SCHEDULER_PARTIAL_RESPONSE_H
 #define SLUICE_SERVE_SCHEDULER_PARTIAL_RESPONSE_H
 
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 #include "serve/scheduler/statistics/count.h"
 #include "sluice/backend.h"
 

@@ -17,7 +17,7 @@ enum status priority_queue_init(struct priority_queue *queue, struct arena *aren
 }
 
 static size_t class_of(const struct call *call) {
-    return call->queue_deadline.level * 2 + (call->queue_deadline.deprioritized ? 1 : 0);
+    return call->run->queue_deadline.level * 2 + (call->run->queue_deadline.deprioritized ? 1 : 0);
 }
 
 /* Returns: the last call of that class or an earlier one; NULL: none. */
@@ -33,9 +33,9 @@ void priority_queue_add(struct priority_queue *queue, struct call *call) {
     assert(class < queue->n_levels * 2);
     struct call *before = last_before_class_end(queue, class);
     if (before) {
-        TAILQ_INSERT_AFTER(&queue->calls, before, call, queue_link);
+        TAILQ_INSERT_AFTER(&queue->calls, before, call, run->queue_link);
     } else {
-        TAILQ_INSERT_HEAD(&queue->calls, call, queue_link);
+        TAILQ_INSERT_HEAD(&queue->calls, call, run->queue_link);
     }
     queue->classes[class].last = call;
     queue->classes[class].n++;
@@ -47,9 +47,9 @@ void priority_queue_remove(struct priority_queue *queue, struct call *call) {
     class->n--;
     queue->n--;
     if (class->last == call) {
-        class->last = class->n > 0 ? TAILQ_PREV(call, call_list, queue_link) : NULL;
+        class->last = class->n > 0 ? TAILQ_PREV(call, call_list, run->queue_link) : NULL;
     }
-    TAILQ_REMOVE(&queue->calls, call, queue_link);
+    TAILQ_REMOVE(&queue->calls, call, run->queue_link);
 }
 
 size_t priority_queue_count_level(const struct priority_queue *queue, size_t level) {

@@ -10,7 +10,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/status.h"
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 
 /* The calls of one priority level, either deprioritized or not. */
 struct priority_class {

@@ -12,13 +12,14 @@ enum { N = 60, LEVELS = 4, ROUNDS = 20000 };
 /* A call that the test adds and removes. */
 struct item {
     struct call call;
+    struct call_run run;
     bool in;
     unsigned arrived;
 };
 
 static unsigned class_of(const struct item *item) {
-    return (unsigned)item->call.queue_deadline.level * 2 +
-           (item->call.queue_deadline.deprioritized ? 1 : 0);
+    return (unsigned)item->call.run->queue_deadline.level * 2 +
+           (item->call.run->queue_deadline.deprioritized ? 1 : 0);
 }
 
 static int by_service(const void *a, const void *b) {
@@ -38,7 +39,7 @@ static void check(const struct priority_queue *queue, struct item *items) {
     for (size_t i = 0; i < N; i++) {
         if (items[i].in) {
             sorted[n++] = &items[i];
-            at_level[items[i].call.queue_deadline.level]++;
+            at_level[items[i].call.run->queue_deadline.level]++;
         }
     }
     qsort(sorted, n, sizeof(sorted[0]), by_service);
@@ -46,9 +47,9 @@ static void check(const struct priority_queue *queue, struct item *items) {
     const struct call *call = TAILQ_FIRST(&queue->calls), *before = NULL;
     for (size_t i = 0; i < n; i++) {
         assert_ptr_equal(call, &sorted[i]->call);
-        assert_ptr_equal(TAILQ_PREV(call, call_list, queue_link), before);
+        assert_ptr_equal(TAILQ_PREV(call, call_list, run->queue_link), before);
         before = call;
-        call = TAILQ_NEXT(call, queue_link);
+        call = TAILQ_NEXT(call, run->queue_link);
     }
     assert_null(call);
     for (size_t level = 0; level < LEVELS; level++) {
@@ -64,6 +65,9 @@ static void priority_queue_random_operations_match_sorted_order(void **state) {
     struct error err;
     unsigned seed = 1;
     assert_int_equal(priority_queue_init(&queue, arena, LEVELS, &err), ST_OK);
+    for (size_t i = 0; i < N; i++) {
+        items[i].call.run = &items[i].run;
+    }
     for (unsigned round = 0; round < ROUNDS; round++) {
         seed = seed * 1103515245 + 12345;
         struct item *item = &items[seed / 65536 % N];
@@ -71,8 +75,8 @@ static void priority_queue_random_operations_match_sorted_order(void **state) {
             priority_queue_remove(&queue, &item->call);
             item->in = false;
         } else {
-            item->call.queue_deadline.level = seed / 7 % LEVELS;
-            item->call.queue_deadline.deprioritized = seed / 31 % 3 == 0;
+            item->call.run->queue_deadline.level = seed / 7 % LEVELS;
+            item->call.run->queue_deadline.deprioritized = seed / 31 % 3 == 0;
             item->arrived = round;
             item->in = true;
             priority_queue_add(&queue, &item->call);

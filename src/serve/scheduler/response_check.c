@@ -19,7 +19,7 @@ static struct arena *get_extra_arena(const struct response_target *target) {
 }
 
 static int64_t *output_dims_buffer(const struct response_target *target, size_t i, size_t rank) {
-    size_t prepared = target->call->version->plan.max_output_rank;
+    size_t prepared = target->call->run->version->plan.max_output_rank;
     if (rank <= prepared) {
         return target->dims + i * prepared;
     }
@@ -78,10 +78,10 @@ static enum status check_output_bytes(const sluice_output *output, const struct 
 
 static void log_unexpected_shape(struct call *call, const struct tensor_spec *spec,
                                  struct shape shape) {
-    struct model_version *version = call->version;
+    struct model_version *version = call->run->version;
     const struct model_spec *model = &version->plan.spec;
     bool batch_ok = model->max_batch_size == 0 ||
-                    (shape.rank > 0 && (uint64_t)shape.dims[0] == call->backend_request.batch);
+                    (shape.rank > 0 && (uint64_t)shape.dims[0] == call->run->backend_request.batch);
     if ((batch_ok && shape_matches(shape, spec->shape)) ||
         atomic_flag_test_and_set(&version->shape_reported)) {
         return;
@@ -91,7 +91,7 @@ static void log_unexpected_shape(struct call *call, const struct tensor_spec *sp
               LOG_STR("model", model->name), LOG_STR("output", spec->name),
               LOG_CSTR("described", shape_print(spec->shape, expected)),
               LOG_CSTR("got", shape_print(shape, got)),
-              LOG_U64("batch", call->backend_request.batch));
+              LOG_U64("batch", call->run->backend_request.batch));
 }
 
 /* Stores the shape that clients see. */
@@ -127,10 +127,10 @@ static enum status store_output(const struct response_target *target, size_t i,
                                 const sluice_output *output, struct error *err) {
     struct call *call = target->call;
     const struct infer_request *request = call->request;
-    const struct model_plan *plan = &call->version->plan;
+    const struct model_plan *plan = &call->run->version->plan;
     size_t at = request->n_wanted > 0 ? request->wanted[i].spec : i;
     const struct tensor_spec *spec = &plan->spec.outputs[at];
-    enum status st = check_output_header(output, call->backend_request.wanted[i], spec, err);
+    enum status st = check_output_header(output, call->run->backend_request.wanted[i], spec, err);
     if (st == ST_OK) {
         st = check_output_bytes(output, spec, err);
     }
@@ -140,7 +140,7 @@ static enum status store_output(const struct response_target *target, size_t i,
     if (st != ST_OK) {
         char name[TENSOR_NAME_TEXT_BYTES];
         return error_prefix(err, "output %s of backend %s", tensor_name_print(spec->name, name),
-                            call->version->backend->name);
+                            call->run->version->backend->name);
     }
     struct tensor *tensor = &target->outputs[i];
     target->pieces[i] = (struct piece){output->data, output->n_bytes};
@@ -191,7 +191,7 @@ static enum status store_params(const struct response_target *target,
         return error_set(err, ST_BACKEND_FAILED,
                          "backend %s gave %zu response parameters at no "
                          "address",
-                         call->version->backend->name, response->n_params);
+                         call->run->version->backend->name, response->n_params);
     }
     struct arena *arena = get_extra_arena(target);
     struct param *items = arena ? arena_calloc(arena, response->n_params, sizeof(*items)) : NULL;
@@ -204,7 +204,7 @@ static enum status store_params(const struct response_target *target,
                 err, ST_BACKEND_FAILED,
                 "backend %s gave response parameter %zu without a proper name, kind or "
                 "text",
-                call->version->backend->name, i);
+                call->run->version->backend->name, i);
         }
         if (!copy_param(arena, &response->params[i], &items[i])) {
             return error_no_memory(err, "the model's answer");
@@ -236,16 +236,17 @@ static enum status check_response_size(const struct model_version *version,
 enum status response_target_store(const struct response_target *target,
                                   const sluice_response *response, struct error *err) {
     const struct call *call = target->call;
-    if (response->n_outputs != call->backend_request.n_wanted) {
-        return error_set(
-            err, ST_BACKEND_FAILED, "backend %s was asked for %zu outputs and gave %zu",
-            call->version->backend->name, call->backend_request.n_wanted, response->n_outputs);
+    if (response->n_outputs != call->run->backend_request.n_wanted) {
+        return error_set(err, ST_BACKEND_FAILED,
+                         "backend %s was asked for %zu outputs and gave %zu",
+                         call->run->version->backend->name, call->run->backend_request.n_wanted,
+                         response->n_outputs);
     }
     if (!response->outputs) {
         return error_set(err, ST_BACKEND_FAILED, "backend %s gave %zu outputs at no address",
-                         call->version->backend->name, response->n_outputs);
+                         call->run->version->backend->name, response->n_outputs);
     }
-    enum status too_large = check_response_size(call->version, response, err);
+    enum status too_large = check_response_size(call->run->version, response, err);
     if (too_large != ST_OK) {
         return too_large;
     }

@@ -7,7 +7,7 @@
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 #include "serve/scheduler/version.h"
 
 void scheduler_init(struct scheduler *scheduler) {
@@ -49,9 +49,9 @@ void scheduler_fini(struct scheduler *scheduler) {
 /* Only once: a call keeps its place. */
 static void order_append(struct scheduler *scheduler, struct call *call) {
     lock_assert_held(&scheduler->lock);
-    if (!call->preserve_ordering) {
-        call->preserve_ordering = true;
-        TAILQ_INSERT_TAIL(&scheduler->order, call, order_link);
+    if (!call->run->preserve_ordering) {
+        call->run->preserve_ordering = true;
+        TAILQ_INSERT_TAIL(&scheduler->order, call, run->order_link);
     }
 }
 
@@ -60,9 +60,9 @@ static void order_append(struct scheduler *scheduler, struct call *call) {
 static size_t post_ready_in_order(struct scheduler *scheduler) {
     size_t n = 0;
     struct call *call;
-    while ((call = TAILQ_FIRST(&scheduler->order)) && call->response_ready) {
-        TAILQ_REMOVE(&scheduler->order, call, order_link);
-        worker_post(call->worker, &call->msg);
+    while ((call = TAILQ_FIRST(&scheduler->order)) && call->run->response_ready) {
+        TAILQ_REMOVE(&scheduler->order, call, run->order_link);
+        worker_post(call->worker, &call->run->msg);
         n++;
     }
     return n;
@@ -71,8 +71,8 @@ static size_t post_ready_in_order(struct scheduler *scheduler) {
 /* Returns: how many calls are posted that the call has delayed. */
 static size_t order_remove(struct scheduler *scheduler, struct call *call) {
     lock_assert_held(&scheduler->lock);
-    call->preserve_ordering = false;
-    TAILQ_REMOVE(&scheduler->order, call, order_link);
+    call->run->preserve_ordering = false;
+    TAILQ_REMOVE(&scheduler->order, call, run->order_link);
     return post_ready_in_order(scheduler);
 }
 
@@ -92,14 +92,14 @@ void scheduler_leave_order(struct scheduler *scheduler, struct call *call) {
     lock_acquire(&scheduler->lock);
     size_t n = order_remove(scheduler, call);
     lock_release(&scheduler->lock);
-    version_leave_times(call->version, n);
+    version_leave_times(call->run->version, n);
 }
 
 void scheduler_complete_in_order(struct scheduler *scheduler, struct call *call) {
-    struct model_version *version = call->version;
+    struct model_version *version = call->run->version;
     lock_acquire(&scheduler->lock);
     order_append(scheduler, call);
-    call->response_ready = true;
+    call->run->response_ready = true;
     size_t n = post_ready_in_order(scheduler);
     lock_release(&scheduler->lock);
     version_leave_times(version, n); /* the version must not be used after this */
@@ -119,11 +119,11 @@ static void wake_promoted(struct scheduler *scheduler) {
 static void remove_followers(struct scheduler *scheduler, struct call *call,
                              struct call_list *followers) {
     struct call *follower;
-    if (!call->sequence) {
+    if (!call->run->sequence) {
         return;
     }
     sequences_drop(scheduler->sequences, call, clock_now_ns(), followers);
-    TAILQ_FOREACH(follower, followers, sequence_link) {
+    TAILQ_FOREACH(follower, followers, run->sequence_link) {
         priority_queue_remove(&scheduler->queue, follower);
         call_set_state(follower, CALL_RUNNING); /* prevents a concurrent cancellation */
     }
@@ -134,7 +134,7 @@ static void remove_followers(struct scheduler *scheduler, struct call *call,
 static void fail_followers(struct call_list *followers, bool cancelled) {
     struct call *follower;
     while ((follower = TAILQ_FIRST(followers))) {
-        TAILQ_REMOVE(followers, follower, sequence_link);
+        TAILQ_REMOVE(followers, follower, run->sequence_link);
         error_set(&follower->response.error, cancelled ? ST_CANCELLED : ST_QUEUE_TIMEOUT,
                   "an earlier request of its sequence %s",
                   cancelled ? "was cancelled" : "timed out in the queue");
@@ -189,7 +189,7 @@ static size_t count_idle_instances(struct model_version *version) {
  * against it. */
 static bool queue_is_full(struct scheduler *scheduler, const struct call *call, size_t *waiting) {
     const struct queue_policy *policy = &scheduler->policy;
-    size_t level = call->queue_deadline.level;
+    size_t level = call->run->queue_deadline.level;
     uint64_t own = policy->levels[level].max_size;
     uint64_t limit = own > 0 ? own : policy->limit;
     *waiting = own > 0 ? priority_queue_count_level(&scheduler->queue, level) : scheduler->queue.n;
@@ -200,7 +200,7 @@ static bool queue_is_full(struct scheduler *scheduler, const struct call *call, 
         *waiting = homeless ? n_backlog_calls : scheduler->queue.n - n_backlog_calls;
     }
     return limit > 0 && *waiting >= limit &&
-           *waiting - limit >= count_idle_instances(call->version);
+           *waiting - limit >= count_idle_instances(call->run->version);
 }
 
 static enum status check_queue_size(struct scheduler *scheduler, const struct call *call,
@@ -211,7 +211,7 @@ static enum status check_queue_size(struct scheduler *scheduler, const struct ca
         return error_set(err, ST_QUEUE_FULL,
                          "the queue of model %s is full: %zu %s already (max_queue_size in its "
                          "configuration, or --max-queue-size)",
-                         tensor_name_print(call->version->plan.spec.name, name), waiting,
+                         tensor_name_print(call->run->version->plan.spec.name, name), waiting,
                          waiting == 1 ? "request waits" : "requests wait");
     }
     return ST_OK;
@@ -230,7 +230,7 @@ static enum status admit_call(struct scheduler *scheduler, struct call *call, bo
     if (st == ST_OK) {
         st = check_queue_size(scheduler, call, err);
     }
-    *restarts = sequences && call->sequence && call->sequence_params.start;
+    *restarts = sequences && call->run->sequence && call->run->sequence_params.start;
     return st == ST_OK && sequences ? sequences_add(sequences, call, err) : st;
 }
 
@@ -243,8 +243,8 @@ static void log_restart(const struct model_version *version, const struct sequen
 
 enum status scheduler_push(struct scheduler *scheduler, struct call *call, struct error *err) {
     /* once the lock is released, the call may end at any time */
-    struct sequence_id sequence = call->sequence_params.id;
-    const struct model_version *version = call->version;
+    struct sequence_id sequence = call->run->sequence_params.id;
+    const struct model_version *version = call->run->version;
     bool restarts;
     lock_acquire(&scheduler->lock);
     assert(!scheduler->stopping);
@@ -281,7 +281,7 @@ static bool is_queued(struct scheduler *scheduler, struct call *call) {
 }
 
 bool scheduler_remove(struct scheduler *scheduler, struct call *call) {
-    struct model_version *version = call->version;
+    struct model_version *version = call->run->version;
     struct call_list followers = TAILQ_HEAD_INITIALIZER(followers);
     size_t n_sent = 0;
     lock_acquire(&scheduler->lock);
@@ -297,7 +297,7 @@ bool scheduler_remove(struct scheduler *scheduler, struct call *call) {
     }
     lock_release(&scheduler->lock);
     version_leave_times(version, n_sent);
-    fail_followers(&followers, atomic_load_explicit(&call->cancelled, memory_order_relaxed));
+    fail_followers(&followers, atomic_load_explicit(&call->run->cancelled, memory_order_relaxed));
     return queued;
 }
 
@@ -306,7 +306,7 @@ bool scheduler_deprioritize(struct scheduler *scheduler, struct call *call) {
     bool queued = is_queued(scheduler, call);
     if (queued) {
         priority_queue_remove(&scheduler->queue, call);
-        call->queue_deadline.deprioritized = true;
+        call->run->queue_deadline.deprioritized = true;
         priority_queue_add(&scheduler->queue, call);
     }
     lock_release(&scheduler->lock);
@@ -320,8 +320,8 @@ bool scheduler_deprioritize(struct scheduler *scheduler, struct call *call) {
 static struct call *first_in_time(struct scheduler *scheduler, uint64_t now_ns) {
     lock_assert_held(&scheduler->lock);
     struct call *call = TAILQ_FIRST(&scheduler->queue.calls);
-    while (call && queue_deadline_passed(&call->queue_deadline, now_ns)) {
-        call = TAILQ_NEXT(call, queue_link);
+    while (call && queue_deadline_passed(&call->run->queue_deadline, now_ns)) {
+        call = TAILQ_NEXT(call, run->queue_link);
     }
     return call;
 }
@@ -333,7 +333,7 @@ bool scheduler_is_due(struct scheduler *scheduler, size_t max, uint64_t now_ns,
     if (!head) {
         return false;
     }
-    if (head->queue_deadline.batch_wait_until_ns <= now_ns || scheduler->no_delay) {
+    if (head->run->queue_deadline.batch_wait_until_ns <= now_ns || scheduler->no_delay) {
         return true;
     }
     struct batch_candidate candidate = batch_preview(&scheduler->rules, head, max, now_ns);

@@ -13,7 +13,7 @@
 #include "core/event/lock.h"
 #include "serve/config/queue_policy.h"
 #include "serve/scheduler/batch.h"
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 #include "serve/scheduler/priority_queue.h"
 #include "serve/scheduler/sequence/sequence.h"
 

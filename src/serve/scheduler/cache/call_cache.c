@@ -13,7 +13,7 @@
 #include "core/tensor/tensor.h"
 #include "serve/scheduler/cache/call_hash.h"
 #include "serve/scheduler/cache/response_cache.h"
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 #include "serve/scheduler/host_callbacks.h"
 #include "serve/scheduler/version.h"
 
@@ -61,8 +61,8 @@ static void add_input(struct call_hash *hash, const sluice_input *input) {
 
 /* Returns: false when the hash could not be computed. */
 static bool hash_call(const struct call *call, struct keyed_hash *key) {
-    const struct cache_scope *scope = &call->version->cache;
-    const sluice_request *request = &call->backend_request;
+    const struct cache_scope *scope = &call->run->version->cache;
+    const sluice_request *request = &call->run->backend_request;
     struct call_hash hash;
     call_hash_begin(&hash, scope->keyed);
     call_hash_add_u64(&hash, scope->generation);
@@ -75,7 +75,7 @@ static bool hash_call(const struct call *call, struct keyed_hash *key) {
     }
     call_hash_add_u64(&hash, request->n_inputs);
     for (size_t i = 0; i < request->n_inputs; i++) {
-        if (atomic_load_explicit(&call->cancelled, memory_order_relaxed)) {
+        if (atomic_load_explicit(&call->run->cancelled, memory_order_relaxed)) {
             return false;
         }
         add_input(&hash, &request->inputs[i]);
@@ -187,22 +187,22 @@ static void release_entry(void *user) {
 static void fill_response(struct call *call, struct cache_entry *entry) {
     const struct cached_response *cached = cache_entry_data(entry);
     const struct infer_request *request = call->request;
-    const struct model_spec *spec = &call->version->plan.spec;
-    assert(cached->n_outputs == call->backend_request.n_wanted);
+    const struct model_spec *spec = &call->run->version->plan.spec;
+    assert(cached->n_outputs == call->run->backend_request.n_wanted);
     for (size_t i = 0; i < cached->n_outputs; i++) {
         const struct cached_output *output = &cached->outputs[i];
         size_t at = request->n_wanted > 0 ? request->wanted[i].spec : i;
-        call->output_pieces[i] = (struct piece){output->data, output->n_bytes};
-        call->outputs[i] = (struct tensor){
+        call->run->output_pieces[i] = (struct piece){output->data, output->n_bytes};
+        call->run->outputs[i] = (struct tensor){
             .name = spec->outputs[at].name,
             .datatype = spec->outputs[at].datatype,
             .shape = {output->dims, output->rank},
-            .pieces = &call->output_pieces[i],
+            .pieces = &call->run->output_pieces[i],
             .n_pieces = output->n_bytes > 0 ? 1 : 0,
             .n_bytes = output->n_bytes,
         };
     }
-    call->response.outputs = call->outputs;
+    call->response.outputs = call->run->outputs;
     call->response.n_outputs = cached->n_outputs;
     call->response.params = (struct params){cached->params, cached->n_params};
     call_hold_outputs(call, release_entry, entry);
@@ -210,49 +210,49 @@ static void fill_response(struct call *call, struct cache_entry *entry) {
 
 void call_cache_hash(struct call *call) {
     uint64_t began_ns = clock_now_ns();
-    bool hashed = hash_call(call, &call->cache_key);
+    bool hashed = hash_call(call, &call->run->cache_key);
     call->cached = hashed ? CALL_CACHE_MISS : CALL_NOT_CACHED;
     call->finished_ns = clock_now_ns();
-    call->cache_ns = call->finished_ns - began_ns;
+    call->run->cache_ns = call->finished_ns - began_ns;
 }
 
 bool call_cache_find(struct call *call) {
-    struct cache_scope *scope = &call->version->cache;
+    struct cache_scope *scope = &call->run->version->cache;
     uint64_t began_ns = call->finished_ns;
     if (call->cached != CALL_CACHE_MISS) {
         return false;
     }
-    struct cache_entry *entry = cache_find(scope, call->cache_key);
+    struct cache_entry *entry = cache_find(scope, call->run->cache_key);
     if (entry) {
         call->cached = CALL_CACHE_HIT;
         fill_response(call, entry);
         call_set_state(call, CALL_ANSWERED);
     }
     call->finished_ns = clock_now_ns();
-    call->cache_ns += call->finished_ns - began_ns;
+    call->run->cache_ns += call->finished_ns - began_ns;
     return entry != NULL;
 }
 
 /* ---- store ----------------------------------------------------------------------------------- */
 
 static void store_copy(struct call *call) {
-    struct cache_scope *scope = &call->version->cache;
+    struct cache_scope *scope = &call->run->version->cache;
     struct layout layout = {.block = NULL};
     layout_response(&layout, &call->response);
     struct cache_entry *entry = layout.too_large ? NULL : cache_reserve(scope, layout.at);
     if (entry) {
         layout = (struct layout){.block = cache_entry_data(entry)};
         layout_response(&layout, &call->response);
-        cache_store(scope, call->cache_key, entry);
+        cache_store(scope, call->run->cache_key, entry);
     }
 }
 
 void call_cache_store_copy(struct call *call) {
-    if (call->cached == CALL_CACHE_MISS && !call->is_stored &&
+    if (call->cached == CALL_CACHE_MISS && !call->run->is_stored &&
         call->response.error.status == ST_OK) {
-        call->is_stored = true;
+        call->run->is_stored = true;
         uint64_t began_ns = clock_now_ns();
         store_copy(call);
-        call->cache_ns += clock_now_ns() - began_ns;
+        call->run->cache_ns += clock_now_ns() - began_ns;
     }
 }

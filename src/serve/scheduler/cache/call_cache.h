@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 
 /* Makes the key of the call, which is prepared and entered in its version, whose cache is enabled.
  * call->cached is CALL_CACHE_MISS then, CALL_NOT_CACHED where that fails. Thread: any. */

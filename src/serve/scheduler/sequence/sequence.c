@@ -172,7 +172,7 @@ static void sequence_list_move(struct sequence_list *list, struct sequence *sequ
 }
 
 static uint64_t first_arrival(const struct sequence *sequence) {
-    return TAILQ_FIRST(&sequence->calls)->arrival;
+    return TAILQ_FIRST(&sequence->calls)->run->arrival;
 }
 
 static void ready_add(struct sequence_list *ready, struct sequence *sequence) {
@@ -302,8 +302,8 @@ uint64_t sequences_expire_idle(struct sequences *all, uint64_t now_ns) {
 
 enum status sequences_find(struct sequences *all, struct call *call, struct error *err) {
     char id[SEQUENCE_ID_TEXT_BYTES], name[TENSOR_NAME_TEXT_BYTES];
-    call->sequence = sequence_table_find(all, &call->sequence_params.id);
-    if (call->sequence || call->sequence_params.start) {
+    call->run->sequence = sequence_table_find(all, &call->run->sequence_params.id);
+    if (call->run->sequence || call->run->sequence_params.start) {
         return ST_OK;
     }
     return error_set(
@@ -312,13 +312,14 @@ enum status sequences_find(struct sequences *all, struct call *call, struct erro
         "it is closed by sequence_end, after max_sequence_idle_microseconds (%llu) without "
         "a request, when one of its requests is dropped from the queue, and when the "
         "model is loaded again",
-        sequence_id_print(&call->sequence_params.id, id),
-        tensor_name_print(call->version->plan.spec.name, name),
+        sequence_id_print(&call->run->sequence_params.id, id),
+        tensor_name_print(call->run->version->plan.spec.name, name),
         (unsigned long long)(all->idle_ns / NS_PER_US));
 }
 
 bool sequences_must_wait_for_slot(struct sequences *all, const struct call *call) {
-    return call->sequence ? call->sequence->instance == NULL : instance_with_free_slot(all) == NULL;
+    return call->run->sequence ? call->run->sequence->instance == NULL
+                               : instance_with_free_slot(all) == NULL;
 }
 
 static struct sequence *sequence_new(struct sequences *all, const struct sequence_id *id) {
@@ -348,22 +349,22 @@ static struct sequence *sequence_new(struct sequences *all, const struct sequenc
 }
 
 static void append_call(struct sequences *all, struct sequence *sequence, struct call *call) {
-    call->arrival = ++all->n_arrived;
-    TAILQ_INSERT_TAIL(&sequence->calls, call, sequence_link);
+    call->run->arrival = ++all->n_arrived;
+    TAILQ_INSERT_TAIL(&sequence->calls, call, run->sequence_link);
     sequence->n_waiting++;
     all->n_backlog_calls += sequence->instance == NULL;
 }
 
 enum status sequences_add(struct sequences *all, struct call *call, struct error *err) {
-    if (!call->sequence) {
-        call->sequence = sequence_new(all, &call->sequence_params.id);
+    if (!call->run->sequence) {
+        call->run->sequence = sequence_new(all, &call->run->sequence_params.id);
     }
-    struct sequence *sequence = call->sequence;
+    struct sequence *sequence = call->run->sequence;
     if (!sequence) {
         return error_no_memory(err, "another sequence");
     }
     append_call(all, sequence, call);
-    if (call->sequence_params.end) {
+    if (call->run->sequence_params.end) {
         sequence_table_remove(all, sequence);
     }
     sequence_update_list(all, sequence, call->queued_ns);
@@ -373,21 +374,21 @@ enum status sequences_add(struct sequences *all, struct call *call, struct error
 static void unlink_call(struct sequences *all, struct sequence *sequence, struct call *call) {
     sequence->n_waiting--;
     all->n_backlog_calls -= sequence->instance == NULL;
-    TAILQ_REMOVE(&sequence->calls, call, sequence_link);
-    call->sequence = NULL;
+    TAILQ_REMOVE(&sequence->calls, call, run->sequence_link);
+    call->run->sequence = NULL;
 }
 
 /* Later calls of the sequence are dropped too: without this one the model's state would be
  * wrong. */
 void sequences_drop(struct sequences *all, struct call *call, uint64_t now_ns,
                     struct call_list *followers) {
-    struct sequence *sequence = call->sequence;
-    struct call *follower = TAILQ_NEXT(call, sequence_link);
+    struct sequence *sequence = call->run->sequence;
+    struct call *follower = TAILQ_NEXT(call, run->sequence_link);
     unlink_call(all, sequence, call);
-    while (follower && !follower->sequence_params.start) {
-        struct call *next = TAILQ_NEXT(follower, sequence_link);
+    while (follower && !follower->run->sequence_params.start) {
+        struct call *next = TAILQ_NEXT(follower, run->sequence_link);
         unlink_call(all, sequence, follower);
-        TAILQ_INSERT_TAIL(followers, follower, sequence_link);
+        TAILQ_INSERT_TAIL(followers, follower, run->sequence_link);
         follower = next;
     }
     if (!follower && sequence->open) {
@@ -408,8 +409,8 @@ void sequences_executed(struct sequences *all, size_t instance, uint64_t now_ns)
 }
 
 void sequences_answered(struct sequences *all, struct call *call, uint64_t now_ns) {
-    struct sequence *sequence = call->sequence;
-    call->sequence = NULL;
+    struct sequence *sequence = call->run->sequence;
+    call->run->sequence = NULL;
     sequence->running = false;
     sequence_update_list(all, sequence, now_ns);
 }
@@ -423,7 +424,7 @@ struct sequence_candidate {
 };
 
 static bool is_expired(const struct sequence *sequence, uint64_t now_ns) {
-    return queue_deadline_passed(&TAILQ_FIRST(&sequence->calls)->queue_deadline, now_ns);
+    return queue_deadline_passed(&TAILQ_FIRST(&sequence->calls)->run->queue_deadline, now_ns);
 }
 
 /* The oldest that has not expired; NULL: none. */
@@ -449,7 +450,7 @@ static struct sequence_candidate collect_sequences(const struct sequence *head, 
          sequence = TAILQ_NEXT(sequence, link)) {
         if (joins_batch(TAILQ_FIRST(&head->calls), sequence, now_ns)) {
             uint64_t batch_wait_until_ns =
-                TAILQ_FIRST(&sequence->calls)->queue_deadline.batch_wait_until_ns;
+                TAILQ_FIRST(&sequence->calls)->run->queue_deadline.batch_wait_until_ns;
             candidate.n++;
             candidate.until_ns =
                 batch_wait_until_ns < candidate.until_ns ? batch_wait_until_ns : candidate.until_ns;
@@ -501,9 +502,9 @@ static struct call *start_oldest_call(struct sequences *all, struct sequence *se
     struct call *call = TAILQ_FIRST(&sequence->calls);
     struct instance_sequences *instance = sequence->instance;
     sequence->n_waiting--;
-    TAILQ_REMOVE(&sequence->calls, call, sequence_link);
+    TAILQ_REMOVE(&sequence->calls, call, run->sequence_link);
     if (all->strategy == SEQUENCES_DIRECT) {
-        call->sequence = NULL; /* done when the execution ends, before the answer */
+        call->run->sequence = NULL; /* done when the execution ends, before the answer */
     }
     sequence->running = true;
     sequence_list_move(&instance->running, sequence);

@@ -16,7 +16,7 @@
 #include "core/base/hash.h"
 #include "serve/config/sequence_params.h"
 #include "serve/scheduler/batch.h"
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 
 struct instance_sequences;
 struct sequence;

@@ -12,7 +12,7 @@
 
 #include "core/base/metric/metric.h"
 #include "serve/repository/test_rig.h"
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 
 enum { BEGIN_NS = 1000000000, MS = 1000000, IDLE_MS = 5, FIRST = 1, LAST = 2, MOST_PARAMS = 4 };
 

@@ -191,7 +191,7 @@ static void count_hit(struct statistics_shard *shard, const struct call *call) {
     metric_histogram_add_ns(&shard->request, call->finished_ns - call->queued_ns);
     metric_histogram_add_ns(&shard->queue, 0);
     metric_cell_add(&shard->n_hits, 1);
-    metric_cell_add(&shard->hit_ns, call->cache_ns);
+    metric_cell_add(&shard->hit_ns, call->run->cache_ns);
 }
 
 static void count_success(struct statistics_shard *shard, const struct call *call) {
@@ -200,7 +200,7 @@ static void count_success(struct statistics_shard *shard, const struct call *cal
     metric_histogram_add_ns(&shard->request, call->finished_ns - call->queued_ns);
     metric_histogram_add_ns(&shard->queue, call->started_ns - call->queued_ns);
     metric_histogram_add_ns(&shard->compute, call->finished_ns - call->started_ns);
-    metric_cell_add(&shard->n_inferences, call->backend_request.batch);
+    metric_cell_add(&shard->n_inferences, call->run->backend_request.batch);
     metric_cell_add(&shard->input_ns, compute.input_ns);
     metric_cell_add(&shard->infer_ns, compute.infer_ns);
     metric_cell_add(&shard->output_ns, compute.output_ns);
@@ -210,7 +210,7 @@ void statistics_count_call(struct statistics *statistics, const struct call *cal
     struct statistics_shard *shard = shard_of(statistics, call->worker);
     if (call->cached == CALL_CACHE_MISS) {
         metric_cell_add(&shard->n_misses, 1);
-        metric_cell_add(&shard->miss_ns, call->cache_ns);
+        metric_cell_add(&shard->miss_ns, call->run->cache_ns);
     }
     if (call->cached == CALL_CACHE_HIT) {
         count_hit(shard, call);
@@ -234,8 +234,8 @@ void statistics_execution_begin(struct statistics *statistics, size_t instance,
     uint64_t size = 0;
     size_t n_calls = 0;
     for (size_t i = 0; i < n; i++) {
-        size += calls[i]->is_padding ? 0 : calls[i]->backend_request.batch;
-        n_calls += !calls[i]->is_padding;
+        size += calls[i]->run->is_padding ? 0 : calls[i]->run->backend_request.batch;
+        n_calls += !calls[i]->run->is_padding;
     }
     running->compute_start_ns = running->compute_end_ns = 0;
     cell_set(&running->n_calls, n_calls);

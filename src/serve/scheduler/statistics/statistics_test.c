@@ -236,9 +236,10 @@ struct counter {
 
 static void count_many(void *argument) {
     const struct counter *counter = argument;
-    struct call call = {.worker = counter->worker, .queued_ns = 1, .started_ns = 2};
+    struct call_run run = {.cache_ns = 0};
+    struct call call = {.worker = counter->worker, .queued_ns = 1, .started_ns = 2, .run = &run};
     for (int i = 0; i < N_CALLS; i++) {
-        call.backend_request.batch = 2;
+        call.run->backend_request.batch = 2;
         call.finished_ns = 3;
         call.response.error.status = i % 4 == 0 ? ST_QUEUE_TIMEOUT : ST_OK;
         call.started_ns = i % 4 == 0 ? 0 : 2;

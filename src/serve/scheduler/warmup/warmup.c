@@ -17,7 +17,7 @@
 #include "core/tensor/bytes.h"
 #include "core/tensor/half.h"
 #include "serve/config/model_file.h"
-#include "serve/scheduler/call.h"
+#include "serve/scheduler/call_run.h"
 
 enum { MAX_INTEGER = 127 };
 
@@ -305,7 +305,9 @@ static enum status begin_call(struct warmup *warmup) {
     call->request = &warmup->request;
     call->worker = warmup->worker;
     call->done = on_done;
-    call_init(call, warmup->version);
+    if (st == ST_OK) {
+        st = call_init(call, warmup->version, warmup->err);
+    }
     if (st == ST_OK) {
         st = call_prepare(call, warmup->err);
     }
@@ -318,7 +320,7 @@ static enum status begin_call(struct warmup *warmup) {
 /* instance_execute would count it in the statistics. */
 static void execute_call(struct warmup *warmup) {
     struct model_version *version = warmup->version;
-    const sluice_request *request = &warmup->call.backend_request;
+    const sluice_request *request = &warmup->call.run->backend_request;
     struct error err;
     bool entered = version_enter(version, &err);
     assert(entered); /* the version is not published, so it cannot be stopping */
