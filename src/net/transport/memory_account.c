@@ -470,7 +470,8 @@ enum memory_reserve_result memory_reserve(struct memory_account *account,
         count_waiting(&account->quota->n_waiting_for_account, 1);
         return MEMORY_WAITS;
     }
-    if (!TAILQ_EMPTY(&account->waiting) || !account_has_space(account, n_bytes)) {
+    if (!reservation->is_inner &&
+        (!TAILQ_EMPTY(&account->waiting) || !account_has_space(account, n_bytes))) {
         wait_for_account(reservation);
     } else {
         account->n_bytes += n_bytes;

@@ -145,6 +145,8 @@ struct memory_reservation {
     uint64_t until_ns;                    /* it waits for the budget until then */
     uint8_t state;                        /* enum memory_reservation_state */
     uint8_t waiting;                      /* enum memory_waiting, while it waits for the budget */
+    bool is_inner; /* another request of the account waits for this one: it does not wait for the
+                      account. Set by the caller, before memory_reserve */
     /* It has waited: `reserved` tells whether it has the memory now. Called by memory_quota_run. */
     void (*done)(struct memory_reservation *reservation, bool reserved);
 };

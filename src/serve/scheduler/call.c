@@ -444,6 +444,10 @@ void call_cancel(struct call *call) {
     }
 }
 
+bool call_was_cancelled(const struct call *call) {
+    return atomic_load_explicit(&call->run->cancelled, memory_order_relaxed);
+}
+
 /* ---- submitting ------------------------------------------------------------------------------ */
 
 /* Delivers a cached answer, after earlier calls where preserve_ordering demands it. */

@@ -62,5 +62,8 @@ void call_submit(struct call *call, struct model_version *version);
  * after `done`.
  * Thread: call->worker's. */
 void call_cancel(struct call *call);
+/* Returns: whether the call was cancelled, also by the scheduler, because its client reads slowly.
+ * From call_submit until `done`. Thread: any. */
+bool call_was_cancelled(const struct call *call);
 
 #endif

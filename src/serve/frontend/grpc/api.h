@@ -10,7 +10,7 @@
 
 #include "codec/kserve/grpc/v2_grpc.h"
 #include "net/server/grpc/server.h"
-#include "serve/frontend/inference.h"
+#include "serve/frontend/client_inference.h"
 
 struct header_forward;
 struct keys;

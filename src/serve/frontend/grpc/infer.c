@@ -11,29 +11,31 @@
 void grpc_infer_init(struct grpc_infer *infer, const struct inference_protocol *protocol,
                      struct grpc_call *rpc, struct grpc_message *message) {
     const struct grpc_api_options *options = &grpc_method_context_of(rpc)->api->options;
-    inference_init(&infer->inference, protocol, &options->services, rpc->worker, rpc->account);
+    client_inference_init(&infer->inference, protocol, &options->services, rpc->worker,
+                          rpc->account);
     infer->rpc = rpc;
     infer->message = message;
-    infer->inference.arena = message->arena;
+    infer->inference.base.arena = message->arena;
 }
 
 void grpc_infer_count_picked(const struct grpc_call *call) {
     picked_count(grpc_find_field(call, PICKED_FIELD, NULL).len > 0);
 }
 
-struct trace *grpc_infer_begin_trace(struct inference *inference, struct tracer *tracer) {
-    struct trace *trace = trace_begin_grpc(tracer, inference->spec, grpc_infer_of(inference)->rpc);
+struct trace *grpc_infer_begin_trace(struct client_inference *inference, struct tracer *tracer) {
+    struct trace *trace =
+        trace_begin_grpc(tracer, inference->base.spec, grpc_infer_of(inference)->rpc);
     trace_timestamp_set(trace, TRACE_GRPC_WAITREAD_START);
     trace_timestamp_set(trace, TRACE_GRPC_WAITREAD_END);
     return trace;
 }
 
-enum status grpc_infer_decode(struct inference *inference, struct error *err) {
+enum status grpc_infer_decode(struct client_inference *inference, struct error *err) {
     struct grpc_infer *infer = grpc_infer_of(inference);
     struct v2_grpc_request *request = &infer->request;
-    enum status st = v2_grpc_request_decode(inference_arena(inference), infer->message->data,
+    enum status st = v2_grpc_request_decode(inference_arena(&inference->base), infer->message->data,
                                             &inference->services->limits, request, err);
-    inference->call.request = &request->infer;
+    inference->base.call.request = &request->infer;
     infer->typed = v2_grpc_request_wants_typed(
         request, grpc_method_context_of(infer->rpc)->api->options.output_contents);
     request->infer.deadline_ns = infer->rpc->deadline_ns;
@@ -44,26 +46,26 @@ enum status grpc_infer_decode(struct inference *inference, struct error *err) {
 
 /* Of large messages only, so that small ones are not read twice. The time of a byte on a slow core:
  * a number of typed contents has one byte at least. */
-uint64_t grpc_infer_decode_ns(const struct inference *inference) {
+uint64_t grpc_infer_decode_ns(const struct client_inference *inference) {
     enum { SMALL_BYTES = 65536, WALK_NS = 4 };
     const struct grpc_infer *infer = CONTAINER_OF(inference, struct grpc_infer, inference);
     struct str message = infer->message->data;
     return message.len < SMALL_BYTES ? 0 : v2_grpc_request_walked_bytes(message) * WALK_NS;
 }
 
-enum status grpc_infer_forward_metadata(struct inference *inference, struct params *params,
+enum status grpc_infer_forward_metadata(struct client_inference *inference, struct params *params,
                                         struct error *err) {
     struct grpc_infer *infer = grpc_infer_of(inference);
     const struct grpc_api_options *options = &grpc_method_context_of(infer->rpc)->api->options;
-    return header_forward_grpc(options->forward, inference_arena(inference), infer->rpc, params,
-                               err);
+    return header_forward_grpc(options->forward, inference_arena(&inference->base), infer->rpc,
+                               params, err);
 }
 
 /* Times on a slow core: of compressing a byte, and of converting an element of typed contents. What
  * takes less than HELPER_MIN_NS to compress grpc_send does. */
 enum { COMPRESS_NS = 20, COMPRESS_MIN_BYTES = HELPER_MIN_NS / COMPRESS_NS, CONVERT_NS = 10 };
 
-uint64_t grpc_infer_encode_ns(const struct inference *inference,
+uint64_t grpc_infer_encode_ns(const struct client_inference *inference,
                               const struct infer_response *response) {
     const struct grpc_infer *infer = CONTAINER_OF(inference, struct grpc_infer, inference);
     uint64_t n_bytes = infer_response_bytes(response);
@@ -71,14 +73,15 @@ uint64_t grpc_infer_encode_ns(const struct inference *inference,
     return ns + (grpc_compresses(infer->rpc, n_bytes) ? n_bytes * COMPRESS_NS : 0);
 }
 
-enum status grpc_infer_encode_response(struct inference *inference, struct infer_response *response,
-                                       struct arena *arena, bool stream, int final,
-                                       struct grpc_infer_response *out, struct error *err) {
+enum status grpc_infer_encode_response(struct client_inference *inference,
+                                       struct infer_response *response, struct arena *arena,
+                                       bool stream, int final, struct grpc_infer_response *out,
+                                       struct error *err) {
     struct v2_grpc_message *message = &out->message;
     const struct grpc_infer *infer = grpc_infer_of(inference);
     const struct grpc_call *call = infer->rpc;
     enum status st = v2_grpc_response_encode(
-        arena, inference->spec, inference->call.request->id, response,
+        arena, inference->base.spec, inference->base.call.request->id, response,
         (struct v2_grpc_response_form){infer->typed, stream, final}, message, err);
     out->is_compressed =
         st == ST_OK && message->n_bytes >= COMPRESS_MIN_BYTES &&
@@ -99,15 +102,16 @@ void grpc_infer_send(struct grpc_infer *infer, const struct grpc_infer_response 
 
 enum status grpc_infer_encode(struct grpc_infer *infer, struct grpc_infer_response *out,
                               struct error *err) {
-    enum status st = inference_encode(&infer->inference.last, out, err);
+    enum status st = client_inference_encode(&infer->inference.base.last, out, err);
     metric_add(st == ST_OK ? METRIC_INFERENCES_TOTAL : METRIC_INFERENCE_FAILURES_TOTAL, 1);
     return st;
 }
 
 /* ---- ModelInfer ------------------------------------------------------------------------------ */
 
-static enum status encode_response(struct inference *inference, struct infer_response *response,
-                                   struct arena *arena, bool last, void *out, struct error *err) {
+static enum status encode_response(struct client_inference *inference,
+                                   struct infer_response *response, struct arena *arena, bool last,
+                                   void *out, struct error *err) {
     (void)last;
     return grpc_infer_encode_response(inference, response, arena, false, -1, out, err);
 }
@@ -116,17 +120,17 @@ static void release_response(void *user) {
     infer_response_release(user);
 }
 
-static void respond(struct inference *inference, struct outgoing_response *outgoing) {
+static void respond(struct client_inference *inference, struct outgoing_response *outgoing) {
     struct grpc_infer *infer = grpc_infer_of(inference);
     struct grpc_infer_response out;
     struct error err;
     (void)outgoing; /* the last one */
     if (grpc_infer_encode(infer, &out, &err) != ST_OK) {
-        infer_response_release(&inference->call.response);
+        infer_response_release(&inference->base.call.response);
         grpc_finish(infer->rpc, &err);
         return;
     }
-    grpc_infer_send(infer, &out, release_response, &inference->call.response);
+    grpc_infer_send(infer, &out, release_response, &inference->base.call.response);
     grpc_finish(infer->rpc, NULL);
 }
 
@@ -156,7 +160,7 @@ static void begin_infer(struct grpc_call *call) {
     grpc_infer_init(infer, &infer_protocol, call, call->message);
     call->user = infer;
     grpc_infer_count_picked(call);
-    inference_run(&infer->inference);
+    inference_run(&infer->inference.base);
 }
 
 static void step_infer(struct grpc_call *call, enum grpc_event event) {
@@ -164,9 +168,10 @@ static void step_infer(struct grpc_call *call, enum grpc_event event) {
     if (event == GRPC_MESSAGE) {
         begin_infer(call);
     } else if (event == GRPC_CANCELLED && infer) {
-        inference_abandon(&infer->inference); /* `respond` is still called, and finishes the call */
+        /* `respond` is still called, and finishes the call */
+        inference_abandon(&infer->inference.base);
     } else if (event == GRPC_END && infer) {
-        inference_fini(&infer->inference, !call->is_cancelled);
+        client_inference_fini(&infer->inference, !call->is_cancelled);
         grpc_message_free(infer->message);
     }
 }

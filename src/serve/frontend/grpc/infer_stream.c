@@ -30,8 +30,8 @@ struct stream {
 
 static void item_free_if_finished(struct stream_item *item) {
     if (item->is_finished && item->n_partials == 0) {
-        infer_response_release(&item->infer.inference.call.response);
-        inference_fini(&item->infer.inference, !item->infer.rpc->is_cancelled);
+        infer_response_release(&item->infer.inference.base.call.response);
+        client_inference_fini(&item->infer.inference, !item->infer.rpc->is_cancelled);
         grpc_message_free(item->infer.message); /* frees the item too */
     }
 }
@@ -49,7 +49,7 @@ static void item_release(void *user) {
 static void print_error(struct buf *out, const struct stream_item *item, const struct error *err,
                         bool final) {
     const struct v2_grpc_request *request = &item->infer.request;
-    bool submitted = inference_was_submitted(&item->infer.inference);
+    bool submitted = inference_was_submitted(&item->infer.inference.base);
     struct str id = request->infer.id.len <= INFER_MAX_ID_BYTES ? request->infer.id : STR("");
     metric_add_error(METRIC_GRPC, err->status);
     v2_grpc_stream_error_encode(out, err, id, submitted ? request->model : STR(""),
@@ -58,7 +58,7 @@ static void print_error(struct buf *out, const struct stream_item *item, const s
 
 static void note_failure(struct stream *stream, const struct stream_item *item,
                          const struct error *err) {
-    if (stream->strict && inference_was_submitted(&item->infer.inference) && !stream->failed) {
+    if (stream->strict && inference_was_submitted(&item->infer.inference.base) && !stream->failed) {
         stream->failed = true;
         stream->failure = *err;
     }
@@ -79,14 +79,14 @@ static void send_error(struct stream *stream, struct stream_item *item, const st
 /* The end mark of a decoupled model: no outputs follow. It is sent only to a client that requested
  * it, with the version that the request has. */
 static bool is_empty_final(const struct stream_item *item) {
-    const struct infer_response *response = &item->infer.inference.call.response;
-    return inference_is_decoupled(&item->infer.inference) && response->error.status == ST_OK &&
+    const struct infer_response *response = &item->infer.inference.base.call.response;
+    return inference_is_decoupled(&item->infer.inference.base) && response->error.status == ST_OK &&
            response->n_outputs == 0;
 }
 
 static void send_empty_final(struct stream *stream, struct stream_item *item) {
     const struct v2_grpc_request *request = &item->infer.request;
-    struct model_spec spec = *item->infer.inference.spec;
+    struct model_spec spec = *item->infer.inference.base.spec;
     struct v2_grpc_message out;
     struct error err;
     spec.version_text = request->version;
@@ -94,7 +94,7 @@ static void send_empty_final(struct stream *stream, struct stream_item *item) {
     if (!request->empty_final) {
         item_release(item);
     } else if (v2_grpc_response_encode(item->infer.message->arena, &spec, request->infer.id,
-                                       &item->infer.inference.call.response,
+                                       &item->infer.inference.base.call.response,
                                        (struct v2_grpc_response_form){.stream = true, .final = 1},
                                        &out, &err) == ST_OK) {
         grpc_send(stream->call, out.pieces, out.n_pieces, item_release, item);
@@ -126,9 +126,9 @@ static void cancel_all_requests(struct stream *stream) {
     struct stream_item *item;
     TAILQ_FOREACH(item, &stream->items, link) {
         if (stream->call->is_cancelled) {
-            inference_abandon(&item->infer.inference);
+            inference_abandon(&item->infer.inference.base);
         } else {
-            inference_cancel(&item->infer.inference);
+            inference_cancel(&item->infer.inference.base);
         }
     }
     stream->flushing = inner;
@@ -150,7 +150,7 @@ static struct stream_item *pop_answered(struct stream *stream) {
     bool others_wait = false;
     struct stream_item *item;
     TAILQ_FOREACH(item, &stream->items, link) {
-        bool free = inference_is_decoupled(&item->infer.inference);
+        bool free = inference_is_decoupled(&item->infer.inference.base);
         if (item->answered && (free || !others_wait)) {
             TAILQ_REMOVE(&stream->items, item, link);
             return item;
@@ -183,15 +183,15 @@ static void flush_answers(struct stream *stream) {
     finish_if_drained(stream);
 }
 
-static struct stream_item *stream_item_of(struct inference *inference) {
+static struct stream_item *stream_item_of(struct client_inference *inference) {
     return CONTAINER_OF(grpc_infer_of(inference), struct stream_item, infer);
 }
 
 static void on_last_response(struct stream_item *item) {
     struct stream *stream = item->infer.rpc->user;
     item->answered = true;
-    if (item != TAILQ_FIRST(&stream->items) && item->infer.inference.served_version) {
-        inference_keep_version(&item->infer.inference); /* it waits for those before it */
+    if (item != TAILQ_FIRST(&stream->items) && item->infer.inference.base.served_version) {
+        inference_keep_version(&item->infer.inference.base); /* it waits for those before it */
     }
     flush_answers(stream);
 }
@@ -200,7 +200,7 @@ static void on_last_response(struct stream_item *item) {
 
 static void partial_response_free(void *user) {
     struct outgoing_response *outgoing = user;
-    struct stream_item *item = stream_item_of(outgoing->inference);
+    struct stream_item *item = stream_item_of(client_inference_of(outgoing->inference));
     outgoing_response_free(outgoing);
     item->n_partials--;
     item_free_if_finished(item);
@@ -214,13 +214,13 @@ static void fail_out_of_memory(struct stream *stream) {
 
 /* Sends the response, or the error in it. Returns: false when out of memory. */
 static bool send_partial_response(struct stream *stream, struct outgoing_response *outgoing) {
-    struct stream_item *item = stream_item_of(outgoing->inference);
+    struct stream_item *item = stream_item_of(client_inference_of(outgoing->inference));
     struct grpc_infer_response out;
     struct error err;
     if (!outgoing->arena) {
         return false;
     }
-    if (inference_encode(outgoing, &out, &err) == ST_OK) {
+    if (client_inference_encode(outgoing, &out, &err) == ST_OK) {
         grpc_infer_send(&item->infer, &out, partial_response_free, outgoing);
         return true;
     }
@@ -237,7 +237,7 @@ static bool send_partial_response(struct stream *stream, struct outgoing_respons
 }
 
 static void on_partial_response(struct stream *stream, struct outgoing_response *outgoing) {
-    struct stream_item *item = stream_item_of(outgoing->inference);
+    struct stream_item *item = stream_item_of(client_inference_of(outgoing->inference));
     if (stream->failed || stream->call->is_cancelled) {
         outgoing_response_free(outgoing);
         return;
@@ -253,7 +253,7 @@ static void on_partial_response(struct stream *stream, struct outgoing_response 
     }
 }
 
-static void respond(struct inference *inference, struct outgoing_response *outgoing) {
+static void respond(struct client_inference *inference, struct outgoing_response *outgoing) {
     struct stream_item *item = stream_item_of(inference);
     if (outgoing->last) {
         on_last_response(item);
@@ -262,8 +262,9 @@ static void respond(struct inference *inference, struct outgoing_response *outgo
     }
 }
 
-static enum status encode_response(struct inference *inference, struct infer_response *response,
-                                   struct arena *arena, bool last, void *out, struct error *err) {
+static enum status encode_response(struct client_inference *inference,
+                                   struct infer_response *response, struct arena *arena, bool last,
+                                   void *out, struct error *err) {
     return grpc_infer_encode_response(inference, response, arena, true, last ? 1 : 0, out, err);
 }
 
@@ -313,16 +314,16 @@ static void add_request(struct stream *stream, struct grpc_message *message) {
         return;
     }
     grpc_infer_init(&item->infer, &stream_protocol, stream->call, message);
-    item->infer.inference.order = &stream->order;
-    item->infer.inference.call.request_stream = stream;
+    item->infer.inference.base.order = &stream->order;
+    item->infer.inference.base.call.request_stream = stream;
     TAILQ_INSERT_TAIL(&stream->items, item, link);
     if (stream->failed) { /* answered in order, after the cancelled requests before it */
-        error_set(&item->infer.inference.call.response.error, ST_CANCELLED,
+        error_set(&item->infer.inference.base.call.response.error, ST_CANCELLED,
                   "the stream has failed");
         on_last_response(item);
         return;
     }
-    inference_run(&item->infer.inference);
+    inference_run(&item->infer.inference.base);
 }
 
 void grpc_infer_stream_step(struct grpc_call *call, enum grpc_event event) {

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 
 #include "net/server/http/server.h"
+#include "serve/frontend/client_inference.h"
 #include "serve/frontend/header_forward.h"
-#include "serve/frontend/inference.h"
 #include "serve/frontend/keys.h"
 #include "serve/frontend/load_report.h"
 

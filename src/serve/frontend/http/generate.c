@@ -29,26 +29,27 @@ struct http_generate {
     struct error failure; /* of the first response, or the wrong number of responses */
 };
 
-static struct http_generate *http_generate_of(struct inference *inference) {
+static struct http_generate *http_generate_of(struct client_inference *inference) {
     return CONTAINER_OF(http_inference_of(inference), struct http_generate, base);
 }
 
 /* ---- the steps of the inference -------------------------------------------------------------- */
 
-static enum status decode_body(struct inference *inference, struct error *err) {
+static enum status decode_body(struct client_inference *inference, struct error *err) {
     struct http_generate *generate = http_generate_of(inference);
     struct http_exchange *exchange = generate->base.exchange;
-    inference->call.request = &generate->request;
-    enum status st = v2_generate_decode(
-        inference_arena(inference), exchange->body, inference->spec, &inference->services->limits,
-        generate->base.api->max_body_size, &generate->request, &generate->non_finite, err);
+    inference->base.call.request = &generate->request;
+    enum status st =
+        v2_generate_decode(inference_arena(&inference->base), exchange->body, inference->base.spec,
+                           &inference->services->limits, generate->base.api->max_body_size,
+                           &generate->request, &generate->non_finite, err);
     if (generate->non_finite == V2_NON_FINITE_DEFAULT) {
         generate->non_finite = inference->services->non_finite;
     }
     return st;
 }
 
-static uint64_t decode_ns(const struct inference *inference) {
+static uint64_t decode_ns(const struct client_inference *inference) {
     const struct http_generate *generate =
         CONTAINER_OF(inference, struct http_generate, base.inference);
     return http_inference_parse_ns(generate->base.exchange->body.len);
@@ -57,22 +58,23 @@ static uint64_t decode_ns(const struct inference *inference) {
 /* Per byte of a tensor that is printed, on a slow core. */
 enum { PRINT_NS = 8 };
 
-static uint64_t encode_ns(const struct inference *inference,
+static uint64_t encode_ns(const struct client_inference *inference,
                           const struct infer_response *response) {
     (void)inference;
     return infer_response_bytes(response) * PRINT_NS;
 }
 
 /* Prints the response, for generate_stream as an event, to `out`, an uninitialized buffer. */
-static enum status encode_response(struct inference *inference, struct infer_response *response,
-                                   struct arena *arena, bool last, void *out, struct error *err) {
+static enum status encode_response(struct client_inference *inference,
+                                   struct infer_response *response, struct arena *arena, bool last,
+                                   void *out, struct error *err) {
     const struct http_generate *generate = http_generate_of(inference);
     struct buf *text = out;
     (void)last;
     buf_init(text, arena, FIRST_BYTES);
     buf_add_str(text, generate->streams ? STR("data: ") : STR(""));
-    enum status st = v2_generate_print(text, inference->spec, inference->call.request->id, response,
-                                       generate->non_finite, err);
+    enum status st = v2_generate_print(text, inference->base.spec, inference->base.call.request->id,
+                                       response, generate->non_finite, err);
     buf_add_str(text, generate->streams ? STR("\n\n") : STR(""));
     return st;
 }
@@ -99,7 +101,7 @@ static void store_single_answer(struct http_generate *generate,
         set_count_error(generate, "more");
     } else if (!outgoing->arena) {
         error_no_memory(&generate->failure, "the response");
-    } else if (inference_encode(outgoing, &generate->answer, &generate->failure) == ST_OK) {
+    } else if (client_inference_encode(outgoing, &generate->answer, &generate->failure) == ST_OK) {
         generate->failure.status = ST_OK;
         if (!outgoing->last) { /* the backend may continue; the text stays */
             infer_response_release(outgoing->response);
@@ -146,7 +148,7 @@ static void begin_stream(struct http_generate *generate) {
     struct http_field fields[1];
     size_t n = load_report_add(fields, 0, &exchange->head, &generate->base.api->load_totals,
                                generate->base.api->services.repository,
-                               generate->base.inference.served_version, exchange->arena);
+                               generate->base.inference.base.served_version, exchange->arena);
     generate->stream_begun = true;
     http_stream_begin(exchange,
                       &(struct http_reply){.status = 200,
@@ -158,7 +160,7 @@ static void begin_stream(struct http_generate *generate) {
 /* Prints the response, or the error in it. */
 static void print_event(struct buf *out, struct outgoing_response *outgoing) {
     struct error err;
-    if (inference_encode(outgoing, out, &err) != ST_OK) {
+    if (client_inference_encode(outgoing, out, &err) != ST_OK) {
         buf_init(out, outgoing->arena, FIRST_BYTES);
         buf_add_str(out, STR("data: "));
         v2_error_print(out, &err);
@@ -219,7 +221,7 @@ static bool is_cancelled(const struct http_generate *generate) {
 /* The request can only fail: cancels it in the model. */
 static void cancel_if_failed(struct http_generate *generate) {
     if (!generate->stream_begun && generate->failure.status != ST_OK) {
-        inference_cancel(&generate->base.inference);
+        inference_cancel(&generate->base.inference.base);
     }
 }
 
@@ -241,8 +243,8 @@ static void on_partial_response(struct http_generate *generate,
 
 /* Is the last response of the model one to send, or only its end mark? */
 static bool last_is_answer(const struct http_generate *generate) {
-    const struct infer_response *response = &generate->base.inference.call.response;
-    bool says_only_end = generate->base.inference.spec->decoupled &&
+    const struct infer_response *response = &generate->base.inference.base.call.response;
+    bool says_only_end = generate->base.inference.base.spec->decoupled &&
                          response->error.status == ST_OK && response->n_outputs == 0;
     bool failed = !generate->stream_begun && generate->failure.status != ST_OK;
     return !says_only_end && !failed;
@@ -281,7 +283,7 @@ static void finish_submitted(struct http_generate *generate, struct outgoing_res
         }
     }
     infer_response_release(outgoing->response);
-    trace_timestamp_set(generate->base.inference.trace, TRACE_HTTP_SEND_START);
+    trace_timestamp_set(generate->base.inference.base.trace, TRACE_HTTP_SEND_START);
     if (is_cancelled(generate)) {
         finish_cancelled(generate);
     } else if (generate->streams) {
@@ -291,14 +293,14 @@ static void finish_submitted(struct http_generate *generate, struct outgoing_res
     }
 }
 
-static void respond(struct inference *inference, struct outgoing_response *outgoing) {
+static void respond(struct client_inference *inference, struct outgoing_response *outgoing) {
     struct http_generate *generate = http_generate_of(inference);
     if (!outgoing->last) {
         on_partial_response(generate, outgoing);
-    } else if (inference_was_submitted(inference)) {
+    } else if (inference_was_submitted(&inference->base)) {
         finish_submitted(generate, outgoing);
     } else {
-        reply_failure(generate->base.exchange, &inference->call.response.error);
+        reply_failure(generate->base.exchange, &inference->base.call.response.error);
     }
 }
 
@@ -320,8 +322,8 @@ static const struct inference_protocol generate_protocol = {
 static void on_body(struct http_api *api, struct http_exchange *exchange) {
     struct http_generate *generate = exchange->user;
     (void)api;
-    trace_timestamp_set(generate->base.inference.trace, TRACE_HTTP_RECV_END);
-    inference_run(&generate->base.inference);
+    trace_timestamp_set(generate->base.inference.base.trace, TRACE_HTTP_RECV_END);
+    inference_run(&generate->base.inference.base);
 }
 
 static void on_end(struct http_exchange *exchange) {
@@ -356,7 +358,7 @@ void http_generate_begin(struct http_api *api, struct http_exchange *exchange,
     generate->failure.status = ST_OK;
     http_inference_init(&generate->base, &generate_protocol, api, exchange, on_body);
     generate->base.ops.on_end = on_end;
-    if (inference_find_model(&generate->base.inference, path->model, path->version, &err) !=
+    if (client_inference_find_model(&generate->base.inference, path->model, path->version, &err) !=
             ST_OK ||
         read_request_head(exchange, api, &err) != ST_OK) {
         reply_failure(exchange, &err);

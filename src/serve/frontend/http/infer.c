@@ -44,7 +44,7 @@ static void reply_failure(struct http_exchange *exchange, const struct error *er
     if (infer) {
         n = load_report_add(fields, n, &exchange->head, &infer->base.api->load_totals,
                             infer->base.api->services.repository,
-                            infer->base.inference.served_version, exchange->arena);
+                            infer->base.inference.base.served_version, exchange->arena);
     }
     http_reply_error(exchange, err, fields, n);
 }
@@ -78,23 +78,23 @@ static enum status read_request_head(struct http_infer *infer, struct error *err
 
 /* ---- the steps of the inference -------------------------------------------------------------- */
 
-static struct http_infer *http_infer_of(struct inference *inference) {
+static struct http_infer *http_infer_of(struct client_inference *inference) {
     return CONTAINER_OF(http_inference_of(inference), struct http_infer, base);
 }
 
 /* Decodes the body in the form that the head announced. */
-static enum status decode_body(struct inference *inference, struct error *err) {
+static enum status decode_body(struct client_inference *inference, struct error *err) {
     struct http_infer *infer = http_infer_of(inference);
     struct http_exchange *exchange = infer->base.exchange;
     const struct json_limits *limits = &inference->services->limits;
     struct str body = exchange->body;
-    inference->call.request = &infer->request.infer;
+    inference->base.call.request = &infer->request.infer;
     size_t json_bytes = infer->header == V2_HEADER_JSON ? (size_t)infer->json_bytes : body.len;
     enum status st = infer->header == V2_HEADER_RAW
-                         ? v2_raw_decode(inference_arena(inference), body, inference->spec, limits,
-                                         &infer->request, err)
-                         : v2_request_decode(inference_arena(inference), body, json_bytes, limits,
-                                             &infer->request, err);
+                         ? v2_raw_decode(inference_arena(&inference->base), body,
+                                         inference->base.spec, limits, &infer->request, err)
+                         : v2_request_decode(inference_arena(&inference->base), body, json_bytes,
+                                             limits, &infer->request, err);
     if (infer->request.non_finite == V2_NON_FINITE_DEFAULT) {
         infer->request.non_finite = inference->services->non_finite;
     }
@@ -104,14 +104,14 @@ static enum status decode_body(struct inference *inference, struct error *err) {
 /* Estimates for a slow core, per byte of a tensor that is printed, and of what is compressed. */
 enum { PRINT_NS = 8, COMPRESS_NS = 20, PRINT_GROWTH = 3 };
 
-static uint64_t decode_ns(const struct inference *inference) {
+static uint64_t decode_ns(const struct client_inference *inference) {
     const struct http_infer *infer = CONTAINER_OF(inference, struct http_infer, base.inference);
     size_t n_bytes = infer->base.exchange->body.len;
     uint64_t json_bytes = infer->header == V2_HEADER_ABSENT ? n_bytes : infer->json_bytes;
     return http_inference_parse_ns(json_bytes < n_bytes ? json_bytes : n_bytes);
 }
 
-static uint64_t encode_ns(const struct inference *inference,
+static uint64_t encode_ns(const struct client_inference *inference,
                           const struct infer_response *response) {
     const struct http_infer *infer = CONTAINER_OF(inference, struct http_infer, base.inference);
     uint64_t n_bytes = infer_response_bytes(response);
@@ -133,13 +133,14 @@ static enum http_coding compress_response(const struct http_exchange *exchange, 
     return compresses ? coding : HTTP_IDENTITY;
 }
 
-static enum status encode_response(struct inference *inference, struct infer_response *response,
-                                   struct arena *arena, bool last, void *out, struct error *err) {
+static enum status encode_response(struct client_inference *inference,
+                                   struct infer_response *response, struct arena *arena, bool last,
+                                   void *out, struct error *err) {
     struct http_infer *infer = http_infer_of(inference);
     struct http_infer_response *encoded = out;
     (void)last;
-    enum status st =
-        v2_response_encode(arena, inference->spec, &infer->request, response, &encoded->v2, err);
+    enum status st = v2_response_encode(arena, inference->base.spec, &infer->request, response,
+                                        &encoded->v2, err);
     if (st == ST_OK) {
         encoded->coding =
             compress_response(infer->base.exchange, arena, &encoded->v2, &encoded->compressed);
@@ -168,7 +169,7 @@ static void send_response(struct http_infer *infer, const struct http_infer_resp
                                .pieces = encoded->v2.pieces,
                                .n_pieces = encoded->v2.n_pieces,
                                .release = release_response,
-                               .user = &infer->base.inference.call.response};
+                               .user = &infer->base.inference.base.call.response};
     char length[20];
     if (encoded->v2.binary) {
         add_field(&reply, fields, STR("Inference-Header-Content-Length"),
@@ -183,16 +184,16 @@ static void send_response(struct http_infer *infer, const struct http_infer_resp
     }
     reply.n_fields =
         load_report_add(fields, reply.n_fields, &exchange->head, &infer->base.api->load_totals,
-                        infer->base.api->services.repository, infer->base.inference.served_version,
-                        exchange->arena);
+                        infer->base.api->services.repository,
+                        infer->base.inference.base.served_version, exchange->arena);
     metric_add(METRIC_INFERENCES_TOTAL, 1);
     http_reply(exchange, &reply);
 }
 
 /* Thread: the worker. */
-static void respond(struct inference *inference, struct outgoing_response *outgoing) {
+static void respond(struct client_inference *inference, struct outgoing_response *outgoing) {
     struct http_infer *infer = http_infer_of(inference);
-    struct infer_response *response = &inference->call.response;
+    struct infer_response *response = &inference->base.call.response;
     struct http_infer_response encoded;
     struct error err;
     if (response->error.status == ST_OK && infer->base.exchange->client_disconnected) {
@@ -202,7 +203,7 @@ static void respond(struct inference *inference, struct outgoing_response *outgo
         reply_failure(infer->base.exchange, &err);
         return;
     }
-    if (inference_encode(outgoing, &encoded, &err) == ST_OK) {
+    if (client_inference_encode(outgoing, &encoded, &err) == ST_OK) {
         send_response(infer, &encoded);
         return;
     }
@@ -229,9 +230,9 @@ static const struct inference_protocol infer_protocol = {
 static void on_body(struct http_api *api, struct http_exchange *exchange) {
     struct http_infer *infer = exchange->user;
     (void)api;
-    trace_timestamp_set(infer->base.inference.trace, TRACE_HTTP_RECV_END);
-    infer->base.inference.call.run_immediately = exchange->pipelined;
-    inference_run(&infer->base.inference);
+    trace_timestamp_set(infer->base.inference.base.trace, TRACE_HTTP_RECV_END);
+    infer->base.inference.base.call.run_immediately = exchange->pipelined;
+    inference_run(&infer->base.inference.base);
 }
 
 void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
@@ -244,7 +245,8 @@ void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
         return;
     }
     http_inference_init(&infer->base, &infer_protocol, api, exchange, on_body);
-    if (inference_find_model(&infer->base.inference, path->model, path->version, &err) != ST_OK ||
+    if (client_inference_find_model(&infer->base.inference, path->model, path->version, &err) !=
+            ST_OK ||
         read_request_head(infer, &err) != ST_OK) {
         reply_failure(exchange, &err);
         return;

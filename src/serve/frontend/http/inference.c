@@ -7,15 +7,15 @@
 static void on_disconnect(struct http_exchange *exchange) {
     struct http_inference *self = exchange->user;
     if (exchange->client_disconnected) {
-        inference_abandon(&self->inference);
+        inference_abandon(&self->inference.base);
     } else {
-        inference_cancel(&self->inference);
+        inference_cancel(&self->inference.base);
     }
 }
 
 void http_inference_end(struct http_exchange *exchange) {
     struct http_inference *self = exchange->user;
-    inference_fini(&self->inference, !exchange->client_disconnected);
+    client_inference_fini(&self->inference, !exchange->client_disconnected);
 }
 
 void http_inference_init(struct http_inference *self, const struct inference_protocol *protocol,
@@ -25,23 +25,25 @@ void http_inference_init(struct http_inference *self, const struct inference_pro
         .on_body = on_body, .on_disconnect = on_disconnect, .on_end = http_inference_end};
     self->exchange = exchange;
     self->api = api;
-    inference_init(&self->inference, protocol, &api->services, exchange->worker, exchange->account);
-    self->inference.arena = exchange->arena;
+    client_inference_init(&self->inference, protocol, &api->services, exchange->worker,
+                          exchange->account);
+    self->inference.base.arena = exchange->arena;
     exchange->user = self;
     struct str destination;
     picked_count(http_head_find(&exchange->head, STR(PICKED_FIELD), &destination) > 0);
 }
 
-struct trace *http_inference_begin_trace(struct inference *inference, struct tracer *tracer) {
-    struct trace *trace =
-        trace_begin_http(tracer, inference->spec, &http_inference_of(inference)->exchange->head);
+struct trace *http_inference_begin_trace(struct client_inference *inference,
+                                         struct tracer *tracer) {
+    struct trace *trace = trace_begin_http(tracer, inference->base.spec,
+                                           &http_inference_of(inference)->exchange->head);
     trace_timestamp_set(trace, TRACE_HTTP_RECV_START);
     return trace;
 }
 
-enum status http_inference_forward_headers(struct inference *inference, struct params *params,
-                                           struct error *err) {
+enum status http_inference_forward_headers(struct client_inference *inference,
+                                           struct params *params, struct error *err) {
     struct http_inference *self = http_inference_of(inference);
-    return header_forward_http(self->api->forward, inference_arena(inference),
+    return header_forward_http(self->api->forward, inference_arena(&inference->base),
                                &self->exchange->head, params, err);
 }

@@ -3,12 +3,12 @@
 #ifndef SLUICE_SERVE_FRONTEND_HTTP_INFERENCE_H
 #define SLUICE_SERVE_FRONTEND_HTTP_INFERENCE_H
 
+#include "serve/frontend/client_inference.h"
 #include "serve/frontend/http/routes.h"
-#include "serve/frontend/inference.h"
 
 struct http_inference {
     struct http_request_ops ops; /* first member: exchange->user points to it */
-    struct inference inference;
+    struct client_inference inference;
     struct http_exchange *exchange;
     struct http_api *api;
 };
@@ -20,7 +20,7 @@ void http_inference_init(struct http_inference *self, const struct inference_pro
                          void (*on_body)(struct http_api *api, struct http_exchange *exchange));
 /* Ends the inference: its on_end, which a route may call in its own. */
 void http_inference_end(struct http_exchange *exchange);
-static inline struct http_inference *http_inference_of(struct inference *inference) {
+static inline struct http_inference *http_inference_of(struct client_inference *inference) {
     return CONTAINER_OF(inference, struct http_inference, inference);
 }
 
@@ -30,8 +30,9 @@ static inline uint64_t http_inference_parse_ns(uint64_t json_bytes) {
 }
 
 /* Steps for the protocol's table. */
-struct trace *http_inference_begin_trace(struct inference *inference, struct tracer *tracer);
-enum status http_inference_forward_headers(struct inference *inference, struct params *params,
+struct trace *http_inference_begin_trace(struct client_inference *inference, struct tracer *tracer);
+enum status http_inference_forward_headers(struct client_inference *inference,
+                                           struct params *params,
                                            struct error *err) SLUICE_MUST_USE;
 
 #endif

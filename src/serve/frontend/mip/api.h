@@ -6,7 +6,7 @@
 #define SLUICE_SERVE_FRONTEND_MIP_API_H
 
 #include "net/server/mip/server.h"
-#include "serve/frontend/inference.h"
+#include "serve/frontend/client_inference.h"
 #include "serve/frontend/mip/target.h"
 #include "serve/picture/picture.h"
 

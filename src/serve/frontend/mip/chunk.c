@@ -361,22 +361,22 @@ static bool batch_shape(const struct mip_chunk *chunk, struct shape element, str
     return true;
 }
 
-static struct mip_chunk *mip_chunk_of(struct inference *inference) {
+static struct mip_chunk *mip_chunk_of(struct client_inference *inference) {
     return CONTAINER_OF(inference, struct mip_chunk, inference);
 }
 
-static struct trace *begin_trace(struct inference *inference, struct tracer *tracer) {
-    return trace_begin(tracer, inference->spec);
+static struct trace *begin_trace(struct client_inference *inference, struct tracer *tracer) {
+    return trace_begin(tracer, inference->base.spec);
 }
 
 /* The elements become one request. */
-static enum status build_request(struct inference *inference, struct error *err) {
+static enum status build_request(struct client_inference *inference, struct error *err) {
     struct mip_chunk *chunk = mip_chunk_of(inference);
     size_t n = chunk->context->infer->n_inputs;
     /* The request, then its inputs. */
     struct infer_request *request =
         arena_calloc(chunk->arena, 1, sizeof(*request) + n * sizeof(struct infer_input));
-    inference->call.request = request;
+    inference->base.call.request = request;
     if (!request) {
         return error_no_memory(err, "a part of the batch");
     }
@@ -402,7 +402,7 @@ static enum status build_request(struct inference *inference, struct error *err)
 }
 
 /* Prepares the rows of the outputs; mip_chunk_write encodes them one by one. */
-static enum status init_rows(struct inference *inference, struct infer_response *response,
+static enum status init_rows(struct client_inference *inference, struct infer_response *response,
                              struct arena *arena, bool last, void *out, struct error *err) {
     struct mip_chunk *chunk = out;
     uint64_t n_rows = chunk->context->plan->batches ? chunk->n : 0;
@@ -421,14 +421,14 @@ static enum status init_rows(struct inference *inference, struct infer_response 
     return ST_OK;
 }
 
-static void respond(struct inference *inference, struct outgoing_response *outgoing) {
+static void respond(struct client_inference *inference, struct outgoing_response *outgoing) {
     struct mip_chunk *chunk = mip_chunk_of(inference);
     (void)outgoing; /* mip_chunk_begin_write encodes it */
     chunk_set_state(chunk, MIP_CHUNK_ANSWERED);
-    if (inference->call.response.error.status != ST_OK) {
-        chunk->error = inference->call.response.error;
+    if (inference->base.call.response.error.status != ST_OK) {
+        chunk->error = inference->base.call.response.error;
     }
-    trace_end(&inference->trace); /* the answer of the whole packet is sent later */
+    trace_end(&inference->base.trace); /* the answer of the whole packet is sent later */
     chunk->context->progressed(chunk);
 }
 
@@ -441,31 +441,31 @@ static const struct inference_protocol chunk_protocol = {
 };
 
 void mip_chunk_submit(struct mip_chunk *chunk) {
-    struct inference *inference = &chunk->inference;
+    struct client_inference *inference = &chunk->inference;
     assert(mip_chunk_is_ready(chunk) && chunk->n > 0);
     chunk_set_state(chunk, MIP_CHUNK_RUNNING);
-    inference_init(inference, &chunk_protocol, chunk->context->services, chunk->context->worker,
-                   chunk->context->account);
-    inference->arena = chunk->arena;
-    if (inference_use_version(inference, chunk->context->version,
-                              &inference->call.response.error) != ST_OK) {
+    client_inference_init(inference, &chunk_protocol, chunk->context->services,
+                          chunk->context->worker, chunk->context->account);
+    inference->base.arena = chunk->arena;
+    if (inference_use_version(&inference->base, chunk->context->version,
+                              &inference->base.call.response.error) != ST_OK) {
         respond(inference, NULL);
         return;
     }
-    inference_run(inference);
+    inference_run(&inference->base);
 }
 
 /* ---- writing the outputs --------------------------------------------------------------------- */
 
 enum status mip_chunk_begin_write(struct mip_chunk *chunk, struct error *err) {
     assert(chunk->state == MIP_CHUNK_ANSWERED && chunk->error.status == ST_OK);
-    return chunk->rows ? ST_OK : inference_encode(&chunk->inference.last, chunk, err);
+    return chunk->rows ? ST_OK : client_inference_encode(&chunk->inference.base.last, chunk, err);
 }
 
 uint64_t mip_chunk_write_ns(const struct mip_chunk *chunk) {
     uint64_t n_bytes = 0;
-    for (size_t i = 0; i < chunk->inference.call.response.n_outputs; i++) {
-        n_bytes += chunk->inference.call.response.outputs[i].n_bytes;
+    for (size_t i = 0; i < chunk->inference.base.call.response.n_outputs; i++) {
+        n_bytes += chunk->inference.base.call.response.outputs[i].n_bytes;
     }
     return n_bytes / chunk->n * PRINT_NS;
 }
@@ -473,7 +473,7 @@ uint64_t mip_chunk_write_ns(const struct mip_chunk *chunk) {
 enum status mip_chunk_write(struct mip_chunk *chunk, struct mip_answer_writer *writer,
                             bool may_view, struct arena *scratch, struct error *err) {
     enum status st = ST_OK;
-    for (size_t i = 0; st == ST_OK && i < chunk->inference.call.response.n_outputs; i++) {
+    for (size_t i = 0; st == ST_OK && i < chunk->inference.base.call.response.n_outputs; i++) {
         struct tensor row;
         mip_rows_next(&chunk->rows[i], &row);
         st = mip_answer_add(writer, i, &row, may_view, scratch, err);
@@ -492,7 +492,7 @@ void mip_chunk_cancel(struct mip_chunk *chunk) {
         }
     }
     if (chunk->state == MIP_CHUNK_RUNNING) {
-        inference_abandon(&chunk->inference);
+        inference_abandon(&chunk->inference.base);
     }
 }
 
@@ -503,8 +503,8 @@ bool mip_chunk_is_idle(const struct mip_chunk *chunk) {
 void mip_chunk_free(struct mip_chunk *chunk) {
     assert(mip_chunk_is_idle(chunk));
     if (chunk->state == MIP_CHUNK_ANSWERED) {
-        infer_response_release(&chunk->inference.call.response);
-        inference_fini(&chunk->inference, chunk->n_written == chunk->n);
+        infer_response_release(&chunk->inference.base.call.response);
+        client_inference_fini(&chunk->inference, chunk->n_written == chunk->n);
     }
     arena_free(chunk->arena); /* the chunk itself, too */
 }

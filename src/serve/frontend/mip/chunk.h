@@ -6,7 +6,7 @@
 #ifndef SLUICE_SERVE_FRONTEND_MIP_CHUNK_H
 #define SLUICE_SERVE_FRONTEND_MIP_CHUNK_H
 
-#include "serve/frontend/inference.h"
+#include "serve/frontend/client_inference.h"
 #include "serve/frontend/mip/answer.h"
 #include "serve/frontend/mip/plan.h"
 #include "serve/picture/picture.h"
@@ -63,7 +63,7 @@ struct mip_chunk_picture {
 
 /* Lives in its own arena. */
 struct mip_chunk {
-    struct inference inference;
+    struct client_inference inference;
     struct mip_chunk_context *context;
     enum mip_chunk_state state;
     struct arena *arena;

@@ -1,16 +1,13 @@
-/* The steps of an inference that all protocols share, in their order. */
-#include "serve/frontend/inference.h"
+/* The steps that all inferences share, in their order. */
+#include "serve/inference/inference.h"
 
 #include <assert.h>
 #include <stddef.h>
-#include <string.h>
 
 #include "core/base/checked.h"
 #include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
-#include "serve/frontend/classify.h"
-#include "serve/frontend/labels.h"
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
@@ -39,41 +36,40 @@ void inference_set_state(struct inference *self, enum inference_state to) {
     self->state = to;
 }
 
-static bool is_cancelled(const struct inference *self) {
-    return atomic_load_explicit(&self->cancelled, memory_order_relaxed);
-}
-
 static void set_cancelled(struct inference *self) {
     atomic_store_explicit(&self->cancelled, true, memory_order_relaxed);
 }
 
-/* ---- the model ------------------------------------------------------------------------------- */
+bool inference_was_cancelled(const struct inference *self) {
+    return inference_is_abandoned(self) ||
+           (self->state == INFERENCE_RUNNING && call_was_cancelled(&self->call));
+}
 
 /* Set field by field, because zeroing the call would be expensive. */
-void inference_init(struct inference *self, const struct inference_protocol *protocol,
-                    const struct inference_services *services, struct worker *worker,
-                    struct memory_account *account) {
-    self->protocol = protocol;
-    self->services = services;
+void inference_init(struct inference *self, const struct inference_ops *ops, struct worker *worker,
+                    struct helper_pool *helpers, struct memory_account *account) {
+    self->ops = ops;
+    self->carries_one = NULL;
     self->call.request = NULL;
     self->call.worker = worker;
-    self->call.helpers = services->helpers;
+    self->call.helpers = helpers;
     self->call.client = net_peer_client(memory_account_peer(account));
     self->call.run_immediately = self->call.batch_apart = false;
     self->call.request_stream = NULL;
     self->call.response.release = NULL;
-    self->model = self->version_text = str_make(NULL, 0);
     self->version = self->served_version = NULL;
     self->spec = NULL;
-    self->labels = NULL;
-    self->shm = (struct shm_request){0};
     self->account = account;
     self->order = NULL;
     self->memory.state = MEMORY_NONE;
+    self->memory.is_inner = false;
     self->partial_bytes = 0;
     self->trace = NULL;
     self->size_unknown = false;
     self->state = INFERENCE_NEW;
+    self->depth = 0;
+    self->parent = NULL;
+    LIST_INIT(&self->children);
     self->arena = self->helper_arena = NULL;
     self->job = NULL;
     self->current = NULL;
@@ -81,14 +77,38 @@ void inference_init(struct inference *self, const struct inference_protocol *pro
     atomic_init(&self->cancelled, false);
 }
 
-/* ---- helper threads -------------------------------------------------------------------------- */
+/* ---- an inference inside of another ---------------------------------------------------------- */
 
-/* Estimates for a slow core, in ns for 16 bytes; only their order of magnitude matters. */
-enum { COPY_16_NS = 8, WALK_16_NS = 16, COPY_MIN_BYTES = 65536, SMALL_BYTES = 32768 };
+void inference_set_parent(struct inference *self, struct inference *parent) {
+    assert(self->state == INFERENCE_NEW && self->call.worker == parent->call.worker);
+    self->parent = parent;
+    self->depth = parent->depth + 1;
+    self->memory.is_inner = true;
+    LIST_INSERT_HEAD(&parent->children, self, child_link);
+}
+
+static void leave_parent(struct inference *self) {
+    if (self->parent) {
+        LIST_REMOVE(self, child_link);
+        self->parent = NULL;
+    }
+}
+
+/* Those that are delivered meanwhile may start others, which find their parent cancelled, or
+ * ended. */
+static void cancel_children(struct inference *self) {
+    struct inference *child;
+    while ((child = LIST_FIRST(&self->children))) {
+        leave_parent(child);
+        inference_cancel(child);
+    }
+}
+
+/* ---- helper threads -------------------------------------------------------------------------- */
 
 /* Returns: whether there is an arena for a helper thread. */
 static bool prepare_helper(struct inference *self) {
-    if (!self->helper_arena && self->services->helpers && self->arena) {
+    if (!self->helper_arena && self->call.helpers && self->arena) {
         self->helper_arena = arena_new_beside(self->arena);
         if (self->helper_arena) {
             arena_set_cancelled(self->helper_arena, &self->cancelled);
@@ -97,12 +117,7 @@ static bool prepare_helper(struct inference *self) {
     return self->helper_arena != NULL;
 }
 
-/* Returns: whether a step of that time should run on a helper thread, and can: there is an arena
- * for it. */
-static bool wants_helper(struct inference *self, const char *work, uint64_t ns) {
-    if (ns < HELPER_MIN_NS) {
-        return false;
-    }
+bool inference_get_helper(struct inference *self, const char *work, uint64_t ns) {
     if (prepare_helper(self)) {
         return true;
     }
@@ -110,12 +125,9 @@ static bool wants_helper(struct inference *self, const char *work, uint64_t ns) 
     return false;
 }
 
-static struct inference *inference_of(struct helper_job *job) {
-    return CONTAINER_OF(job, struct inference_job, job)->inference;
-}
-
-static void submit_job(struct inference *self, struct inference_job *job, uint64_t ns,
-                       void (*run)(struct helper_job *job), void (*done)(struct helper_job *job)) {
+void inference_submit_job(struct inference *self, struct inference_job *job, uint64_t ns,
+                          void (*run)(struct helper_job *job),
+                          void (*done)(struct helper_job *job)) {
     *job = (struct inference_job){.job = {.worker = self->call.worker,
                                           .run = run,
                                           .done = done,
@@ -123,23 +135,25 @@ static void submit_job(struct inference *self, struct inference_job *job, uint64
                                           .ns = ns},
                                   .inference = self};
     self->job = job;
-    helper_pool_submit(self->services->helpers, &job->job);
+    helper_pool_submit(self->call.helpers, &job->job);
 }
 
-static struct inference *end_job(struct helper_job *job) {
-    struct inference *self = inference_of(job);
+struct inference *inference_end_job(struct helper_job *job) {
+    struct inference *self = inference_of_job(job);
     self->job = NULL;
     return self;
 }
 
 static void cancel_job(struct inference *self) {
     set_cancelled(self);
-    helper_pool_cancel(self->services->helpers, &self->job->job);
+    helper_pool_cancel(self->call.helpers, &self->job->job);
 }
 
 static enum status error_cancelled(struct error *err) {
     return error_set(err, ST_CANCELLED, "the request was cancelled before it ran");
 }
+
+/* ---- the model ------------------------------------------------------------------------------- */
 
 enum status inference_refuse_decoupled(const struct model_spec *spec, const char *carries_one,
                                        struct error *err) {
@@ -154,20 +168,20 @@ static enum status set_version(struct inference *self, struct model_version *ver
                                struct error *err) {
     self->version = self->served_version = version;
     self->spec = model_version_spec(version);
-    self->labels = model_labels(version);
-    struct tracer *tracer = self->services->tracer;
-    self->trace = tracer ? self->protocol->begin_trace(self, tracer) : NULL;
-    if (self->spec->decoupled && self->protocol->carries_one) {
-        return inference_refuse_decoupled(self->spec, self->protocol->carries_one, err);
+    self->trace = self->ops->begin_trace ? self->ops->begin_trace(self) : NULL;
+    if (self->spec->decoupled && self->carries_one) {
+        return inference_refuse_decoupled(self->spec, self->carries_one, err);
     }
     return ST_OK;
 }
 
-enum status inference_find_model(struct inference *self, struct str model, struct str version_text,
+enum status inference_find_model(struct inference *self, struct repository *repository,
+                                 bool on_worker, struct str model, struct str version_text,
                                  struct error *err) {
     struct model_version *version;
-    enum status st =
-        repository_find(self->services->repository, model, version_text, &version, err);
+    enum status st = on_worker
+                         ? repository_find(repository, model, version_text, &version, err)
+                         : repository_find_locked(repository, model, version_text, &version, err);
     return st == ST_OK ? set_version(self, version, err) : st;
 }
 
@@ -179,54 +193,16 @@ enum status inference_use_version(struct inference *self, struct model_version *
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
-/* Each response would overwrite the one before it. */
-static enum status check_decoupled_outputs(const struct inference *self, struct error *err) {
-    for (size_t i = 0; self->spec->decoupled && i < self->shm.n; i++) {
-        if (self->shm.regions[i]) {
-            return error_set(err, ST_UNSUPPORTED,
-                             "the outputs of a decoupled model cannot be in shared memory");
-        }
-    }
-    return ST_OK;
+static enum status prepare_request(struct inference *self, bool on_worker, struct error *err) {
+    return self->ops->prepare ? self->ops->prepare(self, on_worker, err) : ST_OK;
 }
 
-/* Decodes, finds the model where it is not known yet, and adds the forwarded headers. Thread: the
- * worker's (`on_worker`), which looks the model up without a lock, or a helper. */
-static enum status decode_request(struct inference *self, bool on_worker, struct error *err) {
-    const struct inference_protocol *protocol = self->protocol;
-    struct repository *repository = self->services->repository;
-    struct model_version *version;
-    enum status st = protocol->decode(self, err);
-    if (st == ST_OK && !self->spec) {
-        st = on_worker ? repository_find(repository, self->model, self->version_text, &version, err)
-                       : repository_find_locked(repository, self->model, self->version_text,
-                                                &version, err);
-        st = st == ST_OK ? set_version(self, version, err) : st;
-    }
-    if (st == ST_OK && protocol->forward_headers) {
-        st = protocol->forward_headers(self, &self->call.request->params, err);
-    }
-    return st;
-}
-
-/* Copies inputs and checks their bytes. Thread: the worker's, or a helper. */
 static enum status check_request(struct inference *self, struct error *err) {
-    struct infer_request *request = self->call.request;
-    enum status st = ST_OK;
-    if (self->services->shared) {
-        st = shm_request_read_inputs(self->services->shared, request, &self->shm, err);
-    }
-    if (st == ST_OK) {
-        st = check_decoupled_outputs(self, err);
-    }
-    if (st == ST_OK) {
-        st = infer_check(request, self->spec, err);
-    }
-    if (st == ST_OK) {
-        st = classify_check(request, self->spec, err);
-    }
-    return st == ST_OK ? infer_align_copy(request, err) : st;
+    return self->ops->check ? self->ops->check(self, err) : inference_check(self, err);
 }
+
+/* Estimates for a slow core, in ns for 16 bytes; only their order of magnitude matters. */
+enum { COPY_16_NS = 8, WALK_16_NS = 16, COPY_MIN_BYTES = 65536 };
 
 /* Returns: whether infer_align_copy may copy the tensor. */
 static bool is_misaligned(const struct tensor *tensor) {
@@ -254,95 +230,6 @@ static uint64_t check_ns(const struct inference *self) {
 
 /* ---- responses ------------------------------------------------------------------------------- */
 
-/* What a helper thread has encoded; in the response's arena. */
-struct encoded {
-    struct inference_job job;
-    enum status st;
-    struct error err;
-    max_align_t out[]; /* the protocol's struct */
-};
-
-/* Returns: the estimated time until the response can be sent: to write outputs to shared memory, to
- * find the top classes, to encode. */
-static uint64_t response_ns(const struct inference *self, const struct infer_response *response) {
-    const struct infer_request *request = self->call.request;
-    uint64_t n_bytes = response->error.status == ST_OK ? infer_response_bytes(response) : 0;
-    if (n_bytes < SMALL_BYTES) {
-        return 0;
-    }
-    uint64_t ns = self->shm.n > 0 ? n_bytes / 16 * COPY_16_NS : 0;
-    for (size_t i = 0; i < request->n_wanted; i++) {
-        ns += request->wanted[i].n_classes > 0 ? n_bytes / 16 * WALK_16_NS : 0;
-    }
-    return ns + (self->protocol->encode_ns ? self->protocol->encode_ns(self, response) : 0);
-}
-
-/* Of a response without an error. Thread: the worker's, or a helper. */
-static enum status encode_response(const struct outgoing_response *outgoing, void *out,
-                                   struct error *err) {
-    struct inference *self = outgoing->inference;
-    struct infer_response *response = outgoing->response;
-    struct arena *arena = outgoing->arena;
-    enum status st =
-        classify_outputs(arena, self->call.request, self->spec, self->labels, response, err);
-    return st == ST_OK ? self->protocol->encode(self, response, arena, outgoing->last, out, err)
-                       : st;
-}
-
-static void run_encode(struct helper_job *job) {
-    struct inference *self = inference_of(job);
-    struct outgoing_response *outgoing = self->current;
-    struct encoded *encoded = outgoing->encoded;
-    if (outgoing->last) {
-        shm_request_finish_outputs(&self->shm, self->call.request, outgoing->response);
-    }
-    if (outgoing->response->error.status == ST_OK) { /* else inference_encode returns it */
-        encoded->st = encode_response(outgoing, encoded->out, &encoded->err);
-    }
-}
-
-static void on_encoded(struct helper_job *job);
-
-/* Returns: whether a helper thread encodes the response. */
-static bool encode_on_helper(struct outgoing_response *outgoing) {
-    struct inference *self = outgoing->inference;
-    size_t n_bytes = self->protocol->encoded_bytes;
-    if (is_cancelled(self) || !wants_helper(self, "encoding a response", outgoing->ns) ||
-        n_bytes == 0) {
-        return false;
-    }
-    struct arena *arena = outgoing->last ? self->helper_arena : outgoing->arena;
-    struct encoded *encoded = arena_calloc(arena, 1, sizeof(*encoded) + n_bytes);
-    if (!encoded) {
-        return false;
-    }
-    outgoing->arena = arena;
-    outgoing->encoded = encoded;
-    inference_keep_version(self); /* the call may end before: `spec` is the version's */
-    submit_job(self, &encoded->job, outgoing->ns, run_encode, on_encoded);
-    return true;
-}
-
-/* The outputs of a response that is not needed are not copied to shared memory. */
-static void finish_outputs(struct inference *self, struct infer_response *response) {
-    if (is_cancelled(self)) {
-        shm_request_finish_outputs(&self->shm, self->call.request,
-                                   &(struct infer_response){.error.status = ST_CANCELLED});
-    } else {
-        shm_request_finish_outputs(&self->shm, self->call.request, response);
-    }
-}
-
-/* After the last one `self` may be freed. */
-static void deliver(struct outgoing_response *outgoing) {
-    struct inference *self = outgoing->inference;
-    if (outgoing->last) {
-        finish_outputs(self, outgoing->response); /* no effect where run_encode did it */
-        inference_set_state(self, INFERENCE_ANSWERED);
-    }
-    self->protocol->respond(self, outgoing);
-}
-
 static struct outgoing_response *pop_outgoing(struct inference *self) {
     struct outgoing_response *outgoing = STAILQ_FIRST(&self->outgoing);
     if (outgoing) {
@@ -351,32 +238,24 @@ static struct outgoing_response *pop_outgoing(struct inference *self) {
     return outgoing;
 }
 
-/* Delivers `outgoing` and those that wait after it, until a helper thread encodes one of them. */
+/* Delivers `outgoing` and those that wait after it, until one of them takes longer. After the last
+ * one `self` may be freed. */
 static void deliver_all(struct inference *self, struct outgoing_response *outgoing) {
     for (; outgoing; outgoing = pop_outgoing(self)) {
         bool last = outgoing->last;
         self->current = outgoing;
-        if (encode_on_helper(outgoing)) {
-            return;
-        }
-        deliver(outgoing);
-        if (last) {
+        if (!self->ops->deliver(self, outgoing) || last) {
             return;
         }
     }
     self->current = NULL;
 }
 
-static void on_encoded(struct helper_job *job) {
-    struct inference *self = end_job(job);
-    bool last = self->current->last;
-    deliver(self->current);
-    if (!last) {
-        deliver_all(self, pop_outgoing(self));
-    }
+void inference_deliver_next(struct inference *self) {
+    deliver_all(self, pop_outgoing(self));
 }
 
-/* Responses leave in their order: one that comes while another is encoded or delivered waits. */
+/* Responses leave in their order: one that comes while another is delivered waits. */
 static void add_outgoing(struct outgoing_response *outgoing) {
     struct inference *self = outgoing->inference;
     if (self->current) {
@@ -436,9 +315,15 @@ static bool is_batched_apart(const struct inference *self) {
             model_version_has_failing_host(self->served_version, peer->host, now_ns));
 }
 
+static uint64_t deliver_ns(const struct inference *self, const struct infer_response *response) {
+    return self->ops->deliver_ns ? self->ops->deliver_ns(self, response) : 0;
+}
+
 static void on_done(struct call *call) {
     struct inference *self = CONTAINER_OF(call, struct inference, call);
     inference_set_state(self, INFERENCE_ENCODING);
+    cancel_children(self);
+    leave_parent(self);
     if (call->response.error.status != ST_OK) {
         note_failure(self);
     } else {
@@ -450,21 +335,21 @@ static void on_done(struct call *call) {
                                           infer_response_bytes(&call->response));
     }
     set_last(self);
-    self->last.ns = response_ns(self, &call->response);
+    self->last.ns = deliver_ns(self, &call->response);
     add_outgoing(&self->last);
 }
 
 static void on_partial_response(struct call *call, struct infer_response *response) {
     struct inference *self = CONTAINER_OF(call, struct inference, call);
-    uint64_t ns = response_ns(self, response);
-    bool may_leave = ns >= HELPER_MIN_NS && self->services->helpers; /* this thread */
+    uint64_t ns = deliver_ns(self, response);
+    bool may_leave = ns >= HELPER_MIN_NS && call->helpers; /* this thread */
     struct arena *arena = arena_new(may_leave ? NULL : worker_arenas(call->worker), 0);
     struct outgoing_response *outgoing = arena ? arena_alloc(arena, sizeof(*outgoing)) : NULL;
     trace_add_partial_response(self->trace, response);
     if (!outgoing) {
         struct outgoing_response lost = {.inference = self, .response = response};
         arena_free(arena);
-        self->protocol->respond(self, &lost);
+        (void)self->ops->deliver(self, &lost);
         return;
     }
     if (may_leave) {
@@ -479,10 +364,10 @@ static void on_partial_response(struct call *call, struct infer_response *respon
 static void finish_unsubmitted(struct inference *self) {
     struct call *call = &self->call;
     call->response = (struct infer_response){.error = call->response.error};
-    shm_request_finish_outputs(&self->shm, call->request, &call->response);
     inference_set_state(self, INFERENCE_REFUSED);
+    leave_parent(self);
     set_last(self);
-    self->protocol->respond(self, &self->last);
+    self->ops->deliver(self, &self->last);
 }
 
 static void submit(struct inference *self) {
@@ -490,7 +375,7 @@ static void submit(struct inference *self) {
     struct model_version *version = self->version;
     self->version = NULL;
     call->done = on_done;
-    call->on_partial_response = self->protocol->carries_one ? NULL : on_partial_response;
+    call->on_partial_response = self->carries_one ? NULL : on_partial_response;
     call->batch_apart = is_batched_apart(self);
     inference_set_state(self, INFERENCE_RUNNING);
     trace_add_request(self->trace, call->request);
@@ -511,14 +396,6 @@ static uint64_t output_bytes(const struct tensor_spec *spec, uint64_t batch, boo
                     checked_mul_u64(n_bytes, batches ? batch : 1, &n_bytes) &&
                     n_bytes <= MAX_KNOWN_BYTES;
     return is_known ? n_bytes : UINT64_MAX;
-}
-
-uint64_t infer_response_bytes(const struct infer_response *response) {
-    uint64_t n_bytes = 0;
-    for (size_t i = 0; i < response->n_outputs; i++) {
-        n_bytes += response->outputs[i].n_bytes;
-    }
-    return n_bytes;
 }
 
 static uint64_t input_bytes(const struct infer_request *request) {
@@ -592,7 +469,7 @@ static void reserve_memory(struct inference *self) {
 /* ---- running --------------------------------------------------------------------------------- */
 
 static void submit_if_ok(struct inference *self, enum status st) {
-    if (st == ST_OK && is_cancelled(self)) {
+    if (st == ST_OK && inference_is_abandoned(self)) {
         st = error_cancelled(&self->call.response.error);
     }
     if (st == ST_OK) {
@@ -606,11 +483,11 @@ static void submit_if_ok(struct inference *self, enum status st) {
  * worker's: its account and its queue of inline calls have no lock. call.response.error has the
  * result. */
 static void run_prepare(struct helper_job *job) {
-    struct inference *self = inference_of(job);
+    struct inference *self = inference_of_job(job);
     struct error *err = &self->call.response.error;
     bool is_decoded = self->call.request != NULL;
     err->status = ST_OK;
-    enum status st = is_decoded ? ST_OK : decode_request(self, false, err);
+    enum status st = is_decoded ? ST_OK : prepare_request(self, false, err);
     if (st == ST_OK) {
         st = check_request(self, err);
     }
@@ -622,7 +499,7 @@ static void on_prepared(struct helper_job *job);
 
 /* Returns: a job for a step of that time; NULL when the worker runs it. */
 static struct inference_job *job_for(struct inference *self, const char *work, uint64_t ns) {
-    return wants_helper(self, work, ns)
+    return inference_wants_helper(self, work, ns)
                ? arena_alloc(self->helper_arena, sizeof(struct inference_job))
                : NULL;
 }
@@ -630,12 +507,11 @@ static struct inference_job *job_for(struct inference *self, const char *work, u
 /* Returns: whether the request went to a helper thread; else it may be freed. Those of the same
  * order that come meanwhile wait. */
 static bool prepare(struct inference *self) {
-    const struct inference_protocol *protocol = self->protocol;
     struct error *err = &self->call.response.error;
-    uint64_t ns = protocol->decode_ns ? protocol->decode_ns(self) : 0;
+    uint64_t ns = self->ops->prepare_ns ? self->ops->prepare_ns(self) : 0;
     struct inference_job *job = job_for(self, "decoding a request", ns);
     if (!job) {
-        enum status st = decode_request(self, true, err);
+        enum status st = prepare_request(self, true, err);
         ns = st == ST_OK ? check_ns(self) : 0;
         job = job_for(self, "checking inputs", ns);
         if (!job) {
@@ -648,7 +524,7 @@ static bool prepare(struct inference *self) {
     if (self->order) {
         TAILQ_INSERT_HEAD(&self->order->preparing, self, link);
     }
-    submit_job(self, job, ns, run_prepare, on_prepared);
+    inference_submit_job(self, job, ns, run_prepare, on_prepared);
     return true;
 }
 
@@ -659,7 +535,7 @@ static void run_queued(struct inference_order *order) {
         struct inference *next = TAILQ_FIRST(&order->preparing);
         TAILQ_REMOVE(&order->preparing, next, link);
         is_last = TAILQ_EMPTY(&order->preparing);
-        if (is_cancelled(next)) {
+        if (inference_is_abandoned(next)) {
             submit_if_ok(next, ST_OK);
         } else if (prepare(next)) {
             return;
@@ -668,7 +544,7 @@ static void run_queued(struct inference_order *order) {
 }
 
 static void on_prepared(struct helper_job *job) {
-    struct inference *self = end_job(job);
+    struct inference *self = inference_end_job(job);
     struct inference_order *order = self->order;
     bool others_wait = false;
     if (order) {
@@ -676,7 +552,7 @@ static void on_prepared(struct helper_job *job) {
         others_wait = !TAILQ_EMPTY(&order->preparing);
     }
     /* What a job that was stopped returned is not used. */
-    submit_if_ok(self, is_cancelled(self) ? ST_OK : self->call.response.error.status);
+    submit_if_ok(self, inference_is_abandoned(self) ? ST_OK : self->call.response.error.status);
     if (others_wait) {
         run_queued(order);
     }
@@ -693,6 +569,7 @@ void inference_run(struct inference *self) {
 }
 
 void inference_cancel(struct inference *self) {
+    cancel_children(self);
     switch (self->state) {
     case INFERENCE_QUEUED: /* it ends when it is its turn */
         set_cancelled(self);
@@ -724,74 +601,6 @@ void inference_abandon(struct inference *self) {
     inference_cancel(self);
 }
 
-/* ---- encoding -------------------------------------------------------------------------------- */
-
-/* The code that ran out of memory knows the request's arena, and not the setting that limits it. */
-static void name_memory_setting(const struct inference *self, const struct arena *arena,
-                                struct error *err) {
-    struct error named = *err;
-    bool is_models_error =
-        inference_was_submitted(self) && self->call.response.error.status != ST_OK;
-    if (err->status != ST_NO_MEMORY || is_models_error || !arena) {
-        return;
-    }
-    if (arena_is_over_budget(arena)) {
-        metric_add(METRIC_DROPPED_MEMORY, 1);
-        error_set(err, ST_NO_MEMORY,
-                  "%s; the requests and responses in flight use up the memory of all clients "
-                  "(--client-memory)",
-                  named.text);
-        return;
-    }
-    error_set(err, ST_NO_MEMORY,
-              "%s; the request holds %zu bytes besides its body (--request-memory)", named.text,
-              arena_bytes(arena));
-}
-
-/* The real size, with the text that the encoding made, where it is larger than expected. */
-static void count_response(struct outgoing_response *outgoing) {
-    struct inference *self = outgoing->inference;
-    const struct infer_request *request = self->call.request;
-    uint64_t n_bytes = infer_response_bytes(outgoing->response) + arena_bytes(outgoing->arena);
-    if (!outgoing->last) {
-        outgoing->n_bytes = n_bytes;
-        self->partial_bytes += n_bytes;
-        memory_add(&self->memory, n_bytes);
-        return;
-    }
-    n_bytes += outgoing->arena != request->arena ? arena_bytes(request->arena) : 0;
-    memory_raise(&self->memory, n_bytes + self->partial_bytes);
-}
-
-enum status inference_encode(struct outgoing_response *outgoing, void *out, struct error *err) {
-    struct inference *self = outgoing->inference;
-    const struct encoded *encoded = outgoing->encoded;
-    enum status st;
-    if (outgoing->response->error.status != ST_OK) {
-        *err = outgoing->response->error;
-        st = err->status;
-    } else if (is_cancelled(self)) { /* a job that was cancelled has encoded nothing, or a part */
-        st = error_set(err, ST_CANCELLED, "the request was cancelled before its response was sent");
-    } else if (!encoded) {
-        st = encode_response(outgoing, out, err);
-    } else if (encoded->st != ST_OK) {
-        *err = encoded->err;
-        st = encoded->st;
-    } else {
-        memcpy(out, encoded->out, self->protocol->encoded_bytes);
-        st = ST_OK;
-    }
-    if (st == ST_OK) {
-        count_response(outgoing);
-        if (outgoing->last) {
-            trace_timestamp_set(self->trace, self->protocol->send_start);
-        }
-    } else if (outgoing->last) {
-        name_memory_setting(self, self->call.request ? self->call.request->arena : NULL, err);
-    }
-    return st;
-}
-
 void inference_keep_version(struct inference *self) {
     if (!self->version) {
         self->version = self->served_version;
@@ -802,14 +611,13 @@ void inference_keep_version(struct inference *self) {
 void inference_fini(struct inference *self, bool sent) {
     assert(self->state == INFERENCE_NEW || self->state == INFERENCE_REFUSED ||
            self->state == INFERENCE_ANSWERED);
-    assert(!self->job && !memory_is_waiting(&self->memory));
+    assert(!self->job && !memory_is_waiting(&self->memory) && LIST_EMPTY(&self->children));
+    leave_parent(self); /* of one that was never run */
     memory_release(&self->memory, sent);
     if (self->version) {
         model_version_unref(self->version);
         self->version = NULL;
     }
-    shm_request_fini(&self->shm);
-    trace_timestamp_set(self->trace, self->protocol->send_end);
     trace_end(&self->trace);
     arena_free(self->helper_arena);
     self->helper_arena = NULL;

@@ -1,6 +1,6 @@
 /* The steps of an inference with a protocol of the test's own: their order, what each error leaves,
  * and that nothing is held afterwards. */
-#include "serve/frontend/inference.h"
+#include "serve/frontend/client_inference.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -31,7 +31,7 @@ static const struct model_config decoupled_unbatched = {.decoupled = true,
 /* A request of one row of x, with a log of the steps that ran. */
 static struct test_request {
     struct rig rig; /* first member: a step of the rig gets it */
-    struct inference inference;
+    struct client_inference inference;
     struct inference_protocol protocol;
     struct inference_services services;
     struct memory_account *account; /* NULL: memory is not counted */
@@ -56,20 +56,20 @@ static void log_step(const char *step) {
     (void)snprintf(request.steps + len, sizeof(request.steps) - len, "%s%s", len ? " " : "", step);
 }
 
-static struct trace *begin_trace(struct inference *inference, struct tracer *tracer) {
+static struct trace *begin_trace(struct client_inference *inference, struct tracer *tracer) {
     (void)inference;
     (void)tracer;
     return NULL;
 }
 
-static enum status decode(struct inference *inference, struct error *err) {
+static enum status decode(struct client_inference *inference, struct error *err) {
     log_step("decode");
-    inference->call.request = &request.request;
+    inference->base.call.request = &request.request;
     return request.decode_status == ST_OK ? ST_OK
                                           : error_set(err, request.decode_status, "not decoded");
 }
 
-static enum status forward_headers(struct inference *inference, struct params *params,
+static enum status forward_headers(struct client_inference *inference, struct params *params,
                                    struct error *err) {
     (void)inference;
     log_step("forward");
@@ -80,7 +80,7 @@ static enum status forward_headers(struct inference *inference, struct params *p
 }
 
 /* The first output's datatype, shape and number of bytes. */
-static enum status encode(struct inference *inference, struct infer_response *response,
+static enum status encode(struct client_inference *inference, struct infer_response *response,
                           struct arena *arena, bool last, void *out, struct error *err) {
     char *text = out, shape[SHAPE_TEXT_BYTES];
     (void)inference;
@@ -96,22 +96,22 @@ static enum status encode(struct inference *inference, struct infer_response *re
     return ST_OK;
 }
 
-static void respond(struct inference *inference, struct outgoing_response *outgoing) {
+static void respond(struct client_inference *inference, struct outgoing_response *outgoing) {
     if (!outgoing->last) {
         char text[STEPS_BYTES];
         struct error err;
         log_step("partial");
-        assert_int_equal(inference_encode(outgoing, text, &err), ST_OK);
+        assert_int_equal(client_inference_encode(outgoing, text, &err), ST_OK);
         outgoing_response_free(outgoing);
         return;
     }
     log_step("done");
     request.n_done++;
-    if (inference_encode(outgoing, request.encoded, &request.error) == ST_OK) {
+    if (client_inference_encode(outgoing, request.encoded, &request.error) == ST_OK) {
         request.error.status = ST_OK;
     }
-    infer_response_release(&inference->call.response);
-    inference_fini(inference, true);
+    infer_response_release(&inference->base.call.response);
+    client_inference_fini(inference, true);
     worker_stop(request.rig.worker);
 }
 
@@ -165,18 +165,20 @@ static void want_output(const char *name, uint64_t n_classes) {
 }
 
 static void run_step(struct rig *rig) {
-    struct inference *inference = &request.inference;
-    memset(&inference->call, 0xa5, sizeof(inference->call)); /* inference_init may not rely on it */
-    inference_init(inference, &request.protocol, &request.services, rig->worker, request.account);
-    inference->arena = request.request.arena;
-    if (inference_use_version(inference, rig->version, &request.error) != ST_OK) {
-        inference_fini(inference, true);
+    struct client_inference *inference = &request.inference;
+    memset(&inference->base.call, 0xa5,
+           sizeof(inference->base.call)); /* inference_init may not rely on it */
+    client_inference_init(inference, &request.protocol, &request.services, rig->worker,
+                          request.account);
+    inference->base.arena = request.request.arena;
+    if (inference_use_version(&inference->base, rig->version, &request.error) != ST_OK) {
+        client_inference_fini(inference, true);
         worker_stop(rig->worker);
         return;
     }
-    inference_run(inference);
+    inference_run(&inference->base);
     if (request.cancels) {
-        inference_cancel(inference);
+        inference_cancel(&inference->base);
         atomic_store(&rig->model->gate_closed, false);
     }
 }
@@ -219,13 +221,13 @@ static void inference_states_follow_table(void **state) {
 
 /* "Submitted" is every state from RUNNING on, and no other. */
 static void inference_submitted_states_are_those_from_running(void **state) {
-    struct inference inference;
+    struct client_inference inference;
     (void)state;
     for (int at = 0; at <= INFERENCE_ANSWERED; at++) {
-        inference.state = (enum inference_state)at;
+        inference.base.state = (enum inference_state)at;
         bool expected =
             at == INFERENCE_RUNNING || at == INFERENCE_ENCODING || at == INFERENCE_ANSWERED;
-        assert_int_equal(inference_was_submitted(&inference), expected);
+        assert_int_equal(inference_was_submitted(&inference.base), expected);
     }
 }
 
@@ -239,7 +241,7 @@ static void inference_of_good_request_runs_all_steps(void **state) {
     assert_string_equal(request.steps, "decode forward done encode");
     assert_string_equal(request.encoded, "FP32 [1,4] 16");
     assert_int_equal(request.n_params, 1); /* the forwarded header */
-    assert_int_equal(request.inference.state, INFERENCE_ANSWERED);
+    assert_int_equal(request.inference.base.state, INFERENCE_ANSWERED);
     close_request();
 }
 
@@ -260,7 +262,7 @@ static void assert_refused(enum status status, const char *steps) {
     assert_int_equal(request.error.status, status);
     assert_string_equal(request.steps, steps);
     assert_int_equal(request.n_done, 1);
-    assert_int_equal(request.inference.state, INFERENCE_REFUSED);
+    assert_int_equal(request.inference.base.state, INFERENCE_REFUSED);
     assert_int_equal(atomic_load(&request.rig.model->n_started), 0);
     close_request();
 }
@@ -299,7 +301,7 @@ static void inference_models_error_is_response(void **state) {
     version_stop(request.rig.version);
     run_request();
     assert_int_equal(request.error.status, ST_NOT_READY);
-    assert_int_equal(request.inference.state, INFERENCE_ANSWERED);
+    assert_int_equal(request.inference.base.state, INFERENCE_ANSWERED);
     assert_string_equal(request.steps, "decode forward done");
     version_close(request.rig.version);
     arena_free(request.request.arena);
@@ -312,8 +314,8 @@ static void inference_cancelled_reports_once(void **state) {
     request.cancels = true;
     run_request();
     assert_int_equal(request.n_done, 1);
-    assert_int_equal(request.inference.state, INFERENCE_ANSWERED);
-    inference_cancel(&request.inference); /* no effect after `done` */
+    assert_int_equal(request.inference.base.state, INFERENCE_ANSWERED);
+    inference_cancel(&request.inference.base); /* no effect after `done` */
     close_request();
 }
 
@@ -364,7 +366,7 @@ static void answer_large_first(sluice_model *model, const sluice_request *backen
     rig_answer(model, backend_request, 1);
 }
 
-static uint64_t encode_ns_of_large(const struct inference *inference,
+static uint64_t encode_ns_of_large(const struct client_inference *inference,
                                    const struct infer_response *response) {
     (void)inference;
     (void)response;
@@ -487,5 +489,5 @@ int main(void) {
         cmocka_unit_test(inference_tensors_in_shared_memory_are_copied),
         cmocka_unit_test(inference_unknown_region_is_refused),
     };
-    return cmocka_run_group_tests_name("serve/frontend/inference", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/frontend/client_inference", tests, NULL, NULL);
 }
