@@ -120,7 +120,7 @@ static enum status start_http(struct serve_listeners *self, const struct process
     };
     struct http_server_options options = {.limits = limits_of(settings),
                                           .budget = &self->budget,
-                                          .handler = http_api_handler(&self->http_api),
+                                          .router = http_api_router(&self->http_api),
                                           .workers = threads->workers,
                                           .n_workers = threads->n_workers,
                                           .acceptor = threads->main,
@@ -274,7 +274,7 @@ static void open_admin_listener(void *arg) {
     struct net_limits limits = limits_of(self->settings);
     opening->st =
         admin_listener_open(&admin->listener, self->settings->metrics, &limits,
-                            admin_api_handler(&admin->api), admin->api.state.worker, opening->err);
+                            admin_api_router(&admin->api), admin->api.state.worker, opening->err);
     if (opening->st == ST_OK) {
         watch_servers(self);
     }

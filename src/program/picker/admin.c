@@ -205,7 +205,7 @@ static void open_listener(void *arg) {
     self->routes.web = &opening->settings->web;
     opening->st =
         admin_listener_open(&self->listener, opening->settings->metrics, &limits,
-                            admin_routes_handler(&self->routes), self->state.worker, opening->err);
+                            admin_routes_router(&self->routes), self->state.worker, opening->err);
     if (opening->st == ST_OK && self->listener.server) {
         pick_admin_add_server(self, "metrics", http_server_net(self->listener.server));
     }

@@ -58,8 +58,8 @@ static const struct admin_route ROUTES[] = {
     {"/v2/health/ready", answer_ready, false},
 };
 
-struct http_handler admin_api_handler(struct admin_api *api) {
+struct http_router admin_api_router(struct admin_api *api) {
     api->routes = (struct admin_routes){
         .items = ROUTES, .n = sizeof ROUTES / sizeof ROUTES[0], .context = api, .web = api->web};
-    return admin_routes_handler(&api->routes);
+    return admin_routes_router(&api->routes);
 }

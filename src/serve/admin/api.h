@@ -1,7 +1,7 @@
 /* The admin listener (--metrics): health, metrics, the status page and the debug state. It reads
  * counters and changes nothing.
  *
- * Thread: admin_api_handler any; its callbacks on the worker of the listener. */
+ * Thread: admin_api_router any; its callbacks on the worker of the listener. */
 #ifndef SLUICE_SERVE_ADMIN_API_H
 #define SLUICE_SERVE_ADMIN_API_H
 
@@ -19,11 +19,11 @@ struct admin_api {
     const atomic_bool *draining;     /* /v2/health/ready answers 503 */
     const struct loop_health *loops; /* /v2/health/live and /ready answer 503; may be NULL */
     const struct web_access *web;
-    struct admin_routes routes; /* filled by admin_api_handler */
+    struct admin_routes routes; /* filled by admin_api_router */
 };
 
-/* The table of callbacks for http_server_new; `api` must outlive the server. */
-struct http_handler admin_api_handler(struct admin_api *api);
+/* The router for http_server_new; `api` must outlive the server. */
+struct http_router admin_api_router(struct admin_api *api);
 
 /* Returns: what /v2/health/ready answers. Thread: any. */
 bool admin_api_is_ready(const struct admin_api *api);

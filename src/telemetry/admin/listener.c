@@ -16,7 +16,7 @@ bool admin_listener_is_enabled(const char *where) {
 }
 
 static enum status make_server(struct admin_listener *listener, const struct net_limits *limits,
-                               struct http_handler handler, struct worker *worker,
+                               struct http_router router, struct worker *worker,
                                struct error *err) {
     struct worker *const workers[] = {worker};
     listener->budget.body_memory = BODY_BYTES;
@@ -24,7 +24,7 @@ static enum status make_server(struct admin_listener *listener, const struct net
     listener->budget.max_refusals = MAX_LEAVING;
     struct http_server_options options = {.limits = *limits,
                                           .budget = &listener->budget,
-                                          .handler = handler,
+                                          .router = router,
                                           .workers = workers,
                                           .n_workers = 1,
                                           .acceptor = worker,
@@ -34,14 +34,14 @@ static enum status make_server(struct admin_listener *listener, const struct net
 }
 
 enum status admin_listener_open(struct admin_listener *listener, const char *where,
-                                const struct net_limits *limits, struct http_handler handler,
+                                const struct net_limits *limits, struct http_router router,
                                 struct worker *worker, struct error *err) {
     struct address address;
     if (!admin_listener_is_enabled(where)) {
         return ST_OK;
     }
     listener->worker = worker;
-    enum status st = make_server(listener, limits, handler, worker, err);
+    enum status st = make_server(listener, limits, router, worker, err);
     if (st == ST_OK) {
         st = address_parse(str_of(where), &address, err);
     }

@@ -24,7 +24,7 @@ bool admin_listener_is_enabled(const char *where);
  * with the setting. Owns: admin_listener_free, also after a failure. Thread: the worker's, or
  * before its loop runs. */
 enum status admin_listener_open(struct admin_listener *listener, const char *where,
-                                const struct net_limits *limits, struct http_handler handler,
+                                const struct net_limits *limits, struct http_router router,
                                 struct worker *worker, struct error *err) SLUICE_MUST_USE;
 /* Returns: its URL for the ready file; NULL when out of memory. */
 const char *admin_listener_url(const struct admin_listener *listener, struct arena *arena);

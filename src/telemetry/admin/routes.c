@@ -95,6 +95,13 @@ static void answer(struct admin_routes *routes, const struct admin_route *route,
     }
 }
 
+static void on_body(struct http_exchange *exchange, void *context) {
+    struct admin_routes *routes = context;
+    answer(routes, find_route(routes, exchange->head.path), exchange);
+}
+
+static const struct http_handler page_handler = {.on_body = on_body, .on_end = on_end};
+
 /* ---- requests -------------------------------------------------------------------------------- */
 
 enum { MAX_BODY_BYTES = 65536 };
@@ -111,18 +118,10 @@ static void on_head(struct http_exchange *exchange, void *context) {
     if (!route) {
         answer_not_found(routes, exchange);
     } else if (http_check_method(exchange, HTTP_READ)) {
-        if (!exchange->head.has_body) {
-            answer(routes, route, exchange);
-            return;
-        }
+        exchange->handler = &page_handler;
         exchange->plan.max_bytes = MAX_BODY_BYTES;
         exchange->plan.setting = "the limit of this resource";
     }
-}
-
-static void on_body(struct http_exchange *exchange, void *context) {
-    struct admin_routes *routes = context;
-    answer(routes, find_route(routes, exchange->head.path), exchange);
 }
 
 static const char *error_body(struct buf *out, const struct error *error, void *context) {
@@ -131,10 +130,6 @@ static const char *error_body(struct buf *out, const struct error *error, void *
     return "application/json";
 }
 
-struct http_handler admin_routes_handler(struct admin_routes *routes) {
-    return (struct http_handler){.context = routes,
-                                 .on_head = on_head,
-                                 .on_body = on_body,
-                                 .on_end = on_end,
-                                 .error_body = error_body};
+struct http_router admin_routes_router(struct admin_routes *routes) {
+    return (struct http_router){.context = routes, .on_head = on_head, .error_body = error_body};
 }

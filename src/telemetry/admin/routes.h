@@ -29,7 +29,7 @@ struct admin_routes {
     size_t n_reports, n_pages;
 };
 
-/* Returns: the handler for http_server_new; `routes` must outlive the server. */
-struct http_handler admin_routes_handler(struct admin_routes *routes);
+/* Returns: the router for http_server_new; `routes` must outlive the server. */
+struct http_router admin_routes_router(struct admin_routes *routes);
 
 #endif

@@ -18,7 +18,7 @@
 /* A request and its response. */
 struct http_call {
     struct net_call base;
-    struct http_exchange exchange; /* the handler's view */
+    struct http_exchange exchange; /* the router's and the handler's view */
     struct http1_request *request;
     uint64_t skipped;                 /* bytes skipped of a chunked body */
     STAILQ_HEAD(, http_chunk) chunks; /* of a streamed response: not sent yet */
@@ -34,7 +34,7 @@ struct http_common_fields {
 
 struct http_server {
     struct net_server net;
-    struct http_handler handler;
+    struct http_router router;
     const char *server_name;
     struct http_common_fields *common_fields; /* one per worker */
 };

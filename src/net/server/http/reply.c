@@ -124,10 +124,10 @@ void http_reply(struct http_exchange *exchange, const struct http_reply *reply) 
 /* Returns: the content type; NULL when out of memory for a body. */
 static const char *error_print(struct http_call *call, struct arena *arena,
                                const struct error *error, struct piece *piece) {
-    const struct http_handler *handler = &http_server_of(call->base.server_worker)->handler;
+    const struct http_router *router = &http_server_of(call->base.server_worker)->router;
     struct buf body;
     buf_init(&body, arena, 0);
-    const char *type = handler->error_body(&body, error, handler->context);
+    const char *type = router->error_body(&body, error, router->context);
     *piece = (struct piece){body.data, body.len};
     return body.failed ? NULL : type;
 }

@@ -1,5 +1,5 @@
-/* The HTTP server: net/server/server.h with HTTP's limits, handler and common fields; and its
- * connections: heads go to the handler, bodies to memory, and refused bodies are dropped where that
+/* The HTTP server: net/server/server.h with HTTP's limits, router and common fields; and its
+ * connections: heads go to the router, bodies to memory, and refused bodies are dropped where that
  * keeps the connection. */
 #include "net/server/http/server.h"
 
@@ -38,11 +38,15 @@ static void payload_begin(struct request_response_conn *conn) {
 
 enum { FREE_HEAD_BYTES = 16384 }; /* of an incomplete head that do not count in the budget */
 
-/* The head is complete: calls the handler, then prepares for the body. */
+static void *router_context(const struct net_call *call) {
+    return http_server_of(call->server_worker)->router.context;
+}
+
+/* The head is complete: calls the router, then prepares for the body. */
 static void http_receive_head(struct request_response_conn *conn) {
     struct http_call *call = http_conn_call(conn);
     struct http_exchange *exchange = &call->exchange;
-    const struct http_handler *handler = &http_server_of(conn->net.server_worker)->handler;
+    const struct http_router *router = &http_server_of(conn->net.server_worker)->router;
     exchange->head = *http1_request_head(call->request);
     const struct http_head *head = &exchange->head;
     exchange->suppress_body = str_is(head->method, "HEAD");
@@ -59,9 +63,11 @@ static void http_receive_head(struct request_response_conn *conn) {
         return;
     }
     call->base.handler_started = true;
-    handler->on_head(exchange, handler->context);
+    router->on_head(exchange, router->context);
     if (conn->state == REQUEST_RESPONSE_BODY) {
         payload_begin(conn);
+    } else if (!call->base.replied && exchange->handler && exchange->handler->on_body) {
+        exchange->handler->on_body(exchange, router->context);
     }
 }
 
@@ -69,7 +75,6 @@ static void http_receive_head(struct request_response_conn *conn) {
 
 static void payload_end(struct request_response_conn *conn) {
     struct http_call *call = http_conn_call(conn);
-    const struct http_handler *handler = &http_server_of(conn->net.server_worker)->handler;
     struct error err;
     enum status st = body_finish(&call->base.body, &err);
     request_response_set_state(conn, REQUEST_RESPONSE_WAIT);
@@ -81,7 +86,7 @@ static void payload_end(struct request_response_conn *conn) {
         call->exchange.body = str_make(call->base.body.data, call->base.body.len);
     }
     call->exchange.pipelined = net_conn_may_coalesce(&conn->net);
-    handler->on_body(&call->exchange, handler->context);
+    call->exchange.handler->on_body(&call->exchange, router_context(&call->base));
 }
 
 static void payload_fail(struct request_response_conn *conn, const struct error *err) {
@@ -251,10 +256,6 @@ static void http_receive_skip(struct request_response_conn *conn, struct str *da
     }
 }
 
-static const struct http_handler *handler_of(const struct net_call *call) {
-    return &http_server_of(call->server_worker)->handler;
-}
-
 /* ---- requests -------------------------------------------------------------------------------- */
 
 /* Returns: false when out of memory; the connection is closed. */
@@ -381,30 +382,28 @@ static void on_timeout(struct net_conn *net_conn, enum net_timeout timeout) {
 }
 
 static void on_call_disconnected(struct net_call *call) {
-    const struct http_handler *handler = handler_of(call);
     struct http_exchange *exchange = &((struct http_call *)call)->exchange;
     exchange->client_disconnected = true;
     exchange->account = NULL; /* it is freed with the connection, unless it holds something */
     http_stream_clear((struct http_call *)call);
-    if (handler->on_disconnect) {
-        handler->on_disconnect(exchange, handler->context);
+    if (exchange->handler && exchange->handler->on_disconnect) {
+        exchange->handler->on_disconnect(exchange, router_context(call));
     }
 }
 
 static void on_call_half_closed(struct net_call *call) {
-    const struct http_handler *handler = handler_of(call);
     struct http_exchange *exchange = &((struct http_call *)call)->exchange;
     exchange->client_half_closed = true;
-    if (handler->on_disconnect) {
-        handler->on_disconnect(exchange, handler->context);
+    if (exchange->handler && exchange->handler->on_disconnect) {
+        exchange->handler->on_disconnect(exchange, router_context(call));
     }
 }
 
 static void on_call_end(struct net_call *call) {
-    const struct http_handler *handler = handler_of(call);
+    struct http_exchange *exchange = &((struct http_call *)call)->exchange;
     http_stream_clear((struct http_call *)call);
-    if (handler->on_end) {
-        handler->on_end(&((struct http_call *)call)->exchange, handler->context);
+    if (exchange->handler && exchange->handler->on_end) {
+        exchange->handler->on_end(exchange, router_context(call));
     }
 }
 
@@ -454,7 +453,7 @@ enum status http_server_new(const struct http_server_options *options, struct ht
         free(commons);
         return st;
     }
-    server->handler = options->handler;
+    server->router = options->router;
     server->server_name = options->server_name;
     server->common_fields = commons;
     *out = server;

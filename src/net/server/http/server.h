@@ -1,18 +1,18 @@
 /* The HTTP/1.1 server: parses heads and bodies strictly, processes the requests of a connection in
- * order, and sends responses without copying them. A handler decides about requests and responses,
- * and writes the bodies of errors.
+ * order, and sends responses without copying them. A router decides by the head which handler a
+ * request gets, and writes the bodies of errors.
  *
  * An exchange is one request and its response. It lives on the worker of its connection, with one
  * arena:
  *
  *     on_head → (body arrives in its final place) → on_body → … → http_reply → on_end
  *
- * on_head may reply at once (an error, or a request without a body); on_body is then not called. A
- * request without a body is complete in on_head: no on_body follows, the reply may come later. One
- * with a body that on_head does not reply to at once has a reply after on_body only: the server
- * itself replies when the body fails. The
- * rest of a refused body is dropped within a bound; past it the server half-closes, so that the
- * client can still read the response. on_end is called exactly once, also when the client
+ * on_head may reply at once (an error, or what needs no body); on_body is then not called.
+ * Otherwise it sets the exchange's handler, and on_body follows once the request is complete: for
+ * one without a body at once. The reply comes with on_body or later; when the body fails the server
+ * itself replies. The rest of a refused body is dropped within a bound; past it the server
+ * half-closes, so that the client can still read the response. on_end of the handler, where on_head
+ * has set one, is called exactly once, also when the client
  * disconnects before the response: then `client_disconnected` was set first and http_reply only
  * releases. A client that only half-closes is taken for one that disconnected: the handler cancels
  * what it can (on_disconnect), but its response is still sent, and a streamed one is cut off.
@@ -54,6 +54,18 @@ struct http_body_plan {
     enum http_coding coding; /* decompressed while it arrives */
 };
 
+struct http_exchange;
+
+/* What becomes of a request after its head: constant, one for each kind of route. The callbacks get
+ * the context of the router. */
+struct http_handler {
+    /* The request is complete. NULL: it has a reply, or gets one by itself; then it has no body. */
+    void (*on_body)(struct http_exchange *exchange, void *context);
+    /* client_disconnected or client_half_closed was set; may be called for both. May be NULL. */
+    void (*on_disconnect)(struct http_exchange *exchange, void *context);
+    void (*on_end)(struct http_exchange *exchange, void *context); /* may be NULL */
+};
+
 struct http_exchange {
     struct arena *arena; /* freed with the exchange */
     struct worker *worker;
@@ -62,7 +74,7 @@ struct http_exchange {
     const struct web_listener *listener; /* where the client has connected */
     struct http_head head;
     struct http_body_plan plan;
-    struct str body; /* complete when on_body is called; valid until on_end */
+    struct str body; /* complete when on_body is called, "" for none; valid until on_end */
     bool client_disconnected;
     bool client_half_closed; /* before the response */
     /* Set for on_body: other requests of the connection are pipelined around this one; an immediate
@@ -72,7 +84,8 @@ struct http_exchange {
     /* Set by the handler: the response has the fields that let a page of this origin read it, an
      * error too. Valid until on_end; "": none. */
     struct str allow_origin;
-    void *user; /* for the handler's use */
+    const struct http_handler *handler; /* set by on_head; NULL: it has replied */
+    void *user;                         /* for the handler's use */
 };
 
 /* A response. The arrays (fields, pieces) are read during http_reply only. The bytes of the pieces
@@ -91,13 +104,10 @@ struct http_reply {
     bool close; /* close the connection after this response */
 };
 
-struct http_handler {
+struct http_router {
     void *context;
+    /* The head is complete: replies, or sets the exchange's handler and the plan of the body. */
     void (*on_head)(struct http_exchange *exchange, void *context);
-    void (*on_body)(struct http_exchange *exchange, void *context);
-    /* client_disconnected or client_half_closed was set; may be called for both. May be NULL. */
-    void (*on_disconnect)(struct http_exchange *exchange, void *context);
-    void (*on_end)(struct http_exchange *exchange, void *context); /* may be NULL */
     /* Writes the body of an error (the server's own too). Returns: its Content-Type. */
     const char *(*error_body)(struct buf *out, const struct error *error, void *context);
 };
@@ -125,7 +135,7 @@ void http_stream_end(struct http_exchange *exchange);
 struct http_server_options {
     struct net_limits limits;
     struct net_budget *budget; /* bodies or connections over it: 503 */
-    struct http_handler handler;
+    struct http_router router;
     struct worker *const *workers; /* each connection goes to the one with the fewest */
     size_t n_workers;
     struct worker *acceptor; /* its loop accepts; may be one of `workers` */

@@ -33,9 +33,17 @@ struct test_later {
     struct test_server *server;
 };
 
+/* Of all requests: the router's on_head, and the handler. */
+struct test_handler {
+    void (*on_head)(struct http_exchange *exchange, void *context);
+    struct http_handler after_head; /* its on_body is of those with a body */
+};
+
 struct test_server {
     struct test_host host;
     struct http_server *server;
+    struct test_handler handler;
+    struct http_handler without_body;
     char *big;
     atomic_int heads, bodies, ends, gones, releases, replies;
     struct test_later *_Atomic never; /* the waiting one */
@@ -187,20 +195,28 @@ static inline struct net_limits test_limits(void) {
     };
 }
 
+static inline void test_route(struct http_exchange *exchange, void *context) {
+    struct test_server *server = context;
+    exchange->handler =
+        exchange->head.has_body ? &server->handler.after_head : &server->without_body;
+    server->handler.on_head(exchange, server);
+}
+
 /* `handler` gets the server as context. `tls` NULL: no TLS. */
-static inline void test_server_start_as(struct test_server *server, struct http_handler handler,
+static inline void test_server_start_as(struct test_server *server, struct test_handler handler,
                                         const struct net_limits *limits, struct net_budget budget,
                                         const char *address, const struct tls_server *tls) {
     struct error err;
     struct address wanted;
-    *server = (struct test_server){.big = malloc(TEST_BIG_BYTES)};
+    *server = (struct test_server){
+        .handler = handler, .without_body = handler.after_head, .big = malloc(TEST_BIG_BYTES)};
+    server->without_body.on_body = NULL;
     memset(server->big, 'b', TEST_BIG_BYTES);
-    handler.context = server;
     test_host_init(&server->host, budget);
     struct http_server_options options = {
         .limits = *limits,
         .budget = &server->host.budget,
-        .handler = handler,
+        .router = {.context = server, .on_head = test_route, .error_body = test_error_body},
         .workers = server->host.workers,
         .n_workers = TEST_WORKERS,
         .acceptor = server->host.workers[0],
@@ -217,11 +233,9 @@ static inline void test_server_start_as(struct test_server *server, struct http_
 static inline void test_server_start_over(struct test_server *server,
                                           const struct net_limits *limits, struct net_budget budget,
                                           const char *address, const struct tls_server *tls) {
-    struct http_handler handler = {.on_head = test_on_head,
-                                   .on_body = test_on_body,
-                                   .on_disconnect = test_on_gone,
-                                   .on_end = test_on_end,
-                                   .error_body = test_error_body};
+    struct test_handler handler = {
+        test_on_head,
+        {.on_body = test_on_body, .on_disconnect = test_on_gone, .on_end = test_on_end}};
     test_server_start_as(server, handler, limits, budget, address, tls);
 }
 

@@ -83,8 +83,7 @@ static void on_head(struct http_exchange *exchange, void *context) {
 
 static void serve_n_bytes(struct test_server *server, int n_bytes) {
     struct net_limits limits = test_limits();
-    struct http_handler handler = {
-        .on_head = on_head, .on_end = test_on_end, .error_body = test_error_body};
+    struct test_handler handler = {on_head, {.on_end = test_on_end}};
     reply_n_bytes = n_bytes;
     test_server_start_as(server, handler, &limits, test_budget(), "127.0.0.1:0", tls);
 }

@@ -108,7 +108,7 @@ static void answer_models(struct http_api *api, struct http_exchange *exchange,
                           const struct v2_path *path) {
     (void)path;
     if (shared_page_is_large(api->services.pages, api->services.repository, INDEX_ENTRY_BYTES)) {
-        http_page_begin(api, exchange, PAGE_INDEX, "application/json");
+        http_page_begin(exchange, PAGE_INDEX, "application/json");
         return;
     }
     struct buf body;
@@ -153,7 +153,7 @@ static void answer_load(struct http_api *api, struct http_exchange *exchange,
                         const struct v2_path *path) {
     (void)path;
     if (shared_page_is_large(api->services.pages, api->services.repository, LOAD_ENTRY_BYTES)) {
-        http_page_begin(api, exchange, PAGE_LOAD, "application/json");
+        http_page_begin(exchange, PAGE_LOAD, "application/json");
         return;
     }
     struct buf body;
@@ -229,7 +229,7 @@ static void on_head(struct http_exchange *exchange, void *context) {
     if (str_is(exchange->head.path, "/metrics")) {
         if (is_admitted(api, exchange, KEYS_METADATA, WEB_SERVICE, HTTP_READ) &&
             http_check_method(exchange, HTTP_READ)) {
-            http_metrics_begin(api, exchange);
+            http_metrics_begin(exchange);
         }
         return;
     }
@@ -255,41 +255,14 @@ static void on_head(struct http_exchange *exchange, void *context) {
     }
 }
 
-/* exchange->user of a route that waits begins with its struct http_request_ops. */
-static void on_body(struct http_exchange *exchange, void *context) {
-    const struct http_request_ops *ops = exchange->user;
-    ops->on_body(context, exchange);
-}
-
-static void on_disconnect(struct http_exchange *exchange, void *context) {
-    const struct http_request_ops *ops = exchange->user;
-    (void)context;
-    if (ops && ops->on_disconnect) {
-        ops->on_disconnect(exchange);
-    }
-}
-
-static void on_end(struct http_exchange *exchange, void *context) {
-    const struct http_request_ops *ops = exchange->user;
-    (void)context;
-    if (ops && ops->on_end) {
-        ops->on_end(exchange);
-    }
-}
-
 static const char *error_body(struct buf *out, const struct error *error, void *context) {
     (void)context;
     v2_error_print(out, error);
     return "application/json";
 }
 
-struct http_handler http_api_handler(struct http_api *api) {
-    return (struct http_handler){.context = api,
-                                 .on_head = on_head,
-                                 .on_body = on_body,
-                                 .on_disconnect = on_disconnect,
-                                 .on_end = on_end,
-                                 .error_body = error_body};
+struct http_router http_api_router(struct http_api *api) {
+    return (struct http_router){.context = api, .on_head = on_head, .error_body = error_body};
 }
 
 void http_api_drain(struct http_api *api) {

@@ -28,8 +28,8 @@ struct http_api {
     struct load_totals load_totals;
 };
 
-/* The table of callbacks for http_server_new; `api` must outlive the server. */
-struct http_handler http_api_handler(struct http_api *api);
+/* The router for http_server_new; `api` must outlive the server. */
+struct http_router http_api_router(struct http_api *api);
 /* page.c: sets how the pages of HTTP are printed, besides metrics. */
 void http_pages_list(struct shared_page_printing kinds[PAGE_KINDS], struct repository *repository);
 /* /v2/health/ready answers 503 from now on; requests are still served. Thread: any. */

@@ -319,20 +319,23 @@ static const struct inference_protocol generate_protocol = {
 
 /* ---- the exchange ---------------------------------------------------------------------------- */
 
-static void on_body(struct http_api *api, struct http_exchange *exchange) {
+static void on_body(struct http_exchange *exchange, void *context) {
     struct http_generate *generate = exchange->user;
-    (void)api;
+    (void)context;
     trace_timestamp_set(generate->base.inference.base.trace, TRACE_HTTP_RECV_END);
     inference_run(&generate->base.inference.base);
 }
 
-static void on_end(struct http_exchange *exchange) {
+static void on_end(struct http_exchange *exchange, void *context) {
     struct http_generate *generate = exchange->user;
     if (generate->kept) {
         outgoing_response_free(generate->kept);
     }
-    http_inference_end(exchange);
+    http_inference_end(exchange, context);
 }
+
+static const struct http_handler generate_handler = {
+    .on_body = on_body, .on_disconnect = http_inference_disconnect, .on_end = on_end};
 
 /* Clause: generate accepts no content codings. */
 static enum status read_request_head(struct http_exchange *exchange, const struct http_api *api,
@@ -356,15 +359,11 @@ void http_generate_begin(struct http_api *api, struct http_exchange *exchange,
     }
     generate->streams = path->resource == V2_GENERATE_STREAM;
     generate->failure.status = ST_OK;
-    http_inference_init(&generate->base, &generate_protocol, api, exchange, on_body);
-    generate->base.ops.on_end = on_end;
+    http_inference_init(&generate->base, &generate_protocol, api, exchange, &generate_handler);
     if (client_inference_find_model(&generate->base.inference, path->model, path->version, &err) !=
             ST_OK ||
         read_request_head(exchange, api, &err) != ST_OK) {
         reply_failure(exchange, &err);
         return;
-    }
-    if (!exchange->head.has_body) { /* no body: on_body is not called by the server */
-        on_body(api, exchange);
     }
 }

@@ -227,13 +227,16 @@ static const struct inference_protocol infer_protocol = {
 
 /* ---- the exchange ---------------------------------------------------------------------------- */
 
-static void on_body(struct http_api *api, struct http_exchange *exchange) {
+static void on_body(struct http_exchange *exchange, void *context) {
     struct http_infer *infer = exchange->user;
-    (void)api;
+    (void)context;
     trace_timestamp_set(infer->base.inference.base.trace, TRACE_HTTP_RECV_END);
     infer->base.inference.base.call.run_immediately = exchange->pipelined;
     inference_run(&infer->base.inference.base);
 }
+
+static const struct http_handler infer_handler = {
+    .on_body = on_body, .on_disconnect = http_inference_disconnect, .on_end = http_inference_end};
 
 void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
                       const struct v2_path *path) {
@@ -244,14 +247,11 @@ void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
         reply_failure(exchange, &err);
         return;
     }
-    http_inference_init(&infer->base, &infer_protocol, api, exchange, on_body);
+    http_inference_init(&infer->base, &infer_protocol, api, exchange, &infer_handler);
     if (client_inference_find_model(&infer->base.inference, path->model, path->version, &err) !=
             ST_OK ||
         read_request_head(infer, &err) != ST_OK) {
         reply_failure(exchange, &err);
         return;
-    }
-    if (!exchange->head.has_body) { /* no body: on_body is not called by the server */
-        on_body(api, exchange);
     }
 }

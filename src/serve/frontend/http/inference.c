@@ -4,8 +4,9 @@
 #include "serve/frontend/header_forward.h"
 #include "serve/frontend/picked.h"
 
-static void on_disconnect(struct http_exchange *exchange) {
+void http_inference_disconnect(struct http_exchange *exchange, void *context) {
     struct http_inference *self = exchange->user;
+    (void)context;
     if (exchange->client_disconnected) {
         inference_abandon(&self->inference.base);
     } else {
@@ -13,22 +14,22 @@ static void on_disconnect(struct http_exchange *exchange) {
     }
 }
 
-void http_inference_end(struct http_exchange *exchange) {
+void http_inference_end(struct http_exchange *exchange, void *context) {
     struct http_inference *self = exchange->user;
+    (void)context;
     client_inference_fini(&self->inference, !exchange->client_disconnected);
 }
 
 void http_inference_init(struct http_inference *self, const struct inference_protocol *protocol,
                          struct http_api *api, struct http_exchange *exchange,
-                         void (*on_body)(struct http_api *api, struct http_exchange *exchange)) {
-    self->ops = (struct http_request_ops){
-        .on_body = on_body, .on_disconnect = on_disconnect, .on_end = http_inference_end};
+                         const struct http_handler *handler) {
     self->exchange = exchange;
     self->api = api;
     client_inference_init(&self->inference, protocol, &api->services, exchange->worker,
                           exchange->account);
     self->inference.base.arena = exchange->arena;
     exchange->user = self;
+    exchange->handler = handler;
     struct str destination;
     picked_count(http_head_find(&exchange->head, STR(PICKED_FIELD), &destination) > 0);
 }

@@ -1,5 +1,5 @@
 /* What infer and generate have in common: an inference on an HTTP exchange. Embedded first in the
- * route's own request, which lives in the exchange's arena. */
+ * route's own request, which lives in the exchange's arena, and to which exchange->user points. */
 #ifndef SLUICE_SERVE_FRONTEND_HTTP_INFERENCE_H
 #define SLUICE_SERVE_FRONTEND_HTTP_INFERENCE_H
 
@@ -7,19 +7,19 @@
 #include "serve/frontend/http/routes.h"
 
 struct http_inference {
-    struct http_request_ops ops; /* first member: exchange->user points to it */
     struct client_inference inference;
     struct http_exchange *exchange;
     struct http_api *api;
 };
 
-/* Initializes a zeroed struct and makes it the exchange's user. `on_body` is the route's; the
- * inference is cancelled and ended with the exchange. */
+/* Initializes a zeroed struct and makes it the exchange's user. `handler` is the route's: it
+ * cancels and ends the inference with the exchange. */
 void http_inference_init(struct http_inference *self, const struct inference_protocol *protocol,
                          struct http_api *api, struct http_exchange *exchange,
-                         void (*on_body)(struct http_api *api, struct http_exchange *exchange));
-/* Ends the inference: its on_end, which a route may call in its own. */
-void http_inference_end(struct http_exchange *exchange);
+                         const struct http_handler *handler);
+/* The on_disconnect and on_end of a handler, which a route may call in its own. */
+void http_inference_disconnect(struct http_exchange *exchange, void *context);
+void http_inference_end(struct http_exchange *exchange, void *context);
 static inline struct http_inference *http_inference_of(struct client_inference *inference) {
     return CONTAINER_OF(inference, struct http_inference, inference);
 }

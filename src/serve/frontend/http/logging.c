@@ -14,7 +14,8 @@ static void reply_log_settings(struct http_exchange *exchange) {
     http_json_reply(exchange, 200, &body);
 }
 
-static void on_body(struct http_api *api, struct http_exchange *exchange) {
+static void on_body(struct http_exchange *exchange, void *context) {
+    const struct http_api *api = context;
     struct v2_log_settings wanted;
     struct error err;
     enum status st =
@@ -27,11 +28,12 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     }
 }
 
+static const struct http_handler change_handler = {.on_body = on_body};
+
 void http_logging_begin(struct http_api *api, struct http_exchange *exchange,
                         const struct v2_path *path) {
-    static const struct http_request_ops ops = {.on_body = on_body};
     struct error err;
-    (void)path;
+    (void)api, (void)path;
     if (!str_is(exchange->head.method, "POST")) {
         reply_log_settings(exchange);
         return;
@@ -41,8 +43,5 @@ void http_logging_begin(struct http_api *api, struct http_exchange *exchange,
         return;
     }
     http_limit_body(exchange);
-    exchange->user = (void *)&ops;
-    if (!exchange->head.has_body) { /* no body: on_body is not called by the server */
-        on_body(api, exchange);
-    }
+    exchange->handler = &change_handler;
 }

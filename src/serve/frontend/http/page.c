@@ -7,7 +7,6 @@
 #include "serve/frontend/repository_index.h"
 
 struct http_page {
-    struct http_request_ops ops;
     struct shared_page_request request;
     struct http_exchange *exchange;
     const char *content_type;
@@ -40,18 +39,23 @@ static void on_page(struct shared_page_request *request) {
                                               .user = request});
 }
 
-static void on_body(struct http_api *api, struct http_exchange *exchange) {
+static void on_body(struct http_exchange *exchange, void *context) {
+    const struct http_api *api = context;
     struct http_page *self = exchange->user;
     self->is_waiting = true;
     shared_page_get(api->services.pages, &self->request);
 }
 
-static void on_disconnect(struct http_exchange *exchange) {
+static void on_disconnect(struct http_exchange *exchange, void *context) {
     struct http_page *self = exchange->user;
+    (void)context;
     if (self->is_waiting && exchange->client_disconnected && shared_page_cancel(&self->request)) {
         http_reply(exchange, &(struct http_reply){.status = 503}); /* only releases */
     }
 }
+
+static const struct http_handler page_handler = {.on_body = on_body,
+                                                 .on_disconnect = on_disconnect};
 
 /* Returns: false when out of memory; the exchange is answered then. */
 static bool prepare(struct http_exchange *exchange, enum shared_page_kind kind,
@@ -63,12 +67,12 @@ static bool prepare(struct http_exchange *exchange, enum shared_page_kind kind,
         http_reply_error(exchange, &err, NULL, 0);
         return false;
     }
-    self->ops = (struct http_request_ops){.on_body = on_body, .on_disconnect = on_disconnect};
     self->request = (struct shared_page_request){
         .kind = kind, .worker = exchange->worker, .account = exchange->account, .done = on_page};
     self->exchange = exchange;
     self->content_type = content_type;
     exchange->user = self;
+    exchange->handler = &page_handler;
     return true;
 }
 
@@ -77,25 +81,22 @@ void http_page_send(struct http_api *api, struct http_exchange *exchange,
     if (exchange->client_disconnected) {
         http_reply(exchange, &(struct http_reply){.status = 503}); /* only releases */
     } else if (prepare(exchange, kind, content_type)) {
-        on_body(api, exchange);
+        on_body(exchange, api);
     }
 }
 
-void http_page_begin(struct http_api *api, struct http_exchange *exchange,
-                     enum shared_page_kind kind, const char *content_type) {
-    if (!exchange->head.has_body) { /* on_body is not called by the server */
-        http_page_send(api, exchange, kind, content_type);
-    } else if (prepare(exchange, kind, content_type)) {
+void http_page_begin(struct http_exchange *exchange, enum shared_page_kind kind,
+                     const char *content_type) {
+    if (prepare(exchange, kind, content_type)) {
         http_limit_body(exchange);
     }
 }
 
-void http_metrics_begin(struct http_api *api, struct http_exchange *exchange) {
+void http_metrics_begin(struct http_exchange *exchange) {
     struct str accept = {NULL, 0};
     http_head_find(&exchange->head, STR("Accept"), &accept);
     enum metric_format format = metric_format_negotiate(accept);
-    http_page_begin(api, exchange,
-                    format == METRIC_FORMAT_OPENMETRICS ? PAGE_OPENMETRICS : PAGE_METRICS,
+    http_page_begin(exchange, format == METRIC_FORMAT_OPENMETRICS ? PAGE_OPENMETRICS : PAGE_METRICS,
                     metric_content_type(format));
 }
 

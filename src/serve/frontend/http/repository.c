@@ -15,7 +15,6 @@
 
 /* Lives in the exchange's arena, which is freed after the response. */
 struct http_repository {
-    struct http_request_ops ops;
     struct repository_change change;
     struct v2_repository_request request;
     struct http_exchange *exchange;
@@ -100,7 +99,8 @@ static void on_decoded(struct helper_job *job) {
 /* Estimates for a slow core, per byte: JSON is parsed, and files in it are base64. */
 enum { DECODE_NS = 8 };
 
-static void on_body(struct http_api *api, struct http_exchange *exchange) {
+static void on_body(struct http_exchange *exchange, void *context) {
+    const struct http_api *api = context;
     struct http_repository *self = exchange->user;
     struct helper_pool *helpers = api->services.helpers;
     if (exchange->body.len * DECODE_NS >= HELPER_MIN_NS && helpers) {
@@ -120,10 +120,13 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     start_change(self);
 }
 
-static void on_end(struct http_exchange *exchange) {
+static void on_end(struct http_exchange *exchange, void *context) {
     struct http_repository *self = exchange->user;
+    (void)context;
     arena_free(self->arena);
 }
+
+static const struct http_handler change_handler = {.on_body = on_body, .on_end = on_end};
 
 static enum repository_action act_of_path(const struct v2_path *path) {
     return path->resource == V2_REPOSITORY_LOAD     ? REPOSITORY_LOAD
@@ -154,7 +157,6 @@ void http_repository_begin(struct http_api *api, struct http_exchange *exchange,
         return;
     }
     *self = (struct http_repository){
-        .ops = {.on_body = on_body, .on_end = on_end},
         .change = {.action = act,
                    .model = path->model,
                    .worker = exchange->worker,
@@ -169,7 +171,5 @@ void http_repository_begin(struct http_api *api, struct http_exchange *exchange,
         http_limit_body(exchange);
     }
     exchange->user = self;
-    if (!exchange->head.has_body) { /* no body: on_body is not called by the server */
-        on_body(api, exchange);
-    }
+    exchange->handler = &change_handler;
 }

@@ -1,19 +1,11 @@
-/* The routes of the HTTP front end: the callbacks of a route that waits, and the function that
- * answers each route of api.c. */
+/* The routes of the HTTP front end: the function that begins each route of api.c. The context of
+ * their handlers is the struct http_api. */
 #ifndef SLUICE_SERVE_FRONTEND_HTTP_ROUTES_H
 #define SLUICE_SERVE_FRONTEND_HTTP_ROUTES_H
 
 #include "codec/kserve/path.h"
 #include "serve/config/config.h"
 #include "serve/frontend/http/api.h"
-
-/* The callbacks of a route that waits for its body or for a model: the first member of the struct
- * that exchange->user points to. A route that answers at once leaves exchange->user NULL. */
-struct http_request_ops {
-    void (*on_body)(struct http_api *api, struct http_exchange *exchange);
-    void (*on_disconnect)(struct http_exchange *exchange); /* may be NULL */
-    void (*on_end)(struct http_exchange *exchange);        /* may be NULL */
-};
 
 /* The limit of a body that contains neither tensors nor files: a few short members, and unknown
  * ones. */
@@ -25,10 +17,10 @@ static inline void http_limit_body(struct http_exchange *exchange) {
 }
 
 /* page.c: GET /metrics. */
-void http_metrics_begin(struct http_api *api, struct http_exchange *exchange);
+void http_metrics_begin(struct http_exchange *exchange);
 /* Answers a request, whose head was read, with a page that all clients share. */
-void http_page_begin(struct http_api *api, struct http_exchange *exchange,
-                     enum shared_page_kind kind, const char *content_type);
+void http_page_begin(struct http_exchange *exchange, enum shared_page_kind kind,
+                     const char *content_type);
 /* The same for a request that is complete. */
 void http_page_send(struct http_api *api, struct http_exchange *exchange,
                     enum shared_page_kind kind, const char *content_type);

@@ -8,7 +8,6 @@
 
 /* Lives in the exchange's arena. */
 struct http_memory {
-    struct http_request_ops ops;
     struct str name;
     bool registers;
 };
@@ -37,7 +36,8 @@ void http_memory_answer_status(struct http_api *api, struct http_exchange *excha
 
 /* ---- register, unregister -------------------------------------------------------------------- */
 
-static void on_body(struct http_api *api, struct http_exchange *exchange) {
+static void on_body(struct http_exchange *exchange, void *context) {
+    const struct http_api *api = context;
     const struct http_memory *self = exchange->user;
     struct v2_shared_memory_region region;
     struct error err;
@@ -57,17 +57,19 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     }
 }
 
+static const struct http_handler change_handler = {.on_body = on_body};
+
 void http_memory_begin(struct http_api *api, struct http_exchange *exchange,
                        const struct v2_path *path) {
     struct error err;
+    (void)api;
     struct http_memory *self = arena_calloc(exchange->arena, 1, sizeof(*self));
     if (!self) {
         error_no_memory(&err, "the request");
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
-    *self = (struct http_memory){.ops = {.on_body = on_body},
-                                 .name = path->region,
+    *self = (struct http_memory){.name = path->region,
                                  .registers = path->resource == V2_SHARED_MEMORY_REGISTER};
     if (http_coding_of_body(&exchange->head, &exchange->plan.coding, &err) != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
@@ -75,7 +77,5 @@ void http_memory_begin(struct http_api *api, struct http_exchange *exchange,
     }
     http_limit_body(exchange);
     exchange->user = self;
-    if (!exchange->head.has_body) { /* no body: on_body is not called by the server */
-        on_body(api, exchange);
-    }
+    exchange->handler = &change_handler;
 }

@@ -123,7 +123,7 @@ void http_stats_answer(struct http_api *api, struct http_exchange *exchange,
     struct error err;
     if (path->model.len == 0 &&
         shared_page_is_large(api->services.pages, repository, ENTRY_BYTES)) {
-        http_page_begin(api, exchange, PAGE_STATISTICS, "application/json");
+        http_page_begin(exchange, PAGE_STATISTICS, "application/json");
         return;
     }
     buf_init(&body, exchange->arena, 1024);

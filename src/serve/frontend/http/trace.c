@@ -8,7 +8,6 @@
 
 /* A change of settings; lives in the exchange's arena. */
 struct http_trace {
-    struct http_request_ops ops; /* first member: exchange->user points to it */
     struct str model;
 };
 
@@ -21,7 +20,8 @@ static void reply_trace_settings(struct http_api *api, struct http_exchange *exc
     http_json_reply(exchange, 200, &body);
 }
 
-static void on_body(struct http_api *api, struct http_exchange *exchange) {
+static void on_body(struct http_exchange *exchange, void *context) {
+    struct http_api *api = context;
     const struct http_trace *self = exchange->user;
     struct v2_trace_update wanted;
     struct error err;
@@ -34,6 +34,8 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     }
 }
 
+static const struct http_handler change_handler = {.on_body = on_body};
+
 /* Prepares to receive the body. Returns: ST_NO_MEMORY, ST_UNKNOWN_ENCODING. */
 static enum status begin_change(struct http_exchange *exchange, struct str model,
                                 struct error *err) {
@@ -41,9 +43,10 @@ static enum status begin_change(struct http_exchange *exchange, struct str model
     if (!self) {
         return error_no_memory(err, "the request");
     }
-    *self = (struct http_trace){{.on_body = on_body}, model};
+    *self = (struct http_trace){model};
     http_limit_body(exchange);
     exchange->user = self;
+    exchange->handler = &change_handler;
     return http_coding_of_body(&exchange->head, &exchange->plan.coding, err);
 }
 
@@ -57,7 +60,5 @@ void http_trace_begin(struct http_api *api, struct http_exchange *exchange,
         reply_trace_settings(api, exchange, model);
     } else if (begin_change(exchange, model, &err) != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
-    } else if (!exchange->head.has_body) { /* no body: on_body is not called by the server */
-        on_body(api, exchange);
     }
 }
