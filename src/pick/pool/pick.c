@@ -7,6 +7,7 @@
 
 #include "core/base/utf8.h"
 #include "core/event/clock.h"
+#include "pick/pool/no_endpoint.h"
 #include "pick/pool/saturation.h"
 #include "pick/pool/state.h"
 
@@ -667,26 +668,17 @@ static enum attempt run_attempt(struct trial *trial, enum status *st, struct err
     return result;
 }
 
-static enum status no_endpoint_error(struct pool_reader *reader, const struct pool_request *request,
-                                     struct error *err) {
+static enum status no_endpoint_error(const struct trial *trial, struct error *err) {
+    const struct pool_request *request = trial->request;
     struct pool_stats stats;
-    pool_get_stats(reader->pool, &stats);
-    if (!request->subset && !request->selection) {
-        return error_set(err, ST_NO_ENDPOINT, "none of the pool's %u endpoints is ready",
-                         stats.n_endpoints);
-    }
-    const struct subset *subset = request->subset ? request->subset : request->selection;
-    if (subset->n + subset->n_unreadable == 0) {
-        return error_set(err, ST_NO_ENDPOINT,
-                         "the request's endpoint subset is empty; the pool has %u endpoints, of "
-                         "which %u are ready",
-                         stats.n_endpoints, stats.n_ready);
-    }
-    return error_set(
-        err, ST_NO_ENDPOINT,
-        "none of the %zu endpoints in the request's subset (%zu of them not an address) is in the "
-        "pool and ready; the pool has %u endpoints, of which %u are ready",
-        subset->n + subset->n_unreadable, subset->n_unreadable, stats.n_endpoints, stats.n_ready);
+    pool_get_stats(trial->reader->pool, &stats);
+    return pool_no_endpoint_error(&(struct pool_no_endpoint){.n_endpoints = stats.n_endpoints,
+                                                             .n_ready = stats.n_ready,
+                                                             .n_filtered = trial->best.n_filtered,
+                                                             .subset = request->subset
+                                                                           ? request->subset
+                                                                           : request->selection},
+                                  err);
 }
 
 static enum status saturated_error(const struct pool_spec *spec, struct error *err) {
@@ -701,17 +693,11 @@ static enum status saturated_error(const struct pool_spec *spec, struct error *e
                      (unsigned long long)spec->max_in_flight);
 }
 
-static enum status filtered_error(uint32_t n, struct error *err) {
-    return error_set(err, ST_NO_ENDPOINT,
-                     "the filters of the profile removed all %u candidate endpoints", n);
-}
-
 static enum status finish_pick(struct trial *trial, enum attempt attempt, struct error *err) {
     const struct pool_shortlist *best = &trial->best;
     struct pool_pick *out = trial->out;
     if (attempt == ATTEMPT_NONE) {
-        return best->n_filtered > 0 ? filtered_error(best->n_filtered, err)
-                                    : no_endpoint_error(trial->reader, trial->request, err);
+        return no_endpoint_error(trial, err);
     }
     if (attempt == ATTEMPT_SATURATED) {
         return saturated_error(trial->reader->snapshot->spec, err);

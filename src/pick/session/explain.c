@@ -9,6 +9,7 @@
 
 #include "core/event/clock.h"
 #include "pick/pool/flow/wait.h"
+#include "pick/pool/no_endpoint.h"
 #include "pick/pool/profile/profile.h"
 #include "pick/session/request.h"
 
@@ -431,9 +432,8 @@ static enum status print_outcome(struct explanation *self, struct error *err) {
     const struct pool_spec *spec = self->snapshot->spec;
     size_t n_best = 0;
     if (self->n_eligible == 0) {
-        error_set(err, ST_NO_ENDPOINT,
-                  "none of the pool's %zu endpoints is ready and in the request's subset",
-                  self->n_verdicts);
+        (void)pool_no_endpoint_error(
+            &(struct pool_no_endpoint){.n_endpoints = self->n_verdicts, .is_explained = true}, err);
         return print_refusal(self, err);
     }
     const struct verdict *best = self->verdicts;

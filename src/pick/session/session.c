@@ -5,6 +5,7 @@
 #include <assert.h>
 
 #include "core/base/num.h"
+#include "pick/pool/no_endpoint.h"
 #include "pick/session/attempt.h"
 
 static const struct str ATTRIBUTES = {"envoy.filters.http.ext_proc", 27};
@@ -695,10 +696,9 @@ static enum status queue_timeout_error(struct pick_session *session, struct erro
     struct pool_stats pool_counts;
     pool_get_stats(session->context.pool, &pool_counts);
     if (pool_counts.n_ready + pool_counts.n_unchecked == 0) {
-        return error_set(err, ST_NO_ENDPOINT,
-                         "none of the pool's %u endpoints is ready after %llu ms in the request "
-                         "queue (flow_control.max_wait)",
-                         pool_counts.n_endpoints, ms);
+        return pool_no_endpoint_error(
+            &(struct pool_no_endpoint){.n_endpoints = pool_counts.n_endpoints, .waited_ms = ms},
+            err);
     }
     return error_set(
         err, ST_WAIT_EXPIRED,
