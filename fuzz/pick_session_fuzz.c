@@ -158,6 +158,8 @@ static void act(struct stream *stream, uint8_t op, struct str bytes) {
             pick_session_on_timeout(stream->session);
         } else if (op & 16) {
             free_in_flight(stream);
+        } else if (op & 32) {
+            pick_session_cancel(stream->session, NULL);
         } else {
             pick_session_half_close(stream->session);
         }
@@ -220,7 +222,13 @@ static void run(struct stream *stream, const uint8_t *data, size_t size) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct stream stream = {.arena = arena_new(NULL, 0)};
     struct pool *pool = make_pool(size > 0 ? data[0] : 0);
-    struct pick_context means = {.pool = pool, .limits = {.max_body_size = 300}};
+    static const struct pick_stage_plan plans[] = {
+        {.end = PICK_STAGE_LASTS_FOR_RESPONSE},
+        {.header = STR("x-prefill"), .end = PICK_STAGE_LASTS_TO_RESPONSE}};
+    struct pick_context means = {.pool = pool,
+                                 .stages = plans,
+                                 .n_stages = size > 0 && data[0] & 16 ? 2 : 0,
+                                 .limits = {.max_body_size = 300}};
     struct pick_callbacks out = {.send = on_send, .finish = on_finish, .user = &stream};
     struct pool_stats numbers;
     struct arena *arena = arena_new(NULL, 0);

@@ -49,6 +49,7 @@ struct worker_state {
     struct pool_wakeup wakeup;
     struct pool_waited waited; /* the pools that requests are queued for */
     struct timer tick;         /* set while there are any */
+    bool is_ticking;
 };
 
 struct pick_service {
@@ -66,14 +67,11 @@ struct stream {
     uint64_t message_ns;        /* when the message being processed was received */
     enum pick_phase_time phase; /* with `row`: of the pick */
     bool read_pending;          /* grpc_read was called, and no message has arrived */
-    bool finished;              /* the call was finished */
-    bool timer_set;
-    bool waiting;     /* queued: counted in worker_state->waited, and the timer is the queue
-                         deadline */
-    bool over_budget; /* there was no memory for it: its first message is refused */
+    bool over_budget;           /* there was no memory for it: its first message is refused */
     struct memory_overhead overhead;
     struct memory_reservation unsent; /* with more than FREE_UNSENT_BYTES */
     struct timer timer;
+    uint64_t due_ns;           /* of the timer: the session's deadline; 0: it is stopped */
     struct loop_turn turn;     /* waits while a large body is scanned, or a replay goes on */
     struct grpc_message *next; /* a message that was received meanwhile; NULL: none */
 };
@@ -83,14 +81,11 @@ struct stream {
 static void on_send(void *user, const struct piece *pieces, size_t n_pieces,
                     void (*release)(void *release_user), void *release_user) {
     struct stream *stream = user;
-    assert(!stream->finished);
     grpc_send(stream->call, pieces, n_pieces, release, release_user);
 }
 
 static void on_finish(void *user, const struct error *err) {
     struct stream *stream = user;
-    assert(!stream->finished);
-    stream->finished = true;
     grpc_finish(stream->call, err);
 }
 
@@ -295,9 +290,8 @@ static bool count_held(struct stream *stream) {
     return true;
 }
 
-static void stop_timer(struct stream *stream);
+static void update_timer(struct stream *stream);
 static void stop_turns(struct stream *stream);
-static void remove_waiting(struct stream *stream);
 
 /* Clause: "Constraints": the proxy must be given a response for the client. A stream that just
  * ended would look like a failure of the picker, and the proxy might let the request pass. */
@@ -306,8 +300,7 @@ static void reject_message(struct stream *stream, const struct error *why) {
         memory_relieve(stream->call->account, PICK_STREAM_BYTES);
     }
     pick_session_on_message_rejected(stream->session, why);
-    remove_waiting(stream);
-    stop_timer(stream);
+    update_timer(stream);
     stop_turns(stream);
 }
 
@@ -326,28 +319,29 @@ static void reject_over_budget(struct stream *stream) {
 
 /* ---- continuing ------------------------------------------------------------------------------ */
 
-static void stop_timer(struct stream *stream) {
-    if (stream->timer_set) {
-        timer_stop(worker_timers(stream->call->worker), &stream->timer);
-        stream->timer_set = false;
-    }
-}
-
 static void continue_stream(struct stream *stream);
 
 static void on_timer(struct timer *timer) {
     struct stream *stream = CONTAINER_OF(timer, struct stream, timer);
-    stream->timer_set = false;
+    stream->due_ns = 0;
     pick_session_on_timeout(stream->session);
     continue_stream(stream);
 }
 
-/* ---- queued requests ------------------------------------------------------------------------- */
+/* ---- timers ---------------------------------------------------------------------------------- */
 
-/* When out of memory the waiters depend on wakeups alone. */
-static void start_tick_timer(struct worker_state *worker_state) {
-    if (!timer_start(worker_timers(worker_state->worker), &worker_state->tick,
-                     clock_now_ns() + TICK_NS)) {
+/* Ticks while requests are queued. When out of memory they depend on wakeups alone. */
+static void update_tick(struct worker_state *worker_state) {
+    struct loop_timers *timers = worker_timers(worker_state->worker);
+    bool wanted = !pool_waited_is_empty(&worker_state->waited);
+    if (wanted == worker_state->is_ticking) {
+        return;
+    }
+    worker_state->is_ticking = wanted;
+    if (!wanted) {
+        timer_stop(timers, &worker_state->tick);
+    } else if (!timer_start(timers, &worker_state->tick, clock_now_ns() + TICK_NS)) {
+        worker_state->is_ticking = false;
         log_message(LOG_WARNING,
                     "out of memory for a timer: queued requests are checked less often");
     }
@@ -355,54 +349,28 @@ static void start_tick_timer(struct worker_state *worker_state) {
 
 static void on_tick(struct timer *timer) {
     struct worker_state *worker_state = CONTAINER_OF(timer, struct worker_state, tick);
+    worker_state->is_ticking = false;
     pool_waited_tick(&worker_state->waited, TICK_NS / 2);
-    if (!pool_waited_is_empty(&worker_state->waited)) {
-        start_tick_timer(worker_state);
+    update_tick(worker_state);
+}
+
+/* 0: none. */
+static void set_deadline(struct stream *stream, uint64_t due_ns) {
+    struct loop_timers *timers = worker_timers(stream->call->worker);
+    stream->due_ns = due_ns;
+    update_tick(stream->worker_state);
+    if (due_ns == 0) {
+        timer_stop(timers, &stream->timer);
+    } else if (!timer_start(timers, &stream->timer, due_ns)) {
+        log_message(LOG_WARNING, "out of memory for a timer: a request has no deadline");
     }
 }
 
-static void add_waiting(struct stream *stream, uint64_t until_ns) {
-    struct worker_state *worker_state = stream->worker_state;
-    if (pool_waited_is_empty(&worker_state->waited)) {
-        start_tick_timer(worker_state);
-    }
-    pool_waited_add(&worker_state->waited, pick_session_reader(stream->session));
-    stream->waiting = true;
-    stream->timer_set = timer_start(worker_timers(worker_state->worker), &stream->timer, until_ns);
-}
-
-static void remove_waiting(struct stream *stream) {
-    struct worker_state *worker_state = stream->worker_state;
-    if (!stream->waiting) {
-        return;
-    }
-    pool_waited_remove(pick_session_reader(stream->session));
-    stream->waiting = false;
-    stop_timer(stream);
-    if (pool_waited_is_empty(&worker_state->waited)) {
-        timer_stop(worker_timers(worker_state->worker), &worker_state->tick);
-    }
-}
-
-/* The response timer starts when the proxy begins to wait; a queued request has its queue deadline
- * instead. */
+/* The timer follows the session's deadline. */
 static void update_timer(struct stream *stream) {
-    bool is_pending = !stream->finished && pick_session_is_response_pending(stream->session);
-    uint64_t until_ns = stream->finished ? 0 : pick_session_queue_deadline_ns(stream->session);
-    if (until_ns > 0 && !stream->waiting) {
-        add_waiting(stream, until_ns);
-    } else if (until_ns == 0) {
-        remove_waiting(stream);
-    }
-    if (until_ns > 0) {
-        return;
-    }
-    if (!is_pending) {
-        stop_timer(stream);
-    } else if (!stream->timer_set) {
-        uint64_t due_ns = clock_now_ns() + stream->worker_state->context.limits.answer_timeout_ns;
-        stream->timer_set =
-            timer_start(worker_timers(stream->call->worker), &stream->timer, due_ns);
+    uint64_t due_ns = pick_session_deadline_ns(stream->session);
+    if (due_ns != stream->due_ns) {
+        set_deadline(stream, due_ns);
     }
 }
 
@@ -440,7 +408,7 @@ static void continue_stream(struct stream *stream) {
         count_unsent(stream, unsent);
     }
     update_timer(stream);
-    if (!stream->finished && !stream->read_pending && !stream->call->is_cancelled &&
+    if (!pick_session_has_ended(stream->session) && !stream->read_pending &&
         has_unsent_space(stream, unsent) && !pick_session_is_buffer_full(stream->session) &&
         !pick_session_has_more(stream->session)) {
         stream->read_pending = true;
@@ -510,7 +478,7 @@ static void open_stream(struct grpc_call *call) {
     } else {
         struct error err;
         over_budget_error(&err);
-        on_finish(stream, &err);
+        pick_session_cancel(stream->session, &err);
     }
 }
 
@@ -520,7 +488,7 @@ static void free_message(void *user) {
 
 static void end_step(struct stream *stream) {
     end_timing(stream);
-    if (!count_held(stream) && !stream->finished && !stream->row) {
+    if (!count_held(stream) && !pick_session_has_ended(stream->session) && !stream->row) {
         reject_over_budget(stream);
     } else {
         continue_stream(stream);
@@ -529,7 +497,7 @@ static void end_step(struct stream *stream) {
 
 static void take_message(struct stream *stream, struct grpc_message *message) {
     stream->read_pending = false;
-    if (stream->finished) { /* since the message was requested */
+    if (pick_session_has_ended(stream->session)) { /* since the message was requested */
         grpc_message_free(message);
         return;
     }
@@ -565,22 +533,14 @@ static void on_turn(struct loop_turn *turn) {
     }
 }
 
-/* The call was cancelled. The session may still be sending, so it is freed at the end of the
- * call. */
 static void on_cancelled(struct stream *stream) {
-    remove_waiting(stream);
-    stop_timer(stream);
+    pick_session_cancel(stream->session, &stream->call->cancel_error);
+    update_timer(stream);
     stop_turns(stream);
-    if (!stream->finished) {
-        pick_session_cancel_wait(stream->session);
-        stream->finished = true;
-        grpc_finish(stream->call, &stream->call->cancel_error);
-    }
 }
 
 static void on_end(struct stream *stream) {
-    remove_waiting(stream);
-    stop_timer(stream);
+    assert(stream->due_ns == 0);
     stop_turns(stream);
     count_end(stream);
     if (stream->unsent.state != MEMORY_NONE) {
@@ -607,10 +567,8 @@ static void on_event(struct grpc_call *call, enum grpc_event event) {
         take_message(stream, stream->call->message);
         break;
     case GRPC_HALF_CLOSE:
-        if (!stream->finished) {
-            pick_session_half_close(stream->session);
-            update_timer(stream);
-        }
+        pick_session_half_close(stream->session);
+        update_timer(stream);
         break;
     case GRPC_WRITABLE:
         continue_stream(stream);
@@ -626,7 +584,7 @@ static void on_event(struct grpc_call *call, enum grpc_event event) {
 
 static bool on_message_rejected(struct grpc_call *call, const struct error *why) {
     struct stream *stream = call->user;
-    if (!stream || stream->finished) {
+    if (!stream || pick_session_has_ended(stream->session)) {
         return false;
     }
     reject_message(stream, why);
@@ -669,6 +627,7 @@ static enum status worker_state_init(struct worker_state *worker_state,
     worker_state->tick.on_expire = on_tick;
     pool_wakeup_init(&worker_state->wakeup, post_wakeup, worker_state);
     worker_state->context.wakeup = &worker_state->wakeup;
+    worker_state->context.waited = &worker_state->waited;
     worker_state->context.limits = options->limits;
     return pool_set_reader_new(options->pools, &worker_state->context.pools, err);
 }

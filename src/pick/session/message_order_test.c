@@ -183,6 +183,24 @@ static void observability_mode_sends_nothing(void **state) {
     stage_close(stage);
 }
 
+/* Nor where a message of such a proxy is rejected. */
+static void observability_mode_rejected_message_sends_nothing(void **state) {
+    struct stage *stage = stage_open(one());
+    struct ext_proc_header header = {STR(":method"), STR("POST")};
+    struct ext_proc_client_request question = {.kind = EXT_PROC_REQUEST_HEADERS,
+                                               .headers = &header,
+                                               .n_headers = 1,
+                                               .observability_mode = true};
+    struct error why;
+    (void)state;
+    stage_send(stage, &question);
+    error_set(&why, ST_OVERLOADED, "no memory");
+    pick_session_on_message_rejected(stage->session, &why);
+    stage_expect_no_message(stage);
+    assert_int_equal(stage->why.status, ST_OVERLOADED);
+    stage_close(stage);
+}
+
 /* ---- describe -------------------------------------------------------------------------------- */
 
 static void assert_described(struct stage *stage, const char *expected) {
@@ -491,6 +509,7 @@ int main(void) {
         cmocka_unit_test(message_undecodable_ends_stream),
         cmocka_unit_test(message_unknown_is_skipped),
         cmocka_unit_test(observability_mode_sends_nothing),
+        cmocka_unit_test(observability_mode_rejected_message_sends_nothing),
         cmocka_unit_test(session_describe_names_the_phase),
         cmocka_unit_test(message_order_every_order_is_handled),
     };

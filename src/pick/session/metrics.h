@@ -20,11 +20,11 @@ static inline void pick_count_stream_start(void) {
     metric_add(METRIC_PICK_STREAMS, 1);
     metric_add(METRIC_PICK_STREAMS_TOTAL, 1);
 }
-static inline void pick_count_stream_end(bool unanswered) {
+static inline void pick_count_stream_end(void) {
     metric_add(METRIC_PICK_STREAMS, -1);
-    if (unanswered) {
-        metric_add(METRIC_PICK_UNANSWERED_TOTAL, 1);
-    }
+}
+static inline void pick_count_unanswered(void) {
+    metric_add(METRIC_PICK_UNANSWERED_TOTAL, 1);
 }
 static inline void pick_count_pick(bool at_body, enum pool_picked_by picked_by) {
     static const enum metric rows[] = {[POOL_BY_LEAST_REQUESTS] = METRIC_PICK_BY_FEWEST,

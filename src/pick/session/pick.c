@@ -1,53 +1,12 @@
-/* The pick of a session and the responses that carry it: the endpoint in header and metadata, the
- * new name of the model, or the refusal. The reader is not refreshed between the pick and the
- * response, so views of the pool's configuration stay valid. */
+/* The responses that carry a pick: the endpoints in headers and metadata, the new name of the
+ * model, or the refusal. The reader is not refreshed between the pick and the response, so views of
+ * the pool's configuration stay valid. */
 #include "pick/session/state.h"
 
 #include "codec/protobuf/pb.h"
-#include "core/base/hash.h"
 #include "core/base/json_writer.h"
 #include "core/base/log.h"
 #include "core/base/num.h"
-
-static struct str find_header(const void *of, struct str name) {
-    const struct pick_request *request = of;
-    return ext_proc_header_find(&request->fields, name);
-}
-
-/* By the address that the proxy itself has seen, the last of the list; clients write the others. */
-static uint64_t hash_client(const struct pick_request *request) {
-    struct str list = ext_proc_header_find(&request->fields, STR("x-forwarded-for"));
-    struct str last = list;
-    while (list.len > 0) {
-        last = str_cut(&list, ',');
-    }
-    last = str_trim(last);
-    return last.len > 0 ? hash_text(last, 1) : 0;
-}
-
-/* Without the query. */
-static uint64_t hash_path(const struct pick_request *request) {
-    struct str rest = request->path;
-    struct str path = str_cut(&rest, '?');
-    return path.len > 0 ? hash_text(path, 1) | 1 : 0;
-}
-
-static struct pool_request make_pool_request(struct pick_session *session, struct str model,
-                                             size_t n_fallbacks) {
-    const struct pick_request *request = pick_session_request(session);
-    bool wants_kind = pool_wants_clients(session->context.pool);
-    return (struct pool_request){.model = model,
-                                 .path_hash = wants_kind ? hash_path(request) : 0,
-                                 .objective = request->objective,
-                                 .session = request->session,
-                                 .prompt = pick_session_get_prompt(session),
-                                 .headers = {.find = find_header, .of = request},
-                                 .n_tokens = pick_session_estimate_tokens(session),
-                                 .subset = request->has_hint ? &request->hint : NULL,
-                                 .selection = request->has_selection ? &request->selection : NULL,
-                                 .n_fallbacks = n_fallbacks,
-                                 .fairness_id = request->fairness_id};
-}
 
 /* ---- the model's new name -------------------------------------------------------------------- */
 
@@ -158,7 +117,8 @@ static enum status rename_model(struct pick_session *session, struct str name,
     if (session->model_path.kind == MODEL_LOCATION_PATH) {
         return rename_path(session, name, pending, err);
     }
-    if (session->scan && !session->mode_overridden) {
+    bool at_headers = pick_session_reply_state(session) == PICK_HEADERS_EXPECTED;
+    if (session->scan && !at_headers) {
         return rename_body(session, name, pending, err);
     }
     if (session->scan) { /* the body has not been received yet */
@@ -168,59 +128,13 @@ static enum status rename_model(struct pick_session *session, struct str name,
     return ST_OK;
 }
 
-/* The model that the endpoint is asked for: the configuration's target, or else the rewrite
- * header. */
-static struct str target_model(const struct pick_session *session, const struct pool_pick *pick) {
-    return pick->target.ptr ? pick->target : pick_session_request(session)->rewrite;
+/* The model that the endpoint is asked for: the configuration's target (ptr NULL: none), or else
+ * the rewrite header. */
+static struct str target_model(const struct pick_session *session, struct str target) {
+    return target.ptr ? target : pick_session_request(session)->rewrite;
 }
 
 /* ---- the response with the pick -------------------------------------------------------------- */
-
-/* "A:1,B:2" */
-static struct str join_endpoints(struct arena *arena, const struct pool_pick *pick) {
-    struct buf out;
-    buf_init(&out, arena, pick->n_endpoints * ENDPOINT_TEXT_BYTES);
-    for (size_t i = 0; i < pick->n_endpoints; i++) {
-        if (i > 0) {
-            buf_add_char(&out, ',');
-        }
-        buf_add_str(&out, endpoint_text(pick->endpoints[i]));
-    }
-    return out.failed ? str_make(NULL, 0) : buf_str(&out);
-}
-
-static enum status print_destination(struct arena *arena, const struct pool_pick *pick,
-                                     enum protocol_fallback fallback, struct pick_destination *out,
-                                     struct error *err) {
-    *out = (struct pick_destination){.endpoint = endpoint_text(pick->ticket.endpoint)};
-    if (pick->n_endpoints < 2 || fallback == FALLBACK_NONE) {
-        return ST_OK;
-    }
-    struct str *slot = fallback == FALLBACK_LIST ? &out->endpoint : &out->fallback;
-    *slot = fallback == FALLBACK_LIST ? join_endpoints(arena, pick)
-                                      : arena_dup(arena, endpoint_text(pick->endpoints[1]));
-    return slot->ptr ? ST_OK : error_no_memory(err, "the fallback endpoint");
-}
-
-/* Remembers the fallback endpoints that print_destination printed: a response may come from one. */
-static enum status remember_fallbacks(struct pick_session *session, const struct pool_pick *pick,
-                                      enum protocol_fallback fallback, struct error *err) {
-    size_t n = fallback == FALLBACK_LIST  ? pick->n_endpoints - 1
-               : fallback == FALLBACK_KEY ? pick->n_endpoints > 1
-                                          : 0;
-    session->n_fallbacks = 0;
-    if (n > 0) {
-        session->fallbacks = arena_alloc(session->arena, n * sizeof(*session->fallbacks));
-        if (!session->fallbacks) {
-            return error_no_memory(err, "the fallback endpoint");
-        }
-    }
-    for (; session->n_fallbacks < n; session->n_fallbacks++) {
-        session->fallbacks[session->n_fallbacks] =
-            pick->endpoints[1 + session->n_fallbacks]->address;
-    }
-    return ST_OK;
-}
 
 /* Clause: "Destination Endpoint", 2, and "Destination endpoint fallback". Returns: the number of
  * entries. */
@@ -237,24 +151,35 @@ static size_t metadata_entries(const struct protocol *protocol,
     return n;
 }
 
+/* Returns: the number of headers. */
+static size_t stage_headers(const struct protocol *protocol, const struct pick_stages *stages,
+                            struct ext_proc_header out[PICK_MAX_STAGES]) {
+    for (size_t i = 0; i < stages->n; i++) {
+        const struct pick_stage *stage = &stages->items[i];
+        out[i] =
+            (struct ext_proc_header){i == 0 ? protocol->destination_header : stage->plan->header,
+                                     stage->destination.endpoint};
+    }
+    return stages->n;
+}
+
 static enum status send_mutation(struct pick_send_queue *send_queue,
                                  const struct protocol *protocol,
                                  const struct pick_mutation *mutation, struct error *err) {
-    struct ext_proc_header set[3];
+    struct ext_proc_header set[PICK_MAX_STAGES + 2];
     struct ext_proc_entry entries[2];
     struct ext_proc_namespace space = {.name = protocol->destination_namespace, .entries = entries};
     struct ext_proc_response answer = {.kind = mutation->kind,
                                        .headers = {.set = set},
-                                       .clear_route_cache =
-                                           mutation->destination || mutation->path.ptr,
+                                       .clear_route_cache = mutation->stages || mutation->path.ptr,
                                        .body = mutation->body,
                                        .n_body = mutation->n_body,
                                        .mode_override = mutation->modes};
     size_t n = 0;
-    if (mutation->destination) { /* Clause: "Destination Endpoint", 1 */
-        set[n++] =
-            (struct ext_proc_header){protocol->destination_header, mutation->destination->endpoint};
-        space.n_entries = metadata_entries(protocol, mutation->destination, entries);
+    if (mutation->stages) { /* Clause: "Destination Endpoint", 1 */
+        n = stage_headers(protocol, mutation->stages, set);
+        space.n_entries =
+            metadata_entries(protocol, &mutation->stages->items[0].destination, entries);
         answer.metadata = &space;
         answer.n_metadata = 1;
     }
@@ -271,81 +196,55 @@ static enum status send_mutation(struct pick_send_queue *send_queue,
 
 /* ---- picking --------------------------------------------------------------------------------- */
 
-static bool is_headers_held(const struct pick_session *session) {
-    return session->phase == PICK_HEADERS_HELD ||
-           (session->phase == PICK_QUEUED &&
-            session->queue_entry->reply_point == PICK_AT_HEADERS_HELD);
-}
-
 bool pick_session_pick_endpoint(struct pick_session *session, struct str model,
                                 struct pick_pending_response *pending) {
-    const struct pool_spec *spec = pick_session_spec(session);
-    const struct protocol *protocol = &spec->protocol;
-    enum protocol_fallback fallback = protocol->fallback;
-    struct pool_request requested =
-        make_pool_request(session, model, fallback == FALLBACK_NONE ? 0 : protocol->n_fallbacks);
+    bool at_headers = pick_session_reply_state(session) == PICK_HEADERS_EXPECTED;
     struct pool_pick pick;
     struct pool_trace trace = {.n = 0};
     struct error err;
-    bool at_body = pending->mutation.kind == EXT_PROC_REQUEST_BODY || is_headers_held(session);
     session->body_model = model;
-    requested.trace = log_enabled(LOG_DEBUG) ? &trace : NULL;
-    enum status st = ST_OK;
-    /* If flow control is enabled between this test and the pick, this request does not wait. */
-    if (session->queue_entry || (session->context.wakeup && spec->flow_control.on)) {
-        st = pick_queue_prepare(session, &requested, &err);
-    }
-    if (st == ST_OK) {
-        st = pool_pick(session->context.reader, &requested, &pick, &err);
-    }
-    if (st == ST_OK && !pick.ticket.endpoint) {
-        pick_queue_start_wait(session);
+    enum status st =
+        pick_stages_run(session, model, &pick, log_enabled(LOG_DEBUG) ? &trace : NULL, &err);
+    if (st == ST_OK && !pick_stages_are_picked(&session->stages)) {
         return false;
     }
+    struct str target = st == ST_OK ? target_model(session, pick.target) : str_make(NULL, 0);
     if (st == ST_OK) {
-        session->ticket = pick.ticket;
-        if (pool_wants_clients(session->context.pool)) {
-            session->client = hash_client(pick_session_request(session));
-        }
-        st = print_destination(session->arena, &pick, fallback, &pending->destination, &err);
-    }
-    if (st == ST_OK) {
-        st = remember_fallbacks(session, &pick, fallback, &err);
-    }
-    if (st == ST_OK) {
-        st = rename_model(session, target_model(session, &pick), pending, &err);
+        st = rename_model(session, target, pending, &err);
     }
     if (st != ST_OK) {
         pick_session_refuse(session, &err);
         return false;
     }
-    pending->mutation.destination = &pending->destination;
+    pending->mutation.stages = &session->stages;
     pick_session_report(session, &(struct pick_outcome){.model = model,
-                                                        .target = target_model(session, &pick),
+                                                        .target = target,
                                                         .pick = &pick,
-                                                        .trace = requested.trace,
-                                                        .at_body = at_body});
-    pick_count_pick(at_body, pick.picked_by);
-    if (model.ptr || !session->mode_overridden) {
+                                                        .trace = trace.n > 0 ? &trace : NULL,
+                                                        .at_body = !at_headers});
+    pick_count_pick(!at_headers, pick.picked_by);
+    if (model.ptr || !at_headers || !session->scan) {
         pick_count_model(session->model_source);
     }
     return true;
 }
 
 bool pick_session_check_model(struct pick_session *session, struct pick_pending_response *pending) {
+    const struct pick_stage *destination = &session->stages.items[0];
     struct pool_pick pick = {.target = session->target};
     struct error err;
     enum status st = ST_OK;
-    session->mode_overridden = false;
+    pick_session_set_state(session, PICK_PICKED);
     session->body_model = pick_scan_name(session->scan);
     if (!session->requested.ptr) {
         struct pool_request requested =
-            make_pool_request(session, pick_scan_name(session->scan), 0);
-        st = pool_check_picked(session->context.reader, &requested, &session->ticket, &pick, &err);
+            pick_stage_request(session, destination, pick_scan_name(session->scan));
+        st = pool_check_picked(session->context.reader, &requested, &destination->ticket, &pick,
+                               &err);
         pick_count_model(PICK_MODEL_FROM_BODY);
     }
     if (st == ST_OK) {
-        st = rename_model(session, target_model(session, &pick), pending, &err);
+        st = rename_model(session, target_model(session, pick.target), pending, &err);
     }
     if (st != ST_OK) {
         pick_session_refuse(session, &err);

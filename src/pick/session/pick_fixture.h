@@ -27,16 +27,19 @@ struct stage_sent {
 struct stage {
     struct fixture pool;
     struct pool_wakeup wakeup;
+    struct pool_waited waited;
     int n_notified; /* since stage_resume */
     struct arena *arena;
     struct pick_session *session;
     struct stage_sent sent[STAGE_MAX_SENT];
     size_t n_sent, n_read; /* `n_read`: those that the test has read */
     bool finished;
-    struct error why;        /* ST_OK: no error */
-    int n_messages;          /* of the proxy, not released */
-    int n_slices;            /* scanned after the first one of a message */
-    bool by_slice;           /* the test scans them itself */
+    struct error why;                     /* ST_OK: no error */
+    int n_messages;                       /* of the proxy, not released */
+    int n_slices;                         /* scanned after the first one of a message */
+    bool by_slice;                        /* the test scans them itself */
+    const struct pick_stage_plan *stages; /* of the next stream's requests */
+    size_t n_stages;
     uint64_t resume_ns;      /* of the fake clock: what a resumed request takes */
     char last_outcome[1024]; /* the last outcome: "LINE|MODEL|TARGET|why" */
 };
@@ -126,8 +129,11 @@ static inline void stage_flush(struct stage *stage) {
 /* Another stream in the same pool. */
 static inline void stage_stream(struct stage *stage, const struct pick_limits *limits) {
     struct pick_context context = {.wakeup = &stage->wakeup,
+                                   .waited = &stage->waited,
                                    .pool = stage->pool.pool,
                                    .reader = stage->pool.reader,
+                                   .stages = stage->stages,
+                                   .n_stages = stage->n_stages,
                                    .limits = *limits};
     struct pick_callbacks out = {.send = stage_on_send,
                                  .finish = stage_on_finish,
@@ -188,6 +194,7 @@ static inline void stage_end(struct stage *stage) {
     }
     stage->n_sent = stage->n_read = 0;
     assert_int_equal(stage->n_messages, 0);
+    assert_true(pool_waited_is_empty(&stage->waited));
     pool_get_stats(stage->pool.pool, &pool_counts);
     assert_int_equal(pool_counts.n_in_flight, 0);
 }

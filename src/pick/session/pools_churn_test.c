@@ -142,7 +142,7 @@ static void on_finish(void *user, const struct error *err) {
 }
 
 static bool is_waiting(const struct stream *stream) {
-    return pick_session_queue_deadline_ns(stream->session) > 0;
+    return pick_session_deadline_ns(stream->session) > 0;
 }
 
 static void count_wait(struct stream *stream) {
@@ -253,7 +253,7 @@ static void go_on(struct stream *stream) {
 static void end_somehow(struct stream *stream) {
     switch (prng_below(&stream->worker->prng, 4)) {
     case 0:
-        pick_session_cancel_wait(stream->session);
+        pick_session_cancel(stream->session, NULL);
         break;
     case 1:
         pick_session_on_timeout(stream->session);

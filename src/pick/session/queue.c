@@ -12,6 +12,9 @@ enum { STREAM_OVERHEAD_BYTES = 4096 };
 static uint64_t request_bytes(const struct pick_session *session) {
     uint64_t n_message = session->message ? session->message->data.len : 0;
     uint64_t n_headers = session->headers ? session->headers->message.data.len : 0;
+    if (session->state == PICK_QUEUED) { /* a former stage has waited: the message is buffered */
+        n_message = session->queue_entry->n_bytes;
+    }
     return STREAM_OVERHEAD_BYTES + n_message + n_headers + session->body_buffer.n_bytes +
            pick_session_prompt_bytes(session);
 }
@@ -95,14 +98,12 @@ enum status pick_queue_prepare(struct pick_session *session, struct pool_request
 /* The next pick needs the headers, and for a buffered body the body message too. */
 void pick_queue_start_wait(struct pick_session *session) {
     struct pick_queue_entry *entry = session->queue_entry;
-    if (session->phase == PICK_QUEUED) {
+    if (session->state == PICK_QUEUED) {
         return;
     }
-    entry->reply_point = session->phase == PICK_HEADERS_HELD   ? PICK_AT_HEADERS_HELD
-                         : session->phase == PICK_BODY_PENDING ? PICK_AT_BODY
-                                                               : PICK_AT_HEADERS;
-    pick_session_set_phase(session, PICK_QUEUED);
-    if (entry->reply_point == PICK_AT_BODY) {
+    entry->reply_state = session->state;
+    pick_session_set_state(session, PICK_QUEUED);
+    if (entry->reply_state == PICK_BODY_PENDING) {
         buffer_message(session);
     } else if (!session->headers) {
         session->headers = pick_session_ref_message(session);
@@ -114,7 +115,7 @@ void pick_queue_start_wait(struct pick_session *session) {
 
 void pick_queue_stop_wait(struct pick_session *session, enum flow_outcome outcome) {
     struct pick_message_ref *message_ref;
-    if (session->phase == PICK_QUEUED) {
+    if (session->state == PICK_QUEUED) {
         pool_dequeue(session->context.pool, &session->queue_entry->waiter, outcome);
     }
     while (session->queue_entry && (message_ref = pop_buffered(session->queue_entry))) {
@@ -122,18 +123,8 @@ void pick_queue_stop_wait(struct pick_session *session, enum flow_outcome outcom
     }
 }
 
-void pick_session_cancel_wait(struct pick_session *session) {
-    if (session->phase == PICK_QUEUED) {
-        pool_dequeue(session->context.pool, &session->queue_entry->waiter, FLOW_ABORTED);
-    }
-}
-
-uint64_t pick_session_queue_deadline_ns(const struct pick_session *session) {
-    return session->phase == PICK_QUEUED ? session->queue_entry->waiter.until_ns : 0;
-}
-
 bool pick_session_is_buffer_full(const struct pick_session *session) {
-    return session->phase == PICK_QUEUED &&
+    return session->state == PICK_QUEUED &&
            session->queue_entry->n_bytes + session->body_buffer.n_bytes >
                session->context.limits.max_body_size;
 }
@@ -177,27 +168,24 @@ static void pick_at_queued_body(struct pick_session *session) {
         pick_session_pick_at_body(session, &message);
     }
     pick_session_clear_message(session);
-    if (session->phase == PICK_PICKED) {
+    if (session->state == PICK_PICKED) {
         pick_message_unref(pop_buffered(session->queue_entry));
     }
 }
 
 static void pick_again(struct pick_session *session) {
-    switch (session->queue_entry->reply_point) {
-    case PICK_AT_HEADERS:
-        pick_session_pick_at_headers(session);
-        break;
-    case PICK_AT_HEADERS_HELD:
+    enum pick_state reply_state = session->queue_entry->reply_state;
+    if (reply_state == PICK_HEADERS_HELD) {
         pick_session_pick_and_flush(session);
-        break;
-    case PICK_AT_BODY:
+    } else if (reply_state == PICK_BODY_PENDING) {
         pick_at_queued_body(session);
-        break;
+    } else {
+        pick_session_pick_at_headers(session);
     }
 }
 
 bool pick_queue_is_replaying(const struct pick_session *session) {
-    return session->queue_entry && session->phase != PICK_QUEUED &&
+    return session->queue_entry && session->state != PICK_QUEUED &&
            !STAILQ_EMPTY(&session->queue_entry->buffered);
 }
 
@@ -220,8 +208,8 @@ void pick_session_resume(struct pool_waiter *waiter) {
     struct pick_session *session = ((struct pick_queue_entry *)(void *)waiter)->session;
     const struct pick_callbacks *out = &session->send_queue.callbacks;
     pick_again(session);
-    if (session->phase != PICK_QUEUED) {
-        if (session->phase == PICK_PICKED && !session->mode_overridden) {
+    if (session->state != PICK_QUEUED) {
+        if (session->state == PICK_PICKED) {
             pick_session_release_headers(session);
         }
         pick_queue_replay(session);

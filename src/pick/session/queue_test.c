@@ -46,6 +46,7 @@ static void end(struct busy *busy) {
     pick_session_free(busy->stage->session); /* and it is no longer queued */
     pool_get_flow_stats(busy->stage->pool.pool, NULL, 0, &pool_counts);
     assert_int_equal(pool_counts.n_waiting + pool_counts.n_bytes, 0);
+    assert_true(pool_waited_is_empty(&busy->stage->waited));
     assert_int_equal(metric_read(METRIC_PICK_HELD_BYTES), 0);
     busy->stage->session = NULL;
     stage_flush(busy->stage);
@@ -61,7 +62,8 @@ static void end(struct busy *busy) {
 
 static void expect_waiting(const struct stage *stage) {
     stage_expect_no_message(stage);
-    assert_true(pick_session_queue_deadline_ns(stage->session) > clock_now_ns());
+    assert_true(pick_session_deadline_ns(stage->session) > clock_now_ns());
+    assert_false(pool_waited_is_empty(&stage->waited));
     assert_false(pick_session_is_response_pending(stage->session));
 }
 
@@ -77,7 +79,7 @@ static void queue_pick_at_headers_resumes(void **state) {
     const struct ext_proc_client_response *reply = stage_next(busy.stage);
     stage_assert_text(stage_pick(reply), "10.0.0.1:8000");
     stage_assert_text(stage_set(reply, ":path"), "/v2/models/new/infer");
-    assert_int_equal(pick_session_queue_deadline_ns(busy.stage->session), 0);
+    assert_int_equal(pick_session_deadline_ns(busy.stage->session), 0);
     stage_answer(busy.stage, ":status=200", true);
     stage_expect_continue(busy.stage, EXT_PROC_RESPONSE_HEADERS);
     end(&busy);
@@ -211,7 +213,7 @@ static void queue_resumed_requests_share_iterations(void **state) {
         assert_int_equal(pick_session_resume_some(&stage->wakeup, &iteration), k < 2);
         assert_int_equal(stage->n_sent, n_resumed[k]);
         for (size_t i = 0; i < REQUESTS; i++) {
-            assert_int_equal(pick_session_queue_deadline_ns(sessions[i]) == 0, i < n_resumed[k]);
+            assert_int_equal(pick_session_deadline_ns(sessions[i]) == 0, i < n_resumed[k]);
         }
     }
     clock_set_fake_ns(0);
@@ -278,7 +280,7 @@ static void queue_wait_ends_on_timeout_cancel_or_local_reply(void **state) {
             stage_expect_continue(busy.stage, EXT_PROC_RESPONSE_HEADERS);
             break;
         case 3:
-            pick_session_cancel_wait(busy.stage->session);
+            pick_session_cancel(busy.stage->session, NULL);
             break;
         case 4:
             stage_request(busy.stage, POST, false, NULL);
@@ -286,7 +288,7 @@ static void queue_wait_ends_on_timeout_cancel_or_local_reply(void **state) {
             break;
         default: /* notified, and ended before it picks */
             pool_release_ticket(busy.stage->pool.pool, &busy.pick.ticket);
-            pick_session_cancel_wait(busy.stage->session);
+            pick_session_cancel(busy.stage->session, NULL);
             break;
         }
         stage_resume(busy.stage);

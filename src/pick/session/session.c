@@ -14,31 +14,57 @@ static const struct str FLAGS = {"response.flags", 14};
 static const struct str UPSTREAM = {"upstream.address", 16};
 static const struct str ATTEMPTS = {"upstream.request_attempt_count", 30};
 
-/* ---- phases ---------------------------------------------------------------------------------- */
+/* ---- states ---------------------------------------------------------------------------------- */
 
-void pick_session_set_phase(struct pick_session *session, enum pick_phase phase) {
-    static const unsigned before[] = {
-        [PICK_HEADERS_HELD] = 1u << PICK_HEADERS_EXPECTED,
-        [PICK_BODY_PENDING] = 1u << PICK_HEADERS_EXPECTED,
-        [PICK_QUEUED] =
-            1u << PICK_HEADERS_EXPECTED | 1u << PICK_HEADERS_HELD | 1u << PICK_BODY_PENDING,
-        [PICK_PICKED] = 1u << PICK_HEADERS_EXPECTED | 1u << PICK_HEADERS_HELD |
-                        1u << PICK_BODY_PENDING | 1u << PICK_QUEUED,
-        [PICK_LOCAL_REPLY] = 1u << PICK_HEADERS_HELD | 1u << PICK_BODY_PENDING | 1u << PICK_QUEUED,
-        [PICK_ENDED] = ~0u,
+bool pick_state_follows(enum pick_state from, enum pick_state to) {
+    static const bool allowed[PICK_ENDED + 1][PICK_ENDED + 1] = {
+        [PICK_HEADERS_EXPECTED] = {[PICK_OBSERVED] = true,
+                                   [PICK_HEADERS_HELD] = true,
+                                   [PICK_BODY_PENDING] = true,
+                                   [PICK_QUEUED] = true,
+                                   [PICK_UNCHECKED] = true,
+                                   [PICK_PICKED] = true,
+                                   [PICK_ENDED] = true},
+        [PICK_OBSERVED] = {[PICK_ENDED] = true},
+        [PICK_HEADERS_HELD] = {[PICK_QUEUED] = true,
+                               [PICK_PICKED] = true,
+                               [PICK_LOCAL_REPLY] = true,
+                               [PICK_ENDED] = true},
+        [PICK_BODY_PENDING] = {[PICK_QUEUED] = true,
+                               [PICK_PICKED] = true,
+                               [PICK_LOCAL_REPLY] = true,
+                               [PICK_ENDED] = true},
+        [PICK_QUEUED] = {[PICK_UNCHECKED] = true,
+                         [PICK_PICKED] = true,
+                         [PICK_LOCAL_REPLY] = true,
+                         [PICK_ENDED] = true},
+        [PICK_UNCHECKED] = {[PICK_CHECKING] = true, [PICK_PICKED] = true, [PICK_ENDED] = true},
+        [PICK_CHECKING] = {[PICK_PICKED] = true, [PICK_ENDED] = true},
+        [PICK_PICKED] = {[PICK_ENDED] = true},
+        [PICK_LOCAL_REPLY] = {[PICK_ENDED] = true},
     };
-    assert(before[phase] >> session->phase & 1);
-    session->phase = phase;
-    session->was_picked = session->was_picked || phase == PICK_PICKED;
+    return allowed[from][to];
+}
+
+/* A queued request holds its reader's place among the pools that requests wait for. */
+void pick_session_set_state(struct pick_session *session, enum pick_state to) {
+    enum pick_state from = session->state;
+    assert(pick_state_follows(from, to));
+    session->state = to;
+    if (to == PICK_QUEUED && session->context.waited) {
+        pool_waited_add(session->context.waited, session->context.reader);
+    } else if (from == PICK_QUEUED && session->context.waited) {
+        pool_waited_remove(session->context.reader);
+    }
+}
+
+void pick_half_advance(enum pick_half *half, enum pick_half to) {
+    assert(to > *half);
+    *half = to;
 }
 
 const struct pool_spec *pick_session_spec(struct pick_session *session) {
     return pool_reader_refresh(session->context.reader)->spec;
-}
-
-static void release_ticket(struct pick_session *session) {
-    pick_session_prompt_ended(session);
-    pool_release_ticket(session->context.pool, &session->ticket);
 }
 
 void pick_session_release_headers(struct pick_session *session) {
@@ -65,7 +91,7 @@ void pick_session_report(struct pick_session *session, struct pick_outcome *outc
                 outcome->model.ptr && pool_snapshot_find_name(snapshot, outcome->model);
             outcome->pool = outcome->pool.len > 0 ? outcome->pool : snapshot->spec->name;
         }
-        outcome->endpoint = session->ticket.endpoint;
+        outcome->endpoint = session->stages.items[0].ticket.endpoint;
         out->on_outcome(out->user, outcome);
     }
 }
@@ -77,32 +103,76 @@ static struct str last_known_model(const struct pick_session *session) {
 
 /* ---- ending the stream ----------------------------------------------------------------------- */
 
-static void stop_scan(struct pick_session *session) {
+/* The proxy was asked for the body (mode_override), and did not send it: it does not allow that, or
+ * sends in mode GRPC what it has at once. */
+static bool lacks_requested_body(const struct pick_session *session) {
+    return session->state == PICK_UNCHECKED && session->needs_model;
+}
+
+static void note_unchecked_model(struct pick_session *session) {
+    if (lacks_requested_body(session)) {
+        metric_add(METRIC_PICK_MODELS_UNCHECKED_TOTAL, 1);
+        pool_note_unchecked_model(session->context.pool);
+    }
+}
+
+/* Without the responses' headers (response_header_mode: SKIP) the end of a picked request looks
+ * like a client that has disconnected; where the proxy has never shown more of a request than this,
+ * it is not that. */
+static void note_end_of_picked(struct pick_session *session) {
+    if (session->response_half == PICK_HALF_EXPECTED &&
+        pool_is_proxy_silent(session->context.pool)) {
+        note_unchecked_model(session);
+    }
+    metric_add(session->response_has_headers ? METRIC_PICK_RESPONSES_WITH_HEADERS
+                                             : METRIC_PICK_RESPONSES_WITHOUT_HEADERS,
+               1);
+}
+
+/* Nothing is sent after this. */
+static void end_session(struct pick_session *session, enum flow_outcome outcome) {
+    if (pick_session_is_picked(session)) {
+        note_end_of_picked(session);
+    }
+    pick_queue_stop_wait(session, outcome);
     if (session->body_scan.message_ref) {
         pick_message_unref(session->body_scan.message_ref);
         session->body_scan.message_ref = NULL;
     }
-}
-
-/* Nothing is sent after this. */
-static void end_session(struct pick_session *session, const struct error *why) {
-    pick_queue_stop_wait(session, FLOW_REFUSED);
-    stop_scan(session);
-    pick_session_set_phase(session, PICK_ENDED);
+    pick_session_set_state(session, PICK_ENDED);
     pick_body_buffer_clear(&session->body_buffer);
     pick_session_release_headers(session);
-    release_ticket(session);
-    pick_send_queue_finish(&session->send_queue, why);
+    pick_stages_end(session);
 }
 
 void pick_session_abort(struct pick_session *session, const struct error *why) {
-    if (session->phase != PICK_ENDED) {
+    if (session->state != PICK_ENDED) {
         if (why) {
             pick_session_report(
                 session, &(struct pick_outcome){.model = last_known_model(session), .why = why});
         }
-        end_session(session, why);
+        end_session(session, FLOW_REFUSED);
+        pick_send_queue_finish(&session->send_queue, why);
     }
+}
+
+/* The stream has ended before the session: the proxy may still wait for a response. */
+static void end_unanswered(struct pick_session *session) {
+    if (session->state == PICK_HEADERS_HELD || session->state == PICK_QUEUED) {
+        pick_count_unanswered();
+    }
+    end_session(session, FLOW_ABORTED);
+}
+
+void pick_session_cancel(struct pick_session *session, const struct error *why) {
+    if (session->state != PICK_ENDED) {
+        end_unanswered(session);
+        pick_send_queue_finish(&session->send_queue, why);
+    }
+}
+
+bool pick_session_has_ended(const struct pick_session *session) {
+    return session->state == PICK_ENDED;
 }
 
 void pick_session_protocol_error(struct pick_session *session, const char *what) {
@@ -115,7 +185,7 @@ void pick_session_protocol_error(struct pick_session *session, const char *what)
 /* The headers are released after the pick, but not whether the client speaks gRPC. */
 static const struct pick_request *refused_request(const struct pick_session *session) {
     static const struct pick_request of_grpc = {.content_type = STR("application/grpc")};
-    bool released = session->phase == PICK_PICKED && !session->request;
+    bool released = pick_session_is_picked(session) && !session->request;
     return released && !session->is_not_grpc ? &of_grpc : pick_session_request(session);
 }
 
@@ -126,7 +196,8 @@ void pick_session_refuse(struct pick_session *session, const struct error *why) 
     enum status st =
         pick_send_refusal(&session->send_queue, session->arena, pick_session_spec(session),
                           refused_request(session), why, &err);
-    end_session(session, st == ST_OK ? NULL : &err);
+    end_session(session, FLOW_REFUSED);
+    pick_send_queue_finish(&session->send_queue, st == ST_OK ? NULL : &err);
 }
 
 static enum status send_continue(struct pick_send_queue *send_queue, enum ext_proc_kind kind,
@@ -290,13 +361,14 @@ static size_t find_n_failed_attempts(const struct ext_proc_request *message) {
 static size_t count_unserved(const struct pick_session *session,
                              const struct ext_proc_request *message,
                              const struct endpoint_address *served) {
-    for (size_t i = 0; i < session->n_fallbacks; i++) {
-        if (endpoint_address_equal(&session->fallbacks[i], served)) {
+    const struct pick_stage *stage = &session->stages.items[0];
+    for (size_t i = 0; i < stage->n_fallbacks; i++) {
+        if (endpoint_address_equal(&stage->fallbacks[i], served)) {
             return 1 + i;
         }
     }
     size_t n_failed = find_n_failed_attempts(message);
-    return n_failed < 1 + session->n_fallbacks ? n_failed : 1 + session->n_fallbacks;
+    return n_failed < 1 + stage->n_fallbacks ? n_failed : 1 + stage->n_fallbacks;
 }
 
 /* Counts the request at the endpoint that the proxy sent it to, if the proxy reports one. Those
@@ -305,19 +377,20 @@ static size_t count_unserved(const struct pick_session *session,
  * be the request. */
 static void move_ticket_to_served(struct pick_session *session,
                                   const struct ext_proc_request *message, struct str served) {
+    struct pick_stage *stage = &session->stages.items[0];
     struct endpoint_address address, picked;
-    if (!session->ticket.endpoint || !endpoint_address_parse(str_trim(served), &address)) {
+    if (!stage->ticket.endpoint || !endpoint_address_parse(str_trim(served), &address)) {
         return;
     }
-    picked = session->ticket.endpoint->address;
-    if (!pool_ticket_move(session->context.reader, &session->ticket, &address)) {
+    picked = stage->ticket.endpoint->address;
+    if (!pool_ticket_move(session->context.reader, &stage->ticket, &address)) {
         return;
     }
     metric_add(METRIC_PICK_MOVED_TOTAL, 1);
     size_t n_unserved = is_success(message) ? count_unserved(session, message, &address) : 0;
     for (size_t i = 0; i < n_unserved; i++) {
         if (pool_report_unserved(session->context.reader,
-                                 i == 0 ? &picked : &session->fallbacks[i - 1])) {
+                                 i == 0 ? &picked : &stage->fallbacks[i - 1])) {
             metric_add(METRIC_PICK_REFUSED_TOTAL, 1);
         }
     }
@@ -393,10 +466,11 @@ static uint64_t read_retry_after_ns(const struct ext_proc_request *message) {
 /* Reports the outcome to outlier detection, unless the proxy replied itself. */
 static void report_outcome(struct pick_session *session, const struct ext_proc_request *message,
                            enum pick_attempt attempt) {
+    const struct pool_ticket *ticket = &session->stages.items[0].ticket;
     struct pool_result result = {.outcome = POOL_OUTCOME_GATEWAY_FAILURE,
                                  .client = session->client,
-                                 .kind = session->ticket.kind,
-                                 .number = session->ticket.number};
+                                 .kind = ticket->kind,
+                                 .number = ticket->number};
     if (attempt == PICK_ATTEMPT_ANSWERED) {
         struct str status = ext_proc_header_find(&message->fields, STR(":status"));
         struct str grpc_status = ext_proc_header_find(&message->fields, STR("grpc-status"));
@@ -408,30 +482,7 @@ static void report_outcome(struct pick_session *session, const struct ext_proc_r
     } else if (attempt == PICK_ATTEMPT_UNKNOWN) {
         return;
     }
-    pool_report_result(session->context.pool, session->ticket.endpoint, &result);
-}
-
-/* The proxy was asked for the body (mode_override), and did not send it: it does not allow that, or
- * sends in mode GRPC what it has at once. */
-static bool lacks_requested_body(const struct pick_session *session) {
-    return session->needs_model && session->mode_overridden && !session->body_received;
-}
-
-static void note_unchecked_model(struct pick_session *session) {
-    if (lacks_requested_body(session)) {
-        metric_add(METRIC_PICK_MODELS_UNCHECKED_TOTAL, 1);
-        pool_note_unchecked_model(session->context.pool);
-    }
-}
-
-/* The stream of a request that was picked has ended. Without the responses' headers
- * (response_header_mode: SKIP) that looks like a client that has disconnected; where the proxy has
- * never shown more of a request than this, it is not that. */
-static void note_silent_end(struct pick_session *session) {
-    if (lacks_requested_body(session) && !session->response_started &&
-        pool_is_proxy_silent(session->context.pool)) {
-        note_unchecked_model(session);
-    }
+    pool_report_result(session->context.pool, ticket->endpoint, &result);
 }
 
 /* What the first message of the response shows about the endpoint. */
@@ -442,14 +493,15 @@ static void record_endpoint_result(struct pick_session *session,
     enum pick_attempt attempt = find_attempt(message);
     move_ticket_to_served(session, message,
                           served.ptr ? served : find_attribute(message, UPSTREAM));
-    struct endpoint *endpoint = session->ticket.endpoint;
+    struct pool_ticket *ticket = &session->stages.items[0].ticket;
+    struct endpoint *endpoint = ticket->endpoint;
     if (attempt == PICK_ATTEMPT_ANSWERED) {
         note_unchecked_model(session);
     }
     /* A body without headers, which the proxy does not show: the status is unknown. */
     bool taken = message->kind != EXT_PROC_RESPONSE_HEADERS || is_success(message);
-    pick_session_prompt_answered(session, taken);
-    pool_ticket_response_started(session->context.pool, &session->ticket, is_success(message));
+    pick_stages_response_started(session, taken);
+    pool_ticket_response_started(session->context.pool, ticket, is_success(message));
     if (endpoint && attempt == PICK_ATTEMPT_NOT_CONNECTED) {
         pool_report_refused(session->context.pool, endpoint);
         metric_add(METRIC_PICK_REFUSED_TOTAL, 1);
@@ -467,31 +519,32 @@ static void record_endpoint_result(struct pick_session *session,
  * Returns: false when the message is out of order. */
 static bool begin_response_message(struct pick_session *session,
                                    const struct ext_proc_request *message, bool again) {
-    if (session->response_ended || again) {
+    if (session->response_half == PICK_HALF_ENDED || again) {
         pick_session_protocol_error(
             session, again ? "received the response's headers twice, or after its body"
                            : "received a part of the response after its end");
         return false;
     }
-    if (!session->response_started) {
-        session->response_started = true;
-        record_endpoint_result(session, message);
-    }
-    if (session->phase == PICK_HEADERS_HELD || session->phase == PICK_BODY_PENDING ||
-        session->phase == PICK_QUEUED) {
+    if (session->state == PICK_HEADERS_HELD || session->state == PICK_BODY_PENDING ||
+        session->state == PICK_QUEUED) {
         pick_queue_stop_wait(session, FLOW_ABORTED);
         pick_body_buffer_clear(&session->body_buffer);
         pick_session_release_headers(session);
-        pick_session_set_phase(session, PICK_LOCAL_REPLY);
+        pick_session_set_state(session, PICK_LOCAL_REPLY);
+        pick_stages_end(session);
+    }
+    if (session->response_half == PICK_HALF_EXPECTED) {
+        pick_half_advance(&session->response_half, PICK_HALF_STARTED);
+        record_endpoint_result(session, message);
     }
     return true;
 }
 
 static void end_response_message(struct pick_session *session, bool ended) {
     if (ended) {
-        session->response_ended = true;
-        pool_ticket_response_ended(&session->ticket);
-        release_ticket(session);
+        pick_half_advance(&session->response_half, PICK_HALF_ENDED);
+        pool_ticket_response_ended(&session->stages.items[0].ticket);
+        pick_stages_end(session);
     }
 }
 
@@ -514,11 +567,12 @@ static void send_served_header(struct pick_session *session, const struct protoc
 
 static void on_response_headers(struct pick_session *session,
                                 const struct ext_proc_request *message) {
-    if (!begin_response_message(session, message, session->response_started)) {
+    bool again = session->response_half != PICK_HALF_EXPECTED;
+    if (!begin_response_message(session, message, again)) {
         return;
     }
     const struct protocol *protocol = &pick_session_spec(session)->protocol;
-    session->response_headers_seen = true;
+    session->response_has_headers = true;
     if (protocol->conformance || protocol->send_served_header) {
         send_served_header(session, protocol, message);
     } else {
@@ -604,11 +658,11 @@ void pick_session_step(struct pick_session *session, struct str data) {
         pick_session_abort(session, &err);
         return;
     }
-    if (message.observability_mode && !session->observed) {
-        session->observed = true;
+    if (message.observability_mode && session->state == PICK_HEADERS_EXPECTED) {
+        pick_session_set_state(session, PICK_OBSERVED);
         metric_add(METRIC_PICK_OBSERVED_TOTAL, 1);
     }
-    if (!session->observed) {
+    if (!message.observability_mode && session->state != PICK_OBSERVED) {
         set_config(session, &message);
         dispatch_message(session, &message);
     }
@@ -617,7 +671,7 @@ void pick_session_step(struct pick_session *session, struct str data) {
 void pick_session_on_message(struct pick_session *session, const struct pick_message *message) {
     assert(!pick_session_has_more(session));
     session->message = message;
-    if (session->phase != PICK_ENDED) {
+    if (session->state != PICK_ENDED) {
         pick_session_step(session, message->data);
     }
     if (session->message_ref) {
@@ -671,12 +725,12 @@ void pick_session_half_close(struct pick_session *session) {
  * piece of it; later it could be one of the response, which the client is already receiving. Not so
  * while the request is queued: no endpoint has received it. */
 void pick_session_on_message_rejected(struct pick_session *session, const struct error *why) {
-    bool awaited = session->phase == PICK_HEADERS_EXPECTED || session->phase == PICK_HEADERS_HELD ||
-                   session->phase == PICK_BODY_PENDING ||
-                   (session->phase == PICK_PICKED && session->mode_overridden);
-    bool refuses = session->phase == PICK_QUEUED ||
-                   (awaited && (!session->request_ended || is_scanning(session)));
-    if (refuses && !session->response_started) {
+    bool awaited = session->state == PICK_HEADERS_EXPECTED || session->state == PICK_HEADERS_HELD ||
+                   session->state == PICK_BODY_PENDING || session->state == PICK_UNCHECKED ||
+                   session->state == PICK_CHECKING;
+    bool is_whole = session->request_half == PICK_HALF_ENDED && !is_scanning(session);
+    bool refuses = session->state == PICK_QUEUED || (awaited && !is_whole);
+    if (refuses && session->response_half == PICK_HALF_EXPECTED) {
         pick_session_refuse(session, why);
     } else {
         pick_session_abort(session, why);
@@ -686,7 +740,16 @@ void pick_session_on_message_rejected(struct pick_session *session, const struct
 /* ---- time ------------------------------------------------------------------------------------ */
 
 bool pick_session_is_response_pending(const struct pick_session *session) {
-    return session->phase == PICK_HEADERS_HELD;
+    return session->state == PICK_HEADERS_HELD;
+}
+
+uint64_t pick_session_deadline_ns(const struct pick_session *session) {
+    if (session->state == PICK_QUEUED) {
+        return session->queue_entry->waiter.until_ns;
+    }
+    return pick_session_is_response_pending(session) && !session->body_scan.timed_out
+               ? session->answer_until_ns
+               : 0;
 }
 
 /* Returns: ST_WAIT_EXPIRED; ST_NO_ENDPOINT when no endpoint is ready any more. */
@@ -717,7 +780,7 @@ void pick_session_on_timeout(struct pick_session *session) {
     struct error err;
     if (is_scanning(session)) {
         session->body_scan.timed_out = true; /* the rest may name the model, or another one */
-    } else if (session->phase == PICK_QUEUED) {
+    } else if (session->state == PICK_QUEUED) {
         expire_wait(session);
     } else if (pick_session_is_response_pending(session) && pick_session_can_pick(session)) {
         pick_session_pick_and_flush(session);
@@ -741,6 +804,9 @@ struct pick_session *pick_session_new(struct arena *arena, const struct pick_con
         session->config.request_body = session->config.response_body = EXT_PROC_BODY_STREAMED;
         pick_send_queue_init(&session->send_queue, arena, out);
         pick_body_buffer_init(&session->body_buffer, context->limits.max_body_size);
+        if (!pick_stages_init(session)) {
+            return NULL;
+        }
         init_pool(session);
         pick_count_stream_start();
     }
@@ -749,20 +815,10 @@ struct pick_session *pick_session_new(struct arena *arena, const struct pick_con
 
 void pick_session_free(struct pick_session *session) {
     if (session) {
-        if (session->was_picked) {
-            note_silent_end(session);
-            metric_add(session->response_headers_seen ? METRIC_PICK_RESPONSES_WITH_HEADERS
-                                                      : METRIC_PICK_RESPONSES_WITHOUT_HEADERS,
-                       1);
+        if (session->state != PICK_ENDED) {
+            end_unanswered(session);
         }
-        pick_count_stream_end(session->phase == PICK_HEADERS_HELD || session->phase == PICK_QUEUED);
-        pick_queue_stop_wait(session, FLOW_ABORTED);
-        stop_scan(session);
-        pick_body_buffer_clear(&session->body_buffer);
-        if (session->headers) {
-            pick_session_release_headers(session);
-        }
-        release_ticket(session);
+        pick_count_stream_end();
         pick_send_queue_fini(&session->send_queue);
         pool_reader_unref(session->context.reader);
     }
@@ -770,20 +826,24 @@ void pick_session_free(struct pick_session *session) {
 
 /* ---- describe -------------------------------------------------------------------------------- */
 
-static const char *phase_text(const struct pick_session *session) {
-    switch (session->phase) {
+static const char *state_text(const struct pick_session *session) {
+    switch (session->state) {
     case PICK_HEADERS_EXPECTED:
-        return session->observed ? "observed" : "waiting for the headers";
+        return "waiting for the headers";
+    case PICK_OBSERVED:
+        return "observed";
     case PICK_HEADERS_HELD:
     case PICK_BODY_PENDING:
         return is_scanning(session) ? "searching the body for the model's name"
                                     : "waiting for the model's name in the body";
     case PICK_QUEUED:
         return "queued until an endpoint has capacity";
+    case PICK_UNCHECKED:
+    case PICK_CHECKING:
     case PICK_PICKED:
-        return session->response_ended     ? "answered"
-               : session->response_started ? "in the response"
-                                           : "in the request";
+        return session->response_half == PICK_HALF_ENDED     ? "answered"
+               : session->response_half == PICK_HALF_STARTED ? "in the response"
+                                                             : "in the request";
     case PICK_LOCAL_REPLY:
         return "replied to by the proxy";
     case PICK_ENDED:
@@ -793,10 +853,10 @@ static const char *phase_text(const struct pick_session *session) {
 }
 
 void pick_session_describe(const struct pick_session *session, struct buf *out) {
-    const struct endpoint *endpoint = session->ticket.endpoint;
+    const struct endpoint *endpoint = session->stages.items[0].ticket.endpoint;
     buf_add_str(out, session->request_line);
     if (endpoint) {
         buf_printf(out, " → %.*s", STR_ARG(endpoint_text(endpoint)));
     }
-    buf_printf(out, "%s%s", session->request_line.len > 0 ? ", " : "", phase_text(session));
+    buf_printf(out, "%s%s", session->request_line.len > 0 ? ", " : "", state_text(session));
 }

@@ -18,8 +18,11 @@
  * max_body_size on pick_session_is_buffer_full tells the caller to stop reading. A local reply of
  * the proxy, and any end of the stream, end the wait.
  *
- * In-flight count: a ticket is taken with the pick and released exactly once, at the end of the
- * response or of the stream, whichever is first.
+ * Stages: a pick is a list of stages (stages.h), each with an endpoint and a ticket. The
+ * configuration makes one, the destination.
+ *
+ * In-flight count: the ticket of a stage is taken with its pick and released exactly once, at the
+ * end of the stage or of the stream, whichever is first.
  *
  * Messages in an illegal order end the stream with a gRPC status. Messages of unknown kinds are
  * skipped. With observability_mode nothing is sent.
@@ -46,11 +49,29 @@ struct pick_limits {
     uint64_t answer_timeout_ns;
 };
 
+/* Until when the endpoint of a stage is occupied by the request. */
+enum pick_stage_end {
+    PICK_STAGE_LASTS_FOR_RESPONSE, /* to the end of the response */
+    PICK_STAGE_LASTS_TO_RESPONSE,  /* to its first part: the endpoint prepares what it is made of */
+};
+
+/* A choice of an endpoint that each request needs. */
+struct pick_stage_plan {
+    struct str header; /* of the request: names the endpoint to the destination. Not used for the
+                          first stage, the destination */
+    const struct subset *candidates; /* NULL: all endpoints that the request may be sent to */
+    enum pick_stage_end end;
+};
+enum { PICK_MAX_STAGES = 4 };
+
 /* Shared by all sessions of a worker. The pool of a request is found at its headers: one of
  * `pools`, or `reader`'s where `pools` is NULL. */
 struct pick_context {
     struct pool_set_reader *pools;
     struct pool_wakeup *wakeup; /* of requests that wait for capacity; NULL: requests never wait */
+    struct pool_waited *waited; /* with `wakeup`: the pools that requests wait for; may be NULL */
+    const struct pick_stage_plan *stages; /* at most PICK_MAX_STAGES */
+    size_t n_stages;                      /* 0: one, the destination, of all endpoints */
     struct pool *pool;
     struct pool_reader *reader;
     struct pick_limits limits;
@@ -119,8 +140,11 @@ void pick_session_half_close(struct pick_session *session);
 /* The next message of the proxy was rejected (too large, no memory): sends the client a response,
  * where that is still possible, and ends the stream. */
 void pick_session_on_message_rejected(struct pick_session *session, const struct error *why);
-/* The queue deadline (clock_now_ns) of a queued request; 0: it is not queued. */
-uint64_t pick_session_queue_deadline_ns(const struct pick_session *session);
+/* Nothing more is sent, and messages are ignored: `finish` was called. */
+bool pick_session_has_ended(const struct pick_session *session);
+/* When the caller is to call pick_session_on_timeout (clock_now_ns): the queue deadline of a queued
+ * request, or the time of a response that the proxy waits for; 0: it is neither. */
+uint64_t pick_session_deadline_ns(const struct pick_session *session);
 /* The buffer is full: the caller stops reading messages. */
 bool pick_session_is_buffer_full(const struct pick_session *session);
 /* Called for a waiter of struct pool_wakeup: the request picks again, and continues or waits on. */
@@ -128,13 +152,13 @@ void pick_session_resume(struct pool_waiter *waiter);
 /* Resumes the waiters of `wakeup`, in the order in which they were notified: at least one, and as
  * many as fit into the time of messages in the iteration. Returns: whether more wait for that. */
 bool pick_session_resume_some(struct pool_wakeup *wakeup, struct loop_iteration *iteration);
-/* The call was cancelled, and the session is freed later: removes the request from the queue
- * now. */
-void pick_session_cancel_wait(struct pick_session *session);
+/* The call was cancelled, and the session is freed later, as sent messages may be in use: ends the
+ * stream with `why`, unless it has ended, and releases what the request holds. */
+void pick_session_cancel(struct pick_session *session, const struct error *why);
 /* Of the request's pool; the same from its headers to the end of the session, which has a
  * reference. */
 struct pool_reader *pick_session_reader(const struct pick_session *session);
-/* The timer of a response, or the queue deadline, has expired: sends a response now. */
+/* The deadline has passed: sends a response now. */
 void pick_session_on_timeout(struct pick_session *session);
 /* The proxy may be waiting for a response that needs more of its messages: answer_timeout_ns
  * applies. */

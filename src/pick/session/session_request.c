@@ -8,6 +8,7 @@
 #include "codec/prompt/prompt_scan.h"
 #include "core/base/num.h"
 #include "core/base/utf8.h"
+#include "core/event/clock.h"
 
 /* The least that a proxy's buffer for bodies takes: what Envoy reads from a connection at once. */
 enum { MIN_BUFFER_BYTES = 16 << 10 };
@@ -18,9 +19,7 @@ enum { PREFIX_BYTES = 5, MAX_PREFIXES = 1024 /* of a body that are looked at */ 
 
 struct pick_prompt {
     struct prompt_scan scan;
-    struct pool_prompt of_pool;
     bool waits;      /* the pick waits for the prompt */
-    bool answered;   /* the response has begun, or the request has ended */
     uint64_t n_seen; /* bytes of the body scanned */
 };
 
@@ -152,15 +151,19 @@ static bool start_prompt_scan(struct pick_session *session) {
     enum ext_proc_body_mode mode = session->config.request_body;
     bool is_shown = pick_mode_is_duplex(mode) || pick_mode_is_buffered(mode);
     bool waits = needs->body && (mode != EXT_PROC_BODY_BUFFERED || is_within_body_limit(session));
-    if (!needs->prompt || !is_shown || session->request_ended ||
+    if (!needs->prompt || !is_shown || session->request_half == PICK_HALF_ENDED ||
         pick_session_request(session)->encoding.ptr || !(waits || session->needs_model) ||
         !find_prompt(session, &location)) {
         return false;
     }
-    session->prompt = arena_calloc(session->arena, 1, sizeof(*session->prompt));
+    struct pool_prompt *prompts = arena_calloc(session->arena, session->stages.n, sizeof(*prompts));
+    session->prompt = prompts ? arena_calloc(session->arena, 1, sizeof(*session->prompt)) : NULL;
     if (session->prompt) {
         session->prompt->waits = waits;
-        session->prompt->of_pool.arena = session->arena;
+        for (size_t i = 0; i < session->stages.n; i++) {
+            prompts[i].arena = session->arena;
+            session->stages.items[i].prompt = &prompts[i];
+        }
         prompt_scan_init(&session->prompt->scan, session->arena,
                          (size_t)needs->blocks.block_bytes * needs->blocks.most);
         session->prompt->scan.may_have_system = location.may_have_system;
@@ -209,36 +212,25 @@ static bool may_lack_beginning(const struct pick_prompt *prompt) {
            prompt->n_seen < prompt_limit(prompt);
 }
 
-struct pool_prompt *pick_session_get_prompt(struct pick_session *session) {
-    struct pick_prompt *prompt = session->prompt;
-    if (!prompt || prompt->scan.result == PROMPT_SCAN_NONE || may_lack_beginning(prompt)) {
+struct pool_prompt *pick_session_get_prompt(const struct pick_session *session,
+                                            const struct pick_stage *stage) {
+    const struct pick_prompt *prompt = session->prompt;
+    if (!stage->prompt || prompt->scan.result == PROMPT_SCAN_NONE || may_lack_beginning(prompt)) {
         return NULL;
     }
-    prompt->of_pool.system = buf_str(&prompt->scan.system);
-    prompt->of_pool.text = buf_str(&prompt->scan.text);
-    return &prompt->of_pool;
+    stage->prompt->system = buf_str(&prompt->scan.system);
+    stage->prompt->text = buf_str(&prompt->scan.text);
+    return stage->prompt;
 }
 
 uint64_t pick_session_prompt_bytes(const struct pick_session *session) {
     const struct pick_prompt *prompt = session->prompt;
-    return prompt ? prompt->scan.system.cap + prompt->scan.text.cap +
-                        prompt->of_pool.cap * sizeof(*prompt->of_pool.hashes)
-                  : 0;
-}
-
-void pick_session_prompt_answered(struct pick_session *session, bool taken) {
-    if (session->prompt) {
-        session->prompt->answered = true;
-        pool_prompt_answered(session->context.reader, &session->prompt->of_pool,
-                             session->ticket.endpoint, taken);
+    uint64_t n_bytes = prompt ? prompt->scan.system.cap + prompt->scan.text.cap : 0;
+    for (size_t i = 0; prompt && i < session->stages.n; i++) {
+        const struct pool_prompt *of_stage = session->stages.items[i].prompt;
+        n_bytes += of_stage ? of_stage->cap * sizeof(*of_stage->hashes) : 0;
     }
-}
-
-void pick_session_prompt_ended(struct pick_session *session) {
-    if (session->prompt && session->ticket.endpoint && !session->prompt->answered) {
-        session->prompt->answered = true;
-        pool_prompt_unanswered(session->context.reader, &session->prompt->of_pool);
-    }
+    return n_bytes;
 }
 
 /* For a prompt that was cut off, content-length is the better estimate, or else what was received.
@@ -365,7 +357,7 @@ static enum status start_model_scan(struct pick_session *session, struct error *
     }
     pick_scan_init(session->scan, session->arena,
                    session->model_path.kind == MODEL_LOCATION_GRPC_BODY, true);
-    if (session->request_ended) {
+    if (session->request_half == PICK_HALF_ENDED) {
         pick_scan_end(session->scan);
         return pick_scan_check(session->scan, err);
     }
@@ -386,13 +378,12 @@ static struct ext_proc_processing_mode overridden_modes(const struct pick_sessio
 void pick_session_pick_at_headers(struct pick_session *session) {
     struct ext_proc_processing_mode modes = overridden_modes(session);
     struct pick_pending_response pending = {.mutation = {.kind = EXT_PROC_REQUEST_HEADERS}};
-    session->mode_overridden = session->scan != NULL;
-    if (session->mode_overridden && !session->config.send_body_without_waiting) {
+    if (session->scan && !session->config.send_body_without_waiting) {
         pending.mutation.modes = &modes;
     }
     if (pick_session_pick_endpoint(session, session->requested, &pending) &&
         pick_session_send_response(session, &pending)) {
-        pick_session_set_phase(session, PICK_PICKED);
+        pick_session_set_state(session, session->scan ? PICK_UNCHECKED : PICK_PICKED);
     }
 }
 
@@ -410,9 +401,10 @@ static void wait_for_body(struct pick_session *session) {
     message_ref->n_refs++;
     session->headers = message_ref;
     if (pick_mode_is_duplex(session->config.request_body)) {
-        pick_session_set_phase(session, PICK_HEADERS_HELD);
+        session->answer_until_ns = clock_now_ns() + session->context.limits.answer_timeout_ns;
+        pick_session_set_state(session, PICK_HEADERS_HELD);
     } else if (pick_mode_is_buffered(session->config.request_body)) {
-        pick_session_set_phase(session, PICK_BODY_PENDING);
+        pick_session_set_state(session, PICK_BODY_PENDING);
         pick_session_send_continue(session, EXT_PROC_REQUEST_HEADERS);
     } else {
         pick_session_pick_at_headers(session);
@@ -437,14 +429,15 @@ static enum status read_request(struct pick_session *session, const struct proto
 
 void pick_session_on_headers(struct pick_session *session, const struct ext_proc_request *message) {
     struct error err, no_pool;
-    if (session->phase != PICK_HEADERS_EXPECTED || session->response_started) {
+    bool late = session->response_half != PICK_HALF_EXPECTED;
+    if (session->state != PICK_HEADERS_EXPECTED || late) {
         pick_session_protocol_error(session,
-                                    session->response_started
-                                        ? "received the request's headers after the response's"
-                                        : "received the request's headers twice");
+                                    late ? "received the request's headers after the response's"
+                                         : "received the request's headers twice");
         return;
     }
-    session->request_ended = message->end_of_stream;
+    pick_half_advance(&session->request_half,
+                      message->end_of_stream ? PICK_HALF_ENDED : PICK_HALF_STARTED);
     enum status found = pick_session_select_pool(session, message, &no_pool);
     const struct pool_snapshot *snapshot = pool_reader_refresh(session->context.reader);
     if (read_request(session, &snapshot->spec->protocol, message, &err) != ST_OK) {
@@ -509,7 +502,7 @@ bool pick_session_echo_body(struct pick_session *session, const struct ext_proc_
         message->body.len > 0 ? pick_session_ref_message(session) : NULL;
     struct pick_body_chunk chunk = pick_body_chunk_of(message, message_ref);
     struct error err;
-    if (session->phase == PICK_ENDED) {
+    if (session->state == PICK_ENDED) {
         return false;
     }
     if (pick_body_chunk_send(&session->send_queue, message->kind, &chunk, 0, edits,
@@ -599,7 +592,7 @@ void pick_session_pick_and_flush(struct pick_session *session) {
         !pick_session_send_response(session, &pending)) {
         return;
     }
-    pick_session_set_phase(session, PICK_PICKED);
+    pick_session_set_state(session, PICK_PICKED);
     pick_session_release_headers(session);
     if (pick_body_buffer_flush(&session->body_buffer, &session->send_queue, EXT_PROC_REQUEST_BODY,
                                &pending.edits, &err) != ST_OK) {
@@ -608,8 +601,9 @@ void pick_session_pick_and_flush(struct pick_session *session) {
 }
 
 static void buffer_body(struct pick_session *session, const struct ext_proc_request *message) {
-    bool known = end_scan(session, session->request_ended);
-    bool is_nothing = message->body.len == 0 && !session->request_ended;
+    bool ended = session->request_half == PICK_HALF_ENDED;
+    bool known = end_scan(session, ended);
+    bool is_nothing = message->body.len == 0 && !ended;
     bool copied = pick_body_buffer_would_copy(&session->body_buffer, message->body.len);
     struct pick_message_ref *message_ref =
         is_nothing || copied ? NULL : pick_session_ref_message(session);
@@ -619,7 +613,7 @@ static void buffer_body(struct pick_session *session, const struct ext_proc_requ
         struct pick_body_chunk chunk = pick_body_chunk_of(message, message_ref);
         st = pick_body_buffer_append(&session->body_buffer, &session->send_queue, &chunk, &err);
     }
-    if (session->phase != PICK_HEADERS_HELD) {
+    if (session->state != PICK_HEADERS_HELD) {
         return; /* the stream has ended: out of memory */
     }
     if (st == ST_OK && !known) {
@@ -671,7 +665,7 @@ void pick_session_pick_at_body(struct pick_session *session,
     if (check_model_name(session) &&
         pick_session_pick_endpoint(session, known_model_of(session), &pending) &&
         send_with_body(session, message, &pending)) {
-        pick_session_set_phase(session, PICK_PICKED);
+        pick_session_set_state(session, PICK_PICKED);
         pick_session_release_headers(session);
     }
 }
@@ -679,7 +673,8 @@ void pick_session_pick_at_body(struct pick_session *session,
 /* BUFFERED_PARTIAL: a body without end_of_stream is cut off, or whole and followed by trailers. */
 static bool is_cut_off(const struct pick_session *session, const struct ext_proc_request *message) {
     uint64_t length;
-    if (session->config.request_body != EXT_PROC_BODY_BUFFERED_PARTIAL || session->request_ended) {
+    if (session->config.request_body != EXT_PROC_BODY_BUFFERED_PARTIAL ||
+        session->request_half == PICK_HALF_ENDED) {
         return false;
     }
     return num_parse_u64(pick_session_request(session)->content_length, &length)
@@ -705,7 +700,8 @@ static bool is_body_whole(const struct pick_session *session) {
     enum ext_proc_body_mode mode = session->config.request_body;
     bool at_once =
         mode == EXT_PROC_BODY_GRPC || (mode == EXT_PROC_BODY_NONE && session->configured);
-    return !session->is_body_split && (session->request_ended || at_once);
+    return session->state == PICK_UNCHECKED &&
+           (session->request_half == PICK_HALF_ENDED || at_once);
 }
 
 /* The model cannot be replaced in a body of which earlier pieces were already sent. The first piece
@@ -732,10 +728,12 @@ static bool begin_overridden_body(struct pick_session *session,
     enum ext_proc_body_mode mode = session->config.request_body;
     bool whole = is_body_whole(session);
     pool_note_requested_body(session->context.pool);
-    session->body_scan.is_first = !session->is_body_split;
-    session->is_body_split = !whole;
+    session->body_scan.is_first = session->state == PICK_UNCHECKED;
     if (whole && !check_size(session, message)) {
         return false;
+    }
+    if (!whole && session->state == PICK_UNCHECKED) {
+        pick_session_set_state(session, PICK_CHECKING);
     }
     if (pick_session_needs_echo(session, mode, message)) { /* mode GRPC as specified: messages have
                                                               no prefix */
@@ -748,9 +746,10 @@ static bool begin_overridden_body(struct pick_session *session,
 static void inspect_overridden_body(struct pick_session *session,
                                     const struct ext_proc_request *message) {
     enum ext_proc_body_mode mode = session->config.request_body;
-    bool back = pick_session_needs_echo(session, mode, message), whole = !session->is_body_split;
+    bool back = pick_session_needs_echo(session, mode, message);
+    bool is_all = session->state == PICK_UNCHECKED || session->request_half == PICK_HALF_ENDED;
     struct pick_pending_response pending = {.mutation = {.kind = EXT_PROC_REQUEST_BODY}};
-    if (!end_scan(session, whole || session->request_ended)) {
+    if (!end_scan(session, is_all)) {
         pick_session_send_continue(session, EXT_PROC_REQUEST_BODY);
         return;
     }
@@ -777,11 +776,10 @@ static bool check_rest(struct pick_session *session) {
 static void on_body_after_pick(struct pick_session *session,
                                const struct ext_proc_request *message) {
     enum ext_proc_body_mode mode = session->config.request_body;
-    if (session->mode_overridden) {
-        inspect_overridden_body(session, message);
-    } else if (!check_rest(session)) {
+    if (!check_rest(session)) {
         return;
-    } else if (pick_session_needs_echo(session, mode, message)) {
+    }
+    if (pick_session_needs_echo(session, mode, message)) {
         pick_session_echo_body(session, message, mode, NULL);
     } else {
         pick_session_send_continue(session, EXT_PROC_REQUEST_BODY);
@@ -794,7 +792,7 @@ static void on_body_after_pick(struct pick_session *session,
 static bool begin_scan(struct pick_session *session, const struct ext_proc_request *message) {
     bool is_limited = message->body.len <= session->context.limits.max_body_size;
     bool for_model = true, for_prompt = true;
-    switch (session->phase) {
+    switch (session->state) {
     case PICK_HEADERS_HELD:
         break;
     case PICK_BODY_PENDING:
@@ -803,15 +801,18 @@ static bool begin_scan(struct pick_session *session, const struct ext_proc_reque
         }
         for_model = for_prompt = is_limited;
         break;
-    case PICK_PICKED:
-        if (session->mode_overridden && !begin_overridden_body(session, message)) {
+    case PICK_UNCHECKED:
+    case PICK_CHECKING:
+        if (!begin_overridden_body(session, message)) {
             return false;
         }
-        /* After the pick, only for another name. In mode GRPC the message was scanned whole. */
-        for_model = session->mode_overridden || session->config.request_body != EXT_PROC_BODY_GRPC;
-        for_prompt = session->mode_overridden;
+        break;
+    case PICK_PICKED: /* only for another name; in mode GRPC the message was scanned whole */
+        for_model = session->config.request_body != EXT_PROC_BODY_GRPC;
+        for_prompt = false;
         break;
     case PICK_HEADERS_EXPECTED:
+    case PICK_OBSERVED:
     case PICK_QUEUED:
     case PICK_LOCAL_REPLY:
     case PICK_ENDED:
@@ -825,17 +826,22 @@ static bool begin_scan(struct pick_session *session, const struct ext_proc_reque
 }
 
 static void on_scanned_body(struct pick_session *session, const struct ext_proc_request *message) {
-    switch (session->phase) {
+    switch (session->state) {
     case PICK_HEADERS_HELD:
         buffer_body(session, message);
         break;
     case PICK_BODY_PENDING:
         pick_at_buffered_body(session, message);
         break;
+    case PICK_UNCHECKED:
+    case PICK_CHECKING:
+        inspect_overridden_body(session, message);
+        break;
     case PICK_PICKED:
         on_body_after_pick(session, message);
         break;
     case PICK_HEADERS_EXPECTED:
+    case PICK_OBSERVED:
     case PICK_QUEUED:
     case PICK_LOCAL_REPLY: /* the proxy's own reply is on its way */
     case PICK_ENDED:
@@ -859,19 +865,19 @@ void pick_session_scan_body(struct pick_session *session, const struct ext_proc_
 
 /* Returns: false when the message is out of order; the stream has ended. */
 static bool check_order(struct pick_session *session, const char *ended) {
-    if (session->phase == PICK_HEADERS_EXPECTED) {
+    if (session->state == PICK_HEADERS_EXPECTED) {
         pick_session_protocol_error(session, "the request's headers must be sent first: the picker "
                                              "needs them (request_header_mode: SEND)");
-    } else if (session->request_ended) {
+    } else if (session->request_half == PICK_HALF_ENDED) {
         pick_session_protocol_error(session, ended);
     }
-    return session->phase != PICK_ENDED;
+    return session->state != PICK_ENDED;
 }
 
 /* Clause: "Endpoint Subset". The subset of the first message holds for the stream. Where the first
  * message has none, a later one counts until the pick. Returns: false when out of memory. */
 static bool read_late_subset(struct pick_session *session, const struct ext_proc_request *message) {
-    bool late = session->phase == PICK_HEADERS_HELD || session->phase == PICK_BODY_PENDING;
+    bool late = session->state == PICK_HEADERS_HELD || session->state == PICK_BODY_PENDING;
     struct error err;
     if (!late || session->request->has_hint || message->metadata.len == 0) {
         return true;
@@ -884,18 +890,21 @@ static bool read_late_subset(struct pick_session *session, const struct ext_proc
     return true;
 }
 
+static void end_request(struct pick_session *session) {
+    pick_half_advance(&session->request_half, PICK_HALF_ENDED);
+    pool_ticket_request_ended(&session->stages.items[0].ticket);
+}
+
 void pick_session_on_body(struct pick_session *session, const struct ext_proc_request *message) {
-    if (session->phase == PICK_QUEUED) {
+    if (session->state == PICK_QUEUED) {
         pick_queue_push_message(session);
         return;
     }
     if (!check_order(session, "received a part of the request's body after its end")) {
         return;
     }
-    session->body_received = true;
-    session->request_ended = message->end_of_stream || message->end_without_message;
-    if (session->request_ended) {
-        pool_ticket_request_ended(&session->ticket);
+    if (message->end_of_stream || message->end_without_message) {
+        end_request(session);
     }
     if (read_late_subset(session, message) && begin_scan(session, message)) {
         pick_session_scan_body(session, message);
@@ -915,31 +924,30 @@ static void refuse_missing_body(struct pick_session *session) {
 /* Trailers also end a body that has no end_of_stream. Without a body message there may have been no
  * body; in mode NONE that is unknown. */
 void pick_session_on_trailers(struct pick_session *session) {
-    if (session->phase == PICK_QUEUED) {
+    if (session->state == PICK_QUEUED) {
         pick_queue_push_message(session);
         return;
     }
     if (!check_order(session, "received the request's trailers after its end")) {
         return;
     }
-    session->request_ended = true;
-    pool_ticket_request_ended(&session->ticket);
-    bool is_body_split = session->mode_overridden && session->is_body_split;
-    if (session->scan && (session->phase == PICK_HEADERS_HELD ||
-                          session->phase == PICK_BODY_PENDING || is_body_split)) {
+    if (session->scan && (session->state == PICK_HEADERS_HELD ||
+                          session->state == PICK_BODY_PENDING || session->state == PICK_CHECKING)) {
         pick_scan_end(session->scan);
     }
-    if (session->phase == PICK_HEADERS_HELD) {
+    if (session->state == PICK_HEADERS_HELD) {
         pick_session_pick_and_flush(session);
-    } else if (is_body_split) {
+    } else if (session->state == PICK_CHECKING) {
         check_model_name(session);
-    } else if (session->phase == PICK_BODY_PENDING) {
+    } else if (session->state == PICK_BODY_PENDING) {
         refuse_missing_body(session);
     }
-    if (session->phase == PICK_PICKED) {
-        pick_session_send_continue(session, EXT_PROC_REQUEST_TRAILERS);
-    } else if (session->phase == PICK_QUEUED) { /* they are answered after the headers */
-        session->request_ended = false;
+    if (session->state == PICK_QUEUED) { /* they are answered after the headers */
         pick_queue_push_message(session);
+        return;
+    }
+    end_request(session);
+    if (pick_session_is_picked(session)) {
+        pick_session_send_continue(session, EXT_PROC_REQUEST_TRAILERS);
     }
 }

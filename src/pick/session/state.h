@@ -1,5 +1,5 @@
 /* Internal to pick/session: struct pick_session and the functions that session.c,
- * session_request.c, pick.c and queue.c share. Other modules use session.h. */
+ * session_request.c, stages.c, pick.c and queue.c share. Other modules use session.h. */
 #ifndef SLUICE_PICK_SESSION_STATE_H
 #define SLUICE_PICK_SESSION_STATE_H
 
@@ -8,17 +8,30 @@
 #include "pick/session/metrics.h"
 #include "pick/session/request.h"
 #include "pick/session/session.h"
+#include "pick/session/stages.h"
 
-/* How far the request has been processed. */
-enum pick_phase {
+/* States of a pick. Only pick_session_set_state changes them;
+ * docs/decisions/049-states-of-a-pick.md has the picture. */
+enum pick_state {
     PICK_HEADERS_EXPECTED, /* no request headers received */
+    PICK_OBSERVED,         /* observability_mode: nothing is sent */
     PICK_HEADERS_HELD,     /* the headers are not answered until the body names the model */
     PICK_BODY_PENDING,     /* headers answered without a pick; the pick is in the response to the
                               body */
-    PICK_QUEUED,           /* the model is known, and no endpoint has capacity */
-    PICK_PICKED,           /* the pick was sent */
-    PICK_LOCAL_REPLY,      /* the proxy replied to the client itself before the pick */
-    PICK_ENDED,            /* refused, or the stream has ended: nothing more is sent */
+    PICK_QUEUED,           /* the model is known, and a stage has no endpoint with capacity */
+    PICK_UNCHECKED,        /* picked at the headers; the body, which has not been received, is to be
+                              inspected */
+    PICK_CHECKING,    /* likewise, and the body arrives in pieces, some of which were inspected */
+    PICK_PICKED,      /* the pick was sent, and the model is checked or need not be */
+    PICK_LOCAL_REPLY, /* the proxy replied to the client itself before the pick */
+    PICK_ENDED,       /* refused, or the stream has ended: nothing more is sent */
+};
+
+/* Of the request and of the response: how much of it the proxy has shown. It only increases. */
+enum pick_half {
+    PICK_HALF_EXPECTED,
+    PICK_HALF_STARTED, /* a part was received */
+    PICK_HALF_ENDED,
 };
 
 /* A message received while the request is queued; a list in the order of arrival. */
@@ -27,13 +40,10 @@ struct pick_buffered_message {
     struct pick_message_ref *message_ref;
 };
 
-/* Which response carries the pick of a queued request. */
-enum pick_point { PICK_AT_HEADERS, PICK_AT_HEADERS_HELD, PICK_AT_BODY };
-
 struct pick_queue_entry {
     struct pool_waiter waiter;
     struct pick_session *session;
-    enum pick_point reply_point;
+    enum pick_state reply_state; /* before PICK_QUEUED: which response carries the pick */
     STAILQ_HEAD(, pick_buffered_message) buffered;
     uint64_t n_bytes; /* memory of the buffered messages, overhead included */
     size_t n_buffered;
@@ -58,29 +68,23 @@ struct pick_body_scan {
     struct pick_message_ref *message_ref; /* while slices are left; NULL: none are */
     size_t at;                            /* bytes of it that were scanned */
     bool for_model, for_prompt;
-    bool is_first;  /* with mode_overridden: no earlier piece of the body was sent on */
+    bool is_first;  /* of a body that is inspected after the pick: no earlier piece was sent on */
     bool timed_out; /* meanwhile: the time of a response that the proxy waits for */
 };
 
 /* The fields that each message and the end of the stream read come first: with many streams, the
  * rest of the struct is in no near cache by the next event. */
 struct pick_session {
-    enum pick_phase phase;
-    bool is_not_grpc;   /* by the request's headers; false where no headers were received */
-    bool request_ended; /* the request's body has ended */
-    bool was_picked;
-    bool response_started; /* a part of the response was received */
-    bool response_headers_seen;
-    bool response_ended;
-    bool observed; /* observability_mode: nothing is sent */
-    bool configured;
-    bool needs_model;     /* the body must name the model, or the name in it must be replaced */
-    bool mode_overridden; /* picked at the headers; a body that is received is inspected */
-    bool is_body_split;   /* with mode_overridden: the body arrives in pieces */
-    bool body_received;   /* a part of the request's body */
+    enum pick_state state;
+    enum pick_half request_half, response_half;
+    /* What is found once and does not change. */
+    bool is_not_grpc;          /* by the request's headers; false where none were received */
+    bool configured;           /* a message had a protocol_config */
+    bool needs_model;          /* the body must name the model, or the name in it is replaced */
+    bool response_has_headers; /* the proxy shows them */
     enum pick_model_source model_source;
     struct ext_proc_config config; /* how bodies are sent; without protocol_config STREAMED */
-    struct pool_ticket ticket;
+    struct pick_stages stages;
     uint64_t client; /* hash of the client's address, where pool_wants_clients; 0: unknown */
     struct pick_context context; /* `pool` and `reader` are the request's; holds a reference */
     struct pick_body_buffer body_buffer;
@@ -100,11 +104,9 @@ struct pick_session {
     struct str body_model;      /* the model named by the body; ptr NULL: not known */
     struct pick_scan *scan;     /* NULL: the body is not searched for the model */
     struct pick_prompt *prompt; /* NULL: no plugin needs the prompt, or the proxy sends no body */
-    struct str target; /* with mode_overridden: the name chosen at the headers; ptr NULL: none */
-    /* The endpoints that the proxy was told to try after the picked one, in order. */
-    struct endpoint_address *fallbacks;
-    size_t n_fallbacks;
+    struct str target;          /* picked at the headers: the name for the body; ptr NULL: none */
     struct pick_queue_entry *queue_entry; /* NULL: the request was never prepared to wait */
+    uint64_t answer_until_ns; /* in PICK_HEADERS_HELD: when the proxy has waited long enough */
     struct pick_body_scan body_scan;
     struct str request_line; /* for pick_session_describe */
 };
@@ -125,8 +127,21 @@ static inline bool pick_mode_is_buffered(enum ext_proc_body_mode mode) {
 
 /* ---- session.c ------------------------------------------------------------------------------- */
 
-/* The only function that changes the phase. */
-void pick_session_set_phase(struct pick_session *session, enum pick_phase phase);
+/* Returns: whether `to` may follow `from`. */
+bool pick_state_follows(enum pick_state from, enum pick_state to);
+/* Changes the state. Asserts that it follows the present one. */
+void pick_session_set_state(struct pick_session *session, enum pick_state to);
+/* Changes `*half`. Asserts that it increases. */
+void pick_half_advance(enum pick_half *half, enum pick_half to);
+/* The pick was sent, and the stream has not ended. */
+static inline bool pick_session_is_picked(const struct pick_session *session) {
+    return session->state == PICK_UNCHECKED || session->state == PICK_CHECKING ||
+           session->state == PICK_PICKED;
+}
+/* The state that decides which response carries the pick; for a queued request, the one before. */
+static inline enum pick_state pick_session_reply_state(const struct pick_session *session) {
+    return session->state == PICK_QUEUED ? session->queue_entry->reply_state : session->state;
+}
 /* Processes one message of the proxy. */
 void pick_session_step(struct pick_session *session, struct str data);
 /* The configuration of the request's pool, as of the newest snapshot. */
@@ -165,7 +180,7 @@ bool pick_session_echo_body(struct pick_session *session, const struct ext_proc_
 void pick_session_pick_at_headers(struct pick_session *session);
 void pick_session_pick_at_body(struct pick_session *session,
                                const struct ext_proc_request *message);
-/* Phase PICK_HEADERS_HELD: picks, answers the headers and sends the buffered body. */
+/* State PICK_HEADERS_HELD: picks, answers the headers and sends the buffered body. */
 void pick_session_pick_and_flush(struct pick_session *session);
 /* Whether the model is known or not needed. */
 bool pick_session_can_pick(const struct pick_session *session);
@@ -184,30 +199,41 @@ bool pick_scan_feed(struct pick_scan *scan, struct str bytes, bool is_compressed
 /* The model that the scan found. */
 struct str pick_scan_name(const struct pick_scan *scan);
 
-/* The prompt as far as it was read. Returns: NULL when there is none. */
-struct pool_prompt *pick_session_get_prompt(struct pick_session *session);
+/* The stage's prompt as far as it was read. Returns: NULL when there is none. */
+struct pool_prompt *pick_session_get_prompt(const struct pick_session *session,
+                                            const struct pick_stage *stage);
 /* Memory that the prompt occupies. */
 uint64_t pick_session_prompt_bytes(const struct pick_session *session);
-/* The first part of the response. `taken`: the ticket's endpoint has taken the prompt. */
-void pick_session_prompt_answered(struct pick_session *session, bool taken);
-/* Before the ticket is released: a prompt without a response is no longer in flight. */
-void pick_session_prompt_ended(struct pick_session *session);
 /* An estimate of the request's tokens, prompt and output; 0: unknown. */
 uint32_t pick_session_estimate_tokens(const struct pick_session *session);
 
-/* ---- pick.c ---------------------------------------------------------------------------------- */
+/* ---- stages.c -------------------------------------------------------------------------------- */
 
-/* The picked endpoints as the response names them, in the stream's arena: the views of struct
- * pool_pick are valid only until the reader is refreshed. */
-struct pick_destination {
-    struct str endpoint; /* for header and metadata; with FALLBACK_LIST all, separated by commas */
-    struct str fallback; /* FALLBACK_KEY; ptr NULL: none */
-};
+/* Makes the stages that the context says. Returns: false when out of memory. */
+bool pick_stages_init(struct pick_session *session) SLUICE_MUST_USE;
+/* What the stage asks the pool for. */
+struct pool_request pick_stage_request(const struct pick_session *session,
+                                       const struct pick_stage *stage, struct str model);
+/* Picks for the stages that have not been picked for, up to one that has to wait: then the result
+ * is ST_OK, and the request is PICK_QUEUED. `*pick` and `trace` (NULL: not needed): of the
+ * destination; their views are valid until the reader is refreshed. Returns: as pool_pick. */
+enum status pick_stages_run(struct pick_session *session, struct str model, struct pool_pick *pick,
+                            struct pool_trace *trace, struct error *err) SLUICE_MUST_USE;
+static inline bool pick_stages_are_picked(const struct pick_stages *stages) {
+    return stages->n_picked == stages->n;
+}
+/* The first part of the response was received: the endpoints have the prompt if `taken`, and the
+ * stages that last until then end. */
+void pick_stages_response_started(struct pick_session *session, bool taken);
+/* Ends all stages: releases each ticket that is left. */
+void pick_stages_end(struct pick_session *session);
+
+/* ---- pick.c ---------------------------------------------------------------------------------- */
 
 /* What the response to the request's headers or body changes. */
 struct pick_mutation {
     enum ext_proc_kind kind;
-    const struct pick_destination *destination;   /* NULL: sent before */
+    const struct pick_stages *stages;             /* picked; NULL: sent before */
     struct str path;                              /* the new ":path"; ptr NULL: unchanged */
     struct str content_length;                    /* the new one; ptr NULL: unchanged */
     const struct ext_proc_processing_mode *modes; /* NULL: as configured */
@@ -218,7 +244,6 @@ struct pick_mutation {
 
 /* A response that carries the pick. */
 struct pick_pending_response {
-    struct pick_destination destination;
     struct pick_edits edits; /* of the body in which the model was found */
     struct pick_mutation mutation;
 };
@@ -249,7 +274,7 @@ enum status pick_send_refusal(struct pick_send_queue *send_queue, struct arena *
  * ST_NO_MEMORY. */
 enum status pick_queue_prepare(struct pick_session *session, struct pool_request *requested,
                                struct error *err) SLUICE_MUST_USE;
-/* The pool has queued the request: enters phase PICK_QUEUED. */
+/* The pool has queued the request: enters PICK_QUEUED. */
 void pick_queue_start_wait(struct pick_session *session);
 /* Buffers the message being processed. The request is refused where the queue's byte limit
  * (flow_control.max_bytes) is exceeded. */
