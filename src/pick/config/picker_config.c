@@ -1,52 +1,18 @@
-/* The upstream picker's configuration, EndpointPickerConfig: plugins and the scheduling profile,
- * which our own format has too, data sources, saturation detector, flow control and feature gates.
+/* The upstream picker's configuration, EndpointPickerConfig: what its data sources, saturation
+ * detector, flow control and feature gates mean in our settings. Plugins and the profile, which our
+ * own format has too, are read by profile.c.
  *
  * A setting that means the same here is applied. One that changes nothing gets a note, which
  * `sluice pick --check` prints. One that a user would rely on and that is not supported is an
  * error. */
-#include "pick/config/reader.h"
-
 #include "core/base/buf.h"
 #include "core/base/num.h"
-#include "core/base/suggest.h"
+#include "pick/config/plugin_list.h"
 #include "pick/config/scrape_rules.h"
-#include "pick/pool/profile/profile.h"
 
 static const uint64_t NS_PER_HOUR = UINT64_C(3600000000000);
 
-/* Kinds of plugins that can't be in a profile; other members of the document refer to them. */
-enum picker_plugin_kind {
-    PICKER_PLUGIN_HANDLER,
-    PICKER_PLUGIN_DETECTOR,
-    PICKER_PLUGIN_FAIRNESS,
-    PICKER_PLUGIN_ORDERING,
-    PICKER_PLUGIN_LIMIT,
-    PICKER_PLUGIN_DATA,
-    PICKER_PLUGIN_PARSER,
-    PICKER_PLUGIN_PRODUCER,
-};
-
-struct picker_plugin_type {
-    const char *type;
-    enum picker_plugin_kind kind;
-    const char *note; /* how it differs from upstream; NULL: it does not */
-};
-
-/* An item of the document's `plugins`. Not to be moved: doc_node points to its parents. */
-struct picker_plugin {
-    struct doc_node list, item, parameters;
-    const struct picker_plugin_type *type; /* NULL: unknown, or a plugin of profiles */
-};
-
 /* ---- values ---------------------------------------------------------------------------------- */
-
-/* The document of one of its values. */
-static const struct doc_node *document_of(const struct doc_node *node) {
-    while (node->parent) {
-        node = node->parent;
-    }
-    return node;
-}
 
 /* A duration as Go writes it. */
 static void read_go_duration(struct doc_reader *reader, const struct doc_node *node,
@@ -97,74 +63,35 @@ static void add_note(struct doc_reader *reader, const struct doc_node *node, con
 
 static const char LOADS[] = "loads are scraped as `metrics` configures";
 
-static const struct picker_plugin_type PICKER_PLUGIN_TYPES[] = {
-#define PICKER_PLUGIN(type, kind, note) {(type), PICKER_PLUGIN_##kind, (note)},
-#include "pick/config/picker_plugin_type.def"
-#undef PICKER_PLUGIN
+/* What a member of the document refers to: a declared plugin, or a type with its defaults. */
+struct picker_plugin {
+    const struct picker_plugin_type *type; /* NULL after an error */
+    struct doc_node parameters;
 };
 
-static const size_t N_PICKER_PLUGIN_TYPES =
-    sizeof(PICKER_PLUGIN_TYPES) / sizeof(PICKER_PLUGIN_TYPES[0]);
-
-static const struct picker_plugin_type *picker_plugin_type_find(struct str type) {
-    for (size_t i = 0; i < N_PICKER_PLUGIN_TYPES; i++) {
-        if (str_is(type, PICKER_PLUGIN_TYPES[i].type)) {
-            return &PICKER_PLUGIN_TYPES[i];
-        }
-    }
-    return NULL;
-}
-
-/* A plugin without a name has its type as its name. */
-static bool picker_plugin_find_by_name(const struct doc_node *document, struct str name,
-                                       struct picker_plugin *out) {
-    out->list = doc_get(document, "plugins");
-    out->item = (struct doc_node){0};
-    while (doc_is_present(&out->list) && doc_next(&out->list, &out->item)) {
-        struct doc_node own = doc_get(&out->item, "name"), type = doc_get(&out->item, "type");
-        struct str text = {NULL, 0}, kind = {NULL, 0};
-        bool read = doc_read_str(&type, &kind, NULL) == ST_OK;
-        text = kind;
-        if (read && doc_read_str(&own, &text, NULL) == ST_OK && text.ptr && str_eq(text, name)) {
-            out->type = picker_plugin_type_find(kind);
-            out->parameters = doc_get(&out->item, "parameters");
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Returns: the types of this kind, "a, b, c". */
-static struct str types_of_kind(struct arena *arena, enum picker_plugin_kind kind) {
-    struct buf names;
-    buf_init(&names, arena, 0);
-    for (size_t i = 0; i < N_PICKER_PLUGIN_TYPES; i++) {
-        if (PICKER_PLUGIN_TYPES[i].kind == kind) {
-            buf_printf(&names, "%s%s", names.len > 0 ? ", " : "", PICKER_PLUGIN_TYPES[i].type);
-        }
-    }
-    return buf_str(&names);
-}
-
-/* Reads the name of a plugin of this kind, or its type. `out->type` is NULL after an error. */
-static void picker_plugin_find_by_ref(struct doc_reader *reader, const struct doc_node *ref,
-                                      enum picker_plugin_kind kind, struct picker_plugin *out) {
+/* Reads the name of a plugin of this kind, or its type. */
+static struct picker_plugin read_ref(struct doc_reader *reader, const struct doc_node *ref,
+                                     enum picker_plugin_kind kind) {
+    const struct pool_config_reader *pool = pool_config_reader_of(reader);
+    struct picker_plugin plugin = {.type = NULL};
     struct str name = {NULL, 0};
-    *out = (struct picker_plugin){.type = NULL};
     doc_reader_view(reader, ref, &name);
     if (!doc_reader_ok(reader)) {
-        return;
+        return plugin;
     }
-    if (!picker_plugin_find_by_name(document_of(ref), name, out)) {
-        out->type = picker_plugin_type_find(name);
+    const struct declared_plugin *declared = plugin_list_find(pool->plugins, name);
+    plugin.type = declared ? declared->type : picker_plugin_type_find(name);
+    if (declared) {
+        plugin.parameters = declared->parameters;
     }
-    if (!out->type || out->type->kind != kind) {
-        struct str names = types_of_kind(pool_config_reader_of(reader)->arena, kind);
+    if (!plugin.type || plugin.type->kind != kind) {
+        struct str names = picker_plugin_types_of_kind(pool->arena, kind);
         doc_reader_fail(reader, ref, "\"%.*s\" is not one of: %.*s", STR_ARG(name), STR_ARG(names));
-        out->type = NULL;
-    } else if (out->type->note) {
-        add_note(reader, ref, out->type->note);
+        plugin.type = NULL;
+    } else if (plugin.type->note) {
+        add_note(reader, ref, plugin.type->note);
     }
+    return plugin;
 }
 
 /* ---- data sources: the plan ------------------------------------------------------------------ */
@@ -289,15 +216,13 @@ static void read_data_source(struct doc_reader *reader, const struct doc_node *p
     }
 }
 
-static void read_data_sources_of_type(struct doc_reader *reader, const struct doc_node *document,
-                                      const char *type, const struct doc_member *members) {
-    struct doc_node list = doc_get(document, "plugins");
-    for (struct doc_node item = {0}; doc_reader_next(reader, &list, &item);) {
-        struct doc_node kind = doc_get(&item, "type"), parameters = doc_get(&item, "parameters");
-        struct str text = {NULL, 0};
-        doc_reader_view(reader, &kind, &text);
-        if (str_is(text, type)) {
-            read_data_source(reader, &parameters, members);
+static void read_data_sources_of_type(struct doc_reader *reader, const char *type,
+                                      const struct doc_member *members) {
+    const struct plugin_list *plugins = pool_config_reader_of(reader)->plugins;
+    for (size_t i = 0; i < plugins->n; i++) {
+        const struct declared_plugin *plugin = &plugins->items[i];
+        if (plugin->type && strcmp(plugin->type->type, type) == 0) {
+            read_data_source(reader, &plugin->parameters, members);
         }
     }
 }
@@ -395,7 +320,6 @@ static void read_concurrency(struct doc_reader *reader, const struct doc_node *n
 /* Where the detector is configured. */
 struct detector {
     struct doc_node flow, said, ref;
-    struct picker_plugin plugin;
 };
 
 /* `flowControl.saturationDetector` has precedence over `saturationDetector`. */
@@ -413,32 +337,32 @@ static bool has_thresholds(const struct detector *detector) {
     return !doc_is_present(&detector->ref) && doc_next_member(&detector->said, &member);
 }
 
-static void read_detector_ref(struct doc_reader *reader, struct detector *detector) {
+static void read_detector_ref(struct doc_reader *reader, const struct detector *detector) {
     static const struct doc_member members[] = {{"pluginRef", MEMBER_BY_CALLER}, {0}};
-    struct picker_plugin *plugin = &detector->plugin;
     doc_reader_reject_unknown(reader, &detector->said, members, NULL);
-    picker_plugin_find_by_ref(reader, &detector->ref, PICKER_PLUGIN_DETECTOR, plugin);
-    if (plugin->type && strcmp(plugin->type->type, DEFAULT_DETECTOR) == 0) {
-        read_utilization(reader, &detector->ref, &plugin->parameters);
-    } else if (plugin->type) {
-        read_concurrency(reader, &plugin->parameters);
+    struct picker_plugin plugin = read_ref(reader, &detector->ref, PICKER_PLUGIN_DETECTOR);
+    if (plugin.type && strcmp(plugin.type->type, DEFAULT_DETECTOR) == 0) {
+        read_utilization(reader, &detector->ref, &plugin.parameters);
+    } else if (plugin.type) {
+        read_concurrency(reader, &plugin.parameters);
     }
 }
 
 /* Upstream always has a detector. Here it applies if the document mentions one, or has flow control
  * on. */
 static void read_saturation_detector(struct doc_reader *reader, const struct doc_node *document) {
+    static const struct doc_node nothing = {0};
     const struct pool_config_reader *pool = pool_config_reader_of(reader);
+    const struct declared_plugin *declared =
+        plugin_list_find(pool->plugins, str_of(DEFAULT_DETECTOR));
     struct detector detector = {.flow = {0}};
     find_detector(document, &detector);
     bool said = doc_is_present(&detector.said);
-    bool declared =
-        picker_plugin_find_by_name(document, str_of(DEFAULT_DETECTOR), &detector.plugin);
     if (!said && !declared && (!pool->flow_control_gate || pool->saturation_limits_given)) {
         return;
     }
     if (pool->saturation_limits_given) {
-        doc_reader_fail(reader, said ? &detector.said : &detector.plugin.item,
+        doc_reader_fail(reader, declared && !said ? &declared->item : &detector.said,
                         "the file has `saturation` already");
     }
     if (said) {
@@ -452,7 +376,7 @@ static void read_saturation_detector(struct doc_reader *reader, const struct doc
     } else if (doc_is_present(&detector.ref)) {
         read_detector_ref(reader, &detector);
     } else {
-        read_utilization(reader, &detector.said, &detector.plugin.parameters);
+        read_utilization(reader, &detector.said, declared ? &declared->parameters : &nothing);
     }
 }
 
@@ -533,9 +457,8 @@ static void read_ttl(struct doc_reader *reader, const struct doc_node *node, voi
 
 static void check_policy(struct doc_reader *reader, const struct doc_node *ref,
                          enum picker_plugin_kind kind) {
-    struct picker_plugin plugin;
     if (doc_is_present(ref)) {
-        picker_plugin_find_by_ref(reader, ref, kind, &plugin);
+        (void)read_ref(reader, ref, kind);
     }
 }
 
@@ -554,7 +477,7 @@ static void check_usage_limit(struct doc_reader *reader, const struct doc_node *
     double threshold = 1;
     (void)unused;
     if (doc_is_present(ref)) {
-        picker_plugin_find_by_ref(reader, ref, PICKER_PLUGIN_LIMIT, &plugin);
+        plugin = read_ref(reader, ref, PICKER_PLUGIN_LIMIT);
     }
     struct doc_node share = doc_get(&plugin.parameters, "threshold");
     doc_reader_f64(reader, &share, &threshold);
@@ -586,40 +509,22 @@ static const struct doc_member BAND[] = {
     {"orderingPolicyRef", MEMBER_CUSTOM(check_ordering)},
     {0}};
 
-/* Requests of a priority below 0 never wait, so such a band is not stored. */
-static void add_band(struct doc_reader *reader, const struct doc_node *node,
-                     struct flow_band_limits *bands, size_t *n) {
-    struct flow_band_limits band = {.max_requests = DEFAULT_BAND_MAX_REQUESTS};
+/* Requests of a priority below 0 never wait, so such a band has no effect. */
+static bool read_band(struct doc_reader *reader, const struct doc_node *node,
+                      struct flow_band_limits *out) {
     struct doc_node priority = doc_get(node, "priority");
-    doc_reader_object(reader, node, BAND, &band);
-    doc_reader_i64(reader, &priority, INT32_MIN, INT32_MAX, &band.priority);
-    if (band.priority < 0) {
+    *out = (struct flow_band_limits){.max_requests = DEFAULT_BAND_MAX_REQUESTS};
+    doc_reader_object(reader, node, BAND, out);
+    doc_reader_i64(reader, &priority, INT32_MIN, INT32_MAX, &out->priority);
+    if (out->priority < 0) {
         add_note(reader, node, NO_WAIT);
-        return;
     }
-    for (size_t i = 0; i < *n; i++) {
-        if (bands[i].priority == band.priority) {
-            doc_reader_fail(reader, node, "the priority %lld is there twice",
-                            (long long)band.priority);
-        }
-    }
-    bands[(*n)++] = band;
+    return out->priority >= 0;
 }
 
-static void read_bands(struct doc_reader *reader, const struct doc_node *list, void *object) {
-    struct pool_flow_control *flow = object;
-    size_t n = doc_is_present(list) ? doc_count(list) : 0;
-    if (n == 0) {
-        return;
-    }
-    if (n > POOL_CONFIG_MAX_BANDS) {
-        doc_reader_fail(reader, list, "expected at most %d priorities, got %zu",
-                        POOL_CONFIG_MAX_BANDS, n);
-    }
-    struct flow_band_limits *bands = doc_reader_calloc(reader, n, sizeof(*bands));
-    flow->limits.bands = bands;
-    for (struct doc_node item = {0}; doc_reader_next(reader, list, &item);) {
-        add_band(reader, &item, bands, &flow->limits.n_bands);
+static void read_bands(struct doc_reader *reader, const struct doc_node *list, void *flow) {
+    if (doc_is_present(list) && doc_count(list) > 0) {
+        pool_config_read_bands(reader, list, read_band, flow);
     }
 }
 
@@ -768,13 +673,12 @@ static void check_refs(struct doc_reader *reader, const struct doc_node *list,
     for (struct doc_node item = {0};
          doc_is_present(list) && doc_reader_next(reader, list, &item);) {
         struct doc_node ref = doc_get(&item, "pluginRef"), more = doc_get(&item, "extractors");
-        struct picker_plugin plugin;
         doc_reader_object(reader, &item, members, NULL);
-        picker_plugin_find_by_ref(reader, &ref, kind, &plugin);
+        (void)read_ref(reader, &ref, kind);
         for (struct doc_node one = {0};
              doc_is_present(&more) && doc_reader_next(reader, &more, &one);) {
             struct doc_node other = doc_get(&one, "pluginRef");
-            picker_plugin_find_by_ref(reader, &other, kind, &plugin);
+            (void)read_ref(reader, &other, kind);
         }
     }
 }
@@ -806,281 +710,14 @@ static void read_parsers(struct doc_reader *reader, const struct doc_node *docum
 }
 
 /* Adds a note for the parameters of producers, which are ignored. */
-static void note_producers(struct doc_reader *reader, const struct doc_node *document) {
-    struct doc_node list = doc_get(document, "plugins");
-    for (struct doc_node item = {0}; doc_reader_next(reader, &list, &item);) {
-        struct doc_node type = doc_get(&item, "type"), parameters = doc_get(&item, "parameters");
-        struct str text = {NULL, 0};
-        doc_reader_view(reader, &type, &text);
-        const struct picker_plugin_type *known_type = picker_plugin_type_find(text);
-        if (known_type && known_type->kind == PICKER_PLUGIN_PRODUCER &&
-            doc_is_present(&parameters)) {
-            add_note(reader, &parameters, "configured by the scorer's own parameters");
+static void note_producers(struct doc_reader *reader) {
+    const struct plugin_list *plugins = pool_config_reader_of(reader)->plugins;
+    for (size_t i = 0; i < plugins->n; i++) {
+        const struct declared_plugin *plugin = &plugins->items[i];
+        if (plugin->type && plugin->type->kind == PICKER_PLUGIN_PRODUCER &&
+            doc_is_present(&plugin->parameters)) {
+            add_note(reader, &plugin->parameters, "configured by the scorer's own parameters");
         }
-    }
-}
-
-enum { MOST_PLUGINS = 64, MOST_WEIGHT = 1000000 };
-
-/* For the conformance tests of gateways: enables the protocol's `served_header`. */
-static const char VERIFIER[] = "destination-endpoint-served-verifier";
-
-struct declared {
-    struct str name;
-    const struct plugin *plugin;  /* NULL: it can't be in a profile */
-    enum picker_plugin_kind kind; /* if `plugin` is NULL */
-    void *parameters;
-};
-
-struct profile_reader {
-    struct pool_config_reader *reader;
-    struct doc_reader *doc; /* its own */
-    bool upstream;          /* the document is an EndpointPickerConfig */
-    struct declared plugins[MOST_PLUGINS];
-    size_t n_plugins;
-    struct profile *profile;
-    struct profile_step *filters, *scorers;
-};
-
-/* ---- plugins of a profile -------------------------------------------------------------------- */
-
-/* Suggests the type that was probably meant, or else lists the types of the kind that the name ends
- * with. */
-static void unknown_type(const struct profile_reader *self, const struct doc_node *node,
-                         struct str type) {
-    struct suggestion suggestion = {0};
-    char hint[SUGGEST_HINT_BYTES];
-    struct buf names;
-    buf_init(&names, self->reader->arena, 0);
-    for (size_t i = 0; i < N_PLUGINS; i++) {
-        suggest_consider(&suggestion, type, str_of(PLUGINS[i]->type));
-        if (str_ends_with(type, str_of(plugin_kind_name(PLUGINS[i]->kind)))) {
-            buf_printf(&names, "%s%s", names.len > 0 ? ", " : "", PLUGINS[i]->type);
-        }
-    }
-    for (size_t i = 0; self->upstream && i < N_PICKER_PLUGIN_TYPES; i++) {
-        suggest_consider(&suggestion, type, str_of(PICKER_PLUGIN_TYPES[i].type));
-    }
-    if (!suggestion.best.ptr && names.len > 0) {
-        struct str text = buf_str(&names);
-        doc_reader_fail(self->doc, node, "no plugin is called \"%.*s\"; there are %.*s",
-                        STR_ARG(type), STR_ARG(text));
-    }
-    doc_reader_fail(self->doc, node, "no plugin is called \"%.*s\"%s", STR_ARG(type),
-                    suggestion.best.ptr ? suggest_hint(&suggestion, hint)
-                                        : "; their names end in -filter, -scorer or -picker");
-}
-
-static const struct declared *find_declared(const struct profile_reader *self, struct str name) {
-    for (size_t i = 0; i < self->n_plugins; i++) {
-        if (str_eq(self->plugins[i].name, name)) {
-            return &self->plugins[i];
-        }
-    }
-    return NULL;
-}
-
-static const struct doc_member PLUGIN_ITEM[] = {
-    {"name", MEMBER_BY_CALLER}, {"type", MEMBER_BY_CALLER}, {"parameters", MEMBER_BY_CALLER}, {0}};
-
-static void read_plugin(struct profile_reader *self, const struct doc_node *node) {
-    struct pool_config_reader *reader = self->reader;
-    struct declared *plugin = &self->plugins[self->n_plugins];
-    struct doc_node type = doc_get(node, "type"), name = doc_get(node, "name");
-    struct doc_node parameters = doc_get(node, "parameters");
-    struct str text = {NULL, 0};
-    doc_reader_object(self->doc, node, PLUGIN_ITEM, NULL);
-    pool_config_read_name(self->doc, &type, &text);
-    pool_config_read_name(self->doc, doc_is_present(&name) ? &name : &type, &plugin->name);
-    if (doc_reader_ok(self->doc) && find_declared(self, plugin->name)) {
-        doc_reader_fail(self->doc, node, "the plugin \"%.*s\" is there twice",
-                        STR_ARG(plugin->name));
-    }
-    if (!doc_reader_ok(self->doc)) {
-        return;
-    }
-    const struct picker_plugin_type *known_type = picker_plugin_type_find(text);
-    plugin->plugin = plugin_find(text);
-    reader->spec->protocol.send_served_header |= str_is(text, VERIFIER);
-    if (!plugin->plugin &&
-        !(known_type && (self->upstream || known_type->kind == PICKER_PLUGIN_HANDLER))) {
-        unknown_type(self, &type, text);
-        return;
-    }
-    plugin->kind = known_type ? known_type->kind : PICKER_PLUGIN_HANDLER;
-    self->n_plugins++;
-    if (plugin->plugin) {
-        self->doc->status = plugin_read_parameters(plugin->plugin, &parameters, self->doc->arena,
-                                                   &plugin->parameters, self->doc->err);
-    }
-}
-
-static void check_plugin_count(struct doc_reader *reader, const struct doc_node *list) {
-    size_t n = doc_is_present(list) ? doc_count(list) : 0;
-    if (n == 0 || n > MOST_PLUGINS) {
-        doc_reader_fail(reader, list, "expected 1 to %d plugins, got %zu", MOST_PLUGINS, n);
-    }
-}
-
-/* ---- the profile ----------------------------------------------------------------------------- */
-
-/* Steps are in the order of the file. */
-static void add_step(struct profile_reader *self, const struct declared *declared, float weight,
-                     const struct doc_node *node) {
-    struct profile *profile = self->profile;
-    struct profile_step step = {declared->plugin, declared->parameters, weight, declared->name};
-    if (!step.plugin) {
-        if (declared->kind != PICKER_PLUGIN_HANDLER) {
-            doc_reader_fail(self->doc, node, "\"%.*s\" has no place in a profile",
-                            STR_ARG(declared->name));
-        }
-        return;
-    }
-    switch (step.plugin->kind) {
-    case PLUGIN_FILTER:
-        self->filters[profile->n_filters++] = step;
-        break;
-    case PLUGIN_SCORER:
-        self->scorers[profile->n_scorers++] = step;
-        break;
-    case PLUGIN_PICKER:
-        if (profile->picker.plugin) {
-            doc_reader_fail(self->doc, node, "expected one picker, got \"%.*s\" and \"%.*s\"",
-                            STR_ARG(profile->picker.name), STR_ARG(step.name));
-        }
-        profile->picker = step;
-        break;
-    }
-}
-
-static void read_weight(struct doc_reader *reader, const struct doc_node *node,
-                        const struct declared *declared, float *out) {
-    double weight = 1;
-    doc_reader_f64(reader, node, &weight);
-    if (!(weight >= 0 && weight <= MOST_WEIGHT)) {
-        doc_reader_fail(reader, node, "expected a weight from 0 to %d", MOST_WEIGHT);
-    }
-    if (node->val && declared->plugin && declared->plugin->kind != PLUGIN_SCORER) {
-        doc_reader_fail(reader, node, "\"%.*s\" is a %s; only scorers have weights",
-                        STR_ARG(declared->name), plugin_kind_name(declared->plugin->kind));
-    }
-    *out = (float)weight;
-}
-
-static void read_plugin_ref(struct profile_reader *self, const struct doc_node *node) {
-    static const struct doc_member members[] = {
-        {"pluginRef", MEMBER_BY_CALLER}, {"weight", MEMBER_BY_CALLER}, {0}};
-    struct doc_node ref = doc_get(node, "pluginRef"), weight_node = doc_get(node, "weight");
-    struct str name = {NULL, 0};
-    float weight;
-    doc_reader_object(self->doc, node, members, NULL);
-    pool_config_read_name(self->doc, &ref, &name);
-    if (!doc_reader_ok(self->doc)) {
-        return;
-    }
-    const struct declared *declared = find_declared(self, name);
-    if (!declared) {
-        struct suggestion suggestion = {0};
-        char hint[SUGGEST_HINT_BYTES];
-        for (size_t i = 0; i < self->n_plugins; i++) {
-            suggest_consider(&suggestion, name, self->plugins[i].name);
-        }
-        doc_reader_fail(self->doc, &ref, "no plugin above has the name \"%.*s\"%s", STR_ARG(name),
-                        suggest_hint(&suggestion, hint));
-        return;
-    }
-    read_weight(self->doc, &weight_node, declared, &weight);
-    add_step(self, declared, weight, node);
-}
-
-static void read_plugin_refs(struct profile_reader *self, const struct doc_node *node) {
-    static const struct doc_member members[] = {
-        {"name", MEMBER_CUSTOM_FIELD(struct profile, name, struct str, pool_config_read_name)},
-        {"plugins", MEMBER_BY_CALLER},
-        {0}};
-    struct doc_node list = doc_get(node, "plugins");
-    doc_reader_object(self->doc, node, members, self->profile);
-    check_plugin_count(self->doc, &list);
-    for (struct doc_node item = {0}; doc_reader_next(self->doc, &list, &item);) {
-        read_plugin_ref(self, &item);
-    }
-}
-
-static void alloc_profile(struct profile_reader *self) {
-    self->profile = doc_reader_calloc(self->doc, 1, sizeof(*self->profile));
-    self->filters = doc_reader_calloc(self->doc, MOST_PLUGINS, sizeof(*self->filters));
-    self->scorers = doc_reader_calloc(self->doc, MOST_PLUGINS, sizeof(*self->scorers));
-    if (self->profile) {
-        self->profile->filters = self->filters;
-        self->profile->scorers = self->scorers;
-    }
-}
-
-/* Sets the spec's profile, if there was no error. */
-static void end_profile(struct profile_reader *self, const struct doc_node *node) {
-    struct pool_config_reader *reader = self->reader;
-    struct error why = {.status = ST_OK};
-    if (!doc_reader_ok(self->doc)) {
-        return;
-    }
-    if (!self->profile->picker.plugin) {
-        self->profile->picker = PROFILE_DEFAULT.picker;
-    }
-    if (profile_collect_needs(self->profile, &why) != ST_OK) {
-        doc_reader_fail(self->doc, node, "%s", why.text);
-        return;
-    }
-    reader->spec->profile = self->profile;
-    const char *note = profile_load_note(self->profile);
-    if (note) {
-        self->doc->status = pool_spec_add_note(reader->spec, STR("profile"), note, self->doc->err);
-    }
-}
-
-/* Reads the members `plugins` and `schedulingProfiles`. Without profiles all plugins make up
- * one. */
-static void read_profile(struct doc_reader *reader, const struct doc_node *node) {
-    struct profile_reader self = {.reader = pool_config_reader_of(reader),
-                                  .doc = reader,
-                                  .upstream = pool_config_is_kube_object(node)};
-    struct doc_node plugins = doc_get(node, "plugins"), item = {0};
-    struct doc_node profiles = doc_get(node, "schedulingProfiles");
-    size_t n = doc_is_present(&profiles) ? doc_count(&profiles) : 0;
-    if (self.reader->spec->profile) {
-        doc_reader_fail(reader, node, "the file has a profile already");
-    }
-    if (n > 1) {
-        doc_reader_fail(reader, &profiles, "expected one profile, got %zu", n);
-    }
-    alloc_profile(&self);
-    check_plugin_count(reader, &plugins);
-    while (doc_reader_next(reader, &plugins, &item)) {
-        read_plugin(&self, &item);
-    }
-    item = (struct doc_node){0};
-    if (n > 0 && doc_reader_next(reader, &profiles, &item)) {
-        read_plugin_refs(&self, &item);
-    } else if (doc_reader_ok(reader)) {
-        self.profile->name = STR("default");
-        for (size_t i = 0; i < self.n_plugins; i++) {
-            if (self.plugins[i].plugin) {
-                add_step(&self, &self.plugins[i], 1, node);
-            }
-        }
-    }
-    end_profile(&self, node);
-}
-
-static const struct doc_member PROFILE[] = {
-    {"plugins", MEMBER_BY_CALLER}, {"schedulingProfiles", MEMBER_BY_CALLER}, {0}};
-
-void pool_config_read_profile_section(struct doc_reader *reader, const struct doc_node *node,
-                                      void *spec) {
-    (void)spec;
-    pool_config_reader_of(reader)->has_profile = doc_is_present(node);
-    if (doc_is_present(node)) {
-        doc_reader_object(reader, node, PROFILE, NULL);
-        read_profile(reader, node);
     }
 }
 
@@ -1100,15 +737,20 @@ void pool_config_read_picker_config(struct pool_config_reader *reader,
     struct doc_reader *doc = &reader->doc;
     struct doc_node gates = doc_get(node, "featureGates"), gate = {0};
     struct doc_node data = doc_get(node, "data"), layer = doc_get(node, "dataLayer");
-    read_profile(doc, node);
+    reader->plugins = arena_calloc(reader->arena, 1, sizeof(*reader->plugins));
+    if (!reader->plugins) {
+        doc_reader_no_memory(doc);
+        return;
+    }
+    pool_config_read_profile(doc, node, true, reader->plugins);
     while (doc_is_present(&gates) && doc_reader_next(doc, &gates, &gate)) {
         read_gate(doc, &gate);
     }
-    read_data_sources_of_type(doc, node, "core-metrics-extractor", EXTRACTOR);
-    read_data_sources_of_type(doc, node, "metrics-data-source", SOURCE);
+    read_data_sources_of_type(doc, "core-metrics-extractor", EXTRACTOR);
+    read_data_sources_of_type(doc, "metrics-data-source", SOURCE);
     read_saturation_detector(doc, node);
     read_flow_control(doc, node);
-    note_producers(doc, node);
+    note_producers(doc);
     read_data(doc, &data);
     read_data(doc, &layer);
     read_parsers(doc, node);

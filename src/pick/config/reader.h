@@ -43,6 +43,8 @@ enum pool_config_unknown_models {
     POOL_CONFIG_UNKNOWN_PASS
 };
 
+struct plugin_list;
+
 /* One pool. */
 struct pool_config_reader {
     struct doc_reader doc; /* first, so that rows find the pool; its arena is the spec's */
@@ -60,6 +62,7 @@ struct pool_config_reader {
     enum pool_config_unknown_models unknown;
     struct pool_config_names endpoints, models, objectives, rewrites;
     struct pool_config_names split; /* models with targets */
+    struct plugin_list *plugins;    /* of the EndpointPickerConfig; NULL: none was read */
 };
 
 /* The whole file: a reader for each pool. */
@@ -129,12 +132,19 @@ void pool_config_check_disjoint(struct pool_config_reader *reader,
  * whose labels are checked (settings.c). */
 extern const struct doc_member POOL_CONFIG_SECTIONS[];
 
-/* Rows of it in pools.c, models.c and picker_config.c. */
+/* Rows of it in pools.c, models.c and profile.c. */
 doc_member_fn pool_config_read_selector, pool_config_read_ports, pool_config_read_endpoints,
     pool_config_read_dns;
 doc_member_fn pool_config_read_unknown_models, pool_config_read_models,
     pool_config_read_model_paths, pool_config_read_objectives, pool_config_read_rewrites;
 doc_member_fn pool_config_read_profile_section;
+
+/* settings.c: the priorities of flow control. `read_one` reads a band. Returns: whether it has an
+ * effect here. */
+typedef bool pool_config_read_band(struct doc_reader *reader, const struct doc_node *node,
+                                   struct flow_band_limits *out);
+void pool_config_read_bands(struct doc_reader *reader, const struct doc_node *list,
+                            pool_config_read_band *read_one, struct pool_flow_control *out);
 
 /* models.c: add one of each kind. A name that requests use is recorded, so that
  * pool_config_check_unique finds a second one. */

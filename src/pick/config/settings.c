@@ -194,15 +194,19 @@ static const struct doc_member BAND[] = {
      MEMBER_WHOLE(struct flow_band_limits, max_requests, 0, POOL_CONFIG_MAX_WAITING)},
     {0}};
 
-/* Reads into bands[n]. */
-static void read_band(struct doc_reader *reader, const struct doc_node *node,
-                      struct flow_band_limits *bands, size_t n) {
+static bool read_band(struct doc_reader *reader, const struct doc_node *node,
+                      struct flow_band_limits *out) {
     doc_reader_expect_object(reader, node);
     doc_reader_reject_unknown(reader, node, BAND, NULL);
     if (!doc_get(node, "priority").val || !doc_get(node, "max_requests").val) {
         doc_reader_fail(reader, node, "expected a priority and its max_requests");
     }
-    doc_reader_members(reader, node, BAND, &bands[n]);
+    doc_reader_members(reader, node, BAND, out);
+    return true;
+}
+
+static void check_priority(struct doc_reader *reader, const struct doc_node *node,
+                           const struct flow_band_limits *bands, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (bands[i].priority == bands[n].priority) {
             doc_reader_fail(reader, node, "the priority %lld is there twice",
@@ -211,18 +215,24 @@ static void read_band(struct doc_reader *reader, const struct doc_node *node,
     }
 }
 
-static void read_bands(struct doc_reader *reader, const struct doc_node *list, void *object) {
-    struct pool_flow_control *flow = object;
+void pool_config_read_bands(struct doc_reader *reader, const struct doc_node *list,
+                            pool_config_read_band *read_one, struct pool_flow_control *out) {
     size_t n = doc_is_present(list) ? doc_count(list) : 0;
     if (n > POOL_CONFIG_MAX_BANDS) {
         doc_reader_fail(reader, list, "expected at most %d priorities, got %zu",
                         POOL_CONFIG_MAX_BANDS, n);
     }
     struct flow_band_limits *bands = doc_reader_calloc(reader, n, sizeof(*bands));
-    flow->limits.bands = bands;
+    out->limits.bands = bands;
     for (struct doc_node item = {0}; n > 0 && doc_reader_next(reader, list, &item);) {
-        read_band(reader, &item, bands, flow->limits.n_bands++);
+        if (read_one(reader, &item, &bands[out->limits.n_bands])) {
+            check_priority(reader, &item, bands, out->limits.n_bands++);
+        }
     }
+}
+
+static void read_bands(struct doc_reader *reader, const struct doc_node *list, void *flow) {
+    pool_config_read_bands(reader, list, read_band, flow);
 }
 
 static const struct doc_member FLOW_CONTROL[] = {

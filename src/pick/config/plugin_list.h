@@ -1,0 +1,58 @@
+/* The plugins of a document: declared once in its list `plugins`, and referred to by their names in
+ * the profile and, in upstream's EndpointPickerConfig, elsewhere. For profile.c and
+ * picker_config.c. */
+#ifndef SLUICE_PICK_CONFIG_PLUGIN_LIST_H
+#define SLUICE_PICK_CONFIG_PLUGIN_LIST_H
+
+#include "pick/config/reader.h"
+
+enum { MOST_PLUGINS = 64 };
+
+/* Kinds of upstream's plugins that can't be in a profile; other members of the document refer to
+ * them. */
+enum picker_plugin_kind {
+    PICKER_PLUGIN_HANDLER,
+    PICKER_PLUGIN_DETECTOR,
+    PICKER_PLUGIN_FAIRNESS,
+    PICKER_PLUGIN_ORDERING,
+    PICKER_PLUGIN_LIMIT,
+    PICKER_PLUGIN_DATA,
+    PICKER_PLUGIN_PARSER,
+    PICKER_PLUGIN_PRODUCER,
+};
+
+struct picker_plugin_type {
+    const char *type;
+    enum picker_plugin_kind kind;
+    const char *note; /* how it differs from upstream; NULL: it does not */
+};
+
+/* Not to be moved: doc_node points to its parents. */
+struct declared_plugin {
+    struct doc_node item, parameters;
+    struct str name;                       /* its type, where it has no name */
+    const struct plugin *plugin;           /* of profiles; NULL: `type` is set */
+    const struct picker_plugin_type *type; /* NULL: `plugin` is set */
+    void *settings;                        /* of `plugin`: its parameters, read */
+};
+
+struct plugin_list {
+    struct doc_node node;
+    struct declared_plugin items[MOST_PLUGINS];
+    size_t n;
+};
+
+/* Reads the members `plugins` and `schedulingProfiles` of `node` into `*list` (zeroed) and the
+ * spec's profile. Without profiles all plugins make up one. `upstream`: the document is an
+ * EndpointPickerConfig, whose plugins may be of every kind, others only steps and handlers. */
+void pool_config_read_profile(struct doc_reader *reader, const struct doc_node *node, bool upstream,
+                              struct plugin_list *list);
+/* Returns: NULL if no plugin of the list has this name. */
+const struct declared_plugin *plugin_list_find(const struct plugin_list *list, struct str name);
+
+/* Returns: NULL if there is no such type. */
+const struct picker_plugin_type *picker_plugin_type_find(struct str type);
+/* Returns: the types of this kind, "a, b, c". */
+struct str picker_plugin_types_of_kind(struct arena *arena, enum picker_plugin_kind kind);
+
+#endif

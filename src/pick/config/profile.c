@@ -1,0 +1,300 @@
+/* Plugins and the profile that they make up, as our own format (`profile`) and upstream's
+ * EndpointPickerConfig have them: the same members in both. Upstream's also declares plugins that
+ * are not steps of a profile; picker_config.c reads what refers to them. */
+#include "pick/config/plugin_list.h"
+
+#include "core/base/buf.h"
+#include "core/base/suggest.h"
+#include "pick/pool/profile/profile.h"
+
+enum { MOST_WEIGHT = 1000000 };
+
+/* For the conformance tests of gateways: enables the protocol's `served_header`. */
+static const char VERIFIER[] = "destination-endpoint-served-verifier";
+
+struct profile_reader {
+    struct pool_config_reader *reader;
+    struct doc_reader *doc; /* its own */
+    bool upstream;          /* the document is an EndpointPickerConfig */
+    struct plugin_list *plugins;
+    struct profile *profile;
+    struct profile_step *filters, *scorers;
+};
+
+/* ---- upstream's types ------------------------------------------------------------------------ */
+
+static const struct picker_plugin_type PICKER_PLUGIN_TYPES[] = {
+#define PICKER_PLUGIN(type, kind, note) {(type), PICKER_PLUGIN_##kind, (note)},
+#include "pick/config/picker_plugin_type.def"
+#undef PICKER_PLUGIN
+};
+
+static const size_t N_PICKER_PLUGIN_TYPES =
+    sizeof(PICKER_PLUGIN_TYPES) / sizeof(PICKER_PLUGIN_TYPES[0]);
+
+const struct picker_plugin_type *picker_plugin_type_find(struct str type) {
+    for (size_t i = 0; i < N_PICKER_PLUGIN_TYPES; i++) {
+        if (str_is(type, PICKER_PLUGIN_TYPES[i].type)) {
+            return &PICKER_PLUGIN_TYPES[i];
+        }
+    }
+    return NULL;
+}
+
+struct str picker_plugin_types_of_kind(struct arena *arena, enum picker_plugin_kind kind) {
+    struct buf names;
+    buf_init(&names, arena, 0);
+    for (size_t i = 0; i < N_PICKER_PLUGIN_TYPES; i++) {
+        if (PICKER_PLUGIN_TYPES[i].kind == kind) {
+            buf_printf(&names, "%s%s", names.len > 0 ? ", " : "", PICKER_PLUGIN_TYPES[i].type);
+        }
+    }
+    return buf_str(&names);
+}
+
+/* ---- plugins of a profile -------------------------------------------------------------------- */
+
+/* Suggests the type that was probably meant, or else lists the types of the kind that the name ends
+ * with. */
+static void unknown_type(const struct profile_reader *self, const struct doc_node *node,
+                         struct str type) {
+    struct suggestion suggestion = {0};
+    char hint[SUGGEST_HINT_BYTES];
+    struct buf names;
+    buf_init(&names, self->reader->arena, 0);
+    for (size_t i = 0; i < N_PLUGINS; i++) {
+        suggest_consider(&suggestion, type, str_of(PLUGINS[i]->type));
+        if (str_ends_with(type, str_of(plugin_kind_name(PLUGINS[i]->kind)))) {
+            buf_printf(&names, "%s%s", names.len > 0 ? ", " : "", PLUGINS[i]->type);
+        }
+    }
+    for (size_t i = 0; self->upstream && i < N_PICKER_PLUGIN_TYPES; i++) {
+        suggest_consider(&suggestion, type, str_of(PICKER_PLUGIN_TYPES[i].type));
+    }
+    if (!suggestion.best.ptr && names.len > 0) {
+        struct str text = buf_str(&names);
+        doc_reader_fail(self->doc, node, "no plugin is called \"%.*s\"; there are %.*s",
+                        STR_ARG(type), STR_ARG(text));
+    }
+    doc_reader_fail(self->doc, node, "no plugin is called \"%.*s\"%s", STR_ARG(type),
+                    suggestion.best.ptr ? suggest_hint(&suggestion, hint)
+                                        : "; their names end in -filter, -scorer or -picker");
+}
+
+const struct declared_plugin *plugin_list_find(const struct plugin_list *list, struct str name) {
+    for (size_t i = 0; i < list->n; i++) {
+        if (str_eq(list->items[i].name, name)) {
+            return &list->items[i];
+        }
+    }
+    return NULL;
+}
+
+static const struct doc_member PLUGIN_ITEM[] = {
+    {"name", MEMBER_BY_CALLER}, {"type", MEMBER_BY_CALLER}, {"parameters", MEMBER_BY_CALLER}, {0}};
+
+/* Reads plugins->items[n]. */
+static void read_plugin(struct profile_reader *self, const struct doc_node *node) {
+    struct plugin_list *list = self->plugins;
+    struct declared_plugin *plugin = &list->items[list->n];
+    plugin->item = *node;
+    plugin->parameters = doc_get(&plugin->item, "parameters");
+    struct doc_node type = doc_get(node, "type"), name = doc_get(node, "name");
+    struct str text = {NULL, 0};
+    doc_reader_object(self->doc, node, PLUGIN_ITEM, NULL);
+    pool_config_read_name(self->doc, &type, &text);
+    pool_config_read_name(self->doc, doc_is_present(&name) ? &name : &type, &plugin->name);
+    if (doc_reader_ok(self->doc) && plugin_list_find(list, plugin->name)) {
+        doc_reader_fail(self->doc, node, "the plugin \"%.*s\" is there twice",
+                        STR_ARG(plugin->name));
+    }
+    if (!doc_reader_ok(self->doc)) {
+        return;
+    }
+    plugin->type = picker_plugin_type_find(text);
+    plugin->plugin = plugin_find(text);
+    self->reader->spec->protocol.send_served_header |= str_is(text, VERIFIER);
+    if (!plugin->plugin &&
+        !(plugin->type && (self->upstream || plugin->type->kind == PICKER_PLUGIN_HANDLER))) {
+        unknown_type(self, &type, text);
+        return;
+    }
+    list->n++;
+    if (plugin->plugin) {
+        self->doc->status =
+            plugin_read_parameters(plugin->plugin, &plugin->parameters, self->doc->arena,
+                                   &plugin->settings, self->doc->err);
+    }
+}
+
+static void check_plugin_count(struct doc_reader *reader, const struct doc_node *list) {
+    size_t n = doc_is_present(list) ? doc_count(list) : 0;
+    if (n == 0 || n > MOST_PLUGINS) {
+        doc_reader_fail(reader, list, "expected 1 to %d plugins, got %zu", MOST_PLUGINS, n);
+    }
+}
+
+/* ---- the profile ----------------------------------------------------------------------------- */
+
+/* Steps are in the order of the file. */
+static void add_step(struct profile_reader *self, const struct declared_plugin *declared,
+                     float weight, const struct doc_node *node) {
+    struct profile *profile = self->profile;
+    struct profile_step step = {declared->plugin, declared->settings, weight, declared->name};
+    if (!step.plugin) {
+        if (declared->type->kind != PICKER_PLUGIN_HANDLER) {
+            doc_reader_fail(self->doc, node, "\"%.*s\" has no place in a profile",
+                            STR_ARG(declared->name));
+        }
+        return;
+    }
+    switch (step.plugin->kind) {
+    case PLUGIN_FILTER:
+        self->filters[profile->n_filters++] = step;
+        break;
+    case PLUGIN_SCORER:
+        self->scorers[profile->n_scorers++] = step;
+        break;
+    case PLUGIN_PICKER:
+        if (profile->picker.plugin) {
+            doc_reader_fail(self->doc, node, "expected one picker, got \"%.*s\" and \"%.*s\"",
+                            STR_ARG(profile->picker.name), STR_ARG(step.name));
+        }
+        profile->picker = step;
+        break;
+    }
+}
+
+static void read_weight(struct doc_reader *reader, const struct doc_node *node,
+                        const struct declared_plugin *declared, float *out) {
+    double weight = 1;
+    doc_reader_f64(reader, node, &weight);
+    if (!(weight >= 0 && weight <= MOST_WEIGHT)) {
+        doc_reader_fail(reader, node, "expected a weight from 0 to %d", MOST_WEIGHT);
+    }
+    if (node->val && declared->plugin && declared->plugin->kind != PLUGIN_SCORER) {
+        doc_reader_fail(reader, node, "\"%.*s\" is a %s; only scorers have weights",
+                        STR_ARG(declared->name), plugin_kind_name(declared->plugin->kind));
+    }
+    *out = (float)weight;
+}
+
+static void read_plugin_ref(struct profile_reader *self, const struct doc_node *node) {
+    static const struct doc_member members[] = {
+        {"pluginRef", MEMBER_BY_CALLER}, {"weight", MEMBER_BY_CALLER}, {0}};
+    struct doc_node ref = doc_get(node, "pluginRef"), weight_node = doc_get(node, "weight");
+    struct str name = {NULL, 0};
+    float weight;
+    doc_reader_object(self->doc, node, members, NULL);
+    pool_config_read_name(self->doc, &ref, &name);
+    if (!doc_reader_ok(self->doc)) {
+        return;
+    }
+    const struct declared_plugin *declared = plugin_list_find(self->plugins, name);
+    if (!declared) {
+        struct suggestion suggestion = {0};
+        char hint[SUGGEST_HINT_BYTES];
+        for (size_t i = 0; i < self->plugins->n; i++) {
+            suggest_consider(&suggestion, name, self->plugins->items[i].name);
+        }
+        doc_reader_fail(self->doc, &ref, "no plugin above has the name \"%.*s\"%s", STR_ARG(name),
+                        suggest_hint(&suggestion, hint));
+        return;
+    }
+    read_weight(self->doc, &weight_node, declared, &weight);
+    add_step(self, declared, weight, node);
+}
+
+static void read_plugin_refs(struct profile_reader *self, const struct doc_node *node) {
+    static const struct doc_member members[] = {
+        {"name", MEMBER_CUSTOM_FIELD(struct profile, name, struct str, pool_config_read_name)},
+        {"plugins", MEMBER_BY_CALLER},
+        {0}};
+    struct doc_node list = doc_get(node, "plugins");
+    doc_reader_object(self->doc, node, members, self->profile);
+    check_plugin_count(self->doc, &list);
+    for (struct doc_node item = {0}; doc_reader_next(self->doc, &list, &item);) {
+        read_plugin_ref(self, &item);
+    }
+}
+
+static void alloc_profile(struct profile_reader *self) {
+    self->profile = doc_reader_calloc(self->doc, 1, sizeof(*self->profile));
+    self->filters = doc_reader_calloc(self->doc, MOST_PLUGINS, sizeof(*self->filters));
+    self->scorers = doc_reader_calloc(self->doc, MOST_PLUGINS, sizeof(*self->scorers));
+    if (self->profile) {
+        self->profile->filters = self->filters;
+        self->profile->scorers = self->scorers;
+    }
+}
+
+/* Sets the spec's profile, if there was no error. */
+static void end_profile(struct profile_reader *self, const struct doc_node *node) {
+    struct pool_config_reader *reader = self->reader;
+    struct error why = {.status = ST_OK};
+    if (!doc_reader_ok(self->doc)) {
+        return;
+    }
+    if (!self->profile->picker.plugin) {
+        self->profile->picker = PROFILE_DEFAULT.picker;
+    }
+    if (profile_collect_needs(self->profile, &why) != ST_OK) {
+        doc_reader_fail(self->doc, node, "%s", why.text);
+        return;
+    }
+    reader->spec->profile = self->profile;
+    const char *note = profile_load_note(self->profile);
+    if (note) {
+        self->doc->status = pool_spec_add_note(reader->spec, STR("profile"), note, self->doc->err);
+    }
+}
+
+void pool_config_read_profile(struct doc_reader *reader, const struct doc_node *node, bool upstream,
+                              struct plugin_list *list) {
+    struct profile_reader self = {.reader = pool_config_reader_of(reader),
+                                  .doc = reader,
+                                  .upstream = upstream,
+                                  .plugins = list};
+    struct doc_node profiles = doc_get(node, "schedulingProfiles"), item = {0};
+    size_t n = doc_is_present(&profiles) ? doc_count(&profiles) : 0;
+    list->node = doc_get(node, "plugins");
+    if (self.reader->spec->profile) {
+        doc_reader_fail(reader, node, "the file has a profile already");
+    }
+    if (n > 1) {
+        doc_reader_fail(reader, &profiles, "expected one profile, got %zu", n);
+    }
+    alloc_profile(&self);
+    check_plugin_count(reader, &list->node);
+    while (doc_reader_next(reader, &list->node, &item)) {
+        read_plugin(&self, &item);
+    }
+    item = (struct doc_node){0};
+    if (n > 0 && doc_reader_next(reader, &profiles, &item)) {
+        read_plugin_refs(&self, &item);
+    } else if (doc_reader_ok(reader)) {
+        self.profile->name = STR("default");
+        for (size_t i = 0; i < list->n; i++) {
+            if (list->items[i].plugin) {
+                add_step(&self, &list->items[i], 1, node);
+            }
+        }
+    }
+    end_profile(&self, node);
+}
+
+static const struct doc_member PROFILE[] = {
+    {"plugins", MEMBER_BY_CALLER}, {"schedulingProfiles", MEMBER_BY_CALLER}, {0}};
+
+void pool_config_read_profile_section(struct doc_reader *reader, const struct doc_node *node,
+                                      void *spec) {
+    struct plugin_list *list = arena_calloc(pool_config_reader_of(reader)->arena, 1, sizeof(*list));
+    (void)spec;
+    pool_config_reader_of(reader)->has_profile = doc_is_present(node);
+    if (!list) {
+        doc_reader_no_memory(reader);
+    } else if (doc_is_present(node)) {
+        doc_reader_object(reader, node, PROFILE, NULL);
+        pool_config_read_profile(reader, node, false, list);
+    }
+}
