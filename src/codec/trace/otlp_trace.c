@@ -110,7 +110,7 @@ static void add_attributes(struct json_writer *json, const struct trace_record *
     text_attribute(json, STR("triton.model_name"), record->model);
     number_attribute(json, STR("triton.model_version"), record->version);
     number_attribute(json, STR("triton.trace_id"), record->id);
-    number_attribute(json, STR("triton.trace_parent_id"), 0);
+    number_attribute(json, STR("triton.trace_parent_id"), record->parent_id);
     if (record->request_id.len > 0) {
         text_attribute(json, STR("triton.request_id"), record->request_id);
     }

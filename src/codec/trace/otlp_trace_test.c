@@ -44,7 +44,8 @@ static void otlp_trace_empty_request_is_printed(void **state) {
 static void otlp_trace_failed_request_has_one_span(void **state) {
     const unsigned char parent[SPAN_ID_BYTES] = {0xab};
     struct otlp_ids ids = IDS;
-    struct trace_record record = {.id = 7, .model = STR("m"), .version = 3, .failure = STR("no")};
+    struct trace_record record = {
+        .id = 7, .parent_id = 6, .model = STR("m"), .version = 3, .failure = STR("no")};
     struct arena *arena = arena_new(NULL, 0);
     struct buf out;
     (void)state;
@@ -61,7 +62,7 @@ static void otlp_trace_failed_request_has_one_span(void **state) {
            "{\"key\":\"triton.model_name\",\"value\":{\"stringValue\":\"m\"}},"
            "{\"key\":\"triton.model_version\",\"value\":{\"intValue\":\"3\"}},"
            "{\"key\":\"triton.trace_id\",\"value\":{\"intValue\":\"7\"}},"
-           "{\"key\":\"triton.trace_parent_id\",\"value\":{\"intValue\":\"0\"}}],\"events\":["
+           "{\"key\":\"triton.trace_parent_id\",\"value\":{\"intValue\":\"6\"}}],\"events\":["
            "{\"timeUnixNano\":\"1005\",\"name\":\"HTTP_RECV_START\"},"
            "{\"timeUnixNano\":\"1009\",\"name\":\"HTTP_RECV_END\"}],"
            "\"status\":{\"message\":\"no\",\"code\":2}}");

@@ -28,6 +28,9 @@ static void print_request(struct json_writer *json, const struct trace_record *r
     if (record->request_id.len > 0) {
         add_text(json, "request_id", record->request_id);
     }
+    if (record->parent_id > 0) {
+        json_write_u64(json, "parent_id", record->parent_id);
+    }
     json_write_close(json, '}');
 }
 

@@ -23,7 +23,8 @@ struct trace_tensor {
 };
 
 struct trace_record {
-    uint64_t id; /* unique in this process */
+    uint64_t id;        /* unique in this process */
+    uint64_t parent_id; /* of the inference that this one ran inside of; 0: none */
     struct str model;
     uint64_t version;
     struct str request_id;         /* empty: none */

@@ -35,6 +35,9 @@ static void trace_record_print_timestamps_match(void **state) {
            "{\"id\":3,\"timestamps\":[{\"name\":\"HTTP_RECV_START\",\"ns\":5}]},"
            "{\"id\":3,\"timestamps\":[{\"name\":\"QUEUE_START\",\"ns\":7}]}");
     expect(&record, false, "{\"id\":3,\"model_name\":\"m\",\"model_version\":10}");
+    record.parent_id = 2;
+    expect(&record, false, "{\"id\":3,\"model_name\":\"m\",\"model_version\":10,\"parent_id\":2}");
+    record.parent_id = 0;
     record.request_id = str_make("\xff", 1); /* invalid UTF-8 */
     expect(&record, false,
            "{\"id\":3,\"model_name\":\"m\",\"model_version\":10,\"request_id\":\"\"}");

@@ -166,6 +166,9 @@ static bool deliver(struct inference *base, struct outgoing_response *outgoing) 
 static struct trace *begin_trace(struct inference *base) {
     const struct inner_inference *self = inner_of(base);
     struct tracer *tracer = self->options.services->tracer;
+    if (base->parent && base->parent->trace) {
+        return trace_sample_inside(base->parent->trace, base->spec);
+    }
     return tracer && tracer_is_on(tracer) ? trace_sample(tracer, base->spec, &self->options.trace)
                                           : NULL;
 }

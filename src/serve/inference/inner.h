@@ -78,7 +78,9 @@ struct inner_options {
     size_t n_wanted;
     uint64_t priority;    /* a level of the model, 1 is the highest; 0: the model's default */
     uint64_t deadline_ns; /* on the monotonic clock (clock_now_ns); 0: none but the parent's */
-    struct trace_context trace; /* of what it is a part of; zeroed: none */
+    /* Of what it is a part of; zeroed: none. Inside of a parent that is traced it is traced, too,
+     * and this is not used. */
+    struct trace_context trace;
     enum inner_thread thread;
     /* Called for each response in the model's order, possibly before inner_inference_start returns:
      * exactly once with `last`. An error is a last response with response->error set:

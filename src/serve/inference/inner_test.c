@@ -2,6 +2,7 @@
  * what they answer and where, and that nothing is held afterwards. */
 #include "serve/inference/inner.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -741,9 +742,62 @@ static void inner_child_has_earlier_deadline(void **state) {
     }
 }
 
+/* ---- many at once ---------------------------------------------------------------------------- */
+
+enum { N_STARTERS = 4, N_EACH = 200 };
+
+struct starter {
+    pthread_t thread;
+    struct got got[N_EACH];
+};
+
+/* Every third is cancelled, every other one answers on a helper thread. */
+static void *start_many(void *arg) {
+    struct starter *starter = arg;
+    for (size_t i = 0; i < N_EACH; i++) {
+        struct got *got = &starter->got[i];
+        struct inner_options options = options_of(got, i % 5 == 0 ? "n" : "m");
+        struct error err;
+        options.thread = i % 2 == 0 ? INNER_ON_WORKER : INNER_ON_HELPER;
+        if (inner_inference_new(&options, &got->inference, &err) == ST_OK) {
+            start(got);
+            if (i % 3 == 0) {
+                inner_inference_cancel(got->inference);
+            }
+            inner_inference_unref(got->inference);
+        }
+    }
+    return NULL;
+}
+
+static void inner_many_of_several_threads_all_end_once(void **state) {
+    static struct starter starters[N_STARTERS];
+    (void)state;
+    memset(starters, 0, sizeof(starters));
+    open_server("");
+    open_account((uint64_t)1 << 30, 0);
+    for (size_t i = 0; i < N_STARTERS; i++) {
+        assert_int_equal(pthread_create(&starters[i].thread, NULL, start_many, &starters[i]), 0);
+    }
+    for (size_t i = 0; i < N_STARTERS; i++) {
+        pthread_join(starters[i].thread, NULL);
+        for (size_t k = 0; k < N_EACH; k++) {
+            struct got *got = &starters[i].got[k];
+            bool may_be_cancelled = k % 3 == 0;
+            await(got);
+            assert_string_equal(got->steps, "last");
+            assert_true(got->error.status == ST_OK ||
+                        (may_be_cancelled && got->error.status == ST_CANCELLED));
+            assert_int_equal(got->n_on_worker, k % 2 == 0);
+        }
+    }
+    assert_serves(0);
+    close_server();
+}
+
 /* ---- trace ----------------------------------------------------------------------------------- */
 
-static void inner_inference_is_traced(void **state) {
+static void inner_inferences_are_traced_with_their_parent(void **state) {
     char file[PATH_MAX], setting[PATH_MAX + 16], text[4096];
     const char *items[] = {"level=TIMESTAMPS", "rate=1", setting};
     struct tracer_options options;
@@ -756,14 +810,22 @@ static void inner_inference_is_traced(void **state) {
     assert_int_equal(trace_config_parse(items, 3, &options, &err), ST_OK);
     assert_int_equal(tracer_open(&tracer, &options, &err), ST_OK);
     test.services.tracer = &tracer;
-    assert_serves(0);
-    pass_worker(); /* the trace ends with the response's release */
+    set_gate(0, true);
+    start(make_of(0, "m"));
+    await_started(0, 1);
+    start(make_inside(1, "n", 0));
+    assert_ended(&test.got[1], ST_OK, "last");
+    set_gate(0, false);
+    assert_ended(&test.got[0], ST_OK, "last");
+    pass_worker(); /* the traces end with the release of the responses */
     tracer_close(&tracer);
     FILE *stream = fopen(file, "r");
     assert_non_null(stream);
     text[fread(text, 1, sizeof(text) - 1, stream)] = '\0';
     (void)fclose(stream);
-    assert_non_null(strstr(text, "\"model_name\":\"m\""));
+    assert_non_null(strstr(text, "{\"id\":1,\"model_name\":\"m\",\"model_version\":1}"));
+    assert_non_null(
+        strstr(text, "{\"id\":2,\"model_name\":\"n\",\"model_version\":1,\"parent_id\":1}"));
     assert_non_null(strstr(text, "COMPUTE_START"));
     close_server();
 }
@@ -831,7 +893,8 @@ int main(void) {
         cmocka_unit_test(inner_depth_is_bounded_and_cancellation_goes_down),
         cmocka_unit_test(inner_end_of_parent_cancels_child),
         cmocka_unit_test(inner_child_has_earlier_deadline),
-        cmocka_unit_test(inner_inference_is_traced),
+        cmocka_unit_test(inner_many_of_several_threads_all_end_once),
+        cmocka_unit_test(inner_inferences_are_traced_with_their_parent),
         cmocka_unit_test(inner_priority_goes_first),
         cmocka_unit_test(inner_survives_unload_while_it_runs),
     };

@@ -27,6 +27,10 @@ struct trace *trace_sample_http(struct tracer *tracer, const struct model_spec *
                                 const struct http_head *head);
 struct trace *trace_sample_grpc(struct tracer *tracer, const struct model_spec *spec,
                                 const struct grpc_call *call);
+/* Traces an inference that runs inside of the traced one, with its settings and its client's trace
+ * context; it is not counted by the sampling. `parent` is not NULL. Returns: NULL when out of
+ * memory. Owns: as trace_sample. */
+struct trace *trace_sample_inside(struct trace *parent, const struct model_spec *spec);
 /* For protocols without a trace context (MIP). */
 static inline struct trace *trace_begin(struct tracer *tracer, const struct model_spec *spec) {
     static const struct trace_context no_parent = {.n_parents = 0};

@@ -601,6 +601,22 @@ static void store_trace_context(struct trace *trace, const struct traceparent *p
     }
 }
 
+/* Of a request that is counted in n_unwritten. */
+static struct trace *trace_begin_sampled(struct tracer_core *core, struct trace_setting *setting,
+                                         uint32_t level, uint64_t id,
+                                         const struct model_spec *spec) {
+    struct trace *trace = trace_new(core, setting, spec);
+    if (!trace) {
+        lock_acquire(&core->lock);
+        count_dropped(core, setting);
+        lock_release(&core->lock);
+        return NULL;
+    }
+    trace->level = level;
+    trace->record.id = id;
+    return trace;
+}
+
 struct trace *trace_sample(struct tracer *tracer, const struct model_spec *spec,
                            const struct trace_context *context) {
     struct tracer_core *core = tracer->core;
@@ -616,17 +632,25 @@ struct trace *trace_sample(struct tracer *tracer, const struct model_spec *spec,
     if (!sampled) {
         return NULL;
     }
-    struct trace *trace = trace_new(core, setting, spec);
-    if (!trace) {
-        lock_acquire(&core->lock);
-        count_dropped(core, setting);
-        lock_release(&core->lock);
-        return NULL;
-    }
-    trace->level = level;
-    trace->record.id = id;
-    if (has_parent) {
+    struct trace *trace = trace_begin_sampled(core, setting, level, id, spec);
+    if (trace && has_parent) {
         store_trace_context(trace, &parent, context->state);
+    }
+    return trace;
+}
+
+struct trace *trace_sample_inside(struct trace *parent, const struct model_spec *spec) {
+    struct tracer_core *core = parent->core;
+    lock_acquire(&core->lock);
+    uint64_t id = ++core->last_id;
+    parent->setting->n_unwritten++;
+    lock_release(&core->lock);
+    struct trace *trace = trace_begin_sampled(core, parent->setting, parent->level, id, spec);
+    if (trace) {
+        trace->record.parent_id = parent->record.id;
+        if (parent->has_parent) {
+            store_trace_context(trace, &parent->parent, parent->state);
+        }
     }
     return trace;
 }
