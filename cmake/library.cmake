@@ -19,8 +19,8 @@ add_library(library_own OBJECT src/client/library/clock.c src/client/library/met
 target_link_libraries(library_own PRIVATE module_core_base module_core_event)
 
 # What client sees, each before what it sees itself.
-foreach(name IN ITEMS net/client/grpc_session net/transport codec/mip codec/kserve codec/json codec/protobuf codec/http1
-        core/tensor core/event core/base)
+foreach(name IN ITEMS net/client/grpc_session net/transport codec/mip codec/kserve codec/json codec/grpc codec/protobuf
+        codec/http1 core/tensor core/event core/base)
     sluice_module_target(target ${name})
     list(APPEND below_targets ${target})
     list(APPEND below "$<TARGET_FILE:${target}>")

@@ -8,7 +8,7 @@
 #include "client/loop.h"
 #include "client/sized_struct.h"
 #include "client/stream.h"
-#include "codec/protobuf/grpc_status.h"
+#include "codec/grpc/status.h"
 #include "core/event/clock.h"
 #include "net/transport/grpc/message.h"
 

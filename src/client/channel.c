@@ -8,7 +8,7 @@
 
 #include "client/loop.h"
 #include "client/stream.h"
-#include "codec/protobuf/grpc_status.h"
+#include "codec/grpc/status.h"
 #include "core/base/backoff.h"
 #include "core/base/compiler.h"
 #include "core/event/clock.h"

@@ -265,11 +265,10 @@ static enum status export_data(struct arena *arena, const struct tensor *tensor,
 static enum status export_data_copy(const struct tensor *tensor, size_t index,
                                     const sluice_wanted *buffer, const void **out,
                                     struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES];
     if (tensor->n_bytes > buffer->n_bytes) {
         return error_set(err, ST_NO_ROOM, "output %zu (%s) has %zu bytes, and its buffer only %zu",
-                         index, tensor_name_print(tensor->name, name), tensor->n_bytes,
-                         buffer->n_bytes);
+                         index, quote_name(tensor->name, name), tensor->n_bytes, buffer->n_bytes);
     }
     pieces_copy(tensor->pieces, tensor->n_pieces, buffer->data, tensor->n_bytes);
     *out = buffer->data;
@@ -293,19 +292,18 @@ static const sluice_wanted *wanted_for(struct client_buffers buffers, size_t ind
 /* An output that the server has written to shared memory. */
 static enum status export_region(const struct tensor *from, const sluice_wanted *wanted,
                                  sluice_tensor *out, struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES];
     uint64_t n_bytes = wanted ? wanted->shm_bytes : 0;
     if (!wanted || !wanted->shm_region) {
         return error_set(err, ST_BAD_ANSWER, "the server's answer: output %s has no data",
-                         tensor_name_print(from->name, name));
+                         quote_name(from->name, name));
     }
     if (from->datatype != DT_BYTES &&
         (!shape_bytes(from->shape, from->datatype, &n_bytes) || n_bytes > wanted->shm_bytes)) {
         return error_set(err, ST_BAD_ANSWER,
                          "the server's answer: output %s does not fit its %llu bytes of shared "
                          "memory",
-                         tensor_name_print(from->name, name),
-                         (unsigned long long)wanted->shm_bytes);
+                         quote_name(from->name, name), (unsigned long long)wanted->shm_bytes);
     }
     out->shm_region = wanted->shm_region;
     out->shm_offset = wanted->shm_offset;

@@ -85,7 +85,7 @@ enum status client_grpc_query_encode(struct arena *arena, const struct client_qu
 }
 
 static enum status check_input(const struct tensor *tensor, struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES], shape[SHAPE_TEXT_BYTES];
     uint64_t n_elements;
     if (!is_utf8(tensor->name)) {
         return error_set(err, ST_BAD_DATA, "expected names of tensors in UTF-8");
@@ -94,7 +94,7 @@ static enum status check_input(const struct tensor *tensor, struct error *err) {
         return error_set(err, ST_BAD_SHAPE,
                          "input %s: expected dimensions of 0 or more and 2^63-1 elements, got "
                          "shape %s",
-                         tensor_name_print(tensor->name, name), shape_print(tensor->shape, shape));
+                         quote_name(tensor->name, name), shape_print(tensor->shape, shape));
     }
     return ST_OK;
 }
@@ -194,11 +194,10 @@ static enum status check_output(const struct tensor *tensor, struct error *err) 
     if (shape_bytes(tensor->shape, tensor->datatype, &expected) && expected == tensor->n_bytes) {
         return ST_OK;
     }
-    char shape[SHAPE_TEXT_BYTES], name[TENSOR_NAME_TEXT_BYTES];
+    char shape[SHAPE_TEXT_BYTES], name[QUOTED_NAME_BYTES];
     return error_set(err, ST_BAD_DATA, "output %s: expected %" PRIu64 " bytes for %s %s, got %zu",
-                     tensor_name_print(tensor->name, name), expected,
-                     datatype_name(tensor->datatype), shape_print(tensor->shape, shape),
-                     (size_t)tensor->n_bytes);
+                     quote_name(tensor->name, name), expected, datatype_name(tensor->datatype),
+                     shape_print(tensor->shape, shape), (size_t)tensor->n_bytes);
 }
 
 /* `stream`: of a ModelStreamInferResponse. */
@@ -252,11 +251,11 @@ static enum status check_specs(const struct tensor_spec *specs, size_t n, struct
             good = good && specs[i].shape.dims[j] >= -1;
         }
         if (!good) {
-            char name[TENSOR_NAME_TEXT_BYTES];
+            char name[QUOTED_NAME_BYTES];
             return error_set(err, ST_BAD_ANSWER,
                              "tensor %s: an unknown datatype, or a dimension "
                              "below -1",
-                             tensor_name_print(specs[i].name, name));
+                             quote_name(specs[i].name, name));
         }
     }
     return ST_OK;

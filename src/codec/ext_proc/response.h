@@ -9,7 +9,7 @@
 
 #include "codec/ext_proc/request.h"
 #include "core/base/arena.h"
-#include "core/tensor/tensor.h"
+#include "core/base/piece.h"
 
 /* Headers to set and to remove. A header is set by raw_value alone (proxies ignore `value`,
  * which leaves the header empty), and without `append`, so that it replaces a header of that

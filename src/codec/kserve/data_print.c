@@ -284,7 +284,7 @@ struct str element_gather(struct arena *arena, const struct tensor *tensor) {
 
 /* The framing of BYTES does not match the shape. */
 static enum status wrong_framing(const struct element_print *print, struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES], shape[SHAPE_TEXT_BYTES];
     struct str element, rest = print->all;
     uint64_t n = 0;
     while (bytes_next(&rest, &element)) {
@@ -293,7 +293,7 @@ static enum status wrong_framing(const struct element_print *print, struct error
     return error_set(err, ST_BAD_DATA,
                      "tensor %s: %" PRIu64 " whole BYTES elements and %zu bytes more don't fit "
                      "shape %s",
-                     tensor_name_print(print->tensor->name, name), n, rest.len,
+                     quote_name(print->tensor->name, name), n, rest.len,
                      shape_print(print->tensor->shape, shape));
 }
 
@@ -306,11 +306,11 @@ static enum status print_strings(struct element_print *print, struct buf *out, u
         }
         size_t good = utf8_valid_prefix(element.ptr, element.len);
         if (good < element.len) {
-            char name[TENSOR_NAME_TEXT_BYTES];
+            char name[QUOTED_NAME_BYTES];
             return error_set(err, ST_NOT_UTF8,
                              "tensor %s: element %" PRIu64 " is not UTF-8 (byte %zu of %zu), which "
                              "JSON can't carry%s",
-                             tensor_name_print(print->tensor->name, name), print->n_strings, good,
+                             quote_name(print->tensor->name, name), print->n_strings, good,
                              element.len, print->hint);
         }
         json_string_print(out, element);

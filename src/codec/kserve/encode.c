@@ -8,7 +8,7 @@
 #include "core/base/utf8.h"
 
 enum status v2_param_write(struct json_writer *json, const struct param *param, struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES];
     switch (param->kind) {
     case PARAM_BOOL:
         json_write_bool(json, JSON_ELEMENT, param->boolean);
@@ -22,7 +22,7 @@ enum status v2_param_write(struct json_writer *json, const struct param *param, 
     case PARAM_DOUBLE:
         if (!isfinite(param->number)) {
             return error_set(err, ST_BAD_DATA, "parameter %s: JSON can't represent %g",
-                             tensor_name_print(param->name, name), param->number);
+                             quote_name(param->name, name), param->number);
         }
         v2_data_print_doubles(json_write_begin(json, JSON_ELEMENT),
                               (const unsigned char *)&param->number, 1);
@@ -31,7 +31,7 @@ enum status v2_param_write(struct json_writer *json, const struct param *param, 
     case PARAM_STRING:
         if (!utf8_is_valid(param->string.ptr, param->string.len)) {
             return error_set(err, ST_BAD_DATA, "parameter %s: its text is not UTF-8",
-                             tensor_name_print(param->name, name));
+                             quote_name(param->name, name));
         }
         json_write_string(json, JSON_ELEMENT, param->string);
         break;
@@ -68,9 +68,9 @@ enum status v2_tensor_check_size(const char *kind, const struct tensor *tensor, 
         (shape_bytes(tensor->shape, tensor->datatype, &n_bytes) && n_bytes == tensor->n_bytes)) {
         return ST_OK;
     }
-    char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES], shape[SHAPE_TEXT_BYTES];
     return error_set(err, ST_BAD_DATA, "%s %s: %zu bytes don't fit %s of shape %s", kind,
-                     tensor_name_print(tensor->name, name), tensor->n_bytes,
+                     quote_name(tensor->name, name), tensor->n_bytes,
                      datatype_name(tensor->datatype), shape_print(tensor->shape, shape));
 }
 

@@ -3,13 +3,6 @@
 
 #include "codec/kserve/encode.h"
 
-void v2_error_print(struct buf *out, const struct error *error) {
-    struct json_writer json = {.out = out};
-    json_write_open(&json, JSON_ELEMENT, '{');
-    json_write_string(&json, "error", str_of(error->text)); /* error_set has made it valid UTF-8 */
-    json_write_close(&json, '}');
-}
-
 void v2_server_metadata_print(struct buf *out, const char *name, const char *version,
                               const char *const *extensions) {
     struct json_writer json = {.out = out};

@@ -6,8 +6,6 @@
 #include "core/base/status.h"
 #include "core/tensor/tensor.h"
 
-/* {"error":"…"} */
-void v2_error_print(struct buf *out, const struct error *error);
 /* {"name":…,"version":…,"extensions":[…]}; `extensions` ends with NULL. */
 void v2_server_metadata_print(struct buf *out, const char *name, const char *version,
                               const char *const *extensions);

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "codec/json/error_body.h"
 #include "codec/kserve/metadata_decode.h"
 #include "codec/kserve/v2_fixture.h"
 
@@ -28,7 +29,7 @@ static void v2_small_bodies_print_matches(void **state) {
     (void)state;
     buf_init(&buf, arena, 0);
     error_set(&err, ST_BAD_JSON, "say \"no\"\\ caf\xc3\xa9 \n");
-    v2_error_print(&buf, &err);
+    json_error_body_print(&buf, &err);
     assert_text(&buf, "{\"error\":\"say \\\"no\\\"\\\\ caf\xc3\xa9 ?\"}");
     buf_init(&buf, arena, 0);
     v2_server_metadata_print(&buf, "sluice", "0.1", some);

@@ -79,7 +79,7 @@ static const char *why_refused(struct str name) {
 
 static enum status read_name(struct arena *arena, struct str part, const char *kind,
                              struct str *out, struct error *err) {
-    char text[TENSOR_NAME_TEXT_BYTES];
+    char text[QUOTED_NAME_BYTES];
     enum status status = v2_path_unescape(arena, part, out, err);
     if (status != ST_OK) {
         return status;
@@ -87,7 +87,7 @@ static enum status read_name(struct arena *arena, struct str part, const char *k
     const char *why = why_refused(*out);
     if (why) {
         return error_set(err, ST_NOT_FOUND, "no %s can have the name %s: it %s", kind,
-                         tensor_name_print(*out, text), why);
+                         quote_name(*out, text), why);
     }
     return ST_OK;
 }
@@ -95,7 +95,7 @@ static enum status read_name(struct arena *arena, struct str part, const char *k
 /* ---- routes ---------------------------------------------------------------------------------- */
 
 static enum status not_found(struct str path, struct error *err) {
-    char text[TENSOR_NAME_TEXT_BYTES];
+    char text[QUOTED_NAME_BYTES];
     return error_set(err, ST_NOT_FOUND,
                      "no resource %s; there are /v2, /v2/health/live, /v2/health/ready, /v2/load, "
                      "/v2/logging, /v2/trace/setting, /v2/models, /v2/models/stats, "
@@ -103,7 +103,7 @@ static enum status not_found(struct str path, struct error *err) {
                      "generate_stream|/stats], /v2/models/MODEL/trace/setting, "
                      "/v2/repository/index, /v2/repository/models/MODEL/load|unload and "
                      "/v2/systemsharedmemory[/region/NAME]/status|register|unregister",
-                     tensor_name_print(path, text));
+                     quote_name(path, text));
 }
 
 /* Paths without a model. A model with the same name is reached by an escaped name ("%73tats"),

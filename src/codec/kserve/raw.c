@@ -16,14 +16,14 @@
  * index of the variable dimension, the batch dimension excluded (SIZE_MAX: none). */
 static enum status check_model(const struct model_spec *model, size_t *variable,
                                struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES], shape[SHAPE_TEXT_BYTES];
     *variable = SIZE_MAX;
     if (model->n_inputs != 1) {
         return error_set(
             err, ST_BAD_INPUTS,
             "a raw request (Inference-Header-Content-Length: 0) needs a model with one "
             "input; model %s has %zu",
-            tensor_name_print(model->name, name), model->n_inputs);
+            quote_name(model->name, name), model->n_inputs);
     }
     const struct tensor_spec *input = &model->inputs[0];
     size_t first = model->max_batch_size > 0 ? 1 : 0;
@@ -41,7 +41,7 @@ static enum status check_model(const struct model_spec *model, size_t *variable,
             "a raw request (Inference-Header-Content-Length: 0) needs an input with "
             "%s; input %s is %s of shape %s, which leaves %zu%s to be deduced",
             input->datatype == DT_BYTES ? "one BYTES element" : "at most one variable dimension",
-            tensor_name_print(input->name, name), datatype_name(input->datatype),
+            quote_name(input->name, name), datatype_name(input->datatype),
             shape_print(input->shape, shape), n_variable, first > 0 ? " beside the batch's" : "");
     }
     return ST_OK;
@@ -51,7 +51,7 @@ static enum status check_model(const struct model_spec *model, size_t *variable,
 static enum status measure_known(const struct tensor_spec *input, int64_t *dims, size_t variable,
                                  uint64_t *out, struct error *err) {
     struct shape shape = {dims, input->shape.rank};
-    char name[TENSOR_NAME_TEXT_BYTES], text[SHAPE_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES], text[SHAPE_TEXT_BYTES];
     if (variable != SIZE_MAX) {
         dims[variable] = 1;
     }
@@ -60,16 +60,16 @@ static enum status measure_known(const struct tensor_spec *input, int64_t *dims,
         return ST_OK;
     }
     return error_set(err, ST_BAD_SHAPE, "input %s: shape %s takes more than 2^63-1 bytes",
-                     tensor_name_print(input->name, name), shape_print(input->shape, text));
+                     quote_name(input->name, name), shape_print(input->shape, text));
 }
 
 static enum status wrong_size(const struct tensor_spec *input, struct str body, uint64_t unit,
                               bool multiple, struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES], text[SHAPE_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES], text[SHAPE_TEXT_BYTES];
     return error_set(err, ST_BAD_DATA,
                      "raw request: expected %s%" PRIu64 " bytes for input %s (%s of shape %s, "
                      "batch 1 where it batches), got %zu",
-                     multiple ? "a multiple of " : "", unit, tensor_name_print(input->name, name),
+                     multiple ? "a multiple of " : "", unit, quote_name(input->name, name),
                      datatype_name(input->datatype), shape_print(input->shape, text), body.len);
 }
 
@@ -102,7 +102,7 @@ static enum status deduce_shape(const struct tensor_spec *input, struct str body
  * the body is not copied. */
 static enum status frame_body(struct arena *arena, const struct tensor_spec *input, struct str body,
                               int64_t *dims, struct tensor *tensor, struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES], text[SHAPE_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES], text[SHAPE_TEXT_BYTES];
     uint64_t n_elements;
     enum status status = measure_known(input, dims, SIZE_MAX, &n_elements, err);
     if (status != ST_OK) {
@@ -112,7 +112,7 @@ static enum status frame_body(struct arena *arena, const struct tensor_spec *inp
         return error_set(err, ST_BAD_INPUTS,
                          "a raw request (Inference-Header-Content-Length: 0) needs an input with "
                          "one BYTES element; input %s has shape %s",
-                         tensor_name_print(input->name, name), shape_print(input->shape, text));
+                         quote_name(input->name, name), shape_print(input->shape, text));
     }
     if (body.len > UINT32_MAX) {
         return error_set(err, ST_BAD_DATA,
@@ -136,7 +136,7 @@ static enum status frame_body(struct arena *arena, const struct tensor_spec *inp
 static enum status view_body(struct arena *arena, const struct tensor_spec *input, struct str body,
                              const struct json_limits *limits, int64_t *dims, size_t variable,
                              struct tensor *tensor, struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES];
     uint64_t n_elements = 0;
     enum status status = deduce_shape(input, body, dims, variable, &n_elements, err);
     if (status != ST_OK) {
@@ -146,8 +146,7 @@ static enum status view_body(struct arena *arena, const struct tensor_spec *inpu
         return error_set(err, ST_TOO_MANY_ELEMENTS,
                          "raw request: input %s gets %" PRIu64 " elements; the limit is %" PRIu64
                          " (--max-tensor-elements)",
-                         tensor_name_print(input->name, name), n_elements,
-                         limits->max_tensor_elements);
+                         quote_name(input->name, name), n_elements, limits->max_tensor_elements);
     }
     struct piece *piece = arena_alloc(arena, sizeof(*piece));
     if (!piece) {
@@ -197,9 +196,9 @@ enum status v2_raw_decode(struct arena *arena, struct str body, const struct mod
 /* ---- client: encoding ------------------------------------------------------------------------ */
 
 static enum status wrong_tensor_size(const struct tensor *tensor, struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES], shape[SHAPE_TEXT_BYTES];
     return error_set(err, ST_BAD_DATA, "input %s: %zu bytes don't fit %s of shape %s%s",
-                     tensor_name_print(tensor->name, name), tensor->n_bytes,
+                     quote_name(tensor->name, name), tensor->n_bytes,
                      datatype_name(tensor->datatype), shape_print(tensor->shape, shape),
                      tensor->datatype == DT_BYTES ? " (a raw request has one element)" : "");
 }

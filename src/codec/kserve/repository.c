@@ -1,9 +1,9 @@
 /* Model repository requests, over HTTP and gRPC. */
 #include "codec/kserve/repository.h"
 
+#include "codec/grpc/text.h"
 #include "codec/json/tree.h"
 #include "codec/kserve/grpc/fields.h"
-#include "codec/protobuf/grpc_text.h"
 #include "core/base/json_writer.h"
 
 /* ---- HTTP ------------------------------------------------------------------------------------ */

@@ -22,7 +22,7 @@ static bool is_json(const enum v2_form *forms, size_t i) {
 }
 
 static enum status check_shape(const struct tensor *tensor, struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES], shape[SHAPE_TEXT_BYTES];
     uint64_t n_elements;
     if (tensor->shape.rank <= SHAPE_MAX_RANK && shape_elements(tensor->shape, &n_elements)) {
         return ST_OK;
@@ -30,7 +30,7 @@ static enum status check_shape(const struct tensor *tensor, struct error *err) {
     return error_set(err, ST_BAD_SHAPE,
                      "input %s: expected at most %d dimensions of 0 or more and 2^63-1 elements, "
                      "got shape %s",
-                     tensor_name_print(tensor->name, name), SHAPE_MAX_RANK,
+                     quote_name(tensor->name, name), SHAPE_MAX_RANK,
                      shape_print(tensor->shape, shape));
 }
 

@@ -320,12 +320,11 @@ static enum status check_empty_rows(const struct tensor *tensor, struct error *e
     if (n <= MAX_EMPTY_ROWS) {
         return ST_OK;
     }
-    char name[TENSOR_NAME_TEXT_BYTES], text[SHAPE_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES], text[SHAPE_TEXT_BYTES];
     return error_set(err, ST_BAD_OUTPUT,
                      "tensor %s: shape %s has no elements and more than %d rows, which JSON would "
                      "have to list",
-                     tensor_name_print(tensor->name, name), shape_print(shape, text),
-                     MAX_EMPTY_ROWS);
+                     quote_name(tensor->name, name), shape_print(shape, text), MAX_EMPTY_ROWS);
 }
 
 /* Prints `level` of the shape and the levels below, with a comma after it. The recursion is as
@@ -358,9 +357,9 @@ static enum status print_all(struct buf *out, const struct tensor *tensor,
     uint64_t n_elements;
     enum status status = element_print_start(&print, out->arena, tensor, "", err);
     if (status == ST_OK && !shape_elements(tensor->shape, &n_elements)) {
-        char name[TENSOR_NAME_TEXT_BYTES], text[SHAPE_TEXT_BYTES];
+        char name[QUOTED_NAME_BYTES], text[SHAPE_TEXT_BYTES];
         status = error_set(err, ST_BAD_OUTPUT, "tensor %s: %s is no shape of an output",
-                           tensor_name_print(tensor->name, name), shape_print(tensor->shape, text));
+                           quote_name(tensor->name, name), shape_print(tensor->shape, text));
     }
     if (status == ST_OK && n_elements == 0) {
         status = check_empty_rows(tensor, err);
@@ -389,21 +388,21 @@ enum status mip_item_print_json(struct buf *out, const struct tensor *tensor,
 
 static enum status view_text(struct arena *arena, const struct tensor *tensor, struct str *out,
                              struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES];
     struct str rest = element_gather(arena, tensor);
     if (!rest.ptr) {
         return error_no_memory(err, "an output as text");
     }
     if (!bytes_next(&rest, out) || rest.len > 0) {
         return error_set(err, ST_BAD_OUTPUT, "tensor %s: %zu bytes are not one BYTES element",
-                         tensor_name_print(tensor->name, name), tensor->n_bytes);
+                         quote_name(tensor->name, name), tensor->n_bytes);
     }
     size_t good = utf8_valid_prefix(out->ptr, out->len);
     if (good < out->len) {
         return error_set(err, ST_BAD_OUTPUT,
                          "tensor %s: its element is not UTF-8 (byte %zu of %zu), which TEXT has to "
                          "be",
-                         tensor_name_print(tensor->name, name), good, out->len);
+                         quote_name(tensor->name, name), good, out->len);
     }
     return ST_OK;
 }

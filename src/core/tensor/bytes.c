@@ -34,7 +34,7 @@ bool bytes_next(struct str *rest, struct str *element) {
 }
 
 enum status bytes_check(struct str data, uint64_t expected, struct str tensor, struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES];
     struct str rest = data, element;
     uint64_t n = 0;
     while (bytes_next(&rest, &element)) {
@@ -42,7 +42,7 @@ enum status bytes_check(struct str data, uint64_t expected, struct str tensor, s
     }
     if (rest.len > 0) {
         size_t at = data.len - rest.len;
-        tensor_name_print(tensor, name);
+        quote_name(tensor, name);
         if (rest.len < BYTES_LENGTH_BYTES) {
             return error_set(err, ST_BAD_DATA,
                              "tensor %s: element %" PRIu64
@@ -59,7 +59,7 @@ enum status bytes_check(struct str data, uint64_t expected, struct str tensor, s
         return error_set(err, ST_BAD_DATA,
                          "tensor %s: expected %" PRIu64
                          " BYTES elements as its shape says, got %" PRIu64,
-                         tensor_name_print(tensor, name), expected, n);
+                         quote_name(tensor, name), expected, n);
     }
     return ST_OK;
 }

@@ -48,8 +48,8 @@ struct name_list {
 
 static void name_list_add(struct name_list *list, struct str name) {
     static const char more[] = "…";
-    char quoted[TENSOR_NAME_TEXT_BYTES];
-    const char *text = tensor_name_print(name, quoted);
+    char quoted[QUOTED_NAME_BYTES];
+    const char *text = quote_name(name, quoted);
     list->n++;
     if (list->full) {
         return;
@@ -68,19 +68,19 @@ static void name_list_add(struct name_list *list, struct str name) {
 
 static enum status unknown_tensor(const struct model_spec *model, const char *kind, struct str name,
                                   const struct tensor_spec *specs, size_t n, struct error *err) {
-    char quoted[TENSOR_NAME_TEXT_BYTES], model_name[TENSOR_NAME_TEXT_BYTES];
+    char quoted[QUOTED_NAME_BYTES], model_name[QUOTED_NAME_BYTES];
     struct name_list list = {.n = 0};
     for (size_t i = 0; i < n; i++) {
         name_list_add(&list, specs[i].name);
     }
     return error_set(err, ST_BAD_INPUTS, "unknown %s %s; model %s has %s%s%s%s%s", kind,
-                     tensor_name_print(name, quoted), tensor_name_print(model->name, model_name),
+                     quote_name(name, quoted), quote_name(model->name, model_name),
                      n == 0 ? "no " : "", kind, plural_s(n), n == 0 ? "" : " ", list.text);
 }
 
 static enum status missing_inputs(const struct model_spec *model, const struct index_set *seen,
                                   struct error *err) {
-    char model_name[TENSOR_NAME_TEXT_BYTES];
+    char model_name[QUOTED_NAME_BYTES];
     struct name_list list = {.n = 0};
     for (size_t i = 0; i < model->n_inputs; i++) {
         if (!model->inputs[i].optional && !index_set_has(seen, i)) {
@@ -88,13 +88,13 @@ static enum status missing_inputs(const struct model_spec *model, const struct i
         }
     }
     return error_set(err, ST_BAD_INPUTS, "missing input%s %s of model %s", plural_s(list.n),
-                     list.text, tensor_name_print(model->name, model_name));
+                     list.text, quote_name(model->name, model_name));
 }
 
 static enum status repeated_tensor(const char *kind, struct str name, struct error *err) {
-    char quoted[TENSOR_NAME_TEXT_BYTES];
+    char quoted[QUOTED_NAME_BYTES];
     return error_set(err, ST_BAD_INPUTS, "%s %s is given more than once", kind,
-                     tensor_name_print(name, quoted));
+                     quote_name(name, quoted));
 }
 
 /* Sets `spec` of every input. Unknown, repeated and missing names are errors. */
@@ -152,9 +152,9 @@ static enum status check_datatype(const struct tensor *tensor, const struct tens
     if (tensor->datatype == spec->datatype) {
         return ST_OK;
     }
-    char name[TENSOR_NAME_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES];
     return error_set(err, ST_BAD_DATATYPE, "input %s: expected datatype %s, got %s",
-                     tensor_name_print(tensor->name, name), datatype_name(spec->datatype),
+                     quote_name(tensor->name, name), datatype_name(spec->datatype),
                      datatype_name(tensor->datatype));
 }
 
@@ -181,7 +181,7 @@ static size_t suggest_shape(const struct model_spec *model, struct shape want, s
 
 static enum status shape_mismatch_error(const struct tensor *tensor, const struct tensor_spec *spec,
                                         const struct model_spec *model, struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES], want[SHAPE_TEXT_BYTES], got[SHAPE_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES], want[SHAPE_TEXT_BYTES], got[SHAPE_TEXT_BYTES];
     char origin[ORIGIN_TEXT_BYTES], suggested[SHAPE_TEXT_BYTES] = "";
     const char *advice = "";
     int64_t dims[SHAPE_MAX_RANK];
@@ -192,15 +192,15 @@ static enum status shape_mismatch_error(const struct tensor *tensor, const struc
         shape_print((struct shape){dims, rank}, suggested);
     }
     return error_set(err, ST_BAD_SHAPE, "input %s: expected shape %s (-1: any size), got %s%s%s%s",
-                     tensor_name_print(tensor->name, name), shape_print(spec->shape, want),
+                     quote_name(tensor->name, name), shape_print(spec->shape, want),
                      shape_print(tensor->shape, got), advice, suggested,
                      tensor_origin_print(model, spec->origin, origin));
 }
 
 /* For a shape whose elements can't be counted: a negative dimension, or too many elements. */
 static enum status invalid_shape_error(const struct tensor *tensor, struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES], got[SHAPE_TEXT_BYTES];
-    tensor_name_print(tensor->name, name);
+    char name[QUOTED_NAME_BYTES], got[SHAPE_TEXT_BYTES];
+    quote_name(tensor->name, name);
     shape_print(tensor->shape, got);
     for (size_t i = 0; i < tensor->shape.rank; i++) {
         if (tensor->shape.dims[i] < 0) {
@@ -217,7 +217,7 @@ static enum status invalid_shape_error(const struct tensor *tensor, struct error
 static enum status check_batch(struct infer_request *request, size_t index,
                                const struct model_spec *model, struct error *err) {
     const struct tensor *tensor = &request->inputs[index].tensor;
-    char name[TENSOR_NAME_TEXT_BYTES], got[SHAPE_TEXT_BYTES], first[TENSOR_NAME_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES], got[SHAPE_TEXT_BYTES], first[QUOTED_NAME_BYTES];
     char origin[ORIGIN_TEXT_BYTES];
     assert(tensor->shape.rank > 0); /* it fits a specification with a batch dimension */
     uint64_t batch = (uint64_t)tensor->shape.dims[0];
@@ -225,7 +225,7 @@ static enum status check_batch(struct infer_request *request, size_t index,
         return error_set(err, ST_BAD_SHAPE,
                          "input %s: expected a batch size (the first dimension) from 1 to %" PRIu64
                          ", the model's max_batch_size; got shape %s%s",
-                         tensor_name_print(tensor->name, name), model->max_batch_size,
+                         quote_name(tensor->name, name), model->max_batch_size,
                          shape_print(tensor->shape, got),
                          tensor_origin_print(model, model->batch_origin, origin));
     }
@@ -233,8 +233,8 @@ static enum status check_batch(struct infer_request *request, size_t index,
         return error_set(err, ST_BAD_SHAPE,
                          "input %s: expected batch size %" PRIu64 " (the first dimension) as in "
                          "input %s, got shape %s",
-                         tensor_name_print(tensor->name, name), request->batch,
-                         tensor_name_print(request->inputs[0].tensor.name, first),
+                         quote_name(tensor->name, name), request->batch,
+                         quote_name(request->inputs[0].tensor.name, first),
                          shape_print(tensor->shape, got));
     }
     request->batch = batch;
@@ -247,9 +247,9 @@ static enum status check_shape(struct infer_request *request, size_t index,
     const struct tensor_spec *spec = &model->inputs[input->spec];
     uint64_t elements;
     if (input->tensor.shape.rank > SHAPE_MAX_RANK) {
-        char name[TENSOR_NAME_TEXT_BYTES];
+        char name[QUOTED_NAME_BYTES];
         return error_set(err, ST_BAD_SHAPE, "input %s: expected at most %d dimensions, got %zu",
-                         tensor_name_print(input->tensor.name, name), SHAPE_MAX_RANK,
+                         quote_name(input->tensor.name, name), SHAPE_MAX_RANK,
                          input->tensor.shape.rank);
     }
     if (!shape_elements(input->tensor.shape, &elements)) {
@@ -286,11 +286,11 @@ static enum status check_bools(const struct tensor *tensor, struct error *err) {
         size_t n = tensor->pieces[i].n_bytes;
         size_t at = find_not_bool(data, n);
         if (at < n) {
-            char name[TENSOR_NAME_TEXT_BYTES];
+            char name[QUOTED_NAME_BYTES];
             return error_set(
                 err, ST_BAD_DATA,
                 "input %s: expected the byte 0 or 1 for each BOOL, got %u at element %zu",
-                tensor_name_print(tensor->name, name), data[at], before + at);
+                quote_name(tensor->name, name), data[at], before + at);
         }
         before += n;
     }
@@ -343,10 +343,10 @@ static enum status check_data(struct infer_request *request, struct tensor *tens
         return invalid_shape_error(tensor, err);
     }
     if (expected != tensor->n_bytes) {
-        char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
+        char name[QUOTED_NAME_BYTES], shape[SHAPE_TEXT_BYTES];
         return error_set(err, ST_BAD_DATA,
                          "input %s: expected %" PRIu64 " bytes of data for shape %s of %s, got %zu",
-                         tensor_name_print(tensor->name, name), expected,
+                         quote_name(tensor->name, name), expected,
                          shape_print(tensor->shape, shape), datatype_name(tensor->datatype),
                          tensor->n_bytes);
     }
@@ -469,9 +469,9 @@ enum status infer_align_copy(struct infer_request *request, struct error *err) {
             continue;
         }
         if (!tensor_align_copy(request->arena, tensor, element)) {
-            char name[TENSOR_NAME_TEXT_BYTES];
+            char name[QUOTED_NAME_BYTES];
             return error_no_memory(err, "aligning input %s of %zu bytes",
-                                   tensor_name_print(tensor->name, name), tensor->n_bytes);
+                                   quote_name(tensor->name, name), tensor->n_bytes);
         }
     }
     return ST_OK;

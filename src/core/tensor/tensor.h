@@ -7,14 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/piece.h"
+#include "core/base/quote.h"
 #include "core/base/str.h"
 #include "core/tensor/datatype.h"
 #include "core/tensor/shape.h"
-
-struct piece {
-    const void *data;
-    size_t n_bytes;
-};
 
 struct tensor {
     struct str name;
@@ -53,12 +50,6 @@ struct model_spec {
     struct str batch_origin;
 };
 
-/* Enough for any name's text in a message; longer ones are cut. */
-enum { TENSOR_NAME_TEXT_BYTES = 100 };
-/* Prints `name` in quotes, NUL-terminated, for a message (error_set replaces invalid bytes). A name
- * may come from a peer and have any length. Returns: `out`. */
-const char *tensor_name_print(struct str name, char out[TENSOR_NAME_TEXT_BYTES]);
-
 /* Enough for the model's name and the origin of a shape; longer ones are cut. */
 enum { ORIGIN_TEXT_BYTES = 256 };
 /* Prints what a message about a wrong shape says of the expected one: ` (model "m": dims in
@@ -68,10 +59,5 @@ const char *tensor_origin_print(const struct model_spec *model, struct str origi
 
 /* Returns: the index, or SIZE_MAX. */
 size_t tensor_spec_find(const struct tensor_spec *specs, size_t n, struct str name);
-
-/* Copies the bytes of `n` pieces one after the other to `out`, which has `capacity` bytes and is
- * large enough. Returns: bytes copied. Where they are a request's payload, the caller counts them
- * (METRIC_COPIED_BYTES_TOTAL). */
-size_t pieces_copy(const struct piece *pieces, size_t n, void *out, size_t capacity);
 
 #endif

@@ -34,8 +34,8 @@
 
 #include "codec/prompt/model_location.h"
 #include "core/base/buf.h"
+#include "core/base/piece.h"
 #include "core/event/loop_iteration.h"
-#include "core/tensor/tensor.h"
 #include "pick/pool/flow/wait.h"
 #include "pick/pool/set.h"
 

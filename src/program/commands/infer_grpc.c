@@ -2,8 +2,8 @@
 #include "program/commands/infer_protocol.h"
 
 #include "client/v2_grpc.h"
-#include "codec/protobuf/grpc_status.h"
-#include "codec/protobuf/grpc_text.h"
+#include "codec/grpc/status.h"
+#include "codec/grpc/text.h"
 #include "program/commands/curl_command.h"
 #include "program/commands/hexdump.h"
 #include "program/commands/infer_answer.h"

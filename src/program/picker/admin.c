@@ -5,8 +5,8 @@
 
 #include "codec/kserve/path.h"
 #include "core/base/compiler.h"
+#include "core/base/quote.h"
 #include "core/event/clock.h"
-#include "core/tensor/tensor.h"
 #include "pick/session/explain.h"
 #include "program/picker/discovery.h"
 #include "program/picker/grpc.h"
@@ -96,12 +96,12 @@ static enum status parse_pick_query(struct arena *arena, struct str query,
         struct str name = str_cut(&value, '=');
         struct str *place = member_of(request, name);
         if (!place) {
-            char text[TENSOR_NAME_TEXT_BYTES];
+            char text[QUOTED_NAME_BYTES];
             return error_set(
                 err, ST_BAD_REQUEST,
                 "unknown %s in the query; expected method, path, model, objective, "
                 "subset, selection, prompt, session, pool, authority, header, filter-metadata",
-                tensor_name_print(name, text));
+                quote_name(name, text));
         }
         st = decode_query_value(arena, value.ptr ? value : STR(""), place, err);
     }

@@ -3,7 +3,7 @@
 #include "program/requests/command_client.h"
 
 #include "client/call.h"
-#include "codec/protobuf/grpc_status.h"
+#include "codec/grpc/status.h"
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 

@@ -23,10 +23,10 @@ enum status classify_check(const struct infer_request *request, const struct mod
     for (size_t i = 0; i < request->n_wanted; i++) {
         const struct tensor_spec *spec = &model->outputs[request->wanted[i].spec];
         if (request->wanted[i].n_classes > 0 && !can_be_ranked(spec->datatype)) {
-            char name[TENSOR_NAME_TEXT_BYTES];
+            char name[QUOTED_NAME_BYTES];
             return error_set(err, ST_BAD_DATATYPE,
                              "output %s: classification is for integers, FP32 and FP64, not for %s",
-                             tensor_name_print(spec->name, name), datatype_name(spec->datatype));
+                             quote_name(spec->name, name), datatype_name(spec->datatype));
         }
     }
     return ST_OK;
@@ -85,10 +85,10 @@ static enum status compute_class_layout(const struct tensor *output, bool batche
     struct shape item = {output->shape.dims + first, output->shape.rank - first};
     uint64_t n;
     if (!shape_elements(item, &n) || n > MAX_VALUES) {
-        char name[TENSOR_NAME_TEXT_BYTES], text[SHAPE_TEXT_BYTES];
+        char name[QUOTED_NAME_BYTES], text[SHAPE_TEXT_BYTES];
         return error_set(err, ST_BAD_SHAPE,
                          "output %s: classification is for at most %d values, its shape is %s",
-                         tensor_name_print(output->name, name), MAX_VALUES,
+                         quote_name(output->name, name), MAX_VALUES,
                          shape_print(output->shape, text));
     }
     out->batch = first > 0 ? (uint64_t)output->shape.dims[0] : 1;

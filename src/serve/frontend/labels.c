@@ -124,9 +124,9 @@ static enum status load_output_labels(struct arena *arena, const struct model_co
         return error_no_memory(err, "the model's labels");
     }
     enum status st = labels_load(arena, config, directory, path.ptr, out, err);
-    char name[TENSOR_NAME_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES];
     return st == ST_BAD_CONFIG
-               ? error_prefix(err, "labels of output %s", tensor_name_print(output->name, name))
+               ? error_prefix(err, "labels of output %s", quote_name(output->name, name))
                : st;
 }
 

@@ -300,12 +300,12 @@ void shm_registry_free(struct shm_registry *registry) {
 static enum status find_region(struct shm_registry *registry, const char *kind, struct str tensor,
                                const struct infer_region *range, struct shm_region **out,
                                struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES];
     uint64_t end;
     *out = ref_region(registry, range->name);
     if (!*out) {
         return error_set(err, ST_NOT_FOUND, "%s %s: no such shared memory region", kind,
-                         tensor_name_print(tensor, name));
+                         quote_name(tensor, name));
     }
     uint64_t n_bytes = (*out)->spec.n_bytes;
     if (range->offset >= n_bytes || __builtin_add_overflow(range->offset, range->n_bytes, &end) ||
@@ -315,7 +315,7 @@ static enum status find_region(struct shm_registry *registry, const char *kind, 
         return error_set(
             err, ST_BAD_SHAPE,
             "%s %s: shared_memory_offset and shared_memory_byte_size exceed the size of the region",
-            kind, tensor_name_print(tensor, name));
+            kind, quote_name(tensor, name));
     }
     return ST_OK;
 }
@@ -378,11 +378,11 @@ static enum status read_region(const struct shm_region *region, struct arena *ar
         return error_no_memory(err, "a tensor in shared memory");
     }
     if (!read_all(region, input->region.offset, data, n, arena)) {
-        char name[TENSOR_NAME_TEXT_BYTES];
+        char name[QUOTED_NAME_BYTES];
         return error_set(err, ST_BAD_SHAPE,
                          "input %s: the shared memory object is shorter than it was when its "
                          "region was registered",
-                         tensor_name_print(tensor->name, name));
+                         quote_name(tensor->name, name));
     }
     *piece = (struct piece){data, n};
     tensor->pieces = piece;
@@ -480,18 +480,18 @@ static bool write_all(const struct shm_region *region, uint64_t at, const char *
 
 static enum status write_output(const struct shm_region *region, const struct infer_region *range,
                                 struct tensor *output, struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES];
     uint64_t at = region->spec.offset + range->offset;
     if (output->n_bytes > range->n_bytes) {
         return error_set(err, ST_BAD_SHAPE,
                          "output %s: it has %zu bytes, more than its shared_memory_byte_size",
-                         tensor_name_print(output->name, name), output->n_bytes);
+                         quote_name(output->name, name), output->n_bytes);
     }
     if (!is_within_object(region, at + output->n_bytes)) {
         return error_set(err, ST_BAD_SHAPE,
                          "output %s: the shared memory cannot be written: its object is shorter "
                          "than it was when its region was registered",
-                         tensor_name_print(output->name, name));
+                         quote_name(output->name, name));
     }
     bool written = true;
     for (size_t i = 0; written && i < output->n_pieces; i++) {
@@ -500,7 +500,7 @@ static enum status write_output(const struct shm_region *region, const struct in
     }
     if (!written) {
         return error_set(err, ST_BAD_OUTPUT, "output %s: the shared memory cannot be written",
-                         tensor_name_print(output->name, name));
+                         quote_name(output->name, name));
     }
     metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)output->n_bytes);
     output->n_pieces = 0;

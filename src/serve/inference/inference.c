@@ -157,10 +157,10 @@ static enum status error_cancelled(struct error *err) {
 
 enum status inference_refuse_decoupled(const struct model_spec *spec, const char *carries_one,
                                        struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES];
     return error_set(err, ST_UNSUPPORTED,
                      "model %s is decoupled: it gives any number of answers, and %s",
-                     tensor_name_print(spec->name, name), carries_one);
+                     quote_name(spec->name, name), carries_one);
 }
 
 /* Takes the caller's reference on `version`. */

@@ -239,11 +239,11 @@ enum status inner_inference_new(const struct inner_options *options, struct inne
                                 struct error *err) {
     struct inference *parent = options->parent;
     if (parent && parent->depth >= INNER_MAX_DEPTH) {
-        char name[TENSOR_NAME_TEXT_BYTES];
+        char name[QUOTED_NAME_BYTES];
         return error_set(err, ST_UNSUPPORTED,
                          "model %s is called inside of %d others, which is the most: models call "
                          "each other",
-                         tensor_name_print(options->model, name), INNER_MAX_DEPTH);
+                         quote_name(options->model, name), INNER_MAX_DEPTH);
     }
     assert(options->thread == INNER_ON_WORKER || options->services->helpers);
     assert(!parent || (!options->account && !options->worker));

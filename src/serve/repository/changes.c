@@ -656,9 +656,9 @@ static void on_done(struct worker_msg *msg) {
 }
 
 static enum status error_bad_name(struct str name, struct error *err) {
-    char quoted[TENSOR_NAME_TEXT_BYTES];
+    char quoted[QUOTED_NAME_BYTES];
     return error_set(err, ST_BAD_REQUEST, "no model can have the name %s",
-                     tensor_name_print(name, quoted));
+                     quote_name(name, quoted));
 }
 
 static enum status check_change(const struct repository *repository,

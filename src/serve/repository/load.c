@@ -652,9 +652,9 @@ static enum status find_requested(struct repository *repository, struct str name
                                   struct error *err) {
     bool there = find_origin(repository, name, out, arena), kept = true;
     if (!there && !has_files) {
-        char quoted[TENSOR_NAME_TEXT_BYTES];
+        char quoted[QUOTED_NAME_BYTES];
         return error_set(err, ST_UNKNOWN_MODEL, "failed to load %s: it is in no model repository",
-                         tensor_name_print(name, quoted));
+                         quote_name(name, quoted));
     }
     if (there && !out->pinned) {
         lock_acquire(&repository->lock);

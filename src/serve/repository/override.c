@@ -47,12 +47,12 @@ static bool is_inside(struct str path) {
 static enum status check_names(const struct repository_file *files, size_t n, struct error *err) {
     for (size_t i = 0; i < n; i++) {
         if (!is_inside(files[i].path)) {
-            char quoted[TENSOR_NAME_TEXT_BYTES];
+            char quoted[QUOTED_NAME_BYTES];
             return error_set(err, ST_BAD_FIELD,
                              "%s does not name a file of the model: expected "
                              "file:VERSION/NAME, VERSION being a number from 1 on, without steps "
                              "such as \"..\"",
-                             tensor_name_print(files[i].path, quoted));
+                             quote_name(files[i].path, quoted));
         }
     }
     return ST_OK;

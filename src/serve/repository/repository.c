@@ -85,8 +85,8 @@ enum status repository_new(const struct repository_options *options, struct repo
 /* ---- lookup ---------------------------------------------------------------------------------- */
 
 static enum status error_unknown_model(struct str name, const char *what, struct error *err) {
-    char quoted[TENSOR_NAME_TEXT_BYTES];
-    return error_set(err, ST_UNKNOWN_MODEL, what, tensor_name_print(name, quoted));
+    char quoted[QUOTED_NAME_BYTES];
+    return error_set(err, ST_UNKNOWN_MODEL, what, quote_name(name, quoted));
 }
 
 static enum status error_not_served(struct str name, const struct published_view *view,

@@ -343,10 +343,10 @@ static void reject_queued(struct call *call, enum metric reason) {
 }
 
 void call_expire(struct call *call) {
-    char name[TENSOR_NAME_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES];
     struct error *err = &call->response.error;
     uint64_t waited_us = (call->run->queue_deadline.expires_ns - call->queued_ns) / 1000;
-    tensor_name_print(call->run->version->plan.spec.name, name);
+    quote_name(call->run->version->plan.spec.name, name);
     if (call->run->queue_deadline.expires_ns == call->request->deadline_ns) {
         error_set(err, ST_DEADLINE_EXCEEDED,
                   "the request's deadline passed while it waited for an instance of model %s",

@@ -138,8 +138,8 @@ static enum status store_output(const struct response_target *target, size_t i,
         st = store_output_shape(target, i, spec, &plan->outputs[at], output, err);
     }
     if (st != ST_OK) {
-        char name[TENSOR_NAME_TEXT_BYTES];
-        return error_prefix(err, "output %s of backend %s", tensor_name_print(spec->name, name),
+        char name[QUOTED_NAME_BYTES];
+        return error_prefix(err, "output %s of backend %s", quote_name(spec->name, name),
                             call->run->version->backend->name);
     }
     struct tensor *tensor = &target->outputs[i];

@@ -207,11 +207,11 @@ static enum status check_queue_size(struct scheduler *scheduler, const struct ca
                                     struct error *err) {
     size_t waiting;
     if (queue_is_full(scheduler, call, &waiting)) {
-        char name[TENSOR_NAME_TEXT_BYTES];
+        char name[QUOTED_NAME_BYTES];
         return error_set(err, ST_QUEUE_FULL,
                          "the queue of model %s is full: %zu %s already (max_queue_size in its "
                          "configuration, or --max-queue-size)",
-                         tensor_name_print(call->run->version->plan.spec.name, name), waiting,
+                         quote_name(call->run->version->plan.spec.name, name), waiting,
                          waiting == 1 ? "request waits" : "requests wait");
     }
     return ST_OK;

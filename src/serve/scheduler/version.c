@@ -305,9 +305,9 @@ bool version_enter(struct model_version *version, struct error *err) {
     atomic_fetch_add_explicit(&version->n_in_flight, 1, memory_order_seq_cst);
     if (atomic_load_explicit(&version->stopping, memory_order_seq_cst)) {
         version_leave(version);
-        char name[TENSOR_NAME_TEXT_BYTES];
+        char name[QUOTED_NAME_BYTES];
         error_set(err, ST_NOT_READY, "model %s is being stopped",
-                  tensor_name_print(version->plan.spec.name, name));
+                  quote_name(version->plan.spec.name, name));
         return false;
     }
     return true;

@@ -1,9 +1,9 @@
 /* Routing of the admin listener. */
 #include "telemetry/admin/routes.h"
 
-#include "codec/kserve/metadata.h"
+#include "codec/json/error_body.h"
 #include "core/base/buf.h"
-#include "core/tensor/tensor.h"
+#include "core/base/quote.h"
 #include "net/transport/memory_account.h"
 #include "telemetry/admin/http_text.h"
 #include "telemetry/admin/web_gate.h"
@@ -30,13 +30,13 @@ static void list_paths(const struct admin_routes *routes, struct buf *out) {
 }
 
 static void answer_not_found(const struct admin_routes *routes, struct http_exchange *exchange) {
-    char text[TENSOR_NAME_TEXT_BYTES];
+    char text[QUOTED_NAME_BYTES];
     struct error err;
     struct buf paths;
     buf_init(&paths, exchange->arena, 128);
     list_paths(routes, &paths);
     error_set(&err, ST_NOT_FOUND, "no resource %s here; there are %.*s",
-              tensor_name_print(exchange->head.path, text), STR_ARG(buf_str(&paths)));
+              quote_name(exchange->head.path, text), STR_ARG(buf_str(&paths)));
     http_reply_error(exchange, &err, NULL, 0);
 }
 
@@ -126,7 +126,7 @@ static void on_head(struct http_exchange *exchange, void *context) {
 
 static const char *error_body(struct buf *out, const struct error *error, void *context) {
     (void)context;
-    v2_error_print(out, error);
+    json_error_body_print(out, error);
     return "application/json";
 }
 

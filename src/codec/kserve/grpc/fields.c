@@ -692,9 +692,9 @@ static enum status encode_strings(struct arena *arena, const struct tensor *tens
         n_bytes += pb_head_bytes(BYTES_LIST, element.len) + element.len;
     }
     if (rest.len > 0) {
-        char name[TENSOR_NAME_TEXT_BYTES];
+        char name[QUOTED_NAME_BYTES];
         return error_set(err, ST_BAD_OUTPUT, "output %s: its last BYTES element is cut",
-                         tensor_name_print(tensor->name, name));
+                         quote_name(tensor->name, name));
     }
     char *data = arena_alloc(arena, n_bytes), *to = data;
     if (!data) {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/protobuf/grpc_text.h"
+#include "codec/grpc/text.h"
 
 enum { MOST_CLIENT_CALLS = 4096 };
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "codec/protobuf/grpc_status.h"
+#include "codec/grpc/status.h"
 #include "net/client/grpc/live_fixture.h"
 
 enum { MS = 1000 * 1000, LARGE_BYTES = 64 << 20 };

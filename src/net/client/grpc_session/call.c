@@ -5,7 +5,7 @@
  * when a proxy answered. Nothing in a response is trusted. */
 #include <assert.h>
 
-#include "codec/protobuf/grpc_status.h"
+#include "codec/grpc/status.h"
 #include "core/base/compiler.h"
 #include "core/event/clock.h"
 #include "net/client/grpc_session/session.h"

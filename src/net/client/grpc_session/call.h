@@ -22,9 +22,9 @@
 #include <stdint.h>
 
 #include "core/base/arena.h"
+#include "core/base/piece.h"
 #include "core/base/status.h"
 #include "core/base/str.h"
-#include "core/tensor/tensor.h"
 #include "net/transport/grpc/message.h"
 
 enum grpc_client_event {
@@ -50,7 +50,7 @@ struct grpc_client_call {
      * response: ST_IO (no connection, or connection lost), ST_DEADLINE_EXCEEDED, ST_CANCELLED,
      * ST_BAD_ANSWER, ST_BODY_TOO_LARGE, ST_HEADER_TOO_LARGE, ST_OVERLOADED, ST_NO_MEMORY. */
     struct error error;
-    /* With ST_OK and ST_REFUSED: grpc-status (codec/protobuf/grpc_status.h); else -1. */
+    /* With ST_OK and ST_REFUSED: grpc-status (codec/grpc/status.h); else -1. */
     int code;
     int http_status;    /* of the response; 0: none was received */
     bool not_processed; /* the server certainly did not process it: safe to retry */

@@ -9,7 +9,7 @@
 
 #include "net/client/grpc_session/session_fixture.h"
 
-#include "codec/protobuf/grpc_status.h"
+#include "codec/grpc/status.h"
 
 /* ---- cancelling, in each state --------------------------------------------------------------- */
 

@@ -10,8 +10,8 @@
 
 #include "net/client/grpc_session/session_fixture.h"
 
+#include "codec/grpc/status.h"
 #include "codec/http1/content_coding.h"
-#include "codec/protobuf/grpc_status.h"
 
 #define TRAILERS_OK "grpc-status: 0\n"
 

@@ -9,7 +9,7 @@
 
 #include "net/client/grpc_session/session_fixture.h"
 
-#include "codec/protobuf/grpc_status.h"
+#include "codec/grpc/status.h"
 
 /* A text of so many bytes that is not all the same. */
 static void assert_answer(const struct call_record *record, struct str expected) {

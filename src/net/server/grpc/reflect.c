@@ -1,7 +1,7 @@
 /* Server reflection: each request is answered before the next one is read. */
 #include "net/server/grpc/reflect.h"
 
-#include "codec/protobuf/grpc_reflection.h"
+#include "codec/grpc/reflection.h"
 
 static void free_message(void *user) {
     grpc_message_free(user);

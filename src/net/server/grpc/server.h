@@ -33,10 +33,10 @@
 
 #include "core/base/arena.h"
 #include "core/base/buf.h"
+#include "core/base/piece.h"
 #include "core/base/status.h"
 #include "core/base/str.h"
 #include "core/event/worker.h"
-#include "core/tensor/tensor.h"
 #include "net/server/base.h"
 #include "net/transport/address.h"
 #include "net/transport/grpc/message.h"

@@ -25,7 +25,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "codec/protobuf/grpc_text.h"
+#include "codec/grpc/text.h"
 #include "core/event/timer.h"
 #include "net/server/grpc/server.h"
 #include "net/server/receive_window.h"

@@ -31,10 +31,10 @@
 
 #include "codec/mip/packet.h"
 #include "core/base/arena.h"
+#include "core/base/piece.h"
 #include "core/base/status.h"
 #include "core/base/str.h"
 #include "core/event/worker.h"
-#include "core/tensor/tensor.h"
 #include "net/server/base.h"
 #include "net/transport/address.h"
 #include "net/transport/budget.h"

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "codec/protobuf/grpc_text.h"
+#include "codec/grpc/text.h"
 #include "net/transport/grpc/message.h"
 
 enum { GRPC_MAX_FIELDS = 256 };

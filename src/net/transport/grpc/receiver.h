@@ -9,7 +9,7 @@
 #ifndef SLUICE_NET_TRANSPORT_GRPC_RECEIVER_H
 #define SLUICE_NET_TRANSPORT_GRPC_RECEIVER_H
 
-#include "codec/protobuf/grpc_text.h"
+#include "codec/grpc/text.h"
 #include "net/transport/body.h"
 #include "net/transport/budget.h"
 #include "net/transport/grpc/message.h"

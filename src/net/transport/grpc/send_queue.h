@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/protobuf/grpc_text.h"
-#include "core/tensor/tensor.h"
+#include "codec/grpc/text.h"
+#include "core/base/piece.h"
 
 struct grpc_output;
 struct grpc_send_queue;

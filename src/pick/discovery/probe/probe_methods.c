@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "codec/protobuf/grpc_status.h"
+#include "codec/grpc/status.h"
 #include "codec/protobuf/pb.h"
 #include "net/server/grpc/health.h"
 

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "codec/grpc/status.h"
 #include "codec/mip/packet.h"
-#include "codec/protobuf/grpc_status.h"
 #include "core/base/utf8.h"
 
 void bench_stats_success(struct bench_stats *stats, uint64_t latency_ns) {

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "codec/json/error_body.h"
 #include "codec/kserve/metadata.h"
 #include "codec/kserve/path.h"
 #include "serve/frontend/extensions.h"
@@ -257,7 +258,7 @@ static void on_head(struct http_exchange *exchange, void *context) {
 
 static const char *error_body(struct buf *out, const struct error *error, void *context) {
     (void)context;
-    v2_error_print(out, error);
+    json_error_body_print(out, error);
     return "application/json";
 }
 

@@ -2,6 +2,7 @@
  * response is printed as JSON, for generate_stream as a server-sent event. An error before the
  * first response has an HTTP status of its own; a later one is only in the body, because the head
  * is sent. */
+#include "codec/json/error_body.h"
 #include "core/base/compiler.h"
 #include "serve/frontend/http/routes.h"
 
@@ -132,7 +133,7 @@ static void reply_single_answer(struct http_generate *generate) {
                1);
     if (generate->failure.status != ST_OK) {
         buf_init(body, exchange->arena, FIRST_BYTES);
-        v2_error_print(body, &generate->failure);
+        json_error_body_print(body, &generate->failure);
     }
     http_json_reply(exchange, 200, body);
 }
@@ -163,7 +164,7 @@ static void print_event(struct buf *out, struct outgoing_response *outgoing) {
     if (client_inference_encode(outgoing, out, &err) != ST_OK) {
         buf_init(out, outgoing->arena, FIRST_BYTES);
         buf_add_str(out, STR("data: "));
-        v2_error_print(out, &err);
+        json_error_body_print(out, &err);
         buf_add_str(out, STR("\n\n"));
         metric_add_error(METRIC_HTTP, err.status);
     }

@@ -20,12 +20,11 @@ enum {
 
 static enum status error_not_batched(const struct tensor *tensor, uint64_t n_rows,
                                      struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES], shape[SHAPE_TEXT_BYTES];
     return error_set(err, ST_BAD_OUTPUT,
                      "output %s: expected the batch of %" PRIu64 " as its first dimension, the "
                      "model gave shape %s",
-                     tensor_name_print(tensor->name, name), n_rows,
-                     shape_print(tensor->shape, shape));
+                     quote_name(tensor->name, name), n_rows, shape_print(tensor->shape, shape));
 }
 
 enum status mip_rows_init(struct mip_rows *rows, const struct tensor *tensor, uint64_t n_rows,

@@ -55,24 +55,24 @@ static void on_done(struct mip_batch *batch) {
 static enum status check_counts(const struct mip_infer *infer, const struct mip_plan *plan,
                                 struct error *err) {
     const struct model_spec *spec = plan->spec;
-    char name[TENSOR_NAME_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES];
     if (spec->n_outputs > MIP_MAX_TENSORS) {
         return error_set(err, ST_UNSUPPORTED,
                          "model %s has %zu outputs, a packet can have at most %d",
-                         tensor_name_print(spec->name, name), spec->n_outputs, MIP_MAX_TENSORS);
+                         quote_name(spec->name, name), spec->n_outputs, MIP_MAX_TENSORS);
     }
     if (infer->n_inputs >= plan->n_required && infer->n_inputs <= spec->n_inputs) {
         return ST_OK;
     }
     if (plan->n_required == spec->n_inputs) {
         return error_set(err, ST_BAD_INPUTS, "model %s has %zu input%s, the packet %u",
-                         tensor_name_print(spec->name, name), spec->n_inputs,
-                         plural_s(spec->n_inputs), infer->n_inputs);
+                         quote_name(spec->name, name), spec->n_inputs, plural_s(spec->n_inputs),
+                         infer->n_inputs);
     }
     return error_set(err, ST_BAD_INPUTS,
                      "model %s has %zu inputs, of which the last %zu may be left out; the packet "
                      "has %u",
-                     tensor_name_print(spec->name, name), spec->n_inputs,
+                     quote_name(spec->name, name), spec->n_inputs,
                      spec->n_inputs - plan->n_required, infer->n_inputs);
 }
 

@@ -145,13 +145,13 @@ static enum status read_item(struct mip_chunk *chunk, size_t index, struct error
                        item->type);
     }
     if (st != ST_OK && st != ST_NO_MEMORY) {
-        char name[TENSOR_NAME_TEXT_BYTES], origin[ORIGIN_TEXT_BYTES];
+        char name[QUOTED_NAME_BYTES], origin[ORIGIN_TEXT_BYTES];
         if (st == ST_BAD_SHAPE && err) {
             tensor_origin_print(chunk->context->plan->spec, input->spec->origin, origin);
             error_set(err, st, "%s%s", err->text, origin);
         }
         error_prefix(err, "batch element %zu, input %s", chunk->first + chunk->n,
-                     tensor_name_print(input->spec->name, name));
+                     quote_name(input->spec->name, name));
     }
     return st;
 }
@@ -234,11 +234,10 @@ static void on_picture(struct picture_job *job) {
     picture->done = true;
     chunk->n_decoding--;
     if (job->error.status != ST_OK && chunk->error.status == ST_OK) {
-        char name[TENSOR_NAME_TEXT_BYTES];
+        char name[QUOTED_NAME_BYTES];
         chunk->error = job->error;
-        error_prefix(
-            &chunk->error, "batch element %zu, input %s", picture->element,
-            tensor_name_print(chunk->context->plan->spec->inputs[picture->input].name, name));
+        error_prefix(&chunk->error, "batch element %zu, input %s", picture->element,
+                     quote_name(chunk->context->plan->spec->inputs[picture->input].name, name));
     }
     chunk->context->progressed(chunk);
 }

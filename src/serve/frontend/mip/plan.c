@@ -89,11 +89,11 @@ static enum status check_settings_used(const struct mip_plan *plan,
         return ST_OK;
     }
     const struct mip_input *first = &plan->inputs[0];
-    char name[TENSOR_NAME_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES];
     return error_set(
         err, ST_BAD_CONFIG,
         "its parameters set how pictures are read, but no input can be a picture: input %s: %s",
-        tensor_name_print(first->spec->name, name),
+        quote_name(first->spec->name, name),
         first->why_refused ? first->why_refused : "it takes files as they are");
 }
 
@@ -204,9 +204,9 @@ static enum status plan_outputs(struct arena *arena, const struct mip_settings *
             i < config->n_outputs ? config->outputs[i].label_filename : str_make(NULL, 0);
         enum status st = plan_output(arena, &settings[i], config, directory, labels, output, err);
         if (st != ST_OK) {
-            char name[TENSOR_NAME_TEXT_BYTES];
+            char name[QUOTED_NAME_BYTES];
             return st == ST_BAD_CONFIG ? error_prefix(err, "MIP settings of output %s",
-                                                      tensor_name_print(output->spec->name, name))
+                                                      quote_name(output->spec->name, name))
                                        : st;
         }
     }

@@ -34,18 +34,18 @@ static double softmax_of(const struct scores *scores, double value) {
 
 static enum status error_no_softmax(const struct scores *scores, const char *why,
                                     struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES];
+    char name[QUOTED_NAME_BYTES];
     return error_set(err, ST_BAD_OUTPUT, "output %s: %s, which has no softmax",
-                     tensor_name_print(scores->element->name, name), why);
+                     quote_name(scores->element->name, name), why);
 }
 
 static enum status check_numbers(const struct scores *scores, struct error *err) {
     for (size_t i = 0; i < scores->n; i++) {
         if (isnan(value_at(scores, i))) {
-            char name[TENSOR_NAME_TEXT_BYTES];
+            char name[QUOTED_NAME_BYTES];
             return error_set(err, ST_BAD_OUTPUT,
                              "output %s: value %zu of the element is NaN, which is not a score",
-                             tensor_name_print(scores->element->name, name), i);
+                             quote_name(scores->element->name, name), i);
         }
     }
     return ST_OK;
@@ -97,10 +97,10 @@ static enum status print_key(struct json_writer *json, const struct scores *scor
         return ST_OK;
     }
     if (index >= labels->n) {
-        char name[TENSOR_NAME_TEXT_BYTES];
+        char name[QUOTED_NAME_BYTES];
         return error_set(err, ST_BAD_OUTPUT,
                          "output %s: value %zu of the element has no label, there are %zu",
-                         tensor_name_print(scores->element->name, name), index, labels->n);
+                         quote_name(scores->element->name, name), index, labels->n);
     }
     json_write_key_str(json, labels->items[index]);
     return ST_OK;

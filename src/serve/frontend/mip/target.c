@@ -101,9 +101,9 @@ static void consider_model(void *user, const struct repository_entry *entry) {
 static enum status unknown_model(struct repository *repository, struct str name,
                                  struct error *err) {
     struct guess guess = {.wanted = name};
-    char text[TENSOR_NAME_TEXT_BYTES], hint[SUGGEST_HINT_BYTES];
+    char text[QUOTED_NAME_BYTES], hint[SUGGEST_HINT_BYTES];
     repository_visit(repository, consider_model, &guess);
-    return error_set(err, ST_BAD_CONFIG, "unknown model %s%s", tensor_name_print(name, text),
+    return error_set(err, ST_BAD_CONFIG, "unknown model %s%s", quote_name(name, text),
                      suggest_hint(&guess.suggestion, hint));
 }
 

@@ -301,7 +301,7 @@ uint64_t sequences_expire_idle(struct sequences *all, uint64_t now_ns) {
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 enum status sequences_find(struct sequences *all, struct call *call, struct error *err) {
-    char id[SEQUENCE_ID_TEXT_BYTES], name[TENSOR_NAME_TEXT_BYTES];
+    char id[SEQUENCE_ID_TEXT_BYTES], name[QUOTED_NAME_BYTES];
     call->run->sequence = sequence_table_find(all, &call->run->sequence_params.id);
     if (call->run->sequence || call->run->sequence_params.start) {
         return ST_OK;
@@ -313,7 +313,7 @@ enum status sequences_find(struct sequences *all, struct call *call, struct erro
         "a request, when one of its requests is dropped from the queue, and when the "
         "model is loaded again",
         sequence_id_print(&call->run->sequence_params.id, id),
-        tensor_name_print(call->run->version->plan.spec.name, name),
+        quote_name(call->run->version->plan.spec.name, name),
         (unsigned long long)(all->idle_ns / NS_PER_US));
 }
 

@@ -213,8 +213,8 @@ enum status warmup_sample_make(struct arena *arena, const struct model_warmup *s
         const struct model_warmup_input *input = &sample->inputs[i];
         enum status st = make_input(arena, sample, input, target, &inputs[i].tensor, err);
         if (st != ST_OK) {
-            char name[TENSOR_NAME_TEXT_BYTES];
-            return error_prefix(err, "input %s", tensor_name_print(input->name, name));
+            char name[QUOTED_NAME_BYTES];
+            return error_prefix(err, "input %s", quote_name(input->name, name));
         }
     }
     *out = inputs;
@@ -357,8 +357,8 @@ enum status warmup_run(struct model_version *version, struct error *err) {
     worker_post(warmup.worker, &warmup.next);
     worker_run(warmup.worker);
     if (err->status != ST_OK) {
-        char name[TENSOR_NAME_TEXT_BYTES];
-        tensor_name_print(sample_of(&warmup)->name, name);
+        char name[QUOTED_NAME_BYTES];
+        quote_name(sample_of(&warmup)->name, name);
         st = error_prefix(err, "model_warmup %s", name);
     }
     arena_free(warmup.arena);

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "codec/grpc/text.h"
 #include "codec/kube/stream.h"
-#include "codec/protobuf/grpc_text.h"
 #include "core/base/buf.h"
 #include "core/base/json_writer.h"
 

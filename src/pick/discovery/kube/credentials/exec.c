@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/grpc/text.h"
 #include "codec/kube/stream.h"
-#include "codec/protobuf/grpc_text.h"
 #include "core/base/json_writer.h"
 #include "pick/discovery/kube/credentials/config.h"
 #include "pick/discovery/kube/time.h"

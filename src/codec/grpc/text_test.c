@@ -1,6 +1,6 @@
 /* The values of gRPC's header fields: all that the specification allows, both ways, and nothing
  * else. */
-#include "codec/protobuf/grpc_text.h"
+#include "codec/grpc/text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -176,5 +176,5 @@ int main(void) {
         TEST(grpc_coding_choose_prefers_cheapest_accepted),
         TEST(grpc_prefix_roundtrips_and_refuses_bad_flag),
     };
-    return cmocka_run_group_tests_name("codec/protobuf/grpc_text", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/grpc/text", tests, NULL, NULL);
 }

@@ -2,8 +2,8 @@
  * requests for the descriptors of the server's services, a FileDescriptorSet. Sans I/O.
  *
  * proto/reflection.proto */
-#ifndef SLUICE_CODEC_PROTOBUF_GRPC_REFLECTION_H
-#define SLUICE_CODEC_PROTOBUF_GRPC_REFLECTION_H
+#ifndef SLUICE_CODEC_GRPC_REFLECTION_H
+#define SLUICE_CODEC_GRPC_REFLECTION_H
 
 #include "core/base/buf.h"
 #include "core/base/status.h"

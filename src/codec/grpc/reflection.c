@@ -1,5 +1,5 @@
 /* Descriptors are searched anew for each request: they are few, and requests are rare. */
-#include "codec/protobuf/grpc_reflection.h"
+#include "codec/grpc/reflection.h"
 
 #include "codec/protobuf/pb.h"
 

@@ -1,5 +1,5 @@
 /* The documents' tables, and grpc-status as servers send it. */
-#include "codec/protobuf/grpc_status.h"
+#include "codec/grpc/status.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -61,5 +61,5 @@ int main(void) {
         cmocka_unit_test(grpc_code_from_http_follows_mapping_table),
         cmocka_unit_test(grpc_code_from_reset_follows_mapping_table),
     };
-    return cmocka_run_group_tests_name("codec/protobuf/grpc_status", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/grpc/status", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* The tables of gRPC's documents. */
-#include "codec/protobuf/grpc_status.h"
+#include "codec/grpc/status.h"
 
 #include "core/base/num.h"
 

@@ -2,8 +2,8 @@
  * codings; and the prefix of each message. Sans I/O.
  *
  * gRPC over HTTP2, "Requests", "Responses", "Length-Prefixed-Message". */
-#ifndef SLUICE_CODEC_PROTOBUF_GRPC_TEXT_H
-#define SLUICE_CODEC_PROTOBUF_GRPC_TEXT_H
+#ifndef SLUICE_CODEC_GRPC_TEXT_H
+#define SLUICE_CODEC_GRPC_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>

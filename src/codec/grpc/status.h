@@ -3,8 +3,8 @@
  *
  * gRPC, "Status codes and their use"; gRPC over HTTP2, "Errors"; "HTTP to gRPC Status Code
  * Mapping". */
-#ifndef SLUICE_CODEC_PROTOBUF_GRPC_STATUS_H
-#define SLUICE_CODEC_PROTOBUF_GRPC_STATUS_H
+#ifndef SLUICE_CODEC_GRPC_STATUS_H
+#define SLUICE_CODEC_GRPC_STATUS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* The values of gRPC's header fields, parsed strictly and printed as the specification
  * prescribes. */
-#include "codec/protobuf/grpc_text.h"
+#include "codec/grpc/text.h"
 
 #include <stdio.h>
 
