@@ -216,6 +216,30 @@ static void stages_wait_in_second_continues_in_each_mode(void **state) {
     }
 }
 
+/* The target was chosen with the destination. The snapshot that has its name is freed while the
+ * second stage waits. */
+static void stages_wait_keeps_target_of_destination(void **state) {
+    static const struct pool_target other = {{"other", 5}, 1};
+    struct staged *staged = begin(2);
+    struct pool_spec *spec = fixture_spec();
+    (void)state;
+    occupy(staged, PREFILL);
+    stage_request(staged->stage, INFER, true, STAGE_CONFIG(NONE, NONE));
+    expect_waiting(staged);
+    for (size_t i = 0; i < N_STAGES; i++) {
+        fixture_add(spec, ENDPOINTS[i]);
+    }
+    spec->max_in_flight = 1;
+    spec->flow_control.on = true;
+    stage_add_target(spec, "old", &other);
+    fixture_update(staged->stage->pool.pool, spec);
+    make_room(staged);
+    const struct ext_proc_client_response *reply = expect_pick(staged, 2);
+    stage_assert_text(stage_set(reply, ":path"), "/v2/models/new/infer");
+    assert_string_equal(staged->stage->last_outcome, "POST /v2/models/old/infer|old|new|");
+    end(staged);
+}
+
 /* Each stage waits in its turn. What came meanwhile is counted in the queue in each wait, and is
  * processed after the last one. */
 static void stages_wait_twice_keeps_buffered_messages(void **state) {
@@ -390,6 +414,7 @@ int main(void) {
         cmocka_unit_test(stages_without_endpoint_refuse_and_release_all),
         cmocka_unit_test(stages_failure_after_wait_releases_all),
         cmocka_unit_test(stages_wait_in_second_continues_in_each_mode),
+        cmocka_unit_test(stages_wait_keeps_target_of_destination),
         cmocka_unit_test(stages_wait_twice_keeps_buffered_messages),
         cmocka_unit_test(stages_end_in_second_wait_releases_first),
         cmocka_unit_test(stages_end_of_stream_releases_all),
