@@ -1,5 +1,6 @@
 /* Errors and metadata decoded by a client; metadata is printed by the server's half and must
  * read back the same. */
+#include "codec/json/error_body.h"
 #include "codec/kserve/metadata.h"
 #include "codec/kserve/metadata_decode.h"
 #include "codec/kserve/v2_fixture.h"
@@ -38,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         struct buf out;
         error_set(&err, ST_INTERNAL, "%.*s", STR_ARG(sentence));
         buf_init(&out, arena, 64);
-        v2_error_print(&out, &err);
+        json_error_body_print(&out, &err);
         struct str again = v2_error_decode(arena, buf_str(&out));
         check(again.ptr && str_is(again, err.text));
     }
