@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -601,11 +602,16 @@ static void h2_scan_wrong_frames_at_every_split_match_nghttp2(void **state) {
  * them. */
 static void h2_scan_fuzz_corpus_at_every_split_matches_nghttp2(void **state) {
     (void)state;
-    static const char *const FOLDERS[] = {"fuzz/corpus/grpc_session/*",
-                                          "fuzz/corpus/grpc_client/*"};
+    static const char *const FOLDERS[] = {"grpc_session", "grpc_client"};
+    char build[4096] = "", pattern[4200];
     glob_t files;
+    assert_true(readlink("/proc/self/exe", build, sizeof(build) - 1) > 0);
+    char *unit = strstr(build, "/unit/"); /* BUILD/unit/net/transport/… */
+    assert_non_null(unit);
+    *unit = '\0';
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(glob(FOLDERS[i], 0, NULL, &files), 0);
+        snprintf(pattern, sizeof(pattern), "%s/fuzz/seeds/%s/*", build, FOLDERS[i]);
+        assert_int_equal(glob(pattern, 0, NULL, &files), 0);
         for (size_t k = 0; k < files.gl_pathc; k++) {
             char bytes[4096];
             FILE *file = fopen(files.gl_pathv[k], "rb");
