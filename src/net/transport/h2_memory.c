@@ -8,12 +8,12 @@
 
 enum { FRAME_BYTES = 16384 };
 
-static void *allocate(size_t n_bytes, void *user) {
-    struct h2_memory *memory = user;
-    if (n_bytes < FRAME_BYTES || memory->mapped) {
-        return malloc(n_bytes);
+/* The slow paths are functions of their own: each call allocates some small blocks. */
+static __attribute__((cold, noinline)) void *map(struct h2_memory *memory, size_t n_bytes) {
+    void *mapped = MAP_FAILED;
+    if (!memory->mapped) {
+        mapped = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     }
-    void *mapped = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) { /* the kernel's limit on mappings, say */
         return malloc(n_bytes);
     }
@@ -22,14 +22,22 @@ static void *allocate(size_t n_bytes, void *user) {
     return mapped;
 }
 
+static __attribute__((cold, noinline)) void unmap(struct h2_memory *memory) {
+    munmap(memory->mapped, memory->mapped_bytes);
+    memory->mapped = NULL;
+}
+
+static void *allocate(size_t n_bytes, void *user) {
+    return n_bytes < FRAME_BYTES ? malloc(n_bytes) : map(user, n_bytes);
+}
+
 static void release(void *block, void *user) {
     struct h2_memory *memory = user;
-    if (block && block == memory->mapped) {
-        munmap(memory->mapped, memory->mapped_bytes);
-        memory->mapped = NULL;
-        return;
+    if (block != memory->mapped) {
+        free(block);
+    } else if (block) {
+        unmap(memory);
     }
-    free(block);
 }
 
 static void *allocate_zeroed(size_t n, size_t n_bytes_each, void *user) {
@@ -37,20 +45,22 @@ static void *allocate_zeroed(size_t n, size_t n_bytes_each, void *user) {
     return calloc(n, n_bytes_each);
 }
 
+static __attribute__((cold, noinline)) void *move(struct h2_memory *memory, size_t n_bytes) {
+    void *moved = malloc(n_bytes);
+    if (moved) {
+        memcpy(moved, memory->mapped,
+               n_bytes < memory->mapped_bytes ? n_bytes : memory->mapped_bytes);
+        unmap(memory);
+    }
+    return moved;
+}
+
 static void *resize(void *block, size_t n_bytes, void *user) {
     struct h2_memory *memory = user;
     if (!block) {
         return allocate(n_bytes, user);
     }
-    if (block != memory->mapped) {
-        return realloc(block, n_bytes);
-    }
-    void *moved = malloc(n_bytes);
-    if (moved) {
-        memcpy(moved, block, n_bytes < memory->mapped_bytes ? n_bytes : memory->mapped_bytes);
-        release(block, user);
-    }
-    return moved;
+    return block == memory->mapped ? move(memory, n_bytes) : realloc(block, n_bytes);
 }
 
 nghttp2_mem h2_memory_functions(struct h2_memory *memory) {
