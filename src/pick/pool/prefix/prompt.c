@@ -20,10 +20,12 @@ const struct pool_request_needs *pool_request_needs(const struct pool_reader *re
 
 /* ---- prefixes -------------------------------------------------------------------------------- */
 
-/* When out of memory the prompt counts as unknown. */
-static bool reserve_hashes(struct pool_prompt *prompt, uint32_t n) {
+/* For each whole block of the prompt. When out of memory the prompt counts as unknown. */
+static bool reserve_hashes(struct pool_prompt *prompt, struct prefix_blocks blocks) {
+    size_t n_whole = (prompt->system.len + prompt->text.len) / blocks.block_bytes;
+    uint32_t n = n_whole < blocks.most ? (uint32_t)n_whole : blocks.most;
     if (prompt->cap < n) {
-        prompt->hashes = arena_calloc(prompt->arena, n, sizeof(*prompt->hashes));
+        prompt->hashes = arena_alloc_array(prompt->arena, n, sizeof(*prompt->hashes));
         prompt->cap = prompt->hashes ? n : 0;
     }
     return prompt->cap >= n;
@@ -46,7 +48,7 @@ void pool_prompt_match(struct pool_reader *reader, const struct profile *profile
     if (prompt) {
         prompt->n_hashes = 0;
     }
-    if (!prompt || !needs->prompt || !table || !reserve_hashes(prompt, needs->blocks.most)) {
+    if (!prompt || !needs->prompt || !table || !reserve_hashes(prompt, needs->blocks)) {
         return;
     }
     prompt->n_hashes = prefix_chain_hash(needs->blocks, prefix_table_seed(table), model,

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -467,6 +468,29 @@ static void prompt_first_response_time_is_not_the_mean(void **state) {
     close_pool(&self);
 }
 
+/* One hash for each whole block, and at most as many as the profile compares. */
+static void prompt_hashes_take_room_for_its_blocks(void **state) {
+    static char text[100 * BLOCK + 1];
+    static const struct {
+        size_t n_bytes;
+        uint32_t n_hashes;
+    } rows[] = {{0, 0}, {BLOCK - 1, 0}, {3 * BLOCK + 1, 3}, {100 * BLOCK, 16}};
+    struct prompts self;
+    (void)state;
+    open_pool(&self, N, &ONLY_PREFIX, POOL_HEALTH_NONE);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct pool_request request = {.model = STR("m")};
+        struct pool_prompt prompt;
+        memset(text, 'a', rows[i].n_bytes);
+        text[rows[i].n_bytes] = '\0';
+        struct pool_pick out = pick(&self, &request, &prompt, text);
+        assert_int_equal(prompt.n_hashes, rows[i].n_hashes);
+        assert_int_equal(prompt.cap, rows[i].n_hashes);
+        pool_release_ticket(self.pool.pool, &out.ticket);
+    }
+    close_pool(&self);
+}
+
 /* Cold requests are spread round robin. */
 static void prompt_cold_requests_rotate_over_endpoints(void **state) {
     static const struct profile_step steps[] = {
@@ -512,6 +536,7 @@ int main(void) {
         cmocka_unit_test(prompt_tokens_in_flight_follow_the_ticket),
         cmocka_unit_test(prompt_response_times_are_averaged),
         cmocka_unit_test(prompt_first_response_time_is_not_the_mean),
+        cmocka_unit_test(prompt_hashes_take_room_for_its_blocks),
         cmocka_unit_test(prompt_cold_requests_rotate_over_endpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
