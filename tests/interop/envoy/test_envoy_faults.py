@@ -182,14 +182,19 @@ def test_envoy_failure_of_all_servers_takes_no_capacity_away(start, echoes, stat
     assert numbers['sluice_pick_pool_endpoints{state="ready"}'] == 3
 
 
-@pytest.mark.parametrize("status", ["429", "500"])
-def test_envoy_retried_status_marks_no_server_refused(start, echoes, status):
-    """Envoy tries a request again because of its status, at each of the servers: the picker concludes nothing."""
+@pytest.mark.parametrize("retry_on, wish", [
+    ("retriable-status-codes", "status=429"), ("retriable-status-codes", "status=500"), ("5xx", "status=500"),
+    ("5xx", "close"), ("reset", "close")])
+def test_envoy_retried_request_marks_no_server_refused(start, retry_on, wish):
+    """bug-N3: Envoy tries a request again, at each of the servers, because of how they answer it or that they close its
+    connection: the picker concludes nothing."""
     gateway = start("override-host.yaml", checked=True, more=lambda text: text.replace(
         'retry_on: "connect-failure,refused-stream"',
-        'retry_on: "connect-failure,refused-stream,retriable-status-codes", retriable_status_codes: [429, 500]'))
+        f'retry_on: "connect-failure,refused-stream,{retry_on}", retriable_status_codes: [429, 500]'))
+    status = int(wish.partition("=")[2] or 503)
     for _ in range(10):
-        assert gateway.curl("/", "-H", f"x-answer: status={status}").status == int(status)
+        assert gateway.curl("/", "-H", f"x-answer: {wish}").status == status
+    assert gateway.envoy.counter("cluster.models.upstream_rq_retry") >= 10
     numbers = gateway.picker.numbers()
     assert numbers["sluice_pick_connections_refused_total"] == 0
     assert numbers['sluice_pick_pool_endpoints{state="refused"}'] == 0
