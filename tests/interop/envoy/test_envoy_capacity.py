@@ -282,6 +282,16 @@ def test_envoy_slow_uploads_do_not_make_a_server_slow(start, echoes):
     assert by.count("a") >= 10, by
 
 
+def test_envoy_closes_idle_connections_before_servers(start):
+    """A request on a connection that the server closes at the same moment is lost: vLLM closes idle ones after 5 s."""
+    gateway = start()
+    gateway.ask("/v1/completions", body=BODY)
+    closed = "cluster.models.upstream_cx_idle_timeout"
+    gateway.picker.wait_until(lambda _: gateway.envoy.counter(closed) == 1, "an idle connection that Envoy closed")
+    assert gateway.envoy.counter("cluster.models.upstream_cx_destroy_remote") == 0
+    gateway.ask("/v1/completions", body=BODY)
+
+
 # ---- the files -----------------------------------------------------------------------------------
 
 def found_in(tree, key):
@@ -308,3 +318,15 @@ def test_envoy_file_shows_responses_and_hides_steering_headers(path):
     for header in ("destination-endpoint", "model-name", "model-name-rewrite", "inference-objective",
                    "inference-fairness-id"):
         assert f"x-gateway-{header}" in removed
+
+
+@pytest.mark.parametrize("path", EVERY, ids=lambda path: os.path.relpath(path, ROOT))
+def test_envoy_file_closes_idle_connections_first(path):
+    """To servers over HTTP/1.1; those of HTTP/2 say before they close that no further request is taken."""
+    with open(path, encoding="utf-8") as file:
+        clusters = yaml.safe_load(file)["static_resources"]["clusters"]
+    options = [option for cluster in clusters for option in cluster.get("typed_extension_protocol_options", {}).values()]
+    over_http1 = [option for option in options if "http_protocol_options" in option["explicit_http_config"]]
+    assert over_http1
+    for option in over_http1:
+        assert option["common_http_protocol_options"]["idle_timeout"] == "4s"

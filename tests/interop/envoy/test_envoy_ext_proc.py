@@ -176,8 +176,7 @@ def test_ext_proc_attributes_tell_origin_of_5xx(start_envoy, recorder, upstreams
     recorder.say = picks({None: upstreams[0].address, "gone": gone.address}.get(endpoint, endpoint))
     envoy = start_envoy("model-in-body.yaml", lambda text: {
         "silence": text.replace("timeout: 600s", "timeout: 0.2s"),
-        "endless": text.replace("{enable_trailers: true}}", "{enable_trailers: true}}\n          "
-                                "common_http_protocol_options: {max_stream_duration: 0.2s}"),
+        "endless": text.replace("idle_timeout: 4s", "idle_timeout: 4s, max_stream_duration: 0.2s"),
         "full": text.replace("circuit_breakers: *many", "circuit_breakers: {thresholds: [{max_connections: 0, "
                              "max_pending_requests: 0}]}")}.get(wish, text), connect_timeout="1s")
     assert ask(envoy, x_answer="silence" if wish == "endless" else wish).status == status
