@@ -1,6 +1,7 @@
 /* Errors and metadata decoded by a client; metadata is printed by the server's half and must
  * read back the same. */
 #include "codec/json/error_body.h"
+#include "codec/kserve/grpc/v2_grpc.h"
 #include "codec/kserve/metadata.h"
 #include "codec/kserve/metadata_decode.h"
 #include "codec/kserve/v2_fixture.h"
@@ -14,10 +15,14 @@ static void check(bool holds) {
 }
 
 static struct str print_metadata(struct arena *arena, const struct model_spec *model) {
-    struct buf out;
+    struct buf message, out;
+    struct error err;
+    buf_init(&message, arena, 256);
     buf_init(&out, arena, 256);
-    v2_model_metadata_print(&out, model, &model->version, 1);
-    check(!out.failed);
+    v2_grpc_model_metadata_encode(&message, model, &model->version, 1);
+    check(!message.failed);
+    check(v2_grpc_document_add(&out, V2_GRPC_MODEL_METADATA, buf_str(&message), UINT64_MAX, &err) ==
+          ST_OK);
     return buf_str(&out);
 }
 

@@ -1,4 +1,4 @@
-/* The messages of inference.GRPCInferenceService, for clients that print them as JSON: made from
+/* The messages of inference.GRPCInferenceService, for what prints them as JSON: made from
  * proto/ by cmake/proto.cmake. */
 #ifndef SLUICE_CODEC_KSERVE_DESCRIPTORS_H
 #define SLUICE_CODEC_KSERVE_DESCRIPTORS_H

@@ -1,4 +1,4 @@
-/* The small JSON bodies of KServe v2: metadata, health, errors. */
+/* The small JSON bodies of KServe v2: health. Metadata is codec/kserve/grpc/v2_grpc.h. */
 #ifndef SLUICE_CODEC_KSERVE_METADATA_H
 #define SLUICE_CODEC_KSERVE_METADATA_H
 
@@ -6,12 +6,6 @@
 #include "core/base/status.h"
 #include "core/tensor/tensor.h"
 
-/* {"name":…,"version":…,"extensions":[…]}; `extensions` ends with NULL. */
-void v2_server_metadata_print(struct buf *out, const char *name, const char *version,
-                              const char *const *extensions);
-/* {"name":…,"versions":[…],"platform":…,"inputs":[…],"outputs":[…]}; `versions` ascending. */
-void v2_model_metadata_print(struct buf *out, const struct model_spec *model,
-                             const uint64_t *versions, size_t n_versions);
 /* {"live":…} */
 void v2_live_print(struct buf *out, bool live);
 /* {"live":…,"ready":…}, both with the same value: the protocol's text names the member "live",

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "codec/json/error_body.h"
+#include "codec/kserve/grpc/v2_grpc.h"
 #include "codec/kserve/metadata_decode.h"
 #include "codec/kserve/v2_fixture.h"
 
@@ -18,6 +19,17 @@ static void assert_text(const struct buf *buf, const char *want) {
     if (!str_is(buf_str(buf), want)) {
         fail_msg("expected %s\ngot      %.*s", want, STR_ARG(buf_str(buf)));
     }
+}
+
+/* Asserts the JSON of a message. */
+static void assert_document(enum v2_grpc_document document, const struct buf *message,
+                            const char *want) {
+    struct buf json;
+    struct error err;
+    buf_init(&json, message->arena, 0);
+    assert_int_equal(v2_grpc_document_add(&json, document, buf_str(message), UINT64_MAX, &err),
+                     ST_OK);
+    assert_text(&json, want);
 }
 
 static void v2_small_bodies_print_matches(void **state) {
@@ -32,12 +44,14 @@ static void v2_small_bodies_print_matches(void **state) {
     json_error_body_print(&buf, &err);
     assert_text(&buf, "{\"error\":\"say \\\"no\\\"\\\\ caf\xc3\xa9 ?\"}");
     buf_init(&buf, arena, 0);
-    v2_server_metadata_print(&buf, "sluice", "0.1", some);
-    assert_text(&buf, "{\"name\":\"sluice\",\"version\":\"0.1\",\"extensions\":"
-                      "[\"binary_tensor_data\",\"x\\\"y\"]}");
+    v2_grpc_server_metadata_encode(&buf, "sluice", "0.1", some);
+    assert_document(V2_GRPC_SERVER_METADATA, &buf,
+                    "{\"name\":\"sluice\",\"version\":\"0.1\",\"extensions\":"
+                    "[\"binary_tensor_data\",\"x\\\"y\"]}");
     buf_init(&buf, arena, 0);
-    v2_server_metadata_print(&buf, "", "", none);
-    assert_text(&buf, "{\"name\":\"\",\"version\":\"\",\"extensions\":[]}");
+    v2_grpc_server_metadata_encode(&buf, "", "", none);
+    assert_document(V2_GRPC_SERVER_METADATA, &buf,
+                    "{\"name\":\"\",\"version\":\"\",\"extensions\":[]}");
     buf_init(&buf, arena, 0);
     v2_live_print(&buf, true);
     v2_live_print(&buf, false);
@@ -72,14 +86,14 @@ static const char metadata[] =
     "{\"name\":\"s\",\"datatype\":\"BYTES\",\"shape\":[]}],"
     "\"outputs\":[{\"name\":\"INPUT0\",\"datatype\":\"FP32\",\"shape\":[-1,16]}]}";
 
-static void v2_model_metadata_print_matches(void **state) {
+static void v2_model_metadata_document_matches(void **state) {
     static const uint64_t versions[] = {1, 3};
     struct arena *arena = arena_new(NULL, 0);
     struct buf buf;
     (void)state;
     buf_init(&buf, arena, 0);
-    v2_model_metadata_print(&buf, &model, versions, 2);
-    assert_text(&buf, metadata);
+    v2_grpc_model_metadata_encode(&buf, &model, versions, 2);
+    assert_document(V2_GRPC_MODEL_METADATA, &buf, metadata);
     arena_free(arena);
 }
 
@@ -169,7 +183,7 @@ static void v2_error_decode_rows_match(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(v2_small_bodies_print_matches),
-        cmocka_unit_test(v2_model_metadata_print_matches),
+        cmocka_unit_test(v2_model_metadata_document_matches),
         cmocka_unit_test(v2_model_metadata_decode_reads_all_members),
         cmocka_unit_test(v2_model_metadata_decode_foreign_rows_match),
         cmocka_unit_test(v2_error_decode_rows_match),

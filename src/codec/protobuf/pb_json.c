@@ -2,10 +2,12 @@
  * of the descriptor, wherever they are in the message. */
 #include "codec/protobuf/pb_json.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "codec/protobuf/pb.h"
 #include "core/base/json_writer.h"
+#include "core/base/num.h"
 
 /* FileDescriptorSet, FileDescriptorProto, DescriptorProto, EnumDescriptorProto. */
 enum {
@@ -61,11 +63,18 @@ struct field_spec {
     bool repeated, in_oneof;
 };
 
+/* A descriptor that was looked up, and what was read of it, as a list has many messages of it. */
+struct type {
+    struct str name, descriptor; /* ptr NULL: there is none */
+    bool is_map;
+    const struct field_spec *fields, *fields_end; /* of a message; NULL: not read yet */
+};
+
 /* A message that is being printed. */
 struct frame {
     struct str message;
-    struct pb_reader specs; /* the fields of its descriptor that follow */
-    struct field_spec spec; /* the current one */
+    const struct field_spec *spec;                    /* the current field; NULL: none yet */
+    const struct field_spec *next_spec, *end_of_spec; /* those that follow */
     struct pb_reader items; /* occurrences of a repeated field that follow */
     bool in_items;
     bool is_map;
@@ -78,7 +87,7 @@ struct printer {
     size_t start; /* where the message begins in json.out */
     struct frame stack[MAX_DEPTH];
     size_t depth;
-    struct str names[CACHED_TYPES], types[CACHED_TYPES]; /* of descriptors that were looked up */
+    struct type types[CACHED_TYPES];
     size_t n_cached;
 };
 
@@ -167,22 +176,47 @@ static struct str search_type(struct str descriptors, struct str name) {
     return str_make(NULL, 0);
 }
 
-/* Returns: the descriptor of a message or enum; empty: there is none. */
-static struct str find_type(struct printer *printer, struct str name) {
+/* Finds the descriptor of a message or enum. Returns: valid until the next call. */
+static struct type *find_type(struct printer *printer, struct str name) {
     if (name.len > 0 && name.ptr[0] == '.') { /* as descriptors have it */
         name = str_make(name.ptr + 1, name.len - 1);
     }
     for (size_t i = 0; i < printer->n_cached; i++) {
-        if (printer->names[i].ptr == name.ptr) {
-            return printer->types[i];
+        if (printer->types[i].name.ptr == name.ptr) {
+            return &printer->types[i];
         }
     }
+    printer->n_cached += printer->n_cached < CACHED_TYPES;
+    struct type *type = &printer->types[printer->n_cached - 1];
     struct str found = search_type(printer->options->descriptors, name);
-    if (printer->n_cached < CACHED_TYPES) {
-        printer->names[printer->n_cached] = name;
-        printer->types[printer->n_cached++] = found;
+    *type = (struct type){.name = name,
+                          .descriptor = found,
+                          .is_map =
+                              get_number(get_text(found, MESSAGE_OPTIONS), OPTIONS_MAP_ENTRY) != 0};
+    return type;
+}
+
+/* Reads the fields of a message's descriptor, once. Returns: false when out of memory. */
+static bool read_fields(struct printer *printer, struct type *type) {
+    struct pb_reader reader = pb_read(type->descriptor);
+    struct pb_field field;
+    size_t n = 0;
+    if (type->fields) {
+        return true;
     }
-    return found;
+    while (pb_next(&reader, &field)) {
+        n += field.number == MESSAGE_FIELD;
+    }
+    struct field_spec *fields = arena_calloc(printer->json.out->arena, n + 1, sizeof(*fields));
+    type->fields = type->fields_end = fields;
+    reader = pb_read(type->descriptor);
+    while (fields && pb_next(&reader, &field)) {
+        if (field.number == MESSAGE_FIELD) {
+            *fields++ = read_spec(field.bytes);
+            type->fields_end = fields;
+        }
+    }
+    return type->fields != NULL;
 }
 
 static enum status check_size(const struct printer *printer, struct error *err) {
@@ -220,17 +254,25 @@ static enum pb_type wire_type(uint64_t type) {
     }
 }
 
-static double to_double(uint64_t bits, bool is_float) {
-    uint32_t half = (uint32_t)bits;
-    float single;
+static double to_double(uint64_t bits) {
     double number;
-    memcpy(&single, &half, sizeof(single));
     memcpy(&number, &bits, sizeof(number));
-    return is_float ? (double)single : number;
+    return number;
+}
+
+/* With as few digits as the number needs as a float: 0.1, and 1 rather than 1.0. */
+static void print_float(struct json_writer *json, uint32_t bits) {
+    char text[FLOAT_PRINT_BYTES];
+    float number;
+    memcpy(&number, &bits, sizeof(number));
+    struct str digits = str_make(text, float_print(text, isfinite(number) ? number : 0));
+    size_t n =
+        digits.len > 2 && memcmp(text + digits.len - 2, ".0", 2) == 0 ? digits.len - 2 : digits.len;
+    json_write_raw(json, JSON_ELEMENT, str_make(text, n));
 }
 
 static void print_enum(struct printer *printer, const struct field_spec *spec, uint64_t value) {
-    struct pb_reader reader = pb_read(find_type(printer, spec->type_name));
+    struct pb_reader reader = pb_read(find_type(printer, spec->type_name)->descriptor);
     struct pb_field field;
     while (pb_next(&reader, &field)) {
         if (field.number == ENUM_VALUE && get_number(field.bytes, VALUE_NUMBER) == value) {
@@ -245,8 +287,10 @@ static void print_number(struct printer *printer, const struct field_spec *spec,
     struct json_writer *json = &printer->json;
     switch (spec->type) {
     case TYPE_DOUBLE:
+        json_write_f64(json, JSON_ELEMENT, to_double(value));
+        break;
     case TYPE_FLOAT:
-        json_write_f64(json, JSON_ELEMENT, to_double(value, spec->type == TYPE_FLOAT));
+        print_float(json, (uint32_t)value);
         break;
     case TYPE_BOOL:
         json_write_bool(json, JSON_ELEMENT, value != 0);
@@ -335,11 +379,15 @@ static void print_default(struct printer *printer, const struct field_spec *spec
 /* Opens a nested message, whose bracket begins the next value. */
 static enum status push_message(struct printer *printer, const struct field_spec *spec,
                                 struct str message, struct error *err) {
-    struct str type = find_type(printer, spec->type_name);
-    if (printer->depth == MAX_DEPTH || !type.ptr) {
+    struct type *type = find_type(printer, spec->type_name);
+    if (printer->depth == MAX_DEPTH || !type->descriptor.ptr) {
         return field_error(spec, "the message is nested too deep, or unknown", err);
     }
-    printer->stack[printer->depth++] = (struct frame){.message = message, .specs = pb_read(type)};
+    if (!read_fields(printer, type)) {
+        return error_no_memory(err, "a document");
+    }
+    printer->stack[printer->depth++] = (struct frame){
+        .message = message, .next_spec = type->fields, .end_of_spec = type->fields_end};
     json_write_open(&printer->json, JSON_ELEMENT, '{');
     return ST_OK;
 }
@@ -362,7 +410,7 @@ static enum status print_entry(struct printer *printer, const struct frame *fram
     (void)get_field(entry, MAP_KEY, &key);
     (void)get_field(entry, MAP_VALUE, &value);
     if (key.type != wire_type(frame->key.type)) {
-        return field_error(&frame->spec, "a key of another type than expected", err);
+        return field_error(frame->spec, "a key of another type than expected", err);
     }
     if (frame->key.type == TYPE_STRING) {
         enum status status = pb_get_string(&key, "key", &text, err);
@@ -378,7 +426,7 @@ static enum status print_entry(struct printer *printer, const struct frame *fram
 
 static enum status print_item(struct printer *printer, struct frame *frame,
                               const struct pb_field *field, struct error *err) {
-    const struct field_spec *spec = &frame->spec;
+    const struct field_spec *spec = frame->spec;
     bool packed = field->type == PB_BYTES && wire_type(spec->type) != PB_BYTES;
     if (packed) {
         return print_packed(printer, spec, field->bytes, err);
@@ -391,31 +439,30 @@ static enum status print_item(struct printer *printer, struct frame *frame,
 }
 
 /* Begins a list, or a map: a message type that is marked so. */
-static void open_items(struct printer *printer, struct frame *frame) {
-    struct str type = frame->spec.type == TYPE_MESSAGE ? find_type(printer, frame->spec.type_name)
-                                                       : str_make(NULL, 0);
-    frame->is_map = get_number(get_text(type, MESSAGE_OPTIONS), OPTIONS_MAP_ENTRY) != 0;
+static enum status open_items(struct printer *printer, struct frame *frame, struct error *err) {
+    struct type *type =
+        frame->spec->type == TYPE_MESSAGE ? find_type(printer, frame->spec->type_name) : NULL;
+    frame->is_map = type && type->is_map;
     if (frame->is_map) {
-        struct pb_reader reader = pb_read(type);
-        struct pb_field field;
-        while (pb_next(&reader, &field)) {
-            if (field.number == MESSAGE_FIELD) {
-                struct field_spec spec = read_spec(field.bytes);
-                *(spec.number == MAP_KEY ? &frame->key : &frame->value) = spec;
-            }
+        if (!read_fields(printer, type)) {
+            return error_no_memory(err, "a document");
+        }
+        for (const struct field_spec *spec = type->fields; spec < type->fields_end; spec++) {
+            *(spec->number == MAP_KEY ? &frame->key : &frame->value) = *spec;
         }
     }
-    json_write_key_str(&printer->json, frame->spec.name);
+    json_write_key_str(&printer->json, frame->spec->name);
     json_write_open(&printer->json, JSON_ELEMENT, frame->is_map ? '{' : '[');
     frame->items = pb_read(frame->message);
     frame->in_items = true;
+    return ST_OK;
 }
 
 /* Prints the next element of the current field, or ends it. */
 static enum status step_items(struct printer *printer, struct frame *frame, struct error *err) {
     struct pb_field field;
     while (pb_next(&frame->items, &field)) {
-        if (field.number == frame->spec.number) {
+        if (field.number == frame->spec->number) {
             return print_item(printer, frame, &field, err);
         }
     }
@@ -424,9 +471,9 @@ static enum status step_items(struct printer *printer, struct frame *frame, stru
     return ST_OK;
 }
 
-/* Begins the field that frame->spec describes. */
+/* Begins the field of frame->spec. */
 static enum status begin_field(struct printer *printer, struct frame *frame, struct error *err) {
-    const struct field_spec *spec = &frame->spec;
+    const struct field_spec *spec = frame->spec;
     struct pb_reader reader = pb_read(frame->message);
     struct pb_field field, last = {.number = 0};
     while (pb_next(&reader, &field)) {
@@ -436,10 +483,7 @@ static enum status begin_field(struct printer *printer, struct frame *frame, str
     }
     bool present = last.number > 0;
     if (spec->repeated) {
-        if (present || printer->options->with_defaults) {
-            open_items(printer, frame);
-        }
-        return ST_OK;
+        return present || printer->options->with_defaults ? open_items(printer, frame, err) : ST_OK;
     }
     if (!present &&
         (!printer->options->with_defaults || spec->in_oneof || spec->type == TYPE_MESSAGE)) {
@@ -454,15 +498,12 @@ static enum status begin_field(struct printer *printer, struct frame *frame, str
 }
 
 static enum status step_message(struct printer *printer, struct frame *frame, struct error *err) {
-    struct pb_field field;
     if (frame->in_items) {
         return step_items(printer, frame, err);
     }
-    while (pb_next(&frame->specs, &field)) {
-        if (field.number == MESSAGE_FIELD) {
-            frame->spec = read_spec(field.bytes);
-            return begin_field(printer, frame, err);
-        }
+    if (frame->next_spec < frame->end_of_spec) {
+        frame->spec = frame->next_spec++;
+        return begin_field(printer, frame, err);
     }
     json_write_close(&printer->json, '}');
     printer->depth--;
@@ -477,7 +518,7 @@ enum status pb_json_print(struct buf *out, const struct pb_json_options *options
     enum status status = push_message(&printer, &whole, message, err);
     while (status == ST_OK && printer.depth > 0) {
         struct frame *frame = &printer.stack[printer.depth - 1];
-        if (!frame->in_items && frame->spec.number == 0) { /* it was pushed just now */
+        if (!frame->spec) { /* it was pushed just now */
             status = pb_check(frame->message, options->type, err);
         }
         if (status == ST_OK) {

@@ -3,7 +3,6 @@
 #include "serve/frontend/repository_index.h"
 
 #include "codec/protobuf/pb.h"
-#include "core/base/json_writer.h"
 #include "core/base/num.h"
 
 /* The state names of the extension; "" for a version that was never loaded. */
@@ -21,8 +20,7 @@ static const char *reason_of(const struct repository_entry *entry) {
 }
 
 struct index {
-    struct buf *out;         /* of protobuf */
-    struct json_writer json; /* of JSON */
+    struct buf *out;
     bool ready;
 };
 
@@ -34,41 +32,9 @@ static bool is_in(const struct index *index, const struct repository_entry *entr
     return known && !entry->replaced && (!index->ready || entry->phase == REPOSITORY_READY);
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------ */
-
-static void add_member(struct json_writer *json, const char *name, struct str value) {
-    if (value.len > 0) {
-        json_write_string(json, name, value);
-    }
-}
-
-static void add_json(void *user, const struct repository_entry *entry) {
-    struct index *index = user;
-    char number[20];
-    if (!is_in(index, entry)) {
-        return;
-    }
-    json_write_open(&index->json, JSON_ELEMENT, '{');
-    json_write_string(&index->json, "name", entry->model);
-    size_t len = entry->number > 0 ? num_print_u64(number, entry->number) : 0;
-    add_member(&index->json, "version", str_make(number, len));
-    add_member(&index->json, "state", str_of(state_of(entry->phase)));
-    add_member(&index->json, "reason", str_of(reason_of(entry)));
-    json_write_close(&index->json, '}');
-}
-
-void repository_index_print_json(struct repository *repository, bool ready, struct buf *out) {
-    struct index index = {.json = {.out = out}, .ready = ready};
-    json_write_open(&index.json, JSON_ELEMENT, '[');
-    repository_visit(repository, add_json, &index);
-    json_write_close(&index.json, ']');
-}
-
-/* ---- protobuf -------------------------------------------------------------------------------- */
-
 enum { MODELS = 1, NAME = 1, VERSION = 2, STATE = 3, REASON = 4 };
 
-static void add_pb(void *user, const struct repository_entry *entry) {
+static void add_entry(void *user, const struct repository_entry *entry) {
     struct index *index = user;
     char number[20];
     if (!is_in(index, entry)) {
@@ -85,7 +51,7 @@ static void add_pb(void *user, const struct repository_entry *entry) {
 
 void repository_index_encode(struct repository *repository, bool ready, struct buf *out) {
     struct index index = {.out = out, .ready = ready};
-    repository_visit(repository, add_pb, &index);
+    repository_visit(repository, add_entry, &index);
 }
 
 /* ---- load requests --------------------------------------------------------------------------- */

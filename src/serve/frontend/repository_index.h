@@ -9,10 +9,8 @@
 
 enum { INDEX_ENTRY_BYTES = 64 }; /* of a version, about */
 
-/* Appends the JSON array of models and versions; `ready`: only those that are ready. Thread: a
- * worker's. Clause: model repository extension, "Index". */
-void repository_index_print_json(struct repository *repository, bool ready, struct buf *out);
-/* Appends the index as a RepositoryIndexResponse. */
+/* Appends a RepositoryIndexResponse; `ready`: only models and versions that are ready. Thread: any.
+ * Clause: model repository extension, "Index". */
 void repository_index_encode(struct repository *repository, bool ready, struct buf *out);
 
 /* Copies the parameters of a load request to the change. Returns: ST_NO_MEMORY. Owns: in `arena`.

@@ -14,6 +14,7 @@ import tritonclient.grpc as triton_grpc
 import tritonclient.grpc.aio as triton_grpc_aio
 import tritonclient.http as triton_http
 import tritonclient.http.aio as triton_http_aio
+from google.protobuf import json_format
 from tritonclient.utils import InferenceServerException
 
 from lib import http1, metrics, repository
@@ -403,6 +404,25 @@ def test_model_config_json_equals_protobuf(client_server):
                        ("metric_tags", {}), ("model_warmup", [])):
         assert told[key] == empty
     assert "dynamic_batching" not in told
+
+
+def test_configurations_of_http_and_grpc_are_the_same_message(client_server):
+    """HTTP prints what gRPC sends: its JSON, read by the reference's descriptors, is the same message."""
+    with triton_http.InferenceServerClient(client_server.address) as http, \
+            triton_grpc.InferenceServerClient(client_server.grpc_address) as grpc:
+        rows = [row for row in http.get_model_repository_index() if row["state"] == "READY"]
+        assert len(rows) > 10
+        for row in rows:
+            told = http.get_model_config(row["name"], row["version"])
+            message = grpc.get_model_config(row["name"], row["version"]).config
+            assert json_format.ParseDict(told, type(message)()) == message, row
+            told = http.get_model_metadata(row["name"], row["version"])
+            message = grpc.get_model_metadata(row["name"], row["version"])
+            assert json_format.ParseDict(told, type(message)()) == message, row
+        message = grpc.get_model_repository_index()
+        assert json_format.ParseDict({"models": http.get_model_repository_index()}, type(message)()) == message
+        message = grpc.get_inference_statistics()
+        assert json_format.ParseDict(http.get_inference_statistics(), type(message)()) == message
 
 
 # ---- the start -----------------------------------------------------------------------------------

@@ -1,4 +1,6 @@
 /* Responses that carry a document, as JSON. */
+#include <string.h>
+
 #include "codec/kserve/descriptors.h"
 #include "codec/kserve/grpc/fields.h"
 #include "codec/kserve/grpc/v2_grpc.h"
@@ -27,35 +29,52 @@ static enum status find_config(struct str message, struct str *out, struct error
 }
 
 /* Over HTTP an index is the array alone. */
-static struct str strip_models(struct str json) {
+static void strip_models(struct buf *out, size_t start) {
     const struct str prefix = STR("{\"models\":");
-    return str_starts_with(json, prefix)
-               ? str_make(json.ptr + prefix.len, json.len - prefix.len - 1)
-               : STR("[]");
+    struct str json = str_make(out->data + start, out->len - start);
+    out->len = start;
+    if (str_starts_with(json, prefix)) {
+        size_t n = json.len - prefix.len - 1;
+        memmove(out->data + start, json.ptr + prefix.len, n);
+        out->len += n;
+    } else {
+        buf_add_str(out, STR("[]"));
+    }
 }
 
-enum status v2_grpc_document_print(struct arena *arena, enum v2_grpc_document document,
-                                   struct str message, uint64_t max_bytes, struct str *out,
-                                   struct error *err) {
+enum status v2_grpc_document_add(struct buf *out, enum v2_grpc_document document,
+                                 struct str message, uint64_t max_bytes, struct error *err) {
     static const char *const TYPES[] = {
         [V2_GRPC_CONFIG] = "inference.ModelConfig",
         [V2_GRPC_STATISTICS] = "inference.ModelStatisticsResponse",
         [V2_GRPC_INDEX] = "inference.RepositoryIndexResponse",
+        [V2_GRPC_SERVER_METADATA] = "inference.ServerMetadataResponse",
+        [V2_GRPC_MODEL_METADATA] = "inference.ModelMetadataResponse",
     };
     const struct pb_json_options options = {.descriptors = v2_descriptors(),
                                             .type = TYPES[document],
                                             .with_defaults = document != V2_GRPC_INDEX,
                                             .max_bytes = max_bytes};
-    struct buf json;
-    buf_init(&json, arena, 0);
+    size_t start = out->len;
     enum status st = document == V2_GRPC_CONFIG ? find_config(message, &message, err) : ST_OK;
     if (st == ST_OK) {
-        st = pb_json_print(&json, &options, message, err);
+        st = pb_json_print(out, &options, message, err);
     }
+    if (st == ST_OK && document == V2_GRPC_INDEX) {
+        strip_models(out, start);
+    }
+    return st;
+}
+
+enum status v2_grpc_document_print(struct arena *arena, enum v2_grpc_document document,
+                                   struct str message, uint64_t max_bytes, struct str *out,
+                                   struct error *err) {
+    struct buf json;
+    buf_init(&json, arena, 0);
+    enum status st = v2_grpc_document_add(&json, document, message, max_bytes, err);
     if (st != ST_OK) {
         return st;
     }
-    struct str text = document == V2_GRPC_INDEX ? strip_models(buf_str(&json)) : buf_str(&json);
-    *out = arena_dup(arena, text);
+    *out = arena_dup(arena, buf_str(&json));
     return out->ptr ? ST_OK : error_no_memory(err, "the answer");
 }

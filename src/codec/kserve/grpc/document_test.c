@@ -55,21 +55,21 @@ static void expect_error(enum v2_grpc_document document, struct str message, enu
 static void document_config_has_all_members_of_a_message(void **state) {
     (void)state;
     expect(V2_GRPC_CONFIG, MESSAGE(CONFIG),
-           "{\"name\":\"n\\\"x\",\"platform\":\"p\","
+           "{\"name\":\"n\\\"x\",\"platform\":\"p\",\"backend\":\"\",\"runtime\":\"\","
            "\"version_policy\":{\"specific\":{\"versions\":[1,1099511627776]}},"
            "\"max_batch_size\":-1,"
            "\"input\":[{\"name\":\"A\",\"data_type\":\"TYPE_FP32\",\"format\":\"FORMAT_NCHW\","
            "\"dims\":[-1,300],\"is_shape_tensor\":false,\"allow_ragged_batch\":false,"
            "\"optional\":false,\"is_non_linear_format_io\":false}],"
-           "\"output\":[],\"instance_group\":[],\"default_model_filename\":\"\","
-           "\"cc_model_filenames\":{},\"metric_tags\":{},"
+           "\"output\":[],\"batch_input\":[],\"batch_output\":[],"
            "\"dynamic_batching\":{\"preferred_batch_size\":[],\"max_queue_delay_microseconds\":0,"
            "\"preserve_ordering\":false,\"priority_levels\":0,\"default_priority_level\":0,"
            "\"priority_queue_policy\":{\"9223372036854775808\":{\"timeout_action\":\"REJECT\","
            "\"default_timeout_microseconds\":0,\"allow_timeout_override\":false,"
            "\"max_queue_size\":4}}},"
-           "\"parameters\":{\"b\":{\"string_value\":\"v\"}},\"model_warmup\":[],\"backend\":\"\","
-           "\"runtime\":\"\"}");
+           "\"instance_group\":[],\"default_model_filename\":\"\","
+           "\"cc_model_filenames\":{},\"metric_tags\":{},"
+           "\"parameters\":{\"b\":{\"string_value\":\"v\"}},\"model_warmup\":[]}");
 }
 
 static void document_config_packed_floats_and_enums(void **state) {
@@ -82,14 +82,24 @@ static void document_config_packed_floats_and_enums(void **state) {
                                     "\"fp32_false_true\":[0.5,1],"));
 }
 
+static void document_floats_have_the_digits_they_need(void **state) {
+    (void)state;
+    struct str out;
+    assert_int_equal(v2_grpc_document_print(arena, V2_GRPC_CONFIG,
+                                            STR("\x0a\x09\x6a\x07\x1a\x05\x15\xcd\xcc\xcc\x3d"),
+                                            MAX_BYTES, &out, &err),
+                     ST_OK);
+    assert_non_null(strstr(out.ptr, "\"minimum_slot_utilization\":0.1}"));
+}
+
 static void document_statistics_are_those_of_http(void **state) {
     (void)state;
     expect(V2_GRPC_STATISTICS, MESSAGE(STATISTICS),
            "{\"model_stats\":[{\"name\":\"m\",\"version\":\"1\","
            "\"last_inference\":9223372036854775813,\"inference_count\":0,\"execution_count\":0,"
            "\"inference_stats\":{\"success\":{\"count\":2,\"ns\":1099511627776}},"
-           "\"batch_stats\":[{\"batch_size\":3}],\"memory_usage\":[],"
-           "\"response_stats\":{\"0\":{\"success\":{\"count\":1,\"ns\":0}}}}]}");
+           "\"response_stats\":{\"0\":{\"success\":{\"count\":1,\"ns\":0}}},"
+           "\"batch_stats\":[{\"batch_size\":3}],\"memory_usage\":[]}]}");
     expect(V2_GRPC_STATISTICS, STR(""), "{\"model_stats\":[]}");
 }
 
@@ -170,6 +180,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(document_config_has_all_members_of_a_message),
         TEST(document_config_packed_floats_and_enums),
+        TEST(document_floats_have_the_digits_they_need),
         TEST(document_statistics_are_those_of_http),
         TEST(document_index_is_an_array),
         TEST(document_unknown_fields_are_skipped),

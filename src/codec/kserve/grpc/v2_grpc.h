@@ -143,10 +143,22 @@ enum status v2_grpc_server_metadata_decode(struct arena *arena, struct str messa
                                            struct v2_server_metadata *out,
                                            struct error *err) SLUICE_MUST_USE;
 
-/* Prints a response as the JSON document that its extension has over HTTP, of at most `max_bytes`.
- * Returns: as pb_json_print; ST_BAD_FIELD for a ModelConfigResponse without a configuration. Owns:
- * *out is in `arena`, with a NUL after it. */
-enum v2_grpc_document { V2_GRPC_CONFIG, V2_GRPC_STATISTICS, V2_GRPC_INDEX };
+/* ---- client and server ----------------------------------------------------------------------- */
+
+/* Responses that are JSON documents over HTTP. */
+enum v2_grpc_document {
+    V2_GRPC_CONFIG,
+    V2_GRPC_STATISTICS,
+    V2_GRPC_INDEX,
+    V2_GRPC_SERVER_METADATA,
+    V2_GRPC_MODEL_METADATA,
+};
+/* Appends the JSON of a response, of at most `max_bytes`. Returns: as pb_json_print; ST_BAD_FIELD
+ * for a ModelConfigResponse without a configuration. */
+enum status v2_grpc_document_add(struct buf *out, enum v2_grpc_document document,
+                                 struct str message, uint64_t max_bytes,
+                                 struct error *err) SLUICE_MUST_USE;
+/* The same. Owns: *out is in `arena`, with a NUL after it. */
 enum status v2_grpc_document_print(struct arena *arena, enum v2_grpc_document document,
                                    struct str message, uint64_t max_bytes, struct str *out,
                                    struct error *err) SLUICE_MUST_USE;

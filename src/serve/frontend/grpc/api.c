@@ -76,9 +76,9 @@ static void add_methods(struct grpc_api *api, const struct grpc_method_entry *ro
 typedef const struct grpc_method_entry *service_methods(size_t *n);
 
 static service_methods *const SERVICES[] = {
-    grpc_infer_method_table,      grpc_metadata_method_table, grpc_health_method_table,
-    grpc_reflection_method_table, grpc_stats_method_table,    grpc_repository_method_table,
-    grpc_logging_method_table,    grpc_memory_method_table,   grpc_trace_method_table};
+    grpc_infer_method_table,      grpc_metadata_method_table,   grpc_health_method_table,
+    grpc_reflection_method_table, grpc_repository_method_table, grpc_logging_method_table,
+    grpc_memory_method_table,     grpc_trace_method_table};
 
 enum { N_SERVICES = sizeof SERVICES / sizeof SERVICES[0] };
 

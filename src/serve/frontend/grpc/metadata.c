@@ -1,21 +1,10 @@
-/* Metadata and readiness of the server and its models. */
+/* Metadata and readiness of the server and its models, their configuration and statistics. */
 #include "codec/kserve/grpc/v2_grpc.h"
+#include "serve/frontend/documents.h"
 #include "serve/frontend/extensions.h"
 #include "serve/frontend/grpc/method.h"
 
 #define SERVICE "/inference.GRPCInferenceService/"
-
-static enum status find_version(struct grpc_api *api, struct grpc_call *call, struct str message,
-                                bool *named, struct model_version **version, struct error *err) {
-    struct str name, version_text;
-    enum status st = v2_grpc_named_decode(call->arena, message, &name, &version_text, err);
-    if (st != ST_OK) {
-        return st;
-    }
-    *named = version_text.len > 0;
-    return repository_find(api->options.services.repository, name,
-                           *named ? version_text : str_make(NULL, 0), version, err);
-}
 
 static enum status answer_live(struct grpc_api *api, struct grpc_call *call, struct str message,
                                struct buf *out, struct error *err) {
@@ -42,9 +31,14 @@ static enum status answer_server(struct grpc_api *api, struct grpc_call *call, s
 /* An unknown model is an error; a model that is still loading is not ready. */
 static enum status answer_model_ready(struct grpc_api *api, struct grpc_call *call,
                                       struct str message, struct buf *out, struct error *err) {
+    struct str name, text;
     struct model_version *version;
-    bool named;
-    enum status st = find_version(api, call, message, &named, &version, err);
+    enum status st = v2_grpc_named_decode(call->arena, message, &name, &text, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    st = repository_find(api->options.services.repository, name,
+                         text.len > 0 ? text : str_make(NULL, 0), &version, err);
     v2_grpc_bool_encode(out, st == ST_OK);
     if (st == ST_OK) {
         model_version_unref(version);
@@ -52,35 +46,50 @@ static enum status answer_model_ready(struct grpc_api *api, struct grpc_call *ca
     return st == ST_NOT_READY ? ST_OK : st;
 }
 
+typedef enum status encode_document(struct repository *repository, struct str model,
+                                    struct str version, struct buf *out, struct error *err);
+
+static enum status answer_document(struct grpc_api *api, struct grpc_call *call, struct str message,
+                                   encode_document *encode, struct buf *out, struct error *err) {
+    struct str name, version;
+    enum status st = v2_grpc_named_decode(call->arena, message, &name, &version, err);
+    return st == ST_OK ? encode(api->options.services.repository, name,
+                                version.len > 0 ? version : str_make(NULL, 0), out, err)
+                       : st;
+}
+
 static enum status answer_model(struct grpc_api *api, struct grpc_call *call, struct str message,
                                 struct buf *out, struct error *err) {
-    struct model_version *version;
-    bool named;
-    enum status st = find_version(api, call, message, &named, &version, err);
-    if (st != ST_OK) {
-        return st;
-    }
-    const struct model_spec *spec = model_version_spec(version);
-    size_t n = 1;
-    const uint64_t *versions = &spec->version;
-    if (!named) {
-        versions = model_version_siblings(version, &n);
-    }
-    v2_grpc_model_metadata_encode(out, spec, versions, n);
-    model_version_unref(version);
-    return ST_OK;
+    return answer_document(api, call, message, document_encode_metadata, out, err);
 }
 
 static enum status answer_config(struct grpc_api *api, struct grpc_call *call, struct str message,
                                  struct buf *out, struct error *err) {
-    struct model_version *version;
-    bool named;
-    enum status st = find_version(api, call, message, &named, &version, err);
-    if (st == ST_OK) {
-        grpc_config_encode(out, model_version_config(version));
-        model_version_unref(version);
+    return answer_document(api, call, message, document_encode_config, out, err);
+}
+
+static enum status answer_statistics(struct grpc_api *api, struct grpc_call *call,
+                                     struct str message, struct buf *out, struct error *err) {
+    return answer_document(api, call, message, document_encode_statistics, out, err);
+}
+
+/* Returns: whether the message names no model, and there are many. */
+static bool wants_page(struct grpc_call *call) {
+    const struct inference_services *services =
+        &grpc_method_context_of(call)->api->options.services;
+    return call->message->data.len == 0 &&
+           shared_page_is_large(services->pages, services->repository, STATISTICS_MESSAGE_BYTES);
+}
+
+static void step_statistics(struct grpc_call *call, enum grpc_event event) {
+    if (event == GRPC_MESSAGE && wants_page(call)) {
+        grpc_message_free(call->message);
+        grpc_page_send(call, PAGE_GRPC_STATISTICS);
+    } else if (event == GRPC_CANCELLED) {
+        grpc_waiting_cancel(call);
+    } else {
+        grpc_step_unary(call, event);
     }
-    return st;
 }
 
 const struct grpc_method_entry *grpc_metadata_method_table(size_t *n) {
@@ -91,6 +100,10 @@ const struct grpc_method_entry *grpc_metadata_method_table(size_t *n) {
         {.path = SERVICE "ModelReady", .group = KEYS_HEALTH, .unary = answer_model_ready},
         {.path = SERVICE "ModelMetadata", .group = KEYS_METADATA, .unary = answer_model},
         {.path = SERVICE "ModelConfig", .group = KEYS_METADATA, .unary = answer_config},
+        {.path = SERVICE "ModelStatistics",
+         .group = KEYS_METADATA,
+         .unary = answer_statistics,
+         .on_event = step_statistics},
     };
     *n = sizeof rows / sizeof rows[0];
     return rows;

@@ -6,7 +6,6 @@
 
 #include "core/base/buf.h"
 #include "net/server/grpc/health.h"
-#include "serve/config/config.h"
 #include "serve/frontend/grpc/api.h"
 #include "serve/frontend/keys_file.h"
 
@@ -72,22 +71,15 @@ static inline void grpc_waiting_cancel(struct grpc_call *call) {
 /* page.c: answers the call with a page that all clients share, and finishes it. Sets call->user to
  * a struct grpc_waiting. */
 void grpc_page_send(struct grpc_call *call, enum shared_page_kind kind);
-/* stats.c: appends those of all models; `context` is the struct repository. */
-void grpc_stats_print(void *context, struct buf *out);
 
 /* The `n` rows of each service. */
 const struct grpc_method_entry *grpc_metadata_method_table(size_t *n);
 const struct grpc_method_entry *grpc_infer_method_table(size_t *n);
 const struct grpc_method_entry *grpc_health_method_table(size_t *n);
 const struct grpc_method_entry *grpc_reflection_method_table(size_t *n);
-const struct grpc_method_entry *grpc_stats_method_table(size_t *n);
 const struct grpc_method_entry *grpc_repository_method_table(size_t *n);
 const struct grpc_method_entry *grpc_memory_method_table(size_t *n);
 const struct grpc_method_entry *grpc_logging_method_table(size_t *n);
 const struct grpc_method_entry *grpc_trace_method_table(size_t *n);
-
-/* config.c: appends a model's configuration as a ModelConfigResponse (proto/model_config.proto): as
- * configured, completed from the model, with defaults. */
-void grpc_config_encode(struct buf *out, const struct model_config *config);
 
 #endif

@@ -1,6 +1,7 @@
 /* Responses of unary methods with a page that all clients share. A page is printed on another
  * thread, and delivered to the worker. */
 #include "core/base/compiler.h"
+#include "serve/frontend/documents.h"
 #include "serve/frontend/grpc/method.h"
 #include "serve/frontend/repository_index.h"
 
@@ -62,13 +63,17 @@ static void print_ready_index(void *context, struct buf *out) {
     repository_index_encode(context, true, out);
 }
 
+static void print_statistics(void *context, struct buf *out) {
+    document_encode_all_statistics(context, out);
+}
+
 void grpc_pages_list(struct shared_page_printing kinds[PAGE_KINDS], struct repository *repository) {
     static const struct {
         enum shared_page_kind kind;
         void (*print)(void *context, struct buf *out);
     } ROWS[] = {{PAGE_GRPC_INDEX, print_index},
                 {PAGE_GRPC_READY_INDEX, print_ready_index},
-                {PAGE_GRPC_STATISTICS, grpc_stats_print}};
+                {PAGE_GRPC_STATISTICS, print_statistics}};
     for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
         kinds[ROWS[i].kind] = (struct shared_page_printing){
             .print = ROWS[i].print, .context = repository, .protocol = NET_BODY_GRPC};

@@ -1,5 +1,4 @@
-/* Routing of KServe v2 over HTTP: one table row per resource, and the resources that need no
- * request body. */
+/* Routing of KServe v2 over HTTP: one table row per resource, and the resources with one answer. */
 #include "serve/frontend/http/api.h"
 
 #include <string.h>
@@ -7,7 +6,9 @@
 #include "codec/json/error_body.h"
 #include "codec/kserve/metadata.h"
 #include "codec/kserve/path.h"
+#include "serve/frontend/documents.h"
 #include "serve/frontend/extensions.h"
+#include "serve/frontend/http/coding.h"
 #include "serve/frontend/http/routes.h"
 #include "serve/frontend/http/try_page.h"
 #include "serve/frontend/load_report.h"
@@ -15,15 +16,6 @@
 #include "telemetry/admin/http_text.h"
 #include "telemetry/admin/status_common.h"
 #include "telemetry/admin/web_gate.h"
-
-static void answer_server(struct http_api *api, struct http_exchange *exchange,
-                          const struct v2_path *path) {
-    (void)path;
-    struct buf body;
-    buf_init(&body, exchange->arena, 256);
-    v2_server_metadata_print(&body, api->server_name, api->server_version, EXTENSIONS);
-    http_json_reply(exchange, 200, &body);
-}
 
 static void answer_live(struct http_api *api, struct http_exchange *exchange,
                         const struct v2_path *path) {
@@ -47,28 +39,6 @@ static void answer_ready(struct http_api *api, struct http_exchange *exchange,
     http_json_reply(exchange, ready ? 200 : 503, &body);
 }
 
-static void answer_model(struct http_api *api, struct http_exchange *exchange,
-                         const struct v2_path *path) {
-    struct error err;
-    struct model_version *version = NULL;
-    if (repository_find(api->services.repository, path->model, path->version, &version, &err) !=
-        ST_OK) {
-        http_reply_error(exchange, &err, NULL, 0);
-        return;
-    }
-    const struct model_spec *spec = model_version_spec(version);
-    size_t n = 1;
-    const uint64_t *versions = &spec->version;
-    if (!path->version.ptr) {
-        versions = model_version_siblings(version, &n);
-    }
-    struct buf body;
-    buf_init(&body, exchange->arena, 1024);
-    v2_model_metadata_print(&body, spec, versions, n);
-    model_version_unref(version);
-    http_json_reply(exchange, 200, &body);
-}
-
 static void answer_model_ready(struct http_api *api, struct http_exchange *exchange,
                                const struct v2_path *path) {
     struct error err;
@@ -86,36 +56,6 @@ static void answer_model_ready(struct http_api *api, struct http_exchange *excha
     buf_init(&body, exchange->arena, 128);
     v2_model_ready_print(&body, path->model, st == ST_OK);
     http_json_reply(exchange, status_http(st), &body);
-}
-
-static void answer_config(struct http_api *api, struct http_exchange *exchange,
-                          const struct v2_path *path) {
-    struct error err;
-    struct model_version *version = NULL;
-    if (repository_find(api->services.repository, path->model, path->version, &version, &err) !=
-        ST_OK) {
-        http_reply_error(exchange, &err, NULL, 0);
-        return;
-    }
-    struct buf body;
-    buf_init(&body, exchange->arena, 2048);
-    config_json_print(&body, model_version_config(version));
-    model_version_unref(version);
-    http_json_reply(exchange, 200, &body);
-}
-
-/* The index as it is known, without a scan of the directories. */
-static void answer_models(struct http_api *api, struct http_exchange *exchange,
-                          const struct v2_path *path) {
-    (void)path;
-    if (shared_page_is_large(api->services.pages, api->services.repository, INDEX_ENTRY_BYTES)) {
-        http_page_begin(exchange, PAGE_INDEX, "application/json");
-        return;
-    }
-    struct buf body;
-    buf_init(&body, exchange->arena, 1024);
-    repository_index_print_json(api->services.repository, false, &body);
-    http_json_reply(exchange, 200, &body);
 }
 
 /* Where the status page listens is for operators: with keys only the log names it. */
@@ -150,46 +90,168 @@ static void answer_root(struct http_api *api, struct http_exchange *exchange) {
     status_page_reply(exchange, try_page(), str_make(end.data, end.len));
 }
 
-static void answer_load(struct http_api *api, struct http_exchange *exchange,
-                        const struct v2_path *path) {
-    (void)path;
-    if (shared_page_is_large(api->services.pages, api->services.repository, LOAD_ENTRY_BYTES)) {
-        http_page_begin(exchange, PAGE_LOAD, "application/json");
-        return;
-    }
-    struct buf body;
-    buf_init(&body, exchange->arena, 512);
-    load_report_print(api->services.repository, &body);
-    http_json_reply(exchange, 200, &body);
+/* ---- routes with one answer ------------------------------------------------------------------ */
+
+static enum status encode_server(struct http_api *api, struct http_exchange *exchange,
+                                 const struct v2_path *path, struct buf *out, struct error *err) {
+    (void)exchange, (void)path, (void)err;
+    v2_grpc_server_metadata_encode(out, api->server_name, api->server_version, EXTENSIONS);
+    return ST_OK;
 }
 
-/* One row per resource: the key group, the methods, and the function that answers it. */
+static enum status encode_model(struct http_api *api, struct http_exchange *exchange,
+                                const struct v2_path *path, struct buf *out, struct error *err) {
+    (void)exchange;
+    return document_encode_metadata(api->services.repository, path->model, path->version, out, err);
+}
+
+static enum status encode_config(struct http_api *api, struct http_exchange *exchange,
+                                 const struct v2_path *path, struct buf *out, struct error *err) {
+    (void)exchange;
+    return document_encode_config(api->services.repository, path->model, path->version, out, err);
+}
+
+static enum status encode_statistics(struct http_api *api, struct http_exchange *exchange,
+                                     const struct v2_path *path, struct buf *out,
+                                     struct error *err) {
+    (void)exchange;
+    return document_encode_statistics(api->services.repository, path->model, path->version, out,
+                                      err);
+}
+
+/* The index as it is known, without a scan of the directories. */
+static enum status encode_index(struct http_api *api, struct http_exchange *exchange,
+                                const struct v2_path *path, struct buf *out, struct error *err) {
+    (void)exchange, (void)path, (void)err;
+    repository_index_encode(api->services.repository, false, out);
+    return ST_OK;
+}
+
+static enum status print_load(struct http_api *api, struct http_exchange *exchange,
+                              const struct v2_path *path, struct buf *out, struct error *err) {
+    (void)exchange, (void)path, (void)err;
+    load_report_print(api->services.repository, out);
+    return ST_OK;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+/* One row per resource: the key group, the methods, and one of the functions that answer it. */
 static const struct route {
     enum keys_group group;
     enum http_method_set methods;
-    void (*answer)(struct http_api *, struct http_exchange *, const struct v2_path *);
+    /* Responds by itself, or sets the handler. */
+    void (*begin)(struct http_api *, struct http_exchange *, const struct v2_path *);
+    http_unary_handler *print;  /* appends text, sent as JSON */
+    http_unary_handler *encode; /* appends a message of `document`, sent as JSON */
+    enum v2_grpc_document document;
+    /* A list of all models that is shared once it is large (shared_page_is_large); 0: none. */
+    size_t page_entry_bytes;
+    enum shared_page_kind page;
 } ROUTES[] = {
-    [V2_SERVER] = {KEYS_METADATA, HTTP_READ, answer_server},
-    [V2_LIVE] = {KEYS_HEALTH, HTTP_READ, answer_live},
-    [V2_READY] = {KEYS_HEALTH, HTTP_READ, answer_ready},
-    [V2_MODEL] = {KEYS_METADATA, HTTP_READ, answer_model},
-    [V2_MODEL_READY] = {KEYS_HEALTH, HTTP_READ, answer_model_ready},
-    [V2_MODEL_INFER] = {KEYS_INFER, HTTP_POST, http_infer_begin},
-    [V2_GENERATE] = {KEYS_INFER, HTTP_POST, http_generate_begin},
-    [V2_GENERATE_STREAM] = {KEYS_INFER, HTTP_POST, http_generate_begin},
-    [V2_STATISTICS] = {KEYS_METADATA, HTTP_READ, http_stats_answer},
-    [V2_MODELS] = {KEYS_METADATA, HTTP_READ, answer_models},
-    [V2_LOAD] = {KEYS_METADATA, HTTP_READ, answer_load},
-    [V2_MODEL_CONFIG] = {KEYS_METADATA, HTTP_READ, answer_config},
-    [V2_REPOSITORY_INDEX] = {KEYS_METADATA, HTTP_POST, http_repository_begin},
-    [V2_REPOSITORY_LOAD] = {KEYS_CONTROL, HTTP_POST, http_repository_begin},
-    [V2_REPOSITORY_UNLOAD] = {KEYS_CONTROL, HTTP_POST, http_repository_begin},
-    [V2_SHARED_MEMORY_STATUS] = {KEYS_CONTROL, HTTP_READ, http_memory_answer_status},
-    [V2_SHARED_MEMORY_REGISTER] = {KEYS_CONTROL, HTTP_POST, http_memory_begin},
-    [V2_SHARED_MEMORY_UNREGISTER] = {KEYS_CONTROL, HTTP_POST, http_memory_begin},
-    [V2_LOGGING] = {KEYS_CONTROL, HTTP_READ_OR_POST, http_logging_begin},
-    [V2_TRACE] = {KEYS_CONTROL, HTTP_READ_OR_POST, http_trace_begin},
+    [V2_SERVER] = {KEYS_METADATA, HTTP_READ, .encode = encode_server,
+                   .document = V2_GRPC_SERVER_METADATA},
+    [V2_LIVE] = {KEYS_HEALTH, HTTP_READ, .begin = answer_live},
+    [V2_READY] = {KEYS_HEALTH, HTTP_READ, .begin = answer_ready},
+    [V2_MODEL] = {KEYS_METADATA, HTTP_READ, .encode = encode_model,
+                  .document = V2_GRPC_MODEL_METADATA},
+    [V2_MODEL_READY] = {KEYS_HEALTH, HTTP_READ, .begin = answer_model_ready},
+    [V2_MODEL_INFER] = {KEYS_INFER, HTTP_POST, .begin = http_infer_begin},
+    [V2_GENERATE] = {KEYS_INFER, HTTP_POST, .begin = http_generate_begin},
+    [V2_GENERATE_STREAM] = {KEYS_INFER, HTTP_POST, .begin = http_generate_begin},
+    [V2_STATISTICS] = {KEYS_METADATA, HTTP_READ, .encode = encode_statistics,
+                       .document = V2_GRPC_STATISTICS, .page_entry_bytes = STATISTICS_JSON_BYTES,
+                       .page = PAGE_STATISTICS},
+    [V2_MODELS] = {KEYS_METADATA, HTTP_READ, .encode = encode_index, .document = V2_GRPC_INDEX,
+                   .page_entry_bytes = INDEX_ENTRY_BYTES, .page = PAGE_INDEX},
+    [V2_LOAD] = {KEYS_METADATA, HTTP_READ, .print = print_load,
+                 .page_entry_bytes = LOAD_ENTRY_BYTES, .page = PAGE_LOAD},
+    [V2_MODEL_CONFIG] = {KEYS_METADATA, HTTP_READ, .encode = encode_config,
+                         .document = V2_GRPC_CONFIG},
+    [V2_REPOSITORY_INDEX] = {KEYS_METADATA, HTTP_POST, .begin = http_repository_begin},
+    [V2_REPOSITORY_LOAD] = {KEYS_CONTROL, HTTP_POST, .begin = http_repository_begin},
+    [V2_REPOSITORY_UNLOAD] = {KEYS_CONTROL, HTTP_POST, .begin = http_repository_begin},
+    [V2_SHARED_MEMORY_STATUS] = {KEYS_CONTROL, HTTP_READ, .print = http_answer_memory_status},
+    [V2_SHARED_MEMORY_REGISTER] = {KEYS_CONTROL, HTTP_POST, .print = http_answer_memory_register},
+    [V2_SHARED_MEMORY_UNREGISTER] = {KEYS_CONTROL, HTTP_POST,
+                                     .print = http_answer_memory_unregister},
+    [V2_LOGGING] = {KEYS_CONTROL, HTTP_READ_OR_POST, .print = http_answer_logging},
+    [V2_TRACE] = {KEYS_CONTROL, HTTP_READ_OR_POST, .print = http_answer_trace},
 };
+
+void http_document_reply(struct http_exchange *exchange, enum v2_grpc_document document,
+                         const struct buf *message) {
+    struct error err;
+    struct buf body;
+    buf_init(&body, exchange->arena, 1024);
+    body.failed = message->failed;
+    if (!body.failed &&
+        v2_grpc_document_add(&body, document, buf_str(message), UINT64_MAX, &err) != ST_OK) {
+        http_reply_error(exchange, &err, NULL, 0);
+        return;
+    }
+    http_json_reply(exchange, 200, &body);
+}
+
+/* The request is complete. */
+static void answer_unary(struct http_api *api, struct http_exchange *exchange,
+                         const struct v2_path *path) {
+    const struct route *route = &ROUTES[path->resource];
+    struct error err;
+    struct buf body;
+    buf_init(&body, exchange->arena, 1024);
+    http_unary_handler *answer = route->encode ? route->encode : route->print;
+    if (!body.failed && answer(api, exchange, path, &body, &err) != ST_OK) {
+        http_reply_error(exchange, &err, NULL, 0);
+    } else if (route->encode) {
+        http_document_reply(exchange, route->document, &body);
+    } else if (body.len > 0 || body.failed) {
+        http_json_reply(exchange, 200, &body);
+    } else {
+        http_reply(exchange, &(struct http_reply){.status = 200});
+    }
+}
+
+static void on_body(struct http_exchange *exchange, void *context) {
+    answer_unary(context, exchange, exchange->user);
+}
+
+static const struct http_handler unary_handler = {.on_body = on_body};
+
+/* Prepares to receive the body of a POST, which has the path as exchange->user. */
+static void receive_unary(struct http_exchange *exchange, const struct v2_path *path) {
+    struct error err;
+    struct v2_path *kept = arena_alloc(exchange->arena, sizeof(*kept));
+    if (!kept) {
+        error_no_memory(&err, "the request");
+        http_reply_error(exchange, &err, NULL, 0);
+        return;
+    }
+    *kept = *path;
+    if (http_coding_of_body(&exchange->head, &exchange->plan.coding, &err) != ST_OK) {
+        http_reply_error(exchange, &err, NULL, 0);
+        return;
+    }
+    http_limit_body(exchange);
+    exchange->user = kept;
+    exchange->handler = &unary_handler;
+}
+
+static void begin_route(struct http_api *api, struct http_exchange *exchange,
+                        const struct v2_path *path) {
+    const struct route *route = &ROUTES[path->resource];
+    if (route->begin) {
+        route->begin(api, exchange, path);
+    } else if (route->page_entry_bytes > 0 && path->model.len == 0 &&
+               shared_page_is_large(api->services.pages, api->services.repository,
+                                    route->page_entry_bytes)) {
+        http_page_begin(exchange, route->page, "application/json");
+    } else if (str_is(exchange->head.method, "POST")) {
+        receive_unary(exchange, path);
+    } else {
+        answer_unary(api, exchange, path);
+    }
+}
 
 static bool has_key(const struct http_api *api, struct http_exchange *exchange,
                     enum keys_group group) {
@@ -252,7 +314,7 @@ static void on_head(struct http_exchange *exchange, void *context) {
     const struct route *route = &ROUTES[path.resource];
     if (is_admitted(api, exchange, route->group, web_resource_of(path.resource), route->methods) &&
         http_check_method(exchange, route->methods)) {
-        route->answer(api, exchange, &path);
+        begin_route(api, exchange, &path);
     }
 }
 

@@ -1,7 +1,9 @@
 /* Responses with a page that all clients share. A page is printed on another thread, and delivered
  * to the worker. */
+#include "codec/kserve/grpc/v2_grpc.h"
 #include "core/base/compiler.h"
 #include "core/base/metric/text.h"
+#include "serve/frontend/documents.h"
 #include "serve/frontend/http/routes.h"
 #include "serve/frontend/load_report.h"
 #include "serve/frontend/repository_index.h"
@@ -102,16 +104,40 @@ void http_metrics_begin(struct http_exchange *exchange) {
 
 /* ---- how they are printed -------------------------------------------------------------------- */
 
+/* Appends the JSON of a message that was appended to an empty buffer in the same arena. */
+static void print_message(enum v2_grpc_document document, const struct buf *message,
+                          struct buf *out) {
+    struct error err;
+    if (message->failed ||
+        v2_grpc_document_add(out, document, buf_str(message), UINT64_MAX, &err) != ST_OK) {
+        out->failed = true;
+    }
+}
+
+static void print_index_of(struct repository *repository, bool ready, struct buf *out) {
+    struct buf message;
+    buf_init(&message, out->arena, 0);
+    repository_index_encode(repository, ready, &message);
+    print_message(V2_GRPC_INDEX, &message, out);
+}
+
 static void print_index(void *context, struct buf *out) {
-    repository_index_print_json(context, false, out);
+    print_index_of(context, false, out);
 }
 
 static void print_ready_index(void *context, struct buf *out) {
-    repository_index_print_json(context, true, out);
+    print_index_of(context, true, out);
 }
 
 static void print_load(void *context, struct buf *out) {
     load_report_print(context, out);
+}
+
+static void print_statistics(void *context, struct buf *out) {
+    struct buf message;
+    buf_init(&message, out->arena, 0);
+    document_encode_all_statistics(context, &message);
+    print_message(V2_GRPC_STATISTICS, &message, out);
 }
 
 void http_pages_list(struct shared_page_printing kinds[PAGE_KINDS], struct repository *repository) {
@@ -121,7 +147,7 @@ void http_pages_list(struct shared_page_printing kinds[PAGE_KINDS], struct repos
     } ROWS[] = {{PAGE_INDEX, print_index},
                 {PAGE_READY_INDEX, print_ready_index},
                 {PAGE_LOAD, print_load},
-                {PAGE_STATISTICS, http_stats_print}};
+                {PAGE_STATISTICS, print_statistics}};
     for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
         kinds[ROWS[i].kind] = (struct shared_page_printing){
             .print = ROWS[i].print, .context = repository, .protocol = NET_BODY_HTTP};

@@ -34,10 +34,10 @@ static void answer_index(struct http_repository *self) {
                        "application/json");
         return;
     }
-    struct buf body;
-    buf_init(&body, self->exchange->arena, 1024);
-    repository_index_print_json(self->repository, self->request.ready, &body);
-    http_json_reply(self->exchange, 200, &body);
+    struct buf message;
+    buf_init(&message, exchange->arena, 1024);
+    repository_index_encode(self->repository, self->request.ready, &message);
+    http_document_reply(exchange, V2_GRPC_INDEX, &message);
 }
 
 static void on_done(struct repository_change *change) {

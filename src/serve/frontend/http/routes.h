@@ -1,10 +1,10 @@
-/* The routes of the HTTP front end: the function that begins each route of api.c. The context of
- * their handlers is the struct http_api. */
+/* The routes of the HTTP front end: the function of each row of api.c. The context of the handlers
+ * is the struct http_api. */
 #ifndef SLUICE_SERVE_FRONTEND_HTTP_ROUTES_H
 #define SLUICE_SERVE_FRONTEND_HTTP_ROUTES_H
 
+#include "codec/kserve/grpc/v2_grpc.h"
 #include "codec/kserve/path.h"
-#include "serve/config/config.h"
 #include "serve/frontend/http/api.h"
 
 /* The limit of a body that contains neither tensors nor files: a few short members, and unknown
@@ -39,31 +39,26 @@ void http_generate_begin(struct http_api *api, struct http_exchange *exchange,
 void http_repository_begin(struct http_api *api, struct http_exchange *exchange,
                            const struct v2_path *path);
 
-/* shared_memory.c: GET /v2/systemsharedmemory[/region/NAME]/status */
-void http_memory_answer_status(struct http_api *api, struct http_exchange *exchange,
-                               const struct v2_path *path);
-/* POST …/region/NAME/register, …[/region/NAME]/unregister */
-void http_memory_begin(struct http_api *api, struct http_exchange *exchange,
-                       const struct v2_path *path);
+/* ---- routes with one answer ------------------------------------------------------------------ */
 
-/* stats.c: GET /v2/models/stats, /v2/models/M[/versions/V]/stats. */
-void http_stats_answer(struct http_api *api, struct http_exchange *exchange,
-                       const struct v2_path *path);
-/* Appends those of all models; `context` is the struct repository. */
-void http_stats_print(void *context, struct buf *out);
+/* The request is complete: appends the body of the response to `out`; nothing: it has none. */
+typedef enum status http_unary_handler(struct http_api *api, struct http_exchange *exchange,
+                                       const struct v2_path *path, struct buf *out,
+                                       struct error *err);
+
+/* Responds with the JSON of a message, which is in the exchange's arena. */
+void http_document_reply(struct http_exchange *exchange, enum v2_grpc_document document,
+                         const struct buf *message);
 
 /* logging.c: GET and POST /v2/logging. */
-void http_logging_begin(struct http_api *api, struct http_exchange *exchange,
-                        const struct v2_path *path);
+http_unary_handler http_answer_logging;
 
 /* trace.c: GET and POST /v2/trace/setting, /v2/models/M/trace/setting. */
-void http_trace_begin(struct http_api *api, struct http_exchange *exchange,
-                      const struct v2_path *path);
+http_unary_handler http_answer_trace;
 
-/* config.c: appends a model's configuration as JSON, in proto3's mapping of ModelConfig with the
- * fields' own names: as configured, completed from the model, with defaults. Scalars and lists are
- * present also when empty, messages only when set; enums are names, 64-bit numbers are numbers.
- * Clause: model configuration extension. */
-void config_json_print(struct buf *out, const struct model_config *config);
+/* shared_memory.c: GET /v2/systemsharedmemory[/region/NAME]/status, POST …/region/NAME/register,
+ * …[/region/NAME]/unregister. */
+http_unary_handler http_answer_memory_status, http_answer_memory_register,
+    http_answer_memory_unregister;
 
 #endif

@@ -1,9 +1,10 @@
-/* ModelConfig as protobuf, field by field. Fields that Sluice does not use are absent. */
-#include "serve/frontend/grpc/method.h"
+/* ModelConfig, field by field. Fields that Sluice does not use are absent. */
+#include "serve/frontend/documents.h"
 
 #include <string.h>
 
 #include "codec/protobuf/pb.h"
+#include "serve/config/config.h"
 
 /* proto/model_config.proto */
 enum {
@@ -114,11 +115,6 @@ static void add_queue_policy(struct buf *out, uint32_t number,
     pb_end(out, queue);
 }
 
-static bool is_set(const struct model_queue_policy *policy) {
-    return policy->delay_on_timeout || policy->timeout_us > 0 || policy->allow_override ||
-           policy->max_size > 0;
-}
-
 static void add_batching(struct buf *out, const struct model_config *config) {
     if (!config->has_dynamic_batching) {
         return;
@@ -129,9 +125,7 @@ static void add_batching(struct buf *out, const struct model_config *config) {
     add_number(out, 3, config->preserve_ordering);
     add_number(out, 4, config->priority_levels);
     add_number(out, 5, config->default_priority);
-    if (is_set(&config->queue)) {
-        add_queue_policy(out, 6, &config->queue);
-    }
+    add_queue_policy(out, 6, &config->queue);
     for (size_t i = 0; i < config->n_levels; i++) {
         size_t entry = pb_begin(out, 7);
         pb_add_varint(out, 1, config->levels[i].level);
@@ -216,11 +210,9 @@ static void add_sequences(struct buf *out, const struct model_config *config) {
 /* ---- other fields ---------------------------------------------------------------------------- */
 
 static void add_transaction_policy(struct buf *out, const struct model_config *config) {
-    if (config->decoupled) {
-        size_t policy = pb_begin(out, TRANSACTION_POLICY);
-        add_number(out, 1, true);
-        pb_end(out, policy);
-    }
+    size_t policy = pb_begin(out, TRANSACTION_POLICY);
+    add_number(out, 1, config->decoupled);
+    pb_end(out, policy);
 }
 
 static void add_response_cache(struct buf *out, const struct model_config *config) {
@@ -269,7 +261,7 @@ static void add_warmups(struct buf *out, const struct model_config *config) {
     }
 }
 
-void grpc_config_encode(struct buf *out, const struct model_config *config) {
+static void add_config(struct buf *out, const struct model_config *config) {
     size_t whole = pb_begin(out, CONFIG);
     pb_add_string(out, NAME, config->name);
     pb_add_string(out, PLATFORM, config->platform);
@@ -291,4 +283,15 @@ void grpc_config_encode(struct buf *out, const struct model_config *config) {
     add_transaction_policy(out, config);
     add_response_cache(out, config);
     pb_end(out, whole);
+}
+
+enum status document_encode_config(struct repository *repository, struct str model,
+                                   struct str version, struct buf *out, struct error *err) {
+    struct model_version *found;
+    enum status st = repository_find(repository, model, version, &found, err);
+    if (st == ST_OK) {
+        add_config(out, model_version_config(found));
+        model_version_unref(found);
+    }
+    return st;
 }

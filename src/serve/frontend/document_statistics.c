@@ -1,11 +1,11 @@
-/* The statistics extension over gRPC: ModelStatistics. Field numbers are those of
- * proto/grpc_service.proto; zeros are omitted, as in proto3. */
+/* The statistics extension: ModelStatistics. Field numbers are those of proto/grpc_service.proto;
+ * zeros are omitted, as in proto3. */
+#include "serve/frontend/documents.h"
+
 #include <assert.h>
 #include <stdio.h>
 
-#include "codec/kserve/grpc/v2_grpc.h"
 #include "codec/protobuf/pb.h"
-#include "serve/frontend/grpc/method.h"
 #include "serve/scheduler/statistics/statistics.h"
 
 enum { MODEL_STATS = 1 }; /* of ModelStatisticsResponse */
@@ -67,11 +67,11 @@ static void add_time(struct buf *out, uint32_t field, uint64_t count, uint64_t n
 }
 
 static void add_requests(struct buf *out, const struct model_statistics *statistics) {
-    uint64_t n = statistics->success.count, n_computed = statistics->n_computed;
+    uint64_t n_computed = statistics->n_computed;
     size_t at = pb_begin(out, INFERENCE_STATS);
-    add_time(out, SUCCESS, n, statistics->success.ns);
+    add_time(out, SUCCESS, statistics->success.count, statistics->success.ns);
     add_time(out, FAIL, statistics->fail.count, statistics->fail.ns);
-    add_time(out, QUEUE, n, statistics->queue.ns);
+    add_time(out, QUEUE, statistics->queue.count, statistics->queue.ns);
     add_time(out, COMPUTE_INPUT, n_computed, statistics->compute.input_ns);
     add_time(out, COMPUTE_INFER, n_computed, statistics->compute.infer_ns);
     add_time(out, COMPUTE_OUTPUT, n_computed, statistics->compute.output_ns);
@@ -135,56 +135,16 @@ static void add_version(void *user, struct model_version *version) {
     pb_end(out, at);
 }
 
-static enum status answer_statistics(struct grpc_api *api, struct grpc_call *call,
-                                     struct str message, struct buf *out, struct error *err) {
-    struct str name, version;
-    enum status st = v2_grpc_named_decode(call->arena, message, &name, &version, err);
-    if (st != ST_OK) {
-        return st;
-    }
-    st = repository_visit_ready(api->options.services.repository, name,
-                                version.len > 0 ? version : str_make(NULL, 0), add_version, out,
-                                err);
-    /* As the reference server does, for an unknown name too. */
+enum status document_encode_statistics(struct repository *repository, struct str model,
+                                       struct str version, struct buf *out, struct error *err) {
+    enum status st = repository_visit_ready(repository, model, version, add_version, out, err);
     return st == ST_OK ? ST_OK : (err->status = ST_BAD_REQUEST);
 }
 
-enum { ENTRY_BYTES = 256 }; /* of a version, about */
-
-void grpc_stats_print(void *context, struct buf *out) {
+void document_encode_all_statistics(struct repository *repository, struct buf *out) {
     struct error err;
-    enum status st = repository_visit_ready(context, str_make(NULL, 0), str_make(NULL, 0),
+    enum status st = repository_visit_ready(repository, str_make(NULL, 0), str_make(NULL, 0),
                                             add_version, out, &err);
     assert(st == ST_OK); /* no model is named */
     (void)st;
-}
-
-/* Returns: whether the message names no model, and there are many. */
-static bool wants_page(struct grpc_call *call) {
-    const struct inference_services *services =
-        &grpc_method_context_of(call)->api->options.services;
-    return call->message->data.len == 0 &&
-           shared_page_is_large(services->pages, services->repository, ENTRY_BYTES);
-}
-
-static void step_statistics(struct grpc_call *call, enum grpc_event event) {
-    if (event == GRPC_MESSAGE && wants_page(call)) {
-        grpc_message_free(call->message);
-        grpc_page_send(call, PAGE_GRPC_STATISTICS);
-    } else if (event == GRPC_CANCELLED) {
-        grpc_waiting_cancel(call);
-    } else {
-        grpc_step_unary(call, event);
-    }
-}
-
-const struct grpc_method_entry *grpc_stats_method_table(size_t *n) {
-    static const struct grpc_method_entry rows[] = {
-        {.path = "/inference.GRPCInferenceService/ModelStatistics",
-         .group = KEYS_METADATA,
-         .unary = answer_statistics,
-         .on_event = step_statistics},
-    };
-    *n = sizeof rows / sizeof rows[0];
-    return rows;
 }

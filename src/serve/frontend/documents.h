@@ -1,0 +1,34 @@
+/* What the server tells about models, as messages of inference.GRPCInferenceService: gRPC sends
+ * them, HTTP prints them as JSON by their descriptors (codec/kserve/grpc/v2_grpc.h). The index is
+ * in serve/frontend/repository_index.h.
+ *
+ * `version` with ptr NULL: none is named. Returns: as repository_find. Thread: a worker's. */
+#ifndef SLUICE_SERVE_FRONTEND_DOCUMENTS_H
+#define SLUICE_SERVE_FRONTEND_DOCUMENTS_H
+
+#include "core/base/buf.h"
+#include "serve/repository/repository.h"
+
+/* Appends a ModelMetadataResponse. */
+enum status document_encode_metadata(struct repository *repository, struct str model,
+                                     struct str version, struct buf *out,
+                                     struct error *err) SLUICE_MUST_USE;
+
+/* document_config.c: appends a ModelConfigResponse: the configuration with what was completed from
+ * the model, and with defaults. Scalars and lists are present also when empty, messages only when
+ * set. Clause: model configuration extension. */
+enum status document_encode_config(struct repository *repository, struct str model,
+                                   struct str version, struct buf *out,
+                                   struct error *err) SLUICE_MUST_USE;
+
+enum { STATISTICS_MESSAGE_BYTES = 256, STATISTICS_JSON_BYTES = 1024 }; /* of a version, about */
+
+/* document_statistics.c: appends a ModelStatisticsResponse of a model, or of all where it is "".
+ * Returns: ST_BAD_REQUEST for an unknown name too, as the reference server does. */
+enum status document_encode_statistics(struct repository *repository, struct str model,
+                                       struct str version, struct buf *out,
+                                       struct error *err) SLUICE_MUST_USE;
+/* The same of all models. Thread: any. */
+void document_encode_all_statistics(struct repository *repository, struct buf *out);
+
+#endif
