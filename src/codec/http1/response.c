@@ -341,7 +341,3 @@ bool http1_response_content_length(const struct http1_response *response, uint64
 bool http1_response_keeps_alive(const struct http1_response *response) {
     return response->keeps_alive;
 }
-
-bool http1_response_has_begun(const struct http1_response *response) {
-    return response->begun;
-}

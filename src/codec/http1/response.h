@@ -62,7 +62,5 @@ void http1_response_field(const struct http1_response *response, size_t index, s
 bool http1_response_content_length(const struct http1_response *response, uint64_t *n_bytes);
 /* At HTTP1_RESPONSE_DONE: may the connection be reused? */
 bool http1_response_keeps_alive(const struct http1_response *response);
-/* Was any byte of the response received since begin? (A request may be retried only when not.) */
-bool http1_response_has_begun(const struct http1_response *response);
 
 #endif

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-struct pool_config_reader {
+struct received {
     int status;
     char body[256];
     size_t n_body;
@@ -24,7 +24,7 @@ struct pool_config_reader {
 };
 
 /* Feeds one piece. Returns: true while more is needed. */
-static bool feed(struct http1_response *response, struct str data, struct pool_config_reader *out) {
+static bool feed(struct http1_response *response, struct str data, struct received *out) {
     enum http1_response_event event = HTTP1_RESPONSE_MORE;
     do {
         struct str piece = {0};
@@ -46,7 +46,7 @@ static bool feed(struct http1_response *response, struct str data, struct pool_c
     return !out->done;
 }
 
-static void finish(struct http1_response *response, bool closes, struct pool_config_reader *out) {
+static void finish(struct http1_response *response, bool closes, struct received *out) {
     if (!out->done && !out->failed && closes) {
         out->failed = http1_response_eof(response, &out->err) != ST_OK;
         out->done = !out->failed;
@@ -58,9 +58,9 @@ static void finish(struct http1_response *response, bool closes, struct pool_con
 
 /* Parses `text` in pieces: the first of `first` bytes, then `step` at a time, each in a block of
  * its own so that a sanitizer sees a read past it. */
-static struct pool_config_reader read_split(struct str text, size_t first, size_t step,
-                                            bool head_request, bool closes) {
-    struct pool_config_reader out = {0};
+static struct received read_split(struct str text, size_t first, size_t step, bool head_request,
+                                  bool closes) {
+    struct received out = {0};
     struct http1_response *response = http1_response_new();
     assert_non_null(response);
     http1_response_begin(response, head_request);
@@ -93,7 +93,7 @@ struct row {
     size_t rest;
 };
 
-static void check_reading(const struct row *row, struct pool_config_reader got, size_t split) {
+static void check_reading(const struct row *row, struct received got, size_t split) {
     if (row->status == 0) {
         if (!got.failed || !strstr(got.err.text, row->body)) {
             fail_msg("%s, split at %zu: \"%s\"", row->what, split, got.err.text);
@@ -249,7 +249,7 @@ static void http1_response_prefix_is_incomplete(void **state) {
     (void)state;
     struct str text = STR("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nA: b\r\n\r\nhello");
     for (size_t n = 0; n < text.len; n++) {
-        struct pool_config_reader got = read_split(str_make(text.ptr, n), n, n, false, false);
+        struct received got = read_split(str_make(text.ptr, n), n, n, false, false);
         assert_false(got.done);
         assert_false(got.failed);
     }
@@ -261,10 +261,8 @@ static void http1_response_find_ignores_case_and_trailers(void **state) {
         STR("HTTP/1.1 200 OK\r\nEmpty:\r\nInference-Header-Content-Length: \t12 \r\n"
             "twice: a\r\nTWICE: b\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nT: 1\r\n\r\n");
     struct http1_response *response = http1_response_new();
-    struct pool_config_reader got = {0};
-    assert_false(http1_response_has_begun(response));
+    struct received got = {0};
     assert_false(feed(response, text, &got));
-    assert_true(http1_response_has_begun(response));
     struct str value = {0};
     uint64_t length;
     assert_int_equal(http1_response_find(response, "inference-header-content-length", &value), 1);
@@ -278,7 +276,6 @@ static void http1_response_find_ignores_case_and_trailers(void **state) {
 
     /* the next response on the same connection */
     http1_response_begin(response, false);
-    assert_false(http1_response_has_begun(response));
     assert_false(feed(response, STR("HTTP/1.1 404 x\r\nContent-Length: 1\r\n\r\n!"), &got));
     assert_int_equal(http1_response_status(response), 404);
     assert_true(http1_response_content_length(response, &length));
@@ -295,7 +292,7 @@ static void http1_response_over_limits_is_refused(void **state) {
     static const char *const why[] = {"128 fields", "128 fields", "interim"};
     for (size_t i = 0; i < 3; i++) {
         struct http1_response *response = http1_response_new();
-        struct pool_config_reader got = {0};
+        struct received got = {0};
         bool more = feed(response, STR("HTTP/1.1 102 OK\r\n"), &got);
         for (int k = 0; more && k < 1000; k++) {
             more = feed(response, str_of(lines[i]), &got);
@@ -313,7 +310,7 @@ static void http1_response_over_limits_is_refused(void **state) {
     memset(big, 'a', sizeof(big));
     for (size_t i = 0; i < sizeof(beginnings) / sizeof(*beginnings); i++) {
         struct http1_response *response = http1_response_new();
-        struct pool_config_reader got = {0};
+        struct received got = {0};
         bool more = feed(response, str_of(beginnings[i]), &got);
         for (int k = 0; more && k < 100; k++) {
             more = feed(response, str_make(big, sizeof(big)), &got);

@@ -3,18 +3,6 @@
 
 #include <stdlib.h>
 
-struct per_worker *per_worker_get(struct per_worker_table *table, const struct worker *worker,
-                                  size_t n_bytes) {
-    struct per_worker *entry = per_worker_find(table, worker);
-    if (!entry) {
-        entry = calloc(1, n_bytes);
-        if (entry) {
-            per_worker_add(table, worker, entry);
-        }
-    }
-    return entry;
-}
-
 void per_worker_table_fini(struct per_worker_table *table) {
     for (size_t i = 0; i < PER_WORKER_SLOTS; i++) {
         struct per_worker *entry = per_worker_first(table, i);

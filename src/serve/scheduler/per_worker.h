@@ -51,11 +51,6 @@ static inline void per_worker_add(struct per_worker_table *table, const struct w
     }
 }
 
-/* Returns: the worker's entry, created as `n_bytes` zero bytes (which begin with struct per_worker)
- * if there is none; NULL when out of memory. Thread: the worker's. */
-struct per_worker *per_worker_get(struct per_worker_table *table, const struct worker *worker,
-                                  size_t n_bytes);
-
 /* The first entry of a slot, to iterate over all. Thread: any. */
 static inline struct per_worker *per_worker_first(struct per_worker_table *table, size_t slot) {
     return atomic_load_explicit(&table->slots[slot], memory_order_acquire);

@@ -368,25 +368,6 @@ enum status v2_grpc_request_decode(struct arena *arena, struct str message,
     return st;
 }
 
-enum status v2_grpc_request_peek(struct str message, struct str *model, struct str *version,
-                                 struct str *id, struct error *err) {
-    struct pb_reader reader = pb_read(message);
-    struct pb_field field;
-    enum status st = ST_OK;
-    *model = *version = *id = STR("");
-    /* Writers emit fields in order of their numbers: these come before all data. */
-    while (st == ST_OK && pb_next(&reader, &field) && field.number <= V2_GRPC_ID) {
-        if (field.number == V2_GRPC_MODEL_NAME) {
-            st = v2_grpc_get_string(&field, WHOLE, "model_name", model, err);
-        } else if (field.number == V2_GRPC_MODEL_VERSION) {
-            st = v2_grpc_get_string(&field, WHOLE, "model_version", version, err);
-        } else if (field.number == V2_GRPC_ID) {
-            st = v2_grpc_get_string(&field, WHOLE, "id", id, err);
-        }
-    }
-    return st == ST_OK && reader.error_text ? pb_reader_error(&reader, WHAT, err) : st;
-}
-
 size_t v2_grpc_request_walked_bytes(struct str message) {
     enum { MAX_FIELDS = 64 };
     struct pb_reader reader = pb_read(message);

@@ -273,15 +273,6 @@ static void v2_grpc_request_invalid_names_and_parameters_are_refused(void **stat
     }
 }
 
-static void v2_grpc_request_peek_returns_model_version_id(void **state) {
-    (void)state;
-    struct str model, version, id;
-    assert_int_equal(v2_grpc_request_peek(MESSAGE(TYPED), &model, &version, &id, &err), ST_OK);
-    assert_true(str_is(model, "m") && str_is(version, "2") && str_is(id, "abc"));
-    assert_int_equal(v2_grpc_request_peek(STR("\x0a\x05m"), &model, &version, &id, &err),
-                     ST_BAD_REQUEST);
-}
-
 static void v2_grpc_raw_offset_is_first_raw_byte(void **state) {
     (void)state;
     size_t at = v2_grpc_raw_offset(MESSAGE(RAW));
@@ -357,7 +348,6 @@ int main(void) {
         TEST(v2_grpc_request_invalid_shape_is_refused),
         TEST(v2_grpc_request_raw_count_mismatch_is_refused),
         TEST(v2_grpc_request_invalid_names_and_parameters_are_refused),
-        TEST(v2_grpc_request_peek_returns_model_version_id),
         TEST(v2_grpc_raw_offset_is_first_raw_byte),
         TEST(v2_grpc_request_encode_matches_foreign_bytes),
         TEST(v2_grpc_request_encode_shared_memory_and_classes),

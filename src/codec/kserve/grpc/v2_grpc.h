@@ -48,10 +48,6 @@ static inline bool v2_grpc_request_wants_typed(const struct v2_grpc_request *req
 enum status v2_grpc_request_decode(struct arena *arena, struct str message,
                                    const struct json_limits *limits, struct v2_grpc_request *out,
                                    struct error *err) SLUICE_MUST_USE;
-/* Reads only model_name, model_version and id, for an error response and for routing; stops
- * early. */
-enum status v2_grpc_request_peek(struct str message, struct str *model, struct str *version,
-                                 struct str *id, struct error *err) SLUICE_MUST_USE;
 
 /* Returns: bytes of a ModelInferRequest that decoding reads one by one: all but those of raw
  * inputs. An estimate: of a message with very many fields it is the whole. */

@@ -42,17 +42,3 @@ void metric_distribution_add(struct metric_distribution *sum,
     sum->count += part->count;
     sum->sum += part->sum;
 }
-
-double metric_quantile(const struct metric_distribution *distribution, double q) {
-    double rank = q * (double)distribution->count, below = 0;
-    for (unsigned i = 0; i < METRIC_BOUNDS; i++) {
-        double count = (double)distribution->buckets[i];
-        if (count > 0 && below + count >= rank) {
-            double from = i > 0 ? (double)(UINT64_C(1) << (i - 1)) : 0;
-            double to = (double)(UINT64_C(1) << i);
-            return from + (to - from) * (rank - below) / count;
-        }
-        below += count;
-    }
-    return distribution->count > 0 ? (double)(UINT64_C(1) << (METRIC_BOUNDS - 1)) : 0;
-}

@@ -48,9 +48,5 @@ void metric_histogram_read(const struct metric_histogram *histogram,
                            struct metric_distribution *out);
 void metric_distribution_add(struct metric_distribution *sum,
                              const struct metric_distribution *part);
-/* Returns: the value that the share `q` (0 to 1) of the values does not exceed, in the unit of the
- * bounds, as if values were spread evenly within a bucket; 0 when empty; the last bound for values
- * beyond it. */
-double metric_quantile(const struct metric_distribution *distribution, double q);
 
 #endif

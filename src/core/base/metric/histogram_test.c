@@ -62,21 +62,6 @@ static void metric_histogram_read_accumulates(void **state) {
     assert_int_equal(seen.sum, 25);
 }
 
-static void metric_quantile_interpolates_within_bucket(void **state) {
-    struct metric_distribution seen = {{0}, 0, 0};
-    (void)state;
-    assert_true(metric_quantile(&seen, 0.5) <= 0);
-    seen.buckets[4] = 90; /* 8 to 16 */
-    seen.buckets[10] = 10;
-    seen.count = 100;
-    assert_float_equal(metric_quantile(&seen, 0.45), 12, 1e-9);
-    assert_float_equal(metric_quantile(&seen, 0.9), 16, 1e-9);
-    assert_float_equal(metric_quantile(&seen, 0.95), 768, 1e-9);
-    seen.buckets[METRIC_BOUNDS] = 900;
-    seen.count = 1000;
-    assert_float_equal(metric_quantile(&seen, 0.99), 33554432, 1e-9);
-}
-
 enum { N_ADDS = 200000 };
 
 static void *add_many(void *argument) {
@@ -109,7 +94,6 @@ int main(void) {
         cmocka_unit_test(metric_bucket_includes_upper_bound),
         cmocka_unit_test(metric_histogram_time_is_bucketed_in_microseconds),
         cmocka_unit_test(metric_histogram_read_accumulates),
-        cmocka_unit_test(metric_quantile_interpolates_within_bucket),
         cmocka_unit_test(metric_histogram_concurrent_read_never_decreases),
     };
     return cmocka_run_group_tests_name("core/base/metric/histogram", tests, NULL, NULL);

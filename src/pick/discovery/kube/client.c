@@ -380,10 +380,6 @@ enum status kube_client_new(struct worker *worker, struct kube_config *config,
     return ST_OK;
 }
 
-const struct kube_config *kube_client_config(const struct kube_client *client) {
-    return client->config;
-}
-
 static void on_auth_stopped(void *user) {
     struct kube_client *client = user;
     http_fetcher_stop(client->fetcher, client->done, client->user);

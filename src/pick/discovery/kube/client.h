@@ -21,7 +21,6 @@ struct kube_call;
  * kube_client_free. */
 enum status kube_client_new(struct worker *worker, struct kube_config *config,
                             struct kube_client **out, struct error *err) SLUICE_MUST_USE;
-const struct kube_config *kube_client_config(const struct kube_client *client);
 /* Running requests end with ST_CANCELLED; calls `done` when nothing is left on the loop, perhaps
  * within the call. Not to be called within a callback. */
 void kube_client_stop(struct kube_client *client, void (*done)(void *user), void *user);

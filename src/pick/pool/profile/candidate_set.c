@@ -206,15 +206,6 @@ void score_range_below_max(const float *values, const struct range_stats *stats,
     score_range_lower_is_better(values, &from_none, weight, range, out);
 }
 
-void candidate_set_score_lower_is_better(struct candidate_set *candidates, const float *values,
-                                         float weight) {
-    struct candidate_range all = {0, candidates->n};
-    struct range_stats stats;
-    range_stats_of_column(values, all, &stats);
-    score_range_lower_is_better(values, &stats, weight, all, candidates->score);
-    candidate_set_mark_all_modified(candidates);
-}
-
 void candidate_set_score_matching(
     struct candidate_set *candidates, const void *parameters, float weight,
     bool (*matches)(const void *parameters, const struct candidate_set *candidates, uint32_t i)) {

@@ -134,13 +134,7 @@ static inline void candidate_set_mark_all_modified(struct candidate_set *candida
     }
 }
 
-/* Each adds its result times `weight` to the scores. `values`: one per candidate, no NaN. */
-
-/* Lower is better: the minimum of the values, which are not negative, scores 1, the maximum 0,
- * others linearly between. All score 1 where all are equal. */
-void candidate_set_score_lower_is_better(struct candidate_set *candidates, const float *values,
-                                         float weight);
-/* 1 for candidates for which `matches` is true. */
+/* Adds `weight` to the scores of candidates for which `matches` is true. */
 void candidate_set_score_matching(
     struct candidate_set *candidates, const void *parameters, float weight,
     bool (*matches)(const void *parameters, const struct candidate_set *candidates, uint32_t i));

@@ -9,11 +9,11 @@
  * A plugin keeps no state of a request. All plugins of a pick read the same values; they take no
  * lock, do no I/O and cannot fail.
  *
- * The values are in columns (candidate_set.h), with helpers for common scorers:
- * candidate_set_score_lower_is_better, candidate_set_score_matching. A scorer that needs a loop of
- * its own writes it over plain arrays, without calls and branches, under "#pragma omp simd", in a
- * function marked SIMD_TARGETS (candidate_set.h): that takes a tenth of the time, and each pick may
- * loop over a thousand endpoints.
+ * The values are in columns (candidate_set.h), with a helper for common scorers:
+ * candidate_set_score_matching. A scorer that needs a loop of its own writes it over plain arrays,
+ * without calls and branches, under "#pragma omp simd", in a function marked SIMD_TARGETS
+ * (candidate_set.h): that takes a tenth of the time, and each pick may loop over a thousand
+ * endpoints.
  *
  * Thread: a `struct candidate_set` belongs to one thread; a plugin with the same parameters runs on
  * many threads at once. */

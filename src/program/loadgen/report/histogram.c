@@ -122,14 +122,6 @@ double bench_histogram_deviation(const struct bench_histogram *histogram) {
     return variance > 0 ? sqrt(variance) : 0; /* rounding may give a negative value */
 }
 
-uint64_t bench_histogram_below(const struct bench_histogram *histogram, uint64_t ns) {
-    uint64_t n = 0;
-    for (unsigned i = 0; i < bucket_of(ns); i++) {
-        n += counter_get(&histogram->counts[i]);
-    }
-    return n;
-}
-
 int bench_histogram_next(const struct bench_histogram *histogram, unsigned *index,
                          struct bench_bucket *out) {
     for (; *index < BENCH_HISTOGRAM_BUCKETS; ++*index) {

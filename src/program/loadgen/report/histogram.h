@@ -41,8 +41,6 @@ uint64_t bench_histogram_total(const struct bench_histogram *histogram);
 /* Mean and standard deviation, in nanoseconds; 0 when empty. */
 double bench_histogram_mean(const struct bench_histogram *histogram);
 double bench_histogram_deviation(const struct bench_histogram *histogram);
-/* Returns: the number of values below the bucket of `ns`. */
-uint64_t bench_histogram_below(const struct bench_histogram *histogram, uint64_t ns);
 
 /* A bucket holds the values from `from_ns` (inclusive) to `to_ns` (exclusive). */
 struct bench_bucket {

@@ -136,7 +136,6 @@ static void histogram_buckets_are_listed(void **state) {
         }
     }
     assert_true(end >= 3000);
-    assert_int_equal(bench_histogram_below(histogram, 100), 100);
     free(histogram);
 }
 
