@@ -433,6 +433,60 @@ static void memory_budget_one_quota_leaves_some_to_others(void **state) {
     assert_int_equal(atomic_load(&memory.budget.n_waiting_quotas), 0);
 }
 
+/* A large response that waits is not passed by one that would fit, of its own quota or of another:
+ * it would wait as long as smaller ones come. */
+static void memory_budget_large_response_that_waits_is_not_passed(void **state) {
+    struct request requests[5];
+    (void)state;
+    open_memory(64 * MB, 64 * MB);
+    struct memory_account *other = memory_account_new(&memory.quotas[1], NULL);
+    assert_int_equal(reserve(&requests[0], 0, 32 * MB), MEMORY_GRANTED);
+    assert_int_equal(reserve(&requests[1], 1, 16 * MB), MEMORY_GRANTED);
+    assert_int_equal(reserve(&requests[2], 2, 32 * MB), MEMORY_WAITS);
+    assert_int_equal(reserve(&requests[3], 3, MB), MEMORY_WAITS); /* of 16 MB that are left */
+    memset(&requests[4], 0, sizeof(requests[4]));
+    assert_int_equal(memory_reserve(other, NULL, &requests[4].reservation, MB, on_done),
+                     MEMORY_WAITS);
+    release(&requests[0]);
+    memory_quota_run(&memory.quotas[0], 2);
+    assert_true(requests[2].reserved);
+    memory_quota_run(&memory.quotas[0], 3);
+    memory_quota_run(&memory.quotas[1], 3);
+    assert_true(requests[3].reserved && requests[4].reserved);
+    for (size_t i = 1; i < 5; i++) {
+        release(&requests[i]);
+    }
+    memory_account_close(other);
+    close_memory();
+}
+
+/* Quotas that try again at the same times would get nothing of what another one has just taken. */
+static void memory_budget_quotas_try_again_at_different_times(void **state) {
+    enum { N_TIMES = 20 };
+    struct request full, waits[2];
+    uint64_t first = 0, n_different = 0;
+    (void)state;
+    open_memory(64 * MB, 64 * MB);
+    struct memory_account *other = memory_account_new(&memory.quotas[1], NULL);
+    assert_int_equal(reserve(&full, 0, 64 * MB), MEMORY_GRANTED);
+    assert_int_equal(reserve(&waits[0], 1, MB), MEMORY_WAITS);
+    assert_int_equal(memory_quota_run(&memory.quotas[0], 2), 2 + MEMORY_RETRY_NS); /* alone */
+    memset(&waits[1], 0, sizeof(waits[1]));
+    assert_int_equal(memory_reserve(other, NULL, &waits[1].reservation, MB, on_done), MEMORY_WAITS);
+    for (uint64_t i = 0; i < N_TIMES; i++) {
+        uint64_t due_ns = memory_quota_run(&memory.quotas[i % 2], 2) - 2;
+        assert_in_range(due_ns, MEMORY_RETRY_NS / 10, MEMORY_RETRY_NS / 2);
+        first = i == 0 ? due_ns : first;
+        n_different += due_ns != first;
+    }
+    assert_true(n_different > N_TIMES / 2);
+    release(&waits[0]);
+    release(&waits[1]);
+    release(&full);
+    memory_account_close(other);
+    close_memory();
+}
+
 static void memory_budget_requests_of_one_account_do_not_pass_its_limit(void **state) {
     struct request requests[4];
     (void)state;
@@ -738,6 +792,42 @@ static void memory_sockets_count_beyond_an_eighth(void **state) {
     close_memory();
 }
 
+/* Nothing can take back at once what the kernel holds of others' answers: small responses are not
+ * refused for it, large ones wait. */
+static void memory_sockets_leave_small_responses_their_limit(void **state) {
+    struct request small, large;
+    (void)state;
+    open_memory(64 * MB, 64 * MB);
+    memory_conn_set_socket(memory.accounts[0], 72 * MB); /* 64 of them count */
+    assert_int_equal(memory.budget.n_bytes, 64 * MB);
+    assert_int_equal(reserve(&large, 1, MB), MEMORY_WAITS);
+    release(&large);
+    for (size_t i = 0; i < 64 * MB / MEMORY_SMALL_BYTES; i++) {
+        assert_true(net_budget_take_within(&memory.budget, MEMORY_SMALL_BYTES,
+                                           net_budget_small_limit(&memory.budget)));
+    }
+    assert_int_equal(reserve(&small, 2, MEMORY_SMALL_BYTES), MEMORY_GRANTED); /* of the extra */
+    release(&small);
+    net_budget_give(&memory.budget, 64 * MB);
+    memory_conn_set_socket(memory.accounts[0], 0);
+    close_memory();
+}
+
+/* Metrics can be read while memory is used up. */
+static void memory_pages_have_some_in_any_case(void **state) {
+    struct net_budget *budget = &memory.budget;
+    (void)state;
+    open_memory(64 * MB, MB);
+    net_budget_force(budget, 64 * MB);
+    assert_true(net_budget_take_page(budget, NET_BODY_HTTP, NET_BUDGET_FREE_PAGES));
+    assert_false(net_budget_take_page(budget, NET_BODY_HTTP, 1));
+    net_budget_give(budget, 64 * MB);
+    assert_true(net_budget_take_page(budget, NET_BODY_HTTP, MB));
+    net_budget_give_page(budget, NET_BODY_HTTP, MB);
+    net_budget_give_page(budget, NET_BODY_HTTP, NET_BUDGET_FREE_PAGES);
+    close_memory();
+}
+
 static void memory_overhead_refused_asks_for_relief_at_intervals(void **state) {
     struct memory_overhead overhead = {NULL, 0, 0};
     (void)state;
@@ -810,6 +900,8 @@ int main(void) {
         cmocka_unit_test(memory_budget_client_that_read_goes_first),
         cmocka_unit_test(memory_budget_newest_goes_first_when_others_waited_long),
         cmocka_unit_test(memory_budget_one_quota_leaves_some_to_others),
+        cmocka_unit_test(memory_budget_large_response_that_waits_is_not_passed),
+        cmocka_unit_test(memory_budget_quotas_try_again_at_different_times),
         cmocka_unit_test(memory_budget_requests_of_one_account_do_not_pass_its_limit),
         cmocka_unit_test(memory_response_larger_than_expected_is_counted),
         cmocka_unit_test(memory_overhead_levels_go_up_to_their_limits),
@@ -822,6 +914,8 @@ int main(void) {
         cmocka_unit_test(memory_arenas_have_first_bytes_in_any_case),
         cmocka_unit_test(memory_buffers_of_many_leave_some_for_another),
         cmocka_unit_test(memory_sockets_count_beyond_an_eighth),
+        cmocka_unit_test(memory_sockets_leave_small_responses_their_limit),
+        cmocka_unit_test(memory_pages_have_some_in_any_case),
         cmocka_unit_test(memory_budget_many_that_wait_are_granted_in_parts),
         cmocka_unit_test(memory_overhead_refused_asks_for_relief_at_intervals),
         cmocka_unit_test(memory_budget_users_free_together_what_is_wanted),
