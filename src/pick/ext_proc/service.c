@@ -358,7 +358,6 @@ static void on_tick(struct timer *timer) {
 static void set_deadline(struct stream *stream, uint64_t due_ns) {
     struct loop_timers *timers = worker_timers(stream->call->worker);
     stream->due_ns = due_ns;
-    update_tick(stream->worker_state);
     if (due_ns == 0) {
         timer_stop(timers, &stream->timer);
     } else if (!timer_start(timers, &stream->timer, due_ns)) {
@@ -366,9 +365,11 @@ static void set_deadline(struct stream *stream, uint64_t due_ns) {
     }
 }
 
-/* The timer follows the session's deadline. */
+/* The timer follows the session's deadline. A request that is queued may keep the deadline that it
+ * had before. */
 static void update_timer(struct stream *stream) {
     uint64_t due_ns = pick_session_deadline_ns(stream->session);
+    update_tick(stream->worker_state);
     if (due_ns != stream->due_ns) {
         set_deadline(stream, due_ns);
     }

@@ -5,9 +5,10 @@ import contextlib
 import grpc
 import pytest
 
-from lib import http1
+from lib import h2, http1
+from lib.ext_proc import classes
 from lib.metric_pages import MetricPages
-from lib.pick_client import Proxy, answer_headers, body, endpoint_of, headers, refusal_of
+from lib.pick_client import PROCESS, Proxy, answer_headers, body, endpoint_of, headers, refusal_of
 
 pytestmark = pytest.mark.plain
 
@@ -115,6 +116,30 @@ def test_queue_stale_load_admits(start):
             assert endpoint_of(stream.next()) == server.address
             finish(stream)
     picker.wait_at_rest()
+
+
+def test_queue_stale_load_admits_body_sent_with_headers(start):
+    """Headers and body arrive together: --answer-timeout and max_wait, which are equal, begin and end in the same
+    nanosecond."""
+    with MetricPages("vllm:num_requests_waiting 5\n") as server:
+        picker = start(f"endpoints: [{server.address}]\nmodels: [digits]\n"
+                       "metrics: {preset: vllm, interval: 50ms, timeout: 3s, max_age: 3s}\n"
+                       "saturation: {queue_depth: 5}\nflow_control: {max_wait: 10m}\n",
+                       "--workers", 1, "--answer-timeout", "10m")
+        picker.wait_loads(1)
+        with h2.Connection(picker.grpc_addresses[0]) as connection:
+            stream, frames = connection.open(h2.call_fields(PROCESS.encode()))
+            sent = [headers("/v1/completions", config=DUPLEX), body(b'{"model": "digits"}', end=True)]
+            data = b"".join(h2.message(message.SerializeToString()) for message in sent)
+            connection.send(frames + h2.frame(h2.DATA, 0, stream, data))
+            wait_waiting(picker, 1)
+            server.says("", "hang")
+            said = connection.streams[stream]
+            connection.run_until(said.messages)
+            picked = classes()["ProcessingResponse"].FromString(said.messages()[0])
+            assert endpoint_of(picked) == server.address
+            connection.send(h2.reset(stream))
+        picker.wait_at_rest()
 
 
 def test_queue_small_body_pieces_count_overhead(start):
