@@ -155,6 +155,34 @@ static void queue_large_piece_is_replayed_in_slices(void **state) {
     free(bytes);
 }
 
+/* The time for a response ends while a large body is scanned; the wait has a time of its own. */
+static void queue_wait_after_timeout_in_scan_has_its_own_time(void **state) {
+    enum { N_BYTES = 64 << 10 };
+    static const char end_of_body[] = "\"model\":\"m\"}";
+    struct busy busy = begin();
+    char *bytes = malloc(N_BYTES);
+    (void)state;
+    assert_non_null(bytes);
+    memset(bytes, ' ', N_BYTES);
+    bytes[0] = '{';
+    memcpy(bytes + N_BYTES - strlen(end_of_body), end_of_body, strlen(end_of_body));
+    stage_request(busy.stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    busy.stage->by_slice = true;
+    stage_part(busy.stage, EXT_PROC_REQUEST_BODY, str_make(bytes, N_BYTES), true);
+    assert_true(pick_session_has_more(busy.stage->session));
+    pick_session_on_timeout(busy.stage->session);
+    while (pick_session_has_more(busy.stage->session)) {
+        stage_expect_no_message(busy.stage);
+        pick_session_go_on(busy.stage->session);
+    }
+    expect_waiting(busy.stage);
+    make_room(&busy);
+    stage_pick(stage_next(busy.stage));
+    stage_expect_body(busy.stage, EXT_PROC_REQUEST_BODY, str_make(bytes, N_BYTES), true);
+    end(&busy);
+    free(bytes);
+}
+
 /* A body that came in many pieces while it waited is passed on in parts, between which other
  * requests have their turn. It may end in between. */
 static void queue_many_pieces_are_replayed_in_parts(void **state) {
@@ -405,6 +433,7 @@ int main(void) {
         cmocka_unit_test(queue_buffered_body_resumes),
         cmocka_unit_test(queue_streamed_pieces_are_replayed),
         cmocka_unit_test(queue_large_piece_is_replayed_in_slices),
+        cmocka_unit_test(queue_wait_after_timeout_in_scan_has_its_own_time),
         cmocka_unit_test(queue_many_pieces_are_replayed_in_parts),
         cmocka_unit_test(queue_resumed_requests_share_iterations),
         cmocka_unit_test(queue_wait_at_trailers_resumes),

@@ -703,7 +703,9 @@ static void scan_on(struct pick_session *session) {
     pick_session_clear_message(session);
     if (!is_scanning(session) && session->body_scan.timed_out) {
         session->body_scan.timed_out = false;
-        pick_session_on_timeout(session);
+        if (pick_session_is_response_pending(session)) { /* not if the request was queued */
+            pick_session_on_timeout(session);
+        }
     }
 }
 
