@@ -288,13 +288,16 @@ static const struct doc_member PROFILE[] = {
 
 void pool_config_read_profile_section(struct doc_reader *reader, const struct doc_node *node,
                                       void *spec) {
-    struct plugin_list *list = arena_calloc(pool_config_reader_of(reader)->arena, 1, sizeof(*list));
     (void)spec;
     pool_config_reader_of(reader)->has_profile = doc_is_present(node);
+    if (!doc_is_present(node)) {
+        return;
+    }
+    struct plugin_list *list = arena_calloc(pool_config_reader_of(reader)->arena, 1, sizeof(*list));
     if (!list) {
         doc_reader_no_memory(reader);
-    } else if (doc_is_present(node)) {
-        doc_reader_object(reader, node, PROFILE, NULL);
-        pool_config_read_profile(reader, node, false, list);
+        return;
     }
+    doc_reader_object(reader, node, PROFILE, NULL);
+    pool_config_read_profile(reader, node, false, list);
 }
