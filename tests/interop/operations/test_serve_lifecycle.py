@@ -161,7 +161,9 @@ def test_start_listens_before_models_are_loaded(start_server, gate):
     assert get(running, "/v2/health/ready") == (503, {"live": False, "ready": False})
     assert get(running, "/v2/models/gated/ready") == (503, {"name": "gated", "ready": False})
     assert get(running, "/v2/models/gated")[0] == 503
-    assert get(running, "/v2/models/nope")[0] == 404
+    # Which models there are is known when the repository was scanned, which is after the listeners.
+    running.wait_for(lambda: get(running, "/v2/models/nope")[0] == 404, "404 of a model that is not there")
+    assert get(running, "/v2/models/gated")[0] == 503
     body = b'{"inputs":[{"name":"IN","shape":[1],"datatype":"FP32","data":[1]}]}'
     answer = http1.request(running.address, "POST", "/v2/models/gated/infer", body)
     assert answer.status == 503 and b"gated" in answer.body
