@@ -112,13 +112,16 @@ static bool write_array(int fd, char before, struct str objects, off_t at) {
            write_all(fd, str_make(&before, 1), at);
 }
 
-/* After a failed write (disk full), truncates the file and restores the closing bracket. */
-static void restore_end(const struct trace_file *file) {
+/* After a failed write (disk full), truncates the file and restores the closing bracket. That fails
+ * for devices, for instance; it is logged once until a write succeeds. */
+static void restore_end(struct trace_file *file) {
     bool bracket = file->end == 0 || write_all(file->fd, STR("]\n"), file->end);
-    if (!bracket || ftruncate(file->fd, file->end > 0 ? file->end + 2 : 0) != 0) {
+    bool restored = bracket && ftruncate(file->fd, file->end > 0 ? file->end + 2 : 0) == 0;
+    if (!restored && !file->torn) {
         log_event(LOG_WARNING, "a file of traces is torn", LOG_CSTR("file", file->path),
                   LOG_CSTR("reason", strerror(errno)));
     }
+    file->torn = file->torn || !restored;
 }
 
 void trace_file_append(struct trace_file *file, struct str objects, uint64_t n) {
@@ -133,6 +136,7 @@ void trace_file_append(struct trace_file *file, struct str objects, uint64_t n) 
         file->fd >= 0 && write_array(file->fd, file->end > 0 ? ',' : '[', objects, file->end);
     report_result(file, written, errno, n);
     if (written) {
+        file->torn = false;
         file->end += 1 + (off_t)objects.len;
         file->n_bytes += 1 + objects.len;
     } else if (file->fd >= 0) {

@@ -22,6 +22,7 @@ struct trace_file {
     off_t end;           /* offset of the next trace, at the closing bracket */
     uint64_t next_index; /* of the next PATH.N */
     bool failing;        /* the last write failed: logged already */
+    bool torn;           /* ... and PATH could not be restored: logged already */
 };
 
 /* `path` must outlive it. `max_size` is a limit of all files together, in bytes; 0: no limit. */

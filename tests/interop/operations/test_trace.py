@@ -13,7 +13,7 @@ import tritonclient.http as triton_http
 import tritonclient.http.aio as triton_http_aio
 from tritonclient.utils import InferenceServerException
 
-from lib import http1, mip
+from lib import http1, metrics, mip
 from lib.repository import DECOUPLED
 from lib.traces import CLIENTS, HANDLER, TIMES, Live, plain, read
 
@@ -217,6 +217,22 @@ def test_trace_file_size_limit_drops_traces(start):
     live.infer(array=large)
     live.wait_count(2)
     assert sorted(live.traces()) == [1, 4]
+
+
+def test_trace_file_that_cannot_be_truncated_is_logged_once(repositories, start_server):
+    """A device that is full: each trace fails, and the log says so once."""
+    server = start_server("--model-repository", repositories("default"), "--trace-config", "triton,file=/dev/full",
+                          "--trace-config", "level=TIMESTAMPS", "--trace-config", "rate=1")
+    server.expect_error("cannot write traces")
+    with http1.Connection(server.address) as client:
+        for n_failed in range(1, 6):
+            client.send(http1.post(b"/v2/models/id_fp32/infer", b'{"inputs":[{"name":"INPUT0","shape":[1],'
+                                   b'"datatype":"FP32","data":[1]}]}'))
+            assert client.read_answer("POST").status == 200
+            server.wait_for(lambda: metrics.read(server.address)['sluice_traces_total{result="failed"}'] == n_failed,
+                            f"{n_failed} traces that failed")
+    assert server.log_text().count("cannot write traces") == 1
+    assert server.log_text().count("a file of traces is torn") == 1
 
 
 def test_trace_level_raised_by_client_stops_at_max_trace_size(start):
