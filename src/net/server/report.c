@@ -92,6 +92,9 @@ void grpc_describe(const struct net_conn *net_conn, struct buf *out) {
     const struct grpc_session *session = &((const struct grpc_conn *)net_conn)->session;
     size_t n = 0;
     buf_printf(out, "%zu calls", session->n_open);
+    if (session->n_open == 0) { /* a session without bytes of its client has no list yet */
+        return;
+    }
     const struct grpc_stream *stream;
     TAILQ_FOREACH_REVERSE(stream, &session->streams, grpc_stream_list,
                           link) { /* the newest first */

@@ -1,9 +1,11 @@
 """Metrics as a scraper sees them: both formats, read strictly; what they say after requests that are
 known; gauges while requests wait and run, and back at nothing; the load report of pickers."""
 import concurrent.futures
+import contextlib
 import json
 import os
 import re
+import socket
 import struct
 import time
 
@@ -279,6 +281,23 @@ def test_admin_listener_refusals(fresh):
     assert answer.status == 405 and answer.get("Allow") == "GET, HEAD"
     answer = http1.request(fresh.metrics_address, "HEAD", "/metrics")
     assert answer.status == 200 and int(answer.get("Content-Length")) > 1000 and not answer.body
+
+
+def test_connections_without_bytes_are_in_reports(start_server, repositories):
+    """A gRPC connection has no session before its first bytes."""
+    running = start_server("--model-repository", repositories("default"), "--mip", "tcp://127.0.0.1:0=id_fp32",
+                           grpc=("127.0.0.1:0",), metrics_at="127.0.0.1:0")
+    addresses = [running.address, running.grpc_address, running.mip_urls[0].removeprefix("tcp://")]
+    with contextlib.ExitStack() as stack:
+        for address in addresses:
+            host, port = address.rsplit(":", 1)
+            stack.enter_context(socket.create_connection((host, int(port))))
+        wait_for(lambda: Page(running.metrics_address)("sluice_connections") >= len(addresses))
+        for path in ("/debug/state", "/status.json", "/metrics") * 3:
+            assert http1.request(running.metrics_address, "GET", path).status == 200
+        state = http1.request(running.metrics_address, "GET", "/debug/state").body.decode()
+        assert "0 calls" in state, state
+    assert http1.request(running.address, "GET", "/v2/health/ready").status == 200
 
 
 def test_admin_listener_answers_when_server_is_full(start_server, repositories):
