@@ -67,6 +67,7 @@ void inference_init(struct inference *self, const struct inference_ops *ops, str
     self->trace = NULL;
     self->size_unknown = false;
     self->state = INFERENCE_NEW;
+    self->no_children = false;
     self->depth = 0;
     self->parent = NULL;
     LIST_INIT(&self->children);
@@ -365,6 +366,7 @@ static void finish_unsubmitted(struct inference *self) {
     struct call *call = &self->call;
     call->response = (struct infer_response){.error = call->response.error};
     inference_set_state(self, INFERENCE_REFUSED);
+    cancel_children(self);
     leave_parent(self);
     set_last(self);
     self->ops->deliver(self, &self->last);
@@ -569,6 +571,7 @@ void inference_run(struct inference *self) {
 }
 
 void inference_cancel(struct inference *self) {
+    self->no_children = true;
     cancel_children(self);
     switch (self->state) {
     case INFERENCE_QUEUED: /* it ends when it is its turn */

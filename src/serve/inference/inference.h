@@ -118,6 +118,7 @@ struct inference {
     bool size_unknown;                    /* the response's size does not follow from the model's
                                              specification */
     enum inference_state state;
+    bool no_children;                /* cancelled: no other begins inside of it */
     unsigned depth;                  /* 0: not inside of another inference (inference_set_parent) */
     struct inference *parent;        /* NULL: none, or it has ended */
     LIST_HEAD(, inference) children; /* inside of this one, not delivered */

@@ -276,8 +276,9 @@ enum status inner_inference_new(const struct inner_options *options, struct inne
 
 /* Returns: whether another inference may begin inside of it. */
 static bool takes_children(const struct inference *parent) {
-    return !inference_was_cancelled(parent) && parent->state != INFERENCE_REFUSED &&
-           parent->state != INFERENCE_ENCODING && parent->state != INFERENCE_ANSWERED;
+    return !parent->no_children && !inference_was_cancelled(parent) &&
+           parent->state != INFERENCE_REFUSED && parent->state != INFERENCE_ENCODING &&
+           parent->state != INFERENCE_ANSWERED;
 }
 
 static void start(struct inner_inference *self) {

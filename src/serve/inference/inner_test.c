@@ -709,6 +709,58 @@ static void inner_end_of_parent_cancels_child(void **state) {
     close_server();
 }
 
+/* A child may begin before its parent: it ends with it, also where that is refused. */
+static void inner_refusal_of_parent_cancels_child(void **state) {
+    (void)state;
+    open_unloaded("");
+    opened[1].handle_request = answer_unless_cancelled;
+    load_models();
+    set_gate(1, true);
+    struct got *parent = make_of(0, "none");
+    parent->keeps = true;
+    struct got *child = make_inside(1, "n", 0);
+    start(child);
+    await_started(1, 1);
+    start(parent);
+    assert_ended(parent, ST_UNKNOWN_MODEL, "last");
+    pass_worker();
+    set_gate(1, false);
+    assert_ended(child, ST_CANCELLED, "last");
+    inner_response_release(parent->kept);
+    close_server();
+}
+
+/* Starts test.got[2] when test.got[1] has ended. */
+static void respond_and_start_next(struct inner_response *response, void *user) {
+    start_and_see(&test.got[2]);
+    respond(response, user);
+}
+
+static void inner_none_begins_inside_of_cancelled_parent(void **state) {
+    (void)state;
+    open_server("");
+    set_gate(0, true);
+    start(make_of(0, "m"));
+    await_started(0, 1);
+    struct inner_options options = options_of(&test.got[1], "m");
+    options.worker = NULL;
+    options.account = NULL;
+    options.parent = inner_inference_base(test.got[0].inference);
+    options.respond = respond_and_start_next;
+    make_inside(2, "m", 0);
+    start(make(1, &options));
+    pass_worker(); /* it waits in the queue */
+    was_submitted = true;
+    inner_inference_cancel(test.got[0].inference);
+    assert_ended(&test.got[1], ST_CANCELLED, "last");
+    assert_ended(&test.got[2], ST_CANCELLED, "last");
+    assert_false(was_submitted);
+    set_gate(0, false);
+    await(&test.got[0]);
+    assert_serves(3);
+    close_server();
+}
+
 static void inner_child_has_earlier_deadline(void **state) {
     static const uint64_t hour_ns = UINT64_C(3600000000000);
     uint64_t now_ns = clock_now_ns();
@@ -892,6 +944,8 @@ int main(void) {
         cmocka_unit_test(inner_cancelled_while_running_tells_backend),
         cmocka_unit_test(inner_depth_is_bounded_and_cancellation_goes_down),
         cmocka_unit_test(inner_end_of_parent_cancels_child),
+        cmocka_unit_test(inner_refusal_of_parent_cancels_child),
+        cmocka_unit_test(inner_none_begins_inside_of_cancelled_parent),
         cmocka_unit_test(inner_child_has_earlier_deadline),
         cmocka_unit_test(inner_many_of_several_threads_all_end_once),
         cmocka_unit_test(inner_inferences_are_traced_with_their_parent),
