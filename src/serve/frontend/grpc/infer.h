@@ -58,7 +58,7 @@ void grpc_infer_send(struct grpc_infer *infer, const struct grpc_infer_response 
                      void (*release)(void *user), void *user);
 
 /* Encodes the last response as pieces of a message, and counts the inference. Returns: as
- * inference_encode. */
+ * client_inference_encode. */
 enum status grpc_infer_encode(struct grpc_infer *infer, struct grpc_infer_response *out,
                               struct error *err) SLUICE_MUST_USE;
 
