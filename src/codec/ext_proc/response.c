@@ -151,12 +151,6 @@ static void add_true(struct buf *out, uint32_t number, bool value) {
     }
 }
 
-static void add_number(struct buf *out, uint32_t number, unsigned value) {
-    if (value != 0) {
-        pb_add_varint(out, number, value);
-    }
-}
-
 /* HeaderMutation; omitted if empty. */
 static void add_mutation(struct buf *out, uint32_t number,
                          const struct ext_proc_mutation *mutation) {
@@ -190,12 +184,12 @@ static void add_metadata(struct buf *out, const struct ext_proc_namespace *space
 
 static void add_modes(struct buf *out, const struct ext_proc_processing_mode *modes) {
     size_t start = pb_begin(out, EXT_PROC_F_MODE_OVERRIDE);
-    add_number(out, EXT_PROC_F_REQUEST_HEADER_MODE, modes->request_headers);
-    add_number(out, EXT_PROC_F_RESPONSE_HEADER_MODE, modes->response_headers);
-    add_number(out, EXT_PROC_F_MODE_REQUEST_BODY, modes->request_body);
-    add_number(out, EXT_PROC_F_MODE_RESPONSE_BODY, modes->response_body);
-    add_number(out, EXT_PROC_F_REQUEST_TRAILER_MODE, modes->request_trailers);
-    add_number(out, EXT_PROC_F_RESPONSE_TRAILER_MODE, modes->response_trailers);
+    pb_add_number(out, EXT_PROC_F_REQUEST_HEADER_MODE, modes->request_headers);
+    pb_add_number(out, EXT_PROC_F_RESPONSE_HEADER_MODE, modes->response_headers);
+    pb_add_number(out, EXT_PROC_F_MODE_REQUEST_BODY, modes->request_body);
+    pb_add_number(out, EXT_PROC_F_MODE_RESPONSE_BODY, modes->response_body);
+    pb_add_number(out, EXT_PROC_F_REQUEST_TRAILER_MODE, modes->request_trailers);
+    pb_add_number(out, EXT_PROC_F_RESPONSE_TRAILER_MODE, modes->response_trailers);
     pb_end(out, start);
 }
 
@@ -351,13 +345,13 @@ enum status ext_proc_immediate_encode(struct arena *arena,
     buf_init(block, arena, FIRST_BYTES);
     size_t start = pb_begin(block, EXT_PROC_F_IMMEDIATE);
     size_t status = pb_begin(block, EXT_PROC_F_IMMEDIATE_STATUS);
-    add_number(block, EXT_PROC_F_CODE, response->http_status);
+    pb_add_number(block, EXT_PROC_F_CODE, response->http_status);
     pb_end(block, status);
     add_mutation(block, EXT_PROC_F_IMMEDIATE_HEADERS, &response->headers);
     pb_add_string(block, EXT_PROC_F_IMMEDIATE_BODY, response->body);
     if (response->grpc_status != 0) {
         size_t grpc = pb_begin(block, EXT_PROC_F_IMMEDIATE_GRPC_STATUS);
-        add_number(block, EXT_PROC_F_CODE, response->grpc_status);
+        pb_add_number(block, EXT_PROC_F_CODE, response->grpc_status);
         pb_end(block, grpc);
     }
     pb_add_string(block, EXT_PROC_F_IMMEDIATE_DETAILS, response->details);

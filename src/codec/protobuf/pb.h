@@ -77,6 +77,12 @@ enum status pb_get_string(const struct pb_field *field, const char *path, struct
 /* Fields are appended also with the default value: a caller that leaves default values out, as
  * proto3 does, checks the value. */
 void pb_add_varint(struct buf *out, uint32_t number, uint64_t value);
+/* Left out when 0, the default of proto3. */
+static inline void pb_add_number(struct buf *out, uint32_t number, uint64_t value) {
+    if (value != 0) {
+        pb_add_varint(out, number, value);
+    }
+}
 void pb_add_fixed64(struct buf *out, uint32_t number, uint64_t value);
 void pb_add_fixed32(struct buf *out, uint32_t number, uint32_t value);
 void pb_add_double(struct buf *out, uint32_t number, double value);

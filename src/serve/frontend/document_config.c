@@ -38,12 +38,6 @@ static uint64_t data_type(enum datatype datatype) {
     return numbers[datatype];
 }
 
-static void add_number(struct buf *out, uint32_t number, uint64_t value) {
-    if (value != 0) {
-        pb_add_varint(out, number, value);
-    }
-}
-
 static void add_shape(struct buf *out, uint32_t number, struct shape shape) {
     pb_add_packed_i64(out, number, shape.dims, shape.rank);
 }
@@ -60,17 +54,17 @@ static void add_reshape(struct buf *out, uint32_t number,
 static void add_input(struct buf *out, const struct model_config_tensor *tensor) {
     size_t input = pb_begin(out, INPUT);
     pb_add_string(out, 1, tensor->name);
-    add_number(out, 2, data_type(tensor->datatype));
+    pb_add_number(out, 2, data_type(tensor->datatype));
     add_shape(out, 4, tensor->dims);
     add_reshape(out, 5, tensor);
-    add_number(out, 8, tensor->optional);
+    pb_add_number(out, 8, tensor->optional);
     pb_end(out, input);
 }
 
 static void add_output(struct buf *out, const struct model_config_tensor *tensor) {
     size_t output = pb_begin(out, OUTPUT);
     pb_add_string(out, 1, tensor->name);
-    add_number(out, 2, data_type(tensor->datatype));
+    pb_add_number(out, 2, data_type(tensor->datatype));
     add_shape(out, 3, tensor->dims);
     pb_add_string(out, 4, tensor->label_filename);
     add_reshape(out, 5, tensor);
@@ -83,7 +77,7 @@ static void add_policy(struct buf *out, const struct model_config *config) {
     switch (config->policy) {
     case VERSIONS_LATEST:
         choice = pb_begin(out, 1);
-        add_number(out, 1, config->latest_count);
+        pb_add_number(out, 1, config->latest_count);
         break;
     case VERSIONS_ALL:
         choice = pb_begin(out, 2);
@@ -100,18 +94,18 @@ static void add_policy(struct buf *out, const struct model_config *config) {
 static void add_instances(struct buf *out, const struct model_config *config) {
     size_t group = pb_begin(out, INSTANCE_GROUP);
     pb_add_string(out, 1, config->name);
-    add_number(out, 2, config->instance_count);
-    add_number(out, 4, KIND_CPU);
+    pb_add_number(out, 2, config->instance_count);
+    pb_add_number(out, 4, KIND_CPU);
     pb_end(out, group);
 }
 
 static void add_queue_policy(struct buf *out, uint32_t number,
                              const struct model_queue_policy *policy) {
     size_t queue = pb_begin(out, number);
-    add_number(out, 1, policy->delay_on_timeout);
-    add_number(out, 2, policy->timeout_us);
-    add_number(out, 3, policy->allow_override);
-    add_number(out, 4, policy->max_size);
+    pb_add_number(out, 1, policy->delay_on_timeout);
+    pb_add_number(out, 2, policy->timeout_us);
+    pb_add_number(out, 3, policy->allow_override);
+    pb_add_number(out, 4, policy->max_size);
     pb_end(out, queue);
 }
 
@@ -121,10 +115,10 @@ static void add_batching(struct buf *out, const struct model_config *config) {
     }
     size_t batching = pb_begin(out, DYNAMIC_BATCHING);
     pb_add_packed_i64(out, 1, (const int64_t *)config->preferred_batch_sizes, config->n_preferred);
-    add_number(out, 2, config->max_queue_delay_us);
-    add_number(out, 3, config->preserve_ordering);
-    add_number(out, 4, config->priority_levels);
-    add_number(out, 5, config->default_priority);
+    pb_add_number(out, 2, config->max_queue_delay_us);
+    pb_add_number(out, 3, config->preserve_ordering);
+    pb_add_number(out, 4, config->priority_levels);
+    pb_add_number(out, 5, config->default_priority);
     add_queue_policy(out, 6, &config->queue);
     for (size_t i = 0; i < config->n_levels; i++) {
         size_t entry = pb_begin(out, 7);
@@ -158,9 +152,9 @@ static void add_control(struct buf *out, const struct model_control *control) {
     size_t input = pb_begin(out, 2);
     pb_add_string(out, 1, control->name);
     size_t inner = pb_begin(out, 2);
-    add_number(out, 1, kinds[control->kind]);
+    pb_add_number(out, 1, kinds[control->kind]);
     if (control->kind == CONTROL_CORRID) {
-        add_number(out, 4, data_type(control->datatype));
+        pb_add_number(out, 4, data_type(control->datatype));
     } else {
         add_values(out, control);
     }
@@ -173,7 +167,7 @@ static void add_direct(struct buf *out, const struct model_config *config) {
     float share = (float)config->sequences.min_utilization;
     uint32_t bits;
     memcpy(&bits, &share, sizeof(bits));
-    add_number(out, 1, config->max_queue_delay_us);
+    pb_add_number(out, 1, config->max_queue_delay_us);
     if (share > 0) {
         pb_add_fixed32(out, 2, bits);
     }
@@ -182,10 +176,10 @@ static void add_direct(struct buf *out, const struct model_config *config) {
 
 static void add_oldest(struct buf *out, const struct model_config *config) {
     size_t oldest = pb_begin(out, 4);
-    add_number(out, 1, config->sequences.max_candidates);
+    pb_add_number(out, 1, config->sequences.max_candidates);
     pb_add_packed_i64(out, 2, (const int64_t *)config->preferred_batch_sizes, config->n_preferred);
-    add_number(out, 3, config->max_queue_delay_us);
-    add_number(out, 4, config->preserve_ordering);
+    pb_add_number(out, 3, config->max_queue_delay_us);
+    pb_add_number(out, 4, config->preserve_ordering);
     pb_end(out, oldest);
 }
 
@@ -195,7 +189,7 @@ static void add_sequences(struct buf *out, const struct model_config *config) {
         return;
     }
     size_t batching = pb_begin(out, SEQUENCE_BATCHING);
-    add_number(out, 1, sequences->idle_us);
+    pb_add_number(out, 1, sequences->idle_us);
     for (size_t i = 0; i < sequences->n_controls; i++) {
         add_control(out, &sequences->controls[i]);
     }
@@ -211,14 +205,14 @@ static void add_sequences(struct buf *out, const struct model_config *config) {
 
 static void add_transaction_policy(struct buf *out, const struct model_config *config) {
     size_t policy = pb_begin(out, TRANSACTION_POLICY);
-    add_number(out, 1, config->decoupled);
+    pb_add_number(out, 1, config->decoupled);
     pb_end(out, policy);
 }
 
 static void add_response_cache(struct buf *out, const struct model_config *config) {
     if (config->response_cache) {
         size_t cache = pb_begin(out, RESPONSE_CACHE);
-        add_number(out, 1, true);
+        pb_add_number(out, 1, true);
         pb_end(out, cache);
     }
 }
@@ -238,10 +232,10 @@ static void add_warmup_input(struct buf *out, const struct model_warmup_input *i
     size_t entry = pb_begin(out, 3);
     pb_add_string(out, 1, input->name);
     size_t value = pb_begin(out, 2);
-    add_number(out, 1, data_type(input->datatype));
+    pb_add_number(out, 1, data_type(input->datatype));
     add_shape(out, 2, input->dims);
-    add_number(out, 3, input->data == WARMUP_ZERO);
-    add_number(out, 4, input->data == WARMUP_RANDOM);
+    pb_add_number(out, 3, input->data == WARMUP_ZERO);
+    pb_add_number(out, 4, input->data == WARMUP_RANDOM);
     pb_add_string(out, 5, input->filename);
     pb_end(out, value);
     pb_end(out, entry);
@@ -252,11 +246,11 @@ static void add_warmups(struct buf *out, const struct model_config *config) {
         const struct model_warmup *sample = &config->warmups[i];
         size_t warmup = pb_begin(out, MODEL_WARMUP);
         pb_add_string(out, 1, sample->name);
-        add_number(out, 2, sample->batch_size);
+        pb_add_number(out, 2, sample->batch_size);
         for (size_t j = 0; j < sample->n_inputs; j++) {
             add_warmup_input(out, &sample->inputs[j]);
         }
-        add_number(out, 4, sample->count);
+        pb_add_number(out, 4, sample->count);
         pb_end(out, warmup);
     }
 }
@@ -266,7 +260,7 @@ static void add_config(struct buf *out, const struct model_config *config) {
     pb_add_string(out, NAME, config->name);
     pb_add_string(out, PLATFORM, config->platform);
     add_policy(out, config);
-    add_number(out, MAX_BATCH_SIZE, config->max_batch_size);
+    pb_add_number(out, MAX_BATCH_SIZE, config->max_batch_size);
     for (size_t i = 0; i < config->n_inputs; i++) {
         add_input(out, &config->inputs[i]);
     }

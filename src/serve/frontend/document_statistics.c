@@ -53,16 +53,10 @@ enum { MAP_KEY = 1, MAP_VALUE = 2 };
 /* StatisticDuration */
 enum { COUNT = 1, NS = 2 };
 
-static void add_number(struct buf *out, uint32_t field, uint64_t value) {
-    if (value > 0) {
-        pb_add_varint(out, field, value);
-    }
-}
-
 static void add_time(struct buf *out, uint32_t field, uint64_t count, uint64_t ns) {
     size_t at = pb_begin(out, field);
-    add_number(out, COUNT, count);
-    add_number(out, NS, ns);
+    pb_add_number(out, COUNT, count);
+    pb_add_number(out, NS, ns);
     pb_end(out, at);
 }
 
@@ -86,7 +80,7 @@ static void add_batches(struct buf *out, struct model_version *version) {
     for (size_t i = 0; i < n; i++) {
         const struct statistics_batch *batch = &batches[i];
         size_t at = pb_begin(out, BATCH_STATS);
-        add_number(out, BATCH_SIZE, batch->size);
+        pb_add_number(out, BATCH_SIZE, batch->size);
         add_time(out, BATCH_INPUT, batch->count, batch->compute.input_ns);
         add_time(out, BATCH_INFER, batch->count, batch->compute.infer_ns);
         add_time(out, BATCH_OUTPUT, batch->count, batch->compute.output_ns);
@@ -126,9 +120,9 @@ static void add_version(void *user, struct model_version *version) {
     size_t at = pb_begin(out, MODEL_STATS);
     pb_add_string(out, NAME, spec->name);
     pb_add_string(out, VERSION, spec->version_text);
-    add_number(out, LAST_INFERENCE, statistics.last_inference_ms);
-    add_number(out, INFERENCE_COUNT, statistics.n_inferences);
-    add_number(out, EXECUTION_COUNT, statistics.n_executions);
+    pb_add_number(out, LAST_INFERENCE, statistics.last_inference_ms);
+    pb_add_number(out, INFERENCE_COUNT, statistics.n_inferences);
+    pb_add_number(out, EXECUTION_COUNT, statistics.n_executions);
     add_requests(out, &statistics);
     add_batches(out, version);
     add_responses(out, version);
