@@ -56,6 +56,8 @@ struct arena {
     size_t n_counted;                  /* taken from the budget */
     bool is_over_budget;               /* the budget refused memory */
     const atomic_bool *cancelled;      /* NULL: never */
+    arena_end_fn *end_process;         /* NULL: allocations return NULL when out of memory */
+    const char *what;                  /* its argument */
 };
 
 enum { ARENA_CHUNK_HEAD = (sizeof(struct chunk) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN };
@@ -210,6 +212,19 @@ void arena_free(struct arena *arena) {
 
 size_t arena_bytes(const struct arena *arena) {
     return arena->total;
+}
+
+void arena_set_end(struct arena *arena, arena_end_fn *end, const char *what) {
+    arena->end_process = end;
+    arena->what = what;
+}
+
+/* The result of an allocation that failed. */
+static void *out_of_memory(const struct arena *arena) {
+    if (arena->end_process) {
+        arena->end_process(arena->what);
+    }
+    return NULL;
 }
 
 /* ---- the budget ------------------------------------------------------------------------------ */
@@ -384,7 +399,8 @@ void *arena_alloc_aligned(struct arena *arena, size_t n_bytes, size_t alignment)
         alignment = ARENA_ALIGN;
     }
     if (n_bytes > ARENA_LARGE_BYTES || alignment > ARENA_LARGE_BYTES / 2 + ARENA_ALIGN) {
-        return large_alloc(arena, n_bytes, alignment);
+        void *bytes = large_alloc(arena, n_bytes, alignment);
+        return bytes ? bytes : out_of_memory(arena);
     }
     for (;;) {
         size_t padding = (0 - (uintptr_t)arena->at) & (alignment - 1);
@@ -394,7 +410,7 @@ void *arena_alloc_aligned(struct arena *arena, size_t n_bytes, size_t alignment)
             return arena->last;
         }
         if (!chunk_add(arena)) {
-            return NULL;
+            return out_of_memory(arena);
         }
     }
 }
@@ -411,12 +427,12 @@ void *arena_alloc(struct arena *arena, size_t n_bytes) {
 
 void *arena_alloc_array(struct arena *arena, size_t n, size_t size) {
     size_t n_bytes;
-    return checked_mul(n, size, &n_bytes) ? arena_alloc(arena, n_bytes) : NULL;
+    return checked_mul(n, size, &n_bytes) ? arena_alloc(arena, n_bytes) : out_of_memory(arena);
 }
 
 void *arena_calloc(struct arena *arena, size_t n, size_t size) {
     size_t n_bytes;
-    void *ptr = checked_mul(n, size, &n_bytes) ? arena_alloc(arena, n_bytes) : NULL;
+    void *ptr = checked_mul(n, size, &n_bytes) ? arena_alloc(arena, n_bytes) : out_of_memory(arena);
     return ptr ? memset(ptr, 0, n_bytes) : NULL;
 }
 
@@ -435,7 +451,8 @@ void *arena_realloc(struct arena *arena, void *ptr, size_t old_bytes, size_t new
     if (old_bytes > ARENA_LARGE_BYTES) {
         bool simple = large_of(ptr)->raw == (void *)large_of(ptr);
         if (simple && new_bytes > ARENA_LARGE_BYTES) {
-            return large_realloc(arena, ptr, new_bytes);
+            void *grown = large_realloc(arena, ptr, new_bytes);
+            return grown ? grown : out_of_memory(arena);
         }
         void *fresh = realloc_copy(arena, ptr, old_bytes, new_bytes);
         if (fresh) {
@@ -458,7 +475,8 @@ void *arena_realloc(struct arena *arena, void *ptr, size_t old_bytes, size_t new
 
 struct str arena_dup(struct arena *arena, struct str text) {
     size_t n_bytes;
-    char *copy = checked_add(text.len, 1, &n_bytes) ? arena_alloc(arena, n_bytes) : NULL;
+    char *copy =
+        checked_add(text.len, 1, &n_bytes) ? arena_alloc(arena, n_bytes) : out_of_memory(arena);
     if (!copy) {
         return str_make(NULL, 0);
     }

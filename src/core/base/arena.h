@@ -67,6 +67,11 @@ void arena_set_cancelled(struct arena *arena, const atomic_bool *cancelled);
 /* NULL is allowed. */
 bool arena_is_cancelled(const struct arena *arena);
 
+/* An allocation that fails calls `end` with `what`, a noun phrase; `end` does not return. For
+ * must_arena_new (core/must/must.h). */
+typedef void arena_end_fn(const char *what);
+void arena_set_end(struct arena *arena, arena_end_fn *end, const char *what);
+
 /* `n_bytes` aligned to max_align_t (16), uninitialised; a size of 0 gives a valid pointer. Returns:
  * NULL past the limit or when out of memory. */
 void *arena_alloc(struct arena *arena, size_t n_bytes) __attribute__((malloc, alloc_size(2)));

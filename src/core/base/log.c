@@ -46,6 +46,10 @@ void log_configure(enum log_level level, enum log_format format) {
     config.format = format;
 }
 
+enum log_format log_format(void) {
+    return config.format;
+}
+
 void log_colour_set(bool on) {
     config.colour = on;
 }

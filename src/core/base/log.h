@@ -19,6 +19,8 @@ enum log_format { LOG_TEXT, LOG_JSON };
 
 /* Process-wide; called before threads start. Turns on the levels up to `level`. */
 void log_configure(enum log_level level, enum log_format format);
+/* Returns: the format; LOG_TEXT until log_configure. */
+enum log_format log_format(void);
 /* Turns on colours of the levels in text lines, for a terminal; called before threads start. */
 void log_colour_set(bool on);
 bool log_enabled(enum log_level level);
