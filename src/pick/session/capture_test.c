@@ -67,14 +67,14 @@ static struct str load(struct arena *arena, const char *name) {
     return buf_str(&bytes);
 }
 
-static void send_one(struct stage *stage, const char *name) {
+static void send_one(struct fake_proxy *proxy, const char *name) {
     if (strcmp(name, "part") == 0) {
-        stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("12345"), false);
+        proxy_part(proxy, EXT_PROC_RESPONSE_BODY, STR("12345"), false);
     } else if (strcmp(name, "end") == 0) {
-        stage_part(stage, EXT_PROC_RESPONSE_BODY, STR(""), true);
+        proxy_part(proxy, EXT_PROC_RESPONSE_BODY, STR(""), true);
     } else {
         struct arena *arena = arena_new(NULL, 0);
-        stage_take(stage, load(arena, name));
+        proxy_take(proxy, load(arena, name));
         arena_free(arena);
     }
 }
@@ -87,8 +87,8 @@ static void write_down(struct buf *out, const struct ext_proc_client_response *r
     buf_add_str(out, out->len > 0 ? STR(" ") : STR(""));
     if (reply->is_immediate) {
         buf_printf(out, "!%u", reply->http_status);
-    } else if (stage_set(reply, STAGE_DESTINATION).ptr) {
-        buf_printf(out, ">%.*s", STR_ARG(stage_pick(reply)));
+    } else if (proxy_set(reply, PROXY_DESTINATION).ptr) {
+        buf_printf(out, ">%.*s", STR_ARG(proxy_pick(reply)));
     } else {
         buf_add_char(out, letters[reply->kind]);
     }
@@ -101,7 +101,7 @@ static struct pool_spec *spec_of_captures(bool models) {
     struct pool_spec *spec = fixture_spec();
     fixture_add(spec, "127.0.0.1:18101");
     spec->strict_models = models;
-    stage_add_model(spec, "m", POOL_STANDARD);
+    proxy_add_model(spec, "m", POOL_STANDARD);
     return spec;
 }
 
@@ -110,19 +110,19 @@ static void capture_streams_give_same_result_in_each_mode(void **state) {
     (void)state;
     for (size_t i = 0; i < 2 * sizeof(streams) / sizeof(streams[0]); i++) {
         bool models = i % 2 == 1;
-        struct stage *stage = stage_open(spec_of_captures(models));
+        struct fake_proxy *proxy = proxy_open(spec_of_captures(models));
         struct buf out;
-        buf_init(&out, stage->arena, 0);
+        buf_init(&out, proxy->arena, 0);
         for (struct str rest = str_of(streams[i / 2].messages); rest.ptr;) {
             struct str one = str_cut(&rest, ' ');
             char name[40];
             snprintf(name, sizeof(name), "%.*s", STR_ARG(one));
-            if (!stage->finished) {
-                send_one(stage, name);
+            if (!proxy->finished) {
+                send_one(proxy, name);
             }
         }
-        while (stage->n_read < stage->n_sent) {
-            write_down(&out, stage_next(stage));
+        while (proxy->n_read < proxy->n_sent) {
+            write_down(&out, proxy_next(proxy));
         }
         const char *expected = streams[i / 2].answers;
         bool body_buffer = models && *expected == '\0';
@@ -133,27 +133,27 @@ static void capture_streams_give_same_result_in_each_mode(void **state) {
             fail_msg("%s: expected %s, got %.*s", streams[i / 2].name, expected,
                      STR_ARG(buf_str(&out)));
         }
-        stage_close(stage);
+        proxy_close(proxy);
     }
 }
 
 /* Capture 43: a large body in one message, in mode BUFFERED, and a response whose body is not
  * sent. */
 static void capture_large_buffered_body_is_picked(void **state) {
-    struct stage *stage = stage_open(spec_of_captures(true));
+    struct fake_proxy *proxy = proxy_open(spec_of_captures(true));
     char *body = malloc(200000);
     (void)state;
     memset(body, ' ', 200000);
     memcpy(body, SMALL, sizeof(SMALL) - 1);
-    stage_request(stage, ":method=POST|:path=/v1/completions", false, STAGE_CONFIG(BUFFERED, NONE));
-    stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
-    stage_part(stage, EXT_PROC_REQUEST_BODY, str_make(body, 200000), true);
-    const struct ext_proc_client_response *reply = stage_next(stage);
-    stage_assert_text(stage_pick(reply), "127.0.0.1:18101");
+    proxy_request(proxy, ":method=POST|:path=/v1/completions", false, PROXY_CONFIG(BUFFERED, NONE));
+    proxy_expect_continue(proxy, EXT_PROC_REQUEST_HEADERS);
+    proxy_part(proxy, EXT_PROC_REQUEST_BODY, str_make(body, 200000), true);
+    const struct ext_proc_client_response *reply = proxy_next(proxy);
+    proxy_assert_text(proxy_pick(reply), "127.0.0.1:18101");
     assert_int_equal(reply->body_mutation, EXT_PROC_BODY_UNCHANGED);
-    stage_answer(stage, ":status=200", false);
-    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
-    stage_close(stage);
+    proxy_answer(proxy, ":status=200", false);
+    proxy_expect_continue(proxy, EXT_PROC_RESPONSE_HEADERS);
+    proxy_close(proxy);
     free(body);
 }
 

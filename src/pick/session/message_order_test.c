@@ -37,31 +37,31 @@ enum act {
     ATRAILERS
 };
 
-static void act(struct stage *stage, enum act what) {
+static void act(struct fake_proxy *proxy, enum act what) {
     switch (what) {
     case NO_MORE:
         break;
     case HEAD:
     case HEAD_END:
-        stage_request(stage, GET, what == HEAD_END, STAGE_CONFIG(NONE, NONE));
+        proxy_request(proxy, GET, what == HEAD_END, PROXY_CONFIG(NONE, NONE));
         break;
     case BODY:
     case BODY_END:
-        stage_body(stage, "x", what == BODY_END);
+        proxy_body(proxy, "x", what == BODY_END);
         break;
     case TRAILERS:
-        stage_trailers(stage, EXT_PROC_REQUEST_TRAILERS);
+        proxy_trailers(proxy, EXT_PROC_REQUEST_TRAILERS);
         break;
     case ANSWER:
     case ANSWER_END:
-        stage_answer(stage, ":status=200", what == ANSWER_END);
+        proxy_answer(proxy, ":status=200", what == ANSWER_END);
         break;
     case PART:
     case PART_END:
-        stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("y"), what == PART_END);
+        proxy_part(proxy, EXT_PROC_RESPONSE_BODY, STR("y"), what == PART_END);
         break;
     case ATRAILERS:
-        stage_trailers(stage, EXT_PROC_RESPONSE_TRAILERS);
+        proxy_trailers(proxy, EXT_PROC_RESPONSE_TRAILERS);
         break;
     }
 }
@@ -88,22 +88,22 @@ static void message_order_illegal_ends_stream(void **state) {
         {{HEAD, ANSWER, PART_END, ATRAILERS}, "after its end"},
         {{HEAD, ATRAILERS, ATRAILERS}, "after its end"},
     };
-    struct stage *stage = stage_open(one());
+    struct fake_proxy *proxy = proxy_open(one());
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         for (size_t k = 0; k < 4; k++) {
-            assert_false(stage->finished && cases[i].acts[k]);
-            act(stage, cases[i].acts[k]);
+            assert_false(proxy->finished && cases[i].acts[k]);
+            act(proxy, cases[i].acts[k]);
         }
-        assert_true(stage->finished);
-        assert_int_equal(stage->why.status, ST_BAD_REQUEST);
-        assert_non_null(strstr(stage->why.text, cases[i].why));
-        act(stage, BODY); /* further messages are released */
-        pick_session_half_close(stage->session);
-        stage_end(stage);
-        stage_stream(stage, &stage_limits);
+        assert_true(proxy->finished);
+        assert_int_equal(proxy->why.status, ST_BAD_REQUEST);
+        assert_non_null(strstr(proxy->why.text, cases[i].why));
+        act(proxy, BODY); /* further messages are released */
+        pick_session_half_close(proxy->session);
+        proxy_end(proxy);
+        proxy_stream(proxy, &proxy_limits);
     }
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 /* A late error is logged after the message that named the model was released. */
@@ -113,56 +113,56 @@ static void message_order_late_error_is_reported(void **state) {
         const struct ext_proc_config *config;
         const char *body, *line;
     } cases[] = {
-        {":method=GET|:path=/v2/models/m/ready", STAGE_CONFIG(NONE, NONE), NULL,
+        {":method=GET|:path=/v2/models/m/ready", PROXY_CONFIG(NONE, NONE), NULL,
          "GET /v2/models/m/ready"},
-        {POST "|x-gateway-model-name=old", STAGE_CONFIG(FULL_DUPLEX, NONE), "{\"model\":\"x\"}",
+        {POST "|x-gateway-model-name=old", PROXY_CONFIG(FULL_DUPLEX, NONE), "{\"model\":\"x\"}",
          "POST /v1/completions"},
-        {POST "|x-gateway-model-name=old", STAGE_CONFIG(NONE, NONE), "{\"model\":\"x\"}",
+        {POST "|x-gateway-model-name=old", PROXY_CONFIG(NONE, NONE), "{\"model\":\"x\"}",
          "POST /v1/completions"},
     };
-    struct stage *stage = stage_open(stage_models());
+    struct fake_proxy *proxy = proxy_open(proxy_models());
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        stage_request(stage, cases[i].headers, false, cases[i].config);
+        proxy_request(proxy, cases[i].headers, false, cases[i].config);
         if (cases[i].body) {
-            stage_body(stage, cases[i].body, true);
+            proxy_body(proxy, cases[i].body, true);
         }
-        stage_pick(stage_next(stage));
-        stage_request(stage, cases[i].headers, true, NULL);
-        assert_int_equal(stage->why.status, ST_BAD_REQUEST);
-        assert_non_null(strstr(stage->last_outcome, "headers twice"));
-        assert_memory_equal(stage->last_outcome, cases[i].line, strlen(cases[i].line));
-        stage_end(stage);
-        stage_stream(stage, &stage_limits);
+        proxy_pick(proxy_next(proxy));
+        proxy_request(proxy, cases[i].headers, true, NULL);
+        assert_int_equal(proxy->why.status, ST_BAD_REQUEST);
+        assert_non_null(strstr(proxy->last_outcome, "headers twice"));
+        assert_memory_equal(proxy->last_outcome, cases[i].line, strlen(cases[i].line));
+        proxy_end(proxy);
+        proxy_stream(proxy, &proxy_limits);
     }
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 static void message_undecodable_ends_stream(void **state) {
-    struct stage *stage = stage_open(one());
+    struct fake_proxy *proxy = proxy_open(one());
     (void)state;
-    stage_take(stage, STR("\x12\x05\x01"));
-    assert_true(stage->finished);
-    assert_int_equal(stage->why.status, ST_BAD_REQUEST);
-    stage_expect_no_message(stage);
-    stage_close(stage);
+    proxy_take(proxy, STR("\x12\x05\x01"));
+    assert_true(proxy->finished);
+    assert_int_equal(proxy->why.status, ST_BAD_REQUEST);
+    proxy_expect_no_message(proxy);
+    proxy_close(proxy);
 }
 
 /* Messages of unknown kinds are ignored. */
 static void message_unknown_is_skipped(void **state) {
-    struct stage *stage = stage_open(one());
+    struct fake_proxy *proxy = proxy_open(one());
     (void)state;
-    stage_take(stage, STR(""));
-    stage_take(stage, STR("\xa2\x06\x02hi")); /* field 100 */
-    stage_expect_no_message(stage);
-    stage_request(stage, GET, true, STAGE_CONFIG(NONE, NONE));
-    stage_pick(stage_next(stage));
-    stage_close(stage);
+    proxy_take(proxy, STR(""));
+    proxy_take(proxy, STR("\xa2\x06\x02hi")); /* field 100 */
+    proxy_expect_no_message(proxy);
+    proxy_request(proxy, GET, true, PROXY_CONFIG(NONE, NONE));
+    proxy_pick(proxy_next(proxy));
+    proxy_close(proxy);
 }
 
 /* observability_mode: the proxy does not wait, and nothing may be sent. */
 static void observability_mode_sends_nothing(void **state) {
-    struct stage *stage = stage_open(one());
+    struct fake_proxy *proxy = proxy_open(one());
     struct ext_proc_header header = {STR(":method"), STR("GET")};
     struct ext_proc_client_request question = {.kind = EXT_PROC_REQUEST_HEADERS,
                                                .headers = &header,
@@ -170,22 +170,22 @@ static void observability_mode_sends_nothing(void **state) {
                                                .observability_mode = true};
     struct pool_stats pool_counts;
     (void)state;
-    stage_send(stage, &question);
+    proxy_send(proxy, &question);
     question.kind = EXT_PROC_RESPONSE_BODY;
-    stage_send(stage, &question);
-    stage_send(stage, &question);
-    stage_expect_no_message(stage);
-    pool_get_stats(stage->pool.pool, &pool_counts);
+    proxy_send(proxy, &question);
+    proxy_send(proxy, &question);
+    proxy_expect_no_message(proxy);
+    pool_get_stats(proxy->pool.pool, &pool_counts);
     assert_int_equal(pool_counts.n_in_flight, 0);
-    assert_false(stage->finished);
-    pick_session_half_close(stage->session);
-    assert_int_equal(stage->why.status, ST_OK);
-    stage_close(stage);
+    assert_false(proxy->finished);
+    pick_session_half_close(proxy->session);
+    assert_int_equal(proxy->why.status, ST_OK);
+    proxy_close(proxy);
 }
 
 /* Nor where a message of such a proxy is rejected. */
 static void observability_mode_rejected_message_sends_nothing(void **state) {
-    struct stage *stage = stage_open(one());
+    struct fake_proxy *proxy = proxy_open(one());
     struct ext_proc_header header = {STR(":method"), STR("POST")};
     struct ext_proc_client_request question = {.kind = EXT_PROC_REQUEST_HEADERS,
                                                .headers = &header,
@@ -193,38 +193,38 @@ static void observability_mode_rejected_message_sends_nothing(void **state) {
                                                .observability_mode = true};
     struct error why;
     (void)state;
-    stage_send(stage, &question);
+    proxy_send(proxy, &question);
     error_set(&why, ST_OVERLOADED, "no memory");
-    pick_session_on_message_rejected(stage->session, &why);
-    stage_expect_no_message(stage);
-    assert_int_equal(stage->why.status, ST_OVERLOADED);
-    stage_close(stage);
+    pick_session_on_message_rejected(proxy->session, &why);
+    proxy_expect_no_message(proxy);
+    assert_int_equal(proxy->why.status, ST_OVERLOADED);
+    proxy_close(proxy);
 }
 
 /* ---- describe -------------------------------------------------------------------------------- */
 
-static void assert_described(struct stage *stage, const char *expected) {
+static void assert_described(struct fake_proxy *proxy, const char *expected) {
     struct buf out;
-    buf_init(&out, stage->arena, 0);
-    pick_session_describe(stage->session, &out);
-    stage_assert_text(buf_str(&out), expected);
+    buf_init(&out, proxy->arena, 0);
+    pick_session_describe(proxy->session, &out);
+    proxy_assert_text(buf_str(&out), expected);
 }
 
 static void session_describe_names_the_phase(void **state) {
-    struct stage *stage = stage_open(stage_models());
+    struct fake_proxy *proxy = proxy_open(proxy_models());
     (void)state;
-    assert_described(stage, "waiting for the headers");
-    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
-    assert_described(stage, "POST /v1/completions, waiting for the model's name in the body");
-    stage_body(stage, "{\"model\":\"m\"", false);
-    assert_described(stage, "POST /v1/completions → 10.0.0.1:8000, in the request");
-    act(stage, ANSWER);
-    assert_described(stage, "POST /v1/completions → 10.0.0.1:8000, in the response");
-    act(stage, PART_END);
-    assert_described(stage, "POST /v1/completions, answered");
-    pick_session_half_close(stage->session);
-    assert_described(stage, "POST /v1/completions, ended");
-    stage_close(stage);
+    assert_described(proxy, "waiting for the headers");
+    proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
+    assert_described(proxy, "POST /v1/completions, waiting for the model's name in the body");
+    proxy_body(proxy, "{\"model\":\"m\"", false);
+    assert_described(proxy, "POST /v1/completions → 10.0.0.1:8000, in the request");
+    act(proxy, ANSWER);
+    assert_described(proxy, "POST /v1/completions → 10.0.0.1:8000, in the response");
+    act(proxy, PART_END);
+    assert_described(proxy, "POST /v1/completions, answered");
+    pick_session_half_close(proxy->session);
+    assert_described(proxy, "POST /v1/completions, ended");
+    proxy_close(proxy);
 }
 
 /* ---- every order ----------------------------------------------------------------------------- */
@@ -294,36 +294,38 @@ static bool is_legal(const struct opinion *o, enum act what) {
     return false;
 }
 
-static void refused(struct opinion *o, struct stage *stage, unsigned status) {
-    stage_expect_refusal(stage, status);
+static void refused(struct opinion *o, struct fake_proxy *proxy, unsigned status) {
+    proxy_expect_refusal(proxy, status);
     o->over = true;
 }
 
-static void picked(struct opinion *o, struct stage *stage, enum ext_proc_kind kind, bool modes) {
-    const struct ext_proc_client_response *reply = stage_next(stage);
+static void picked(struct opinion *o, struct fake_proxy *proxy, enum ext_proc_kind kind,
+                   bool modes) {
+    const struct ext_proc_client_response *reply = proxy_next(proxy);
     assert_int_equal(reply->kind, kind);
-    stage_assert_text(stage_pick(reply), "10.0.0.1:8000");
+    proxy_assert_text(proxy_pick(reply), "10.0.0.1:8000");
     assert_int_equal(reply->has_mode_override, modes);
     o->told = true;
 }
 
-static void of_head(struct opinion *o, struct stage *stage, bool ends) {
+static void of_head(struct opinion *o, struct fake_proxy *proxy, bool ends) {
     o->head = true;
     o->ended = ends;
     if (!o->matters) {
-        picked(o, stage, EXT_PROC_REQUEST_HEADERS, false);
+        picked(o, proxy, EXT_PROC_REQUEST_HEADERS, false);
     } else if (ends) {
-        refused(o, stage, 400);
+        refused(o, proxy, 400);
     } else if (is_buffered(o->request)) {
-        stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
+        proxy_expect_continue(proxy, EXT_PROC_REQUEST_HEADERS);
     } else if (!is_duplex(o->request)) {
         o->overridden = true;
-        picked(o, stage, EXT_PROC_REQUEST_HEADERS, true);
+        picked(o, proxy, EXT_PROC_REQUEST_HEADERS, true);
     }
 }
 
-static void sent_back(struct stage *stage, enum ext_proc_kind kind, struct str text, bool ends) {
-    const struct ext_proc_client_response *reply = stage_next(stage);
+static void sent_back(struct fake_proxy *proxy, enum ext_proc_kind kind, struct str text,
+                      bool ends) {
+    const struct ext_proc_client_response *reply = proxy_next(proxy);
     assert_int_equal(reply->kind, kind);
     assert_int_equal(reply->body_mutation, EXT_PROC_BODY_STREAMED_RESPONSE);
     assert_true(str_eq(reply->body, text));
@@ -331,82 +333,82 @@ static void sent_back(struct stage *stage, enum ext_proc_kind kind, struct str t
 }
 
 /* Duplex mode: buffered messages are sent as soon as the model is known. */
-static void of_duplex(struct opinion *o, struct stage *stage, struct str text, bool ends) {
+static void of_duplex(struct opinion *o, struct fake_proxy *proxy, struct str text, bool ends) {
     char bytes[64];
     if (o->told) {
         if (text.len > 0 || ends) {
-            sent_back(stage, EXT_PROC_REQUEST_BODY, text, ends);
+            sent_back(proxy, EXT_PROC_REQUEST_BODY, text, ends);
         }
     } else if (o->n_bytes >= KNOWN_AT) {
-        picked(o, stage, EXT_PROC_REQUEST_HEADERS, false);
-        stage_expect_body(stage, EXT_PROC_REQUEST_BODY, sent_body(o->n_parts, true, bytes), ends);
+        picked(o, proxy, EXT_PROC_REQUEST_HEADERS, false);
+        proxy_expect_body(proxy, EXT_PROC_REQUEST_BODY, sent_body(o->n_parts, true, bytes), ends);
     } else if (ends) {
-        refused(o, stage, 400);
+        refused(o, proxy, 400);
     }
 }
 
-static void of_raised(struct opinion *o, struct stage *stage, bool ends) {
+static void of_raised(struct opinion *o, struct fake_proxy *proxy, bool ends) {
     bool known = o->n_bytes >= KNOWN_AT;
     bool at_once = o->request == EXT_PROC_BODY_NONE || o->request == EXT_PROC_BODY_GRPC;
     if (o->has_config && at_once && !o->pieces) {
-        refused(o, stage, 400); /* as a whole the first piece is truncated */
+        refused(o, proxy, 400); /* as a whole the first piece is truncated */
     } else if (!o->pieces && ends) {
-        refused(o, stage, 400);
+        refused(o, proxy, 400);
     } else if (known && o->overridden) {
-        refused(o, stage, 500); /* the model cannot be replaced any more */
+        refused(o, proxy, 500); /* the model cannot be replaced any more */
     } else if (ends && !known) {
-        refused(o, stage, 400);
+        refused(o, proxy, 400);
     } else {
-        stage_expect_continue(stage, EXT_PROC_REQUEST_BODY);
+        proxy_expect_continue(proxy, EXT_PROC_REQUEST_BODY);
     }
     o->pieces = true;
 }
 
-static void of_body(struct opinion *o, struct stage *stage, struct str text, bool ends) {
+static void of_body(struct opinion *o, struct fake_proxy *proxy, struct str text, bool ends) {
     o->ended = ends;
     o->n_bytes += text.len;
     if (o->passed) {
         return;
     }
     if (is_duplex(o->request)) {
-        of_duplex(o, stage, text, ends);
+        of_duplex(o, proxy, text, ends);
     } else if (is_buffered(o->request) && !o->told) {
         /* The head of gRPC has no content-length, and the piece is too short to fill a buffer. */
         bool cut_off = o->request == EXT_PROC_BODY_BUFFERED_PARTIAL && !ends && !o->is_grpc;
-        refused(o, stage, cut_off ? 413 : 400);
+        refused(o, proxy, cut_off ? 413 : 400);
     } else if (o->overridden) {
-        of_raised(o, stage, ends);
+        of_raised(o, proxy, ends);
     } else if (is_message(o, o->request)) {
-        sent_back(stage, EXT_PROC_REQUEST_BODY, text, ends);
+        sent_back(proxy, EXT_PROC_REQUEST_BODY, text, ends);
     } else {
-        stage_expect_continue(stage, EXT_PROC_REQUEST_BODY);
+        proxy_expect_continue(proxy, EXT_PROC_REQUEST_BODY);
     }
 }
 
-static void of_trailers(struct opinion *o, struct stage *stage) {
+static void of_trailers(struct opinion *o, struct fake_proxy *proxy) {
     o->ended = true;
     if (o->passed) {
         return;
     }
     if (!o->told || (o->overridden && o->pieces)) {
-        refused(o, stage, 400);
+        refused(o, proxy, 400);
     } else {
-        stage_expect_continue(stage, EXT_PROC_REQUEST_TRAILERS);
+        proxy_expect_continue(proxy, EXT_PROC_REQUEST_TRAILERS);
     }
 }
 
-static void of_answer(struct opinion *o, struct stage *stage, enum act what) {
+static void of_answer(struct opinion *o, struct fake_proxy *proxy, enum act what) {
     o->answer = true;
     o->response_ended = what == ANSWER_END || what == PART_END || what == ATRAILERS;
     o->passed = o->passed || (o->head && !o->told);
     if (what == ANSWER || what == ANSWER_END) {
-        stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
+        proxy_expect_continue(proxy, EXT_PROC_RESPONSE_HEADERS);
     } else if (what == ATRAILERS) {
-        stage_expect_continue(stage, EXT_PROC_RESPONSE_TRAILERS);
+        proxy_expect_continue(proxy, EXT_PROC_RESPONSE_TRAILERS);
     } else if (is_duplex(o->response) || is_message(o, o->response)) {
-        stage_expect_chunk(stage, EXT_PROC_RESPONSE_BODY, "y", what == PART_END);
+        proxy_expect_chunk(proxy, EXT_PROC_RESPONSE_BODY, "y", what == PART_END);
     } else {
-        stage_expect_continue(stage, EXT_PROC_RESPONSE_BODY);
+        proxy_expect_continue(proxy, EXT_PROC_RESPONSE_BODY);
     }
 }
 
@@ -423,7 +425,7 @@ static bool ends(enum act what) {
 }
 
 /* One more message, and the expected answer. */
-static void step(struct opinion *o, struct stage *stage, enum act what) {
+static void step(struct opinion *o, struct fake_proxy *proxy, enum act what) {
     const struct ext_proc_config config = {o->request, o->response, false};
     struct str text = str_of(texts[o->n_parts % N_TEXTS]);
     bool first = !o->head && !o->answer, legal = is_legal(o, what);
@@ -435,41 +437,41 @@ static void step(struct opinion *o, struct stage *stage, enum act what) {
                                                .config = first && o->has_config ? &config : NULL,
                                                .has_metadata = true};
     if (what == HEAD || what == HEAD_END) {
-        question.n_headers = stage_headers(o->is_grpc ? POST_GRPC : POST, headers, 8);
+        question.n_headers = proxy_headers(o->is_grpc ? POST_GRPC : POST, headers, 8);
     }
-    stage_send(stage, &question);
+    proxy_send(proxy, &question);
     if (!legal) {
-        assert_true(stage->finished && stage->why.status == ST_BAD_REQUEST);
+        assert_true(proxy->finished && proxy->why.status == ST_BAD_REQUEST);
         o->over = true;
     } else if (what == HEAD || what == HEAD_END) {
-        of_head(o, stage, what == HEAD_END);
+        of_head(o, proxy, what == HEAD_END);
     } else if (what == BODY || what == BODY_END) {
         o->n_parts++;
-        of_body(o, stage, text, what == BODY_END);
+        of_body(o, proxy, text, what == BODY_END);
     } else if (what == TRAILERS) {
-        of_trailers(o, stage);
+        of_trailers(o, proxy);
     } else {
-        of_answer(o, stage, what);
+        of_answer(o, proxy, what);
     }
-    assert_int_equal(stage->finished, o->over);
-    stage_expect_no_message(stage);
+    assert_int_equal(proxy->finished, o->over);
+    proxy_expect_no_message(proxy);
 }
 
 /* Each message that can follow, and each that cannot, once. Returns: the number of orders. */
-static size_t every_order(struct stage *stage, const struct opinion *begun, enum act *acts,
+static size_t every_order(struct fake_proxy *proxy, const struct opinion *begun, enum act *acts,
                           size_t n) {
     size_t n_orders = 0;
     for (enum act what = HEAD; what <= ATRAILERS; what++) {
         struct opinion o = *begun;
         acts[n] = what;
         for (size_t i = 0; i <= n; i++) {
-            step(&o, stage, acts[i]);
+            step(&o, proxy, acts[i]);
         }
-        stage_end(stage); /* nothing is left at any end */
-        stage_stream(stage, &stage_limits);
+        proxy_end(proxy); /* nothing is left at any end */
+        proxy_stream(proxy, &proxy_limits);
         n_orders++;
         if (!o.over && n + 1 < MOST_ACTS) {
-            n_orders += every_order(stage, begun, acts, n + 1);
+            n_orders += every_order(proxy, begun, acts, n + 1);
         }
     }
     return n_orders;
@@ -481,7 +483,7 @@ static void message_order_every_order_is_handled(void **state) {
     size_t n_orders = 0;
     (void)state;
     for (int matters = 0; matters < 2; matters++) {
-        struct stage *stage = stage_open(matters ? stage_models() : one());
+        struct fake_proxy *proxy = proxy_open(matters ? proxy_models() : one());
         for (int mode = 0; mode < 8 * EXT_PROC_BODY_OTHER; mode++) {
             struct opinion begun = {.request = (enum ext_proc_body_mode)(mode / 8),
                                     .response = responses[mode % 4],
@@ -489,14 +491,14 @@ static void message_order_every_order_is_handled(void **state) {
                                     .is_grpc = mode % 8 >= 4,
                                     .matters = matters};
             enum act acts[MOST_ACTS];
-            n_orders += every_order(stage, &begun, acts, 0);
+            n_orders += every_order(proxy, &begun, acts, 0);
         }
         struct opinion older = {.request = EXT_PROC_BODY_STREAMED,
                                 .response = EXT_PROC_BODY_STREAMED,
                                 .matters = matters};
         enum act acts[MOST_ACTS];
-        n_orders += every_order(stage, &older, acts, 0);
-        stage_close(stage);
+        n_orders += every_order(proxy, &older, acts, 0);
+        proxy_close(proxy);
     }
     print_message("%zu orders\n", n_orders);
     assert_true(n_orders > 10000);

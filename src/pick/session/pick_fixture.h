@@ -11,12 +11,12 @@
 #include "pick/pool/pool_fixture.h"
 #include "pick/session/session.h"
 
-enum { STAGE_MAX_SENT = 4096, STAGE_MAX_PIECES = 8 };
+enum { PROXY_MAX_SENT = 4096, PROXY_MAX_PIECES = 8 };
 
-struct stage_sent {
+struct proxy_sent {
     char *bytes; /* a copy from when it was sent */
     size_t n_bytes;
-    struct piece pieces[STAGE_MAX_PIECES];
+    struct piece pieces[PROXY_MAX_PIECES];
     size_t n_pieces;
     void (*release)(void *user);
     void *user;
@@ -24,14 +24,14 @@ struct stage_sent {
     struct ext_proc_client_response reply;
 };
 
-struct stage {
+struct fake_proxy {
     struct fixture pool;
     struct pool_wakeup wakeup;
     struct pool_waited waited;
-    int n_notified; /* since stage_resume */
+    int n_notified; /* since proxy_resume */
     struct arena *arena;
     struct pick_session *session;
-    struct stage_sent sent[STAGE_MAX_SENT];
+    struct proxy_sent sent[PROXY_MAX_SENT];
     size_t n_sent, n_read; /* `n_read`: those that the test has read */
     bool finished;
     struct error why;                     /* ST_OK: no error */
@@ -46,13 +46,13 @@ struct stage {
 
 /* ---- callbacks of the session ---------------------------------------------------------------- */
 
-static void stage_on_send(void *user, const struct piece *pieces, size_t n_pieces,
+static void proxy_on_send(void *user, const struct piece *pieces, size_t n_pieces,
                           void (*release)(void *release_user), void *release_user) {
-    struct stage *stage = user;
-    struct stage_sent *sent = &stage->sent[stage->n_sent++];
-    assert_true(stage->n_sent < STAGE_MAX_SENT && n_pieces <= STAGE_MAX_PIECES);
-    assert_false(stage->finished);
-    *sent = (struct stage_sent){.n_pieces = n_pieces, .release = release, .user = release_user};
+    struct fake_proxy *proxy = user;
+    struct proxy_sent *sent = &proxy->sent[proxy->n_sent++];
+    assert_true(proxy->n_sent < PROXY_MAX_SENT && n_pieces <= PROXY_MAX_PIECES);
+    assert_false(proxy->finished);
+    *sent = (struct proxy_sent){.n_pieces = n_pieces, .release = release, .user = release_user};
     for (size_t i = 0; i < n_pieces; i++) {
         sent->pieces[i] = pieces[i];
         sent->n_bytes += pieces[i].n_bytes;
@@ -70,21 +70,21 @@ static void stage_on_send(void *user, const struct piece *pieces, size_t n_piece
     }
 }
 
-static void stage_on_finish(void *user, const struct error *err) {
-    struct stage *stage = user;
-    assert_false(stage->finished);
-    stage->finished = true;
-    stage->why = err ? *err : (struct error){.status = ST_OK};
+static void proxy_on_finish(void *user, const struct error *err) {
+    struct fake_proxy *proxy = user;
+    assert_false(proxy->finished);
+    proxy->finished = true;
+    proxy->why = err ? *err : (struct error){.status = ST_OK};
 }
 
-static void stage_on_resumed(void *user) {
-    const struct stage *stage = user;
-    if (stage->resume_ns > 0) {
-        clock_set_fake_ns(clock_now_ns() + stage->resume_ns);
+static void proxy_on_resumed(void *user) {
+    const struct fake_proxy *proxy = user;
+    if (proxy->resume_ns > 0) {
+        clock_set_fake_ns(clock_now_ns() + proxy->resume_ns);
     }
 }
 
-static inline size_t stage_copy(char *to, size_t n, size_t most, struct str text) {
+static inline size_t proxy_copy(char *to, size_t n, size_t most, struct str text) {
     for (size_t i = 0; i < text.len && n + 1 < most; i++) {
         to[n++] = text.ptr[i];
     }
@@ -93,8 +93,8 @@ static inline size_t stage_copy(char *to, size_t n, size_t most, struct str text
 }
 
 /* Reads all of it, as a log does: so that the sanitizer finds a released byte. */
-static void stage_on_note(void *user, const struct pick_outcome *outcome) {
-    struct stage *stage = user;
+static void proxy_on_note(void *user, const struct pick_outcome *outcome) {
+    struct fake_proxy *proxy = user;
     const struct str parts[] = {outcome->request_line,
                                 STR("|"),
                                 outcome->model,
@@ -104,14 +104,14 @@ static void stage_on_note(void *user, const struct pick_outcome *outcome) {
                                 str_of(outcome->why ? outcome->why->text : "")};
     size_t n = 0;
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-        n = stage_copy(stage->last_outcome, n, sizeof(stage->last_outcome), parts[i]);
+        n = proxy_copy(proxy->last_outcome, n, sizeof(proxy->last_outcome), parts[i]);
     }
 }
 
 /* Releases what was sent; until now its bytes must be unchanged. */
-static inline void stage_flush(struct stage *stage) {
-    for (size_t i = 0; i < stage->n_sent; i++) {
-        struct stage_sent *sent = &stage->sent[i];
+static inline void proxy_flush(struct fake_proxy *proxy) {
+    for (size_t i = 0; i < proxy->n_sent; i++) {
+        struct proxy_sent *sent = &proxy->sent[i];
         size_t at = 0;
         for (size_t k = 0; k < sent->n_pieces && !sent->left; k++) {
             assert_memory_equal(sent->bytes + at, sent->pieces[k].data, sent->pieces[k].n_bytes);
@@ -127,121 +127,122 @@ static inline void stage_flush(struct stage *stage) {
 /* ---- open, close ----------------------------------------------------------------------------- */
 
 /* Another stream in the same pool. */
-static inline void stage_stream(struct stage *stage, const struct pick_limits *limits) {
-    struct pick_context context = {.wakeup = &stage->wakeup,
-                                   .waited = &stage->waited,
-                                   .pool = stage->pool.pool,
-                                   .reader = stage->pool.reader,
-                                   .stages = stage->stages,
-                                   .n_stages = stage->n_stages,
+static inline void proxy_stream(struct fake_proxy *proxy, const struct pick_limits *limits) {
+    struct pick_context context = {.wakeup = &proxy->wakeup,
+                                   .waited = &proxy->waited,
+                                   .pool = proxy->pool.pool,
+                                   .reader = proxy->pool.reader,
+                                   .stages = proxy->stages,
+                                   .n_stages = proxy->n_stages,
                                    .limits = *limits};
-    struct pick_callbacks out = {.send = stage_on_send,
-                                 .finish = stage_on_finish,
-                                 .on_resumed = stage_on_resumed,
-                                 .on_outcome = stage_on_note,
-                                 .user = stage};
-    stage->arena = arena_new(NULL, 0);
-    stage->session = pick_session_new(stage->arena, &context, &out);
-    stage->finished = false;
-    stage->why = (struct error){.status = ST_OK};
-    assert_non_null(stage->session);
+    struct pick_callbacks out = {.send = proxy_on_send,
+                                 .finish = proxy_on_finish,
+                                 .on_resumed = proxy_on_resumed,
+                                 .on_outcome = proxy_on_note,
+                                 .user = proxy};
+    proxy->arena = arena_new(NULL, 0);
+    proxy->session = pick_session_new(proxy->arena, &context, &out);
+    proxy->finished = false;
+    proxy->why = (struct error){.status = ST_OK};
+    assert_non_null(proxy->session);
 }
 
-static const struct pick_limits stage_limits = {.max_body_size = 1 << 20,
+static const struct pick_limits proxy_limits = {.max_body_size = 1 << 20,
                                                 .answer_timeout_ns = 1000000000};
 
-static void stage_on_call(void *user) {
-    struct stage *stage = user;
-    stage->n_notified++;
+static void proxy_on_call(void *user) {
+    struct fake_proxy *proxy = user;
+    proxy->n_notified++;
 }
 
 /* Scans the rest of a large body. */
-static inline void stage_scan(struct stage *stage) {
-    while (!stage->by_slice && pick_session_has_more(stage->session)) {
-        pick_session_go_on(stage->session);
-        stage->n_slices++;
+static inline void proxy_scan(struct fake_proxy *proxy) {
+    while (!proxy->by_slice && pick_session_has_more(proxy->session)) {
+        pick_session_go_on(proxy->session);
+        proxy->n_slices++;
     }
 }
 
 /* Notified waiters pick again. */
-static inline void stage_resume(struct stage *stage) {
+static inline void proxy_resume(struct fake_proxy *proxy) {
     struct pool_waiter *waiter;
-    while ((waiter = pool_wakeup_pop(&stage->wakeup))) {
+    while ((waiter = pool_wakeup_pop(&proxy->wakeup))) {
         pick_session_resume(waiter);
     }
-    stage_scan(stage);
-    stage->n_notified = 0;
+    proxy_scan(proxy);
+    proxy->n_notified = 0;
 }
 
-/* Takes the spec. Owns: the stage, until stage_close. */
-static inline struct stage *stage_open(struct pool_spec *spec) {
-    struct stage *stage = calloc(1, sizeof(*stage));
-    assert_non_null(stage);
-    fixture_open(&stage->pool, spec);
-    pool_wakeup_init(&stage->wakeup, stage_on_call, stage);
-    stage_stream(stage, &stage_limits);
-    return stage;
+/* Takes the spec. Owns: the proxy, until proxy_close. */
+static inline struct fake_proxy *proxy_open(struct pool_spec *spec) {
+    struct fake_proxy *proxy = calloc(1, sizeof(*proxy));
+    assert_non_null(proxy);
+    fixture_open(&proxy->pool, spec);
+    pool_wakeup_init(&proxy->wakeup, proxy_on_call, proxy);
+    proxy_stream(proxy, &proxy_limits);
+    return proxy;
 }
 
 /* Ends the stream; it must leave nothing. */
-static inline void stage_end(struct stage *stage) {
+static inline void proxy_end(struct fake_proxy *proxy) {
     struct pool_stats pool_counts;
-    pick_session_free(stage->session);
-    stage_flush(stage);
-    arena_free(stage->arena);
-    for (size_t i = 0; i < stage->n_sent; i++) {
-        free(stage->sent[i].bytes);
+    pick_session_free(proxy->session);
+    proxy_flush(proxy);
+    arena_free(proxy->arena);
+    for (size_t i = 0; i < proxy->n_sent; i++) {
+        free(proxy->sent[i].bytes);
     }
-    stage->n_sent = stage->n_read = 0;
-    assert_int_equal(stage->n_messages, 0);
-    assert_true(pool_waited_is_empty(&stage->waited));
-    pool_get_stats(stage->pool.pool, &pool_counts);
+    proxy->n_sent = proxy->n_read = 0;
+    assert_int_equal(proxy->n_messages, 0);
+    assert_true(pool_waited_is_empty(&proxy->waited));
+    pool_get_stats(proxy->pool.pool, &pool_counts);
     assert_int_equal(pool_counts.n_in_flight, 0);
 }
 
-static inline void stage_close(struct stage *stage) {
-    stage_end(stage);
-    fixture_close(&stage->pool);
-    pool_wakeup_fini(&stage->wakeup);
-    free(stage);
+static inline void proxy_close(struct fake_proxy *proxy) {
+    proxy_end(proxy);
+    fixture_close(&proxy->pool);
+    pool_wakeup_fini(&proxy->wakeup);
+    free(proxy);
 }
 
 /* ---- messages of the proxy ------------------------------------------------------------------- */
 
-struct stage_message {
-    struct stage *stage;
+struct proxy_message {
+    struct fake_proxy *proxy;
     char bytes[];
 };
 
-static void stage_release(void *user) {
-    struct stage_message *message = user;
-    message->stage->n_messages--;
+static void proxy_release(void *user) {
+    struct proxy_message *message = user;
+    message->proxy->n_messages--;
     free(message);
 }
 
-static inline void stage_take(struct stage *stage, struct str bytes) {
-    struct stage_message *message = malloc(sizeof(*message) + bytes.len);
+static inline void proxy_take(struct fake_proxy *proxy, struct str bytes) {
+    struct proxy_message *message = malloc(sizeof(*message) + bytes.len);
     assert_non_null(message);
-    message->stage = stage;
+    message->proxy = proxy;
     memcpy(message->bytes, bytes.ptr, bytes.len);
-    stage->n_messages++;
+    proxy->n_messages++;
     pick_session_on_message(
-        stage->session,
-        &(struct pick_message){str_make(message->bytes, bytes.len), stage_release, message});
-    stage_scan(stage);
+        proxy->session,
+        &(struct pick_message){str_make(message->bytes, bytes.len), proxy_release, message});
+    proxy_scan(proxy);
 }
 
-static inline void stage_send(struct stage *stage, const struct ext_proc_client_request *question) {
+static inline void proxy_send(struct fake_proxy *proxy,
+                              const struct ext_proc_client_request *question) {
     struct arena *arena = arena_new(NULL, 0);
     struct buf out;
     buf_init(&out, arena, 256);
     ext_proc_client_request_encode(&out, question);
-    stage_take(stage, out.len > 0 ? buf_str(&out) : STR(""));
+    proxy_take(proxy, out.len > 0 ? buf_str(&out) : STR(""));
     arena_free(arena);
 }
 
 /* "key=value|key=value" */
-static inline size_t stage_headers(const char *text, struct ext_proc_header *out, size_t most) {
+static inline size_t proxy_headers(const char *text, struct ext_proc_header *out, size_t most) {
     struct str rest = str_of(text);
     size_t n = 0;
     while (rest.ptr && rest.len > 0) {
@@ -253,51 +254,51 @@ static inline size_t stage_headers(const char *text, struct ext_proc_header *out
     return n;
 }
 
-#define STAGE_CONFIG(request, response)                                                            \
+#define PROXY_CONFIG(request, response)                                                            \
     (&(const struct ext_proc_config){EXT_PROC_BODY_##request, EXT_PROC_BODY_##response, false})
 
 /* The first message. `config` NULL: an older proxy. */
-static inline void stage_request(struct stage *stage, const char *headers, bool ends,
+static inline void proxy_request(struct fake_proxy *proxy, const char *headers, bool ends,
                                  const struct ext_proc_config *config) {
     struct ext_proc_header list[32];
     struct ext_proc_client_request question = {.kind = EXT_PROC_REQUEST_HEADERS,
                                                .headers = list,
-                                               .n_headers = stage_headers(headers, list, 32),
+                                               .n_headers = proxy_headers(headers, list, 32),
                                                .end_of_stream = ends,
                                                .config = config,
                                                .has_metadata = true};
-    stage_send(stage, &question);
+    proxy_send(proxy, &question);
 }
 
-static inline void stage_part(struct stage *stage, enum ext_proc_kind kind, struct str body,
+static inline void proxy_part(struct fake_proxy *proxy, enum ext_proc_kind kind, struct str body,
                               bool ends) {
     struct ext_proc_client_request question = {
         .kind = kind, .body = body, .end_of_stream = ends, .has_metadata = true};
-    stage_send(stage, &question);
+    proxy_send(proxy, &question);
 }
 
-static inline void stage_body(struct stage *stage, const char *body, bool ends) {
-    stage_part(stage, EXT_PROC_REQUEST_BODY, str_of(body), ends);
+static inline void proxy_body(struct fake_proxy *proxy, const char *body, bool ends) {
+    proxy_part(proxy, EXT_PROC_REQUEST_BODY, str_of(body), ends);
 }
 
-static inline void stage_trailers(struct stage *stage, enum ext_proc_kind kind) {
+static inline void proxy_trailers(struct fake_proxy *proxy, enum ext_proc_kind kind) {
     struct ext_proc_client_request question = {.kind = kind, .has_metadata = true};
-    stage_send(stage, &question);
+    proxy_send(proxy, &question);
 }
 
-static inline void stage_answer(struct stage *stage, const char *headers, bool ends) {
+static inline void proxy_answer(struct fake_proxy *proxy, const char *headers, bool ends) {
     struct ext_proc_header list[32];
     struct ext_proc_client_request question = {.kind = EXT_PROC_RESPONSE_HEADERS,
                                                .headers = list,
-                                               .n_headers = stage_headers(headers, list, 32),
+                                               .n_headers = proxy_headers(headers, list, 32),
                                                .end_of_stream = ends,
                                                .has_metadata = true};
-    stage_send(stage, &question);
+    proxy_send(proxy, &question);
 }
 
 /* ---- pools ----------------------------------------------------------------------------------- */
 
-static inline void stage_add_model(struct pool_spec *spec, const char *name,
+static inline void proxy_add_model(struct pool_spec *spec, const char *name,
                                    enum pool_criticality criticality) {
     struct pool_model model = {.name = str_of(name), .criticality = criticality};
     struct error err;
@@ -305,7 +306,7 @@ static inline void stage_add_model(struct pool_spec *spec, const char *name,
 }
 
 /* `target` must outlive the pool. */
-static inline void stage_add_target(struct pool_spec *spec, const char *name,
+static inline void proxy_add_target(struct pool_spec *spec, const char *name,
                                     const struct pool_target *target) {
     struct pool_model model = {.name = str_of(name), .targets = {target, 1}};
     struct error err;
@@ -314,30 +315,30 @@ static inline void stage_add_target(struct pool_spec *spec, const char *name,
 
 /* One endpoint, 10.0.0.1:8000, and the models m (unchanged), old (sent on as new) and cheap
  * (sheddable); others are refused. */
-static inline struct pool_spec *stage_models(void) {
+static inline struct pool_spec *proxy_models(void) {
     static const struct pool_target target = {{"new", 3}, 1};
     struct pool_spec *spec = fixture_spec();
     fixture_add(spec, "10.0.0.1:8000");
     spec->strict_models = true;
-    stage_add_model(spec, "m", POOL_STANDARD);
-    stage_add_model(spec, "cheap", POOL_SHEDDABLE);
-    stage_add_target(spec, "old", &target);
+    proxy_add_model(spec, "m", POOL_STANDARD);
+    proxy_add_model(spec, "cheap", POOL_SHEDDABLE);
+    proxy_add_target(spec, "old", &target);
     return spec;
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
 /* The next answer that the test has not read. */
-static inline const struct ext_proc_client_response *stage_next(struct stage *stage) {
-    assert_true(stage->n_read < stage->n_sent);
-    return &stage->sent[stage->n_read++].reply;
+static inline const struct ext_proc_client_response *proxy_next(struct fake_proxy *proxy) {
+    assert_true(proxy->n_read < proxy->n_sent);
+    return &proxy->sent[proxy->n_read++].reply;
 }
 
-static inline void stage_expect_no_message(const struct stage *stage) {
-    assert_int_equal(stage->n_read, stage->n_sent);
+static inline void proxy_expect_no_message(const struct fake_proxy *proxy) {
+    assert_int_equal(proxy->n_read, proxy->n_sent);
 }
 
-static inline struct str stage_set(const struct ext_proc_client_response *reply, const char *key) {
+static inline struct str proxy_set(const struct ext_proc_client_response *reply, const char *key) {
     struct pb_reader reader = pb_read(reply->mutation);
     struct ext_proc_header header;
     struct str found = {NULL, 0};
@@ -350,7 +351,7 @@ static inline struct str stage_set(const struct ext_proc_client_response *reply,
     return found;
 }
 
-static inline size_t stage_n_set(const struct ext_proc_client_response *reply) {
+static inline size_t proxy_n_set(const struct ext_proc_client_response *reply) {
     struct pb_reader reader = pb_read(reply->mutation);
     struct ext_proc_header header;
     struct str removed;
@@ -365,19 +366,19 @@ static inline size_t stage_n_set(const struct ext_proc_client_response *reply) {
     return n;
 }
 
-#define STAGE_DESTINATION "x-gateway-destination-endpoint"
+#define PROXY_DESTINATION "x-gateway-destination-endpoint"
 
-static inline void stage_assert_text(struct str got, const char *expected) {
+static inline void proxy_assert_text(struct str got, const char *expected) {
     if (!got.ptr || !str_is(got, expected)) {
         fail_msg("expected \"%s\", got \"%.*s\"", expected, STR_ARG(got));
     }
 }
 
 /* The answer has a pick, with the same bytes in header and metadata. Returns: these. */
-static inline struct str stage_pick(const struct ext_proc_client_response *reply) {
-    struct str header = stage_set(reply, STAGE_DESTINATION);
+static inline struct str proxy_pick(const struct ext_proc_client_response *reply) {
+    struct str header = proxy_set(reply, PROXY_DESTINATION);
     struct ext_proc_value value =
-        ext_proc_client_response_metadata_find(reply, STR("envoy.lb"), STR(STAGE_DESTINATION));
+        ext_proc_client_response_metadata_find(reply, STR("envoy.lb"), STR(PROXY_DESTINATION));
     if (reply->is_immediate) {
         fail_msg("expected a pick, got %u: %.*s", reply->http_status, STR_ARG(reply->body));
     }
@@ -390,36 +391,36 @@ static inline struct str stage_pick(const struct ext_proc_client_response *reply
 }
 
 /* "Nothing changed", in answer to `kind`. */
-static inline void stage_expect_continue(struct stage *stage, enum ext_proc_kind kind) {
-    const struct ext_proc_client_response *reply = stage_next(stage);
+static inline void proxy_expect_continue(struct fake_proxy *proxy, enum ext_proc_kind kind) {
+    const struct ext_proc_client_response *reply = proxy_next(proxy);
     assert_false(reply->is_immediate);
     assert_int_equal(reply->kind, kind);
     assert_int_equal(reply->body_mutation, EXT_PROC_BODY_UNCHANGED);
-    assert_int_equal(stage_n_set(reply), 0);
+    assert_int_equal(proxy_n_set(reply), 0);
     assert_int_equal(reply->metadata.len, 0);
     assert_false(reply->has_mode_override || reply->clear_route_cache);
 }
 
 /* The next piece of a body in a duplex mode. */
-static inline void stage_expect_chunk(struct stage *stage, enum ext_proc_kind kind,
+static inline void proxy_expect_chunk(struct fake_proxy *proxy, enum ext_proc_kind kind,
                                       const char *body, bool ends) {
-    const struct ext_proc_client_response *reply = stage_next(stage);
+    const struct ext_proc_client_response *reply = proxy_next(proxy);
     assert_false(reply->is_immediate);
     assert_int_equal(reply->kind, kind);
     assert_int_equal(reply->body_mutation, EXT_PROC_BODY_STREAMED_RESPONSE);
-    stage_assert_text(reply->body, body);
+    proxy_assert_text(reply->body, body);
     assert_int_equal(reply->end_of_stream, ends);
 }
 
 /* The pieces of a body up to the next answer of another kind are `body`; end_of_stream is set on
  * the last one only, if at all. */
-static inline void stage_expect_body(struct stage *stage, enum ext_proc_kind kind, struct str body,
-                                     bool ends) {
+static inline void proxy_expect_body(struct fake_proxy *proxy, enum ext_proc_kind kind,
+                                     struct str body, bool ends) {
     size_t at = 0;
     bool ended = false;
-    while (stage->n_read < stage->n_sent && !stage->sent[stage->n_read].reply.is_immediate &&
-           stage->sent[stage->n_read].reply.kind == kind) {
-        const struct ext_proc_client_response *reply = stage_next(stage);
+    while (proxy->n_read < proxy->n_sent && !proxy->sent[proxy->n_read].reply.is_immediate &&
+           proxy->sent[proxy->n_read].reply.kind == kind) {
+        const struct ext_proc_client_response *reply = proxy_next(proxy);
         assert_int_equal(reply->body_mutation, EXT_PROC_BODY_STREAMED_RESPONSE);
         assert_false(ended);
         assert_in_range(reply->body.len, 0, EXT_PROC_MAX_CHUNK_BYTES);
@@ -433,14 +434,14 @@ static inline void stage_expect_body(struct stage *stage, enum ext_proc_kind kin
 }
 
 /* An immediate response, and the stream ends with OK. */
-static inline const struct ext_proc_client_response *stage_expect_refusal(struct stage *stage,
+static inline const struct ext_proc_client_response *proxy_expect_refusal(struct fake_proxy *proxy,
                                                                           unsigned status) {
-    const struct ext_proc_client_response *reply = stage_next(stage);
+    const struct ext_proc_client_response *reply = proxy_next(proxy);
     assert_true(reply->is_immediate);
     assert_int_equal(reply->http_status, status);
-    assert_true(stage->finished);
-    assert_int_equal(stage->why.status, ST_OK);
-    stage_expect_no_message(stage);
+    assert_true(proxy->finished);
+    assert_int_equal(proxy->why.status, ST_OK);
+    proxy_expect_no_message(proxy);
     return reply;
 }
 

@@ -11,7 +11,7 @@
 #include "pick/session/pick_fixture.h"
 
 struct rig {
-    struct stage *stage;
+    struct fake_proxy *proxy;
     struct pool_set *set;
     struct pool_set_reader *reader;
 };
@@ -41,16 +41,16 @@ static void set_pools(struct rig *rig, bool a, bool b) {
 }
 
 static void begin_stream(struct rig *rig) {
-    struct stage *stage = rig->stage;
-    struct pick_context context = {.pools = rig->reader, .limits = stage_limits};
-    struct pick_callbacks out = {.send = stage_on_send,
-                                 .finish = stage_on_finish,
-                                 .on_outcome = stage_on_note,
-                                 .user = stage};
-    pick_session_free(stage->session);
-    stage->session = pick_session_new(stage->arena, &context, &out);
-    stage->finished = false;
-    assert_non_null(stage->session);
+    struct fake_proxy *proxy = rig->proxy;
+    struct pick_context context = {.pools = rig->reader, .limits = proxy_limits};
+    struct pick_callbacks out = {.send = proxy_on_send,
+                                 .finish = proxy_on_finish,
+                                 .on_outcome = proxy_on_note,
+                                 .user = proxy};
+    pick_session_free(proxy->session);
+    proxy->session = pick_session_new(proxy->arena, &context, &out);
+    proxy->finished = false;
+    assert_non_null(proxy->session);
 }
 
 static void open_rig(struct rig *rig) {
@@ -58,13 +58,13 @@ static void open_rig(struct rig *rig) {
     assert_int_equal(pool_set_new(&rig->set, &err), ST_OK);
     set_pools(rig, true, true);
     assert_int_equal(pool_set_reader_new(rig->set, &rig->reader, &err), ST_OK);
-    rig->stage = stage_open(fixture_spec());
+    rig->proxy = proxy_open(fixture_spec());
     begin_stream(rig);
 }
 
 static void close_rig(struct rig *rig) {
     struct pool_stats pool_counts;
-    stage_close(rig->stage);
+    proxy_close(rig->proxy);
     pool_set_get_stats(rig->set, &pool_counts);
     assert_int_equal(pool_counts.n_in_flight, 0);
     pool_set_reader_free(rig->reader);
@@ -78,11 +78,11 @@ static void session_request_goes_to_matching_pool(void **state) {
     (void)state;
     struct rig rig;
     open_rig(&rig);
-    stage_request(rig.stage, REQUEST "a", true, NULL);
-    stage_assert_text(stage_pick(stage_next(rig.stage)), "10.0.0.1:80");
+    proxy_request(rig.proxy, REQUEST "a", true, NULL);
+    proxy_assert_text(proxy_pick(proxy_next(rig.proxy)), "10.0.0.1:80");
     begin_stream(&rig);
-    stage_request(rig.stage, REQUEST "B:8080", true, NULL);
-    stage_assert_text(stage_pick(stage_next(rig.stage)), "10.0.0.2:80");
+    proxy_request(rig.proxy, REQUEST "B:8080", true, NULL);
+    proxy_assert_text(proxy_pick(proxy_next(rig.proxy)), "10.0.0.2:80");
     close_rig(&rig);
 }
 
@@ -90,16 +90,16 @@ static void session_without_matching_pool_is_404(void **state) {
     (void)state;
     struct rig rig;
     open_rig(&rig);
-    stage_request(rig.stage, REQUEST "c", false, NULL);
-    const struct ext_proc_client_response *reply = stage_expect_refusal(rig.stage, 404);
-    stage_assert_text(reply->body,
+    proxy_request(rig.proxy, REQUEST "c", false, NULL);
+    const struct ext_proc_client_response *reply = proxy_expect_refusal(rig.proxy, 404);
+    proxy_assert_text(reply->body,
                       "{\"error\":\"none of the 2 pools matches this request to \\\"c\\\" "
                       "(`match` in the picker's configuration)\"}");
     set_pools(&rig, false, false);
     begin_stream(&rig);
-    stage_request(rig.stage, REQUEST "a", false, NULL);
-    reply = stage_expect_refusal(rig.stage, 404);
-    stage_assert_text(reply->body, "{\"error\":\"no pool is configured yet\"}");
+    proxy_request(rig.proxy, REQUEST "a", false, NULL);
+    reply = proxy_expect_refusal(rig.proxy, 404);
+    proxy_assert_text(reply->body, "{\"error\":\"no pool is configured yet\"}");
     close_rig(&rig);
 }
 
@@ -109,16 +109,16 @@ static void session_outlives_removed_pool(void **state) {
     struct rig rig;
     struct pool_stats pool_counts;
     open_rig(&rig);
-    stage_request(rig.stage, REQUEST "a", true, STAGE_CONFIG(NONE, STREAMED));
-    stage_assert_text(stage_pick(stage_next(rig.stage)), "10.0.0.1:80");
+    proxy_request(rig.proxy, REQUEST "a", true, PROXY_CONFIG(NONE, STREAMED));
+    proxy_assert_text(proxy_pick(proxy_next(rig.proxy)), "10.0.0.1:80");
     set_pools(&rig, false, true);
     pool_set_reader_refresh_all(rig.reader);
     pool_set_get_stats(rig.set, &pool_counts);
     assert_int_equal(pool_counts.n_in_flight, 0);
-    stage_answer(rig.stage, ":status=200", false);
-    stage_expect_continue(rig.stage, EXT_PROC_RESPONSE_HEADERS);
-    stage_part(rig.stage, EXT_PROC_RESPONSE_BODY, STR("x"), true);
-    stage_expect_continue(rig.stage, EXT_PROC_RESPONSE_BODY);
+    proxy_answer(rig.proxy, ":status=200", false);
+    proxy_expect_continue(rig.proxy, EXT_PROC_RESPONSE_HEADERS);
+    proxy_part(rig.proxy, EXT_PROC_RESPONSE_BODY, STR("x"), true);
+    proxy_expect_continue(rig.proxy, EXT_PROC_RESPONSE_BODY);
     close_rig(&rig);
 }
 
@@ -127,14 +127,14 @@ static void session_without_request_ends_cleanly(void **state) {
     (void)state;
     struct rig rig;
     open_rig(&rig);
-    stage_answer(rig.stage, ":status=200", true);
-    stage_expect_continue(rig.stage, EXT_PROC_RESPONSE_HEADERS);
+    proxy_answer(rig.proxy, ":status=200", true);
+    proxy_expect_continue(rig.proxy, EXT_PROC_RESPONSE_HEADERS);
     begin_stream(&rig);
-    pick_session_half_close(rig.stage->session);
-    assert_true(rig.stage->finished);
+    pick_session_half_close(rig.proxy->session);
+    assert_true(rig.proxy->finished);
     begin_stream(&rig);
-    stage_take(rig.stage, STR("\xff\xff\xff"));
-    assert_true(rig.stage->finished);
+    proxy_take(rig.proxy, STR("\xff\xff\xff"));
+    assert_true(rig.proxy->finished);
     close_rig(&rig);
 }
 

@@ -34,8 +34,8 @@ static const struct profile MODEST = {
     .needs = {.prompt = true, .blocks = {BLOCK, MOST}, .capacity = 1000}};
 
 /* Takes the spec. */
-static struct stage *open_stage(struct pool_spec *spec, const struct profile *profile) {
-    struct stage *stage = calloc(1, sizeof(*stage));
+static struct fake_proxy *open_stage(struct pool_spec *spec, const struct profile *profile) {
+    struct fake_proxy *proxy = calloc(1, sizeof(*proxy));
     struct prefix_table *table;
     struct error err;
     for (uint32_t i = 0; i < N; i++) {
@@ -43,56 +43,56 @@ static struct stage *open_stage(struct pool_spec *spec, const struct profile *pr
         assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
     }
     spec->profile = profile;
-    assert_int_equal(pool_new(&stage->pool.pool, &err), ST_OK);
+    assert_int_equal(pool_new(&proxy->pool.pool, &err), ST_OK);
     assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &table, &err), ST_OK);
-    pool_attach_prefix_table(stage->pool.pool, table);
+    pool_attach_prefix_table(proxy->pool.pool, table);
     prefix_table_unref(table);
-    fixture_update(stage->pool.pool, spec);
-    assert_int_equal(pool_reader_new(stage->pool.pool, 1, &stage->pool.reader, &err), ST_OK);
-    stage_stream(stage, &stage_limits);
-    return stage;
+    fixture_update(proxy->pool.pool, spec);
+    assert_int_equal(pool_reader_new(proxy->pool.pool, 1, &proxy->pool.reader, &err), ST_OK);
+    proxy_stream(proxy, &proxy_limits);
+    return proxy;
 }
 
-static void begin_again(struct stage *stage) {
-    stage_end(stage);
-    stage_stream(stage, &stage_limits);
+static void begin_again(struct fake_proxy *proxy) {
+    proxy_end(proxy);
+    proxy_stream(proxy, &proxy_limits);
 }
 
 /* The picked endpoint, as a text that stays valid. */
-static const char *picked(struct stage *stage) {
+static const char *picked(struct fake_proxy *proxy) {
     static char text[4][64];
     static int next;
-    struct str got = stage_pick(stage_next(stage));
+    struct str got = proxy_pick(proxy_next(proxy));
     char *out = text[next++ % 4];
     snprintf(out, 64, "%.*s", STR_ARG(got));
     return out;
 }
 
 /* Where a request with this body, sent as a whole, is sent. */
-static const char *ask(struct stage *stage, const char *headers, const char *body,
+static const char *ask(struct fake_proxy *proxy, const char *headers, const char *body,
                        enum ext_proc_body_mode mode) {
     struct ext_proc_config config = {.request_body = mode};
-    stage_request(stage, headers, false, &config);
+    proxy_request(proxy, headers, false, &config);
     if (mode != EXT_PROC_BODY_FULL_DUPLEX) {
-        stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
+        proxy_expect_continue(proxy, EXT_PROC_REQUEST_HEADERS);
     }
-    stage_body(stage, body, true);
-    const char *out = picked(stage);
-    begin_again(stage);
+    proxy_body(proxy, body, true);
+    const char *out = picked(proxy);
+    begin_again(proxy);
     return out;
 }
 
 /* Whether many prompts are sent where their beginning was sent before; at random an eighth would
  * be. */
-static void assert_same(struct stage *stage, const char *headers, const char *one,
+static void assert_same(struct fake_proxy *proxy, const char *headers, const char *one,
                         const char *other, enum ext_proc_body_mode mode, bool is_same) {
     int n_same = 0;
     for (int i = 0; i < 40; i++) {
         char text[1000];
         snprintf(text, sizeof(text), one, i, i, i, i, i);
-        const char *first = ask(stage, headers, text, mode);
+        const char *first = ask(proxy, headers, text, mode);
         snprintf(text, sizeof(text), other, i, i, i, i, i);
-        n_same += strcmp(ask(stage, headers, text, mode), first) == 0;
+        n_same += strcmp(ask(proxy, headers, text, mode), first) == 0;
     }
     if (is_same) {
         assert_int_equal(n_same, 40);
@@ -108,37 +108,37 @@ static void assert_same(struct stage *stage, const char *headers, const char *on
 static void prompt_same_prefix_goes_to_same_endpoint(void **state) {
     static const enum ext_proc_body_mode modes[] = {
         EXT_PROC_BODY_FULL_DUPLEX, EXT_PROC_BODY_BUFFERED, EXT_PROC_BODY_BUFFERED_PARTIAL};
-    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    struct fake_proxy *proxy = open_stage(fixture_spec(), &ASKING);
     (void)state;
     for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
-        assert_same(stage, POST, "{\"model\":\"a\",\"prompt\":\"" LONG "\"}",
+        assert_same(proxy, POST, "{\"model\":\"a\",\"prompt\":\"" LONG "\"}",
                     "{ \"prompt\" : \"" LONG " and more\", \"max_tokens\" : 5,\"model\":\"a\" }",
                     modes[i], true);
     }
-    assert_same(stage, CHAT,
+    assert_same(proxy, CHAT,
                 "{\"model\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":\"" LONG "\"}]}",
                 "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"" LONG
                 "\"}]},{\"role\":\"assistant\",\"content\":\"x\"}],\"model\":\"a\"}",
                 EXT_PROC_BODY_FULL_DUPLEX, true);
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 /* Where a request with this body is sent, in pieces of `piece` bytes. */
-static const char *ask_in_pieces(struct stage *stage, const char *headers, const char *body,
+static const char *ask_in_pieces(struct fake_proxy *proxy, const char *headers, const char *body,
                                  size_t piece) {
     static char at[64];
     size_t n = strlen(body), n_shown = 0;
     at[0] = '\0';
-    stage_request(stage, headers, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    proxy_request(proxy, headers, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
     for (; n_shown < n && at[0] == '\0'; n_shown += piece) {
         size_t left = n - n_shown;
-        stage_part(stage, EXT_PROC_REQUEST_BODY,
+        proxy_part(proxy, EXT_PROC_REQUEST_BODY,
                    str_make(body + n_shown, left < piece ? left : piece), left <= piece);
-        if (!pick_session_is_response_pending(stage->session)) {
-            snprintf(at, sizeof(at), "%s", picked(stage));
+        if (!pick_session_is_response_pending(proxy->session)) {
+            snprintf(at, sizeof(at), "%s", picked(proxy));
         }
     }
-    begin_again(stage);
+    begin_again(proxy);
     return at;
 }
 
@@ -151,26 +151,26 @@ static void prompt_in_pieces_and_other_order_is_the_same(void **state) {
         "\"}]}",
         "{\"messages\":[{\"content\":\"" LONG "\",\"role\":\"user\"}],\"model\":\"a\",\"system\":"
         "\"%016d\"}"};
-    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    struct fake_proxy *proxy = open_stage(fixture_spec(), &ASKING);
     (void)state;
     for (int i = 0; i < 20; i++) {
         char text[1000], first[64];
         snprintf(text, sizeof(text), bodies[0], i, 5, 5, 5, 5, 5);
-        snprintf(first, sizeof(first), "%s", ask_in_pieces(stage, headers, text, 1000));
+        snprintf(first, sizeof(first), "%s", ask_in_pieces(proxy, headers, text, 1000));
         for (size_t piece = 10; piece < 200; piece += 30) {
             snprintf(text, sizeof(text), bodies[0], i, 5, 5, 5, 5, 5);
-            assert_string_equal(ask_in_pieces(stage, headers, text, piece), first);
+            assert_string_equal(ask_in_pieces(proxy, headers, text, piece), first);
             snprintf(text, sizeof(text), bodies[1], 5, 5, 5, 5, 5, i);
-            assert_string_equal(ask_in_pieces(stage, headers, text, piece), first);
+            assert_string_equal(ask_in_pieces(proxy, headers, text, piece), first);
         }
     }
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 /* bug-N6: what follows the first megabyte makes no difference, also where it comes in one piece. */
 static void prompt_begins_with_a_long_picture(void **state) {
     enum { N_DATA = 2 << 20 };
-    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    struct fake_proxy *proxy = open_stage(fixture_spec(), &ASKING);
     char *body = malloc(N_DATA + 200);
     (void)state;
     for (int i = 0; i < 10; i++) {
@@ -178,38 +178,38 @@ static void prompt_begins_with_a_long_picture(void **state) {
         memset(body + n, 'A', N_DATA);
         strcpy(body + n + N_DATA, "\"},{\"text\":\"What is this?\"}],\"role\":\"user\"}]}");
         char first[64];
-        snprintf(first, sizeof(first), "%s", ask_in_pieces(stage, CHAT, body, N_DATA + 200));
+        snprintf(first, sizeof(first), "%s", ask_in_pieces(proxy, CHAT, body, N_DATA + 200));
         for (size_t piece = 300000; piece < 2000000; piece += 400000) {
-            assert_string_equal(ask_in_pieces(stage, CHAT, body, piece), first);
+            assert_string_equal(ask_in_pieces(proxy, CHAT, body, piece), first);
         }
     }
     free(body);
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 static void prompt_different_prefix_is_unrelated(void **state) {
-    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    struct fake_proxy *proxy = open_stage(fixture_spec(), &ASKING);
     (void)state;
-    assert_same(stage, POST, "{\"model\":\"a\",\"prompt\":\"b" LONG "\"}",
+    assert_same(proxy, POST, "{\"model\":\"a\",\"prompt\":\"b" LONG "\"}",
                 "{\"model\":\"b\",\"prompt\":\"b" LONG "\"}", EXT_PROC_BODY_BUFFERED, false);
-    assert_same(stage, POST, "{\"model\":\"a\",\"prompt\":\"c" LONG "\"}",
+    assert_same(proxy, POST, "{\"model\":\"a\",\"prompt\":\"c" LONG "\"}",
                 "{\"model\":\"a\",\"prompt\":\"d" LONG "\"}", EXT_PROC_BODY_BUFFERED, false);
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 /* ---- responses ------------------------------------------------------------------------------- */
 
 /* Where the prompt numbered `i` is sent, which is answered with `status`. */
-static const char *ask_numbered(struct stage *stage, int i, const char *status) {
+static const char *ask_numbered(struct fake_proxy *proxy, int i, const char *status) {
     char text[200];
     snprintf(text, sizeof(text), "{\"model\":\"a\",\"prompt\":\"%016d%016d%016d%016d\"}", i, i, i,
              i);
-    stage_request(stage, POST, false, STAGE_CONFIG(BUFFERED, NONE));
-    stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
-    stage_body(stage, text, true);
-    const char *out = picked(stage);
-    stage_answer(stage, status, true);
-    begin_again(stage);
+    proxy_request(proxy, POST, false, PROXY_CONFIG(BUFFERED, NONE));
+    proxy_expect_continue(proxy, EXT_PROC_REQUEST_HEADERS);
+    proxy_body(proxy, text, true);
+    const char *out = picked(proxy);
+    proxy_answer(proxy, status, true);
+    begin_again(proxy);
     return out;
 }
 
@@ -217,103 +217,103 @@ static const char *ask_numbered(struct stage *stage, int i, const char *status) 
 static void prompt_refused_by_endpoints_replaces_none(void **state) {
     enum { N_KNOWN = 20, N_REFUSED = 4000 }; /* twice what the endpoints hold */
     static const char *const statuses[] = {":status=400", ":status=413", ":status=422"};
-    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    struct fake_proxy *proxy = open_stage(fixture_spec(), &ASKING);
     char first[N_KNOWN][64];
     int n_repeated = 0;
     (void)state;
     for (int i = 0; i < N_KNOWN; i++) {
-        snprintf(first[i], sizeof(first[i]), "%s", ask_numbered(stage, i, ":status=200"));
+        snprintf(first[i], sizeof(first[i]), "%s", ask_numbered(proxy, i, ":status=200"));
     }
     for (int i = 0; i < N_REFUSED; i++) {
-        ask_numbered(stage, 1000 + i, statuses[i % 3]);
+        ask_numbered(proxy, 1000 + i, statuses[i % 3]);
     }
     for (int i = 0; i < N_KNOWN; i++) {
-        assert_string_equal(ask_numbered(stage, i, ":status=200"), first[i]);
+        assert_string_equal(ask_numbered(proxy, i, ":status=200"), first[i]);
     }
     for (int i = 0; i < 40; i++) { /* a refused prompt attracts none */
         char before[64];
-        snprintf(before, sizeof(before), "%s", ask_numbered(stage, 9000 + i, ":status=400"));
-        n_repeated += strcmp(ask_numbered(stage, 9000 + i, ":status=400"), before) == 0;
+        snprintf(before, sizeof(before), "%s", ask_numbered(proxy, 9000 + i, ":status=400"));
+        n_repeated += strcmp(ask_numbered(proxy, 9000 + i, ":status=400"), before) == 0;
     }
     assert_true(n_repeated < 25);
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 /* ---- how long the pick waits ----------------------------------------------------------------- */
 
 static void prompt_pick_waits_for_first_bytes(void **state) {
-    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    struct fake_proxy *proxy = open_stage(fixture_spec(), &ASKING);
     char text[BLOCK * MOST + 1];
     (void)state;
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
-    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
-    stage_body(stage, "{\"model\":\"m\",\"prompt\":\"x", false);
-    stage_expect_no_message(stage);
-    assert_true(pick_session_is_response_pending(stage->session));
-    stage_body(stage, text, false); /* more than all blocks; the body continues */
-    picked(stage);
-    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"model\":\"m\",\"prompt\":\"x", false);
-    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, text, false);
-    stage_body(stage, "\"}", true);
-    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "\"}", true);
-    stage_close(stage);
+    proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
+    proxy_body(proxy, "{\"model\":\"m\",\"prompt\":\"x", false);
+    proxy_expect_no_message(proxy);
+    assert_true(pick_session_is_response_pending(proxy->session));
+    proxy_body(proxy, text, false); /* more than all blocks; the body continues */
+    picked(proxy);
+    proxy_expect_chunk(proxy, EXT_PROC_REQUEST_BODY, "{\"model\":\"m\",\"prompt\":\"x", false);
+    proxy_expect_chunk(proxy, EXT_PROC_REQUEST_BODY, text, false);
+    proxy_body(proxy, "\"}", true);
+    proxy_expect_chunk(proxy, EXT_PROC_REQUEST_BODY, "\"}", true);
+    proxy_close(proxy);
 }
 
 /* A proxy that waits for an answer gets one. */
 static void prompt_wait_ends_at_timeout(void **state) {
-    struct pick_limits limits = stage_limits;
-    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    struct pick_limits limits = proxy_limits;
+    struct fake_proxy *proxy = open_stage(fixture_spec(), &ASKING);
     char text[101];
     (void)state;
-    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
-    stage_body(stage, "{\"prompt\":\"x", false);
-    stage_expect_no_message(stage);
-    pick_session_on_timeout(stage->session);
-    picked(stage);
-    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"prompt\":\"x", false);
-    stage_end(stage);
+    proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
+    proxy_body(proxy, "{\"prompt\":\"x", false);
+    proxy_expect_no_message(proxy);
+    pick_session_on_timeout(proxy->session);
+    picked(proxy);
+    proxy_expect_chunk(proxy, EXT_PROC_REQUEST_BODY, "{\"prompt\":\"x", false);
+    proxy_end(proxy);
     /* A body that reaches the limit. */
     limits.max_body_size = 100;
-    stage_stream(stage, &limits);
-    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    proxy_stream(proxy, &limits);
+    proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
     memset(text, ' ', 100);
     text[100] = '\0';
-    stage_body(stage, text, false);
-    stage_expect_no_message(stage);
-    stage_body(stage, text, false);
-    picked(stage);
-    stage_end(stage);
+    proxy_body(proxy, text, false);
+    proxy_expect_no_message(proxy);
+    proxy_body(proxy, text, false);
+    picked(proxy);
+    proxy_end(proxy);
     /* One that is sent as a whole, and is too large. */
-    stage_stream(stage, &limits);
-    stage_request(stage, POST "|content-length=200", false, STAGE_CONFIG(BUFFERED, NONE));
-    picked(stage);
-    stage_end(stage);
-    stage_stream(stage, &limits);
-    stage_request(stage, POST, false, STAGE_CONFIG(BUFFERED, NONE));
-    stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
-    stage_part(stage, EXT_PROC_REQUEST_BODY,
+    proxy_stream(proxy, &limits);
+    proxy_request(proxy, POST "|content-length=200", false, PROXY_CONFIG(BUFFERED, NONE));
+    picked(proxy);
+    proxy_end(proxy);
+    proxy_stream(proxy, &limits);
+    proxy_request(proxy, POST, false, PROXY_CONFIG(BUFFERED, NONE));
+    proxy_expect_continue(proxy, EXT_PROC_REQUEST_HEADERS);
+    proxy_part(proxy, EXT_PROC_REQUEST_BODY,
                STR("{\"prompt\":\""
                    "0123456789012345678901234567890123456789012345678901234567890123456789012345678"
                    "901234567"
                    "89\"}"),
                true);
-    picked(stage);
-    stage_close(stage);
+    picked(proxy);
+    proxy_close(proxy);
 }
 
 /* The memory for prompts that never end is bounded. */
 static void prompt_wait_ends_after_one_megabyte(void **state) {
-    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    struct fake_proxy *proxy = open_stage(fixture_spec(), &ASKING);
     static char text[(1 << 19) + 1];
     (void)state;
     memset(text, ' ', sizeof(text) - 1);
-    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
-    stage_body(stage, text, false);
-    stage_expect_no_message(stage);
-    stage_body(stage, text, false);
-    picked(stage);
-    stage_close(stage);
+    proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
+    proxy_body(proxy, text, false);
+    proxy_expect_no_message(proxy);
+    proxy_body(proxy, text, false);
+    picked(proxy);
+    proxy_close(proxy);
 }
 
 /* Modes in which no body is sent, and other bodies than prompts: no body is requested. */
@@ -323,46 +323,46 @@ static void prompt_not_requested_without_visible_body(void **state) {
         POST "|content-encoding=gzip", ":method=POST|:path=/v2/models/m/infer"};
     static const enum ext_proc_body_mode modes[] = {EXT_PROC_BODY_NONE, EXT_PROC_BODY_STREAMED,
                                                     EXT_PROC_BODY_GRPC};
-    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    struct fake_proxy *proxy = open_stage(fixture_spec(), &ASKING);
     (void)state;
     for (size_t i = 0; i < sizeof(headers) / sizeof(*headers); i++) {
-        stage_request(stage, headers[i], false, STAGE_CONFIG(FULL_DUPLEX, NONE));
-        picked(stage);
-        begin_again(stage);
+        proxy_request(proxy, headers[i], false, PROXY_CONFIG(FULL_DUPLEX, NONE));
+        picked(proxy);
+        begin_again(proxy);
     }
     for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
         struct ext_proc_config config = {.request_body = modes[i]};
-        stage_request(stage, POST, false, &config);
-        const struct ext_proc_client_response *reply = stage_next(stage);
-        stage_pick(reply);
+        proxy_request(proxy, POST, false, &config);
+        const struct ext_proc_client_response *reply = proxy_next(proxy);
+        proxy_pick(reply);
         assert_false(reply->has_mode_override);
-        begin_again(stage);
+        begin_again(proxy);
     }
-    stage_request(stage, POST, true, STAGE_CONFIG(FULL_DUPLEX, NONE)); /* no body */
-    picked(stage);
-    stage_close(stage);
+    proxy_request(proxy, POST, true, PROXY_CONFIG(FULL_DUPLEX, NONE)); /* no body */
+    picked(proxy);
+    proxy_close(proxy);
 }
 
 /* The default profile requests no body, and uses one that is scanned anyway. */
 static void prompt_default_profile_requests_no_body(void **state) {
-    struct stage *stage = open_stage(fixture_spec(), &MODEST);
+    struct fake_proxy *proxy = open_stage(fixture_spec(), &MODEST);
     (void)state;
-    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
-    picked(stage);
-    begin_again(stage);
-    stage_request(stage, POST, false, STAGE_CONFIG(BUFFERED, NONE));
-    picked(stage);
-    stage_close(stage);
+    proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
+    picked(proxy);
+    begin_again(proxy);
+    proxy_request(proxy, POST, false, PROXY_CONFIG(BUFFERED, NONE));
+    picked(proxy);
+    proxy_close(proxy);
     struct pool_spec *spec = fixture_spec();
-    stage_add_model(spec, "a", POOL_CRITICAL);
-    stage = open_stage(spec, &MODEST);
-    assert_same(stage, POST, "{\"model\":\"a\",\"prompt\":\"" LONG "\"}",
+    proxy_add_model(spec, "a", POOL_CRITICAL);
+    proxy = open_stage(spec, &MODEST);
+    assert_same(proxy, POST, "{\"model\":\"a\",\"prompt\":\"" LONG "\"}",
                 "{\"model\":\"a\",\"prompt\":\"" LONG "\"}", EXT_PROC_BODY_FULL_DUPLEX, true);
     /* It does not wait for the prompt after the model. */
-    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
-    stage_body(stage, "{\"model\":\"a\"", false);
-    picked(stage);
-    stage_close(stage);
+    proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
+    proxy_body(proxy, "{\"model\":\"a\"", false);
+    picked(proxy);
+    proxy_close(proxy);
 }
 
 /* ---- invalid bodies are left to the server --------------------------------------------------- */
@@ -379,45 +379,45 @@ static void prompt_unreadable_is_not_refused(void **state) {
                                          "{}"};
     static const enum ext_proc_body_mode modes[] = {
         EXT_PROC_BODY_FULL_DUPLEX, EXT_PROC_BODY_BUFFERED, EXT_PROC_BODY_BUFFERED_PARTIAL};
-    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    struct fake_proxy *proxy = open_stage(fixture_spec(), &ASKING);
     (void)state;
     for (size_t i = 0; i < sizeof(bodies) / sizeof(*bodies); i++) {
         for (size_t k = 0; k < sizeof(modes) / sizeof(*modes); k++) {
-            ask(stage, POST, bodies[i], modes[k]);
+            ask(proxy, POST, bodies[i], modes[k]);
         }
     }
     /* A proxy whose buffer ends before the prompt does. */
-    stage_request(stage, POST, false, STAGE_CONFIG(BUFFERED_PARTIAL, NONE));
-    stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
-    stage_body(stage, "{\"prompt\":\"x", false);
-    picked(stage);
-    begin_again(stage);
+    proxy_request(proxy, POST, false, PROXY_CONFIG(BUFFERED_PARTIAL, NONE));
+    proxy_expect_continue(proxy, EXT_PROC_REQUEST_HEADERS);
+    proxy_body(proxy, "{\"prompt\":\"x", false);
+    picked(proxy);
+    begin_again(proxy);
     /* Trailers end a body. */
-    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
-    stage_body(stage, "{\"prompt\":\"x", false);
-    stage_trailers(stage, EXT_PROC_REQUEST_TRAILERS);
-    picked(stage);
-    stage_close(stage);
+    proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
+    proxy_body(proxy, "{\"prompt\":\"x", false);
+    proxy_trailers(proxy, EXT_PROC_REQUEST_TRAILERS);
+    picked(proxy);
+    proxy_close(proxy);
 }
 
 /* But a model that must be named is still required. */
 static void prompt_scan_keeps_model_required(void **state) {
     struct pool_spec *spec = fixture_spec();
-    struct stage *stage;
+    struct fake_proxy *proxy;
     (void)state;
     spec->strict_models = true;
-    stage_add_model(spec, "m", POOL_STANDARD);
-    stage = open_stage(spec, &ASKING);
-    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
-    stage_body(stage, "{\"prompt\":\"x\"}", true);
-    stage_expect_refusal(stage, 400);
-    stage_end(stage);
-    stage_stream(stage, &stage_limits);
-    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
-    stage_body(stage, "{\"prompt\":\"x\",\"model\":\"n\"", false);
-    stage_body(stage, "}", true);
-    stage_expect_refusal(stage, 404);
-    stage_close(stage);
+    proxy_add_model(spec, "m", POOL_STANDARD);
+    proxy = open_stage(spec, &ASKING);
+    proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
+    proxy_body(proxy, "{\"prompt\":\"x\"}", true);
+    proxy_expect_refusal(proxy, 400);
+    proxy_end(proxy);
+    proxy_stream(proxy, &proxy_limits);
+    proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
+    proxy_body(proxy, "{\"prompt\":\"x\",\"model\":\"n\"", false);
+    proxy_body(proxy, "}", true);
+    proxy_expect_refusal(proxy, 404);
+    proxy_close(proxy);
 }
 
 /* ---- estimated tokens ------------------------------------------------------------------------ */
@@ -435,20 +435,20 @@ static void prompt_tokens_are_estimated(void **state) {
         {":method=GET|:path=/", NULL, 0},
         {POST, "{\"prompt\":\"\",\"max_tokens\":4000000000}", 1 << 30},
     };
-    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    struct fake_proxy *proxy = open_stage(fixture_spec(), &ASKING);
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        stage_request(stage, rows[i].headers, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+        proxy_request(proxy, rows[i].headers, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
         if (rows[i].body) {
-            stage_body(stage, rows[i].body, true);
+            proxy_body(proxy, rows[i].body, true);
         }
-        const struct endpoint *endpoint = fixture_endpoint(&stage->pool, picked(stage));
+        const struct endpoint *endpoint = fixture_endpoint(&proxy->pool, picked(proxy));
         assert_int_equal(endpoint_n_tokens(endpoint), rows[i].wanted);
-        pick_session_half_close(stage->session);
+        pick_session_half_close(proxy->session);
         assert_int_equal(endpoint_n_tokens(endpoint), 0);
-        begin_again(stage);
+        begin_again(proxy);
     }
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 /* Response times start at the pick; failed responses do not count. */
@@ -456,22 +456,22 @@ static void session_response_times_start_at_pick(void **state) {
     static const uint64_t second = 1000000000;
     static const struct profile profile = {.picker = {.plugin = &plugin_random_picker},
                                            .needs = {.latency = true}};
-    struct stage *stage = open_stage(fixture_spec(), &profile);
+    struct fake_proxy *proxy = open_stage(fixture_spec(), &profile);
     (void)state;
     for (int i = 0; i < 2; i++) {
         clock_set_fake_ns(second);
-        stage_request(stage, POST, true, STAGE_CONFIG(NONE, NONE));
-        const struct endpoint *endpoint = fixture_endpoint(&stage->pool, picked(stage));
+        proxy_request(proxy, POST, true, PROXY_CONFIG(NONE, NONE));
+        const struct endpoint *endpoint = fixture_endpoint(&proxy->pool, picked(proxy));
         clock_set_fake_ns(3 * second);
-        stage_answer(stage, i == 0 ? ":status=503" : ":status=200", false);
+        proxy_answer(proxy, i == 0 ? ":status=503" : ":status=200", false);
         clock_set_fake_ns(13 * second);
-        stage_trailers(stage, EXT_PROC_RESPONSE_TRAILERS);
+        proxy_trailers(proxy, EXT_PROC_RESPONSE_TRAILERS);
         assert_int_equal(endpoint->answered_ns, i == 0 ? 0 : 3 * second);
         assert_float_equal(endpoint->first_byte_s, i == 0 ? 0.f : 2.f, 0.001);
         assert_float_equal(endpoint->answer_s, i == 0 ? 0.f : 3.f, 0.001);
-        begin_again(stage);
+        begin_again(proxy);
     }
-    stage_close(stage);
+    proxy_close(proxy);
     clock_set_fake_ns(0);
 }
 
@@ -480,25 +480,25 @@ static void session_response_times_leave_out_the_upload(void **state) {
     static const uint64_t second = 1000000000;
     static const struct profile profile = {.picker = {.plugin = &plugin_random_picker},
                                            .needs = {.latency = true}};
-    struct stage *stage = open_stage(fixture_spec(), &profile);
+    struct fake_proxy *proxy = open_stage(fixture_spec(), &profile);
     (void)state;
     for (int by_trailers = 0; by_trailers < 2; by_trailers++) {
         clock_set_fake_ns(second);
-        stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
-        struct endpoint *endpoint = fixture_endpoint(&stage->pool, picked(stage));
+        proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
+        struct endpoint *endpoint = fixture_endpoint(&proxy->pool, picked(proxy));
         atomic_store(&endpoint->answered_ns, 0);
         clock_set_fake_ns(31 * second);
-        stage_body(stage, "{\"prompt\": \"slowly\"}", !by_trailers);
-        stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"prompt\": \"slowly\"}", !by_trailers);
+        proxy_body(proxy, "{\"prompt\": \"slowly\"}", !by_trailers);
+        proxy_expect_chunk(proxy, EXT_PROC_REQUEST_BODY, "{\"prompt\": \"slowly\"}", !by_trailers);
         if (by_trailers) {
-            stage_trailers(stage, EXT_PROC_REQUEST_TRAILERS);
+            proxy_trailers(proxy, EXT_PROC_REQUEST_TRAILERS);
         }
         clock_set_fake_ns(33 * second);
-        stage_answer(stage, ":status=200", true);
+        proxy_answer(proxy, ":status=200", true);
         assert_float_equal(endpoint->first_byte_s, 2.f, 0.001);
-        begin_again(stage);
+        begin_again(proxy);
     }
-    stage_close(stage);
+    proxy_close(proxy);
     clock_set_fake_ns(0);
 }
 

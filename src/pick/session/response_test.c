@@ -22,162 +22,162 @@ static struct pool_spec *two(void) {
     return spec;
 }
 
-static uint64_t n_in_flight(struct stage *stage) {
+static uint64_t n_in_flight(struct fake_proxy *proxy) {
     struct pool_stats pool_counts;
-    pool_get_stats(stage->pool.pool, &pool_counts);
+    pool_get_stats(proxy->pool.pool, &pool_counts);
     return pool_counts.n_in_flight;
 }
 
 /* A stream with a pick. Returns: the endpoint. */
-static struct endpoint *begin_request(struct stage *stage, const char *headers,
+static struct endpoint *begin_request(struct fake_proxy *proxy, const char *headers,
                                       const struct ext_proc_config *config) {
     char text[ENDPOINT_TEXT_BYTES];
-    stage_end(stage);
-    stage_stream(stage, &stage_limits);
-    stage_request(stage, headers, true, config);
-    struct str picked = stage_pick(stage_next(stage));
+    proxy_end(proxy);
+    proxy_stream(proxy, &proxy_limits);
+    proxy_request(proxy, headers, true, config);
+    struct str picked = proxy_pick(proxy_next(proxy));
     snprintf(text, sizeof(text), "%.*s", STR_ARG(picked));
-    assert_int_equal(n_in_flight(stage), 1);
-    return fixture_endpoint(&stage->pool, text);
+    assert_int_equal(n_in_flight(proxy), 1);
+    return fixture_endpoint(&proxy->pool, text);
 }
 
-static struct endpoint *begin(struct stage *stage, const struct ext_proc_config *config) {
-    return begin_request(stage, GET, config);
+static struct endpoint *begin(struct fake_proxy *proxy, const struct ext_proc_config *config) {
+    return begin_request(proxy, GET, config);
 }
 
 /* ---- end of the response --------------------------------------------------------------------- */
 
 /* After the last message, of whatever kind, the request is not counted any more. */
 static void response_end_releases_ticket(void **state) {
-    struct stage *stage = stage_open(two());
+    struct fake_proxy *proxy = proxy_open(two());
     (void)state;
-    begin(stage, STAGE_CONFIG(NONE, NONE));
-    stage_answer(stage, OK, true);
-    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
-    assert_int_equal(n_in_flight(stage), 0);
-    begin(stage, STAGE_CONFIG(NONE, STREAMED));
-    stage_answer(stage, OK, false);
-    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
-    stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("{}"), false);
-    stage_expect_continue(stage, EXT_PROC_RESPONSE_BODY);
-    assert_int_equal(n_in_flight(stage), 1);
-    stage_part(stage, EXT_PROC_RESPONSE_BODY, STR(""), true);
-    stage_expect_continue(stage, EXT_PROC_RESPONSE_BODY);
-    assert_int_equal(n_in_flight(stage), 0);
-    begin(stage, STAGE_CONFIG(NONE, NONE));
-    stage_answer(stage, OK, false);
-    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
-    stage_trailers(stage, EXT_PROC_RESPONSE_TRAILERS);
-    stage_expect_continue(stage, EXT_PROC_RESPONSE_TRAILERS);
-    assert_int_equal(n_in_flight(stage), 0);
-    stage_close(stage);
+    begin(proxy, PROXY_CONFIG(NONE, NONE));
+    proxy_answer(proxy, OK, true);
+    proxy_expect_continue(proxy, EXT_PROC_RESPONSE_HEADERS);
+    assert_int_equal(n_in_flight(proxy), 0);
+    begin(proxy, PROXY_CONFIG(NONE, STREAMED));
+    proxy_answer(proxy, OK, false);
+    proxy_expect_continue(proxy, EXT_PROC_RESPONSE_HEADERS);
+    proxy_part(proxy, EXT_PROC_RESPONSE_BODY, STR("{}"), false);
+    proxy_expect_continue(proxy, EXT_PROC_RESPONSE_BODY);
+    assert_int_equal(n_in_flight(proxy), 1);
+    proxy_part(proxy, EXT_PROC_RESPONSE_BODY, STR(""), true);
+    proxy_expect_continue(proxy, EXT_PROC_RESPONSE_BODY);
+    assert_int_equal(n_in_flight(proxy), 0);
+    begin(proxy, PROXY_CONFIG(NONE, NONE));
+    proxy_answer(proxy, OK, false);
+    proxy_expect_continue(proxy, EXT_PROC_RESPONSE_HEADERS);
+    proxy_trailers(proxy, EXT_PROC_RESPONSE_TRAILERS);
+    proxy_expect_continue(proxy, EXT_PROC_RESPONSE_TRAILERS);
+    assert_int_equal(n_in_flight(proxy), 0);
+    proxy_close(proxy);
 }
 
 /* A proxy that sends nothing of the response ends the stream with the request. */
 static void stream_end_releases_ticket(void **state) {
-    struct stage *stage = stage_open(two());
+    struct fake_proxy *proxy = proxy_open(two());
     (void)state;
-    begin(stage, STAGE_CONFIG(NONE, NONE));
-    pick_session_half_close(stage->session);
-    assert_true(stage->finished);
-    assert_int_equal(stage->why.status, ST_OK);
-    assert_int_equal(n_in_flight(stage), 0);
-    begin(stage, STAGE_CONFIG(NONE, NONE)); /* also by a reset */
-    stage_close(stage);
+    begin(proxy, PROXY_CONFIG(NONE, NONE));
+    pick_session_half_close(proxy->session);
+    assert_true(proxy->finished);
+    assert_int_equal(proxy->why.status, ST_OK);
+    assert_int_equal(n_in_flight(proxy), 0);
+    begin(proxy, PROXY_CONFIG(NONE, NONE)); /* also by a reset */
+    proxy_close(proxy);
 }
 
 /* The response's headers may not be sent at all: trailers or a body are first. */
 static void response_without_headers_is_accepted(void **state) {
-    struct stage *stage = stage_open(two());
+    struct fake_proxy *proxy = proxy_open(two());
     (void)state;
-    begin(stage, STAGE_CONFIG(NONE, NONE));
-    stage_trailers(stage, EXT_PROC_RESPONSE_TRAILERS);
-    stage_expect_continue(stage, EXT_PROC_RESPONSE_TRAILERS);
-    begin(stage, STAGE_CONFIG(NONE, BUFFERED));
-    stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("{}"), true);
-    stage_expect_continue(stage, EXT_PROC_RESPONSE_BODY);
-    assert_int_equal(n_in_flight(stage), 0);
-    stage_close(stage);
+    begin(proxy, PROXY_CONFIG(NONE, NONE));
+    proxy_trailers(proxy, EXT_PROC_RESPONSE_TRAILERS);
+    proxy_expect_continue(proxy, EXT_PROC_RESPONSE_TRAILERS);
+    begin(proxy, PROXY_CONFIG(NONE, BUFFERED));
+    proxy_part(proxy, EXT_PROC_RESPONSE_BODY, STR("{}"), true);
+    proxy_expect_continue(proxy, EXT_PROC_RESPONSE_BODY);
+    assert_int_equal(n_in_flight(proxy), 0);
+    proxy_close(proxy);
 }
 
 /* The request's headers may not be sent either: then nothing is picked, without an error. */
 static void response_without_request_is_accepted(void **state) {
-    struct stage *stage = stage_open(two());
+    struct fake_proxy *proxy = proxy_open(two());
     (void)state;
-    stage_answer(stage, OK, false);
-    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
-    stage_trailers(stage, EXT_PROC_RESPONSE_TRAILERS);
-    stage_expect_continue(stage, EXT_PROC_RESPONSE_TRAILERS);
-    assert_false(stage->finished);
-    stage_close(stage);
+    proxy_answer(proxy, OK, false);
+    proxy_expect_continue(proxy, EXT_PROC_RESPONSE_HEADERS);
+    proxy_trailers(proxy, EXT_PROC_RESPONSE_TRAILERS);
+    proxy_expect_continue(proxy, EXT_PROC_RESPONSE_TRAILERS);
+    assert_false(proxy->finished);
+    proxy_close(proxy);
 }
 
 /* ---- body ------------------------------------------------------------------------------------ */
 
 static void response_duplex_body_is_echoed(void **state) {
-    struct stage *stage = stage_open(two());
+    struct fake_proxy *proxy = proxy_open(two());
     char *body = malloc(150000);
     (void)state;
     memset(body, 'y', 150000);
-    begin(stage, STAGE_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
-    stage_answer(stage, OK, false);
-    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
-    stage_part(stage, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), true);
-    assert_int_equal(stage->n_sent, 2 + 3);
-    stage_expect_body(stage, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), true);
+    begin(proxy, PROXY_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
+    proxy_answer(proxy, OK, false);
+    proxy_expect_continue(proxy, EXT_PROC_RESPONSE_HEADERS);
+    proxy_part(proxy, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), true);
+    assert_int_equal(proxy->n_sent, 2 + 3);
+    proxy_expect_body(proxy, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), true);
     free(body);
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 /* gRPC messages are sent back; a message with its prefix, and one that is not gRPC, is a body like
  * any other. */
 static void response_grpc_messages_are_echoed(void **state) {
-    struct stage *stage = stage_open(two());
+    struct fake_proxy *proxy = proxy_open(two());
     char *body = malloc(150000);
     (void)state;
     memset(body, 'y', 150000);
-    begin_request(stage, OF_GRPC, STAGE_CONFIG(NONE, GRPC));
-    stage_answer(stage, OK, false);
-    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
-    stage_part(stage, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), false);
-    assert_int_equal(stage_next(stage)->body.len, 150000); /* one message */
-    stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("\0\0\0\0\1y\1\0\0\0\0"), false);
-    stage_expect_continue(stage, EXT_PROC_RESPONSE_BODY);
-    stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("\0\0\0\0\2y"), false);
-    assert_int_equal(stage_next(stage)->body.len, 6);
-    stage_trailers(stage, EXT_PROC_RESPONSE_TRAILERS);
-    stage_expect_continue(stage, EXT_PROC_RESPONSE_TRAILERS);
-    begin(stage, STAGE_CONFIG(NONE, GRPC));
-    stage_part(stage, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), true);
-    stage_expect_continue(stage, EXT_PROC_RESPONSE_BODY);
-    stage_close(stage);
+    begin_request(proxy, OF_GRPC, PROXY_CONFIG(NONE, GRPC));
+    proxy_answer(proxy, OK, false);
+    proxy_expect_continue(proxy, EXT_PROC_RESPONSE_HEADERS);
+    proxy_part(proxy, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), false);
+    assert_int_equal(proxy_next(proxy)->body.len, 150000); /* one message */
+    proxy_part(proxy, EXT_PROC_RESPONSE_BODY, STR("\0\0\0\0\1y\1\0\0\0\0"), false);
+    proxy_expect_continue(proxy, EXT_PROC_RESPONSE_BODY);
+    proxy_part(proxy, EXT_PROC_RESPONSE_BODY, STR("\0\0\0\0\2y"), false);
+    assert_int_equal(proxy_next(proxy)->body.len, 6);
+    proxy_trailers(proxy, EXT_PROC_RESPONSE_TRAILERS);
+    proxy_expect_continue(proxy, EXT_PROC_RESPONSE_TRAILERS);
+    begin(proxy, PROXY_CONFIG(NONE, GRPC));
+    proxy_part(proxy, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), true);
+    proxy_expect_continue(proxy, EXT_PROC_RESPONSE_BODY);
+    proxy_close(proxy);
     free(body);
 }
 
 /* An endless stream: messages that were sent take no memory. */
 static void response_endless_body_uses_bounded_memory(void **state) {
-    struct stage *stage = stage_open(two());
+    struct fake_proxy *proxy = proxy_open(two());
     size_t bytes = 0;
     (void)state;
-    begin(stage, STAGE_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
-    stage_answer(stage, OK, false);
-    stage_flush(stage);
+    begin(proxy, PROXY_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
+    proxy_answer(proxy, OK, false);
+    proxy_flush(proxy);
     for (int i = 0; i < 3000; i++) {
-        stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("data: {}\n\n"), false);
-        stage_flush(stage);
-        assert_int_equal(stage->n_messages, 0);
+        proxy_part(proxy, EXT_PROC_RESPONSE_BODY, STR("data: {}\n\n"), false);
+        proxy_flush(proxy);
+        assert_int_equal(proxy->n_messages, 0);
         if (i == 30) {
-            bytes = arena_bytes(stage->arena);
+            bytes = arena_bytes(proxy->arena);
         }
     }
-    assert_int_equal(arena_bytes(stage->arena), bytes);
-    assert_int_equal(stage->n_sent, 3002);
-    stage_close(stage);
+    assert_int_equal(arena_bytes(proxy->arena), bytes);
+    assert_int_equal(proxy->n_sent, 3002);
+    proxy_close(proxy);
 }
 
 /* ---- the endpoint that served ---------------------------------------------------------------- */
 
-static void answer_status_with(struct stage *stage, const char *status, const char *space,
+static void answer_status_with(struct fake_proxy *proxy, const char *status, const char *space,
                                const char *key, const char *value, bool as_attribute) {
     struct ext_proc_header header = {STR(":status"), str_of(status)};
     struct ext_proc_entry entry = {.key = str_of(key), .text = str_of(value)};
@@ -193,62 +193,62 @@ static void answer_status_with(struct stage *stage, const char *status, const ch
         question.metadata = &spaces;
         question.n_metadata = 1;
     }
-    stage_send(stage, &question);
+    proxy_send(proxy, &question);
 }
 
-static void answer_with(struct stage *stage, const char *space, const char *key, const char *value,
-                        bool as_attribute) {
-    answer_status_with(stage, "200", space, key, value, as_attribute);
+static void answer_with(struct fake_proxy *proxy, const char *space, const char *key,
+                        const char *value, bool as_attribute) {
+    answer_status_with(proxy, "200", space, key, value, as_attribute);
 }
 
-#define SERVED STAGE_DESTINATION "-served"
+#define SERVED PROXY_DESTINATION "-served"
 #define ATTRIBUTES "envoy.filters.http.ext_proc"
 
-static void answer_from(struct stage *stage, const char *status, const char *served) {
-    answer_status_with(stage, status, "envoy.lb", SERVED, served, false);
+static void answer_from(struct fake_proxy *proxy, const char *status, const char *served) {
+    answer_status_with(proxy, status, "envoy.lb", SERVED, served, false);
 }
 
 /* The request is counted at the endpoint that it was sent to. */
 static void response_served_endpoint_takes_ticket(void **state) {
-    struct stage *stage = stage_open(two());
+    struct fake_proxy *proxy = proxy_open(two());
     (void)state;
     for (int i = 0; i < 2; i++) {
-        struct endpoint *picked = begin(stage, STAGE_CONFIG(NONE, NONE));
+        struct endpoint *picked = begin(proxy, PROXY_CONFIG(NONE, NONE));
         const char *other =
             str_is(endpoint_text(picked), "10.0.0.1:8000") ? "10.0.0.2:8000" : "10.0.0.1:8000";
-        struct endpoint *served = fixture_endpoint(&stage->pool, other);
-        answer_with(stage, i ? ATTRIBUTES : "envoy.lb", i ? "upstream.address" : SERVED, other, i);
-        stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
+        struct endpoint *served = fixture_endpoint(&proxy->pool, other);
+        answer_with(proxy, i ? ATTRIBUTES : "envoy.lb", i ? "upstream.address" : SERVED, other, i);
+        proxy_expect_continue(proxy, EXT_PROC_RESPONSE_HEADERS);
         assert_int_equal(endpoint_in_flight(picked), 0);
         assert_int_equal(endpoint_in_flight(served), 1);
     }
-    struct endpoint *picked = begin(stage, STAGE_CONFIG(NONE, NONE));
-    answer_with(stage, "envoy.lb", SERVED, "10.9.9.9:1", false); /* in none of our pools */
+    struct endpoint *picked = begin(proxy, PROXY_CONFIG(NONE, NONE));
+    answer_with(proxy, "envoy.lb", SERVED, "10.9.9.9:1", false); /* in none of our pools */
     assert_int_equal(endpoint_in_flight(picked), 1);
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 static void response_connection_failure_marks_endpoint_refused(void **state) {
-    struct stage *stage = stage_open(two());
+    struct fake_proxy *proxy = proxy_open(two());
     (void)state;
-    struct endpoint *first = begin(stage, STAGE_CONFIG(NONE, NONE));
-    answer_with(stage, ATTRIBUTES, "response.code_details",
+    struct endpoint *first = begin(proxy, PROXY_CONFIG(NONE, NONE));
+    answer_with(proxy, ATTRIBUTES, "response.code_details",
                 "upstream_reset_before_response_started{remote_connection_failure|delayed_connect_"
                 "error:_Connection_refused}",
                 true);
-    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
+    proxy_expect_continue(proxy, EXT_PROC_RESPONSE_HEADERS);
     assert_true(endpoint_is_refused(first));
-    struct endpoint *second = begin(stage, STAGE_CONFIG(NONE, NONE)); /* while there is another
+    struct endpoint *second = begin(proxy, PROXY_CONFIG(NONE, NONE)); /* while there is another
                                                                          endpoint */
     assert_ptr_not_equal(second, first);
-    answer_with(stage, ATTRIBUTES, "response.code_details",
+    answer_with(proxy, ATTRIBUTES, "response.code_details",
                 "upstream_reset_before_response_started{connection_termination}", true);
     assert_false(endpoint_is_refused(second)); /* it had accepted the connection */
-    pool_report_refused(stage->pool.pool, second);
-    struct endpoint *third = begin(stage, STAGE_CONFIG(NONE, NONE));
-    answer_with(stage, ATTRIBUTES, "response.code_details", "via_upstream", true);
+    pool_report_refused(proxy->pool.pool, second);
+    struct endpoint *third = begin(proxy, PROXY_CONFIG(NONE, NONE));
+    answer_with(proxy, ATTRIBUTES, "response.code_details", "via_upstream", true);
     assert_false(endpoint_is_refused(third));
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 /* A fallback endpoint served: the endpoints before it, in the order of the list, did not. */
@@ -257,23 +257,23 @@ static void response_from_fallback_marks_endpoints_before_it_refused(void **stat
     fixture_add(spec, "10.0.0.3:8000");
     spec->protocol.fallback = FALLBACK_LIST;
     spec->protocol.n_fallbacks = 2;
-    struct stage *stage = stage_open(spec);
+    struct fake_proxy *proxy = proxy_open(spec);
     (void)state;
-    stage_request(stage, GET, true, STAGE_CONFIG(NONE, NONE));
+    proxy_request(proxy, GET, true, PROXY_CONFIG(NONE, NONE));
     struct endpoint *listed[3];
-    struct str list = stage_pick(stage_next(stage));
+    struct str list = proxy_pick(proxy_next(proxy));
     for (size_t i = 0; i < 3; i++) {
         char text[ENDPOINT_TEXT_BYTES];
         struct str item = str_cut(&list, ',');
         snprintf(text, sizeof(text), "%.*s", STR_ARG(item));
-        listed[i] = fixture_endpoint(&stage->pool, text);
+        listed[i] = fixture_endpoint(&proxy->pool, text);
     }
-    answer_with(stage, "envoy.lb", SERVED, listed[1]->text, false);
+    answer_with(proxy, "envoy.lb", SERVED, listed[1]->text, false);
     assert_true(endpoint_is_refused(listed[0]));
     assert_false(endpoint_is_refused(listed[1]));
     assert_false(endpoint_is_refused(listed[2]));
     assert_int_equal(endpoint_in_flight(listed[1]), 1);
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 /* The endpoint that served answered with an error as well: the proxy may have tried the request
@@ -283,35 +283,35 @@ static void response_error_of_fallback_marks_no_endpoint(void **state) {
     struct pool_stats numbers;
     spec->protocol.fallback = FALLBACK_LIST;
     spec->protocol.n_fallbacks = 1;
-    struct stage *stage = stage_open(spec);
+    struct fake_proxy *proxy = proxy_open(spec);
     (void)state;
     for (int i = 0; i < 20; i++) {
         char served[ENDPOINT_TEXT_BYTES];
-        stage_end(stage);
-        stage_stream(stage, &stage_limits);
-        stage_request(stage, GET, true, STAGE_CONFIG(NONE, NONE));
-        struct str list = stage_pick(stage_next(stage));
+        proxy_end(proxy);
+        proxy_stream(proxy, &proxy_limits);
+        proxy_request(proxy, GET, true, PROXY_CONFIG(NONE, NONE));
+        struct str list = proxy_pick(proxy_next(proxy));
         str_cut(&list, ',');
         snprintf(served, sizeof(served), "%.*s", STR_ARG(list));
-        answer_from(stage, "429", served);
-        pool_get_stats(stage->pool.pool, &numbers);
+        answer_from(proxy, "429", served);
+        pool_get_stats(proxy->pool.pool, &numbers);
         assert_int_equal(numbers.n_refused, 0);
         assert_int_equal(numbers.n_ejected, 0);
     }
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 /* The proxy chose another endpoint than one of ours: it may not have tried the first one. */
 static void response_from_elsewhere_does_not_mark_endpoint_refused(void **state) {
-    struct stage *stage = stage_open(two());
+    struct fake_proxy *proxy = proxy_open(two());
     (void)state;
-    struct endpoint *picked = begin(stage, STAGE_CONFIG(NONE, NONE));
-    answer_with(stage, "envoy.lb", SERVED,
+    struct endpoint *picked = begin(proxy, PROXY_CONFIG(NONE, NONE));
+    answer_with(proxy, "envoy.lb", SERVED,
                 str_is(endpoint_text(picked), "10.0.0.1:8000") ? "10.0.0.2:8000" : "10.0.0.1:8000",
                 false);
     assert_int_equal(endpoint_in_flight(picked), 0);
     assert_false(endpoint_is_refused(picked));
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 /* Without attributes the router's own header shows that an upstream responded. */
@@ -319,43 +319,43 @@ static void response_upstream_answer_clears_refused(void **state) {
     struct pool_spec *spec = fixture_spec();
     (void)state;
     fixture_add(spec, "10.0.0.1:8000");
-    struct stage *stage = stage_open(spec);
-    struct endpoint *endpoint = begin(stage, STAGE_CONFIG(NONE, NONE));
-    pool_report_refused(stage->pool.pool, endpoint);
-    stage_answer(stage, ":status=503", true); /* a local reply of the proxy */
+    struct fake_proxy *proxy = proxy_open(spec);
+    struct endpoint *endpoint = begin(proxy, PROXY_CONFIG(NONE, NONE));
+    pool_report_refused(proxy->pool.pool, endpoint);
+    proxy_answer(proxy, ":status=503", true); /* a local reply of the proxy */
     assert_true(endpoint_is_refused(endpoint));
-    begin(stage, STAGE_CONFIG(NONE, NONE));
-    stage_answer(stage, ":status=503|x-envoy-upstream-service-time=1", true);
+    begin(proxy, PROXY_CONFIG(NONE, NONE));
+    proxy_answer(proxy, ":status=503|x-envoy-upstream-service-time=1", true);
     assert_false(endpoint_is_refused(endpoint));
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
-static void answer_headers(struct stage *stage, const char *headers) {
-    stage_answer(stage, headers, true);
+static void answer_headers(struct fake_proxy *proxy, const char *headers) {
+    proxy_answer(proxy, headers, true);
 }
 
-static void answer_details(struct stage *stage, const char *details) {
-    answer_with(stage, ATTRIBUTES, "response.code_details", details, true);
+static void answer_details(struct fake_proxy *proxy, const char *details) {
+    answer_with(proxy, ATTRIBUTES, "response.code_details", details, true);
 }
 
 enum verdict { STAYS, EJECTED, SHEDDING };
 
 /* The first of two endpoints answers its requests so, and the other one all of them well, unless
  * `everywhere`. Returns: what becomes of the first one, or of both. */
-static enum verdict judge(void (*answer)(struct stage *stage, const char *text), const char *text,
-                          bool everywhere) {
-    struct stage *stage = stage_open(two());
+static enum verdict judge(void (*answer)(struct fake_proxy *proxy, const char *text),
+                          const char *text, bool everywhere) {
+    struct fake_proxy *proxy = proxy_open(two());
     struct pool_stats numbers;
-    const struct endpoint *first = fixture_endpoint(&stage->pool, "10.0.0.1:8000");
+    const struct endpoint *first = fixture_endpoint(&proxy->pool, "10.0.0.1:8000");
     for (int n = 0; n < 200; n++) {
-        if (begin(stage, STAGE_CONFIG(NONE, NONE)) == first || everywhere) {
-            answer(stage, text);
+        if (begin(proxy, PROXY_CONFIG(NONE, NONE)) == first || everywhere) {
+            answer(proxy, text);
         } else {
-            answer_headers(stage, ":status=200|x-envoy-upstream-service-time=1");
+            answer_headers(proxy, ":status=200|x-envoy-upstream-service-time=1");
         }
     }
-    pool_get_stats(stage->pool.pool, &numbers);
-    stage_close(stage);
+    pool_get_stats(proxy->pool.pool, &numbers);
+    proxy_close(proxy);
     return numbers.n_ejected > 0 ? EJECTED : numbers.n_shedding > 0 ? SHEDDING : STAYS;
 }
 
@@ -423,20 +423,20 @@ static void assert_told(void (*tell)(struct protocol *protocol)) {
     };
     struct pool_spec *spec = two();
     tell(&spec->protocol);
-    struct stage *stage = stage_open(spec);
+    struct fake_proxy *proxy = proxy_open(spec);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        begin(stage, STAGE_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
+        begin(proxy, PROXY_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
         if (cases[i].key) {
-            answer_with(stage, "envoy.lb", cases[i].key, cases[i].value, false);
+            answer_with(proxy, "envoy.lb", cases[i].key, cases[i].value, false);
         } else {
-            stage_answer(stage, OK, false);
+            proxy_answer(proxy, OK, false);
         }
-        const struct ext_proc_client_response *reply = stage_next(stage);
-        stage_assert_text(stage_set(reply, "x-conformance-test-served-endpoint"),
+        const struct ext_proc_client_response *reply = proxy_next(proxy);
+        proxy_assert_text(proxy_set(reply, "x-conformance-test-served-endpoint"),
                           cases[i].expected);
-        assert_int_equal(stage_n_set(reply), 1);
+        assert_int_equal(proxy_n_set(reply), 1);
     }
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 static void by_conformance(struct protocol *protocol) {
@@ -457,36 +457,36 @@ static void response_conformance_header_names_served_endpoint(void **state) {
 
 /* While the request is held the proxy may reply itself, after a timeout for instance. */
 static void response_local_reply_before_pick_ends_request(void **state) {
-    struct stage *stage = stage_open(stage_models());
+    struct fake_proxy *proxy = proxy_open(proxy_models());
     (void)state;
-    stage_request(stage, ":method=POST|:path=/v1/completions", false,
-                  STAGE_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
-    stage_body(stage, "{\"prompt\":", false);
-    stage_answer(stage, ":status=408", false);
-    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
-    assert_int_equal(stage->n_messages, 0); /* nothing is buffered any more */
-    assert_false(pick_session_is_response_pending(stage->session));
-    stage_body(stage, "1}", true); /* it is ignored */
-    stage_expect_no_message(stage);
-    stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("late"), true);
-    stage_expect_chunk(stage, EXT_PROC_RESPONSE_BODY, "late", true);
-    stage_close(stage);
+    proxy_request(proxy, ":method=POST|:path=/v1/completions", false,
+                  PROXY_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
+    proxy_body(proxy, "{\"prompt\":", false);
+    proxy_answer(proxy, ":status=408", false);
+    proxy_expect_continue(proxy, EXT_PROC_RESPONSE_HEADERS);
+    assert_int_equal(proxy->n_messages, 0); /* nothing is buffered any more */
+    assert_false(pick_session_is_response_pending(proxy->session));
+    proxy_body(proxy, "1}", true); /* it is ignored */
+    proxy_expect_no_message(proxy);
+    proxy_part(proxy, EXT_PROC_RESPONSE_BODY, STR("late"), true);
+    proxy_expect_chunk(proxy, EXT_PROC_RESPONSE_BODY, "late", true);
+    proxy_close(proxy);
 }
 
 /* A response may start before the request has ended. */
 static void response_before_request_end_is_accepted(void **state) {
-    struct stage *stage = stage_open(stage_models());
+    struct fake_proxy *proxy = proxy_open(proxy_models());
     (void)state;
-    stage_request(stage, ":method=POST|:path=/v2/models/m/infer", false,
-                  STAGE_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
-    stage_pick(stage_next(stage));
-    stage_answer(stage, OK, false);
-    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
-    stage_body(stage, "{}", true);
-    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{}", true);
-    stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("{}"), true);
-    stage_expect_chunk(stage, EXT_PROC_RESPONSE_BODY, "{}", true);
-    stage_close(stage);
+    proxy_request(proxy, ":method=POST|:path=/v2/models/m/infer", false,
+                  PROXY_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
+    proxy_pick(proxy_next(proxy));
+    proxy_answer(proxy, OK, false);
+    proxy_expect_continue(proxy, EXT_PROC_RESPONSE_HEADERS);
+    proxy_body(proxy, "{}", true);
+    proxy_expect_chunk(proxy, EXT_PROC_REQUEST_BODY, "{}", true);
+    proxy_part(proxy, EXT_PROC_RESPONSE_BODY, STR("{}"), true);
+    proxy_expect_chunk(proxy, EXT_PROC_RESPONSE_BODY, "{}", true);
+    proxy_close(proxy);
 }
 
 int main(void) {

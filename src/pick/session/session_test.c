@@ -27,49 +27,49 @@ static struct pool_spec *one(void) {
 /* ---- picks ----------------------------------------------------------------------------------- */
 
 static void session_get_is_picked_at_headers(void **state) {
-    struct stage *stage = stage_open(one());
+    struct fake_proxy *proxy = proxy_open(one());
     (void)state;
-    stage_request(stage, GET, true, STAGE_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
-    const struct ext_proc_client_response *reply = stage_next(stage);
+    proxy_request(proxy, GET, true, PROXY_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
+    const struct ext_proc_client_response *reply = proxy_next(proxy);
     assert_int_equal(reply->kind, EXT_PROC_REQUEST_HEADERS);
-    stage_assert_text(stage_pick(reply), "10.0.0.1:8000");
-    assert_int_equal(stage_n_set(reply), 1); /* nothing else of the request is changed */
+    proxy_assert_text(proxy_pick(reply), "10.0.0.1:8000");
+    assert_int_equal(proxy_n_set(reply), 1); /* nothing else of the request is changed */
     assert_false(reply->has_mode_override);
-    stage_expect_no_message(stage);
-    assert_false(stage->finished);
-    stage_close(stage);
+    proxy_expect_no_message(proxy);
+    assert_false(proxy->finished);
+    proxy_close(proxy);
 }
 
 /* protocol_config is present and empty: no body is expected. */
 static void session_headers_only_config_is_picked_at_headers(void **state) {
-    struct stage *stage = stage_open(one());
+    struct fake_proxy *proxy = proxy_open(one());
     (void)state;
-    stage_request(stage, POST, false, STAGE_CONFIG(NONE, NONE));
-    stage_assert_text(stage_pick(stage_next(stage)), "10.0.0.1:8000");
-    stage_expect_no_message(stage);
-    assert_false(pick_session_is_response_pending(stage->session));
-    stage_close(stage);
+    proxy_request(proxy, POST, false, PROXY_CONFIG(NONE, NONE));
+    proxy_assert_text(proxy_pick(proxy_next(proxy)), "10.0.0.1:8000");
+    proxy_expect_no_message(proxy);
+    assert_false(pick_session_is_response_pending(proxy->session));
+    proxy_close(proxy);
 }
 
 static void session_ipv6_endpoint_has_brackets(void **state) {
     struct pool_spec *spec = fixture_spec();
     (void)state;
     fixture_add(spec, "[::1]:8000");
-    struct stage *stage = stage_open(spec);
-    stage_request(stage, GET, true, STAGE_CONFIG(NONE, NONE));
-    stage_assert_text(stage_pick(stage_next(stage)), "[::1]:8000");
-    stage_close(stage);
+    struct fake_proxy *proxy = proxy_open(spec);
+    proxy_request(proxy, GET, true, PROXY_CONFIG(NONE, NONE));
+    proxy_assert_text(proxy_pick(proxy_next(proxy)), "[::1]:8000");
+    proxy_close(proxy);
 }
 
 /* Only raw_value is set, and a client's own header is replaced, not appended to. */
 static void session_client_destination_header_is_replaced(void **state) {
-    struct stage *stage = stage_open(one());
+    struct fake_proxy *proxy = proxy_open(one());
     (void)state;
-    stage_request(stage, GET "|" STAGE_DESTINATION "=10.6.6.6:1", true, STAGE_CONFIG(NONE, NONE));
-    const struct ext_proc_client_response *reply = stage_next(stage);
-    stage_assert_text(stage_pick(reply), "10.0.0.1:8000"); /* once: stage_set asserts it */
-    assert_int_equal(stage_n_set(reply), 1);
-    stage_close(stage);
+    proxy_request(proxy, GET "|" PROXY_DESTINATION "=10.6.6.6:1", true, PROXY_CONFIG(NONE, NONE));
+    const struct ext_proc_client_response *reply = proxy_next(proxy);
+    proxy_assert_text(proxy_pick(reply), "10.0.0.1:8000"); /* once: proxy_set asserts it */
+    assert_int_equal(proxy_n_set(reply), 1);
+    proxy_close(proxy);
 }
 
 /* The next best of the same candidates, each once; none where there is no other. */
@@ -80,12 +80,12 @@ static void session_fallback_endpoints_are_sent(void **state) {
             struct pool_spec *spec = fixture_spec_of(n);
             spec->protocol.fallback = (enum protocol_fallback)way;
             spec->protocol.n_fallbacks = way == FALLBACK_LIST ? 2 : 1;
-            struct stage *stage = stage_open(spec);
-            stage_request(stage, GET, true, STAGE_CONFIG(NONE, NONE));
-            const struct ext_proc_client_response *reply = stage_next(stage);
-            struct str rest = stage_pick(reply), first = str_cut(&rest, ',');
+            struct fake_proxy *proxy = proxy_open(spec);
+            proxy_request(proxy, GET, true, PROXY_CONFIG(NONE, NONE));
+            const struct ext_proc_client_response *reply = proxy_next(proxy);
+            struct str rest = proxy_pick(reply), first = str_cut(&rest, ',');
             struct ext_proc_value key = ext_proc_client_response_metadata_find(
-                reply, STR("envoy.lb"), STR(STAGE_DESTINATION "-fallback"));
+                reply, STR("envoy.lb"), STR(PROXY_DESTINATION "-fallback"));
             assert_int_equal(key.kind,
                              way == FALLBACK_KEY && n > 1 ? EXT_PROC_STRING : EXT_PROC_ABSENT);
             assert_false(key.kind == EXT_PROC_STRING && str_eq(key.text, first));
@@ -93,7 +93,7 @@ static void session_fallback_endpoints_are_sent(void **state) {
                 assert_false(str_eq(str_cut(&rest, ','), first));
             }
             assert_null(rest.ptr);
-            stage_close(stage);
+            proxy_close(proxy);
         }
     }
 }
@@ -105,34 +105,34 @@ static void session_configured_names_are_used(void **state) {
     spec->protocol.destination_header = STR("x-to");
     spec->protocol.destination_namespace = STR("our.lb");
     spec->protocol.destination_key = STR("to");
-    struct stage *stage = stage_open(spec);
-    stage_request(stage, GET, true, STAGE_CONFIG(NONE, NONE));
-    const struct ext_proc_client_response *reply = stage_next(stage);
-    stage_assert_text(stage_set(reply, "x-to"), "10.0.0.1:8000");
-    stage_assert_text(ext_proc_client_response_metadata_find(reply, STR("our.lb"), STR("to")).text,
+    struct fake_proxy *proxy = proxy_open(spec);
+    proxy_request(proxy, GET, true, PROXY_CONFIG(NONE, NONE));
+    const struct ext_proc_client_response *reply = proxy_next(proxy);
+    proxy_assert_text(proxy_set(reply, "x-to"), "10.0.0.1:8000");
+    proxy_assert_text(ext_proc_client_response_metadata_find(reply, STR("our.lb"), STR("to")).text,
                       "10.0.0.1:8000");
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 /* ---- subsets --------------------------------------------------------------------------------- */
 
 #define HINT "x-gateway-destination-endpoint-subset"
 
-static void ask_with_hint(struct stage *stage, enum ext_proc_kind kind, const char *headers,
+static void ask_with_hint(struct fake_proxy *proxy, enum ext_proc_kind kind, const char *headers,
                           struct str body, const struct ext_proc_entry *hint) {
     struct ext_proc_header list[32];
     struct ext_proc_namespace space = {STR("envoy.lb.subset_hint"), hint, 1};
     struct ext_proc_client_request question = {.kind = kind,
                                                .headers = list,
-                                               .n_headers = stage_headers(headers, list, 32),
+                                               .n_headers = proxy_headers(headers, list, 32),
                                                .body = body,
                                                .end_of_stream = true,
-                                               .config = STAGE_CONFIG(FULL_DUPLEX, NONE),
+                                               .config = PROXY_CONFIG(FULL_DUPLEX, NONE),
                                                .has_metadata = true,
                                                .metadata = &space,
                                                .n_metadata = 1};
     question.end_of_stream = kind == EXT_PROC_REQUEST_BODY || str_is(str_of(headers), GET);
-    stage_send(stage, &question);
+    proxy_send(proxy, &question);
 }
 
 static void session_pick_stays_within_subset(void **state) {
@@ -152,15 +152,15 @@ static void session_pick_stays_within_subset(void **state) {
     (void)state;
     for (size_t i = 0; i < 20 * sizeof(cases) / sizeof(cases[0]); i++) { /* repeated, as picks are
                                                                             random */
-        struct stage *stage = stage_open(fixture_spec_of(3));
+        struct fake_proxy *proxy = proxy_open(fixture_spec_of(3));
         size_t k = i / 20;
-        ask_with_hint(stage, EXT_PROC_REQUEST_HEADERS, i % 2 ? GET : POST, STR(""), &cases[k].hint);
+        ask_with_hint(proxy, EXT_PROC_REQUEST_HEADERS, i % 2 ? GET : POST, STR(""), &cases[k].hint);
         if (cases[k].expected) {
-            stage_assert_text(stage_pick(stage_next(stage)), cases[k].expected);
+            proxy_assert_text(proxy_pick(proxy_next(proxy)), cases[k].expected);
         } else {
-            stage_expect_refusal(stage, 503);
+            proxy_expect_refusal(proxy, 503);
         }
-        stage_close(stage);
+        proxy_close(proxy);
     }
 }
 
@@ -174,22 +174,22 @@ static void session_first_subset_hint_holds(void **state) {
     for (int i = 0; i < 30; i++) {
         struct pool_spec *spec = fixture_spec_of(3);
         spec->strict_models = true;
-        stage_add_model(spec, "m", POOL_STANDARD);
-        struct stage *stage = stage_open(spec);
+        proxy_add_model(spec, "m", POOL_STANDARD);
+        struct fake_proxy *proxy = proxy_open(spec);
         const char *body = "{\"model\":\"m\"}";
         if (i % 3 == 2) {
-            stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+            proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
         } else {
-            ask_with_hint(stage, EXT_PROC_REQUEST_HEADERS, POST, STR(""), &hint);
+            ask_with_hint(proxy, EXT_PROC_REQUEST_HEADERS, POST, STR(""), &hint);
         }
         if (i % 3 == 0) {
-            stage_body(stage, body, true);
+            proxy_body(proxy, body, true);
         } else {
-            ask_with_hint(stage, EXT_PROC_REQUEST_BODY, "", str_of(body),
+            ask_with_hint(proxy, EXT_PROC_REQUEST_BODY, "", str_of(body),
                           i % 3 == 2 ? &hint : &other);
         }
-        stage_assert_text(stage_pick(stage_next(stage)), "10.0.0.1:8000");
-        stage_close(stage);
+        proxy_assert_text(proxy_pick(proxy_next(proxy)), "10.0.0.1:8000");
+        proxy_close(proxy);
     }
 }
 
@@ -213,16 +213,16 @@ static void session_selection_header_limits_pick(void **state) {
         char headers[200];
         spec->protocol.conformance = cases[i / 20].on;
         snprintf(headers, sizeof(headers), "%s%s", GET, cases[i / 20].header);
-        struct stage *stage = stage_open(spec);
-        stage_request(stage, headers, true, STAGE_CONFIG(NONE, NONE));
+        struct fake_proxy *proxy = proxy_open(spec);
+        proxy_request(proxy, headers, true, PROXY_CONFIG(NONE, NONE));
         if (!cases[i / 20].expected) {
-            stage_expect_refusal(stage, 503);
+            proxy_expect_refusal(proxy, 503);
         } else if (*cases[i / 20].expected) {
-            stage_assert_text(stage_pick(stage_next(stage)), cases[i / 20].expected);
+            proxy_assert_text(proxy_pick(proxy_next(proxy)), cases[i / 20].expected);
         } else {
-            stage_pick(stage_next(stage));
+            proxy_pick(proxy_next(proxy));
         }
-        stage_close(stage);
+        proxy_close(proxy);
     }
 }
 
@@ -260,91 +260,91 @@ static void session_model_in_path_is_resolved(void **state) {
         {":method=POST|:path=/v2/models/m/infer|x-gateway-model-name-rewrite=stranger", 404, NULL},
         {":method=POST|:path=/anything|x-gateway-model-name-rewrite=stranger", 0, NULL},
     };
-    struct stage *stage = stage_open(stage_models());
+    struct fake_proxy *proxy = proxy_open(proxy_models());
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        stage_request(stage, cases[i].headers, false, STAGE_CONFIG(NONE, NONE));
+        proxy_request(proxy, cases[i].headers, false, PROXY_CONFIG(NONE, NONE));
         if (cases[i].status) {
-            stage_expect_refusal(stage, cases[i].status);
+            proxy_expect_refusal(proxy, cases[i].status);
         } else {
-            const struct ext_proc_client_response *reply = stage_next(stage);
-            stage_pick(reply);
-            assert_int_equal(stage_n_set(reply), cases[i].path ? 2 : 1);
+            const struct ext_proc_client_response *reply = proxy_next(proxy);
+            proxy_pick(reply);
+            assert_int_equal(proxy_n_set(reply), cases[i].path ? 2 : 1);
             if (cases[i].path) {
-                stage_assert_text(stage_set(reply, ":path"), cases[i].path);
+                proxy_assert_text(proxy_set(reply, ":path"), cases[i].path);
             }
             assert_false(reply->has_mode_override); /* the body is not sent to the picker */
         }
-        stage_end(stage);
-        stage_stream(stage, &stage_limits);
+        proxy_end(proxy);
+        proxy_stream(proxy, &proxy_limits);
     }
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 /* Named by a header, but replaced: the body is needed for that alone. */
 static void session_model_header_with_rewrite_needs_body(void **state) {
-    struct stage *stage = stage_open(stage_models());
+    struct fake_proxy *proxy = proxy_open(proxy_models());
     (void)state;
     for (int way = 0; way < 2; way++) {
         const char *headers =
             way ? POST "|x-gateway-model-name-rewrite=old" : POST "|x-gateway-model-name=old";
-        stage_request(stage, headers, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
-        stage_expect_no_message(stage);
-        stage_body(stage, "{\"model\":\"whatever\"}", true);
-        stage_assert_text(stage_set(stage_next(stage), "content-length"), "37");
-        stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"model\":\"new\"}", true);
-        stage_end(stage);
-        stage_stream(stage, &stage_limits);
-        stage_request(stage, headers, false, STAGE_CONFIG(NONE, NONE));
-        assert_true(stage_next(stage)->has_mode_override);
-        stage_body(stage, "{\"model\":\"whatever\"}", true);
-        stage_assert_text(stage_next(stage)->body, "{\"model\":\"new\"}");
-        stage_end(stage);
-        stage_stream(stage, &stage_limits);
+        proxy_request(proxy, headers, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
+        proxy_expect_no_message(proxy);
+        proxy_body(proxy, "{\"model\":\"whatever\"}", true);
+        proxy_assert_text(proxy_set(proxy_next(proxy), "content-length"), "37");
+        proxy_expect_chunk(proxy, EXT_PROC_REQUEST_BODY, "{\"model\":\"new\"}", true);
+        proxy_end(proxy);
+        proxy_stream(proxy, &proxy_limits);
+        proxy_request(proxy, headers, false, PROXY_CONFIG(NONE, NONE));
+        assert_true(proxy_next(proxy)->has_mode_override);
+        proxy_body(proxy, "{\"model\":\"whatever\"}", true);
+        proxy_assert_text(proxy_next(proxy)->body, "{\"model\":\"new\"}");
+        proxy_end(proxy);
+        proxy_stream(proxy, &proxy_limits);
     }
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 /* Rewriting needs no configured models. */
 static void session_rewrite_header_works_without_models(void **state) {
-    struct stage *stage = stage_open(one());
+    struct fake_proxy *proxy = proxy_open(one());
     (void)state;
-    stage_request(stage, POST "|x-llm-d-model-name-rewrite=a", false,
-                  STAGE_CONFIG(FULL_DUPLEX, NONE));
-    stage_body(stage, "{\"model\":\"b\"}", true);
-    stage_pick(stage_next(stage));
-    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"model\":\"a\"}", true);
-    stage_close(stage);
+    proxy_request(proxy, POST "|x-llm-d-model-name-rewrite=a", false,
+                  PROXY_CONFIG(FULL_DUPLEX, NONE));
+    proxy_body(proxy, "{\"model\":\"b\"}", true);
+    proxy_pick(proxy_next(proxy));
+    proxy_expect_chunk(proxy, EXT_PROC_REQUEST_BODY, "{\"model\":\"a\"}", true);
+    proxy_close(proxy);
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 static void session_without_endpoints_is_503(void **state) {
-    struct stage *stage = stage_open(fixture_spec());
+    struct fake_proxy *proxy = proxy_open(fixture_spec());
     (void)state;
-    stage_request(stage, GET, true, STAGE_CONFIG(NONE, NONE));
-    const struct ext_proc_client_response *reply = stage_expect_refusal(stage, 503);
-    stage_assert_text(stage_set(reply, "content-type"), "application/json");
-    stage_assert_text(stage_set(reply, "x-llm-d-request-dropped-reason"), "rejected-no-endpoints");
-    stage_assert_text(reply->details, "sluice{NO_ENDPOINT}");
-    stage_assert_text(reply->body, "{\"error\":\"none of the pool's 0 endpoints is ready\"}");
-    stage_close(stage);
+    proxy_request(proxy, GET, true, PROXY_CONFIG(NONE, NONE));
+    const struct ext_proc_client_response *reply = proxy_expect_refusal(proxy, 503);
+    proxy_assert_text(proxy_set(reply, "content-type"), "application/json");
+    proxy_assert_text(proxy_set(reply, "x-llm-d-request-dropped-reason"), "rejected-no-endpoints");
+    proxy_assert_text(reply->details, "sluice{NO_ENDPOINT}");
+    proxy_assert_text(reply->body, "{\"error\":\"none of the pool's 0 endpoints is ready\"}");
+    proxy_close(proxy);
 }
 
 static void session_unknown_model_in_path_is_404(void **state) {
     struct pool_spec *spec = one();
     (void)state;
     spec->strict_models = true;
-    stage_add_model(spec, "digits", POOL_STANDARD);
-    struct stage *stage = stage_open(spec);
-    stage_request(stage, INFER, false, STAGE_CONFIG(NONE, NONE));
-    stage_pick(stage_next(stage));
-    stage_end(stage);
-    stage_stream(stage, &stage_limits);
-    stage_request(stage, ":method=POST|:path=/v2/models/cats/infer", false,
-                  STAGE_CONFIG(FULL_DUPLEX, NONE));
-    stage_expect_refusal(stage, 404);
-    stage_close(stage);
+    proxy_add_model(spec, "digits", POOL_STANDARD);
+    struct fake_proxy *proxy = proxy_open(spec);
+    proxy_request(proxy, INFER, false, PROXY_CONFIG(NONE, NONE));
+    proxy_pick(proxy_next(proxy));
+    proxy_end(proxy);
+    proxy_stream(proxy, &proxy_limits);
+    proxy_request(proxy, ":method=POST|:path=/v2/models/cats/infer", false,
+                  PROXY_CONFIG(FULL_DUPLEX, NONE));
+    proxy_expect_refusal(proxy, 404);
+    proxy_close(proxy);
 }
 
 static void session_sheddable_on_saturated_pool_is_429(void **state) {
@@ -352,15 +352,15 @@ static void session_sheddable_on_saturated_pool_is_429(void **state) {
     (void)state;
     spec->max_in_flight = 1;
     spec->retry_after_s = 7;
-    stage_add_model(spec, "digits", POOL_SHEDDABLE);
-    struct stage *stage = stage_open(spec);
-    struct pool_pick other = fixture_pick(&stage->pool);
-    stage_request(stage, INFER, false, STAGE_CONFIG(NONE, NONE));
-    const struct ext_proc_client_response *reply = stage_expect_refusal(stage, 429);
-    stage_assert_text(stage_set(reply, "retry-after"), "7");
-    stage_assert_text(stage_set(reply, "x-llm-d-request-dropped-reason"), "rejected-saturated");
-    pool_release_ticket(stage->pool.pool, &other.ticket);
-    stage_close(stage);
+    proxy_add_model(spec, "digits", POOL_SHEDDABLE);
+    struct fake_proxy *proxy = proxy_open(spec);
+    struct pool_pick other = fixture_pick(&proxy->pool);
+    proxy_request(proxy, INFER, false, PROXY_CONFIG(NONE, NONE));
+    const struct ext_proc_client_response *reply = proxy_expect_refusal(proxy, 429);
+    proxy_assert_text(proxy_set(reply, "retry-after"), "7");
+    proxy_assert_text(proxy_set(reply, "x-llm-d-request-dropped-reason"), "rejected-saturated");
+    pool_release_ticket(proxy->pool.pool, &other.ticket);
+    proxy_close(proxy);
 }
 
 /* The objective header takes precedence over the model's criticality. */
@@ -382,22 +382,22 @@ static void session_objective_overrides_criticality(void **state) {
     spec->max_in_flight = 1;
     assert_int_equal(pool_spec_add_objective(spec, &batch, &err), ST_OK);
     assert_int_equal(pool_spec_add_objective(spec, &chat, &err), ST_OK);
-    struct stage *stage = stage_open(spec);
+    struct fake_proxy *proxy = proxy_open(spec);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct pool_pick other = fixture_pick(&stage->pool);
+        struct pool_pick other = fixture_pick(&proxy->pool);
         char headers[200];
         snprintf(headers, sizeof(headers), "%s%s", GET, cases[i].header);
-        stage_request(stage, headers, true, STAGE_CONFIG(NONE, NONE));
+        proxy_request(proxy, headers, true, PROXY_CONFIG(NONE, NONE));
         if (cases[i].shed) {
-            stage_expect_refusal(stage, 429);
+            proxy_expect_refusal(proxy, 429);
         } else {
-            stage_pick(stage_next(stage));
+            proxy_pick(proxy_next(proxy));
         }
-        pool_release_ticket(stage->pool.pool, &other.ticket);
-        stage_end(stage);
-        stage_stream(stage, &stage_limits);
+        pool_release_ticket(proxy->pool.pool, &other.ticket);
+        proxy_end(proxy);
+        proxy_stream(proxy, &proxy_limits);
     }
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 /* Each session keeps its endpoint, and sessions are spread. */
@@ -410,7 +410,7 @@ static void session_affinity_keeps_endpoint(void **state) {
     unsigned n_other = 0;
     (void)state;
     spec->profile = &profile;
-    struct stage *stage = stage_open(spec);
+    struct fake_proxy *proxy = proxy_open(spec);
     spec->protocol.session_cookie = STR("sid");
     for (int i = 0; i < 80; i++) {
         static const char *const ways[] = {"x-session-token=user-%d", "x-session-token=user-%d",
@@ -419,55 +419,55 @@ static void session_affinity_keeps_endpoint(void **state) {
         char headers[200], way[100];
         snprintf(way, sizeof(way), ways[i / 20], i % 20);
         snprintf(headers, sizeof(headers), "%s|%s", GET, way);
-        stage_request(stage, headers, true, STAGE_CONFIG(NONE, NONE));
-        struct str picked = stage_pick(stage_next(stage));
+        proxy_request(proxy, headers, true, PROXY_CONFIG(NONE, NONE));
+        struct str picked = proxy_pick(proxy_next(proxy));
         if (i < 20) {
             snprintf(first[i], sizeof(first[i]), "%.*s", STR_ARG(picked));
             n_other += i > 0 && strcmp(first[i], first[i - 1]) != 0;
         } else {
-            stage_assert_text(picked, first[i % 20]);
+            proxy_assert_text(picked, first[i % 20]);
         }
-        stage_end(stage);
-        stage_stream(stage, &stage_limits);
+        proxy_end(proxy);
+        proxy_stream(proxy, &proxy_limits);
     }
     assert_true(n_other > 10);
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 /* Found in the body after the pick: other requests at the endpoint count, this one does not. */
 static void session_sheddable_model_in_body_is_429(void **state) {
     (void)state;
     for (uint64_t most = 1; most <= 2; most++) {
-        struct pool_spec *spec = stage_models();
+        struct pool_spec *spec = proxy_models();
         spec->max_in_flight = most;
-        struct stage *stage = stage_open(spec);
-        struct pool_pick other = fixture_pick(&stage->pool);
-        stage_request(stage, POST, false, STAGE_CONFIG(NONE, NONE));
-        stage_pick(stage_next(stage));
-        stage_body(stage, "{\"model\":\"cheap\"}", true);
+        struct fake_proxy *proxy = proxy_open(spec);
+        struct pool_pick other = fixture_pick(&proxy->pool);
+        proxy_request(proxy, POST, false, PROXY_CONFIG(NONE, NONE));
+        proxy_pick(proxy_next(proxy));
+        proxy_body(proxy, "{\"model\":\"cheap\"}", true);
         if (most == 1) {
-            stage_expect_refusal(stage, 429);
+            proxy_expect_refusal(proxy, 429);
         } else {
-            stage_expect_continue(stage, EXT_PROC_REQUEST_BODY);
+            proxy_expect_continue(proxy, EXT_PROC_REQUEST_BODY);
         }
-        pool_release_ticket(stage->pool.pool, &other.ticket);
-        stage_close(stage);
+        pool_release_ticket(proxy->pool.pool, &other.ticket);
+        proxy_close(proxy);
     }
 }
 
 /* A gRPC client gets a status and the text. */
 static void session_grpc_refusal_uses_grpc_status(void **state) {
-    struct stage *stage = stage_open(fixture_spec());
+    struct fake_proxy *proxy = proxy_open(fixture_spec());
     (void)state;
-    stage_request(stage,
+    proxy_request(proxy,
                   ":method=POST|:path=/inference.GRPCInferenceService/ServerLive|"
                   "content-type=application/grpc+proto",
-                  false, STAGE_CONFIG(NONE, NONE));
-    const struct ext_proc_client_response *reply = stage_expect_refusal(stage, 503);
+                  false, PROXY_CONFIG(NONE, NONE));
+    const struct ext_proc_client_response *reply = proxy_expect_refusal(proxy, 503);
     assert_int_equal(reply->grpc_status, 14);
-    stage_assert_text(reply->body, "none of the pool's 0 endpoints is ready");
-    assert_null(stage_set(reply, "content-type").ptr);
-    stage_close(stage);
+    proxy_assert_text(reply->body, "none of the pool's 0 endpoints is ready");
+    assert_null(proxy_set(reply, "content-type").ptr);
+    proxy_close(proxy);
 }
 
 int main(void) {

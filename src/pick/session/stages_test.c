@@ -1,7 +1,7 @@
 /* A pick of several stages: one that decodes, the destination, one that prefills until the response
  * begins, and one that encodes pictures until it ends. What the proxy is told, and that each ticket
  * is released once, however the request ends. No configuration makes several stages. The fixture's
- * `struct stage` is the proxy. */
+ * `struct fake_proxy` is the proxy. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,12 +22,12 @@
 enum { DECODE, PREFILL, ENCODE, N_STAGES };
 
 static const char *const ENDPOINTS[N_STAGES] = {"10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"};
-static const char *const HEADERS[N_STAGES] = {STAGE_DESTINATION, "x-prefiller-host-port",
+static const char *const HEADERS[N_STAGES] = {PROXY_DESTINATION, "x-prefiller-host-port",
                                               "x-encoder-hosts-ports"};
 
 /* A pool with an endpoint for each stage, each of which has capacity for one request. */
 struct staged {
-    struct stage *stage;
+    struct fake_proxy *proxy;
     struct endpoint_address addresses[N_STAGES];
     struct subset candidates[N_STAGES];
     struct pick_stage_plan plans[N_STAGES];
@@ -36,7 +36,7 @@ struct staged {
 
 static struct staged *begin(size_t n_stages) {
     struct staged *staged = calloc(1, sizeof(*staged));
-    struct pool_spec *spec = stage_models();
+    struct pool_spec *spec = proxy_models();
     assert_non_null(staged);
     fixture_add(spec, ENDPOINTS[PREFILL]);
     fixture_add(spec, ENDPOINTS[ENCODE]);
@@ -50,11 +50,11 @@ static struct staged *begin(size_t n_stages) {
             .candidates = &staged->candidates[i],
             .end = i == PREFILL ? PICK_STAGE_LASTS_TO_RESPONSE : PICK_STAGE_LASTS_FOR_RESPONSE};
     }
-    staged->stage = stage_open(spec);
-    stage_end(staged->stage);
-    staged->stage->stages = staged->plans;
-    staged->stage->n_stages = n_stages;
-    stage_stream(staged->stage, &stage_limits);
+    staged->proxy = proxy_open(spec);
+    proxy_end(staged->proxy);
+    staged->proxy->stages = staged->plans;
+    staged->proxy->n_stages = n_stages;
+    proxy_stream(staged->proxy, &proxy_limits);
     return staged;
 }
 
@@ -62,24 +62,24 @@ static struct staged *begin(size_t n_stages) {
 static void occupy(struct staged *staged, size_t at) {
     struct pool_request request = {.subset = &staged->candidates[at]};
     struct error err;
-    assert_int_equal(pool_pick(staged->stage->pool.reader, &request, &staged->other, &err), ST_OK);
+    assert_int_equal(pool_pick(staged->proxy->pool.reader, &request, &staged->other, &err), ST_OK);
 }
 
 static void make_room(struct staged *staged) {
-    pool_release_ticket(staged->stage->pool.pool, &staged->other.ticket);
-    stage_resume(staged->stage);
+    pool_release_ticket(staged->proxy->pool.pool, &staged->other.ticket);
+    proxy_resume(staged->proxy);
 }
 
 static void end(struct staged *staged) {
     struct pool_flow_stats counts;
-    pool_release_ticket(staged->stage->pool.pool, &staged->other.ticket);
-    stage_end(staged->stage);
-    pool_get_flow_stats(staged->stage->pool.pool, NULL, 0, &counts);
+    pool_release_ticket(staged->proxy->pool.pool, &staged->other.ticket);
+    proxy_end(staged->proxy);
+    pool_get_flow_stats(staged->proxy->pool.pool, NULL, 0, &counts);
     assert_int_equal(counts.n_waiting + counts.n_bytes, 0);
     assert_int_equal(metric_read(METRIC_PICK_HELD_BYTES), 0);
-    fixture_close(&staged->stage->pool);
-    pool_wakeup_fini(&staged->stage->wakeup);
-    free(staged->stage);
+    fixture_close(&staged->proxy->pool);
+    pool_wakeup_fini(&staged->proxy->wakeup);
+    free(staged->proxy);
     free(staged);
 }
 
@@ -87,7 +87,7 @@ static void end(struct staged *staged) {
 static void expect_in_flight(struct staged *staged, const char *expected) {
     char got[N_STAGES + 1] = "";
     for (size_t i = 0; i < N_STAGES; i++) {
-        struct endpoint *endpoint = fixture_endpoint(&staged->stage->pool, ENDPOINTS[i]);
+        struct endpoint *endpoint = fixture_endpoint(&staged->proxy->pool, ENDPOINTS[i]);
         got[i] = (char)('0' + endpoint_in_flight(endpoint));
     }
     assert_string_equal(got, expected);
@@ -95,12 +95,12 @@ static void expect_in_flight(struct staged *staged, const char *expected) {
 
 /* The next response names the endpoints of the first `n` stages. */
 static const struct ext_proc_client_response *expect_pick(struct staged *staged, size_t n) {
-    const struct ext_proc_client_response *reply = stage_next(staged->stage);
-    stage_assert_text(stage_pick(reply), ENDPOINTS[DECODE]);
+    const struct ext_proc_client_response *reply = proxy_next(staged->proxy);
+    proxy_assert_text(proxy_pick(reply), ENDPOINTS[DECODE]);
     for (size_t i = 1; i < N_STAGES; i++) {
-        struct str got = stage_set(reply, HEADERS[i]);
+        struct str got = proxy_set(reply, HEADERS[i]);
         if (i < n) {
-            stage_assert_text(got, ENDPOINTS[i]);
+            proxy_assert_text(got, ENDPOINTS[i]);
         } else {
             assert_null(got.ptr);
         }
@@ -109,9 +109,9 @@ static const struct ext_proc_client_response *expect_pick(struct staged *staged,
 }
 
 static void expect_waiting(const struct staged *staged) {
-    stage_expect_no_message(staged->stage);
-    assert_true(pick_session_deadline_ns(staged->stage->session) > clock_now_ns());
-    assert_false(pool_waited_is_empty(&staged->stage->waited));
+    proxy_expect_no_message(staged->proxy);
+    assert_true(pick_session_deadline_ns(staged->proxy->session) > clock_now_ns());
+    assert_false(pool_waited_is_empty(&staged->proxy->waited));
 }
 
 /* ---- whole requests -------------------------------------------------------------------------- */
@@ -122,15 +122,15 @@ static void stages_are_named_and_end_with_response(void **state) {
     (void)state;
     for (size_t n = 1; n <= N_STAGES; n++) {
         struct staged *staged = begin(n);
-        stage_request(staged->stage, INFER, true, STAGE_CONFIG(NONE, STREAMED));
+        proxy_request(staged->proxy, INFER, true, PROXY_CONFIG(NONE, STREAMED));
         const struct ext_proc_client_response *reply = expect_pick(staged, n);
-        stage_assert_text(stage_set(reply, ":path"), "/v2/models/new/infer");
+        proxy_assert_text(proxy_set(reply, ":path"), "/v2/models/new/infer");
         expect_in_flight(staged, in_flight[n][0]);
-        stage_answer(staged->stage, ":status=200", false);
-        stage_expect_continue(staged->stage, EXT_PROC_RESPONSE_HEADERS);
+        proxy_answer(staged->proxy, ":status=200", false);
+        proxy_expect_continue(staged->proxy, EXT_PROC_RESPONSE_HEADERS);
         expect_in_flight(staged, in_flight[n][1]);
-        stage_part(staged->stage, EXT_PROC_RESPONSE_BODY, STR("x"), true);
-        stage_expect_continue(staged->stage, EXT_PROC_RESPONSE_BODY);
+        proxy_part(staged->proxy, EXT_PROC_RESPONSE_BODY, STR("x"), true);
+        proxy_expect_continue(staged->proxy, EXT_PROC_RESPONSE_BODY);
         expect_in_flight(staged, "000");
         end(staged);
     }
@@ -139,9 +139,9 @@ static void stages_are_named_and_end_with_response(void **state) {
 static void stages_outcome_is_destinations(void **state) {
     struct staged *staged = begin(N_STAGES);
     (void)state;
-    stage_request(staged->stage, INFER, true, STAGE_CONFIG(NONE, NONE));
+    proxy_request(staged->proxy, INFER, true, PROXY_CONFIG(NONE, NONE));
     expect_pick(staged, N_STAGES);
-    assert_string_equal(staged->stage->last_outcome, "POST /v2/models/old/infer|old|new|");
+    assert_string_equal(staged->proxy->last_outcome, "POST /v2/models/old/infer|old|new|");
     end(staged);
 }
 
@@ -153,8 +153,8 @@ static void stages_without_endpoint_refuse_and_release_all(void **state) {
     for (size_t n = 2; n <= N_STAGES; n++) {
         struct staged *staged = begin(n);
         staged->addresses[n - 1] = fixture_address("10.0.0.9:8000");
-        stage_request(staged->stage, INFER, true, STAGE_CONFIG(NONE, NONE));
-        stage_expect_refusal(staged->stage, 503);
+        proxy_request(staged->proxy, INFER, true, PROXY_CONFIG(NONE, NONE));
+        proxy_expect_refusal(staged->proxy, 503);
         expect_in_flight(staged, "000");
         end(staged);
     }
@@ -165,16 +165,16 @@ static void stages_failure_after_wait_releases_all(void **state) {
     struct staged *staged = begin(2);
     (void)state;
     occupy(staged, PREFILL);
-    stage_request(staged->stage, INFER, true, STAGE_CONFIG(NONE, NONE));
+    proxy_request(staged->proxy, INFER, true, PROXY_CONFIG(NONE, NONE));
     expect_waiting(staged);
     struct pool_spec *spec = fixture_spec();
     spec->strict_models = true;
     for (size_t i = 0; i < N_STAGES; i++) {
         fixture_add(spec, ENDPOINTS[i]);
     }
-    fixture_update(staged->stage->pool.pool, spec);
-    stage_resume(staged->stage);
-    stage_expect_refusal(staged->stage, 404);
+    fixture_update(staged->proxy->pool.pool, spec);
+    proxy_resume(staged->proxy);
+    proxy_expect_refusal(staged->proxy, 404);
     expect_in_flight(staged, "010"); /* the other request */
     end(staged);
 }
@@ -192,12 +192,12 @@ static void stages_wait_in_second_continues_in_each_mode(void **state) {
         bool has_body = modes[i] == EXT_PROC_BODY_FULL_DUPLEX || modes[i] == EXT_PROC_BODY_BUFFERED;
         struct staged *staged = begin(N_STAGES);
         occupy(staged, PREFILL);
-        stage_request(staged->stage, has_body ? POST : INFER, false, &config);
+        proxy_request(staged->proxy, has_body ? POST : INFER, false, &config);
         if (modes[i] == EXT_PROC_BODY_BUFFERED) {
-            stage_expect_continue(staged->stage, EXT_PROC_REQUEST_HEADERS);
+            proxy_expect_continue(staged->proxy, EXT_PROC_REQUEST_HEADERS);
         }
         if (has_body) {
-            stage_body(staged->stage, "{\"model\":\"old\"}", true);
+            proxy_body(staged->proxy, "{\"model\":\"old\"}", true);
         }
         expect_waiting(staged);
         expect_in_flight(staged, "110"); /* the other request is at the second */
@@ -205,12 +205,12 @@ static void stages_wait_in_second_continues_in_each_mode(void **state) {
         const struct ext_proc_client_response *reply = expect_pick(staged, N_STAGES);
         if (modes[i] == EXT_PROC_BODY_BUFFERED) {
             assert_int_equal(reply->kind, EXT_PROC_REQUEST_BODY);
-            stage_assert_text(reply->body, "{\"model\":\"new\"}");
+            proxy_assert_text(reply->body, "{\"model\":\"new\"}");
         } else if (modes[i] == EXT_PROC_BODY_FULL_DUPLEX) {
-            stage_expect_body(staged->stage, EXT_PROC_REQUEST_BODY, STR("{\"model\":\"new\"}"),
+            proxy_expect_body(staged->proxy, EXT_PROC_REQUEST_BODY, STR("{\"model\":\"new\"}"),
                               true);
         }
-        assert_int_equal(pick_session_deadline_ns(staged->stage->session), 0);
+        assert_int_equal(pick_session_deadline_ns(staged->proxy->session), 0);
         expect_in_flight(staged, "111");
         end(staged);
     }
@@ -224,19 +224,19 @@ static void stages_wait_keeps_target_of_destination(void **state) {
     struct pool_spec *spec = fixture_spec();
     (void)state;
     occupy(staged, PREFILL);
-    stage_request(staged->stage, INFER, true, STAGE_CONFIG(NONE, NONE));
+    proxy_request(staged->proxy, INFER, true, PROXY_CONFIG(NONE, NONE));
     expect_waiting(staged);
     for (size_t i = 0; i < N_STAGES; i++) {
         fixture_add(spec, ENDPOINTS[i]);
     }
     spec->max_in_flight = 1;
     spec->flow_control.on = true;
-    stage_add_target(spec, "old", &other);
-    fixture_update(staged->stage->pool.pool, spec);
+    proxy_add_target(spec, "old", &other);
+    fixture_update(staged->proxy->pool.pool, spec);
     make_room(staged);
     const struct ext_proc_client_response *reply = expect_pick(staged, 2);
-    stage_assert_text(stage_set(reply, ":path"), "/v2/models/new/infer");
-    assert_string_equal(staged->stage->last_outcome, "POST /v2/models/old/infer|old|new|");
+    proxy_assert_text(proxy_set(reply, ":path"), "/v2/models/new/infer");
+    assert_string_equal(staged->proxy->last_outcome, "POST /v2/models/old/infer|old|new|");
     end(staged);
 }
 
@@ -245,14 +245,14 @@ static void stages_wait_keeps_target_of_destination(void **state) {
 static void stages_wait_twice_keeps_buffered_messages(void **state) {
     struct staged *staged = begin(2);
     struct pool_flow_stats first, second;
-    struct pool *pool = staged->stage->pool.pool;
+    struct pool *pool = staged->proxy->pool.pool;
     struct pool_pick prefill;
     (void)state;
     occupy(staged, PREFILL);
     prefill = staged->other;
     occupy(staged, DECODE);
-    stage_request(staged->stage, INFER, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
-    stage_body(staged->stage, "one", false);
+    proxy_request(staged->proxy, INFER, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
+    proxy_body(staged->proxy, "one", false);
     expect_waiting(staged);
     pool_get_flow_stats(pool, NULL, 0, &first);
     make_room(staged); /* at the first */
@@ -261,12 +261,12 @@ static void stages_wait_twice_keeps_buffered_messages(void **state) {
     pool_get_flow_stats(pool, NULL, 0, &second);
     assert_int_equal(second.n_waiting, 1);
     assert_int_equal(second.n_bytes, first.n_bytes);
-    stage_body(staged->stage, "two", true);
+    proxy_body(staged->proxy, "two", true);
     expect_waiting(staged);
     pool_release_ticket(pool, &prefill.ticket);
-    stage_resume(staged->stage);
+    proxy_resume(staged->proxy);
     expect_pick(staged, 2);
-    stage_expect_body(staged->stage, EXT_PROC_REQUEST_BODY, STR("onetwo"), true);
+    proxy_expect_body(staged->proxy, EXT_PROC_REQUEST_BODY, STR("onetwo"), true);
     end(staged);
 }
 
@@ -277,43 +277,43 @@ static void stages_end_in_second_wait_releases_first(void **state) {
         struct staged *staged = begin(N_STAGES);
         struct error why;
         occupy(staged, PREFILL);
-        stage_request(staged->stage, INFER, false, STAGE_CONFIG(NONE, NONE));
+        proxy_request(staged->proxy, INFER, false, PROXY_CONFIG(NONE, NONE));
         expect_waiting(staged);
         expect_in_flight(staged, "110");
         switch (how) {
         case 0:
-            pick_session_cancel(staged->stage->session, NULL);
+            pick_session_cancel(staged->proxy->session, NULL);
             break;
         case 1:
-            pick_session_half_close(staged->stage->session);
+            pick_session_half_close(staged->proxy->session);
             break;
         case 2:
-            pick_session_on_timeout(staged->stage->session);
-            stage_expect_refusal(staged->stage, 429);
+            pick_session_on_timeout(staged->proxy->session);
+            proxy_expect_refusal(staged->proxy, 429);
             break;
         case 3: /* the proxy replied itself: that shows nothing of the first stage's endpoint */
-            stage_answer(staged->stage, ":status=503|x-envoy-upstream-service-time=1", false);
-            stage_expect_continue(staged->stage, EXT_PROC_RESPONSE_HEADERS);
+            proxy_answer(staged->proxy, ":status=503|x-envoy-upstream-service-time=1", false);
+            proxy_expect_continue(staged->proxy, EXT_PROC_RESPONSE_HEADERS);
             assert_false(
-                endpoint_is_avoided(fixture_endpoint(&staged->stage->pool, ENDPOINTS[DECODE])));
+                endpoint_is_avoided(fixture_endpoint(&staged->proxy->pool, ENDPOINTS[DECODE])));
             break;
         case 4:
             error_set(&why, ST_OVERLOADED, "no memory");
-            pick_session_on_message_rejected(staged->stage->session, &why);
-            stage_expect_refusal(staged->stage, 503);
+            pick_session_on_message_rejected(staged->proxy->session, &why);
+            proxy_expect_refusal(staged->proxy, 503);
             break;
         default: /* notified, and ended before it picks */
-            pool_release_ticket(staged->stage->pool.pool, &staged->other.ticket);
-            pick_session_cancel(staged->stage->session, NULL);
+            pool_release_ticket(staged->proxy->pool.pool, &staged->other.ticket);
+            pick_session_cancel(staged->proxy->session, NULL);
             expect_in_flight(staged, "000");
             break;
         }
         if (how < 5) {
             expect_in_flight(staged, "010");
         }
-        assert_int_equal(pick_session_deadline_ns(staged->stage->session), 0);
+        assert_int_equal(pick_session_deadline_ns(staged->proxy->session), 0);
         make_room(staged);
-        stage_expect_no_message(staged->stage);
+        proxy_expect_no_message(staged->proxy);
         expect_in_flight(staged, "000");
         end(staged);
     }
@@ -324,13 +324,13 @@ static void stages_end_of_stream_releases_all(void **state) {
     (void)state;
     for (int how = 0; how < 2; how++) {
         struct staged *staged = begin(N_STAGES);
-        stage_request(staged->stage, INFER, true, STAGE_CONFIG(NONE, NONE));
+        proxy_request(staged->proxy, INFER, true, PROXY_CONFIG(NONE, NONE));
         expect_pick(staged, N_STAGES);
         expect_in_flight(staged, "111");
         if (how == 0) {
-            pick_session_half_close(staged->stage->session);
+            pick_session_half_close(staged->proxy->session);
         } else {
-            pick_session_cancel(staged->stage->session, NULL);
+            pick_session_cancel(staged->proxy->session, NULL);
         }
         expect_in_flight(staged, "000");
         end(staged);
@@ -350,21 +350,21 @@ static const struct profile BY_PREFIX = {
 enum { HALF = 4 };
 
 /* Takes the spec. */
-static struct stage *open_with_prefixes(struct pool_spec *spec) {
-    struct stage *stage = calloc(1, sizeof(*stage));
+static struct fake_proxy *open_with_prefixes(struct pool_spec *spec) {
+    struct fake_proxy *proxy = calloc(1, sizeof(*proxy));
     struct prefix_table *table;
     struct error err;
-    assert_non_null(stage);
+    assert_non_null(proxy);
     spec->profile = &BY_PREFIX;
-    assert_int_equal(pool_new(&stage->pool.pool, &err), ST_OK);
+    assert_int_equal(pool_new(&proxy->pool.pool, &err), ST_OK);
     assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &table, &err), ST_OK);
-    pool_attach_prefix_table(stage->pool.pool, table);
+    pool_attach_prefix_table(proxy->pool.pool, table);
     prefix_table_unref(table);
-    fixture_update(stage->pool.pool, spec);
-    assert_int_equal(pool_reader_new(stage->pool.pool, 1, &stage->pool.reader, &err), ST_OK);
-    pool_wakeup_init(&stage->wakeup, stage_on_call, stage);
-    stage_stream(stage, &stage_limits);
-    return stage;
+    fixture_update(proxy->pool.pool, spec);
+    assert_int_equal(pool_reader_new(proxy->pool.pool, 1, &proxy->pool.reader, &err), ST_OK);
+    pool_wakeup_init(&proxy->wakeup, proxy_on_call, proxy);
+    proxy_stream(proxy, &proxy_limits);
+    return proxy;
 }
 
 /* Each stage has four candidates, and a prompt goes in both where it was sent before: each stage's
@@ -377,34 +377,34 @@ static void stages_prompt_is_recorded_for_each(void **state) {
                                        {.header = str_of(HEADERS[1]),
                                         .candidates = &halves[1],
                                         .end = PICK_STAGE_LASTS_TO_RESPONSE}};
-    struct stage *stage = open_with_prefixes(fixture_spec_of(2 * HALF));
+    struct fake_proxy *proxy = open_with_prefixes(fixture_spec_of(2 * HALF));
     (void)state;
     for (uint32_t i = 0; i < 2 * HALF; i++) {
         addresses[i] = fixture_numbered(i);
     }
-    stage->stages = plans;
-    stage->n_stages = 2;
+    proxy->stages = plans;
+    proxy->n_stages = 2;
     char before[2][64];
     for (int i = 0; i < 40; i++) {
         char body[200], now[2][64];
-        stage_end(stage);
-        stage_stream(stage, &stage_limits);
+        proxy_end(proxy);
+        proxy_stream(proxy, &proxy_limits);
         snprintf(body, sizeof(body), "{\"prompt\":\"%064d\"}", i / 2);
-        stage_request(stage, POST, false, STAGE_CONFIG(BUFFERED, NONE));
-        stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
-        stage_body(stage, body, true);
-        const struct ext_proc_client_response *reply = stage_next(stage);
-        snprintf(now[0], sizeof(now[0]), "%.*s", STR_ARG(stage_pick(reply)));
-        snprintf(now[1], sizeof(now[1]), "%.*s", STR_ARG(stage_set(reply, HEADERS[1])));
+        proxy_request(proxy, POST, false, PROXY_CONFIG(BUFFERED, NONE));
+        proxy_expect_continue(proxy, EXT_PROC_REQUEST_HEADERS);
+        proxy_body(proxy, body, true);
+        const struct ext_proc_client_response *reply = proxy_next(proxy);
+        snprintf(now[0], sizeof(now[0]), "%.*s", STR_ARG(proxy_pick(reply)));
+        snprintf(now[1], sizeof(now[1]), "%.*s", STR_ARG(proxy_set(reply, HEADERS[1])));
         if (i % 2 == 1) {
             assert_string_equal(now[0], before[0]);
             assert_string_equal(now[1], before[1]);
         }
         memcpy(before, now, sizeof(before));
-        stage_answer(stage, ":status=200", true);
-        stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
+        proxy_answer(proxy, ":status=200", true);
+        proxy_expect_continue(proxy, EXT_PROC_RESPONSE_HEADERS);
     }
-    stage_close(stage);
+    proxy_close(proxy);
 }
 
 int main(void) {
