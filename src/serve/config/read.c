@@ -15,8 +15,9 @@ void config_warn(const struct doc_node *node, const char *what) {
     log_event(LOG_WARNING, "configuration", LOG_CSTR("text", where.text));
 }
 
-static void warn_ignored(const struct doc_node *node, const char *why) {
+static void warn_ignored(struct doc_reader *reader, const struct doc_node *node, const char *why) {
     char text[ERROR_TEXT_BYTES];
+    (void)reader;
     snprintf(text, sizeof(text), "has no effect: %s", why);
     config_warn(node, text);
 }

@@ -202,7 +202,7 @@ static void read_unused(struct doc_reader *reader, const struct doc_node *node,
     }
     if (member->kind == DOC_MEMBER_IGNORED) {
         if (reader->on_ignored) {
-            reader->on_ignored(node, member->text);
+            reader->on_ignored(reader, node, member->text);
         }
         return;
     }
@@ -286,12 +286,14 @@ static void read_member(struct doc_reader *reader, const struct doc_node *node,
     union {
         struct str text;
         uint64_t number;
-    } unused; /* without an object the rows are only checked */
+    } unused = {.text = {NULL, 0}}; /* without an object the rows are only checked */
     void *field = object ? (char *)object + member->offset : NULL;
+    field = member->unused ? &unused : field;
     void *value = field ? field : &unused;
     switch (member->kind) {
     case DOC_MEMBER_CUSTOM:
         if (member->read && doc_reader_ok(reader)) {
+            reader->row = member;
             member->read(reader, node, field);
         }
         break;
@@ -323,6 +325,10 @@ static void read_member(struct doc_reader *reader, const struct doc_node *node,
         read_unused(reader, node, member);
         break;
     }
+    bool noted = member->unused ? unused.number != 0 : doc_is_present(node);
+    if (member->note && noted && reader->on_ignored && doc_reader_ok(reader)) {
+        reader->on_ignored(reader, node, member->note);
+    }
 }
 
 void doc_reader_members(struct doc_reader *reader, const struct doc_node *node,
@@ -348,6 +354,8 @@ void doc_reader_object(struct doc_reader *reader, const struct doc_node *node,
 
 void doc_reader_presets(const struct doc_member *members, void *object) {
     for (; members->name; members++) {
-        store_number((char *)object + members->offset, members->store, members->preset);
+        if (!members->unused) {
+            store_number((char *)object + members->offset, members->store, members->preset);
+        }
     }
 }

@@ -28,11 +28,12 @@
 struct doc_reader {
     struct arena *arena; /* receives copies of texts, and lists; the results live as long */
     const char *what;    /* what is read, for the text "out of memory for …" */
-    /* Receives members of MEMBER_IGNORED that are not at their default value; NULL: they are
-     * accepted silently. */
-    void (*on_ignored)(const struct doc_node *node, const char *why);
+    /* Receives members of MEMBER_IGNORED that are not at their default value, and members with a
+     * note; NULL: they are accepted silently. */
+    void (*on_ignored)(struct doc_reader *reader, const struct doc_node *node, const char *why);
     struct error *err;
-    enum status status; /* ST_OK until the first error */
+    enum status status;           /* ST_OK until the first error */
+    const struct doc_member *row; /* of the member, when its `read` is called */
 };
 
 /* ---- the first error ------------------------------------------------------------------------- */
@@ -132,6 +133,10 @@ struct doc_member {
     doc_member_fn *read;  /* of MEMBER_CUSTOM; `out` is the field */
     doc_member_fn *check; /* called when the value was read without an error, also where the object
                              has no such member; `out` is the struct. NULL: none */
+    bool unused;          /* the value is checked, and no field receives it */
+    const char *note;     /* why the member has less effect than it may seem: on_ignored gets it
+                             where the member is there; where it is unused, only if it is not 0
+                             either */
 };
 
 /* What follows the name in a row. `type` and `field` are the struct and its field, whose type must
@@ -168,6 +173,12 @@ struct doc_member {
 /* The same of a field that is a number, which may have a preset. */
 #define MEMBER_CUSTOM_NUMBER(type, field, function)                                                \
     .kind = DOC_MEMBER_CUSTOM, DOC_MEMBER_FIELD(type, field), .read = (function)
+/* A number, or one of some words, that is checked and has no effect. */
+#define MEMBER_UNUSED_NUMBER(least, most)                                                          \
+    .kind = DOC_MEMBER_NUMBER, .store = DOC_STORE_F64, .unused = true, .min = (least), .max = (most)
+#define MEMBER_UNUSED_WHOLE(least, most)                                                           \
+    .kind = DOC_MEMBER_WHOLE, .store = DOC_STORE_I64, .unused = true, .min = (least), .max = (most)
+#define MEMBER_UNUSED_WORD(list) .kind = DOC_MEMBER_WORD, .unused = true, .words = (list)
 /* Members that have no effect here, with the reason. At its default value (null, false, 0, an empty
  * text or list) a member is accepted silently: a configuration that was printed in full contains
  * every member. */

@@ -75,7 +75,8 @@ struct reading {
     struct doc_reader reader;
 };
 
-static void on_ignored(const struct doc_node *node, const char *why) {
+static void on_ignored(struct doc_reader *reader, const struct doc_node *node, const char *why) {
+    (void)reader;
     function_called();
     assert_string_equal(node->key, "old");
     assert_string_equal(why, "there are no old ones");
@@ -377,6 +378,62 @@ static void doc_reader_two_tables_reject_what_is_in_neither(void **state) {
     reading_fini(&r);
 }
 
+/* ---- unused members, notes, and the row ------------------------------------------------------ */
+
+struct noted {
+    char keys[64]; /* of the members with a note, each followed by a blank */
+    struct doc_reader reader;
+    uint64_t bounded;
+    struct inner inner;
+};
+
+static void on_noted(struct doc_reader *reader, const struct doc_node *node, const char *why) {
+    struct noted *noted = (struct noted *)(void *)((char *)reader - offsetof(struct noted, reader));
+    size_t n = strlen(noted->keys);
+    assert_string_equal(why, "no effect");
+    snprintf(noted->keys + n, sizeof(noted->keys) - n, "%s ", node->key);
+}
+
+static void read_by_row(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    doc_reader_u64(reader, node, reader->row->min, reader->row->max, out);
+}
+
+static const struct doc_member NOTED[] = {
+    {"number", MEMBER_UNUSED_NUMBER(0, 5), .text = "expected 0 to 5", .note = "no effect"},
+    {"whole", MEMBER_UNUSED_WHOLE(0, 5), .note = "no effect"},
+    {"word", MEMBER_UNUSED_WORD(MODES)},
+    {"bounded", MEMBER_CUSTOM_NUMBER(struct noted, bounded, read_by_row), .min = 2, .max = 4},
+    {"inner", MEMBER_OBJECT(INNER), .offset = offsetof(struct noted, inner), .note = "no effect"},
+    {0}};
+
+static void doc_reader_notes_and_unused_members(void **state) {
+    static const struct {
+        const char *text, *keys, *error;
+    } cases[] = {
+        {"{number: 1.5, whole: 0, word: fast}", "number ", ""},
+        {"{number: 0, whole: 2, bounded: 4}", "whole ", ""},
+        {"{inner: {n: 1}}", "inner ", ""},
+        {"{number: 6}", "", "f:1: number: expected 0 to 5"},
+        {"{whole: 6}", "", "f:1: whole: expected a whole number from 0 to 5, got 6"},
+        {"{word: none}", "", "f:1: word: expected slow or fast, got \"none\""},
+        {"{bounded: 5}", "", "f:1: bounded: expected a whole number from 2 to 4, got 5"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct reading r;
+        struct noted noted = {.bounded = 3};
+        reading_init(&r, cases[i].text, 0);
+        noted.reader = r.reader;
+        noted.reader.on_ignored = on_noted;
+        doc_reader_object(&noted.reader, &r.root, NOTED, &noted);
+        assert_string_equal(r.err.text, cases[i].error);
+        assert_string_equal(noted.keys, cases[i].keys);
+        doc_reader_presets(NOTED, &noted); /* unused rows have no field */
+        assert_int_equal(noted.keys[0], cases[i].keys[0]);
+        reading_fini(&r);
+    }
+}
+
 static void doc_reader_members_of_absent_object_are_absent(void **state) {
     struct reading r;
     struct record out = {.count = 3};
@@ -400,6 +457,7 @@ int main(void) {
         cmocka_unit_test(doc_reader_absent_members_keep_defaults),
         cmocka_unit_test(doc_reader_reports_first_error),
         cmocka_unit_test(doc_reader_reports_ignored_members),
+        cmocka_unit_test(doc_reader_notes_and_unused_members),
         cmocka_unit_test(doc_reader_after_error_does_nothing),
         cmocka_unit_test(doc_reader_expected_words_are_replaced),
         cmocka_unit_test(doc_reader_arena_limit_returns_no_memory),
