@@ -2,7 +2,6 @@
  * are ignored, as newer clients write more of them. Error texts contain no secrets. */
 #include "pick/discovery/kube/credentials/config.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,123 +13,133 @@
 #include "core/base/buf.h"
 #include "core/base/json_writer.h"
 
-enum { FIELD_BYTES = 2048 };
+/* ---- values ---------------------------------------------------------------------------------- */
 
-/* ---- users: members -------------------------------------------------------------------------- */
-
-enum status kube_config_secret(const struct doc_node *node, const char *key, struct str *out,
-                               struct error *err) {
-    struct doc_node member = doc_get(node, key);
-    if (!doc_is_present(&member)) {
-        return ST_OK;
-    }
-    if (!json_get_string(member.val, out)) {
-        return doc_error(&member, err, "expected text (in quotes, where it looks like a number)");
-    }
-    if (memchr(out->ptr, '\0', out->len)) {
-        return doc_error(&member, err, "expected text without a NUL");
-    }
-    return ST_OK;
+static struct kube_config_reader *reader_of(struct doc_reader *reader) {
+    return (struct kube_config_reader *)(void *)reader;
 }
 
-enum status kube_config_text(const struct doc_node *node, const char *key, char **out,
-                             struct error *err) {
-    struct doc_node member = doc_get(node, key);
-    struct str text = {NULL, 0};
-    enum status status = doc_is_present(&member) ? doc_read_str(&member, &text, err) : ST_OK;
-    if (status != ST_OK || text.len == 0) {
-        return status;
+void kube_config_read_secret(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    struct str *text = out;
+    if (!doc_is_present(node) || !doc_reader_ok(reader)) {
+        return;
+    }
+    if (!json_get_string(node->val, text)) {
+        doc_reader_fail(reader, node, "expected text (in quotes, where it looks like a number)");
+    } else if (memchr(text->ptr, '\0', text->len)) {
+        doc_reader_fail(reader, node, "expected text without a NUL");
+    }
+}
+
+void kube_config_read_text(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    struct str text = {NULL, 0}, copy = {NULL, 0};
+    if (doc_is_present(node)) {
+        doc_reader_view(reader, node, &text);
+    }
+    if (text.len == 0) {
+        return;
     }
     if (memchr(text.ptr, '\0', text.len)) {
-        return doc_error(&member, err, "expected text without a NUL");
+        doc_reader_fail(reader, node, "expected text without a NUL");
     }
-    *out = str_dup(text);
-    return *out ? ST_OK : error_no_memory(err, "a kubeconfig");
+    doc_reader_dup(reader, text, &copy);
+    *(char **)out = (char *)(uintptr_t)copy.ptr;
 }
 
-char *kube_config_path(const char *folder, struct str path) {
-    size_t n_bytes = strlen(folder) + path.len + 2;
-    char *out = path.ptr[0] == '/' ? NULL : malloc(n_bytes);
-    if (out) {
-        snprintf(out, n_bytes, "%s/%.*s", folder, STR_ARG(path));
+char *kube_config_path(struct doc_reader *reader, struct str path) {
+    bool absolute = path.ptr[0] == '/';
+    struct str out =
+        arena_printf(reader->arena, "%s%s%.*s", absolute ? "" : reader_of(reader)->folder,
+                     absolute ? "" : "/", STR_ARG(path));
+    if (!out.ptr) {
+        doc_reader_no_memory(reader);
     }
-    return path.ptr[0] == '/' ? str_dup(path) : out;
+    return (char *)(uintptr_t)out.ptr;
+}
+
+/* Reads the path of a file. Without `even_beside_text` a text that was read before takes
+ * precedence. */
+static void read_file(struct doc_reader *reader, const struct doc_node *node,
+                      struct credential *out, bool even_beside_text) {
+    struct str path = {NULL, 0};
+    kube_config_read_secret(reader, node, &path);
+    if (!doc_reader_ok(reader) || path.len == 0 || (out->text && !even_beside_text)) {
+        return;
+    }
+    const char *resolved = kube_config_path(reader, path);
+    out->path = resolved ? strdup(resolved) : NULL;
+    if (!out->path) {
+        doc_reader_no_memory(reader);
+    }
+}
+
+/* ---- users ----------------------------------------------------------------------------------- */
+
+static void read_token(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    struct str token = {NULL, 0};
+    kube_config_read_secret(reader, node, &token);
+    if (doc_reader_ok(reader) && token.len > 0) {
+        reader->status = credential_set(out, token, reader->err);
+    }
+}
+
+static void read_token_file(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    read_file(reader, node, out, true);
+}
+
+static void read_pem_file(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    read_file(reader, node, out, false);
 }
 
 /* Decodes base64 that may contain line breaks. */
-static enum status decode_base64(const struct doc_node *node, struct str text,
-                                 struct credential *out, struct error *err) {
-    struct arena *arena = arena_new(NULL, 0);
+static void read_pem_data(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    struct str text = {NULL, 0}, bytes = {NULL, 0};
     struct buf dense;
-    struct str bytes = {NULL, 0};
-    buf_init(&dense, arena, arena ? text.len + 1 : 0);
-    for (size_t i = 0; arena && i < text.len; i++) {
+    kube_config_read_secret(reader, node, &text);
+    if (!doc_reader_ok(reader) || text.len == 0) {
+        return;
+    }
+    buf_init(&dense, reader->arena, text.len + 1);
+    for (size_t i = 0; i < text.len; i++) {
         if ((unsigned char)text.ptr[i] > ' ') {
             buf_add_char(&dense, text.ptr[i]);
         }
     }
-    enum status status = arena && !dense.failed
-                             ? grpc_binary_metadata_parse(arena, buf_str(&dense), &bytes, err)
-                             : error_no_memory(err, "a kubeconfig");
+    if (dense.failed) {
+        doc_reader_no_memory(reader);
+        return;
+    }
+    enum status status =
+        grpc_binary_metadata_parse(reader->arena, buf_str(&dense), &bytes, reader->err);
     if (status == ST_BAD_REQUEST || (status == ST_OK && bytes.len == 0)) {
-        status = doc_error(node, err, "expected base64 of a PEM file");
+        doc_reader_fail(reader, node, "expected base64 of a PEM file");
+    } else if (status == ST_OK) {
+        status = credential_set(out, bytes, reader->err);
     }
-    status = status == ST_OK ? credential_set(out, bytes, err) : status;
-    if (arena && bytes.ptr) {
+    reader->status = doc_reader_ok(reader) ? status : reader->status;
+    if (bytes.ptr) {
         secret_wipe((void *)(uintptr_t)bytes.ptr, bytes.len);
-        secret_wipe(dense.data, dense.len);
     }
-    arena_free(arena);
-    return status;
+    secret_wipe(dense.data, dense.len);
 }
 
-static enum status kube_config_pem(const struct doc_node *node, const char *name,
-                                   const char *folder, struct credential *out, struct error *err) {
-    char data_name[64];
-    struct str data = {NULL, 0}, path = {NULL, 0};
-    snprintf(data_name, sizeof(data_name), "%s-data", name);
-    struct doc_node data_node = doc_get(node, data_name);
-    enum status status = kube_config_secret(node, data_name, &data, err);
-    status = status == ST_OK ? kube_config_secret(node, name, &path, err) : status;
-    if (status != ST_OK) {
-        return status;
-    }
-    if (data.len > 0) {
-        return decode_base64(&data_node, data, out, err);
-    }
-    if (path.len > 0) {
-        out->path = kube_config_path(folder, path);
-        return out->path ? ST_OK : error_no_memory(err, "a kubeconfig");
-    }
-    return ST_OK;
-}
-
-/* ---- users: tokens and passwords ------------------------------------------------------------- */
-
-static enum status read_token(struct kube_config *config, const struct doc_node *user,
-                              const char *folder, struct error *err) {
-    struct str token = {NULL, 0}, file = {NULL, 0};
-    enum status status = kube_config_secret(user, "token", &token, err);
-    status = status == ST_OK ? kube_config_secret(user, "tokenFile", &file, err) : status;
-    if (status == ST_OK && token.len > 0) {
-        status = credential_set(&config->token, token, err);
-    }
-    if (status == ST_OK && file.len > 0) {
-        config->token.path = kube_config_path(folder, file);
-        status = config->token.path ? ST_OK : error_no_memory(err, "a kubeconfig");
-    }
-    return status;
-}
-
-static enum status print_basic(struct kube_config *config, struct str name, struct str password,
-                               struct error *err) {
-    struct arena *arena = arena_new(NULL, 0);
+/* Reads `username`, and `password` beside it. */
+static void read_basic(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct doc_node password_node = doc_get(node->parent, "password");
+    struct kube_config *config = object;
+    struct str name = {NULL, 0}, password = {NULL, 0};
     struct buf plain, field;
-    if (!arena) {
-        return error_no_memory(err, "a kubeconfig");
+    kube_config_read_secret(reader, node, &name);
+    kube_config_read_secret(reader, &password_node, &password);
+    if (!doc_reader_ok(reader) || (name.len == 0 && password.len == 0)) {
+        return;
     }
-    buf_init(&plain, arena, name.len + password.len + 1);
-    buf_init(&field, arena, 2 * (name.len + password.len) + 64);
+    if (config->token.text || config->token.path) {
+        doc_reader_fail(reader, node->parent, "expected a token or a password, there are both");
+        return;
+    }
+    buf_init(&plain, reader->arena, name.len + password.len + 1);
+    buf_init(&field, reader->arena, 2 * (name.len + password.len) + 64);
     buf_add_str(&plain, name);
     buf_add_char(&plain, ':');
     buf_add_str(&plain, password);
@@ -140,88 +149,133 @@ static enum status print_basic(struct kube_config *config, struct str name, stru
     while (field.len % 4 != 1) {
         buf_add_char(&field, '=');
     }
-    config->basic = plain.failed || field.failed ? NULL : str_dup(buf_str(&field));
+    buf_add_char(&field, '\0');
+    config->basic = field.data;
+    if (plain.failed || field.failed) {
+        config->basic = NULL;
+        doc_reader_no_memory(reader);
+    }
     secret_wipe(plain.data, plain.len);
-    secret_wipe(field.data, field.len);
-    arena_free(arena);
-    return config->basic ? ST_OK : error_no_memory(err, "a kubeconfig");
 }
 
-static enum status read_basic(struct kube_config *config, const struct doc_node *user,
-                              struct error *err) {
-    struct str name = {NULL, 0}, password = {NULL, 0};
-    enum status status = kube_config_secret(user, "username", &name, err);
-    status = status == ST_OK ? kube_config_secret(user, "password", &password, err) : status;
-    if (status != ST_OK || (name.len == 0 && password.len == 0)) {
-        return status;
+/* Adds a header field whose name is the text of the row. */
+static void add_field(struct doc_reader *reader, struct kube_config *config, struct str value) {
+    size_t n_bytes = config->n_fields * sizeof(*config->fields);
+    char **longer =
+        arena_realloc(reader->arena, config->fields, n_bytes, n_bytes + sizeof(*longer));
+    struct str text = arena_printf(reader->arena, "%s: %.*s", reader->row->text, STR_ARG(value));
+    if (!longer || !text.ptr) {
+        doc_reader_no_memory(reader);
+        return;
     }
-    if (config->token.text || config->token.path) {
-        return doc_error(user, err, "expected a token or a password, there are both");
-    }
-    return print_basic(config, name, password, err);
-}
-
-/* ---- users: impersonation -------------------------------------------------------------------- */
-
-static enum status add_field(struct kube_config *config, const char *name, struct str value,
-                             struct error *err) {
-    char text[FIELD_BYTES];
-    char **longer = realloc(config->fields, (config->n_fields + 1) * sizeof(*longer));
-    if (!longer) {
-        return error_no_memory(err, "a kubeconfig");
-    }
+    longer[config->n_fields++] = (char *)(uintptr_t)text.ptr;
     config->fields = longer;
-    snprintf(text, sizeof(text), "%s: %.*s", name, STR_ARG(value));
-    config->fields[config->n_fields] = strdup(text);
-    return config->fields[config->n_fields++] ? ST_OK : error_no_memory(err, "a kubeconfig");
 }
 
-static enum status read_impersonation(struct kube_config *config, const struct doc_node *user,
-                                      struct error *err) {
-    struct doc_node groups = doc_get(user, "as-groups"), group = {0};
-    struct str name = {NULL, 0}, uid = {NULL, 0}, text = {NULL, 0};
-    enum status status = kube_config_secret(user, "as", &name, err);
-    status = status == ST_OK ? kube_config_secret(user, "as-uid", &uid, err) : status;
-    if (status == ST_OK && name.len > 0) {
-        status = add_field(config, "Impersonate-User", name, err);
+static void read_impersonated(struct doc_reader *reader, const struct doc_node *node,
+                              void *config) {
+    struct str text = {NULL, 0};
+    kube_config_read_secret(reader, node, &text);
+    if (doc_reader_ok(reader) && text.len > 0) {
+        add_field(reader, config, text);
     }
-    if (status == ST_OK && uid.len > 0) {
-        status = add_field(config, "Impersonate-Uid", uid, err);
-    }
-    while (status == ST_OK && doc_is_present(&groups) && doc_next(&groups, &group)) {
-        status = doc_read_str(&group, &text, err);
-        status = status == ST_OK ? add_field(config, "Impersonate-Group", text, err) : status;
-    }
-    return status;
 }
 
-/* ---- users ----------------------------------------------------------------------------------- */
-
-static enum status kube_config_read_user(struct kube_config *config, const struct doc_node *user,
-                                         const char *folder, struct error *err) {
-    struct doc_node provider = doc_get(user, "auth-provider"), exec = doc_get(user, "exec");
-    enum status status = read_token(config, user, folder, err);
-    status = status == ST_OK ? read_basic(config, user, err) : status;
-    status = status == ST_OK
-                 ? kube_config_pem(user, "client-certificate", folder, &config->cert, err)
-                 : status;
-    status =
-        status == ST_OK ? kube_config_pem(user, "client-key", folder, &config->key, err) : status;
-    status = status == ST_OK ? read_impersonation(config, user, err) : status;
-    if (status == ST_OK && doc_is_present(&provider)) {
-        status = doc_error(&provider, err, "not supported: name a program for it under \"exec\"");
+static void read_groups(struct doc_reader *reader, const struct doc_node *list, void *config) {
+    for (struct doc_node group = {0};
+         doc_is_present(list) && doc_reader_next(reader, list, &group);) {
+        struct str text = {NULL, 0};
+        doc_reader_view(reader, &group, &text);
+        if (doc_reader_ok(reader)) {
+            add_field(reader, config, text);
+        }
     }
-    if (status == ST_OK && doc_is_present(&exec)) {
-        status = kube_exec_read(&exec, folder, &config->exec, err);
-    }
-    return status;
 }
+
+#define CONFIG struct kube_config
+#define CREDENTIAL(field, function) MEMBER_CUSTOM_FIELD(CONFIG, field, struct credential, function)
+static const struct doc_member USER[] = {
+    {"token", CREDENTIAL(token, read_token)},
+    {"tokenFile", CREDENTIAL(token, read_token_file)},
+    {"username", MEMBER_CUSTOM(read_basic)},
+    {"client-certificate-data", CREDENTIAL(cert, read_pem_data)},
+    {"client-certificate", CREDENTIAL(cert, read_pem_file)},
+    {"client-key-data", CREDENTIAL(key, read_pem_data)},
+    {"client-key", CREDENTIAL(key, read_pem_file)},
+    {"as", MEMBER_CUSTOM(read_impersonated), .text = "Impersonate-User"},
+    {"as-uid", MEMBER_CUSTOM(read_impersonated), .text = "Impersonate-Uid"},
+    {"as-groups", MEMBER_CUSTOM(read_groups), .text = "Impersonate-Group"},
+    {"auth-provider", MEMBER_REFUSED("not supported: name a program for it under \"exec\"")},
+    {"exec", MEMBER_CUSTOM_FIELD(CONFIG, exec, struct kube_exec *, kube_exec_read)},
+    {0}};
+
+/* ---- clusters -------------------------------------------------------------------------------- */
+
+static void read_server(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    char *server = NULL;
+    kube_config_read_text(reader, node, &server);
+    if (!server) {
+        doc_reader_fail(reader, node->parent, "expected the server's URL (server)");
+        return;
+    }
+    size_t n = strlen(server), n_host = 0;
+    bool tls = str_starts_with(str_of(server), STR("https://"));
+    if (!tls && !str_starts_with(str_of(server), STR("http://"))) {
+        doc_reader_fail(reader, node, "expected a URL that begins with https:// or http://");
+        return;
+    }
+    const char *host = server + (tls ? 8 : 7);
+    n_host = strcspn(host, "/");
+    if (n_host == 0 || memchr(host, '@', n_host) || strpbrk(host, "?# \t\r\n")) {
+        doc_reader_fail(reader, node, "expected a URL of a host, a port and a path, nothing else");
+    }
+    while (n > 0 && server[n - 1] == '/') {
+        server[--n] = '\0';
+    }
+    *(char **)out = server;
+}
+
+/* Reads the cluster's extension for exec programs, as JSON. */
+static void read_extension(struct doc_reader *reader, const struct doc_node *list, void *out) {
+    for (struct doc_node item = {0};
+         doc_is_present(list) && doc_reader_next(reader, list, &item);) {
+        if (str_is(kube_member_text(&item, "name"), "client.authentication.k8s.io/exec")) {
+            struct doc_node value = doc_get(&item, "extension");
+            char *json = value.val ? json_value_print(value.val, NULL) : NULL;
+            struct str copy = {NULL, 0};
+            if (value.val && !json) {
+                doc_reader_no_memory(reader);
+            }
+            doc_reader_dup(reader, str_of(json ? json : "null"), &copy);
+            *(char **)out = (char *)(uintptr_t)copy.ptr;
+            free(json);
+            return;
+        }
+    }
+}
+
+static const struct doc_member CLUSTER[] = {
+    {"server", MEMBER_CUSTOM_FIELD(CONFIG, server, char *, read_server)},
+    {"proxy-url", MEMBER_REFUSED("an API server behind a proxy is not supported")},
+    {"insecure-skip-tls-verify", MEMBER_BOOL(CONFIG, insecure)},
+    {"tls-server-name", MEMBER_CUSTOM_FIELD(CONFIG, tls_name, char *, kube_config_read_text)},
+    {"extensions", MEMBER_CUSTOM_FIELD(CONFIG, extension, char *, read_extension)},
+    {"certificate-authority-data", CREDENTIAL(ca, read_pem_data)},
+    {"certificate-authority", CREDENTIAL(ca, read_pem_file)},
+    {0}};
+
+static const struct doc_member CONTEXT[] = {
+    {"namespace", MEMBER_CUSTOM_FIELD(CONFIG, name_space, char *, kube_config_read_text)}, {0}};
+#undef CREDENTIAL
+#undef CONFIG
+
+/* ---- kubeconfig files ------------------------------------------------------------------------ */
 
 enum { MOST_FILES = 16 };
 
 struct files {
     struct doc *docs[MOST_FILES];
-    char *folders[MOST_FILES]; /* paths in a file are relative to its folder */
+    const char *folders[MOST_FILES]; /* paths in a file are relative to its folder */
     size_t n;
 };
 
@@ -231,44 +285,37 @@ struct found {
     const char *folder;
 };
 
-/* ---- kubeconfig files ------------------------------------------------------------------------ */
-
-static char *folder_of(const char *path) {
+static void add_file(struct doc_reader *reader, struct files *files, const char *path) {
     const char *slash = strrchr(path, '/');
-    return slash ? str_dup(str_make(path, (size_t)(slash - path))) : strdup(".");
-}
-
-static enum status add_file(struct files *files, const char *path, struct error *err) {
-    enum status status = doc_load(DOC_YAML, path, &files->docs[files->n], err);
-    if (status != ST_OK) {
-        return status;
+    struct str folder = {NULL, 0};
+    doc_reader_dup(reader, slash ? str_make(path, (size_t)(slash - path)) : STR("."), &folder);
+    if (doc_reader_ok(reader)) {
+        reader->status = doc_load(DOC_YAML, path, &files->docs[files->n], reader->err);
     }
-    files->folders[files->n] = folder_of(path);
-    files->n++;
-    return files->folders[files->n - 1] ? ST_OK : error_no_memory(err, "a kubeconfig");
+    if (doc_reader_ok(reader)) {
+        files->folders[files->n++] = folder.ptr;
+    }
 }
 
-static enum status add_files(struct files *files, const char *paths, struct error *err) {
+static void add_files(struct doc_reader *reader, struct files *files, const char *paths) {
     struct str rest = str_of(paths);
-    enum status status = ST_OK;
-    while (status == ST_OK && rest.ptr) {
-        struct str path = str_cut(&rest, ':');
-        char *copy = str_dup(path);
-        if (!copy) {
-            return error_no_memory(err, "a kubeconfig");
+    while (doc_reader_ok(reader) && rest.ptr) {
+        struct str path = {NULL, 0};
+        doc_reader_dup(reader, str_cut(&rest, ':'), &path);
+        if (path.len == 0 || (access(path.ptr, F_OK) != 0 && errno == ENOENT)) {
+            continue;
         }
-        if (path.len > 0 && (access(copy, F_OK) == 0 || errno != ENOENT)) {
-            status = files->n < MOST_FILES
-                         ? add_file(files, copy, err)
-                         : error_set(err, ST_BAD_CONFIG, "$KUBECONFIG: expected at most %d files",
-                                     MOST_FILES);
+        if (files->n < MOST_FILES) {
+            add_file(reader, files, path.ptr);
+        } else {
+            reader->status = error_set(reader->err, ST_BAD_CONFIG,
+                                       "$KUBECONFIG: expected at most %d files", MOST_FILES);
         }
-        free(copy);
     }
-    if (status == ST_OK && files->n == 0) {
-        status = error_set(err, ST_IO, "$KUBECONFIG: none of the files exists: %s", paths);
+    if (doc_reader_ok(reader) && files->n == 0) {
+        reader->status =
+            error_set(reader->err, ST_IO, "$KUBECONFIG: none of the files exists: %s", paths);
     }
-    return status;
 }
 
 /* Overwrites the values of the tree, which may be secret; they lie one after the other. */
@@ -286,7 +333,6 @@ static void files_fini(struct files *files) {
     for (size_t i = 0; i < files->n; i++) {
         wipe_values(files->docs[i]);
         doc_free(files->docs[i]);
-        free(files->folders[i]);
     }
 }
 
@@ -311,198 +357,145 @@ static bool find_named(const struct files *files, const char *list, const char *
     return false;
 }
 
-static enum status current_context(const struct files *files, char **out, struct error *err) {
-    enum status status = ST_OK;
-    for (size_t i = 0; status == ST_OK && !*out && i < files->n; i++) {
-        struct doc_node root = doc_root(files->docs[i]);
-        status = doc_expect_object(&root, err);
-        status = status == ST_OK ? kube_config_text(&root, "current-context", out, err) : status;
-    }
-    if (status == ST_OK && !*out) {
-        struct doc_node root = doc_root(files->docs[0]);
-        status = doc_error(&root, err, "there is no current-context: expected one, or a context");
-    }
-    return status;
-}
-
-/* ---- clusters -------------------------------------------------------------------------------- */
-
-static enum status check_server(const struct doc_node *node, char *server, struct error *err) {
-    assert(server); /* it was read */
-    size_t n = strlen(server), n_host = 0;
-    bool tls = str_starts_with(str_of(server), STR("https://"));
-    if (!tls && !str_starts_with(str_of(server), STR("http://"))) {
-        return doc_error(node, err, "expected a URL that begins with https:// or http://");
-    }
-    const char *host = server + (tls ? 8 : 7);
-    n_host = strcspn(host, "/");
-    if (n_host == 0 || memchr(host, '@', n_host) || strpbrk(host, "?# \t\r\n")) {
-        return doc_error(node, err, "expected a URL of a host, a port and a path, nothing else");
-    }
-    while (n > 0 && server[n - 1] == '/') {
-        server[--n] = '\0';
-    }
-    return ST_OK;
-}
-
-/* Reads the cluster's extension for exec programs, as JSON. */
-static enum status read_extension(struct kube_config *config, const struct doc_node *cluster,
-                                  struct error *err) {
-    struct doc_node list = doc_get(cluster, "extensions"), item = {0};
-    while (!config->extension && doc_is_present(&list) && doc_next(&list, &item)) {
-        if (str_is(kube_member_text(&item, "name"), "client.authentication.k8s.io/exec")) {
-            struct doc_node value = doc_get(&item, "extension");
-            config->extension = value.val ? json_value_print(value.val, NULL) : strdup("null");
-            if (!config->extension) {
-                return error_no_memory(err, "a kubeconfig");
-            }
-        }
-    }
-    return ST_OK;
-}
-
-static enum status read_cluster(struct kube_config *config, const struct found *cluster,
-                                struct error *err) {
-    const struct doc_node *node = &cluster->value;
-    struct doc_node server = doc_get(node, "server"), proxy = doc_get(node, "proxy-url"),
-                    insecure = doc_get(node, "insecure-skip-tls-verify");
-    enum status status = kube_config_text(node, "server", &config->server, err);
-    if (status == ST_OK && !config->server) {
-        status = doc_error(node, err, "expected the server's URL (server)");
-    }
-    status = status == ST_OK ? check_server(&server, config->server, err) : status;
-    if (status == ST_OK && doc_is_present(&proxy) && !json_text_is(proxy.val, "")) {
-        status = doc_error(&proxy, err, "an API server behind a proxy is not supported");
-    }
-    status = status == ST_OK ? doc_read_bool(&insecure, &config->insecure, err) : status;
-    status = status == ST_OK ? kube_config_text(node, "tls-server-name", &config->tls_name, err)
-                             : status;
-    status = status == ST_OK ? read_extension(config, node, err) : status;
-    return status == ST_OK
-               ? kube_config_pem(node, "certificate-authority", cluster->folder, &config->ca, err)
-               : status;
-}
-
-/* ---- contexts -------------------------------------------------------------------------------- */
-
-/* Finds the entry that the context names under `key`, in the list of that kind. */
-static enum status find_referenced(const struct files *files, const struct found *context,
-                                   const char *key, const char *list, struct found *out,
-                                   struct error *err) {
+/* Returns: the name of the first file's context that has one; NULL after an error. */
+static const char *current_context(struct doc_reader *reader, const struct files *files) {
     char *name = NULL;
-    enum status status = kube_config_text(&context->value, key, &name, err);
-    if (status == ST_OK && !name) {
-        status = doc_error(&context->value, err, "expected the name of a %s", key);
+    struct doc_node root = {0};
+    for (size_t i = 0; !name && i < files->n; i++) {
+        root = doc_root(files->docs[i]);
+        struct doc_node member = doc_get(&root, "current-context");
+        doc_reader_expect_object(reader, &root);
+        kube_config_read_text(reader, &member, &name);
     }
-    if (status == ST_OK && !find_named(files, list, name, key, out)) {
-        status = doc_error(&context->value, err, "there is no %s of the name \"%s\"", key, name);
+    if (!name) {
+        root = files->n > 0 ? doc_root(files->docs[0]) : root;
+        doc_reader_fail(reader, &root, "there is no current-context: expected one, or a context");
     }
-    if (status == ST_OK && !doc_is_object(&out->value)) {
-        status = doc_error(&out->item, err, "expected an object \"%s\" in it", key);
-    }
-    free(name);
-    return status;
+    return name;
 }
 
-static enum status read_context(struct kube_config *config, const struct files *files,
-                                const char *name, struct error *err) {
-    struct found context, cluster, user;
+/* Reads the entry that the context names under `key`, in the list of that kind. */
+static void read_referenced(struct doc_reader *reader, const struct files *files,
+                            const struct found *context, const char *key, const char *list,
+                            const struct doc_member *members, struct kube_config *config) {
+    struct doc_node name_node = doc_get(&context->value, key);
+    struct found found = {.folder = NULL};
+    char *name = NULL;
+    kube_config_read_text(reader, &name_node, &name);
+    if (!name) {
+        doc_reader_fail(reader, &context->value, "expected the name of a %s", key);
+    } else if (!find_named(files, list, name, key, &found)) {
+        doc_reader_fail(reader, &context->value, "there is no %s of the name \"%s\"", key, name);
+    } else if (!doc_is_object(&found.value)) {
+        doc_reader_fail(reader, &found.item, "expected an object \"%s\" in it", key);
+    }
+    reader_of(reader)->folder = found.folder;
+    doc_reader_members(reader, &found.value, members, config);
+}
+
+static void read_context(struct doc_reader *reader, const struct files *files, const char *name,
+                         struct kube_config *config) {
+    struct found context;
     if (!find_named(files, "contexts", name, "context", &context)) {
         struct doc_node root = doc_root(files->docs[0]);
-        return doc_error(&root, err, "there is no context of the name \"%s\"", name);
+        doc_reader_fail(reader, &root, "there is no context of the name \"%s\"", name);
+        return;
     }
-    enum status status = find_referenced(files, &context, "cluster", "clusters", &cluster, err);
-    status = status == ST_OK
-                 ? kube_config_text(&context.value, "namespace", &config->name_space, err)
-                 : status;
-    status = status == ST_OK ? read_cluster(config, &cluster, err) : status;
-    status =
-        status == ST_OK ? find_referenced(files, &context, "user", "users", &user, err) : status;
-    return status == ST_OK ? kube_config_read_user(config, &user.value, user.folder, err) : status;
+    doc_reader_members(reader, &context.value, CONTEXT, config);
+    read_referenced(reader, files, &context, "cluster", "clusters", CLUSTER, config);
+    read_referenced(reader, files, &context, "user", "users", USER, config);
 }
 
-static enum status kube_config_read_files(struct kube_config *config, const char *paths, bool many,
-                                          const char *context, struct error *err) {
+static void read_files(struct doc_reader *reader, const char *paths, bool many, const char *name,
+                       struct kube_config *config) {
     struct files files = {.n = 0};
-    char *name = context && *context != '\0' ? strdup(context) : NULL;
-    enum status status = many ? add_files(&files, paths, err) : add_file(&files, paths, err);
-    if (status == ST_OK && !name) {
-        status = current_context(&files, &name, err);
+    if (many) {
+        add_files(reader, &files, paths);
+    } else {
+        add_file(reader, &files, paths);
     }
-    status = status == ST_OK ? read_context(config, &files, name, err) : status;
-    free(name);
+    if (doc_reader_ok(reader) && (!name || *name == '\0')) {
+        name = current_context(reader, &files);
+    }
+    if (doc_reader_ok(reader)) {
+        read_context(reader, &files, name, config);
+    }
     files_fini(&files);
-    return status;
 }
-
-static const char FOLDER[] = "/var/run/secrets/kubernetes.io/serviceaccount";
-
-enum { PATH_BYTES = 4096, URL_BYTES = 600 };
 
 /* ---- the service account of a pod ------------------------------------------------------------ */
 
-static enum status take_path(struct credential *datum, const char *folder, const char *name,
-                             struct error *err) {
-    char path[PATH_BYTES];
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    datum->path = strdup(path);
-    return datum->path ? ST_OK : error_no_memory(err, "the API server's configuration");
-}
+static const char FOLDER[] = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/* If the namespace can't be read, none is set: it has to be configured. */
-static enum status take_namespace(struct kube_config *config, const char *folder,
-                                  struct error *err) {
-    struct credential file = {.path = NULL};
-    struct error ignored;
-    enum status status = take_path(&file, folder, "namespace", err);
-    if (status == ST_OK && credential_refresh(&file, true, &ignored) == ST_OK) {
-        config->name_space = strdup(file.text);
-        status =
-            config->name_space ? ST_OK : error_no_memory(err, "the API server's configuration");
+static void use_file(struct doc_reader *reader, const char *folder, const char *name, bool trim,
+                     struct credential *out) {
+    struct str path = arena_printf(reader->arena, "%s/%s", folder, name);
+    out->path = path.ptr ? strdup(path.ptr) : NULL;
+    if (!out->path) {
+        doc_reader_no_memory(reader);
     }
-    credential_fini(&file);
-    return status;
+    if (doc_reader_ok(reader)) {
+        reader->status = credential_refresh(out, trim, reader->err);
+    }
 }
 
-static enum status read_pod(struct kube_config *config, const char *folder, struct error *err) {
+static void read_pod(struct doc_reader *reader, const char *folder, struct kube_config *config) {
     const char *host = getenv("KUBERNETES_SERVICE_HOST"), *port = getenv("KUBERNETES_SERVICE_PORT");
-    char url[URL_BYTES];
     if (!host || !port || *host == '\0' || *port == '\0') {
-        return error_set(err, ST_BAD_CONFIG,
-                         "expected a kubeconfig (--kubeconfig, $KUBECONFIG), or to run in a pod, "
-                         "where $KUBERNETES_SERVICE_HOST and $KUBERNETES_SERVICE_PORT are set");
+        reader->status =
+            error_set(reader->err, ST_BAD_CONFIG,
+                      "expected a kubeconfig (--kubeconfig, $KUBECONFIG), or to run in a pod, "
+                      "where $KUBERNETES_SERVICE_HOST and $KUBERNETES_SERVICE_PORT are set");
+        return;
     }
     bool v6 = strchr(host, ':') != NULL;
-    snprintf(url, sizeof(url), "https://%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "", port);
-    config->server = strdup(url);
-    enum status status = config->server ? take_path(&config->token, folder, "token", err)
-                                        : error_no_memory(err, "the API server's configuration");
-    status = status == ST_OK ? take_path(&config->ca, folder, "ca.crt", err) : status;
-    status = status == ST_OK ? credential_refresh(&config->token, true, err) : status;
-    status = status == ST_OK ? credential_refresh(&config->ca, false, err) : status;
-    return status == ST_OK ? take_namespace(config, folder, err) : status;
+    struct str url =
+        arena_printf(reader->arena, "https://%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "", port);
+    config->server = (char *)(uintptr_t)url.ptr;
+    if (!config->server) {
+        doc_reader_no_memory(reader);
+    }
+    use_file(reader, folder, "token", true, &config->token);
+    use_file(reader, folder, "ca.crt", false, &config->ca);
+    /* If the namespace can't be read, none is set: it has to be configured. */
+    struct error ignored = {.status = ST_OK};
+    struct doc_reader attempt = *reader;
+    struct credential file = {.path = NULL};
+    struct str name_space = {NULL, 0};
+    attempt.err = &ignored;
+    use_file(&attempt, folder, "namespace", true, &file);
+    if (doc_reader_ok(&attempt)) {
+        doc_reader_dup(reader, credential_text(&file), &name_space);
+        config->name_space = (char *)(uintptr_t)name_space.ptr;
+    }
+    credential_fini(&file);
 }
 
 /* ---- load and free --------------------------------------------------------------------------- */
 
 enum status kube_config_load(const struct kube_config_options *ask, struct kube_config **out,
                              struct error *err) {
-    struct kube_config *config = calloc(1, sizeof(*config));
+    struct arena *arena = arena_new(NULL, 0);
+    struct kube_config *config = arena ? arena_calloc(arena, 1, sizeof(*config)) : NULL;
     bool by_default = !ask->kubeconfig && !ask->service_account;
     const char *files =
         by_default ? getenv("KUBECONFIG") : ask->kubeconfig; /* no other thread sets it */
-    enum status status;
+    struct kube_config_reader reader = {
+        .doc = {.arena = arena, .what = "the API server's configuration", .err = err}};
     if (!config) {
-        return error_no_memory(err, "the API server's configuration");
+        arena_free(arena);
+        doc_reader_no_memory(&reader.doc);
+        return reader.doc.status;
     }
+    config->arena = arena;
     if (files && *files != '\0') {
-        status = kube_config_read_files(config, files, !ask->kubeconfig, ask->kube_context, err);
+        read_files(&reader.doc, files, !ask->kubeconfig, ask->kube_context, config);
     } else {
-        status = read_pod(config, ask->service_account ? ask->service_account : FOLDER, err);
+        read_pod(&reader.doc, ask->service_account ? ask->service_account : FOLDER, config);
     }
-    if (status != ST_OK) {
+    if (!doc_reader_ok(&reader.doc)) {
         kube_config_free(config);
-        return status;
+        return reader.doc.status;
     }
     *out = config;
     return ST_OK;
@@ -516,20 +509,11 @@ void kube_config_free(struct kube_config *config) {
     credential_fini(&config->cert);
     credential_fini(&config->key);
     credential_fini(&config->token);
-    kube_exec_free(config->exec);
+    kube_exec_wipe(config->exec);
     if (config->basic) {
         secret_wipe(config->basic, strlen(config->basic));
     }
-    for (size_t i = 0; i < config->n_fields; i++) {
-        free(config->fields[i]);
-    }
-    free(config->fields);
-    free(config->basic);
-    free(config->server);
-    free(config->name_space);
-    free(config->tls_name);
-    free(config->extension);
-    free(config);
+    arena_free(config->arena);
 }
 
 const char *kube_config_server(const struct kube_config *config) {

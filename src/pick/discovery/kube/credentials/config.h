@@ -8,14 +8,15 @@
 
 #include <stdbool.h>
 
-#include "core/base/doc/doc.h"
+#include "core/base/doc/reader.h"
 #include "core/os/credential.h"
 #include "pick/discovery/kube/credentials/exec.h"
 
 struct kube_config {
-    char *server;     /* without a trailing slash */
-    char *name_space; /* NULL: none */
-    char *tls_name;   /* the name in the server's certificate; NULL: the host of the URL */
+    struct arena *arena; /* has the texts */
+    char *server;        /* without a trailing slash */
+    char *name_space;    /* NULL: none */
+    char *tls_name;      /* the name in the server's certificate; NULL: the host of the URL */
     bool insecure;
     struct credential ca, cert, key;
     struct credential token; /* a token file has precedence over a token */
@@ -48,14 +49,17 @@ const char *kube_config_namespace(const struct kube_config *config);
 
 /* ---- for exec.c ---- */
 
-/* Reads a text that may be secret and is not in error texts. Returns: ST_BAD_CONFIG if the member
- * is something else; an absent one leaves `*out` unchanged. */
-enum status kube_config_secret(const struct doc_node *node, const char *key, struct str *out,
-                               struct error *err) SLUICE_MUST_USE;
-/* Copies a text; an empty one is like none. */
-enum status kube_config_text(const struct doc_node *node, const char *key, char **out,
-                             struct error *err) SLUICE_MUST_USE;
-/* Resolves a path in a file of `folder`. Returns: NULL when out of memory. Owns: the caller. */
-char *kube_config_path(const char *folder, struct str path) SLUICE_MUST_USE;
+struct kube_config_reader {
+    struct doc_reader doc; /* first, so that rows find it; its arena is the configuration's */
+    const char *folder;    /* of the file */
+};
+
+/* A struct str: a text that may be secret and is not in error texts; it is not copied. An absent
+ * one leaves `*out` unchanged. */
+doc_member_fn kube_config_read_secret;
+/* A char *: a copy of a text; an empty or absent one leaves `*out` unchanged. */
+doc_member_fn kube_config_read_text;
+/* Resolves a path in the file that is read. Returns: NULL after an error. */
+char *kube_config_path(struct doc_reader *reader, struct str path);
 
 #endif

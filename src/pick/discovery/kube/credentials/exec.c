@@ -16,146 +16,107 @@ static const char *const VERSIONS[] = {"client.authentication.k8s.io/v1",
 
 /* ---- kubeconfig ------------------------------------------------------------------------------ */
 
-static enum status read_version(const struct doc_node *node, struct kube_exec *exec,
-                                struct error *err) {
-    struct doc_node member = doc_get(node, "apiVersion");
-    enum status status = kube_config_text(node, "apiVersion", &exec->version, err);
-    if (status != ST_OK) {
-        return status;
-    }
-    for (size_t i = 0; exec->version && i < sizeof(VERSIONS) / sizeof(VERSIONS[0]); i++) {
-        if (strcmp(exec->version, VERSIONS[i]) == 0) {
-            return ST_OK;
+static void read_version(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    char **version = out;
+    kube_config_read_text(reader, node, version);
+    for (size_t i = 0; *version && i < sizeof(VERSIONS) / sizeof(VERSIONS[0]); i++) {
+        if (strcmp(*version, VERSIONS[i]) == 0) {
+            return;
         }
     }
-    return doc_error(member.val ? &member : node, err, "expected the apiVersion %s or %s",
-                     VERSIONS[0], VERSIONS[1]);
+    doc_reader_fail(reader, node->val ? node : node->parent, "expected the apiVersion %s or %s",
+                    VERSIONS[0], VERSIONS[1]);
 }
 
 /* A program that needs a terminal is rejected. */
-static enum status check_mode(const struct doc_node *node, struct error *err) {
-    struct doc_node member = doc_get(node, "interactiveMode");
+static void check_mode(struct doc_reader *reader, const struct doc_node *node, void *unused) {
     struct str mode = STR("IfAvailable");
-    enum status status = doc_is_present(&member) ? doc_read_str(&member, &mode, err) : ST_OK;
-    if (status == ST_OK && str_is(mode, "Always")) {
-        status = doc_error(&member, err, "a program that needs a terminal can't be used here");
-    } else if (status == ST_OK && !str_is(mode, "Never") && !str_is(mode, "IfAvailable")) {
-        status = doc_error(&member, err, "expected Never, IfAvailable or Always, got \"%.*s\"",
-                           STR_ARG(mode));
+    (void)unused;
+    if (doc_is_present(node)) {
+        doc_reader_view(reader, node, &mode);
     }
-    return status;
+    if (str_is(mode, "Always")) {
+        doc_reader_fail(reader, node, "a program that needs a terminal can't be used here");
+    } else if (!str_is(mode, "Never") && !str_is(mode, "IfAvailable")) {
+        doc_reader_fail(reader, node, "expected Never, IfAvailable or Always, got \"%.*s\"",
+                        STR_ARG(mode));
+    }
 }
 
-/* A path is relative to the kubeconfig; a name without a slash is searched in $PATH. */
-static enum status read_command(const struct doc_node *node, const char *folder, char **out,
-                                struct error *err) {
+/* Reads `command`, and `args` beside it. A path is relative to the kubeconfig; a name without a
+ * slash is searched in $PATH. */
+static void read_argv(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct doc_node args = doc_get(node->parent, "args"), item = {0};
+    struct kube_exec *exec = object;
     char *command = NULL;
-    enum status status = kube_config_text(node, "command", &command, err);
-    if (status == ST_OK && !command) {
-        status = doc_error(node, err, "expected the name of a program (command)");
+    kube_config_read_text(reader, node, &command);
+    if (!command) {
+        doc_reader_fail(reader, node->parent, "expected the name of a program (command)");
+        return;
     }
-    if (status == ST_OK && command && strchr(command, '/')) {
-        *out = kube_config_path(folder, str_of(command));
-        status = *out ? ST_OK : error_no_memory(err, "an exec program");
-        free(command);
-        return status;
-    }
-    *out = command;
-    return status;
-}
-
-static enum status read_argv(const struct doc_node *node, const char *folder,
-                             struct kube_exec *exec, struct error *err) {
-    struct doc_node args = doc_get(node, "args"), item = {0};
-    size_t n = 1;
-    exec->argv = calloc(doc_count(&args) + 2, sizeof(*exec->argv));
+    exec->argv = doc_reader_calloc(reader, doc_count(&args) + 2, sizeof(*exec->argv));
     if (!exec->argv) {
-        return error_no_memory(err, "an exec program");
+        return;
     }
-    enum status status = read_command(node, folder, &exec->argv[0], err);
-    while (status == ST_OK && doc_is_present(&args) && doc_next(&args, &item)) {
-        struct str text;
+    exec->argv[0] = strchr(command, '/') ? kube_config_path(reader, str_of(command)) : command;
+    for (size_t n = 1; doc_is_present(&args) && doc_reader_next(reader, &args, &item); n++) {
+        struct str text = {NULL, 0}, copy = {NULL, 0};
         if (!json_get_string(item.val, &text)) {
-            return doc_error(&item, err, "expected text"); /* it may be secret */
+            doc_reader_fail(reader, &item, "expected text"); /* it may be secret */
         }
-        exec->argv[n++] = str_dup(text);
-        status = exec->argv[n - 1] ? ST_OK : error_no_memory(err, "an exec program");
+        doc_reader_dup(reader, text, &copy);
+        exec->argv[n] = (char *)(uintptr_t)copy.ptr;
     }
-    return status;
 }
 
-static enum status add_variable(const struct doc_node *item, char **out, struct error *err) {
-    struct str name = {NULL, 0}, value = STR("");
-    enum status status = kube_config_secret(item, "name", &name, err);
-    status = status == ST_OK ? kube_config_secret(item, "value", &value, err) : status;
-    if (status != ST_OK) {
-        return status;
+static void read_env(struct doc_reader *reader, const struct doc_node *list, void *object) {
+    struct kube_exec *exec = object;
+    struct doc_node item = {0};
+    exec->env = doc_reader_calloc(reader, doc_count(list) + 1, sizeof(*exec->env));
+    for (size_t n = 0; doc_is_present(list) && doc_reader_next(reader, list, &item); n++) {
+        struct doc_node name_node = doc_get(&item, "name"), value_node = doc_get(&item, "value");
+        struct str name = {NULL, 0}, value = STR("");
+        kube_config_read_secret(reader, &name_node, &name);
+        kube_config_read_secret(reader, &value_node, &value);
+        if (name.len == 0 || memchr(name.ptr, '=', name.len)) {
+            doc_reader_fail(reader, &item, "expected the name of a variable");
+            return;
+        }
+        struct str text = arena_printf(reader->arena, "%.*s=%.*s", STR_ARG(name), STR_ARG(value));
+        exec->env[n] = (char *)(uintptr_t)text.ptr;
+        if (!text.ptr) {
+            doc_reader_no_memory(reader);
+        }
     }
-    if (name.len == 0 || memchr(name.ptr, '=', name.len)) {
-        return doc_error(item, err, "expected the name of a variable");
-    }
-    size_t n_bytes = name.len + value.len + 2;
-    *out = malloc(n_bytes);
-    if (!*out) {
-        return error_no_memory(err, "an exec program");
-    }
-    snprintf(*out, n_bytes, "%.*s=%.*s", STR_ARG(name), STR_ARG(value));
-    return ST_OK;
 }
 
-static enum status read_env(const struct doc_node *node, struct kube_exec *exec,
-                            struct error *err) {
-    struct doc_node env = doc_get(node, "env"), item = {0};
-    enum status status = ST_OK;
-    size_t n = 0;
-    exec->env = calloc(doc_count(&env) + 1, sizeof(*exec->env));
-    if (!exec->env) {
-        return error_no_memory(err, "an exec program");
+static const struct doc_member EXEC[] = {
+    {"apiVersion", MEMBER_CUSTOM_FIELD(struct kube_exec, version, char *, read_version)},
+    {"interactiveMode", MEMBER_CUSTOM(check_mode)},
+    {"command", MEMBER_CUSTOM(read_argv)},
+    {"env", MEMBER_CUSTOM(read_env)},
+    {"installHint", MEMBER_CUSTOM_FIELD(struct kube_exec, hint, char *, kube_config_read_text)},
+    {"provideClusterInfo", MEMBER_BOOL(struct kube_exec, provide_cluster_info)},
+    {0}};
+
+void kube_exec_read(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    struct kube_exec **exec = out;
+    if (doc_is_present(node)) {
+        *exec = doc_reader_calloc(reader, 1, sizeof(**exec));
+        doc_reader_members(reader, node, EXEC, *exec);
     }
-    while (status == ST_OK && doc_is_present(&env) && doc_next(&env, &item)) {
-        status = add_variable(&item, &exec->env[n++], err);
-    }
-    return status;
 }
 
-enum status kube_exec_read(const struct doc_node *node, const char *folder, struct kube_exec **out,
-                           struct error *err) {
-    struct doc_node wants = doc_get(node, "provideClusterInfo");
-    struct kube_exec *exec = calloc(1, sizeof(*exec));
-    if (!exec) {
-        return error_no_memory(err, "an exec program");
-    }
-    enum status status = read_version(node, exec, err);
-    status = status == ST_OK ? check_mode(node, err) : status;
-    status = status == ST_OK ? read_argv(node, folder, exec, err) : status;
-    status = status == ST_OK ? read_env(node, exec, err) : status;
-    status = status == ST_OK ? kube_config_text(node, "installHint", &exec->hint, err) : status;
-    if (status == ST_OK && doc_is_present(&wants)) {
-        status = doc_read_bool(&wants, &exec->provide_cluster_info, err);
-    }
-    if (status != ST_OK) {
-        kube_exec_free(exec);
-        return status;
-    }
-    *out = exec;
-    return ST_OK;
-}
-
-static void free_texts(char **texts) {
+static void wipe_texts(char **texts) {
     for (size_t i = 0; texts && texts[i]; i++) {
         secret_wipe(texts[i], strlen(texts[i]));
-        free(texts[i]);
     }
-    free(texts);
 }
 
-void kube_exec_free(struct kube_exec *exec) {
+void kube_exec_wipe(struct kube_exec *exec) {
     if (exec) {
-        free_texts(exec->argv);
-        free_texts(exec->env);
-        free(exec->version);
-        free(exec->hint);
-        free(exec);
+        wipe_texts(exec->argv);
+        wipe_texts(exec->env);
     }
 }
 

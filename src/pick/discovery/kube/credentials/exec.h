@@ -7,7 +7,7 @@
 #define SLUICE_PICK_DISCOVERY_KUBE_CREDENTIALS_EXEC_H
 
 #include "core/base/buf.h"
-#include "core/base/doc/doc.h"
+#include "core/base/doc/reader.h"
 #include "core/os/credential.h"
 
 struct kube_exec {
@@ -32,12 +32,11 @@ struct kube_credential {
     int64_t until_s; /* expiry by the wall clock; INT64_MAX: none */
 };
 
-/* `folder`: that of the kubeconfig. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. Owns: *out until
- * kube_exec_free. */
-enum status kube_exec_read(const struct doc_node *node, const char *folder, struct kube_exec **out,
-                           struct error *err) SLUICE_MUST_USE;
-/* NULL is allowed. */
-void kube_exec_free(struct kube_exec *exec);
+/* A row of a kubeconfig, read by a struct kube_config_reader (config.h) into a struct kube_exec *,
+ * which is in the configuration's arena. */
+doc_member_fn kube_exec_read;
+/* Overwrites arguments and environment, which may be secret. NULL is allowed. */
+void kube_exec_wipe(struct kube_exec *exec);
 
 /* Appends the value of $KUBERNETES_EXEC_INFO. */
 void kube_exec_print_info(const struct kube_exec *exec, const struct kube_exec_cluster *cluster,
