@@ -12,37 +12,17 @@
 #include <cmocka.h>
 
 #include "faults.h"
+#include "pick/config/page_fixture.h"
 #include "pick/discovery/file/pool_file.h"
 
-enum { PAGE_BYTES = 128 << 10 };
-
-static char page[PAGE_BYTES];
-
-static void read_page(const char *path) {
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    size_t n = fread(page, 1, sizeof(page) - 1, file);
-    fclose(file);
-    assert_in_range(n, 1, sizeof(page) - 2);
-    page[n] = '\0';
-}
-
-/* Cuts the next example of a profile off `*rest`. Returns: len 0 when there is none. */
-static struct str next_example(const char **rest) {
-    static const char begin[] = "\n```yaml\n", end[] = "\n```\n";
-    const char *at = *rest;
-    while ((at = strstr(at, begin)) != NULL) {
-        at += sizeof(begin) - 1;
-        const char *after = strstr(at, end);
-        assert_non_null(after);
-        struct str text = str_make(at, (size_t)(after - at) + 1);
-        at = *rest = after;
-        if (memmem(text.ptr, text.len, STR("profile:").ptr, 8) ||
-            memmem(text.ptr, text.len, STR("EndpointPickerConfig").ptr, 20)) {
-            return text;
-        }
+/* Cuts the next example of a profile off `*rest`. Returns: ptr NULL when there is none. */
+static struct str next_profile(const char **rest) {
+    struct str text = page_next_example(rest);
+    while (text.ptr && !memmem(text.ptr, text.len, STR("profile:").ptr, 8) &&
+           !memmem(text.ptr, text.len, STR("EndpointPickerConfig").ptr, 20)) {
+        text = page_next_example(rest);
     }
-    return str_make("", 0);
+    return text;
 }
 
 static bool has_affinity(const struct profile *profile) {
@@ -76,9 +56,8 @@ static void check_profile(const char *path, const struct profile *profile) {
 /* Returns: the number of profiles with an affinity. */
 static int check_page(const char *path) {
     int n = 0;
-    read_page(path);
-    const char *rest = page;
-    for (struct str text = next_example(&rest); text.len > 0; text = next_example(&rest)) {
+    const char *rest = page_read(path);
+    for (struct str text = next_profile(&rest); text.ptr; text = next_profile(&rest)) {
         struct pool_specs specs;
         struct error err;
         if (pool_file_parse(path, text, &specs, &err) != ST_OK) {

@@ -9,36 +9,19 @@
 
 #include <cmocka.h>
 
-#include "core/base/buf.h"
+#include "pick/config/page_fixture.h"
 #include "pick/config/scrape_rules.h"
 #include "pick/discovery/file/pool_file.h"
 
-enum { PAGE_BYTES = 128 << 10 };
-
-static char page[PAGE_BYTES];
-
-static void read_page(const char *path) {
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    size_t n = fread(page, 1, sizeof(page) - 1, file);
-    fclose(file);
-    assert_in_range(n, 1, sizeof(page) - 2);
-    page[n] = '\0';
-}
-
 /* Returns: the example of `path` with this number, from 0. */
 static struct str example(const char *path, int number) {
-    static const char begin[] = "\n```yaml\n";
-    read_page(path);
-    const char *at = page;
-    for (int i = 0; i <= number; i++) {
-        at = strstr(at, begin);
-        assert_non_null(at);
-        at += sizeof(begin) - 1;
+    const char *rest = page_read(path);
+    struct str text = page_next_example(&rest);
+    for (int i = 0; i < number; i++) {
+        text = page_next_example(&rest);
     }
-    const char *end = strstr(at, "\n```\n");
-    assert_non_null(end);
-    return str_make(at, (size_t)(end - at) + 1);
+    assert_non_null(text.ptr);
+    return text;
 }
 
 static struct pool_spec *parse(struct str text) {
@@ -117,7 +100,7 @@ static void page_protocol_names_are_listed(void **state) {
 #undef NAME
     };
     (void)state;
-    read_page("docs/picker/protocol-names.md");
+    const char *page = page_read("docs/picker/protocol-names.md");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char row[200];
         snprintf(row, sizeof(row), "\n| `%s`", rows[i].field);
