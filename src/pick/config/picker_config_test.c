@@ -152,6 +152,8 @@ static const struct {
     {NEW KIND PLUGINS
      "- {type: core-metrics-extractor, parameters: {defaultEngine: triton-tensorrt-llm}}\n",
      "loads       GET /metrics at port 8002, every"},
+    {NEW KIND PLUGINS "- {type: core-metrics-extractor, parameters: {engineConfigs: []}}\n",
+     "loads       GET /metrics, every"},
     {"metrics: {preset: sglang}\n---\n" NEW KIND PLUGINS
      "- {type: metrics-data-source, parameters: {path: /m}}\n",
      "notes       plugins[1].parameters (overridden by `metrics` or by flags)\n"},

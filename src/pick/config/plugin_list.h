@@ -1,6 +1,6 @@
 /* The plugins of a document: declared once in its list `plugins`, and referred to by their names in
- * the profile and, in upstream's EndpointPickerConfig, elsewhere. For profile.c and
- * picker_config.c. */
+ * the profile and, in upstream's EndpointPickerConfig, elsewhere. And the readers of what an
+ * EndpointPickerConfig has beside its profile. */
 #ifndef SLUICE_PICK_CONFIG_PLUGIN_LIST_H
 #define SLUICE_PICK_CONFIG_PLUGIN_LIST_H
 
@@ -54,5 +54,22 @@ const struct declared_plugin *plugin_list_find(const struct plugin_list *list, s
 const struct picker_plugin_type *picker_plugin_type_find(struct str type);
 /* Returns: the types of this kind, "a, b, c". */
 struct str picker_plugin_types_of_kind(struct arena *arena, enum picker_plugin_kind kind);
+
+/* ---- an EndpointPickerConfig ----------------------------------------------------------------- */
+
+/* A row that refers to a plugin of a kind, or to a type of it: it is checked that there is one. */
+#define MEMBER_PLUGIN_REF(kind) MEMBER_CUSTOM(picker_check_ref), .min = PICKER_PLUGIN_##kind
+doc_member_fn picker_check_ref;
+/* The same of a policy whose limit must be the whole capacity. */
+doc_member_fn picker_check_usage_limit;
+
+/* limits.c: the thresholds in `node`, which may be absent; notes are about `said`. */
+void picker_read_utilization(struct doc_reader *reader, const struct doc_node *said,
+                             const struct doc_node *node);
+void picker_read_concurrency(struct doc_reader *reader, const struct doc_node *node);
+/* limits.c: the member `flowControl`. Without the feature gate it is checked, and has no effect. */
+void picker_read_flow_control(struct doc_reader *reader, const struct doc_node *document);
+/* metrics.c: the parameters of plugins that scrape loads. */
+void picker_read_data_sources(struct doc_reader *reader);
 
 #endif

@@ -7,10 +7,6 @@
 
 #include "pick/config/dns_plan.h"
 
-#define MS INT64_C(1000000)
-#define MINUTE INT64_C(60000000000)
-#define HOUR INT64_C(3600000000000)
-
 enum { MOST_AUTHORITIES = 100, MOST_HOST_BYTES = 255 };
 
 /* ---- authorities ----------------------------------------------------------------------------- */
@@ -365,10 +361,11 @@ static void check_dns_ttl(struct doc_reader *reader, const struct doc_node *node
 
 static const struct doc_member DNS[] = {
     {"servers", MEMBER_CUSTOM_FIELD(struct dns_plan, servers, struct str, read_dns_servers)},
-    {"timeout", MEMBER_DURATION(struct dns_plan, timeout_ns, 10 * MS, MINUTE)},
-    {"shortest", MEMBER_DURATION(struct dns_plan, min_ttl_ns, 10 * MS, HOUR)},
-    {"longest", MEMBER_DURATION(struct dns_plan, max_ttl_ns, 10 * MS, 24 * HOUR)},
-    {"keep", MEMBER_DURATION(struct dns_plan, keep_ns, 0, 24 * HOUR), .check = check_dns_ttl},
+    {"timeout", MEMBER_DURATION(struct dns_plan, timeout_ns, 10 * CONFIG_MS, CONFIG_MINUTE)},
+    {"shortest", MEMBER_DURATION(struct dns_plan, min_ttl_ns, 10 * CONFIG_MS, CONFIG_HOUR)},
+    {"longest", MEMBER_DURATION(struct dns_plan, max_ttl_ns, 10 * CONFIG_MS, 24 * CONFIG_HOUR)},
+    {"keep", MEMBER_DURATION(struct dns_plan, keep_ns, 0, 24 * CONFIG_HOUR),
+     .check = check_dns_ttl},
     {0}};
 
 void pool_config_read_dns(struct doc_reader *reader, const struct doc_node *node, void *spec) {

@@ -3,16 +3,50 @@
 
 #include <stdlib.h>
 
+#include "core/base/buf.h"
 #include "core/base/checked.h"
+#include "core/base/num.h"
 
 void pool_config_reader_init(struct pool_config_reader *reader, const char *file,
                              struct pool_spec *spec, struct arena *arena, struct error *err) {
     struct str what = arena_printf(spec->arena, "the pool of %s", file);
-    *reader = (struct pool_config_reader){
-        .doc = {.arena = spec->arena, .what = what.ptr ? what.ptr : "a pool", .err = err},
-        .file = file,
-        .spec = spec,
-        .arena = arena};
+    *reader = (struct pool_config_reader){.doc = {.arena = spec->arena,
+                                                  .what = what.ptr ? what.ptr : "a pool",
+                                                  .on_ignored = pool_config_add_note,
+                                                  .err = err},
+                                          .file = file,
+                                          .spec = spec,
+                                          .arena = arena};
+}
+
+/* ---- notes ----------------------------------------------------------------------------------- */
+
+/* Prints a path such as "flowControl.priorityBands[1].maxBytes". */
+static void add_path(const struct doc_node *node, struct buf *out) {
+    if (!node->parent) {
+        return;
+    }
+    add_path(node->parent, out);
+    if (node->key) {
+        buf_printf(out, "%s%s", out->len > 0 ? "." : "", node->key);
+    } else {
+        buf_printf(out, "[%zu]", node->index);
+    }
+}
+
+void pool_config_add_note(struct doc_reader *reader, const struct doc_node *node, const char *why) {
+    struct pool_config_reader *pool = pool_config_reader_of(reader);
+    struct buf path;
+    struct str value;
+    if (!doc_reader_ok(reader)) {
+        return;
+    }
+    buf_init(&path, pool->arena, 0);
+    add_path(node, &path);
+    if (doc_read_str(node, &value, NULL) == ST_OK && node->val) {
+        buf_printf(&path, ": %.*s", STR_ARG(value));
+    }
+    reader->status = pool_spec_add_note(pool->spec, buf_str(&path), why, reader->err);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -122,6 +156,25 @@ void pool_config_read_labels(struct doc_reader *reader, const struct doc_node *n
         doc_reader_dup(reader, value, &labels[i].value);
     }
     *(struct pool_labels *)out = (struct pool_labels){labels, n};
+}
+
+void pool_config_read_go_duration(struct doc_reader *reader, const struct doc_node *node,
+                                  void *out) {
+    const struct doc_member *row = reader->row;
+    struct str text = {NULL, 0};
+    uint64_t ns;
+    doc_reader_view(reader, node, &text);
+    if (!text.ptr) {
+        return;
+    }
+    if (!num_parse_go_duration_ns(text, &ns) || ns > (uint64_t)row->max) {
+        doc_reader_fail(reader, node, "expected a time such as 200ms, 30s or 1m30s, got \"%.*s\"",
+                        STR_ARG(text));
+    } else if (ns < (uint64_t)row->min) {
+        doc_reader_fail(reader, node, "%s", row->text);
+    } else {
+        *(uint64_t *)out = ns;
+    }
 }
 
 /* ---- targets --------------------------------------------------------------------------------- */

@@ -18,8 +18,13 @@ enum {
     POOL_CONFIG_MAX_MODEL_PATHS = 64,
     POOL_CONFIG_MAX_PATH = 1024
 };
-static const uint64_t POOL_CONFIG_MIN_BYTES = UINT64_C(1) << 16;
-static const uint64_t POOL_CONFIG_MAX_BYTES = UINT64_C(1) << 40;
+#define POOL_CONFIG_MIN_BYTES (INT64_C(1) << 16)
+#define POOL_CONFIG_MAX_BYTES (INT64_C(1) << 40)
+/* Nanoseconds. */
+#define CONFIG_MS INT64_C(1000000)
+#define CONFIG_S INT64_C(1000000000)
+#define CONFIG_MINUTE INT64_C(60000000000)
+#define CONFIG_HOUR INT64_C(3600000000000)
 
 /* Names that must be unique, with their lines. */
 struct pool_config_name {
@@ -44,6 +49,7 @@ enum pool_config_unknown_models {
 };
 
 struct plugin_list;
+struct scrape_plan;
 
 /* One pool. */
 struct pool_config_reader {
@@ -63,6 +69,7 @@ struct pool_config_reader {
     struct pool_config_names endpoints, models, objectives, rewrites;
     struct pool_config_names split; /* models with targets */
     struct plugin_list *plugins;    /* of the EndpointPickerConfig; NULL: none was read */
+    struct scrape_plan *scrape;     /* the spec's, which may be changed until the file is read */
 };
 
 /* The whole file: a reader for each pool. */
@@ -96,8 +103,9 @@ doc_member_fn pool_config_read_name, pool_config_read_optional_name;
 doc_member_fn pool_config_read_path, pool_config_read_page_path;
 /* A struct str: the name of a header, in lower case (settings.c). */
 doc_member_fn pool_config_read_header;
-/* A bool: http is false, https true, and so is an absent value false (settings.c). */
-doc_member_fn pool_config_read_https;
+/* A uint64_t: a duration as Go writes it, within the bounds of the row, whose `text` is the error
+ * for one that is too short. */
+doc_member_fn pool_config_read_go_duration;
 /* A struct pool_config_ports. */
 doc_member_fn pool_config_read_port_list;
 /* A list of ports, of which `read_port` reads each; the one above is of numbers. */
@@ -111,6 +119,8 @@ doc_member_fn pool_config_read_labels;
 /* A list of {`key`: NAME, weight: N}: every target has a weight, or none has. */
 void pool_config_read_targets(struct doc_reader *reader, const struct doc_node *list,
                               const char *key, struct pool_targets *out);
+/* Adds a note on the member to the spec. */
+void pool_config_add_note(struct doc_reader *reader, const struct doc_node *node, const char *why);
 /* The names of enum pool_criticality. */
 extern const char *const POOL_CONFIG_CRITICALITIES[];
 
@@ -132,19 +142,13 @@ void pool_config_check_disjoint(struct pool_config_reader *reader,
  * whose labels are checked (settings.c). */
 extern const struct doc_member POOL_CONFIG_SECTIONS[];
 
-/* Rows of it in pools.c, models.c and profile.c. */
+/* Rows of it in pools.c, models.c, limits.c, metrics.c and profile.c. */
 doc_member_fn pool_config_read_selector, pool_config_read_ports, pool_config_read_endpoints,
     pool_config_read_dns;
 doc_member_fn pool_config_read_unknown_models, pool_config_read_models,
     pool_config_read_model_paths, pool_config_read_objectives, pool_config_read_rewrites;
+doc_member_fn pool_config_read_saturation, pool_config_read_flow_control, pool_config_read_metrics;
 doc_member_fn pool_config_read_profile_section;
-
-/* settings.c: the priorities of flow control. `read_one` reads a band. Returns: whether it has an
- * effect here. */
-typedef bool pool_config_read_band(struct doc_reader *reader, const struct doc_node *node,
-                                   struct flow_band_limits *out);
-void pool_config_read_bands(struct doc_reader *reader, const struct doc_node *list,
-                            pool_config_read_band *read_one, struct pool_flow_control *out);
 
 /* models.c: add one of each kind. A name that requests use is recorded, so that
  * pool_config_check_unique finds a second one. */

@@ -93,12 +93,13 @@ static const struct scrape_rule TRTLLM_SERVE[] = {
 
 #define RULES(table) (table), sizeof(table) / sizeof((table)[0])
 const struct scrape_preset SCRAPE_PRESETS[N_SCRAPE_PRESETS] = {
-    {"sluice", "/metrics", 0, RULES(SLUICE)},
-    {"triton", "/metrics", TRITON_METRICS_PORT, RULES(TRITON)},
-    {"vllm", "/metrics", 0, RULES(VLLM)},
-    {"sglang", "/metrics", 0, RULES(SGLANG)},
-    {"tensorrt-llm", "/metrics", TRITON_METRICS_PORT, RULES(TENSORRT_LLM)},
-    {"trtllm-serve", "/prometheus/metrics", 0, RULES(TRTLLM_SERVE)},
+    [SCRAPE_PRESET_SLUICE] = {"sluice", "/metrics", 0, RULES(SLUICE)},
+    [SCRAPE_PRESET_TRITON] = {"triton", "/metrics", TRITON_METRICS_PORT, RULES(TRITON)},
+    [SCRAPE_PRESET_VLLM] = {"vllm", "/metrics", 0, RULES(VLLM)},
+    [SCRAPE_PRESET_SGLANG] = {"sglang", "/metrics", 0, RULES(SGLANG)},
+    [SCRAPE_PRESET_TENSORRT_LLM] = {"tensorrt-llm", "/metrics", TRITON_METRICS_PORT,
+                                    RULES(TENSORRT_LLM)},
+    [SCRAPE_PRESET_TRTLLM_SERVE] = {"trtllm-serve", "/prometheus/metrics", 0, RULES(TRTLLM_SERVE)},
 };
 
 const char *const SCRAPE_PRESET_NAMES[N_SCRAPE_PRESETS + 1] = {

@@ -62,7 +62,15 @@ struct scrape_preset {
     size_t n_rules;
 };
 
-enum { N_SCRAPE_PRESETS = 6 };
+enum scrape_preset_index {
+    SCRAPE_PRESET_SLUICE,
+    SCRAPE_PRESET_TRITON,
+    SCRAPE_PRESET_VLLM,
+    SCRAPE_PRESET_SGLANG,
+    SCRAPE_PRESET_TENSORRT_LLM,
+    SCRAPE_PRESET_TRTLLM_SERVE,
+    N_SCRAPE_PRESETS,
+};
 extern const struct scrape_preset SCRAPE_PRESETS[N_SCRAPE_PRESETS];
 /* The names of presets and of metrics, ending with NULL. */
 extern const char *const SCRAPE_PRESET_NAMES[N_SCRAPE_PRESETS + 1];
