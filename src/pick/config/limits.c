@@ -84,17 +84,21 @@ static void read_quantity(struct doc_reader *reader, const struct doc_node *node
 static void read_retry_after(struct doc_reader *reader, const struct doc_node *node, void *out) {
     const uint64_t ns_per_s = (uint64_t)CONFIG_S;
     uint64_t *seconds = out, ns = *seconds * ns_per_s;
-    doc_reader_duration(reader, node, (uint64_t)reader->row->min, (uint64_t)reader->row->max, &ns);
+    doc_reader_duration(reader, node, (uint64_t)reader->row->min * ns_per_s,
+                        (uint64_t)reader->row->max * ns_per_s, &ns);
     *seconds = (ns + ns_per_s - 1) / ns_per_s;
 }
 
 #define SPEC struct pool_spec
-static const struct doc_member SATURATION[] = {
-    {"max_in_flight", MEMBER_WHOLE(SPEC, max_in_flight, 0, INT32_MAX)},
-    {"queue_depth", MEMBER_WHOLE(SPEC, queue_depth, 0, INT32_MAX)},
-    {"kv_cache", MEMBER_SHARE(SPEC, kv_cache, true)},
-    {"retry_after", MEMBER_CUSTOM_NUMBER(SPEC, retry_after_s, read_retry_after), .min = CONFIG_S,
-     .max = CONFIG_HOUR},
+const struct doc_member POOL_CONFIG_SATURATION[] = {
+    {"max_in_flight", MEMBER_WHOLE(SPEC, max_in_flight, 0, INT32_MAX),
+     .help = "an endpoint is full with so many requests of ours; 0: no limit"},
+    {"queue_depth", MEMBER_WHOLE(SPEC, queue_depth, 0, INT32_MAX),
+     .help = "or with so many waiting there, as scraped; 0: no limit"},
+    {"kv_cache", MEMBER_SHARE(SPEC, kv_cache, true),
+     .help = "or with this share of its KV cache used, as scraped; 0: no limit"},
+    {"retry_after", MEMBER_CUSTOM_NUMBER(SPEC, retry_after_s, read_retry_after), .min = 1,
+     .max = 3600, .form = "a time in seconds:", .help = "`retry-after` of what is refused for it"},
     {0}};
 
 void pool_config_read_saturation(struct doc_reader *reader, const struct doc_node *node,
@@ -102,7 +106,7 @@ void pool_config_read_saturation(struct doc_reader *reader, const struct doc_nod
     pool_config_reader_of(reader)->saturation_limits_given = doc_get(node, "max_in_flight").val ||
                                                              doc_get(node, "queue_depth").val ||
                                                              doc_get(node, "kv_cache").val;
-    doc_reader_object(reader, node, SATURATION, spec);
+    doc_reader_object(reader, node, POOL_CONFIG_SATURATION, spec);
 }
 
 /* The age after which a load is too old. */
@@ -119,22 +123,28 @@ static void read_age(struct doc_reader *reader, const struct doc_node *node, voi
 }
 
 static const char NO_HEADROOM[] = "an endpoint is full at its threshold";
-static const struct doc_member UTILIZATION[] = {
-    {"queueDepthThreshold", MEMBER_WHOLE(SPEC, queue_depth, 1, INT32_MAX), .preset = 5},
-    {"kvCacheUtilThreshold", MEMBER_SHARE(SPEC, kv_cache, false), .preset = 0.8},
+const struct doc_member PICKER_UTILIZATION[] = {
+    {"queueDepthThreshold", MEMBER_WHOLE(SPEC, queue_depth, 1, INT32_MAX), .preset = 5,
+     .help = "`saturation: {queue_depth}`"},
+    {"kvCacheUtilThreshold", MEMBER_SHARE(SPEC, kv_cache, false), .preset = 0.8,
+     .help = "`saturation: {kv_cache}`"},
     {"headroom", MEMBER_UNUSED_NUMBER(0, INT64_MAX), .text = "expected 0 or more",
      .note = NO_HEADROOM},
-    {"metricsStalenessThreshold", MEMBER_CUSTOM(read_age), .max = CONFIG_HOUR},
+    {"metricsStalenessThreshold", MEMBER_CUSTOM(read_age), .max = CONFIG_HOUR, .above_min = true,
+     .unit = DOC_UNIT_NS, .form = "a time:", .help = "`metrics: {max_age}`"},
     {0}};
 
 static const char *const CONCURRENCY_MODES[] = {"requests", NULL};
-static const struct doc_member CONCURRENCY[] = {
-    {"maxConcurrency", MEMBER_WHOLE(SPEC, max_in_flight, 1, INT32_MAX), .preset = 100},
-    {"concurrencyMode", MEMBER_UNUSED_WORD(CONCURRENCY_MODES)},
-    {"maxTokenConcurrency", MEMBER_UNUSED_WHOLE(1, INT64_MAX)},
+const struct doc_member PICKER_CONCURRENCY[] = {
+    {"maxConcurrency", MEMBER_WHOLE(SPEC, max_in_flight, 1, INT32_MAX), .preset = 100,
+     .help = "`saturation: {max_in_flight}`"},
+    {"concurrencyMode", MEMBER_UNUSED_WORD(CONCURRENCY_MODES), .help = "requests are what counts"},
+    {"maxTokenConcurrency", MEMBER_UNUSED_WHOLE(1, INT64_MAX),
+     .help = "nothing: it is for another mode"},
     {"headroom", MEMBER_UNUSED_NUMBER(0, INT64_MAX), .text = "expected 0 or more",
      .note = NO_HEADROOM},
-    {"inFlightLoadProducerName", MEMBER_BY_CALLER},
+    {"inFlightLoadProducerName", MEMBER_BY_CALLER, .form = "anything",
+     .help = "nothing: there is one count"},
     {0}};
 #undef SPEC
 
@@ -151,7 +161,7 @@ static void read_detector(struct doc_reader *reader, const struct doc_node *node
 void picker_read_utilization(struct doc_reader *reader, const struct doc_node *said,
                              const struct doc_node *node) {
     struct pool_spec *spec = pool_config_reader_of(reader)->spec;
-    read_detector(reader, node, UTILIZATION);
+    read_detector(reader, node, PICKER_UTILIZATION);
     if (spec->scrape) {
         spec->max_in_flight = 0;
     } else {
@@ -162,7 +172,7 @@ void picker_read_utilization(struct doc_reader *reader, const struct doc_node *s
 }
 
 void picker_read_concurrency(struct doc_reader *reader, const struct doc_node *node) {
-    read_detector(reader, node, CONCURRENCY);
+    read_detector(reader, node, PICKER_CONCURRENCY);
 }
 
 /* ---- the priorities of flow control ---------------------------------------------------------- */
@@ -182,14 +192,18 @@ static const struct doc_member OUR_BAND[] = {
     {"priority", MEMBER_WHOLE(BAND, priority, 0, INT32_MAX), .check = check_band},
     {"max_requests", MEMBER_WHOLE(BAND, max_requests, 0, POOL_CONFIG_MAX_WAITING)},
     {0}};
-static const struct doc_member PICKER_BAND[] = {
+const struct doc_member PICKER_BAND[] = {
     {"maxRequests", MEMBER_CUSTOM_NUMBER(BAND, max_requests, read_quantity), .min = 1,
-     .max = POOL_CONFIG_MAX_WAITING, .preset = DEFAULT_BAND_MAX_REQUESTS},
+     .max = POOL_CONFIG_MAX_WAITING, .preset = DEFAULT_BAND_MAX_REQUESTS,
+     .form = "a quantity: 0, or", .help = "requests of the priority that may wait"},
     {"maxBytes", MEMBER_CUSTOM(read_quantity), .min = 1, .max = INT64_C(1) << 60, .unused = true,
-     .note = "bytes are limited for all priorities together"},
-    {"fairnessPolicyRef", MEMBER_PLUGIN_REF(FAIRNESS)},
-    {"orderingPolicyRef", MEMBER_PLUGIN_REF(ORDERING)},
-    {"priority", MEMBER_WHOLE(BAND, priority, INT32_MIN, INT32_MAX)},
+     .note = "bytes are limited for all priorities together", .unit = DOC_UNIT_BYTES,
+     .form = "a quantity: 0, or"},
+    {"fairnessPolicyRef", MEMBER_PLUGIN_REF(FAIRNESS), .form = "a plugin",
+     .help = "must be a fairness policy that we have"},
+    {"orderingPolicyRef", MEMBER_PLUGIN_REF(ORDERING), .form = "a plugin",
+     .help = "must be an ordering policy that we have"},
+    {"priority", MEMBER_WHOLE(BAND, priority, INT32_MIN, INT32_MAX), .help = "of the band"},
     {0}};
 #undef BAND
 
@@ -243,12 +257,16 @@ static void read_picker_bands(struct doc_reader *reader, const struct doc_node *
 /* ---- flow control ---------------------------------------------------------------------------- */
 
 #define FLOW struct pool_flow_control
-static const struct doc_member FLOW_CONTROL[] = {
-    {"max_requests", MEMBER_WHOLE(FLOW, limits.max_requests, 1, POOL_CONFIG_MAX_WAITING)},
+const struct doc_member POOL_CONFIG_FLOW_CONTROL[] = {
+    {"max_requests", MEMBER_WHOLE(FLOW, limits.max_requests, 1, POOL_CONFIG_MAX_WAITING),
+     .help = "requests that may wait"},
     {"max_bytes", MEMBER_CUSTOM_NUMBER(FLOW, limits.max_bytes, read_bytes),
-     .min = POOL_CONFIG_MIN_BYTES, .max = POOL_CONFIG_MAX_BYTES},
-    {"max_wait", MEMBER_DURATION(FLOW, max_wait_ns, CONFIG_MS, CONFIG_HOUR)},
-    {"bands", MEMBER_CUSTOM(read_our_bands)},
+     .min = POOL_CONFIG_MIN_BYTES, .max = POOL_CONFIG_MAX_BYTES, .unit = DOC_UNIT_BYTES,
+     .help = "their buffered bodies together"},
+    {"max_wait", MEMBER_DURATION(FLOW, max_wait_ns, CONFIG_MS, CONFIG_HOUR),
+     .help = "time after which a waiting request is refused"},
+    {"bands", MEMBER_CUSTOM(read_our_bands), .form = "up to 64 of `{priority, max_requests}`",
+     .help = "limits of some priorities"},
     {0}};
 #undef FLOW
 
@@ -257,7 +275,7 @@ void pool_config_read_flow_control(struct doc_reader *reader, const struct doc_n
     struct pool_flow_control *flow = object;
     pool_config_reader_of(reader)->flow_control_given = node->val != NULL;
     flow->on = flow->on || node->val;
-    doc_reader_object(reader, node, FLOW_CONTROL, flow);
+    doc_reader_object(reader, node, POOL_CONFIG_FLOW_CONTROL, flow);
 }
 
 /* A TTL of 0 means no limit upstream; here it is one hour. */
@@ -271,30 +289,38 @@ static void read_ttl(struct doc_reader *reader, const struct doc_node *node, voi
 }
 
 /* Upstream's section. */
+#define DEFAULT_TTL_NS (60 * CONFIG_S)
 struct picker_flow {
     struct pool_flow_control ours;
     struct flow_band_limits default_band, negative_band;
 };
 
 #define FLOW struct picker_flow
-static const struct doc_member PICKER_FLOW[] = {
+const struct doc_member PICKER_FLOW_CONTROL[] = {
     {"noEndpointRequestTTL",
      MEMBER_REFUSED("not supported: requests do not wait when no endpoint is ready")},
     {"enableEviction", MEMBER_REFUSED_TRUE("not supported: running requests are not evicted")},
-    {"usageLimitPolicyPluginRef", MEMBER_CUSTOM(picker_check_usage_limit)},
+    {"usageLimitPolicyPluginRef", MEMBER_CUSTOM(picker_check_usage_limit), .form = "a plugin",
+     .help = "must be a `static-usage-limit-policy` of the whole capacity"},
     {"maxBytes", MEMBER_CUSTOM_NUMBER(FLOW, ours.limits.max_bytes, read_quantity),
-     .min = POOL_CONFIG_MIN_BYTES, .max = POOL_CONFIG_MAX_BYTES},
+     .min = POOL_CONFIG_MIN_BYTES, .max = POOL_CONFIG_MAX_BYTES, .unit = DOC_UNIT_BYTES,
+     .form = "a quantity: 0, or", .help = "`flow_control: {max_bytes}`"},
     {"maxRequests", MEMBER_CUSTOM_NUMBER(FLOW, ours.limits.max_requests, read_quantity), .min = 1,
-     .max = POOL_CONFIG_MAX_WAITING},
-    {"defaultRequestTTL", MEMBER_CUSTOM_NUMBER(FLOW, ours.max_wait_ns, read_ttl), .max = INT64_MAX},
+     .max = POOL_CONFIG_MAX_WAITING, .form = "a quantity: 0, or",
+     .help = "`flow_control: {max_requests}`"},
+    {"defaultRequestTTL", MEMBER_CUSTOM_NUMBER(FLOW, ours.max_wait_ns, read_ttl), .max = INT64_MAX,
+     .preset = DEFAULT_TTL_NS, .form = "a time:", .unit = DOC_UNIT_NS,
+     .help = "`flow_control: {max_wait}`; 0 and more than an hour are an hour"},
     {"defaultPriorityBand",
-     MEMBER_CUSTOM_FIELD(FLOW, default_band, struct flow_band_limits, read_picker_band)},
+     MEMBER_CUSTOM_FIELD(FLOW, default_band, struct flow_band_limits, read_picker_band),
+     .form = "a band", .help = "limit of each priority without a band"},
     {"defaultNegativePriorityBand",
      MEMBER_CUSTOM_FIELD(FLOW, negative_band, struct flow_band_limits, read_picker_band),
-     .note = NO_WAIT},
-    {"priorityBands",
-     MEMBER_CUSTOM_FIELD(FLOW, ours.limits, struct flow_limits, read_picker_bands)},
-    {"saturationDetector", MEMBER_BY_CALLER},
+     .note = NO_WAIT, .form = "a band"},
+    {"priorityBands", MEMBER_CUSTOM_FIELD(FLOW, ours.limits, struct flow_limits, read_picker_bands),
+     .form = "up to 64 bands", .help = "`flow_control: {bands}`"},
+    {"saturationDetector", MEMBER_BY_CALLER, .form = "`{pluginRef}`",
+     .help = "as the member of the document"},
     {0}};
 #undef FLOW
 
@@ -310,9 +336,8 @@ static bool has_flow_limits(const struct doc_node *node) {
 }
 
 void picker_read_flow_control(struct doc_reader *reader, const struct doc_node *document) {
-    static const uint64_t default_ttl_ns = UINT64_C(60000000000);
     struct pool_config_reader *pool = pool_config_reader_of(reader);
-    struct picker_flow flow = {.ours.max_wait_ns = default_ttl_ns};
+    struct picker_flow flow = {.ours.max_wait_ns = (uint64_t)DEFAULT_TTL_NS};
     struct doc_node node = doc_get(document, "flowControl");
     bool limits = doc_is_present(&node) && has_flow_limits(&node);
     if (limits && pool->flow_control_gate && pool->flow_control_given) {
@@ -323,12 +348,12 @@ void picker_read_flow_control(struct doc_reader *reader, const struct doc_node *
     }
     if (pool->flow_control_gate && !pool->flow_control_given) {
         flow.ours.on = true;
-        flow.ours.max_wait_ns = default_ttl_ns;
+        flow.ours.max_wait_ns = (uint64_t)DEFAULT_TTL_NS;
         flow.ours.limits.default_band_max_requests = DEFAULT_BAND_MAX_REQUESTS;
     }
     flow.default_band.max_requests = flow.ours.limits.default_band_max_requests;
     if (doc_is_present(&node)) {
-        doc_reader_object(reader, &node, PICKER_FLOW, &flow);
+        doc_reader_object(reader, &node, PICKER_FLOW_CONTROL, &flow);
     }
     if (pool->flow_control_gate) {
         flow.ours.limits.default_band_max_requests = flow.default_band.max_requests;

@@ -176,29 +176,43 @@ static void check_endpoints(struct doc_reader *reader, const struct doc_node *no
 /* ---- our section ----------------------------------------------------------------------------- */
 
 #define PLAN struct scrape_plan
-static const struct doc_member METRICS[] = {
-    {"preset", MEMBER_CUSTOM(read_preset)},
-    {"rules", MEMBER_CUSTOM_FIELD(PLAN, source.rules, struct scrape_rules, read_rules)},
-    {"path", MEMBER_CUSTOM_FIELD(PLAN, source.path, struct str, pool_config_read_page_path)},
-    {"port", MEMBER_WHOLE(PLAN, source.port, 1, UINT16_MAX)},
-    {"scheme", MEMBER_CUSTOM_FIELD(PLAN, https, bool, read_https)},
-    {"insecure_skip_verify", MEMBER_BOOL(PLAN, insecure_skip_verify)},
+const struct doc_member POOL_CONFIG_METRICS[] = {
+    {"preset", MEMBER_CUSTOM(read_preset), .form = "the name of one",
+     .help = "rules, path and port for a kind of model server"},
+    {"rules", MEMBER_CUSTOM_FIELD(PLAN, source.rules, struct scrape_rules, read_rules),
+     .form = "an object of rules", .help = "in place of the preset's"},
+    {"path", MEMBER_CUSTOM_FIELD(PLAN, source.path, struct str, pool_config_read_page_path),
+     .form = "a path of up to 1024 bytes", .help = "of the page; the preset's, or `/metrics`"},
+    {"port", MEMBER_WHOLE(PLAN, source.port, 1, UINT16_MAX),
+     .help = "of the page; the preset's, or the endpoint's own"},
+    {"scheme", MEMBER_CUSTOM_FIELD(PLAN, https, bool, read_https), .form = "`http` or `https`",
+     .help = "of the page; `http`"},
+    {"insecure_skip_verify", MEMBER_BOOL(PLAN, insecure_skip_verify),
+     .help = "with https: certificates are not verified"},
     {"ca_file", MEMBER_CUSTOM_FIELD(PLAN, ca_file, struct str, pool_config_read_optional_name),
-     .check = check_tls},
+     .check = check_tls, .form = "a file", .help = "with https: the CAs to trust; the system's"},
     {"token_file",
-     MEMBER_CUSTOM_FIELD(PLAN, token_file, struct str, pool_config_read_optional_name)},
-    {"interval", MEMBER_DURATION(PLAN, interval_ns, 50 * CONFIG_MS, CONFIG_HOUR)},
-    {"timeout", MEMBER_DURATION(PLAN, timeout_ns, CONFIG_MS, CONFIG_HOUR)},
-    {"max_age", MEMBER_DURATION(PLAN, max_age_ns, CONFIG_MS, CONFIG_HOUR)},
-    {"most_per_second", MEMBER_WHOLE(PLAN, most_per_second, 1, 100000)},
-    {"max_page_bytes", MEMBER_WHOLE(PLAN, max_page_bytes, 1, 64 << 20), .check = check_source},
+     MEMBER_CUSTOM_FIELD(PLAN, token_file, struct str, pool_config_read_optional_name),
+     .form = "a file", .help = "with the token that is sent"},
+    {"interval", MEMBER_DURATION(PLAN, interval_ns, 50 * CONFIG_MS, CONFIG_HOUR),
+     .help = "time between two scrapes of an endpoint"},
+    {"timeout", MEMBER_DURATION(PLAN, timeout_ns, CONFIG_MS, CONFIG_HOUR),
+     .help = "a scrape that takes longer has failed"},
+    {"max_age", MEMBER_DURATION(PLAN, max_age_ns, CONFIG_MS, CONFIG_HOUR),
+     .help = "how long a load counts"},
+    {"most_per_second", MEMBER_WHOLE(PLAN, most_per_second, 1, 100000),
+     .help = "scrapes of all endpoints and pools together"},
+    {"max_page_bytes", MEMBER_WHOLE(PLAN, max_page_bytes, 1, 64 << 20), .check = check_source,
+     .help = "a larger page is not used"},
     {"token_file_label",
-     MEMBER_CUSTOM_FIELD(PLAN, token_file_label, struct str, pool_config_read_optional_name)},
+     MEMBER_CUSTOM_FIELD(PLAN, token_file_label, struct str, pool_config_read_optional_name),
+     .form = "a label", .help = "of an endpoint, with its token file"},
     {"preset_label",
-     MEMBER_CUSTOM_FIELD(PLAN, preset_label, struct str, pool_config_read_optional_name)},
+     MEMBER_CUSTOM_FIELD(PLAN, preset_label, struct str, pool_config_read_optional_name),
+     .form = "a label", .help = "of an endpoint, with its preset"},
     {"port_label",
      MEMBER_CUSTOM_FIELD(PLAN, port_label, struct str, pool_config_read_optional_name),
-     .check = check_endpoints},
+     .check = check_endpoints, .form = "a label", .help = "of an endpoint, with its port"},
     {0}};
 #undef PLAN
 
@@ -218,7 +232,7 @@ void pool_config_read_metrics(struct doc_reader *reader, const struct doc_node *
     (void)spec;
     if (plan) {
         pool_config_reader_of(reader)->metrics_given = true;
-        doc_reader_object(reader, node, METRICS, plan);
+        doc_reader_object(reader, node, POOL_CONFIG_METRICS, plan);
     }
 }
 
@@ -240,11 +254,13 @@ static void read_engine(struct doc_reader *reader, const struct doc_node *node, 
     }
 }
 
-static const struct doc_member EXTRACTOR[] = {
+const struct doc_member PICKER_EXTRACTOR[] = {
     {"engineConfigs",
      MEMBER_REFUSED("not supported: use `metrics: {rules: …}` in a document of our own format")},
-    {"engineLabelKey", MEMBER_UNUSED_WORD(ENGINE_LABELS)},
-    {"defaultEngine", MEMBER_CUSTOM(read_engine)},
+    {"engineLabelKey", MEMBER_UNUSED_WORD(ENGINE_LABELS), .help = "nothing: both are read"},
+    {"defaultEngine", MEMBER_CUSTOM(read_engine),
+     .form = "`vllm`, `sglang`, `triton`, `triton-tensorrt-llm` or `trtllm-serve`",
+     .help = "`metrics: {preset}`; `vllm`"},
     {0}};
 
 /* As upstream, certificates are not verified unless `insecureSkipVerify: false` is set. */
@@ -265,14 +281,18 @@ static void read_ca_file(struct doc_reader *reader, const struct doc_node *node,
 }
 
 #define PLAN struct scrape_plan
-static const struct doc_member SOURCE[] = {
-    {"scheme", MEMBER_CUSTOM_FIELD(PLAN, https, bool, read_https)},
-    {"path", MEMBER_CUSTOM_FIELD(PLAN, source.path, struct str, pool_config_read_page_path)},
-    {"port", MEMBER_WHOLE(PLAN, source.port, 1, UINT16_MAX)},
+const struct doc_member PICKER_SOURCE[] = {
+    {"scheme", MEMBER_CUSTOM_FIELD(PLAN, https, bool, read_https), .form = "`http` or `https`",
+     .help = "`metrics: {scheme}`"},
+    {"path", MEMBER_CUSTOM_FIELD(PLAN, source.path, struct str, pool_config_read_page_path),
+     .form = "a path of up to 1024 bytes", .help = "`metrics: {path}`"},
+    {"port", MEMBER_WHOLE(PLAN, source.port, 1, UINT16_MAX), .help = "`metrics: {port}`"},
     {"interval", MEMBER_CUSTOM_NUMBER(PLAN, interval_ns, pool_config_read_go_duration),
-     .min = 50 * CONFIG_MS, .max = CONFIG_HOUR, .text = "expected 50ms or more"},
-    {"insecureSkipVerify", MEMBER_CUSTOM(read_insecure)},
-    {"caCertPath", MEMBER_CUSTOM(read_ca_file)},
+     .min = 50 * CONFIG_MS, .max = CONFIG_HOUR, .text = "expected 50ms or more",
+     .form = "a time:", .unit = DOC_UNIT_NS, .help = "`metrics: {interval}`"},
+    {"insecureSkipVerify", MEMBER_CUSTOM(read_insecure), .form = "`true` or `false`",
+     .help = "`metrics: {insecure_skip_verify}`; true where it is left out"},
+    {"caCertPath", MEMBER_CUSTOM(read_ca_file), .form = "a file", .help = "`metrics: {ca_file}`"},
     {0}};
 #undef PLAN
 
@@ -311,6 +331,6 @@ static void read_plugins_of_type(struct doc_reader *reader, const char *type,
 /* Sources are read after extractors: a source may change the path and port of the extractor's
  * preset. */
 void picker_read_data_sources(struct doc_reader *reader) {
-    read_plugins_of_type(reader, "core-metrics-extractor", EXTRACTOR);
-    read_plugins_of_type(reader, "metrics-data-source", SOURCE);
+    read_plugins_of_type(reader, "core-metrics-extractor", PICKER_EXTRACTOR);
+    read_plugins_of_type(reader, "metrics-data-source", PICKER_SOURCE);
 }

@@ -63,6 +63,10 @@ doc_member_fn picker_check_ref;
 /* The same of a policy whose limit must be the whole capacity. */
 doc_member_fn picker_check_usage_limit;
 
+/* The parameters of plugins, `flowControl` and a band of it, for documentation. */
+extern const struct doc_member PICKER_UTILIZATION[], PICKER_CONCURRENCY[], PICKER_FLOW_CONTROL[],
+    PICKER_BAND[], PICKER_EXTRACTOR[], PICKER_SOURCE[];
+
 /* limits.c: the thresholds in `node`, which may be absent; notes are about `said`. */
 void picker_read_utilization(struct doc_reader *reader, const struct doc_node *said,
                              const struct doc_node *node);

@@ -359,19 +359,23 @@ static void check_dns_ttl(struct doc_reader *reader, const struct doc_node *node
     }
 }
 
-static const struct doc_member DNS[] = {
-    {"servers", MEMBER_CUSTOM_FIELD(struct dns_plan, servers, struct str, read_dns_servers)},
-    {"timeout", MEMBER_DURATION(struct dns_plan, timeout_ns, 10 * CONFIG_MS, CONFIG_MINUTE)},
-    {"shortest", MEMBER_DURATION(struct dns_plan, min_ttl_ns, 10 * CONFIG_MS, CONFIG_HOUR)},
-    {"longest", MEMBER_DURATION(struct dns_plan, max_ttl_ns, 10 * CONFIG_MS, 24 * CONFIG_HOUR)},
-    {"keep", MEMBER_DURATION(struct dns_plan, keep_ns, 0, 24 * CONFIG_HOUR),
-     .check = check_dns_ttl},
+const struct doc_member POOL_CONFIG_DNS[] = {
+    {"servers", MEMBER_CUSTOM_FIELD(struct dns_plan, servers, struct str, read_dns_servers),
+     .form = "up to 8 of IP or IP:PORT", .help = "that resolve names; the system's"},
+    {"timeout", MEMBER_DURATION(struct dns_plan, timeout_ns, 10 * CONFIG_MS, CONFIG_MINUTE),
+     .help = "time until a query is repeated"},
+    {"shortest", MEMBER_DURATION(struct dns_plan, min_ttl_ns, 10 * CONFIG_MS, CONFIG_HOUR),
+     .help = "lower bound of the time that an answer is used"},
+    {"longest", MEMBER_DURATION(struct dns_plan, max_ttl_ns, 10 * CONFIG_MS, 24 * CONFIG_HOUR),
+     .help = "and its upper bound"},
+    {"keep", MEMBER_DURATION(struct dns_plan, keep_ns, 0, 24 * CONFIG_HOUR), .check = check_dns_ttl,
+     .help = "a name without addresses keeps its last ones for this time"},
     {0}};
 
 void pool_config_read_dns(struct doc_reader *reader, const struct doc_node *node, void *spec) {
     struct dns_plan *plan = doc_is_present(node) ? dns_plan_get(spec) : NULL;
     if (plan) {
-        doc_reader_object(reader, node, DNS, plan);
+        doc_reader_object(reader, node, POOL_CONFIG_DNS, plan);
     } else if (doc_is_present(node)) {
         doc_reader_no_memory(reader);
     }

@@ -31,25 +31,30 @@ static void read_kind(struct doc_reader *reader, const struct doc_node *tcp, voi
     health->kind = http.val ? POOL_HEALTH_HTTP : grpc.val ? POOL_HEALTH_GRPC : POOL_HEALTH_TCP;
 }
 
-static const struct doc_member HEALTH[] = {
-    {"http", MEMBER_CUSTOM_FIELD(struct pool_health, path, struct str, pool_config_read_path)},
-    {"grpc", MEMBER_CUSTOM_FIELD(struct pool_health, service, struct str, read_service)},
-    {"tcp", MEMBER_CUSTOM(read_kind)},
-    {"port", MEMBER_WHOLE(struct pool_health, port, 1, UINT16_MAX)},
+const struct doc_member POOL_CONFIG_HEALTH[] = {
+    {"http", MEMBER_CUSTOM_FIELD(struct pool_health, path, struct str, pool_config_read_path),
+     .form = "a path", .help = "`GET` of it is answered with 200 to 299"},
+    {"grpc", MEMBER_CUSTOM_FIELD(struct pool_health, service, struct str, read_service),
+     .form = "a text", .help = "`grpc.health.v1` reports this service, which may be empty"},
+    {"tcp", MEMBER_CUSTOM(read_kind), .form = "`true`", .help = "a connection can be made"},
+    {"port", MEMBER_WHOLE(struct pool_health, port, 1, UINT16_MAX),
+     .help = "in place of the endpoint's own"},
     {"interval", MEMBER_DURATION(struct pool_health, interval_ns, 10 * CONFIG_MS, CONFIG_HOUR),
-     .preset = 1e9},
+     .preset = 1e9, .help = "time between two checks of an endpoint"},
     {"timeout", MEMBER_DURATION(struct pool_health, timeout_ns, CONFIG_MS, CONFIG_HOUR),
-     .preset = 1e9},
-    {"healthy", MEMBER_WHOLE(struct pool_health, n_healthy, 1, 100), .preset = 1},
-    {"unhealthy", MEMBER_WHOLE(struct pool_health, n_unhealthy, 1, 100), .preset = 2},
+     .preset = 1e9, .help = "a check that takes longer has failed"},
+    {"healthy", MEMBER_WHOLE(struct pool_health, n_healthy, 1, 100), .preset = 1,
+     .help = "successes in a row until an endpoint is ready again"},
+    {"unhealthy", MEMBER_WHOLE(struct pool_health, n_unhealthy, 1, 100), .preset = 2,
+     .help = "failures in a row until it is not"},
     {0}};
 
 static void read_health(struct doc_reader *reader, const struct doc_node *node, void *out) {
     struct pool_health *health = out;
     if (doc_is_present(node)) {
         *health = (struct pool_health){.kind = POOL_HEALTH_NONE};
-        doc_reader_presets(HEALTH, health);
-        doc_reader_object(reader, node, HEALTH, health);
+        doc_reader_presets(POOL_CONFIG_HEALTH, health);
+        doc_reader_object(reader, node, POOL_CONFIG_HEALTH, health);
     }
 }
 
@@ -116,19 +121,28 @@ static const char *const FALLBACKS[] = {"none", "key", "list",
 #define READ_HEADERS read_headers
 #define READ_KEY pool_config_read_optional_name
 #define READ_COOKIE read_cookie
-#define NAME(field, kind, preset, help)                                                            \
-    {#field, MEMBER_CUSTOM_FIELD(struct protocol, field, PROTOCOL_TYPE_##kind, READ_##kind)},
-static const struct doc_member PROTOCOL[] = {
+#define FORM_HEADER "a header"
+#define FORM_HEADERS "up to 4 headers"
+#define FORM_KEY "a name"
+#define FORM_COOKIE "a cookie"
+#define NAME(field, kind, preset, about)                                                           \
+    {#field, MEMBER_CUSTOM_FIELD(struct protocol, field, PROTOCOL_TYPE_##kind, READ_##kind),       \
+     .form = FORM_##kind, .help = (about)},
+const struct doc_member POOL_CONFIG_PROTOCOL[] = {
 #include "pick/pool/endpoint/protocol.def"
-    {"fallback", MEMBER_WORD(struct protocol, fallback, FALLBACKS), .check = check_fallbacks},
-    {"fallbacks", MEMBER_WHOLE(struct protocol, n_fallbacks, 1, PROTOCOL_MAX_FALLBACKS)},
-    {"conformance", MEMBER_BOOL(struct protocol, conformance)},
+    {"fallback", MEMBER_WORD(struct protocol, fallback, FALLBACKS), .check = check_fallbacks,
+     .help = "how fallback endpoints are named: not, in a key of their own, or in one list with "
+             "the first"},
+    {"fallbacks", MEMBER_WHOLE(struct protocol, n_fallbacks, 1, PROTOCOL_MAX_FALLBACKS),
+     .help = "how many, with `fallback: list`"},
+    {"conformance", MEMBER_BOOL(struct protocol, conformance),
+     .help = "the headers of conformance tests are read and set"},
     {0}};
 #undef NAME
 
 static void read_protocol(struct doc_reader *reader, const struct doc_node *node, void *out) {
     struct protocol *protocol = out;
-    doc_reader_object(reader, node, PROTOCOL, protocol);
+    doc_reader_object(reader, node, POOL_CONFIG_PROTOCOL, protocol);
     protocol_update_lengths(protocol);
     if (str_eq(protocol->destination_key, protocol->fallback_key)) {
         doc_reader_fail(reader, node, "expected destination_key and fallback_key to differ");
@@ -138,18 +152,24 @@ static void read_protocol(struct doc_reader *reader, const struct doc_node *node
 /* ---- outlier detection ----------------------------------------------------------------------- */
 
 #define OUTLIERS struct pool_outlier_detection
-static const struct doc_member OUTLIER_DETECTION[] = {
-    {"consecutive_5xx", MEMBER_WHOLE(OUTLIERS, consecutive_5xx, 0, 1000000)},
-    {"consecutive_gateway_failure",
-     MEMBER_WHOLE(OUTLIERS, consecutive_gateway_failure, 0, 1000000)},
-    {"failure_percentage_threshold", MEMBER_WHOLE(OUTLIERS, failure_percentage_threshold, 0, 100)},
+const struct doc_member POOL_CONFIG_OUTLIER_DETECTION[] = {
+    {"consecutive_5xx", MEMBER_WHOLE(OUTLIERS, consecutive_5xx, 0, 1000000),
+     .help = "failures in a row that eject an endpoint; 0: not looked at"},
+    {"consecutive_gateway_failure", MEMBER_WHOLE(OUTLIERS, consecutive_gateway_failure, 0, 1000000),
+     .help = "gateway failures in a row that do; 0: not looked at"},
+    {"failure_percentage_threshold", MEMBER_WHOLE(OUTLIERS, failure_percentage_threshold, 0, 100),
+     .help = "share of failures in an interval that does; 0: not looked at"},
     {"failure_percentage_request_volume",
-     MEMBER_WHOLE(OUTLIERS, failure_percentage_request_volume, 1, 1000000)},
-    {"interval", MEMBER_DURATION(OUTLIERS, interval_ns, CONFIG_MS, CONFIG_HOUR)},
-    {"base_ejection_time",
-     MEMBER_DURATION(OUTLIERS, base_ejection_time_ns, CONFIG_MS, CONFIG_HOUR)},
-    {"max_ejection_time", MEMBER_DURATION(OUTLIERS, max_ejection_time_ns, CONFIG_MS, CONFIG_HOUR)},
-    {"max_ejection_percent", MEMBER_WHOLE(OUTLIERS, max_ejection_percent, 0, 100)},
+     MEMBER_WHOLE(OUTLIERS, failure_percentage_request_volume, 1, 1000000),
+     .help = "in an interval with fewer responses the share does not count"},
+    {"interval", MEMBER_DURATION(OUTLIERS, interval_ns, CONFIG_MS, CONFIG_HOUR),
+     .help = "of the share, and after which an ejection less counts"},
+    {"base_ejection_time", MEMBER_DURATION(OUTLIERS, base_ejection_time_ns, CONFIG_MS, CONFIG_HOUR),
+     .help = "time until a trial, times the ejections in a row"},
+    {"max_ejection_time", MEMBER_DURATION(OUTLIERS, max_ejection_time_ns, CONFIG_MS, CONFIG_HOUR),
+     .help = "its upper limit"},
+    {"max_ejection_percent", MEMBER_WHOLE(OUTLIERS, max_ejection_percent, 0, 100),
+     .help = "share of the pool's endpoints that may be ejected; 0: none"},
     {0}};
 #undef OUTLIERS
 
@@ -171,7 +191,7 @@ const struct doc_member POOL_CONFIG_SECTIONS[] = {
     {"flow_control", MEMBER_CUSTOM_FIELD(SPEC, flow_control, struct pool_flow_control,
                                          pool_config_read_flow_control)},
     {"refused_for", MEMBER_DURATION(SPEC, refused_ns, 0, CONFIG_HOUR)},
-    {"outlier_detection", MEMBER_OBJECT(OUTLIER_DETECTION),
+    {"outlier_detection", MEMBER_OBJECT(POOL_CONFIG_OUTLIER_DETECTION),
      .offset = offsetof(SPEC, outlier_detection)},
     {"protocol", MEMBER_CUSTOM_FIELD(SPEC, protocol, struct protocol, read_protocol)},
     {"metrics", MEMBER_CUSTOM(pool_config_read_metrics)},

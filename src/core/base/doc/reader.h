@@ -117,6 +117,9 @@ enum doc_store {
     DOC_STORE_F64,
 };
 
+/* Of the bounds of a number. */
+enum doc_unit { DOC_UNIT_NONE, DOC_UNIT_NS, DOC_UNIT_BYTES };
+
 struct doc_member {
     const char *name;
     enum doc_member_kind kind;
@@ -137,6 +140,10 @@ struct doc_member {
     const char *note;     /* why the member has less effect than it may seem: on_ignored gets it
                              where the member is there; where it is unused, only if it is not 0
                              either */
+    /* For documentation: what the member is for; the values that it may have, before its bounds if
+     * it has any, NULL: as the kind says; and the unit of the bounds. */
+    const char *help, *form;
+    enum doc_unit unit;
 };
 
 /* What follows the name in a row. `type` and `field` are the struct and its field, whose type must
@@ -155,7 +162,7 @@ struct doc_member {
 /* As doc_reader_duration, in a uint64_t. */
 #define MEMBER_DURATION(type, field, least, most)                                                  \
     .kind = DOC_MEMBER_DURATION, DOC_MEMBER_FIELD(type, field), .min = (int64_t)(least),           \
-    .max = (int64_t)(most)
+    .max = (int64_t)(most), .unit = DOC_UNIT_NS
 /* As doc_reader_text. */
 #define MEMBER_TEXT(type, field)                                                                   \
     .kind = DOC_MEMBER_TEXT, .offset = DOC_MEMBER_OFFSET(type, field, struct str)

@@ -25,20 +25,13 @@ static void read_header(struct doc_reader *reader, const struct doc_node *node, 
     }
 }
 
-/* Response headers are not changed: only `false` is accepted. */
-static void check_stamp(struct doc_reader *reader, const struct doc_node *node, void *unused) {
-    bool stamp = false;
-    (void)unused;
-    doc_reader_bool(reader, node, &stamp);
-    if (stamp) {
-        doc_reader_fail(reader, node, "expected false: response headers are not changed");
-    }
-}
-
 static const struct doc_member PARAMETERS[] = {
-    {"headerName", MEMBER_CUSTOM_FIELD(struct rule, header, struct str, read_header)},
-    {"labelKey", MEMBER_CUSTOM_FIELD(struct rule, label, struct str, read_label)},
-    {"stampResponseHeader", MEMBER_CUSTOM(check_stamp)},
+    {"headerName", MEMBER_CUSTOM_FIELD(struct rule, header, struct str, read_header),
+     .form = "a header"},
+    {"labelKey", MEMBER_CUSTOM_FIELD(struct rule, label, struct str, read_label),
+     .form = "a label"},
+    {"stampResponseHeader",
+     MEMBER_REFUSED_TRUE("expected false: response headers are not changed")},
     {0}};
 
 /* The label and its wanted value, of an endpoint with fewer requests in flight than the limit. */

@@ -91,7 +91,9 @@ static void read_selector(struct doc_reader *reader, const struct doc_node *labe
 }
 
 static const struct doc_member PARAMETERS[] = {
-    {"matchLabels", MEMBER_CUSTOM(read_selector)}, {"matchExpressions", MEMBER_BY_CALLER}, {0}};
+    {"matchLabels", MEMBER_CUSTOM(read_selector), .form = "an object of labels"},
+    {"matchExpressions", MEMBER_BY_CALLER, .form = "a list of conditions"},
+    {0}};
 
 /* ---- filtering ------------------------------------------------------------------------------- */
 

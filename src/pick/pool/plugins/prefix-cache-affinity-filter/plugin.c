@@ -30,7 +30,7 @@ static const struct doc_member PARAMETERS[] = {
     {"peakPrefillThroughput",
      MEMBER_NUMBER(struct affinity_parameters, throughput, 0, INT64_C(1000000000000)),
      .preset = 15928},
-    {"ttftSource", MEMBER_CUSTOM(check_source)},
+    {"ttftSource", MEMBER_CUSTOM(check_source), .form = "`prefillThroughput`"},
     {0}};
 
 static enum status add_needs(const void *parameters, struct pool_request_needs *needs,

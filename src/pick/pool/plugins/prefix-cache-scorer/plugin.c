@@ -11,7 +11,7 @@ static void read_block_bytes(struct doc_reader *reader, const struct doc_node *b
     if (doc_is_present(bytes) && doc_is_present(&tokens)) {
         doc_reader_fail(reader, &tokens, "expected blockSize or blockSizeTokens, not both");
     }
-    doc_reader_u64(reader, bytes, 1, PREFIX_MAX_BLOCK_BYTES, &n_bytes);
+    doc_reader_u64(reader, bytes, reader->row->min, reader->row->max, &n_bytes);
     doc_reader_u64(reader, &tokens, 1, PREFIX_MAX_BLOCK_BYTES / PROMPT_BYTES_PER_TOKEN, &n_tokens);
     *block_bytes =
         (uint32_t)(doc_is_present(&tokens) ? n_tokens * PROMPT_BYTES_PER_TOKEN : n_bytes);
@@ -29,8 +29,8 @@ static void check_text_bytes(struct doc_reader *reader, const struct doc_node *n
 static const struct doc_member PARAMETERS[] = {
     {"blockSize",
      MEMBER_CUSTOM_NUMBER(struct pool_request_needs, blocks.block_bytes, read_block_bytes),
-     .preset = PREFIX_BLOCK_BYTES_DEFAULT},
-    {"blockSizeTokens", MEMBER_BY_CALLER}, /* read with blockSize */
+     .min = 1, .max = PREFIX_MAX_BLOCK_BYTES, .preset = PREFIX_BLOCK_BYTES_DEFAULT},
+    {"blockSizeTokens", MEMBER_BY_CALLER, .form = "the same in tokens"}, /* read with blockSize */
     {"maxPrefixBlocksToMatch", MEMBER_WHOLE(struct pool_request_needs, blocks.most, 1, MOST_BLOCKS),
      .preset = PREFIX_MOST_BLOCKS_DEFAULT, .check = check_text_bytes},
     {"lruCapacityPerServer", MEMBER_WHOLE(struct pool_request_needs, capacity, 1, INT32_MAX),
