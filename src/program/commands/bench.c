@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/must/must.h"
 #include "core/os/cpus.h"
 #include "program/loadgen/report/report.h"
 #include "program/loadgen/run.h"
@@ -42,9 +43,6 @@ static enum status write_text(struct arena *arena, const struct bench_result *re
     struct buf out;
     buf_init(&out, arena, 65536);
     print(&out, result);
-    if (out.failed) {
-        return error_no_memory(err, "the report");
-    }
     struct str all = buf_str(&out);
     return file_write(path, &all, 1, err);
 }
@@ -90,13 +88,8 @@ static int print_failure(enum status status, const struct error *err) {
 
 int cli_bench(int argc, char **argv) {
     struct error err = {0};
-    struct arena *arena = arena_new(NULL, 0);
-    struct bench_command *command = arena ? arena_calloc(arena, 1, sizeof(*command)) : NULL;
-    if (!command) {
-        arena_free(arena);
-        fputs("sluice bench: out of memory\n", stderr);
-        return EXIT_CODE_FAILED;
-    }
+    struct arena *arena = must_arena_new("the benchmark");
+    struct bench_command *command = arena_calloc(arena, 1, sizeof(*command));
     command->arena = arena;
     int code = bench_settings_read(argc, argv, arena, &command->settings);
     if (code != COMMAND_CONTINUE) {

@@ -2,6 +2,7 @@
  * names. */
 #include <stdio.h>
 
+#include "core/must/must.h"
 #include "program/commands/infer_protocol.h"
 #include "program/options/commands.h"
 
@@ -23,11 +24,7 @@ static int run_infer(struct arena *arena, const struct infer_settings *settings)
 
 int cli_infer(int argc, char **argv) {
     struct infer_settings settings;
-    struct arena *arena = arena_new(NULL, 0);
-    if (!arena) {
-        fputs("sluice infer: out of memory\n", stderr);
-        return EXIT_CODE_FAILED;
-    }
+    struct arena *arena = must_arena_new("the request");
     int code = infer_settings_read(argc, argv, arena, &settings);
     if (code < 0) {
         code = run_infer(arena, &settings);

@@ -27,8 +27,7 @@ enum status infer_answer_save(struct arena *arena, const struct infer_settings *
 /* Creates the folder, unless it exists. Returns: ST_IO. */
 enum status infer_output_dir_create(const char *dir, struct error *err) SLUICE_MUST_USE;
 /* The file of an output in `dir`: DIR/NAME.SUFFIX, where every character except letters, digits,
- * '-', '_' and '.' after the first character is replaced by '_'. Returns: NULL when out of memory.
- */
+ * '-', '_' and '.' after the first character is replaced by '_'. */
 const char *infer_output_path(struct arena *arena, const char *dir, struct str name,
                               const char *suffix);
 

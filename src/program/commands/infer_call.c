@@ -105,9 +105,6 @@ static enum status unknown_name(struct arena *arena, const char *what, struct st
         buf_printf(&names, "%s%.*s", i > 0 ? ", " : "", STR_ARG(specs[i].name));
         suggest_consider(&suggestion, name, specs[i].name);
     }
-    if (names.failed) {
-        return error_no_memory(err, "a request");
-    }
     return error_set(err, ST_BAD_INPUTS, "model \"%.*s\" has no %s \"%.*s\"%s (it has: %.*s)",
                      STR_ARG(model->name), what, STR_ARG(name), suggest_hint(&suggestion, hint),
                      STR_ARG(buf_str(&names)));
@@ -147,7 +144,7 @@ static enum status add_inputs(struct arena *arena, const struct infer_settings *
                               struct error *err) {
     out->n_inputs = settings->inputs.n;
     out->inputs = arena_calloc(arena, out->n_inputs, sizeof(*out->inputs));
-    enum status status = out->inputs ? ST_OK : error_no_memory(err, "a request");
+    enum status status = ST_OK;
     for (size_t i = 0; i < out->n_inputs && status == ST_OK; i++) {
         struct infer_source source;
         struct infer_known known;
@@ -177,9 +174,6 @@ static enum status add_outputs(struct arena *arena, const struct infer_settings 
     bool all = settings->top > 0 && settings->outputs.n == 0 && model; /* each with --top */
     out->n_wanted = all ? model->n_outputs : settings->outputs.n;
     out->wanted = arena_calloc(arena, out->n_wanted, sizeof(*out->wanted));
-    if (!out->wanted) {
-        return error_no_memory(err, "a request");
-    }
     for (size_t i = 0; i < out->n_wanted; i++) {
         struct str name = all ? model->outputs[i].name : str_of(settings->outputs.items[i]);
         out->wanted[i].name = name;
@@ -196,9 +190,6 @@ static enum status add_params(struct arena *arena, const struct infer_settings *
                               struct infer_request *out, struct error *err) {
     struct param *items = arena_calloc(arena, settings->parameters.n, sizeof(*items));
     enum status status = ST_OK;
-    if (!items) {
-        return error_no_memory(err, "a request");
-    }
     for (size_t i = 0; i < settings->parameters.n && status == ST_OK; i++) {
         status = infer_param_parse(settings->parameters.items[i], &items[i], err);
     }
@@ -210,9 +201,6 @@ enum status infer_call_init(struct arena *arena, const struct infer_settings *se
                             const struct infer_model *model, struct client_infer *out,
                             struct error *err) {
     struct v2_request *request = arena_calloc(arena, 1, sizeof(*request));
-    if (!request) {
-        return error_no_memory(err, "a request");
-    }
     *out = (struct client_infer){.model = str_of(settings->model),
                                  .version = str_of(settings->model_version),
                                  .request = request,
@@ -237,5 +225,5 @@ enum status infer_call_init(struct arena *arena, const struct infer_settings *se
     }
     out->forms =
         v2_forms_all(arena, settings->inputs.n, settings->binary ? V2_FORM_BINARY : V2_FORM_JSON);
-    return status != ST_OK || out->forms ? status : error_no_memory(err, "a request");
+    return status;
 }

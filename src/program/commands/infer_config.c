@@ -20,9 +20,6 @@ enum status infer_config_parse(struct arena *arena, struct str text, struct mode
     out->max_batch_size = (uint64_t)max_batch_size;
     struct json_iter param = json_members(params);
     struct model_config_param *items = arena_calloc(arena, param.left, sizeof(*items));
-    if (!items) {
-        return error_no_memory(err, "the model's configuration");
-    }
     while (json_iter_next(&param)) {
         struct str value = json_text(json_member(param.value, "string_value"));
         items[out->n_params++] =

@@ -47,9 +47,6 @@ static enum status read_config(struct infer_run *run, struct str message,
                                const struct model_config **config, struct error *err) {
     struct str text;
     struct model_config *out = arena_calloc(run->arena, 1, sizeof(*out));
-    if (!out) {
-        return error_no_memory(err, "the model's configuration");
-    }
     *config = out;
     enum status status = client_grpc_text_decode(run->arena, CLIENT_CONFIG, message,
                                                  run->settings->max_answer_size, &text, err);
@@ -161,7 +158,7 @@ static void print_command(struct buf *out, const struct infer_run *run, struct s
 }
 
 /* The message after its prefix (gRPC over HTTP2, "Length-Prefixed-Message"). */
-static enum status frame_message(const struct infer_run *run, struct buf *out, struct error *err) {
+static void frame_message(const struct infer_run *run, struct buf *out) {
     char prefix[GRPC_PREFIX_BYTES];
     buf_init(out, run->arena, 0);
     grpc_prefix_encode((struct grpc_prefix){false, (uint32_t)run->message.n_bytes}, prefix);
@@ -169,18 +166,15 @@ static enum status frame_message(const struct infer_run *run, struct buf *out, s
     for (size_t i = 0; i < run->message.n_pieces; i++) {
         buf_add(out, run->message.pieces[i].data, run->message.pieces[i].n_bytes);
     }
-    return out->failed ? error_no_memory(err, "the message") : ST_OK;
 }
 
 static enum status dry_run(struct infer_run *run, struct error *err) {
     struct buf body, out;
-    enum status status = frame_message(run, &body, err);
+    frame_message(run, &body);
     struct str text = buf_str(&body);
-    if (status == ST_OK && run->settings->output_file) {
-        status = file_write(run->settings->output_file, &text, 1, err);
-    }
-    if (status != ST_OK) {
-        return status;
+    if (run->settings->output_file &&
+        file_write(run->settings->output_file, &text, 1, err) != ST_OK) {
+        return err->status;
     }
     buf_init(&out, run->arena, 0);
     hexdump_print(&out, text, 0);
@@ -192,8 +186,7 @@ static enum status dry_run(struct infer_run *run, struct error *err) {
         print_command(&out, run, text);
     }
     text = buf_str(&out);
-    return out.failed ? error_no_memory(err, "printing the request")
-                      : file_write("-", &text, 1, err);
+    return file_write("-", &text, 1, err);
 }
 
 /* ---- the call -------------------------------------------------------------------------------- */

@@ -67,7 +67,5 @@ enum status infer_list_models(const struct infer_server *server, struct arena *a
         st = print_entry(server, arena, entry.value, &out, err);
     }
     struct str text = out.len > 0 ? buf_str(&out) : STR("no models\n");
-    return st != ST_OK  ? st
-           : out.failed ? error_no_memory(err, "the models")
-                        : file_write("-", &text, 1, err);
+    return st == ST_OK ? file_write("-", &text, 1, err) : st;
 }

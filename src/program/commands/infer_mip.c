@@ -21,9 +21,6 @@ static enum status make_parts(struct arena *arena, const struct infer_items *ite
     char *heads = arena_calloc(arena, items->n + 2, MIP_ITEM_HEAD_BYTES);
     struct packet_part *part = *parts = arena_calloc(arena, 2 * items->n + 1, sizeof(*part));
     uint32_t n_bytes;
-    if (!infer.items || !heads || !part) {
-        return error_no_memory(err, "the request");
-    }
     for (size_t i = 0; i < items->n; i++) {
         const sluice_mip_item *item = &items->items[i];
         infer.items[i] = (struct mip_item){item->type, str_make(item->data, item->n_bytes)};
@@ -59,7 +56,7 @@ static enum status dry_run(struct arena *arena, const struct infer_settings *set
         buf_add_str(&packet, parts[i].bytes);
     }
     struct str text = buf_str(&packet);
-    if (settings->output_file && !packet.failed) {
+    if (settings->output_file) {
         status = file_write(settings->output_file, &text, 1, err);
     }
     hexdump_print(&out, text, 0);
@@ -71,9 +68,6 @@ static enum status dry_run(struct arena *arena, const struct infer_settings *set
         packet_command_print(&out, &settings->server, parts, n, settings->output_file);
     }
     text = buf_str(&out);
-    if (status == ST_OK && (packet.failed || out.failed)) {
-        status = error_no_memory(err, "printing the request");
-    }
     return status == ST_OK ? file_write("-", &text, 1, err) : status;
 }
 
@@ -119,9 +113,6 @@ static enum status read_answer(struct arena *arena, const sluice_call *call,
     }
     size_t n = (size_t)info.batch * info.n_outputs;
     sluice_mip_item *items = arena_calloc(arena, n, sizeof(*items));
-    if (!items) {
-        return error_no_memory(err, "the answer");
-    }
     for (size_t i = 0; i < n; i++) {
         items[i].size = sizeof(*items);
         (void)sluice_call_mip_item(call, i, &items[i]);

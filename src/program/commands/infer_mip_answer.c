@@ -70,9 +70,6 @@ enum status infer_items_print(struct buf *out, const struct client_mip_answer *a
     for (uint32_t i = 0; i < answer->batch && status == ST_OK; i++) {
         status = print_element(out, answer, i, err);
     }
-    if (status == ST_OK && out->failed) {
-        status = error_no_memory(err, "printing the answer");
-    }
     return status;
 }
 
@@ -113,8 +110,7 @@ static enum status save_to_dir(struct arena *arena, const char *dir,
         const char *path = arena_printf(arena, "%s/%zu-%zu.%s", dir, i / answer->n_outputs,
                                         i % answer->n_outputs, infer_item_suffix(item))
                                .ptr;
-        status =
-            path ? file_write(path, &bytes, 1, err) : error_no_memory(err, "writing an output");
+        status = file_write(path, &bytes, 1, err);
         if (status == ST_OK) {
             fprintf(stderr, "%s\n", path);
         }

@@ -80,9 +80,6 @@ static enum status read_config(struct arena *arena, const struct infer_model *mo
     const struct model_spec *spec = known ? model->spec : &alone;
     struct mip_settings *inputs = arena_calloc(arena, spec->n_inputs, sizeof(*inputs));
     struct mip_settings *outputs = arena_calloc(arena, spec->n_outputs, sizeof(*outputs));
-    if (!inputs || !outputs) {
-        return error_no_memory(err, "the settings of pictures");
-    }
     enum status st =
         mip_settings_read(known ? model->config : &no_config, spec, inputs, outputs, err);
     size_t i = tensor_spec_find(spec->inputs, spec->n_inputs, input);
@@ -216,9 +213,6 @@ static enum status plan_picture(struct arena *arena, const struct infer_settings
     struct shape model_shape = shape_of(known);
     assert(model_shape.dims && model_shape.rank >= IMAGE_RANK); /* infer_picture_is */
     int64_t *dims = arena_calloc(arena, model_shape.rank, sizeof(*dims));
-    if (!dims) {
-        return error_no_memory(err, "input \"%.*s\"", STR_ARG(source->name));
-    }
     enum status st = read_settings(arena, settings, source, model, datatype, &mip, err);
     if (st != ST_OK) {
         return st;
@@ -266,9 +260,6 @@ enum status infer_picture_read(struct arena *arena, const struct infer_settings 
     out->datatype = plan.datatype;
     out->pieces = piece;
     out->n_bytes = n_bytes;
-    if (!elements || !piece || !part) {
-        return error_no_memory(err, "input \"%.*s\"", STR_ARG(source->name));
-    }
     *piece = (struct piece){elements, n_bytes};
     st = picture_decode_now(part, MAX_PIXELS, &plan, source->bytes, elements, err);
     return st == ST_OK ? st : error_prefix(err, "%s", source->file);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "core/base/log.h"
+#include "core/must/must.h"
 #include "program/options/commands.h"
 #include "program/options/help.h"
 #include "program/picker/check.h"
@@ -22,11 +23,7 @@ static int run_picker(const struct pick_settings *settings) {
 }
 
 int cli_pick(int argc, char **argv) {
-    struct arena *arena = arena_new(NULL, 0);
-    if (!arena) {
-        fprintf(stderr, "sluice pick: out of memory\n");
-        return EXIT_CODE_FAILED;
-    }
+    struct arena *arena = must_arena_new("the settings");
     struct pick_settings settings;
     int code = pick_settings_read(argc, argv, arena, &settings);
     if (code < 0) {

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/event/clock.h"
+#include "core/must/must.h"
 #include "program/commands/ping_report.h"
 #include "program/commands/ping_settings.h"
 #include "program/options/command.h"
@@ -85,8 +86,7 @@ static enum status ping_once(struct ping_run *run, struct error *err) {
 
 /* Flushes standard output after each line, for a reader that follows it. */
 static void flush_out(struct ping_run *run) {
-    run->failed = run->failed || run->out.failed ||
-                  fwrite(run->out.data, 1, run->out.len, stdout) != run->out.len ||
+    run->failed = run->failed || fwrite(run->out.data, 1, run->out.len, stdout) != run->out.len ||
                   fflush(stdout) != 0;
     run->out.len = 0;
 }
@@ -185,10 +185,7 @@ static int run_all(struct ping_run *run) {
 
 int cli_ping(int argc, char **argv) {
     struct ping_run run = {.signal_fd = -1};
-    struct arena *arena = arena_new(NULL, 0);
-    if (!arena) {
-        return report_failure("out of memory");
-    }
+    struct arena *arena = must_arena_new("the report");
     sigemptyset(&run.signals);
     sigaddset(&run.signals, SIGINT);
     sigaddset(&run.signals, SIGTERM);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "core/base/log.h"
+#include "core/must/must.h"
 #include "program/model_server/process.h"
 #include "program/model_server/settings.h"
 #include "program/options/commands.h"
@@ -28,17 +29,13 @@ static int run_server(const struct serve_settings *settings,
     return EXIT_CODE_FAILED;
 }
 
-/* The parameters that the configuration file sets for each path. Returns: NULL when out of memory.
- */
+/* The parameters that the configuration file sets for each path. */
 static const struct repository_params *params_of(const struct option_texts *paths,
                                                  struct arena *arena) {
     struct repository_params *params = arena_calloc(arena, paths->n, sizeof(*params));
-    for (size_t i = 0; params && i < paths->n; i++) {
+    for (size_t i = 0; i < paths->n; i++) {
         const struct option_pairs *pairs = &paths->pairs[i];
         struct repository_param *items = arena_calloc(arena, pairs->n, sizeof(*items));
-        if (!items) {
-            return NULL;
-        }
         for (size_t j = 0; j < pairs->n; j++) {
             items[j] = (struct repository_param){str_of(pairs->items[j].name),
                                                  str_of(pairs->items[j].value)};
@@ -81,16 +78,8 @@ static struct repository_options options_of(const struct serve_settings *setting
     };
 }
 
-static int out_of_memory(void) {
-    fprintf(stderr, "sluice serve: out of memory\n");
-    return EXIT_CODE_FAILED;
-}
-
 int cli_serve(int argc, char **argv) {
-    struct arena *arena = arena_new(NULL, 0);
-    if (!arena) {
-        return out_of_memory();
-    }
+    struct arena *arena = must_arena_new("the settings");
     struct serve_settings settings;
     int code = serve_settings_read(argc, argv, arena, &settings);
     if (code < 0) {
@@ -98,9 +87,8 @@ int cli_serve(int argc, char **argv) {
         log_colour_set(help_style_of(stderr).colour);
         const struct repository_params *params = params_of(&settings.paths, arena);
         struct repository_options options = options_of(&settings, params);
-        code = !params          ? out_of_memory()
-               : settings.check ? serve_check(&settings, &options, arena)
-                                : run_server(&settings, &options);
+        code = settings.check ? serve_check(&settings, &options, arena)
+                              : run_server(&settings, &options);
     }
     arena_free(arena);
     return code;

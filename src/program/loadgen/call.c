@@ -124,29 +124,19 @@ enum status bench_call_send_once(const struct bench_call *call, uint64_t *latenc
 
 /* ---- inferences by name ---------------------------------------------------------------------- */
 
-enum status bench_text_dup(struct arena *arena, struct str text, const char **out,
-                           struct error *err) {
-    *out = arena_dup(arena, text).ptr;
-    return *out ? ST_OK : error_no_memory(err, "a request");
-}
-
-enum status bench_request_init(struct arena *arena, const struct bench_call *call,
-                               struct infer_request *out, struct error *err) {
+void bench_request_init(struct arena *arena, const struct bench_call *call,
+                        struct infer_request *out) {
     const struct bench_options *options = &call->settings->options;
     *out = (struct infer_request){
         .arena = arena, .id = STR(""), .n_inputs = call->n_inputs, .n_wanted = options->outputs.n};
     out->inputs = arena_calloc(arena, out->n_inputs, sizeof(*out->inputs));
     out->wanted = arena_calloc(arena, out->n_wanted, sizeof(*out->wanted));
-    if (!out->inputs || !out->wanted) {
-        return error_no_memory(err, "a request");
-    }
     for (size_t i = 0; i < out->n_inputs; i++) {
         out->inputs[i].tensor = call->inputs[i];
     }
     for (size_t i = 0; i < out->n_wanted; i++) {
         out->wanted[i].name = str_of(options->outputs.items[i]);
     }
-    return ST_OK;
 }
 
 enum status bench_call_set_model(struct arena *arena, const struct model_spec *model,
@@ -154,8 +144,7 @@ enum status bench_call_set_model(struct arena *arena, const struct model_spec *m
     enum status status =
         bench_inputs_read(arena, &call->settings->options, model, &call->inputs, err);
     call->n_inputs = model->n_inputs;
-    if (status == ST_OK) {
-        status = bench_text_dup(arena, model->version_text, &call->model_version, err);
-    }
-    return status == ST_OK ? bench_text_dup(arena, model->platform, &call->platform, err) : status;
+    call->model_version = arena_dup(arena, model->version_text).ptr;
+    call->platform = arena_dup(arena, model->platform).ptr;
+    return status;
 }

@@ -108,13 +108,10 @@ void bench_client_wait(const void *connection, struct client_waiting *waiting);
 /* ---- shared by protocols: inferences by name ------------------------------------------------- */
 
 /* The arrays of an inference: inputs, and requested outputs. */
-enum status bench_request_init(struct arena *arena, const struct bench_call *call,
-                               struct infer_request *out, struct error *err) SLUICE_MUST_USE;
+void bench_request_init(struct arena *arena, const struct bench_call *call,
+                        struct infer_request *out);
 /* Makes the model's inputs, and stores the model's version and platform for the report. */
 enum status bench_call_set_model(struct arena *arena, const struct model_spec *model,
                                  struct bench_call *call, struct error *err) SLUICE_MUST_USE;
-/* Copies a text for the report. */
-enum status bench_text_dup(struct arena *arena, struct str text, const char **out,
-                           struct error *err) SLUICE_MUST_USE;
 
 #endif

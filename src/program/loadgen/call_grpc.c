@@ -11,6 +11,7 @@
 #include "client/loop.h"
 #include "client/v2_grpc.h"
 #include "codec/protobuf/pb.h"
+#include "core/must/must.h"
 #include "program/loadgen/call.h"
 #include "program/requests/command_client.h"
 #include "program/requests/model_names.h"
@@ -55,26 +56,23 @@ static enum status open_client(const struct bench_call *call, struct command_cli
 /* ---- server metadata ------------------------------------------------------------------------- */
 
 /* For the report only: some servers do not answer this. */
-static enum status describe_server(struct arena *arena, const struct command_client *client,
-                                   struct bench_call *call, struct error *err) {
+static void describe_server(struct arena *arena, const struct command_client *client,
+                            struct bench_call *call) {
     const struct client_grpc_request request = {CLIENT_GRPC_PATH("ServerMetadata"), &NOTHING, 1};
     sluice_call *question = NULL;
     struct str message;
     struct pb_field field;
     struct error ignored;
-    enum status status = ST_OK;
     if (command_call_run(client, &request, &question, &message, &ignored) == ST_OK) {
         struct pb_reader reader = pb_read(message);
-        while (status == ST_OK && pb_next(&reader, &field)) {
+        while (pb_next(&reader, &field)) {
             if (field.type == PB_BYTES && (field.number == 1 || field.number == 2)) {
-                status =
-                    bench_text_dup(arena, field.bytes,
-                                   field.number == 1 ? &call->server : &call->server_version, err);
+                const char **text = field.number == 1 ? &call->server : &call->server_version;
+                *text = arena_dup(arena, field.bytes).ptr;
             }
         }
     }
     sluice_call_free(question);
-    return status;
 }
 
 /* ---- the request ----------------------------------------------------------------------------- */
@@ -86,13 +84,8 @@ static enum status encode_request(struct arena *arena, struct bench_call *call, 
                                  .version = str_of(options->model_version),
                                  .request = request};
     struct v2_grpc_message message;
-    if (!request) {
-        return error_no_memory(err, "a request");
-    }
-    enum status status = bench_request_init(arena, call, &request->infer, err);
-    if (status == ST_OK) {
-        status = client_grpc_infer_message(arena, &infer, &message, err);
-    }
+    bench_request_init(arena, call, &request->infer);
+    enum status status = client_grpc_infer_message(arena, &infer, &message, err);
     if (status == ST_OK) {
         call->message = (struct http_message){message.pieces, message.n_pieces};
         call->n_bytes = message.n_bytes;
@@ -128,7 +121,7 @@ static enum status prepare(struct arena *arena, const struct bench_settings *set
         status = prepare_infer(arena, &client, call, err);
     }
     if (status == ST_OK) {
-        status = describe_server(arena, &client, call, err);
+        describe_server(arena, &client, call);
     }
     command_client_close(&client);
     return status;
@@ -147,20 +140,9 @@ static void on_done(sluice_call *call, void *user) {
     }
 }
 
-static struct exchange *exchange_new(struct error *err) {
-    struct exchange *exchange = calloc(1, sizeof(*exchange));
-    if (!exchange) {
-        (void)error_no_memory(err, "a request");
-    }
-    return exchange;
-}
-
 static enum status open_own(const struct bench_call *call, void **connection, struct error *err) {
-    struct exchange *exchange = exchange_new(err);
+    struct exchange *exchange = must_calloc(1, sizeof(*exchange), "a request");
     *connection = NULL;
-    if (!exchange) {
-        return err->status;
-    }
     enum status status = open_client(call, &exchange->own.client, err);
     if (status != ST_OK) {
         free(exchange);
@@ -239,11 +221,8 @@ static enum status take(void *connection, const struct bench_call *call, bool wh
     if (call->ping || status != ST_OK || !whole) {
         return call->ping ? ST_OK : status;
     }
-    struct arena *arena = arena_new(NULL, 0);
+    struct arena *arena = must_arena_new("an answer");
     struct v2_client_response answer;
-    if (!arena) {
-        return error_no_memory(&failed->err, "a request");
-    }
     status = client_grpc_infer_decode(arena, message, false, &answer, &failed->err);
     arena_free(arena);
     return status;
@@ -276,10 +255,7 @@ static enum status watch(const struct channel *channel, const struct connection 
 static enum status open_connections(struct channel *channel, const struct bench_call *call,
                                     size_t n, struct error *err) {
     enum status status = ST_OK;
-    channel->connections = calloc(n, sizeof(*channel->connections));
-    if (!channel->connections) {
-        return error_no_memory(err, "%zu connections", n);
-    }
+    channel->connections = must_calloc(n, sizeof(*channel->connections), "the connections");
     if (n > 1 && (channel->epoll_fd = epoll_create1(EPOLL_CLOEXEC)) < 0) {
         return error_set(err, ST_IO, "epoll: %s", strerror(errno));
     }
@@ -296,11 +272,8 @@ static enum status open_connections(struct channel *channel, const struct bench_
 
 static enum status channel_open(const struct bench_call *call, unsigned n_connections, void **out,
                                 struct error *err) {
-    struct channel *channel = calloc(1, sizeof(*channel));
+    struct channel *channel = must_calloc(1, sizeof(*channel), "the connections");
     *out = NULL;
-    if (!channel) {
-        return error_no_memory(err, "a request");
-    }
     TAILQ_INIT(&channel->done);
     channel->epoll_fd = -1;
     enum status status = open_connections(channel, call, n_connections, err);
@@ -316,12 +289,10 @@ static enum status channel_open(const struct bench_call *call, unsigned n_connec
 static enum status attach(void *user, const struct bench_call *call, void *exchange_user,
                           void **connection, struct error *err) {
     struct channel *channel = user;
-    struct exchange *exchange = exchange_new(err);
+    struct exchange *exchange = must_calloc(1, sizeof(*exchange), "a request");
     (void)call;
+    (void)err;
     *connection = exchange;
-    if (!exchange) {
-        return err->status;
-    }
     exchange->channel = channel;
     exchange->connection = &channel->connections[channel->next];
     exchange->user = exchange_user;

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "client/mip_convert.h"
+#include "core/must/must.h"
 #include "program/loadgen/call.h"
 #include "program/requests/infer_mip_items.h"
 
@@ -19,9 +20,6 @@ static enum status repeat_items(struct arena *arena, uint64_t batch, struct infe
                          batch, items->batch);
     }
     sluice_mip_item *all = arena_calloc(arena, n, sizeof(*all));
-    if (!all) {
-        return error_no_memory(err, "a request");
-    }
     for (size_t i = 0; i < n; i++) {
         all[i] = items->items[i % items->n];
     }
@@ -80,11 +78,8 @@ static enum status mip_start(void *connection, const struct bench_call *call, st
 /* Checks the payload against its counts, and the counts against the request. */
 static enum status read_answer(const struct mip_session *session, const struct bench_call *call,
                                struct error *err) {
-    struct arena *arena = arena_new(NULL, 0);
+    struct arena *arena = must_arena_new("an answer");
     struct client_mip_answer answer;
-    if (!arena) {
-        return error_no_memory(err, "a request");
-    }
     enum status status =
         client_mip_export(arena, mip_session_payload(session), &call->mip, &answer, err);
     arena_free(arena);

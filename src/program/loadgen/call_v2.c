@@ -1,5 +1,6 @@
 /* KServe v2 over HTTP: inputs are made from the model's metadata. */
 #include "client/v2.h"
+#include "core/must/must.h"
 #include "program/loadgen/call.h"
 #include "program/requests/model_names.h"
 
@@ -18,16 +19,13 @@ static enum status ask_server(struct arena *arena, struct client *client,
 }
 
 /* For the report only: some servers do not answer this. */
-static enum status describe_server(struct arena *arena, struct client *client,
-                                   struct bench_call *call, struct error *err) {
+static void describe_server(struct arena *arena, struct client *client, struct bench_call *call) {
     struct v2_server_metadata server;
     struct error ignored;
-    if (ask_server(arena, client, &server, &ignored) != ST_OK) {
-        return ST_OK;
+    if (ask_server(arena, client, &server, &ignored) == ST_OK) {
+        call->server = arena_dup(arena, server.name).ptr;
+        call->server_version = arena_dup(arena, server.version).ptr;
     }
-    enum status status = bench_text_dup(arena, server.name, &call->server, err);
-    return status == ST_OK ? bench_text_dup(arena, server.version, &call->server_version, err)
-                           : status;
 }
 
 /* ---- the request ----------------------------------------------------------------------------- */
@@ -47,18 +45,12 @@ static enum status encode_request(struct arena *arena, const struct bench_option
                                  .version = str_of(options->model_version),
                                  .request = request,
                                  .raw = options->form == BENCH_FORM_RAW};
-    if (!request) {
-        return error_no_memory(err, "a request");
-    }
-    enum status status = bench_request_init(arena, call, &request->infer, err);
+    bench_request_init(arena, call, &request->infer);
     request->binary_default = options->form == BENCH_FORM_BINARY;
-    if (status == ST_OK && options->form == BENCH_FORM_JSON) {
+    if (options->form == BENCH_FORM_JSON) {
         infer.forms = v2_forms_all(arena, call->n_inputs, V2_FORM_JSON);
-        status = infer.forms ? ST_OK : error_no_memory(err, "a request");
     }
-    if (status == ST_OK) {
-        status = client_infer_encode(arena, url, &infer, &made, err);
-    }
+    enum status status = client_infer_encode(arena, url, &infer, &made, err);
     return status == ST_OK ? set_message(&made, call) : status;
 }
 
@@ -94,9 +86,7 @@ static enum status v2_prepare(struct arena *arena, const struct bench_settings *
     void *client = NULL;
     enum status status = bench_client_open(call, &client, err);
     if (status == ST_OK) {
-        status = describe_server(arena, client, call, err);
-    }
-    if (status == ST_OK) {
+        describe_server(arena, client, call);
         status = call->ping ? prepare_ping(arena, client_url(client), call, err)
                             : prepare_infer(arena, &settings->options, client, call, err);
     }
@@ -115,11 +105,8 @@ static enum status v2_start(void *connection, const struct bench_call *call, str
 
 /* Decodes the whole answer, for its error or to verify it. */
 static enum status read_answer(const struct http_session *session, struct bench_error *failed) {
-    struct arena *arena = arena_new(NULL, 0);
+    struct arena *arena = must_arena_new("an answer");
     struct v2_client_response answer;
-    if (!arena) {
-        return error_no_memory(&failed->err, "a request");
-    }
     enum status status = client_infer_decode(arena, session, false, &answer, &failed->err);
     arena_free(arena);
     return status;

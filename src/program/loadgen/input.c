@@ -15,6 +15,7 @@
 /* ---- generated data -------------------------------------------------------------------------- */
 
 enum { MAX_INTEGER = 100, N_LETTERS = 26 };
+#define MAX_BYTES (UINT64_C(1) << 47) /* no process has more */
 
 static void put_integer(char *at, size_t size, uint64_t value) {
     for (size_t i = 0; i < size; i++) {
@@ -57,14 +58,11 @@ enum status bench_data_generate(struct arena *arena, const struct bench_data_opt
     if (datatype == DT_BYTES) {
         size = 4 + (size_t)n_letters;
     }
-    if (!shape_elements(shape, &n) || !checked_mul(n, size, &n_bytes)) {
+    if (!shape_elements(shape, &n) || !checked_mul(n, size, &n_bytes) || n_bytes > MAX_BYTES) {
         return error_set(err, ST_BAD_SHAPE, "the shape %s has too many elements",
                          shape_print(shape, text));
     }
     char *bytes = arena_alloc(arena, n_bytes);
-    if (!bytes) {
-        return error_no_memory(err, "%zu bytes of shape %s", n_bytes, shape_print(shape, text));
-    }
     *out = str_make(bytes, n_bytes);
     if (fill->zeros) {
         memset(bytes, 0, n_bytes);
@@ -171,9 +169,6 @@ static enum status choose_shape(const struct maker *maker, struct shape *out, st
     bool batched = is_open(spec, 0);
     int64_t batch = (int64_t)maker->options->batch;
     int64_t *dims = arena_calloc(maker->arena, spec.rank, sizeof(*dims));
-    if (!dims) {
-        return error_no_memory(err, "inputs");
-    }
     size_t n_missing = maker->has_shape && said.rank < spec.rank ? 1 : 0;
     for (size_t i = 0; i < spec.rank; i++) {
         dims[i] = is_open(spec, i) ? (i == 0 ? batch : 1) : spec.dims[i];
@@ -202,7 +197,7 @@ static enum status choose_shape(const struct maker *maker, struct shape *out, st
 /* Repeats one batch element to fill the batch. */
 static enum status repeat_copy(const struct maker *maker, struct shape *shape, struct str *bytes,
                                struct error *err) {
-    size_t times = (size_t)maker->options->batch, n_bytes;
+    size_t times = (size_t)maker->options->batch;
     if (times == 1 || (shape->rank > 0 && shape->dims[0] == (int64_t)times)) {
         return ST_OK;
     }
@@ -214,30 +209,24 @@ static enum status repeat_copy(const struct maker *maker, struct shape *shape, s
             times, STR_ARG(maker->spec->name), shape->rank > 0 ? (long long)shape->dims[0] : 1);
     }
     int64_t *dims = arena_calloc(maker->arena, shape->rank, sizeof(*dims));
-    char *all =
-        checked_mul(times, bytes->len, &n_bytes) ? arena_alloc(maker->arena, n_bytes) : NULL;
-    if (!dims || !all) {
-        return error_no_memory(err, "inputs");
-    }
+    char *all = arena_alloc_array(maker->arena, times, bytes->len);
     memcpy(dims, shape->dims, shape->rank * sizeof(*dims));
     dims[0] = (int64_t)times;
     for (size_t i = 0; i < times; i++) {
         memcpy(all + i * bytes->len, bytes->ptr, bytes->len);
     }
     *shape = (struct shape){dims, shape->rank};
-    *bytes = str_make(all, n_bytes);
+    *bytes = str_make(all, times * bytes->len);
     return ST_OK;
 }
 
-static enum status gather_copy(struct arena *arena, const struct tensor *tensor, struct str *out,
-                               struct error *err) {
+static struct str gather_copy(struct arena *arena, const struct tensor *tensor) {
     struct buf all;
     buf_init(&all, arena, tensor->n_bytes);
     for (size_t i = 0; i < tensor->n_pieces; i++) {
         buf_add(&all, tensor->pieces[i].data, tensor->pieces[i].n_bytes);
     }
-    *out = buf_str(&all);
-    return all.failed ? error_no_memory(err, "inputs") : ST_OK;
+    return buf_str(&all);
 }
 
 static enum status read_given(const struct maker *maker, const char *argument,
@@ -253,27 +242,12 @@ static enum status read_given(const struct maker *maker, const char *argument,
         status = infer_tensor_read(maker->arena, &source, &known, &tensor, err);
     }
     if (status == ST_OK) {
-        status = gather_copy(maker->arena, &tensor, bytes, err);
-    }
-    if (status == ST_OK) {
+        *bytes = gather_copy(maker->arena, &tensor);
         *datatype = tensor.datatype;
         *shape = tensor.shape;
         status = repeat_copy(maker, shape, bytes, err);
     }
     return status;
-}
-
-static enum status set_bytes(struct arena *arena, struct str bytes, struct tensor *out,
-                             struct error *err) {
-    struct piece *piece = arena_alloc(arena, sizeof(*piece));
-    if (!piece) {
-        return error_no_memory(err, "inputs");
-    }
-    *piece = (struct piece){bytes.ptr, bytes.len};
-    out->pieces = piece;
-    out->n_pieces = 1;
-    out->n_bytes = bytes.len;
-    return ST_OK;
 }
 
 static enum status make_input(const struct maker *maker, struct prng *random, struct tensor *out,
@@ -294,7 +268,12 @@ static enum status make_input(const struct maker *maker, struct prng *random, st
             status = error_prefix(err, "input \"%.*s\"", STR_ARG(out->name));
         }
     }
-    return status == ST_OK ? set_bytes(maker->arena, bytes, out, err) : status;
+    struct piece *piece = arena_alloc(maker->arena, sizeof(*piece));
+    *piece = (struct piece){bytes.ptr, bytes.len};
+    out->pieces = piece;
+    out->n_pieces = 1;
+    out->n_bytes = bytes.len;
+    return status;
 }
 
 /* Reads --shape for the input. */
@@ -316,9 +295,6 @@ enum status bench_inputs_read(struct arena *arena, const struct bench_options *o
                               struct error *err) {
     struct tensor *made = arena_calloc(arena, model->n_inputs, sizeof(*made));
     *out = made;
-    if (!made) {
-        return error_no_memory(err, "inputs");
-    }
     enum status status = check_names(arena, "input", "NAME=SOURCE", &options->inputs, model, err);
     if (status == ST_OK) {
         status = check_names(arena, "shape", "NAME=DIMS", &options->shapes, model, err);

@@ -249,9 +249,6 @@ static enum status add_step(struct arena *arena, struct bench_result *result, si
     run.result = arena_calloc(arena, 1, sizeof(*run.result));
     run.runners = arena_calloc(arena, n, sizeof(*run.runners));
     run.live = arena_calloc(arena, 1, sizeof(*run.live));
-    if (!run.result || !run.runners || !run.live) {
-        return error_no_memory(err, "a step");
-    }
     run.result->step = *step;
     run.live->step = step;
     run.live->index = index;
@@ -302,8 +299,8 @@ enum status bench_run(struct arena *arena, struct bench_result *result,
     enum status status = check_descriptors(plan, err);
     result->steps = arena_calloc(arena, plan->n_steps, sizeof(*result->steps));
     result->n_steps = 0;
-    if (status != ST_OK || !result->steps) {
-        return status != ST_OK ? status : error_no_memory(err, "the steps");
+    if (status != ST_OK) {
+        return status;
     }
     if (pthread_sigmask(SIG_BLOCK, &signals, NULL) != 0) {
         return error_set(err, ST_IO, "cannot block signals");

@@ -9,7 +9,7 @@
 /* Runs the plan until its end, a SIGINT or SIGTERM (a second one does not wait for answers in
  * flight), a step above --max-p99, or one without any answer. `progress` may be NULL. Fills
  * `steps`, in `arena`, and `interrupted`; the other members of `result` are set by the caller.
- * Returns: ST_NO_MEMORY, ST_IO, ST_BAD_CONFIG for more connections than the process may have.
+ * Returns: ST_IO, ST_BAD_CONFIG for more connections than the process may have.
  * Thread: the main thread, before others start; the two signals stay blocked. */
 enum status bench_run(struct arena *arena, struct bench_result *result,
                       struct bench_progress *progress, struct error *err) SLUICE_MUST_USE;

@@ -153,8 +153,7 @@ static enum status check_settings(struct bench_settings *settings, const struct 
     return status == ST_OK ? check_items(settings, err) : status;
 }
 
-static enum status print_command_line(struct arena *arena, int argc, char **argv, struct str *out,
-                                      struct error *err) {
+static struct str print_command_line(struct arena *arena, int argc, char **argv) {
     struct buf text;
     buf_init(&text, arena, 256);
     buf_add_str(&text, STR("sluice"));
@@ -168,8 +167,7 @@ static enum status print_command_line(struct arena *arena, int argc, char **argv
             shell_word_print(&text, str_of(argv[i]));
         }
     }
-    *out = buf_str(&text);
-    return text.failed ? error_no_memory(err, "the arguments") : ST_OK;
+    return buf_str(&text);
 }
 
 int bench_settings_read(int argc, char **argv, struct arena *arena, struct bench_settings *out) {
@@ -184,8 +182,6 @@ int bench_settings_read(int argc, char **argv, struct arena *arena, struct bench
     if (status == ST_OK) {
         status = bench_plan_make(out->options.concurrency, out->options.rate, &out->plan, &err);
     }
-    if (status == ST_OK) {
-        status = print_command_line(arena, argc, argv, &out->command_line, &err);
-    }
+    out->command_line = print_command_line(arena, argc, argv);
     return status == ST_OK ? COMMAND_CONTINUE : command_usage_error(&set, &err);
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/event/clock.h"
+#include "core/must/must.h"
 
 enum bench_conn_state {
     BENCH_CONN_FREE,        /* can start a request */
@@ -217,16 +218,9 @@ static enum status open_channel(struct bench_thread *load, struct error *err) {
 enum status bench_thread_new(struct bench_step_state *step,
                              const struct bench_thread_options *options, struct bench_thread **out,
                              struct error *err) {
-    struct bench_thread *load = calloc(1, sizeof(*load));
+    struct bench_thread *load = must_calloc(1, sizeof(*load), "a thread");
     *out = NULL;
-    if (load) {
-        load->epoll = -1;
-        load->conns = calloc(options->n_connections, sizeof(*load->conns));
-    }
-    if (!load || !load->conns) {
-        bench_thread_free(load);
-        return error_no_memory(err, "%u connections", options->n_connections);
-    }
+    load->conns = must_calloc(options->n_connections, sizeof(*load->conns), "the connections");
     load->step = step;
     load->options = *options;
     load->epoll = epoll_create1(EPOLL_CLOEXEC);

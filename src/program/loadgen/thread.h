@@ -37,7 +37,7 @@ struct bench_thread_options {
 
 struct bench_thread;
 
-/* Returns: ST_NO_MEMORY, ST_IO. Owns: *out until bench_thread_free. */
+/* Returns: ST_IO. Owns: *out until bench_thread_free. */
 enum status bench_thread_new(struct bench_step_state *step,
                              const struct bench_thread_options *options, struct bench_thread **out,
                              struct error *err) SLUICE_MUST_USE;

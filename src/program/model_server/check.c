@@ -56,7 +56,7 @@ static enum status print_mip(const struct serve_settings *settings, struct repos
 }
 
 static int write_out(const struct buf *out) {
-    if (!out->failed && fwrite(out->data, 1, out->len, stdout) == out->len && fflush(stdout) == 0) {
+    if (fwrite(out->data, 1, out->len, stdout) == out->len && fflush(stdout) == 0) {
         return EXIT_CODE_OK;
     }
     fprintf(stderr, "sluice serve: writing the result: %s\n", strerror(errno));

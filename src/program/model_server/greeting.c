@@ -72,7 +72,5 @@ void greeting_print(const struct serve_listeners *listeners, bool ready) {
         buf_add_str(&text, STR("; --strict-readiness false: ready without"));
     }
     buf_add_str(&text, STR("\nstop:  Ctrl-C\n\n"));
-    if (!text.failed && !served.failed.failed) {
-        fwrite(text.data, 1, text.len, stderr);
-    }
+    fwrite(text.data, 1, text.len, stderr);
 }

@@ -5,6 +5,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/log.h"
+#include "core/must/must.h"
 #include "core/os/ready_file.h"
 #include "serve/admin/api.h"
 #include "serve/scheduler/cache/response_cache.h"
@@ -144,7 +145,7 @@ static enum status listen_http(struct serve_listeners *self, const char *text,
     listen_address.address = out->address;
     listen_address_log(&scheme, &listen_address, serve_security_has_tls(self->settings));
     out->url = listen_address_url(self->arena, &scheme, &listen_address);
-    return out->url ? ST_OK : error_no_memory(err, "the listeners");
+    return ST_OK;
 }
 
 static enum status open_http(struct serve_listeners *self, const struct process_threads *threads,
@@ -188,16 +189,12 @@ static enum status open_grpc(struct serve_listeners *self, const struct process_
                                           .admit_context = self->security.keys};
     struct listen_scheme scheme = serve_grpc_scheme(self->settings);
     struct listen_address *places = arena_calloc(self->arena, n, sizeof(*places));
-    if (!places) {
-        return error_no_memory(err, "the listeners");
-    }
     enum status st = serve_grpc_open(&self->grpc, self->settings, &self->services, &options,
                                      self->security.grpc_tls, places, err);
     for (size_t i = 0; st == ST_OK && i < n; i++) {
         struct serve_bound_address *out = &self->addresses[self->settings->http.n + i];
         out->address = places[i].address;
         out->url = listen_address_url(self->arena, &scheme, &places[i]);
-        st = out->url ? ST_OK : error_no_memory(err, "the listeners");
     }
     return st;
 }
@@ -213,9 +210,6 @@ static enum status open_mip(struct serve_listeners *self, const struct process_t
                                          .n_workers = threads->n_workers,
                                          .acceptor = threads->main};
     struct address *bound = arena_calloc(self->arena, n, sizeof(*bound));
-    if (!bound) {
-        return error_no_memory(err, "the listeners");
-    }
     enum status st = serve_mip_open(&self->mip, self->settings, &self->services, &options,
                                     self->arena, bound, err);
     for (size_t i = 0; st == ST_OK && i < n; i++) {
@@ -223,7 +217,6 @@ static enum status open_mip(struct serve_listeners *self, const struct process_t
         struct serve_bound_address *out = &self->addresses[before + i];
         out->address = bound[i];
         out->url = mip_url(self->arena, &bound[i], &self->mip.targets[i]);
-        st = out->url ? ST_OK : error_no_memory(err, "the listeners");
     }
     return st;
 }
@@ -291,12 +284,11 @@ static enum status open_admin(struct serve_listeners *self, struct repository *r
         struct serve_bound_address *out = &self->addresses[self->n_addresses - 1];
         out->address = self->admin.listener.address;
         out->url = admin_listener_url(&self->admin.listener, self->arena);
-        struct str metrics_url = str_of(out->url ? out->url : "");
+        struct str metrics_url = str_of(out->url);
         if (str_ends_with(metrics_url, STR("/metrics"))) {
             self->http_api.status_url =
                 arena_dup(self->arena, str_make(metrics_url.ptr, metrics_url.len - 8)).ptr;
         }
-        st = out->url ? ST_OK : error_no_memory(err, "the listeners");
     }
     return st;
 }
@@ -348,16 +340,11 @@ enum status serve_listeners_open(struct serve_listeners *self,
     count_cache(self, repository);
     self->n_addresses = settings->http.n + settings->grpc.n + settings->mip.n +
                         admin_listener_is_enabled(settings->metrics);
-    self->arena = arena_new(NULL, 0);
-    self->addresses =
-        self->arena ? arena_calloc(self->arena, self->n_addresses, sizeof(*self->addresses)) : NULL;
-    if (!self->addresses) {
-        self->n_addresses = 0;
-        return error_no_memory(err, "the listeners");
-    }
+    self->arena = must_arena_new("the listeners");
+    self->addresses = arena_calloc(self->arena, self->n_addresses, sizeof(*self->addresses));
     self->services = (struct inference_services){
         .repository = repository,
-        .shared = open_shared(self, settings),
+        .shared = must_have(open_shared(self, settings), "shared memory"),
         .tracer = &self->tracer,
         .loops = threads->health,
         .limits = {.max_json_size = settings->max_json_size,
@@ -365,9 +352,6 @@ enum status serve_listeners_open(struct serve_listeners *self,
                    .max_tensor_elements = settings->max_tensor_elements},
         .non_finite = (enum v2_non_finite)(V2_NON_FINITE_WORDS + settings->non_finite),
     };
-    if (!self->services.shared) {
-        return error_no_memory(err, "the listeners");
-    }
     enum status st =
         helper_pool_new(threads->n_workers > MIN_HELPERS ? threads->n_workers : MIN_HELPERS,
                         &self->services.helpers, err);
@@ -412,12 +396,10 @@ void serve_listeners_write_ready_file(const struct serve_listeners *self, struct
         return;
     }
     const char **urls = arena_calloc(self->arena, self->n_addresses, sizeof(*urls));
-    for (size_t i = 0; urls && i < self->n_addresses; i++) {
+    for (size_t i = 0; i < self->n_addresses; i++) {
         urls[i] = self->addresses[i].url;
     }
-    enum status st = urls ? ready_file_write(file, urls, self->n_addresses, &err)
-                          : error_no_memory(&err, "the listeners");
-    if (st != ST_OK) {
+    if (ready_file_write(file, urls, self->n_addresses, &err) != ST_OK) {
         log_event(LOG_ERROR, "cannot write the ready file", LOG_CSTR("reason", err.text));
     }
 }

@@ -11,9 +11,6 @@ enum { MAX_QUEUED_PICTURES = 16384 };
 enum status serve_mip_targets(const struct serve_settings *settings, struct arena *arena,
                               struct mip_target **out, struct error *err) {
     struct mip_target *targets = arena_calloc(arena, settings->mip.n, sizeof(*targets));
-    if (!targets) {
-        return error_no_memory(err, "%zu listeners", settings->mip.n);
-    }
     for (size_t i = 0; i < settings->mip.n; i++) {
         const char *text = settings->mip.items[i];
         enum status st = mip_target_parse(str_of(text), &targets[i], err);

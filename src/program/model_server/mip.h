@@ -18,8 +18,7 @@ struct serve_mip {
     size_t n_targets;
 };
 
-/* Parses all --mip settings. Returns: ST_BAD_CONFIG with the setting, ST_NO_MEMORY. Owns: in
- * `arena`. */
+/* Parses all --mip settings. Returns: ST_BAD_CONFIG with the setting. Owns: in `arena`. */
 enum status serve_mip_targets(const struct serve_settings *settings, struct arena *arena,
                               struct mip_target **out, struct error *err) SLUICE_MUST_USE;
 /* Finds the models of these targets, which need not be loaded. Returns: ST_BAD_CONFIG with the

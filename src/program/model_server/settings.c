@@ -132,7 +132,7 @@ static const char *dir_of(const char *exe, const char *name, const char *install
     const char *slash = strrchr(exe, '/');
     int n = slash ? (int)(slash - exe) : 0;
     struct str beside = arena_printf(arena, "%.*s/%s", n, exe, name);
-    if (!beside.ptr || is_folder(beside.ptr)) {
+    if (is_folder(beside.ptr)) {
         return beside.ptr;
     }
     return arena_printf(arena, "%.*s/%s", n, exe, installed).ptr;
@@ -149,7 +149,7 @@ const char *parts_dir_of(const char *exe, struct arena *arena) {
 /* Makes a path absolute, for the log. */
 static const char *real_path(const char *path, struct arena *arena) {
     char real[PATH_MAX];
-    return path && realpath(path, real) ? arena_dup(arena, str_of(real)).ptr : path;
+    return realpath(path, real) ? arena_dup(arena, str_of(real)).ptr : path;
 }
 
 /* The path of this program. Returns: false when it is unknown; `out` is empty then. */
@@ -160,7 +160,7 @@ static bool read_exe(char out[EXE_BYTES]) {
 }
 
 static const char *picture_part_in(const char *parts_dir, struct arena *arena) {
-    return parts_dir ? arena_printf(arena, "%s/libsluice_pictures.so", parts_dir).ptr : NULL;
+    return arena_printf(arena, "%s/libsluice_pictures.so", parts_dir).ptr;
 }
 
 const char *picture_part_default(struct arena *arena) {
@@ -185,7 +185,7 @@ static enum status resolve_dirs(struct serve_settings *out, struct arena *arena,
         out->parts_dir = real_path(parts_dir_of(exe, arena), arena);
     }
     out->picture_part = picture_part_in(out->parts_dir, arena);
-    return out->backend_dir && out->picture_part ? ST_OK : error_no_memory(err, "a path");
+    return ST_OK;
 }
 
 /* Checks the syntax of the addresses, so that --check reports it; binding happens later. */

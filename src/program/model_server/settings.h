@@ -33,7 +33,7 @@ struct serve_settings {
 int serve_settings_read(int argc, char **argv, struct arena *arena, struct serve_settings *out);
 
 /* The folder of backends (parts) of the program at `exe` ("/usr/bin/sluice"): `backends` (`parts`)
- * beside it in a build folder, else the one of `make install`. Returns: NULL when out of memory. */
+ * beside it in a build folder, else the one of `make install`. */
 const char *backend_dir_of(const char *exe, struct arena *arena);
 const char *parts_dir_of(const char *exe, struct arena *arena);
 /* The picture part in the default folder of this program's parts. Returns: NULL when out of

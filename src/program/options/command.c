@@ -20,7 +20,7 @@ static int print_help(const struct option_set *set, const char *topic, struct ar
     } else if (help_print_topic(&out, set, topic, help_style_of(stdout), &err) != ST_OK) {
         return command_usage_error(set, &err);
     }
-    if (out.failed || fwrite(out.data, 1, out.len, stdout) != out.len || fflush(stdout) != 0) {
+    if (fwrite(out.data, 1, out.len, stdout) != out.len || fflush(stdout) != 0) {
         return EXIT_CODE_FAILED;
     }
     return EXIT_CODE_OK;

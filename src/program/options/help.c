@@ -111,13 +111,13 @@ static struct str option_right(struct arena *arena, const struct option *option)
         buf_printf(&text, " [default: %s]", option->value);
     }
     buf_add_char(&text, '\0');
-    return text.failed ? STR("") : buf_str(&text);
+    return buf_str(&text);
 }
 
 static void print_option(struct buf *out, const struct option *option, struct help_style style) {
     struct str left = option_left(out->arena, option);
     struct str right = option_right(out->arena, option);
-    unsigned width = 2 + text_columns(left.ptr, left.ptr ? left.len : 0);
+    unsigned width = 2 + text_columns(left.ptr, left.len);
     buf_add_str(out, STR("  "));
     print_styled(out, "36", left, style);
     if (width + 2 > HELP_INDENT) {
@@ -216,7 +216,7 @@ static void print_topic_names(struct buf *out, const struct option_set *set, siz
     for (size_t at = 2 + topic.len; at < NAMES_INDENT; at++) {
         buf_add_char(out, ' ');
     }
-    help_wrap(out, names.failed ? "" : names.data, NAMES_INDENT, NAMES_INDENT, style.columns);
+    help_wrap(out, names.data, NAMES_INDENT, NAMES_INDENT, style.columns);
     buf_add_char(out, '\n');
 }
 
@@ -273,10 +273,8 @@ static enum status unknown_topic(const struct option_set *set, const char *topic
             buf_add_str(&topics, STR(", "));
         }
     }
-    return topics.failed
-               ? error_no_memory(err, "the topics")
-               : error_set(err, ST_BAD_CONFIG, "no help on \"%s\"; the topics are %.*sall", topic,
-                           (int)topics.len, topics.data);
+    return error_set(err, ST_BAD_CONFIG, "no help on \"%s\"; the topics are %.*sall", topic,
+                     (int)topics.len, topics.data);
 }
 
 enum status help_print_topic(struct buf *out, const struct option_set *set, const char *topic,

@@ -168,20 +168,15 @@ static void *grow_list(struct options *options, void *items, size_t n, size_t si
     return full ? arena_realloc(options->arena, items, n * size, room * size) : items;
 }
 
-static enum status add_text(struct options *options, size_t index, const char *text,
-                            struct error *err) {
+static void add_text(struct options *options, size_t index, const char *text) {
     struct option_texts *texts = option_place(options, index);
     const char **items = grow_list(options, texts->items, texts->n, sizeof(*items));
     size_t *order = grow_list(options, texts->order, texts->n, sizeof(*order));
     struct option_pairs *pairs = grow_list(options, texts->pairs, texts->n, sizeof(*pairs));
-    if (!items || !order || !pairs) {
-        return error_no_memory(err, "%zu values", texts->n + 1);
-    }
     items[texts->n] = text;
     order[texts->n] = options->n_texts++;
     pairs[texts->n] = (struct option_pairs){NULL, 0};
     *texts = (struct option_texts){items, order, pairs, texts->n + 1};
-    return ST_OK;
 }
 
 void option_set_pairs(struct options *options, size_t index, struct option_pairs pairs) {
@@ -200,7 +195,8 @@ enum status option_set_text(struct options *options, size_t index, const char *t
         return ST_OK;
     case OPTION_TEXTS:
     case OPTION_MODELS:
-        return add_text(options, index, text, err);
+        add_text(options, index, text);
+        return ST_OK;
     case OPTION_U64:
     case OPTION_BYTES:
     case OPTION_DURATION:

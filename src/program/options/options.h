@@ -120,8 +120,7 @@ struct options {
     size_t n_texts;          /* in all lists */
 };
 
-/* Sets every value to its default. `arena` holds texts that are not arguments. Returns:
- * ST_NO_MEMORY. */
+/* Sets every value to its default. `arena` holds texts that are not arguments. */
 enum status options_init(struct options *options, const struct option_set *set, void *values,
                          struct arena *arena, struct error *err) SLUICE_MUST_USE;
 /* Parses the arguments after argv[0], then the file of an OPTION_CONFIG, which sets what no flag

@@ -121,9 +121,6 @@ static const char *read_pair_value(struct doc_reader *reader, const struct doc_n
         print_plain(reader, &item, &text);
     }
     buf_add_char(&text, '\0');
-    if (text.failed) {
-        doc_reader_no_memory(reader);
-    }
     return text.data;
 }
 
@@ -170,9 +167,6 @@ static void read_model(struct file_reader *reader, size_t index, const struct do
     text = model.name.ptr
                ? arena_printf(doc->arena, "%.*s=%.*s", STR_ARG(model.name), STR_ARG(model.path))
                : arena_dup(doc->arena, model.path);
-    if (!text.ptr) {
-        doc_reader_no_memory(doc);
-    }
     set_text(reader, index, node, text);
     if (doc_reader_ok(doc)) {
         option_set_pairs(reader->options, index, model.params);

@@ -15,7 +15,7 @@
 
 /* Returns: `code`, or an error code if the output could not be written. */
 static int write_out(const struct buf *out, int code) {
-    if (!out->failed && fwrite(out->data, 1, out->len, stdout) == out->len && fflush(stdout) == 0) {
+    if (fwrite(out->data, 1, out->len, stdout) == out->len && fflush(stdout) == 0) {
         return code;
     }
     fprintf(stderr, "sluice pick: writing the result: %s\n", strerror(errno));

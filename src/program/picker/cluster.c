@@ -7,6 +7,7 @@
 #include "core/event/clock.h"
 #include "core/event/timer.h"
 #include "core/event/worker.h"
+#include "core/must/must.h"
 
 static const uint64_t MAX_LOAD_NS = UINT64_C(10000000000);
 
@@ -69,12 +70,11 @@ static void on_limit_expired(struct timer *timer) {
 static void run_begin(struct worker_msg *msg) {
     struct pick_cluster *self = CONTAINER_OF(msg, struct pick_cluster, begin);
     self->status = kube_source_start(self->source, &self->err);
-    if (self->status == ST_OK &&
-        !timer_start(worker_timers(self->worker), &self->limit, clock_now_ns() + MAX_LOAD_NS)) {
-        self->status = error_no_memory(&self->err, "a timer");
-    }
     if (self->status != ST_OK) {
         schedule_stop(self);
+    } else if (!timer_start(worker_timers(self->worker), &self->limit,
+                            clock_now_ns() + MAX_LOAD_NS)) {
+        must_end("a timer");
     }
 }
 
@@ -122,10 +122,7 @@ enum status pick_cluster_load(const struct pick_settings *settings, struct pick_
     if (!settings->kube) {
         return ST_OK;
     }
-    struct pick_cluster *self = calloc(1, sizeof(*self));
-    if (!self) {
-        return error_no_memory(err, "listing the cluster");
-    }
+    struct pick_cluster *self = must_calloc(1, sizeof(*self), "the cluster's objects");
     self->limit.on_expire = on_limit_expired;
     self->begin.run = run_begin;
     self->end.run = run_end;

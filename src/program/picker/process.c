@@ -6,6 +6,7 @@
 
 #include "core/base/log.h"
 #include "core/base/plural.h"
+#include "core/must/must.h"
 #include "core/os/ready_file.h"
 #include "program/picker/admin.h"
 #include "program/picker/discovery.h"
@@ -121,25 +122,21 @@ static const char *url_of(struct pick_process *self, size_t i) {
         return listen_address_url(self->arena, &grpc, listen_address);
     }
     const char *url = listen_address_url(self->arena, &health, listen_address);
-    return url && !address_is_unix(&listen_address->address)
-               ? arena_printf(self->arena, "%s/health", url).ptr
-               : url;
+    return address_is_unix(&listen_address->address)
+               ? url
+               : arena_printf(self->arena, "%s/health", url).ptr;
 }
 
 static enum status write_ready_file(struct pick_process *self, struct error *err) {
     size_t n = 0;
     const char **urls = arena_calloc(self->arena, self->n_listen_addresses + 1, sizeof(*urls));
-    for (size_t i = 0; urls && i < self->n_listen_addresses; i++) {
+    for (size_t i = 0; i < self->n_listen_addresses; i++) {
         urls[n++] = url_of(self, i);
     }
-    if (urls && self->admin.listener.server) {
+    if (self->admin.listener.server) {
         urls[n++] = admin_listener_url(&self->admin.listener, self->arena);
     }
-    for (size_t i = 0; urls && i < n; i++) {
-        urls = urls[i] ? urls : NULL;
-    }
-    return urls ? ready_file_write(&self->process.ready_file, urls, n, err)
-                : error_no_memory(err, "the endpoint picker");
+    return ready_file_write(&self->process.ready_file, urls, n, err);
 }
 
 /* Prints to a terminal where a proxy finds the picker, and what to look at. */
@@ -163,9 +160,7 @@ static void greet(struct pick_process *self, const struct pool_stats *numbers) {
                    address);
     }
     buf_add_str(&text, STR("\nstop:  Ctrl-C\n\n"));
-    if (!text.failed) {
-        fwrite(text.data, 1, text.len, stderr);
-    }
+    fwrite(text.data, 1, text.len, stderr);
 }
 
 static void log_ready(struct pick_process *self) {
@@ -229,10 +224,6 @@ static enum status open_listeners(struct pick_process *self, struct error *err) 
     self->n_listen_addresses = settings->grpc.n + settings->health.n;
     self->listen_addresses =
         arena_calloc(self->arena, self->n_listen_addresses, sizeof(*self->listen_addresses));
-    if (!self->listen_addresses) {
-        self->n_listen_addresses = 0;
-        return error_no_memory(err, "the endpoint picker");
-    }
     self->grpc.ready = &self->discovery.ready;
     enum status st = pick_grpc_open(&self->grpc, settings, self->pools, threads, &self->budget,
                                     self->tls, self->listen_addresses, err);
@@ -240,9 +231,8 @@ static enum status open_listeners(struct pick_process *self, struct error *err) 
 }
 
 static enum status start_picker(struct pick_process *self, struct error *err) {
-    self->arena = arena_new(NULL, 0);
-    enum status st = self->arena ? process_start(&self->process, self->settings->workers, err)
-                                 : error_no_memory(err, "the endpoint picker");
+    self->arena = must_arena_new("the endpoint picker");
+    enum status st = process_start(&self->process, self->settings->workers, err);
     if (st == ST_OK) {
         st = open_pools(self, err);
     }

@@ -153,36 +153,32 @@ static const char *value_of(given values, enum upstream_action action) {
 
 /* TLS is on unless it is switched off: with the files of --cert-path, or with a self-signed
  * certificate. Flags of ours have precedence. */
-static enum status add_tls(struct upstream_translation *self, given values, struct error *err) {
+static void add_tls(struct upstream_translation *self, given values) {
     const char *secure = value_of(values, UPSTREAM_SECURE_SERVING),
                *folder = value_of(values, UPSTREAM_CERT_PATH);
     if ((secure && strcmp(secure, "false") == 0) || has_flag(self->out, "grpc-tls-cert") ||
         has_flag(self->out, "grpc-tls-self-signed")) {
-        return ST_OK;
+        return;
     }
     if (!folder || !*folder) {
-        return upstream_add_flag(self, "grpc-tls-self-signed", "", err);
+        upstream_add_flag(self, "grpc-tls-self-signed", "");
+        return;
     }
     struct str cert = arena_printf(self->arena, "%s/tls.crt", folder);
     struct str key = arena_printf(self->arena, "%s/tls.key", folder);
-    if (!cert.ptr || !key.ptr) {
-        return error_no_memory(err, "the flags");
-    }
-    enum status st = upstream_add_flag(self, "grpc-tls-cert", cert.ptr, err);
-    return st == ST_OK ? upstream_add_flag(self, "grpc-tls-key", key.ptr, err) : st;
+    upstream_add_flag(self, "grpc-tls-cert", cert.ptr);
+    upstream_add_flag(self, "grpc-tls-key", key.ptr);
 }
 
-static enum status add_defaults(struct upstream_translation *self, given values,
-                                struct error *err) {
+static void add_defaults(struct upstream_translation *self, given values) {
     static const char *const places[][2] = {
         {"grpc", ":9002"}, {"health", ":9003"}, {"metrics", ":9090"}};
-    enum status st = add_tls(self, values, err);
-    for (size_t i = 0; i < sizeof(places) / sizeof(*places) && st == ST_OK; i++) {
+    add_tls(self, values);
+    for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
         if (!has_flag(self->out, places[i][0])) {
-            st = upstream_add_flag(self, places[i][0], places[i][1], err);
+            upstream_add_flag(self, places[i][0], places[i][1]);
         }
     }
-    return st;
 }
 
 /* Of the two flags for the log level the exact one has precedence, as upstream. */
@@ -200,11 +196,8 @@ static enum status translate_flags(struct upstream_translation *self, given valu
         }
     }
     if (st == ST_OK) {
-        st = add_defaults(self, values, err);
-    }
-    if (st == ST_OK) {
+        add_defaults(self, values);
         self->out->config = upstream_config_print(&self->config, self->arena);
-        st = self->out->config ? ST_OK : error_no_memory(err, "the flags");
     }
     return st;
 }
@@ -216,9 +209,6 @@ enum status upstream_flags_read(int argc, char **argv, struct arena *arena,
     *out = (struct upstream_flags){.argc = 1};
     out->argv = arena_calloc(arena, (size_t)argc + MOST_ADDED + 1, sizeof(*out->argv));
     self.notes = arena_calloc(arena, N_ROWS, sizeof(*self.notes));
-    if (!out->argv || !self.notes) {
-        return error_no_memory(err, "the flags");
-    }
     out->argv[0] = argv[0];
     out->notes = self.notes;
     upstream_config_init(&self.config, arena);

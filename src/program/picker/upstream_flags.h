@@ -28,7 +28,7 @@ struct upstream_flags {
 };
 
 /* argv[0] is "pick". Arguments after "--" or --help are copied. Returns: ST_BAD_CONFIG with the
- * flag, ST_NO_MEMORY. Owns: new texts are in the arena; those of argv are borrowed. */
+ * flag. Owns: new texts are in the arena; those of argv are borrowed. */
 enum status upstream_flags_read(int argc, char **argv, struct arena *arena,
                                 struct upstream_flags *out, struct error *err) SLUICE_MUST_USE;
 

@@ -21,7 +21,6 @@ static void section_end(struct upstream_section *section, const char *name,
     }
     json_write_close(&section->json, '}');
     json_write_raw(to, name, buf_str(&section->text));
-    to->out->failed = to->out->failed || section->text.failed;
 }
 
 void upstream_config_init(struct upstream_config *config, struct arena *arena) {
@@ -101,32 +100,24 @@ const char *upstream_config_print(struct upstream_config *config, struct arena *
     section_end(&config->protocol, "protocol", &json);
     json_write_close(&json, '}');
     buf_add(&out, "\n", 2); /* including the NUL */
-    return out.failed ? NULL : out.data;
+    return out.data;
 }
 
 enum { DEBUG_VERBOSITY = 4 };
 
 /* Inserted before "--", which ends the flags: new flags are put in front. */
-enum status upstream_add_flag(struct upstream_translation *self, const char *flag,
-                              const char *value, struct error *err) {
+void upstream_add_flag(struct upstream_translation *self, const char *flag, const char *value) {
     struct upstream_flags *out = self->out;
     struct str text = *value ? arena_printf(self->arena, "--%s=%s", flag, value)
                              : arena_printf(self->arena, "--%s", flag);
-    if (!text.ptr) {
-        return error_no_memory(err, "the flags");
-    }
     memmove(out->argv + 2, out->argv + 1, (size_t)(out->argc - 1) * sizeof(*out->argv));
     out->argv[1] = (char *)text.ptr;
     out->argc++;
-    return ST_OK;
 }
 
 static enum status add_note(struct upstream_translation *self, const struct upstream_row *row,
-                            const char *value, struct error *err) {
+                            const char *value) {
     struct str flag = arena_printf(self->arena, "--%s=%s", row->name, value);
-    if (!flag.ptr) {
-        return error_no_memory(err, "the flags");
-    }
     self->notes[self->out->n_notes++] = (struct upstream_note){flag.ptr, row->why};
     return ST_OK;
 }
@@ -149,23 +140,23 @@ static enum status add_port(struct upstream_translation *self, const struct upst
         return st;
     }
     struct str place = arena_printf(self->arena, ":%" PRIu64, port);
-    return place.ptr ? upstream_add_flag(self, row->our_name, place.ptr, err)
-                     : error_no_memory(err, "the flags");
+    upstream_add_flag(self, row->our_name, place.ptr);
+    return ST_OK;
 }
 
 /* Translates "10Mi" to "10MiB". */
 static enum status add_size(struct upstream_translation *self, const struct upstream_row *row,
-                            const char *value, struct error *err) {
+                            const char *value) {
     struct str text = str_of(value), size = text;
     bool unit = text.len > 0 && strchr("ikKMG", text.ptr[text.len - 1]);
     if (unit) {
         size = arena_printf(self->arena, "%sB", value);
     }
-    return size.ptr ? upstream_add_flag(self, row->our_name, size.ptr, err)
-                    : error_no_memory(err, "the flags");
+    upstream_add_flag(self, row->our_name, size.ptr);
+    return ST_OK;
 }
 
-/* Returns: ptr NULL if it is no duration, or when out of memory. */
+/* Returns: ptr NULL if it is no duration. */
 static struct str print_time(struct upstream_translation *self, const char *value) {
     uint64_t ns;
     return num_parse_go_duration_ns(str_of(value), &ns)
@@ -181,13 +172,11 @@ static enum status bad_time(const char *value, struct error *err) {
 static enum status add_time(struct upstream_translation *self, const struct upstream_row *row,
                             const char *value, struct error *err) {
     struct str time = print_time(self, value);
-    return time.ptr ? upstream_add_flag(self, row->our_name, time.ptr, err) : bad_time(value, err);
-}
-
-static enum status add_pool(struct upstream_translation *self, const struct upstream_row *row,
-                            const char *value, struct error *err) {
-    enum status st = upstream_add_flag(self, row->our_name, value, err);
-    return st == ST_OK ? upstream_add_flag(self, "kube", "", err) : st;
+    if (!time.ptr) {
+        return bad_time(value, err);
+    }
+    upstream_add_flag(self, row->our_name, time.ptr);
+    return ST_OK;
 }
 
 /* Verbosity 4 and above is upstream's debug. */
@@ -197,7 +186,8 @@ static enum status add_level(struct upstream_translation *self, const struct ups
     if (!num_parse_i64(str_of(value), &level)) {
         return error_set(err, ST_BAD_CONFIG, "expected a whole number, got \"%s\"", value);
     }
-    return upstream_add_flag(self, row->our_name, level >= DEBUG_VERBOSITY ? "debug" : "info", err);
+    upstream_add_flag(self, row->our_name, level >= DEBUG_VERBOSITY ? "debug" : "info");
+    return ST_OK;
 }
 
 static enum status add_zap_level(struct upstream_translation *self, const struct upstream_row *row,
@@ -210,7 +200,8 @@ static enum status add_zap_level(struct upstream_translation *self, const struct
     uint64_t level;
     for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
         if (strcmp(value, words[i][0]) == 0) {
-            return upstream_add_flag(self, row->our_name, words[i][1], err);
+            upstream_add_flag(self, row->our_name, words[i][1]);
+            return ST_OK;
         }
     }
     return num_parse_u64(str_of(value), &level)
@@ -225,7 +216,8 @@ static enum status add_encoder(struct upstream_translation *self, const struct u
     if (!json && strcmp(value, "console") != 0) {
         return error_set(err, ST_BAD_CONFIG, "expected json or console, got \"%s\"", value);
     }
-    return upstream_add_flag(self, row->our_name, json ? "json" : "text", err);
+    upstream_add_flag(self, row->our_name, json ? "json" : "text");
+    return ST_OK;
 }
 
 static enum status add_least_tls(struct upstream_translation *self, const struct upstream_row *row,
@@ -233,7 +225,7 @@ static enum status add_least_tls(struct upstream_translation *self, const struct
     static const char *const fine[] = {"VersionTLS10", "VersionTLS11", "VersionTLS12"};
     for (size_t i = 0; i < sizeof(fine) / sizeof(*fine); i++) {
         if (strcmp(value, fine[i]) == 0) {
-            return add_note(self, row, value, err);
+            return add_note(self, row, value);
         }
     }
     return refuse_flag(row, err);
@@ -306,15 +298,21 @@ enum status upstream_translate_flag(struct upstream_translation *self,
     bool yes = strcmp(value, "true") == 0;
     switch (row->action) {
     case UPSTREAM_FLAG:
-        return upstream_add_flag(self, row->our_name, value, err);
+        upstream_add_flag(self, row->our_name, value);
+        return ST_OK;
     case UPSTREAM_FLAG_IF_TRUE:
-        return yes ? upstream_add_flag(self, row->our_name, "", err) : ST_OK;
+        if (yes) {
+            upstream_add_flag(self, row->our_name, "");
+        }
+        return ST_OK;
     case UPSTREAM_POOL_FLAG:
-        return add_pool(self, row, value, err);
+        upstream_add_flag(self, row->our_name, value);
+        upstream_add_flag(self, "kube", "");
+        return ST_OK;
     case UPSTREAM_PORT:
         return add_port(self, row, value, err);
     case UPSTREAM_SIZE:
-        return add_size(self, row, value, err);
+        return add_size(self, row, value);
     case UPSTREAM_DURATION:
         return add_time(self, row, value, err);
     case UPSTREAM_VERBOSITY:
@@ -333,9 +331,9 @@ enum status upstream_translate_flag(struct upstream_translation *self,
     case UPSTREAM_PROTOCOL_NAME:
         return add_to_config(self, row, value, err);
     case UPSTREAM_IGNORED:
-        return add_note(self, row, value, err);
+        return add_note(self, row, value);
     case UPSTREAM_IGNORED_IF_TRUE:
-        return yes ? add_note(self, row, value, err) : ST_OK;
+        return yes ? add_note(self, row, value) : ST_OK;
     case UPSTREAM_REJECTED:
         return refuse_flag(row, err);
     case UPSTREAM_REJECTED_IF_TRUE:

@@ -59,14 +59,12 @@ struct upstream_translation {
 };
 
 void upstream_config_init(struct upstream_config *config, struct arena *arena);
-/* Ends the sections and prints the document, whose preset is vllm. Returns: NULL when out of
- * memory. */
+/* Ends the sections and prints the document, whose preset is vllm. */
 const char *upstream_config_print(struct upstream_config *config, struct arena *arena);
 
 /* Puts "--flag=value", or "--flag" if `value` is empty, in front of the arguments, so that no "--"
  * precedes it. The array must have space for it. */
-enum status upstream_add_flag(struct upstream_translation *self, const char *flag,
-                              const char *value, struct error *err) SLUICE_MUST_USE;
+void upstream_add_flag(struct upstream_translation *self, const char *flag, const char *value);
 /* Translates a flag. A switch's `value` is "true" or "false". UPSTREAM_SECURE_SERVING and
  * UPSTREAM_CERT_PATH, which depend on each other, are left to the caller. Returns: ST_BAD_CONFIG
  * with what was expected, without the flag's name. */

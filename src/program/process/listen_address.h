@@ -36,8 +36,7 @@ enum status listen_address_parse(const struct listen_scheme *scheme, const char 
  * other addresses (`any_tls`) have it. */
 void listen_address_log(const struct listen_scheme *scheme,
                         const struct listen_address *listen_address, bool any_tls);
-/* The URL that `sluice infer` accepts: "http://127.0.0.1:8000". Returns: NULL when out of memory.
- */
+/* The URL that `sluice infer` accepts: "http://127.0.0.1:8000". */
 const char *listen_address_url(struct arena *arena, const struct listen_scheme *scheme,
                                const struct listen_address *listen_address);
 

@@ -8,6 +8,7 @@
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
+#include "core/must/must.h"
 #include "core/os/cgroup.h"
 #include "core/os/division_trap.h"
 #include "core/os/fd_limit.h"
@@ -158,10 +159,7 @@ static enum status start_worker(const char *name, struct worker **out, struct er
 
 static enum status start_workers(struct process_threads *threads, uint64_t n, struct error *err) {
     enum status st = worker_new("main", &threads->main, err);
-    threads->workers = calloc(n, sizeof(struct worker *));
-    if (st == ST_OK && !threads->workers) {
-        return error_no_memory(err, "%llu workers", (unsigned long long)n);
-    }
+    threads->workers = must_calloc(n, sizeof(struct worker *), "the workers");
     for (size_t i = 0; st == ST_OK && i < n; i++) {
         st = start_worker("worker", &threads->workers[i], err);
         threads->n_workers += threads->workers[i] != NULL;

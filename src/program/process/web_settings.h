@@ -6,7 +6,7 @@
 #include "program/options/options.h"
 
 /* Checks the values, and adds the machine's name. `out` has views of them. Returns: ST_BAD_CONFIG
- * with the flag, ST_NO_MEMORY. */
+ * with the flag. */
 enum status web_settings_resolve(const struct option_texts *allowed_hosts,
                                  const struct option_texts *allowed_origins, struct arena *arena,
                                  struct web_access *out, struct error *err) SLUICE_MUST_USE;

@@ -4,6 +4,7 @@
 
 #include "client/call.h"
 #include "codec/grpc/status.h"
+#include "core/must/must.h"
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
@@ -44,9 +45,6 @@ static enum status read_metadata(struct arena *arena, const struct option_texts 
                                  sluice_client_options *out, struct error *err) {
     size_t n = texts ? texts->n : 0;
     sluice_header *headers = arena_calloc(arena, n, sizeof(*headers));
-    if (!headers) {
-        return error_no_memory(err, "metadata");
-    }
     for (size_t i = 0; i < n; i++) {
         struct str value = str_of(texts->items[i]);
         struct str name = str_cut(&value, '=');
@@ -60,9 +58,6 @@ static enum status read_metadata(struct arena *arena, const struct option_texts 
         }
         headers[i] = (sluice_header){
             .size = sizeof(*headers), .name = arena_dup(arena, name).ptr, .value = value.ptr};
-        if (!headers[i].name) {
-            return error_no_memory(err, "metadata");
-        }
     }
     out->headers = headers;
     out->n_headers = n;
@@ -83,11 +78,9 @@ static enum status open_with(struct arena *arena, const struct command_client_op
         return status;
     }
     if (options->tls) {
-        self->transport = client_tls_transport_new(options->tls, &functions);
+        self->transport =
+            must_have(client_tls_transport_new(options->tls, &functions), "the client");
         made.transport = &functions;
-        if (!self->transport) {
-            return error_no_memory(err, "TLS");
-        }
     }
     if (sluice_client_open(&made, &self->client, &error) == SLUICE_CLIENT_OK) {
         return ST_OK;
@@ -100,10 +93,9 @@ static enum status open_with(struct arena *arena, const struct command_client_op
 
 enum status command_client_open(const struct command_client_options *options,
                                 struct command_client *out, struct error *err) {
-    struct arena *arena = arena_new(NULL, 0);
+    struct arena *arena = must_arena_new("the client");
     *out = (struct command_client){0};
-    enum status status =
-        arena ? open_with(arena, options, out, err) : error_no_memory(err, "a client");
+    enum status status = open_with(arena, options, out, err);
     arena_free(arena);
     if (status != ST_OK) {
         command_client_close(out);
@@ -183,8 +175,7 @@ enum status command_client_get_model(const struct command_client *self, struct a
     }
     if (status == ST_OK) {
         message = arena_dup(arena, message); /* the specification has views of the copy */
-        status = message.ptr ? client_grpc_model_decode(arena, message, out, err)
-                             : error_no_memory(err, "the model's metadata");
+        status = client_grpc_model_decode(arena, message, out, err);
     }
     sluice_call_free(call);
     return status;

@@ -25,15 +25,12 @@ static enum status read_all(struct arena *arena, FILE *file, const char *name, u
                             struct str *out, struct error *err) {
     size_t n = 0, room = FIRST_BYTES;
     char *data = arena_alloc(arena, room);
-    while (data && n <= max_bytes && !feof(file) && !ferror(file)) {
+    while (n <= max_bytes && !feof(file) && !ferror(file)) {
         n += fread(data + n, 1, room - n, file);
         if (n == room) {
             data = arena_realloc(arena, data, room, room * 2);
             room *= 2;
         }
-    }
-    if (!data) {
-        return error_no_memory(err, "%s", name);
     }
     if (ferror(file)) {
         return file_error("reading", name, err);

@@ -10,7 +10,7 @@
 #include "core/base/str.h"
 
 /* Reads the whole file. Standard input can be read once. Returns: ST_IO with the file and the
- * reason; ST_BODY_TOO_LARGE for more than `max_bytes`; ST_NO_MEMORY. Owns: in `arena`. */
+ * reason; ST_BODY_TOO_LARGE for more than `max_bytes`. Owns: in `arena`. */
 enum status file_read(struct arena *arena, const char *path, uint64_t max_bytes, struct str *out,
                       struct error *err) SLUICE_MUST_USE;
 /* The file's name in messages: the path, or "standard input". */

@@ -105,9 +105,6 @@ enum status infer_items_collect(struct arena *arena, const struct infer_item_fla
                                 .batch = (uint32_t)(n / flags->n_inputs)};
     out->items = arena_calloc(arena, n, sizeof(*out->items));
     out->files = arena_calloc(arena, n, sizeof(*out->files));
-    if (!out->items || !out->files) {
-        return error_no_memory(err, "%zu items", n);
-    }
     enum status status = ST_OK;
     while (status == ST_OK && (kind = next_kind(kinds))) {
         status = read_item(arena, kind, kind->texts->items[kind->next++], flags->max_input_size,

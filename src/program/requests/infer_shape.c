@@ -27,16 +27,11 @@ static enum status shape_mismatch(const struct infer_extent *data, const struct 
 }
 
 /* The data's shape with a leading batch dimension of 1. */
-static enum status with_batch(struct arena *arena, struct shape shape, struct shape *out,
-                              struct error *err) {
+static struct shape with_batch(struct arena *arena, struct shape shape) {
     int64_t *dims = arena_calloc(arena, shape.rank + 1, sizeof(*dims));
-    if (!dims) {
-        return error_no_memory(err, "a shape");
-    }
     dims[0] = 1;
     memcpy(dims + 1, shape.dims, shape.rank * sizeof(*dims));
-    *out = (struct shape){dims, shape.rank + 1};
-    return ST_OK;
+    return (struct shape){dims, shape.rank + 1};
 }
 
 /* Replaces the one -1 in `dims` so that `n` elements fit. */
@@ -67,9 +62,6 @@ static enum status lay_out(struct arena *arena, const struct infer_extent *data,
                            const struct tensor_spec *spec, struct shape *out, struct error *err) {
     size_t rank = spec->shape.rank, n_free = 0;
     int64_t *dims = arena_calloc(arena, rank, sizeof(*dims));
-    if (!dims) {
-        return error_no_memory(err, "a shape");
-    }
     for (size_t i = 0; i < rank; i++) {
         dims[i] = spec->shape.dims[i];
         n_free += dims[i] < 0;
@@ -94,7 +86,8 @@ enum status infer_shape_resolve(struct arena *arena, const struct infer_extent *
     }
     if (data->has_shape && wanted.rank > 0 && wanted.dims[0] == -1 &&
         shape_matches(data->shape, (struct shape){wanted.dims + 1, wanted.rank - 1})) {
-        return with_batch(arena, data->shape, out, err);
+        *out = with_batch(arena, data->shape);
+        return ST_OK;
     }
     if (data->has_shape && data->shape.rank > 1) {
         return shape_mismatch(data, spec, err);
@@ -109,9 +102,6 @@ enum status infer_shape_parse(struct arena *arena, struct str text, struct shape
         rest = str_make(rest.ptr + 1, rest.len - 2);
     }
     int64_t *dims = arena_calloc(arena, SHAPE_MAX_RANK, sizeof(*dims));
-    if (!dims) {
-        return error_no_memory(err, "a shape");
-    }
     size_t rank = 0;
     while (rest.ptr && !(rank == 0 && rest.len == 0)) {
         uint64_t dim = 0;

@@ -26,9 +26,6 @@ static enum status choose_shape(struct arena *arena, const struct infer_extent *
         return ST_OK;
     }
     int64_t *dims = arena_calloc(arena, 1, sizeof(*dims));
-    if (!dims) {
-        return error_no_memory(err, "a shape");
-    }
     dims[0] = (int64_t)data->n_elements;
     out->shape = (struct shape){dims, 1};
     return ST_OK;
@@ -49,9 +46,6 @@ static enum status set_bytes(struct arena *arena, const struct infer_source *sou
                          shape_print(out->shape, text));
     }
     struct piece *piece = arena_alloc(arena, sizeof(*piece));
-    if (!piece) {
-        return error_no_memory(err, "input \"%.*s\"", STR_ARG(source->name));
-    }
     *piece = (struct piece){bytes.ptr, bytes.len};
     out->pieces = piece;
     out->n_pieces = 1;
@@ -67,9 +61,6 @@ static enum status frame_copy(struct arena *arena, const struct infer_source *so
                          STR_ARG(source->name));
     }
     char *framed = arena_alloc(arena, bytes->len + 4);
-    if (!framed) {
-        return error_no_memory(err, "input \"%.*s\"", STR_ARG(source->name));
-    }
     bytes_encode_length(framed, (uint32_t)bytes->len);
     memcpy(framed + 4, bytes->ptr, bytes->len);
     *bytes = str_make(framed, bytes->len + 4);
@@ -186,8 +177,7 @@ static enum status from_json(struct arena *arena, const struct infer_source *sou
     struct json_limits limits = {.max_json_size = text.len,
                                  .max_json_depth = SHAPE_MAX_RANK + 1,
                                  .max_tensor_elements = text.len};
-    status = text.ptr ? v2_data_text_parse(arena, text, &limits, out, err)
-                      : error_no_memory(err, "input \"%.*s\"", STR_ARG(source->name));
+    status = v2_data_text_parse(arena, text, &limits, out, err);
 out:
     if (status != ST_OK) {
         error_prefix(err, "input \"%.*s\"", STR_ARG(source->name));

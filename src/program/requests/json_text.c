@@ -173,9 +173,6 @@ enum status json_shape(struct arena *arena, struct str text, struct shape *out, 
         return status;
     }
     int64_t *dims = arena_calloc(arena, walk.rank, sizeof(*dims));
-    if (!dims) {
-        return error_no_memory(err, "a shape");
-    }
     for (size_t i = 0; i < walk.rank; i++) {
         dims[i] = walk.dims[i] < 0 ? 0 : walk.dims[i];
     }

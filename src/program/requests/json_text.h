@@ -9,7 +9,7 @@
 #include "core/tensor/shape.h"
 
 /* Checks that `text` is one JSON value; NaN, Infinity and -Infinity are values, as Python writes
- * them. Returns: ST_BAD_JSON with the offset; ST_NO_MEMORY. */
+ * them. Returns: ST_BAD_JSON with the offset. */
 enum status json_line_check(struct arena *arena, struct str text,
                             struct error *err) SLUICE_MUST_USE;
 /* Appends a valid JSON value on one line, with a space after each comma and colon. Numbers and

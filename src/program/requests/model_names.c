@@ -72,13 +72,11 @@ static void explain(yyjson_val *index, struct arena *arena, struct str name, str
             last = known;
         }
     }
-    if (!names.failed) {
-        struct error before = *err;
-        struct str list = names.len == 0 ? STR("none") : buf_str(&names);
-        error_set(err, before.status, "%s%s (served: %.*s)", before.text,
-                  suggest_hint(&suggestion, hint),
-                  (int)(list.len < MAX_NAMES_BYTES ? list.len : MAX_NAMES_BYTES), list.ptr);
-    }
+    struct error before = *err;
+    struct str list = names.len == 0 ? STR("none") : buf_str(&names);
+    error_set(err, before.status, "%s%s (served: %.*s)", before.text,
+              suggest_hint(&suggestion, hint),
+              (int)(list.len < MAX_NAMES_BYTES ? list.len : MAX_NAMES_BYTES), list.ptr);
 }
 
 void model_names_explain(struct client *client, struct arena *arena, struct str name,

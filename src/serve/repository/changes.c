@@ -20,6 +20,7 @@
 #include "core/base/log.h"
 #include "core/event/clock.h"
 #include "core/event/thread.h"
+#include "core/must/must.h"
 #include "serve/repository/internal.h"
 #include "serve/repository/override.h"
 
@@ -585,15 +586,7 @@ static void begin_start(struct repository *repository) {
         enqueue_start(repository);
         return;
     }
-    struct job *job = job_new(JOB_START, STR(""));
-    if (job) {
-        enqueue(repository, job);
-    } else {
-        struct error err;
-        error_no_memory(&err, "looking for models");
-        start_fail(repository, &err);
-        atomic_fetch_sub_explicit(&repository->n_start_pending, 1, memory_order_release);
-    }
+    enqueue(repository, must_have(job_new(JOB_START, STR("")), "looking for models"));
 }
 
 static void supervisor_main(void *arg) {

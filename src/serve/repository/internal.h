@@ -203,7 +203,7 @@ struct start_found {
 };
 
 /* Keeps what the scan needs of the options, and makes an empty table of names. Returns:
- * ST_BAD_CONFIG for settings that exclude each other, ST_NO_MEMORY. */
+ * ST_BAD_CONFIG for settings that exclude each other. */
 enum status start_init(struct repository *repository, const struct repository_options *options,
                        struct error *err) SLUICE_MUST_USE;
 /* Looks for models. Returns: ST_BAD_CONFIG. Owns: start_discard, also after an error. Thread: any
@@ -234,9 +234,8 @@ void retire_model(struct repository *repository, struct model_slot *model_slot,
                   struct model *model);
 /* Undoes retire_model before the slot is published. */
 void retire_cancel(struct repository *repository, struct model *model);
-/* Allocates the quiescent marks. Returns: ST_NO_MEMORY. */
-enum status retirement_init(struct repository *repository, const struct repository_options *options,
-                            struct error *err) SLUICE_MUST_USE;
+/* Allocates the quiescent marks. */
+void retirement_init(struct repository *repository, const struct repository_options *options);
 /* Starts the reclaiming thread, where the workers are known; otherwise the first retired model
  * does. Returns: ST_IO. */
 enum status retirement_start(struct repository *repository, struct error *err) SLUICE_MUST_USE;

@@ -419,15 +419,11 @@ static void add_quiescent_mark(struct repository *repository, struct worker *wor
         .msg = {.run = on_quiescent_mark}, .repository = repository, .worker = worker};
 }
 
-enum status retirement_init(struct repository *repository, const struct repository_options *options,
-                            struct error *err) {
+void retirement_init(struct repository *repository, const struct repository_options *options) {
     struct retirement *retirement = &repository->retirement;
     lock_cond_init(&retirement->work);
     retirement->quiescent_marks = arena_calloc(repository->arena, options->n_workers + 2,
                                                sizeof(retirement->quiescent_marks[0]));
-    if (!retirement->quiescent_marks) {
-        return error_no_memory(err, "the table of models");
-    }
     for (size_t i = 0; i < options->n_workers; i++) {
         add_quiescent_mark(repository, options->workers[i]);
     }
@@ -437,7 +433,6 @@ enum status retirement_init(struct repository *repository, const struct reposito
     if (options->admin) {
         add_quiescent_mark(repository, options->admin);
     }
-    return ST_OK;
 }
 
 enum status retirement_start(struct repository *repository, struct error *err) {

@@ -14,6 +14,7 @@
 #include "core/base/log.h"
 #include "core/base/num.h"
 #include "core/base/plural.h"
+#include "core/must/must.h"
 #include "serve/repository/internal.h"
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -56,22 +57,17 @@ static void repository_init(struct repository *repository, struct arena *arena,
 
 enum status repository_new(const struct repository_options *options, struct repository **out,
                            struct error *err) {
-    struct arena *arena = arena_new(NULL, 0);
-    struct repository *repository = arena ? arena_calloc(arena, 1, sizeof(*repository)) : NULL;
-    if (!repository) {
-        arena_free(arena);
-        return error_no_memory(err, "the table of models");
-    }
+    struct arena *arena = must_arena_new("the table of models");
+    struct repository *repository = arena_calloc(arena, 1, sizeof(*repository));
     repository_init(repository, arena, options);
-    enum status st = retirement_init(repository, options, err);
-    if (st == ST_OK && options->cache_size > 0) {
-        st = response_cache_new(options->cache_size, &repository->cache, err);
-    }
-    repository->list.backends =
-        backends_new(options->backend_dir, options->builtin, options->n_builtin);
+    retirement_init(repository, options);
+    enum status st = options->cache_size > 0
+                         ? response_cache_new(options->cache_size, &repository->cache, err)
+                         : ST_OK;
+    repository->list.backends = must_have(
+        backends_new(options->backend_dir, options->builtin, options->n_builtin), "the backends");
     if (st == ST_OK) {
-        st = repository->list.backends ? start_init(repository, options, err)
-                                       : error_no_memory(err, "the backends");
+        st = start_init(repository, options, err);
     }
     if (st != ST_OK) {
         retirement_stop(repository);

@@ -4,21 +4,17 @@
  * ended. */
 #include <string.h>
 
+#include "core/must/must.h"
 #include "serve/repository/internal.h"
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static bool copy_texts(struct arena *arena, const char *const *texts, size_t n,
-                       const char *const **out) {
+static const char *const *copy_texts(struct arena *arena, const char *const *texts, size_t n) {
     const char **copies = arena_calloc(arena, n + 1, sizeof(*copies));
-    for (size_t i = 0; copies && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         copies[i] = arena_dup(arena, str_of(texts[i])).ptr;
-        if (!copies[i]) {
-            return false;
-        }
     }
-    *out = copies;
-    return copies != NULL;
+    return copies;
 }
 
 static enum status check_load_models(const struct start *start, enum repository_control control,
@@ -43,16 +39,14 @@ enum status start_init(struct repository *repository, const struct repository_op
     start->n_model_repositories = options->n_model_repositories;
     start->n_load_models = options->n_load_models;
     struct model_list none = {.n = 0};
-    struct name_table *empty = name_table_make(&none);
+    struct name_table *empty = must_have(name_table_make(&none), "the table of models");
     atomic_store(&repository->name_table, empty);
     atomic_store(&repository->n_start_pending, 1); /* the scan */
-    bool kept =
-        empty && copy_texts(arena, options->paths, options->n_paths, &start->paths) &&
-        copy_texts(arena, options->model_repositories, options->n_model_repositories,
-                   &start->model_repositories) &&
-        copy_texts(arena, options->load_models, options->n_load_models, &start->load_models);
-    return kept ? check_load_models(start, options->model_control_mode, err)
-                : error_no_memory(err, "the table of models");
+    start->paths = copy_texts(arena, options->paths, options->n_paths);
+    start->model_repositories =
+        copy_texts(arena, options->model_repositories, options->n_model_repositories);
+    start->load_models = copy_texts(arena, options->load_models, options->n_load_models);
+    return check_load_models(start, options->model_control_mode, err);
 }
 
 /* ---- scan ------------------------------------------------------------------------------------ */
@@ -71,20 +65,14 @@ static enum status scan_all(const struct start *start, struct model_list *list, 
 
 enum status start_scan(struct repository *repository, struct start_found *found,
                        struct error *err) {
-    struct arena *arena = arena_new(NULL, 0);
+    struct arena *arena = must_arena_new("looking for models");
     *found = (struct start_found){.list = {.arena = arena,
                                            .backends = repository->list.backends,
                                            .backends_lock = &repository->backends_lock}};
-    if (!arena) {
-        return error_no_memory(err, "looking for models");
-    }
     enum status st = scan_all(&repository->start, &found->list, err);
     size_t n_roots = found->list.n_roots;
-    found->roots = st == ST_OK ? arena_calloc(arena, n_roots + 1, sizeof(*found->roots)) : NULL;
-    if (st == ST_OK && !found->roots) {
-        st = error_no_memory(err, "the model repositories");
-    }
-    for (size_t i = 0; found->roots && i < n_roots; i++) {
+    found->roots = arena_calloc(arena, n_roots + 1, sizeof(*found->roots));
+    for (size_t i = 0; st == ST_OK && i < n_roots; i++) {
         found->roots[i].device = root_device(found->list.roots[i].path.ptr);
     }
     return st;
@@ -113,45 +101,37 @@ static enum status check_wanted(const struct start *start, const struct name_tab
     return ST_OK;
 }
 
-/* Makes the models to be loaded, whose files are read when they are, and the views of all. */
-static enum status prepare_models(struct repository *repository,
-                                  const struct name_table *name_table, size_t *n_wanted,
-                                  struct error *err) {
-    *n_wanted = 0;
+/* Makes the models to be loaded, whose files are read when they are, and the views of all. Returns:
+ * how many are to be loaded. */
+static size_t prepare_models(struct repository *repository, const struct name_table *name_table) {
+    size_t n_wanted = 0;
     for (size_t i = 0; i < name_table->n; i++) {
         struct model_slot *model_slot = name_table->model_slots[i];
         if (is_wanted(repository, model_slot->name)) {
             struct model_origin origin = model_slot->origin;
             origin.name = model_slot->name;
-            model_slot->loading = model_new(&origin);
+            model_slot->loading = must_have(model_new(&origin), "a model");
             model_slot->load_at_start = true;
-            ++*n_wanted;
-            if (!model_slot->loading) {
-                return error_no_memory(err, "the model");
-            }
+            n_wanted++;
         }
         if (!model_slot_publish(repository, model_slot)) {
-            return error_no_memory(err, "the table of models");
+            must_end("the table of models");
         }
     }
-    return ST_OK;
+    return n_wanted;
 }
 
 enum status start_publish(struct repository *repository, struct start_found *found,
                           struct error *err) {
     lock_assert_held(&repository->lock);
     const struct name_table *old = repository_name_table(repository);
-    struct name_table *name_table = name_table_make(&found->list);
-    size_t n_wanted = 0;
-    enum status st = name_table ? check_wanted(&repository->start, name_table, err)
-                                : error_no_memory(err, "the table of models");
-    if (name_table && st == ST_OK) {
-        st = prepare_models(repository, name_table, &n_wanted, err);
-    }
+    struct name_table *name_table = must_have(name_table_make(&found->list), "the table of models");
+    enum status st = check_wanted(&repository->start, name_table, err);
     if (st != ST_OK) {
         name_table_free(name_table);
         return st;
     }
+    size_t n_wanted = prepare_models(repository, name_table);
     repository->list = found->list;
     repository->roots = found->roots;
     repository->n_start = n_wanted;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/base/plural.h"
+#include "core/must/must.h"
 #include "program/loadgen/report/text.h"
 
 enum { DEFAULT_COLUMNS = 80 };
@@ -22,10 +23,8 @@ struct bench_progress *bench_progress_new(FILE *file) {
     if (!isatty(fileno(file)) || (term && strcmp(term, "dumb") == 0)) {
         return NULL;
     }
-    struct bench_progress *progress = calloc(1, sizeof(*progress));
-    if (progress) {
-        progress->file = file;
-    }
+    struct bench_progress *progress = must_calloc(1, sizeof(*progress), "the progress");
+    progress->file = file;
     return progress;
 }
 
@@ -55,10 +54,7 @@ void bench_progress_show(struct bench_progress *progress, const struct bench_liv
         memset(&progress->before, 0, sizeof(progress->before));
         progress->before.now_ns = live->from_ns;
     }
-    struct arena *arena = arena_new(NULL, 0);
-    if (!arena) {
-        return;
-    }
+    struct arena *arena = must_arena_new("the progress");
     struct buf line;
     buf_init(&line, arena, 256);
     bench_progress_print(&line, live, &progress->before, columns_of(progress->file));

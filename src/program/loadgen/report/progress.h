@@ -25,8 +25,7 @@ struct bench_live_stats {
 
 struct bench_progress;
 
-/* Returns: NULL if `file` is not a terminal, or when out of memory; the functions below accept
- * NULL. */
+/* Returns: NULL if `file` is not a terminal; the functions below accept NULL. */
 struct bench_progress *bench_progress_new(FILE *file);
 void bench_progress_free(struct bench_progress *progress);
 void bench_progress_show(struct bench_progress *progress, const struct bench_live_stats *live);
