@@ -245,10 +245,6 @@ void arena_stop_counting(struct arena *arena) {
 /* The budget is asked for memory in steps that grow with the arena up to this size. */
 enum { COUNTED_STEP_BYTES = 65536 };
 
-static size_t counted_step(const struct arena *arena) {
-    return arena->total < COUNTED_STEP_BYTES ? arena->total : COUNTED_STEP_BYTES;
-}
-
 /* Takes from the budget what the arena lacks to grow to `total`. */
 static bool count_bytes(struct arena *arena, size_t total) {
     if (!arena->budget || !arena->budget->take) {
@@ -258,7 +254,8 @@ static bool count_bytes(struct arena *arena, size_t total) {
     if (total <= counted) {
         return true;
     }
-    size_t step = total - counted, usual = counted_step(arena);
+    size_t step = total - counted;
+    size_t usual = arena->total < COUNTED_STEP_BYTES ? arena->total : COUNTED_STEP_BYTES;
     if (step < usual && arena->budget->take(arena->budget->user, usual, arena->n_counted)) {
         arena->n_counted += usual;
         return true;

@@ -6,18 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static size_t min3(size_t a, size_t b, size_t c) {
-    size_t m = a < b ? a : b;
-    return m < c ? m : c;
-}
-
 /* One row of the table: row[j] is the distance of a[0..i] and b[0..j-1]. */
 static void distance_row(struct str a, size_t i, struct str b, const size_t *before,
                          const size_t *last, size_t *row) {
     row[0] = i + 1;
     for (size_t j = 0; j < b.len; j++) {
         size_t replace = last[j] + (a.ptr[i] != b.ptr[j]);
-        row[j + 1] = min3(row[j] + 1, last[j + 1] + 1, replace);
+        size_t insert_or_drop = (row[j] < last[j + 1] ? row[j] : last[j + 1]) + 1;
+        row[j + 1] = insert_or_drop < replace ? insert_or_drop : replace;
         if (i > 0 && j > 0 && a.ptr[i] == b.ptr[j - 1] && a.ptr[i - 1] == b.ptr[j] &&
             before[j - 1] + 1 < row[j + 1]) {
             row[j + 1] = before[j - 1] + 1;

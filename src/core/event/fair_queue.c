@@ -77,13 +77,9 @@ static void heap_remove(struct fair_node **root, struct fair_node *node) {
 
 /* ---- flows ----------------------------------------------------------------------------------- */
 
-static struct fair_flow *flow_of(struct fair_node *node) {
-    return CONTAINER_OF(node, struct fair_flow, node);
-}
-
 static struct fair_entry *first_entry(const struct fair_flow *flow) {
     while (!flow->is_conn) {
-        flow = flow_of(flow->first);
+        flow = CONTAINER_OF(flow->first, struct fair_flow, node);
     }
     return CONTAINER_OF(flow->first, struct fair_entry, node);
 }
@@ -130,12 +126,9 @@ static struct fair_flow *flow_get(struct fair_queue *queue, struct fair_flow *pa
     return flow;
 }
 
-static bool is_spare(const struct fair_queue *queue, const struct fair_flow *flow) {
-    return flow == &queue->spare[0] || flow == &queue->spare[1];
-}
-
 static void free_if_empty(struct fair_queue *queue, struct fair_flow *flow) {
-    if (!flow->first && flow != &queue->all && !is_spare(queue, flow)) {
+    bool is_spare = flow == &queue->spare[0] || flow == &queue->spare[1];
+    if (!flow->first && flow != &queue->all && !is_spare) {
         LIST_REMOVE(flow, link);
         free(flow);
     }

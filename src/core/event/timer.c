@@ -77,10 +77,6 @@ static void schedule_wakeup(struct loop_timers *timers, uint64_t due_ns) {
     uv_timer_start(&timers->uv_timer, on_timer, delay_ns / NS_PER_MS + 1, 0);
 }
 
-static bool is_over(struct loop_timers *timers) {
-    return timers->iteration && loop_share_is_spent(&timers->iteration->timers, LOOP_TIMERS_NS);
-}
-
 enum late_timer_result late_timer_check(struct late_timer *late,
                                         const struct loop_iteration *iteration, uint64_t due_ns,
                                         uint64_t now_ns) {
@@ -106,7 +102,9 @@ static void on_timer(uv_timer_t *uv_timer) {
         schedule_wakeup(timers, now_ns);
         return;
     }
-    while (!is_over(timers) && (due = timer_heap_pop_due(&timers->heap, now_ns))) {
+    while (
+        !(timers->iteration && loop_share_is_spent(&timers->iteration->timers, LOOP_TIMERS_NS)) &&
+        (due = timer_heap_pop_due(&timers->heap, now_ns))) {
         struct timer *timer = CONTAINER_OF(due, struct timer, node);
         timer->on_expire(timer);
     }

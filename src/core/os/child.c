@@ -173,20 +173,16 @@ static void stream_drain(struct child_stream *stream) {
 
 /* ---- start and stop -------------------------------------------------------------------------- */
 
-static void child_close_handles(struct child *child) {
-    timer_stop(worker_timers(child->worker), &child->timer);
-    uv_close((uv_handle_t *)&child->output.pipe, on_closed);
-    uv_close((uv_handle_t *)&child->stderr_tail.pipe, on_closed);
-    uv_close((uv_handle_t *)&child->process, on_closed);
-}
-
 static void on_process_exit(uv_process_t *process, int64_t code, int signal) {
     struct child *child = process->data;
     child->code = code;
     child->signal = signal;
     stream_drain(&child->output);
     stream_drain(&child->stderr_tail);
-    child_close_handles(child);
+    timer_stop(worker_timers(child->worker), &child->timer);
+    uv_close((uv_handle_t *)&child->output.pipe, on_closed);
+    uv_close((uv_handle_t *)&child->stderr_tail.pipe, on_closed);
+    uv_close((uv_handle_t *)&child->process, on_closed);
 }
 
 static void on_timeout(struct timer *timer) {
@@ -260,13 +256,6 @@ static void on_unstarted_closed(uv_handle_t *handle) {
     }
 }
 
-/* The process did not start. Its handles are on the loop until they are closed. */
-static void child_close_unstarted(struct child *child) {
-    uv_close((uv_handle_t *)&child->output.pipe, on_unstarted_closed);
-    uv_close((uv_handle_t *)&child->stderr_tail.pipe, on_unstarted_closed);
-    uv_close((uv_handle_t *)&child->process, on_unstarted_closed);
-}
-
 enum status child_start(struct worker *worker, const struct child_spec *spec, struct child **out,
                         struct error *err) {
     struct child *child = calloc(1, sizeof(*child));
@@ -286,8 +275,10 @@ enum status child_start(struct worker *worker, const struct child_spec *spec, st
     rc = rc == 0 ? stream_init(child, &child->stderr_tail, STDERR_TAIL_BYTES, true) : rc;
     rc = rc == 0 ? child_spawn(child, spec, env) : rc;
     free(env);
-    if (rc != 0) {
-        child_close_unstarted(child);
+    if (rc != 0) { /* the handles are on the loop until they are closed */
+        uv_close((uv_handle_t *)&child->output.pipe, on_unstarted_closed);
+        uv_close((uv_handle_t *)&child->stderr_tail.pipe, on_unstarted_closed);
+        uv_close((uv_handle_t *)&child->process, on_unstarted_closed);
         return error_set(err, ST_IO, "%s can't be run: %s", spec->argv[0], uv_strerror(rc));
     }
     uv_read_start((uv_stream_t *)&child->output.pipe, on_alloc, on_read);

@@ -44,16 +44,6 @@ static struct str trim_spaces(struct str text) {
     return text;
 }
 
-static enum status credential_read_file(struct credential *credential, bool trim,
-                                        struct error *err) {
-    struct str text = watched_file_text(&credential->file);
-    text = trim ? trim_spaces(text) : text;
-    if (text.len == 0) {
-        return error_set(err, ST_IO, "the file is empty");
-    }
-    return credential_set(credential, text, err);
-}
-
 enum status credential_refresh(struct credential *credential, bool trim, struct error *err) {
     bool changed = false;
     if (!credential->path) {
@@ -62,7 +52,10 @@ enum status credential_refresh(struct credential *credential, bool trim, struct 
     credential->file.path = credential->path;
     enum status status = watched_file_read(&credential->file, &changed, err);
     if (status == ST_OK && (changed || !credential->text)) {
-        status = credential_read_file(credential, trim, err);
+        struct str text = watched_file_text(&credential->file);
+        text = trim ? trim_spaces(text) : text;
+        status = text.len > 0 ? credential_set(credential, text, err)
+                              : error_set(err, ST_IO, "the file is empty");
     }
     watched_file_clear(&credential->file);
     if (status == ST_OK) {

@@ -21,10 +21,6 @@ static void remember(struct ready_file *file, const struct stat *info) {
     file->modified_ns = (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
 }
 
-static bool is_same(const struct ready_file *a, const struct ready_file *b) {
-    return a->device == b->device && a->inode == b->inode && a->modified_ns == b->modified_ns;
-}
-
 static bool write_beside(struct ready_file *ready, const char *beside, const char *const *urls,
                          size_t n) {
     int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
@@ -73,7 +69,8 @@ void ready_file_remove(struct ready_file *file) {
     struct ready_file found = {0};
     if (file->written && lstat(file->path, &info) == 0) {
         remember(&found, &info);
-        if (S_ISREG(info.st_mode) && is_same(file, &found)) {
+        if (S_ISREG(info.st_mode) && file->device == found.device && file->inode == found.inode &&
+            file->modified_ns == found.modified_ns) {
             unlink(file->path);
         }
     }

@@ -31,13 +31,6 @@ static void run_keep_alive(struct worker_msg *msg) {
     }
 }
 
-static void post_keep_alive(struct watchdog *self) {
-    if (self->options.manager->watchdog_ns > 0 &&
-        !atomic_exchange_explicit(&self->keep_alive_posted, true, memory_order_acq_rel)) {
-        worker_post(self->options.main, &self->keep_alive_msg);
-    }
-}
-
 /* ---- ticks ----------------------------------------------------------------------------------- */
 
 static uint64_t held_ms(const struct watchdog *self, const struct watchdog_loop *loop) {
@@ -54,12 +47,6 @@ static void log_held(const struct watchdog *self, size_t i, enum log_level level
               LOG_CSTR("model", work[0] != '\0' ? work : "none"), LOG_CSTR("health", consequence));
 }
 
-static void log_answer(const struct watchdog *self, size_t i) {
-    const struct watchdog_loop *loop = &self->loops[i];
-    log_event(LOG_INFO, "event loop responds again", LOG_CSTR("thread", worker_name(loop->worker)),
-              LOG_U64("number", i), LOG_U64("ms", held_ms(self, loop)));
-}
-
 /* Counts the tick for a loop, and pings it when it has answered. */
 static void tick_loop(struct watchdog *self, size_t i) {
     struct watchdog_loop *loop = &self->loops[i];
@@ -68,7 +55,9 @@ static void tick_loop(struct watchdog *self, size_t i) {
         return;
     }
     if (self->unready_ticks > 0 && loop->n_missed >= self->unready_ticks) {
-        log_answer(self, i);
+        log_event(LOG_INFO, "event loop responds again",
+                  LOG_CSTR("thread", worker_name(loop->worker)), LOG_U64("number", i),
+                  LOG_U64("ms", held_ms(self, loop)));
         metric_add(METRIC_EVENT_LOOPS_HELD, -1);
     }
     loop->n_missed = 0;
@@ -100,8 +89,9 @@ void watchdog_tick(struct watchdog *self) {
         tick_loop(self, i);
         most = self->loops[i].n_missed > most ? self->loops[i].n_missed : most;
     }
-    if (most == 0) {
-        post_keep_alive(self);
+    if (most == 0 && self->options.manager->watchdog_ns > 0 &&
+        !atomic_exchange_explicit(&self->keep_alive_posted, true, memory_order_acq_rel)) {
+        worker_post(self->options.main, &self->keep_alive_msg);
     }
     bool unready = self->unready_ticks > 0 && most >= self->unready_ticks;
     bool dead = self->dead_ticks > 0 && most >= self->dead_ticks;

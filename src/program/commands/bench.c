@@ -81,11 +81,6 @@ static enum status run_all(struct bench_command *command, struct error *err) {
     return status;
 }
 
-static int print_failure(enum status status, const struct error *err) {
-    fprintf(stderr, "sluice bench: %s\n", err->text);
-    return status == ST_BAD_CONFIG ? EXIT_CODE_USAGE : EXIT_CODE_FAILED;
-}
-
 int cli_bench(int argc, char **argv) {
     struct error err = {0};
     struct arena *arena = must_arena_new("the benchmark");
@@ -96,9 +91,12 @@ int cli_bench(int argc, char **argv) {
         goto out;
     }
     enum status status = run_all(command, &err);
-    code = status != ST_OK                         ? print_failure(status, &err)
-           : bench_all_succeeded(&command->result) ? EXIT_CODE_OK
-                                                   : EXIT_CODE_FAILED;
+    code = status == ST_OK && bench_all_succeeded(&command->result) ? EXIT_CODE_OK
+           : status == ST_BAD_CONFIG                                ? EXIT_CODE_USAGE
+                                                                    : EXIT_CODE_FAILED;
+    if (status != ST_OK) {
+        fprintf(stderr, "sluice bench: %s\n", err.text);
+    }
 out:
     arena_free(arena);
     return code;

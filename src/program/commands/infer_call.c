@@ -22,11 +22,6 @@ static struct str find_named(const struct option_texts *texts, struct str name) 
     return str_make(NULL, 0);
 }
 
-static struct str input_name(const char *argument) {
-    struct str rest = str_of(argument);
-    return str_cut(&rest, '=');
-}
-
 /* Checks that every item has the form and names an existing input, once. */
 static enum status check_named(const char *flag, const char *form, const struct option_texts *texts,
                                const struct option_texts *inputs, struct error *err) {
@@ -35,7 +30,8 @@ static enum status check_named(const char *flag, const char *form, const struct 
         struct str name = str_cut(&rest, '=');
         bool known = false;
         for (size_t k = 0; k < inputs->n; k++) {
-            known = known || str_eq(input_name(inputs->items[k]), name);
+            struct str input = str_of(inputs->items[k]);
+            known = known || str_eq(str_cut(&input, '='), name);
         }
         if (!rest.ptr) {
             return error_set(err, ST_BAD_CONFIG, "--%s %s: expected %s", flag, texts->items[i],

@@ -43,16 +43,6 @@ static void close_client(struct infer_run *run) {
     client_tls_free(run->tls);
 }
 
-static enum status read_config(struct infer_run *run, struct str message,
-                               const struct model_config **config, struct error *err) {
-    struct str text;
-    struct model_config *out = arena_calloc(run->arena, 1, sizeof(*out));
-    *config = out;
-    enum status status = client_grpc_text_decode(run->arena, CLIENT_CONFIG, message,
-                                                 run->settings->max_answer_size, &text, err);
-    return status == ST_OK ? infer_config_parse(run->arena, text, out, err) : status;
-}
-
 /* As in infer_http.c. */
 static bool has_no_config(enum status status, const sluice_call *call) {
     sluice_client_error error = {.size = sizeof(error)};
@@ -71,14 +61,18 @@ static enum status get_config(struct infer_run *run, const struct model_config *
                                      .model = str_of(run->settings->model),
                                      .version = str_of(run->settings->model_version)};
     struct client_grpc_request request;
-    struct str message;
+    struct str message, text;
     sluice_call *call = NULL;
     enum status status = client_grpc_query_encode(run->arena, &args, &request, err);
     if (status == ST_OK) {
         status = command_call_run(&run->client, &request, &call, &message, err);
     }
     if (status == ST_OK) {
-        status = read_config(run, message, config, err);
+        struct model_config *out = arena_calloc(run->arena, 1, sizeof(*out));
+        *config = out;
+        status = client_grpc_text_decode(run->arena, CLIENT_CONFIG, message,
+                                         run->settings->max_answer_size, &text, err);
+        status = status == ST_OK ? infer_config_parse(run->arena, text, out, err) : status;
     } else if (has_no_config(status, call)) {
         status = ST_OK;
     }

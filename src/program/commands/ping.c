@@ -36,12 +36,6 @@ struct ping_run {
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-static void hold_signals(struct ping_run *run) {
-    if (!run->held) {
-        run->held = sigprocmask(SIG_BLOCK, &run->signals, NULL) == 0;
-    }
-}
-
 /* Waits for `events` on `fd` (-1: none) or until `timeout_ns` has passed, or for a signal. */
 static void wait_for(struct ping_run *run, int fd, short events, uint64_t timeout_ns) {
     struct pollfd fds[] = {{.fd = run->signal_fd, .events = POLLIN}, {.fd = fd, .events = events}};
@@ -71,7 +65,9 @@ static enum status ping_once(struct ping_run *run, struct error *err) {
     sluice_client_status status = sluice_client_start_ping(client, NULL, &call, &error);
     if (status == SLUICE_CLIENT_OK) {
         sluice_client_step(client);
-        hold_signals(run);
+        if (!run->held) {
+            run->held = sigprocmask(SIG_BLOCK, &run->signals, NULL) == 0;
+        }
         while ((status = sluice_call_status(call, &error)) == SLUICE_CLIENT_PENDING) {
             wait_for(run, sluice_client_fd(client), POLLIN, sluice_client_timeout_ns(client));
             if (run->interrupted) {
@@ -118,11 +114,6 @@ static void ping_and_report(struct ping_run *run) {
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-static bool is_last(const struct ping_run *run) {
-    return run->interrupted || run->failed ||
-           (run->settings.count > 0 && run->report.n_sent == run->settings.count);
-}
-
 static void ping_all(struct ping_run *run) {
     static const char *const WHAT[] = {
         [CLIENT_HTTP] = "GET /v2/health/live",
@@ -135,7 +126,8 @@ static void ping_all(struct ping_run *run) {
     uint64_t began = clock_now_ns(), next = began;
     while (!run->failed) {
         ping_and_report(run);
-        if (is_last(run)) {
+        if (run->interrupted || run->failed ||
+            (run->settings.count > 0 && run->report.n_sent == run->settings.count)) {
             break;
         }
         uint64_t now = clock_now_ns();

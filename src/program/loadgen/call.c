@@ -79,15 +79,6 @@ void bench_client_wait(const void *connection, struct client_waiting *waiting) {
 
 /* ---- one call -------------------------------------------------------------------------------- */
 
-static void wait_for(const struct client_waiting *waiting) {
-    struct pollfd fd = {.fd = waiting->fd,
-                        .events =
-                            (short)((waiting->read ? POLLIN : 0) | (waiting->write ? POLLOUT : 0))};
-    uint64_t ms = waiting->timeout_ns / 1000000;
-    int timeout = waiting->timeout_ns == 0 ? 0 : ms < MAX_WAIT_MS ? (int)ms + 1 : MAX_WAIT_MS;
-    (void)poll(&fd, 1, timeout); /* poll ignores a descriptor of -1 */
-}
-
 static enum status finish_exchange(const struct bench_call *call, void *connection,
                                    struct error *err) {
     enum status status;
@@ -95,7 +86,13 @@ static enum status finish_exchange(const struct bench_call *call, void *connecti
     while ((status = call->protocol->step(connection, &done, err)) == ST_OK && !done) {
         struct client_waiting waiting;
         call->protocol->wait(connection, &waiting);
-        wait_for(&waiting);
+        short events = (short)((waiting.read ? POLLIN : 0) | (waiting.write ? POLLOUT : 0));
+        struct pollfd fd = {.fd = waiting.fd, .events = events}; /* -1 is ignored */
+        uint64_t ms = waiting.timeout_ns / 1000000;
+        (void)poll(&fd, 1,
+                   waiting.timeout_ns == 0 ? 0
+                   : ms < MAX_WAIT_MS      ? (int)ms + 1
+                                           : MAX_WAIT_MS);
     }
     return status;
 }

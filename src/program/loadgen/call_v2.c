@@ -6,23 +6,21 @@
 
 /* ---- server metadata ------------------------------------------------------------------------- */
 
-static enum status ask_server(struct arena *arena, struct client *client,
-                              struct v2_server_metadata *out, struct error *err) {
-    struct client_request request;
-    const struct client_query_args args = {.query = CLIENT_SERVER};
-    enum status status = client_query_encode(arena, client_url(client), &args, &request, err);
-    if (status == ST_OK) {
-        struct http_message message = {request.pieces, request.n_pieces};
-        status = client_exchange(client, message, 0, err);
-    }
-    return status == ST_OK ? client_server_decode(arena, client_http(client), out, err) : status;
-}
-
 /* For the report only: some servers do not answer this. */
 static void describe_server(struct arena *arena, struct client *client, struct bench_call *call) {
+    const struct client_query_args args = {.query = CLIENT_SERVER};
+    struct client_request request;
     struct v2_server_metadata server;
     struct error ignored;
-    if (ask_server(arena, client, &server, &ignored) == ST_OK) {
+    enum status status = client_query_encode(arena, client_url(client), &args, &request, &ignored);
+    if (status == ST_OK) {
+        struct http_message message = {request.pieces, request.n_pieces};
+        status = client_exchange(client, message, 0, &ignored);
+    }
+    if (status == ST_OK) {
+        status = client_server_decode(arena, client_http(client), &server, &ignored);
+    }
+    if (status == ST_OK) {
         call->server = arena_dup(arena, server.name).ptr;
         call->server_version = arena_dup(arena, server.version).ptr;
     }

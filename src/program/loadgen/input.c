@@ -41,13 +41,6 @@ static void put_random(char *at, enum datatype datatype, struct prng *random) {
     }
 }
 
-static void put_text(char *at, uint64_t n_letters, struct prng *random) {
-    bytes_encode_length(at, (uint32_t)n_letters);
-    for (uint64_t i = 0; i < n_letters; i++) {
-        at[4 + i] = (char)('a' + prng_next(random) % N_LETTERS);
-    }
-}
-
 enum status bench_data_generate(struct arena *arena, const struct bench_data_options *fill,
                                 enum datatype datatype, struct shape shape, struct str *out,
                                 struct error *err) {
@@ -70,7 +63,10 @@ enum status bench_data_generate(struct arena *arena, const struct bench_data_opt
     }
     for (size_t at = 0; at < n_bytes; at += size) {
         if (datatype == DT_BYTES) {
-            put_text(bytes + at, n_letters, fill->random);
+            bytes_encode_length(bytes + at, (uint32_t)n_letters);
+            for (uint64_t i = 0; i < n_letters; i++) {
+                bytes[at + 4 + i] = (char)('a' + prng_next(fill->random) % N_LETTERS);
+            }
         } else {
             put_random(bytes + at, datatype, fill->random);
         }
@@ -220,15 +216,6 @@ static enum status repeat_copy(const struct maker *maker, struct shape *shape, s
     return ST_OK;
 }
 
-static struct str gather_copy(struct arena *arena, const struct tensor *tensor) {
-    struct buf all;
-    buf_init(&all, arena, tensor->n_bytes);
-    for (size_t i = 0; i < tensor->n_pieces; i++) {
-        buf_add(&all, tensor->pieces[i].data, tensor->pieces[i].n_bytes);
-    }
-    return buf_str(&all);
-}
-
 static enum status read_given(const struct maker *maker, const char *argument,
                               enum datatype *datatype, struct shape *shape, struct str *bytes,
                               struct error *err) {
@@ -242,7 +229,12 @@ static enum status read_given(const struct maker *maker, const char *argument,
         status = infer_tensor_read(maker->arena, &source, &known, &tensor, err);
     }
     if (status == ST_OK) {
-        *bytes = gather_copy(maker->arena, &tensor);
+        struct buf all;
+        buf_init(&all, maker->arena, tensor.n_bytes);
+        for (size_t i = 0; i < tensor.n_pieces; i++) {
+            buf_add(&all, tensor.pieces[i].data, tensor.pieces[i].n_bytes);
+        }
+        *bytes = buf_str(&all);
         *datatype = tensor.datatype;
         *shape = tensor.shape;
         status = repeat_copy(maker, shape, bytes, err);

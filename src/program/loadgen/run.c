@@ -131,14 +131,6 @@ static void end_early(struct step_run *run, uint64_t now, uint64_t give_up_ns) {
     atomic_store(&run->state.give_up_ns, give_up_ns);
 }
 
-static void on_signal(struct step_run *run, int signal_fd, uint64_t now) {
-    struct signalfd_siginfo info;
-    if (read(signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        end_early(run, now, run->interrupted ? now : now + interrupt_grace_ns);
-        run->interrupted = true;
-    }
-}
-
 /* Takes a sample. When the array is full, every second sample is dropped and the sampling
  * interval doubled. */
 static void take_sample(struct step_run *run, const struct bench_live_stats *live) {
@@ -193,8 +185,12 @@ static void watch_step(struct step_run *run, int signal_fd, struct bench_progres
     for (unsigned tick = 0; atomic_load(&run->n_running) > 0; tick++) {
         bool show = progress && tick % TICKS_A_LINE == 0;
         (void)poll(fds, 2, TICK_MS);
-        if (fds[0].revents & POLLIN) {
-            on_signal(run, signal_fd, clock_now_ns());
+        struct signalfd_siginfo info;
+        if (fds[0].revents & POLLIN &&
+            read(signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+            uint64_t now = clock_now_ns();
+            end_early(run, now, run->interrupted ? now : now + interrupt_grace_ns);
+            run->interrupted = true;
         }
         read_live_stats(run, show);
         take_sample(run, run->live);

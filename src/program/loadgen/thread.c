@@ -70,12 +70,6 @@ static void set_conn_free(struct bench_thread *load, struct bench_conn *conn, ui
     load->free = conn;
 }
 
-static void start_back_off(struct bench_thread *load, struct bench_conn *conn, uint64_t now) {
-    conn->state = BENCH_CONN_BACKING_OFF;
-    conn->due_ns = now + BACK_OFF_NS;
-    load->n_backing_off++;
-}
-
 /* Registers for one event, as the connection needs. */
 static void arm_events(struct bench_thread *load, struct bench_conn *conn) {
     struct client_waiting waiting;
@@ -148,7 +142,9 @@ static void end_request(struct bench_thread *load, struct bench_conn *conn, enum
     if (status == ST_REFUSED || status == ST_DEADLINE_EXCEEDED) {
         set_conn_free(load, conn, now);
     } else {
-        start_back_off(load, conn, now);
+        conn->state = BENCH_CONN_BACKING_OFF;
+        conn->due_ns = now + BACK_OFF_NS;
+        load->n_backing_off++;
     }
 }
 

@@ -63,14 +63,6 @@ static int write_out(const struct buf *out) {
     return EXIT_CODE_FAILED;
 }
 
-/* Checks the files of TLS and keys. */
-static enum status check_security(const struct serve_settings *settings, struct error *err) {
-    struct serve_security guard = {0};
-    enum status st = serve_security_open(&guard, settings, err);
-    serve_security_free(&guard);
-    return st;
-}
-
 int serve_check(const struct serve_settings *settings, const struct repository_options *options,
                 struct arena *arena) {
     struct error err;
@@ -90,7 +82,9 @@ int serve_check(const struct serve_settings *settings, const struct repository_o
     repository_print(repository, &out);
     enum status st = print_mip(settings, repository, arena, &out, &err);
     if (st == ST_OK) {
-        st = check_security(settings, &err);
+        struct serve_security guard = {0};
+        st = serve_security_open(&guard, settings, &err);
+        serve_security_free(&guard);
     }
     buf_add_char(&out, '\n');
     memory_share_add_line(&out, "client memory", &settings->client_memory, &settings->memory_limit);

@@ -45,26 +45,6 @@ static void admin_init(struct serve_admin *self, struct serve_listeners *listene
         .state = {.print = admin_models_print, .context = repository, .worker = worker}};
 }
 
-static void admin_add_server(struct serve_admin *self, const char *name,
-                             struct net_server *server) {
-    struct admin_state *state = &self->api.state;
-    assert(state->n_servers < NET_REPORT_SERVERS);
-    state->servers[state->n_servers++] = (struct net_report_server){name, server};
-}
-
-static void log_admin_state(struct serve_admin *self) {
-    if (self->api.state.n_servers > 0) { /* the servers were added */
-        admin_state_log(&self->api.state, self->main);
-    }
-}
-
-static void admin_free(struct serve_admin *self) {
-    admin_listener_free(&self->listener);
-    if (self->has_metrics) {
-        admin_metrics_fini(&self->metrics);
-    }
-}
-
 /* ---- pages that clients share ---------------------------------------------------------------- */
 
 static void print_metrics(void *context, struct buf *out) {
@@ -165,16 +145,6 @@ static enum status open_http(struct serve_listeners *self, const struct process_
 
 /* ---- shared memory --------------------------------------------------------------------------- */
 
-static struct shm_registry *open_shared(struct serve_listeners *self,
-                                        const struct serve_settings *settings) {
-    struct shm_registry_options options = {.allow_client_shm = settings->allow_client_shm,
-                                           .client_shm_prefixes =
-                                               settings->client_shm_prefixes.items,
-                                           .n_client_shm_prefixes = settings->client_shm_prefixes.n,
-                                           .budget = &self->budget};
-    return shm_registry_new(&options);
-}
-
 /* ---- gRPC ------------------------------------------------------------------------------------ */
 
 static enum status open_grpc(struct serve_listeners *self, const struct process_threads *threads,
@@ -244,15 +214,6 @@ static size_t list_servers(const struct serve_listeners *self,
     return n;
 }
 
-/* Adds the servers to the admin state. Call it after all were created. */
-static void watch_servers(struct serve_listeners *self) {
-    struct net_report_server servers[MAX_SERVERS];
-    size_t n = list_servers(self, servers);
-    for (size_t i = 0; i < n; i++) {
-        admin_add_server(&self->admin, servers[i].name, servers[i].server);
-    }
-}
-
 struct admin_opening {
     struct serve_listeners *listeners;
     enum status st;
@@ -269,7 +230,9 @@ static void open_admin_listener(void *arg) {
         admin_listener_open(&admin->listener, self->settings->metrics, &limits,
                             admin_api_router(&admin->api), admin->api.state.worker, opening->err);
     if (opening->st == ST_OK) {
-        watch_servers(self);
+        struct admin_state *state = &admin->api.state;
+        _Static_assert((int)MAX_SERVERS <= (int)NET_REPORT_SERVERS, "all fit");
+        state->n_servers = list_servers(self, state->servers);
     }
 }
 
@@ -342,9 +305,14 @@ enum status serve_listeners_open(struct serve_listeners *self,
                         admin_listener_is_enabled(settings->metrics);
     self->arena = must_arena_new("the listeners");
     self->addresses = arena_calloc(self->arena, self->n_addresses, sizeof(*self->addresses));
+    struct shm_registry_options shared = {.allow_client_shm = settings->allow_client_shm,
+                                          .client_shm_prefixes =
+                                              settings->client_shm_prefixes.items,
+                                          .n_client_shm_prefixes = settings->client_shm_prefixes.n,
+                                          .budget = &self->budget};
     self->services = (struct inference_services){
         .repository = repository,
-        .shared = must_have(open_shared(self, settings), "shared memory"),
+        .shared = must_have(shm_registry_new(&shared), "shared memory"),
         .tracer = &self->tracer,
         .loops = threads->health,
         .limits = {.max_json_size = settings->max_json_size,
@@ -405,7 +373,9 @@ void serve_listeners_write_ready_file(const struct serve_listeners *self, struct
 }
 
 void serve_listeners_log_state(struct serve_listeners *self) {
-    log_admin_state(&self->admin);
+    if (self->admin.api.state.n_servers > 0) { /* the servers were added */
+        admin_state_log(&self->admin.api.state, self->admin.main);
+    }
 }
 
 void serve_listeners_drain(struct serve_listeners *self) {
@@ -471,7 +441,10 @@ void serve_listeners_free(struct serve_listeners *self) {
     header_forward_free(self->http_forward);
     serve_grpc_free(&self->grpc);
     serve_mip_free(&self->mip);
-    admin_free(&self->admin);
+    admin_listener_free(&self->admin.listener);
+    if (self->admin.has_metrics) {
+        admin_metrics_fini(&self->admin.metrics);
+    }
     serve_security_free(&self->security);
     shared_pages_free(self->services.pages);
     shm_registry_free(self->services.shared);

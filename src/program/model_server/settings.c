@@ -121,18 +121,14 @@ _Static_assert(LOG_ERROR == 0 && LOG_WARNING == 1 && LOG_INFO == 2 && LOG_DEBUG 
                "the words of --log-level are in this order");
 _Static_assert(LOG_TEXT == 0 && LOG_JSON == 1, "the words of --log-format are in this order");
 
-static bool is_folder(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 /* The folder `name` beside the program, else `installed`, relative to the program's folder. */
 static const char *dir_of(const char *exe, const char *name, const char *installed,
                           struct arena *arena) {
     const char *slash = strrchr(exe, '/');
     int n = slash ? (int)(slash - exe) : 0;
     struct str beside = arena_printf(arena, "%.*s/%s", n, exe, name);
-    if (is_folder(beside.ptr)) {
+    struct stat st;
+    if (stat(beside.ptr, &st) == 0 && S_ISDIR(st.st_mode)) {
         return beside.ptr;
     }
     return arena_printf(arena, "%.*s/%s", n, exe, installed).ptr;
@@ -250,15 +246,6 @@ static enum status read_cache_item(struct str text, uint64_t *out, struct error 
     return ST_OK;
 }
 
-static enum status cache_config_read(const struct option_texts *texts, uint64_t *out,
-                                     struct error *err) {
-    enum status st = ST_OK;
-    for (size_t i = 0; i < texts->n && st == ST_OK; i++) {
-        st = read_cache_item(str_of(texts->items[i]), out, err);
-    }
-    return st;
-}
-
 /* `none` as the only address is no address. */
 static void drop_none(struct option_texts *addresses) {
     if (addresses->n == 1 && strcmp(addresses->items[0], "none") == 0) {
@@ -287,8 +274,8 @@ static enum status resolve_settings(struct serve_settings *out, struct arena *ar
     if (st == ST_OK) {
         st = check_patterns(out, err);
     }
-    if (st == ST_OK) {
-        st = cache_config_read(&out->cache_config, &out->cache_size, err);
+    for (size_t i = 0; i < out->cache_config.n && st == ST_OK; i++) {
+        st = read_cache_item(str_of(out->cache_config.items[i]), &out->cache_size, err);
     }
     if (st == ST_OK && trace_config_parse(out->trace_config.items, out->trace_config.n, &out->trace,
                                           err) != ST_OK) {

@@ -231,14 +231,6 @@ static void print_topics(struct buf *out, const struct option_set *set, struct h
     }
 }
 
-static void print_groups(struct buf *out, const struct option_set *set, struct help_style style) {
-    for (size_t i = 0; i < set->n_options; i++) {
-        if (begins_group(set, i)) {
-            print_group(out, set, i, style);
-        }
-    }
-}
-
 static void print_page(struct buf *out, const struct option_set *set, bool all,
                        struct help_style style) {
     help_heading(out, "usage:", style);
@@ -246,7 +238,11 @@ static void print_page(struct buf *out, const struct option_set *set, bool all,
     help_wrap(out, set->about, 0, 0, style.columns);
     buf_add_char(out, '\n');
     if (all || !set->most_used) {
-        print_groups(out, set, style);
+        for (size_t i = 0; i < set->n_options; i++) {
+            if (begins_group(set, i)) {
+                print_group(out, set, i, style);
+            }
+        }
     } else {
         if (!*set->options[0].group) { /* the arguments */
             print_group(out, set, 0, style);

@@ -35,10 +35,6 @@ static void on_store_changed(void *user) {
     schedule_stop(user);
 }
 
-static bool is_bad(const struct kube_source_kind *kind) {
-    return kind->watched && (kind->state.phase == KUBE_FAILING || kind->state.phase == KUBE_DENIED);
-}
-
 /* Errors end the load: it does not wait until a server is back. Kinds that may be missing are
  * skipped by the source. */
 static void on_watch_status(void *user) {
@@ -47,7 +43,8 @@ static void on_watch_status(void *user) {
     kube_source_report(self->source, &report);
     for (int i = 0; i < N_KUBE_KINDS && !self->stop_posted; i++) {
         const struct kube_source_kind *kind = &report.kinds[i];
-        if (is_bad(kind) && (kind->state.phase == KUBE_FAILING || i == KUBE_POD)) {
+        enum kube_phase phase = kind->state.phase;
+        if (kind->watched && (phase == KUBE_FAILING || (phase == KUBE_DENIED && i == KUBE_POD))) {
             const char *pods = i == KUBE_POD ? report.pods : NULL;
             self->status =
                 error_set(&self->err, ST_IO, "%s: %s of namespace %s%s%s: %s", report.server,

@@ -17,13 +17,6 @@ enum { NS_PER_MS = 1000000 };
 
 static void on_store_changed(void *user);
 
-static enum status open_cluster(struct pick_discovery *self, struct error *err) {
-    struct kube_source_options options = pick_cluster_options(self->settings);
-    options.on_store_changed = on_store_changed;
-    options.user = self;
-    return kube_source_new(&options, &self->cluster, err);
-}
-
 enum status pick_discovery_open(struct pick_discovery *self, const struct pick_settings *settings,
                                 struct pool_set *pools, struct error *err) {
     struct pool_watch_options options = pick_pool_options(settings);
@@ -34,7 +27,13 @@ enum status pick_discovery_open(struct pick_discovery *self, const struct pick_s
     self->cluster_known = self->has_pool = !settings->kube;
     self->is_leader = !settings->leader_election;
     atomic_store(&self->ready, !settings->kube);
-    enum status st = settings->kube ? open_cluster(self, err) : ST_OK;
+    enum status st = ST_OK;
+    if (settings->kube) {
+        struct kube_source_options cluster = pick_cluster_options(settings);
+        cluster.on_store_changed = on_store_changed;
+        cluster.user = self;
+        st = kube_source_new(&cluster, &self->cluster, err);
+    }
     if (st == ST_OK) {
         options.cluster = self->cluster ? kube_source_store(self->cluster) : NULL;
         st = pool_watch_new(&options, pools, &self->watch, err);
@@ -194,21 +193,17 @@ static void run_leader_stopped(struct worker_msg *msg) {
     kube_source_stop(self->cluster, on_source_stopped, self);
 }
 
-static void stop_cluster(struct pick_discovery *self) {
-    kube_status_stop(self->status);
-    if (self->leader) {
-        kube_leader_stop(self->leader, on_leader_stopped, self);
-    } else {
-        kube_source_stop(self->cluster, on_source_stopped, self);
-    }
-}
-
 static void run_end(struct worker_msg *msg) {
     struct pick_discovery *self = CONTAINER_OF(msg, struct pick_discovery, end_msg);
     timer_stop(worker_timers(self->worker), &self->reload_timer);
     self->n_running = 3 + (self->cluster != NULL);
     if (self->cluster) {
-        stop_cluster(self);
+        kube_status_stop(self->status);
+        if (self->leader) {
+            kube_leader_stop(self->leader, on_leader_stopped, self);
+        } else {
+            kube_source_stop(self->cluster, on_source_stopped, self);
+        }
     }
     dns_watch_stop(self->dns, on_source_stopped, self);
     prober_stop(self->prober, on_source_stopped, self);

@@ -52,15 +52,6 @@ static void print_states(struct metric_text *text, const struct pick_admin_pools
     }
 }
 
-static void print_pools(struct metric_text *text, const struct pick_admin_pools *list) {
-    print_pool_u64(text, list, METRIC_FAMILY_POOL_GENERATION, generation_of);
-    print_pool_u64(text, list, METRIC_FAMILY_POOL_IN_FLIGHT, all_in_flight_of);
-    metric_family_begin(text, METRIC_FAMILY_POOL_ENDPOINTS);
-    for (size_t i = 0; i < list->n; i++) {
-        print_states(text, list, &list->items[i]);
-    }
-}
-
 static uint64_t in_flight_of(const struct endpoint *endpoint) {
     return endpoint_in_flight(endpoint);
 }
@@ -206,14 +197,6 @@ static void print_dns_column(struct metric_text *text, const struct dns_report *
     }
 }
 
-static void print_dns_names(struct dns_watch *dns, struct metric_text *text) {
-    struct dns_report *names = NULL;
-    size_t n = dns ? dns_watch_report(dns, text->out->arena, &names) : 0;
-    for (size_t i = 0; i < sizeof DNS_COLUMNS / sizeof DNS_COLUMNS[0]; i++) {
-        print_dns_column(text, names, n, &DNS_COLUMNS[i]);
-    }
-}
-
 /* ---- cluster --------------------------------------------------------------------------------- */
 
 static double kind_age_of(const struct kube_source_kind *kind) {
@@ -322,26 +305,20 @@ struct pool_bands {
     size_t n;
 };
 
-/* Copies the pool's bands: few of POOL_MAX_LISTED_BANDS are used, and many pools have none. Out of
- * memory some are missing. */
-static void read_pool_bands(struct pool_bands *pool, struct flow_band_stats *space,
-                            struct arena *arena) {
-    struct pool_flow_stats numbers;
-    pool_get_flow_stats(pool->pool->entry->pool, space, POOL_MAX_LISTED_BANDS, &numbers);
-    pool->bands = arena_alloc(arena, (numbers.n_bands + 1) * sizeof(*space));
-    if (pool->bands && numbers.n_bands > 0) {
-        memcpy(pool->bands, space, numbers.n_bands * sizeof(*space));
-        pool->n = numbers.n_bands;
-    }
-}
-
-/* Returns: NULL when out of memory. */
+/* Copies the pools' bands: few of POOL_MAX_LISTED_BANDS are used, and many pools have none. Out of
+ * memory some are missing. Returns: NULL when out of memory. */
 static struct pool_bands *read_all_bands(const struct pick_admin_pools *list, struct arena *arena) {
     struct pool_bands *all = arena_calloc(arena, list->n + 1, sizeof(*all));
     struct flow_band_stats *space = arena_alloc(arena, POOL_MAX_LISTED_BANDS * sizeof(*space));
     for (size_t i = 0; all && space && i < list->n; i++) {
+        struct pool_flow_stats numbers;
         all[i].pool = &list->items[i];
-        read_pool_bands(&all[i], space, arena);
+        pool_get_flow_stats(all[i].pool->entry->pool, space, POOL_MAX_LISTED_BANDS, &numbers);
+        all[i].bands = arena_alloc(arena, (numbers.n_bands + 1) * sizeof(*space));
+        if (all[i].bands && numbers.n_bands > 0) {
+            memcpy(all[i].bands, space, numbers.n_bands * sizeof(*space));
+            all[i].n = numbers.n_bands;
+        }
     }
     return space ? all : NULL;
 }
@@ -459,17 +436,6 @@ struct summary {
     uint64_t n_waiting, n_used; /* endpoints with a current value */
 };
 
-static void add_load(const struct endpoint_load *load, struct summary *out) {
-    if (load->known & LOAD_WAITING) {
-        out->waiting += load->n_waiting;
-        out->n_waiting++;
-    }
-    if (load->known & LOAD_KV_CACHE) {
-        out->used += (double)load->kv_cache_used;
-        out->n_used++;
-    }
-}
-
 static struct summary summarise_pool(const struct metric_text *text,
                                      const struct pick_admin_pool *pool, uint64_t now_ns) {
     const struct pool_snapshot *snapshot = pool->snapshot;
@@ -479,7 +445,14 @@ static struct summary summarise_pool(const struct metric_text *text,
         struct endpoint_load load;
         pool_snapshot_get_load(snapshot, &snapshot->members[i], now_ns, &load);
         summary.n_ready += endpoint_is_ready(snapshot->members[i].endpoint);
-        add_load(&load, &summary);
+        if (load.known & LOAD_WAITING) {
+            summary.waiting += load.n_waiting;
+            summary.n_waiting++;
+        }
+        if (load.known & LOAD_KV_CACHE) {
+            summary.used += (double)load.kv_cache_used;
+            summary.n_used++;
+        }
     }
     return summary;
 }
@@ -632,12 +605,21 @@ void pick_metrics_print(void *context, struct metric_text *text) {
     struct pick_admin_pools list = pick_admin_pools_load(admin->pools, text->out->arena);
     metric_print(text, "sluice_mip_");
     admin_process_print(&admin->process, text);
-    print_pools(text, &list);
+    print_pool_u64(text, &list, METRIC_FAMILY_POOL_GENERATION, generation_of);
+    print_pool_u64(text, &list, METRIC_FAMILY_POOL_IN_FLIGHT, all_in_flight_of);
+    metric_family_begin(text, METRIC_FAMILY_POOL_ENDPOINTS);
+    for (size_t i = 0; i < list.n; i++) {
+        print_states(text, &list, &list.items[i]);
+    }
     for (size_t i = 0; i < sizeof ENDPOINT_COLUMNS / sizeof ENDPOINT_COLUMNS[0]; i++) {
         print_endpoint_column(text, &list, &ENDPOINT_COLUMNS[i]);
     }
     print_loads(text, &list, admin->scraper);
-    print_dns_names(admin->dns, text);
+    struct dns_report *names = NULL;
+    size_t n_names = admin->dns ? dns_watch_report(admin->dns, text->out->arena, &names) : 0;
+    for (size_t i = 0; i < sizeof DNS_COLUMNS / sizeof DNS_COLUMNS[0]; i++) {
+        print_dns_column(text, names, n_names, &DNS_COLUMNS[i]);
+    }
     print_cluster(admin, text);
     print_upstream(admin, &list, text);
     metric_text_end(text);

@@ -255,17 +255,6 @@ static enum status start_picker(struct pick_process *self, struct error *err) {
     return st;
 }
 
-static void free_parts(struct pick_process *self) {
-    process_join(&self->process);
-    pick_grpc_free(&self->grpc);
-    pick_admin_free(&self->admin);
-    pick_discovery_free(&self->discovery);
-    pool_set_free(self->pools);
-    tls_server_free(self->tls);
-    process_free(&self->process);
-    arena_free(self->arena);
-}
-
 enum status pick_process_run(const struct pick_settings *settings, struct error *err) {
     struct pick_process self = {
         .settings = settings,
@@ -285,7 +274,14 @@ enum status pick_process_run(const struct pick_settings *settings, struct error 
     } else {
         process_abort(&self.process);
     }
-    free_parts(&self);
+    process_join(&self.process);
+    pick_grpc_free(&self.grpc);
+    pick_admin_free(&self.admin);
+    pick_discovery_free(&self.discovery);
+    pool_set_free(self.pools);
+    tls_server_free(self.tls);
+    process_free(&self.process);
+    arena_free(self.arena);
     if (st == ST_OK) {
         log_message(LOG_INFO, "ended");
     }

@@ -122,14 +122,6 @@ static void print_dns_name(const struct dns_report *name, struct buf *out) {
     buf_add_char(out, '\n');
 }
 
-static void print_dns_names(struct dns_watch *dns, struct buf *out) {
-    struct dns_report *names = NULL;
-    size_t n = dns ? dns_watch_report(dns, out->arena, &names) : 0;
-    for (size_t i = 0; i < n; i++) {
-        print_dns_name(&names[i], out);
-    }
-}
-
 /* ---- cluster --------------------------------------------------------------------------------- */
 
 static void print_kube_kind(int kind, const struct kube_source_kind *one, struct buf *out) {
@@ -211,6 +203,10 @@ void pick_state_print(void *context, struct buf *out) {
     if (list.n > POOLS_MOST) {
         buf_printf(out, "and %zu more pools\n", list.n - POOLS_MOST);
     }
-    print_dns_names(admin->dns, out);
+    struct dns_report *names = NULL;
+    size_t n_names = admin->dns ? dns_watch_report(admin->dns, out->arena, &names) : 0;
+    for (size_t i = 0; i < n_names; i++) {
+        print_dns_name(&names[i], out);
+    }
     print_cluster(admin, out);
 }

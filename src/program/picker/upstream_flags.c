@@ -181,16 +181,14 @@ static void add_defaults(struct upstream_translation *self, given values) {
     }
 }
 
-/* Of the two flags for the log level the exact one has precedence, as upstream. */
-static bool is_overruled(const struct upstream_row *row, given values) {
-    return row->action == UPSTREAM_VERBOSITY && value_of(values, UPSTREAM_ZAP_LEVEL);
-}
-
 static enum status translate_flags(struct upstream_translation *self, given values,
                                    struct error *err) {
     enum status st = ST_OK;
     for (size_t i = 0; i < N_ROWS && st == ST_OK; i++) {
-        if (values[i] && !is_overruled(&ROWS[i], values)) {
+        /* Of the two flags for the log level the exact one has precedence, as upstream. */
+        bool overruled =
+            ROWS[i].action == UPSTREAM_VERBOSITY && value_of(values, UPSTREAM_ZAP_LEVEL);
+        if (values[i] && !overruled) {
             st = upstream_translate_flag(self, &ROWS[i], values[i], err);
             st = st == ST_OK ? st : error_prefix(err, "--%s", ROWS[i].name);
         }

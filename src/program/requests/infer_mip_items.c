@@ -30,18 +30,15 @@ enum status infer_items_check_count(size_t n_items, uint64_t n_inputs, struct er
                      n_items, n_items == 1 ? " is" : "s are", n_inputs);
 }
 
-static enum status check_text(struct str data, struct error *err) {
-    size_t good = utf8_valid_prefix(data.ptr, data.len);
-    return good == data.len
-               ? ST_OK
-               : error_set(err, ST_BAD_CONFIG, "it is not UTF-8 (byte %zu of %zu)", good, data.len);
-}
-
 static enum status check_item(struct arena *arena, sluice_mip_type type, struct str data,
                               struct error *err) {
     switch (type) {
-    case SLUICE_MIP_TEXT:
-        return check_text(data, err);
+    case SLUICE_MIP_TEXT: {
+        size_t good = utf8_valid_prefix(data.ptr, data.len);
+        return good == data.len ? ST_OK
+                                : error_set(err, ST_BAD_CONFIG, "it is not UTF-8 (byte %zu of %zu)",
+                                            good, data.len);
+    }
     case SLUICE_MIP_JSON:
         return json_line_check(arena, data, err);
     case SLUICE_MIP_IMAGE:
@@ -50,17 +47,14 @@ static enum status check_item(struct arena *arena, sluice_mip_type type, struct 
     return data.len > 0 ? ST_OK : error_set(err, ST_BAD_CONFIG, "it is empty");
 }
 
-/* The value of --image is always a file name; a leading '@', as for the others, is ignored. */
-static const char *path_of(sluice_mip_type type, const char *value) {
-    const char *path = infer_source_path(value);
-    return !path && type == SLUICE_MIP_IMAGE ? value : path;
-}
-
 static enum status read_item(struct arena *arena, const struct item_kind *kind, const char *value,
                              uint64_t max_bytes, sluice_mip_item *item, const char **file,
                              struct error *err) {
     struct str data = str_of(value);
-    const char *path = path_of(kind->type, value);
+    const char *path = infer_source_path(value);
+    if (!path && kind->type == SLUICE_MIP_IMAGE) {
+        path = value; /* always the name of a file; a leading '@' is ignored, as for the others */
+    }
     if (path && *path == '\0') {
         return error_set(err, ST_BAD_CONFIG, "--%s: the name of a file is missing", kind->flag);
     }

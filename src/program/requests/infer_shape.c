@@ -26,14 +26,6 @@ static enum status shape_mismatch(const struct infer_extent *data, const struct 
                      STR_ARG(spec->name));
 }
 
-/* The data's shape with a leading batch dimension of 1. */
-static struct shape with_batch(struct arena *arena, struct shape shape) {
-    int64_t *dims = arena_calloc(arena, shape.rank + 1, sizeof(*dims));
-    dims[0] = 1;
-    memcpy(dims + 1, shape.dims, shape.rank * sizeof(*dims));
-    return (struct shape){dims, shape.rank + 1};
-}
-
 /* Replaces the one -1 in `dims` so that `n` elements fit. */
 static bool fill_open_dim(int64_t *dims, size_t rank, uint64_t n) {
     size_t free_at = rank;
@@ -86,7 +78,11 @@ enum status infer_shape_resolve(struct arena *arena, const struct infer_extent *
     }
     if (data->has_shape && wanted.rank > 0 && wanted.dims[0] == -1 &&
         shape_matches(data->shape, (struct shape){wanted.dims + 1, wanted.rank - 1})) {
-        *out = with_batch(arena, data->shape);
+        size_t rank = data->shape.rank + 1;
+        int64_t *dims = arena_calloc(arena, rank, sizeof(*dims));
+        dims[0] = 1;
+        memcpy(dims + 1, data->shape.dims, data->shape.rank * sizeof(*dims));
+        *out = (struct shape){dims, rank};
         return ST_OK;
     }
     if (data->has_shape && data->shape.rank > 1) {

@@ -20,13 +20,12 @@ enum status json_line_check(struct arena *arena, struct str text, struct error *
     return status;
 }
 
-/* Returns: the bytes of the string that `text` begins with, quotes included. */
-static size_t string_bytes(struct str text) {
-    size_t i = 1;
-    while (i < text.len && text.ptr[i] != '"') {
-        i += text.ptr[i] == '\\' ? 2 : 1;
+/* Returns: the index after the string that begins at `at`. */
+static size_t string_end(struct str text, size_t at) {
+    for (at++; at < text.len && text.ptr[at] != '"'; at++) {
+        at += text.ptr[at] == '\\';
     }
-    return i < text.len ? i + 1 : text.len;
+    return at < text.len ? at + 1 : text.len;
 }
 
 void json_line_print(struct buf *out, struct str text) {
@@ -39,9 +38,9 @@ void json_line_print(struct buf *out, struct str text) {
             i++;
             break;
         case '"': {
-            size_t n = string_bytes(str_make(text.ptr + i, text.len - i));
-            buf_add(out, text.ptr + i, n);
-            i += n;
+            size_t end = string_end(text, i);
+            buf_add(out, text.ptr + i, end - i);
+            i = end;
             break;
         }
         case ',':
@@ -119,14 +118,6 @@ static enum status close_array(struct walk *walk) {
     return status;
 }
 
-/* Returns: the index after the string that begins at `at`. */
-static size_t skip_string(struct str text, size_t at) {
-    for (at++; at < text.len && text.ptr[at] != '"'; at++) {
-        at += text.ptr[at] == '\\';
-    }
-    return at < text.len ? at + 1 : text.len;
-}
-
 static enum status read_scalar(struct walk *walk) {
     bool first = !walk->element;
     begin_element(walk);
@@ -152,7 +143,7 @@ static enum status read_byte_at(struct walk *walk, struct str text, size_t *at) 
         walk->element = false;
         return ST_OK;
     case '"':
-        *at = skip_string(text, *at);
+        *at = string_end(text, *at);
         return read_scalar(walk);
     default:
         ++*at;

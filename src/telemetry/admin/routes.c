@@ -21,20 +21,15 @@ static bool is_health(struct str path) {
     return str_starts_with(path, STR("/v2/health/"));
 }
 
-/* "/, /metrics and /debug/state" */
-static void list_paths(const struct admin_routes *routes, struct buf *out) {
-    for (size_t i = 0; i < routes->n; i++) {
-        const char *before = i == 0 ? "" : i + 1 < routes->n ? ", " : " and ";
-        buf_printf(out, "%s%s", before, routes->items[i].path);
-    }
-}
-
 static void answer_not_found(const struct admin_routes *routes, struct http_exchange *exchange) {
     char text[QUOTED_NAME_BYTES];
     struct error err;
     struct buf paths;
     buf_init(&paths, exchange->arena, 128);
-    list_paths(routes, &paths);
+    for (size_t i = 0; i < routes->n; i++) { /* "/, /metrics and /debug/state" */
+        const char *before = i == 0 ? "" : i + 1 < routes->n ? ", " : " and ";
+        buf_printf(&paths, "%s%s", before, routes->items[i].path);
+    }
     error_set(&err, ST_NOT_FOUND, "no resource %s here; there are %.*s",
               quote_name(exchange->head.path, text), STR_ARG(buf_str(&paths)));
     http_reply_error(exchange, &err, NULL, 0);

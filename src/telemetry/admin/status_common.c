@@ -4,14 +4,6 @@
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
 
-static void add_server(struct json_writer *json, const struct admin_process *process, bool ready) {
-    json_write_open(json, "server", '{');
-    json_write_string(json, "version", str_of(process->version));
-    json_write_f64(json, "started", process->started_seconds);
-    json_write_bool(json, "ready", ready);
-    json_write_close(json, '}');
-}
-
 static void add_process(struct json_writer *json, struct admin_process *process) {
     struct admin_machine_stats state;
     admin_machine_read(&process->machine, &state);
@@ -39,7 +31,11 @@ static void add_error(void *user, const char *protocol, enum status status, int6
 
 void status_json_add_process(struct json_writer *json, struct admin_process *process, bool ready) {
     json_write_u64(json, "now_ns", clock_now_ns());
-    add_server(json, process, ready);
+    json_write_open(json, "server", '{');
+    json_write_string(json, "version", str_of(process->version));
+    json_write_f64(json, "started", process->started_seconds);
+    json_write_bool(json, "ready", ready);
+    json_write_close(json, '}');
     add_process(json, process);
     json_write_open(json, "errors", '[');
     metric_visit_errors(add_error, json);

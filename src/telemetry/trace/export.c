@@ -260,13 +260,6 @@ static void on_timer(struct timer *timer) {
     advance_export(CONTAINER_OF(timer, struct trace_export, timer));
 }
 
-static void stop_if_drained(struct trace_export *self) {
-    if (self->ending && !self->stopping && TAILQ_EMPTY(&self->batches) && !self->fetch) {
-        self->stopping = true;
-        worker_post(self->worker, &self->msg); /* not within a callback of the fetcher */
-    }
-}
-
 static void fail_all_batches(struct trace_export *self) {
     if (self->fetch) {
         http_fetch_cancel(self->fetch);
@@ -292,7 +285,10 @@ static void advance_export(struct trace_export *self) {
             fail_all_batches(self); /* no timer would retry */
         }
     }
-    stop_if_drained(self);
+    if (self->ending && !self->stopping && TAILQ_EMPTY(&self->batches) && !self->fetch) {
+        self->stopping = true;
+        worker_post(self->worker, &self->msg); /* not within a callback of the fetcher */
+    }
 }
 
 /* ---- creating and freeing -------------------------------------------------------------------- */

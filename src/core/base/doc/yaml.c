@@ -202,15 +202,6 @@ static enum status on_start(struct yaml_reader *reader, const yaml_event_t *even
     return status;
 }
 
-static enum status on_document(struct yaml_reader *reader, const yaml_event_t *event) {
-    if (reader->seen_document && !reader->multi) {
-        return doc_parse_error(reader->source, event_line(event),
-                               "expected one document in the file, got a second");
-    }
-    reader->seen_document = true;
-    return ST_OK;
-}
-
 static enum status on_event(struct yaml_reader *reader, const yaml_event_t *event) {
     switch (event->type) {
     case YAML_SCALAR_EVENT:
@@ -228,7 +219,12 @@ static enum status on_event(struct yaml_reader *reader, const yaml_event_t *even
                                "aliases (\"*%s\") are not supported",
                                (const char *)event->data.alias.anchor);
     case YAML_DOCUMENT_START_EVENT:
-        return on_document(reader, event);
+        if (reader->seen_document && !reader->multi) {
+            return doc_parse_error(reader->source, event_line(event),
+                                   "expected one document in the file, got a second");
+        }
+        reader->seen_document = true;
+        return ST_OK;
     case YAML_STREAM_END_EVENT:
         reader->done = true;
         return ST_OK;

@@ -28,16 +28,6 @@ void bench_request_print(struct buf *out, const struct bench_result *result) {
     buf_printf(out, ", %s bytes a request", bench_text_count(call->n_bytes, text));
 }
 
-/* The number of shared connections. */
-static void print_shared(struct buf *out, const struct bench_options *options) {
-    if (options->n_connections > 0) {
-        buf_printf(out, ", calls over %" PRIu64 " %s", options->n_connections,
-                   options->n_connections == 1 ? "connection" : "connections");
-    } else {
-        buf_add_str(out, STR(", calls over a connection for each thread"));
-    }
-}
-
 void bench_plan_print(struct buf *out, const struct bench_result *result) {
     const struct bench_options *options = &result->settings->options;
     char text[BENCH_TEXT_BYTES];
@@ -58,8 +48,11 @@ void bench_plan_print(struct buf *out, const struct bench_result *result) {
     }
     if (options->reconnect) {
         buf_add_str(out, STR(", a connection for each request"));
+    } else if (shares && options->n_connections > 0) {
+        buf_printf(out, ", calls over %" PRIu64 " %s", options->n_connections,
+                   options->n_connections == 1 ? "connection" : "connections");
     } else if (shares) {
-        print_shared(out, options);
+        buf_add_str(out, STR(", calls over a connection for each thread"));
     }
 }
 
