@@ -6,6 +6,7 @@
 
 #include "core/must/must.h"
 #include "core/os/cpus.h"
+#include "program/commands/commands.h"
 #include "program/loadgen/report/report.h"
 #include "program/loadgen/run.h"
 #include "program/options/command.h"

@@ -3,8 +3,9 @@
 #include <stdio.h>
 
 #include "core/must/must.h"
-#include "program/commands/infer_protocol.h"
-#include "program/options/commands.h"
+#include "program/commands/commands.h"
+#include "program/commands/infer.h"
+#include "program/options/exit_code.h"
 
 static int run_infer(struct arena *arena, const struct infer_settings *settings) {
     static enum status (*const INFER[])(struct arena *, const struct infer_settings *,

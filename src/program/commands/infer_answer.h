@@ -31,4 +31,11 @@ enum status infer_output_dir_create(const char *dir, struct error *err) SLUICE_M
 const char *infer_output_path(struct arena *arena, const char *dir, struct str name,
                               const char *suffix);
 
+/* infer_top.c: appends the answer: with --top a line for each class, from the classification
+ * extension (VALUE, INDEX, and the label of --labels or of the server), else as JSON. Returns: as
+ * infer_answer_print; ST_BAD_ANSWER when the server did not classify; the errors of file_read. */
+enum status infer_top_or_all_print(const struct infer_settings *settings,
+                                   const struct v2_client_response *answer, struct buf *out,
+                                   struct error *err) SLUICE_MUST_USE;
+
 #endif

@@ -1,16 +1,13 @@
 /* `sluice infer` over gRPC: metadata where it is needed, the inference, and its response. */
-#include "program/commands/infer_protocol.h"
+#include "program/commands/infer.h"
 
 #include "client/v2_grpc.h"
 #include "codec/grpc/status.h"
 #include "codec/grpc/text.h"
-#include "program/commands/curl_command.h"
-#include "program/commands/hexdump.h"
+#include "program/commands/dry_run.h"
 #include "program/commands/infer_answer.h"
 #include "program/commands/infer_call.h"
 #include "program/commands/infer_config.h"
-#include "program/commands/infer_list.h"
-#include "program/commands/infer_top.h"
 #include "program/requests/command_client.h"
 #include "program/requests/file.h"
 #include "program/requests/model_names.h"

@@ -1,13 +1,10 @@
 /* `sluice infer` over HTTP: metadata where it is needed, the inference, and its response. */
-#include "program/commands/infer_protocol.h"
+#include "program/commands/infer.h"
 
-#include "program/commands/curl_command.h"
-#include "program/commands/hexdump.h"
+#include "program/commands/dry_run.h"
 #include "program/commands/infer_answer.h"
 #include "program/commands/infer_call.h"
 #include "program/commands/infer_config.h"
-#include "program/commands/infer_list.h"
-#include "program/commands/infer_top.h"
 #include "program/requests/file.h"
 #include "program/requests/model_names.h"
 #include "program/requests/shell.h"

@@ -1,5 +1,5 @@
 /* The models of a server, from the index of the model repository extension and their metadata. */
-#include "program/commands/infer_list.h"
+#include "program/commands/infer.h"
 
 #include "program/options/example.h"
 #include "program/requests/file.h"

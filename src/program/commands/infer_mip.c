@@ -1,10 +1,9 @@
 /* `sluice infer` over MIP, through the public client. */
-#include "program/commands/infer_protocol.h"
+#include "program/commands/infer.h"
 
 #include "codec/mip/packet.h"
-#include "program/commands/hexdump.h"
+#include "program/commands/dry_run.h"
 #include "program/commands/infer_mip_answer.h"
-#include "program/commands/packet_command.h"
 #include "program/requests/file.h"
 #include "program/requests/infer_mip_items.h"
 #include "program/requests/shell.h"

@@ -1,9 +1,8 @@
 /* The server finds the largest values (classification extension); this prints them for people. */
-#include "program/commands/infer_top.h"
+#include "program/commands/infer_answer.h"
 
 #include "core/base/num.h"
 #include "core/tensor/bytes.h"
-#include "program/commands/infer_answer.h"
 #include "program/requests/file.h"
 
 enum { MAX_LABELS_BYTES = 1 << 24 };

@@ -4,7 +4,8 @@
 
 #include "core/base/log.h"
 #include "core/must/must.h"
-#include "program/options/commands.h"
+#include "program/commands/commands.h"
+#include "program/options/exit_code.h"
 #include "program/options/help.h"
 #include "program/picker/check.h"
 #include "program/picker/process.h"

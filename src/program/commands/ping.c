@@ -14,6 +14,7 @@
 
 #include "core/event/clock.h"
 #include "core/must/must.h"
+#include "program/commands/commands.h"
 #include "program/commands/ping_report.h"
 #include "program/commands/ping_settings.h"
 #include "program/options/command.h"

@@ -4,9 +4,10 @@
 
 #include "core/base/log.h"
 #include "core/must/must.h"
+#include "program/commands/commands.h"
 #include "program/model_server/process.h"
 #include "program/model_server/settings.h"
-#include "program/options/commands.h"
+#include "program/options/exit_code.h"
 #include "program/options/help.h"
 #include "serve/frontend/labels.h"
 #include "serve/frontend/mip/plan.h"

@@ -1,13 +1,11 @@
 /* `sluice serve --check`: checks settings and models without listening. */
 #include "program/model_server/process.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "program/model_server/mip.h"
 #include "program/model_server/security.h"
-#include "program/options/commands.h"
+#include "program/options/command.h"
 #include "program/process/memory_share.h"
 #include "serve/frontend/mip/plan.h"
 
@@ -55,14 +53,6 @@ static enum status print_mip(const struct serve_settings *settings, struct repos
     return st;
 }
 
-static int write_out(const struct buf *out) {
-    if (fwrite(out->data, 1, out->len, stdout) == out->len && fflush(stdout) == 0) {
-        return EXIT_CODE_OK;
-    }
-    fprintf(stderr, "sluice serve: writing the result: %s\n", strerror(errno));
-    return EXIT_CODE_FAILED;
-}
-
 int serve_check(const struct serve_settings *settings, const struct repository_options *options,
                 struct arena *arena) {
     struct error err;
@@ -89,7 +79,7 @@ int serve_check(const struct serve_settings *settings, const struct repository_o
     buf_add_char(&out, '\n');
     memory_share_add_line(&out, "client memory", &settings->client_memory, &settings->memory_limit);
     memory_share_add_line(&out, "body memory", &settings->body_memory, &settings->memory_limit);
-    int code = write_out(&out);
+    int code = command_write_out("sluice serve", &out);
     if (st != ST_OK) {
         fprintf(stderr, "sluice serve: %s\n", err.text);
     }

@@ -4,21 +4,15 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/event/clock.h"
+#include "program/options/help.h"
 
 enum { DEFAULT_COLUMNS = 80 };
 static const uint64_t NS_PER_S = 1000000000;
-
-static unsigned columns(void) {
-    struct winsize window = {0};
-    bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
-    return known ? window.ws_col : DEFAULT_COLUMNS;
-}
 
 static uint64_t seconds_of(const struct repository_loads *loads, uint64_t now_ns) {
     return now_ns > loads->began_ns ? (now_ns - loads->began_ns) / NS_PER_S : 0;
@@ -46,7 +40,7 @@ static void show(struct load_progress *progress, const struct repository_loads *
         struct buf line;
         buf_init(&line, arena, 128);
         load_progress_print(&line, loads, now_ns);
-        log_status_show(buf_str(&line), columns());
+        log_status_show(buf_str(&line), terminal_columns(STDERR_FILENO, DEFAULT_COLUMNS));
         progress->shown = true;
     }
     arena_free(arena);

@@ -1,6 +1,7 @@
 /* Argument parsing and usage errors that every subcommand shares. */
 #include "program/options/command.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,6 +44,14 @@ int command_parse_args(const struct option_set *set, int argc, char **argv, void
                        struct arena *arena) {
     struct options options;
     return command_parse_args_with(&options, set, argc, argv, values, arena);
+}
+
+int command_write_out(const char *command, const struct buf *out) {
+    if (fwrite(out->data, 1, out->len, stdout) == out->len && fflush(stdout) == 0) {
+        return EXIT_CODE_OK;
+    }
+    fprintf(stderr, "%s: writing the result: %s\n", command, strerror(errno));
+    return EXIT_CODE_FAILED;
 }
 
 const char *command_protocol_name(enum client_protocol protocol) {

@@ -4,7 +4,8 @@
 #define SLUICE_PROGRAM_OPTIONS_COMMAND_H
 
 #include "client/connection/url.h"
-#include "program/options/commands.h"
+#include "core/base/buf.h"
+#include "program/options/exit_code.h"
 #include "program/options/options.h"
 
 enum { COMMAND_CONTINUE = -1 };
@@ -20,6 +21,10 @@ int command_parse_args_with(struct options *options, const struct option_set *se
 /* Reports an error of the arguments on standard error, with a pointer to --help. Returns:
  * EXIT_CODE_USAGE. */
 int command_usage_error(const struct option_set *set, const struct error *err);
+
+/* Writes what a command has printed to standard output. Returns: EXIT_CODE_OK; EXIT_CODE_FAILED,
+ * with the reason on standard error. */
+int command_write_out(const char *command, const struct buf *out);
 
 /* "HTTP", "gRPC", "MIP" */
 const char *command_protocol_name(enum client_protocol protocol);

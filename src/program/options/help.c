@@ -10,17 +10,19 @@
 
 enum { HELP_COLUMNS = 90, HELP_MIN = 80, HELP_MAX = 100, HELP_INDENT = 30 };
 
+unsigned terminal_columns(int fd, unsigned unknown) {
+    struct winsize window = {0};
+    bool known = ioctl(fd, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
+    return known ? window.ws_col : unknown;
+}
+
 struct help_style help_style_of(FILE *file) {
     struct help_style style = {.columns = HELP_COLUMNS};
-    struct winsize window = {0};
     if (!isatty(fileno(file))) {
         return style;
     }
-    if (ioctl(fileno(file), TIOCGWINSZ, &window) == 0 && window.ws_col > 0) {
-        style.columns = window.ws_col < HELP_MIN   ? HELP_MIN
-                        : window.ws_col > HELP_MAX ? HELP_MAX
-                                                   : window.ws_col;
-    }
+    unsigned columns = terminal_columns(fileno(file), HELP_COLUMNS);
+    style.columns = columns < HELP_MIN ? HELP_MIN : columns > HELP_MAX ? HELP_MAX : columns;
     const char *no_colour = getenv("NO_COLOR"), *term = getenv("TERM");
     style.colour = !(no_colour && *no_colour) && term && strcmp(term, "dumb") != 0;
     return style;

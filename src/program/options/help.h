@@ -14,6 +14,9 @@ struct help_style {
     bool colour;
 };
 
+/* Returns: the width of a terminal; `unknown` where it is not known, or `fd` is none. */
+unsigned terminal_columns(int fd, unsigned unknown);
+
 /* The style for `file`: the terminal's width, and colours on a terminal unless NO_COLOR is set. */
 struct help_style help_style_of(FILE *file);
 

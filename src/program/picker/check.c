@@ -1,26 +1,15 @@
 /* Checks the configuration of the pools, and explains a pick for a described request. */
 #include "program/picker/check.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "pick/config/dns_plan.h"
 #include "pick/config/spec_print.h"
 #include "pick/session/explain.h"
-#include "program/options/commands.h"
+#include "program/options/command.h"
 #include "program/picker/cluster.h"
 #include "program/picker/grpc.h"
 #include "program/process/memory_share.h"
-
-/* Returns: `code`, or an error code if the output could not be written. */
-static int write_out(const struct buf *out, int code) {
-    if (fwrite(out->data, 1, out->len, stdout) == out->len && fflush(stdout) == 0) {
-        return code;
-    }
-    fprintf(stderr, "sluice pick: writing the result: %s\n", strerror(errno));
-    return EXIT_CODE_FAILED;
-}
 
 static int failed(const struct error *err) {
     fprintf(stderr, "sluice pick: %s\n", err->text);
@@ -60,7 +49,7 @@ int pick_check(const struct pick_settings *settings, struct arena *arena) {
     }
     memory_share_add_line(&out, "client memory", &settings->client_memory, &settings->memory_limit);
     memory_share_add_line(&out, "body memory", &settings->body_memory, &settings->memory_limit);
-    int code = write_out(&out, EXIT_CODE_OK);
+    int code = command_write_out("sluice pick", &out);
     if (pick_tls_open(settings, &tls, &err) != ST_OK) {
         code = failed(&err);
     }
@@ -144,5 +133,6 @@ int pick_explain_request(const struct pick_settings *settings, struct arena *are
     if (st != ST_OK && out.len == 0) {
         return failed(&err);
     }
-    return write_out(&out, st == ST_OK ? EXIT_CODE_OK : EXIT_CODE_FAILED);
+    int code = command_write_out("sluice pick", &out);
+    return st == ST_OK ? code : EXIT_CODE_FAILED;
 }

@@ -13,8 +13,7 @@
 #include "core/os/division_trap.h"
 #include "core/os/fd_limit.h"
 #include "core/os/ready_file.h"
-#include "program/options/commands.h"
-#include "program/process/heap.h"
+#include "program/options/exit_code.h"
 
 enum {
     /* Descriptors that are not left to connections, at most half of all: 256 each for connections
@@ -157,6 +156,37 @@ static enum status start_worker(const char *name, struct worker **out, struct er
     return st;
 }
 
+/* NULL in a build with another allocator, such as a sanitizer's. */
+extern int mallctl(const char *name, void *old_value, size_t *old_bytes, void *new_value,
+                   size_t new_bytes) __attribute__((weak));
+
+static bool use_arena(unsigned i) {
+    return mallctl("thread.arena", NULL, NULL, &i, sizeof(i)) == 0;
+}
+
+/* Makes all arenas of jemalloc now: a thread that is assigned to one creates it. Later, a thread
+ * that gets none for lack of address space would crash at its first allocation, also one of a
+ * library. */
+static enum status make_heap_arenas(struct error *err) {
+    unsigned n, own;
+    size_t n_bytes = sizeof(n);
+    if (!mallctl || mallctl("opt.narenas", &n, &n_bytes, NULL, 0) != 0 ||
+        mallctl("thread.arena", &own, &n_bytes, NULL, 0) != 0) {
+        return ST_OK;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        if (!use_arena(i)) {
+            (void)use_arena(own);
+            return error_set(err, ST_NO_MEMORY,
+                             "no address space for arena %u of the heap's %u (ulimit -v; "
+                             "MALLOC_CONF=narenas:N takes fewer)",
+                             i + 1, n);
+        }
+    }
+    (void)use_arena(own);
+    return ST_OK;
+}
+
 static enum status start_workers(struct process_threads *threads, uint64_t n, struct error *err) {
     enum status st = worker_new("main", &threads->main, err);
     threads->workers = must_calloc(n, sizeof(struct worker *), "the workers");
@@ -250,7 +280,7 @@ enum status process_start(struct process *process, uint64_t n_workers, struct er
     division_trap_handle();
     fd_limit_raise();
     service_manager_open_from_env(&process->manager);
-    enum status st = heap_make_arenas(err);
+    enum status st = make_heap_arenas(err);
     if (st == ST_OK) {
         st = start_workers(&process->threads, n_workers, err);
     }

@@ -4,12 +4,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "core/base/plural.h"
 #include "core/must/must.h"
 #include "program/loadgen/report/text.h"
+#include "program/options/help.h"
 
 enum { DEFAULT_COLUMNS = 80 };
 
@@ -40,12 +40,6 @@ void bench_progress_clear(struct bench_progress *progress) {
     }
 }
 
-static unsigned columns_of(FILE *file) {
-    struct winsize window = {0};
-    bool known = ioctl(fileno(file), TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
-    return known ? window.ws_col : DEFAULT_COLUMNS;
-}
-
 void bench_progress_show(struct bench_progress *progress, const struct bench_live_stats *live) {
     if (!progress) {
         return;
@@ -56,8 +50,9 @@ void bench_progress_show(struct bench_progress *progress, const struct bench_liv
     }
     struct arena *arena = must_arena_new("the progress");
     struct buf line;
+    unsigned columns = terminal_columns(fileno(progress->file), DEFAULT_COLUMNS);
     buf_init(&line, arena, 256);
-    bench_progress_print(&line, live, &progress->before, columns_of(progress->file));
+    bench_progress_print(&line, live, &progress->before, columns);
     fprintf(progress->file, "\r%.*s\033[K", STR_ARG(buf_str(&line)));
     fflush(progress->file);
     arena_free(arena);

@@ -1,7 +1,9 @@
-/* `sluice infer`: an inference over the protocol of the URL. */
-#ifndef SLUICE_PROGRAM_COMMANDS_INFER_PROTOCOL_H
-#define SLUICE_PROGRAM_COMMANDS_INFER_PROTOCOL_H
+/* `sluice infer`: an inference over the protocol of the URL, or the list of the server's models. */
+#ifndef SLUICE_PROGRAM_COMMANDS_INFER_H
+#define SLUICE_PROGRAM_COMMANDS_INFER_H
 
+#include "client/v2.h"
+#include "program/requests/command_client.h"
 #include "program/requests/infer_settings.h"
 
 /* infer_http.c: requests the model's metadata where it is needed, sends the request over HTTP, and
@@ -20,5 +22,22 @@ enum status infer_grpc(struct arena *arena, const struct infer_settings *setting
  * client's message. */
 enum status infer_mip(struct arena *arena, const struct infer_settings *settings,
                       struct error *err) SLUICE_MUST_USE;
+
+/* ---- infer_list.c: `sluice infer URL` without a model ---------------------------------------- */
+
+/* The server that is listed: a client of HTTP or of gRPC, the other one is NULL. */
+struct infer_server {
+    struct client *http;
+    const struct command_client *grpc;
+    const char *url; /* in examples */
+};
+
+/* Writes each model that is ready, with its inputs, outputs and an example, and each other one with
+ * its state, to standard output. Returns: the errors of the client, ST_IO. */
+enum status infer_list_models(const struct infer_server *server, struct arena *arena,
+                              struct error *err) SLUICE_MUST_USE;
+
+/* Appends a model's inputs, outputs and example. */
+void infer_list_print_model(struct buf *out, const char *url, const struct model_spec *model);
 
 #endif
