@@ -161,17 +161,6 @@ static bool is_plain_path(struct str path) {
     return !memchr(path.ptr, '%', path.len) && !memchr(path.ptr, '?', path.len);
 }
 
-static void read_model_path(struct doc_reader *reader, const struct doc_node *node,
-                            struct str *out) {
-    pool_config_read_path(reader, node, out);
-    if (out->ptr && !is_plain_path(*out)) {
-        doc_reader_fail(reader, node,
-                        "expected the end of a path such as /v1/completions, without query, "
-                        "escapes and empty segments, got \"%.*s\"",
-                        STR_ARG(*out));
-    }
-}
-
 void pool_config_read_model_paths(struct doc_reader *reader, const struct doc_node *list,
                                   void *object) {
     struct pool_spec *spec = object;
@@ -186,7 +175,13 @@ void pool_config_read_model_paths(struct doc_reader *reader, const struct doc_no
     struct str *paths = doc_reader_calloc(reader, n + 1, sizeof(*paths));
     spec->model_paths = paths;
     spec->n_model_paths = n;
-    for (struct doc_node item = {0}; n > 0 && doc_reader_next(reader, list, &item);) {
-        read_model_path(reader, &item, paths++);
+    for (struct doc_node item = {0}; n > 0 && doc_reader_next(reader, list, &item); paths++) {
+        pool_config_read_path(reader, &item, paths);
+        if (paths->ptr && !is_plain_path(*paths)) {
+            doc_reader_fail(reader, &item,
+                            "expected the end of a path such as /v1/completions, without query, "
+                            "escapes and empty segments, got \"%.*s\"",
+                            STR_ARG(*paths));
+        }
     }
 }

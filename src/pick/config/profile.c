@@ -218,16 +218,6 @@ static void read_plugin_refs(struct profile_reader *self, const struct doc_node 
     }
 }
 
-static void alloc_profile(struct profile_reader *self) {
-    self->profile = doc_reader_calloc(self->doc, 1, sizeof(*self->profile));
-    self->filters = doc_reader_calloc(self->doc, MOST_PLUGINS, sizeof(*self->filters));
-    self->scorers = doc_reader_calloc(self->doc, MOST_PLUGINS, sizeof(*self->scorers));
-    if (self->profile) {
-        self->profile->filters = self->filters;
-        self->profile->scorers = self->scorers;
-    }
-}
-
 /* Sets the spec's profile, if there was no error. */
 static void end_profile(struct profile_reader *self, const struct doc_node *node) {
     struct pool_config_reader *reader = self->reader;
@@ -264,7 +254,13 @@ void pool_config_read_profile(struct doc_reader *reader, const struct doc_node *
     if (n > 1) {
         doc_reader_fail(reader, &profiles, "expected one profile, got %zu", n);
     }
-    alloc_profile(&self);
+    self.profile = doc_reader_calloc(reader, 1, sizeof(*self.profile));
+    self.filters = doc_reader_calloc(reader, MOST_PLUGINS, sizeof(*self.filters));
+    self.scorers = doc_reader_calloc(reader, MOST_PLUGINS, sizeof(*self.scorers));
+    if (self.profile) {
+        self.profile->filters = self.filters;
+        self.profile->scorers = self.scorers;
+    }
     check_plugin_count(reader, &list->node);
     while (doc_reader_next(reader, &list->node, &item)) {
         read_plugin(&self, &item);

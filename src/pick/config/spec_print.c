@@ -7,7 +7,6 @@
 #include "pick/config/dns_plan.h"
 #include "pick/config/scrape_rules.h"
 #include "pick/pool/profile/profile.h"
-#include "pick/pool/saturation.h"
 
 /* The widths of labels and of names in lists. */
 enum { LABEL_COLUMNS = 12, NAME_COLUMNS = 28 };
@@ -41,17 +40,6 @@ static void print_labels(struct pool_labels labels, struct buf *out) {
     }
 }
 
-static void print_endpoint(const struct pool_spec *spec, const struct pool_spec_endpoint *wanted,
-                           struct buf *out) {
-    char text[ENDPOINT_TEXT_BYTES];
-    print_item(out, endpoint_address_print(&wanted->address, text));
-    print_labels(wanted->labels, out);
-    if (!pool_labels_match(wanted->labels, spec->selector)) {
-        buf_printf(out, "%s(not in the pool)", wanted->labels.n > 0 ? "  " : "");
-    }
-    end_line(out);
-}
-
 static void print_endpoints(const struct pool_spec *spec, struct buf *out) {
     size_t n = 0;
     for (size_t i = 0; i < spec->n_endpoints; i++) {
@@ -65,7 +53,13 @@ static void print_endpoints(const struct pool_spec *spec, struct buf *out) {
     }
     buf_add_char(out, '\n');
     for (size_t i = 0; i < spec->n_endpoints; i++) {
-        print_endpoint(spec, &spec->endpoints[i], out);
+        char text[ENDPOINT_TEXT_BYTES];
+        print_item(out, endpoint_address_print(&spec->endpoints[i].address, text));
+        print_labels(spec->endpoints[i].labels, out);
+        if (!pool_labels_match(spec->endpoints[i].labels, spec->selector)) {
+            buf_printf(out, "%s(not in the pool)", spec->endpoints[i].labels.n > 0 ? "  " : "");
+        }
+        end_line(out);
     }
 }
 
@@ -172,15 +166,6 @@ static void print_outlier_detection(const struct pool_outlier_detection *outlier
     buf_printf(out, ", for %g s to %g s, at most %" PRIu64 " %% of the endpoints\n",
                seconds(outliers->base_ejection_time_ns), seconds(outliers->max_ejection_time_ns),
                outliers->max_ejection_percent);
-}
-
-static void print_load(const struct pool_spec *spec, struct buf *out) {
-    print_saturation(spec, out);
-    print_flow_control(&spec->flow_control, out);
-    print_label(out, "refused");
-    buf_printf(out, "an endpoint that refused a connection is avoided for %g s\n",
-               seconds(spec->refused_ns));
-    print_outlier_detection(&spec->outlier_detection, out);
 }
 
 static void print_steps(const struct profile_step *steps, size_t n, struct buf *out) {
@@ -320,13 +305,6 @@ static void print_protocol(const struct protocol *protocol, struct buf *out) {
 #undef NAME
 }
 
-static void print_notes(const struct pool_spec *spec, struct buf *out) {
-    for (size_t i = 0; i < spec->n_notes; i++) {
-        print_label(out, i == 0 ? "notes" : "");
-        buf_printf(out, "%.*s (%s)\n", STR_ARG(spec->notes[i].setting), spec->notes[i].why);
-    }
-}
-
 void pool_spec_print(const struct pool_spec *spec, struct buf *out) {
     if (spec->name.len > 0) {
         print_label(out, "pool");
@@ -336,13 +314,21 @@ void pool_spec_print(const struct pool_spec *spec, struct buf *out) {
     dns_plan_print(spec, out);
     print_health(&spec->health, out);
     scrape_plan_print(spec->scrape, out);
-    print_load(spec, out);
+    print_saturation(spec, out);
+    print_flow_control(&spec->flow_control, out);
+    print_label(out, "refused");
+    buf_printf(out, "an endpoint that refused a connection is avoided for %g s\n",
+               seconds(spec->refused_ns));
+    print_outlier_detection(&spec->outlier_detection, out);
     print_profile(spec->profile, out);
     print_models(spec, out);
     print_rewrites(spec, out);
     print_objectives(spec, out);
     print_protocol(&spec->protocol, out);
-    print_notes(spec, out);
+    for (size_t i = 0; i < spec->n_notes; i++) {
+        print_label(out, i == 0 ? "notes" : "");
+        buf_printf(out, "%.*s (%s)\n", STR_ARG(spec->notes[i].setting), spec->notes[i].why);
+    }
 }
 
 void pool_specs_print(const struct pool_specs *specs, struct buf *out) {

@@ -114,11 +114,6 @@ static void add_log_request(struct log_line *line, const struct pick_outcome *ou
     add_log_text(line, "model", outcome->model);
 }
 
-/* Four decimals: float sums are no more precise. */
-static double round_score(float score) {
-    return round((double)score * 1e4) / 1e4;
-}
-
 /* "10.0.0.2:8000=4.5 10.0.0.3:8000=2" */
 static void print_others(const struct pool_trace *trace, struct buf *out) {
     for (size_t i = 1; i < trace->n; i++) {
@@ -151,7 +146,9 @@ static void log_pick(const struct pick_outcome *outcome) {
     if (outcome->trace && outcome->trace->n > 0) {
         add_log_text(&line, "profile", outcome->trace->profile);
         line.fields[line.n++] = LOG_U64("candidates", outcome->trace->n_candidates);
-        line.fields[line.n++] = LOG_F64("score", round_score(outcome->trace->first[0].score));
+        double score = (double)outcome->trace->first[0].score;
+        /* Four decimals: float sums are no more precise. */
+        line.fields[line.n++] = LOG_F64("score", round(score * 1e4) / 1e4);
         print_others(outcome->trace, &text);
         add_log_text(&line, "others", buf_str(&text));
     }
@@ -236,14 +233,6 @@ static void end_timing(struct stream *stream) {
                                     stream->message_ns - stream->headers_ns);
         }
         stream->message_ns = 0;
-    }
-}
-
-static void count_end(struct stream *stream) {
-    if (stream->row) {
-        metric_histogram_add_ns(&stream->row->times,
-                                processing_start_ns(stream) - stream->headers_ns);
-        metric_cell_add(&stream->row->n_ended, 1);
     }
 }
 
@@ -354,24 +343,19 @@ static void on_tick(struct timer *timer) {
     update_tick(worker_state);
 }
 
-/* 0: none. */
-static void set_deadline(struct stream *stream, uint64_t due_ns) {
-    struct loop_timers *timers = worker_timers(stream->call->worker);
-    stream->due_ns = due_ns;
-    if (due_ns == 0) {
-        timer_stop(timers, &stream->timer);
-    } else if (!timer_start(timers, &stream->timer, due_ns)) {
-        log_message(LOG_WARNING, "out of memory for a timer: a request has no deadline");
-    }
-}
-
 /* The timer follows the session's deadline. A request that is queued may keep the deadline that it
  * had before. */
 static void update_timer(struct stream *stream) {
     uint64_t due_ns = pick_session_deadline_ns(stream->session);
     update_tick(stream->worker_state);
     if (due_ns != stream->due_ns) {
-        set_deadline(stream, due_ns);
+        struct loop_timers *timers = worker_timers(stream->call->worker);
+        stream->due_ns = due_ns;
+        if (due_ns == 0) {
+            timer_stop(timers, &stream->timer);
+        } else if (!timer_start(timers, &stream->timer, due_ns)) {
+            log_message(LOG_WARNING, "out of memory for a timer: a request has no deadline");
+        }
     }
 }
 
@@ -543,7 +527,11 @@ static void on_cancelled(struct stream *stream) {
 static void on_end(struct stream *stream) {
     assert(stream->due_ns == 0);
     stop_turns(stream);
-    count_end(stream);
+    if (stream->row) {
+        metric_histogram_add_ns(&stream->row->times,
+                                processing_start_ns(stream) - stream->headers_ns);
+        metric_cell_add(&stream->row->n_ended, 1);
+    }
     if (stream->unsent.state != MEMORY_NONE) {
         memory_release(&stream->unsent, !stream->call->is_cancelled);
     }

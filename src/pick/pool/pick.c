@@ -8,7 +8,6 @@
 #include "core/base/utf8.h"
 #include "core/event/clock.h"
 #include "pick/pool/no_endpoint.h"
-#include "pick/pool/saturation.h"
 #include "pick/pool/state.h"
 
 enum { POOL_MAX_PICKED = 1 + PROTOCOL_MAX_FALLBACKS };

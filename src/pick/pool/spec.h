@@ -155,6 +155,28 @@ struct pool_spec {
     size_t n_notes, notes_cap;
 };
 
+/* ---- when an endpoint is full: requests wait then (pool/flow) instead of being picked
+ * --------- */
+
+/* Whether load reports can make an endpoint full. */
+static inline bool pool_limits_loads(const struct pool_spec *spec) {
+    return spec->queue_depth > 0 || spec->kv_cache > 0;
+}
+/* The test for a full endpoint. Values that are not known are 0. Returns: the limit that is
+ * reached, for messages; NULL: none. */
+static inline const char *pool_limit_reached(const struct pool_spec *spec, double in_flight,
+                                             double n_waiting, double kv_cache_used) {
+    if (spec->max_in_flight > 0 && in_flight >= (double)spec->max_in_flight) {
+        return "max_in_flight";
+    }
+    if (spec->queue_depth > 0 && n_waiting >= (double)spec->queue_depth) {
+        return "queue_depth";
+    }
+    return spec->kv_cache > 0 && kv_cache_used >= spec->kv_cache ? "kv_cache" : NULL;
+}
+
+/* ---- filling a spec -------------------------------------------------------------------------- */
+
 /* Creates a spec with the defaults and no endpoints. Owns: *out until pool_spec_free, or until
  * pool_update takes it. */
 enum status pool_spec_new(struct pool_spec **out, struct error *err) SLUICE_MUST_USE;

@@ -298,12 +298,6 @@ static bool take_found(struct dns_name *name, const struct dns_query_address *fo
     return changed;
 }
 
-static bool take_none(struct dns_name *name, uint64_t now_ns) {
-    name->none_ns = name->none_ns > 0 ? name->none_ns : now_ns;
-    bool over = now_ns - name->none_ns >= name->keep_ns;
-    return over ? take_found(name, NULL, 0) : false;
-}
-
 bool dns_names_finish(struct dns_names *names, struct dns_name *name,
                       const struct dns_result *result, uint64_t now_ns) {
     static const enum dns_state states[] = {[DNS_FOUND] = DNS_STATE_RESOLVED,
@@ -319,7 +313,8 @@ bool dns_names_finish(struct dns_names *names, struct dns_name *name,
     name->state = states[result->outcome];
     name->error = result->error;
     if (result->outcome == DNS_EMPTY) {
-        changed = take_none(name, now_ns);
+        name->none_ns = name->none_ns > 0 ? name->none_ns : now_ns;
+        changed = now_ns - name->none_ns >= name->keep_ns && take_found(name, NULL, 0);
     } else if (result->outcome != DNS_FAILED) {
         name->none_ns = 0;
         changed = take_found(name, result->found, result->n_found);

@@ -155,13 +155,6 @@ static struct endpoint_address address_of(const struct dns_address *address, uin
     return out;
 }
 
-static void note_not_unicast(struct dns_query *query) {
-    struct error err;
-    error_set(&err, ST_BAD_ANSWER,
-              "has an address that no server can have (0.0.0.0, ::, multicast or broadcast)");
-    note_failure(query, &err);
-}
-
 /* Keeps the last addresses of a host whose lookup failed. */
 static void keep_known(struct part *part) {
     struct dns_query *query = part->query;
@@ -185,7 +178,11 @@ static void on_part(void *user, const struct dns_answer *answer) {
             if (endpoint_address_is_unicast(&found.address)) {
                 add_found(query, &found);
             } else {
-                note_not_unicast(query);
+                struct error err;
+                error_set(
+                    &err, ST_BAD_ANSWER,
+                    "has an address that no server can have (0.0.0.0, ::, multicast or broadcast)");
+                note_failure(query, &err);
             }
         }
     } else if (answer->error.status == ST_NOT_FOUND) {
@@ -304,16 +301,6 @@ static void on_records(void *user, const struct dns_answer *answer) {
 
 /* ---- the query ------------------------------------------------------------------------------- */
 
-static void add_hosts(struct dns_query *query) {
-    const struct dns_query_options *ask = &query->ask;
-    if (ask->records != DNS_RECORDS_AAAA) {
-        add_part(query, ask->name, DNS_A, 0, 0);
-    }
-    if (ask->records != DNS_RECORDS_A) {
-        add_part(query, ask->name, DNS_AAAA, 0, 0);
-    }
-}
-
 enum status dns_query_start(const struct dns_query_options *ask, struct dns_query **out,
                             struct error *err) {
     struct dns_query *query = calloc(1, sizeof(*query));
@@ -332,7 +319,12 @@ enum status dns_query_start(const struct dns_query_options *ask, struct dns_quer
         st = dns_lookup_start(ask->resolver, ask->name, DNS_SRV, on_records, query, &query->srv,
                               err);
     } else {
-        add_hosts(query);
+        if (ask->records != DNS_RECORDS_AAAA) {
+            add_part(query, ask->name, DNS_A, 0, 0);
+        }
+        if (ask->records != DNS_RECORDS_A) {
+            add_part(query, ask->name, DNS_AAAA, 0, 0);
+        }
         begin_parts(query);
     }
     if (st != ST_OK) {

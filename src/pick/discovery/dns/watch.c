@@ -57,20 +57,16 @@ struct dns_watch {
 
 /* ---- notifications --------------------------------------------------------------------------- */
 
-static void notify_if_all_resolved(struct dns_watch *watch) {
-    if (watch->all_resolved_pending && watch->names.n_unresolved == 0 && !watch->has_changed) {
-        watch->all_resolved_pending = false;
-        watch->options.on_all_resolved(watch->options.user);
-    }
-}
-
 static void on_notify_timer(struct timer *timer) {
     struct dns_watch *watch = CONTAINER_OF(timer, struct dns_watch, notify_timer);
     if (watch->has_changed) {
         watch->has_changed = false;
         watch->options.on_addresses_changed(watch->options.user);
     }
-    notify_if_all_resolved(watch);
+    if (watch->all_resolved_pending && watch->names.n_unresolved == 0 && !watch->has_changed) {
+        watch->all_resolved_pending = false;
+        watch->options.on_all_resolved(watch->options.user);
+    }
 }
 
 /* Schedules the callbacks: never within a call of the owner, and changes that are close together
@@ -199,13 +195,6 @@ static void start_query(struct dns_watch *watch, struct dns_name *name) {
     }
 }
 
-static struct dns_name *take_due(struct dns_watch *watch) {
-    lock_acquire(&watch->lock);
-    struct dns_name *name = dns_names_pop_due(&watch->names, clock_now_ns());
-    lock_release(&watch->lock);
-    return name;
-}
-
 /* Queries are started by the timer, as a query may end at once, within dns_query_start. */
 static void set_timer(struct dns_watch *watch, uint64_t due_ns) {
     struct loop_timers *timers = worker_timers(watch->options.worker);
@@ -216,24 +205,21 @@ static void set_timer(struct dns_watch *watch, uint64_t due_ns) {
     }
 }
 
-static void start_due_queries(struct dns_watch *watch) {
-    struct dns_name *name;
-    while ((name = take_due(watch))) {
+static void on_query_timer(struct timer *timer) {
+    struct dns_watch *watch = CONTAINER_OF(timer, struct dns_watch, query_timer);
+    for (;;) {
+        lock_acquire(&watch->lock);
+        struct dns_name *name = dns_names_pop_due(&watch->names, clock_now_ns());
+        lock_release(&watch->lock);
+        if (!name) {
+            break;
+        }
         start_query(watch, name);
     }
     set_timer(watch, dns_names_next_ns(&watch->names));
 }
 
-static void on_query_timer(struct timer *timer) {
-    start_due_queries(CONTAINER_OF(timer, struct dns_watch, query_timer));
-}
-
 /* ---- resolvers ------------------------------------------------------------------------------- */
-
-static void source_free(struct source *source) {
-    dns_resolver_free(source->resolver);
-    free(source);
-}
 
 static void end_if_over(struct dns_watch *watch) {
     if (watch->stopping && watch->n_retiring == 0) {
@@ -244,7 +230,8 @@ static void end_if_over(struct dns_watch *watch) {
 static void on_retired(void *user) {
     struct source *source = user;
     struct dns_watch *watch = source->watch;
-    source_free(source);
+    dns_resolver_free(source->resolver);
+    free(source);
     watch->n_retiring--;
     end_if_over(watch);
 }

@@ -103,15 +103,10 @@ struct texts {
     size_t n;
 };
 
-/* Returns: the source is a default, and a source before it has a document of our own format. */
-static bool is_left_out(const struct pool_config_file *file,
-                        const struct pool_config_source *source) {
-    return source->is_default && file->has_sluice_document;
-}
-
 static void read_pass(struct pool_config_file *file, struct texts *texts, enum pass pass) {
     for (size_t i = 0; i < texts->n && doc_reader_ok(&file->doc); i++) {
-        if (pass == PASS_LIST && is_left_out(file, &texts->sources[i])) {
+        /* A default is left out after a document of our own format. */
+        if (pass == PASS_LIST && texts->sources[i].is_default && file->has_sluice_document) {
             doc_free(texts->docs[i]);
             texts->docs[i] = NULL;
         }
@@ -125,15 +120,6 @@ static void read_pass(struct pool_config_file *file, struct texts *texts, enum p
     if (doc_reader_ok(&file->doc) && pass == PASS_LIST &&
         !file->items) { /* the file has only objects, or nothing */
         pool_config_read_pools(file, &(struct doc_node){.doc = texts->docs[0]});
-    }
-}
-
-static void read_all(struct pool_config_file *file, struct texts *texts) {
-    for (int pass = 0; pass < N_PASSES && doc_reader_ok(&file->doc); pass++) {
-        read_pass(file, texts, (enum pass)pass);
-    }
-    for (size_t i = 0; i < file->n && doc_reader_ok(&file->doc); i++) {
-        end_pool(file, &file->items[i]);
     }
 }
 
@@ -168,7 +154,12 @@ enum status pool_file_parse_all(const struct pool_config_source *sources, size_t
         struct str what = arena_printf(file.arena, "the pools of %s", file.name);
         file.doc = (struct doc_reader){
             .arena = file.arena, .what = what.ptr ? what.ptr : "the pools", .err = err};
-        read_all(&file, &texts);
+        for (int pass = 0; pass < N_PASSES && doc_reader_ok(&file.doc); pass++) {
+            read_pass(&file, &texts, (enum pass)pass);
+        }
+        for (size_t i = 0; i < file.n && doc_reader_ok(&file.doc); i++) {
+            end_pool(&file, &file.items[i]);
+        }
         take_specs(&file, out);
         st = file.doc.status;
     }

@@ -131,16 +131,6 @@ static bool schedule_pending_calls(struct kube_client *client) {
 
 /* ---- responses ------------------------------------------------------------------------------- */
 
-/* "the API server says 403: pods is forbidden: …" */
-static void set_refusal_error(struct kube_response *answer, struct str body) {
-    struct str message = kube_member_text(&answer->object, "message");
-    if (!answer->object.val) {
-        message = str_cut(&body, '\n');
-    }
-    error_set(&answer->error, ST_REFUSED, "the API server says %d%s%.*s", answer->status,
-              message.len > 0 ? ": " : "", STR_ARG(message));
-}
-
 static void read_response(struct kube_response *answer, struct str body, struct doc **doc) {
     bool good = answer->status >= 200 && answer->status < 300;
     enum status status = body.len > 0 ? kube_object_parse(body, doc, &answer->error) : ST_OK;
@@ -148,7 +138,13 @@ static void read_response(struct kube_response *answer, struct str body, struct 
         answer->object = doc_root(*doc);
     }
     if (!good) {
-        set_refusal_error(answer, body);
+        /* "the API server says 403: pods is forbidden: …" */
+        struct str message = kube_member_text(&answer->object, "message");
+        if (!answer->object.val) {
+            message = str_cut(&body, '\n');
+        }
+        error_set(&answer->error, ST_REFUSED, "the API server says %d%s%.*s", answer->status,
+                  message.len > 0 ? ": " : "", STR_ARG(message));
     } else if (status != ST_OK) {
         error_prefix(&answer->error, "the API server");
     }

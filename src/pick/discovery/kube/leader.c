@@ -100,11 +100,6 @@ static void set_retry_timer(struct kube_leader *leader) {
     start_timer(leader, &leader->step_timer, clock_now_ns() + wait_ns);
 }
 
-/* Another picker was faster, or the lease was deleted: not a failure. */
-static bool is_conflict(const struct kube_response *answer) {
-    return answer->status == CONFLICT || answer->status == NOT_FOUND;
-}
-
 /* Returns: the request did not fail. */
 static bool apply_response(struct kube_leader *leader, const struct kube_response *answer) {
     uint64_t now_ns = clock_now_ns();
@@ -121,7 +116,8 @@ static bool apply_response(struct kube_leader *leader, const struct kube_respons
     if (!was_get) { /* also if it is unknown whether the server applied it */
         kube_lease_apply_conflict(&leader->lease);
     }
-    return !was_get && is_conflict(answer);
+    /* Another picker was faster, or the lease was deleted: not a failure. */
+    return !was_get && (answer->status == CONFLICT || answer->status == NOT_FOUND);
 }
 
 /* After a GET the step that follows is run at once. */

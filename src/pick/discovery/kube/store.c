@@ -49,11 +49,6 @@ bool kube_kind_is_pool(enum kube_kind kind) {
 
 /* ---- objects: reading ------------------------------------------------------------------------ */
 
-/* Prints "Pod NAME" for messages. */
-static void print_object_name(enum kube_kind kind, const char *name, char *out, size_t n_bytes) {
-    snprintf(out, n_bytes, "%s %s", KUBE_KINDS[kind].kind, name);
-}
-
 static enum status copy_doc(enum kube_kind kind, const struct doc_node *object,
                             struct kube_object *out, struct error *err) {
     static const char *const members[] = {"metadata/name",
@@ -67,7 +62,7 @@ static enum status copy_doc(enum kube_kind kind, const struct doc_node *object,
                                           "status",
                                           NULL};
     char name[POOL_CONFIG_NAME_BYTES + 64];
-    print_object_name(kind, out->name, name, sizeof(name));
+    snprintf(name, sizeof(name), "%s %s", KUBE_KINDS[kind].kind, out->name); /* for messages */
     return doc_copy_members(name, object, members, &out->doc, err);
 }
 
@@ -364,16 +359,6 @@ void kube_store_put(struct kube_store *store, enum kube_kind kind, const struct 
     }
 }
 
-static void remove_object(struct kube_store *store, enum kube_kind kind, size_t at) {
-    struct kube_objects *objects = &store->kinds[kind];
-    struct kube_object *place = &objects->items[at];
-    bool changed = matters(store, kind, place);
-    kube_object_fini(place);
-    objects->n--;
-    memmove(place, place + 1, (objects->n - at) * sizeof(*place));
-    count_change(store, kind, changed);
-}
-
 void kube_store_remove(struct kube_store *store, enum kube_kind kind,
                        const struct doc_node *object) {
     struct str name = json_text(json_at(object->val, "/metadata/name"));
@@ -382,7 +367,13 @@ void kube_store_remove(struct kube_store *store, enum kube_kind kind,
                     ? find_object(&store->kinds[kind], name.ptr, &found)
                     : 0;
     if (found) {
-        remove_object(store, kind, at);
+        struct kube_objects *objects = &store->kinds[kind];
+        struct kube_object *place = &objects->items[at];
+        bool changed = matters(store, kind, place);
+        kube_object_fini(place);
+        objects->n--;
+        memmove(place, place + 1, (objects->n - at) * sizeof(*place));
+        count_change(store, kind, changed);
     }
 }
 
@@ -717,15 +708,6 @@ static struct verdict judge_object(const struct kube_object *object,
 
 /* ---- status: patch --------------------------------------------------------------------------- */
 
-static void add_others(const struct kube_object *object, struct json_writer *json) {
-    struct json_iter condition = json_elements(object_member(object, "/status/conditions"));
-    while (json_iter_next(&condition)) {
-        if (!condition_has_type(condition.value, "Accepted") && !is_placeholder(condition.value)) {
-            json_write_value(json, JSON_ELEMENT, condition.value);
-        }
-    }
-}
-
 /* lastTransitionTime is that of the last change of `status`. */
 static void add_accepted(const struct kube_object *object, const struct verdict *verdict,
                          const char *now, struct json_writer *json) {
@@ -757,7 +739,12 @@ static struct str print_patch(const struct kube_object *object, const struct ver
     json_write_close(&json, '}');
     json_write_open(&json, "status", '{');
     json_write_open(&json, "conditions", '[');
-    add_others(object, &json);
+    struct json_iter condition = json_elements(object_member(object, "/status/conditions"));
+    while (json_iter_next(&condition)) {
+        if (!condition_has_type(condition.value, "Accepted") && !is_placeholder(condition.value)) {
+            json_write_value(&json, JSON_ELEMENT, condition.value);
+        }
+    }
     add_accepted(object, verdict, now, &json);
     json_write_close(&json, ']');
     json_write_close(&json, '}');

@@ -298,16 +298,6 @@ static void finish_list(struct kube_watch *watch, struct str version) {
     kube_watch_send_request(watch);
 }
 
-static void notify_page(struct kube_watch *watch, const struct doc_node *items) {
-    struct doc_node item = {0};
-    if (!watch->next_page) {
-        notify_list_begin(watch);
-    }
-    while (!watch->stopped && doc_is_present(items) && doc_next(items, &item)) {
-        watch->options.on_object(watch->options.user, KUBE_LISTED, &item);
-    }
-}
-
 static void on_page(struct kube_watch *watch, const struct kube_response *answer) {
     struct doc_node items = doc_get(&answer->object, "items");
     struct str next = kube_metadata_text(&answer->object, "continue");
@@ -323,7 +313,13 @@ static void on_page(struct kube_watch *watch, const struct kube_response *answer
         kube_watch_on_failure(watch, &bad);
         return;
     }
-    notify_page(watch, &items);
+    struct doc_node item = {0};
+    if (!watch->next_page) {
+        notify_list_begin(watch);
+    }
+    while (!watch->stopped && doc_is_present(&items) && doc_next(&items, &item)) {
+        watch->options.on_object(watch->options.user, KUBE_LISTED, &item);
+    }
     free(watch->next_page);
     watch->next_page = next_page;
     if (watch->stopped) {
@@ -459,14 +455,6 @@ static void kube_watch_on_end(void *user, const struct kube_response *answer) {
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static void print_list(struct kube_watch *watch, struct buf *path) {
-    buf_printf(path, "%s?limit=%u%s", watch->path, watch->page, watch->query);
-    if (watch->next_page) {
-        buf_add_str(path, STR("&continue="));
-        kube_query_print(path, str_of(watch->next_page));
-    }
-}
-
 static unsigned print_watch(struct kube_watch *watch, struct buf *path) {
     unsigned least_s = watch->options.watch_s;
     unsigned seconds = least_s + prng_below(&watch->prng, least_s + 1);
@@ -480,7 +468,11 @@ static enum status begin_request(struct kube_watch *watch, struct buf *path, str
     struct kube_request ask = {.user = watch};
     if (watch->listing) {
         size_t most = watch->options.object_bytes;
-        print_list(watch, path);
+        buf_printf(path, "%s?limit=%u%s", watch->path, watch->page, watch->query);
+        if (watch->next_page) {
+            buf_add_str(path, STR("&continue="));
+            kube_query_print(path, str_of(watch->next_page));
+        }
         ask.timeout_ns = LIST_TIMEOUT_NS;
         ask.max_bytes = most > PAGE_BYTES ? most : PAGE_BYTES;
         ask.done = kube_watch_on_page;

@@ -73,17 +73,14 @@ static int parse_health_state(struct str message) {
     return reader.error_text ? -1 : state;
 }
 
-static void take_grpc_answer(struct probe_check *check) {
-    static const char *const states[] = {"UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"};
-    int state = check->grpc.state;
-    check->grpc.result = state == GRPC_HEALTH_SERVING ? PROBE_OK : PROBE_STATUS;
-    error_set(&check->grpc.why, ST_REFUSED, "answered %s",
-              state < 0 ? "with something that is no HealthCheckResponse" : states[state]);
-}
-
 static void take_grpc_end(struct probe_check *check, const struct grpc_client_call *call) {
     if (call->error.status == ST_OK) {
-        take_grpc_answer(check);
+        static const char *const states[] = {"UNKNOWN", "SERVING", "NOT_SERVING",
+                                             "SERVICE_UNKNOWN"};
+        int state = check->grpc.state;
+        check->grpc.result = state == GRPC_HEALTH_SERVING ? PROBE_OK : PROBE_STATUS;
+        error_set(&check->grpc.why, ST_REFUSED, "answered %s",
+                  state < 0 ? "with something that is no HealthCheckResponse" : states[state]);
     } else if (call->error.status == ST_REFUSED) {
         check->grpc.result = PROBE_STATUS;
         error_set(&check->grpc.why, ST_REFUSED, "answered %s: %s", grpc_code_name(call->code),
@@ -114,15 +111,6 @@ static void on_grpc_event(struct grpc_client_call *call, enum grpc_client_event 
     }
 }
 
-/* HealthCheckRequest: field 1 is the service. */
-static void send_health_request(struct grpc_client_call *call, struct str service) {
-    struct buf out;
-    buf_init(&out, call->arena, service.len + 8);
-    pb_add_string(&out, 1, service);
-    struct piece piece = {out.data, out.len};
-    grpc_client_send(call, &piece, 1, NULL, NULL);
-}
-
 static enum status grpc_check_begin(struct probe_check *check, const struct pool_health *health,
                                     struct error *err) {
     struct grpc_client_options options = {
@@ -144,7 +132,11 @@ static enum status grpc_check_begin(struct probe_check *check, const struct pool
     check->grpc.state = GRPC_HEALTH_UNKNOWN;
     if (grpc_client_start_call(check->io.client, &what, &check->grpc.call, &check->grpc.why) ==
         ST_OK) {
-        send_health_request(check->grpc.call, health->service);
+        struct buf out; /* HealthCheckRequest */
+        buf_init(&out, check->grpc.call->arena, health->service.len + 8);
+        pb_add_string(&out, 1, health->service);
+        struct piece piece = {out.data, out.len};
+        grpc_client_send(check->grpc.call, &piece, 1, NULL, NULL);
     } else {
         check->grpc.result = PROBE_BROKEN;
         grpc_client_stop(check->io.client, on_grpc_client_stopped, check);

@@ -11,7 +11,7 @@
 #include "core/event/clock.h"
 #include "core/os/log_limit.h"
 #include "pick/discovery/probe/probe_check.h"
-#include "pick/pool/per_pool_table.h"
+#include "pick/pool/set.h"
 
 /* With more endpoints than idle connections none is kept: the connection that is closed would be
  * the one that is needed next. */
@@ -243,16 +243,6 @@ static void on_timer_expired(struct timer *timer) {
 
 /* ---- pools ----------------------------------------------------------------------------------- */
 
-/* Without a fetcher the HTTP checks fail. */
-static void make_fetcher(struct prober *prober, const struct probe_group *group) {
-    struct error err;
-    if (group->health.kind == POOL_HEALTH_HTTP && !prober->fetcher &&
-        http_fetcher_new(prober->options.worker, NULL, MAX_IDLE_CONNECTIONS, &prober->fetcher,
-                         &err) != ST_OK) {
-        log_event(LOG_ERROR, "health checks can't start", LOG_CSTR("reason", err.text));
-    }
-}
-
 static void free_checked_pool(void *user, struct per_pool *item) {
     struct prober *prober = user;
     struct checked_pool *checked = (struct checked_pool *)(void *)item;
@@ -274,7 +264,12 @@ static bool sync_pool(struct prober *prober, const struct pool_entry *entry) {
     if (!probe_set_update_group(&prober->set, &checked->group, snapshot, clock_now_ns())) {
         log_message(LOG_ERROR, "out of memory for health checks");
     }
-    make_fetcher(prober, &checked->group);
+    struct error err; /* without a fetcher the HTTP checks fail */
+    if (checked->group.health.kind == POOL_HEALTH_HTTP && !prober->fetcher &&
+        http_fetcher_new(prober->options.worker, NULL, MAX_IDLE_CONNECTIONS, &prober->fetcher,
+                         &err) != ST_OK) {
+        log_event(LOG_ERROR, "health checks can't start", LOG_CSTR("reason", err.text));
+    }
     return true;
 }
 

@@ -156,14 +156,6 @@ static uint32_t to_whole(double value) {
     return !(rounded >= 1) ? 0 : rounded >= (double)UINT32_MAX ? UINT32_MAX : (uint32_t)rounded;
 }
 
-static unsigned put_adapters(const struct endpoint_load *from, struct endpoint_load *out) {
-    out->max_adapters = from->max_adapters;
-    out->n_running_adapters = from->n_running_adapters;
-    out->n_waiting_adapters = from->n_waiting_adapters;
-    memcpy(out->adapters, from->adapters, sizeof(out->adapters));
-    return LOAD_ADAPTERS;
-}
-
 /* Returns: the flag of the load's member that was set. */
 static unsigned put_value(const struct scrape_page *page, enum scrape_metric into, double value,
                           struct endpoint_load *out) {
@@ -184,7 +176,11 @@ static unsigned put_value(const struct scrape_page *page, enum scrape_metric int
         out->n_kv_blocks = to_whole(value);
         return LOAD_KV_SIZE;
     case SCRAPE_ADAPTERS:
-        return put_adapters(&page->adapters, out);
+        out->max_adapters = page->adapters.max_adapters;
+        out->n_running_adapters = page->adapters.n_running_adapters;
+        out->n_waiting_adapters = page->adapters.n_waiting_adapters;
+        memcpy(out->adapters, page->adapters.adapters, sizeof(out->adapters));
+        return LOAD_ADAPTERS;
     case N_SCRAPE_METRICS:
         break;
     }

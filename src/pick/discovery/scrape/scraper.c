@@ -14,7 +14,7 @@
 #include "net/client/http_fetch.h"
 #include "pick/discovery/scrape/page.h"
 #include "pick/discovery/scrape/schedule.h"
-#include "pick/pool/per_pool_table.h"
+#include "pick/pool/set.h"
 
 /* The buffer for a page that is being read. */
 struct page_buffer {
@@ -123,14 +123,6 @@ static void scraper_log_failure(struct scrape_target *target, const char *reason
     }
 }
 
-static void log_success(struct scrape_target *target) {
-    if (target->failing) {
-        target->failing = false;
-        log_event(LOG_INFO, "metrics scrape recovered",
-                  LOG_STR("endpoint", endpoint_text(target->endpoint)));
-    }
-}
-
 static enum metric metric_of(const struct http_fetch_result *fetched) {
     switch ((int)fetched->error.status) {
     case ST_DEADLINE_EXCEEDED:
@@ -200,7 +192,11 @@ static void on_done(void *user, const struct http_fetch_result *fetched) {
         metric_add(metric, 1);
         metric_histogram_add_ns(&scraper->times, clock_now_ns() - target->asked_ns);
         if (metric == METRIC_PICK_SCRAPES_OK) {
-            log_success(target);
+            if (target->failing) {
+                target->failing = false;
+                log_event(LOG_INFO, "metrics scrape recovered",
+                          LOG_STR("endpoint", endpoint_text(target->endpoint)));
+            }
         } else {
             if (metric != METRIC_PICK_SCRAPES_LOCAL) {
                 pool_count_scrape_failure(target->endpoint);
@@ -236,14 +232,6 @@ static void drop_target(struct scrape_target *target) {
     scrape_schedule_remove(&target->pool->scraper->schedule, &target->job);
     credential_fini(&target->token);
     free(target);
-}
-
-/* The target is the same in a new snapshot, and only its rules are elsewhere. What runs goes on:
- * the pool may change more often than a page is read. */
-static void keep_target(struct scrape_target *target) {
-    if (target->fetch) {
-        scrape_page_move_rules(&target->buffer->page, &target->request.source->rules);
-    }
 }
 
 /* The target is new, or is scraped in another way than before: then a running scrape is cancelled
@@ -290,7 +278,11 @@ static struct scrape_target *target_of(struct scraped_pool *scraped,
         target->request_hash = hash;
         target->endpoint = member->endpoint;
         if (same) {
-            keep_target(target);
+            /* Only its rules are elsewhere. What runs goes on: the pool may change more often than
+             * a page is read. */
+            if (target->fetch) {
+                scrape_page_move_rules(&target->buffer->page, &target->request.source->rules);
+            }
         } else {
             begin_target(scraped, target, !old);
         }
@@ -365,11 +357,6 @@ static void free_scraped_pool(void *user, struct per_pool *item) {
     free(scraped);
 }
 
-static void scraper_pools_init(struct scraper *scraper) {
-    scraper->scraped = (struct per_pool_table){.item_bytes = sizeof(struct scraped_pool),
-                                               .free_item = free_scraped_pool};
-}
-
 /* Returns: the pool's plan, for which the fetcher is made. */
 static const struct scrape_plan *plan_of(struct scraper *scraper,
                                          const struct pool_snapshot *snapshot) {
@@ -441,30 +428,17 @@ static void sync_pools(struct scraper *scraper) {
     scraper_set_timer(scraper);
 }
 
-static void scraper_sync_pools(struct scraper *scraper) {
-    sync_pools(scraper);
-    for (size_t i = 0; i < scraper->scraped.n_slots; i++) {
-        if (scraper->scraped.items[i]) {
-            refresh_tokens(scraped_of(scraper->scraped.items[i]));
-        }
-    }
-}
-
 /* ---- scraping -------------------------------------------------------------------------------- */
-
-static void print_url(const struct scrape_target *target, char out[URL_BYTES]) {
-    char text[ENDPOINT_TEXT_BYTES];
-    struct endpoint_address address = target->address;
-    address.port = target->request.port;
-    snprintf(out, URL_BYTES, "%s://%s%.*s", target->pool->plan->https ? "https" : "http",
-             endpoint_address_print(&address, text).ptr, STR_ARG(target->request.source->path));
-}
 
 static void start_scrape(struct scrape_target *target, struct page_buffer *buffer) {
     struct scraper *scraper = target->pool->scraper;
     char url[URL_BYTES];
     struct error err;
-    print_url(target, url);
+    char text[ENDPOINT_TEXT_BYTES];
+    struct endpoint_address address = target->address;
+    address.port = target->request.port;
+    snprintf(url, URL_BYTES, "%s://%s%.*s", target->pool->plan->https ? "https" : "http",
+             endpoint_address_print(&address, text).ptr, STR_ARG(target->request.source->path));
     const struct scrape_plan *plan = target->pool->plan;
     struct http_fetch_tls tls = {.ca = plan->ca_file.len > 0 ? plan->ca_file.ptr : NULL,
                                  .insecure = plan->insecure_skip_verify};
@@ -518,7 +492,8 @@ enum status scraper_new(struct worker *worker, struct pool_set *pools, struct sc
     }
     scraper->worker = worker;
     scraper->timer.on_expire = on_timer_expired;
-    scraper_pools_init(scraper);
+    scraper->scraped = (struct per_pool_table){.item_bytes = sizeof(struct scraped_pool),
+                                               .free_item = free_scraped_pool};
     scraper->schedule.prng.state = uv_hrtime();
     enum status st = pool_set_reader_new(pools, &scraper->pools, err);
     if (st != ST_OK) {
@@ -531,7 +506,12 @@ enum status scraper_new(struct worker *worker, struct pool_set *pools, struct sc
 }
 
 void scraper_refresh(struct scraper *scraper) {
-    scraper_sync_pools(scraper);
+    sync_pools(scraper);
+    for (size_t i = 0; i < scraper->scraped.n_slots; i++) {
+        if (scraper->scraped.items[i]) {
+            refresh_tokens(scraped_of(scraper->scraped.items[i]));
+        }
+    }
 }
 
 static void on_stopped(void *user) {

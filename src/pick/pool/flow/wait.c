@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "core/event/clock.h"
-#include "pick/pool/saturation.h"
 #include "pick/pool/state.h"
 
 /* For how long an endpoint with capacity that a waiter could not use is not offered again. */

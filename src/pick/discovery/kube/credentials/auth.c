@@ -20,14 +20,6 @@ static bool is_valid(const struct kube_auth *login) {
     return login->generation > 0 && !login->refused && (login->just_issued || !over);
 }
 
-static void explain_exit(const struct kube_auth *login, const struct child_result *result,
-                         struct error *err) {
-    const struct kube_exec *exec = login->config->exec;
-    error_set(err, result->error.status, "the program %s %s%s%.*s", exec->argv[0],
-              result->error.text, result->stderr_tail.len > 0 ? ": " : "",
-              STR_ARG(result->stderr_tail));
-}
-
 static void on_ended(void *user, const struct child_result *result) {
     struct kube_auth *login = user;
     struct error *err = &login->error;
@@ -38,7 +30,10 @@ static void on_ended(void *user, const struct child_result *result) {
         return;
     }
     if (status != ST_OK) {
-        explain_exit(login, result, err);
+        const struct kube_exec *exec = login->config->exec;
+        error_set(err, result->error.status, "the program %s %s%s%.*s", exec->argv[0],
+                  result->error.text, result->stderr_tail.len > 0 ? ": " : "",
+                  STR_ARG(result->stderr_tail));
     } else {
         status = kube_exec_parse(login->config->exec, result->output, &login->credential, err);
         if (status != ST_OK) {
