@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "codec/json/tree.h"
-#include "codec/kserve/data_print.h"
 #include "codec/kserve/grpc/v2_grpc.h"
+#include "codec/kserve/json_elements_print.h"
 #include "core/tensor/infer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

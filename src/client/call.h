@@ -180,7 +180,7 @@ sluice_client_status client_call_start(sluice_call *call, enum status status,
                                        const struct error *err, sluice_call **out,
                                        sluice_client_error *error);
 /* Prepares a query over HTTP or gRPC. Returns: as client_query_encode and client_grpc_query_encode.
- * In api_v2.c. */
+ * In infer_v2.c. */
 enum status client_call_set_query(sluice_call *call, const struct client_query_args *args,
                                   struct error *err) SLUICE_MUST_USE;
 /* Waits for a started call. Returns: `started` if that is not SLUICE_CLIENT_OK. */

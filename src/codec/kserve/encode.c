@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <math.h>
 
-#include "codec/kserve/data_print.h"
+#include "codec/kserve/json_elements_print.h"
 #include "core/base/utf8.h"
 
 enum status v2_param_write(struct json_writer *json, const struct param *param, struct error *err) {

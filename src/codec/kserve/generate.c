@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "codec/json/tree.h"
-#include "codec/kserve/data.h"
-#include "codec/kserve/data_print.h"
 #include "codec/kserve/encode.h"
+#include "codec/kserve/json_elements.h"
+#include "codec/kserve/json_elements_print.h"
 #include "codec/kserve/params.h"
 #include "core/base/checked.h"
 #include "core/base/plural.h"

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "codec/json/limits.h"
-#include "codec/kserve/data_print.h"
+#include "codec/kserve/json_elements_print.h"
 #include "core/base/arena.h"
 #include "core/base/status.h"
 #include "core/base/str.h"

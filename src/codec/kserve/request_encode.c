@@ -2,8 +2,8 @@
  * reject, are errors. */
 #include "codec/kserve/request_encode.h"
 
-#include "codec/kserve/data_print.h"
 #include "codec/kserve/encode.h"
+#include "codec/kserve/json_elements_print.h"
 #include "core/base/utf8.h"
 #include "core/tensor/bytes.h"
 

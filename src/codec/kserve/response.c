@@ -4,8 +4,8 @@
 
 #include <assert.h>
 
-#include "codec/kserve/data_print.h"
 #include "codec/kserve/encode.h"
+#include "codec/kserve/json_elements_print.h"
 
 enum { FIRST_BYTES = 448 }; /* most responses with binary outputs fit */
 

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 
 #include "codec/json/tree.h"
-#include "codec/kserve/data.h"
+#include "codec/kserve/json_elements.h"
 
 enum { NAME, SHAPE, DATATYPE, PARAMETERS, DATA, N_MEMBERS };
 

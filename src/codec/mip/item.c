@@ -7,9 +7,9 @@
 #include <inttypes.h>
 
 #include "codec/json/tree.h"
-#include "codec/kserve/data.h"
-#include "codec/kserve/data_print.h"
 #include "codec/kserve/encode.h"
+#include "codec/kserve/json_elements.h"
+#include "codec/kserve/json_elements_print.h"
 #include "core/base/checked.h"
 #include "core/base/utf8.h"
 #include "core/tensor/bytes.h"

@@ -2,7 +2,7 @@
  * shapes are strings. */
 #include "codec/trace/trace_record.h"
 
-#include "codec/kserve/data_print.h"
+#include "codec/kserve/json_elements_print.h"
 #include "core/base/json_writer.h"
 #include "core/base/utf8.h"
 

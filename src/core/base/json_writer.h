@@ -1,6 +1,6 @@
 /* Writes a JSON text value by value, with the commas, colons and brackets between. All JSON that
- * Sluice writes goes through it, except the data of tensors (codec/kserve/data_print.h), the lines
- * of the log and a few constant responses (docs/decisions/035).
+ * Sluice writes goes through it, except the data of tensors (codec/kserve/json_elements_print.h),
+ * the lines of the log and a few constant responses (docs/decisions/035).
  *
  * Each function that writes a value has a `name`: the name of the member that it is, a text without
  * characters that need an escape; or JSON_ELEMENT where it is an element of an array, the whole

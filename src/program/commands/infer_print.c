@@ -1,8 +1,8 @@
 /* Responses as readable JSON. The codec prints the numbers, so that they have the server's form. */
 #include "program/commands/infer_answer.h"
 
-#include "codec/kserve/data_print.h"
 #include "codec/kserve/encode.h"
+#include "codec/kserve/json_elements_print.h"
 
 /* ---- data ------------------------------------------------------------------------------------ */
 

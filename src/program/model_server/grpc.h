@@ -6,7 +6,7 @@
 #include "net/server/grpc/server.h"
 #include "program/model_server/settings.h"
 #include "program/process/listen_address.h"
-#include "serve/frontend/grpc/api.h"
+#include "serve/frontend/grpc/methods.h"
 
 struct serve_grpc {
     struct grpc_api *api;

@@ -7,7 +7,7 @@
 #include "core/base/log.h"
 #include "core/must/must.h"
 #include "core/os/ready_file.h"
-#include "serve/admin/api.h"
+#include "serve/admin/routes.h"
 #include "serve/scheduler/cache/response_cache.h"
 
 /* ---- limits ---------------------------------------------------------------------------------- */

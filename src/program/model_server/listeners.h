@@ -8,8 +8,8 @@
 #include "program/model_server/security.h"
 #include "program/model_server/settings.h"
 #include "program/process/process.h"
-#include "serve/admin/api.h"
-#include "serve/frontend/http/api.h"
+#include "serve/admin/routes.h"
+#include "serve/frontend/http/http_api.h"
 #include "serve/frontend/shm_registry.h"
 #include "telemetry/admin/listener.h"
 

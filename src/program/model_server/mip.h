@@ -7,7 +7,7 @@
 #include "core/base/buf.h"
 #include "net/transport/budget.h"
 #include "program/model_server/settings.h"
-#include "serve/frontend/mip/api.h"
+#include "serve/frontend/mip/inference.h"
 #include "serve/picture/picture.h"
 
 struct serve_mip {

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "codec/kserve/data.h"
+#include "codec/kserve/json_elements.h"
 #include "core/tensor/bytes.h"
 #include "program/requests/infer_shape.h"
 #include "program/requests/json_text.h"

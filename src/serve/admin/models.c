@@ -1,5 +1,5 @@
 /* The models in /debug/state: active versions in full, idle ones by name. */
-#include "serve/admin/api.h"
+#include "serve/admin/routes.h"
 
 #include "serve/repository/version_state.h"
 #include "serve/scheduler/statistics/statistics.h"

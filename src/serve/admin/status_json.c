@@ -1,6 +1,6 @@
 /* The JSON of the status page: the models and their counters. The buckets of a batch-size histogram
  * count rows. */
-#include "serve/admin/api.h"
+#include "serve/admin/routes.h"
 
 #include "serve/scheduler/statistics/statistics.h"
 #include "telemetry/admin/status_common.h"

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "codec/kserve/data_print.h"
+#include "codec/kserve/json_elements_print.h"
 #include "core/base/utf8.h"
 #include "core/tensor/bytes.h"
 

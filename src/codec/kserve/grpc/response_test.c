@@ -6,9 +6,9 @@
 
 #include <cmocka.h>
 
-#include "codec/kserve/data_print.h"
 #include "codec/kserve/grpc/v2_grpc.h"
 #include "codec/kserve/grpc/v2_grpc_fixture.h"
+#include "codec/kserve/json_elements_print.h"
 #include "codec/protobuf/pb.h"
 #include "core/base/arena_fixture.h"
 

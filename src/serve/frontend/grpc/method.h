@@ -6,7 +6,7 @@
 
 #include "core/base/buf.h"
 #include "net/server/grpc/health.h"
-#include "serve/frontend/grpc/api.h"
+#include "serve/frontend/grpc/methods.h"
 #include "serve/frontend/keys_file.h"
 
 /* Metadata of ModelStreamInfer: "true" asks for errors as the status of the stream. */

@@ -1,11 +1,11 @@
-/* The routes of the HTTP front end: the function of each row of api.c. The context of the handlers
- * is the struct http_api. */
+/* The routes of the HTTP front end: the function of each row of routes.c. The context of the
+ * handlers is the struct http_api. */
 #ifndef SLUICE_SERVE_FRONTEND_HTTP_ROUTES_H
 #define SLUICE_SERVE_FRONTEND_HTTP_ROUTES_H
 
 #include "codec/kserve/grpc/v2_grpc.h"
 #include "codec/kserve/path.h"
-#include "serve/frontend/http/api.h"
+#include "serve/frontend/http/http_api.h"
 
 /* The limit of a body that contains neither tensors nor files: a few short members, and unknown
  * ones. */

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "codec/kserve/data_print.h"
+#include "codec/kserve/json_elements_print.h"
 #include "codec/mip/packet.h"
 #include "core/base/status.h"
 #include "core/tensor/tensor.h"

@@ -3,7 +3,7 @@
 #ifndef SLUICE_SERVE_FRONTEND_MIP_SCORES_H
 #define SLUICE_SERVE_FRONTEND_MIP_SCORES_H
 
-#include "codec/kserve/data_print.h"
+#include "codec/kserve/json_elements_print.h"
 #include "core/base/buf.h"
 #include "core/base/status.h"
 #include "serve/frontend/mip/plan.h"

@@ -2,8 +2,8 @@
  * for each method; inference is in infer.c and infer_stream.c, health in health.c.
  *
  * Thread: grpc_api_new, _drain and _free on the main thread; methods on any worker. */
-#ifndef SLUICE_SERVE_FRONTEND_GRPC_API_H
-#define SLUICE_SERVE_FRONTEND_GRPC_API_H
+#ifndef SLUICE_SERVE_FRONTEND_GRPC_METHODS_H
+#define SLUICE_SERVE_FRONTEND_GRPC_METHODS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

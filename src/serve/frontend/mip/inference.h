@@ -2,8 +2,8 @@
  * serves one model; a packet is one inference of it.
  *
  * Thread: the handler on any worker. */
-#ifndef SLUICE_SERVE_FRONTEND_MIP_API_H
-#define SLUICE_SERVE_FRONTEND_MIP_API_H
+#ifndef SLUICE_SERVE_FRONTEND_MIP_INFERENCE_H
+#define SLUICE_SERVE_FRONTEND_MIP_INFERENCE_H
 
 #include "net/server/mip/server.h"
 #include "serve/frontend/client_inference.h"

@@ -1,5 +1,5 @@
 /* Authorization over gRPC, and the key group of every method. */
-#include "serve/frontend/grpc/api.h"
+#include "serve/frontend/grpc/methods.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * fraction for an integer and a finite number that would become infinite are errors. A number for a
  * float datatype goes through the nearest double, as in the protocol's clients. Memory is allocated
  * only for elements that are present: a shape alone costs nothing. */
-#include "codec/kserve/data.h"
+#include "codec/kserve/json_elements.h"
 
 #include <assert.h>
 #include <inttypes.h>

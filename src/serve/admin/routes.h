@@ -2,8 +2,8 @@
  * counters and changes nothing.
  *
  * Thread: admin_api_router any; its callbacks on the worker of the listener. */
-#ifndef SLUICE_SERVE_ADMIN_API_H
-#define SLUICE_SERVE_ADMIN_API_H
+#ifndef SLUICE_SERVE_ADMIN_ROUTES_H
+#define SLUICE_SERVE_ADMIN_ROUTES_H
 
 #include <stdatomic.h>
 

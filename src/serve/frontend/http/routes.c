@@ -1,5 +1,5 @@
 /* Routing of KServe v2 over HTTP: one table row per resource, and the resources with one answer. */
-#include "serve/frontend/http/api.h"
+#include "serve/frontend/http/http_api.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* The pages of the admin listener: one row for each path. */
-#include "serve/admin/api.h"
+#include "serve/admin/routes.h"
 
 #include "codec/kserve/metadata.h"
 #include "serve/admin/status_page.h"

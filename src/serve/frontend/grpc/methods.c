@@ -1,6 +1,6 @@
 /* The method table of the gRPC front end, made of the tables of its services, and unary methods
  * that answer at once. */
-#include "serve/frontend/grpc/api.h"
+#include "serve/frontend/grpc/methods.h"
 
 #include <stdlib.h>
 

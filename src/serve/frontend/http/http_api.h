@@ -2,8 +2,8 @@
  * checks keys and methods, and answers them, at once or when a body or a model is ready.
  *
  * Thread: the handler on any worker. */
-#ifndef SLUICE_SERVE_FRONTEND_HTTP_API_H
-#define SLUICE_SERVE_FRONTEND_HTTP_API_H
+#ifndef SLUICE_SERVE_FRONTEND_HTTP_HTTP_API_H
+#define SLUICE_SERVE_FRONTEND_HTTP_HTTP_API_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -5,8 +5,8 @@
  *
  * Elements are appended to the buffer in runs, without core/base/json_writer.h: a call for each of
  * a million numbers costs more than printing it. */
-#ifndef SLUICE_CODEC_KSERVE_DATA_PRINT_H
-#define SLUICE_CODEC_KSERVE_DATA_PRINT_H
+#ifndef SLUICE_CODEC_KSERVE_JSON_ELEMENTS_PRINT_H
+#define SLUICE_CODEC_KSERVE_JSON_ELEMENTS_PRINT_H
 
 #include "core/base/buf.h"
 #include "core/base/status.h"

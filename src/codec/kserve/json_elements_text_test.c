@@ -1,6 +1,6 @@
 /* JSON arrays as tensor data: for every datatype the accepted values, to the bit, and errors
  * with their path; nesting; counts; memory proportional to the text. */
-#include "codec/kserve/data.h"
+#include "codec/kserve/json_elements.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Tensor data as JSON. Elements are printed in runs of contiguous memory; an element that straddles
  * two pieces is a run of its own. */
-#include "codec/kserve/data_print.h"
+#include "codec/kserve/json_elements_print.h"
 
 #include <assert.h>
 #include <inttypes.h>

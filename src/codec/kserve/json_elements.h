@@ -1,7 +1,7 @@
 /* Tensor data from a JSON array: flat, or nested in any way, read depth first. Only the number
  * of elements is checked against the shape, as servers of this protocol do. */
-#ifndef SLUICE_CODEC_KSERVE_DATA_H
-#define SLUICE_CODEC_KSERVE_DATA_H
+#ifndef SLUICE_CODEC_KSERVE_JSON_ELEMENTS_H
+#define SLUICE_CODEC_KSERVE_JSON_ELEMENTS_H
 
 #include "codec/json/tree.h"
 #include "core/tensor/tensor.h"

@@ -1,6 +1,6 @@
 /* One inference over MIP: the packet is decoded, checked against the model, and run as a batch,
  * whose outputs are sent as one packet. */
-#include "serve/frontend/mip/api.h"
+#include "serve/frontend/mip/inference.h"
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* Tensor data as JSON: every datatype to the byte, with pieces cut anywhere and any alignment,
  * and data that cannot be printed. */
-#include "codec/kserve/data_print.h"
+#include "codec/kserve/json_elements_print.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "codec/kserve/data.h"
+#include "codec/kserve/json_elements.h"
 #include "codec/kserve/v2_fixture.h"
 
 static const struct row {
