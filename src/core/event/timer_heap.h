@@ -33,6 +33,10 @@ bool timer_heap_set(struct timer_heap *heap, struct timer_node *node,
 void timer_heap_remove(struct timer_heap *heap, struct timer_node *node);
 /* Returns: a timer that is due, removed from the heap; NULL when none is (left). */
 struct timer_node *timer_heap_pop_due(struct timer_heap *heap, uint64_t now_ns);
+/* Returns: the first timer, which stays in the heap; NULL when it is empty. */
+static inline struct timer_node *timer_heap_first(const struct timer_heap *heap) {
+    return heap->n > 0 ? heap->nodes[0] : NULL;
+}
 /* Returns: when the first timer is due; UINT64_MAX when there is none. */
 uint64_t timer_heap_next_ns(const struct timer_heap *heap);
 

@@ -7,11 +7,13 @@
 #include <stdlib.h>
 
 #include "core/event/clock.h"
+#include "core/event/timer_heap.h"
 #include "pick/pool/profile/ranking.h"
 
 /* A fairness id of one band. */
 struct flow_id {
     struct ranked ranked; /* first: a struct ranked is cast to its id */
+    struct timer_node by_bytes; /* in the band's heap */
     struct keyed_hash hash;
     struct flow_band *band;
     struct flow_id *next_in_bucket;
@@ -26,6 +28,7 @@ struct flow_band {
     int64_t priority;
     TAILQ_HEAD(, flow_id) ids; /* those with queued items; the next one first */
     struct ranking by_queued;  /* the same, those with the most queued items first */
+    struct timer_heap by_bytes; /* all ids, those with queued items and the most bytes first */
     uint64_t n_waiting, n_bytes;
     size_t n_ids;
     uint64_t n_full;
@@ -40,13 +43,18 @@ void flow_init(struct flow *flow) {
     hash_key_init(&flow->key);
 }
 
+static void free_band(struct flow *flow, struct flow_band *band) {
+    TAILQ_REMOVE(&flow->bands, band, link);
+    ranking_fini(&band->by_queued);
+    timer_heap_fini(&band->by_bytes);
+    free(band);
+}
+
 void flow_fini(struct flow *flow) {
     assert(flow->n_queued + flow->n_notified == 0 && flow->n_ids == 0);
     struct flow_band *band;
     while ((band = TAILQ_FIRST(&flow->bands))) {
-        TAILQ_REMOVE(&flow->bands, band, link);
-        ranking_fini(&band->by_queued);
-        free(band);
+        free_band(flow, band);
     }
     free(flow->slots);
 }
@@ -93,9 +101,7 @@ void flow_remove_idle_bands(struct flow *flow, bool (*keep)(const void *user, in
     for (; band; band = next) {
         next = TAILQ_NEXT(band, link);
         if (band->n_waiting == 0 && !keep(user, band->priority)) {
-            TAILQ_REMOVE(&flow->bands, band, link);
-            ranking_fini(&band->by_queued);
-            free(band);
+            free_band(flow, band);
         }
     }
 }
@@ -175,6 +181,17 @@ static struct flow_id *find_id(const struct flow *flow, const struct flow_band *
     return id;
 }
 
+/* The key of an id without queued items in `by_bytes`, and of one without bytes. */
+static const uint64_t KEY_OF_NO_BYTES = UINT64_MAX;
+
+/* The id's bytes have changed, or whether it has queued items. */
+static void update_bytes(struct flow_id *id) {
+    uint64_t key = TAILQ_EMPTY(&id->queued) ? KEY_OF_NO_BYTES : KEY_OF_NO_BYTES - id->n_bytes;
+    bool moved = timer_heap_set(&id->band->by_bytes, &id->by_bytes, key);
+    assert(moved); /* it is in the heap, whose array has room for it */
+    (void)moved;
+}
+
 /* Returns: NULL when out of memory. */
 static struct flow_id *find_or_add_id(struct flow *flow, struct flow_band *band,
                                       struct str fairness_id) {
@@ -187,6 +204,10 @@ static struct flow_id *find_or_add_id(struct flow *flow, struct flow_band *band,
         return id;
     }
     id = ranking_reserve(&band->by_queued, band->n_ids + 1) ? calloc(1, sizeof(*id)) : NULL;
+    if (id && !timer_heap_set(&band->by_bytes, &id->by_bytes, KEY_OF_NO_BYTES)) {
+        free(id);
+        id = NULL;
+    }
     if (id) {
         struct flow_id **slot = slot_of(flow, hash);
         id->hash = hash;
@@ -206,6 +227,7 @@ static void free_id(struct flow *flow, struct flow_id *id) {
         link = &(*link)->next_in_bucket;
     }
     *link = id->next_in_bucket;
+    timer_heap_remove(&id->band->by_bytes, &id->by_bytes);
     id->band->n_ids--;
     flow->n_ids--;
     free(id);
@@ -240,6 +262,7 @@ static void insert_item(struct flow *flow, struct flow_item *item) {
     }
     item->state = FLOW_QUEUED;
     flow->n_queued++;
+    update_bytes(id);
 }
 
 static void unlink_item(struct flow *flow, struct flow_item *item) {
@@ -252,6 +275,7 @@ static void unlink_item(struct flow *flow, struct flow_item *item) {
         ranking_increment(&id->band->by_queued, &id->ranked);
     }
     flow->n_queued--;
+    update_bytes(id);
 }
 
 /* ---- queueing -------------------------------------------------------------------------------- */
@@ -281,6 +305,7 @@ void flow_add_bytes(struct flow *flow, struct flow_item *item, uint64_t n_bytes)
     item->id->n_bytes += n_bytes;
     item->id->band->n_bytes += n_bytes;
     flow->n_bytes += n_bytes;
+    update_bytes(item->id);
 }
 
 static struct flow_item *find_in_queue(const struct flow_id *id,
@@ -348,6 +373,8 @@ void flow_remove(struct flow *flow, struct flow_item *item, enum flow_outcome ou
     flow->n_bytes -= item->n_bytes;
     if (--id->n_items == 0) {
         free_id(flow, id);
+    } else {
+        update_bytes(id);
     }
     item->id = NULL;
     item->n_bytes = 0;
@@ -356,8 +383,15 @@ void flow_remove(struct flow *flow, struct flow_item *item, enum flow_outcome ou
 
 /* ---- a full queue ---------------------------------------------------------------------------- */
 
-/* The id with the most queued items. Returns: NULL when none has any. */
-static struct flow_id *find_largest_id(const struct flow_band *band) {
+/* The id that has the most of what is full: bytes, or queued items. Returns: NULL when none has
+ * any. */
+static struct flow_id *find_largest_id(const struct flow_band *band, enum flow_full full) {
+    if (full == FLOW_FULL_BYTES) {
+        struct timer_node *first = timer_heap_first(&band->by_bytes);
+        return first && first->due_ns < KEY_OF_NO_BYTES
+                   ? CONTAINER_OF(first, struct flow_id, by_bytes)
+                   : NULL;
+    }
     return band->by_queued.n > 0 ? (struct flow_id *)(void *)band->by_queued.order[0] : NULL;
 }
 
@@ -378,13 +412,13 @@ struct flow_item *flow_find_victim(struct flow *flow, enum flow_full full, int64
     const struct flow_band *own_band = grown ? grown->id->band : find_band(flow, priority);
     const struct flow_band *band = full == FLOW_FULL_BAND ? own_band : NULL;
     const struct flow_id *largest = NULL;
-    if (full != FLOW_FULL_BAND) { /* the lowest one with queued items */
+    if (full != FLOW_FULL_BAND) { /* the lowest one that has any */
         band = TAILQ_LAST(&flow->bands, flow_bands);
-        while (band && !find_largest_id(band)) {
+        while (band && !find_largest_id(band, full)) {
             band = TAILQ_PREV(band, flow_bands, link);
         }
     }
-    largest = band ? find_largest_id(band) : NULL;
+    largest = band ? find_largest_id(band, full) : NULL;
     if (!largest || band->priority > priority) {
         return NULL;
     }

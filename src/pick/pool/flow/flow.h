@@ -11,8 +11,8 @@
  * fits an endpoint is decided by the caller's callback.
  *
  * A full queue keeps its promises: a request of a higher priority takes the place of one of the
- * lowest band, and within a band one of a fairness id with fewer queued requests that of the id
- * with the most; always of the newest (flow_find_victim). */
+ * lowest band, and within a band one of a fairness id with fewer queued requests, or bytes, that of
+ * the id with the most; always of the newest (flow_find_victim). */
 #ifndef SLUICE_PICK_POOL_FLOW_FLOW_H
 #define SLUICE_PICK_POOL_FLOW_FLOW_H
 

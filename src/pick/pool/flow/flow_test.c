@@ -234,7 +234,7 @@ static void flow_stats_count_items_bytes_and_ids(void **state) {
 
 /* ---- many fairness ids ----------------------------------------------------------------------- */
 
-enum { MANY = 100000, ID_BYTES = 128 };
+enum { MANY = 100000, ID_BYTES = 160 };
 
 /* Bytes allocated with malloc; always 0 with a sanitizer's malloc, and with symbols of an older
  * glibc. */
@@ -378,6 +378,36 @@ static void step(struct world *world) {
     }
 }
 
+/* The id with queued items whose items, notified ones included, have the most bytes, of the lowest
+ * priority of which queued items have any: its newest queued item. */
+static void judge_victim(struct world *world) {
+    uint64_t bytes[BANDS][IDS] = {{0}};
+    bool queued[BANDS][IDS] = {{false}};
+    for (unsigned i = 0; i < ITEMS; i++) {
+        const struct waiting *one = &world->items[i];
+        if (one->item.state != FLOW_IDLE) {
+            bytes[one->priority][one->id] += one->item.n_bytes;
+            queued[one->priority][one->id] |= one->item.state == FLOW_QUEUED;
+        }
+    }
+    struct flow_item *victim = flow_find_victim(&world->flow, FLOW_FULL_BYTES, BANDS, STR(""), 0, NULL);
+    for (unsigned band = 0; band < BANDS; band++) {
+        uint64_t most = 0;
+        for (unsigned id = 0; id < IDS; id++) {
+            most = queued[band][id] && bytes[band][id] > most ? bytes[band][id] : most;
+        }
+        if (most > 0) {
+            assert_non_null(victim);
+            const struct waiting *found = (struct waiting *)(void *)victim;
+            assert_int_equal(victim->state, FLOW_QUEUED);
+            assert_int_equal(found->priority, band);
+            assert_int_equal(bytes[band][found->id], most);
+            return;
+        }
+    }
+    assert_null(victim);
+}
+
 static void flow_random_operations_keep_counts_consistent(void **state) {
     static struct world world;
     struct flow_band_stats bands[BANDS];
@@ -397,6 +427,7 @@ static void flow_random_operations_keep_counts_consistent(void **state) {
         assert_int_equal(world.flow.n_queued, n_queued);
         assert_int_equal(world.flow.n_notified, n_notified);
         assert_int_equal(world.flow.n_bytes, n_bytes);
+        judge_victim(&world);
     }
     for (unsigned i = 0; i < ITEMS; i++) {
         bool waits = world.items[i].item.state != FLOW_IDLE;

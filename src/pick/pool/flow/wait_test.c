@@ -879,6 +879,43 @@ static void pool_wait_bytes_are_taken_from_lowest_priority(void **state) {
     close_pool(&fixture);
 }
 
+/* Of one priority each fairness id gets its part of the bytes, however many requests it needs for
+ * them. */
+static void pool_wait_fairness_id_with_fewer_bytes_takes_place_of_one_with_most(void **state) {
+    struct fixture fixture;
+    struct waiting_request one = {0}, large[2] = {0}, small[4] = {0}, grown = {0};
+    (void)state;
+    open_pool(&fixture, spec_with_limits(100, 1000));
+    ask_and_go(&fixture, &one);
+    for (int i = 0; i < 4; i++) {
+        small[i].request.fairness_id = STR("bob");
+        small[i].request.n_bytes = 10;
+    }
+    for (int i = 0; i < 3; i++) {
+        ask_and_wait(&fixture, &small[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        large[i].request.fairness_id = STR("mallory");
+        large[i].request.n_bytes = 480;
+        ask_and_wait(&fixture, &large[i]);
+    }
+    ask_and_wait(&fixture, &small[3]); /* 1,000 bytes */
+    grown.request.fairness_id = STR("carol");
+    grown.request.n_bytes = 100;
+    ask_and_wait(&fixture, &grown);
+    expect_displaced(&fixture, &large[1]);
+    assert_int_equal(ask(&fixture, &large[1]), ST_SATURATED); /* it has most */
+    assert_true(pool_waiter_add_bytes(fixture.pool, &small[0].waiter, 380)); /* 1,000 again */
+    assert_true(pool_waiter_add_bytes(fixture.pool, &grown.waiter, 50));
+    expect_displaced(&fixture, &large[0]);
+    for (int i = 0; i < 4; i++) {
+        pool_dequeue(fixture.pool, &small[i].waiter, FLOW_ABORTED);
+    }
+    pool_dequeue(fixture.pool, &grown.waiter, FLOW_ABORTED);
+    give_back(&fixture, &one);
+    close_pool(&fixture);
+}
+
 /* One tick for each pool that requests wait for, however many do. */
 static void pool_wait_ticks_each_pool_once(void **state) {
     struct fixture fixtures[3];
@@ -919,6 +956,7 @@ int main(void) {
         cmocka_unit_test(pool_wait_higher_priority_takes_place_of_newest_of_lowest),
         cmocka_unit_test(pool_wait_fairness_id_with_fewer_takes_place_of_one_with_most),
         cmocka_unit_test(pool_wait_bytes_are_taken_from_lowest_priority),
+        cmocka_unit_test(pool_wait_fairness_id_with_fewer_bytes_takes_place_of_one_with_most),
         cmocka_unit_test(pool_wait_notifies_as_many_as_capacity_allows),
         cmocka_unit_test(pool_wait_new_request_does_not_overtake_notified),
         cmocka_unit_test(pool_wait_ids_of_a_band_alternate),
