@@ -4,8 +4,8 @@
  *     pool_wait ENDPOINTS WAITERS ROUNDS
  *
  * Prints the microseconds of a pool_tick while nothing has capacity; of a request's end, with the
- * pick of the waiter that is notified and the queueing of another one; and of an update of the
- * pool. */
+ * pick of the waiter that is notified and the queueing of another one; of an update of the pool;
+ * and of a request's end whose waiter is behind W that wait for another endpoint. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -74,7 +74,14 @@ static void ignore(void *user) {
     (void)user;
 }
 
-static void open_bench(struct bench *bench) {
+/* Makes one endpoint all that the request may use. */
+static void aim(struct request *request, uint64_t endpoint) {
+    request->subset.items[0] = numbered(endpoint);
+    request->subset.n = 1;
+}
+
+/* `apart`: of two endpoints, each request may use the first, but the second and the last one. */
+static void open_bench_with(struct bench *bench, bool apart) {
     struct error err;
     uint64_t n = bench->n_endpoints + bench->n_waiters;
     check(pool_new(&bench->pool, &err), &err);
@@ -89,6 +96,9 @@ static void open_bench(struct bench *bench) {
         subset->items = calloc(subset->n, sizeof(*subset->items));
         for (uint64_t k = 0; subset->items && k < subset->n; k++) {
             subset->items[k] = numbered(k);
+        }
+        if (apart) {
+            aim(request, i == 1 || i == n - 1);
         }
         request->waiter.wakeup = &bench->wakeup;
         if (pick(bench, request) != (i < bench->n_endpoints)) {
@@ -136,6 +146,25 @@ static double update_us(const struct bench *bench) {
     return (now_us() - start_us) / (double)bench->n_rounds;
 }
 
+/* A pool of two endpoints, both full: W requests wait for one, and one for the other. */
+static double behind_us(const struct bench *bench) {
+    struct bench two = {.n_endpoints = 2, .n_waiters = bench->n_waiters + 1};
+    struct request *one[2];
+    open_bench_with(&two, true);
+    one[0] = &two.requests[1], one[1] = &two.requests[two.n_waiters + 1];
+    double start_us = now_us();
+    for (uint64_t i = 0; i < bench->n_rounds; i++) {
+        pool_release_ticket(two.pool, &one[i % 2]->ticket);
+        struct pool_waiter *waiter = pool_wakeup_pop(&two.wakeup);
+        if ((struct request *)(void *)waiter != one[(i + 1) % 2] || !pick(&two, one[(i + 1) % 2]) ||
+            pick(&two, one[i % 2])) {
+            fprintf(stderr, "pool_wait: behind, round %llu\n", (unsigned long long)i);
+            exit(1);
+        }
+    }
+    return (now_us() - start_us) / (double)bench->n_rounds;
+}
+
 int main(int argc, char **argv) {
     struct bench bench = {.n_endpoints = 0};
     uint64_t *const numbers[] = {&bench.n_endpoints, &bench.n_waiters, &bench.n_rounds};
@@ -145,9 +174,10 @@ int main(int argc, char **argv) {
             return 2;
         }
     }
-    open_bench(&bench);
+    open_bench_with(&bench, false);
     printf("{\"tick_us\": %.1f", tick_us(&bench));
     printf(", \"turn_us\": %.1f", turn_us(&bench));
-    printf(", \"update_us\": %.1f}\n", update_us(&bench));
+    printf(", \"update_us\": %.1f", update_us(&bench));
+    printf(", \"behind_us\": %.1f}\n", behind_us(&bench));
     return 0; /* memory is left to the process's end */
 }

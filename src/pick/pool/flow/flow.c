@@ -1,6 +1,8 @@
 /* Bands are a list sorted by priority; the fairness ids of a band with queued items are a list in
- * round-robin order, the items of an id a list in order of arrival; ids are found in a hash
- * table. */
+ * round-robin order, the items of an id a list in order of arrival. Beside that a band has a list
+ * of places, which is what its items wait for, and a place a heap of the ids that have items for it,
+ * by their turns: which item an endpoint gets is found by a look at each place, however many items
+ * wait for others. Ids, places and the items of an id for a place (lanes) are in one hash table. */
 #include "pick/pool/flow/flow.h"
 
 #include <assert.h>
@@ -10,24 +12,51 @@
 #include "core/event/timer_heap.h"
 #include "pick/pool/profile/ranking.h"
 
+/* An entry of the hash table. */
+struct flow_node {
+    struct keyed_hash hash;
+    const void *owner; /* the band of an id or a place, the id of a lane */
+    struct flow_node *next_in_bucket;
+};
+
 /* A fairness id of one band. */
 struct flow_id {
-    struct ranked ranked; /* first: a struct ranked is cast to its id */
+    struct flow_node node;      /* first: a node is cast to its id */
+    struct ranked ranked;       /* in the band's ranking */
     struct timer_node by_bytes; /* in the band's heap */
-    struct keyed_hash hash;
     struct flow_band *band;
-    struct flow_id *next_in_bucket;
-    TAILQ_ENTRY(flow_id) link; /* in the band's list while it has queued items */
-    struct flow_items queued;  /* in the order of arrival */
-    uint64_t n_bytes;          /* of its items */
-    size_t n_items;            /* queued or notified; without any the id is freed */
+    TAILQ_ENTRY(flow_id) link;    /* in the band's list while it has queued items */
+    uint64_t turn;                /* the lowest is first in that list */
+    LIST_HEAD(, flow_lane) lanes; /* by what its items wait for */
+    struct flow_items queued;     /* in the order of arrival */
+    uint64_t n_bytes;             /* of its items */
+    size_t n_items;               /* queued or notified; without any the id is freed */
+};
+
+/* What items of a band wait for: all of them fit the same endpoints. */
+struct flow_place {
+    struct flow_node node; /* first: a node is cast to its place */
+    LIST_ENTRY(flow_place) link;
+    struct timer_heap lanes; /* those with queued items first, by the turns of their ids */
+};
+
+/* The items of an id that wait for a place. */
+struct flow_lane {
+    struct flow_node node;  /* first: a node is cast to its lane */
+    struct timer_node turn; /* in the place's heap */
+    struct flow_id *id;
+    struct flow_place *place;
+    LIST_ENTRY(flow_lane) link; /* in its id's list */
+    struct flow_items queued;   /* in the order of arrival, by their `lane_link` */
+    size_t n_items;             /* queued or notified; without any the lane is freed */
 };
 
 struct flow_band {
     TAILQ_ENTRY(flow_band) link;
     int64_t priority;
     TAILQ_HEAD(, flow_id) ids; /* those with queued items; the next one first */
-    struct ranking by_queued;  /* the same, those with the most queued items first */
+    LIST_HEAD(, flow_place) places;
+    struct ranking by_queued;   /* the same, those with the most queued items first */
     struct timer_heap by_bytes; /* all ids, those with queued items and the most bytes first */
     uint64_t n_waiting, n_bytes;
     size_t n_ids;
@@ -38,7 +67,7 @@ struct flow_band {
 enum { FIRST_SLOTS = 64 };
 
 void flow_init(struct flow *flow) {
-    *flow = (struct flow){.slots = NULL};
+    *flow = (struct flow){.first_turn = UINT64_MAX / 2, .last_turn = UINT64_MAX / 2};
     TAILQ_INIT(&flow->bands);
     hash_key_init(&flow->key);
 }
@@ -51,7 +80,7 @@ static void free_band(struct flow *flow, struct flow_band *band) {
 }
 
 void flow_fini(struct flow *flow) {
-    assert(flow->n_queued + flow->n_notified == 0 && flow->n_ids == 0);
+    assert(flow->n_queued + flow->n_notified == 0 && flow->n_nodes == 0);
     struct flow_band *band;
     while ((band = TAILQ_FIRST(&flow->bands))) {
         free_band(flow, band);
@@ -140,45 +169,77 @@ enum flow_full flow_check_limits(const struct flow *flow, const struct flow_limi
     return (band ? band->n_waiting : 0) >= most ? FLOW_FULL_BAND : FLOW_FITS;
 }
 
-/* ---- fairness ids ---------------------------------------------------------------------------- */
+/* ---- the hash table -------------------------------------------------------------------------- */
 
-static struct flow_id **slot_of(const struct flow *flow, struct keyed_hash hash) {
-    return &flow->slots[hash.low & flow->slots_mask];
+static struct flow_node **slot_of(const struct flow *flow, const void *owner,
+                                  struct keyed_hash hash) {
+    uint64_t mixed = hash.low ^ ((uint64_t)(uintptr_t)owner >> 4) * UINT64_C(0x9e3779b97f4a7c15);
+    return &flow->slots[(mixed ^ mixed >> 32) & flow->slots_mask];
 }
 
 /* Returns: false when there is no table and no memory for one. A table that cannot grow is used
  * on. */
 static bool grow_slots(struct flow *flow) {
     size_t n_old = flow->slots ? flow->slots_mask + 1 : 0;
-    if (flow->n_ids < n_old) {
+    if (flow->n_nodes < n_old) {
         return true;
     }
     size_t n = n_old > 0 ? 2 * n_old : FIRST_SLOTS;
-    struct flow_id **old = flow->slots, **slots = calloc(n, sizeof(struct flow_id *));
+    struct flow_node **old = flow->slots, **slots = calloc(n, sizeof(struct flow_node *));
     if (!slots) {
         return old != NULL;
     }
     flow->slots = slots;
     flow->slots_mask = n - 1;
     for (size_t i = 0; i < n_old; i++) {
-        for (struct flow_id *id = old[i], *next; id; id = next) {
-            struct flow_id **slot = slot_of(flow, id->hash);
-            next = id->next_in_bucket;
-            id->next_in_bucket = *slot;
-            *slot = id;
+        for (struct flow_node *node = old[i], *next; node; node = next) {
+            struct flow_node **slot = slot_of(flow, node->owner, node->hash);
+            next = node->next_in_bucket;
+            node->next_in_bucket = *slot;
+            *slot = node;
         }
     }
     free(old);
     return true;
 }
 
+/* Returns: NULL when there is none. */
+static void *find_node(const struct flow *flow, const void *owner, struct keyed_hash hash) {
+    struct flow_node *node = flow->slots ? *slot_of(flow, owner, hash) : NULL;
+    while (node && !(node->owner == owner && keyed_hash_eq(node->hash, hash))) {
+        node = node->next_in_bucket;
+    }
+    return node;
+}
+
+/* Allocates a zeroed entry, which begins with its node. Returns: NULL when out of memory. */
+static void *add_node(struct flow *flow, size_t n_bytes, const void *owner,
+                      struct keyed_hash hash) {
+    struct flow_node *node = grow_slots(flow) ? calloc(1, n_bytes) : NULL;
+    if (node) {
+        struct flow_node **slot = slot_of(flow, owner, hash);
+        *node = (struct flow_node){hash, owner, *slot};
+        *slot = node;
+        flow->n_nodes++;
+    }
+    return node;
+}
+
+static void free_node(struct flow *flow, struct flow_node *node) {
+    struct flow_node **link = slot_of(flow, node->owner, node->hash);
+    while (*link != node) {
+        link = &(*link)->next_in_bucket;
+    }
+    *link = node->next_in_bucket;
+    flow->n_nodes--;
+    free(node);
+}
+
+/* ---- fairness ids ---------------------------------------------------------------------------- */
+
 static struct flow_id *find_id(const struct flow *flow, const struct flow_band *band,
                                struct keyed_hash hash) {
-    struct flow_id *id = flow->slots ? *slot_of(flow, hash) : NULL;
-    while (id && !(id->band == band && keyed_hash_eq(id->hash, hash))) {
-        id = id->next_in_bucket;
-    }
-    return id;
+    return find_node(flow, band, hash);
 }
 
 /* The key of an id without queued items in `by_bytes`, and of one without bytes. */
@@ -192,45 +253,108 @@ static void update_bytes(struct flow_id *id) {
     (void)moved;
 }
 
+static void free_id(struct flow *flow, struct flow_id *id) {
+    timer_heap_remove(&id->band->by_bytes, &id->by_bytes);
+    id->band->n_ids--;
+    flow->n_ids--;
+    free_node(flow, &id->node);
+}
+
 /* Returns: NULL when out of memory. */
 static struct flow_id *find_or_add_id(struct flow *flow, struct flow_band *band,
                                       struct str fairness_id) {
     struct keyed_hash hash = keyed_hash_of(&flow->key, fairness_id);
-    if (!grow_slots(flow)) {
-        return NULL;
-    }
     struct flow_id *id = find_id(flow, band, hash);
-    if (id) {
+    if (id || !ranking_reserve(&band->by_queued, band->n_ids + 1)) {
         return id;
     }
-    id = ranking_reserve(&band->by_queued, band->n_ids + 1) ? calloc(1, sizeof(*id)) : NULL;
-    if (id && !timer_heap_set(&band->by_bytes, &id->by_bytes, KEY_OF_NO_BYTES)) {
-        free(id);
-        id = NULL;
-    }
+    id = add_node(flow, sizeof(*id), band, hash);
     if (id) {
-        struct flow_id **slot = slot_of(flow, hash);
-        id->hash = hash;
         id->band = band;
         TAILQ_INIT(&id->queued);
-        id->next_in_bucket = *slot;
-        *slot = id;
         flow->n_ids++;
         band->n_ids++;
+        if (!timer_heap_set(&band->by_bytes, &id->by_bytes, KEY_OF_NO_BYTES)) {
+            free_id(flow, id);
+            id = NULL;
+        }
     }
     return id;
 }
 
-static void free_id(struct flow *flow, struct flow_id *id) {
-    struct flow_id **link = slot_of(flow, id->hash);
-    while (*link != id) {
-        link = &(*link)->next_in_bucket;
+/* ---- places and lanes ------------------------------------------------------------------------ */
+
+/* The key of a lane without queued items in its place's heap. */
+static const uint64_t NO_TURN = UINT64_MAX;
+
+/* The id's turn has changed, or whether the lane has queued items. */
+static void update_turn(struct flow_lane *lane) {
+    uint64_t turn = TAILQ_EMPTY(&lane->queued) ? NO_TURN : lane->id->turn;
+    bool moved =
+        lane->turn.due_ns == turn || timer_heap_set(&lane->place->lanes, &lane->turn, turn);
+    assert(moved); /* it is in the heap, whose array has room for it */
+    (void)moved;
+}
+
+static void set_turn(struct flow_id *id, uint64_t turn) {
+    struct flow_lane *lane;
+    id->turn = turn;
+    LIST_FOREACH(lane, &id->lanes, link) {
+        update_turn(lane);
     }
-    *link = id->next_in_bucket;
-    timer_heap_remove(&id->band->by_bytes, &id->by_bytes);
-    id->band->n_ids--;
-    flow->n_ids--;
-    free(id);
+}
+
+static void free_place_if_empty(struct flow *flow, struct flow_place *place) {
+    if (place->lanes.n == 0) {
+        LIST_REMOVE(place, link);
+        flow->n_places--;
+        timer_heap_fini(&place->lanes);
+        free_node(flow, &place->node);
+    }
+}
+
+static void free_lane(struct flow *flow, struct flow_lane *lane) {
+    struct flow_place *place = lane->place;
+    timer_heap_remove(&place->lanes, &lane->turn);
+    LIST_REMOVE(lane, link);
+    free_node(flow, &lane->node);
+    free_place_if_empty(flow, place);
+}
+
+/* Returns: NULL when out of memory. */
+static struct flow_place *find_or_add_place(struct flow *flow, struct flow_band *band,
+                                            struct keyed_hash hash) {
+    hash.high ^= 1; /* no place has the hash of an id */
+    struct flow_place *place = find_node(flow, band, hash);
+    if (!place && (place = add_node(flow, sizeof(*place), band, hash))) {
+        LIST_INSERT_HEAD(&band->places, place, link);
+        flow->n_places++;
+    }
+    return place;
+}
+
+/* Returns: NULL when out of memory. */
+static struct flow_lane *find_or_add_lane(struct flow *flow, struct flow_id *id,
+                                          struct keyed_hash hash) {
+    struct flow_lane *lane = find_node(flow, id, hash);
+    struct flow_place *place = lane ? NULL : find_or_add_place(flow, id->band, hash);
+    if (!place) {
+        return lane;
+    }
+    lane = add_node(flow, sizeof(*lane), id, hash);
+    if (lane) {
+        lane->id = id;
+        lane->place = place;
+        TAILQ_INIT(&lane->queued);
+        LIST_INSERT_HEAD(&id->lanes, lane, link);
+        if (!timer_heap_set(&place->lanes, &lane->turn, NO_TURN)) {
+            free_lane(flow, lane);
+            return NULL;
+        }
+    } else {
+        free_place_if_empty(flow, place);
+    }
+    return lane;
 }
 
 /* ---- the items of an id ---------------------------------------------------------------------- */
@@ -238,12 +362,30 @@ static void free_id(struct flow *flow, struct flow_id *id) {
 /* The key of an id without queued items; each makes it lower by one. */
 static const uint32_t KEY_OF_NONE = UINT32_MAX / 2;
 
+static void insert_in_lane(struct flow_item *item) {
+    struct flow_lane *lane = item->lane;
+    struct flow_item *next = TAILQ_FIRST(&lane->queued);
+    if (next && TAILQ_LAST(&lane->queued, flow_items)->seq < item->seq) {
+        next = NULL;
+    }
+    while (next && next->seq < item->seq) {
+        next = TAILQ_NEXT(next, lane_link);
+    }
+    if (next) {
+        TAILQ_INSERT_BEFORE(next, item, lane_link);
+    } else {
+        TAILQ_INSERT_TAIL(&lane->queued, item, lane_link);
+    }
+    update_turn(lane);
+}
+
 /* Inserts by order of arrival, searching from the front, where a requeued item belongs. */
 static void insert_item(struct flow *flow, struct flow_item *item) {
     struct flow_id *id = item->id;
     struct flow_item *next = TAILQ_FIRST(&id->queued);
     if (!next) {
         TAILQ_INSERT_TAIL(&id->band->ids, id, link);
+        set_turn(id, ++flow->last_turn);
     } else if (TAILQ_LAST(&id->queued, flow_items)->seq < item->seq) {
         next = NULL;
     }
@@ -255,6 +397,7 @@ static void insert_item(struct flow *flow, struct flow_item *item) {
     } else {
         TAILQ_INSERT_TAIL(&id->queued, item, link);
     }
+    insert_in_lane(item);
     if (TAILQ_NEXT(TAILQ_FIRST(&id->queued), link)) {
         ranking_decrement(&id->band->by_queued, &id->ranked);
     } else {
@@ -268,6 +411,8 @@ static void insert_item(struct flow *flow, struct flow_item *item) {
 static void unlink_item(struct flow *flow, struct flow_item *item) {
     struct flow_id *id = item->id;
     TAILQ_REMOVE(&id->queued, item, link);
+    TAILQ_REMOVE(&item->lane->queued, item, lane_link);
+    update_turn(item->lane);
     if (TAILQ_EMPTY(&id->queued)) {
         TAILQ_REMOVE(&id->band->ids, id, link);
         ranking_remove(&id->band->by_queued, &id->ranked);
@@ -281,13 +426,19 @@ static void unlink_item(struct flow *flow, struct flow_item *item) {
 /* ---- queueing -------------------------------------------------------------------------------- */
 
 bool flow_add(struct flow *flow, struct flow_item *item, int64_t priority, struct str fairness_id,
-              uint64_t now_ns) {
+              struct keyed_hash place, uint64_t now_ns) {
     assert(item->state == FLOW_IDLE);
     struct flow_band *band = find_or_add_band(flow, priority);
-    item->id = band ? find_or_add_id(flow, band, fairness_id) : NULL;
-    if (!item->id) {
+    struct flow_id *id = band ? find_or_add_id(flow, band, fairness_id) : NULL;
+    item->lane = id ? find_or_add_lane(flow, id, place) : NULL;
+    if (!item->lane) {
+        if (id && id->n_items == 0) {
+            free_id(flow, id);
+        }
         return false;
     }
+    item->id = id;
+    item->lane->n_items++;
     item->seq = flow->next_number++;
     item->queued_ns = now_ns;
     item->id->n_items++;
@@ -308,29 +459,62 @@ void flow_add_bytes(struct flow *flow, struct flow_item *item, uint64_t n_bytes)
     update_bytes(item->id);
 }
 
-static struct flow_item *find_in_queue(const struct flow_id *id,
-                                       bool (*fits)(void *user, const struct flow_item *item),
-                                       void *user) {
-    struct flow_item *item = TAILQ_FIRST(&id->queued);
-    while (item && !fits(user, item)) {
-        item = TAILQ_NEXT(item, link);
+/* The first lane with queued items for the place. Returns: NULL: none. */
+static struct flow_lane *first_lane(const struct flow_place *place) {
+    struct timer_node *first = timer_heap_first(&place->lanes);
+    return first && first->due_ns != NO_TURN ? CONTAINER_OF(first, struct flow_lane, turn) : NULL;
+}
+
+/* Whether the first item of `lane` comes before that of `other`, of the same band. */
+static bool is_before(const struct flow_lane *lane, const struct flow_lane *other) {
+    if (lane->id != other->id) {
+        return lane->id->turn < other->id->turn;
     }
-    return item;
+    return TAILQ_FIRST(&lane->queued)->seq < TAILQ_FIRST(&other->queued)->seq;
 }
 
 struct flow_item *flow_find(struct flow *flow,
                             bool (*fits)(void *user, const struct flow_item *item), void *user) {
     const struct flow_band *band;
     TAILQ_FOREACH(band, &flow->bands, link) {
-        const struct flow_id *id;
-        TAILQ_FOREACH(id, &band->ids, link) {
-            struct flow_item *item = find_in_queue(id, fits, user);
-            if (item) {
-                return item;
+        const struct flow_lane *found = NULL;
+        const struct flow_place *place;
+        LIST_FOREACH(place, &band->places, link) {
+            const struct flow_lane *lane = first_lane(place);
+            if (lane && (!found || is_before(lane, found)) &&
+                fits(user, TAILQ_FIRST(&lane->queued))) {
+                found = lane;
             }
+        }
+        if (found) {
+            return TAILQ_FIRST(&found->queued);
         }
     }
     return NULL;
+}
+
+/* Returns: whether `visit` has returned true. */
+static bool visit_band(const struct flow_band *band,
+                       bool (*visit)(void *user, struct flow_item *item), void *user) {
+    const struct flow_id *id;
+    TAILQ_FOREACH(id, &band->ids, link) {
+        struct flow_item *item = TAILQ_FIRST(&id->queued);
+        while (item && !visit(user, item)) {
+            item = TAILQ_NEXT(item, link);
+        }
+        if (item) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool flow_visit(struct flow *flow, bool (*visit)(void *user, struct flow_item *item), void *user) {
+    const struct flow_band *band = TAILQ_FIRST(&flow->bands);
+    while (band && !visit_band(band, visit, user)) {
+        band = TAILQ_NEXT(band, link);
+    }
+    return band != NULL;
 }
 
 void flow_notify(struct flow *flow, struct flow_item *item) {
@@ -340,6 +524,7 @@ void flow_notify(struct flow *flow, struct flow_item *item) {
     if (!TAILQ_EMPTY(&id->queued)) {
         TAILQ_REMOVE(&id->band->ids, id, link);
         TAILQ_INSERT_TAIL(&id->band->ids, id, link);
+        set_turn(id, ++flow->last_turn);
     }
     item->state = FLOW_NOTIFIED;
     flow->n_notified++;
@@ -351,6 +536,7 @@ void flow_requeue(struct flow *flow, struct flow_item *item) {
     insert_item(flow, item);
     TAILQ_REMOVE(&item->id->band->ids, item->id, link);
     TAILQ_INSERT_HEAD(&item->id->band->ids, item->id, link);
+    set_turn(item->id, --flow->first_turn);
 }
 
 void flow_remove(struct flow *flow, struct flow_item *item, enum flow_outcome outcome,
@@ -371,12 +557,16 @@ void flow_remove(struct flow *flow, struct flow_item *item, enum flow_outcome ou
     band->n_bytes -= item->n_bytes;
     id->n_bytes -= item->n_bytes;
     flow->n_bytes -= item->n_bytes;
+    if (--item->lane->n_items == 0) {
+        free_lane(flow, item->lane);
+    }
     if (--id->n_items == 0) {
         free_id(flow, id);
     } else {
         update_bytes(id);
     }
     item->id = NULL;
+    item->lane = NULL;
     item->n_bytes = 0;
     item->state = FLOW_IDLE;
 }
@@ -392,7 +582,8 @@ static struct flow_id *find_largest_id(const struct flow_band *band, enum flow_f
                    ? CONTAINER_OF(first, struct flow_id, by_bytes)
                    : NULL;
     }
-    return band->by_queued.n > 0 ? (struct flow_id *)(void *)band->by_queued.order[0] : NULL;
+    return band->by_queued.n > 0 ? CONTAINER_OF(band->by_queued.order[0], struct flow_id, ranked)
+                                 : NULL;
 }
 
 /* Whether an id of the request's own band has more than the request's id would have, `own`, NULL if

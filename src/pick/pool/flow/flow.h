@@ -58,7 +58,9 @@ enum flow_outcome {
 };
 
 struct flow_id;
+struct flow_lane;
 struct flow_band;
+struct flow_node;
 
 TAILQ_HEAD(flow_items, flow_item);
 
@@ -66,7 +68,9 @@ TAILQ_HEAD(flow_items, flow_item);
  * the caller. */
 struct flow_item {
     TAILQ_ENTRY(flow_item) link;
+    TAILQ_ENTRY(flow_item) lane_link;
     struct flow_id *id;
+    struct flow_lane *lane;
     uint64_t seq;       /* of its arrival */
     uint64_t queued_ns; /* when it was queued */
     uint64_t n_bytes;
@@ -75,9 +79,10 @@ struct flow_item {
 
 struct flow {
     TAILQ_HEAD(flow_bands, flow_band) bands; /* highest priority first */
-    struct flow_id **slots;                  /* fairness ids, by hash */
+    struct flow_node **slots;                /* a hash table */
     size_t slots_mask;                       /* number of slots, a power of two, less 1 */
-    size_t n_ids;
+    size_t n_nodes, n_ids, n_places;
+    uint64_t first_turn, last_turn; /* of those that ids have got */
     uint64_t n_queued, n_notified;
     uint64_t n_bytes; /* queued and notified */
     uint64_t next_number;
@@ -101,15 +106,20 @@ struct flow_item *flow_find_victim(struct flow *flow, enum flow_full full, int64
                                    const struct flow_item *grown);
 
 /* Queues an idle item with its `n_bytes`; the caller has checked the limits. `fairness_id`: the id;
- * "" is an id too. Returns: false when out of memory. */
+ * "" is an id too. `place`: the keyed hash of what the item waits for; items of the same place fit
+ * the same endpoints. Returns: false when out of memory. */
 bool flow_add(struct flow *flow, struct flow_item *item, int64_t priority, struct str fairness_id,
-              uint64_t now_ns) SLUICE_MUST_USE;
+              struct keyed_hash place, uint64_t now_ns) SLUICE_MUST_USE;
 /* Adds to the bytes of an item. */
 void flow_add_bytes(struct flow *flow, struct flow_item *item, uint64_t n_bytes);
 
-/* The first item in order that `fits`. Returns: NULL when none does. */
+/* The first item in order that `fits`: the last one for which it returns true. It is asked for one
+ * item of each place at most, so the search takes time by the number of places. Returns: NULL when
+ * none fits. */
 struct flow_item *flow_find(struct flow *flow,
                             bool (*fits)(void *user, const struct flow_item *item), void *user);
+/* Visits all queued items, or until `visit` returns true. Returns: whether it did. */
+bool flow_visit(struct flow *flow, bool (*visit)(void *user, struct flow_item *item), void *user);
 /* Takes a queued item out of its list; its fairness id becomes the last of its band. */
 void flow_notify(struct flow *flow, struct flow_item *item);
 /* Puts a notified item that found no capacity back to its position; its id becomes the next of its

@@ -33,9 +33,14 @@ static struct waiting *first(struct flow *flow, unsigned room) {
     return (struct waiting *)(void *)flow_find(flow, fits, &room);
 }
 
+/* Any number that differs with the places. */
+static struct keyed_hash place_of(const struct waiting *waiting) {
+    return (struct keyed_hash){waiting->places, 1};
+}
+
 static void add(struct flow *flow, struct waiting *waiting, int64_t priority, const char *id) {
     waiting->places = waiting->places ? waiting->places : 1;
-    assert_true(flow_add(flow, &waiting->item, priority, str_of(id), 0));
+    assert_true(flow_add(flow, &waiting->item, priority, str_of(id), place_of(waiting), 0));
 }
 
 /* Notifies all items that fit, one by one. Returns: their names, one letter each. */
@@ -105,6 +110,42 @@ static void flow_item_that_does_not_fit_is_skipped(void **state) {
     assert_string_equal(call_all(&flow, 1), "bd");
     assert_null(first(&flow, 1));
     assert_string_equal(call_all(&flow, 2), "eac");
+    flow_fini(&flow);
+}
+
+struct counted {
+    unsigned room, n_asked;
+};
+
+static bool fits_counted(void *context, const struct flow_item *item) {
+    struct counted *counted = context;
+    counted->n_asked++;
+    return fits(&counted->room, item);
+}
+
+/* Requests that wait for one endpoint cost those that wait for another one nothing. */
+static void flow_search_does_not_look_at_items_of_other_places(void **state) {
+    enum { N = 1000, N_IDS = 100 };
+    static struct waiting many[N], other = {.places = 2, .name = N};
+    struct flow flow;
+    (void)state;
+    flow_init(&flow);
+    for (unsigned i = 0; i < N; i++) {
+        char id[16];
+        snprintf(id, sizeof(id), "%u", i % N_IDS);
+        many[i] = (struct waiting){.places = 1, .name = i};
+        add(&flow, &many[i], i % 2, id);
+    }
+    add(&flow, &other, 0, "0");
+    assert_int_equal(flow.n_places, 3); /* of two bands */
+    struct counted counted = {.room = 2};
+    assert_ptr_equal(flow_find(&flow, fits_counted, &counted), &other.item);
+    assert_in_range(counted.n_asked, 1, 3);
+    for (unsigned i = 0; i < N; i++) {
+        flow_remove(&flow, &many[i].item, FLOW_ABORTED, 0);
+    }
+    assert_int_equal(flow.n_places, 1);
+    flow_remove(&flow, &other.item, FLOW_ABORTED, 0);
     flow_fini(&flow);
 }
 
@@ -208,8 +249,8 @@ static void flow_stats_count_items_bytes_and_ids(void **state) {
     (void)state;
     flow_init(&flow);
     assert_int_equal(flow_get_stats(&flow, bands, 4), 0);
-    assert_true(flow_add(&flow, &items[0].item, 1, STR("x"), 1000));
-    assert_true(flow_add(&flow, &items[1].item, 1, STR("y"), 2000));
+    assert_true(flow_add(&flow, &items[0].item, 1, STR("x"), place_of(&items[0]), 1000));
+    assert_true(flow_add(&flow, &items[1].item, 1, STR("y"), place_of(&items[1]), 2000));
     assert_true(flow_count_rejected(&flow, 7));
     assert_int_equal(flow_get_stats(&flow, bands, 4), 2);
     assert_int_equal(bands[0].priority, 7);
@@ -234,7 +275,7 @@ static void flow_stats_count_items_bytes_and_ids(void **state) {
 
 /* ---- many fairness ids ----------------------------------------------------------------------- */
 
-enum { MANY = 100000, ID_BYTES = 160 };
+enum { MANY = 100000, ID_BYTES = 384 };
 
 /* Bytes allocated with malloc; always 0 with a sanitizer's malloc, and with symbols of an older
  * glibc. */
@@ -259,12 +300,13 @@ static void flow_100000_long_ids_use_bounded_memory(void **state) {
     for (unsigned i = 0; i < MANY; i++) {
         snprintf(id + sizeof(id) - 16, 16, "%u", i);
         items[i] = (struct waiting){.name = i, .places = 1};
-        assert_true(flow_add(&flow, &items[i].item, 0, str_make(id, sizeof(id)), 0));
+        assert_true(
+            flow_add(&flow, &items[i].item, 0, str_make(id, sizeof(id)), place_of(&items[i]), 0));
     }
     assert_int_equal(flow.n_ids, MANY);
     assert_in_range(heap_bytes() - n_before, 0, (size_t)MANY * ID_BYTES);
-    assert_in_range(flow.slots_mask, MANY / 2 - 1, 2 * MANY);
-    for (unsigned i = 0; i < MANY; i++) { /* each was notified once */
+    assert_in_range(flow.slots_mask, MANY / 2 - 1, 4 * MANY); /* an id, and its items of a place */
+    for (unsigned i = 0; i < MANY; i++) {                     /* each was notified once */
         struct waiting *next = first(&flow, 1);
         assert_ptr_equal(next, &items[i]);
         flow_notify(&flow, &next->item);
@@ -353,7 +395,8 @@ static void arrive(struct world *world, struct waiting *item) {
     if (is_new(world, item)) {
         world->passed[item->priority][item->id] = 0; /* last of all ids */
     }
-    assert_true(flow_add(&world->flow, &item->item, item->priority, str_of(ids[item->id]), 0));
+    assert_true(flow_add(&world->flow, &item->item, item->priority, str_of(ids[item->id]),
+                         place_of(item), 0));
     world->n_arrived[item->name]++;
 }
 
@@ -390,7 +433,8 @@ static void judge_victim(struct world *world) {
             queued[one->priority][one->id] |= one->item.state == FLOW_QUEUED;
         }
     }
-    struct flow_item *victim = flow_find_victim(&world->flow, FLOW_FULL_BYTES, BANDS, STR(""), 0, NULL);
+    struct flow_item *victim =
+        flow_find_victim(&world->flow, FLOW_FULL_BYTES, BANDS, STR(""), 0, NULL);
     for (unsigned band = 0; band < BANDS; band++) {
         uint64_t most = 0;
         for (unsigned id = 0; id < IDS; id++) {
@@ -446,6 +490,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flow_items_leave_by_priority_then_fairness),
         cmocka_unit_test(flow_item_that_does_not_fit_is_skipped),
+        cmocka_unit_test(flow_search_does_not_look_at_items_of_other_places),
         cmocka_unit_test(flow_requeued_item_keeps_its_position),
         cmocka_unit_test(flow_remove_from_middle_keeps_order),
         cmocka_unit_test(flow_check_limits_reports_the_limit_reached),

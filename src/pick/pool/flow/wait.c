@@ -339,7 +339,7 @@ static uint32_t mark_free_members(struct free_members *free_members) {
     return n;
 }
 
-/* How many waiters, about, are looked at while the lock is held. */
+/* How many places of waiters, about, are looked at while the lock is held. */
 enum { MAX_VISITS = 20000 };
 
 /* Those waiters with subsets are searched that have a member with capacity. Out of memory the next
@@ -357,7 +357,7 @@ static bool notify_restricted_waiters(struct pool *pool, struct pool_notificatio
     while (any && !more && pool->flow.n_queued > 0 &&
            flow_find(&pool->flow, find_free_member, &free_members)) {
         uint32_t member = free_members.endpoint->member;
-        n_visits += 2 * pool->flow.n_queued;
+        n_visits += 2 * pool->flow.n_places;
         pool_notify_waiters(pool, free_members.endpoint, notifications);
         free_members.set[member / 64] &= ~(UINT64_C(1) << member % 64); /* no waiter can use it */
         more = n_visits > MAX_VISITS;
@@ -407,10 +407,10 @@ struct orphaned_list {
 };
 
 /* Each waiter is visited once. Returns: enough were resolved. */
-static bool collect_orphaned(void *user, const struct flow_item *item) {
+static bool collect_orphaned(void *user, struct flow_item *item) {
     struct orphaned_list *orphaned = user;
     const struct pool_snapshot *snapshot = orphaned->pool->snapshot;
-    struct pool_waiter *waiter = (struct pool_waiter *)(void *)(uintptr_t)item;
+    struct pool_waiter *waiter = waiter_of(item);
     bool stale = is_restricted(waiter) && waiter->members_generation != snapshot->generation;
     pool_waiter_resolve(snapshot, waiter);
     if (is_orphaned(snapshot, waiter)) {
@@ -426,7 +426,7 @@ static bool settle_some(struct pool *pool, struct pool_notifications *notificati
     struct orphaned_list orphaned = {.pool = pool};
     struct pool_waiter *waiter;
     STAILQ_INIT(&orphaned.waiters);
-    bool more = flow_find(&pool->flow, collect_orphaned, &orphaned) != NULL;
+    bool more = flow_visit(&pool->flow, collect_orphaned, &orphaned);
     STAILQ_FOREACH(waiter, &orphaned.waiters, orphaned_link) {
         notify_waiter(pool, waiter, NULL, notifications);
     }
@@ -521,6 +521,25 @@ static void note_queued(struct pool *pool, const struct pool_waiter *waiter) {
     }
 }
 
+static void add_to_hash(const struct pool *pool, const struct subset *subset,
+                        struct keyed_hash *hash) {
+    for (size_t i = 0; subset && i < subset->n; i++) {
+        const struct endpoint_address *address = &subset->items[i];
+        uint64_t text[] = {hash->low, hash->high, address->high, address->low,
+                           (uint64_t)address->family << 16 | address->port};
+        *hash = keyed_hash_of(&pool->flow.key, str_make((const char *)text, sizeof(text)));
+    }
+}
+
+/* Waiters with equal lists of addresses fit the same endpoints. */
+static struct keyed_hash place_of(const struct pool *pool, const struct pool_request *request) {
+    struct keyed_hash hash = {request->subset != NULL, request->selection != NULL};
+    add_to_hash(pool, request->subset, &hash);
+    hash.high ^= request->selection ? UINT64_MAX : 0;
+    add_to_hash(pool, request->selection, &hash);
+    return hash;
+}
+
 enum status pool_displaced_error(struct error *err) {
     return error_set(err, ST_SATURATED,
                      "request queue full: a request of a higher priority, or of a fairness id with "
@@ -577,7 +596,8 @@ enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *
                                    .members = members,
                                    .members_generation = members_generation,
                                    .until_ns = now_ns + spec->flow_control.max_wait_ns};
-    if (!flow_add(&pool->flow, &waiter->item, priority, request->fairness_id, now_ns)) {
+    if (!flow_add(&pool->flow, &waiter->item, priority, request->fairness_id,
+                  place_of(pool, request), now_ns)) {
         return error_no_memory(err, "a queued request");
     }
     count_unrestricted(pool, waiter, true);

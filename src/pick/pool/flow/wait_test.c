@@ -904,7 +904,7 @@ static void pool_wait_fairness_id_with_fewer_bytes_takes_place_of_one_with_most(
     grown.request.n_bytes = 100;
     ask_and_wait(&fixture, &grown);
     expect_displaced(&fixture, &large[1]);
-    assert_int_equal(ask(&fixture, &large[1]), ST_SATURATED); /* it has most */
+    assert_int_equal(ask(&fixture, &large[1]), ST_SATURATED);                /* it has most */
     assert_true(pool_waiter_add_bytes(fixture.pool, &small[0].waiter, 380)); /* 1,000 again */
     assert_true(pool_waiter_add_bytes(fixture.pool, &grown.waiter, 50));
     expect_displaced(&fixture, &large[0]);
