@@ -641,6 +641,7 @@ static void receive(struct net_conn *conn, size_t n_read, const uv_buf_t *buf) {
         loop_iteration_watch(worker_loop_iteration(server_worker->worker));
     }
     conn->received = true;
+    conn->n_read += n_read;
     conn_entry_set_idle(&conn->entry, CONN_BUSY); /* until update_timer */
     if (buf->base != server_worker->in) {
         conn->protocol->on_read_buffer_filled(conn, n_read);
@@ -780,9 +781,10 @@ bool net_call_body_is_too_slow(struct net_call *call) {
     const struct net_limits *limits = &call->server_worker->server->limits;
     uint64_t n_bytes = call->received - call->rate_received;
     call->rate_received = call->received;
-    return receive_window_add(&call->body_window, n_bytes, clock_now_ns(), limits->min_body_rate,
-                              limits->body_timeout_ns) &&
-           !net_conn_is_behind(call->conn);
+    uint64_t n_excusing =
+        receive_window_add(&call->body_window, n_bytes, call->received, clock_now_ns(),
+                           limits->min_body_rate, limits->body_timeout_ns);
+    return n_excusing > 0 && net_conn_waiting_bytes(call->conn) < n_excusing;
 }
 
 void net_call_free_body(struct net_call *call) {
@@ -995,6 +997,26 @@ static bool waits_for_turn(const struct net_conn *conn) {
 
 bool net_conn_is_behind(const struct net_conn *conn) {
     return waits_for_turn(conn) || (wants_to_read(conn) && net_conn_has_unread(conn));
+}
+
+uint64_t net_conn_waiting_bytes(const struct net_conn *conn) {
+    uint64_t n_pending = conn->pending_input ? conn->pending_len - conn->pending_at : 0;
+    uv_os_fd_t fd;
+    int n_unread = 0;
+    if (uv_fileno(&conn->uv.handle, &fd) != 0 || ioctl(fd, FIONREAD, &n_unread) != 0) {
+        n_unread = 0;
+    }
+    return n_pending + (uint64_t)n_unread;
+}
+
+bool net_conn_is_behind_mark(const struct net_conn *conn, uint64_t *mark) {
+    if (!net_conn_is_behind(conn)) {
+        return false;
+    }
+    if (*mark == 0) {
+        *mark = conn->n_read + net_conn_waiting_bytes(conn) + 1;
+    }
+    return conn->n_read < *mark;
 }
 
 enum { SLOW_WRITE_BYTES = 16384 };

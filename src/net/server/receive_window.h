@@ -11,28 +11,44 @@
 #include "core/event/timer.h"
 
 struct receive_window {
-    uint64_t since_ns; /* 0: no window has begun */
-    uint64_t last_ns;  /* when bytes were last received */
-    uint64_t n_bytes;  /* received since the window began */
+    uint64_t since_ns;    /* 0: no window has begun */
+    uint64_t last_ns;     /* when bytes were last received */
+    uint64_t n_bytes;     /* received since the window began */
+    uint64_t n_conn_read; /* what the connection had read when the window began */
 };
 
-/* Counts `n_bytes` received now. `length_ns` is also the longest pause, after which the caller's
- * timer ends the request: where bytes follow a longer one, this process stood still, and a new
- * window begins. Returns: whether a window of at least `length_ns` has ended in which less than
- * `min_rate` bytes per second came; false without a rate or a length. */
-static inline bool receive_window_add(struct receive_window *window, uint64_t n_bytes,
-                                      uint64_t now_ns, uint64_t min_rate, uint64_t length_ns) {
+/* Of a connection that is not read in time, as much waits in its buffers. */
+enum { RECEIVE_EXCUSED_BYTES = 32768 };
+
+/* Counts `n_bytes` received now, of a connection that has read `n_conn_read` bytes so far.
+ * `length_ns` is also the longest pause, after which the caller's timer ends the request: where
+ * bytes follow a longer one, this process stood still, and a new window begins. Returns: 0, unless
+ * a window of at least `length_ns` has ended in which less than `min_rate` bytes per second came.
+ * Then that is this process's fault if so many bytes of the connection wait to be read: as many as
+ * are missing, or RECEIVE_EXCUSED_BYTES; UINT64_MAX where the connection has read enough of other
+ * things. */
+static inline uint64_t receive_window_add(struct receive_window *window, uint64_t n_bytes,
+                                          uint64_t n_conn_read, uint64_t now_ns, uint64_t min_rate,
+                                          uint64_t length_ns) {
     uint64_t elapsed_ns = now_ns - window->since_ns;
     bool stood_still = timer_is_late(window->last_ns + length_ns, now_ns);
     window->n_bytes += n_bytes;
     window->last_ns = now_ns;
     if (window->since_ns > 0 && elapsed_ns <= length_ns) {
-        return false;
+        return 0;
     }
-    bool slow = window->since_ns > 0 && !stood_still && min_rate > 0 && length_ns > 0 &&
-                (double)window->n_bytes < (double)min_rate * ((double)elapsed_ns / 1e9);
-    *window = (struct receive_window){.since_ns = now_ns, .last_ns = now_ns};
-    return slow;
+    double needed = (double)min_rate * ((double)elapsed_ns / 1e9);
+    double missing = needed - (double)window->n_bytes;
+    bool slow = window->since_ns > 0 && !stood_still && length_ns > 0 && missing > 0;
+    bool others_came = (double)(n_conn_read - window->n_conn_read) >= needed;
+    *window =
+        (struct receive_window){.since_ns = now_ns, .last_ns = now_ns, .n_conn_read = n_conn_read};
+    if (!slow) {
+        return 0;
+    }
+    return others_came                       ? UINT64_MAX
+           : missing < RECEIVE_EXCUSED_BYTES ? (uint64_t)missing + 1
+                                             : RECEIVE_EXCUSED_BYTES;
 }
 
 #endif

@@ -183,6 +183,7 @@ struct net_conn {
     struct conn_socket socket;
     struct conn_reading slow_reading, reported_reading;
     uint64_t n_written; /* bytes of responses written or queued on the socket */
+    uint64_t n_read;    /* bytes read from the socket */
     uint64_t discarded; /* bytes read and dropped */
     uint64_t linger_end_ns;
     uint64_t n_taken_at_arm;  /* net_conn_taken_bytes when the write timeout was started */
@@ -381,6 +382,11 @@ bool net_conn_has_unread(const struct net_conn *conn);
 /* Returns: whether bytes of the client wait for a turn of its worker, read or not: then a
  * body is not late because of the client. False where the connection is not to be read. */
 bool net_conn_is_behind(const struct net_conn *conn);
+/* Returns: bytes that have arrived from the client and were not handled, in the kernel or here. */
+uint64_t net_conn_waiting_bytes(const struct net_conn *conn);
+/* As net_conn_is_behind, of what had arrived when it was first called with that `*mark`, which is 0
+ * then: what a client sends later makes nothing else late. */
+bool net_conn_is_behind_mark(const struct net_conn *conn, uint64_t *mark);
 /* Returns: bytes written but not taken by the socket. */
 size_t net_conn_unsent_bytes(const struct net_conn *conn);
 /* Returns: bytes that the peer's host has acknowledged, modulo 2^64: only differences have a

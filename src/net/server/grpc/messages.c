@@ -288,11 +288,15 @@ static enum status check_rate(struct grpc_stream *stream, size_t n_bytes, struct
         stream->in_window.since_ns = 0;
         return ST_OK;
     }
-    return receive_window_add(&stream->in_window, n_bytes, grpc_core_now(stream->core),
-                              limits->net.min_body_rate, limits->net.body_timeout_ns) &&
-                   !grpc_stream_is_behind(stream)
-               ? error_set(err, ST_REQUEST_TIMEOUT, "the message is too slow (--min-body-rate)")
-               : ST_OK;
+    const struct grpc_core *core = stream->core;
+    struct grpc_session *session = stream->session;
+    uint64_t n_excusing =
+        receive_window_add(&stream->in_window, n_bytes, session->n_received, grpc_core_now(core),
+                           limits->net.min_body_rate, limits->net.body_timeout_ns);
+    bool slow =
+        n_excusing > 0 && (!core->waiting_bytes || core->waiting_bytes(session) < n_excusing);
+    return slow ? error_set(err, ST_REQUEST_TIMEOUT, "the message is too slow (--min-body-rate)")
+                : ST_OK;
 }
 
 /* What is pending already comes before it. */

@@ -396,8 +396,12 @@ static void schedule_deferred(struct grpc_core *core) {
     server_worker_schedule_deferred(core->user);
 }
 
-static bool is_behind(struct grpc_session *session) {
-    return net_conn_is_behind(&grpc_conn_of(session)->net);
+static bool is_behind(struct grpc_session *session, uint64_t *mark) {
+    return net_conn_is_behind_mark(&grpc_conn_of(session)->net, mark);
+}
+
+static uint64_t waiting_bytes(struct grpc_session *session) {
+    return net_conn_waiting_bytes(&grpc_conn_of(session)->net);
 }
 
 static enum status init_workers(struct grpc_server *server, struct error *err) {
@@ -412,6 +416,7 @@ static enum status init_workers(struct grpc_server *server, struct error *err) {
             .schedule_deferred = schedule_deferred,
             .on_refused = grpc_log_refused,
             .is_behind = is_behind,
+            .waiting_bytes = waiting_bytes,
             .on_closed = on_session_closed,
             .user = server_worker,
         };

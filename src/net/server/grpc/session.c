@@ -16,9 +16,10 @@ enum {
     /* A peer that resets its calls faster than they end has at most this multiple of max_streams
      * alive. */
     MAX_ALIVE_RATIO = 4,
-    FIELD_OVERHEAD = 32,    /* RFC 9113, 10.5.1: overhead counted for each field */
-    LARGE_BYTES = 1 << 20,  /* from this message size on, larger frames are allowed */
-    HEADER_ABUSE_RATIO = 8, /* times the limit: ends the connection instead of one call */
+    FIELD_OVERHEAD = 32,         /* RFC 9113, 10.5.1: overhead counted for each field */
+    LARGE_BYTES = 1 << 20,       /* from this message size on, larger frames are allowed */
+    BEHIND_CHECK_NS = 100000000, /* GRPC_WAIT_BEHIND */
+    HEADER_ABUSE_RATIO = 8,      /* times the limit: ends the connection instead of one call */
 };
 
 /* Consecutive frames mostly belong to one stream: caches the last lookup. */
@@ -408,6 +409,7 @@ enum status grpc_core_init(struct grpc_core *core, const struct grpc_server_opti
     }
     timer_list_init(&core->stream_timers);
     core->stream_timers.after_ns[GRPC_WAIT_MESSAGE] = options->limits.net.body_timeout_ns;
+    core->stream_timers.after_ns[GRPC_WAIT_BEHIND] = BEHIND_CHECK_NS;
     core->stream_timers.after_ns[GRPC_WAIT_WINDOW] = options->limits.net.write_timeout_ns;
     enum status st = make_option(core, err);
     if (st == ST_OK) {
@@ -852,6 +854,7 @@ void grpc_session_receive(struct grpc_session *session, struct str data) {
     }
     core->running = true;
     core->now_ns = clock_now_ns();
+    session->n_received += data.len;
     if (receive_preface(session, &data) && data.len > 0) {
         size_t n_good = h2_scan_add(&session->scan, data);
         receive_frames(session, str_make(data.ptr, n_good));

@@ -49,6 +49,8 @@ struct grpc_route {
 /* What a stream waits for; a class of the core's stream_timers. */
 enum grpc_wait {
     GRPC_WAIT_MESSAGE, /* the rest of a message */
+    GRPC_WAIT_BEHIND,  /* likewise, of which nothing came in time: what had arrived of its
+                          connection by then is handled first */
     GRPC_WAIT_WINDOW,  /* the client to take more of the response */
     GRPC_WAIT_NOTHING,
 };
@@ -82,9 +84,11 @@ struct grpc_core {
     void (*schedule_deferred)(struct grpc_core *core);
     /* A call, or (`whole`) the connection, was refused. May be NULL. */
     void (*on_refused)(struct grpc_session *session, const struct error *err, bool whole);
-    /* Returns: whether bytes of the client wait for this process: then a message is not late
-     * because of the client. May be NULL. */
-    bool (*is_behind)(struct grpc_session *session);
+    /* Returns: whether bytes of the client wait for this process that had arrived when it was first
+     * called with that `*mark`, which is 0 then: a message may be late for that. May be NULL. */
+    bool (*is_behind)(struct grpc_session *session, uint64_t *mark);
+    /* Returns: bytes of the client that wait for this process. May be NULL. */
+    uint64_t (*waiting_bytes)(struct grpc_session *session);
     /* The close of the session took several sweeps, and is complete. May be NULL. */
     void (*on_closed)(struct grpc_session *session);
     void *user;
@@ -125,6 +129,7 @@ struct grpc_stream {
     struct grpc_send_queue out;
     enum http_coding answer_coding;
     struct receive_window in_window;  /* of messages that are incomplete */
+    uint64_t behind_mark;             /* core->is_behind, while it waits for GRPC_WAIT_BEHIND */
     uint64_t n_sent;                  /* bytes of messages collected since sent_since_ns, over */
     uint64_t sent_since_ns;           /* which the rate is looked at; 0: nothing is queued */
     struct grpc_fields set, trailers; /* set by the method */
@@ -170,7 +175,8 @@ struct grpc_session {
     uint32_t window_credit; /* WINDOW_UPDATE frames that the peer may send for what it got */
     struct h2_scan scan;
     size_t n_table_bytes; /* of its client's HPACK table, by HPACK's count */
-    uint64_t n_sent;      /* bytes of messages collected for the socket */
+    uint64_t n_received;
+    uint64_t n_sent; /* bytes of messages collected for the socket */
     struct grpc_write_batch write_batch;
     struct grpc_session *next_scheduled;
     STAILQ_ENTRY(grpc_session) closing_link;
@@ -279,8 +285,6 @@ void grpc_stream_on_head(struct grpc_stream *stream);
 void grpc_stream_cancel(struct grpc_stream *stream, const struct error *err);
 /* A timer of core->stream_timers expired. */
 void grpc_stream_timed_out(struct grpc_stream *stream, enum grpc_wait wait);
-/* Returns: core->is_behind, of its connection. */
-bool grpc_stream_is_behind(const struct grpc_stream *stream);
 /* Ends the call if its messages wait for the client, which has taken nothing since `since_ns`.
  * Returns: whether it did. */
 bool grpc_stream_end_if_stalled(struct grpc_stream *stream, uint64_t since_ns);

@@ -421,6 +421,7 @@ void grpc_stream_update_timer(struct grpc_stream *stream) {
     if (!sends) {
         stream->sent_since_ns = 0;
     }
+    stream->behind_mark = 0;
     if (!stream->closed && (sends || grpc_receive_is_waiting(stream))) {
         timer_list_start(timeouts, &stream->timeout, sends ? GRPC_WAIT_WINDOW : GRPC_WAIT_MESSAGE,
                          grpc_core_now(stream->core));
@@ -597,22 +598,26 @@ static void abort_response(struct grpc_stream *stream, const struct error *err) 
     }
 }
 
-bool grpc_stream_is_behind(const struct grpc_stream *stream) {
+static bool is_behind(struct grpc_stream *stream) {
     const struct grpc_core *core = stream->core;
-    return stream->session && core->is_behind && core->is_behind(stream->session);
+    return stream->session && core->is_behind &&
+           core->is_behind(stream->session, &stream->behind_mark);
 }
 
 void grpc_stream_timed_out(struct grpc_stream *stream, enum grpc_wait wait) {
+    struct grpc_core *core = stream->core;
     struct error err;
-    if (wait == GRPC_WAIT_MESSAGE && stream->is_plain) {
+    bool is_late = wait != GRPC_WAIT_WINDOW;
+    if (is_late && stream->is_plain) {
         grpc_plain_answer(stream); /* the error is known already */
         return;
     }
-    if (wait == GRPC_WAIT_MESSAGE && grpc_stream_is_behind(stream)) {
-        grpc_stream_update_timer(stream);
+    if (is_late && is_behind(stream)) {
+        timer_list_start(&core->stream_timers, &stream->timeout, GRPC_WAIT_BEHIND,
+                         grpc_core_now(core));
         return;
     }
-    if (wait == GRPC_WAIT_MESSAGE) {
+    if (is_late) {
         error_set(&err, ST_REQUEST_TIMEOUT, "timed out waiting for the message (--body-timeout)");
         grpc_stream_cancel(stream, &err);
         return;
