@@ -532,15 +532,20 @@ size_t net_budget_close_idle(struct net_budget *budget, size_t most) {
     return n;
 }
 
-/* Returns: whether there are no more connections than the limit now: meanwhile some may have been
- * closed by their clients, and were not found for that. */
+/* Where there are more connections than the limit, because others were accepted while some were
+ * being opened, or were found busy when their place had been taken, more than one place is taken;
+ * the new connection needs only one. Returns: whether it has one: or there are no more connections
+ * than the limit now, as some may have been closed by their clients, and were not found for
+ * that. */
 static bool make_room(struct net_server *server, uint64_t n_over, uint64_t host) {
-    const struct place_search search = {.host = host};
-    for (size_t i = 0; n_over > 0 && i < MAX_TAKEN_PLACES && take_place(server, &search); i++) {
-        n_over--;
-    }
     const struct net_budget *budget = server->budget;
-    return n_over == 0 ||
+    const struct place_search search = {.host = host};
+    bool is_far_over = n_over > net_budget_max_refusals(budget);
+    uint64_t n_taken = 0;
+    while (n_taken < n_over && n_taken < MAX_TAKEN_PLACES && take_place(server, &search)) {
+        n_taken++;
+    }
+    return n_taken == n_over || (n_taken > 0 && !is_far_over) ||
            atomic_load_explicit(&budget->n_conns, memory_order_relaxed) <= budget->max_connections;
 }
 

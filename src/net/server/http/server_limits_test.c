@@ -368,6 +368,30 @@ static void connection_over_limit_waits_for_those_that_are_not_open(void **state
 }
 
 /* As server.c, which is told to when a place is wanted. */
+/* More connections than the limit have a place, as when some that were found idle have become busy
+ * meanwhile: a new one needs one place only. */
+static void connection_far_over_limit_takes_place_of_idle_one(void **state) {
+    (void)state;
+    enum { N_IDLE = 12, N_BUSY = 7 };
+    struct test_server server;
+    struct net_limits limits = test_limits();
+    struct net_budget budget = test_budget();
+    budget.max_connections = N_IDLE;
+    test_server_start_with(&server, &limits, budget, "127.0.0.1:0");
+    int fds[N_IDLE];
+    for (int i = 0; i < N_IDLE; i++) {
+        fds[i] = connect_and_ask(&server, GOOD);
+    }
+    atomic_fetch_add(&server.host.budget.n_conns, N_BUSY);
+    close(connect_and_ask(&server, GOOD));
+    atomic_fetch_sub(&server.host.budget.n_conns, N_BUSY);
+    for (int i = 0; i < N_IDLE; i++) {
+        close(fds[i]);
+    }
+    check_good(&server);
+    test_server_stop(&server);
+}
+
 static void run_evict(struct worker_msg *msg) {
     net_conn_evict(CONTAINER_OF(msg, struct net_conn, msg));
 }
@@ -950,6 +974,7 @@ int main(void) {
         cmocka_unit_test(request_memory_exhausted_gets_503),
         cmocka_unit_test(connection_over_limit_gets_503),
         cmocka_unit_test(connection_over_limit_takes_place_of_idle_one),
+        cmocka_unit_test(connection_far_over_limit_takes_place_of_idle_one),
         cmocka_unit_test(connection_over_limit_waits_for_those_that_are_not_open),
         cmocka_unit_test(connection_answered_after_its_place_was_taken_keeps_it),
         cmocka_unit_test(accept_without_descriptors_closes_idle_connection),
