@@ -188,7 +188,10 @@ void net_server_relieve_pages(struct net_budget_user *user) {
 static void on_relieve(void *user, uint64_t wanted) {
     const struct server_worker *server_worker = user;
     const struct net_server *server = server_worker->server;
-    uint64_t n_conns = wanted / server->protocol->conn_memory_bytes + 1;
+    uint64_t used = atomic_load_explicit(&server->budget->n_bytes, memory_order_relaxed);
+    uint64_t limit = net_budget_limit(server->budget);
+    uint64_t missing = wanted + (used > limit ? used - limit : 0);
+    uint64_t n_conns = missing / server->protocol->conn_memory_bytes + 1;
     net_budget_relieve(server->budget, wanted);
     net_budget_close_idle(server->budget,
                           n_conns < RELIEF_MAX_IDLE ? (size_t)n_conns : RELIEF_MAX_IDLE);

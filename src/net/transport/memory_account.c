@@ -199,11 +199,14 @@ uint64_t memory_quota_wanted(const struct memory_quota *quota) {
     return n_bytes;
 }
 
-static void relieve_if_due(struct memory_quota *quota, uint64_t now_ns, uint64_t wanted) {
-    if (now_ns >= quota->relief_due_ns) {
+/* Returns: whether it was due. */
+static bool relieve_if_due(struct memory_quota *quota, uint64_t now_ns, uint64_t wanted) {
+    bool due = now_ns >= quota->relief_due_ns;
+    if (due) {
         quota->relief_due_ns = now_ns + MEMORY_RETRY_NS;
         quota->options.relieve(quota->options.user, wanted);
     }
+    return due;
 }
 
 /* ---- accounts -------------------------------------------------------------------------------- */
@@ -405,7 +408,8 @@ static void insert_waiting(struct memory_reservation *reservation) {
         TAILQ_INSERT_TAIL(list, reservation, link);
     }
     update_waiting(quota);
-    schedule(quota, retry_ns(quota, now_ns));
+    bool relieved = relieve_if_due(quota, now_ns, memory_quota_wanted(quota));
+    schedule(quota, relieved ? now_ns + MEMORY_RELIEVED_NS : retry_ns(quota, now_ns));
 }
 
 /* The account has space: takes it from the budget. Returns: whether it did. */
@@ -567,7 +571,7 @@ void memory_release(struct memory_reservation *reservation, bool sent) {
 
 void memory_relieve(struct memory_account *account, uint64_t wanted) {
     if (account) {
-        relieve_if_due(account->quota, account->quota->options.now_ns(), wanted);
+        (void)relieve_if_due(account->quota, account->quota->options.now_ns(), wanted);
     }
 }
 
@@ -764,6 +768,6 @@ uint64_t memory_quota_run(struct memory_quota *quota, uint64_t now_ns) {
     if (!has_waiting(quota)) {
         return UINT64_MAX;
     }
-    relieve_if_due(quota, now_ns, memory_quota_wanted(quota));
-    return retry_ns(quota, now_ns);
+    bool relieved = relieve_if_due(quota, now_ns, memory_quota_wanted(quota));
+    return relieved ? now_ns + MEMORY_RELIEVED_NS : retry_ns(quota, now_ns);
 }

@@ -37,6 +37,8 @@ enum {
 static const uint64_t MEMORY_WAIT_NS = UINT64_C(5000000000);
 static const uint64_t MEMORY_LONG_NS = UINT64_C(1000000000);
 static const uint64_t MEMORY_RETRY_NS = UINT64_C(50000000);
+/* As MEMORY_RETRY_NS, once connections are being closed for what waits. */
+static const uint64_t MEMORY_RELIEVED_NS = UINT64_C(5000000);
 
 struct memory_account;
 struct memory_reservation;

@@ -187,13 +187,17 @@ static void memory_budget_full_makes_wait_then_refuses(void **state) {
     open_memory(8 * MB, 16 * MB);
     assert_int_equal(reserve(&requests[0], 0, 8 * MB), MEMORY_GRANTED);
     assert_int_equal(reserve(&requests[1], 1, 4 * MB), MEMORY_WAITS);
-    assert_int_equal(memory.due_ns, 1 + MEMORY_RETRY_NS);
+    assert_true(memory.n_reliefs == 1 && memory.wanted == 4 * MB); /* at once */
+    assert_int_equal(memory.due_ns, 1 + MEMORY_RELIEVED_NS);
+    assert_int_equal(memory_quota_run(&memory.quotas[0], 1 + MEMORY_RELIEVED_NS),
+                     1 + MEMORY_RELIEVED_NS + MEMORY_RETRY_NS);
     assert_int_equal(atomic_load(&memory.quotas[0].n_waiting_for_budget), 1);
     assert_int_equal(memory_account_held_bytes(memory.accounts[0]), 8 * MB);
     assert_int_equal(memory_account_held_bytes(memory.accounts[1]), 0); /* only waited for */
+    assert_int_equal(memory.n_reliefs, 1);
     assert_int_equal(memory_quota_run(&memory.quotas[0], 1 + MEMORY_RETRY_NS),
-                     1 + 2 * MEMORY_RETRY_NS);
-    assert_true(memory.n_reliefs == 1 && memory.wanted == 4 * MB);
+                     1 + MEMORY_RETRY_NS + MEMORY_RELIEVED_NS);
+    assert_true(memory.n_reliefs == 2 && memory.wanted == 4 * MB);
     assert_int_equal(memory_quota_run(&memory.quotas[0], 1 + MEMORY_WAIT_NS), UINT64_MAX);
     assert_true(requests[1].order == 1 && !requests[1].reserved);
     assert_int_equal(reserve(&requests[2], 2, 9 * MB), MEMORY_REFUSED); /* it never fits */
