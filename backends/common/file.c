@@ -16,7 +16,9 @@
 static sluice_status error_io(sluice_error *error, const char *path) {
     sluice_status status = errno == ENOENT || errno == ENOTDIR ? SLUICE_NOT_FOUND
                            : errno == ELOOP                    ? SLUICE_INVALID_ARGUMENT
-                                                               : SLUICE_INTERNAL;
+                           : errno == EMFILE || errno == ENFILE || errno == ENOMEM
+                               ? SLUICE_UNAVAILABLE
+                               : SLUICE_INTERNAL;
     return error_set(error, status, "%s: cannot be read: %s", path, strerror(errno));
 }
 

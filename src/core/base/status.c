@@ -3,6 +3,7 @@
 #include "core/base/status.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -47,6 +48,11 @@ int status_grpc(enum status status) {
 
 int status_mip(enum status status) {
     return status_row(status)->mip;
+}
+
+enum status status_of_errno(int why, enum status otherwise) {
+    return why == EMFILE || why == ENFILE || why == ENOMEM || why == EAGAIN ? ST_NOT_READY
+                                                                            : otherwise;
 }
 
 /* Bytes at the end of `text` that begin an incomplete character; 0 when the last character is

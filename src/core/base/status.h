@@ -38,6 +38,11 @@ enum status error_setv(struct error *err, enum status status, const char *format
 enum status error_no_memory(struct error *err, const char *what, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* `why`: an errno. Returns: ST_NOT_READY where it says that the process or the machine lacks
+ * descriptors, threads or memory, which may pass and is no mistake of the caller's; else
+ * `otherwise`. */
+enum status status_of_errno(int why, enum status otherwise);
+
 /* Puts the formatted text and ": " in front of err->text (a path, a model's name). Returns:
  * err->status. */
 enum status error_prefix(struct error *err, const char *format, ...)

@@ -3,6 +3,7 @@
 #include "serve/config/fingerprint.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <limits.h>
 #include <linux/magic.h>
 #include <stdbool.h>
@@ -170,6 +171,10 @@ static uint64_t hash_directory(struct walk *walk, const struct place *place) {
     uint64_t sum = 0;
     DIR *dir = opendir(place->path);
     struct dirent *entry;
+    if (!dir && walk->status == ST_OK && status_of_errno(errno, ST_OK) != ST_OK) {
+        /* Else the files would seem to have changed. */
+        walk->status = error_set(walk->err, ST_NOT_READY, "%s: %s", place->path, strerror(errno));
+    }
     while (dir && may_continue(walk) && (entry = readdir(dir))) {
         if (entry->d_name[0] != '.') {
             sum += hash_entry(walk, place, entry->d_name);

@@ -139,9 +139,8 @@ static enum status open_object(struct str key, int *out, struct error *err) {
     assert(key.len < NAME_MAX);
     memcpy(path + 1, key.ptr, key.len);
     *out = shm_open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK, 0);
-    bool is_limit = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
     return *out >= 0 ? ST_OK
-                     : error_set(err, is_limit ? ST_IO : ST_BAD_FIELD,
+                     : error_set(err, status_of_errno(errno, ST_BAD_FIELD),
                                  "the shared memory object cannot be opened");
 }
 

@@ -59,7 +59,7 @@ DIR *opendir(const char *path) {
 
 static atomic_int n_open; /* models open in the backend */
 
-/* Opens files that don't begin with "bad". */
+/* Opens files that don't begin with "bad" or "busy". */
 static sluice_status open_file(const sluice_model_args *args, sluice_model **model,
                                sluice_error *error) {
     char text[64] = "";
@@ -70,6 +70,10 @@ static sluice_status open_file(const sluice_model_args *args, sluice_model **mod
     }
     if (!read || strncmp(text, "bad", 3) == 0) {
         snprintf(error->text, sizeof(error->text), "a torn file");
+        return SLUICE_INVALID_ARGUMENT;
+    }
+    if (strncmp(text, "busy", 4) == 0) {
+        snprintf(error->text, sizeof(error->text), "no more threads");
         return SLUICE_UNAVAILABLE;
     }
     sluice_status status = rig_backend.model_open(args, model, error);
@@ -304,6 +308,20 @@ static void repository_explicit_mode_loads_and_unloads_models(void **state) {
     assert_listed(&served, "a 1 unloaded, b 1 ready, c 2 failed: a torn file");
     assert_true(repository_is_ready(served.repository));
     await_open(1);
+    end(&served);
+}
+
+/* It is not the client's mistake. */
+static void repository_load_that_server_cannot_carry_out_is_not_ready(void **state) {
+    struct served served;
+    (void)state;
+    begin(&served);
+    add(&served, "r/a/1/model.fake", "busy");
+    make(&served, REPOSITORY_EXPLICIT, NULL);
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_NOT_READY);
+    assert_string_equal(served.err.text, "failed to load \"a\": version 1: no more threads");
+    add(&served, "r/a/1/model.fake", "one");
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK);
     end(&served);
 }
 
@@ -745,6 +763,7 @@ int main(void) {
     log_configure(LOG_ERROR, LOG_TEXT);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(repository_explicit_mode_loads_and_unloads_models),
+        cmocka_unit_test(repository_load_that_server_cannot_carry_out_is_not_ready),
         cmocka_unit_test(repository_load_invalid_name_is_refused),
         cmocka_unit_test(repository_failed_reload_keeps_served_versions),
         cmocka_unit_test(repository_unload_waits_for_referenced_version),

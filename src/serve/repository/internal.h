@@ -273,7 +273,8 @@ void load_replace_start(struct repository *repository, struct model **loading,
                         struct model *prepared);
 /* Loads the prepared model and serves it in place of its slot's current one. Owns: takes *model,
  * which is set to NULL, under the lock, when the model is freed. Returns: ST_BAD_MODEL with the
- * reasons; the current model is served on then. Thread: any that may block; one at a time per
+ * reasons, or ST_NOT_READY, ST_NO_MEMORY, ST_OVERLOADED where the server lacks what it takes; the
+ * current model is served on then. Thread: any that may block; one at a time per
  * model, apart from abandoned ones. */
 enum status load_model(struct repository *repository, struct model **owned,
                        enum load_occasion occasion, struct error *err);

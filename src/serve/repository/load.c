@@ -215,13 +215,16 @@ static bool model_slot_swap_in(struct repository *repository, struct model_slot 
     return false;
 }
 
-/* A load that failed for want of threads is tried again by the next poll, not only when the files
+/* A load that failed for want of threads or descriptors is tried again by the next poll, not only when the files
  * change: nearly all fingerprints are different from this one, as is 0, that of no files. */
 static void retry_if_not_ready(struct model_slot *model_slot, const struct model *model) {
     for (size_t i = 0; model->attempts && i < model->n_attempts; i++) {
         if (!model->attempts[i].version && model->attempts[i].error.status == ST_NOT_READY) {
             model_slot->tried_fingerprint = UINT64_MAX;
         }
+    }
+    if (model->error.status == ST_NOT_READY) {
+        model_slot->tried_fingerprint = UINT64_MAX;
     }
 }
 
@@ -354,6 +357,11 @@ static struct model *model_prepare(const struct model_origin *origin,
     return model;
 }
 
+/* Returns: whether the model cannot be loaded, or the server lacks what it takes now. */
+static enum status load_status(enum status why) {
+    return why == ST_NOT_READY || why == ST_NO_MEMORY || why == ST_OVERLOADED ? why : ST_BAD_MODEL;
+}
+
 enum status load_model(struct repository *repository, struct model **owned,
                        enum load_occasion occasion, struct error *err) {
     struct model *model = *owned;
@@ -376,7 +384,7 @@ enum status load_model(struct repository *repository, struct model **owned,
     bool stopping = atomic_load_explicit(&repository->stopping, memory_order_relaxed);
     return why.status == ST_OK
                ? ST_OK
-               : error_set(err, stopping ? ST_NOT_READY : ST_BAD_MODEL, "%s", why.text);
+               : error_set(err, stopping ? ST_NOT_READY : load_status(why.status), "%s", why.text);
 }
 
 void load_abandon(struct repository *repository, struct str name, struct model *model,

@@ -140,7 +140,8 @@ static enum status find_versions(struct arena *arena, const struct model *model,
     DIR *dir = opendir(model->directory.ptr);
     enum status st = ST_OK;
     if (!dir) {
-        return error_set(err, ST_BAD_MODEL, "%s: %s", model->directory.ptr, strerror(errno));
+        return error_set(err, status_of_errno(errno, ST_BAD_MODEL), "%s: %s", model->directory.ptr,
+                         strerror(errno));
     }
     for (struct dirent *entry = readdir(dir); entry && st == ST_OK; entry = readdir(dir)) {
         char path[PATH_MAX];
@@ -336,11 +337,13 @@ static bool add_name(struct arena *arena, struct extension_guess *guess, const c
     return guess->names[guess->n++].ptr != NULL;
 }
 
-/* Returns: false when out of memory. */
-static bool read_names(struct arena *arena, const struct model *model, uint64_t number,
-                       struct extension_guess *guess) {
+static enum status read_names(struct arena *arena, const struct model *model, uint64_t number,
+                              struct extension_guess *guess, struct error *err) {
     struct str path = version_file_path(arena, model, number, "", "");
     DIR *dir = path.ptr ? opendir(path.ptr) : NULL;
+    if (path.ptr && !dir && status_of_errno(errno, ST_OK) != ST_OK) {
+        return error_set(err, ST_NOT_READY, "%s: %s", path.ptr, strerror(errno));
+    }
     bool ok = path.ptr != NULL;
     for (struct dirent *entry = dir ? readdir(dir) : NULL; entry && ok; entry = readdir(dir)) {
         ok = strncmp(entry->d_name, "model.", 6) != 0 || add_name(arena, guess, entry->d_name);
@@ -348,7 +351,7 @@ static bool read_names(struct arena *arena, const struct model *model, uint64_t 
     if (dir) {
         closedir(dir);
     }
-    return ok;
+    return ok ? ST_OK : error_no_memory(err, "the model's files");
 }
 
 static enum status get_backend(struct backends *backends, struct lock *lock, struct str name,
@@ -366,8 +369,8 @@ static enum status find_backend(struct arena *arena, struct backends *backends, 
         return get_backend(backends, lock, model->config.backend, out, err);
     }
     struct extension_guess guess = {.filename = model->config.default_filename};
-    if (!read_names(arena, model, number, &guess)) {
-        return error_no_memory(err, "the model's files");
+    if (read_names(arena, model, number, &guess, err) != ST_OK) {
+        return err->status;
     }
     lock_acquire(lock);
     *out = backends_find(backends, has_default_file, &guess);

@@ -107,7 +107,7 @@ static enum status write_file(struct arena *arena, const char *root,
         why = errno;
     }
     return ok ? ST_OK
-              : error_set(err, is_error_of_names(why) ? ST_BAD_FIELD : ST_IO,
+              : error_set(err, is_error_of_names(why) ? ST_BAD_FIELD : status_of_errno(why, ST_IO),
                           "file:%.*s cannot be written: %s", STR_ARG(file->path), strerror(why));
 }
 
@@ -141,14 +141,15 @@ static enum status make_directory(struct arena *arena, struct override_directory
         out->path = path.ptr;
         return ST_OK;
     }
-    error_set(err, ST_IO, "temporary directory for the files of a model: %s", strerror(errno));
+    error_set(err, status_of_errno(errno, ST_IO),
+              "temporary directory for the files of a model: %s", strerror(errno));
     if (made) {
         rmdir(first.ptr);
     }
     if (out->lock >= 0) {
         close(out->lock);
     }
-    return ST_IO;
+    return err->status;
 }
 
 enum status override_write(struct arena *arena, const struct repository_file *files, size_t n,

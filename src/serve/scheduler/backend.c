@@ -245,6 +245,17 @@ const char *backends_failure(const struct backends *backends) {
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
+/* The loader tells errno only as text. */
+static enum status dlerror_status(const char *text) {
+    static const int reasons[] = {EMFILE, ENFILE, ENOMEM};
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
+        if (strstr(text, strerror(reasons[i]))) {
+            return status_of_errno(reasons[i], ST_BAD_MODEL);
+        }
+    }
+    return ST_BAD_MODEL;
+}
+
 static enum status load_library(const char *path, struct str name, const sluice_backend **out,
                                 struct error *err) {
     uv_lib_t lib;
@@ -252,7 +263,7 @@ static enum status load_library(const char *path, struct str name, const sluice_
     void *symbol = NULL;
     enum status st = ST_OK;
     if (uv_dlopen(path, &lib) != 0 || uv_dlsym(&lib, "sluice_backend_entry", &symbol) != 0) {
-        st = error_set(err, ST_BAD_MODEL, "%s", uv_dlerror(&lib));
+        st = error_set(err, dlerror_status(uv_dlerror(&lib)), "%s", uv_dlerror(&lib));
         uv_dlclose(&lib);
     } else {
         memcpy(&entry, &symbol, sizeof(entry)); /* ISO C forbids the cast from an object pointer
@@ -283,6 +294,7 @@ static enum status load_once(struct backends *backends, struct installed_backend
     }
     if (!item->backend) {
         *err = item->error;
+        item->tried = err->status != ST_NOT_READY && err->status != ST_NO_MEMORY;
         return err->status;
     }
     return ST_OK;

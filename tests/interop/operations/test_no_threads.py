@@ -84,7 +84,7 @@ def test_load_without_threads_is_refused(start_server, preload, models, tmp_path
 
     forbidden.touch()  # the thread that scanned at the start loads, and an instance gets none
     answer = change("load")
-    assert answer.status == 400 and WORDS.encode() in answer.body, str(answer)
+    assert answer.status == 503 and WORDS.encode() in answer.body, str(answer)
     assert http1.request(server.address, "GET", "/v2/health/live").status == 200
     forbidden.unlink()
     assert change("load").status == 200

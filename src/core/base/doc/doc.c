@@ -261,7 +261,8 @@ enum status doc_load(enum doc_format format, const char *path, struct doc **out,
     *out = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return error_set(err, ST_IO, "%s: cannot open: %s", path, strerror(errno));
+        return error_set(err, status_of_errno(errno, ST_IO), "%s: cannot open: %s", path,
+                         strerror(errno));
     }
     struct arena *arena = arena_new(NULL, 0);
     struct buf text = {0};
