@@ -676,6 +676,21 @@ void changes_unload(struct repository *repository, struct str name) {
     }
 }
 
+static bool has_load(const struct job_list *jobs, struct str name) {
+    const struct job *job;
+    TAILQ_FOREACH(job, jobs, link) {
+        if (job->kind == JOB_LOAD && str_eq(job->name, name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool changes_concern(const struct repository *repository, struct str name) {
+    return has_load(&repository->changes.queue, name) ||
+           has_load(&repository->changes.running, name);
+}
+
 bool changes_load_found(struct repository *repository, struct str name) {
     struct changes *changes = &repository->changes;
     bool busy = find_load(&changes->queue, name) || find_load(&changes->running, name);

@@ -32,8 +32,9 @@ struct published_view {
     struct repository_entry entries[];
 };
 
-/* A model name and its state. It is kept as long as the repository. */
+/* A model name and its state. It is kept until forget_names removes it. */
 struct model_slot {
+    struct model_slot *next_forgotten;
     struct str name;
     _Atomic(const struct published_view *) view;
     atomic_bool listed; /* the latest scan found its file or directory */
@@ -50,6 +51,9 @@ struct model_slot {
     unsigned n_missing;         /* polls in a row that did not find it */
     uint64_t found_by;          /* the last scan that found it: n_scans */
     bool walking;               /* a poll, maybe an abandoned one, looks at its files */
+    size_t n_retired;           /* models that it has retired, and that are not closed yet */
+    uint64_t unused_since;      /* repository->n_unused, when its model was unloaded or it was no
+                                   longer listed */
     uint64_t tried_fingerprint; /* polling: the fingerprint of the last attempt; 0: none */
 };
 
@@ -66,9 +70,10 @@ struct name_table {
 struct retirement {
     struct lock_cond work; /* something was added, a quiescent mark arrived, or shutdown */
     struct retired_snapshot *retired_snapshots; /* workers may still read them */
-    struct model *unloading; /* their versions may still be referenced; views list them */
-    struct model *closing;   /* unreferenced, but an old view may list them */
-    size_t n_pending_marks;  /* quiescent marks under way */
+    struct model *unloading;      /* their versions may still be referenced; views list them */
+    struct model *closing;        /* unreferenced, but an old view may list them */
+    struct model_slot *forgotten; /* an old table may have them */
+    size_t n_pending_marks;       /* quiescent marks under way */
     struct quiescent_mark *quiescent_marks; /* one message per worker */
     size_t n_quiescent_marks;
     uv_thread_t thread;
@@ -139,6 +144,7 @@ struct repository {
     struct root_state *roots;
     struct model_list list;
     uint64_t n_scans;    /* that were listed; under the lock */
+    uint64_t n_unused;   /* how often a slot was no longer used; under the lock */
     atomic_bool scanned; /* lookups say NOT_READY before, and when it failed */
     struct lock backends_lock;
     uint64_t default_max_batch_size;
@@ -188,6 +194,11 @@ struct model_slot *model_slot_find(const struct name_table *name_table, struct s
 struct model_slot *model_slot_get(struct repository *repository, struct str name);
 /* Records where the model was found. The lock is held. Returns: false when out of memory. */
 bool model_slot_set_origin(struct model_slot *model_slot, const struct model_origin *origin);
+/* The slot may be no longer used. The lock is held. */
+void model_slot_note_unused(struct repository *repository, struct model_slot *model_slot);
+/* Of the names that no directory has and of which nothing is loaded, a limited number is kept: the
+ * latest. Removes the slots of others. The lock is held. */
+void forget_names(struct repository *repository);
 /* Makes a table with a slot per listed model, without views, and sorts the list by name. Returns:
  * NULL when out of memory. */
 struct name_table *name_table_make(struct model_list *list);
@@ -299,6 +310,9 @@ void changes_fini(struct repository *repository);
 bool changes_load_found(struct repository *repository, struct str name);
 /* Cancels the loads of the model and stops serving it. The lock is held. */
 void changes_unload(struct repository *repository, struct str name);
+/* Returns: whether a load of the model is queued or running, abandoned ones included. The lock is
+ * held. */
+bool changes_concern(const struct repository *repository, struct str name);
 
 /* ---- load.c: scanning and polling ------------------------------------------------------------ */
 

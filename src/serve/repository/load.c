@@ -177,6 +177,7 @@ static void close_opened_versions(struct model *model) {
         }
     }
     model->ready = NULL;
+    model_remove_files(model);
 }
 
 /* Updates n_failed for a load at start, and for a later load that repairs such a failure. */
@@ -455,6 +456,7 @@ void unload_model_slot(struct repository *repository, struct model_slot *model_s
     }
     retire_inactive(repository, inactive);
     count_failure(repository, model_slot, false);
+    model_slot_note_unused(repository, model_slot);
     log_event(LOG_INFO, "model unloaded", LOG_STR("model", model_slot->name));
 }
 
@@ -489,10 +491,11 @@ static void mark_missing_unlisted(struct repository *repository) {
     for (size_t i = 0; i < name_table->n; i++) {
         struct model_slot *model_slot = name_table->model_slots[i];
         bool there = model_slot->origin.pinned || model_slot->found_by == repository->n_scans;
-        if (!there) {
-            atomic_store_explicit(&model_slot->listed, false, memory_order_relaxed);
+        if (!there && atomic_exchange(&model_slot->listed, false)) {
+            model_slot_note_unused(repository, model_slot);
         }
     }
+    forget_names(repository);
 }
 
 uint64_t root_device(const char *path) {
@@ -746,8 +749,9 @@ static bool read_model_slot(struct repository *repository, size_t i, struct aren
             .served = model_slot->serving != NULL,
             .walking = model_slot->walking,
         };
+        out->origin.name = arena_dup(arena, model_slot->name);
         out->origin.path = arena_dup(arena, model_slot->origin.path);
-        there = out->origin.path.ptr != NULL;
+        there = out->origin.name.ptr && out->origin.path.ptr;
     }
     lock_release(&repository->lock);
     return there;
@@ -822,15 +826,18 @@ static bool is_ending(struct repository *repository) {
     return atomic_load_explicit(&repository->draining, memory_order_seq_cst);
 }
 
-/* Records that the model's files are, or are no longer, looked at. Returns: false when the poll was
- * abandoned. */
+/* Records that the model's files are, or are no longer, looked at: meanwhile its slot stays.
+ * *goes_on: false when the poll was abandoned. Returns: false when the slot was removed before. */
 static bool set_walking(struct repository *repository, const struct poll_watch *watch,
-                        struct str name, bool walking) {
+                        struct str name, bool walking, bool *goes_on) {
     lock_acquire(&repository->lock);
-    model_slot_find(repository_name_table(repository), name)->walking = walking;
-    bool goes_on = watch->on_model(watch->user, walking ? name : (struct str){NULL, 0});
+    struct model_slot *model_slot = model_slot_find(repository_name_table(repository), name);
+    if (model_slot) {
+        model_slot->walking = walking;
+        *goes_on = watch->on_model(watch->user, walking ? name : (struct str){NULL, 0});
+    }
     lock_release(&repository->lock);
-    return goes_on;
+    return model_slot != NULL;
 }
 
 void poll_models(struct repository *repository, const struct poll_watch *watch) {
@@ -842,9 +849,10 @@ void poll_models(struct repository *repository, const struct poll_watch *watch) 
         more = arena && read_model_slot(repository, i, arena, &finding);
         if (more && !finding.walking) {
             struct str name = finding.origin.name;
-            (void)set_walking(repository, watch, name, true);
-            check_model(repository, &finding, gone);
-            more = set_walking(repository, watch, name, false);
+            if (set_walking(repository, watch, name, true, &more)) {
+                check_model(repository, &finding, gone);
+                (void)set_walking(repository, watch, name, false, &more);
+            }
         }
         arena_free(arena);
     }

@@ -38,7 +38,7 @@ struct model_slot; /* serve/repository/internal.h */
 struct model {
     struct arena *arena;           /* contains everything here, this struct included */
     struct model *next;            /* in a list of retired models (names.c) */
-    struct model_slot *model_slot; /* the slot that retired it */
+    struct model_slot *model_slot; /* the slot that retired it, until it is closed */
     bool mark_sent, quiescent;     /* retired: marks are under way; have passed all workers */
 
     struct str name;
@@ -46,7 +46,7 @@ struct model {
     struct str directory;               /* the model's directory; "" for a file */
     const sluice_backend *file_backend; /* of a single file: the backend of its extension */
     struct str override_config;         /* JSON in place of config.pbtxt; ptr NULL: none */
-    struct override_directory temporary_directory; /* removed with the model */
+    struct override_directory temporary_directory; /* removed when it is closed, or freed */
     bool has_config;
     const struct repository_params *params; /* override those of config.pbtxt; NULL: none */
     struct model_config config;
@@ -119,6 +119,8 @@ enum status scan_root(struct model_list *list, const struct model_root *root,
 /* Makes a model to be loaded from `origin`, which is copied, in an arena of its own. Returns: NULL
  * when out of memory. */
 struct model *model_new(const struct model_origin *origin);
+/* Removes the files that came with a request. No version is open. */
+void model_remove_files(struct model *model);
 /* No version is open. NULL is allowed. */
 void model_free(struct model *model);
 

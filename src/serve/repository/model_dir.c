@@ -284,11 +284,16 @@ struct model *model_new(const struct model_origin *origin) {
     return model;
 }
 
+void model_remove_files(struct model *model) {
+    if (model->temporary_directory.path) {
+        override_remove(&model->temporary_directory);
+        model->temporary_directory.path = NULL;
+    }
+}
+
 void model_free(struct model *model) {
     if (model) {
-        if (model->temporary_directory.path) {
-            override_remove(&model->temporary_directory);
-        }
+        model_remove_files(model);
         arena_free(model->arena);
     }
 }

@@ -1,6 +1,6 @@
-/* The table of model names, and retirement: what was replaced is kept until no worker uses it. The
- * table only grows: a name keeps its slot. A new name makes a new table, and the old one is
- * retired.
+/* The table of model names, and retirement: what was replaced is kept until no worker uses it. A new
+ * name makes a new table, and the old one is retired. Names that no directory has, as clients can
+ * load models by any name with files of their own, are removed when there are many.
  *
  * A worker uses a view or a table only within one loop iteration, unless it takes a reference on a
  * version. So when a quiescent mark that was sent after the replacement has passed through every
@@ -144,6 +144,76 @@ struct model_slot *model_slot_get(struct repository *repository, struct str name
     return model_slot;
 }
 
+/* ---- forgetting names ------------------------------------------------------------------------ */
+
+/* Names that no directory has, of which errors still say that they are not loaded. */
+enum { MAX_UNUSED_NAMES = 256 };
+
+void model_slot_note_unused(struct repository *repository, struct model_slot *model_slot) {
+    model_slot->unused_since = ++repository->n_unused;
+}
+
+static bool is_unused(const struct repository *repository, const struct model_slot *model_slot) {
+    return !atomic_load_explicit(&model_slot->listed, memory_order_relaxed) &&
+           !model_slot->origin.pinned && !model_slot->serving && !model_slot->loading &&
+           !model_slot->closing && !model_slot->failed && !model_slot->load_at_start &&
+           !model_slot->walking && model_slot->n_retired == 0 &&
+           !changes_concern(repository, model_slot->name);
+}
+
+static int compare_stamps(const void *a, const void *b) {
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+/* Returns: `unused_since` of the first one that is kept; 0: all are, or memory is out. */
+static uint64_t find_first_kept(const struct repository *repository) {
+    const struct name_table *name_table = repository_name_table(repository);
+    uint64_t *stamps = calloc(name_table->n + 1, sizeof(*stamps)), first = 0;
+    size_t n = 0;
+    for (size_t i = 0; stamps && i < name_table->n; i++) {
+        if (is_unused(repository, name_table->model_slots[i])) {
+            stamps[n++] = name_table->model_slots[i]->unused_since;
+        }
+    }
+    if (n > MAX_UNUSED_NAMES) {
+        qsort(stamps, n, sizeof(*stamps), compare_stamps);
+        first = stamps[n - MAX_UNUSED_NAMES];
+    }
+    free(stamps);
+    return first;
+}
+
+void forget_names(struct repository *repository) {
+    const struct name_table *old = repository_name_table(repository);
+    struct retirement *retirement = &repository->retirement;
+    lock_assert_held(&repository->lock);
+    uint64_t first = find_first_kept(repository);
+    struct name_table *name_table = first > 0 ? name_table_new(old->n) : NULL;
+    if (!name_table) {
+        return;
+    }
+    for (size_t i = 0; i < old->n; i++) {
+        struct model_slot *model_slot = old->model_slots[i];
+        if (model_slot->unused_since < first && is_unused(repository, model_slot)) {
+            model_slot->next_forgotten = retirement->forgotten;
+            retirement->forgotten = model_slot;
+        } else {
+            name_table_add(name_table, model_slot);
+        }
+    }
+    atomic_store_explicit(&repository->name_table, name_table, memory_order_release);
+    retire_snapshot(repository, (struct retired_snapshot *)(void *)old);
+}
+
+static void free_forgotten(struct model_slot *forgotten) {
+    while (forgotten) {
+        struct model_slot *next = forgotten->next_forgotten;
+        model_slot_free(forgotten);
+        forgotten = next;
+    }
+}
+
 /* ---- creating and freeing the table ---------------------------------------------------------- */
 
 static int compare_origins(const void *a, const void *b) {
@@ -234,6 +304,7 @@ static void close_versions(struct model *model) {
         }
     }
     model->ready = NULL;
+    model_remove_files(model);
 }
 
 static void free_snapshots(struct retired_snapshot *retired) {
@@ -246,8 +317,8 @@ static void free_snapshots(struct retired_snapshot *retired) {
 
 /* Keeps an unloaded model as its slot's inactive one, unless there is a newer one. The lock is
  * held. */
-static bool keep_as_inactive(struct repository *repository, struct model *model) {
-    struct model_slot *model_slot = model->model_slot;
+static bool keep_as_inactive(struct repository *repository, struct model_slot *model_slot,
+                             struct model *model) {
     if (!model->unloaded || model_slot->serving || model_slot->inactive) {
         return false;
     }
@@ -268,21 +339,25 @@ static void close_all(struct repository *repository, struct model *closing) {
             log_event(LOG_INFO, "model closed", LOG_STR("model", closing->name));
         }
         lock_acquire(&repository->lock);
-        if (closing->unloaded) {
-            closing->model_slot->closing = false;
+        struct model_slot *model_slot = closing->model_slot; /* NULL: it was inactive */
+        closing->model_slot = NULL;
+        if (model_slot) {
+            model_slot->n_retired--;
+            model_slot->closing = model_slot->closing && !closing->unloaded;
         }
-        if (!keep_as_inactive(repository, closing)) {
+        if (!keep_as_inactive(repository, model_slot, closing)) {
             model_free(closing);
         }
         closing = next;
     }
+    forget_names(repository);
 }
 
 /* ---- reclaiming thread ----------------------------------------------------------------------- */
 
 /* Returns: whether something waits for quiescent marks. */
 static bool needs_quiescence(const struct retirement *retirement) {
-    bool pending = retirement->retired_snapshots || retirement->closing;
+    bool pending = retirement->retired_snapshots || retirement->closing || retirement->forgotten;
     for (const struct model *model = retirement->unloading; model; model = model->next) {
         pending = pending || !model->quiescent;
     }
@@ -293,8 +368,10 @@ static void reclaim_pass(struct repository *repository) {
     struct retirement *retirement = &repository->retirement;
     struct retired_snapshot *snapshots = retirement->retired_snapshots;
     struct model *closing = retirement->closing;
+    struct model_slot *forgotten = retirement->forgotten;
     retirement->retired_snapshots = NULL;
     retirement->closing = NULL;
+    retirement->forgotten = NULL;
     for (struct model *model = retirement->unloading; model; model = model->next) {
         model->mark_sent = true;
     }
@@ -303,6 +380,7 @@ static void reclaim_pass(struct repository *repository) {
         model->quiescent = model->mark_sent;
     }
     free_snapshots(snapshots);
+    free_forgotten(forgotten);
     close_all(repository, closing);
 }
 
@@ -395,6 +473,7 @@ void retire_model(struct repository *repository, struct model_slot *model_slot,
                   struct model *model) {
     lock_assert_held(&repository->lock);
     model->model_slot = model_slot;
+    model_slot->n_retired++;
     model->next = repository->retirement.unloading;
     repository->retirement.unloading = model;
     model_for_each_version(model, version_end_delays);
@@ -409,6 +488,8 @@ void retire_cancel(struct repository *repository, struct model *model) {
     }
     *at = model->next;
     model->next = NULL;
+    model->model_slot->n_retired--;
+    model->model_slot = NULL;
 }
 
 /* ---- start and stop -------------------------------------------------------------------------- */
@@ -483,5 +564,6 @@ void retirement_free(struct repository *repository) {
     close_list(retirement->unloading);
     close_list(retirement->closing);
     free_snapshots(retirement->retired_snapshots);
+    free_forgotten(retirement->forgotten);
     lock_cond_fini(&retirement->work);
 }

@@ -213,3 +213,46 @@ def test_configuration_on_disk_reads_linked_labels(start_server, tmp_path):
                        "outputs": [{"name": "OUTPUT0", "parameters": {"classification": 1}}]}).encode()
     answer = http1.request(server.address, "POST", "/v2/models/m/infer", body)
     assert answer.status == 200 and b"dog" in answer.body, answer.body
+
+
+# ---- models that no directory has ------------------------------------------------------------------
+
+def test_load_with_files_is_forgotten_after_others(start_server, tmp_path, monkeypatch):
+    """A client can load models by any name, with files of its own: of those that were unloaded some names are known
+    for a while, and nothing else is kept."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    repository.Identity("m", [("FP32", [1])]).write(tmp_path / "models")
+    server = start_server("--model-repository", tmp_path / "models", "--model-control-mode", "explicit", "--load-model",
+                          "m")
+    tensor = [{"name": "T", "data_type": "TYPE_FP32", "dims": [1]}]
+    config = json.dumps({"backend": "identity", "input": tensor, "output": [{**tensor[0], "name": "O"}]})
+    body = json.dumps({"parameters": {"config": config, "file:1/kept": "AAAA"}}).encode()
+
+    def change(name, how, sent=b""):
+        assert http1.request(server.address, "POST", f"/v2/repository/models/{name}/{how}", sent).status == 200
+
+    def index():
+        answer = http1.request(server.address, "POST", "/v2/repository/index", b"")
+        return [(model["name"], model.get("reason", model["state"])) for model in json.loads(answer.body)]
+
+    names = [f"given-{i:03}" for i in range(400)]
+    for name in names:
+        change(name, "load", body)
+        change(name, "unload")
+    def error_of(name):
+        answer = http1.request(server.address, "GET", f"/v2/models/{name}")
+        assert answer.status == 404
+        return json.loads(answer.body)["error"].replace(f'"{name}" ', "").replace(f' "{name}"', "")
+
+    server.wait_for(lambda: not os.listdir(tmp_path / "tmp"), "the removal of the files")
+    server.wait_for(lambda: error_of(names[-257]) == "unknown model", "that names are forgotten")
+    assert error_of(names[0]) == "unknown model"
+    assert error_of(names[-256]) == error_of(names[-1]) == "model is not loaded"
+    assert index() == [("m", "READY")]
+    for name in (names[0], names[-1]):  # they can be loaded again
+        change(name, "load", body)
+        assert (name, "READY") in index()
+    assert http1.request(server.address, "GET", f"/v2/models/{names[0]}/ready").status == 200
+    server.arenas = metrics.read(server.address)["sluice_arenas"]  # with those of names that are kept
+    server.wait_at_rest()
