@@ -45,6 +45,13 @@ bool inference_was_cancelled(const struct inference *self) {
            (self->state == INFERENCE_RUNNING && call_was_cancelled(&self->call));
 }
 
+static void on_done(struct call *call);
+
+struct inference *inference_of_request(const sluice_request *request) {
+    struct call *call = request->host;
+    return call->done == on_done ? CONTAINER_OF(call, struct inference, call) : NULL;
+}
+
 /* Set field by field, because zeroing the call would be expensive. */
 void inference_init(struct inference *self, const struct inference_ops *ops, struct worker *worker,
                     struct helper_pool *helpers, struct memory_account *account) {
@@ -82,6 +89,7 @@ void inference_init(struct inference *self, const struct inference_ops *ops, str
 
 void inference_set_parent(struct inference *self, struct inference *parent) {
     assert(self->state == INFERENCE_NEW && self->call.worker == parent->call.worker);
+    assert(parent->state == INFERENCE_RUNNING);
     self->parent = parent;
     self->depth = parent->depth + 1;
     self->memory.is_inner = true;
@@ -366,7 +374,6 @@ static void finish_unsubmitted(struct inference *self) {
     struct call *call = &self->call;
     call->response = (struct infer_response){.error = call->response.error};
     inference_set_state(self, INFERENCE_REFUSED);
-    cancel_children(self);
     leave_parent(self);
     set_last(self);
     self->ops->deliver(self, &self->last);

@@ -167,10 +167,13 @@ static inline bool inference_is_decoupled(const struct inference *self) {
  * worker does what takes long; `account`: as the member. */
 void inference_init(struct inference *self, const struct inference_ops *ops, struct worker *worker,
                     struct helper_pool *helpers, struct memory_account *account);
-/* The inference runs inside of another one, on the same worker, which has not ended: it is
+/* The inference runs inside of another one, on the same worker, which is INFERENCE_RUNNING: it is
  * cancelled with its parent, and when that ends. Its memory does not wait for that of the parent's
  * client, which the parent holds. Before inference_run. */
 void inference_set_parent(struct inference *self, struct inference *parent);
+/* Returns: the inference of a request that a backend has got; NULL: it is of none, as those of a
+ * warm-up and those that pad a batch. Thread: any, until the backend's last response. */
+struct inference *inference_of_request(const sluice_request *request);
 /* Finds the model and begins the trace. `version` empty or without a pointer: the default version;
  * `on_worker`: false on a helper thread. Returns: ST_UNKNOWN_MODEL, ST_UNKNOWN_VERSION,
  * ST_NOT_READY; ST_UNSUPPORTED for a decoupled model where one response is carried. */

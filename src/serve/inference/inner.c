@@ -245,6 +245,12 @@ enum status inner_inference_new(const struct inner_options *options, struct inne
                          "each other",
                          quote_name(options->model, name), INNER_MAX_DEPTH);
     }
+    if (parent && parent->state != INFERENCE_RUNNING) { /* its request may not be decoded */
+        char name[QUOTED_NAME_BYTES];
+        return error_set(err, ST_NOT_READY,
+                         "model %s is called for a request that is not with a model",
+                         quote_name(options->model, name));
+    }
     assert(options->thread == INNER_ON_WORKER || options->services->helpers);
     assert(!parent || (!options->account && !options->worker));
     struct arena *arena = arena_new(NULL, 0);
@@ -276,9 +282,8 @@ enum status inner_inference_new(const struct inner_options *options, struct inne
 
 /* Returns: whether another inference may begin inside of it. */
 static bool takes_children(const struct inference *parent) {
-    return !parent->no_children && !inference_was_cancelled(parent) &&
-           parent->state != INFERENCE_REFUSED && parent->state != INFERENCE_ENCODING &&
-           parent->state != INFERENCE_ANSWERED;
+    return parent->state == INFERENCE_RUNNING && !parent->no_children &&
+           !inference_was_cancelled(parent);
 }
 
 static void start(struct inner_inference *self) {

@@ -5,9 +5,11 @@
  *     inner_inference_new ─→ inner_inference_start ─→ respond … ─→ inner_response_release of each
  *     inner_inference_unref, at any time after inner_inference_new
  *
- * An inner inference may run inside of another inference, its parent: a client's or an inner one.
- * Then it has the parent's worker, memory account and client, at most the parent's deadline, and is
- * cancelled with the parent and when the parent ends. At most INNER_MAX_DEPTH run inside of each
+ * An inner inference may run inside of another inference, its parent: a client's or an inner one,
+ * which is in the scheduler (inference_was_submitted) and has not ended; a backend finds it by
+ * inference_of_request, until its last response. Then the inner one has the parent's worker, memory
+ * account and client, at most the parent's deadline, and is cancelled with the parent and when the
+ * parent ends. At most INNER_MAX_DEPTH run inside of each
  * other, so that models which call each other in a circle come to an end.
  *
  * Memory: what the responses take is reserved in the account before the model runs, as for a
@@ -63,7 +65,8 @@ struct inner_options {
     const struct inner_services *services;
     /* Runs all that needs a worker; one of those of the repository. With a parent: NULL. */
     struct worker *worker;
-    /* It has not ended when inner_inference_start is carried out. NULL: none. */
+    /* In the scheduler, and its memory stays until inner_inference_start is carried out. If it has
+     * ended by then, the inference is answered with ST_CANCELLED. NULL: none. */
     struct inference *parent;
     /* Of `worker`. NULL: memory is not counted. With a parent: NULL. */
     struct memory_account *account;
@@ -92,8 +95,8 @@ struct inner_options {
 };
 
 /* Makes an inference that is not started. Returns: ST_NO_MEMORY; ST_UNSUPPORTED inside of
- * INNER_MAX_DEPTH others. Owns: *out until inner_inference_unref. Thread: any; the parent does not
- * end meanwhile. */
+ * INNER_MAX_DEPTH others; ST_NOT_READY inside of one that is not in the scheduler. Owns: *out until
+ * inner_inference_unref. Thread: any; the parent does not end meanwhile. */
 enum status inner_inference_new(const struct inner_options *options, struct inner_inference **out,
                                 struct error *err) SLUICE_MUST_USE;
 /* Starts it, once. On another thread than the worker's this is a message to the worker. Thread:

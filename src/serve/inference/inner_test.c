@@ -709,24 +709,94 @@ static void inner_end_of_parent_cancels_child(void **state) {
     close_server();
 }
 
-/* A child may begin before its parent: it ends with it, also where that is refused. */
-static void inner_refusal_of_parent_cancels_child(void **state) {
+/* Inside of test.got[0]. */
+static void assert_none_is_made(void) {
+    struct error err;
+    struct inner_inference *none = NULL;
+    struct inner_options options = options_of(&test.got[N_CALLS - 1], "n");
+    options.worker = NULL;
+    options.account = NULL;
+    options.parent = inner_inference_base(test.got[0].inference);
+    assert_int_equal(inner_inference_new(&options, &none, &err), ST_NOT_READY);
+    assert_string_equal(err.text, "model \"n\" is called for a request that is not with a model");
+    assert_null(none);
+}
+
+/* Before it is submitted its request may not be known; one that is refused ends at once. */
+static void inner_none_is_made_inside_of_parent_that_was_not_submitted(void **state) {
     (void)state;
-    open_unloaded("");
-    opened[1].handle_request = answer_unless_cancelled;
-    load_models();
-    set_gate(1, true);
+    open_server("");
     struct got *parent = make_of(0, "none");
     parent->keeps = true;
-    struct got *child = make_inside(1, "n", 0);
-    start(child);
-    await_started(1, 1);
+    assert_none_is_made();
     start(parent);
     assert_ended(parent, ST_UNKNOWN_MODEL, "last");
     pass_worker();
-    set_gate(1, false);
-    assert_ended(child, ST_CANCELLED, "last");
+    assert_none_is_made();
     inner_response_release(parent->kept);
+    assert_serves(1);
+    close_server();
+}
+
+static void inner_none_begins_inside_of_parent_that_has_ended(void **state) {
+    (void)state;
+    open_server("");
+    set_gate(0, true);
+    struct got *parent = make_of(0, "m");
+    parent->keeps = true;
+    start(parent);
+    await_started(0, 1);
+    struct got *child = make_inside(1, "n", 0);
+    set_gate(0, false);
+    assert_ended(parent, ST_OK, "last");
+    start(child);
+    assert_ended(child, ST_CANCELLED, "last");
+    assert_int_equal(atomic_load(&opened[1].model->n_started), 0);
+    inner_response_release(parent->kept);
+    assert_serves(2);
+    close_server();
+}
+
+static struct inference *executed; /* whose request call_other has got last */
+
+/* A model that calls another one from inside of `execute`, and waits for it. */
+static void call_other(sluice_model *model, const sluice_request *request) {
+    executed = inference_of_request(request);
+    if (executed) {
+        struct inner_options options = options_of(&test.got[1], "n");
+        options.worker = NULL;
+        options.account = NULL;
+        options.parent = executed;
+        start(make(1, &options));
+        await(&test.got[1]);
+    }
+    rig_echo(model, request);
+}
+
+static void inner_backend_calls_another_model_from_execute(void **state) {
+    (void)state;
+    open_unloaded("");
+    opened[0].handle_request = call_other;
+    load_models();
+    struct got *got = make_of(0, "m");
+    start(got);
+    assert_ended(got, ST_OK, "last");
+    assert_ptr_equal(executed, inner_inference_base(got->inference));
+    assert_ended(&test.got[1], ST_OK, "last");
+    assert_int_equal(atomic_load(&opened[1].model->n_started), 1);
+    close_server();
+}
+
+static void inner_request_of_warmup_has_no_inference(void **state) {
+    (void)state;
+    struct inference unknown;
+    executed = &unknown;
+    open_unloaded("model_warmup { name: \"w\" batch_size: 1 inputs { key: \"x\" value { data_type: "
+                  "TYPE_FP32 dims: 4 zero_data: true } } }");
+    opened[0].handle_request = call_other;
+    load_models();
+    assert_int_equal(atomic_load(&opened[0].model->n_started), 1);
+    assert_null(executed);
     close_server();
 }
 
@@ -944,7 +1014,10 @@ int main(void) {
         cmocka_unit_test(inner_cancelled_while_running_tells_backend),
         cmocka_unit_test(inner_depth_is_bounded_and_cancellation_goes_down),
         cmocka_unit_test(inner_end_of_parent_cancels_child),
-        cmocka_unit_test(inner_refusal_of_parent_cancels_child),
+        cmocka_unit_test(inner_none_is_made_inside_of_parent_that_was_not_submitted),
+        cmocka_unit_test(inner_none_begins_inside_of_parent_that_has_ended),
+        cmocka_unit_test(inner_backend_calls_another_model_from_execute),
+        cmocka_unit_test(inner_request_of_warmup_has_no_inference),
         cmocka_unit_test(inner_none_begins_inside_of_cancelled_parent),
         cmocka_unit_test(inner_child_has_earlier_deadline),
         cmocka_unit_test(inner_many_of_several_threads_all_end_once),
