@@ -91,10 +91,35 @@ enum late_timer_result late_timer_check(struct late_timer *late,
     return TIMER_WAITS_FOR_POLL;
 }
 
+static uint64_t next_due_ns(const struct loop_timers *timers) {
+    uint64_t next_ns = timer_heap_next_ns(&timers->heap);
+    const struct timer *timer;
+    LIST_FOREACH(timer, &timers->beside, beside_link) {
+        next_ns = timer->node.due_ns < next_ns ? timer->node.due_ns : next_ns;
+    }
+    return next_ns;
+}
+
+/* Returns: a timer that is due, stopped; NULL when none is (left). */
+static struct timer *pop_due(struct loop_timers *timers, uint64_t now_ns) {
+    struct timer_node *due = timer_heap_pop_due(&timers->heap, now_ns);
+    struct timer *timer;
+    if (due) {
+        return CONTAINER_OF(due, struct timer, node);
+    }
+    LIST_FOREACH(timer, &timers->beside, beside_link) {
+        if (timer->node.due_ns <= now_ns) {
+            timer_stop(timers, timer);
+            return timer;
+        }
+    }
+    return NULL;
+}
+
 static void on_timer(uv_timer_t *uv_timer) {
     struct loop_timers *timers = uv_timer->data;
     uint64_t now_ns = clock_now_ns();
-    struct timer_node *due;
+    struct timer *due;
     enum late_timer_result late =
         late_timer_check(&timers->late, timers->iteration, timers->wakeup_ns, now_ns);
     timers->wakeup_ns = UINT64_MAX;
@@ -104,22 +129,27 @@ static void on_timer(uv_timer_t *uv_timer) {
     }
     while (
         !(timers->iteration && loop_share_is_spent(&timers->iteration->timers, LOOP_TIMERS_NS)) &&
-        (due = timer_heap_pop_due(&timers->heap, now_ns))) {
-        struct timer *timer = CONTAINER_OF(due, struct timer, node);
-        timer->on_expire(timer);
+        (due = pop_due(timers, now_ns))) {
+        due->on_expire(due);
     }
-    schedule_wakeup(timers, timer_heap_next_ns(&timers->heap));
+    schedule_wakeup(timers, next_due_ns(timers));
 }
 
-bool timer_start(struct loop_timers *timers, struct timer *timer, uint64_t due_ns) {
+void timer_start(struct loop_timers *timers, struct timer *timer, uint64_t due_ns) {
+    timer_stop(timers, timer);
     if (!timer_heap_set(&timers->heap, &timer->node, due_ns)) {
-        return false;
+        timer->node.due_ns = due_ns;
+        timer->is_beside = true;
+        LIST_INSERT_HEAD(&timers->beside, timer, beside_link);
     }
     schedule_wakeup(timers, due_ns);
-    return true;
 }
 
 void timer_stop(struct loop_timers *timers, struct timer *timer) {
+    if (timer->is_beside) {
+        timer->is_beside = false;
+        LIST_REMOVE(timer, beside_link);
+    }
     timer_heap_remove(&timers->heap, &timer->node);
 }
 
@@ -136,6 +166,7 @@ void loop_timers_close(struct loop_timers *timers) {
 }
 
 void loop_timers_fini(struct loop_timers *timers) {
-    assert(timers->heap.n == 0); /* a timer in the heap would be left with a dangling index */
+    /* A timer in the heap would be left with a dangling index. */
+    assert(timers->heap.n == 0 && LIST_EMPTY(&timers->beside));
     timer_heap_fini(&timers->heap);
 }

@@ -81,6 +81,8 @@ enum late_timer_result late_timer_check(struct late_timer *late,
 /* Embed it in the object that has a timer. Zeroed but for `on_expire`, it is stopped. */
 struct timer {
     struct timer_node node;
+    LIST_ENTRY(timer) beside_link;
+    bool is_beside;                         /* it is in loop_timers.beside */
     void (*on_expire)(struct timer *timer); /* the timer is stopped by then; may start it again,
                                                or free the object */
 };
@@ -88,17 +90,22 @@ struct timer {
 /* The timers of a worker. */
 struct loop_timers {
     struct timer_heap heap;
+    LIST_HEAD(, timer) beside; /* that the heap had no memory for; in no order */
     uv_timer_t uv_timer;
     uint64_t wakeup_ns; /* when uv_timer expires; UINT64_MAX: it is stopped */
     struct late_timer late;
     struct loop_iteration *iteration; /* of which timers have a share; NULL: no limit */
 };
 
-/* Starts the timer, or moves it to another due time. Returns: false when out of memory; it is
- * stopped then. */
-bool timer_start(struct loop_timers *timers, struct timer *timer, uint64_t due_ns) SLUICE_MUST_USE;
+/* Starts the timer, or moves it to another due time. Never fails: what waits for a timer would wait
+ * for ever. */
+void timer_start(struct loop_timers *timers, struct timer *timer, uint64_t due_ns);
 /* A timer that is stopped is left alone. */
 void timer_stop(struct loop_timers *timers, struct timer *timer);
+
+static inline bool timer_is_started(const struct timer *timer) {
+    return timer->node.heap_index > 0 || timer->is_beside;
+}
 
 /* For worker.c. Returns: 0, or an error of libuv. */
 int loop_timers_init(struct loop_timers *timers, uv_loop_t *loop,

@@ -42,7 +42,7 @@ static void on_expire(struct timer *timer) {
     assert_true(worker_is_current(fixture->worker));
     if (entry->n_restarts > 0) {
         entry->n_restarts--;
-        assert_true(timer_start(worker_timers(fixture->worker), timer, entry->expired_ns + MS));
+        timer_start(worker_timers(fixture->worker), timer, entry->expired_ns + MS);
         clock_set_fake_ns(entry->expired_ns + MS);
     }
     if (fixture->n_expired == fixture->expected) {
@@ -71,8 +71,7 @@ static void run(struct fixture *fixture, void (*step)(struct fixture *fixture), 
 }
 
 static void start_timer(struct fixture *fixture, int entry, uint64_t due_ns) {
-    assert_true(timer_start(worker_timers(fixture->worker), &fixture->entries[entry].timer,
-                            BEGIN_NS + due_ns));
+    timer_start(worker_timers(fixture->worker), &fixture->entries[entry].timer, BEGIN_NS + due_ns);
 }
 
 /* ---- order of expiry ------------------------------------------------------------------------- */
@@ -102,6 +101,42 @@ static void timer_expires_in_due_order(void **state) {
     run(&fixture, stop_the_last, 4);
     for (int i = 0; i < N; i++) {
         assert_int_equal(fixture.entries[i].order, orders[i]);
+    }
+}
+
+/* ---- without memory -------------------------------------------------------------------------- */
+
+/* Of a heap that cannot grow. */
+static void start_without_memory(struct fixture *fixture, int entry, uint64_t due_ns) {
+    struct timer_heap *heap = &worker_timers(fixture->worker)->heap;
+    struct timer_heap before = *heap;
+    heap->n = heap->cap = (size_t)1 << 44; /* no machine has memory for twice as many */
+    start_timer(fixture, entry, due_ns);
+    assert_int_equal(fixture->entries[entry].timer.node.heap_index, 0);
+    assert_true(timer_is_started(&fixture->entries[entry].timer));
+    *heap = before;
+}
+
+static void start_some_without_memory(struct fixture *fixture) {
+    start_without_memory(fixture, 0, 900 * (uint64_t)MS);
+    start_without_memory(fixture, 1, 2 * MS);
+    start_without_memory(fixture, 2, 3 * MS);
+    start_without_memory(fixture, 2, 1 * MS); /* moved */
+    start_timer(fixture, 3, 1 * MS);
+    start_without_memory(fixture, 4, 900 * (uint64_t)MS);
+    start_timer(fixture, 4, 1 * MS); /* there is memory now */
+    timer_stop(worker_timers(fixture->worker), &fixture->entries[0].timer);
+    assert_false(timer_is_started(&fixture->entries[0].timer));
+    clock_set_fake_ns(BEGIN_NS + 4 * MS);
+}
+
+static void timer_without_memory_expires_too(void **state) {
+    (void)state;
+    static struct fixture fixture;
+    run(&fixture, start_some_without_memory, 4);
+    assert_int_equal(fixture.entries[0].order, 0);
+    for (int i = 1; i < N; i++) {
+        assert_true(fixture.entries[i].order > 0);
     }
 }
 
@@ -162,6 +197,7 @@ static void timer_restarted_in_callback_expires_again(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(timer_expires_in_due_order),
+        cmocka_unit_test(timer_without_memory_expires_too),
         cmocka_unit_test(timer_never_expires_before_clock),
         cmocka_unit_test(late_timer_waits_for_a_poll),
         cmocka_unit_test(timer_restarted_in_callback_expires_again),

@@ -283,9 +283,7 @@ enum status child_start(struct worker *worker, const struct child_spec *spec, st
     }
     uv_read_start((uv_stream_t *)&child->output.pipe, on_alloc, on_read);
     uv_read_start((uv_stream_t *)&child->stderr_tail.pipe, on_alloc, on_read);
-    if (!timer_start(worker_timers(worker), &child->timer, clock_now_ns() + spec->timeout_ns)) {
-        child_kill(child, ST_NO_MEMORY, "could not run on: out of memory for its timer");
-    }
+    timer_start(worker_timers(worker), &child->timer, clock_now_ns() + spec->timeout_ns);
     *out = child;
     return ST_OK;
 }

@@ -76,9 +76,7 @@ static void on_timeout(struct timer *timer) {
 /* Starts the connect on the open handle. Returns: an error of libuv, or 0. */
 static int start_connect(struct dial *dial, const struct address *address, uint64_t timeout_ns) {
     dial->timer.on_expire = on_timeout;
-    if (!timer_start(worker_timers(dial->worker), &dial->timer, clock_now_ns() + timeout_ns)) {
-        return UV_ENOMEM;
-    }
+    timer_start(worker_timers(dial->worker), &dial->timer, clock_now_ns() + timeout_ns);
     return uv_tcp_connect(&dial->connect, &dial->tcp, (const struct sockaddr *)&address->storage,
                           on_connected);
 }

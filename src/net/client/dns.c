@@ -177,9 +177,7 @@ static void update_timer(struct dns_resolver *resolver) {
     }
     uint64_t us = (uint64_t)wait->tv_sec * US_PER_S + (uint64_t)wait->tv_usec;
     /* Rounded up, so that it never fires too early. */
-    uint64_t due_ns = clock_now_ns() + us * NS_PER_US + NS_PER_MS;
-    /* Out of memory: the next lookup tries again. */
-    (void)!timer_start(timers, &resolver->timer, due_ns);
+    timer_start(timers, &resolver->timer, clock_now_ns() + us * NS_PER_US + NS_PER_MS);
 }
 
 static void run_ares(struct dns_resolver *resolver, ares_socket_t readable,

@@ -466,8 +466,8 @@ static int on_timer(CURLM *multi, long timeout_ms, void *user) {
         timer_stop(timers, &fetcher->timer);
         return 0;
     }
-    uint64_t due_ns = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
-    return timer_start(timers, &fetcher->timer, due_ns) ? 0 : -1;
+    timer_start(timers, &fetcher->timer, clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS);
+    return 0;
 }
 
 /* ---- the fetcher ----------------------------------------------------------------------------- */

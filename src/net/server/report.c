@@ -444,10 +444,9 @@ static enum status start(const struct net_report_server *servers, size_t n,
     report->done = done;
     report->user = user;
     atomic_init(&report->n_left, report->n_worker_reports);
-    if (memory && !timer_start(worker_timers(reply_worker), &report->timer,
-                               clock_now_ns() + NET_MEMORY_REPORT_WAIT_NS)) {
-        report_free(report);
-        return error_no_memory(err, "a report");
+    if (memory) {
+        timer_start(worker_timers(reply_worker), &report->timer,
+                    clock_now_ns() + NET_MEMORY_REPORT_WAIT_NS);
     }
     for (size_t i = 0, n_worker_reports = report->n_worker_reports; i < n_worker_reports; i++) {
         worker_post(report->worker_reports[i].server_worker->worker,

@@ -319,7 +319,7 @@ static void on_timer(struct timer *timer) {
 
 /* ---- timers ---------------------------------------------------------------------------------- */
 
-/* Ticks while requests are queued. When out of memory they depend on wakeups alone. */
+/* Ticks while requests are queued. */
 static void update_tick(struct worker_state *worker_state) {
     struct loop_timers *timers = worker_timers(worker_state->worker);
     bool wanted = !pool_waited_is_empty(&worker_state->waited);
@@ -329,10 +329,8 @@ static void update_tick(struct worker_state *worker_state) {
     worker_state->is_ticking = wanted;
     if (!wanted) {
         timer_stop(timers, &worker_state->tick);
-    } else if (!timer_start(timers, &worker_state->tick, clock_now_ns() + TICK_NS)) {
-        worker_state->is_ticking = false;
-        log_message(LOG_WARNING,
-                    "out of memory for a timer: queued requests are checked less often");
+    } else {
+        timer_start(timers, &worker_state->tick, clock_now_ns() + TICK_NS);
     }
 }
 
@@ -353,8 +351,8 @@ static void update_timer(struct stream *stream) {
         stream->due_ns = due_ns;
         if (due_ns == 0) {
             timer_stop(timers, &stream->timer);
-        } else if (!timer_start(timers, &stream->timer, due_ns)) {
-            log_message(LOG_WARNING, "out of memory for a timer: a request has no deadline");
+        } else {
+            timer_start(timers, &stream->timer, due_ns);
         }
     }
 }

@@ -47,10 +47,8 @@ static void show(struct load_progress *progress, const struct repository_loads *
 }
 
 static void look_later(struct load_progress *progress, uint64_t now_ns) {
-    if (!timer_start(worker_timers(progress->main), &progress->timer,
-                     now_ns + LOAD_PROGRESS_SECONDS * NS_PER_S)) {
-        load_progress_clear(progress); /* out of memory: nothing is shown any more */
-    }
+    timer_start(worker_timers(progress->main), &progress->timer,
+                now_ns + LOAD_PROGRESS_SECONDS * NS_PER_S);
 }
 
 static void on_look(struct timer *timer) {

@@ -67,11 +67,10 @@ static void on_limit_expired(struct timer *timer) {
 static void run_begin(struct worker_msg *msg) {
     struct pick_cluster *self = CONTAINER_OF(msg, struct pick_cluster, begin);
     self->status = kube_source_start(self->source, &self->err);
-    if (self->status != ST_OK) {
+    if (self->status == ST_OK) {
+        timer_start(worker_timers(self->worker), &self->limit, clock_now_ns() + MAX_LOAD_NS);
+    } else {
         schedule_stop(self);
-    } else if (!timer_start(worker_timers(self->worker), &self->limit,
-                            clock_now_ns() + MAX_LOAD_NS)) {
-        must_end("a timer");
     }
 }
 

@@ -79,10 +79,7 @@ static void on_timer_expired(struct timer *reload_timer) {
     struct pick_discovery *self = CONTAINER_OF(reload_timer, struct pick_discovery, reload_timer);
     check_files(self, false);
     uint64_t next_ns = clock_now_ns() + self->settings->reload_interval_ns;
-    if (!timer_start(worker_timers(self->worker), reload_timer, next_ns)) {
-        log_message(LOG_ERROR,
-                    "out of memory for a timer: the pool's configuration stays as it is");
-    }
+    timer_start(worker_timers(self->worker), reload_timer, next_ns);
 }
 
 static void run_begin(struct worker_msg *msg) {

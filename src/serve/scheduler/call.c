@@ -328,10 +328,11 @@ enum status call_prepare(struct call *call, struct error *err) {
 
 /* ---- queueing and cancelling ----------------------------------------------------------------- */
 
-static bool set_queue_timer(struct call *call) {
+static void set_queue_timer(struct call *call) {
     uint64_t due_ns = queue_deadline_next_ns(&call->run->queue_deadline);
-    return due_ns == UINT64_MAX ||
-           timer_start(worker_timers(call->worker), &call->run->timer, due_ns);
+    if (due_ns < UINT64_MAX) {
+        timer_start(worker_timers(call->worker), &call->run->timer, due_ns);
+    }
 }
 
 /* Completes a call that was removed from the queue without running. */
@@ -366,10 +367,9 @@ static void on_timer_expired(struct timer *timer) {
     struct call *call = CONTAINER_OF(timer, struct call_run, timer)->call;
     struct scheduler *scheduler = &call->run->version->scheduler;
     bool over = queue_deadline_passed(&call->run->queue_deadline, clock_now_ns());
-    if (!over && (!scheduler_deprioritize(scheduler, call) || set_queue_timer(call))) {
-        return; /* an instance took it, or it waits on as deprioritized */
-    }
-    if (scheduler_remove(scheduler, call)) {
+    if (!over && scheduler_deprioritize(scheduler, call)) { /* else an instance took it */
+        set_queue_timer(call);
+    } else if (over && scheduler_remove(scheduler, call)) {
         call_expire(call);
     }
 }
@@ -390,9 +390,7 @@ static enum status call_apply_policy(struct call *call, uint64_t now_ns, struct 
 
 static enum status enqueue_call(struct call *call, struct error *err) {
     call->run->timer.on_expire = on_timer_expired;
-    if (!set_queue_timer(call)) {
-        return error_no_memory(err, "the request's timeout");
-    }
+    set_queue_timer(call);
     enum status st = scheduler_push(&call->run->version->scheduler, call, err);
     if (st == ST_QUEUE_FULL) {
         metric_add(METRIC_DROPPED_QUEUE_FULL, 1);

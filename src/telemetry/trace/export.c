@@ -281,9 +281,7 @@ static void advance_export(struct trace_export *self) {
     uint64_t next = !TAILQ_EMPTY(&self->batches) && !self->fetch ? oldest_batch_send_ns(self) : 0;
     next = self->ending ? self->stop_deadline_ns : next;
     if (next > 0 && !self->stopping) {
-        if (!timer_start(worker_timers(self->worker), &self->timer, next)) {
-            fail_all_batches(self); /* no timer would retry */
-        }
+        timer_start(worker_timers(self->worker), &self->timer, next);
     }
     if (self->ending && !self->stopping && TAILQ_EMPTY(&self->batches) && !self->fetch) {
         self->stopping = true;

@@ -364,11 +364,7 @@ bool grpc_client_conn_new(struct grpc_client *client) {
     conn->timer.on_expire = on_connect_timeout;
     LIST_INSERT_HEAD(&client->conns, conn, link);
     uint64_t due_ns = clock_now_ns() + client->core.limits.connect_timeout_ns;
-    if (!timer_start(worker_timers(client->worker), &conn->timer, due_ns)) {
-        error_no_memory(&err, "a connection");
-        grpc_client_conn_close(conn, &err);
-        return false;
-    }
+    timer_start(worker_timers(client->worker), &conn->timer, due_ns);
     int rc = 0;
     if (address->len > 0) {
         set_phase(conn, GRPC_CLIENT_CONNECTING);

@@ -236,9 +236,8 @@ static void update_timer(struct grpc_client *client) {
     due_ns = trim_ns < due_ns ? trim_ns : due_ns;
     if (due_ns == UINT64_MAX) {
         timer_stop(worker_timers(client->worker), &client->timer);
-    } else if (!timer_start(worker_timers(client->worker), &client->timer, due_ns)) {
-        /* Out of memory: runs in the next iteration instead. */
-        grpc_client_schedule_deferred(client);
+    } else {
+        timer_start(worker_timers(client->worker), &client->timer, due_ns);
     }
 }
 

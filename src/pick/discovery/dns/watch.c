@@ -72,10 +72,9 @@ static void on_notify_timer(struct timer *timer) {
 /* Schedules the callbacks: never within a call of the owner, and changes that are close together
  * once. */
 static void schedule_notification(struct dns_watch *watch, uint64_t wait_ns) {
-    if (watch->notify_timer.node.heap_index == 0 &&
-        !timer_start(worker_timers(watch->options.worker), &watch->notify_timer,
-                     clock_now_ns() + wait_ns)) {
-        log_message(LOG_ERROR, "out of memory for a timer: the pool has old addresses");
+    if (!timer_is_started(&watch->notify_timer)) {
+        timer_start(worker_timers(watch->options.worker), &watch->notify_timer,
+                    clock_now_ns() + wait_ns);
     }
 }
 
@@ -200,8 +199,8 @@ static void set_timer(struct dns_watch *watch, uint64_t due_ns) {
     struct loop_timers *timers = worker_timers(watch->options.worker);
     if (due_ns == UINT64_MAX) {
         timer_stop(timers, &watch->query_timer);
-    } else if (!timer_start(timers, &watch->query_timer, due_ns)) {
-        log_message(LOG_ERROR, "out of memory for a timer: names are not resolved");
+    } else {
+        timer_start(timers, &watch->query_timer, due_ns);
     }
 }
 

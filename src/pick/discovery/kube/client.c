@@ -125,8 +125,8 @@ static void call_fail(struct kube_call *call, const struct error *err) {
     call_end(call, &answer);
 }
 
-static bool schedule_pending_calls(struct kube_client *client) {
-    return timer_start(worker_timers(client->worker), &client->pending_timer, clock_now_ns());
+static void schedule_pending_calls(struct kube_client *client) {
+    timer_start(worker_timers(client->worker), &client->pending_timer, clock_now_ns());
 }
 
 /* ---- responses ------------------------------------------------------------------------------- */
@@ -319,13 +319,12 @@ enum status kube_call_start(struct kube_client *client, const struct kube_reques
     call->client = client;
     call->arena = arena;
     LIST_INSERT_HEAD(&call->client->calls, call, link);
-    bool good = copy_request(call, ask) == ST_OK;
-    if (good && (client->in_piece || !start_call(call))) {
-        good = schedule_pending_calls(client);
-    }
-    if (!good) {
+    if (copy_request(call, ask) != ST_OK) {
         call_free(call);
         return error_no_memory(err, "an API server request");
+    }
+    if (client->in_piece || !start_call(call)) {
+        schedule_pending_calls(client);
     }
     if (out) {
         *out = call;
@@ -340,10 +339,8 @@ int kube_call_status(const struct kube_call *call) {
 void kube_call_cancel(struct kube_call *call) {
     struct kube_client *client = call->client;
     call->state = CALL_CANCELLED;
-    if (client->in_piece && schedule_pending_calls(client)) {
-        return;
-    }
     if (client->in_piece) { /* the timer frees it, or kube_client_stop */
+        schedule_pending_calls(client);
         return;
     }
     if (call->fetch) {

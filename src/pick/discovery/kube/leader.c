@@ -38,10 +38,7 @@ static void run_step(struct kube_leader *leader);
 /* ---- leadership ------------------------------------------------------------------------------ */
 
 static void start_timer(struct kube_leader *leader, struct timer *timer, uint64_t due_ns) {
-    if (!timer_start(worker_timers(leader->options.worker), timer, due_ns)) {
-        log_message(LOG_ERROR, "out of memory for a timer: this picker lost the leadership");
-        leader->lease.renewed_ns = 0;
-    }
+    timer_start(worker_timers(leader->options.worker), timer, due_ns);
 }
 
 /* Applies what is known of the lease: leadership may have changed. */

@@ -81,9 +81,8 @@ static void on_notify_timer(struct timer *timer) {
 static void schedule_change(struct kube_source *source) {
     uint64_t due_ns = clock_now_ns() + TOGETHER_NS;
     due_ns = due_ns > source->not_before_ns ? due_ns : source->not_before_ns;
-    if (source->notify_timer.node.heap_index == 0 &&
-        !timer_start(worker_timers(source->worker), &source->notify_timer, due_ns)) {
-        log_message(LOG_ERROR, "out of memory for a timer: the pool is out of date");
+    if (!timer_is_started(&source->notify_timer)) {
+        timer_start(worker_timers(source->worker), &source->notify_timer, due_ns);
     }
 }
 

@@ -37,10 +37,7 @@ static void send_next(struct kube_status *status);
 static void set_timer_in(struct kube_status *status, uint64_t seconds) {
     uint64_t wait_ns = seconds * NS_PER_S;
     wait_ns += prng_share(&status->prng, wait_ns);
-    if (!timer_start(worker_timers(status->options.worker), &status->timer,
-                     clock_now_ns() + wait_ns)) {
-        log_message(LOG_ERROR, "out of memory for a timer: the status of objects is not written");
-    }
+    timer_start(worker_timers(status->options.worker), &status->timer, clock_now_ns() + wait_ns);
 }
 
 static void end_list(struct kube_status *status) {
@@ -149,7 +146,7 @@ void kube_status_update(struct kube_status *status) {
     }
     if (status->arena) {
         status->again = true;
-    } else if (status->timer.node.heap_index == 0) {
+    } else if (!timer_is_started(&status->timer)) {
         set_timer_in(status, LEAST_S);
     }
 }

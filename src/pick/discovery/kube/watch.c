@@ -130,10 +130,7 @@ void kube_watch_report(struct kube_watch *watch, struct kube_watch_status *out) 
 /* ---- timers ---------------------------------------------------------------------------------- */
 
 static void set_timer(struct kube_watch *watch, uint64_t due_ns) {
-    if (!timer_start(worker_timers(watch->options.worker), &watch->timer, due_ns)) {
-        log_event(LOG_ERROR, "out of memory for a timer: the cluster's objects are not watched",
-                  LOG_CSTR("resource", watch->name));
-    }
+    timer_start(worker_timers(watch->options.worker), &watch->timer, due_ns);
 }
 
 static void kube_watch_send_request_in(struct kube_watch *watch, uint64_t wait_ns) {

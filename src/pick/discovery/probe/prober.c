@@ -232,8 +232,8 @@ static void start_due_checks(struct prober *prober) {
     uint64_t next_ns = probe_set_next_ns(&prober->set);
     if (next_ns == UINT64_MAX) {
         timer_stop(timers, &prober->timer);
-    } else if (!timer_start(timers, &prober->timer, next_ns)) {
-        log_message(LOG_ERROR, "out of memory for health checks");
+    } else {
+        timer_start(timers, &prober->timer, next_ns);
     }
 }
 

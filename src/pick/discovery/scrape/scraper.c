@@ -97,7 +97,8 @@ static void scraper_set_timer(struct scraper *scraper) {
     if (next_ns == UINT64_MAX || (scraper->timer_set && scraper->timer_ns <= next_ns)) {
         return;
     }
-    scraper->timer_set = timer_start(worker_timers(scraper->worker), &scraper->timer, next_ns);
+    timer_start(worker_timers(scraper->worker), &scraper->timer, next_ns);
+    scraper->timer_set = true;
     scraper->timer_ns = next_ns;
 }
 
