@@ -425,6 +425,16 @@ static bool tensor_is_aligned(const struct tensor *tensor, size_t element) {
     return true;
 }
 
+/* Returns: the bytes of the run in the arena, or NULL when out of memory. */
+static void *run_copy(struct arena *arena, const struct tensor *tensor, struct run run) {
+    char *data = arena_alloc(arena, run.n_bytes);
+    if (data) {
+        pieces_copy(tensor->pieces + run.first, run.n, data, run.n_bytes);
+        metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)run.n_bytes);
+    }
+    return data;
+}
+
 static bool tensor_align_copy(struct arena *arena, struct tensor *tensor, size_t element) {
     struct piece *pieces = arena_calloc(arena, tensor->n_pieces, sizeof(*pieces));
     size_t n = 0;
@@ -436,13 +446,10 @@ static bool tensor_align_copy(struct arena *arena, struct tensor *tensor, size_t
         if (run.n_bytes > 0) {
             const void *data = tensor->pieces[i].data;
             if (!run_is_aligned(tensor, run, element)) {
-                char *copy = arena_alloc(arena, run.n_bytes);
-                if (!copy) {
-                    return false;
-                }
-                pieces_copy(tensor->pieces + run.first, run.n, copy, run.n_bytes);
-                metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)run.n_bytes);
-                data = copy;
+                data = run_copy(arena, tensor, run);
+            }
+            if (!data) {
+                return false;
             }
             pieces[n++] = (struct piece){data, run.n_bytes};
         }
