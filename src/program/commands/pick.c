@@ -7,7 +7,6 @@
 #include "program/commands/commands.h"
 #include "program/options/exit_code.h"
 #include "program/options/help.h"
-#include "program/picker/check.h"
 #include "program/picker/process.h"
 
 static int run_picker(const struct pick_settings *settings) {

@@ -1,5 +1,5 @@
 /* Checks the configuration of the pools, and explains a pick for a described request. */
-#include "program/picker/check.h"
+#include "program/picker/process.h"
 
 #include <stdio.h>
 

@@ -126,72 +126,22 @@ static enum status refuse_flag(const struct upstream_row *row, struct error *err
     return error_set(err, ST_BAD_CONFIG, "not supported: %s", row->why);
 }
 
-static enum status parse_port(const char *value, uint64_t *out, struct error *err) {
-    return num_parse_u64(str_of(value), out) && *out <= UINT16_MAX
-               ? ST_OK
-               : error_set(err, ST_BAD_CONFIG, "expected a port up to 65535, got \"%s\"", value);
-}
+/* ---- values ---------------------------------------------------------------------------------- */
 
-static enum status add_port(struct upstream_translation *self, const struct upstream_row *row,
-                            const char *value, struct error *err) {
-    uint64_t port;
-    enum status st = parse_port(value, &port, err);
-    if (st != ST_OK) {
-        return st;
-    }
-    struct str place = arena_printf(self->arena, ":%" PRIu64, port);
-    upstream_add_flag(self, row->our_name, place.ptr);
-    return ST_OK;
-}
-
-/* Translates "10Mi" to "10MiB". */
-static enum status add_size(struct upstream_translation *self, const struct upstream_row *row,
-                            const char *value) {
-    struct str text = str_of(value), size = text;
-    bool unit = text.len > 0 && strchr("ikKMG", text.ptr[text.len - 1]);
-    if (unit) {
-        size = arena_printf(self->arena, "%sB", value);
-    }
-    upstream_add_flag(self, row->our_name, size.ptr);
-    return ST_OK;
-}
-
-/* Returns: ptr NULL if it is no duration. */
-static struct str print_time(struct upstream_translation *self, const char *value) {
-    uint64_t ns;
-    return num_parse_go_duration_ns(str_of(value), &ns)
-               ? arena_printf(self->arena, "%" PRIu64 "us", ns / 1000)
-               : str_make(NULL, 0);
-}
-
-static enum status bad_time(const char *value, struct error *err) {
-    return error_set(err, ST_BAD_CONFIG, "expected a time such as 50ms, 30s or 1m30s, got \"%s\"",
-                     value);
-}
-
-static enum status add_time(struct upstream_translation *self, const struct upstream_row *row,
-                            const char *value, struct error *err) {
-    struct str time = print_time(self, value);
-    if (!time.ptr) {
-        return bad_time(value, err);
-    }
-    upstream_add_flag(self, row->our_name, time.ptr);
-    return ST_OK;
+static const char *expected(const char *what, const char *value, struct error *err) {
+    error_set(err, ST_BAD_CONFIG, "expected %s, got \"%s\"", what, value);
+    return NULL;
 }
 
 /* Verbosity 4 and above is upstream's debug. */
-static enum status add_level(struct upstream_translation *self, const struct upstream_row *row,
-                             const char *value, struct error *err) {
+static const char *level_of(const char *value, struct error *err) {
     int64_t level;
-    if (!num_parse_i64(str_of(value), &level)) {
-        return error_set(err, ST_BAD_CONFIG, "expected a whole number, got \"%s\"", value);
-    }
-    upstream_add_flag(self, row->our_name, level >= DEBUG_VERBOSITY ? "debug" : "info");
-    return ST_OK;
+    return !num_parse_i64(str_of(value), &level) ? expected("a whole number", value, err)
+           : level >= DEBUG_VERBOSITY            ? "debug"
+                                                 : "info";
 }
 
-static enum status add_zap_level(struct upstream_translation *self, const struct upstream_row *row,
-                                 const char *value, struct error *err) {
+static const char *zap_level_of(const char *value, struct error *err) {
     static const char *const words[][2] = {{"debug", "debug"},
                                            {"info", "info"},
                                            {"warn", "warning"},
@@ -200,91 +150,78 @@ static enum status add_zap_level(struct upstream_translation *self, const struct
     uint64_t level;
     for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
         if (strcmp(value, words[i][0]) == 0) {
-            upstream_add_flag(self, row->our_name, words[i][1]);
-            return ST_OK;
+            return words[i][1];
         }
     }
     return num_parse_u64(str_of(value), &level)
-               ? add_level(self, row, value, err)
-               : error_set(err, ST_BAD_CONFIG,
-                           "expected debug, info, error, panic or a number, got \"%s\"", value);
+               ? level_of(value, err)
+               : expected("debug, info, error, panic or a number", value, err);
 }
 
-static enum status add_encoder(struct upstream_translation *self, const struct upstream_row *row,
-                               const char *value, struct error *err) {
-    bool json = strcmp(value, "json") == 0;
-    if (!json && strcmp(value, "console") != 0) {
-        return error_set(err, ST_BAD_CONFIG, "expected json or console, got \"%s\"", value);
-    }
-    upstream_add_flag(self, row->our_name, json ? "json" : "text");
-    return ST_OK;
-}
-
-static enum status add_least_tls(struct upstream_translation *self, const struct upstream_row *row,
-                                 const char *value, struct error *err) {
-    static const char *const fine[] = {"VersionTLS10", "VersionTLS11", "VersionTLS12"};
-    for (size_t i = 0; i < sizeof(fine) / sizeof(*fine); i++) {
-        if (strcmp(value, fine[i]) == 0) {
-            return add_note(self, row, value);
+/* Returns: the value of our flag or setting; NULL, with an error, where the flag has none such. */
+static const char *our_value(struct upstream_translation *self, const struct upstream_row *row,
+                             const char *value, struct error *err) {
+    uint64_t number;
+    size_t len = strlen(value);
+    switch ((unsigned)row->action) {
+    case UPSTREAM_PORT:
+    case UPSTREAM_METRICS_PORT:
+        if (!num_parse_u64(str_of(value), &number) || number > UINT16_MAX) {
+            return expected("a port up to 65535", value, err);
         }
+        return row->action == UPSTREAM_PORT ? arena_printf(self->arena, ":%" PRIu64, number).ptr
+                                            : value;
+    case UPSTREAM_SIZE: /* "10Mi" is "10MiB" */
+        return len > 0 && strchr("ikKMG", value[len - 1])
+                   ? arena_printf(self->arena, "%sB", value).ptr
+                   : value;
+    case UPSTREAM_DURATION:
+    case UPSTREAM_METRICS_DURATION:
+        return num_parse_go_duration_ns(str_of(value), &number)
+                   ? arena_printf(self->arena, "%" PRIu64 "us", number / 1000).ptr
+                   : expected("a time such as 50ms, 30s or 1m30s", value, err);
+    case UPSTREAM_VERBOSITY:
+        return level_of(value, err);
+    case UPSTREAM_ZAP_LEVEL:
+        return zap_level_of(value, err);
+    case UPSTREAM_ZAP_ENCODER:
+        return strcmp(value, "json") == 0      ? "json"
+               : strcmp(value, "console") == 0 ? "text"
+                                               : expected("json or console", value, err);
+    default:
+        return value;
     }
-    return refuse_flag(row, err);
 }
 
 /* ---- flags of the pools' configuration ------------------------------------------------------- */
 
-/* 0 means the endpoint's own port. */
-static enum status add_metrics_port(struct upstream_translation *self,
-                                    const struct upstream_row *row, const char *value,
-                                    struct error *err) {
-    uint64_t port;
-    enum status st = parse_port(value, &port, err);
-    if (st == ST_OK && port > 0) {
-        json_write_raw(&self->config.metrics.json, row->our_name, str_of(value));
-    }
-    return st;
-}
-
-static enum status add_metrics_time(struct upstream_translation *self,
-                                    const struct upstream_row *row, const char *value,
-                                    struct error *err) {
-    struct str time = print_time(self, value);
-    if (!time.ptr) {
-        return bad_time(value, err);
-    }
-    json_write_string(&self->config.metrics.json, row->our_name, time);
-    return ST_OK;
-}
-
-/* The header and the metadata key have the same name. */
-static enum status add_name(struct upstream_translation *self, const struct upstream_row *row,
-                            const char *value) {
-    struct json_writer *protocol = &self->config.protocol.json;
-    json_write_string(protocol, row->our_name, str_of(value));
-    if (strcmp(row->our_name, "destination_header") == 0) {
-        json_write_string(protocol, "destination_key", str_of(value));
-    }
-    return ST_OK;
-}
-
 static enum status add_to_config(struct upstream_translation *self, const struct upstream_row *row,
                                  const char *value, struct error *err) {
+    struct json_writer *metrics = &self->config.metrics.json;
+    struct json_writer *protocol = &self->config.protocol.json;
+    uint64_t port;
     if (!self->out->extra_config_flag) {
         self->out->extra_config_flag = arena_printf(self->arena, "--%s", row->name).ptr;
     }
     switch ((unsigned)row->action) {
     case UPSTREAM_METRICS_PORT:
-        return add_metrics_port(self, row, value, err);
-    case UPSTREAM_METRICS_DURATION:
-        return add_metrics_time(self, row, value, err);
-    case UPSTREAM_METRICS_BOOL:
-        json_write_raw(&self->config.metrics.json, row->our_name, str_of(value));
+        if (num_parse_u64(str_of(value), &port) && port > 0) { /* 0: the endpoint's own port */
+            json_write_raw(metrics, row->our_name, str_of(value));
+        }
         return ST_OK;
+    case UPSTREAM_METRICS_BOOL:
+        json_write_raw(metrics, row->our_name, str_of(value));
+        return ST_OK;
+    case UPSTREAM_METRICS_DURATION:
     case UPSTREAM_METRICS_TEXT:
-        json_write_string(&self->config.metrics.json, row->our_name, str_of(value));
+        json_write_string(metrics, row->our_name, str_of(value));
         return ST_OK;
     case UPSTREAM_PROTOCOL_NAME:
-        return add_name(self, row, value);
+        json_write_string(protocol, row->our_name, str_of(value));
+        if (strcmp(row->our_name, "destination_header") == 0) { /* the metadata key's name too */
+            json_write_string(protocol, "destination_key", str_of(value));
+        }
+        return ST_OK;
     default:
         return add_rule(&self->config.rules.json, row->our_name, str_of(value), err);
     }
@@ -295,10 +232,21 @@ static enum status add_to_config(struct upstream_translation *self, const struct
 enum status upstream_translate_flag(struct upstream_translation *self,
                                     const struct upstream_row *row, const char *value,
                                     struct error *err) {
+    static const char *const fine[] = {"VersionTLS10", "VersionTLS11", "VersionTLS12"};
     bool yes = strcmp(value, "true") == 0;
+    const char *ours = our_value(self, row, value, err);
+    if (!ours) {
+        return ST_BAD_CONFIG;
+    }
     switch (row->action) {
     case UPSTREAM_FLAG:
-        upstream_add_flag(self, row->our_name, value);
+    case UPSTREAM_PORT:
+    case UPSTREAM_SIZE:
+    case UPSTREAM_DURATION:
+    case UPSTREAM_VERBOSITY:
+    case UPSTREAM_ZAP_LEVEL:
+    case UPSTREAM_ZAP_ENCODER:
+        upstream_add_flag(self, row->our_name, ours);
         return ST_OK;
     case UPSTREAM_FLAG_IF_TRUE:
         if (yes) {
@@ -306,30 +254,23 @@ enum status upstream_translate_flag(struct upstream_translation *self,
         }
         return ST_OK;
     case UPSTREAM_POOL_FLAG:
-        upstream_add_flag(self, row->our_name, value);
+        upstream_add_flag(self, row->our_name, ours);
         upstream_add_flag(self, "kube", "");
         return ST_OK;
-    case UPSTREAM_PORT:
-        return add_port(self, row, value, err);
-    case UPSTREAM_SIZE:
-        return add_size(self, row, value);
-    case UPSTREAM_DURATION:
-        return add_time(self, row, value, err);
-    case UPSTREAM_VERBOSITY:
-        return add_level(self, row, value, err);
-    case UPSTREAM_ZAP_LEVEL:
-        return add_zap_level(self, row, value, err);
-    case UPSTREAM_ZAP_ENCODER:
-        return add_encoder(self, row, value, err);
     case UPSTREAM_MIN_TLS:
-        return add_least_tls(self, row, value, err);
+        for (size_t i = 0; i < sizeof(fine) / sizeof(*fine); i++) {
+            if (strcmp(value, fine[i]) == 0) {
+                return add_note(self, row, value);
+            }
+        }
+        return refuse_flag(row, err);
     case UPSTREAM_METRICS_PORT:
     case UPSTREAM_METRICS_TEXT:
     case UPSTREAM_METRICS_BOOL:
     case UPSTREAM_METRICS_DURATION:
     case UPSTREAM_METRICS_RULE:
     case UPSTREAM_PROTOCOL_NAME:
-        return add_to_config(self, row, value, err);
+        return add_to_config(self, row, ours, err);
     case UPSTREAM_IGNORED:
         return add_note(self, row, value);
     case UPSTREAM_IGNORED_IF_TRUE:
