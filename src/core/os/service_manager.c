@@ -76,17 +76,13 @@ enum status service_manager_open(struct service_manager *self, const char *socke
     if (!socket_text || !socket_text[0]) {
         return ST_OK;
     }
-    enum status st = read_address(self, socket_text, err);
-    if (st == ST_OK) {
-        st = read_watchdog(self, watchdog_us, watchdog_pid, err);
-    }
-    if (st == ST_OK) {
-        st = open_socket(self, err);
-    }
-    if (st != ST_OK) {
+    if (read_address(self, socket_text, err) != ST_OK ||
+        read_watchdog(self, watchdog_us, watchdog_pid, err) != ST_OK ||
+        open_socket(self, err) != ST_OK) {
         *self = (struct service_manager){.fd = -1};
+        return err->status;
     }
-    return st;
+    return ST_OK;
 }
 
 void service_manager_open_from_env(struct service_manager *self) {

@@ -69,14 +69,10 @@ static enum status run_all(struct bench_command *command, struct error *err) {
     struct tls_client_options options = bench_tls_options(&command->settings.options);
     struct client_tls *tls;
     enum status status = tls_client_new(&options, &command->settings.server, &tls, err);
-    if (status == ST_OK) {
-        status = bench_call_init(command->arena, &command->settings, tls, &command->call, err);
-    }
-    if (status == ST_OK) {
-        status = run_load(command, err);
-    }
-    if (status == ST_OK) {
-        status = write_report(command, err);
+    if (status == ST_OK &&
+        (bench_call_init(command->arena, &command->settings, tls, &command->call, err) != ST_OK ||
+         run_load(command, err) != ST_OK || write_report(command, err) != ST_OK)) {
+        status = err->status;
     }
     client_tls_free(tls);
     return status;

@@ -205,21 +205,15 @@ enum status infer_call_init(struct arena *arena, const struct infer_settings *se
     request->infer.id = str_of(settings->id ? settings->id : "");
     request->infer.arena = arena;
     request->binary_default = settings->binary;
-    enum status status =
-        check_named("datatype", "NAME=TYPE", &settings->datatypes, &settings->inputs, err);
-    if (status == ST_OK) {
-        status = check_named("shape", "NAME=DIMS", &settings->shapes, &settings->inputs, err);
-    }
-    if (status == ST_OK) {
-        status = add_inputs(arena, settings, model, &request->infer, err);
-    }
-    if (status == ST_OK) {
-        status = add_outputs(arena, settings, model->spec, &request->infer, err);
-    }
-    if (status == ST_OK) {
-        status = add_params(arena, settings, &request->infer, err);
+    if (check_named("datatype", "NAME=TYPE", &settings->datatypes, &settings->inputs, err) !=
+            ST_OK ||
+        check_named("shape", "NAME=DIMS", &settings->shapes, &settings->inputs, err) != ST_OK ||
+        add_inputs(arena, settings, model, &request->infer, err) != ST_OK ||
+        add_outputs(arena, settings, model->spec, &request->infer, err) != ST_OK ||
+        add_params(arena, settings, &request->infer, err) != ST_OK) {
+        return err->status;
     }
     out->forms =
         v2_forms_all(arena, settings->inputs.n, settings->binary ? V2_FORM_BINARY : V2_FORM_JSON);
-    return status;
+    return ST_OK;
 }

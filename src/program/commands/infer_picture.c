@@ -96,17 +96,15 @@ static enum status read_flag(const char *flag, const char *text, mip_value_read 
 
 static enum status read_flags(const struct infer_settings *settings, struct mip_settings *out,
                               struct error *err) {
-    enum status st = read_flag("size", settings->size, mip_value_size, out, err);
-    if (st == ST_OK) {
-        st = read_flag("mean", settings->mean, mip_value_mean, out, err);
-    }
-    if (st == ST_OK) {
-        st = read_flag("std", settings->std, mip_value_std, out, err);
+    if (read_flag("size", settings->size, mip_value_size, out, err) != ST_OK ||
+        read_flag("mean", settings->mean, mip_value_mean, out, err) != ST_OK ||
+        read_flag("std", settings->std, mip_value_std, out, err) != ST_OK) {
+        return err->status;
     }
     if (settings->layout != INFER_LAYOUT_AUTO) {
         out->layout = settings->layout == INFER_LAYOUT_NCHW ? MIP_LAYOUT_NCHW : MIP_LAYOUT_NHWC;
     }
-    return st;
+    return ST_OK;
 }
 
 static enum status read_settings(struct arena *arena, const struct infer_settings *settings,

@@ -128,12 +128,9 @@ static enum status check_settings(struct bench_settings *settings, const struct 
     const struct bench_options *options = &settings->options;
     struct tls_client_options tls = bench_tls_options(options);
     struct client_url *server = &settings->server;
-    enum status status = client_url_parse(given->arena, str_of(options->url), server, err);
-    if (status == ST_OK) {
-        status = tls_client_check(&tls, server, err);
-    }
-    if (status != ST_OK) {
-        return status;
+    if (client_url_parse(given->arena, str_of(options->url), server, err) != ST_OK ||
+        tls_client_check(&tls, server, err) != ST_OK) {
+        return err->status;
     }
     settings->mip = server->protocol == CLIENT_MIP;
     if (options->arrival != 0 && !options->rate) {
@@ -146,11 +143,9 @@ static enum status check_settings(struct bench_settings *settings, const struct 
         return error_set(err, ST_BAD_CONFIG, "--json and --html: the same file \"%s\"",
                          options->json);
     }
-    status = check_model(settings, err);
-    if (status == ST_OK) {
-        status = check_flags(settings, given, err);
-    }
-    return status == ST_OK ? check_items(settings, err) : status;
+    return check_model(settings, err) == ST_OK && check_flags(settings, given, err) == ST_OK
+               ? check_items(settings, err)
+               : err->status;
 }
 
 static struct str print_command_line(struct arena *arena, int argc, char **argv) {

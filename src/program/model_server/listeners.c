@@ -320,29 +320,18 @@ enum status serve_listeners_open(struct serve_listeners *self,
                    .max_tensor_elements = settings->max_tensor_elements},
         .non_finite = (enum v2_non_finite)(V2_NON_FINITE_WORDS + settings->non_finite),
     };
-    enum status st =
-        helper_pool_new(threads->n_workers > MIN_HELPERS ? threads->n_workers : MIN_HELPERS,
-                        &self->services.helpers, err);
-    if (st == ST_OK) {
-        st = open_pages(self, repository, threads->admin, err);
+    size_t n_helpers = threads->n_workers > MIN_HELPERS ? threads->n_workers : MIN_HELPERS;
+    if (helper_pool_new(n_helpers, &self->services.helpers, err) != ST_OK ||
+        open_pages(self, repository, threads->admin, err) != ST_OK ||
+        tracer_open(&self->tracer, &settings->trace, err) != ST_OK ||
+        serve_security_open(&self->security, settings, err) != ST_OK) {
+        return err->status;
     }
-    if (st == ST_OK) {
-        st = tracer_open(&self->tracer, &settings->trace, err);
-    }
-    if (st == ST_OK) {
-        st = serve_security_open(&self->security, settings, err);
-    }
-    if (st == ST_OK) {
-        serve_security_start_timer(&self->security, settings, threads->main);
-        st = open_http(self, threads, err);
-    }
-    if (st == ST_OK) {
-        st = open_grpc(self, threads, err);
-    }
-    if (st == ST_OK) {
-        st = open_mip(self, threads, err);
-    }
-    return st == ST_OK ? open_admin(self, repository, threads, err) : st;
+    serve_security_start_timer(&self->security, settings, threads->main);
+    return open_http(self, threads, err) == ST_OK && open_grpc(self, threads, err) == ST_OK &&
+                   open_mip(self, threads, err) == ST_OK
+               ? open_admin(self, repository, threads, err)
+               : err->status;
 }
 
 void serve_listeners_on_models_changed(struct serve_listeners *self) {

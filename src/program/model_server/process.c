@@ -146,8 +146,10 @@ static const struct process_handlers handlers = {
 
 static enum status start_server(struct serve_process *self, const struct repository_options *models,
                                 struct error *err) {
-    enum status st = process_start(&self->process, self->settings->workers, err);
     struct repository_options options = *models;
+    if (process_start(&self->process, self->settings->workers, err) != ST_OK) {
+        return err->status;
+    }
     options.workers = self->process.threads.workers;
     options.n_workers = self->process.threads.n_workers;
     options.main = self->process.threads.main;
@@ -156,18 +158,14 @@ static enum status start_server(struct serve_process *self, const struct reposit
     options.on_state_changed_user = self;
     options.on_scanned = on_models_found;
     options.on_scanned_user = self;
-    if (st == ST_OK) {
-        st = repository_new(&options, &self->repository, err);
+    if (repository_new(&options, &self->repository, err) != ST_OK ||
+        serve_listeners_open(&self->listeners, self->settings, self->repository,
+                             &self->process.threads, err) != ST_OK) {
+        return err->status;
     }
-    if (st == ST_OK) {
-        st = serve_listeners_open(&self->listeners, self->settings, self->repository,
-                                  &self->process.threads, err);
-    }
-    if (st == ST_OK) {
-        /* Only now: the addresses are bound, so that the file is not of another running server. */
-        ready_file_remove_stale(self->settings->ready_file);
-        st = repository_load_start(self->repository, on_load_ended, self, err);
-    }
+    /* Only now: the addresses are bound, so that the file is not of another running server. */
+    ready_file_remove_stale(self->settings->ready_file);
+    enum status st = repository_load_start(self->repository, on_load_ended, self, err);
     if (st == ST_OK) {
         load_progress_start(&self->progress, self->repository, self->process.threads.main,
                             self->settings->log_format == LOG_TEXT);

@@ -266,25 +266,22 @@ static enum status resolve_settings(struct serve_settings *out, struct arena *ar
         return error_set(err, ST_BAD_CONFIG,
                          "there is nowhere to listen: --http, --grpc or --mip needs an address");
     }
-    enum status st = check_addresses(out, err);
-    if (st == ST_OK) {
-        st =
-            web_settings_resolve(&out->allowed_hosts, &out->allowed_origins, arena, &out->web, err);
+    if (check_addresses(out, err) != ST_OK ||
+        web_settings_resolve(&out->allowed_hosts, &out->allowed_origins, arena, &out->web, err) !=
+            ST_OK ||
+        check_patterns(out, err) != ST_OK) {
+        return err->status;
     }
-    if (st == ST_OK) {
-        st = check_patterns(out, err);
+    for (size_t i = 0; i < out->cache_config.n; i++) {
+        if (read_cache_item(str_of(out->cache_config.items[i]), &out->cache_size, err) != ST_OK) {
+            return err->status;
+        }
     }
-    for (size_t i = 0; i < out->cache_config.n && st == ST_OK; i++) {
-        st = read_cache_item(str_of(out->cache_config.items[i]), &out->cache_size, err);
-    }
-    if (st == ST_OK && trace_config_parse(out->trace_config.items, out->trace_config.n, &out->trace,
-                                          err) != ST_OK) {
-        st = error_prefix(err, "--trace-config");
+    if (trace_config_parse(out->trace_config.items, out->trace_config.n, &out->trace, err) !=
+        ST_OK) {
+        return error_prefix(err, "--trace-config");
     }
     out->trace.max_size = out->max_trace_size;
-    if (st != ST_OK) {
-        return st;
-    }
     struct cpus cpus;
     cpus_read(&cpus);
     out->workers = out->workers > 0 ? out->workers : cpus.usable;

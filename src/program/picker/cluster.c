@@ -93,18 +93,11 @@ static enum status load_cluster(struct pick_cluster *self, const struct pick_set
     options.on_store_changed = on_store_changed;
     options.on_watch_status = on_watch_status;
     options.user = self;
-    enum status st = kube_source_new(&options, &self->source, err);
-    if (st == ST_OK) {
-        st = worker_new("cluster", &self->worker, err);
-    }
-    if (st == ST_OK) {
-        st = kube_source_set_worker(self->source, self->worker, err);
-    }
-    if (st == ST_OK) {
-        st = worker_start(self->worker, err);
-    }
-    if (st != ST_OK) {
-        return st;
+    if (kube_source_new(&options, &self->source, err) != ST_OK ||
+        worker_new("cluster", &self->worker, err) != ST_OK ||
+        kube_source_set_worker(self->source, self->worker, err) != ST_OK ||
+        worker_start(self->worker, err) != ST_OK) {
+        return err->status;
     }
     worker_post(self->worker, &self->begin);
     worker_join(self->worker);

@@ -232,24 +232,17 @@ static enum status open_listeners(struct pick_process *self, struct error *err) 
 
 static enum status start_picker(struct pick_process *self, struct error *err) {
     self->arena = must_arena_new("the endpoint picker");
-    enum status st = process_start(&self->process, self->settings->workers, err);
-    if (st == ST_OK) {
-        st = open_pools(self, err);
+    if (process_start(&self->process, self->settings->workers, err) != ST_OK ||
+        open_pools(self, err) != ST_OK || open_listeners(self, err) != ST_OK) {
+        return err->status;
     }
-    if (st == ST_OK) {
-        st = open_listeners(self, err);
-    }
-    if (st == ST_OK) {
-        /* Removed only now: the addresses are bound, so the file is not another picker's. */
-        ready_file_remove_stale(self->settings->ready_file);
-        st = pick_discovery_start(&self->discovery, self->process.threads.main, self->tls,
-                                  on_pools_changed, self, err);
-        pick_admin_show_discovery(&self->admin, &self->discovery);
-    }
-    if (st == ST_OK) {
-        watchdog_add(&self->process.watchdog, self->discovery.worker);
-    }
+    /* Removed only now: the addresses are bound, so the file is not another picker's. */
+    ready_file_remove_stale(self->settings->ready_file);
+    enum status st = pick_discovery_start(&self->discovery, self->process.threads.main, self->tls,
+                                          on_pools_changed, self, err);
+    pick_admin_show_discovery(&self->admin, &self->discovery);
     if (st == ST_OK) { /* connections are accepted by the kernel, and wait */
+        watchdog_add(&self->process.watchdog, self->discovery.worker);
         pick_discovery_wait_known(&self->discovery);
     }
     return st;

@@ -182,14 +182,11 @@ static enum status check_cluster(const struct options *given, const struct pick_
     if (settings->kubeconfig && settings->service_account) {
         return error_set(err, ST_BAD_CONFIG, "--kubeconfig and --service-account: one of them");
     }
-    enum status st = check_pods(settings, err);
-    if (st == ST_OK) {
-        st = check_name("pool-name", settings->pool_name, err);
-    }
-    if (st == ST_OK) {
-        st = check_name("pool-namespace", settings->pool_namespace, err);
-    }
-    return st == ST_OK ? check_group(settings->pool_group, err) : st;
+    return check_pods(settings, err) == ST_OK &&
+                   check_name("pool-name", settings->pool_name, err) == ST_OK &&
+                   check_name("pool-namespace", settings->pool_namespace, err) == ST_OK
+               ? check_group(settings->pool_group, err)
+               : err->status;
 }
 
 static enum status check_tls(const struct pick_settings *settings, struct error *err) {
@@ -242,22 +239,12 @@ static enum status check_question(const struct options *given, const struct pick
 
 static enum status resolve_settings(const struct options *given, struct pick_settings *out,
                                     struct arena *arena, struct error *err) {
-    enum status st = check_question(given, out, err);
-    if (st == ST_OK) {
-        st = check_cluster(given, out, err);
-    }
-    if (st == ST_OK) {
-        st = check_endpoints(out, err);
-    }
-    if (st == ST_OK) {
-        st = check_tls(out, err);
-    }
-    if (st == ST_OK) {
-        st = check_addresses(out, err);
-    }
-    if (st == ST_OK) {
-        st =
-            web_settings_resolve(&out->allowed_hosts, &out->allowed_origins, arena, &out->web, err);
+    if (check_question(given, out, err) != ST_OK || check_cluster(given, out, err) != ST_OK ||
+        check_endpoints(out, err) != ST_OK || check_tls(out, err) != ST_OK ||
+        check_addresses(out, err) != ST_OK ||
+        web_settings_resolve(&out->allowed_hosts, &out->allowed_origins, arena, &out->web, err) !=
+            ST_OK) {
+        return err->status;
     }
     struct cpus cpus;
     cpus_read(&cpus);
@@ -266,7 +253,7 @@ static enum status resolve_settings(const struct options *given, struct pick_set
     memory_share_resolve(&out->client_memory, &out->memory_limit);
     memory_share_resolve(&out->body_memory, &out->memory_limit);
     memory_share_cap(&out->body_memory, &out->client_memory);
-    return st;
+    return ST_OK;
 }
 
 int pick_settings_read(int argc, char **argv, struct arena *arena, struct pick_settings *out) {

@@ -280,17 +280,13 @@ enum status process_start(struct process *process, uint64_t n_workers, struct er
     division_trap_handle();
     fd_limit_raise();
     service_manager_open_from_env(&process->manager);
-    enum status st = make_heap_arenas(err);
-    if (st == ST_OK) {
-        st = start_workers(&process->threads, n_workers, err);
+    if (make_heap_arenas(err) != ST_OK ||
+        start_workers(&process->threads, n_workers, err) != ST_OK ||
+        open_watchdog(process, err) != ST_OK) {
+        return err->status;
     }
-    if (st == ST_OK) {
-        st = open_watchdog(process, err);
-    }
-    if (st == ST_OK) {
-        start_signal_handlers(process);
-    }
-    return st;
+    start_signal_handlers(process);
+    return ST_OK;
 }
 
 void process_limit_connections(struct net_budget *budget, uint64_t max_connections) {

@@ -173,17 +173,12 @@ static enum status check_settings(struct infer_settings *settings, const struct 
     struct client_url *server = &settings->server;
     struct tls_client_options tls = {settings->cacert, settings->cert, settings->key,
                                      settings->insecure};
-    enum status status = client_url_parse(given->arena, str_of(settings->url), server, err);
-    if (status == ST_OK) {
-        status = tls_client_check(&tls, server, err);
+    if (client_url_parse(given->arena, str_of(settings->url), server, err) != ST_OK ||
+        tls_client_check(&tls, server, err) != ST_OK || check_flags(given, server, err) != ST_OK ||
+        (server->protocol == CLIENT_MIP ? check_mip : check_http)(settings, err) != ST_OK) {
+        return err->status;
     }
-    if (status == ST_OK) {
-        status = check_flags(given, server, err);
-    }
-    if (status == ST_OK) {
-        status = (server->protocol == CLIENT_MIP ? check_mip : check_http)(settings, err);
-    }
-    return status == ST_OK ? check_files(settings, err) : status;
+    return check_files(settings, err);
 }
 
 int infer_settings_read(int argc, char **argv, struct arena *arena, struct infer_settings *out) {

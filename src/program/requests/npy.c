@@ -203,15 +203,9 @@ enum status npy_decode(struct arena *arena, struct str bytes, const char *name, 
     struct reader reader = {.name = name, .err = err};
     uint64_t expected = 0;
     *out = (struct npy){0};
-    enum status status = split_file(&reader, bytes, &out->data);
-    if (status == ST_OK) {
-        status = read_header(arena, &reader);
-    }
-    if (status == ST_OK) {
-        status = find_datatype(&reader, &out->datatype);
-    }
-    if (status != ST_OK) {
-        return status;
+    if (split_file(&reader, bytes, &out->data) != ST_OK || read_header(arena, &reader) != ST_OK ||
+        find_datatype(&reader, &out->datatype) != ST_OK) {
+        return err->status;
     }
     out->shape = reader.shape;
     if (!shape_bytes(out->shape, out->datatype, &expected) || expected != out->data.len) {

@@ -41,14 +41,9 @@ enum status admin_listener_open(struct admin_listener *listener, const char *whe
         return ST_OK;
     }
     listener->worker = worker;
-    enum status st = make_server(listener, limits, router, worker, err);
-    if (st == ST_OK) {
-        st = address_parse(str_of(where), &address, err);
-    }
-    if (st == ST_OK) {
-        st = http_server_listen(listener->server, &address, NULL, &listener->address, err);
-    }
-    if (st != ST_OK) {
+    if (make_server(listener, limits, router, worker, err) != ST_OK ||
+        address_parse(str_of(where), &address, err) != ST_OK ||
+        http_server_listen(listener->server, &address, NULL, &listener->address, err) != ST_OK) {
         return error_prefix(err, "--metrics %s", where);
     }
     char text[ADDRESS_TEXT_BYTES];
