@@ -12,8 +12,8 @@
 enum status pick_process_run(const struct pick_settings *settings,
                              struct error *err) SLUICE_MUST_USE;
 
-/* check.c: `sluice pick --check` and `--explain` read the configuration without listening, and print
- * on standard output, errors on standard error. Return: the exit code. */
+/* check.c: `sluice pick --check` and `--explain` read the configuration without listening, and
+ * print on standard output, errors on standard error. Return: the exit code. */
 int pick_check(const struct pick_settings *settings, struct arena *arena);
 int pick_explain_request(const struct pick_settings *settings, struct arena *arena);
 
