@@ -1,8 +1,8 @@
-# A file of a module as a C array, for what the program shows (src/serve/admin/status_page.h). `cmake -P` runs
+# A file of a module as a C array, for what the program shows (src/serve/admin/status_page.html). `cmake -P` runs
 # the second half of this file when the other has changed.
 #
-# sluice_embed(MODULE FILE [PART…]): src/MODULE/FILE; src/MODULE/<FILE without its ending>.h declares the function
-# <that name>, which returns its bytes. A part (src/PART) takes the place of the comment
+# sluice_embed(MODULE FILE [PART…]): src/MODULE/FILE; a header of the module declares the function
+# <FILE without its ending>, which returns its bytes. A part (src/PART) takes the place of the comment
 # `/* here: <its name> */`.
 if(NOT CMAKE_SCRIPT_MODE_FILE)
     set(SLUICE_EMBED "${CMAKE_CURRENT_LIST_FILE}")
@@ -13,7 +13,7 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
         set(out "${CMAKE_BINARY_DIR}/embedded/${module}/${name}.c")
         file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/embedded/${module}")
         add_custom_command(OUTPUT "${out}"
-            COMMAND "${CMAKE_COMMAND}" "-DIN=${in}" "-DOUT=${out}" "-DMODULE=${module}" "-DNAME=${name}"
+            COMMAND "${CMAKE_COMMAND}" "-DIN=${in}" "-DOUT=${out}" "-DNAME=${name}"
                 "-DPARTS=${parts}" -P "${SLUICE_EMBED}"
             DEPENDS "${in}" ${parts} "${SLUICE_EMBED}" VERBATIM)
         sluice_module_target(target ${module})
@@ -36,7 +36,9 @@ endforeach()
 string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
 file(WRITE "${OUT}" "/* Made by cmake/embed.cmake. */
-#include \"${MODULE}/${NAME}.h\"
+#include \"core/base/str.h\"
+
+struct str ${NAME}(void);
 
 static const unsigned char BYTES[] = {
 ${bytes}

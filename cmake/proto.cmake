@@ -1,5 +1,5 @@
 # The descriptors of some of proto/*.proto as a C array, for server reflection:
-#     sluice_descriptors(MODULE NAME FILE …)    NAME() of src/MODULE/descriptors.h
+#     sluice_descriptors(MODULE NAME FILE …)    NAME(), which a header of the module declares
 # `cmake -P` runs the second half of this file when they have changed.
 if(NOT CMAKE_SCRIPT_MODE_FILE)
     find_program(SLUICE_PROTOC protoc)
@@ -13,7 +13,7 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
         add_custom_command(OUTPUT "${made}.c"
             COMMAND "${SLUICE_PROTOC}" "-I${CMAKE_SOURCE_DIR}/proto" --include_imports
                 "--descriptor_set_out=${made}.pb" ${protos}
-            COMMAND "${CMAKE_COMMAND}" "-DIN=${made}.pb" "-DOUT=${made}.c" "-DMODULE=${module}" "-DNAME=${name}"
+            COMMAND "${CMAKE_COMMAND}" "-DIN=${made}.pb" "-DOUT=${made}.c" "-DNAME=${name}"
                 -P "${CMAKE_CURRENT_FUNCTION_LIST_FILE}"
             DEPENDS ${protos} "${CMAKE_CURRENT_FUNCTION_LIST_FILE}" VERBATIM)
         sluice_module_target(target ${module})
@@ -26,7 +26,9 @@ file(READ "${IN}" bytes HEX)
 string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
 file(WRITE "${OUT}" "/* Made from proto/ by cmake/proto.cmake. */
-#include \"${MODULE}/descriptors.h\"
+#include \"core/base/str.h\"
+
+struct str ${NAME}(void);
 
 static const unsigned char BYTES[] = {
 ${bytes}

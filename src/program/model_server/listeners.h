@@ -9,7 +9,7 @@
 #include "program/model_server/settings.h"
 #include "program/process/process.h"
 #include "serve/admin/routes.h"
-#include "serve/frontend/http/http_api.h"
+#include "serve/frontend/http/routes.h"
 #include "serve/frontend/shm_registry.h"
 #include "telemetry/admin/listener.h"
 

@@ -1,7 +1,7 @@
 /* The page /metrics. The counters of each version are read once, then written metric family by
  * family, which both text formats require. Names and help texts are in core/base/metric/metric.def.
  */
-#include "serve/admin/metrics.h"
+#include "serve/admin/routes.h"
 
 #include <string.h>
 
@@ -36,36 +36,27 @@ static void count_entry(void *user, const struct repository_entry *entry) {
     table->n_phase[entry->phase]++;
 }
 
-static struct str labels_of(struct table *table, const struct model_spec *spec) {
-    struct buf labels;
-    buf_init(&labels, table->arena, spec->name.len + 64);
-    metric_label_add(&labels, "model", spec->name);
-    metric_label_add(&labels, "version", spec->version_text);
-    table->failed = table->failed || labels.failed;
-    return buf_str(&labels);
-}
-
-/* Versions that are unloading still have requests in flight. */
-static void add_load(struct table *table, struct model_version *version) {
-    uint64_t n_queued, n_running, n_instances;
-    model_version_gauges(version, &n_queued, &n_running, &n_instances);
-    table->n_queued += n_queued;
-    table->n_running += n_running;
-}
-
 /* `rows` has the capacity of the first pass: a model that became ready since then is in the next
  * scrape. */
 static void read_entry(void *user, const struct repository_entry *entry) {
     struct table *table = user;
-    if (entry->phase == REPOSITORY_UNLOADING) {
-        add_load(table, entry->version);
+    if (entry->phase == REPOSITORY_UNLOADING) { /* it still has requests in flight */
+        uint64_t n_queued, n_running, n_instances;
+        model_version_gauges(entry->version, &n_queued, &n_running, &n_instances);
+        table->n_queued += n_queued;
+        table->n_running += n_running;
     }
     if (entry->phase != REPOSITORY_READY || table->n == table->cap) {
         return;
     }
     const struct model_spec *spec = model_version_spec(entry->version);
     struct row *row = &table->rows[table->n++];
-    row->labels = labels_of(table, spec);
+    struct buf labels;
+    buf_init(&labels, table->arena, spec->name.len + 64);
+    metric_label_add(&labels, "model", spec->name);
+    metric_label_add(&labels, "version", spec->version_text);
+    table->failed = table->failed || labels.failed;
+    row->labels = buf_str(&labels);
     row->max_batch_size = spec->max_batch_size;
     model_version_statistics(entry->version, &row->statistics);
     table->n_queued += row->statistics.n_queued;
@@ -91,7 +82,11 @@ static void print_u64(struct metric_text *text, enum metric_family family, uint6
     metric_text_u64(text, STR(""), value);
 }
 
-static void print_phases(struct metric_text *text, const struct table *table) {
+static void print_totals(struct metric_text *text, const struct table *table,
+                         const struct repository *repository) {
+    print_u64(text, METRIC_FAMILY_QUEUED, table->n_queued);
+    print_u64(text, METRIC_FAMILY_RUNNING, table->n_running);
+    print_u64(text, METRIC_FAMILY_INSTANCES, table->n_instances);
     metric_family_begin(text, METRIC_FAMILY_MODELS);
     for (int i = 0; i < REPOSITORY_PHASES; i++) {
         struct buf labels;
@@ -99,14 +94,6 @@ static void print_phases(struct metric_text *text, const struct table *table) {
         metric_label_add(&labels, "state", str_of(repository_phase_name((enum repository_phase)i)));
         metric_text_u64(text, buf_str(&labels), table->n_phase[i]);
     }
-}
-
-static void print_totals(struct metric_text *text, const struct table *table,
-                         const struct repository *repository) {
-    print_u64(text, METRIC_FAMILY_QUEUED, table->n_queued);
-    print_u64(text, METRIC_FAMILY_RUNNING, table->n_running);
-    print_u64(text, METRIC_FAMILY_INSTANCES, table->n_instances);
-    print_phases(text, table);
     print_u64(text, METRIC_FAMILY_REPOSITORIES_UNAVAILABLE,
               repository_count_unavailable(repository));
 }

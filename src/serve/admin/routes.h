@@ -9,9 +9,20 @@
 
 #include "core/event/loop_health.h"
 #include "net/server/http/server.h"
-#include "serve/admin/metrics.h"
+#include "serve/repository/repository.h"
+#include "telemetry/admin/metrics_page.h"
+#include "telemetry/admin/process.h"
 #include "telemetry/admin/routes.h"
 #include "telemetry/admin/state.h"
+
+/* The page /metrics: the metric registry, the process, and each model version. */
+struct admin_metrics {
+    struct repository *repository;
+    struct admin_process process;
+    struct metrics_page page;
+    const char *http_url; /* where models are served, for the example on the status page; NULL: not
+                             over HTTP. Set before the listener is open */
+};
 
 struct admin_api {
     struct admin_metrics *metrics;
@@ -28,12 +39,20 @@ struct http_router admin_api_router(struct admin_api *api);
 /* Returns: what /v2/health/ready answers. Thread: any. */
 bool admin_api_is_ready(const struct admin_api *api);
 
-/* models.c: appends the state of every model and instance as text, for telemetry/admin/state.h.
- * `context` is the struct repository. Thread: any. */
+/* Appends the state of every model and instance as text, for telemetry/admin/state.h. `context` is
+ * the struct repository. Thread: any. */
 void admin_models_print(void *context, struct buf *out);
 
-/* status_json.c: appends the JSON object that the status page draws. `context` is the struct
- * admin_api. Counters are totals: the page computes rates from two readings. Thread: any. */
-void status_json_print(void *context, const struct net_memory_report *memory, struct buf *out);
+/* metrics.c */
+void admin_metrics_init(struct admin_metrics *metrics, struct repository *repository,
+                        const char *version);
+void admin_metrics_fini(struct admin_metrics *metrics);
+/* Appends the whole page. Thread: any. */
+void admin_metrics_print(struct admin_metrics *metrics, struct metric_text *text);
+/* Answers a request with the page, in the format that its Accept header selects. */
+void admin_metrics_reply(struct admin_metrics *metrics, struct http_exchange *exchange);
+
+/* The status page: the bytes of status_page.html (cmake/embed.cmake). */
+struct str status_page(void);
 
 #endif

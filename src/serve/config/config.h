@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "core/base/arena.h"
 #include "core/base/buf.h"
@@ -102,7 +103,7 @@ struct model_config_param {
     bool by_server; /* from the server's own settings, not from the model's config.pbtxt */
 };
 
-/* Files that a configuration may name (model_file.h). */
+/* Files that a configuration may name (model_file_open). */
 enum model_files {
     MODEL_FILES_ALL,    /* it is the operator's, or came with its files */
     MODEL_FILES_PUBLIC, /* a request gave it for a directory on disk */
@@ -148,9 +149,14 @@ struct model_config {
     size_t n_params;
 };
 
-/* Reads a parsed config.pbtxt. A field that only tunes a feature Sluice lacks is logged as a
- * warning; a field that would change answers and is not supported, or is unknown, is an error with
- * line and field.
+enum { BACKEND_NAME_MAX = 64 };
+/* Returns: whether `name` can be a backend's name and part of its file name: [a-z0-9_-]+, at most
+ * BACKEND_NAME_MAX bytes. */
+bool backend_name_is_valid(struct str name);
+
+/* read.c: reads a parsed config.pbtxt. A field that only tunes a feature Sluice lacks is logged as
+ * a warning; a field that would change answers and is not supported, or is unknown, is an error
+ * with line and field.
  * Returns: ST_BAD_CONFIG, ST_NO_MEMORY. Owns: all memory is in `arena` (strings are copies). */
 enum status model_config_read(struct arena *arena, const struct doc *doc, struct model_config *out,
                               struct error *err) SLUICE_MUST_USE;
@@ -164,5 +170,14 @@ enum status model_config_set_param(struct arena *arena, struct model_config *con
 /* Returns: whether the backend receives the parameter. Names that begin with "mip." are for the MIP
  * front end. */
 bool model_config_param_is_for_backend(const struct model_config_param *param);
+
+/* model_file.c: opens a file that a configuration names, such as labels and samples of a warm-up.
+ * `path`, which is a file below the model's `directory` by its name. Where a request gave the
+ * configuration, but not the files (MODEL_FILES_PUBLIC), its lines could be read by the client:
+ * symbolic links must then lead to a file of `directory` that is neither config.pbtxt nor in the
+ * directory of a version. `config` NULL: the server's own settings name the file.
+ * Returns: as regular_file_open. Owns: the caller closes it. Thread: any. */
+FILE *model_file_open(const struct model_config *config, struct str directory, const char *path,
+                      const char **reason);
 
 #endif

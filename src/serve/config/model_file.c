@@ -1,5 +1,5 @@
 /* A link is followed by opening the file; its real path is checked afterwards. */
-#include "serve/config/model_file.h"
+#include "serve/config/config.h"
 
 #include <limits.h>
 #include <stdlib.h>

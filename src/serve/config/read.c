@@ -1,15 +1,18 @@
 /* Reads config.pbtxt by tables: each message of Triton's ModelConfig, whose text form it is, has a
  * row for each of its fields. MEMBER_IGNORED is for a field without which the answers are the same,
- * and is logged; MEMBER_REFUSED for one without which they would be others. dynamic_batching and
- * sequence_batching are in read_batching.c. */
-#include "serve/config/read.h"
+ * and is logged; MEMBER_REFUSED for one without which they would be others. Limits that depend on
+ * the model (max_batch_size, datatypes, shapes) are checked in resolve_config.c. */
+#include "serve/config/config.h"
 
+#include <string.h>
+
+#include "core/base/doc/reader.h"
 #include "core/base/log.h"
-#include "serve/config/reshape.h"
+#include "serve/config/resolve_config.h"
 
 enum { MAX_BATCH_SIZE = 2147483647 /* an int32 in ModelConfig */ };
 
-void config_warn(const struct doc_node *node, const char *what) {
+static void warn_at(const struct doc_node *node, const char *what) {
     struct error where;
     doc_error(node, &where, "%s", what);
     log_event(LOG_WARNING, "configuration", LOG_CSTR("text", where.text));
@@ -19,10 +22,10 @@ static void warn_ignored(struct doc_reader *reader, const struct doc_node *node,
     char text[ERROR_TEXT_BYTES];
     (void)reader;
     snprintf(text, sizeof(text), "has no effect: %s", why);
-    config_warn(node, text);
+    warn_at(node, text);
 }
 
-void config_read_name(struct doc_reader *reader, const struct doc_node *node, void *out) {
+static void read_name(struct doc_reader *reader, const struct doc_node *node, void *out) {
     const struct str *name = out;
     doc_reader_text(reader, node, out);
     if (name->len == 0) {
@@ -48,7 +51,7 @@ static void read_filename(struct doc_reader *reader, const struct doc_node *node
     }
 }
 
-void config_read_numbers(struct doc_reader *reader, const struct doc_node *list,
+static void read_numbers(struct doc_reader *reader, const struct doc_node *list,
                          const uint64_t **out, size_t *n) {
     uint64_t *numbers = doc_reader_list(reader, list, sizeof(*numbers), n);
     *out = numbers;
@@ -88,7 +91,7 @@ static void read_dims(struct doc_reader *reader, const struct doc_node *list, st
     }
 }
 
-void config_read_datatype(struct doc_reader *reader, const struct doc_node *node, void *out) {
+static void read_datatype(struct doc_reader *reader, const struct doc_node *node, void *out) {
     enum datatype *datatype = out;
     struct str name = {NULL, 0};
     doc_reader_view(reader, node, &name);
@@ -149,9 +152,9 @@ static const char SHAPE_TENSOR[] = "shape tensors are not supported";
 static const char *const FORMATS[] = {"FORMAT_NONE", NULL};
 
 static const struct doc_member INPUT[] = {
-    {"name", MEMBER_CUSTOM_FIELD(struct model_config_tensor, name, struct str, config_read_name)},
-    {"data_type", MEMBER_CUSTOM_FIELD(struct model_config_tensor, datatype, enum datatype,
-                                      config_read_datatype)},
+    {"name", MEMBER_CUSTOM_FIELD(struct model_config_tensor, name, struct str, read_name)},
+    {"data_type",
+     MEMBER_CUSTOM_FIELD(struct model_config_tensor, datatype, enum datatype, read_datatype)},
     {"dims", MEMBER_CUSTOM(read_tensor_dims)},
     {"reshape", MEMBER_OBJECT(RESHAPE)},
     {"optional", MEMBER_BOOL(struct model_config_tensor, optional)},
@@ -164,9 +167,9 @@ static const struct doc_member INPUT[] = {
     {0}};
 
 static const struct doc_member OUTPUT[] = {
-    {"name", MEMBER_CUSTOM_FIELD(struct model_config_tensor, name, struct str, config_read_name)},
-    {"data_type", MEMBER_CUSTOM_FIELD(struct model_config_tensor, datatype, enum datatype,
-                                      config_read_datatype)},
+    {"name", MEMBER_CUSTOM_FIELD(struct model_config_tensor, name, struct str, read_name)},
+    {"data_type",
+     MEMBER_CUSTOM_FIELD(struct model_config_tensor, datatype, enum datatype, read_datatype)},
     {"dims", MEMBER_CUSTOM(read_tensor_dims)},
     {"reshape", MEMBER_OBJECT(RESHAPE)},
     {"label_filename",
@@ -174,16 +177,6 @@ static const struct doc_member OUTPUT[] = {
     {"is_shape_tensor", MEMBER_REFUSED_TRUE(SHAPE_TENSOR)},
     {"is_non_linear_format_io", MEMBER_REFUSED_TRUE(NOT_ROW_MAJOR)},
     {0}};
-
-static void check_unique(struct doc_reader *reader, const struct doc_node *node,
-                         const struct model_config_tensor *tensors, size_t i) {
-    for (size_t j = 0; doc_reader_ok(reader) && j < i; j++) {
-        if (str_eq(tensors[j].name, tensors[i].name)) {
-            doc_reader_fail(reader, node, "the name \"%.*s\" is taken already",
-                            STR_ARG(tensors[i].name));
-        }
-    }
-}
 
 static struct model_config_tensor *read_tensors(struct doc_reader *reader,
                                                 const struct doc_node *list,
@@ -193,7 +186,12 @@ static struct model_config_tensor *read_tensors(struct doc_reader *reader,
     struct doc_node item = {0};
     for (size_t i = 0; doc_reader_next(reader, list, &item); i++) {
         doc_reader_object(reader, &item, members, &tensors[i]);
-        check_unique(reader, &item, tensors, i);
+        for (size_t j = 0; doc_reader_ok(reader) && j < i; j++) {
+            if (str_eq(tensors[j].name, tensors[i].name)) {
+                doc_reader_fail(reader, &item, "the name \"%.*s\" is taken already",
+                                STR_ARG(tensors[i].name));
+            }
+        }
     }
     return tensors;
 }
@@ -230,15 +228,6 @@ static enum status read_run_on(struct str value, enum model_run_on *out, struct 
                      STR_ARG(value));
 }
 
-static enum status set_server_param(const struct model_config_param *param,
-                                    struct model_config *config, struct error *err) {
-    if (str_is(param->name, "sluice.run_on")) {
-        return read_run_on(param->value, &config->run_on, err);
-    }
-    return error_set(err, ST_BAD_CONFIG, "unknown parameter \"%.*s\"; known is sluice.run_on",
-                     STR_ARG(param->name));
-}
-
 static size_t find_param(const struct model_config *config, struct str name) {
     size_t i = 0;
     while (i < config->n_params && !str_eq(config->params[i].name, name)) {
@@ -250,7 +239,11 @@ static size_t find_param(const struct model_config *config, struct str name) {
 enum status model_config_set_param(struct arena *arena, struct model_config *config,
                                    const struct model_config_param *param, struct error *err) {
     if (str_starts_with(param->name, str_of(own_prefix))) {
-        return set_server_param(param, config, err);
+        return str_is(param->name, "sluice.run_on")
+                   ? read_run_on(param->value, &config->run_on, err)
+                   : error_set(err, ST_BAD_CONFIG,
+                               "unknown parameter \"%.*s\"; known is sluice.run_on",
+                               STR_ARG(param->name));
     }
     size_t at = find_param(config, param->name);
     size_t n = at < config->n_params ? config->n_params : config->n_params + 1;
@@ -278,7 +271,7 @@ static const struct doc_member PARAMETER_VALUE[] = {
     {"string_value", MEMBER_TEXT(struct model_config_param, value)}, {0}};
 
 static const struct doc_member PARAMETER[] = {
-    {"key", MEMBER_CUSTOM_FIELD(struct model_config_param, name, struct str, config_read_name)},
+    {"key", MEMBER_CUSTOM_FIELD(struct model_config_param, name, struct str, read_name)},
     {"value", MEMBER_OBJECT(PARAMETER_VALUE)},
     {0}};
 
@@ -325,7 +318,7 @@ static void read_sample_dims(struct doc_reader *reader, const struct doc_node *n
 static void read_sample_datatype(struct doc_reader *reader, const struct doc_node *node,
                                  void *out) {
     const enum datatype *datatype = out;
-    config_read_datatype(reader, node, out);
+    read_datatype(reader, node, out);
     if (*datatype == DT_INVALID) {
         doc_reader_fail(reader, node->parent, "has no data_type");
     }
@@ -413,7 +406,7 @@ static void read_warmups(struct doc_reader *reader, const struct doc_node *node,
         if (sample.batch_size > 0) {
             samples[out->n_warmups++] = sample;
         } else if (doc_reader_ok(reader)) {
-            config_warn(&item, "is not run: it has no batch_size");
+            warn_at(&item, "is not run: it has no batch_size");
         }
     }
 }
@@ -422,7 +415,7 @@ static void read_warmups(struct doc_reader *reader, const struct doc_node *node,
 
 static void read_versions(struct doc_reader *reader, const struct doc_node *node, void *object) {
     struct model_config *out = object;
-    config_read_numbers(reader, node, &out->specific, &out->n_specific);
+    read_numbers(reader, node, &out->specific, &out->n_specific);
     if (out->n_specific == 0) {
         doc_reader_fail(reader, node->parent, "lists no versions");
     }
@@ -506,6 +499,318 @@ static void read_instances(struct doc_reader *reader, const struct doc_node *nod
     if (out->instance_count > MAX_INSTANCES) {
         doc_reader_fail(reader, node, "%llu instances are more than %d",
                         (unsigned long long)out->instance_count, MAX_INSTANCES);
+    }
+}
+
+/* ---- dynamic_batching: queue policies -------------------------------------------------------- */
+
+enum { MAX_PRIORITY_LEVELS = 1000 /* each level is a list in the queue of every version */ };
+
+static void read_preferred(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct model_config *out = object;
+    read_numbers(reader, node, &out->preferred_batch_sizes, &out->n_preferred);
+}
+
+static void read_action(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    static const char *const actions[] = {"REJECT", "DELAY", NULL};
+    struct model_queue_policy *out = object;
+    unsigned action = 0;
+    doc_reader_word(reader, node, actions, NULL, &action);
+    out->delay_on_timeout = action == 1;
+}
+
+static const struct doc_member QUEUE_POLICY[] = {
+    {"timeout_action", MEMBER_CUSTOM(read_action)},
+    {"default_timeout_microseconds",
+     MEMBER_WHOLE(struct model_queue_policy, timeout_us, 0, INT64_MAX)},
+    {"allow_timeout_override", MEMBER_BOOL(struct model_queue_policy, allow_override)},
+    {"max_queue_size", MEMBER_WHOLE(struct model_queue_policy, max_size, 0, INT64_MAX)},
+    {0}};
+
+/* ---- dynamic_batching: priority levels ------------------------------------------------------- */
+
+static void check_default_level(struct doc_reader *reader, const struct doc_node *node,
+                                void *object) {
+    const struct model_config *config = object;
+    struct doc_node levels = doc_get(node->parent, "priority_levels");
+    if (config->priority_levels > 0 &&
+        (config->default_priority < 1 || config->default_priority > config->priority_levels)) {
+        doc_reader_fail(reader, node->val ? node : &levels,
+                        "expected a default_priority_level from 1 to priority_levels, %llu, got "
+                        "%llu",
+                        (unsigned long long)config->priority_levels,
+                        (unsigned long long)config->default_priority);
+    }
+}
+
+static const struct doc_member LEVEL[] = {
+    {"key", MEMBER_BY_CALLER}, /* read_level_key: its range depends on priority_levels */
+    {"value", MEMBER_OBJECT(QUEUE_POLICY), .offset = offsetof(struct model_config_level, policy)},
+    {0}};
+
+static void read_level_key(struct doc_reader *reader, const struct doc_node *node,
+                           const struct model_config *config, struct model_config_level *levels,
+                           size_t i) {
+    struct doc_node key = doc_get(node, "key");
+    doc_reader_u64(reader, &key, 1, (int64_t)config->priority_levels, &levels[i].level);
+    if (levels[i].level == 0) {
+        doc_reader_fail(reader, node, "has no key: the level that it is for");
+    }
+    for (size_t j = 0; j < i; j++) {
+        if (levels[j].level == levels[i].level) {
+            doc_reader_fail(reader, &key, "level %llu is given twice",
+                            (unsigned long long)levels[i].level);
+        }
+    }
+}
+
+static void read_levels(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct model_config *out = object;
+    size_t n;
+    struct model_config_level *levels = doc_reader_list(reader, node, sizeof(*levels), &n);
+    bool applies = out->priority_levels > 0;
+    struct doc_node item = {0};
+    for (size_t i = 0; doc_reader_next(reader, node, &item); i++) {
+        doc_reader_object(reader, &item, LEVEL, &levels[i]);
+        if (applies) {
+            read_level_key(reader, &item, out, levels, i);
+        }
+    }
+    if (applies) {
+        out->levels = levels;
+        out->n_levels = n;
+    } else if (n > 0) {
+        warn_at(node, "has no effect without priority_levels");
+    }
+}
+
+/* ---- dynamic_batching ------------------------------------------------------------------------ */
+
+/* Returns: whether a request of this policy can be deprioritized. */
+static bool can_delay(const struct model_queue_policy *policy) {
+    return policy->delay_on_timeout && (policy->timeout_us > 0 || policy->allow_override);
+}
+
+static void check_ordering(struct doc_reader *reader, const struct doc_node *ordering,
+                           const struct model_config *config) {
+    bool delays = can_delay(&config->queue);
+    for (size_t i = 0; i < config->n_levels; i++) {
+        delays = delays || can_delay(&config->levels[i].policy);
+    }
+    if (!config->preserve_ordering) {
+        return;
+    }
+    if (config->priority_levels > 1) {
+        doc_reader_fail(reader, ordering,
+                        "responses cannot keep the order of requests that have priorities: "
+                        "priority_levels is %llu",
+                        (unsigned long long)config->priority_levels);
+    }
+    if (delays) {
+        doc_reader_fail(reader, ordering,
+                        "responses cannot keep the order of requests that can be delayed: "
+                        "timeout_action is DELAY");
+    }
+}
+
+static const struct doc_member DYNAMIC_BATCHING[] = {
+    {"preferred_batch_size", MEMBER_CUSTOM(read_preferred)},
+    {"max_queue_delay_microseconds",
+     MEMBER_WHOLE(struct model_config, max_queue_delay_us, 0, INT64_MAX)},
+    {"preserve_ordering", MEMBER_BOOL(struct model_config, preserve_ordering)},
+    {"default_queue_policy", MEMBER_OBJECT(QUEUE_POLICY),
+     .offset = offsetof(struct model_config, queue)},
+    {"priority_levels", MEMBER_WHOLE(struct model_config, priority_levels, 0, MAX_PRIORITY_LEVELS)},
+    {"default_priority_level", MEMBER_WHOLE(struct model_config, default_priority, 0, INT64_MAX),
+     .check = check_default_level},
+    {"priority_queue_policy", MEMBER_CUSTOM(read_levels)},
+    {0}};
+
+static void read_batching(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct model_config *out = object;
+    struct doc_node ordering = doc_get(node, "preserve_ordering");
+    out->has_dynamic_batching = node->val != NULL;
+    doc_reader_object(reader, node, DYNAMIC_BATCHING, out);
+    check_ordering(reader, &ordering, out);
+}
+
+/* ---- sequence_batching: control inputs ------------------------------------------------------- */
+
+static const char *const KINDS[] = {
+    [CONTROL_START] = "CONTROL_SEQUENCE_START",
+    [CONTROL_READY] = "CONTROL_SEQUENCE_READY",
+    [CONTROL_END] = "CONTROL_SEQUENCE_END",
+    [CONTROL_CORRID] = "CONTROL_SEQUENCE_CORRID",
+    NULL,
+};
+
+static void read_value(struct doc_reader *reader, const struct doc_node *node,
+                       enum datatype datatype, unsigned char *out) {
+    int64_t whole = 0;
+    double number = 0;
+    bool truth = false;
+    if (datatype == DT_INT32) {
+        doc_reader_i64(reader, node, INT32_MIN, INT32_MAX, &whole);
+        memcpy(out, &(int32_t){(int32_t)whole}, sizeof(int32_t));
+    } else if (datatype == DT_FP32) {
+        doc_reader_f64(reader, node, &number);
+        memcpy(out, &(float){(float)number}, sizeof(float));
+    } else {
+        doc_reader_bool(reader, node, &truth);
+        out[0] = truth;
+    }
+}
+
+/* A pair of values, for false and for true. */
+static void read_pair(struct doc_reader *reader, const struct doc_node *node,
+                      enum datatype datatype, struct model_control *out) {
+    size_t n = doc_count(node);
+    if (n > 0 && (n != 2 || out->datatype != DT_INVALID)) {
+        doc_reader_fail(reader, node,
+                        "expected one pair, the value for false and the one for true");
+    }
+    struct doc_node item = {0};
+    for (size_t i = 0; doc_reader_next(reader, node, &item); i++) {
+        read_value(reader, &item, datatype, out->values[i]);
+        out->datatype = datatype;
+    }
+}
+
+static void read_int32_pair(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    read_pair(reader, node, DT_INT32, object);
+}
+
+static void read_fp32_pair(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    read_pair(reader, node, DT_FP32, object);
+}
+
+static void read_bool_pair(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    read_pair(reader, node, DT_BOOL, object);
+}
+
+static bool is_for_ids(enum datatype datatype) {
+    return datatype == DT_INT32 || datatype == DT_UINT32 || datatype == DT_INT64 ||
+           datatype == DT_UINT64 || datatype == DT_BYTES;
+}
+
+/* The last member of a control, after the pairs: the datatype of identifiers. */
+static void read_id_datatype(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct model_control *out = object;
+    enum datatype of_ids = DT_INVALID;
+    bool is_id = out->kind == CONTROL_CORRID;
+    read_datatype(reader, node, &of_ids);
+    if (is_id && (out->datatype != DT_INVALID || !is_for_ids(of_ids))) {
+        doc_reader_fail(reader, node->parent,
+                        "the identifier of a sequence needs a data_type, TYPE_INT32, TYPE_UINT32, "
+                        "TYPE_INT64, TYPE_UINT64 or TYPE_STRING, and no values");
+    }
+    if (!is_id && (out->datatype == DT_INVALID || of_ids != DT_INVALID)) {
+        doc_reader_fail(reader, node->parent,
+                        "needs one of int32_false_true, fp32_false_true and bool_false_true, and "
+                        "no data_type");
+    }
+    out->datatype = is_id ? of_ids : out->datatype;
+}
+
+static const struct doc_member CONTROL[] = {
+    {"kind", MEMBER_WORD(struct model_control, kind, KINDS),
+     .text = "CONTROL_SEQUENCE_START, _READY, _END or _CORRID"},
+    {"int32_false_true", MEMBER_CUSTOM(read_int32_pair)},
+    {"fp32_false_true", MEMBER_CUSTOM(read_fp32_pair)},
+    {"bool_false_true", MEMBER_CUSTOM(read_bool_pair)},
+    {"data_type", MEMBER_CUSTOM(read_id_datatype)},
+    {0}};
+
+static void read_control(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    if (doc_count(node) != 1) {
+        doc_reader_fail(reader, node->parent, "expected one control, got %zu", doc_count(node));
+    }
+    struct doc_node only = doc_at(node, 0);
+    doc_reader_object(reader, &only, CONTROL, object);
+}
+
+static const struct doc_member CONTROL_INPUT[] = {
+    {"name", MEMBER_CUSTOM_FIELD(struct model_control, name, struct str, read_name)},
+    {"control", MEMBER_CUSTOM(read_control)},
+    {0}};
+
+static void check_control(struct doc_reader *reader, const struct doc_node *node,
+                          const struct model_config *config, const struct model_control *controls,
+                          size_t i) {
+    const struct model_control *control = &controls[i];
+    for (size_t j = 0; j < config->n_inputs; j++) {
+        if (str_eq(config->inputs[j].name, control->name)) {
+            doc_reader_fail(reader, node, "\"%.*s\" is an input that clients send",
+                            STR_ARG(control->name));
+        }
+    }
+    for (size_t j = 0; j < i; j++) {
+        if (str_eq(controls[j].name, control->name) || controls[j].kind == control->kind) {
+            doc_reader_fail(reader, node, "another control has the same name or kind");
+        }
+    }
+}
+
+static void read_controls(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct model_config *out = object;
+    struct model_control *controls =
+        doc_reader_list(reader, node, sizeof(*controls), &out->sequences.n_controls);
+    out->sequences.controls = controls;
+    struct doc_node item = {0};
+    for (size_t i = 0; doc_reader_next(reader, node, &item); i++) {
+        doc_reader_object(reader, &item, CONTROL_INPUT, &controls[i]);
+        check_control(reader, &item, out, controls, i);
+    }
+}
+
+/* ---- sequence_batching --------------------------------------------------------------------- */
+
+static const struct doc_member DIRECT[] = {
+    {"max_queue_delay_microseconds",
+     MEMBER_WHOLE(struct model_config, max_queue_delay_us, 0, INT64_MAX)},
+    {"minimum_slot_utilization",
+     MEMBER_SHARE(struct model_config, sequences.min_utilization, true)},
+    {0}};
+
+static const struct doc_member OLDEST[] = {
+    {"max_queue_delay_microseconds",
+     MEMBER_WHOLE(struct model_config, max_queue_delay_us, 0, INT64_MAX)},
+    {"preferred_batch_size", MEMBER_CUSTOM(read_preferred)},
+    {"preserve_ordering", MEMBER_BOOL(struct model_config, preserve_ordering)},
+    {"max_candidate_sequences",
+     MEMBER_WHOLE(struct model_config, sequences.max_candidates, 0, INT32_MAX)},
+    {0}};
+
+static const struct doc_member SEQUENCES[] = {
+    {"max_sequence_idle_microseconds",
+     MEMBER_WHOLE(struct model_config, sequences.idle_us, 0, INT64_MAX)},
+    {"control_input", MEMBER_CUSTOM(read_controls)},
+    {"direct", MEMBER_OBJECT(DIRECT)},
+    {"oldest", MEMBER_OBJECT(OLDEST)},
+    {"state", MEMBER_REFUSED("state that the server carries from one request to the next is not "
+                             "supported")},
+    {"iterative_sequence",
+     MEMBER_REFUSED_TRUE("requests that are run again until they are done are not supported")},
+    {0}};
+
+static void read_sequences(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    enum { DEFAULT_IDLE_US = 1000000 };
+    struct model_config *out = object;
+    bool direct = doc_get(node, "direct").val != NULL;
+    bool oldest = doc_get(node, "oldest").val != NULL;
+    if (!node->val) {
+        return;
+    }
+    if (out->has_dynamic_batching) {
+        doc_reader_fail(reader, node, "a model has either this or dynamic_batching");
+    }
+    if (direct && oldest) {
+        doc_reader_fail(reader, node, "has both direct and oldest");
+    }
+    doc_reader_object(reader, node, SEQUENCES, out);
+    out->sequences.strategy = oldest ? SEQUENCES_OLDEST : SEQUENCES_DIRECT;
+    if (out->sequences.idle_us == 0) {
+        out->sequences.idle_us = DEFAULT_IDLE_US;
     }
 }
 
@@ -621,8 +926,8 @@ static const struct doc_member MODEL[] = {
     {"output", MEMBER_CUSTOM(read_outputs)},
     {"version_policy", MEMBER_CUSTOM(read_version_policy)},
     {"instance_group", MEMBER_CUSTOM(read_instances)},
-    {"dynamic_batching", MEMBER_CUSTOM(config_read_batching)},
-    {"sequence_batching", MEMBER_CUSTOM(config_read_sequences)},
+    {"dynamic_batching", MEMBER_CUSTOM(read_batching)},
+    {"sequence_batching", MEMBER_CUSTOM(read_sequences)},
     {"model_warmup", MEMBER_CUSTOM(read_warmups)},
     {"model_transaction_policy", MEMBER_OBJECT(TRANSACTION_POLICY)},
     {"response_cache", MEMBER_OBJECT(RESPONSE_CACHE)},

@@ -1,5 +1,5 @@
 /* Reshaping: valid pairs of shapes, and the position of each -1. */
-#include "serve/config/reshape.h"
+#include "serve/config/resolve_config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

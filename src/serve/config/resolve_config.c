@@ -9,8 +9,120 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/base/checked.h"
 #include "core/base/log.h"
-#include "serve/config/reshape.h"
+#include "core/base/utf8.h"
+
+/* ---- the backend's description --------------------------------------------------------------- */
+
+/* It is checked once per load, so the rest of the server can rely on names, ranks and
+ * dimensions. */
+
+static enum status check_tensor(const sluice_tensor_info *infos, size_t i, struct error *err) {
+    const sluice_tensor_info *info = &infos[i];
+    if (info->rank > SHAPE_MAX_RANK || (info->rank > 0 && !info->dims)) {
+        return error_set(err, ST_BACKEND_FAILED, "expected at most %d dimensions, got %zu%s",
+                         SHAPE_MAX_RANK, info->rank, info->dims ? "" : " without their sizes");
+    }
+    for (size_t k = 0; k < info->rank; k++) {
+        if (info->dims[k] < -1) {
+            return error_set(err, ST_BACKEND_FAILED,
+                             "dimension %zu is %lld, expected -1 (any size) or at least 0", k,
+                             (long long)info->dims[k]);
+        }
+    }
+    if ((int)info->datatype <= DT_INVALID || (int)info->datatype >= DT_COUNT_) {
+        return error_set(err, ST_BACKEND_FAILED, "datatype number %d is unknown",
+                         (int)info->datatype);
+    }
+    for (size_t j = 0; j < i; j++) {
+        if (strcmp(infos[j].name, info->name) == 0) {
+            return error_set(err, ST_BACKEND_FAILED, "there are two of that name");
+        }
+    }
+    return ST_OK;
+}
+
+static enum status check_tensors(const char *kind, const sluice_tensor_info *infos, size_t n,
+                                 struct error *err) {
+    for (size_t i = 0; i < n; i++) {
+        const char *name = infos[i].name;
+        size_t len = name ? strlen(name) : 0;
+        if (len == 0 || !utf8_is_valid(name, len)) {
+            return error_set(err, ST_BACKEND_FAILED, "%s %zu of the model has no proper name", kind,
+                             i);
+        }
+        if (check_tensor(infos, i, err) != ST_OK) {
+            return error_prefix(err, "%s \"%s\" of the model", kind, name);
+        }
+    }
+    return ST_OK;
+}
+
+enum status model_info_check(const sluice_model_info *info, struct error *err) {
+    if (info->takes_any) {
+        return ST_OK;
+    }
+    enum status st = check_tensors("input", info->inputs, info->n_inputs, err);
+    if (st == ST_OK) {
+        st = check_tensors("output", info->outputs, info->n_outputs, err);
+    }
+    if (st == ST_OK && info->n_outputs == 0) {
+        st = error_set(err, ST_BACKEND_FAILED, "the model has no outputs");
+    }
+    return st;
+}
+
+/* ---- reshape --------------------------------------------------------------------------------- */
+
+/* Compares the runs of fixed dimensions between variable ones. */
+
+/* The product of the fixed dimensions from *at up to the next -1 or the last dimension; *at then
+ * points to it. */
+static bool fixed_product(struct shape shape, size_t *at, uint64_t *product) {
+    *product = 1;
+    while (*at < shape.rank && shape.dims[*at] >= 0) {
+        if (!checked_mul_u64(*product, (uint64_t)shape.dims[*at], product)) {
+            return false;
+        }
+        (*at)++;
+    }
+    return true;
+}
+
+bool reshape_is_valid(struct shape from, struct shape to) {
+    size_t a = 0, b = 0;
+    for (;;) {
+        uint64_t left, right;
+        if (!fixed_product(from, &a, &left) || !fixed_product(to, &b, &right) || left != right) {
+            return false;
+        }
+        if (a == from.rank || b == to.rank) {
+            return a == from.rank && b == to.rank;
+        }
+        a++; /* skip the -1 of both */
+        b++;
+    }
+}
+
+bool reshape_apply(struct shape from, struct shape to, struct shape actual, int64_t *out) {
+    if (!shape_matches(actual, from)) {
+        return false;
+    }
+    size_t at = 0;
+    for (size_t i = 0; i < to.rank; i++) {
+        out[i] = to.dims[i];
+        if (to.dims[i] < 0) {
+            while (from.dims[at] >= 0) {
+                at++;
+            }
+            out[i] = actual.dims[at++];
+        }
+    }
+    return true;
+}
+
+/* ---- batching -------------------------------------------------------------------------------- */
 
 static void set_max_batch_size(struct model_config *config, uint64_t max_batch_size,
                                struct str reason) {
@@ -185,15 +297,6 @@ static enum status resolve_batching(struct arena *arena, struct model_config *co
 
 /* ---- control inputs -------------------------------------------------------------------------- */
 
-static bool config_is_control_input(const struct model_config *config, const char *name) {
-    for (size_t i = 0; i < config->sequences.n_controls; i++) {
-        if (str_is(config->sequences.controls[i].name, name)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static enum status check_control_tensor(const struct model_config *config,
                                         const struct model_control *control,
                                         const sluice_tensor_info *info, struct error *err) {
@@ -231,19 +334,6 @@ static enum status find_control_tensor(const struct model_config *config,
     return error_set(err, ST_BAD_MODEL, "the model has no input of that name");
 }
 
-/* For a model that takes any tensors, control inputs are numbered after the configured ones. */
-static enum status locate_control(const struct model_config *config, const sluice_model_info *info,
-                                  size_t i, struct plan_control *out, struct error *err) {
-    out->control = &config->sequences.controls[i];
-    if (info->takes_any) {
-        out->index = (uint32_t)(config->n_inputs + i);
-        return ST_OK;
-    }
-    enum status st = find_control_tensor(config, info, out->control, &out->index, err);
-    return st == ST_OK ? ST_OK
-                       : error_prefix(err, "control_input \"%.*s\"", STR_ARG(out->control->name));
-}
-
 static enum status resolve_controls(struct arena *arena, const struct model_config *config,
                                     const sluice_model_info *info, struct model_plan *plan,
                                     struct error *err) {
@@ -253,10 +343,12 @@ static enum status resolve_controls(struct arena *arena, const struct model_conf
         return error_no_memory(err, "the model's configuration");
     }
     for (size_t i = 0; i < n; i++) {
-        struct plan_control control = {0};
-        enum status st = locate_control(config, info, i, &control, err);
-        if (st != ST_OK) {
-            return st;
+        struct plan_control control = {.control = &config->sequences.controls[i]};
+        if (info->takes_any) { /* they are numbered after the configured inputs */
+            control.index = (uint32_t)(config->n_inputs + i);
+        } else if (find_control_tensor(config, info, control.control, &control.index, err) !=
+                   ST_OK) {
+            return error_prefix(err, "control_input \"%.*s\"", STR_ARG(control.control->name));
         }
         size_t at = i;
         for (; at > 0 && controls[at - 1].index > control.index; at--) {
@@ -377,15 +469,6 @@ static void check_shape(struct tensor_side *side, const sluice_tensor_info *info
     }
 }
 
-static void check_datatype(struct tensor_side *side, const struct model_config_tensor *tensor,
-                           const sluice_tensor_info *info) {
-    if (tensor->datatype != (enum datatype)info->datatype) {
-        side_fail(side, "config.pbtxt says %s, the model has %s",
-                  datatype_config_name(tensor->datatype),
-                  datatype_config_name((enum datatype)info->datatype));
-    }
-}
-
 /* Takes from the model what the configuration omits. */
 static void fill_from_info(struct tensor_side *side, const sluice_tensor_info *info,
                            struct model_config_tensor *tensor) {
@@ -404,13 +487,6 @@ static void fill_from_info(struct tensor_side *side, const sluice_tensor_info *i
     }
 }
 
-/* Returns: ptr NULL when out of memory. */
-static struct str shape_origin(const struct tensor_side *side, struct str dims_origin) {
-    return side->batches ? arena_printf(side->arena, "max_batch_size %" PRIu64 ", and %.*s",
-                                        side->config->max_batch_size, STR_ARG(dims_origin))
-                         : dims_origin;
-}
-
 /* `info` is NULL for a model that takes any tensors. */
 static void resolve_tensor(struct tensor_side *side, size_t i, const sluice_tensor_info *info) {
     struct model_config_tensor *tensor = &side->tensors[i];
@@ -422,7 +498,11 @@ static void resolve_tensor(struct tensor_side *side, size_t i, const sluice_tens
     *spec = (struct tensor_spec){.name = tensor->name,
                                  .datatype = tensor->datatype,
                                  .optional = tensor->optional,
-                                 .origin = shape_origin(side, tensor->dims_origin)};
+                                 .origin = tensor->dims_origin};
+    if (side->batches) {
+        spec->origin = arena_printf(side->arena, "max_batch_size %" PRIu64 ", and %.*s",
+                                    side->config->max_batch_size, STR_ARG(tensor->dims_origin));
+    }
     if (!spec->origin.ptr) {
         side_no_memory(side);
     }
@@ -434,7 +514,11 @@ static void resolve_tensor(struct tensor_side *side, size_t i, const sluice_tens
         plan->reshape = seen;
     }
     if (info) {
-        check_datatype(side, tensor, info);
+        if (tensor->datatype != (enum datatype)info->datatype) {
+            side_fail(side, "config.pbtxt says %s, the model has %s",
+                      datatype_config_name(tensor->datatype),
+                      datatype_config_name((enum datatype)info->datatype));
+        }
         if (!tensor->has_reshape) {
             accept_scalar(side, info, plan, &seen);
         }
@@ -461,15 +545,6 @@ static bool side_allocate(struct tensor_side *side) {
     return allocated;
 }
 
-static size_t info_find(const struct tensor_side *side, struct str name) {
-    for (size_t i = 0; i < side->n_infos; i++) {
-        if (str_is(name, side->infos[i].name)) {
-            return i;
-        }
-    }
-    return SIZE_MAX;
-}
-
 static void fail_unknown_tensor(struct tensor_side *side) {
     struct buf names;
     buf_init(&names, side->arena, 0);
@@ -481,7 +556,13 @@ static void fail_unknown_tensor(struct tensor_side *side) {
 }
 
 static bool is_control(const struct tensor_side *side, const sluice_tensor_info *info) {
-    return side->is_input && config_is_control_input(side->config, info->name);
+    const struct model_sequences *sequences = &side->config->sequences;
+    for (size_t i = 0; side->is_input && i < sequences->n_controls; i++) {
+        if (str_is(sequences->controls[i].name, info->name)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static void adopt_tensor(struct tensor_side *side, uint32_t index) {
@@ -529,9 +610,13 @@ static void check_required_inputs(struct tensor_side *side) {
 
 static void merge_tensor(struct tensor_side *side, size_t i) {
     const struct model_config_tensor *tensor = &side->tensors[i];
-    size_t index = side->takes_any ? i : info_find(side, tensor->name);
+    size_t index = side->takes_any ? i : 0;
+    while (!side->takes_any && index < side->n_infos &&
+           !str_is(tensor->name, side->infos[index].name)) {
+        index++;
+    }
     side->plans[i].index = (uint32_t)index;
-    if (index == SIZE_MAX) {
+    if (!side->takes_any && index == side->n_infos) {
         fail_unknown_tensor(side);
     } else if (side->takes_any && (tensor->datatype == DT_INVALID || !tensor->has_dims)) {
         side_fail(side, "this backend's models take any tensors, so config.pbtxt must give its "

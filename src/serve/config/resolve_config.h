@@ -53,4 +53,14 @@ enum status resolve_config(struct arena *arena, struct model_config *config,
  * duplicates. Returns: ST_BACKEND_FAILED. */
 enum status model_info_check(const sluice_model_info *info, struct error *err) SLUICE_MUST_USE;
 
+/* Reshaping of a tensor between the client's shape (`dims`) and the model's (`reshape`): the bytes
+ * stay, the shape changes. Both have the same number of -1, and the fixed dimensions between two of
+ * them have equal products, so the i-th -1 of one is the i-th of the other.
+ *
+ * Returns: whether the shapes have the same number of -1 and equal products between them. */
+bool reshape_is_valid(struct shape from, struct shape to);
+/* Writes to `out` (to.rank numbers) the shape that corresponds to `actual`. Returns: false when
+ * `actual` does not match `from`. */
+bool reshape_apply(struct shape from, struct shape to, struct shape actual, int64_t *out);
+
 #endif

@@ -1,5 +1,5 @@
 /* A request's sequence parameters (KServe's sequence extension): `sequence_id`, `sequence_start`
- * and `sequence_end`. */
+ * and `sequence_end`, and the control inputs, which carry them to the model. */
 #ifndef SLUICE_SERVE_CONFIG_SEQUENCE_PARAMS_H
 #define SLUICE_SERVE_CONFIG_SEQUENCE_PARAMS_H
 
@@ -9,8 +9,8 @@
 #include "core/base/status.h"
 #include "core/base/str.h"
 #include "core/tensor/infer.h"
-
-struct model_config;
+#include "serve/config/resolve_config.h"
+#include "sluice/backend.h"
 
 enum { SEQUENCE_ID_BYTES = 128 /* of a text identifier, at most */ };
 
@@ -35,5 +35,13 @@ enum status sequence_params_parse(const struct model_config *config,
 enum { SEQUENCE_ID_TEXT_BYTES = SEQUENCE_ID_BYTES + 3 };
 /* Prints the number, or the text in quotes, for messages. Returns: `out`. */
 const char *sequence_id_print(const struct sequence_id *id, char out[SEQUENCE_ID_TEXT_BYTES]);
+
+/* Returns: the control at that index of the model's inputs; NULL: a client's input. */
+const struct plan_control *control_find(const struct model_plan *plan, uint32_t index);
+/* Adds the control inputs to `inputs`, which has capacity for them, in the model's order. `params`
+ * NULL: for a padding request. Returns: false when out of memory. */
+bool controls_fill(struct arena *arena, const struct model_plan *plan,
+                   const struct sequence_params *params, sluice_input *inputs,
+                   size_t *n) SLUICE_MUST_USE;
 
 #endif

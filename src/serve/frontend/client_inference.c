@@ -37,17 +37,6 @@ static uint64_t prepare_ns(const struct inference *base) {
     return self->protocol->decode_ns ? self->protocol->decode_ns(self) : 0;
 }
 
-/* Each response would overwrite the one before it. */
-static enum status check_decoupled_outputs(const struct client_inference *self, struct error *err) {
-    for (size_t i = 0; self->base.spec->decoupled && i < self->shm.n; i++) {
-        if (self->shm.regions[i]) {
-            return error_set(err, ST_UNSUPPORTED,
-                             "the outputs of a decoupled model cannot be in shared memory");
-        }
-    }
-    return ST_OK;
-}
-
 /* Copies inputs and checks their bytes. */
 static enum status check(struct inference *base, struct error *err) {
     struct client_inference *self = client_inference_of(base);
@@ -56,8 +45,11 @@ static enum status check(struct inference *base, struct error *err) {
     if (self->services->shared) {
         st = shm_request_read_inputs(self->services->shared, request, &self->shm, err);
     }
-    if (st == ST_OK) {
-        st = check_decoupled_outputs(self, err);
+    for (size_t i = 0; st == ST_OK && base->spec->decoupled && i < self->shm.n; i++) {
+        if (self->shm.regions[i]) { /* each response would overwrite the one before it */
+            st = error_set(err, ST_UNSUPPORTED,
+                           "the outputs of a decoupled model cannot be in shared memory");
+        }
     }
     if (st == ST_OK) {
         st = inference_check(base, err);
@@ -118,21 +110,16 @@ static void run_encode(struct helper_job *job) {
     }
 }
 
-/* The outputs of a response that is not needed are not copied to shared memory. */
-static void finish_outputs(struct client_inference *self, struct infer_response *response) {
-    if (inference_is_abandoned(&self->base)) {
-        shm_request_finish_outputs(&self->shm, self->base.call.request,
-                                   &(struct infer_response){.error.status = ST_CANCELLED});
-    } else {
-        shm_request_finish_outputs(&self->shm, self->base.call.request, response);
-    }
-}
-
 /* After the last one `self` may be freed. */
 static void respond(struct outgoing_response *outgoing) {
     struct client_inference *self = client_inference_of(outgoing->inference);
     if (outgoing->last) {
-        finish_outputs(self, outgoing->response); /* no effect where run_encode did it */
+        /* No effect where run_encode did it. The outputs of a response that is not needed are not
+         * copied to shared memory. */
+        struct infer_response unneeded = {.error.status = ST_CANCELLED};
+        shm_request_finish_outputs(&self->shm, self->base.call.request,
+                                   inference_is_abandoned(&self->base) ? &unneeded
+                                                                       : outgoing->response);
         if (self->base.state != INFERENCE_REFUSED) {
             inference_set_state(&self->base, INFERENCE_ANSWERED);
         }

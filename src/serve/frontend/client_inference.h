@@ -18,6 +18,7 @@
 
 #include "codec/kserve/request.h"
 #include "core/base/compiler.h"
+#include "core/base/metric/metric.h"
 #include "core/event/loop_health.h"
 #include "serve/frontend/shared_page.h"
 #include "serve/frontend/shm_registry.h"
@@ -36,6 +37,16 @@ struct inference_services {
     const struct loop_health *loops; /* for health checks; may be NULL */
     struct shared_pages *pages;      /* of metrics and of many models; NULL: none is shared */
 };
+
+/* The header of the endpoint picker protocol, which proxies forward: an endpoint picker had chosen
+ * this server for the request. Behind a proxy that asks one, requests without it went past the
+ * picker. */
+#define PICKED_FIELD "x-gateway-destination-endpoint"
+
+/* Once for each inference request over HTTP, and each call over gRPC. */
+static inline void picked_count(bool picked) {
+    metric_add(picked ? METRIC_REQUESTS_PICKED : METRIC_REQUESTS_NOT_PICKED, 1);
+}
 
 /* The steps of a protocol. */
 struct inference_protocol {

@@ -1,5 +1,6 @@
-/* API keys of a running server: a keys file (keys_file.h) that is reloaded when it changes, and the
- * check that the front ends call for each request. A request sees one snapshot of the file.
+/* API keys of a running server: a keys file, which says which keys allow which group of endpoints
+ * and is reloaded when it changes, and the check that the front ends call for each request. A
+ * request sees one snapshot of the file. docs/security.md has the format.
  *
  * Thread: keys_new, _reload and _free on the main thread; the rest on any. */
 #ifndef SLUICE_SERVE_FRONTEND_KEYS_H
@@ -9,7 +10,20 @@
 
 #include "codec/http1/request.h"
 #include "core/base/status.h"
-#include "serve/frontend/keys_file.h"
+#include "core/base/str.h"
+
+/* Groups of endpoints; a key is valid for groups. */
+enum keys_group {
+    KEYS_NO_GROUP, /* endpoints without a group: closed as soon as there are keys */
+    KEYS_INFER,    /* inference */
+    KEYS_METADATA, /* the server's and models' metadata and configuration, metrics, reflection */
+    KEYS_HEALTH,   /* live and ready */
+    KEYS_CONTROL,  /* endpoints that change the server; closed unless the file names keys for it */
+    KEYS_GROUPS,
+};
+
+/* "infer" */
+const char *keys_group_name(enum keys_group group);
 
 struct keys;
 
@@ -43,5 +57,21 @@ typedef size_t keys_field_find(const void *request, const char *name, struct str
 /* As keys_authorize_http, for other protocols: `find` looks up the key's field in `request`. */
 enum status keys_authorize(const struct keys *keys, enum keys_group group, keys_field_find *find,
                            const void *request, struct error *err) SLUICE_MUST_USE;
+
+/* ---- a parsed file, which is immutable; tests use it directly -------------------------------- */
+
+struct keys_file;
+
+/* Parses `text`; `name` is the file's name in messages. Returns: ST_BAD_CONFIG with the line, the
+ * expected and the actual value; never with a key. Owns: *out until keys_file_free. */
+enum status keys_file_parse(const char *name, struct str text, struct keys_file **out,
+                            struct error *err) SLUICE_MUST_USE;
+/* NULL is allowed. */
+void keys_file_free(struct keys_file *file);
+/* Checks a request that has the field `n_values` times, with `value` first, against the group.
+ * Returns: ST_UNAUTHENTICATED. */
+enum status keys_file_authorize(const struct keys_file *file, enum keys_group group,
+                                size_t n_values, struct str value,
+                                struct error *err) SLUICE_MUST_USE;
 
 #endif

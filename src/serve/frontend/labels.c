@@ -7,7 +7,6 @@
 #include "core/base/buf.h"
 #include "core/base/utf8.h"
 #include "serve/config/config.h"
-#include "serve/config/model_file.h"
 
 enum { FILE_BYTES = 16 << 20, CHUNK_BYTES = 4096 };
 
@@ -15,30 +14,15 @@ static const char BYTE_ORDER_MARK[] = "\xef\xbb\xbf";
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-static struct str strip_last(struct str text, char last) {
-    return text.len > 0 && text.ptr[text.len - 1] == last ? str_make(text.ptr, text.len - 1) : text;
-}
-
-static struct str strip_line_ends(struct str text) {
-    while (text.len > 0 && (text.ptr[text.len - 1] == '\n' || text.ptr[text.len - 1] == '\r')) {
-        text.len--;
-    }
-    return text;
-}
-
-static size_t count_lines(struct str text) {
-    size_t n = text.len > 0 ? 1 : 0;
-    for (size_t i = 0; i < text.len; i++) {
-        n += text.ptr[i] == '\n';
-    }
-    return n;
-}
-
 static enum status read_lines(const char *path, struct str text, struct str *out,
                               struct error *err) {
     struct str rest = text;
     for (size_t i = 0; rest.ptr; i++) {
-        out[i] = str_trim(strip_last(str_cut(&rest, '\n'), '\r'));
+        struct str line = str_cut(&rest, '\n');
+        if (line.len > 0 && line.ptr[line.len - 1] == '\r') {
+            line.len--;
+        }
+        out[i] = str_trim(line);
         if (!utf8_is_valid(out[i].ptr, out[i].len)) {
             return error_set(err, ST_BAD_CONFIG, "%s:%zu: expected UTF-8", path, i + 1);
         }
@@ -51,9 +35,14 @@ enum status labels_parse(struct arena *arena, const char *path, struct str text,
     if (str_starts_with(text, str_of(BYTE_ORDER_MARK))) {
         text = str_make(text.ptr + 3, text.len - 3);
     }
-    text = strip_line_ends(text);
+    while (text.len > 0 && (text.ptr[text.len - 1] == '\n' || text.ptr[text.len - 1] == '\r')) {
+        text.len--;
+    }
     *out = (struct labels){NULL, 0};
-    size_t n = count_lines(text);
+    size_t n = text.len > 0 ? 1 : 0;
+    for (size_t i = 0; i < text.len; i++) {
+        n += text.ptr[i] == '\n';
+    }
     if (n == 0) {
         return ST_OK;
     }

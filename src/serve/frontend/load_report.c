@@ -29,20 +29,6 @@ static struct load_counts total_load(void *repository) {
 
 /* ---- the totals of many models --------------------------------------------------------------- */
 
-static void store_totals(struct load_totals *totals, const struct load_counts *counts) {
-    atomic_store_explicit(&totals->queued, counts->queued, memory_order_relaxed);
-    atomic_store_explicit(&totals->running, counts->running, memory_order_relaxed);
-    atomic_store_explicit(&totals->instances, counts->instances, memory_order_relaxed);
-}
-
-static struct load_counts stored_totals(struct load_totals *totals) {
-    return (struct load_counts){
-        atomic_load_explicit(&totals->queued, memory_order_relaxed),
-        atomic_load_explicit(&totals->running, memory_order_relaxed),
-        atomic_load_explicit(&totals->instances, memory_order_relaxed),
-    };
-}
-
 struct load_counts load_totals_get(struct load_totals *totals, uint64_t now_ns,
                                    struct load_counts (*count)(void *context), void *context) {
     uint64_t due_ns = atomic_load_explicit(&totals->due_ns, memory_order_relaxed);
@@ -51,18 +37,17 @@ struct load_counts load_totals_get(struct load_totals *totals, uint64_t now_ns,
                                           &totals->due_ns, &due_ns, now_ns + LOAD_TOTALS_NS,
                                           memory_order_relaxed, memory_order_relaxed);
     if (!counts && !is_first) {
-        return stored_totals(totals);
+        return (struct load_counts){
+            atomic_load_explicit(&totals->queued, memory_order_relaxed),
+            atomic_load_explicit(&totals->running, memory_order_relaxed),
+            atomic_load_explicit(&totals->instances, memory_order_relaxed),
+        };
     }
     struct load_counts counted = count(context);
-    store_totals(totals, &counted);
+    atomic_store_explicit(&totals->queued, counted.queued, memory_order_relaxed);
+    atomic_store_explicit(&totals->running, counted.running, memory_order_relaxed);
+    atomic_store_explicit(&totals->instances, counted.instances, memory_order_relaxed);
     return counted;
-}
-
-static struct load_counts recent_total_load(struct load_totals *totals,
-                                            struct repository *repository) {
-    return repository_has_more_than(repository, LOAD_FEW_VERSIONS)
-               ? load_totals_get(totals, clock_now_ns(), total_load, repository)
-               : total_load(repository);
 }
 
 /* ---- as JSON --------------------------------------------------------------------------------- */
@@ -154,7 +139,10 @@ static void print_json_value(struct buf *out, const struct load_counts *total,
 struct str load_report_value(struct load_totals *totals, struct repository *repository,
                              struct model_version *version, enum load_report_format format,
                              struct arena *arena) {
-    struct load_counts total = recent_total_load(totals, repository), model;
+    struct load_counts model;
+    struct load_counts total = repository_has_more_than(repository, LOAD_FEW_VERSIONS)
+                                   ? load_totals_get(totals, clock_now_ns(), total_load, repository)
+                                   : total_load(repository);
     struct buf out;
     buf_init(&out, arena, 256);
     if (version) {

@@ -172,27 +172,6 @@ static struct slot *begin_print(struct shared_pages *pages) {
     return slot;
 }
 
-static void set_delivered(struct requests *requests, struct shared_page_text *text,
-                          const struct error *err) {
-    struct shared_page_request *request;
-    TAILQ_FOREACH(request, requests, link) {
-        request->state = SHARED_PAGE_DELIVERED;
-        request->printed = text ? text_ref(text) : NULL;
-        if (!text) {
-            request->error = *err;
-        }
-    }
-}
-
-/* Their workers may free the requests from here on. */
-static void post_delivered(struct requests *requests) {
-    while (!TAILQ_EMPTY(requests)) {
-        struct shared_page_request *request = TAILQ_FIRST(requests);
-        TAILQ_REMOVE(requests, request, link);
-        worker_post(request->worker, &request->msg);
-    }
-}
-
 /* Delivers the page, or the error, to the requests that it was printed for, and a page that is
  * still young to those that came meanwhile. Takes the reference. */
 static void end_print(struct shared_pages *pages, struct slot *slot, struct shared_page_text *text,
@@ -205,7 +184,14 @@ static void end_print(struct shared_pages *pages, struct slot *slot, struct shar
         move_all(&ready, &slot->waiting);
         slot->latest = text_ref(text);
     }
-    set_delivered(&ready, text, err);
+    struct shared_page_request *request;
+    TAILQ_FOREACH(request, &ready, link) {
+        request->state = SHARED_PAGE_DELIVERED;
+        request->printed = text ? text_ref(text) : NULL;
+        if (!text) {
+            request->error = *err;
+        }
+    }
     bool more = false;
     for (size_t i = 0; i < PAGE_KINDS; i++) {
         more = more || !TAILQ_EMPTY(&pages->slots[i].waiting);
@@ -213,7 +199,10 @@ static void end_print(struct shared_pages *pages, struct slot *slot, struct shar
     pages->is_posted = more;
     lock_release(&pages->lock);
     text_unref(text);
-    post_delivered(&ready);
+    while ((request = TAILQ_FIRST(&ready))) { /* its worker may free it once it is posted */
+        TAILQ_REMOVE(&ready, request, link);
+        worker_post(request->worker, &request->msg);
+    }
     if (more) {
         worker_post(pages->options.printer, &pages->msg);
     }

@@ -68,17 +68,6 @@ static struct shm_region *lookup_region(struct shm_registry *registry, struct st
     return NULL;
 }
 
-/* Returns: a reference; NULL: there is no region of that name. */
-static struct shm_region *ref_region(struct shm_registry *registry, struct str name) {
-    lock_acquire(&registry->lock);
-    struct shm_region *region = lookup_region(registry, name);
-    if (region) {
-        atomic_fetch_add_explicit(&region->refs, 1, memory_order_relaxed);
-    }
-    lock_release(&registry->lock);
-    return region;
-}
-
 /* ---- register -------------------------------------------------------------------------------- */
 
 static enum status error_disabled(struct error *err) {
@@ -235,22 +224,6 @@ static void unref_all(struct shm_region_list *regions) {
     }
 }
 
-static void remove_all_regions(struct shm_registry *registry, struct shm_region_list *removed) {
-    lock_assert_held(&registry->lock);
-    TAILQ_CONCAT(removed, &registry->regions, link);
-    registry->n = 0;
-}
-
-static void remove_region(struct shm_registry *registry, struct str name,
-                          struct shm_region_list *removed) {
-    struct shm_region *region = lookup_region(registry, name);
-    if (region) {
-        TAILQ_REMOVE(&registry->regions, region, link);
-        TAILQ_INSERT_TAIL(removed, region, link);
-        registry->n--;
-    }
-}
-
 enum status shm_unregister_region(struct shm_registry *registry, struct str name,
                                   struct error *err) {
     struct shm_region_list removed = TAILQ_HEAD_INITIALIZER(removed);
@@ -259,9 +232,15 @@ enum status shm_unregister_region(struct shm_registry *registry, struct str name
     }
     lock_acquire(&registry->lock);
     if (name.len == 0) {
-        remove_all_regions(registry, &removed);
+        TAILQ_CONCAT(&removed, &registry->regions, link);
+        registry->n = 0;
     } else {
-        remove_region(registry, name, &removed);
+        struct shm_region *region = lookup_region(registry, name);
+        if (region) {
+            TAILQ_REMOVE(&registry->regions, region, link);
+            TAILQ_INSERT_TAIL(&removed, region, link);
+            registry->n--;
+        }
     }
     lock_release(&registry->lock);
     unref_all(&removed);
@@ -301,7 +280,12 @@ static enum status find_region(struct shm_registry *registry, const char *kind, 
                                struct error *err) {
     char name[QUOTED_NAME_BYTES];
     uint64_t end;
-    *out = ref_region(registry, range->name);
+    lock_acquire(&registry->lock);
+    *out = lookup_region(registry, range->name);
+    if (*out) {
+        atomic_fetch_add_explicit(&(*out)->refs, 1, memory_order_relaxed);
+    }
+    lock_release(&registry->lock);
     if (!*out) {
         return error_set(err, ST_NOT_FOUND, "%s %s: no such shared memory region", kind,
                          quote_name(tensor, name));

@@ -111,22 +111,17 @@ static void heap_replace_top(struct top_k_item *heap, size_t n, struct top_k_ite
     heap[at] = one;
 }
 
-static void heap_push(struct top_k_item *heap, size_t n, struct top_k_item one) {
-    size_t at = n;
-    while (at > 0 && ranks_before(heap[(at - 1) / 2], one)) {
-        heap[at] = heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    heap[at] = one;
-}
-
 void top_k_find(enum datatype datatype, const char *data, size_t n, size_t max,
                 struct top_k_item *out) {
     assert(max <= n);
     for (size_t i = 0; max > 0 && i < n; i++) {
         struct top_k_item one = {rank_at(datatype, data, i), i};
         if (i < max) {
-            heap_push(out, i, one);
+            size_t at = i;
+            for (; at > 0 && ranks_before(out[(at - 1) / 2], one); at = (at - 1) / 2) {
+                out[at] = out[(at - 1) / 2];
+            }
+            out[at] = one;
         } else if (ranks_before(one, out[0])) {
             heap_replace_top(out, max, one);
         }

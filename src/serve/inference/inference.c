@@ -115,19 +115,14 @@ static void cancel_children(struct inference *self) {
 
 /* ---- helper threads -------------------------------------------------------------------------- */
 
-/* Returns: whether there is an arena for a helper thread. */
-static bool prepare_helper(struct inference *self) {
+bool inference_get_helper(struct inference *self, const char *work, uint64_t ns) {
     if (!self->helper_arena && self->call.helpers && self->arena) {
         self->helper_arena = arena_new_beside(self->arena);
         if (self->helper_arena) {
             arena_set_cancelled(self->helper_arena, &self->cancelled);
         }
     }
-    return self->helper_arena != NULL;
-}
-
-bool inference_get_helper(struct inference *self, const char *work, uint64_t ns) {
-    if (prepare_helper(self)) {
+    if (self->helper_arena) {
         return true;
     }
     loop_iteration_note(worker_loop_iteration(self->call.worker), work, ns);
@@ -213,11 +208,6 @@ static enum status check_request(struct inference *self, struct error *err) {
 /* Estimates for a slow core, in ns for 16 bytes; only their order of magnitude matters. */
 enum { COPY_16_NS = 8, WALK_16_NS = 16, COPY_MIN_BYTES = 65536 };
 
-/* Returns: whether infer_align_copy may copy the tensor. */
-static bool is_misaligned(const struct tensor *tensor) {
-    return tensor->n_pieces != 1 || (uintptr_t)tensor->pieces[0].data % sizeof(uint64_t) != 0;
-}
-
 /* Returns: the estimated time of check_request: for walks over elements, copies from shared memory
  * and of misaligned bytes. */
 static uint64_t check_ns(const struct inference *self) {
@@ -230,7 +220,9 @@ static uint64_t check_ns(const struct inference *self) {
             ns += input->region.n_bytes / 16 * COPY_16_NS;
         } else if (tensor->datatype == DT_BYTES || tensor->datatype == DT_BOOL) {
             ns += tensor->n_bytes / 16 * WALK_16_NS;
-        } else if (tensor->n_bytes >= COPY_MIN_BYTES && is_misaligned(tensor)) {
+        } else if (tensor->n_bytes >= COPY_MIN_BYTES &&
+                   (tensor->n_pieces != 1 ||
+                    (uintptr_t)tensor->pieces[0].data % sizeof(uint64_t) != 0)) { /* misaligned */
             ns += tensor->n_bytes / 16 * COPY_16_NS;
         }
     }
@@ -407,14 +399,6 @@ static uint64_t output_bytes(const struct tensor_spec *spec, uint64_t batch, boo
     return is_known ? n_bytes : UINT64_MAX;
 }
 
-static uint64_t input_bytes(const struct infer_request *request) {
-    uint64_t n_bytes = 0;
-    for (size_t i = 0; i < request->n_inputs; i++) {
-        n_bytes += request->inputs[i].tensor.n_bytes;
-    }
-    return n_bytes;
-}
-
 /* The response's size from the specification; for an output without a fixed size what the version
  * answered of late, at first as much as came in. */
 static uint64_t expected_response_bytes(struct inference *self) {
@@ -428,8 +412,11 @@ static uint64_t expected_response_bytes(struct inference *self) {
             output_bytes(&spec->outputs[at], request->batch, spec->max_batch_size > 0);
         if (n_output == UINT64_MAX) {
             self->size_unknown = true;
-            uint64_t known = model_version_response_bytes(self->version);
-            return known > 0 ? known : input_bytes(request);
+            uint64_t known = model_version_response_bytes(self->version), n_input = 0;
+            for (size_t j = 0; known == 0 && j < request->n_inputs; j++) {
+                n_input += request->inputs[j].tensor.n_bytes;
+            }
+            return known > 0 ? known : n_input;
         }
         n_bytes += n_output;
     }

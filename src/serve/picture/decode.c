@@ -6,10 +6,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "serve/picture/fit.h"
-#include "serve/picture/normalise.h"
-#include "serve/picture/resample.h"
-#include "serve/picture/samples.h"
+#include "serve/picture/pixels.h"
+#include "serve/picture/resize.h"
 #include "serve/picture/strip.h"
 
 typedef void samples_convert(const uint8_t *from, size_t n, uint8_t *to);
@@ -60,13 +58,6 @@ static enum status check_size(const struct picture_head *head, uint64_t max_pict
 
 static bool is_auto(const struct decode_state *state) {
     return state->plan->filter == PICTURE_AUTO;
-}
-
-static enum picture_filter filter_of(const struct decode_state *state) {
-    if (!is_auto(state)) {
-        return state->plan->filter;
-    }
-    return state->head->is_indexed ? PICTURE_NEAREST : PICTURE_BICUBIC;
 }
 
 /* Pillow's resize works on the file's own mode: transparent colours are premultiplied, inks are
@@ -145,7 +136,9 @@ static bool on_start(void *user, enum picture_samples samples) {
     state->new_row = malloc((size_t)fit->x.n_out * 3);
     struct resample_plan plan = {.x = fit->x,
                                  .y = fit->y,
-                                 .filter = filter_of(state),
+                                 .filter = !is_auto(state)           ? state->plan->filter
+                                           : state->head->is_indexed ? PICTURE_NEAREST
+                                                                     : PICTURE_BICUBIC,
                                  .n_channels = state->conversion.n_channels,
                                  .row = on_new_row,
                                  .user = state};

@@ -1,5 +1,5 @@
 /* Windows and positions as Pillow's ImageOps.fit and ImageOps.pad compute them. */
-#include "serve/picture/fit.h"
+#include "serve/picture/resize.h"
 
 #include <math.h>
 #include <setjmp.h>

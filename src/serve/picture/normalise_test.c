@@ -1,5 +1,5 @@
 /* Elements of every datatype, and their positions. */
-#include "serve/picture/normalise.h"
+#include "serve/picture/pixels.h"
 
 #include <float.h>
 #include <math.h>

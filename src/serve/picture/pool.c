@@ -92,16 +92,6 @@ static size_t n_queued(const struct picture_pool *pool) {
     return n;
 }
 
-static bool take_memory(struct picture_pool *pool, const struct picture_job *job) {
-    return !pool->memory.take || pool->memory.take(pool->memory.user, job->need.n_bytes);
-}
-
-static void give_memory(struct picture_pool *pool, const struct picture_job *job) {
-    if (pool->memory.give) {
-        pool->memory.give(pool->memory.user, job->need.n_bytes);
-    }
-}
-
 /* Takes the first job of a line, of those to be decoded with its memory, or with an error when the
  * line has had none for too long. Returns: NULL when it has none now. */
 static struct picture_job *try_line(struct picture_pool *pool, size_t at) {
@@ -111,7 +101,7 @@ static struct picture_job *try_line(struct picture_pool *pool, size_t at) {
     }
     struct picture_job *job =
         CONTAINER_OF(fair_queue_first(&line->queue), struct picture_job, entry);
-    if (take_memory(pool, job)) {
+    if (!pool->memory.take || pool->memory.take(pool->memory.user, job->need.n_bytes)) {
         line->blocked_ns = 0;
         pool->n_long += at == LONG_PICTURES;
         return line_pop(pool, at);
@@ -180,19 +170,14 @@ static struct picture_job *pool_take(struct picture_pool *pool) {
     return job;
 }
 
-static enum status check_need(const struct picture_pool *pool, struct picture_job *job) {
+static void read_head(struct picture_pool *pool, struct picture_job *job) {
     enum status st = picture_need_of(pool->max_picture_pixels, job->file, &job->need, &job->error);
     if (st == ST_OK && pool->memory.take && job->need.n_bytes > pool->memory.limit) {
-        return error_set(&job->error, ST_OVERLOADED,
-                         "decoding the picture may take %" PRIu64
-                         " bytes, all clients together may use %" PRIu64 " (--client-memory)",
-                         job->need.n_bytes, pool->memory.limit);
+        st = error_set(&job->error, ST_OVERLOADED,
+                       "decoding the picture may take %" PRIu64
+                       " bytes, all clients together may use %" PRIu64 " (--client-memory)",
+                       job->need.n_bytes, pool->memory.limit);
     }
-    return st;
-}
-
-static void read_head(struct picture_pool *pool, struct picture_job *job) {
-    enum status st = check_need(pool, job);
     lock_acquire(&pool->lock);
     bool goes_on = st == ST_OK && !job->cancelled && !pool->stopping;
     if (goes_on) {
@@ -210,7 +195,9 @@ static void read_head(struct picture_pool *pool, struct picture_job *job) {
 static void decode(struct picture_pool *pool, struct picture_job *job) {
     job->error.status = picture_decode(pool->part, pool->max_picture_pixels, job->plan, job->file,
                                        job->out, &job->error);
-    give_memory(pool, job);
+    if (pool->memory.give) {
+        pool->memory.give(pool->memory.user, job->need.n_bytes);
+    }
     lock_acquire(&pool->lock);
     pool->n_long -= is_long(job);
     lock_release(&pool->lock);
@@ -230,16 +217,6 @@ static void thread_main(void *arg) {
         }
     }
     pool->part->thread_end();
-}
-
-static void end_threads(struct picture_pool *pool) {
-    lock_acquire(&pool->lock);
-    pool->stopping = true;
-    lock_cond_broadcast(&pool->work);
-    lock_release(&pool->lock);
-    for (unsigned i = 0; i < pool->n_threads; i++) {
-        uv_thread_join(&pool->threads[i]);
-    }
 }
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -279,7 +256,13 @@ enum status picture_pool_new(const struct picture_part *part,
 }
 
 void picture_pool_free(struct picture_pool *pool) {
-    end_threads(pool);
+    lock_acquire(&pool->lock);
+    pool->stopping = true;
+    lock_cond_broadcast(&pool->work);
+    lock_release(&pool->lock);
+    for (unsigned i = 0; i < pool->n_threads; i++) {
+        uv_thread_join(&pool->threads[i]);
+    }
     for (size_t i = 0; i < N_LINES; i++) {
         struct fair_queue *queue = &pool->lines[i].queue;
         for (struct fair_entry *entry; (entry = fair_queue_pop(queue));) {

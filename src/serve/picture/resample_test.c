@@ -1,6 +1,6 @@
 /* Weights and resizing against Pillow's results for small pictures, and invariants for all sizes.
  * tests/interop/mip/test_picture_decoding.py compares real pictures. */
-#include "serve/picture/resample.h"
+#include "serve/picture/resize.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

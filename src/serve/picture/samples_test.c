@@ -1,5 +1,5 @@
 /* RGBA and CMYK conversions against Pillow's. */
-#include "serve/picture/samples.h"
+#include "serve/picture/pixels.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -122,17 +122,6 @@ static void strip_webp(struct strip_output *output, struct str file) {
 
 /* ---- GIF ------------------------------------------------------------------------------------- */
 
-/* The first frame without transparency, so that a decoder paints every pixel of it. */
-static void strip_gif(struct strip_output *output, struct str file,
-                      const struct head_frame *frame) {
-    static const struct str trailer = {"\x3b", 1};
-    append_range(output, file, 0, frame->n_bytes);
-    append_range(output, trailer, 0, 1);
-    if (frame->control != 0) {
-        output->ptr[frame->control] = (char)(output->ptr[frame->control] & ~1);
-    }
-}
-
 struct str strip_copy(struct str file, const struct picture_head *head) {
     struct strip_output output = {.ptr = malloc(file.len + 1)};
     if (!output.ptr) {
@@ -148,8 +137,12 @@ struct str strip_copy(struct str file, const struct picture_head *head) {
     case PICTURE_WEBP:
         strip_webp(&output, file);
         break;
-    case PICTURE_GIF:
-        strip_gif(&output, file, &head->frame);
+    case PICTURE_GIF: /* the first frame without transparency, so that every pixel is painted */
+        append_range(&output, file, 0, head->frame.n_bytes);
+        append_range(&output, (struct str){"\x3b", 1}, 0, 1); /* the trailer */
+        if (head->frame.control != 0) {
+            output.ptr[head->frame.control] = (char)(output.ptr[head->frame.control] & ~1);
+        }
         break;
     }
     return str_make(output.ptr, output.len);

@@ -1,5 +1,5 @@
 /* Weights of a part of the new axis. */
-#include "serve/picture/weights.h"
+#include "serve/picture/resize.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -133,15 +133,6 @@ static struct job *find_scan(struct job_list *jobs) {
 
 /* ---- abandoning ------------------------------------------------------------------------------ */
 
-/* The directories do not answer: the requests that wait for the next scan do not wait for it. */
-static void answer_queued_scan(struct repository *repository) {
-    struct job *job = find_scan(&repository->changes.queue);
-    if (job) {
-        TAILQ_REMOVE(&repository->changes.queue, job, link);
-        job_free(repository, job);
-    }
-}
-
 /* The lock is held. The thread finds `abandoned` when it comes back. */
 static void job_abandon(struct repository *repository, struct job *job, bool unloaded) {
     struct changes *changes = &repository->changes;
@@ -158,7 +149,13 @@ static void job_abandon(struct repository *repository, struct job *job, bool unl
         start_load_finish(repository, job);
     } else if (job->kind == JOB_SCAN) {
         changes->n_late_scans++;
-        answer_queued_scan(repository);
+        /* The directories do not answer: the requests that wait for the next scan do not wait for
+         * it. */
+        struct job *queued = find_scan(&changes->queue);
+        if (queued) {
+            TAILQ_REMOVE(&changes->queue, queued, link);
+            job_free(repository, queued);
+        }
     } else if (job->kind == JOB_START) {
         start_fail(repository, &job->error);
         start_load_finish(repository, job);
@@ -405,16 +402,6 @@ static void enqueue_start(struct repository *repository) {
     }
 }
 
-/* The scan of the start has ended: its models are loaded, or it failed. */
-static void end_start(struct repository *repository, const struct error *err) {
-    repository->changes.starting = false;
-    if (err->status == ST_OK && !is_ending(repository)) {
-        enqueue_start(repository);
-    } else if (err->status != ST_OK) {
-        start_fail(repository, err);
-    }
-}
-
 static void job_end(struct repository *repository, struct job *job, const struct error *err) {
     struct changes *changes = &repository->changes;
     TAILQ_REMOVE(&changes->running, job, link);
@@ -425,7 +412,12 @@ static void job_end(struct repository *repository, struct job *job, const struct
         changes->n_loading -= job->kind == JOB_LOAD;
         job->error = *err;
         if (job->kind == JOB_START) {
-            end_start(repository, err);
+            repository->changes.starting = false; /* its models are loaded, or it failed */
+            if (err->status != ST_OK) {
+                start_fail(repository, err);
+            } else if (!is_ending(repository)) {
+                enqueue_start(repository);
+            }
         }
         start_load_finish(repository, job);
     }
@@ -520,11 +512,6 @@ static bool may_poll(const struct repository *repository) {
            !changes->polling && changes->n_abandoned < REPOSITORY_MAX_LOADS;
 }
 
-static bool is_poll_due(const struct repository *repository, uint64_t now_ns) {
-    const struct changes *changes = &repository->changes;
-    return may_poll(repository) && (changes->poll_now || now_ns >= changes->next_poll_ns);
-}
-
 /* Abandons what takes too long. Returns: when to look again. */
 static uint64_t abandon_all_late(struct repository *repository, uint64_t now_ns) {
     struct changes *changes = &repository->changes;
@@ -544,15 +531,6 @@ static uint64_t abandon_all_late(struct repository *repository, uint64_t now_ns)
         }
     }
     return next_ns;
-}
-
-static void wait_until(struct repository *repository, uint64_t until_ns) {
-    struct changes *changes = &repository->changes;
-    if (until_ns == UINT64_MAX) {
-        lock_cond_wait(&repository->lock, &changes->supervise);
-    } else {
-        lock_cond_wait_until_ns(&repository->lock, &changes->supervise, until_ns);
-    }
 }
 
 /* Threads are started when a place becomes free, too. Without any thread the supervisor itself
@@ -600,7 +578,8 @@ static void supervisor_main(void *arg) {
         keep_threads(repository);
         uint64_t now_ns = clock_now_ns();
         uint64_t until_ns = abandon_all_late(repository, now_ns);
-        if (is_poll_due(repository, now_ns)) {
+        if (may_poll(repository) &&
+            (repository->changes.poll_now || now_ns >= repository->changes.next_poll_ns)) {
             begin_poll(repository);
             continue;
         }
@@ -608,7 +587,12 @@ static void supervisor_main(void *arg) {
             until_ns = repository->changes.next_poll_ns;
         }
         if (!is_ending(repository) && (started || repository->n_start_pending > 0)) {
-            wait_until(repository, until_ns);
+            struct lock_cond *supervise = &repository->changes.supervise;
+            if (until_ns == UINT64_MAX) {
+                lock_cond_wait(&repository->lock, supervise);
+            } else {
+                lock_cond_wait_until_ns(&repository->lock, supervise, until_ns);
+            }
         }
     }
     lock_release(&repository->lock);
@@ -648,12 +632,6 @@ static void on_done(struct worker_msg *msg) {
     change->done(change);
 }
 
-static enum status error_bad_name(struct str name, struct error *err) {
-    char quoted[QUOTED_NAME_BYTES];
-    return error_set(err, ST_BAD_REQUEST, "no model can have the name %s",
-                     quote_name(name, quoted));
-}
-
 static enum status check_change(const struct repository *repository,
                                 const struct repository_change *change, struct error *err) {
     if (change->action == REPOSITORY_SCAN) {
@@ -664,7 +642,11 @@ static enum status check_change(const struct repository *repository,
                          "models are loaded and unloaded by request only with "
                          "--model-control-mode explicit");
     }
-    return model_name_is_valid(change->model) ? ST_OK : error_bad_name(change->model, err);
+    char name[QUOTED_NAME_BYTES];
+    return model_name_is_valid(change->model)
+               ? ST_OK
+               : error_set(err, ST_BAD_REQUEST, "no model can have the name %s",
+                           quote_name(change->model, name));
 }
 
 void changes_unload(struct repository *repository, struct str name) {

@@ -246,15 +246,6 @@ static bool record_failure(struct repository *repository, struct model_slot *mod
     return published;
 }
 
-/* Gives a model the version numbers of another. */
-static void copy_numbers(struct model *model, const struct model *from) {
-    size_t n = from ? from->n_attempts : 0;
-    model->attempts = n > 0 ? arena_calloc(model->arena, n, sizeof(*model->attempts)) : NULL;
-    for (size_t i = 0; model->attempts && i < n; i++) {
-        model->attempts[model->n_attempts++].number = from->attempts[i].number;
-    }
-}
-
 static void notify_state_changed(struct repository *repository) {
     if (repository->on_state_changed) {
         repository->on_state_changed(repository->on_state_changed_user);
@@ -411,7 +402,11 @@ void load_abandon(struct repository *repository, struct str name, struct model *
     origin.name = model_slot->name;
     struct model *failed = model_new(&origin); /* the loading thread still uses `model` */
     if (failed) {
-        copy_numbers(failed, model);
+        size_t n = model ? model->n_attempts : 0; /* it has the same version numbers */
+        failed->attempts = n > 0 ? arena_calloc(failed->arena, n, sizeof(*failed->attempts)) : NULL;
+        for (size_t i = 0; failed->attempts && i < n; i++) {
+            failed->attempts[failed->n_attempts++].number = model->attempts[i].number;
+        }
         failed->error = *why;
         failed->unloaded = unloaded;
         if (!record_failure(repository, model_slot, failed)) {
@@ -686,13 +681,6 @@ static enum status find_scanned(struct repository *repository, struct str name,
     return out->path.ptr ? ST_OK : error_no_memory(err, "the model");
 }
 
-static void set_tried_fingerprint(struct repository *repository, struct str name,
-                                  uint64_t tried_fingerprint) {
-    lock_acquire(&repository->lock);
-    model_slot_find(repository_name_table(repository), name)->tried_fingerprint = tried_fingerprint;
-    lock_release(&repository->lock);
-}
-
 enum status load_prepare(struct repository *repository, struct str name,
                          const struct load_override *override, enum load_occasion occasion,
                          const atomic_bool *cancelled, struct model **out, bool *unchanged,
@@ -718,7 +706,10 @@ enum status load_prepare(struct repository *repository, struct str name,
         return ST_OK;
     }
     if (!requested) {
-        set_tried_fingerprint(repository, name, model->fingerprint);
+        lock_acquire(&repository->lock);
+        model_slot_find(repository_name_table(repository), name)->tried_fingerprint =
+            model->fingerprint;
+        lock_release(&repository->lock);
     }
     *out = model;
     return ST_OK;
@@ -766,14 +757,6 @@ static bool is_absent(const char *path) {
     return stat(path, &info) == 0 || errno == ENOENT || errno == ENOTDIR;
 }
 
-static void unload_missing(struct repository *repository, struct str name) {
-    lock_acquire(&repository->lock);
-    changes_unload(repository, name);
-    model_slot_find(repository_name_table(repository), name)->tried_fingerprint = 0;
-    lock_release(&repository->lock);
-    notify_state_changed(repository);
-}
-
 /* The fingerprint counts as tried from here on, so that a load that is given up is not begun again
  * before the files change. */
 static void load_changed(struct repository *repository, struct str name, uint64_t fingerprint) {
@@ -816,7 +799,11 @@ static void check_model(struct repository *repository, const struct finding *fin
     }
     if (now == 0) {
         log_event(LOG_INFO, "model files removed", LOG_STR("model", name));
-        unload_missing(repository, name);
+        lock_acquire(&repository->lock);
+        changes_unload(repository, name);
+        model_slot_find(repository_name_table(repository), name)->tried_fingerprint = 0;
+        lock_release(&repository->lock);
+        notify_state_changed(repository);
     } else {
         load_changed(repository, name, now);
     }

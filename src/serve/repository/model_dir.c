@@ -165,26 +165,6 @@ static enum status find_versions(struct arena *arena, const struct model *model,
     return st;
 }
 
-static bool is_specific(const struct model *model, uint64_t number) {
-    for (size_t i = 0; i < model->config.n_specific; i++) {
-        if (model->config.specific[i] == number) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void report_absent(const struct model *model, const struct numbers *found) {
-    for (size_t i = 0; i < model->config.n_specific; i++) {
-        uint64_t number = model->config.specific[i];
-        if (!found->n ||
-            !bsearch(&number, found->items, found->n, sizeof(number), compare_numbers)) {
-            log_event(LOG_WARNING, "version_policy names a version that is not there",
-                      LOG_STR("model", model->name), LOG_U64("version", number));
-        }
-    }
-}
-
 /* Returns: whether the version policy selects found version `i`. */
 static bool is_chosen(const struct model *model, const struct numbers *found, size_t i) {
     switch (model->config.policy) {
@@ -193,7 +173,12 @@ static bool is_chosen(const struct model *model, const struct numbers *found, si
     case VERSIONS_ALL:
         return true;
     case VERSIONS_SPECIFIC:
-        return is_specific(model, found->items[i]);
+        for (size_t j = 0; j < model->config.n_specific; j++) {
+            if (model->config.specific[j] == found->items[i]) {
+                return true;
+            }
+        }
+        break;
     }
     return false;
 }
@@ -204,7 +189,14 @@ static enum status choose_versions(struct arena *arena, struct model *model,
     if (!model->attempts) {
         return error_no_memory(err, "the model's versions");
     }
-    report_absent(model, found);
+    for (size_t i = 0; i < model->config.n_specific; i++) {
+        uint64_t number = model->config.specific[i];
+        if (!found->n ||
+            !bsearch(&number, found->items, found->n, sizeof(number), compare_numbers)) {
+            log_event(LOG_WARNING, "version_policy names a version that is not there",
+                      LOG_STR("model", model->name), LOG_U64("version", number));
+        }
+    }
     for (size_t i = 0; i < found->n; i++) {
         if (is_chosen(model, found, i)) {
             model->attempts[model->n_attempts++].number = found->items[i];

@@ -81,28 +81,6 @@ static size_t attempts_of(const struct model *model) {
     return model ? model->n_attempts : 0;
 }
 
-static size_t max_entries(const struct repository *repository,
-                          const struct model_slot *model_slot) {
-    size_t n = 1 + attempts_of(model_slot->serving) + attempts_of(model_slot->loading);
-    n += attempts_of(model_slot->inactive);
-    for (const struct model *model = repository->retirement.unloading; model; model = model->next) {
-        n += model->model_slot == model_slot ? model->n_attempts : 0;
-    }
-    return n;
-}
-
-/* The phase of a model that serves nothing. */
-static void set_phase(struct published_view *view, const struct model_slot *model_slot) {
-    view->reason = "";
-    view->phase = REPOSITORY_UNTOUCHED;
-    if (model_slot->loading) {
-        view->phase = REPOSITORY_LOADING;
-    } else if (model_slot->inactive) {
-        view->phase = model_slot->inactive->unloaded ? REPOSITORY_UNLOADED : REPOSITORY_FAILED;
-        view->reason = model_slot->inactive->unloaded ? "" : model_slot->inactive->error.text;
-    }
-}
-
 static void fill_view(struct published_view *view, const struct repository *repository,
                       const struct model_slot *model_slot) {
     if (model_slot->serving) {
@@ -122,7 +100,14 @@ static void fill_view(struct published_view *view, const struct repository *repo
         (nothing || !model_slot->inactive->unloaded)) {
         add_inactive(view, model_slot);
     }
-    set_phase(view, model_slot);
+    view->reason = "";
+    view->phase = REPOSITORY_UNTOUCHED;
+    if (model_slot->loading) {
+        view->phase = REPOSITORY_LOADING;
+    } else if (model_slot->inactive) {
+        view->phase = model_slot->inactive->unloaded ? REPOSITORY_UNLOADED : REPOSITORY_FAILED;
+        view->reason = model_slot->inactive->unloaded ? "" : model_slot->inactive->error.text;
+    }
     if (view->phase == REPOSITORY_UNTOUCHED && model_slot->closing) {
         view->phase = REPOSITORY_UNLOADED;
     }
@@ -135,7 +120,11 @@ static void fill_view(struct published_view *view, const struct repository *repo
 }
 
 bool model_slot_publish(struct repository *repository, struct model_slot *model_slot) {
-    size_t n = max_entries(repository, model_slot);
+    size_t n = 1 + attempts_of(model_slot->serving) + attempts_of(model_slot->loading) +
+               attempts_of(model_slot->inactive);
+    for (const struct model *model = repository->retirement.unloading; model; model = model->next) {
+        n += model->model_slot == model_slot ? model->n_attempts : 0;
+    }
     struct published_view *view = calloc(1, sizeof(*view) + n * sizeof(view->entries[0]));
     if (!view) {
         return false;

@@ -270,12 +270,6 @@ static const char *run_on_text(const struct model_version *version) {
            "fast";
 }
 
-static void print_instances(const struct model_version *version, struct buf *out) {
-    buf_printf(out, "  instances  %zu with %" PRIu32 " thread%s each%s, %s\n", version->n_instances,
-               version->n_threads, plural_s(version->n_threads),
-               version->may_spin ? " that may spin" : "", run_on_text(version));
-}
-
 static void print_batching(const struct model_config *config, struct buf *out) {
     if (config->max_batch_size == 0) {
         buf_printf(out, "  batching   no: %s\n", config->batch_reason);
@@ -368,7 +362,9 @@ static void print_version(const struct model_version *version, struct buf *out) 
     if (config->decoupled) {
         buf_printf(out, "  answers    any number to a request (decoupled)\n");
     }
-    print_instances(version, out);
+    buf_printf(out, "  instances  %zu with %" PRIu32 " thread%s each%s, %s\n", version->n_instances,
+               version->n_threads, plural_s(version->n_threads),
+               version->may_spin ? " that may spin" : "", run_on_text(version));
 }
 
 /* Prints the result of the only attempt: --check loads each model once. */

@@ -65,7 +65,7 @@ struct repository_options {
      * serve/scheduler/scheduler.c:check_queue_size. */
     uint64_t max_queue_size;
     /* The most bytes of the outputs of one response; 0: no limit. More are refused with
-     * OUTPUT_TOO_LARGE: serve/scheduler/response_check.c:check_response_size. */
+     * OUTPUT_TOO_LARGE: serve/scheduler/host_callbacks.c:check_response_size. */
     uint64_t slow_reader_timeout_ns; /* 0: none; enforced by partial_response_send */
     uint64_t max_output_size;
     uint64_t cache_size;   /* 0: no cache. serve/scheduler/cache/ */

@@ -12,7 +12,7 @@
 #include "core/base/buf.h"
 #include "core/base/log.h"
 #include "core/event/clock.h"
-#include "serve/config/read.h"
+#include "serve/config/config.h"
 #include "serve/scheduler/host_callbacks.h"
 
 /* ---- host functions -------------------------------------------------------------------------- */
@@ -321,18 +321,6 @@ enum status backends_get(struct backends *backends, struct str name, const sluic
                      somewhere ? backends->directory.ptr : "", backends->list.ptr);
 }
 
-static bool accepts_any_extension(const sluice_backend *backend,
-                                  bool (*accepts)(void *user, const char *extension), void *user) {
-    const char *const *extension = backend->extensions;
-    while (extension && *extension) {
-        if (accepts(user, *extension)) {
-            return true;
-        }
-        extension++;
-    }
-    return false;
-}
-
 const sluice_backend *backends_find(struct backends *backends,
                                     bool (*accepts)(void *user, const char *extension),
                                     void *user) {
@@ -345,8 +333,13 @@ const sluice_backend *backends_find(struct backends *backends,
                 log_event(LOG_WARNING, "a backend could not be loaded",
                           LOG_CSTR("reason", err.text));
             }
-        } else if (accepts_any_extension(item->backend, accepts, user)) {
-            return item->backend;
+            continue;
+        }
+        const char *const *extension = item->backend->extensions;
+        for (; extension && *extension; extension++) {
+            if (accepts(user, *extension)) {
+                return item->backend;
+            }
         }
     }
     return NULL;

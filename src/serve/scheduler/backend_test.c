@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "serve/config/read.h"
+#include "serve/config/config.h"
 #include "serve/repository/test_dir.h"
 #include "serve/repository/test_rig.h"
 #include "serve/scheduler/call_run.h"

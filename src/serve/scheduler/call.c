@@ -18,11 +18,10 @@
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
 #include "core/event/timer.h"
-#include "serve/config/reshape.h"
-#include "serve/config/sequence_control.h"
+#include "serve/config/resolve_config.h"
+#include "serve/config/sequence_params.h"
 #include "serve/scheduler/cache/call_cache.h"
-#include "serve/scheduler/inline_queue.h"
-#include "serve/scheduler/partial_response.h"
+#include "serve/scheduler/host_callbacks.h"
 #include "serve/scheduler/version.h"
 
 /* ---- states and completion ------------------------------------------------------------------- */
@@ -205,13 +204,6 @@ static bool fill_params(const struct infer_request *request, sluice_request *bac
     return out != NULL;
 }
 
-static bool fill_id(struct arena *arena, struct str id, sluice_request *backend_request) {
-    struct str copy = text_dup(arena, id);
-    backend_request->id = copy.ptr;
-    backend_request->id_bytes = copy.len;
-    return copy.ptr != NULL;
-}
-
 /* The shape that the model receives. Returns: NULL when out of memory. */
 static const int64_t *input_dims(struct arena *arena, const struct tensor_spec *spec,
                                  const struct plan_tensor *plan, struct shape shape) {
@@ -316,8 +308,11 @@ enum status call_prepare(struct call *call, struct error *err) {
         .deadline_ns = request->deadline_ns,
     };
     run->input_bytes = 0;
-    if (!fill_id(request->arena, request->id, &run->backend_request) || !fill_inputs(call, plan) ||
-        !fill_wanted(call, plan) || !fill_params(request, &run->backend_request)) {
+    struct str id = text_dup(request->arena, request->id);
+    run->backend_request.id = id.ptr;
+    run->backend_request.id_bytes = id.len;
+    if (!id.ptr || !fill_inputs(call, plan) || !fill_wanted(call, plan) ||
+        !fill_params(request, &run->backend_request)) {
         return error_no_memory(err, "handing the request to the model (--request-memory)");
     }
     if (run->version->run_on == RUN_AUTO) {
@@ -425,16 +420,12 @@ struct lookup {
     struct call *call;
 };
 
-static void cancel_lookup(struct call *call) {
-    if (call->run->lookup) {
-        helper_pool_cancel(call->helpers, &call->run->lookup->job);
-    }
-}
-
 void call_cancel(struct call *call) {
     atomic_store_explicit(&call->run->cancelled, true, memory_order_relaxed);
     response_stream_stop(call->run->stream);
-    cancel_lookup(call);
+    if (call->run->lookup) {
+        helper_pool_cancel(call->helpers, &call->run->lookup->job);
+    }
     if (remove_from_queues(call)) {
         error_set(&call->response.error, ST_CANCELLED,
                   "the request was cancelled while it waited in the queue");

@@ -78,15 +78,6 @@ static void begin_holdoff(struct exec_time_stats *exec_time_stats) {
           holdoff < EXEC_HOLDOFF_MAX / 2 ? 2 * holdoff : EXEC_HOLDOFF_MAX);
 }
 
-/* Returns: whether the execution is not counted. */
-static bool is_held_off(struct exec_time_stats *exec_time_stats) {
-    uint32_t n = load(&exec_time_stats->n_until);
-    if (n > 0) {
-        store(&exec_time_stats->n_until, n - 1);
-    }
-    return n > 0;
-}
-
 /* After many executions on the worker the next holdoff is half as long. */
 static void shorten_holdoff(struct exec_time_stats *exec_time_stats) {
     uint32_t n = load(&exec_time_stats->n_until) + 1, holdoff = load(&exec_time_stats->holdoff);
@@ -118,7 +109,9 @@ void exec_time_stats_add(struct exec_time_stats *exec_time_stats, uint64_t ns, u
     uint32_t history = atomic_load_explicit(&exec_time_stats->history, memory_order_relaxed);
     bool is_fast = exec_time_stats_is_fast(exec_time_stats);
     adapt_max_rows(exec_time_stats, ns, rows);
-    if (!is_fast && is_held_off(exec_time_stats)) {
+    uint32_t n_until = is_fast ? 0 : load(&exec_time_stats->n_until);
+    if (n_until > 0) { /* the execution is not counted */
+        store(&exec_time_stats->n_until, n_until - 1);
         return;
     }
     if (is_fast && rows > 1 && ns > EXEC_SLOW_NS && ns <= EXEC_STALL_NS) {

@@ -1,8 +1,9 @@
-/* Turns a backend's answers into the response of a call. */
+/* Turns a backend's answers into the responses of a call. Internal to serve/scheduler. */
 #ifndef SLUICE_SERVE_SCHEDULER_HOST_CALLBACKS_H
 #define SLUICE_SERVE_SCHEDULER_HOST_CALLBACKS_H
 
 #include "serve/scheduler/call_run.h"
+#include "serve/scheduler/statistics/count.h"
 #include "sluice/backend.h"
 
 /* The host functions `respond`, `is_cancelled` and `computed` of sluice/backend.h. */
@@ -34,5 +35,42 @@ struct response_target {
 enum status response_target_store(const struct response_target *target,
                                   const sluice_response *response,
                                   struct error *err) SLUICE_MUST_USE;
+
+/* ---- partial_response.c ---------------------------------------------------------------------- */
+
+/* Delivers the responses of a decoupled model to the front end one by one, with a limit on those in
+ * flight, and ends the calls of clients that read slowly while others wait. */
+
+/* The responses in flight of one call. It may outlive the call, until its last bytes are
+ * released. */
+struct response_stream;
+
+/* The limits per call; a single response may exceed them. A client lags when it does not take
+ * that many within version->slow_reader_timeout_ns. */
+enum { RESPONSE_STREAM_MAX_BYTES = 4 * 1024 * 1024, RESPONSE_STREAM_MAX_RESPONSES = 1024 };
+
+TAILQ_HEAD(response_stream_list, response_stream);
+
+/* Creates call->stream, submitted at `now_ns`, where the model is decoupled and on_partial_response
+ * is set. Returns: ST_NO_MEMORY. Thread: the worker's. */
+enum status response_stream_new(struct call *call, uint64_t now_ns,
+                                struct error *err) SLUICE_MUST_USE;
+/* Called when the call is complete, before `done`: the stream then lives until its last response is
+ * released. NULL is allowed. */
+void response_stream_close(struct response_stream *stream);
+/* The call runs on the instance with that index. NULL is allowed. Thread: the instance's. */
+void response_stream_run(struct response_stream *stream, uint32_t instance);
+/* The model has answered at `now_ns`: the call does not wait. NULL is allowed. Thread: any. */
+void response_stream_answered(struct response_stream *stream, uint64_t now_ns);
+/* Called when the call is cancelled: wakes a backend that is blocked in `respond`, and drops
+ * further responses. NULL is allowed. Thread: any. */
+void response_stream_stop(struct response_stream *stream);
+
+/* Delivers a partial response to call->on_partial_response on the worker. Blocks while the limits
+ * on responses in flight are reached, unless the client lags and other calls wait for this
+ * thread: the call is ended then (call->reader_slow, and it is cancelled for the backend).
+ * Owns: the outputs' bytes, also when the call was cancelled. Thread: the backend's. Returns: the
+ * outcome for statistics. */
+enum statistics_outcome partial_response_send(struct call *call, const sluice_response *response);
 
 #endif

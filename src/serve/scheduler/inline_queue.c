@@ -2,7 +2,7 @@
  * (or earlier, when enough have been collected) they run batch by batch, until the iteration has
  * spent as long on models as one slow execution may take. A single call starts right after it was
  * read, without another system call or thread switch. */
-#include "serve/scheduler/inline_queue.h"
+#include "serve/scheduler/call_run.h"
 
 #include <stdlib.h>
 
@@ -10,7 +10,6 @@
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
 #include "serve/scheduler/batch.h"
-#include "serve/scheduler/call_run.h"
 #include "serve/scheduler/version.h"
 
 /* Per worker and version. */
@@ -62,15 +61,6 @@ static struct instance *claim_instance(struct model_version *version) {
     return scheduler_is_empty(&version->scheduler) ? instance_claim(version) : NULL;
 }
 
-/* The rules of the model's configuration, with no more rows than a worker may execute. */
-static struct batch_rules inline_batch_rules(const struct model_version *version,
-                                             const struct exec_time_stats *times) {
-    struct batch_rules rules = version->scheduler.rules;
-    uint64_t max_rows = times ? exec_time_stats_max_rows(times) : UINT64_MAX;
-    rules.max_rows = rules.max_rows < max_rows ? rules.max_rows : max_rows; /* 0 stays */
-    return rules;
-}
-
 /* The number of calls of one version that ends an iteration early. Larger batches gain little,
  * while the data of each request leaves the near caches before its answer is written: 128 clients
  * of a small model get a sixth more throughput when their calls run by sixteens. */
@@ -87,14 +77,6 @@ static uint64_t flush_threshold(const struct batch_rules *rules) {
 }
 
 /* ---- execution ------------------------------------------------------------------------------- */
-
-static void calls_begin(struct call *const *calls, size_t n) {
-    metric_add(METRIC_INLINE_EXECUTIONS_TOTAL, 1);
-    for (size_t i = 0; i < n; i++) {
-        calls[i]->run->running_inline = true;
-        call_set_state(calls[i], CALL_RUNNING);
-    }
-}
 
 /* Delivers the calls that were answered inline; the others return as messages. Those messages run
  * on this thread, so all calls are still valid here. */
@@ -119,7 +101,11 @@ static uint64_t run_batch(struct instance *instance, struct call **calls, size_t
     uint64_t rows = times ? batch_rows(calls, n) : 0;
     struct exec_thread_use use = exec_time_stats_begin(times);
     struct loop_work *work = &worker_loop_iteration(calls[0]->worker)->work;
-    calls_begin(calls, n);
+    metric_add(METRIC_INLINE_EXECUTIONS_TOTAL, 1);
+    for (size_t i = 0; i < n; i++) {
+        calls[i]->run->running_inline = true;
+        call_set_state(calls[i], CALL_RUNNING);
+    }
     loop_work_set(work, instance->version->work_name);
     instance_execute(instance, calls, n, started_ns);
     loop_work_clear(work);
@@ -175,7 +161,9 @@ static size_t run_next_batch(struct inline_queue *inline_queue) {
         return move_to_scheduler(inline_queue);
     }
     struct exec_time_stats *times = times_of(first);
-    struct batch_rules rules = inline_batch_rules(version, times);
+    struct batch_rules rules = version->scheduler.rules;
+    uint64_t max_rows = times ? exec_time_stats_max_rows(times) : UINT64_MAX; /* on a worker */
+    rules.max_rows = rules.max_rows < max_rows ? rules.max_rows : max_rows;   /* 0 stays */
     size_t n =
         batch_take(&rules, &inline_queue->queue, first, batch, INSTANCE_REQUESTS_MAX, now_ns);
     count_time(inline_queue->iteration, version, run_batch(instance, batch, n, times, now_ns));
@@ -205,14 +193,6 @@ static bool on_iteration_end(struct deferred_task *task) {
     }
     model_version_unref(version);
     return false;
-}
-
-/* Schedules on_iteration_end, and holds the version until then: the calls may be freed earlier. */
-static void schedule_flush(struct inline_queue *inline_queue) {
-    if (!inline_queue->on_iteration_end.queued) {
-        model_version_ref(inline_queue->version);
-        loop_iteration_defer(inline_queue->iteration, &inline_queue->on_iteration_end);
-    }
 }
 
 /* ---- queueing -------------------------------------------------------------------------------- */
@@ -267,7 +247,10 @@ bool call_run_inline(struct call *call) {
     call_set_state(call, CALL_INLINE_QUEUED);
     priority_queue_add(&inline_queue->queue, call);
     if (!inline_queue->running) {
-        schedule_flush(inline_queue);
+        if (!inline_queue->on_iteration_end.queued) {
+            model_version_ref(inline_queue->version); /* the calls may be freed earlier */
+            loop_iteration_defer(inline_queue->iteration, &inline_queue->on_iteration_end);
+        }
         inline_queue->iteration->full =
             inline_queue->iteration->full || inline_queue->queue.n >= inline_queue->flush_at_calls;
     }

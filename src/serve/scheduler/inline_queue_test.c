@@ -1,6 +1,6 @@
 /* Inline execution at the end of an event-loop iteration: batch composition, calls left to the
  * instances, and calls that never run. The clock is driven by the test. */
-#include "serve/scheduler/inline_queue.h"
+#include "serve/scheduler/call_run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,6 @@
 
 #include "core/base/metric/metric.h"
 #include "serve/repository/test_rig.h"
-#include "serve/scheduler/call_run.h"
 
 enum { BEGIN_NS = 1000000000, US = 1000 };
 

@@ -4,20 +4,9 @@
 
 #include <string.h>
 
-#include "serve/config/sequence_control.h"
+#include "serve/config/sequence_params.h"
 #include "serve/scheduler/call_run.h"
 #include "serve/scheduler/version.h"
-
-static const sluice_piece *zero_piece(struct arena *arena, size_t n_bytes) {
-    sluice_piece *piece = arena_alloc(arena, sizeof(*piece));
-    void *bytes = arena_alloc_aligned(arena, n_bytes, CACHE_LINE_BYTES);
-    if (!piece || !bytes) {
-        return NULL;
-    }
-    memset(bytes, 0, n_bytes);
-    *piece = (sluice_piece){bytes, n_bytes};
-    return piece;
-}
 
 /* Copies the shape of `like`. An empty BYTES element is four zero bytes. */
 static bool fill_input(struct arena *arena, const sluice_input *like, sluice_input *out) {
@@ -28,13 +17,19 @@ static bool fill_input(struct arena *arena, const sluice_input *like, sluice_inp
         n_bytes *= (size_t)like->dims[i]; /* cannot overflow: the tensor exists, unless it is
                                              BYTES */
     }
-    const sluice_piece *piece = dims ? zero_piece(arena, n_bytes) : NULL;
+    sluice_piece *piece = arena_alloc(arena, sizeof(*piece));
+    void *bytes = arena_alloc_aligned(arena, n_bytes, CACHE_LINE_BYTES);
+    if (!dims || !piece || !bytes) {
+        return false;
+    }
+    memset(bytes, 0, n_bytes);
+    *piece = (sluice_piece){bytes, n_bytes};
     *out = *like;
     out->dims = dims;
     out->n_bytes = n_bytes;
     out->pieces = piece;
     out->n_pieces = n_bytes > 0 ? 1 : 0;
-    return piece != NULL;
+    return true;
 }
 
 static bool fill_inputs(struct arena *arena, const struct call *like, struct call_run *padding) {
@@ -90,24 +85,10 @@ static struct call *padding_request_new(const struct call *like) {
     return padding;
 }
 
-/* Other requests of the batch are in flight, so the version is not closing. */
-static void add_in_flight(struct model_version *version) {
-    atomic_fetch_add_explicit(&version->n_in_flight, 1, memory_order_relaxed);
-}
-
 void padding_request_free(struct call *padding) {
     struct model_version *version = padding->run->version;
     arena_free(padding->run->extra_arena); /* frees the padding request too */
     version_leave(version);
-}
-
-static void remove_padding(struct call **batch, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        if (batch[i] && batch[i]->run->is_padding) {
-            padding_request_free(batch[i]);
-            batch[i] = NULL;
-        }
-    }
 }
 
 enum status padding_requests_add(struct model_version *version, struct call **batch, size_t n,
@@ -118,10 +99,16 @@ enum status padding_requests_add(struct model_version *version, struct call **ba
         }
         batch[i] = padding_request_new(batch[n - 1]);
         if (!batch[i]) {
-            remove_padding(batch, i);
+            for (size_t j = 0; j < i; j++) {
+                if (batch[j] && batch[j]->run->is_padding) {
+                    padding_request_free(batch[j]);
+                    batch[j] = NULL;
+                }
+            }
             return error_no_memory(err, "the empty rows of a batch");
         }
-        add_in_flight(version);
+        /* Other requests of the batch are in flight, so the version is not closing. */
+        atomic_fetch_add_explicit(&version->n_in_flight, 1, memory_order_relaxed);
     }
     return ST_OK;
 }

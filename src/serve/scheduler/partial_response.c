@@ -5,7 +5,7 @@
  * A thread that is blocked cannot serve other calls. So a call whose client lags is ended once
  * another one has waited for it as long as a client may lag. One waiting call ends one other
  * at a time. Streams of a host that was slow before may lag for a shorter time (slow_hosts.h). */
-#include "serve/scheduler/partial_response.h"
+#include "serve/scheduler/host_callbacks.h"
 
 #include <stdlib.h>
 
@@ -15,7 +15,6 @@
 #include "core/event/clock.h"
 #include "core/event/worker.h"
 #include "serve/scheduler/backend.h"
-#include "serve/scheduler/host_callbacks.h"
 #include "serve/scheduler/version.h"
 
 struct response_stream {
@@ -124,14 +123,6 @@ static bool stream_is_full(const struct response_stream *stream, size_t n_bytes)
 
 /* ---- slow readers ---------------------------------------------------------------------------- */
 
-/* The responses that are in flight now shall be sent in time; of one larger than the limit, each
- * RESPONSE_STREAM_MAX_BYTES. */
-static void start_window(struct response_stream *stream, uint64_t timeout_ns, uint64_t now_ns) {
-    uint64_t n_times = 1 + stream->n_bytes / (RESPONSE_STREAM_MAX_BYTES + 1);
-    stream->window_end = stream->n_released + stream->n_responses;
-    stream->window_due_ns = now_ns + timeout_ns * n_times;
-}
-
 /* Does `other` wait for the thread that `stream` blocks? Where that is not an instance's thread but
  * one of the backend, any running call may. The requests of one client's stream don't count. */
 static bool waits_for(const struct response_stream *other, const struct response_stream *stream,
@@ -196,7 +187,11 @@ static void wait_for_reader(struct response_stream *stream) {
     uint64_t timeout_ns = slow_hosts_timeout_ns(&version->slow_hosts, stream->call->client.host,
                                                 version->slow_reader_timeout_ns, now_ns);
     if (stream->window_due_ns == 0) {
-        start_window(stream, timeout_ns, now_ns);
+        /* The responses that are in flight now shall be sent in time; of one larger than the limit,
+         * each RESPONSE_STREAM_MAX_BYTES. */
+        uint64_t n_times = 1 + stream->n_bytes / (RESPONSE_STREAM_MAX_BYTES + 1);
+        stream->window_end = stream->n_released + stream->n_responses;
+        stream->window_due_ns = now_ns + timeout_ns * n_times;
     }
     if (now_ns < stream->window_due_ns) {
         (void)lock_cond_wait_until_ns(&stream->lock, &stream->changed, stream->window_due_ns);

@@ -1,6 +1,6 @@
 /* Decoupled models: responses arrive in order, the number in flight is limited, a faster backend
  * blocks until the reader catches up, and dropped responses are released. */
-#include "serve/scheduler/partial_response.h"
+#include "serve/scheduler/host_callbacks.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 struct worker;
 
@@ -57,6 +58,16 @@ static inline struct per_worker *per_worker_first(struct per_worker_table *table
 }
 
 /* Frees all entries, which are on the heap and no longer used. */
-void per_worker_table_fini(struct per_worker_table *table);
+static inline void per_worker_table_fini(struct per_worker_table *table) {
+    for (size_t i = 0; i < PER_WORKER_SLOTS; i++) {
+        struct per_worker *entry = per_worker_first(table, i);
+        while (entry) {
+            struct per_worker *next = entry->next;
+            free(entry);
+            entry = next;
+        }
+        atomic_store(&table->slots[i], NULL);
+    }
+}
 
 #endif

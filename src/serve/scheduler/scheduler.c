@@ -234,13 +234,6 @@ static enum status admit_call(struct scheduler *scheduler, struct call *call, bo
     return st == ST_OK && sequences ? sequences_add(sequences, call, err) : st;
 }
 
-static void log_restart(const struct model_version *version, const struct sequence_id *sequence) {
-    char id[SEQUENCE_ID_TEXT_BYTES];
-    sequence_id_print(sequence, id);
-    log_event(LOG_WARNING, "sequence_start for a sequence that is open: it is restarted",
-              LOG_STR("model", version->plan.spec.name), LOG_CSTR("sequence", id));
-}
-
 enum status scheduler_push(struct scheduler *scheduler, struct call *call, struct error *err) {
     /* once the lock is released, the call may end at any time */
     struct sequence_id sequence = call->run->sequence_params.id;
@@ -260,7 +253,10 @@ enum status scheduler_push(struct scheduler *scheduler, struct call *call, struc
     wake_promoted(scheduler);
     lock_release(&scheduler->lock);
     if (st == ST_OK && restarts) {
-        log_restart(version, &sequence);
+        char id[SEQUENCE_ID_TEXT_BYTES];
+        sequence_id_print(&sequence, id);
+        log_event(LOG_WARNING, "sequence_start for a sequence that is open: it is restarted",
+                  LOG_STR("model", version->plan.spec.name), LOG_CSTR("sequence", id));
     }
     return st;
 }

@@ -14,7 +14,6 @@
 #include "serve/config/queue_policy.h"
 #include "serve/scheduler/batch.h"
 #include "serve/scheduler/call_run.h"
-#include "serve/scheduler/priority_queue.h"
 #include "serve/scheduler/sequence/sequence.h"
 
 struct scheduler {

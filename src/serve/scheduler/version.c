@@ -100,16 +100,6 @@ static struct str directory_of(const struct version_options *options) {
     return len == 0 ? STR(".") : str_make(options->path.ptr, len > 1 ? len - 1 : len);
 }
 
-/* Returns: the response cache when the model uses it; NULL: none. */
-static struct response_cache *response_cache_for(const struct version_options *options) {
-    if (options->config->response_cache && !options->cache) {
-        log_event(LOG_WARNING,
-                  "response_cache has no effect: the server's cache is disabled (--cache-size)",
-                  LOG_STR("model", options->name));
-    }
-    return options->config->response_cache ? options->cache : NULL;
-}
-
 static struct model_version *version_alloc(const struct version_options *options,
                                            struct error *err) {
     struct arena *arena = arena_new(NULL, 0);
@@ -137,7 +127,12 @@ static struct model_version *version_alloc(const struct version_options *options
     snprintf(version->work_text, sizeof(version->work_text), "model %.*s", (int)n,
              options->name.ptr);
     scheduler_init(&version->scheduler);
-    cache_scope_open(&version->cache, response_cache_for(options));
+    if (options->config->response_cache && !options->cache) {
+        log_event(LOG_WARNING,
+                  "response_cache has no effect: the server's cache is disabled (--cache-size)",
+                  LOG_STR("model", options->name));
+    }
+    cache_scope_open(&version->cache, options->config->response_cache ? options->cache : NULL);
     atomic_flag_clear(&version->shape_reported);
     atomic_init(&version->refs, 1);
     atomic_init(&version->n_in_flight, 0);
@@ -155,11 +150,6 @@ static void version_free(struct model_version *version) {
     per_worker_table_fini(&version->inline_queues);
     cache_scope_close(&version->cache);
     arena_free(version->arena);
-}
-
-/* Returns: whether batches wait for more requests, which a worker cannot do. */
-static bool waits_for_batch(const struct model_config *config) {
-    return config->max_batch_size > 0 && config->max_queue_delay_us > 0;
 }
 
 /* Returns: whether the shapes of all requests are the same, but for the batch dimension. */
@@ -211,7 +201,8 @@ static enum status choose_run_on(struct model_version *version, const sluice_mod
                          "a decoupled model needs instance threads, which may block for slow "
                          "readers: sluice.run_on must not be worker");
     }
-    bool waits = waits_for_batch(&version->config);
+    /* Batches wait for more requests, which a worker cannot do. */
+    bool waits = version->config.max_batch_size > 0 && version->config.max_queue_delay_us > 0;
     if (version->run_on == RUN_ON_WORKER && waits) {
         log_event(LOG_WARNING,
                   "max_queue_delay_microseconds has no effect on requests that run on the worker "

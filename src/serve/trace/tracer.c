@@ -124,22 +124,15 @@ static void write_buffered(struct tracer_core *core, struct trace_setting *setti
     setting->n_buffered = 0;
 }
 
-static bool init_text(struct trace_setting *setting) {
-    if (!setting->arena) {
-        setting->arena = arena_new(NULL, 0);
-        if (setting->arena) {
-            buf_init(&setting->text, setting->arena, 0);
-        }
-    }
-    return setting->arena != NULL;
-}
-
 static void buffer_trace(struct tracer_core *core, struct trace *trace) {
     struct trace_setting *setting = trace->setting;
     struct buf text;
     buf_init(&text, trace->arena, 2048);
     trace_record_print(&text, &trace->record, trace->level & V2_TRACE_TIMESTAMPS);
-    bool fits = !text.failed && init_text(setting);
+    if (!setting->arena && (setting->arena = arena_new(NULL, 0))) {
+        buf_init(&setting->text, setting->arena, 0);
+    }
+    bool fits = !text.failed && setting->arena;
     size_t before = setting->text.len;
     if (fits) {
         if (setting->n_buffered > 0) {
@@ -165,33 +158,25 @@ static void buffer_trace(struct tracer_core *core, struct trace *trace) {
     }
 }
 
-static void write_trace(struct tracer_core *core, struct trace *trace) {
-    if (core->collector) {
-        trace_export_add(core->collector, &trace->record, trace->has_parent ? &trace->parent : NULL,
-                         trace->state);
-    } else {
-        buffer_trace(core, trace);
-    }
-}
-
 /* ---- the writer: the queue ------------------------------------------------------------------- */
-
-static void take_queue(struct tracer_core *core, struct trace_queue *traces) {
-    lock_acquire(&core->lock);
-    STAILQ_INIT(traces);
-    STAILQ_CONCAT(traces, &core->queue);
-    core->n_queued = 0;
-    core->posted = false;
-    lock_release(&core->lock);
-}
 
 static void write_queue(struct tracer_core *core) {
     struct trace_queue traces;
     struct trace *trace;
-    take_queue(core, &traces);
+    lock_acquire(&core->lock);
+    STAILQ_INIT(&traces);
+    STAILQ_CONCAT(&traces, &core->queue);
+    core->n_queued = 0;
+    core->posted = false;
+    lock_release(&core->lock);
     while ((trace = STAILQ_FIRST(&traces))) {
         STAILQ_REMOVE_HEAD(&traces, link);
-        write_trace(core, trace);
+        if (core->collector) {
+            trace_export_add(core->collector, &trace->record,
+                             trace->has_parent ? &trace->parent : NULL, trace->state);
+        } else {
+            buffer_trace(core, trace);
+        }
         lock_acquire(&core->lock);
         trace->setting->n_unwritten--;
         lock_release(&core->lock);
@@ -422,16 +407,6 @@ static void retire_setting(struct tracer_core *core, struct trace_setting *setti
     }
 }
 
-/* Makes `setting` the current generation instead of `before`. */
-static void replace_setting(struct tracer_core *core, struct trace_setting *before,
-                            struct trace_setting *setting) {
-    LIST_INSERT_HEAD(&core->settings, setting, link);
-    if (!setting->model) {
-        core->server = setting;
-    }
-    retire_setting(core, before);
-}
-
 static struct trace_setting *setting_new(const struct trace_setting *like, struct str model) {
     struct trace_setting *setting = calloc(1, sizeof(*setting));
     if (!setting) {
@@ -465,7 +440,11 @@ static enum status change_setting(struct tracer_core *core, struct str model,
         st = error_no_memory(err, "trace settings");
     }
     if (st == ST_OK) {
-        replace_setting(core, before, setting);
+        LIST_INSERT_HEAD(&core->settings, setting, link);
+        if (!setting->model) {
+            core->server = setting;
+        }
+        retire_setting(core, before);
     }
     return st;
 }
@@ -584,13 +563,6 @@ static void count_dropped(struct tracer_core *core, struct trace_setting *settin
     wake_writer(core);
 }
 
-/* The caller's trace context is used with a collector only, where traces of several servers are
- * joined. Clause: W3C Trace Context, 3.2: a malformed traceparent is ignored. */
-static bool read_trace_context(const struct tracer_core *core, const struct trace_context *context,
-                               struct traceparent *out) {
-    return core->collector && context->n_parents == 1 && traceparent_parse(context->parent, out);
-}
-
 static void store_trace_context(struct trace *trace, const struct traceparent *parent,
                                 struct str state) {
     trace->has_parent = true;
@@ -621,7 +593,10 @@ struct trace *trace_sample(struct tracer *tracer, const struct model_spec *spec,
                            const struct trace_context *context) {
     struct tracer_core *core = tracer->core;
     struct traceparent parent;
-    bool has_parent = read_trace_context(core, context, &parent);
+    /* The caller's trace context is used with a collector only, where traces of several servers are
+     * joined. Clause: W3C Trace Context, 3.2: a malformed traceparent is ignored. */
+    bool has_parent =
+        core->collector && context->n_parents == 1 && traceparent_parse(context->parent, &parent);
     lock_acquire(&core->lock);
     struct trace_setting *setting = find_setting(core, spec->name);
     bool sampled = is_sampled(setting, has_parent ? &parent : NULL);
@@ -726,15 +701,6 @@ static bool reserve_tensor_bytes(struct trace *trace, size_t n_bytes) {
     return fits;
 }
 
-static char *bytes_copy(struct arena *arena, const struct tensor *tensor) {
-    char *data = arena_alloc(arena, tensor->n_bytes);
-    if (data) {
-        size_t n_bytes = pieces_copy(tensor->pieces, tensor->n_pieces, data, tensor->n_bytes);
-        metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)n_bytes);
-    }
-    return data;
-}
-
 static bool tensor_copy(struct trace *trace, const struct tensor *from, struct tensor *to) {
     struct arena *arena = trace->arena;
     size_t rank = from->shape.rank;
@@ -748,7 +714,12 @@ static bool tensor_copy(struct trace *trace, const struct tensor *from, struct t
     if (rank > 0) {
         memcpy(dims, from->shape.dims, rank * sizeof(*dims));
     }
-    *piece = (struct piece){bytes_copy(arena, from), from->n_bytes};
+    char *data = arena_alloc(arena, from->n_bytes);
+    if (data) {
+        size_t n_bytes = pieces_copy(from->pieces, from->n_pieces, data, from->n_bytes);
+        metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)n_bytes);
+    }
+    *piece = (struct piece){data, from->n_bytes};
     to->shape = (struct shape){dims, rank};
     to->pieces = piece;
     to->n_pieces = 1;

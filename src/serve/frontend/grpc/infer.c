@@ -4,7 +4,6 @@
 
 #include "core/base/metric/metric.h"
 #include "serve/frontend/header_forward.h"
-#include "serve/frontend/picked.h"
 
 /* ---- the steps of both methods --------------------------------------------------------------- */
 
@@ -163,7 +162,7 @@ static void begin_infer(struct grpc_call *call) {
     inference_run(&infer->inference.base);
 }
 
-static void step_infer(struct grpc_call *call, enum grpc_event event) {
+void grpc_step_infer(struct grpc_call *call, enum grpc_event event) {
     struct grpc_infer *infer = call->user;
     if (event == GRPC_MESSAGE) {
         begin_infer(call);
@@ -174,27 +173,4 @@ static void step_infer(struct grpc_call *call, enum grpc_event event) {
         client_inference_fini(&infer->inference, !call->is_cancelled);
         grpc_message_free(infer->message);
     }
-}
-
-/* The offset of the first tensor's bytes, which the server aligns for the backend. */
-static size_t align_at(struct str beginning) {
-    return v2_grpc_raw_offset(beginning);
-}
-
-const struct grpc_method_entry *grpc_infer_method_table(size_t *n) {
-    static const struct grpc_method_entry rows[] = {
-        {.path = "/inference.GRPCInferenceService/ModelInfer",
-         .group = KEYS_INFER,
-         .on_event = step_infer,
-         .large = true,
-         .align_at = align_at},
-        {.path = "/inference.GRPCInferenceService/ModelStreamInfer",
-         .group = KEYS_INFER,
-         .on_event = grpc_infer_stream_step,
-         .streams = true,
-         .large = true,
-         .align_at = align_at},
-    };
-    *n = sizeof rows / sizeof rows[0];
-    return rows;
 }

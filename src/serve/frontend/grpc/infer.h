@@ -7,7 +7,7 @@
 #include "core/base/compiler.h"
 #include "net/server/grpc/server.h"
 #include "serve/frontend/client_inference.h"
-#include "serve/frontend/grpc/method.h"
+#include "serve/frontend/grpc/methods.h"
 
 /* Lives in the message's arena. */
 struct grpc_infer {
@@ -61,8 +61,5 @@ void grpc_infer_send(struct grpc_infer *infer, const struct grpc_infer_response 
  * client_inference_encode. */
 enum status grpc_infer_encode(struct grpc_infer *infer, struct grpc_infer_response *out,
                               struct error *err) SLUICE_MUST_USE;
-
-/* ModelStreamInfer (infer_stream.c). */
-grpc_event_cb grpc_infer_stream_step;
 
 #endif

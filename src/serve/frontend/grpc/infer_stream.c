@@ -206,12 +206,6 @@ static void partial_response_free(void *user) {
     item_free_if_finished(item);
 }
 
-/* A response cannot be skipped: the stream fails. */
-static void fail_out_of_memory(struct stream *stream) {
-    stream->failed = true;
-    error_no_memory(&stream->failure, "an answer");
-}
-
 /* Sends the response, or the error in it. Returns: false when out of memory. */
 static bool send_partial_response(struct stream *stream, struct outgoing_response *outgoing) {
     struct stream_item *item = stream_item_of(client_inference_of(outgoing->inference));
@@ -245,7 +239,8 @@ static void on_partial_response(struct stream *stream, struct outgoing_response 
     item->n_partials++;
     if (!send_partial_response(stream, outgoing)) {
         partial_response_free(outgoing);
-        fail_out_of_memory(stream);
+        stream->failed = true; /* a response cannot be skipped */
+        error_no_memory(&stream->failure, "an answer");
     }
     if (stream->failed) {
         cancel_all_requests(stream);
@@ -326,7 +321,7 @@ static void add_request(struct stream *stream, struct grpc_message *message) {
     inference_run(&item->infer.inference.base);
 }
 
-void grpc_infer_stream_step(struct grpc_call *call, enum grpc_event event) {
+void grpc_step_infer_stream(struct grpc_call *call, enum grpc_event event) {
     struct stream *stream = call->user;
     switch (event) {
     case GRPC_BEGIN:

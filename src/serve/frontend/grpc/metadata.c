@@ -1,36 +1,33 @@
-/* Metadata and readiness of the server and its models, their configuration and statistics. */
-#include "codec/kserve/grpc/v2_grpc.h"
+/* Health of the server and its models, what the server tells about itself and them, and server
+ * reflection. */
+#include "net/server/grpc/reflect.h"
 #include "serve/frontend/documents.h"
-#include "serve/frontend/extensions.h"
-#include "serve/frontend/grpc/method.h"
+#include "serve/frontend/grpc/methods.h"
 
-#define SERVICE "/inference.GRPCInferenceService/"
-
-static enum status answer_live(struct grpc_api *api, struct grpc_call *call, struct str message,
-                               struct buf *out, struct error *err) {
+enum status grpc_answer_live(struct grpc_api *api, struct grpc_call *call, struct str message,
+                             struct buf *out, struct error *err) {
     (void)call;
     v2_grpc_bool_encode(out, loop_health_is_live(api->options.services.loops));
     return v2_grpc_empty_decode(message, err);
 }
 
-static enum status answer_ready(struct grpc_api *api, struct grpc_call *call, struct str message,
-                                struct buf *out, struct error *err) {
+enum status grpc_answer_ready(struct grpc_api *api, struct grpc_call *call, struct str message,
+                              struct buf *out, struct error *err) {
     (void)call;
     v2_grpc_bool_encode(out, grpc_api_is_ready(api));
     return v2_grpc_empty_decode(message, err);
 }
 
-static enum status answer_server(struct grpc_api *api, struct grpc_call *call, struct str message,
-                                 struct buf *out, struct error *err) {
+enum status grpc_answer_server(struct grpc_api *api, struct grpc_call *call, struct str message,
+                               struct buf *out, struct error *err) {
     (void)call;
-    v2_grpc_server_metadata_encode(out, api->options.server_name, api->options.server_version,
-                                   EXTENSIONS);
+    document_encode_server(api->options.server_name, api->options.server_version, out);
     return v2_grpc_empty_decode(message, err);
 }
 
 /* An unknown model is an error; a model that is still loading is not ready. */
-static enum status answer_model_ready(struct grpc_api *api, struct grpc_call *call,
-                                      struct str message, struct buf *out, struct error *err) {
+enum status grpc_answer_model_ready(struct grpc_api *api, struct grpc_call *call,
+                                    struct str message, struct buf *out, struct error *err) {
     struct str name, text;
     struct model_version *version;
     enum status st = v2_grpc_named_decode(call->arena, message, &name, &text, err);
@@ -58,31 +55,26 @@ static enum status answer_document(struct grpc_api *api, struct grpc_call *call,
                        : st;
 }
 
-static enum status answer_model(struct grpc_api *api, struct grpc_call *call, struct str message,
-                                struct buf *out, struct error *err) {
+enum status grpc_answer_model(struct grpc_api *api, struct grpc_call *call, struct str message,
+                              struct buf *out, struct error *err) {
     return answer_document(api, call, message, document_encode_metadata, out, err);
 }
 
-static enum status answer_config(struct grpc_api *api, struct grpc_call *call, struct str message,
-                                 struct buf *out, struct error *err) {
+enum status grpc_answer_config(struct grpc_api *api, struct grpc_call *call, struct str message,
+                               struct buf *out, struct error *err) {
     return answer_document(api, call, message, document_encode_config, out, err);
 }
 
-static enum status answer_statistics(struct grpc_api *api, struct grpc_call *call,
-                                     struct str message, struct buf *out, struct error *err) {
+enum status grpc_answer_statistics(struct grpc_api *api, struct grpc_call *call, struct str message,
+                                   struct buf *out, struct error *err) {
     return answer_document(api, call, message, document_encode_statistics, out, err);
 }
 
-/* Returns: whether the message names no model, and there are many. */
-static bool wants_page(struct grpc_call *call) {
+void grpc_step_statistics(struct grpc_call *call, enum grpc_event event) {
     const struct inference_services *services =
         &grpc_method_context_of(call)->api->options.services;
-    return call->message->data.len == 0 &&
-           shared_page_is_large(services->pages, services->repository, STATISTICS_MESSAGE_BYTES);
-}
-
-static void step_statistics(struct grpc_call *call, enum grpc_event event) {
-    if (event == GRPC_MESSAGE && wants_page(call)) {
+    if (event == GRPC_MESSAGE && call->message->data.len == 0 && /* names no model */
+        shared_page_is_large(services->pages, services->repository, STATISTICS_MESSAGE_BYTES)) {
         grpc_message_free(call->message);
         grpc_page_send(call, PAGE_GRPC_STATISTICS);
     } else if (event == GRPC_CANCELLED) {
@@ -92,19 +84,40 @@ static void step_statistics(struct grpc_call *call, enum grpc_event event) {
     }
 }
 
-const struct grpc_method_entry *grpc_metadata_method_table(size_t *n) {
-    static const struct grpc_method_entry rows[] = {
-        {.path = SERVICE "ServerLive", .group = KEYS_HEALTH, .unary = answer_live},
-        {.path = SERVICE "ServerReady", .group = KEYS_HEALTH, .unary = answer_ready},
-        {.path = SERVICE "ServerMetadata", .group = KEYS_METADATA, .unary = answer_server},
-        {.path = SERVICE "ModelReady", .group = KEYS_HEALTH, .unary = answer_model_ready},
-        {.path = SERVICE "ModelMetadata", .group = KEYS_METADATA, .unary = answer_model},
-        {.path = SERVICE "ModelConfig", .group = KEYS_METADATA, .unary = answer_config},
-        {.path = SERVICE "ModelStatistics",
-         .group = KEYS_METADATA,
-         .unary = answer_statistics,
-         .on_event = step_statistics},
-    };
-    *n = sizeof rows / sizeof rows[0];
-    return rows;
+/* ---- grpc.health.v1.Health ------------------------------------------------------------------- */
+
+/* The state of the server, of its inference service, and of each model by its name.
+ * net/server/grpc/health.h implements the protocol. */
+
+enum grpc_health_state grpc_api_health_state(void *context, struct str service) {
+    struct grpc_api *api = context;
+    if (service.len == 0 || str_is(service, "inference.GRPCInferenceService")) {
+        return grpc_api_is_ready(api) ? GRPC_HEALTH_SERVING : GRPC_HEALTH_NOT_SERVING;
+    }
+    struct model_version *version;
+    enum status st = repository_find(api->options.services.repository, service, str_make(NULL, 0),
+                                     &version, NULL);
+    if (st == ST_OK) {
+        model_version_unref(version);
+        bool draining = atomic_load_explicit(&api->draining, memory_order_relaxed);
+        return draining ? GRPC_HEALTH_NOT_SERVING : GRPC_HEALTH_SERVING;
+    }
+    return st == ST_NOT_READY ? GRPC_HEALTH_NOT_SERVING : GRPC_HEALTH_SERVICE_UNKNOWN;
+}
+
+enum status grpc_answer_health(struct grpc_api *api, struct grpc_call *call, struct str message,
+                               struct buf *out, struct error *err) {
+    (void)call;
+    return grpc_health_check(api->health, message, out, err);
+}
+
+void grpc_step_health_watch(struct grpc_call *call, enum grpc_event event) {
+    grpc_health_watch(grpc_method_context_of(call)->api->health, call, event);
+}
+
+/* ---- reflection ------------------------------------------------------------------------------ */
+
+/* v1 and v1alpha. net/server/grpc/reflect.h implements the protocol. */
+void grpc_step_reflection(struct grpc_call *call, enum grpc_event event) {
+    grpc_reflect(serve_descriptors(), call, event);
 }

@@ -1,13 +1,10 @@
-/* The method table of the gRPC front end, made of the tables of its services, and unary methods
- * that answer at once. */
+/* The method table of the gRPC front end, and unary methods that answer at once. */
 #include "serve/frontend/grpc/methods.h"
 
 #include <stdlib.h>
 
-#include "serve/frontend/grpc/method.h"
+#include "net/server/grpc/reflect.h"
 #include "serve/frontend/header_forward.h"
-#include "serve/frontend/keys.h"
-#include "serve/frontend/picked.h"
 
 bool grpc_api_is_ready(const struct grpc_api *api) {
     return !atomic_load_explicit(&api->draining, memory_order_relaxed) &&
@@ -59,37 +56,49 @@ bool grpc_api_keeps_field(struct str name, void *user) {
            header_forward_matches_grpc(api->options.forward, name);
 }
 
-static void add_methods(struct grpc_api *api, const struct grpc_method_entry *rows, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        struct grpc_method_context *context = &api->contexts[api->n_methods];
-        *context = (struct grpc_method_context){api, &rows[i]};
-        api->methods[api->n_methods++] =
-            (struct grpc_method){.path = rows[i].path,
-                                 .on_event = rows[i].on_event ? rows[i].on_event : grpc_step_unary,
-                                 .streams = rows[i].streams,
-                                 .small = !rows[i].large,
-                                 .align_at = rows[i].align_at,
-                                 .context = context};
-    }
+/* ---- the table ------------------------------------------------------------------------------- */
+
+#define SERVICE "/inference.GRPCInferenceService/"
+
+static const struct grpc_method_entry METHODS[] = {
+    {SERVICE "ModelInfer", KEYS_INFER, .on_event = grpc_step_infer, .large = true,
+     .align_at = v2_grpc_raw_offset},
+    {SERVICE "ModelStreamInfer", KEYS_INFER, .on_event = grpc_step_infer_stream, .streams = true,
+     .large = true, .align_at = v2_grpc_raw_offset},
+    {SERVICE "ServerLive", KEYS_HEALTH, .unary = grpc_answer_live},
+    {SERVICE "ServerReady", KEYS_HEALTH, .unary = grpc_answer_ready},
+    {SERVICE "ServerMetadata", KEYS_METADATA, .unary = grpc_answer_server},
+    {SERVICE "ModelReady", KEYS_HEALTH, .unary = grpc_answer_model_ready},
+    {SERVICE "ModelMetadata", KEYS_METADATA, .unary = grpc_answer_model},
+    {SERVICE "ModelConfig", KEYS_METADATA, .unary = grpc_answer_config},
+    {SERVICE "ModelStatistics", KEYS_METADATA, .unary = grpc_answer_statistics,
+     .on_event = grpc_step_statistics},
+    {SERVICE "RepositoryIndex", KEYS_METADATA, .on_event = grpc_step_index},
+    {SERVICE "RepositoryModelLoad", KEYS_CONTROL, .on_event = grpc_step_load, .large = true},
+    {SERVICE "RepositoryModelUnload", KEYS_CONTROL, .on_event = grpc_step_unload},
+    {SERVICE "SystemSharedMemoryStatus", KEYS_CONTROL, .unary = grpc_answer_memory_status},
+    {SERVICE "SystemSharedMemoryRegister", KEYS_CONTROL, .unary = grpc_answer_memory_register},
+    {SERVICE "SystemSharedMemoryUnregister", KEYS_CONTROL, .unary = grpc_answer_memory_unregister},
+    {SERVICE "CudaSharedMemoryStatus", KEYS_CONTROL, .unary = grpc_refuse_cuda},
+    {SERVICE "CudaSharedMemoryRegister", KEYS_CONTROL, .unary = grpc_refuse_cuda},
+    {SERVICE "CudaSharedMemoryUnregister", KEYS_CONTROL, .unary = grpc_refuse_cuda},
+    {SERVICE "LogSettings", KEYS_CONTROL, .unary = grpc_answer_log_settings},
+    {SERVICE "TraceSetting", KEYS_CONTROL, .unary = grpc_answer_trace_setting},
+    {GRPC_HEALTH_CHECK, KEYS_HEALTH, .unary = grpc_answer_health},
+    {GRPC_HEALTH_WATCH, KEYS_HEALTH, .on_event = grpc_step_health_watch, .streams = true},
+    {GRPC_REFLECT_V1, KEYS_METADATA, .on_event = grpc_step_reflection, .streams = true},
+    {GRPC_REFLECT_V1ALPHA, KEYS_METADATA, .on_event = grpc_step_reflection, .streams = true},
+};
+
+enum { N_METHODS = sizeof METHODS / sizeof METHODS[0] };
+
+const struct grpc_method_entry *grpc_method_entries(size_t *n) {
+    *n = N_METHODS;
+    return METHODS;
 }
-
-typedef const struct grpc_method_entry *service_methods(size_t *n);
-
-static service_methods *const SERVICES[] = {
-    grpc_infer_method_table,      grpc_metadata_method_table,   grpc_health_method_table,
-    grpc_reflection_method_table, grpc_repository_method_table, grpc_logging_method_table,
-    grpc_memory_method_table,     grpc_trace_method_table};
-
-enum { N_SERVICES = sizeof SERVICES / sizeof SERVICES[0] };
 
 enum status grpc_api_new(const struct grpc_api_options *options, struct grpc_api **out,
                          struct error *err) {
-    size_t total = 0;
-    for (size_t i = 0; i < N_SERVICES; i++) {
-        size_t n;
-        SERVICES[i](&n);
-        total += n;
-    }
     struct grpc_api *api = calloc(1, sizeof *api);
     struct grpc_health_options health = {.state_of = grpc_api_health_state,
                                          .context = api,
@@ -98,18 +107,24 @@ enum status grpc_api_new(const struct grpc_api_options *options, struct grpc_api
                                          .n_workers = options->n_workers};
     if (api) {
         api->options = *options;
-        api->methods = calloc(total, sizeof *api->methods);
-        api->contexts = calloc(total, sizeof *api->contexts);
+        api->methods = calloc(N_METHODS, sizeof *api->methods);
+        api->contexts = calloc(N_METHODS, sizeof *api->contexts);
     }
     if (!api || !api->methods || !api->contexts ||
         grpc_health_new(&health, &api->health, err) != ST_OK) {
         grpc_api_free(api);
         return error_no_memory(err, "the gRPC front end");
     }
-    for (size_t i = 0; i < N_SERVICES; i++) {
-        size_t n;
-        const struct grpc_method_entry *rows = SERVICES[i](&n);
-        add_methods(api, rows, n);
+    for (size_t i = 0; i < N_METHODS; i++) {
+        const struct grpc_method_entry *row = &METHODS[i];
+        api->contexts[i] = (struct grpc_method_context){api, row};
+        api->methods[i] =
+            (struct grpc_method){.path = row->path,
+                                 .on_event = row->on_event ? row->on_event : grpc_step_unary,
+                                 .streams = row->streams,
+                                 .small = !row->large,
+                                 .align_at = row->align_at,
+                                 .context = &api->contexts[i]};
     }
     *out = api;
     return ST_OK;
@@ -125,7 +140,7 @@ void grpc_api_free(struct grpc_api *api) {
 }
 
 const struct grpc_method *grpc_api_methods(const struct grpc_api *api, size_t *n) {
-    *n = api->n_methods;
+    *n = N_METHODS;
     return api->methods;
 }
 

@@ -2,8 +2,7 @@
  * thread, and delivered to the worker. */
 #include "core/base/compiler.h"
 #include "serve/frontend/documents.h"
-#include "serve/frontend/grpc/method.h"
-#include "serve/frontend/repository_index.h"
+#include "serve/frontend/grpc/methods.h"
 
 struct grpc_page {
     struct grpc_waiting waiting;
@@ -56,11 +55,11 @@ void grpc_page_send(struct grpc_call *call, enum shared_page_kind kind) {
 /* ---- how they are printed -------------------------------------------------------------------- */
 
 static void print_index(void *context, struct buf *out) {
-    repository_index_encode(context, false, out);
+    document_encode_index(context, false, out);
 }
 
 static void print_ready_index(void *context, struct buf *out) {
-    repository_index_encode(context, true, out);
+    document_encode_index(context, true, out);
 }
 
 static void print_statistics(void *context, struct buf *out) {

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "net/server/grpc/session_fixture.h"
-#include "serve/frontend/grpc/method.h"
+#include "serve/frontend/grpc/methods.h"
 
 struct rig {
     struct grpc_fixture *fixture;

@@ -53,17 +53,9 @@ enum status http_coding_of_body(const struct http_head *head, enum http_coding *
     return ST_OK;
 }
 
-/* Parses a weight ("0", "1", "0.5", "1.000") to thousandths. An invalid weight is 0, which excludes
- * the coding: an uncompressed answer is always acceptable. */
-static unsigned weight_parse(struct str text) {
-    double q = 0;
-    if (!num_parse_f64(text, &q) || q < 0 || q > 1) {
-        return 0;
-    }
-    return (unsigned)(q * 1000 + 0.5);
-}
-
-/* Parses one list element: "gzip", "gzip;q=0.5", "gzip ; q=0.5". Returns: its weight. */
+/* Parses one list element: "gzip", "gzip;q=0.5", "gzip ; q=0.5". Returns: its weight in
+ * thousandths. An invalid weight is 0, which excludes the coding: an uncompressed answer is always
+ * acceptable. */
 static unsigned element_parse(struct str element, struct str *word) {
     struct str rest = element;
     *word = str_trim(str_cut(&rest, ';'));
@@ -71,7 +63,10 @@ static unsigned element_parse(struct str element, struct str *word) {
     while (rest.ptr) {
         struct str parameter = str_trim(str_cut(&rest, ';'));
         if (str_starts_with(parameter, STR("q=")) || str_starts_with(parameter, STR("Q="))) {
-            weight = weight_parse(str_make(parameter.ptr + 2, parameter.len - 2));
+            double q = 0;
+            bool valid = num_parse_f64(str_make(parameter.ptr + 2, parameter.len - 2), &q) &&
+                         q >= 0 && q <= 1;
+            weight = valid ? (unsigned)(q * 1000 + 0.5) : 0;
         }
     }
     return weight;
@@ -129,16 +124,6 @@ enum http_coding http_coding_of_answer(const struct http_head *head) {
 
 /* ---- compression ----------------------------------------------------------------------------- */
 
-static bool pieces_total_bytes(const struct piece *pieces, size_t n_pieces, size_t *out) {
-    *out = 0;
-    for (size_t i = 0; i < n_pieces; i++) {
-        if (!checked_add(*out, pieces[i].n_bytes, out)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* Compresses all pieces; `capacity` is deflate_bound of their sum, so that every step has output
  * capacity. Returns: false when the arena's work was cancelled. */
 static bool compress_pieces(struct deflate *codec, const struct arena *arena,
@@ -159,7 +144,12 @@ static bool compress_pieces(struct deflate *codec, const struct arena *arena,
 static size_t compressed_capacity(struct deflate *codec, const struct piece *pieces,
                                   size_t n_pieces) {
     size_t total = 0;
-    if (!codec || !pieces_total_bytes(pieces, n_pieces, &total)) {
+    for (size_t i = 0; i < n_pieces; i++) {
+        if (!checked_add(total, pieces[i].n_bytes, &total)) {
+            return 0;
+        }
+    }
+    if (!codec) {
         return 0;
     }
     size_t capacity = deflate_bound(codec, total);

@@ -4,13 +4,12 @@
  * is sent. */
 #include "codec/json/error_body.h"
 #include "core/base/compiler.h"
-#include "serve/frontend/http/routes.h"
 
 #include "codec/kserve/generate.h"
 #include "codec/kserve/metadata.h"
 #include "core/base/metric/metric.h"
 #include "serve/frontend/http/coding.h"
-#include "serve/frontend/http/inference.h"
+#include "serve/frontend/http/infer.h"
 #include "serve/frontend/load_report.h"
 #include "telemetry/admin/http_text.h"
 
@@ -158,26 +157,19 @@ static void begin_stream(struct http_generate *generate) {
                                            .n_fields = n});
 }
 
-/* Prints the response, or the error in it. */
-static void print_event(struct buf *out, struct outgoing_response *outgoing) {
-    struct error err;
-    if (client_inference_encode(outgoing, out, &err) != ST_OK) {
-        buf_init(out, outgoing->arena, FIRST_BYTES);
-        buf_add_str(out, STR("data: "));
-        json_error_body_print(out, &err);
-        buf_add_str(out, STR("\n\n"));
-        metric_add_error(METRIC_HTTP, err.status);
-    }
-}
-
 /* The response is released when the event was sent; the last one with the exchange. */
 static void send_event(struct http_generate *generate, struct outgoing_response *outgoing) {
     struct http_exchange *exchange = generate->base.exchange;
     struct arena *arena = outgoing->arena;
     struct piece *piece = arena ? arena_alloc(arena, sizeof(*piece)) : NULL;
     struct buf out = {.failed = true};
-    if (piece) {
-        print_event(&out, outgoing);
+    struct error err;
+    if (piece && client_inference_encode(outgoing, &out, &err) != ST_OK) {
+        buf_init(&out, arena, FIRST_BYTES);
+        buf_add_str(&out, STR("data: "));
+        json_error_body_print(&out, &err);
+        buf_add_str(&out, STR("\n\n"));
+        metric_add_error(METRIC_HTTP, err.status);
     }
     if (out.failed) {
         if (!outgoing->last) {
@@ -192,14 +184,9 @@ static void send_event(struct http_generate *generate, struct outgoing_response 
 
 /* ---- responses of the model ------------------------------------------------------------------ */
 
-/* A first response that is an error gets an HTTP status of its own, when the model has finished. */
-static bool is_first_error(const struct http_generate *generate,
-                           const struct infer_response *response) {
-    return generate->n_answers == 1 && response->error.status != ST_OK;
-}
-
 static void emit_event(struct http_generate *generate, struct outgoing_response *outgoing) {
-    if (is_first_error(generate, outgoing->response)) {
+    if (generate->n_answers == 1 && outgoing->response->error.status != ST_OK) {
+        /* It gets an HTTP status of its own, when the model has finished. */
         generate->failure = outgoing->response->error;
     } else if (generate->stream_begun || generate->failure.status == ST_OK) {
         if (!generate->stream_begun) {
@@ -219,13 +206,6 @@ static bool is_cancelled(const struct http_generate *generate) {
     return exchange->client_disconnected || exchange->client_half_closed;
 }
 
-/* The request can only fail: cancels it in the model. */
-static void cancel_if_failed(struct http_generate *generate) {
-    if (!generate->stream_begun && generate->failure.status != ST_OK) {
-        inference_cancel(&generate->base.inference.base);
-    }
-}
-
 static void on_partial_response(struct http_generate *generate,
                                 struct outgoing_response *outgoing) {
     if (is_cancelled(generate) ||
@@ -239,7 +219,9 @@ static void on_partial_response(struct http_generate *generate,
     } else {
         store_single_answer(generate, outgoing);
     }
-    cancel_if_failed(generate);
+    if (!generate->stream_begun && generate->failure.status != ST_OK) {
+        inference_cancel(&generate->base.inference.base); /* the request can only fail */
+    }
 }
 
 /* Is the last response of the model one to send, or only its end mark? */
@@ -338,17 +320,6 @@ static void on_end(struct http_exchange *exchange, void *context) {
 static const struct http_handler generate_handler = {
     .on_body = on_body, .on_disconnect = http_inference_disconnect, .on_end = on_end};
 
-/* Clause: generate accepts no content codings. */
-static enum status read_request_head(struct http_exchange *exchange, const struct http_api *api,
-                                     struct error *err) {
-    enum http_coding coding;
-    exchange->plan.max_bytes = api->max_body_size;
-    if (http_coding_of_body(&exchange->head, &coding, err) == ST_OK && coding == HTTP_IDENTITY) {
-        return ST_OK;
-    }
-    return error_set(err, ST_BAD_REQUEST, "generate takes bodies without a Content-Encoding only");
-}
-
 void http_generate_begin(struct http_api *api, struct http_exchange *exchange,
                          const struct v2_path *path) {
     struct error err;
@@ -362,9 +333,15 @@ void http_generate_begin(struct http_api *api, struct http_exchange *exchange,
     generate->failure.status = ST_OK;
     http_inference_init(&generate->base, &generate_protocol, api, exchange, &generate_handler);
     if (client_inference_find_model(&generate->base.inference, path->model, path->version, &err) !=
-            ST_OK ||
-        read_request_head(exchange, api, &err) != ST_OK) {
+        ST_OK) {
         reply_failure(exchange, &err);
         return;
+    }
+    enum http_coding coding;
+    exchange->plan.max_bytes = api->max_body_size;
+    if (http_coding_of_body(&exchange->head, &coding, &err) != ST_OK ||
+        coding != HTTP_IDENTITY) { /* clause: generate accepts no content codings */
+        error_set(&err, ST_BAD_REQUEST, "generate takes bodies without a Content-Encoding only");
+        reply_failure(exchange, &err);
     }
 }

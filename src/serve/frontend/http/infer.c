@@ -1,16 +1,65 @@
-/* One inference over HTTP. The head decides the alignment of the body; the body becomes an
- * infer_request whose tensors are views of it; the model responds on the same worker; the outputs
- * are sent from the backend's memory. */
-#include "core/base/compiler.h"
-#include "serve/frontend/http/routes.h"
+/* One inference over HTTP, and what infer and generate have in common. The head decides the
+ * alignment of the body; the body becomes an infer_request whose tensors are views of it; the model
+ * responds on the same worker; the outputs are sent from the backend's memory. */
+#include "serve/frontend/http/infer.h"
 
 #include "codec/kserve/raw.h"
 #include "codec/kserve/response.h"
+#include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "core/base/num.h"
+#include "serve/frontend/header_forward.h"
 #include "serve/frontend/http/coding.h"
-#include "serve/frontend/http/inference.h"
 #include "serve/frontend/load_report.h"
+
+/* ---- what infer and generate have in common -------------------------------------------------- */
+
+void http_inference_disconnect(struct http_exchange *exchange, void *context) {
+    struct http_inference *self = exchange->user;
+    (void)context;
+    if (exchange->client_disconnected) {
+        inference_abandon(&self->inference.base);
+    } else {
+        inference_cancel(&self->inference.base);
+    }
+}
+
+void http_inference_end(struct http_exchange *exchange, void *context) {
+    struct http_inference *self = exchange->user;
+    (void)context;
+    client_inference_fini(&self->inference, !exchange->client_disconnected);
+}
+
+void http_inference_init(struct http_inference *self, const struct inference_protocol *protocol,
+                         struct http_api *api, struct http_exchange *exchange,
+                         const struct http_handler *handler) {
+    self->exchange = exchange;
+    self->api = api;
+    client_inference_init(&self->inference, protocol, &api->services, exchange->worker,
+                          exchange->account);
+    self->inference.base.arena = exchange->arena;
+    exchange->user = self;
+    exchange->handler = handler;
+    struct str destination;
+    picked_count(http_head_find(&exchange->head, STR(PICKED_FIELD), &destination) > 0);
+}
+
+struct trace *http_inference_begin_trace(struct client_inference *inference,
+                                         struct tracer *tracer) {
+    struct trace *trace = trace_begin_http(tracer, inference->base.spec,
+                                           &http_inference_of(inference)->exchange->head);
+    trace_timestamp_set(trace, TRACE_HTTP_RECV_START);
+    return trace;
+}
+
+enum status http_inference_forward_headers(struct client_inference *inference,
+                                           struct params *params, struct error *err) {
+    struct http_inference *self = http_inference_of(inference);
+    return header_forward_http(self->api->forward, inference_arena(&inference->base),
+                               &self->exchange->head, params, err);
+}
+
+/* ---- infer ----------------------------------------------------------------------------------- */
 
 /* One inference; lives in the exchange's arena. */
 struct http_infer {

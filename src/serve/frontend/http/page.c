@@ -5,8 +5,6 @@
 #include "core/base/metric/text.h"
 #include "serve/frontend/documents.h"
 #include "serve/frontend/http/routes.h"
-#include "serve/frontend/load_report.h"
-#include "serve/frontend/repository_index.h"
 
 struct http_page {
     struct shared_page_request request;
@@ -117,7 +115,7 @@ static void print_message(enum v2_grpc_document document, const struct buf *mess
 static void print_index_of(struct repository *repository, bool ready, struct buf *out) {
     struct buf message;
     buf_init(&message, out->arena, 0);
-    repository_index_encode(repository, ready, &message);
+    document_encode_index(repository, ready, &message);
     print_message(V2_GRPC_INDEX, &message, out);
 }
 

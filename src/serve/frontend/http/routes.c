@@ -1,62 +1,16 @@
-/* Routing of KServe v2 over HTTP: one table row per resource, and the resources with one answer. */
-#include "serve/frontend/http/http_api.h"
+/* Routing of KServe v2 over HTTP: one table row per resource. */
+#include "serve/frontend/http/routes.h"
 
 #include <string.h>
 
 #include "codec/json/error_body.h"
-#include "codec/kserve/metadata.h"
-#include "codec/kserve/path.h"
 #include "serve/frontend/documents.h"
-#include "serve/frontend/extensions.h"
 #include "serve/frontend/http/coding.h"
-#include "serve/frontend/http/routes.h"
-#include "serve/frontend/http/try_page.h"
-#include "serve/frontend/load_report.h"
-#include "serve/frontend/repository_index.h"
 #include "telemetry/admin/http_text.h"
 #include "telemetry/admin/status_common.h"
 #include "telemetry/admin/web_gate.h"
 
-static void answer_live(struct http_api *api, struct http_exchange *exchange,
-                        const struct v2_path *path) {
-    (void)path;
-    bool live = loop_health_is_live(api->services.loops);
-    struct buf body;
-    buf_init(&body, exchange->arena, 32);
-    v2_live_print(&body, live);
-    http_json_reply(exchange, live ? 200 : 503, &body);
-}
-
-static void answer_ready(struct http_api *api, struct http_exchange *exchange,
-                         const struct v2_path *path) {
-    (void)path;
-    bool ready = !atomic_load_explicit(&api->draining, memory_order_relaxed) &&
-                 loop_health_is_ready(api->services.loops) &&
-                 repository_is_ready(api->services.repository);
-    struct buf body;
-    buf_init(&body, exchange->arena, 32);
-    v2_ready_print(&body, ready);
-    http_json_reply(exchange, ready ? 200 : 503, &body);
-}
-
-static void answer_model_ready(struct http_api *api, struct http_exchange *exchange,
-                               const struct v2_path *path) {
-    struct error err;
-    struct model_version *version = NULL;
-    enum status st =
-        repository_find(api->services.repository, path->model, path->version, &version, &err);
-    if (st != ST_OK && st != ST_NOT_READY) {
-        http_reply_error(exchange, &err, NULL, 0);
-        return;
-    }
-    if (st == ST_OK) {
-        model_version_unref(version);
-    }
-    struct buf body;
-    buf_init(&body, exchange->arena, 128);
-    v2_model_ready_print(&body, path->model, st == ST_OK);
-    http_json_reply(exchange, status_http(st), &body);
-}
+/* ---- the page for browsers ------------------------------------------------------------------- */
 
 /* Where the status page listens is for operators: with keys only the log names it. */
 static void add_status_link(const struct http_api *api, struct buf *out) {
@@ -90,58 +44,13 @@ static void answer_root(struct http_api *api, struct http_exchange *exchange) {
     status_page_reply(exchange, try_page(), str_make(end.data, end.len));
 }
 
-/* ---- routes with one answer ------------------------------------------------------------------ */
-
-static enum status encode_server(struct http_api *api, struct http_exchange *exchange,
-                                 const struct v2_path *path, struct buf *out, struct error *err) {
-    (void)exchange, (void)path, (void)err;
-    v2_grpc_server_metadata_encode(out, api->server_name, api->server_version, EXTENSIONS);
-    return ST_OK;
-}
-
-static enum status encode_model(struct http_api *api, struct http_exchange *exchange,
-                                const struct v2_path *path, struct buf *out, struct error *err) {
-    (void)exchange;
-    return document_encode_metadata(api->services.repository, path->model, path->version, out, err);
-}
-
-static enum status encode_config(struct http_api *api, struct http_exchange *exchange,
-                                 const struct v2_path *path, struct buf *out, struct error *err) {
-    (void)exchange;
-    return document_encode_config(api->services.repository, path->model, path->version, out, err);
-}
-
-static enum status encode_statistics(struct http_api *api, struct http_exchange *exchange,
-                                     const struct v2_path *path, struct buf *out,
-                                     struct error *err) {
-    (void)exchange;
-    return document_encode_statistics(api->services.repository, path->model, path->version, out,
-                                      err);
-}
-
-/* The index as it is known, without a scan of the directories. */
-static enum status encode_index(struct http_api *api, struct http_exchange *exchange,
-                                const struct v2_path *path, struct buf *out, struct error *err) {
-    (void)exchange, (void)path, (void)err;
-    repository_index_encode(api->services.repository, false, out);
-    return ST_OK;
-}
-
-static enum status print_load(struct http_api *api, struct http_exchange *exchange,
-                              const struct v2_path *path, struct buf *out, struct error *err) {
-    (void)exchange, (void)path, (void)err;
-    load_report_print(api->services.repository, out);
-    return ST_OK;
-}
-
 /* ---- the table ------------------------------------------------------------------------------- */
 
 /* One row per resource: the key group, the methods, and one of the functions that answer it. */
 static const struct route {
     enum keys_group group;
     enum http_method_set methods;
-    /* Responds by itself, or sets the handler. */
-    void (*begin)(struct http_api *, struct http_exchange *, const struct v2_path *);
+    http_begin_handler *begin;
     http_unary_handler *print;  /* appends text, sent as JSON */
     http_unary_handler *encode; /* appends a message of `document`, sent as JSON */
     enum v2_grpc_document document;
@@ -149,24 +58,24 @@ static const struct route {
     size_t page_entry_bytes;
     enum shared_page_kind page;
 } ROUTES[] = {
-    [V2_SERVER] = {KEYS_METADATA, HTTP_READ, .encode = encode_server,
+    [V2_SERVER] = {KEYS_METADATA, HTTP_READ, .encode = http_encode_server,
                    .document = V2_GRPC_SERVER_METADATA},
-    [V2_LIVE] = {KEYS_HEALTH, HTTP_READ, .begin = answer_live},
-    [V2_READY] = {KEYS_HEALTH, HTTP_READ, .begin = answer_ready},
-    [V2_MODEL] = {KEYS_METADATA, HTTP_READ, .encode = encode_model,
+    [V2_LIVE] = {KEYS_HEALTH, HTTP_READ, .begin = http_answer_live},
+    [V2_READY] = {KEYS_HEALTH, HTTP_READ, .begin = http_answer_ready},
+    [V2_MODEL] = {KEYS_METADATA, HTTP_READ, .encode = http_encode_model,
                   .document = V2_GRPC_MODEL_METADATA},
-    [V2_MODEL_READY] = {KEYS_HEALTH, HTTP_READ, .begin = answer_model_ready},
+    [V2_MODEL_READY] = {KEYS_HEALTH, HTTP_READ, .begin = http_answer_model_ready},
     [V2_MODEL_INFER] = {KEYS_INFER, HTTP_POST, .begin = http_infer_begin},
     [V2_GENERATE] = {KEYS_INFER, HTTP_POST, .begin = http_generate_begin},
     [V2_GENERATE_STREAM] = {KEYS_INFER, HTTP_POST, .begin = http_generate_begin},
-    [V2_STATISTICS] = {KEYS_METADATA, HTTP_READ, .encode = encode_statistics,
+    [V2_STATISTICS] = {KEYS_METADATA, HTTP_READ, .encode = http_encode_statistics,
                        .document = V2_GRPC_STATISTICS, .page_entry_bytes = STATISTICS_JSON_BYTES,
                        .page = PAGE_STATISTICS},
-    [V2_MODELS] = {KEYS_METADATA, HTTP_READ, .encode = encode_index, .document = V2_GRPC_INDEX,
+    [V2_MODELS] = {KEYS_METADATA, HTTP_READ, .encode = http_encode_index, .document = V2_GRPC_INDEX,
                    .page_entry_bytes = INDEX_ENTRY_BYTES, .page = PAGE_INDEX},
-    [V2_LOAD] = {KEYS_METADATA, HTTP_READ, .print = print_load,
+    [V2_LOAD] = {KEYS_METADATA, HTTP_READ, .print = http_print_load,
                  .page_entry_bytes = LOAD_ENTRY_BYTES, .page = PAGE_LOAD},
-    [V2_MODEL_CONFIG] = {KEYS_METADATA, HTTP_READ, .encode = encode_config,
+    [V2_MODEL_CONFIG] = {KEYS_METADATA, HTTP_READ, .encode = http_encode_config,
                          .document = V2_GRPC_CONFIG},
     [V2_REPOSITORY_INDEX] = {KEYS_METADATA, HTTP_POST, .begin = http_repository_begin},
     [V2_REPOSITORY_LOAD] = {KEYS_CONTROL, HTTP_POST, .begin = http_repository_begin},
@@ -253,25 +162,23 @@ static void begin_route(struct http_api *api, struct http_exchange *exchange,
     }
 }
 
-static bool has_key(const struct http_api *api, struct http_exchange *exchange,
-                    enum keys_group group) {
-    char challenge[KEYS_CHALLENGE_BYTES];
-    struct error err;
-    if (keys_authorize_http(api->keys, group, &exchange->head, challenge, &err) == ST_OK) {
-        return true;
-    }
-    struct http_field field = {STR("WWW-Authenticate"), str_of(challenge)};
-    http_reply_error(exchange, &err, &field, 1);
-    return false;
-}
-
 /* A page of another site gets 403, a wrong host 421. Otherwise, without a valid key, the answer is
  * 401, before any other check. */
 static inline bool is_admitted(const struct http_api *api, struct http_exchange *exchange,
                                enum keys_group group, enum web_resource resource,
                                enum http_method_set methods) {
-    return web_gate_admits(api->web, exchange, resource, methods) &&
-           (!api->keys || has_key(api, exchange, group));
+    char challenge[KEYS_CHALLENGE_BYTES];
+    struct error err;
+    if (!web_gate_admits(api->web, exchange, resource, methods)) {
+        return false;
+    }
+    if (!api->keys ||
+        keys_authorize_http(api->keys, group, &exchange->head, challenge, &err) == ST_OK) {
+        return true;
+    }
+    struct http_field field = {STR("WWW-Authenticate"), str_of(challenge)};
+    http_reply_error(exchange, &err, &field, 1);
+    return false;
 }
 
 static enum web_resource web_resource_of(enum v2_resource resource) {

@@ -212,18 +212,6 @@ static bool step_begin(struct mip_batch *batch) {
     return true;
 }
 
-/* The newest chunk has no memory for its next element. */
-static bool shrink_chunk(struct mip_batch *batch, struct mip_chunk *chunk,
-                         const struct error *err) {
-    if (chunk->n > 0) {
-        mip_chunk_close(chunk); /* it runs with fewer elements */
-        return true;
-    }
-    mip_chunk_free(chunk);
-    batch->n_chunks--;
-    return handle_no_memory(batch, err);
-}
-
 static struct mip_chunk *newest_chunk(struct mip_batch *batch) {
     return batch->n_chunks > 0 ? chunk_at(batch, batch->n_chunks - 1) : NULL;
 }
@@ -235,8 +223,14 @@ static bool end_read(struct mip_batch *batch, struct mip_chunk *chunk, enum stat
     if (st == ST_OK) {
         st = mip_chunk_add_element(chunk, &taken, err);
     }
+    if (st == ST_NO_MEMORY && chunk->n > 0) { /* it runs with fewer elements */
+        mip_chunk_close(chunk);
+        return true;
+    }
     if (st == ST_NO_MEMORY) {
-        return shrink_chunk(batch, chunk, err);
+        mip_chunk_free(chunk);
+        batch->n_chunks--;
+        return handle_no_memory(batch, err);
     }
     if (st != ST_OK) {
         fail_batch(batch, err);
@@ -288,18 +282,13 @@ static bool step_gather(struct mip_batch *batch) {
     return end_read(batch, chunk, mip_chunk_read_element(chunk, &err), &err);
 }
 
-/* After a failure: frees the chunks in order, each when it is idle. */
-static bool step_end(struct mip_batch *batch) {
-    if (batch->n_chunks == 0 || !mip_chunk_is_idle(chunk_at(batch, 0))) {
-        return false;
-    }
-    free_oldest_chunk(batch);
-    return true;
-}
-
 static bool run_step(struct mip_batch *batch) {
-    if (batch->error.status != ST_OK) {
-        return step_end(batch);
+    if (batch->error.status != ST_OK) { /* the chunks are freed in order, each when it is idle */
+        bool idle = batch->n_chunks > 0 && mip_chunk_is_idle(chunk_at(batch, 0));
+        if (idle) {
+            free_oldest_chunk(batch);
+        }
+        return idle;
     }
     return step_submit(batch) || step_write(batch) || step_gather(batch);
 }
@@ -312,15 +301,6 @@ static bool is_finished(struct mip_batch *batch) {
     }
     return batch->error.status == ST_OK && is_whole_batch(batch, chunk_at(batch, 0)) &&
            is_written(chunk_at(batch, 0));
-}
-
-static void finish_batch(struct mip_batch *batch) {
-    batch->finished = true;
-    if (batch->error.status == ST_OK) {
-        batch->error.status = mip_answer_end(&batch->writer, batch->context.infer, &batch->pieces,
-                                             &batch->n_pieces, &batch->error);
-    }
-    batch->done(batch);
 }
 
 static void on_resume(struct worker_msg *msg) {
@@ -344,7 +324,12 @@ static void run_steps(struct mip_batch *batch) {
     }
     batch->stepping = false;
     if (!batch->posted && !batch->on_helper && is_finished(batch)) {
-        finish_batch(batch);
+        batch->finished = true;
+        if (batch->error.status == ST_OK) {
+            batch->error.status = mip_answer_end(&batch->writer, batch->context.infer,
+                                                 &batch->pieces, &batch->n_pieces, &batch->error);
+        }
+        batch->done(batch);
     }
 }
 

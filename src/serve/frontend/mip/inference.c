@@ -76,13 +76,6 @@ static enum status check_counts(const struct mip_infer *infer, const struct mip_
                      spec->n_inputs - plan->n_required, infer->n_inputs);
 }
 
-static enum status find_version(const struct mip_target *target, struct repository *repository,
-                                struct model_version **out, struct error *err) {
-    return atomic_load_explicit(&target->resolved, memory_order_acquire)
-               ? repository_find(repository, target->model, target->version, out, err)
-               : error_set(err, ST_NOT_READY, "the model repositories are still being scanned");
-}
-
 /* The packet is decoded first: a malformed one is reported as such even when there is no model. One
  * with more items than a batch for one input can have is decoded after its counts were compared
  * with the model's, because decoding takes long when there are millions. */
@@ -99,7 +92,10 @@ static enum status prepare_inference(struct mip_inference *call, struct mip_api 
         st = mip_infer_decode(exchange->arena, exchange->payload, false, infer, err);
     }
     if (st == ST_OK) {
-        st = find_version(target, api->services.repository, &call->version, err);
+        st = atomic_load_explicit(&target->resolved, memory_order_acquire)
+                 ? repository_find(api->services.repository, target->model, target->version,
+                                   &call->version, err)
+                 : error_set(err, ST_NOT_READY, "the model repositories are still being scanned");
     }
     if (st != ST_OK) {
         return st;

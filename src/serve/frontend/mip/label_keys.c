@@ -64,21 +64,14 @@ static enum status make_unique(struct arena *arena, const char *path, struct lab
     return ST_OK;
 }
 
-/* A key cannot be empty. */
-static enum status check_none_empty(const char *path, const struct labels *labels,
-                                    struct error *err) {
-    for (size_t i = 0; i < labels->n; i++) {
+enum status mip_labels_make_keys(struct arena *arena, const char *path, struct labels *labels,
+                                 struct error *err) {
+    for (size_t i = 0; i < labels->n; i++) { /* a key cannot be empty */
         if (labels->items[i].len == 0) {
             return error_set(err, ST_BAD_CONFIG, "%s:%zu: expected a label, the line is empty",
                              path, i + 1);
         }
     }
-    return labels->n > 0 ? ST_OK
+    return labels->n > 0 ? make_unique(arena, path, labels, err)
                          : error_set(err, ST_BAD_CONFIG, "%s: the file has no labels", path);
-}
-
-enum status mip_labels_make_keys(struct arena *arena, const char *path, struct labels *labels,
-                                 struct error *err) {
-    enum status st = check_none_empty(path, labels, err);
-    return st == ST_OK ? make_unique(arena, path, labels, err) : st;
 }

@@ -11,23 +11,9 @@ struct axes {
 
 static const size_t NO_AXIS = SIZE_MAX;
 
-/* Skips leading dimensions of 1 or -1, as many as the shape has beyond `rank`. Returns: their
- * number; more dimensions than `rank` are left when one of them has another size. */
-static size_t skip_leading_dims(struct shape dims, size_t rank) {
-    size_t n = 0;
-    while (dims.rank - n > rank && (dims.dims[n] == 1 || dims.dims[n] == -1)) {
-        n++;
-    }
-    return n;
-}
-
-static bool is_channels(int64_t dim) {
-    return dim == 1 || dim == 3;
-}
-
 /* A channel dimension of -1 needs a layout in the settings. */
 static bool fits_layout(int64_t dim, bool said) {
-    return is_channels(dim) || (said && dim == -1);
+    return dim == 1 || dim == 3 || (said && dim == -1);
 }
 
 static enum status error_not_a_picture(struct shape dims, struct error *err) {
@@ -40,7 +26,10 @@ static enum status error_not_a_picture(struct shape dims, struct error *err) {
 
 static enum status find_axes(struct shape dims, enum mip_layout layout, struct axes *out,
                              enum picture_layout *found, struct error *err) {
-    size_t front = skip_leading_dims(dims, 3);
+    size_t front = 0; /* leading dimensions of 1 or -1 beyond three */
+    while (dims.rank - front > 3 && (dims.dims[front] == 1 || dims.dims[front] == -1)) {
+        front++;
+    }
     const int64_t *d = dims.dims + front;
     *found = layout == MIP_LAYOUT_NHWC ? PICTURE_NHWC : PICTURE_NCHW;
     if (dims.rank == 2) {
@@ -122,16 +111,6 @@ static enum status set_pixel_numbers(const struct mip_settings *settings, struct
                        : st;
 }
 
-static enum status choose_size(struct shape dims, const struct axes *axes,
-                               const struct mip_settings *settings, struct picture_plan *out,
-                               struct error *err) {
-    enum status st = choose_side("height", dims.dims[axes->height], settings->height,
-                                 settings->prefix, &out->height, err);
-    return st == ST_OK ? choose_side("width", dims.dims[axes->width], settings->width,
-                                     settings->prefix, &out->width, err)
-                       : st;
-}
-
 enum status mip_picture_plan(enum datatype datatype, struct shape dims,
                              const struct mip_settings *settings, struct picture_plan *out,
                              int64_t *out_dims, struct error *err) {
@@ -147,7 +126,12 @@ enum status mip_picture_plan(enum datatype datatype, struct shape dims,
         st = choose_color(channels, settings, &out->color, err);
     }
     if (st == ST_OK) {
-        st = choose_size(dims, &axes, settings, out, err);
+        st = choose_side("height", dims.dims[axes.height], settings->height, settings->prefix,
+                         &out->height, err);
+    }
+    if (st == ST_OK) {
+        st = choose_side("width", dims.dims[axes.width], settings->width, settings->prefix,
+                         &out->width, err);
     }
     if (st == ST_OK) {
         st = set_pixel_numbers(settings, out, err);

@@ -32,13 +32,6 @@ static double softmax_of(const struct scores *scores, double value) {
     return exp(value - scores->highest) / scores->sum;
 }
 
-static enum status error_no_softmax(const struct scores *scores, const char *why,
-                                    struct error *err) {
-    char name[QUOTED_NAME_BYTES];
-    return error_set(err, ST_BAD_OUTPUT, "output %s: %s, which has no softmax",
-                     quote_name(scores->element->name, name), why);
-}
-
 static enum status check_numbers(const struct scores *scores, struct error *err) {
     for (size_t i = 0; i < scores->n; i++) {
         if (isnan(value_at(scores, i))) {
@@ -57,8 +50,10 @@ static enum status prepare_softmax(struct scores *scores, struct error *err) {
         scores->highest = fmax(scores->highest, value_at(scores, i));
     }
     if (scores->n > 0 && isinf(scores->highest)) {
-        return error_no_softmax(
-            scores, scores->highest > 0 ? "a value is infinite" : "all are -infinite", err);
+        char name[QUOTED_NAME_BYTES];
+        return error_set(err, ST_BAD_OUTPUT, "output %s: %s, which has no softmax",
+                         quote_name(scores->element->name, name),
+                         scores->highest > 0 ? "a value is infinite" : "all are -infinite");
     }
     for (size_t i = 0; i < scores->n; i++) {
         scores->sum += exp(value_at(scores, i) - scores->highest);

@@ -98,15 +98,6 @@ static void consider_model(void *user, const struct repository_entry *entry) {
     suggest_consider(&guess->suggestion, guess->wanted, entry->model);
 }
 
-static enum status unknown_model(struct repository *repository, struct str name,
-                                 struct error *err) {
-    struct guess guess = {.wanted = name};
-    char text[QUOTED_NAME_BYTES], hint[SUGGEST_HINT_BYTES];
-    repository_visit(repository, consider_model, &guess);
-    return error_set(err, ST_BAD_CONFIG, "unknown model %s%s", quote_name(name, text),
-                     suggest_hint(&guess.suggestion, hint));
-}
-
 enum status mip_target_resolve(struct mip_target *target, struct repository *repository,
                                struct error *err) {
     struct str model = target->model, name, version, none = {NULL, 0};
@@ -122,7 +113,11 @@ enum status mip_target_resolve(struct mip_target *target, struct repository *rep
         }
     }
     if (st == ST_UNKNOWN_MODEL) {
-        return unknown_model(repository, model, err);
+        struct guess guess = {.wanted = model};
+        char text[QUOTED_NAME_BYTES], hint[SUGGEST_HINT_BYTES];
+        repository_visit(repository, consider_model, &guess);
+        return error_set(err, ST_BAD_CONFIG, "unknown model %s%s", quote_name(model, text),
+                         suggest_hint(&guess.suggestion, hint));
     }
     if (st == ST_UNKNOWN_VERSION) {
         err->status = ST_BAD_CONFIG;

@@ -48,17 +48,6 @@ static void add_param(struct call_hash *hash, const sluice_param *param) {
     call_hash_add_u64(hash, bits);
 }
 
-static void add_input(struct call_hash *hash, const sluice_input *input) {
-    call_hash_add_u64(hash, input->index);
-    call_hash_add_u64(hash, (uint64_t)input->datatype);
-    call_hash_add_u64(hash, input->rank);
-    call_hash_add(hash, input->dims, input->rank * sizeof(*input->dims));
-    call_hash_add_u64(hash, input->n_bytes);
-    for (size_t i = 0; i < input->n_pieces; i++) {
-        call_hash_add(hash, input->pieces[i].data, input->pieces[i].n_bytes);
-    }
-}
-
 /* Returns: false when the hash could not be computed. */
 static bool hash_call(const struct call *call, struct keyed_hash *key) {
     const struct cache_scope *scope = &call->run->version->cache;
@@ -78,7 +67,15 @@ static bool hash_call(const struct call *call, struct keyed_hash *key) {
         if (atomic_load_explicit(&call->run->cancelled, memory_order_relaxed)) {
             return false;
         }
-        add_input(&hash, &request->inputs[i]);
+        const sluice_input *input = &request->inputs[i];
+        call_hash_add_u64(&hash, input->index);
+        call_hash_add_u64(&hash, (uint64_t)input->datatype);
+        call_hash_add_u64(&hash, input->rank);
+        call_hash_add(&hash, input->dims, input->rank * sizeof(*input->dims));
+        call_hash_add_u64(&hash, input->n_bytes);
+        for (size_t j = 0; j < input->n_pieces; j++) {
+            call_hash_add(&hash, input->pieces[j].data, input->pieces[j].n_bytes);
+        }
     }
     return call_hash_final(&hash, key);
 }

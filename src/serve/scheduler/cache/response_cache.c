@@ -52,28 +52,19 @@ struct response_cache {
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
-static size_t buckets_for(uint64_t n_bytes) {
-    size_t n = BUCKETS_LEAST;
-    while (n < BUCKETS_MOST && n < n_bytes / BYTES_PER_BUCKET) {
-        n *= 2;
-    }
-    return n;
-}
-
-static bool make_key(struct response_cache *cache) {
-    unsigned char key[CALL_HASH_KEY_BYTES];
-    random_fill(key, sizeof(key));
-    return call_hash_init(&cache->keyed, key);
-}
-
 enum status response_cache_new(uint64_t n_bytes, struct response_cache **out, struct error *err) {
-    size_t n_buckets = buckets_for(n_bytes);
+    size_t n_buckets = BUCKETS_LEAST;
+    while (n_buckets < BUCKETS_MOST && n_buckets < n_bytes / BYTES_PER_BUCKET) {
+        n_buckets *= 2;
+    }
     size_t own = sizeof(struct response_cache) + n_buckets * sizeof(struct cache_bucket);
     struct response_cache *cache = calloc(1, own);
     if (!cache) {
         return error_no_memory(err, "the response cache");
     }
-    if (!make_key(cache)) {
+    unsigned char key[CALL_HASH_KEY_BYTES];
+    random_fill(key, sizeof(key));
+    if (!call_hash_init(&cache->keyed, key)) {
         call_hash_fini(&cache->keyed);
         free(cache);
         return error_set(err, ST_UNSUPPORTED,
@@ -117,14 +108,6 @@ static struct cache_entry *find_entry(struct response_cache *cache, const struct
     return NULL;
 }
 
-static void entry_link(struct response_cache *cache, struct cache_entry *entry) {
-    LIST_INSERT_HEAD(bucket_of(cache, entry->key), entry, bucket_link);
-    LIST_INSERT_HEAD(&entry->scope->entries, entry, scope_link);
-    TAILQ_INSERT_TAIL(&cache->lru, entry, lru_link);
-    entry->listed = true;
-    metric_add(METRIC_RESPONSE_CACHE_ENTRIES, 1);
-}
-
 static void entry_unlink(struct response_cache *cache, struct cache_entry *entry) {
     LIST_REMOVE(entry, bucket_link);
     LIST_REMOVE(entry, scope_link);
@@ -141,10 +124,6 @@ static void adjust_used_bytes(struct response_cache *cache, size_t before, size_
 }
 
 /* ---- the budget, without the lock ------------------------------------------------------------ */
-
-static bool take_from_budget(const struct response_cache *cache, size_t n_bytes) {
-    return !cache->budget.take || cache->budget.take(cache->budget.user, n_bytes);
-}
 
 static void give_to_budget(const struct response_cache *cache, size_t n_bytes) {
     if (cache->budget.give) {
@@ -293,7 +272,7 @@ static bool reserve_bytes(struct response_cache *cache, size_t n) {
     if (cache->limit < cache->n_own || cache->limit - cache->n_own < n) {
         return false;
     }
-    if (!take_from_budget(cache, n)) {
+    if (cache->budget.take && !cache->budget.take(cache->budget.user, n)) {
         return false;
     }
     bool fits = true;
@@ -311,13 +290,6 @@ static bool reserve_bytes(struct response_cache *cache, size_t n) {
     return fits;
 }
 
-static void unreserve_bytes(struct response_cache *cache, size_t n) {
-    give_to_budget(cache, n);
-    lock_acquire(&cache->lock);
-    adjust_used_bytes(cache, n, 0);
-    lock_release(&cache->lock);
-}
-
 struct cache_entry *cache_reserve(struct cache_scope *scope, size_t n_bytes) {
     struct response_cache *cache = scope->cache;
     size_t asked, n_counted;
@@ -325,7 +297,10 @@ struct cache_entry *cache_reserve(struct cache_scope *scope, size_t n_bytes) {
     if (entry_sizes(n_bytes, &asked, &n_counted) && reserve_bytes(cache, n_counted)) {
         entry = aligned_alloc(RESPONSE_CACHE_ALIGNMENT, asked);
         if (!entry) {
-            unreserve_bytes(cache, n_counted);
+            give_to_budget(cache, n_counted);
+            lock_acquire(&cache->lock);
+            adjust_used_bytes(cache, n_counted, 0);
+            lock_release(&cache->lock);
         }
     }
     if (!entry) {
@@ -342,7 +317,11 @@ void cache_store(struct cache_scope *scope, struct keyed_hash key, struct cache_
     lock_acquire(&cache->lock);
     bool is_new = !find_entry(cache, scope, key);
     if (is_new) {
-        entry_link(cache, entry);
+        LIST_INSERT_HEAD(bucket_of(cache, entry->key), entry, bucket_link);
+        LIST_INSERT_HEAD(&entry->scope->entries, entry, scope_link);
+        TAILQ_INSERT_TAIL(&cache->lru, entry, lru_link);
+        entry->listed = true;
+        metric_add(METRIC_RESPONSE_CACHE_ENTRIES, 1);
     }
     lock_release(&cache->lock);
     if (!is_new) { /* a concurrent call stored the same key */

@@ -17,17 +17,14 @@
 
 enum { FIRST_SLOTS = 64 };
 
-static uint64_t hash_of(const struct sequences *all, const struct sequence_id *id) {
-    struct str number = str_make((const char *)&id->number, sizeof(id->number));
-    return keyed_hash_of(&all->key, id->is_text ? id->text : number).low;
-}
-
 static bool same_id(const struct sequence_id *a, const struct sequence_id *b) {
     return a->is_text == b->is_text && a->number == b->number && str_eq(a->text, b->text);
 }
 
 static struct sequence **bucket_of(const struct sequences *all, const struct sequence_id *id) {
-    return &all->table[hash_of(all, id) & all->table_mask];
+    struct str number = str_make((const char *)&id->number, sizeof(id->number));
+    uint64_t hash = keyed_hash_of(&all->key, id->is_text ? id->text : number).low;
+    return &all->table[hash & all->table_mask];
 }
 
 static struct sequence *sequence_table_find(const struct sequences *all,
@@ -64,16 +61,6 @@ static bool table_grow(struct sequences *all) {
         }
     }
     free(before);
-    return true;
-}
-
-static bool sequence_table_add(struct sequences *all, struct sequence *sequence) {
-    if ((!all->table || all->n_open > all->table_mask) && !table_grow(all)) {
-        return false;
-    }
-    bucket_insert(all, sequence);
-    sequence->open = true;
-    all->n_open++;
     return true;
 }
 
@@ -164,11 +151,6 @@ static void list_remove(struct sequence *sequence) {
 static void list_add(struct sequence_list *list, struct sequence *sequence) {
     sequence->in = list;
     TAILQ_INSERT_TAIL(list, sequence, link);
-}
-
-static void sequence_list_move(struct sequence_list *list, struct sequence *sequence) {
-    list_remove(sequence);
-    list_add(list, sequence);
 }
 
 static uint64_t first_arrival(const struct sequence *sequence) {
@@ -333,10 +315,13 @@ static struct sequence *sequence_new(struct sequences *all, const struct sequenc
         memcpy(sequence->text, id->text.ptr, id->text.len);
         sequence->id.text.ptr = sequence->text;
     }
-    if (!sequence_table_add(all, sequence)) {
+    if ((!all->table || all->n_open > all->table_mask) && !table_grow(all)) {
         free(sequence);
         return NULL;
     }
+    bucket_insert(all, sequence);
+    sequence->open = true;
+    all->n_open++;
     all->n_all++;
     metric_add(METRIC_SEQUENCES, 1);
     struct instance_sequences *instance = instance_with_free_slot(all);
@@ -348,13 +333,6 @@ static struct sequence *sequence_new(struct sequences *all, const struct sequenc
     return sequence;
 }
 
-static void append_call(struct sequences *all, struct sequence *sequence, struct call *call) {
-    call->run->arrival = ++all->n_arrived;
-    TAILQ_INSERT_TAIL(&sequence->calls, call, run->sequence_link);
-    sequence->n_waiting++;
-    all->n_backlog_calls += sequence->instance == NULL;
-}
-
 enum status sequences_add(struct sequences *all, struct call *call, struct error *err) {
     if (!call->run->sequence) {
         call->run->sequence = sequence_new(all, &call->run->sequence_params.id);
@@ -363,7 +341,10 @@ enum status sequences_add(struct sequences *all, struct call *call, struct error
     if (!sequence) {
         return error_no_memory(err, "another sequence");
     }
-    append_call(all, sequence, call);
+    call->run->arrival = ++all->n_arrived;
+    TAILQ_INSERT_TAIL(&sequence->calls, call, run->sequence_link);
+    sequence->n_waiting++;
+    all->n_backlog_calls += sequence->instance == NULL;
     if (call->run->sequence_params.end) {
         sequence_table_remove(all, sequence);
     }
@@ -507,7 +488,8 @@ static struct call *start_oldest_call(struct sequences *all, struct sequence *se
         call->run->sequence = NULL; /* done when the execution ends, before the answer */
     }
     sequence->running = true;
-    sequence_list_move(&instance->running, sequence);
+    list_remove(sequence);
+    list_add(&instance->running, sequence);
     return call;
 }
 

@@ -141,25 +141,21 @@ void statistics_fini(struct statistics *statistics) {
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static struct statistics_shard *shard_new(struct per_worker_table *shards,
-                                          const struct worker *worker) {
-    struct statistics_shard *shard = aligned_alloc(STATISTICS_LINE_BYTES, sizeof(*shard));
-    if (shard) {
-        *shard = (struct statistics_shard){0};
-        per_worker_add(shards, worker, &shard->per_worker);
-    }
-    return shard;
-}
-
 /* The worker's own counters, created by that worker. */
 static struct statistics_shard *shard_of(struct statistics *statistics,
                                          const struct worker *worker) {
     struct statistics_shard *shard =
         (struct statistics_shard *)per_worker_find(&statistics->shards, worker);
-    if (!shard) {
-        shard = shard_new(&statistics->shards, worker);
+    if (shard) {
+        return shard;
     }
-    return shard ? shard : &statistics->spare;
+    shard = aligned_alloc(STATISTICS_LINE_BYTES, sizeof(*shard));
+    if (!shard) {
+        return &statistics->spare;
+    }
+    *shard = (struct statistics_shard){0};
+    per_worker_add(&statistics->shards, worker, &shard->per_worker);
+    return shard;
 }
 
 static enum statistics_reason reason_of(const struct call *call) {
@@ -186,14 +182,6 @@ static struct statistics_compute parts_of(uint64_t started_ns, uint64_t compute_
                                        .output_ns = finished_ns - compute_end_ns};
 }
 
-/* A cache hit: neither queued nor executed. */
-static void count_hit(struct statistics_shard *shard, const struct call *call) {
-    metric_histogram_add_ns(&shard->request, call->finished_ns - call->queued_ns);
-    metric_histogram_add_ns(&shard->queue, 0);
-    metric_cell_add(&shard->n_hits, 1);
-    metric_cell_add(&shard->hit_ns, call->run->cache_ns);
-}
-
 static void count_success(struct statistics_shard *shard, const struct call *call) {
     struct statistics_compute compute =
         parts_of(call->started_ns, call->compute_start_ns, call->compute_end_ns, call->finished_ns);
@@ -212,8 +200,11 @@ void statistics_count_call(struct statistics *statistics, const struct call *cal
         metric_cell_add(&shard->n_misses, 1);
         metric_cell_add(&shard->miss_ns, call->run->cache_ns);
     }
-    if (call->cached == CALL_CACHE_HIT) {
-        count_hit(shard, call);
+    if (call->cached == CALL_CACHE_HIT) { /* neither queued nor executed */
+        metric_histogram_add_ns(&shard->request, call->finished_ns - call->queued_ns);
+        metric_histogram_add_ns(&shard->queue, 0);
+        metric_cell_add(&shard->n_hits, 1);
+        metric_cell_add(&shard->hit_ns, call->run->cache_ns);
     } else if (call->response.error.status == ST_OK) {
         count_success(shard, call);
     } else {

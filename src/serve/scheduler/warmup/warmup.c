@@ -16,7 +16,7 @@
 #include "core/event/clock.h"
 #include "core/tensor/bytes.h"
 #include "core/tensor/half.h"
-#include "serve/config/model_file.h"
+#include "serve/config/config.h"
 #include "serve/scheduler/call_run.h"
 
 enum { MAX_INTEGER = 127 };
@@ -124,14 +124,6 @@ static uint64_t count_elements(struct block block) {
     return n;
 }
 
-/* Returns: whether the block is one row of `n_elements`; otherwise it is all rows. */
-static bool is_one_row(const struct model_warmup_input *input, struct block block,
-                       uint64_t n_elements) {
-    return input->datatype == DT_BYTES
-               ? count_elements(block) == n_elements
-               : block.n_bytes == n_elements * datatype_size(input->datatype);
-}
-
 static enum status check_size(const struct model_warmup_input *input, struct block block,
                               uint64_t n_elements, uint64_t n_rows, struct error *err) {
     uint64_t all_bytes, n_bytes = n_elements * datatype_size(input->datatype);
@@ -191,7 +183,9 @@ static enum status make_input(struct arena *arena, const struct model_warmup *sa
     if (st != ST_OK) {
         return st;
     }
-    bool repeated = is_one_row(input, block, n_elements);
+    bool repeated = input->datatype == DT_BYTES /* one row; otherwise the block is all rows */
+                        ? count_elements(block) == n_elements
+                        : block.n_bytes == n_elements * datatype_size(input->datatype);
     return build_tensor(arena, input, block, repeated ? (size_t)sample->batch_size : 1,
                         batches ? &sample->batch_size : NULL, out, err);
 }

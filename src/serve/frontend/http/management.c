@@ -1,19 +1,97 @@
-/* Model load and unload, and the index, over HTTP: the repository makes the change on a thread of
- * its own, and the response is sent when it is done. A client that disconnects does not cancel the
- * change. */
+/* The extensions with which clients change the server: log and trace settings, shared memory, and
+ * the model repository. */
 #include <assert.h>
 
-#include "core/base/compiler.h"
-#include "serve/frontend/http/routes.h"
-
 #include "codec/kserve/repository.h"
-#include "core/base/metric/metric.h"
+#include "core/base/compiler.h"
 #include "core/event/helper_pool.h"
+#include "serve/frontend/documents.h"
 #include "serve/frontend/http/coding.h"
-#include "serve/frontend/repository_index.h"
+#include "serve/frontend/http/routes.h"
+#include "serve/frontend/management.h"
+#include "serve/frontend/shm_registry.h"
+#include "serve/trace/tracer.h"
 #include "telemetry/admin/http_text.h"
 
-/* Lives in the exchange's arena, which is freed after the response. */
+/* ---- settings -------------------------------------------------------------------------------- */
+
+/* GET returns the settings, POST changes them and returns the new ones. */
+enum status http_answer_logging(struct http_api *api, struct http_exchange *exchange,
+                                const struct v2_path *path, struct buf *out, struct error *err) {
+    (void)path;
+    if (str_is(exchange->head.method, "POST")) {
+        struct v2_log_settings wanted;
+        enum status st =
+            v2_log_decode(exchange->arena, exchange->body, &api->services.limits, &wanted, err);
+        log_settings_apply(&wanted); /* settings before the invalid one are applied */
+        if (st != ST_OK) {
+            return st;
+        }
+    }
+    struct v2_log_settings now = log_settings_get();
+    v2_log_print(out, &now);
+    return ST_OK;
+}
+
+/* As http_answer_logging. */
+enum status http_answer_trace(struct http_api *api, struct http_exchange *exchange,
+                              const struct v2_path *path, struct buf *out, struct error *err) {
+    struct str model = path->model.ptr ? path->model : STR("");
+    enum status st = trace_model_check(api->services.repository, model, err);
+    if (st == ST_OK && str_is(exchange->head.method, "POST")) {
+        struct v2_trace_update wanted;
+        st = v2_trace_decode(exchange->arena, exchange->body, &api->services.limits, &wanted, err);
+        st = st == ST_OK ? tracer_change_settings(api->services.tracer, model, &wanted, err) : st;
+    }
+    if (st == ST_OK) {
+        struct v2_trace_settings now = tracer_get_settings(api->services.tracer, model);
+        v2_trace_print(out, &now);
+    }
+    return st;
+}
+
+/* ---- shared memory --------------------------------------------------------------------------- */
+
+static void add_region(void *user, const struct v2_shared_memory_region *region) {
+    struct json_writer *json = user;
+    v2_shared_memory_write(json, region);
+}
+
+enum status http_answer_memory_status(struct http_api *api, struct http_exchange *exchange,
+                                      const struct v2_path *path, struct buf *out,
+                                      struct error *err) {
+    struct json_writer json = {.out = out};
+    (void)exchange;
+    json_write_open(&json, JSON_ELEMENT, '[');
+    enum status st = shm_visit_regions(api->services.shared, path->region, add_region, &json, err);
+    json_write_close(&json, ']');
+    return st;
+}
+
+enum status http_answer_memory_register(struct http_api *api, struct http_exchange *exchange,
+                                        const struct v2_path *path, struct buf *out,
+                                        struct error *err) {
+    struct v2_shared_memory_region region;
+    (void)out;
+    enum status st = v2_shared_memory_register_decode(exchange->arena, exchange->body,
+                                                      &api->services.limits, &region, err);
+    region.name = path->region;
+    return st == ST_OK ? shm_register_region(api->services.shared, &region, err) : st;
+}
+
+enum status http_answer_memory_unregister(struct http_api *api, struct http_exchange *exchange,
+                                          const struct v2_path *path, struct buf *out,
+                                          struct error *err) {
+    (void)exchange, (void)out;
+    return shm_unregister_region(api->services.shared, path->region, err);
+}
+
+/* ---- the model repository -------------------------------------------------------------------- */
+
+/* The repository makes a change on a thread of its own, and the response is sent when it is done. A
+ * client that disconnects does not cancel the change.
+ *
+ * Lives in the exchange's arena, which is freed after the response. */
 struct http_repository {
     struct repository_change change;
     struct v2_repository_request request;
@@ -36,7 +114,7 @@ static void answer_index(struct http_repository *self) {
     }
     struct buf message;
     buf_init(&message, exchange->arena, 1024);
-    repository_index_encode(self->repository, self->request.ready, &message);
+    document_encode_index(self->repository, self->request.ready, &message);
     http_document_reply(exchange, V2_GRPC_INDEX, &message);
 }
 
@@ -128,31 +206,23 @@ static void on_end(struct http_exchange *exchange, void *context) {
 
 static const struct http_handler change_handler = {.on_body = on_body, .on_end = on_end};
 
-static enum repository_action act_of_path(const struct v2_path *path) {
-    return path->resource == V2_REPOSITORY_LOAD     ? REPOSITORY_LOAD
-           : path->resource == V2_REPOSITORY_UNLOAD ? REPOSITORY_UNLOAD
-                                                    : REPOSITORY_SCAN;
-}
-
-static enum status check_request(struct http_exchange *exchange, const struct v2_path *path,
-                                 enum repository_action act, struct error *err) {
-    if (path->repository.ptr && act != REPOSITORY_SCAN) {
-        return error_set(err, ST_UNSUPPORTED, "naming a repository is not supported");
-    }
-    return http_coding_of_body(&exchange->head, &exchange->plan.coding, err);
-}
-
 void http_repository_begin(struct http_api *api, struct http_exchange *exchange,
                            const struct v2_path *path) {
     struct error err;
     struct http_repository *self = arena_calloc(exchange->arena, 1, sizeof(*self));
-    enum repository_action act = act_of_path(path);
+    enum repository_action act = path->resource == V2_REPOSITORY_LOAD     ? REPOSITORY_LOAD
+                                 : path->resource == V2_REPOSITORY_UNLOAD ? REPOSITORY_UNLOAD
+                                                                          : REPOSITORY_SCAN;
     if (!self) {
         error_no_memory(&err, "the request");
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
-    if (check_request(exchange, path, act, &err) != ST_OK) {
+    enum status st = http_coding_of_body(&exchange->head, &exchange->plan.coding, &err);
+    if (path->repository.ptr && act != REPOSITORY_SCAN) {
+        st = error_set(&err, ST_UNSUPPORTED, "naming a repository is not supported");
+    }
+    if (st != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }

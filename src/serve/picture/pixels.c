@@ -1,11 +1,67 @@
 /* Builds the lookup table and converts rows with it. */
-#include "serve/picture/normalise.h"
+#include "serve/picture/pixels.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "core/base/checked.h"
 #include "core/tensor/half.h"
+
+/* ---- samples to RGB -------------------------------------------------------------------------- */
+
+enum { RGB = 3, FOUR = 4, FULL = 255 };
+
+/* a x b / 255, rounded. */
+static uint8_t product(unsigned a, unsigned b) {
+    unsigned x = a * b + 128;
+    return (uint8_t)((x + (x >> 8)) >> 8);
+}
+
+void samples_drop_alpha(const uint8_t *rgba, size_t n, uint8_t *rgb) {
+    for (size_t i = 0; i < n; i++) {
+        rgb[0] = rgba[0];
+        rgb[1] = rgba[1];
+        rgb[2] = rgba[2];
+        rgba += FOUR;
+        rgb += RGB;
+    }
+}
+
+void samples_multiply(const uint8_t *rgba, size_t n, uint8_t *multiplied) {
+    for (size_t i = 0; i < n; i++) {
+        for (int c = 0; c < RGB; c++) {
+            multiplied[c] = product(rgba[c], rgba[3]);
+        }
+        multiplied[3] = rgba[3];
+        rgba += FOUR;
+        multiplied += FOUR;
+    }
+}
+
+void samples_divide(const uint8_t *multiplied, size_t n, uint8_t *rgb) {
+    for (size_t i = 0; i < n; i++) {
+        unsigned alpha = multiplied[3];
+        for (int c = 0; c < RGB; c++) {
+            unsigned value = alpha == 0 ? multiplied[c] : multiplied[c] * FULL / alpha;
+            rgb[c] = (uint8_t)(value < FULL ? value : FULL);
+        }
+        multiplied += FOUR;
+        rgb += RGB;
+    }
+}
+
+void samples_from_cmyk(const uint8_t *cmyk, size_t n, uint8_t *rgb) {
+    for (size_t i = 0; i < n; i++) {
+        unsigned light = FULL - cmyk[3];
+        for (int c = 0; c < RGB; c++) {
+            rgb[c] = product((unsigned)(FULL - cmyk[c]), light);
+        }
+        cmyk += FOUR;
+        rgb += RGB;
+    }
+}
+
+/* ---- RGB to elements ------------------------------------------------------------------------- */
 
 static uint32_t count_channels(const struct picture_plan *plan) {
     return plan->color == PICTURE_GREY ? 1 : 3;
@@ -19,8 +75,6 @@ bool picture_plan_bytes(const struct picture_plan *plan, size_t *n_bytes) {
     *n_bytes = n;
     return fits && n > 0;
 }
-
-/* ---- elements -------------------------------------------------------------------------------- */
 
 /* Rounds half away from zero and clamps to `bits` bits; NaN becomes 0. */
 static uint64_t clamp_to_bits(double value, unsigned bits, bool is_signed) {
@@ -98,8 +152,6 @@ void normalise_init(struct normalise *normalise, const struct picture_plan *plan
     }
 }
 
-/* ---- rows ------------------------------------------------------------------------------------ */
-
 /* ITU-R BT.601 in 16 bits of fixed point, rounded. */
 static uint8_t grey_of(const uint8_t *rgb) {
     return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
@@ -137,19 +189,14 @@ static char *element_at(const struct normalise *normalise, void *out, uint32_t x
     return (char *)out + index * normalise->element_bytes;
 }
 
-static void grey_row(const struct normalise *normalise, void *out, uint32_t x, uint32_t y,
-                     uint32_t n, const uint8_t *rgb) {
-    for (uint32_t i = 0; i < n; i++) {
-        uint8_t grey = grey_of(rgb + (size_t)i * 3);
-        store_channel(element_at(normalise, out, x + i, y, 0), 1, &grey, 1, 1, normalise->table[0],
-                      normalise->element_bytes);
-    }
-}
-
 void normalise_row(const struct normalise *normalise, void *out, uint32_t x, uint32_t y, uint32_t n,
                    const uint8_t *rgb) {
     if (normalise->plan->color == PICTURE_GREY) {
-        grey_row(normalise, out, x, y, n, rgb);
+        for (uint32_t i = 0; i < n; i++) {
+            uint8_t grey = grey_of(rgb + (size_t)i * 3);
+            store_channel(element_at(normalise, out, x + i, y, 0), 1, &grey, 1, 1,
+                          normalise->table[0], normalise->element_bytes);
+        }
         return;
     }
     bool turned = normalise->plan->color == PICTURE_BGR;

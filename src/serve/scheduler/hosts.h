@@ -1,14 +1,44 @@
-/* The hosts whose streams were ended of late because they read slowly, of one model version. The
- * next streams of such a host may lag for a shorter time while others wait: its N streams cost
- * those that wait twice the setting and N thirty-seconds of it, not N times the setting. A table of
- * fixed size; a host may be forgotten for another one.
+/* Hosts of clients that are treated apart, of one model version: those whose requests failed of
+ * late, and those whose streams were ended because they read slowly. A client that makes a
+ * connection for each request is known again by its host. Tables of fixed size; a host may be
+ * forgotten for another one.
  *
  * Thread: any; takes no lock. */
-#ifndef SLUICE_SERVE_SCHEDULER_SLOW_HOSTS_H
-#define SLUICE_SERVE_SCHEDULER_SLOW_HOSTS_H
+#ifndef SLUICE_SERVE_SCHEDULER_HOSTS_H
+#define SLUICE_SERVE_SCHEDULER_HOSTS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
+
+/* ---- requests that failed -------------------------------------------------------------------- */
+
+enum { FAILING_HOSTS = 64 };
+
+struct failing_hosts {
+    struct failing_host {
+        _Atomic uint64_t host; /* a hash; 0: none */
+        _Atomic uint64_t until_ns;
+    } rows[FAILING_HOSTS];
+};
+
+static inline void failing_hosts_note(struct failing_hosts *all, uint64_t host, uint64_t until_ns) {
+    struct failing_host *row = &all->rows[host % FAILING_HOSTS];
+    atomic_store_explicit(&row->host, host, memory_order_relaxed);
+    atomic_store_explicit(&row->until_ns, until_ns, memory_order_relaxed);
+}
+
+static inline bool failing_hosts_has(const struct failing_hosts *all, uint64_t host,
+                                     uint64_t now_ns) {
+    const struct failing_host *row = &all->rows[host % FAILING_HOSTS];
+    return host != 0 && atomic_load_explicit(&row->host, memory_order_relaxed) == host &&
+           atomic_load_explicit(&row->until_ns, memory_order_relaxed) > now_ns;
+}
+
+/* ---- streams that were ended ----------------------------------------------------------------- */
+
+/* The next streams of such a host may lag for a shorter time while others wait: its N streams cost
+ * those that wait twice the setting and N thirty-seconds of it, not N times the setting. */
 
 /* Each ended stream halves the time, down to a thirty-second: 4 MiB at the speed of a network of
  * 1 Gbit/s, with the default of 1 s. */

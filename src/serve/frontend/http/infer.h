@@ -1,7 +1,7 @@
 /* What infer and generate have in common: an inference on an HTTP exchange. Embedded first in the
  * route's own request, which lives in the exchange's arena, and to which exchange->user points. */
-#ifndef SLUICE_SERVE_FRONTEND_HTTP_INFERENCE_H
-#define SLUICE_SERVE_FRONTEND_HTTP_INFERENCE_H
+#ifndef SLUICE_SERVE_FRONTEND_HTTP_INFER_H
+#define SLUICE_SERVE_FRONTEND_HTTP_INFER_H
 
 #include "serve/frontend/client_inference.h"
 #include "serve/frontend/http/routes.h"

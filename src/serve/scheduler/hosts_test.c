@@ -1,11 +1,35 @@
-/* How long the streams of a host may lag that was slow before. */
-#include "serve/scheduler/slow_hosts.h"
+/* The hosts whose requests failed, and how long the streams of a host may lag that was slow before.
+ */
+#include "serve/scheduler/hosts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <cmocka.h>
+
+static void failing_hosts_are_known_until_their_time(void **state) {
+    struct failing_hosts all = {0};
+    (void)state;
+    assert_false(failing_hosts_has(&all, 0, 0));
+    assert_false(failing_hosts_has(&all, 7, 0));
+    failing_hosts_note(&all, 7, 100);
+    assert_true(failing_hosts_has(&all, 7, 99));
+    assert_false(failing_hosts_has(&all, 7, 100));
+    assert_false(failing_hosts_has(&all, 8, 0));
+    failing_hosts_note(&all, 0, 100); /* not known: nothing to remember */
+    assert_false(failing_hosts_has(&all, 0, 99));
+}
+
+static void failing_hosts_of_one_row_replace_each_other(void **state) {
+    struct failing_hosts all = {0};
+    (void)state;
+    failing_hosts_note(&all, 7, 100);
+    failing_hosts_note(&all, 7 + FAILING_HOSTS, 200);
+    assert_false(failing_hosts_has(&all, 7, 50));
+    assert_true(failing_hosts_has(&all, 7 + FAILING_HOSTS, 150));
+}
 
 enum { MS = 1000000, TIMEOUT_NS = 1024 * MS };
 
@@ -50,9 +74,11 @@ static void slow_hosts_of_one_row_replace_each_other(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(failing_hosts_are_known_until_their_time),
+        cmocka_unit_test(failing_hosts_of_one_row_replace_each_other),
         cmocka_unit_test(slow_hosts_each_ended_stream_halves_the_time),
         cmocka_unit_test(slow_hosts_are_forgotten_after_their_time),
         cmocka_unit_test(slow_hosts_of_one_row_replace_each_other),
     };
-    return cmocka_run_group_tests_name("serve/scheduler/slow_hosts", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/scheduler/hosts", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The logging extension: a switch for each log level, and the verbose level. */
-#include "serve/frontend/log_settings.h"
+/* Each step is the same over HTTP and gRPC. */
+#include "serve/frontend/management.h"
 
 #include "core/base/log.h"
 
@@ -33,4 +33,20 @@ struct v2_log_settings log_settings_get(void) {
                                     .warning = log_enabled(LOG_WARNING),
                                     .error = log_enabled(LOG_ERROR),
                                     .verbose_level = log_verbose()};
+}
+
+enum status repository_change_from_request(struct arena *arena,
+                                           const struct v2_repository_request *request,
+                                           struct repository_change *out, struct error *err) {
+    struct repository_file *files = arena_calloc(arena, request->n_files, sizeof(*files));
+    if (!files) {
+        return error_no_memory(err, "the parameters");
+    }
+    for (size_t i = 0; i < request->n_files; i++) {
+        files[i] = (struct repository_file){request->files[i].path, request->files[i].data};
+    }
+    out->config = request->config;
+    out->files = files;
+    out->n_files = request->n_files;
+    return ST_OK;
 }
