@@ -69,10 +69,9 @@ static void on_completion(struct worker_msg *msg) {
 void call_complete(struct call *call) {
     call->finished_ns = clock_now_ns();
     call_set_state(call, CALL_ANSWERED);
-    /* running_inline may be read on the worker's own thread only. */
-    if (worker_is_current(call->worker) && call->run->running_inline) {
-        call->run->answered_inline =
-            true; /* inline_queue.c delivers it when the backend has returned */
+    /* `on_worker` may be read on the worker's own thread only. */
+    if (worker_is_current(call->worker) && call->run->on_worker == CALL_RUNS_INLINE) {
+        call->run->on_worker = CALL_ANSWERED_INLINE; /* delivered when the backend has returned */
         return;
     }
     struct model_version *version = call->run->version;
@@ -82,7 +81,7 @@ void call_complete(struct call *call) {
     if (call->run->sequence) {
         scheduler_sequence_resume(&version->scheduler, call);
     }
-    if (call->run->preserve_ordering) {
+    if (call->run->order != CALL_NOT_ORDERED) {
         scheduler_complete_in_order(&version->scheduler, call);
         return;
     }
@@ -93,7 +92,7 @@ void call_complete(struct call *call) {
 /* The call is in no queue. */
 static void call_reject(struct call *call) {
     call->finished_ns = clock_now_ns();
-    if (call->run->preserve_ordering) {
+    if (call->run->order != CALL_NOT_ORDERED) {
         scheduler_leave_order(&call->run->version->scheduler, call);
     }
     call_deliver(call);
@@ -125,19 +124,21 @@ enum status call_init(struct call *call, struct model_version *version, struct e
     run->version = version;
     run->cache_ns = 0;
     run->timer = (struct timer){0};
-    run->preserve_ordering = run->response_ready = false;
+    run->order = CALL_NOT_ORDERED;
     run->sequence_params = (struct sequence_params){.start = true, .end = true};
     run->sequence = NULL;
     run->is_padding = false;
     run->msg = (struct worker_msg){.run = on_completion};
-    run->running_inline = run->answered_inline = run->release_unrefs_version = false;
+    run->on_worker = CALL_NOT_INLINE;
+    run->release_unrefs_version = false;
     run->backend_release = NULL;
     run->backend_cookie = NULL;
     run->extra_arena = NULL;
     run->stream = NULL;
     run->lookup = NULL;
     run->n_answers = run->answered_ns = 0;
-    run->partial_lost = run->reader_slow = run->is_stored = false;
+    run->loss = CALL_LOST_NOTHING;
+    run->is_stored = false;
     atomic_init(&run->cancelled, false);
     atomic_init(&run->state, CALL_NEW);
     return ST_OK;

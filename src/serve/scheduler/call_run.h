@@ -29,18 +29,38 @@ enum call_state {
     CALL_ANSWERED,      /* the final answer arrived; `done` runs next */
 };
 
+/* Where preserve_ordering puts a call. */
+enum call_order {
+    CALL_NOT_ORDERED,
+    CALL_IN_ORDER,       /* in the scheduler's list of ordered calls */
+    CALL_READY_IN_ORDER, /* the same, and answered: it waits for earlier calls */
+};
+
+/* Whether the worker executes a call itself. Read and written by the worker only. */
+enum call_inline {
+    CALL_NOT_INLINE,
+    CALL_RUNS_INLINE,
+    CALL_ANSWERED_INLINE, /* the final answer arrived before the execution returned */
+};
+
+/* Why a decoupled model's call ends with an error of the server's. */
+enum call_loss {
+    CALL_LOST_NOTHING,
+    CALL_LOST_PARTIAL, /* a partial response was lost for lack of memory */
+    CALL_LOST_READER,  /* the client read slowly while others waited */
+};
+
 TAILQ_HEAD(call_list, call);
 
 /* In the arena of the call's request: the response, which it may own, is released before that. */
 struct call_run {
     struct call *call;
-    struct model_version *version;          /* a reference, until it is released */
-    TAILQ_ENTRY(call) queue_link;           /* in the queue */
-    struct queue_deadline queue_deadline;   /* how it waits there */
-    struct timer timer;                     /* runs at the next time of queue_deadline */
-    TAILQ_ENTRY(call) order_link;           /* list of calls with preserve_ordering */
-    bool preserve_ordering;                 /* the call is in that list */
-    bool response_ready;                    /* answered, waits for earlier calls */
+    struct model_version *version;        /* a reference, until it is released */
+    TAILQ_ENTRY(call) queue_link;         /* in the queue */
+    struct queue_deadline queue_deadline; /* how it waits there */
+    struct timer timer;                   /* runs at the next time of queue_deadline */
+    TAILQ_ENTRY(call) order_link;         /* list of calls with preserve_ordering */
+    enum call_order order;
     struct sequence_params sequence_params; /* sequence batching: its sequence and position */
     struct sequence *sequence;              /* while queued; strategy oldest: until answered */
     TAILQ_ENTRY(call) sequence_link;        /* waiting calls of that sequence */
@@ -59,16 +79,14 @@ struct call_run {
     int64_t *output_dims;        /* plan.max_output_rank per output */
     atomic_bool cancelled;
     _Atomic(enum call_state) state;
-    bool running_inline;  /* the worker executes it now; read and written by the worker only */
-    bool answered_inline; /* the final answer arrived meanwhile */
+    enum call_inline on_worker;
     bool release_unrefs_version; /* releasing the response drops the reference on `version` */
     void (*backend_release)(void *cookie);
     void *backend_cookie;
-    uint64_t n_answers;             /* decoupled: responses so far */
-    uint64_t answered_ns;           /* time of the latest response */
-    bool is_stored;                 /* in the response cache, or the cache has refused it */
-    bool partial_lost;              /* a partial response was lost for lack of memory */
-    bool reader_slow;               /* ended: the client read slowly while others waited */
+    uint64_t n_answers;   /* decoupled: responses so far */
+    uint64_t answered_ns; /* time of the latest response */
+    bool is_stored;       /* in the response cache, or the cache has refused it */
+    enum call_loss loss;
     struct response_stream *stream; /* bounds the partial responses in flight
                                        (partial_response.h); NULL: not decoupled */
     struct arena *extra_arena;      /* for an answer that exceeds the prepared memory */

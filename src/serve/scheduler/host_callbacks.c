@@ -360,7 +360,7 @@ static enum statistics_outcome store_decoupled_response(struct call *call,
     if (!response->final) {
         return partial_response_send(call, response);
     }
-    if (call->run->reader_slow) {
+    if (call->run->loss == CALL_LOST_READER) {
         error_set(
             &call->response.error, ST_SLOW_READER,
             "the client read the answers too slowly while other requests waited for the model; "
@@ -368,7 +368,7 @@ static enum statistics_outcome store_decoupled_response(struct call *call,
         backend_response_release(response);
         return RESPONSE_CANCEL;
     }
-    if (call->run->partial_lost) {
+    if (call->run->loss == CALL_LOST_PARTIAL) {
         error_no_memory(&call->response.error, "an answer of the model");
         backend_response_release(response);
         return RESPONSE_FAIL;

@@ -68,7 +68,7 @@ void response_stream_stop(struct response_stream *stream);
 
 /* Delivers a partial response to call->on_partial_response on the worker. Blocks while the limits
  * on responses in flight are reached, unless the client lags and other calls wait for this
- * thread: the call is ended then (call->reader_slow, and it is cancelled for the backend).
+ * thread: the call is ended then (CALL_LOST_READER, and it is cancelled for the backend).
  * Owns: the outputs' bytes, also when the call was cancelled. Thread: the backend's. Returns: the
  * outcome for statistics. */
 enum statistics_outcome partial_response_send(struct call *call, const sluice_response *response);

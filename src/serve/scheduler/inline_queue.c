@@ -83,8 +83,9 @@ static uint64_t flush_threshold(const struct batch_rules *rules) {
 static void calls_finish(struct call **calls, size_t n) {
     size_t n_answered = 0;
     for (size_t i = 0; i < n; i++) {
-        calls[i]->run->running_inline = false;
-        if (calls[i]->run->answered_inline) {
+        bool answered = calls[i]->run->on_worker == CALL_ANSWERED_INLINE;
+        calls[i]->run->on_worker = CALL_NOT_INLINE;
+        if (answered) {
             calls[n_answered++] = calls[i];
             version_leave(calls[i]->run->version); /* before delivery, so that gauges read there are
                                                  right */
@@ -103,14 +104,15 @@ static uint64_t run_batch(struct instance *instance, struct call **calls, size_t
     struct loop_work *work = &worker_loop_iteration(calls[0]->worker)->work;
     metric_add(METRIC_INLINE_EXECUTIONS_TOTAL, 1);
     for (size_t i = 0; i < n; i++) {
-        calls[i]->run->running_inline = true;
+        calls[i]->run->on_worker = CALL_RUNS_INLINE;
         call_set_state(calls[i], CALL_RUNNING);
     }
     loop_work_set(work, instance->version->work_name);
     instance_execute(instance, calls, n, started_ns);
     loop_work_clear(work);
     const struct call *last = calls[n - 1];
-    uint64_t ended_ns = last->run->answered_inline ? last->finished_ns : clock_now_ns();
+    uint64_t ended_ns =
+        last->run->on_worker == CALL_ANSWERED_INLINE ? last->finished_ns : clock_now_ns();
     instance_executed(instance, ended_ns);
     instance_release(instance);
     if (times) {

@@ -164,7 +164,7 @@ static bool find_waiting(struct model_version *version, const struct response_st
 static void end_slow_reader(struct response_stream *stream, uint64_t now_ns) {
     struct call *call = stream->call;
     stream->stopped = true;
-    call->run->reader_slow = true;
+    call->run->loss = CALL_LOST_READER;
     atomic_store_explicit(&call->run->cancelled, true, memory_order_relaxed);
     slow_hosts_note(&call->run->version->slow_hosts, call->client.host, now_ns);
     metric_add(METRIC_SLOW_STREAMS_ENDED_TOTAL, 1);
@@ -336,7 +336,7 @@ enum statistics_outcome partial_response_send(struct call *call, const sluice_re
     if (!partial) { /* a missing response would be silent data loss: the call fails */
         response_stream_release(call->run->stream, n_bytes);
         response_stream_stop(call->run->stream);
-        call->run->partial_lost = true;
+        call->run->loss = CALL_LOST_PARTIAL;
         atomic_store_explicit(&call->run->cancelled, true, memory_order_relaxed);
         backend_response_release(response);
         return RESPONSE_FAIL;

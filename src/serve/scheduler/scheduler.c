@@ -49,8 +49,8 @@ void scheduler_fini(struct scheduler *scheduler) {
 /* Only once: a call keeps its place. */
 static void order_append(struct scheduler *scheduler, struct call *call) {
     lock_assert_held(&scheduler->lock);
-    if (!call->run->preserve_ordering) {
-        call->run->preserve_ordering = true;
+    if (call->run->order == CALL_NOT_ORDERED) {
+        call->run->order = CALL_IN_ORDER;
         TAILQ_INSERT_TAIL(&scheduler->order, call, run->order_link);
     }
 }
@@ -60,7 +60,7 @@ static void order_append(struct scheduler *scheduler, struct call *call) {
 static size_t post_ready_in_order(struct scheduler *scheduler) {
     size_t n = 0;
     struct call *call;
-    while ((call = TAILQ_FIRST(&scheduler->order)) && call->run->response_ready) {
+    while ((call = TAILQ_FIRST(&scheduler->order)) && call->run->order == CALL_READY_IN_ORDER) {
         TAILQ_REMOVE(&scheduler->order, call, run->order_link);
         worker_post(call->worker, &call->run->msg);
         n++;
@@ -71,7 +71,7 @@ static size_t post_ready_in_order(struct scheduler *scheduler) {
 /* Returns: how many calls are posted that the call has delayed. */
 static size_t order_remove(struct scheduler *scheduler, struct call *call) {
     lock_assert_held(&scheduler->lock);
-    call->run->preserve_ordering = false;
+    call->run->order = CALL_NOT_ORDERED;
     TAILQ_REMOVE(&scheduler->order, call, run->order_link);
     return post_ready_in_order(scheduler);
 }
@@ -99,7 +99,7 @@ void scheduler_complete_in_order(struct scheduler *scheduler, struct call *call)
     struct model_version *version = call->run->version;
     lock_acquire(&scheduler->lock);
     order_append(scheduler, call);
-    call->run->response_ready = true;
+    call->run->order = CALL_READY_IN_ORDER;
     size_t n = post_ready_in_order(scheduler);
     lock_release(&scheduler->lock);
     version_leave_times(version, n); /* the version must not be used after this */

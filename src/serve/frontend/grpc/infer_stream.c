@@ -12,8 +12,11 @@ struct stream_item {
     struct grpc_infer infer;
     TAILQ_ENTRY(stream_item) link;
     size_t n_partials; /* partial responses being sent; they may refer to this request */
-    bool answered;
-    bool is_finished; /* its last response was sent, or is not needed */
+    enum {
+        ITEM_RUNS,
+        ITEM_ANSWERED, /* its last response may wait for those before it */
+        ITEM_FINISHED, /* its last response was sent, or is not needed */
+    } state;
 };
 
 struct stream {
@@ -21,15 +24,18 @@ struct stream {
     TAILQ_HEAD(, stream_item) items; /* in the order of the requests */
     struct inference_order order;    /* the model gets them in this order, too */
     bool half_closed;                /* the client sends no more */
-    bool strict;   /* triton_grpc_error: the first failure of a model ends the stream */
-    bool failed;   /* `failure` ends the stream */
-    bool finished; /* grpc_finish was called */
-    bool flushing; /* guards against recursion */
-    struct error failure;
+    bool strict;          /* triton_grpc_error: the first failure of a model ends the stream */
+    bool finished;        /* grpc_finish was called */
+    bool flushing;        /* guards against recursion */
+    struct error failure; /* ends the stream; ST_OK: none */
 };
 
+static bool has_failed(const struct stream *stream) {
+    return stream->failure.status != ST_OK;
+}
+
 static void item_free_if_finished(struct stream_item *item) {
-    if (item->is_finished && item->n_partials == 0) {
+    if (item->state == ITEM_FINISHED && item->n_partials == 0) {
         infer_response_release(&item->infer.inference.base.call.response);
         client_inference_fini(&item->infer.inference, !item->infer.rpc->is_cancelled);
         grpc_message_free(item->infer.message); /* frees the item too */
@@ -38,7 +44,7 @@ static void item_free_if_finished(struct stream_item *item) {
 
 static void item_release(void *user) {
     struct stream_item *item = user;
-    item->is_finished = true;
+    item->state = ITEM_FINISHED;
     item_free_if_finished(item);
 }
 
@@ -58,8 +64,8 @@ static void print_error(struct buf *out, const struct stream_item *item, const s
 
 static void note_failure(struct stream *stream, const struct stream_item *item,
                          const struct error *err) {
-    if (stream->strict && inference_was_submitted(&item->infer.inference.base) && !stream->failed) {
-        stream->failed = true;
+    if (stream->strict && inference_was_submitted(&item->infer.inference.base) &&
+        !has_failed(stream)) {
         stream->failure = *err;
     }
 }
@@ -136,11 +142,11 @@ static void cancel_all_requests(struct stream *stream) {
 
 static void finish_if_drained(struct stream *stream) {
     bool is_finished = TAILQ_EMPTY(&stream->items) &&
-                       (stream->half_closed || stream->failed || stream->call->is_cancelled);
+                       (stream->half_closed || has_failed(stream) || stream->call->is_cancelled);
     if (is_finished && !stream->finished) {
         stream->finished = true;
         grpc_finish(stream->call, stream->call->is_cancelled ? &stream->call->cancel_error
-                                  : stream->failed           ? &stream->failure
+                                  : has_failed(stream)       ? &stream->failure
                                                              : NULL);
     }
 }
@@ -151,7 +157,7 @@ static struct stream_item *pop_answered(struct stream *stream) {
     struct stream_item *item;
     TAILQ_FOREACH(item, &stream->items, link) {
         bool free = inference_is_decoupled(&item->infer.inference.base);
-        if (item->answered && (free || !others_wait)) {
+        if (item->state == ITEM_ANSWERED && (free || !others_wait)) {
             TAILQ_REMOVE(&stream->items, item, link);
             return item;
         }
@@ -168,12 +174,12 @@ static void flush_answers(struct stream *stream) {
     stream->flushing = true;
     struct stream_item *item;
     while ((item = pop_answered(stream))) {
-        if (stream->failed || stream->call->is_cancelled) {
+        if (has_failed(stream) || stream->call->is_cancelled) {
             item_release(item);
             continue;
         }
         send_item(stream, item);
-        if (stream->failed) {
+        if (has_failed(stream)) {
             cancel_all_requests(stream);
         } else if (!stream->half_closed) {
             grpc_read(stream->call);
@@ -189,7 +195,7 @@ static struct stream_item *stream_item_of(struct client_inference *inference) {
 
 static void on_last_response(struct stream_item *item) {
     struct stream *stream = item->infer.rpc->user;
-    item->answered = true;
+    item->state = ITEM_ANSWERED;
     if (item != TAILQ_FIRST(&stream->items) && item->infer.inference.base.served_version) {
         inference_keep_version(&item->infer.inference.base); /* it waits for those before it */
     }
@@ -232,17 +238,16 @@ static bool send_partial_response(struct stream *stream, struct outgoing_respons
 
 static void on_partial_response(struct stream *stream, struct outgoing_response *outgoing) {
     struct stream_item *item = stream_item_of(client_inference_of(outgoing->inference));
-    if (stream->failed || stream->call->is_cancelled) {
+    if (has_failed(stream) || stream->call->is_cancelled) {
         outgoing_response_free(outgoing);
         return;
     }
     item->n_partials++;
     if (!send_partial_response(stream, outgoing)) {
         partial_response_free(outgoing);
-        stream->failed = true; /* a response cannot be skipped */
-        error_no_memory(&stream->failure, "an answer");
+        error_no_memory(&stream->failure, "an answer"); /* a response cannot be skipped */
     }
-    if (stream->failed) {
+    if (has_failed(stream)) {
         cancel_all_requests(stream);
         flush_answers(stream);
     }
@@ -302,7 +307,6 @@ static void add_request(struct stream *stream, struct grpc_message *message) {
     struct stream_item *item = arena_calloc(message->arena, 1, sizeof *item);
     if (!item) {
         grpc_message_free(message);
-        stream->failed = true;
         error_no_memory(&stream->failure, "a request");
         cancel_all_requests(stream);
         flush_answers(stream);
@@ -312,7 +316,7 @@ static void add_request(struct stream *stream, struct grpc_message *message) {
     item->infer.inference.base.order = &stream->order;
     item->infer.inference.base.call.request_stream = stream;
     TAILQ_INSERT_TAIL(&stream->items, item, link);
-    if (stream->failed) { /* answered in order, after the cancelled requests before it */
+    if (has_failed(stream)) { /* answered in order, after the cancelled requests before it */
         error_set(&item->infer.inference.base.call.response.error, ST_CANCELLED,
                   "the stream has failed");
         on_last_response(item);

@@ -19,10 +19,10 @@ static struct mip_chunk *chunk_at(struct mip_batch *batch, size_t i) {
     return batch->chunks[(batch->oldest + i) % MIP_BATCH_CHUNKS];
 }
 
-/* The caller has set `stepping`, because a cancelled call may call back at once, which must not run
- * another step. */
+/* The batch is not idle, because a cancelled call may call back at once, which must not run another
+ * step. */
 static void fail_batch(struct mip_batch *batch, const struct error *err) {
-    assert(batch->stepping);
+    assert(batch->state != MIP_BATCH_IDLE && batch->state != MIP_BATCH_FINISHED);
     if (batch->error.status != ST_OK) {
         return;
     }
@@ -76,7 +76,7 @@ static bool start_job(struct mip_batch *batch, uint64_t ns, void (*run)(struct h
                             .client = net_peer_client(memory_account_peer(batch->context.account)),
                             .ns = ns};
     batch->helper->error.status = ST_OK;
-    batch->on_helper = true;
+    batch->state = MIP_BATCH_ON_HELPER;
     helper_pool_submit(pool, &batch->helper->job);
     return true;
 }
@@ -145,13 +145,12 @@ static void on_written(struct helper_job *job) {
     struct mip_batch_helper *helper = helper_of(job);
     struct mip_batch *batch = helper->batch;
     enum status st = helper->error.status;
-    batch->on_helper = false;
+    batch->state = MIP_BATCH_STEPPING;
     if (batch->error.status == ST_OK) {
-        batch->stepping = true;
         st = st == ST_OK ? mip_answer_add_part(&batch->writer, &helper->part, &helper->error) : st;
         end_write(batch, chunk_at(batch, 0), st, &helper->error);
-        batch->stepping = false;
     }
+    batch->state = MIP_BATCH_IDLE;
     run_steps(batch);
 }
 
@@ -254,12 +253,11 @@ static void run_read(struct helper_job *job) {
 static void on_read(struct helper_job *job) {
     struct mip_batch_helper *helper = helper_of(job);
     struct mip_batch *batch = helper->batch;
-    batch->on_helper = false;
+    batch->state = MIP_BATCH_STEPPING;
     if (batch->error.status == ST_OK) {
-        batch->stepping = true;
         end_read(batch, newest_chunk(batch), helper->error.status, &helper->error);
-        batch->stepping = false;
     }
+    batch->state = MIP_BATCH_IDLE;
     run_steps(batch);
 }
 
@@ -305,26 +303,28 @@ static bool is_finished(struct mip_batch *batch) {
 
 static void on_resume(struct worker_msg *msg) {
     struct mip_batch *batch = CONTAINER_OF(msg, struct mip_batch, msg);
-    batch->posted = false;
+    batch->state = MIP_BATCH_IDLE;
     run_steps(batch);
 }
 
 static void run_steps(struct mip_batch *batch) {
-    if (batch->stepping || batch->posted || batch->on_helper || batch->finished) {
+    if (batch->state != MIP_BATCH_IDLE) {
         return;
     }
     uint64_t until_ns = clock_now_ns() + STEP_BUDGET_NS;
-    batch->stepping = true;
-    while (!batch->on_helper && run_step(batch)) {
-        if (clock_now_ns() >= until_ns) {
-            batch->posted = true;
+    batch->state = MIP_BATCH_STEPPING;
+    while (batch->state == MIP_BATCH_STEPPING && run_step(batch)) {
+        if (batch->state == MIP_BATCH_STEPPING && clock_now_ns() >= until_ns) {
+            batch->state = MIP_BATCH_POSTED;
             worker_post(batch->context.worker, &batch->msg);
-            break;
         }
     }
-    batch->stepping = false;
-    if (!batch->posted && !batch->on_helper && is_finished(batch)) {
-        batch->finished = true;
+    if (batch->state != MIP_BATCH_STEPPING) {
+        return;
+    }
+    batch->state = MIP_BATCH_IDLE;
+    if (is_finished(batch)) {
+        batch->state = MIP_BATCH_FINISHED;
         if (batch->error.status == ST_OK) {
             batch->error.status = mip_answer_end(&batch->writer, batch->context.infer,
                                                  &batch->pieces, &batch->n_pieces, &batch->error);
@@ -364,35 +364,36 @@ void mip_batch_start(struct mip_batch *batch) {
     struct error err;
     batch->context.progressed = on_chunk_progress;
     batch->msg.run = on_resume;
-    batch->stepping = true;
+    batch->state = MIP_BATCH_STEPPING;
     if (check_element_fits(batch, &err) != ST_OK ||
         mip_answer_begin(&batch->writer, batch->arena, batch->context.plan,
                          batch->context.services->non_finite, &err) != ST_OK) {
         fail_batch(batch, &err);
     }
-    batch->stepping = false;
+    batch->state = MIP_BATCH_IDLE;
     run_steps(batch);
 }
 
 void mip_batch_cancel(struct mip_batch *batch) {
     struct error err;
-    if (batch->finished) {
+    enum mip_batch_state before = batch->state;
+    if (before == MIP_BATCH_FINISHED) {
         return;
     }
-    assert(!batch->stepping);
+    assert(before != MIP_BATCH_STEPPING);
     error_set(&err, ST_CANCELLED, "the client closed the connection before the response");
     atomic_store_explicit(&batch->context.cancelled, true, memory_order_relaxed);
-    if (batch->on_helper) {
+    if (before == MIP_BATCH_ON_HELPER) {
         helper_pool_cancel(batch->context.services->helpers, &batch->helper->job);
     }
-    batch->stepping = true;
+    batch->state = before == MIP_BATCH_IDLE ? MIP_BATCH_STEPPING : before;
     fail_batch(batch, &err);
-    batch->stepping = false;
+    batch->state = before;
     run_steps(batch);
 }
 
 void mip_batch_fini(struct mip_batch *batch) {
-    assert(batch->finished);
+    assert(batch->state == MIP_BATCH_FINISHED);
     while (batch->n_chunks > 0) {
         free_oldest_chunk(batch);
     }

@@ -26,6 +26,15 @@ struct mip_batch_helper {
     struct error error; /* of the job */
 };
 
+/* What a batch does. Steps begin in MIP_BATCH_IDLE only. */
+enum mip_batch_state {
+    MIP_BATCH_IDLE,      /* waits for its chunks, or was not started */
+    MIP_BATCH_STEPPING,  /* runs steps, on this stack */
+    MIP_BATCH_POSTED,    /* the message that continues is on its way */
+    MIP_BATCH_ON_HELPER, /* an element is read or written on a helper thread */
+    MIP_BATCH_FINISHED,  /* `done` was called */
+};
+
 struct mip_batch {
     /* set by the caller, the rest zeroed; context.progressed is set by mip_batch_start */
     struct mip_chunk_context context;
@@ -44,13 +53,10 @@ struct mip_batch {
     size_t oldest, n_chunks;
     size_t n_taken; /* elements taken into chunks so far */
     struct mip_answer_writer writer;
+    enum mip_batch_state state;
     struct worker_msg msg;           /* continues in the next event-loop iteration */
-    bool posted;                     /* the message is on its way */
     struct mip_batch_helper *helper; /* NULL: no element was large */
-    bool on_helper;       /* an element is read or written on a helper thread: no step runs */
-    bool stepping;        /* guards against recursion */
-    bool short_of_memory; /* no new chunk before one has ended */
-    bool finished;        /* `done` was called */
+    bool short_of_memory;            /* no new chunk before one has ended */
 };
 
 /* Returns: bytes of the answer's memory. */
