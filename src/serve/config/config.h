@@ -161,6 +161,11 @@ bool backend_name_is_valid(struct str name);
 enum status model_config_read(struct arena *arena, const struct doc *doc, struct model_config *out,
                               struct error *err) SLUICE_MUST_USE;
 
+struct doc_member; /* core/base/doc/reader.h */
+/* Returns: the table of the fields of ModelConfig, with those inside of each as its `members`; the
+ * reference in docs/models.md is compared with it. */
+const struct doc_member *model_config_members(void);
+
 /* Adds a parameter, or replaces the one of that name. Names that begin with "sluice." take effect
  * at once and are not stored. Name and value are copied into `arena`.
  * Returns: ST_BAD_CONFIG (the caller adds where the parameter was given), ST_NO_MEMORY. */

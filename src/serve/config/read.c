@@ -145,17 +145,25 @@ static void read_reshape_shape(struct doc_reader *reader, const struct doc_node 
     out->has_reshape = true;
 }
 
-static const struct doc_member RESHAPE[] = {{"shape", MEMBER_CUSTOM(read_reshape_shape)}, {0}};
+static const struct doc_member RESHAPE[] = {
+    {"shape", MEMBER_CUSTOM(read_reshape_shape), .form = "sizes with as many elements as dims"},
+    {0}};
+
+static const char DATATYPE[] = "TYPE_BOOL, TYPE_FP32, …";
+static const char DIMS[] = "sizes of 1 or more, or -1 for any";
+static const char FILENAME[] = "a path below the model's directory";
 
 static const char NOT_ROW_MAJOR[] = "tensors that are not row-major are not supported";
 static const char SHAPE_TENSOR[] = "shape tensors are not supported";
 static const char *const FORMATS[] = {"FORMAT_NONE", NULL};
 
 static const struct doc_member INPUT[] = {
-    {"name", MEMBER_CUSTOM_FIELD(struct model_config_tensor, name, struct str, read_name)},
+    {"name", MEMBER_CUSTOM_FIELD(struct model_config_tensor, name, struct str, read_name),
+     .form = "text, required"},
     {"data_type",
-     MEMBER_CUSTOM_FIELD(struct model_config_tensor, datatype, enum datatype, read_datatype)},
-    {"dims", MEMBER_CUSTOM(read_tensor_dims)},
+     MEMBER_CUSTOM_FIELD(struct model_config_tensor, datatype, enum datatype, read_datatype),
+     .form = DATATYPE},
+    {"dims", MEMBER_CUSTOM(read_tensor_dims), .form = DIMS},
     {"reshape", MEMBER_OBJECT(RESHAPE)},
     {"optional", MEMBER_BOOL(struct model_config_tensor, optional)},
     {"format", .words = FORMATS,
@@ -167,13 +175,16 @@ static const struct doc_member INPUT[] = {
     {0}};
 
 static const struct doc_member OUTPUT[] = {
-    {"name", MEMBER_CUSTOM_FIELD(struct model_config_tensor, name, struct str, read_name)},
+    {"name", MEMBER_CUSTOM_FIELD(struct model_config_tensor, name, struct str, read_name),
+     .form = "text, required"},
     {"data_type",
-     MEMBER_CUSTOM_FIELD(struct model_config_tensor, datatype, enum datatype, read_datatype)},
-    {"dims", MEMBER_CUSTOM(read_tensor_dims)},
+     MEMBER_CUSTOM_FIELD(struct model_config_tensor, datatype, enum datatype, read_datatype),
+     .form = DATATYPE},
+    {"dims", MEMBER_CUSTOM(read_tensor_dims), .form = DIMS},
     {"reshape", MEMBER_OBJECT(RESHAPE)},
     {"label_filename",
-     MEMBER_CUSTOM_FIELD(struct model_config_tensor, label_filename, struct str, read_filename)},
+     MEMBER_CUSTOM_FIELD(struct model_config_tensor, label_filename, struct str, read_filename),
+     .form = FILENAME},
     {"is_shape_tensor", MEMBER_REFUSED_TRUE(SHAPE_TENSOR)},
     {"is_non_linear_format_io", MEMBER_REFUSED_TRUE(NOT_ROW_MAJOR)},
     {0}};
@@ -271,7 +282,8 @@ static const struct doc_member PARAMETER_VALUE[] = {
     {"string_value", MEMBER_TEXT(struct model_config_param, value)}, {0}};
 
 static const struct doc_member PARAMETER[] = {
-    {"key", MEMBER_CUSTOM_FIELD(struct model_config_param, name, struct str, read_name)},
+    {"key", MEMBER_CUSTOM_FIELD(struct model_config_param, name, struct str, read_name),
+     .form = "text, required"},
     {"value", MEMBER_OBJECT(PARAMETER_VALUE)},
     {0}};
 
@@ -359,13 +371,15 @@ static void check_sample_data(struct doc_reader *reader, const struct doc_node *
 
 static const struct doc_member WARMUP_INPUT[] = {
     {"data_type",
-     MEMBER_CUSTOM_FIELD(struct sample_input, input.datatype, enum datatype, read_sample_datatype)},
-    {"dims", MEMBER_CUSTOM_FIELD(struct sample_input, input.dims, struct shape, read_sample_dims)},
+     MEMBER_CUSTOM_FIELD(struct sample_input, input.datatype, enum datatype, read_sample_datatype),
+     .form = DATATYPE},
+    {"dims", MEMBER_CUSTOM_FIELD(struct sample_input, input.dims, struct shape, read_sample_dims),
+     .form = "sizes of 1 or more"},
     {"zero_data", MEMBER_BOOL(struct sample_input, is_zero)},
     {"random_data", MEMBER_BOOL(struct sample_input, is_random)},
     {"input_data_file",
      MEMBER_CUSTOM_FIELD(struct sample_input, input.filename, struct str, read_filename),
-     .check = check_sample_data},
+     .form = "a file in the model's folder warmup", .check = check_sample_data},
     {0}};
 
 static const struct doc_member WARMUP_ENTRY[] = {
@@ -389,8 +403,8 @@ static void read_sample_inputs(struct doc_reader *reader, const struct doc_node 
 static const struct doc_member WARMUP[] = {
     {"name", MEMBER_TEXT(struct model_warmup, name)},
     {"batch_size", MEMBER_WHOLE(struct model_warmup, batch_size, 0, INT32_MAX)},
-    {"count", MEMBER_WHOLE(struct model_warmup, count, 0, INT32_MAX)},
-    {"inputs", MEMBER_CUSTOM(read_sample_inputs)},
+    {"count", MEMBER_WHOLE(struct model_warmup, count, 0, INT32_MAX), .preset = 1},
+    {"inputs", MEMBER_CUSTOM(read_sample_inputs), .members = WARMUP_ENTRY},
     {0}};
 
 /* Triton also accepts a sample without a batch size and skips it. */
@@ -422,9 +436,11 @@ static void read_versions(struct doc_reader *reader, const struct doc_node *node
 }
 
 static const struct doc_member LATEST[] = {
-    {"num_versions", MEMBER_WHOLE(struct model_config, latest_count, 1, UINT32_MAX)}, {0}};
+    {"num_versions", MEMBER_WHOLE(struct model_config, latest_count, 1, UINT32_MAX), .preset = 1},
+    {0}};
 static const struct doc_member ALL[] = {{0}};
-static const struct doc_member SPECIFIC[] = {{"versions", MEMBER_CUSTOM(read_versions)}, {0}};
+static const struct doc_member SPECIFIC[] = {
+    {"versions", MEMBER_CUSTOM(read_versions), .form = "one or more numbers"}, {0}};
 
 /* In the order of the policies. */
 static const struct doc_member VERSION_POLICY[] = {{"latest", MEMBER_OBJECT(LATEST)},
@@ -477,9 +493,9 @@ struct instance_group {
 };
 
 static const struct doc_member INSTANCE_GROUP[] = {
-    {"count", MEMBER_WHOLE(struct instance_group, count, 1, MAX_INSTANCES)},
-    {"name", MEMBER_CUSTOM(check_label)},
-    {"kind", MEMBER_CUSTOM(check_kind)},
+    {"count", MEMBER_WHOLE(struct instance_group, count, 1, MAX_INSTANCES), .preset = 1},
+    {"name", MEMBER_CUSTOM(check_label), .form = "text, without effect"},
+    {"kind", MEMBER_CUSTOM(check_kind), .form = "KIND_AUTO, KIND_CPU or KIND_MODEL"},
     {"rate_limiter", MEMBER_IGNORED("instances run whenever they have work")},
     {"gpus",
      MEMBER_REFUSED("this server runs models on CPUs only; leave gpus out and say KIND_CPU")},
@@ -492,7 +508,8 @@ static const struct doc_member INSTANCE_GROUP[] = {
 static void read_instances(struct doc_reader *reader, const struct doc_node *node, void *object) {
     struct model_config *out = object;
     for (struct doc_node item = {0}; doc_reader_next(reader, node, &item);) {
-        struct instance_group group = {.count = 1};
+        struct instance_group group;
+        doc_reader_presets(INSTANCE_GROUP, &group);
         doc_reader_object(reader, &item, INSTANCE_GROUP, &group);
         out->instance_count += group.count;
     }
@@ -505,6 +522,8 @@ static void read_instances(struct doc_reader *reader, const struct doc_node *nod
 /* ---- dynamic_batching: queue policies -------------------------------------------------------- */
 
 enum { MAX_PRIORITY_LEVELS = 1000 /* each level is a list in the queue of every version */ };
+
+static const char SIZES[] = "one or more sizes, 1 to max_batch_size";
 
 static void read_preferred(struct doc_reader *reader, const struct doc_node *node, void *object) {
     struct model_config *out = object;
@@ -520,7 +539,7 @@ static void read_action(struct doc_reader *reader, const struct doc_node *node, 
 }
 
 static const struct doc_member QUEUE_POLICY[] = {
-    {"timeout_action", MEMBER_CUSTOM(read_action)},
+    {"timeout_action", MEMBER_CUSTOM(read_action), .form = "REJECT or DELAY"},
     {"default_timeout_microseconds",
      MEMBER_WHOLE(struct model_queue_policy, timeout_us, 0, INT64_MAX)},
     {"allow_timeout_override", MEMBER_BOOL(struct model_queue_policy, allow_override)},
@@ -544,7 +563,8 @@ static void check_default_level(struct doc_reader *reader, const struct doc_node
 }
 
 static const struct doc_member LEVEL[] = {
-    {"key", MEMBER_BY_CALLER}, /* read_level_key: its range depends on priority_levels */
+    /* read_level_key reads it: its range depends on priority_levels. */
+    {"key", MEMBER_BY_CALLER, .form = "1 to priority_levels, required"},
     {"value", MEMBER_OBJECT(QUEUE_POLICY), .offset = offsetof(struct model_config_level, policy)},
     {0}};
 
@@ -614,7 +634,7 @@ static void check_ordering(struct doc_reader *reader, const struct doc_node *ord
 }
 
 static const struct doc_member DYNAMIC_BATCHING[] = {
-    {"preferred_batch_size", MEMBER_CUSTOM(read_preferred)},
+    {"preferred_batch_size", MEMBER_CUSTOM(read_preferred), .form = SIZES},
     {"max_queue_delay_microseconds",
      MEMBER_WHOLE(struct model_config, max_queue_delay_us, 0, INT64_MAX)},
     {"preserve_ordering", MEMBER_BOOL(struct model_config, preserve_ordering)},
@@ -623,7 +643,7 @@ static const struct doc_member DYNAMIC_BATCHING[] = {
     {"priority_levels", MEMBER_WHOLE(struct model_config, priority_levels, 0, MAX_PRIORITY_LEVELS)},
     {"default_priority_level", MEMBER_WHOLE(struct model_config, default_priority, 0, INT64_MAX),
      .check = check_default_level},
-    {"priority_queue_policy", MEMBER_CUSTOM(read_levels)},
+    {"priority_queue_policy", MEMBER_CUSTOM(read_levels), .members = LEVEL},
     {0}};
 
 static void read_batching(struct doc_reader *reader, const struct doc_node *node, void *object) {
@@ -712,13 +732,15 @@ static void read_id_datatype(struct doc_reader *reader, const struct doc_node *n
     out->datatype = is_id ? of_ids : out->datatype;
 }
 
+static const char PAIR[] = "the value for false and the one for true";
+
 static const struct doc_member CONTROL[] = {
     {"kind", MEMBER_WORD(struct model_control, kind, KINDS),
      .text = "CONTROL_SEQUENCE_START, _READY, _END or _CORRID"},
-    {"int32_false_true", MEMBER_CUSTOM(read_int32_pair)},
-    {"fp32_false_true", MEMBER_CUSTOM(read_fp32_pair)},
-    {"bool_false_true", MEMBER_CUSTOM(read_bool_pair)},
-    {"data_type", MEMBER_CUSTOM(read_id_datatype)},
+    {"int32_false_true", MEMBER_CUSTOM(read_int32_pair), .form = PAIR},
+    {"fp32_false_true", MEMBER_CUSTOM(read_fp32_pair), .form = PAIR},
+    {"bool_false_true", MEMBER_CUSTOM(read_bool_pair), .form = PAIR},
+    {"data_type", MEMBER_CUSTOM(read_id_datatype), .form = "of CONTROL_SEQUENCE_CORRID"},
     {0}};
 
 static void read_control(struct doc_reader *reader, const struct doc_node *node, void *object) {
@@ -730,8 +752,9 @@ static void read_control(struct doc_reader *reader, const struct doc_node *node,
 }
 
 static const struct doc_member CONTROL_INPUT[] = {
-    {"name", MEMBER_CUSTOM_FIELD(struct model_control, name, struct str, read_name)},
-    {"control", MEMBER_CUSTOM(read_control)},
+    {"name", MEMBER_CUSTOM_FIELD(struct model_control, name, struct str, read_name),
+     .form = "text, required"},
+    {"control", MEMBER_CUSTOM(read_control), .members = CONTROL},
     {0}};
 
 static void check_control(struct doc_reader *reader, const struct doc_node *node,
@@ -775,16 +798,18 @@ static const struct doc_member DIRECT[] = {
 static const struct doc_member OLDEST[] = {
     {"max_queue_delay_microseconds",
      MEMBER_WHOLE(struct model_config, max_queue_delay_us, 0, INT64_MAX)},
-    {"preferred_batch_size", MEMBER_CUSTOM(read_preferred)},
+    {"preferred_batch_size", MEMBER_CUSTOM(read_preferred), .form = SIZES},
     {"preserve_ordering", MEMBER_BOOL(struct model_config, preserve_ordering)},
     {"max_candidate_sequences",
      MEMBER_WHOLE(struct model_config, sequences.max_candidates, 0, INT32_MAX)},
     {0}};
 
+enum { DEFAULT_IDLE_US = 1000000 };
+
 static const struct doc_member SEQUENCES[] = {
     {"max_sequence_idle_microseconds",
-     MEMBER_WHOLE(struct model_config, sequences.idle_us, 0, INT64_MAX)},
-    {"control_input", MEMBER_CUSTOM(read_controls)},
+     MEMBER_WHOLE(struct model_config, sequences.idle_us, 0, INT64_MAX), .preset = DEFAULT_IDLE_US},
+    {"control_input", MEMBER_CUSTOM(read_controls), .members = CONTROL_INPUT},
     {"direct", MEMBER_OBJECT(DIRECT)},
     {"oldest", MEMBER_OBJECT(OLDEST)},
     {"state", MEMBER_REFUSED("state that the server carries from one request to the next is not "
@@ -794,7 +819,6 @@ static const struct doc_member SEQUENCES[] = {
     {0}};
 
 static void read_sequences(struct doc_reader *reader, const struct doc_node *node, void *object) {
-    enum { DEFAULT_IDLE_US = 1000000 };
     struct model_config *out = object;
     bool direct = doc_get(node, "direct").val != NULL;
     bool oldest = doc_get(node, "oldest").val != NULL;
@@ -913,7 +937,8 @@ static void note_max_batch_size(struct doc_reader *reader, const struct doc_node
     out->has_max_batch_size = node->val != NULL;
 }
 
-/* Members that exclude others come after them. */
+/* Members that exclude others come after them. `.form` of a member with a function of its own is
+ * what it takes, for docs/models.md. */
 static const struct doc_member MODEL[] = {
     {"name", MEMBER_TEXT(struct model_config, name)},
     {"backend", MEMBER_TEXT(struct model_config, backend), .check = check_backend},
@@ -921,17 +946,18 @@ static const struct doc_member MODEL[] = {
     {"max_batch_size", MEMBER_WHOLE(struct model_config, max_batch_size, 0, MAX_BATCH_SIZE),
      .check = note_max_batch_size},
     {"default_model_filename",
-     MEMBER_CUSTOM_FIELD(struct model_config, default_filename, struct str, read_filename)},
-    {"input", MEMBER_CUSTOM(read_inputs)},
-    {"output", MEMBER_CUSTOM(read_outputs)},
-    {"version_policy", MEMBER_CUSTOM(read_version_policy)},
-    {"instance_group", MEMBER_CUSTOM(read_instances)},
-    {"dynamic_batching", MEMBER_CUSTOM(read_batching)},
-    {"sequence_batching", MEMBER_CUSTOM(read_sequences)},
-    {"model_warmup", MEMBER_CUSTOM(read_warmups)},
+     MEMBER_CUSTOM_FIELD(struct model_config, default_filename, struct str, read_filename),
+     .form = FILENAME},
+    {"input", MEMBER_CUSTOM(read_inputs), .members = INPUT},
+    {"output", MEMBER_CUSTOM(read_outputs), .members = OUTPUT},
+    {"version_policy", MEMBER_CUSTOM(read_version_policy), .members = VERSION_POLICY},
+    {"instance_group", MEMBER_CUSTOM(read_instances), .members = INSTANCE_GROUP},
+    {"dynamic_batching", MEMBER_CUSTOM(read_batching), .members = DYNAMIC_BATCHING},
+    {"sequence_batching", MEMBER_CUSTOM(read_sequences), .members = SEQUENCES},
+    {"model_warmup", MEMBER_CUSTOM(read_warmups), .members = WARMUP},
     {"model_transaction_policy", MEMBER_OBJECT(TRANSACTION_POLICY)},
     {"response_cache", MEMBER_OBJECT(RESPONSE_CACHE)},
-    {"parameters", MEMBER_CUSTOM(read_params)},
+    {"parameters", MEMBER_CUSTOM(read_params), .members = PARAMETER},
     {"runtime", MEMBER_IGNORED("the backend's own library is used")},
     {"batch_input", MEMBER_REFUSED("inputs made by the server are not supported")},
     {"batch_output", MEMBER_REFUSED("outputs scattered by another tensor are not supported")},
@@ -945,6 +971,10 @@ static const struct doc_member MODEL[] = {
     {"model_metrics", MEMBER_IGNORED("there are no metrics of the model's own")},
     {0}};
 
+const struct doc_member *model_config_members(void) {
+    return MODEL;
+}
+
 enum status model_config_read(struct arena *arena, const struct doc *doc, struct model_config *out,
                               struct error *err) {
     struct doc_reader reader = {.arena = arena,
@@ -952,7 +982,8 @@ enum status model_config_read(struct arena *arena, const struct doc *doc, struct
                                 .on_ignored = warn_ignored,
                                 .err = err};
     struct doc_node root = doc_root(doc);
-    *out = (struct model_config){.policy = VERSIONS_LATEST, .latest_count = 1};
+    *out = (struct model_config){.policy = VERSIONS_LATEST};
+    doc_reader_presets(LATEST, out);
     doc_reader_object(&reader, &root, MODEL, out);
     return reader.status;
 }

@@ -130,7 +130,7 @@ struct doc_member {
     double preset;                    /* of numbers: the value that doc_reader_presets sets */
     const char *const *words;         /* of MEMBER_WORD; the first is the default of an ignored or
                                          refused member that is an enum */
-    const struct doc_member *members; /* of MEMBER_OBJECT */
+    const struct doc_member *members; /* of MEMBER_OBJECT; of MEMBER_CUSTOM for documentation */
     const char *text;     /* ignored and refused members: the reason; of words: their list for the
                              error text, or NULL; of MEMBER_NUMBER: the error text, or NULL */
     doc_member_fn *read;  /* of MEMBER_CUSTOM; `out` is the field */
