@@ -76,14 +76,10 @@ enum status queue_policy_apply(const struct queue_policy *policy,
                                    .deprioritize_ns = UINT64_MAX,
                                    .expires_ns = request->deadline_ns > 0 ? request->deadline_ns
                                                                           : UINT64_MAX};
-    if (request->params.n > 0 && !request->params_are_opaque) {
-        enum status st = read_number_param(request->params, "priority", &priority, err);
-        if (st == ST_OK) {
-            st = read_number_param(request->params, "timeout", &asked_us, err);
-        }
-        if (st != ST_OK) {
-            return st;
-        }
+    if (request->params.n > 0 && !request->params_are_opaque &&
+        (read_number_param(request->params, "priority", &priority, err) != ST_OK ||
+         read_number_param(request->params, "timeout", &asked_us, err) != ST_OK)) {
+        return err->status;
     }
     if (queue_deadline_passed(out, now_ns)) {
         return error_set(err, ST_DEADLINE_EXCEEDED,

@@ -63,14 +63,12 @@ enum status model_info_check(const sluice_model_info *info, struct error *err) {
     if (info->takes_any) {
         return ST_OK;
     }
-    enum status st = check_tensors("input", info->inputs, info->n_inputs, err);
-    if (st == ST_OK) {
-        st = check_tensors("output", info->outputs, info->n_outputs, err);
+    if (check_tensors("input", info->inputs, info->n_inputs, err) != ST_OK ||
+        check_tensors("output", info->outputs, info->n_outputs, err) != ST_OK) {
+        return err->status;
     }
-    if (st == ST_OK && info->n_outputs == 0) {
-        st = error_set(err, ST_BACKEND_FAILED, "the model has no outputs");
-    }
-    return st;
+    return info->n_outputs > 0 ? ST_OK
+                               : error_set(err, ST_BACKEND_FAILED, "the model has no outputs");
 }
 
 /* ---- reshape --------------------------------------------------------------------------------- */
@@ -170,15 +168,10 @@ static enum status check_batch_dimension(const struct model_config *config,
 
 static enum status check_configured_batching(struct arena *arena, struct model_config *config,
                                              const sluice_model_info *info, struct error *err) {
-    enum status st = ST_OK;
-    if (config->max_batch_size > 0 && !info->takes_any) {
-        st = check_batch_dimension(config, info, true, err);
-        if (st == ST_OK) {
-            st = check_batch_dimension(config, info, false, err);
-        }
-    }
-    if (st != ST_OK) {
-        return st;
+    if (config->max_batch_size > 0 && !info->takes_any &&
+        (check_batch_dimension(config, info, true, err) != ST_OK ||
+         check_batch_dimension(config, info, false, err) != ST_OK)) {
+        return err->status;
     }
     set_max_batch_size(config, config->max_batch_size,
                        arena_printf(arena, "max_batch_size is %" PRIu64 " in config.pbtxt",

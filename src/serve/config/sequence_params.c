@@ -60,15 +60,10 @@ enum status sequence_params_parse(const struct model_config *config,
                                   struct error *err) {
     struct params none = {NULL, 0};
     struct params params = request->params_are_opaque ? none : request->params;
-    enum status st = read_id(params_find(params, "sequence_id"), &out->id, err);
-    if (st == ST_OK) {
-        st = read_flag(params, "sequence_start", &out->start, err);
-    }
-    if (st == ST_OK) {
-        st = read_flag(params, "sequence_end", &out->end, err);
-    }
-    if (st != ST_OK) {
-        return st;
+    if (read_id(params_find(params, "sequence_id"), &out->id, err) != ST_OK ||
+        read_flag(params, "sequence_start", &out->start, err) != ST_OK ||
+        read_flag(params, "sequence_end", &out->end, err) != ST_OK) {
+        return err->status;
     }
     if (out->id.number == 0 && out->id.text.len == 0) {
         return error_set(err, ST_BAD_SEQUENCE,

@@ -21,15 +21,14 @@ static struct trace *begin_trace(struct inference *base) {
 static enum status prepare(struct inference *base, bool on_worker, struct error *err) {
     struct client_inference *self = client_inference_of(base);
     const struct inference_protocol *protocol = self->protocol;
-    enum status st = protocol->decode(self, err);
-    if (st == ST_OK && !base->spec) {
-        st = inference_find_model(base, self->services->repository, on_worker, self->model,
-                                  self->version_text, err);
+    if (protocol->decode(self, err) != ST_OK ||
+        (!base->spec && inference_find_model(base, self->services->repository, on_worker,
+                                             self->model, self->version_text, err) != ST_OK)) {
+        return err->status;
     }
-    if (st == ST_OK && protocol->forward_headers) {
-        st = protocol->forward_headers(self, &base->call.request->params, err);
-    }
-    return st;
+    return protocol->forward_headers
+               ? protocol->forward_headers(self, &base->call.request->params, err)
+               : ST_OK;
 }
 
 static uint64_t prepare_ns(const struct inference *base) {
@@ -41,20 +40,18 @@ static uint64_t prepare_ns(const struct inference *base) {
 static enum status check(struct inference *base, struct error *err) {
     struct client_inference *self = client_inference_of(base);
     struct infer_request *request = base->call.request;
-    enum status st = ST_OK;
-    if (self->services->shared) {
-        st = shm_request_read_inputs(self->services->shared, request, &self->shm, err);
+    if (self->services->shared &&
+        shm_request_read_inputs(self->services->shared, request, &self->shm, err) != ST_OK) {
+        return err->status;
     }
-    for (size_t i = 0; st == ST_OK && base->spec->decoupled && i < self->shm.n; i++) {
+    for (size_t i = 0; base->spec->decoupled && i < self->shm.n; i++) {
         if (self->shm.regions[i]) { /* each response would overwrite the one before it */
-            st = error_set(err, ST_UNSUPPORTED,
-                           "the outputs of a decoupled model cannot be in shared memory");
+            return error_set(err, ST_UNSUPPORTED,
+                             "the outputs of a decoupled model cannot be in shared memory");
         }
     }
-    if (st == ST_OK) {
-        st = inference_check(base, err);
-    }
-    return st == ST_OK ? classify_check(request, base->spec, err) : st;
+    return inference_check(base, err) == ST_OK ? classify_check(request, base->spec, err)
+                                               : err->status;
 }
 
 /* ---- responses ------------------------------------------------------------------------------- */

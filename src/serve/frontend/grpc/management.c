@@ -29,19 +29,15 @@ enum status grpc_answer_trace_setting(struct grpc_api *api, struct grpc_call *ca
                                       struct str message, struct buf *out, struct error *err) {
     struct tracer *tracer = api->options.services.tracer;
     struct v2_trace_update wanted;
-    enum status st = v2_grpc_trace_decode(message, &wanted, err);
     (void)call;
-    if (st == ST_OK) {
-        st = trace_model_check(api->options.services.repository, wanted.model, err);
+    if (v2_grpc_trace_decode(message, &wanted, err) != ST_OK ||
+        trace_model_check(api->options.services.repository, wanted.model, err) != ST_OK ||
+        tracer_change_settings(tracer, wanted.model, &wanted, err) != ST_OK) {
+        return err->status;
     }
-    if (st == ST_OK) {
-        st = tracer_change_settings(tracer, wanted.model, &wanted, err);
-    }
-    if (st == ST_OK) {
-        struct v2_trace_settings now = tracer_get_settings(tracer, wanted.model);
-        v2_grpc_trace_encode(out, &now);
-    }
-    return st;
+    struct v2_trace_settings now = tracer_get_settings(tracer, wanted.model);
+    v2_grpc_trace_encode(out, &now);
+    return ST_OK;
 }
 
 /* ---- shared memory --------------------------------------------------------------------------- */
@@ -160,11 +156,9 @@ static void begin_change(struct grpc_call *call, enum repository_action act) {
         .repository = grpc_method_context_of(call)->api->options.services.repository,
     };
     call->user = self;
-    enum status st = decode_request(self, &err);
-    if (st == ST_OK) {
-        st = repository_change_from_request(message->arena, &self->request, &self->change, &err);
-    }
-    if (st != ST_OK) {
+    if (decode_request(self, &err) != ST_OK ||
+        repository_change_from_request(message->arena, &self->request, &self->change, &err) !=
+            ST_OK) {
         finish_call(self, &err);
         return;
     }

@@ -120,24 +120,17 @@ enum status mip_picture_plan(enum datatype datatype, struct shape dims,
         return error_set(err, ST_UNSUPPORTED, "%s is not a datatype for the values of a picture",
                          datatype_name(datatype));
     }
-    enum status st = find_axes(dims, settings->layout, &axes, &out->layout, err);
-    if (st == ST_OK) {
-        int64_t channels = axes.channels == NO_AXIS ? 1 : dims.dims[axes.channels];
-        st = choose_color(channels, settings, &out->color, err);
+    if (find_axes(dims, settings->layout, &axes, &out->layout, err) != ST_OK) {
+        return err->status;
     }
-    if (st == ST_OK) {
-        st = choose_side("height", dims.dims[axes.height], settings->height, settings->prefix,
-                         &out->height, err);
-    }
-    if (st == ST_OK) {
-        st = choose_side("width", dims.dims[axes.width], settings->width, settings->prefix,
-                         &out->width, err);
-    }
-    if (st == ST_OK) {
-        st = set_pixel_numbers(settings, out, err);
-    }
-    if (st != ST_OK) {
-        return st;
+    int64_t channels = axes.channels == NO_AXIS ? 1 : dims.dims[axes.channels];
+    if (choose_color(channels, settings, &out->color, err) != ST_OK ||
+        choose_side("height", dims.dims[axes.height], settings->height, settings->prefix,
+                    &out->height, err) != ST_OK ||
+        choose_side("width", dims.dims[axes.width], settings->width, settings->prefix, &out->width,
+                    err) != ST_OK ||
+        set_pixel_numbers(settings, out, err) != ST_OK) {
+        return err->status;
     }
     for (size_t i = 0; i < dims.rank; i++) {
         out_dims[i] = dims.dims[i] == -1 ? 1 : dims.dims[i];

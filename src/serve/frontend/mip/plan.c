@@ -232,15 +232,12 @@ enum status mip_plan_new(struct arena *arena, const struct model_spec *spec,
     if (!plan->inputs || !plan->outputs) {
         return error_no_memory(err, "the model's plan for MIP");
     }
-    enum status st = mip_settings_read(config, spec, inputs, outputs, err);
-    if (st == ST_OK) {
-        st = plan_inputs(arena, inputs, plan, err);
-    }
-    if (st == ST_OK) {
-        st = plan_outputs(arena, outputs, config, directory, plan, err);
-    }
     *out = plan;
-    return st;
+    if (mip_settings_read(config, spec, inputs, outputs, err) != ST_OK ||
+        plan_inputs(arena, inputs, plan, err) != ST_OK) {
+        return err->status;
+    }
+    return plan_outputs(arena, outputs, config, directory, plan, err);
 }
 
 bool mip_plan_decodes_pictures(const struct mip_plan *plan) {

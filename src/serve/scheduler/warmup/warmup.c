@@ -292,23 +292,17 @@ static enum status begin_call(struct warmup *warmup) {
     if (!warmup->request.arena) {
         return error_no_memory(warmup->err, "the sample");
     }
-    enum status st = infer_check(&warmup->request, &warmup->version->plan.spec, warmup->err);
-    if (st == ST_OK) {
-        st = infer_align_copy(&warmup->request, warmup->err);
-    }
     call->request = &warmup->request;
     call->worker = warmup->worker;
     call->done = on_done;
-    if (st == ST_OK) {
-        st = call_init(call, warmup->version, warmup->err);
+    if (infer_check(&warmup->request, &warmup->version->plan.spec, warmup->err) == ST_OK &&
+        infer_align_copy(&warmup->request, warmup->err) == ST_OK &&
+        call_init(call, warmup->version, warmup->err) == ST_OK &&
+        call_prepare(call, warmup->err) == ST_OK) {
+        return ST_OK;
     }
-    if (st == ST_OK) {
-        st = call_prepare(call, warmup->err);
-    }
-    if (st != ST_OK) {
-        arena_free(warmup->request.arena);
-    }
-    return st;
+    arena_free(warmup->request.arena);
+    return warmup->err->status;
 }
 
 /* instance_execute would count it in the statistics. */
