@@ -74,13 +74,13 @@ static void open_pool(struct bench *bench) {
     check(prefix_table_new((size_t)64 << 20, &prefixes, &err), &err);
     pool_attach_prefix_table(bench->pool, prefixes);
     prefix_table_unref(prefixes);
-    check(pool_spec_new(&spec, &err), &err);
+    spec = pool_spec_new();
     for (uint32_t i = 0; i < bench->n_endpoints; i++) {
         struct pool_spec_endpoint wanted = {.address = numbered(i)};
-        check(pool_spec_add_endpoint(spec, &wanted, &err), &err);
+        pool_spec_add_endpoint(spec, &wanted);
     }
     struct pool_model model = {.name = STR("llama")};
-    check(pool_spec_add_model(spec, &model, &err), &err);
+    pool_spec_add_model(spec, &model);
     spec->strict_models = true;
     spec->profile = bench->loads >= 2 ? every_scorer(spec->arena) : NULL;
     check(pool_update(bench->pool, &spec, &err), &err);

@@ -191,17 +191,17 @@ static struct pool *make_pool(uint8_t which) {
                       old = {.name = STR("old"), .targets = {&target, 1}};
     struct pool_spec_endpoint wanted = {
         .address = {.family = 4, .port = 8000, .low = (10u << 24) + 1}};
-    struct pool_spec *spec = NULL;
+    struct pool_spec *spec = pool_spec_new();
     struct pool *pool = NULL;
-    check(pool_new(&pool, NULL) == ST_OK && pool_spec_new(&spec, NULL) == ST_OK);
+    check(pool_new(&pool, NULL) == ST_OK);
     spec->strict_models = which & 1;
     spec->protocol.conformance = which & 2;
     if (which & 4) {
-        check(pool_spec_add_model(spec, &old, NULL) == ST_OK);
+        pool_spec_add_model(spec, &old);
     }
-    check(pool_spec_add_model(spec, &plain, NULL) == ST_OK);
+    pool_spec_add_model(spec, &plain);
     if (!(which & 8)) {
-        check(pool_spec_add_endpoint(spec, &wanted, NULL) == ST_OK);
+        pool_spec_add_endpoint(spec, &wanted);
     }
     check(pool_update(pool, &spec, NULL) == ST_OK);
     return pool;

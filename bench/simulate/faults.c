@@ -258,9 +258,8 @@ static void set_profile(const struct sim_fault_scenario *scenario, struct pool_s
 
 static void set_flow_control(const struct fault_run *run, struct pool_spec *spec) {
     static const struct pool_objective low = {STR("low"), 0}, high = {STR("high"), 100};
-    struct error err;
-    check_status(pool_spec_add_objective(spec, &low, &err), &err);
-    check_status(pool_spec_add_objective(spec, &high, &err), &err);
+    pool_spec_add_objective(spec, &low);
+    pool_spec_add_objective(spec, &high);
     spec->max_in_flight = SLOTS;
     spec->flow_control.on = true;
     spec->flow_control.max_wait_ns = MAX_WAIT_NS;
@@ -289,12 +288,12 @@ static void open_pool(struct fault_run *run) {
     check_status(prefix_table_new((size_t)16 << 20, &prefixes, &err), &err);
     pool_attach_prefix_table(run->pool, prefixes);
     prefix_table_unref(prefixes);
-    check_status(pool_spec_new(&spec, &err), &err);
+    spec = pool_spec_new();
     for (uint32_t i = 0; i < run->n_servers; i++) {
         static const struct pool_label zone = {STR("zone"), STR("a")};
         struct pool_spec_endpoint wanted = {
             .address = {.family = 4, .port = 8000, .low = (10u << 24) + i}, .labels = {&zone, 1}};
-        check_status(pool_spec_add_endpoint(spec, &wanted, &err), &err);
+        pool_spec_add_endpoint(spec, &wanted);
     }
     set_profile(run->scenario, spec);
     if (run->scenario->flood) {

@@ -50,11 +50,11 @@ static void open_pool(struct run *run) {
     check_status(prefix_table_new(PREFIX_TABLE_BYTES, &prefixes, &err), &err);
     pool_attach_prefix_table(run->pool, prefixes);
     prefix_table_unref(prefixes);
-    check_status(pool_spec_new(&spec, &err), &err);
+    spec = pool_spec_new();
     for (uint32_t i = 0; i < run->setting->n_servers; i++) {
         struct pool_spec_endpoint wanted = {
             .address = {.family = 4, .port = 8000, .low = (10u << 24) + i}};
-        check_status(pool_spec_add_endpoint(spec, &wanted, &err), &err);
+        pool_spec_add_endpoint(spec, &wanted);
     }
     check_status(sim_profile_make(run->setting->profile, spec->arena, &spec->profile, &err), &err);
     check_status(pool_update(run->pool, &spec, &err), &err);

@@ -12,13 +12,11 @@ const char *const DNS_RECORDS_WORDS[] = {"any", "A", "AAAA", "SRV", NULL};
 struct dns_plan *dns_plan_get(struct pool_spec *spec) {
     if (!spec->dns) {
         spec->dns = arena_calloc(spec->arena, 1, sizeof(*spec->dns));
-        if (spec->dns) {
-            *spec->dns = (struct dns_plan){.servers = STR(""),
-                                           .timeout_ns = TIMEOUT_S * NS_PER_S,
-                                           .min_ttl_ns = SHORTEST_S * NS_PER_S,
-                                           .max_ttl_ns = LONGEST_S * NS_PER_S,
-                                           .keep_ns = KEEP_S * NS_PER_S};
-        }
+        *spec->dns = (struct dns_plan){.servers = STR(""),
+                                       .timeout_ns = TIMEOUT_S * NS_PER_S,
+                                       .min_ttl_ns = SHORTEST_S * NS_PER_S,
+                                       .max_ttl_ns = LONGEST_S * NS_PER_S,
+                                       .keep_ns = KEEP_S * NS_PER_S};
     }
     return spec->dns;
 }
@@ -26,18 +24,13 @@ struct dns_plan *dns_plan_get(struct pool_spec *spec) {
 enum status dns_plan_add(struct pool_spec *spec, const struct dns_plan_name *wanted,
                          struct error *err) {
     struct dns_plan *plan = dns_plan_get(spec);
-    if (plan && plan->n_names == DNS_MAX_NAMES) {
+    if (plan->n_names == DNS_MAX_NAMES) {
         return error_set(err, ST_BAD_CONFIG, "expected at most %d names to resolve", DNS_MAX_NAMES);
     }
-    if (plan && plan->n_names == plan->names_cap) {
+    if (plan->n_names == plan->names_cap) {
         size_t cap = 2 * plan->names_cap + FIRST_CAP, size = sizeof(*plan->names);
-        struct dns_plan_name *names =
-            arena_realloc(spec->arena, plan->names, plan->names_cap * size, cap * size);
-        plan->names = names ? names : plan->names;
-        plan->names_cap = names ? cap : plan->names_cap;
-    }
-    if (!plan || plan->n_names == plan->names_cap) {
-        return error_no_memory(err, "the pool's names");
+        plan->names = arena_realloc(spec->arena, plan->names, plan->names_cap * size, cap * size);
+        plan->names_cap = cap;
     }
     plan->names[plan->n_names++] = *wanted;
     return ST_OK;

@@ -40,16 +40,16 @@ enum { DNS_MAX_NAMES = 1000, DNS_MAX_SERVERS = 8 };
 /* Size of the text of that many servers, with its NUL. */
 enum { DNS_SERVERS_BYTES = DNS_MAX_SERVERS * ENDPOINT_TEXT_BYTES };
 
-/* Returns: the spec's plan, made with the defaults if there is none; NULL when out of memory. */
+/* Returns: the spec's plan, made with the defaults if there is none. */
 struct dns_plan *dns_plan_get(struct pool_spec *spec);
-/* Appends `*wanted`, whose texts and arrays must be in the spec's arena. Returns: ST_BAD_CONFIG
- * (too many), ST_NO_MEMORY. */
+/* Appends `*wanted`, whose texts and arrays must be in the spec's arena. Returns: ST_BAD_CONFIG:
+ * too many. */
 enum status dns_plan_add(struct pool_spec *spec, const struct dns_plan_name *wanted,
                          struct error *err) SLUICE_MUST_USE;
 
 /* Splits "models.example:8000". Returns: false if the text is not a name and a port. */
 bool dns_target_parse(struct str text, struct str *name, uint16_t *port);
-/* A copy of a name in the spec's arena, in lower case. Returns: ptr NULL when out of memory. */
+/* A copy of a name in the spec's arena, in lower case. */
 struct str dns_name_copy(struct pool_spec *spec, struct str name);
 
 /* Prints the plan for `sluice pick --check`; `spec->dns` may be NULL. */

@@ -157,9 +157,8 @@ static void check_endpoint(struct doc_reader *reader, const struct doc_node *nod
 static void check_endpoints(struct doc_reader *reader, const struct doc_node *node, void *object) {
     const struct pool_spec *spec = pool_config_reader_of(reader)->spec;
     struct scrape_plan *plan = object;
-    if (doc_get(node->parent, "preset_label").val &&
-        !scrape_plan_make_presets(plan, reader->arena)) {
-        doc_reader_no_memory(reader);
+    if (doc_get(node->parent, "preset_label").val) {
+        scrape_plan_make_presets(plan, reader->arena);
     }
     for (size_t i = 0; doc_reader_ok(reader) && i < spec->n_endpoints; i++) {
         char text[ENDPOINT_TEXT_BYTES];

@@ -26,7 +26,7 @@ void pool_config_add_model(struct pool_config_reader *reader, const struct doc_n
     }
     reader->has_models = true;
     if (doc_reader_ok(&reader->doc)) {
-        reader->doc.status = pool_spec_add_model(reader->spec, model, reader->doc.err);
+        pool_spec_add_model(reader->spec, model);
     }
 }
 
@@ -75,7 +75,7 @@ void pool_config_add_objective(struct pool_config_reader *reader, const struct d
     doc_reader_i64(&reader->doc, priority, INT32_MIN, INT32_MAX, &objective.priority);
     pool_config_add_name(reader, &reader->objectives, name, node);
     if (doc_reader_ok(&reader->doc)) {
-        reader->doc.status = pool_spec_add_objective(reader->spec, &objective, reader->doc.err);
+        pool_spec_add_objective(reader->spec, &objective);
     }
 }
 
@@ -102,7 +102,7 @@ void pool_config_read_objectives(struct doc_reader *reader, const struct doc_nod
 void pool_config_add_rewrite(struct pool_config_reader *reader,
                              const struct pool_rewrite *rewrite) {
     if (doc_reader_ok(&reader->doc)) {
-        reader->doc.status = pool_spec_add_rewrite(reader->spec, rewrite, reader->doc.err);
+        pool_spec_add_rewrite(reader->spec, rewrite);
     }
 }
 

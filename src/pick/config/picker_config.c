@@ -229,10 +229,6 @@ void pool_config_read_picker_config(struct pool_config_reader *reader,
     struct doc_node gates = doc_get(node, "featureGates"), gate = {0};
     struct doc_node data = doc_get(node, "data"), layer = doc_get(node, "dataLayer");
     reader->plugins = arena_calloc(reader->arena, 1, sizeof(*reader->plugins));
-    if (!reader->plugins) {
-        doc_reader_no_memory(doc);
-        return;
-    }
     pool_config_read_profile(doc, node, true, reader->plugins);
     while (doc_is_present(&gates) && doc_reader_next(doc, &gates, &gate)) {
         read_gate(doc, &gate);

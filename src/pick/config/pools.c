@@ -159,25 +159,15 @@ struct pool_config_reader *pool_config_find_pool(const struct pool_config_file *
 
 /* ---- the list of pools ----------------------------------------------------------------------- */
 
-/* Returns: NULL after an error. */
 static struct pool_config_reader *begin_pool(struct pool_config_file *file) {
-    struct pool_config_reader *reader = &file->items[file->n];
-    struct pool_spec *spec = NULL;
-    file->doc.status = pool_spec_new(&spec, file->doc.err);
-    if (!doc_reader_ok(&file->doc)) {
-        return NULL;
-    }
-    file->n++;
-    pool_config_reader_init(reader, file->name, spec, file->arena, file->doc.err);
+    struct pool_config_reader *reader = &file->items[file->n++];
+    pool_config_reader_init(reader, file->name, pool_spec_new(), file->arena, file->doc.err);
     return reader;
 }
 
 static void read_item(struct pool_config_file *file, const struct doc_node *item) {
     struct doc_node name = doc_get(item, "name"), match = doc_get(item, "match");
     struct pool_config_reader *reader = begin_pool(file);
-    if (!reader) {
-        return;
-    }
     doc_reader_expect_object(&reader->doc, item);
     pool_config_read_name(&reader->doc, &name, &reader->spec->name);
     if (doc_reader_ok(&reader->doc)) {
@@ -250,17 +240,11 @@ static void add_dns_name(struct pool_config_reader *reader, const struct doc_nod
                          struct dns_plan_name *wanted, const struct pool_config_ports *ports) {
     struct doc_reader *doc = &reader->doc;
     uint16_t *copy = doc_reader_calloc(doc, ports->n, sizeof(*copy));
-    struct str name = doc_reader_ok(doc) ? dns_name_copy(reader->spec, wanted->name) : wanted->name;
-    if (!name.ptr) {
-        doc_reader_no_memory(doc);
-    }
+    struct str name = dns_name_copy(reader->spec, wanted->name);
     for (size_t i = 0; doc_reader_ok(doc) && (i == 0 || i < ports->n); i++) {
         struct str noted =
             arena_printf(reader->arena, "%.*s:%u %s", STR_ARG(name),
                          ports->n > 0 ? ports->items[i] : 0U, DNS_RECORDS_TEXTS[wanted->records]);
-        if (!noted.ptr) {
-            doc_reader_no_memory(doc);
-        }
         pool_config_add_name(reader, &reader->endpoints, noted, node);
     }
     if (!doc_reader_ok(doc)) {
@@ -270,11 +254,8 @@ static void add_dns_name(struct pool_config_reader *reader, const struct doc_nod
     wanted->name = name;
     wanted->ports = copy;
     wanted->n_ports = ports->n;
-    enum status added = dns_plan_add(reader->spec, wanted, doc->err);
-    if (added == ST_BAD_CONFIG) {
+    if (dns_plan_add(reader->spec, wanted, doc->err) != ST_OK) {
         doc_reader_fail(doc, node, "is one name too many: at most %d", DNS_MAX_NAMES);
-    } else {
-        doc->status = added;
     }
 }
 
@@ -373,11 +354,8 @@ const struct doc_member POOL_CONFIG_DNS[] = {
     {0}};
 
 void pool_config_read_dns(struct doc_reader *reader, const struct doc_node *node, void *spec) {
-    struct dns_plan *plan = doc_is_present(node) ? dns_plan_get(spec) : NULL;
-    if (plan) {
-        doc_reader_object(reader, node, POOL_CONFIG_DNS, plan);
-    } else if (doc_is_present(node)) {
-        doc_reader_no_memory(reader);
+    if (doc_is_present(node)) {
+        doc_reader_object(reader, node, POOL_CONFIG_DNS, dns_plan_get(spec));
     }
 }
 
@@ -387,12 +365,9 @@ static void add_endpoint(struct pool_config_reader *reader, const struct doc_nod
                          const struct pool_spec_endpoint *wanted) {
     char text[ENDPOINT_TEXT_BYTES];
     struct str copy = arena_dup(reader->arena, endpoint_address_print(&wanted->address, text));
-    if (!copy.ptr) {
-        doc_reader_no_memory(&reader->doc);
-    }
     pool_config_add_name(reader, &reader->endpoints, copy, node);
     if (doc_reader_ok(&reader->doc)) {
-        reader->doc.status = pool_spec_add_endpoint(reader->spec, wanted, reader->doc.err);
+        pool_spec_add_endpoint(reader->spec, wanted);
     }
 }
 

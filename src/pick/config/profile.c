@@ -235,7 +235,7 @@ static void end_profile(struct profile_reader *self, const struct doc_node *node
     reader->spec->profile = self->profile;
     const char *note = profile_load_note(self->profile);
     if (note) {
-        self->doc->status = pool_spec_add_note(reader->spec, STR("profile"), note, self->doc->err);
+        pool_spec_add_note(reader->spec, STR("profile"), note);
     }
 }
 
@@ -290,10 +290,6 @@ void pool_config_read_profile_section(struct doc_reader *reader, const struct do
         return;
     }
     struct plugin_list *list = arena_calloc(pool_config_reader_of(reader)->arena, 1, sizeof(*list));
-    if (!list) {
-        doc_reader_no_memory(reader);
-        return;
-    }
     doc_reader_object(reader, node, PROFILE, NULL);
     pool_config_read_profile(reader, node, false, list);
 }

@@ -4,19 +4,15 @@
 #include <stdlib.h>
 
 #include "core/base/buf.h"
-#include "core/base/checked.h"
 #include "core/base/num.h"
 
 void pool_config_reader_init(struct pool_config_reader *reader, const char *file,
                              struct pool_spec *spec, struct arena *arena, struct error *err) {
-    struct str what = arena_printf(spec->arena, "the pool of %s", file);
-    *reader = (struct pool_config_reader){.doc = {.arena = spec->arena,
-                                                  .what = what.ptr ? what.ptr : "a pool",
-                                                  .on_ignored = pool_config_add_note,
-                                                  .err = err},
-                                          .file = file,
-                                          .spec = spec,
-                                          .arena = arena};
+    *reader = (struct pool_config_reader){
+        .doc = {.arena = spec->arena, .on_ignored = pool_config_add_note, .err = err},
+        .file = file,
+        .spec = spec,
+        .arena = arena};
 }
 
 /* ---- notes ----------------------------------------------------------------------------------- */
@@ -46,7 +42,7 @@ void pool_config_add_note(struct doc_reader *reader, const struct doc_node *node
     if (doc_read_str(node, &value, NULL) == ST_OK && node->val) {
         buf_printf(&path, ": %.*s", STR_ARG(value));
     }
-    reader->status = pool_spec_add_note(pool->spec, buf_str(&path), why, reader->err);
+    pool_spec_add_note(pool->spec, buf_str(&path), why);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -208,22 +204,15 @@ void pool_config_read_targets(struct doc_reader *reader, const struct doc_node *
 
 void pool_config_add_name(struct pool_config_reader *reader, struct pool_config_names *names,
                           struct str name, const struct doc_node *node) {
-    if (doc_reader_ok(&reader->doc) && names->n == names->cap) {
-        size_t cap = 2 * names->cap + 16, size = sizeof(*names->items), n_bytes;
-        struct pool_config_name *items =
-            checked_mul(cap, size, &n_bytes)
-                ? arena_realloc(reader->arena, names->items, names->cap * size, n_bytes)
-                : NULL;
-        if (items) {
-            names->items = items;
-            names->cap = cap;
-        } else {
-            doc_reader_no_memory(&reader->doc);
-        }
+    if (!doc_reader_ok(&reader->doc)) {
+        return;
     }
-    if (doc_reader_ok(&reader->doc)) {
-        names->items[names->n++] = (struct pool_config_name){name, doc_line(node)};
+    if (names->n == names->cap) {
+        size_t cap = 2 * names->cap + 16, size = sizeof(*names->items);
+        names->items = arena_realloc(reader->arena, names->items, names->cap * size, cap * size);
+        names->cap = cap;
     }
+    names->items[names->n++] = (struct pool_config_name){name, doc_line(node)};
 }
 
 static int compare_names(const struct pool_config_name *a, const struct pool_config_name *b) {

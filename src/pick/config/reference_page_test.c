@@ -192,8 +192,7 @@ static void print_plugins(struct buf *out) {
 static void print_page(struct buf *out) {
     struct pool_spec *spec;
     struct scrape_plan plan;
-    struct error err;
-    assert_int_equal(pool_spec_new(&spec, &err), ST_OK);
+    spec = pool_spec_new();
     scrape_plan_init(&plan);
     buf_printf(out, "%s", HEAD);
     print_table(out, "health", POOL_CONFIG_HEALTH, &spec->health);

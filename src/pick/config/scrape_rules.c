@@ -157,15 +157,14 @@ void scrape_plan_init(struct scrape_plan *plan) {
     };
 }
 
-bool scrape_plan_make_presets(struct scrape_plan *plan, struct arena *arena) {
-    bool made = plan->presets != NULL;
-    if (!made) {
-        plan->presets = arena_calloc(arena, N_SCRAPE_PRESETS, sizeof(struct scrape_source));
+void scrape_plan_make_presets(struct scrape_plan *plan, struct arena *arena) {
+    if (plan->presets) {
+        return;
     }
-    for (size_t i = 0; !made && plan->presets && i < N_SCRAPE_PRESETS; i++) {
+    plan->presets = arena_calloc(arena, N_SCRAPE_PRESETS, sizeof(struct scrape_source));
+    for (size_t i = 0; i < N_SCRAPE_PRESETS; i++) {
         scrape_source_init(&plan->presets[i], &SCRAPE_PRESETS[i]);
     }
-    return plan->presets != NULL;
 }
 
 /* ---- endpoints ------------------------------------------------------------------------------- */

@@ -106,8 +106,8 @@ struct scrape_plan {
 void scrape_plan_init(struct scrape_plan *plan);
 /* Copies rules, path and port of a preset. */
 void scrape_source_init(struct scrape_source *source, const struct scrape_preset *preset);
-/* Makes plan->presets unless it exists. Returns: false when out of memory. */
-bool scrape_plan_make_presets(struct scrape_plan *plan, struct arena *arena);
+/* Makes plan->presets, in the spec's arena, unless they exist. */
+void scrape_plan_make_presets(struct scrape_plan *plan, struct arena *arena);
 /* Does upstream's engine label name a preset? */
 bool scrape_engine_is_known(struct pool_labels labels);
 /* Adds a rule in place of all rules for the same metric. Returns: false if there are too many. */

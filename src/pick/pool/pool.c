@@ -187,13 +187,10 @@ static void clear_ejections(struct pool *pool) {
 /* ---- the pool -------------------------------------------------------------------------------- */
 
 static enum status make_empty_snapshot(struct pool *pool, struct error *err) {
-    struct pool_spec *spec;
-    enum status st = pool_spec_new(&spec, err);
-    if (st == ST_OK) {
-        st = pool_snapshot_new(spec, 0, &pool->snapshot, err);
-        if (st != ST_OK) {
-            pool_spec_free(spec);
-        }
+    struct pool_spec *spec = pool_spec_new();
+    enum status st = pool_snapshot_new(spec, 0, &pool->snapshot, err);
+    if (st != ST_OK) {
+        pool_spec_free(spec);
     }
     return st;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core/event/lock.h"
+#include "core/must/must.h"
 
 struct pool_set {
     struct lock updating; /* one update at a time */
@@ -26,20 +27,12 @@ void pool_specs_free(struct pool_specs *specs) {
     *specs = (struct pool_specs){.n = 0};
 }
 
-enum status pool_specs_add(struct pool_specs *specs, struct pool_spec *spec, struct error *err) {
-    bool full = (specs->n & (specs->n - 1)) == 0; /* the array is full at 0 and at each power of
-                                                     two */
-    struct pool_spec **items = specs->items;
-    if (full) {
-        items = reallocarray(items, specs->n > 0 ? 2 * specs->n : 1, sizeof(struct pool_spec *));
+void pool_specs_add(struct pool_specs *specs, struct pool_spec *spec) {
+    if ((specs->n & (specs->n - 1)) == 0) { /* the array is full at 0 and at each power of two */
+        specs->items = must_realloc(specs->items, specs->n > 0 ? 2 * specs->n : 1,
+                                    sizeof(struct pool_spec *), "the list of pools");
     }
-    if (!items) {
-        pool_spec_free(spec);
-        return error_no_memory(err, "the list of pools");
-    }
-    specs->items = items;
-    items[specs->n++] = spec;
-    return ST_OK;
+    specs->items[specs->n++] = spec;
 }
 
 static enum status check_specs(const struct pool_specs *specs, struct arena *arena,

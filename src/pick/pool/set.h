@@ -22,9 +22,8 @@ struct pool_specs {
 
 /* NULL items are allowed; zeroes `specs`. */
 void pool_specs_free(struct pool_specs *specs);
-/* Takes the spec, also on failure. Returns: ST_NO_MEMORY. */
-enum status pool_specs_add(struct pool_specs *specs, struct pool_spec *spec,
-                           struct error *err) SLUICE_MUST_USE;
+/* Takes the spec. */
+void pool_specs_add(struct pool_specs *specs, struct pool_spec *spec);
 /* Checks that no two pools match the same requests. Returns: as pool_index_build. */
 enum status pool_specs_check(const struct pool_specs *specs, struct pool_match_conflict *conflict,
                              struct error *err) SLUICE_MUST_USE;

@@ -2,6 +2,7 @@
 #include "pick/pool/spec.h"
 
 #include "core/base/checked.h"
+#include "core/must/must.h"
 
 static const uint64_t REFUSED_NS = UINT64_C(5000000000);
 static const uint64_t MAX_WAIT_NS = UINT64_C(30000000000);
@@ -13,13 +14,9 @@ enum {
     MAX_WAITING_BYTES = 256 << 20,
 };
 
-enum status pool_spec_new(struct pool_spec **out, struct error *err) {
-    struct arena *arena = arena_new(NULL, 0);
-    struct pool_spec *spec = arena ? arena_calloc(arena, 1, sizeof(*spec)) : NULL;
-    if (!spec) {
-        arena_free(arena);
-        return error_no_memory(err, "the pool's configuration");
-    }
+struct pool_spec *pool_spec_new(void) {
+    struct arena *arena = must_arena_new("the pool's configuration");
+    struct pool_spec *spec = arena_calloc(arena, 1, sizeof(*spec));
     spec->arena = arena;
     spec->name = STR("");
     spec->max_in_flight = MAX_IN_FLIGHT;
@@ -39,8 +36,7 @@ enum status pool_spec_new(struct pool_spec **out, struct error *err) {
     spec->refused_ns = REFUSED_NS;
     spec->retry_after_s = RETRY_AFTER_S;
     protocol_init(&spec->protocol);
-    *out = spec;
-    return ST_OK;
+    return spec;
 }
 
 void pool_spec_free(struct pool_spec *spec) {
@@ -55,83 +51,47 @@ struct str pool_spec_dup_text(struct pool_spec *spec, struct str text) {
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* Returns: the list with capacity for one more item of `size` bytes; NULL when out of memory, and
- * the list is unchanged. */
+/* Returns: the list with capacity for one more item of `size` bytes. */
 static void *grow_list(struct arena *arena, void *items, size_t n, size_t *cap, size_t size) {
     if (n < *cap) {
         return items;
     }
-    size_t larger, old_bytes = *cap * size, new_bytes;
-    if (!checked_mul(*cap, 2, &larger) || !checked_add(larger, FIRST_CAP, &larger) ||
-        !checked_mul(larger, size, &new_bytes)) {
-        return NULL;
+    size_t larger = 2 * *cap + FIRST_CAP, old_bytes = *cap * size, new_bytes;
+    if (!checked_mul(larger, size, &new_bytes)) {
+        must_end("the pool's configuration");
     }
-    void *moved = arena_realloc(arena, items, old_bytes, new_bytes);
-    if (moved) {
-        *cap = larger;
-    }
-    return moved;
+    *cap = larger;
+    return arena_realloc(arena, items, old_bytes, new_bytes);
 }
 
-enum status pool_spec_add_endpoint(struct pool_spec *spec,
-                                   const struct pool_spec_endpoint *endpoint, struct error *err) {
-    struct pool_spec_endpoint *items = grow_list(spec->arena, spec->endpoints, spec->n_endpoints,
-                                                 &spec->endpoints_cap, sizeof(*items));
-    if (!items) {
-        return error_no_memory(err, "the pool's configuration");
-    }
-    spec->endpoints = items;
-    items[spec->n_endpoints++] = *endpoint;
-    return ST_OK;
+void pool_spec_add_endpoint(struct pool_spec *spec, const struct pool_spec_endpoint *endpoint) {
+    spec->endpoints = grow_list(spec->arena, spec->endpoints, spec->n_endpoints,
+                                &spec->endpoints_cap, sizeof(*spec->endpoints));
+    spec->endpoints[spec->n_endpoints++] = *endpoint;
 }
 
-enum status pool_spec_add_model(struct pool_spec *spec, const struct pool_model *model,
-                                struct error *err) {
-    struct pool_model *items =
-        grow_list(spec->arena, spec->models, spec->n_models, &spec->models_cap, sizeof(*items));
-    if (!items) {
-        return error_no_memory(err, "the pool's configuration");
-    }
-    spec->models = items;
-    items[spec->n_models++] = *model;
-    return ST_OK;
+void pool_spec_add_model(struct pool_spec *spec, const struct pool_model *model) {
+    spec->models = grow_list(spec->arena, spec->models, spec->n_models, &spec->models_cap,
+                             sizeof(*spec->models));
+    spec->models[spec->n_models++] = *model;
 }
 
-enum status pool_spec_add_objective(struct pool_spec *spec, const struct pool_objective *objective,
-                                    struct error *err) {
-    struct pool_objective *items = grow_list(spec->arena, spec->objectives, spec->n_objectives,
-                                             &spec->objectives_cap, sizeof(*items));
-    if (!items) {
-        return error_no_memory(err, "the pool's configuration");
-    }
-    spec->objectives = items;
-    items[spec->n_objectives++] = *objective;
-    return ST_OK;
+void pool_spec_add_objective(struct pool_spec *spec, const struct pool_objective *objective) {
+    spec->objectives = grow_list(spec->arena, spec->objectives, spec->n_objectives,
+                                 &spec->objectives_cap, sizeof(*spec->objectives));
+    spec->objectives[spec->n_objectives++] = *objective;
 }
 
-enum status pool_spec_add_rewrite(struct pool_spec *spec, const struct pool_rewrite *rewrite,
-                                  struct error *err) {
-    struct pool_rewrite *items = grow_list(spec->arena, spec->rewrites, spec->n_rewrites,
-                                           &spec->rewrites_cap, sizeof(*items));
-    if (!items) {
-        return error_no_memory(err, "the pool's configuration");
-    }
-    spec->rewrites = items;
-    items[spec->n_rewrites++] = *rewrite;
-    return ST_OK;
+void pool_spec_add_rewrite(struct pool_spec *spec, const struct pool_rewrite *rewrite) {
+    spec->rewrites = grow_list(spec->arena, spec->rewrites, spec->n_rewrites, &spec->rewrites_cap,
+                               sizeof(*spec->rewrites));
+    spec->rewrites[spec->n_rewrites++] = *rewrite;
 }
 
-enum status pool_spec_add_note(struct pool_spec *spec, struct str setting, const char *why,
-                               struct error *err) {
-    struct str copy = pool_spec_dup_text(spec, setting);
-    struct pool_spec_note *items =
-        grow_list(spec->arena, spec->notes, spec->n_notes, &spec->notes_cap, sizeof(*items));
-    if (!items || !copy.ptr) {
-        return error_no_memory(err, "the pool's configuration");
-    }
-    spec->notes = items;
-    items[spec->n_notes++] = (struct pool_spec_note){copy, why};
-    return ST_OK;
+void pool_spec_add_note(struct pool_spec *spec, struct str setting, const char *why) {
+    spec->notes =
+        grow_list(spec->arena, spec->notes, spec->n_notes, &spec->notes_cap, sizeof(*spec->notes));
+    spec->notes[spec->n_notes++] = (struct pool_spec_note){pool_spec_dup_text(spec, setting), why};
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /* The configuration of a pool: the endpoints that are wanted and the settings for requests.
  * Discovery fills one in and passes it to pool_update; from then on it is immutable.
  *
- * All memory is in the spec's arena: texts that are added must be copied there (pool_spec_dup_text)
- * or be literals.
+ * All memory is in the spec's arena, for which the process ends when there is none (core/must):
+ * texts that are added must be copied there (pool_spec_dup_text) or be literals.
  *
  * Thread: one at a time. */
 #ifndef SLUICE_PICK_POOL_SPEC_H
@@ -177,30 +177,22 @@ static inline const char *pool_limit_reached(const struct pool_spec *spec, doubl
 
 /* ---- filling a spec -------------------------------------------------------------------------- */
 
-/* Creates a spec with the defaults and no endpoints. Owns: *out until pool_spec_free, or until
- * pool_update takes it. */
-enum status pool_spec_new(struct pool_spec **out, struct error *err) SLUICE_MUST_USE;
+/* Creates a spec with the defaults and no endpoints. Owns: the caller, until pool_spec_free, or
+ * until pool_update takes it. */
+struct pool_spec *pool_spec_new(void);
 /* NULL is allowed. */
 void pool_spec_free(struct pool_spec *spec);
 
-/* A copy in the spec's arena, NUL-terminated. Returns: ptr NULL when out of memory. */
+/* A copy in the spec's arena, NUL-terminated. */
 struct str pool_spec_dup_text(struct pool_spec *spec, struct str text);
 
-/* Each appends its argument, whose texts and arrays must be in the spec's arena. Returns:
- * ST_NO_MEMORY. */
-enum status pool_spec_add_endpoint(struct pool_spec *spec,
-                                   const struct pool_spec_endpoint *endpoint,
-                                   struct error *err) SLUICE_MUST_USE;
-enum status pool_spec_add_model(struct pool_spec *spec, const struct pool_model *model,
-                                struct error *err) SLUICE_MUST_USE;
-enum status pool_spec_add_objective(struct pool_spec *spec, const struct pool_objective *objective,
-                                    struct error *err) SLUICE_MUST_USE;
-enum status pool_spec_add_rewrite(struct pool_spec *spec, const struct pool_rewrite *rewrite,
-                                  struct error *err) SLUICE_MUST_USE;
-
-/* `setting` is copied, `why` must be a literal. Returns: ST_NO_MEMORY. */
-enum status pool_spec_add_note(struct pool_spec *spec, struct str setting, const char *why,
-                               struct error *err) SLUICE_MUST_USE;
+/* Each appends its argument, whose texts and arrays must be in the spec's arena. */
+void pool_spec_add_endpoint(struct pool_spec *spec, const struct pool_spec_endpoint *endpoint);
+void pool_spec_add_model(struct pool_spec *spec, const struct pool_model *model);
+void pool_spec_add_objective(struct pool_spec *spec, const struct pool_objective *objective);
+void pool_spec_add_rewrite(struct pool_spec *spec, const struct pool_rewrite *rewrite);
+/* `setting` is copied, `why` must be a literal. */
+void pool_spec_add_note(struct pool_spec *spec, struct str setting, const char *why);
 
 /* Returns: NULL when there is no label with this key. */
 const struct pool_label *pool_labels_find(struct pool_labels labels, struct str key);

@@ -328,31 +328,25 @@ bool dns_names_finish(struct dns_names *names, struct dns_name *name,
 
 /* ---- endpoints ------------------------------------------------------------------------------- */
 
-static enum status add_endpoints(const struct dns_plan_name *wanted,
-                                 const struct dns_query_address *found, struct pool_spec *spec,
-                                 struct error *err) {
+static void add_endpoints(const struct dns_plan_name *wanted, const struct dns_query_address *found,
+                          struct pool_spec *spec) {
     struct pool_spec_endpoint endpoint = {.address = found->address, .labels = wanted->labels};
-    enum status st = ST_OK;
     if (wanted->records == DNS_RECORDS_SRV) {
-        return pool_spec_add_endpoint(spec, &endpoint, err);
+        pool_spec_add_endpoint(spec, &endpoint);
     }
-    for (size_t i = 0; st == ST_OK && i < wanted->n_ports; i++) {
+    for (size_t i = 0; wanted->records != DNS_RECORDS_SRV && i < wanted->n_ports; i++) {
         endpoint.address.port = wanted->ports[i];
-        st = pool_spec_add_endpoint(spec, &endpoint, err);
+        pool_spec_add_endpoint(spec, &endpoint);
     }
-    return st;
 }
 
-enum status dns_names_add_endpoints(const struct dns_names *names, struct pool_spec *spec,
-                                    struct error *err) {
-    enum status st = ST_OK;
-    for (size_t i = 0; spec->dns && st == ST_OK && i < spec->dns->n_names; i++) {
+void dns_names_add_endpoints(const struct dns_names *names, struct pool_spec *spec) {
+    for (size_t i = 0; spec->dns && i < spec->dns->n_names; i++) {
         const struct dns_plan_name *wanted = &spec->dns->names[i];
         const struct dns_name *name =
             dns_names_find(names, wanted->name.ptr, wanted->records, spec->dns->servers.ptr);
-        for (size_t k = 0; name && st == ST_OK && k < name->n_found; k++) {
-            st = add_endpoints(wanted, &name->found[k], spec, err);
+        for (size_t k = 0; name && k < name->n_found; k++) {
+            add_endpoints(wanted, &name->found[k], spec);
         }
     }
-    return st;
 }

@@ -82,8 +82,7 @@ void dns_names_requeue(struct dns_names *names, struct dns_name *name, uint64_t 
 /* Returns: NULL if there is no such name. */
 const struct dns_name *dns_names_find(const struct dns_names *names, const char *name,
                                       enum dns_records records, const char *servers);
-/* Appends the known addresses of the spec's names as endpoints. Returns: ST_NO_MEMORY. */
-enum status dns_names_add_endpoints(const struct dns_names *names, struct pool_spec *spec,
-                                    struct error *err) SLUICE_MUST_USE;
+/* Appends the known addresses of the spec's names as endpoints. */
+void dns_names_add_endpoints(const struct dns_names *names, struct pool_spec *spec);
 
 #endif

@@ -346,9 +346,8 @@ void dns_watch_check_system_file(struct dns_watch *watch) {
     set_timer(watch, dns_names_next_ns(&watch->names));
 }
 
-enum status dns_watch_add_endpoints(const struct dns_watch *watch, struct pool_spec *spec,
-                                    struct error *err) {
-    return dns_names_add_endpoints(&watch->names, spec, err);
+void dns_watch_add_endpoints(const struct dns_watch *watch, struct pool_spec *spec) {
+    dns_names_add_endpoints(&watch->names, spec);
 }
 
 /* ---- reports --------------------------------------------------------------------------------- */

@@ -31,9 +31,8 @@ enum status dns_watch_new(const struct dns_watch_options *options, struct dns_wa
 void dns_watch_set_pools(struct dns_watch *watch, const struct pool_specs *specs);
 /* To be called about every second: checks the system's resolver configuration. */
 void dns_watch_check_system_file(struct dns_watch *watch);
-/* Appends the known addresses of the spec's names as endpoints. Returns: ST_NO_MEMORY. */
-enum status dns_watch_add_endpoints(const struct dns_watch *watch, struct pool_spec *spec,
-                                    struct error *err) SLUICE_MUST_USE;
+/* Appends the known addresses of the spec's names as endpoints. */
+void dns_watch_add_endpoints(const struct dns_watch *watch, struct pool_spec *spec);
 /* Cancels all queries; calls `done` when nothing is left on the loop, perhaps within the call. */
 void dns_watch_stop(struct dns_watch *watch, void (*done)(void *user), void *user);
 /* After `done`, or if there never were names. NULL is allowed. */

@@ -3,6 +3,7 @@
  * to pools. */
 #include "pick/discovery/file/pool_file.h"
 
+#include "core/must/must.h"
 #include "pick/config/dns_plan.h"
 #include "pick/config/reader.h"
 
@@ -129,7 +130,7 @@ static void take_specs(struct pool_config_file *file, struct pool_specs *out) {
     for (size_t i = 0; i < file->n; i++) {
         struct pool_spec *spec = file->items[i].spec;
         if (doc_reader_ok(&file->doc)) {
-            file->doc.status = pool_specs_add(out, spec, file->doc.err);
+            pool_specs_add(out, spec);
         } else {
             pool_spec_free(spec);
         }
@@ -147,13 +148,8 @@ enum status pool_file_parse_all(const struct pool_config_source *sources, size_t
         st = doc_parse(DOC_YAML_MULTI, source->name, source->text, &texts.docs[texts.n], err);
     }
     if (st == ST_OK) {
-        file.arena = arena_new(NULL, 0);
-        st = file.arena ? ST_OK : error_no_memory(err, "the pools of %s", file.name);
-    }
-    if (st == ST_OK) {
-        struct str what = arena_printf(file.arena, "the pools of %s", file.name);
-        file.doc = (struct doc_reader){
-            .arena = file.arena, .what = what.ptr ? what.ptr : "the pools", .err = err};
+        file.arena = must_arena_new("the pool's configuration");
+        file.doc = (struct doc_reader){.arena = file.arena, .err = err};
         for (int pass = 0; pass < N_PASSES && doc_reader_ok(&file.doc); pass++) {
             read_pass(&file, &texts, (enum pass)pass);
         }
@@ -193,9 +189,6 @@ static enum status add_name(struct pool_spec *spec, struct str text, struct erro
                          STR_ARG(text));
     }
     wanted.name = dns_name_copy(spec, wanted.name);
-    if (!copy || !wanted.name.ptr) {
-        return error_no_memory(err, "the pool's names");
-    }
     *copy = port;
     wanted.ports = copy;
     return dns_plan_add(spec, &wanted, err);
@@ -203,7 +196,9 @@ static enum status add_name(struct pool_spec *spec, struct str text, struct erro
 
 enum status pool_file_add_endpoint(struct pool_spec *spec, struct str text, struct error *err) {
     struct pool_spec_endpoint wanted = {.labels = spec->selector};
-    return endpoint_address_parse(text, &wanted.address)
-               ? pool_spec_add_endpoint(spec, &wanted, err)
-               : add_name(spec, text, err);
+    if (!endpoint_address_parse(text, &wanted.address)) {
+        return add_name(spec, text, err);
+    }
+    pool_spec_add_endpoint(spec, &wanted);
+    return ST_OK;
 }

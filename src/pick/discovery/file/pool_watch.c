@@ -7,6 +7,7 @@
 
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
+#include "core/must/must.h"
 #include "core/os/watched_file.h"
 #include "pick/config/dns_plan.h"
 #include "pick/discovery/dns/watch.h"
@@ -63,9 +64,10 @@ static enum status add_cluster(const struct pool_watch_options *options, struct 
                          "%s: has an InferencePool; with --kube it is the cluster's",
                          name_of(options));
     }
-    return kube_store_is_synced(options->cluster)
-               ? kube_store_add_to_spec(options->cluster, spec, err)
-               : ST_OK;
+    if (kube_store_is_synced(options->cluster)) {
+        kube_store_add_to_spec(options->cluster, spec);
+    }
+    return ST_OK;
 }
 
 /* Reads the specs and adds endpoints of the command line and of the cluster. `text`: ptr NULL
@@ -135,17 +137,13 @@ static enum status apply_text(struct pool_watch *watch, struct str text, bool fr
     if (watch->dns && fresh) {
         dns_watch_set_pools(watch->dns, &specs);
     }
-    for (size_t i = 0; watch->dns && st == ST_OK && i < specs.n; i++) {
-        st = dns_watch_add_endpoints(watch->dns, specs.items[i], err);
+    for (size_t i = 0; watch->dns && i < specs.n; i++) {
+        dns_watch_add_endpoints(watch->dns, specs.items[i]);
     }
-    if (st == ST_OK) {
-        if (fresh) {
-            log_notes(&specs);
-        }
-        return pool_set_update(watch->pools, &specs, err);
+    if (fresh) {
+        log_notes(&specs);
     }
-    pool_specs_free(&specs);
-    return st;
+    return pool_set_update(watch->pools, &specs, err);
 }
 
 static struct str text_of(const struct pool_watch *watch) {
@@ -208,34 +206,22 @@ static enum status check_file(const struct pool_watch *watch, struct str text, s
 /* Makes the pools from the file that was read, and stores its text for later rebuilds. */
 static enum status take_file(struct pool_watch *watch, struct error *err) {
     struct str text = watched_file_text(&watch->file);
-    char *copy = malloc(text.len + 1);
-    if (!copy) {
-        return error_no_memory(err, "the pool's configuration");
-    }
     enum status st = check_file(watch, text, err);
     if (st == ST_OK) {
         st = apply_text(watch, text, true, err);
     }
-    if (st != ST_OK) {
-        free(copy);
-        return st;
+    if (st == ST_OK) {
+        free(watch->text);
+        watch->text = must_dup(text.len > 0 ? text : STR(""), "the pool's configuration");
+        watch->text_len = text.len;
     }
-    if (text.len > 0) {
-        memcpy(copy, text.ptr, text.len);
-    }
-    free(watch->text);
-    watch->text = copy;
-    watch->text_len = text.len;
-    return ST_OK;
+    return st;
 }
 
 enum status pool_watch_new(const struct pool_watch_options *options, struct pool_set *pools,
                            struct pool_watch **out, struct error *err) {
-    struct pool_watch *watch = calloc(1, sizeof(*watch));
+    struct pool_watch *watch = must_calloc(1, sizeof(*watch), "watching the pool's configuration");
     bool changed = false;
-    if (!watch) {
-        return error_no_memory(err, "watching the pool's configuration");
-    }
     watch->options = *options;
     watch->file.path = options->config;
     watch->pools = pools;

@@ -7,6 +7,7 @@
 
 #include "core/base/json_writer.h"
 #include "core/base/log.h"
+#include "core/must/must.h"
 #include "pick/config/reader.h"
 #include "pick/config/scrape_rules.h"
 
@@ -71,13 +72,10 @@ static enum status check_object(enum kube_kind kind, const struct kube_object *o
                                 struct error *err) {
     struct pool_config_reader reader;
     struct doc_node root = doc_root(object->doc);
-    struct pool_spec *spec;
-    enum status st = pool_spec_new(&spec, err);
-    if (st == ST_OK) {
-        pool_config_reader_init(&reader, object->name, spec, spec->arena, err);
-        st = pool_config_read_kube_object_of_kind(&reader, KUBE_KINDS[kind].kind, &root);
-        pool_spec_free(spec);
-    }
+    struct pool_spec *spec = pool_spec_new();
+    pool_config_reader_init(&reader, object->name, spec, spec->arena, err);
+    enum status st = pool_config_read_kube_object_of_kind(&reader, KUBE_KINDS[kind].kind, &root);
+    pool_spec_free(spec);
     return st;
 }
 
@@ -238,7 +236,6 @@ static bool grow_objects(struct kube_objects *objects) {
 /* Reads the InferencePool of a kind, if there is a valid one. */
 static bool read_pool_of_kind(struct kube_store *store, enum kube_kind kind) {
     struct pool_config_reader reader;
-    struct pool_spec *spec = NULL;
     const char *group = store->options.group;
     struct error err;
     bool found;
@@ -249,12 +246,9 @@ static bool read_pool_of_kind(struct kube_store *store, enum kube_kind kind) {
         return false;
     }
     struct doc_node root = doc_root(object->doc);
-    enum status st = pool_spec_new(&spec, &err);
-    if (st == ST_OK) {
-        pool_config_reader_init(&reader, KUBE_KINDS[kind].kind, spec, spec->arena, &err);
-        st = pool_config_read_kube_object_of_kind(&reader, KUBE_KINDS[kind].kind, &root);
-    }
-    if (st != ST_OK) {
+    struct pool_spec *spec = pool_spec_new();
+    pool_config_reader_init(&reader, KUBE_KINDS[kind].kind, spec, spec->arena, &err);
+    if (pool_config_read_kube_object_of_kind(&reader, KUBE_KINDS[kind].kind, &root) != ST_OK) {
         log_event(LOG_ERROR, "InferencePool can't be used", LOG_CSTR("reason", err.text));
         pool_spec_free(spec);
         return false;
@@ -485,120 +479,94 @@ void kube_store_free(struct kube_store *store) {
 
 /* ---- spec: models, objectives, rewrites ------------------------------------------------------ */
 
-/* Each was valid when it was stored, so that only memory can be missing. */
-static enum status add_objects(const struct kube_store *store, struct pool_config_reader *reader,
-                               enum kube_kind first, enum kube_kind second, struct error *err) {
+/* Each was valid when it was stored. */
+static void add_objects(const struct kube_store *store, struct pool_config_reader *reader,
+                        enum kube_kind first, enum kube_kind second) {
     const struct kube_object **items;
     size_t n = kube_store_list_by_age(store, first, second, reader->arena, &items);
-    enum status st = items ? ST_OK : error_no_memory(err, "the cluster's pool");
-    for (size_t i = 0; i < n && st == ST_OK; i++) {
+    for (size_t i = 0; i < n; i++) {
         struct doc_node root = doc_root(items[i]->doc);
-        st = pool_config_read_kube_object_of_kind(reader, KUBE_KINDS[first].kind, &root);
-        assert(st == ST_OK || st == ST_NO_MEMORY);
+        enum status st =
+            pool_config_read_kube_object_of_kind(reader, KUBE_KINDS[first].kind, &root);
+        assert(st == ST_OK);
+        (void)st;
     }
-    return st;
 }
 
 /* ---- spec: pods ------------------------------------------------------------------------------ */
 
-static bool copy_labels(struct pool_spec *spec, struct pool_labels labels,
-                        struct pool_labels *out) {
+static struct pool_labels copy_labels(struct pool_spec *spec, struct pool_labels labels) {
     struct pool_label *items = arena_calloc(spec->arena, labels.n, sizeof(*items));
-    bool copied = items != NULL;
-    for (size_t i = 0; i < labels.n && copied; i++) {
+    for (size_t i = 0; i < labels.n; i++) {
         items[i].key = pool_spec_dup_text(spec, labels.items[i].key);
         items[i].value = pool_spec_dup_text(spec, labels.items[i].value);
-        copied = items[i].key.ptr && items[i].value.ptr;
     }
-    *out = (struct pool_labels){items, labels.n};
-    return copied;
+    return (struct pool_labels){items, labels.n};
 }
 
 /* Adds an endpoint for each port of the pod. */
-static enum status add_pod(const struct kube_store *store, const struct kube_pod *pod,
-                           struct pool_spec *spec, struct error *err) {
-    struct pool_spec_endpoint wanted = {.address = pod->address};
-    enum status st = copy_labels(spec, pod->labels, &wanted.labels)
-                         ? ST_OK
-                         : error_no_memory(err, "the cluster's pool");
-    for (size_t i = 0; i < store->ports.n && st == ST_OK; i++) {
+static void add_pod(const struct kube_store *store, const struct kube_pod *pod,
+                    struct pool_spec *spec) {
+    struct pool_spec_endpoint wanted = {.address = pod->address,
+                                        .labels = copy_labels(spec, pod->labels)};
+    for (size_t i = 0; i < store->ports.n; i++) {
         wanted.address.port = store->ports.items[i];
         if (kube_pod_has_port(pod, wanted.address.port)) {
-            st = pool_spec_add_endpoint(spec, &wanted, err);
+            pool_spec_add_endpoint(spec, &wanted);
         }
     }
-    return st;
 }
 
-static enum status add_pods(const struct kube_store *store, struct pool_spec *spec,
-                            bool *with_engine, struct error *err) {
+/* Returns: a pod has an engine label. */
+static bool add_pods(const struct kube_store *store, struct pool_spec *spec) {
     const struct kube_objects *pods = &store->kinds[KUBE_POD];
-    enum status st = ST_OK;
-    for (size_t i = 0; i < pods->n && st == ST_OK; i++) {
+    bool with_engine = false;
+    for (size_t i = 0; i < pods->n; i++) {
         const struct kube_object *object = &pods->items[i];
         if (kube_store_owns(store, KUBE_POD, object) && object->pod->ready) {
-            st = add_pod(store, object->pod, spec, err);
-            *with_engine = *with_engine || scrape_engine_is_known(object->pod->labels);
+            add_pod(store, object->pod, spec);
+            with_engine = with_engine || scrape_engine_is_known(object->pod->labels);
         }
     }
-    return st;
+    return with_engine;
 }
 
 /* Pods with an engine label are scraped with that engine's preset; the others as the file says, or
  * not at all. */
-static enum status add_scrape_plan(struct pool_spec *spec, struct error *err) {
+static void add_scrape_plan(struct pool_spec *spec) {
     struct scrape_plan *plan = arena_calloc(spec->arena, 1, sizeof(*plan));
-    if (!plan) {
-        return error_no_memory(err, "the cluster's pool");
-    }
     scrape_plan_init(plan);
     if (spec->scrape) {
         *plan = *spec->scrape;
     }
     plan->by_engine = true;
     spec->scrape = plan;
-    return scrape_plan_make_presets(plan, spec->arena) ? ST_OK
-                                                       : error_no_memory(err, "the cluster's pool");
+    scrape_plan_make_presets(plan, spec->arena);
 }
 
 /* ---- spec ------------------------------------------------------------------------------------ */
 
-static enum status read_into_spec(const struct kube_store *store, struct pool_config_reader *reader,
-                                  struct error *err) {
-    struct pool_spec *spec = reader->spec;
-    bool with_engine = false;
-    enum status st = add_pods(store, spec, &with_engine, err);
-    if (st == ST_OK && with_engine) {
-        st = add_scrape_plan(spec, err);
-    }
-    if (st == ST_OK) {
-        st = add_objects(store, reader, KUBE_MODEL, KUBE_MODEL, err);
-    }
-    if (st == ST_OK) {
-        st = add_objects(store, reader, KUBE_OBJECTIVE, KUBE_OBJECTIVE, err);
-    }
-    if (st == ST_OK) {
-        st = add_objects(store, reader, KUBE_OBJECTIVE_ALPHA, KUBE_OBJECTIVE_ALPHA, err);
-    }
-    return st == ST_OK ? add_objects(store, reader, KUBE_REWRITE, KUBE_REWRITE_ALPHA, err) : st;
-}
-
-enum status kube_store_add_to_spec(const struct kube_store *store, struct pool_spec *spec,
-                                   struct error *err) {
+void kube_store_add_to_spec(const struct kube_store *store, struct pool_spec *spec) {
     struct pool_config_reader reader;
+    struct error err;
     /* Without a pool a request gets 503, as there are no endpoints, and not 404 for its model. */
     if (!spec->strict_models_set && store->pool && kube_store_is_served(store, KUBE_MODEL)) {
         spec->strict_models = true;
     }
     spec->name = pool_spec_dup_text(spec, str_of(store->options.pool));
-    struct arena *arena = arena_new(NULL, 0);
-    enum status st = arena && spec->name.ptr ? ST_OK : error_no_memory(err, "the cluster's pool");
-    if (st == ST_OK && store->pool) {
-        pool_config_reader_init(&reader, "the cluster", spec, arena, err);
-        st = read_into_spec(store, &reader, err);
+    if (!store->pool) {
+        return;
     }
+    struct arena *arena = must_arena_new("the cluster's pool");
+    pool_config_reader_init(&reader, "the cluster", spec, arena, &err);
+    if (add_pods(store, spec)) {
+        add_scrape_plan(spec);
+    }
+    add_objects(store, &reader, KUBE_MODEL, KUBE_MODEL);
+    add_objects(store, &reader, KUBE_OBJECTIVE, KUBE_OBJECTIVE);
+    add_objects(store, &reader, KUBE_OBJECTIVE_ALPHA, KUBE_OBJECTIVE_ALPHA);
+    add_objects(store, &reader, KUBE_REWRITE, KUBE_REWRITE_ALPHA);
     arena_free(arena);
-    return st;
 }
 
 /* The condition that an object's status is to have. */

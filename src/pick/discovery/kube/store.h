@@ -79,10 +79,8 @@ bool kube_store_has_pool(const struct kube_store *store);
 
 /* Adds to the spec: the pool's name, an endpoint for each port of each ready pod, models,
  * objectives and rewrites, after those of the spec, which have precedence. If the spec does not set
- * unknown_models, unknown models are rejected when the cluster serves InferenceModel. Returns:
- * ST_NO_MEMORY. */
-enum status kube_store_add_to_spec(const struct kube_store *store, struct pool_spec *spec,
-                                   struct error *err) SLUICE_MUST_USE;
+ * unknown_models, unknown models are rejected when the cluster serves InferenceModel. */
+void kube_store_add_to_spec(const struct kube_store *store, struct pool_spec *spec);
 
 /* A change of an object's status. */
 struct kube_patch {

@@ -118,11 +118,14 @@ static enum status get_program_credential(struct kube_auth *login, struct error 
 
 enum status kube_auth_get(struct kube_auth *login, struct kube_identity *out, struct error *err) {
     struct kube_config *config = login->config;
-    enum status status = credential_refresh(&config->ca, false, err);
-    status = status == ST_OK ? credential_refresh(&config->cert, false, err) : status;
-    status = status == ST_OK ? credential_refresh(&config->key, false, err) : status;
-    status = status == ST_OK ? credential_refresh(&config->token, true, err) : status;
-    status = status == ST_OK && config->exec ? get_program_credential(login, err) : status;
+    struct credential *files[] = {&config->ca, &config->cert, &config->key, &config->token};
+    enum status status = ST_OK;
+    for (size_t i = 0; status == ST_OK && i < sizeof(files) / sizeof(files[0]); i++) {
+        status = credential_refresh(files[i], files[i] == &config->token, err);
+    }
+    if (status == ST_OK && config->exec) {
+        status = get_program_credential(login, err);
+    }
     if (status != ST_OK) {
         return status;
     }

@@ -12,6 +12,9 @@
 #include "codec/kube/stream.h"
 #include "core/base/buf.h"
 #include "core/base/json_writer.h"
+#include "core/must/must.h"
+
+static const char WHAT[] = "the API server's configuration";
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -51,9 +54,6 @@ char *kube_config_path(struct doc_reader *reader, struct str path) {
     struct str out =
         arena_printf(reader->arena, "%s%s%.*s", absolute ? "" : reader_of(reader)->folder,
                      absolute ? "" : "/", STR_ARG(path));
-    if (!out.ptr) {
-        doc_reader_no_memory(reader);
-    }
     return (char *)(uintptr_t)out.ptr;
 }
 
@@ -66,11 +66,7 @@ static void read_file(struct doc_reader *reader, const struct doc_node *node,
     if (!doc_reader_ok(reader) || path.len == 0 || (out->text && !even_beside_text)) {
         return;
     }
-    const char *resolved = kube_config_path(reader, path);
-    out->path = resolved ? strdup(resolved) : NULL;
-    if (!out->path) {
-        doc_reader_no_memory(reader);
-    }
+    out->path = must_dup(str_of(kube_config_path(reader, path)), WHAT);
 }
 
 /* ---- users ----------------------------------------------------------------------------------- */
@@ -104,10 +100,6 @@ static void read_pem_data(struct doc_reader *reader, const struct doc_node *node
         if ((unsigned char)text.ptr[i] > ' ') {
             buf_add_char(&dense, text.ptr[i]);
         }
-    }
-    if (dense.failed) {
-        doc_reader_no_memory(reader);
-        return;
     }
     enum status status =
         grpc_binary_metadata_parse(reader->arena, buf_str(&dense), &bytes, reader->err);
@@ -151,10 +143,6 @@ static void read_basic(struct doc_reader *reader, const struct doc_node *node, v
     }
     buf_add_char(&field, '\0');
     config->basic = field.data;
-    if (plain.failed || field.failed) {
-        config->basic = NULL;
-        doc_reader_no_memory(reader);
-    }
     secret_wipe(plain.data, plain.len);
 }
 
@@ -164,10 +152,6 @@ static void add_field(struct doc_reader *reader, struct kube_config *config, str
     char **longer =
         arena_realloc(reader->arena, config->fields, n_bytes, n_bytes + sizeof(*longer));
     struct str text = arena_printf(reader->arena, "%s: %.*s", reader->row->text, STR_ARG(value));
-    if (!longer || !text.ptr) {
-        doc_reader_no_memory(reader);
-        return;
-    }
     longer[config->n_fields++] = (char *)(uintptr_t)text.ptr;
     config->fields = longer;
 }
@@ -243,10 +227,7 @@ static void read_extension(struct doc_reader *reader, const struct doc_node *lis
             struct doc_node value = doc_get(&item, "extension");
             char *json = value.val ? json_value_print(value.val, NULL) : NULL;
             struct str copy = {NULL, 0};
-            if (value.val && !json) {
-                doc_reader_no_memory(reader);
-            }
-            doc_reader_dup(reader, str_of(json ? json : "null"), &copy);
+            doc_reader_dup(reader, value.val ? str_of(must_have(json, WHAT)) : STR("null"), &copy);
             *(char **)out = (char *)(uintptr_t)copy.ptr;
             free(json);
             return;
@@ -430,10 +411,7 @@ static const char FOLDER[] = "/var/run/secrets/kubernetes.io/serviceaccount";
 static void use_file(struct doc_reader *reader, const char *folder, const char *name, bool trim,
                      struct credential *out) {
     struct str path = arena_printf(reader->arena, "%s/%s", folder, name);
-    out->path = path.ptr ? strdup(path.ptr) : NULL;
-    if (!out->path) {
-        doc_reader_no_memory(reader);
-    }
+    out->path = must_dup(path, WHAT);
     if (doc_reader_ok(reader)) {
         reader->status = credential_refresh(out, trim, reader->err);
     }
@@ -452,9 +430,6 @@ static void read_pod(struct doc_reader *reader, const char *folder, struct kube_
     struct str url =
         arena_printf(reader->arena, "https://%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "", port);
     config->server = (char *)(uintptr_t)url.ptr;
-    if (!config->server) {
-        doc_reader_no_memory(reader);
-    }
     use_file(reader, folder, "token", true, &config->token);
     use_file(reader, folder, "ca.crt", false, &config->ca);
     /* If the namespace can't be read, none is set: it has to be configured. */
@@ -475,18 +450,12 @@ static void read_pod(struct doc_reader *reader, const char *folder, struct kube_
 
 enum status kube_config_load(const struct kube_config_options *ask, struct kube_config **out,
                              struct error *err) {
-    struct arena *arena = arena_new(NULL, 0);
-    struct kube_config *config = arena ? arena_calloc(arena, 1, sizeof(*config)) : NULL;
+    struct arena *arena = must_arena_new(WHAT);
+    struct kube_config *config = arena_calloc(arena, 1, sizeof(*config));
     bool by_default = !ask->kubeconfig && !ask->service_account;
     const char *files =
         by_default ? getenv("KUBECONFIG") : ask->kubeconfig; /* no other thread sets it */
-    struct kube_config_reader reader = {
-        .doc = {.arena = arena, .what = "the API server's configuration", .err = err}};
-    if (!config) {
-        arena_free(arena);
-        doc_reader_no_memory(&reader.doc);
-        return reader.doc.status;
-    }
+    struct kube_config_reader reader = {.doc = {.arena = arena, .err = err}};
     config->arena = arena;
     if (files && *files != '\0') {
         read_files(&reader.doc, files, !ask->kubeconfig, ask->kube_context, config);

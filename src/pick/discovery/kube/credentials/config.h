@@ -35,7 +35,7 @@ struct kube_config_options {
     const char *service_account;
 };
 
-/* Returns: ST_BAD_CONFIG with file and line, ST_IO, ST_NO_MEMORY; error texts contain no secrets.
+/* Returns: ST_BAD_CONFIG with file and line, ST_IO; error texts contain no secrets.
  * Owns: *out until kube_config_free. */
 enum status kube_config_load(const struct kube_config_options *ask, struct kube_config **out,
                              struct error *err) SLUICE_MUST_USE;
@@ -59,7 +59,7 @@ struct kube_config_reader {
 doc_member_fn kube_config_read_secret;
 /* A char *: a copy of a text; an empty or absent one leaves `*out` unchanged. */
 doc_member_fn kube_config_read_text;
-/* Resolves a path in the file that is read. Returns: NULL after an error. */
+/* Resolves a path in the file that is read. */
 char *kube_config_path(struct doc_reader *reader, struct str path);
 
 #endif

@@ -84,9 +84,6 @@ static void read_env(struct doc_reader *reader, const struct doc_node *list, voi
         }
         struct str text = arena_printf(reader->arena, "%.*s=%.*s", STR_ARG(name), STR_ARG(value));
         exec->env[n] = (char *)(uintptr_t)text.ptr;
-        if (!text.ptr) {
-            doc_reader_no_memory(reader);
-        }
     }
 }
 
@@ -178,35 +175,33 @@ static enum status check_kind(const struct kube_exec *exec, const struct doc_nod
     return ST_OK;
 }
 
-static enum status read_end(const struct doc_node *status_node, int64_t *out, struct error *err) {
-    struct str text = kube_member_text(status_node, "expirationTimestamp");
-    *out = INT64_MAX;
-    if (text.len > 0 && !kube_time_parse(text, out)) {
-        return error_set(err, ST_BAD_ANSWER, "printed an expirationTimestamp that is no time");
-    }
-    return ST_OK;
-}
-
-static enum status take_credential(struct credential *datum, const struct doc_node *node,
-                                   const char *key, struct error *err) {
-    struct str text = kube_member_text(node, key);
-    return text.len > 0 ? credential_set(datum, text, err) : ST_OK;
-}
-
+/* Reads `status` of the output. */
 static enum status read_status(const struct doc_node *node, struct kube_credential *out,
                                struct error *err) {
-    enum status status = read_end(node, &out->until_s, err);
-    status = status == ST_OK ? take_credential(&out->token, node, "token", err) : status;
-    status =
-        status == ST_OK ? take_credential(&out->cert, node, "clientCertificateData", err) : status;
-    status = status == ST_OK ? take_credential(&out->key, node, "clientKeyData", err) : status;
-    if (status == ST_OK && !out->token.text && !out->cert.text) {
-        status = error_set(err, ST_BAD_ANSWER, "printed neither a token nor a certificate");
+    const struct {
+        const char *key;
+        struct credential *into;
+    } texts[] = {{"token", &out->token},
+                 {"clientCertificateData", &out->cert},
+                 {"clientKeyData", &out->key}};
+    struct str end = kube_member_text(node, "expirationTimestamp");
+    out->until_s = INT64_MAX;
+    if (end.len > 0 && !kube_time_parse(end, &out->until_s)) {
+        return error_set(err, ST_BAD_ANSWER, "printed an expirationTimestamp that is no time");
     }
-    if (status == ST_OK && !out->cert.text != !out->key.text) {
-        status = error_set(err, ST_BAD_ANSWER, "printed a certificate or a key without the other");
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        struct str text = kube_member_text(node, texts[i].key);
+        if (text.len > 0 && credential_set(texts[i].into, text, err) != ST_OK) {
+            return err->status;
+        }
     }
-    return status;
+    if (!out->token.text && !out->cert.text) {
+        return error_set(err, ST_BAD_ANSWER, "printed neither a token nor a certificate");
+    }
+    if (!out->cert.text != !out->key.text) {
+        return error_set(err, ST_BAD_ANSWER, "printed a certificate or a key without the other");
+    }
+    return ST_OK;
 }
 
 enum status kube_exec_parse(const struct kube_exec *exec, struct str output,
