@@ -216,8 +216,9 @@ static bool model_slot_swap_in(struct repository *repository, struct model_slot 
     return false;
 }
 
-/* A load that failed for want of threads or descriptors is tried again by the next poll, not only when the files
- * change: nearly all fingerprints are different from this one, as is 0, that of no files. */
+/* A load that failed for want of threads or descriptors is tried again by the next poll, not only
+ * when the files change: nearly all fingerprints are different from this one, as is 0, that of no
+ * files. */
 static void retry_if_not_ready(struct model_slot *model_slot, const struct model *model) {
     for (size_t i = 0; model->attempts && i < model->n_attempts; i++) {
         if (!model->attempts[i].version && model->attempts[i].error.status == ST_NOT_READY) {

@@ -1,6 +1,6 @@
-/* The table of model names, and retirement: what was replaced is kept until no worker uses it. A new
- * name makes a new table, and the old one is retired. Names that no directory has, as clients can
- * load models by any name with files of their own, are removed when there are many.
+/* The table of model names, and retirement: what was replaced is kept until no worker uses it. A
+ * new name makes a new table, and the old one is retired. Names that no directory has, as clients
+ * can load models by any name with files of their own, are removed when there are many.
  *
  * A worker uses a view or a table only within one loop iteration, unless it takes a reference on a
  * version. So when a quiescent mark that was sent after the replacement has passed through every
