@@ -183,7 +183,8 @@ enum {
     /* Of a decoder that has the whole picture in memory: 16 bits of each of four channels, and a
      * fraction. */
     PIXEL_BYTES = 9,
-    ROWS = 64, /* of one that passes rows on */
+    WEBP_PIXEL_BYTES = 17, /* libvips has the picture twice, beside libwebp; parts/codecs needs 8 */
+    ROWS = 64,             /* of one that passes rows on */
     FIXED_BYTES = 1 << 20,
     PIXEL_NS = 35, /* interlaced PNG with 16 bits takes twice as long, JPEG a third */
 };
@@ -197,8 +198,8 @@ enum status picture_need_of(uint64_t max_picture_pixels, struct str file, struct
     }
     if (st == ST_OK) {
         uint64_t rows = head.is_sequential && head.height > ROWS ? ROWS : head.height;
-        *out = (struct picture_need){.n_bytes =
-                                         FIXED_BYTES + file.len + head.width * rows * PIXEL_BYTES,
+        uint64_t each = head.format == PICTURE_WEBP ? WEBP_PIXEL_BYTES : PIXEL_BYTES;
+        *out = (struct picture_need){.n_bytes = FIXED_BYTES + file.len + head.width * rows * each,
                                      .ns = (uint64_t)head.width * head.height * PIXEL_NS};
     }
     return st;

@@ -178,6 +178,7 @@ static bool is_frame(uint32_t marker) {
 static enum status head_read_jpeg(struct str file, struct picture_head *out, struct error *err) {
     size_t at = 2;
     unsigned n_scans = 0;
+    uint32_t n_components = 0, n_scanned = 0; /* of the frame; of the first scan */
     bool framed = false;
     for (;;) {
         uint32_t marker = head_jpeg_marker(file, &at);
@@ -196,9 +197,12 @@ static enum status head_read_jpeg(struct str file, struct picture_head *out, str
             out->height = head_be16(file, at + 3);
             out->width = head_be16(file, at + 5);
             out->is_sequential = marker == MARKER_SOF0 || marker == MARKER_SOF1;
+            n_components = n_bytes >= 8 ? head_byte(file, at + 7) : 0;
             framed = true;
         }
-        n_scans += marker == MARKER_SOS ? 1 : 0;
+        if (marker == MARKER_SOS && n_scans++ == 0 && n_bytes >= 3) {
+            n_scanned = head_byte(file, at + 2); /* B.2.3 */
+        }
         at += n_bytes;
     }
     if (!framed) {
@@ -206,7 +210,9 @@ static enum status head_read_jpeg(struct str file, struct picture_head *out, str
             err, ST_BAD_PICTURE,
             "the JPEG file, of %zu bytes, has no frame header: it is cut off or not one", file.len);
     }
-    out->is_sequential = out->is_sequential && n_scans == 1;
+    /* Where the first scan lacks a component decoders keep the whole picture, whether other scans
+     * follow or not. */
+    out->is_sequential = out->is_sequential && n_scans == 1 && n_scanned == n_components;
     if (n_scans > HEAD_MAX_SCANS) {
         return error_set(err, ST_BAD_PICTURE, "the JPEG file has %u scans, at most %d are decoded",
                          n_scans, HEAD_MAX_SCANS);

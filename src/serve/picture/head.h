@@ -28,7 +28,7 @@ struct picture_head {
     /* Pixels are palette indices or single bits (Pillow's modes P and 1), which cannot be
      * interpolated. */
     bool is_indexed;
-    bool is_sequential;      /* a JPEG file with one scan, in the order of the rows */
+    bool is_sequential; /* a JPEG file with one scan of all components, in the order of the rows */
     struct head_frame frame; /* PICTURE_GIF only */
 };
 

@@ -215,6 +215,35 @@ static void head_read_indexed_pixels_by_table(void **state) {
     }
 }
 
+/* Decoders of these need some rows, of all others the whole picture. */
+static void head_read_jpeg_rows_in_order_by_table(void **state) {
+#define SOF_OF_3(marker) "\xff" marker "\0\x11\x08\0\x08\0\x08\3\1\x11\0\2\x11\0\3\x11\0"
+#define SOS_OF_3 "\xff\xda\0\x0c\3\1\0\2\0\3\0\0\x3f\0"
+    static const struct {
+        const char *what;
+        struct str file;
+        bool is_sequential;
+    } files[] = {
+        {"grey", STR(SOI SOF("\xc0", "\0\x08", "\0\x08") SOS EOI), true},
+        {"coloured", STR(SOI SOF_OF_3("\xc0") SOS_OF_3 EOI), true},
+        {"12 bits", STR(SOI SOF_OF_3("\xc1") SOS_OF_3 EOI), true},
+        {"progressive", STR(SOI SOF_OF_3("\xc2") SOS_OF_3 EOI), false},
+        {"two scans", STR(SOI SOF_OF_3("\xc0") SOS_OF_3 SOS_OF_3 EOI), false},
+        {"a scan for each component", STR(SOI SOF_OF_3("\xc0") SOS SOS SOS EOI), false},
+        {"a scan of one component of three", STR(SOI SOF_OF_3("\xc0") SOS EOI), false},
+        {"no scan", STR(SOI SOF_OF_3("\xc0") EOI), false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        struct picture_head head;
+        struct error err;
+        assert_int_equal(head_read(files[i].file, &head, &err), ST_OK);
+        if (head.is_sequential != files[i].is_sequential) {
+            fail_msg("%s: %d", files[i].what, head.is_sequential);
+        }
+    }
+}
+
 /* An empty scan is a dozen bytes, and decoding it is a pass over the whole picture. */
 static void head_read_jpeg_scan_limit(void **state) {
     (void)state;
@@ -244,6 +273,7 @@ int main(void) {
         cmocka_unit_test(head_read_every_prefix_is_ok_or_error),
         cmocka_unit_test(head_read_gif_finds_first_frame),
         cmocka_unit_test(head_read_indexed_pixels_by_table),
+        cmocka_unit_test(head_read_jpeg_rows_in_order_by_table),
         cmocka_unit_test(head_read_jpeg_scan_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
