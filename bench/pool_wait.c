@@ -5,7 +5,7 @@
  *
  * Prints the microseconds of a pool_tick while nothing has capacity; of a request's end, with the
  * pick of the waiter that is notified and the queueing of another one; of an update of the pool;
- * and of a request's end whose waiter is behind W that wait for another endpoint. */
+ * and of a request's end whose waiter was queued after W that wait for another endpoint. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -147,7 +147,7 @@ static double update_us(const struct bench *bench) {
 }
 
 /* A pool of two endpoints, both full: W requests wait for one, and one for the other. */
-static double behind_us(const struct bench *bench) {
+static double other_us(const struct bench *bench) {
     struct bench two = {.n_endpoints = 2, .n_waiters = bench->n_waiters + 1};
     struct request *one[2];
     open_bench_with(&two, true);
@@ -158,7 +158,7 @@ static double behind_us(const struct bench *bench) {
         struct pool_waiter *waiter = pool_wakeup_pop(&two.wakeup);
         if ((struct request *)(void *)waiter != one[(i + 1) % 2] || !pick(&two, one[(i + 1) % 2]) ||
             pick(&two, one[i % 2])) {
-            fprintf(stderr, "pool_wait: behind, round %llu\n", (unsigned long long)i);
+            fprintf(stderr, "pool_wait: other, round %llu\n", (unsigned long long)i);
             exit(1);
         }
     }
@@ -178,6 +178,6 @@ int main(int argc, char **argv) {
     printf("{\"tick_us\": %.1f", tick_us(&bench));
     printf(", \"turn_us\": %.1f", turn_us(&bench));
     printf(", \"update_us\": %.1f", update_us(&bench));
-    printf(", \"behind_us\": %.1f}\n", behind_us(&bench));
+    printf(", \"other_us\": %.1f}\n", other_us(&bench));
     return 0; /* memory is left to the process's end */
 }

@@ -1,6 +1,6 @@
 /* Bands are a list sorted by priority; the fairness ids of a band with queued items are a list in
- * round-robin order, the items of an id a list in order of arrival. Beside that a band has a list
- * of places, which is what its items wait for, and a place a heap of the ids that have items for it,
+ * round-robin order, the items of an id a list in order of arrival. Besides, a band has a list of
+ * places, which is what its items wait for, and a place a heap of the ids that have items for it,
  * by their turns: which item an endpoint gets is found by a look at each place, however many items
  * wait for others. Ids, places and the items of an id for a place (lanes) are in one hash table. */
 #include "pick/pool/flow/flow.h"
