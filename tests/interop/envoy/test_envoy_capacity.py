@@ -113,13 +113,14 @@ def expect_all_serve(gateway, echoes):
 
 # ---- a client ------------------------------------------------------------------------------------
 
-def test_envoy_client_whose_requests_fail_ejects_none(start, echoes):
+@pytest.mark.parametrize("wish, status", [("status=500", 500), ("status=504", 504), ("close", 503)])
+def test_envoy_client_whose_requests_fail_ejects_none(start, echoes, wish, status):
     """bug-N1: the answers of the others take long, as those of language models do: none comes between the failures
-    of this client, which the servers answer at once."""
+    of this client, which the servers answer at once, or by closing its connection."""
     gateway = start(checked=True)
     with held(gateway, echoes, 12):
         for _ in range(40):
-            assert gateway.curl("/v1/completions", "-H", "x-answer: status=500", body=BODY).status == 500
+            assert gateway.curl("/v1/completions", "-H", f"x-answer: {wish}", body=BODY).status == status
         assert gateway.picker.numbers()[EJECTIONS] == 0
     expect_all_serve(gateway, echoes)
 

@@ -121,6 +121,23 @@ def test_envoy_without_response_headers_models_are_reported_unchecked(start):
     assert gateway.picker.log_text().count("models in request bodies are neither checked nor replaced") == 1
 
 
+def test_envoy_mode_grpc_body_in_pieces_is_checked_or_reported(start):
+    """bug-N8: in mode GRPC this Envoy keeps a body to itself that does not arrive as a whole."""
+    gateway = start("full-duplex.yaml", more=in_modes("GRPC", "NONE"))
+    body, statuses = b'{"model": "unheard"}', []
+    for _ in range(5):
+        with http1.Connection(gateway.address) as client:
+            client.send(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n" + body[:8])
+            gateway.picker.wait_streams(1)
+            client.send(b"\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body) - 8, body[8:]))
+            statuses.append(client.read_answer("POST").status)
+        gateway.picker.wait_at_rest()
+    assert set(statuses) <= {200, 404}
+    n_served = statuses.count(200)
+    gateway.picker.wait_until(lambda now: now["sluice_pick_models_unchecked_total"] == n_served, "unchecked models")
+    assert gateway.picker.log_text().count("models in request bodies are neither checked nor replaced") == (n_served > 0)
+
+
 def with_trailers(gateway, body):
     """A POST over HTTP/2 whose body is followed by trailers. Returns: (status, its body)."""
     with h2.Connection(gateway.address) as connection:

@@ -95,6 +95,38 @@ def test_helper_jobs_of_one_grpc_connection_pass_longer_ones(tmp_path, repositor
         live.check_unharmed()
 
 
+@pytest.mark.parametrize("how", ["calls", "connection"])
+def test_helper_jobs_of_cancelled_grpc_calls_do_not_run(tmp_path, repositories, how):
+    """Complete messages whose calls are cancelled, or whose connection ends, before their turn."""
+    live = grpc_live.Live(tmp_path, repositories("default"), "--workers", "1", "--body-memory", "4GiB",
+                          "--body-timeout", "1h")
+    n = 20 << 20
+    data = grpc_live.request("id_int8", [grpc_live.tensor("INPUT0", "INT8", [n], contents={"int_contents": [1] * n})], ())
+    with live.server:
+        admin = live.server.metrics_address
+        with live.connect() as connection:
+            streams = [connection.begin(grpc_live.INFER) for _ in range(N_LONG)]
+            for stream in streams:
+                connection.send_data(stream, h2.message(data)[:-1])
+            connection.run_until(lambda: not connection.unsent and connection.window > N_LONG
+                                 and all(connection.windows[stream] > 0 for stream in streams))
+            before = metrics.read(admin)
+            live.server.signal(signal.SIGSTOP)
+            for stream in streams:
+                connection.send_data(stream, data[-1:], end=True)
+            connection.run_until(lambda: not connection.unsent)
+            if how == "calls":
+                connection.send(b"".join(h2.reset(stream) for stream in streams))
+            else:
+                connection.sock.shutdown(socket.SHUT_WR)
+            live.server.signal(signal.SIGCONT)
+            numbers = metrics.wait_until(admin, lambda now: now["sluice_body_bytes_in_flight"] == 0, "the bodies freed")
+        n_run = numbers["sluice_helper_jobs_total"] - before["sluice_helper_jobs_total"] - numbers[SKIPPED] - numbers[STOPPED]
+        assert n_run <= 4 and numbers["sluice_helper_jobs_waiting"] == 0, numbers
+        assert numbers["sluice_inferences_total"] - before["sluice_inferences_total"] <= n_run
+        live.check_unharmed()
+
+
 def jobs_answered_after_short_one(live, long, short):
     """The last bytes of all calls, the short one's after those of the long ones, are sent while the server is stopped: it
     finds all of them complete at once. Returns: how many of the long calls are answered after the short one, by the order

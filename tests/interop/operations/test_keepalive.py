@@ -1,7 +1,10 @@
 """Clients whose machine vanishes: no FIN and no reset comes, and a PING of HTTP/2 is not answered. (That the
 kernel probes too is shown by src/net/server/listener_test.c.)"""
+import pytest
+
 from lib import h2, http1, metrics
 from lib.pick_client import Proxy, headers, endpoint_of
+from lib.server import defaults_of
 
 A = "10.0.0.1:8000"
 FULL = f"endpoints: [{A}]\nsaturation: {{max_in_flight: 1}}\n"
@@ -46,3 +49,10 @@ def test_vanished_proxy_releases_its_picks(start_picker):
         picker.wait_until(lambda n: n[CLOSED] == 1, "a closed connection")
         picker.wait_until(lambda n: n["sluice_pick_pool_requests_in_flight"] == 0, "its end")
         assert endpoint_of(proxy.stream(headers("/")).next()) == A
+
+
+@pytest.mark.parametrize("command", ["serve", "pick"])
+def test_idle_connections_outlast_those_of_proxies(command):
+    """Which close an idle one first then: Envoy after an hour, AWS' load balancers after 4,000 seconds at most."""
+    minutes = defaults_of(command)["--idle-timeout"]
+    assert minutes.endswith("m") and int(minutes[:-1]) * 60 > 4000

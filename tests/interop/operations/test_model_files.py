@@ -156,13 +156,16 @@ UNREADABLE = {
 }
 
 
+@pytest.mark.parametrize("backend", ["onnxruntime", "openvino"])
 @pytest.mark.parametrize("kind", ["plain", *UNREADABLE])
-def test_external_weights_unreadable_reference_is_never_mapped(start_server, tmp_path, kind):
+def test_external_weights_unreadable_reference_is_never_mapped(start_server, tmp_path, kind, backend):
     """bug-43: protobuf reads more than a simple walk does: what is not understood fails the load."""
     before, node, reason = UNREADABLE.get(kind, (b"", constant(TENSOR + WEIGHTS + EXTERNAL), None))
     folder = tmp_path / "models" / "m" / "1"
     os.makedirs(folder)
     (folder / "weights").write_bytes(numpy.full(N, 2, numpy.float32).tobytes())
+    (folder.parent / "config.pbtxt").write_text(
+        f'backend: "{backend}"\ndefault_model_filename: "model.onnx"\n', encoding="utf-8")
     vector = lambda text: helper.make_tensor_value_info(text, TensorProto.FLOAT, [N])
     graph = helper.make_graph([helper.make_node("Add", ["x", "c"], ["y"])], "m", [vector("x")], [vector("y")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
