@@ -91,6 +91,15 @@ void padding_request_free(struct call *padding) {
     version_leave(version);
 }
 
+static void remove_padding(struct call **batch, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (batch[i] && batch[i]->run->is_padding) {
+            padding_request_free(batch[i]);
+            batch[i] = NULL;
+        }
+    }
+}
+
 enum status padding_requests_add(struct model_version *version, struct call **batch, size_t n,
                                  struct error *err) {
     for (size_t i = 0; i < n; i++) {
@@ -99,12 +108,7 @@ enum status padding_requests_add(struct model_version *version, struct call **ba
         }
         batch[i] = padding_request_new(batch[n - 1]);
         if (!batch[i]) {
-            for (size_t j = 0; j < i; j++) {
-                if (batch[j] && batch[j]->run->is_padding) {
-                    padding_request_free(batch[j]);
-                    batch[j] = NULL;
-                }
-            }
+            remove_padding(batch, i);
             return error_no_memory(err, "the empty rows of a batch");
         }
         /* Other requests of the batch are in flight, so the version is not closing. */
