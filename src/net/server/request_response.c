@@ -4,21 +4,23 @@
 
 #include <assert.h>
 
-#define FROM(state) (1u << REQUEST_RESPONSE_##state)
+#include "core/base/transition.h"
+
+#define TO(state) STATE_SET(REQUEST_RESPONSE_##state)
 
 void request_response_set_state(struct request_response_conn *conn,
                                 enum request_response_state state) {
-    static const unsigned PREDECESSORS[REQUEST_RESPONSE_STATES] = {
-        [REQUEST_RESPONSE_IDLE] = FROM(REPLY) | FROM(SKIP),
-        [REQUEST_RESPONSE_HEAD] = FROM(IDLE),
-        [REQUEST_RESPONSE_BODY] = FROM(HEAD),
-        [REQUEST_RESPONSE_WAIT] = FROM(HEAD) | FROM(BODY),
-        [REQUEST_RESPONSE_REPLY] = FROM(HEAD) | FROM(BODY) | FROM(WAIT) | FROM(REPLY_SKIP),
-        [REQUEST_RESPONSE_REPLY_SKIP] = FROM(HEAD) | FROM(BODY),
-        [REQUEST_RESPONSE_SKIP] = FROM(REPLY_SKIP),
-        [REQUEST_RESPONSE_ENDED] = (1u << REQUEST_RESPONSE_STATES) - 1,
+    static const uint32_t NEXT[] = {
+        [REQUEST_RESPONSE_IDLE] = TO(HEAD) | TO(ENDED),
+        [REQUEST_RESPONSE_HEAD] = TO(BODY) | TO(WAIT) | TO(REPLY) | TO(REPLY_SKIP) | TO(ENDED),
+        [REQUEST_RESPONSE_BODY] = TO(WAIT) | TO(REPLY) | TO(REPLY_SKIP) | TO(ENDED),
+        [REQUEST_RESPONSE_WAIT] = TO(REPLY) | TO(ENDED),
+        [REQUEST_RESPONSE_REPLY] = TO(IDLE) | TO(ENDED),
+        [REQUEST_RESPONSE_REPLY_SKIP] = TO(REPLY) | TO(SKIP) | TO(ENDED),
+        [REQUEST_RESPONSE_SKIP] = TO(IDLE) | TO(ENDED),
+        [REQUEST_RESPONSE_ENDED] = TO(ENDED),
     };
-    assert(PREDECESSORS[state] & (1u << conn->state));
+    assert(transition_is_legal(NEXT, conn->state, state));
     conn->state = (uint8_t)state;
 }
 

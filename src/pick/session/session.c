@@ -5,6 +5,7 @@
 #include <assert.h>
 
 #include "core/base/num.h"
+#include "core/base/transition.h"
 #include "pick/pool/no_endpoint.h"
 #include "pick/session/attempt.h"
 
@@ -16,34 +17,23 @@ static const struct str ATTEMPTS = {"upstream.request_attempt_count", 30};
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
+#define TO(state) STATE_SET(PICK_##state)
+
 bool pick_state_follows(enum pick_state from, enum pick_state to) {
-    static const bool allowed[PICK_ENDED + 1][PICK_ENDED + 1] = {
-        [PICK_HEADERS_EXPECTED] = {[PICK_OBSERVED] = true,
-                                   [PICK_HEADERS_HELD] = true,
-                                   [PICK_BODY_PENDING] = true,
-                                   [PICK_QUEUED] = true,
-                                   [PICK_UNCHECKED] = true,
-                                   [PICK_PICKED] = true,
-                                   [PICK_ENDED] = true},
-        [PICK_OBSERVED] = {[PICK_ENDED] = true},
-        [PICK_HEADERS_HELD] = {[PICK_QUEUED] = true,
-                               [PICK_PICKED] = true,
-                               [PICK_LOCAL_REPLY] = true,
-                               [PICK_ENDED] = true},
-        [PICK_BODY_PENDING] = {[PICK_QUEUED] = true,
-                               [PICK_PICKED] = true,
-                               [PICK_LOCAL_REPLY] = true,
-                               [PICK_ENDED] = true},
-        [PICK_QUEUED] = {[PICK_UNCHECKED] = true,
-                         [PICK_PICKED] = true,
-                         [PICK_LOCAL_REPLY] = true,
-                         [PICK_ENDED] = true},
-        [PICK_UNCHECKED] = {[PICK_CHECKING] = true, [PICK_PICKED] = true, [PICK_ENDED] = true},
-        [PICK_CHECKING] = {[PICK_PICKED] = true, [PICK_ENDED] = true},
-        [PICK_PICKED] = {[PICK_ENDED] = true},
-        [PICK_LOCAL_REPLY] = {[PICK_ENDED] = true},
+    static const uint32_t NEXT[] = {
+        [PICK_HEADERS_EXPECTED] = TO(OBSERVED) | TO(HEADERS_HELD) | TO(BODY_PENDING) | TO(QUEUED) |
+                                  TO(UNCHECKED) | TO(PICKED) | TO(ENDED),
+        [PICK_OBSERVED] = TO(ENDED),
+        [PICK_HEADERS_HELD] = TO(QUEUED) | TO(PICKED) | TO(LOCAL_REPLY) | TO(ENDED),
+        [PICK_BODY_PENDING] = TO(QUEUED) | TO(PICKED) | TO(LOCAL_REPLY) | TO(ENDED),
+        [PICK_QUEUED] = TO(UNCHECKED) | TO(PICKED) | TO(LOCAL_REPLY) | TO(ENDED),
+        [PICK_UNCHECKED] = TO(CHECKING) | TO(PICKED) | TO(ENDED),
+        [PICK_CHECKING] = TO(PICKED) | TO(ENDED),
+        [PICK_PICKED] = TO(ENDED),
+        [PICK_LOCAL_REPLY] = TO(ENDED),
+        [PICK_ENDED] = 0,
     };
-    return allowed[from][to];
+    return transition_is_legal(NEXT, from, to);
 }
 
 /* A queued request holds its reader's place among the pools that requests wait for. */

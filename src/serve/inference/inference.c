@@ -7,28 +7,25 @@
 #include "core/base/checked.h"
 #include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
+#include "core/base/transition.h"
 #include "core/event/clock.h"
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
+#define TO(state) STATE_SET(INFERENCE_##state)
+
 bool inference_state_follows(enum inference_state from, enum inference_state to) {
-    static const bool allowed[INFERENCE_ANSWERED + 1][INFERENCE_ANSWERED + 1] = {
-        [INFERENCE_NEW] = {[INFERENCE_QUEUED] = true,
-                           [INFERENCE_PREPARING] = true,
-                           [INFERENCE_WAITING] = true,
-                           [INFERENCE_REFUSED] = true,
-                           [INFERENCE_RUNNING] = true},
-        [INFERENCE_QUEUED] = {[INFERENCE_PREPARING] = true,
-                              [INFERENCE_WAITING] = true,
-                              [INFERENCE_REFUSED] = true,
-                              [INFERENCE_RUNNING] = true},
-        [INFERENCE_PREPARING] =
-            {[INFERENCE_WAITING] = true, [INFERENCE_REFUSED] = true, [INFERENCE_RUNNING] = true},
-        [INFERENCE_WAITING] = {[INFERENCE_REFUSED] = true, [INFERENCE_RUNNING] = true},
-        [INFERENCE_RUNNING] = {[INFERENCE_ENCODING] = true},
-        [INFERENCE_ENCODING] = {[INFERENCE_ANSWERED] = true},
+    static const uint32_t NEXT[] = {
+        [INFERENCE_NEW] = TO(QUEUED) | TO(PREPARING) | TO(WAITING) | TO(REFUSED) | TO(RUNNING),
+        [INFERENCE_QUEUED] = TO(PREPARING) | TO(WAITING) | TO(REFUSED) | TO(RUNNING),
+        [INFERENCE_PREPARING] = TO(WAITING) | TO(REFUSED) | TO(RUNNING),
+        [INFERENCE_WAITING] = TO(REFUSED) | TO(RUNNING),
+        [INFERENCE_REFUSED] = 0,
+        [INFERENCE_RUNNING] = TO(ENCODING),
+        [INFERENCE_ENCODING] = TO(ANSWERED),
+        [INFERENCE_ANSWERED] = 0,
     };
-    return allowed[from][to];
+    return transition_is_legal(NEXT, from, to);
 }
 
 void inference_set_state(struct inference *self, enum inference_state to) {

@@ -16,6 +16,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
+#include "core/base/transition.h"
 #include "core/event/clock.h"
 #include "core/event/timer.h"
 #include "serve/config/resolve_config.h"
@@ -26,20 +27,19 @@
 
 /* ---- states and completion ------------------------------------------------------------------- */
 
+#define TO(state) STATE_SET(CALL_##state)
+
 void call_set_state(struct call *call, enum call_state to) {
-    static const bool allowed[][CALL_ANSWERED + 1] = {
-        [CALL_NEW] = {[CALL_INLINE_QUEUED] = true,
-                      [CALL_QUEUED] = true,
-                      [CALL_RUNNING] = true,
-                      [CALL_ANSWERED] = true},
-        [CALL_INLINE_QUEUED] =
-            {[CALL_QUEUED] = true, [CALL_RUNNING] = true, [CALL_ANSWERED] = true},
-        [CALL_QUEUED] = {[CALL_RUNNING] = true, [CALL_ANSWERED] = true},
-        [CALL_RUNNING] = {[CALL_PARTIAL] = true, [CALL_ANSWERED] = true},
-        [CALL_PARTIAL] = {[CALL_ANSWERED] = true},
-        [CALL_ANSWERED] = {[CALL_NEW] = false},
+    static const uint32_t NEXT[] = {
+        [CALL_NEW] = TO(INLINE_QUEUED) | TO(QUEUED) | TO(RUNNING) | TO(ANSWERED),
+        [CALL_INLINE_QUEUED] = TO(QUEUED) | TO(RUNNING) | TO(ANSWERED),
+        [CALL_QUEUED] = TO(RUNNING) | TO(ANSWERED),
+        [CALL_RUNNING] = TO(PARTIAL) | TO(ANSWERED),
+        [CALL_PARTIAL] = TO(ANSWERED),
+        [CALL_ANSWERED] = 0,
     };
-    assert(allowed[atomic_load_explicit(&call->run->state, memory_order_relaxed)][to]);
+    assert(transition_is_legal(NEXT, atomic_load_explicit(&call->run->state, memory_order_relaxed),
+                               to));
     atomic_store_explicit(&call->run->state, to, memory_order_release);
 }
 

@@ -8,6 +8,7 @@
 #include <sys/un.h>
 
 #include "core/base/compiler.h"
+#include "core/base/transition.h"
 #include "core/event/clock.h"
 #include "net/client/dial.h"
 
@@ -126,16 +127,16 @@ enum { KEEPALIVE_S = 60 }; /* TCP keepalive: detects a lost machine */
 
 /* ---- phases ---------------------------------------------------------------------------------- */
 
-#define FROM(phase) (1u << GRPC_CLIENT_##phase)
+#define TO(phase) STATE_SET(GRPC_CLIENT_##phase)
 
 static void set_phase(struct grpc_client_conn *conn, enum grpc_client_phase phase) {
-    static const unsigned PREDECESSORS[] = {
-        [GRPC_CLIENT_RESOLVING] = FROM(RESOLVING),
-        [GRPC_CLIENT_CONNECTING] = FROM(RESOLVING) | FROM(CONNECTING),
-        [GRPC_CLIENT_CONNECTED] = FROM(CONNECTING),
-        [GRPC_CLIENT_CLOSED] = FROM(RESOLVING) | FROM(CONNECTING) | FROM(CONNECTED),
+    static const uint32_t NEXT[] = {
+        [GRPC_CLIENT_RESOLVING] = TO(RESOLVING) | TO(CONNECTING) | TO(CLOSED),
+        [GRPC_CLIENT_CONNECTING] = TO(CONNECTING) | TO(CONNECTED) | TO(CLOSED),
+        [GRPC_CLIENT_CONNECTED] = TO(CLOSED),
+        [GRPC_CLIENT_CLOSED] = 0,
     };
-    assert(PREDECESSORS[phase] & (1u << conn->phase));
+    assert(transition_is_legal(NEXT, conn->phase, phase));
     conn->phase = (uint8_t)phase;
 }
 

@@ -7,6 +7,7 @@
 
 #include "codec/grpc/status.h"
 #include "core/base/compiler.h"
+#include "core/base/transition.h"
 #include "core/event/clock.h"
 #include "net/client/grpc_session/session.h"
 
@@ -290,16 +291,16 @@ static void list_remove(struct grpc_client_stream *stream) {
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
-#define FROM(state) (1u << GRPC_CLIENT_##state)
+#define TO(state) STATE_SET(GRPC_CLIENT_##state)
 
 static void set_state(struct grpc_client_stream *stream, enum grpc_client_state state) {
-    static const unsigned PREDECESSORS[] = {
-        [GRPC_CLIENT_WAITING] = 0,
-        [GRPC_CLIENT_OPEN] = FROM(WAITING),
-        [GRPC_CLIENT_STATUS_SET] = FROM(WAITING) | FROM(OPEN),
-        [GRPC_CLIENT_NOTIFIED] = FROM(STATUS_SET),
+    static const uint32_t NEXT[] = {
+        [GRPC_CLIENT_WAITING] = TO(OPEN) | TO(STATUS_SET),
+        [GRPC_CLIENT_OPEN] = TO(STATUS_SET),
+        [GRPC_CLIENT_STATUS_SET] = TO(NOTIFIED),
+        [GRPC_CLIENT_NOTIFIED] = 0,
     };
-    assert(PREDECESSORS[state] & (1u << stream->state));
+    assert(transition_is_legal(NEXT, stream->state, state));
     stream->state = (uint8_t)state;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/metric/metric.h"
+#include "core/base/transition.h"
 #include "core/event/clock.h"
 #include "net/server/grpc/session.h"
 #include "net/transport/grpc/fields.h"
@@ -394,17 +395,17 @@ void grpc_stream_free(struct grpc_stream *stream) {
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
-#define FROM(answer) (1u << GRPC_RESPONSE_##answer)
+#define TO(state) STATE_SET(GRPC_RESPONSE_##state)
 
 void grpc_stream_set_response_state(struct grpc_stream *stream,
                                     enum grpc_response_state response_state) {
-    static const unsigned PREDECESSORS[] = {
-        [GRPC_RESPONSE_NONE] = 0,
-        [GRPC_RESPONSE_OPEN] = FROM(NONE),
-        [GRPC_RESPONSE_ENDING] = FROM(NONE) | FROM(OPEN),
-        [GRPC_RESPONSE_SENT] = FROM(ENDING),
+    static const uint32_t NEXT[] = {
+        [GRPC_RESPONSE_NONE] = TO(OPEN) | TO(ENDING),
+        [GRPC_RESPONSE_OPEN] = TO(ENDING),
+        [GRPC_RESPONSE_ENDING] = TO(SENT),
+        [GRPC_RESPONSE_SENT] = 0,
     };
-    assert(PREDECESSORS[response_state] & (1u << stream->response_state));
+    assert(transition_is_legal(NEXT, stream->response_state, response_state));
     if (response_state == GRPC_RESPONSE_ENDING && stream->counted) {
         metric_add(METRIC_REQUESTS_TOTAL, 1);
     }

@@ -11,6 +11,7 @@
 #include "codec/mip/item.h"
 #include "core/base/checked.h"
 #include "core/base/compiler.h"
+#include "core/base/transition.h"
 #include "core/tensor/bytes.h"
 
 enum { FIRST_PIECES = 8, FILE_PIECES = 2 };
@@ -19,14 +20,16 @@ static_assert(alignof(struct infer_input) <= alignof(struct infer_request),
               "inputs may follow the request");
 static_assert(sizeof(struct mip_chunk) <= 2048, "an arena allocates larger blocks with malloc");
 
+#define TO(state) STATE_SET(MIP_CHUNK_##state)
+
 static void chunk_set_state(struct mip_chunk *chunk, enum mip_chunk_state to) {
-    static const bool allowed[][MIP_CHUNK_ANSWERED + 1] = {
-        [MIP_CHUNK_FILLING] = {[MIP_CHUNK_CLOSED] = true},
-        [MIP_CHUNK_CLOSED] = {[MIP_CHUNK_RUNNING] = true},
-        [MIP_CHUNK_RUNNING] = {[MIP_CHUNK_ANSWERED] = true},
-        [MIP_CHUNK_ANSWERED] = {[MIP_CHUNK_FILLING] = false},
+    static const uint32_t NEXT[] = {
+        [MIP_CHUNK_FILLING] = TO(CLOSED),
+        [MIP_CHUNK_CLOSED] = TO(RUNNING),
+        [MIP_CHUNK_RUNNING] = TO(ANSWERED),
+        [MIP_CHUNK_ANSWERED] = 0,
     };
-    assert(allowed[chunk->state][to]);
+    assert(transition_is_legal(NEXT, chunk->state, to));
     chunk->state = to;
 }
 
