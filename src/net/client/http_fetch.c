@@ -19,7 +19,7 @@
 #include "core/event/clock.h"
 #include "net/client/dial.h"
 #include "net/client/socket_watcher.h"
-#include "net/transport/tls/trust.h"
+#include "net/transport/tls/peer.h"
 
 /* Lists that an easy handle borrows while it runs. */
 struct http_curl_lists {

@@ -4,14 +4,42 @@
 #include <nghttp2/nghttp2.h>
 #include <string.h>
 
-/* Returns: the stream's id. */
-static int32_t id_of(const unsigned char *head) {
-    return (head[5] & 0x7f) << 24 | head[6] << 16 | head[7] << 8 | head[8];
+/* ---- ended streams: a ring of bits, one for each of the latest ------------------------------- */
+
+static unsigned slot_of(int32_t id) {
+    return (unsigned)id / 2 % H2_CLOSED_STREAMS;
 }
+
+static bool is_in_window(const struct h2_closed_streams *ended, int32_t id) {
+    return id % 2 == 1 && id <= ended->newest && ended->newest - id < 2 * H2_CLOSED_STREAMS;
+}
+
+void h2_closed_streams_begin(struct h2_closed_streams *ended, int32_t id) {
+    if (id - ended->newest >= 2 * H2_CLOSED_STREAMS) {
+        memset(ended->bits, 0, sizeof(ended->bits));
+    } else {
+        for (int32_t at = id; at > ended->newest; at -= 2) {
+            ended->bits[slot_of(at) / 64] &= ~(UINT64_C(1) << slot_of(at) % 64);
+        }
+    }
+    ended->newest = id;
+}
+
+void h2_closed_streams_add(struct h2_closed_streams *ended, int32_t id) {
+    if (is_in_window(ended, id)) {
+        ended->bits[slot_of(id) / 64] |= UINT64_C(1) << slot_of(id) % 64;
+    }
+}
+
+bool h2_closed_streams_has(const struct h2_closed_streams *ended, int32_t id) {
+    return is_in_window(ended, id) && (ended->bits[slot_of(id) / 64] >> slot_of(id) % 64 & 1);
+}
+
+/* ---- the scan -------------------------------------------------------------------------------- */
 
 /* Returns: false when the frame follows the peer's end of its stream. */
 static bool note_frame(struct h2_closed_streams *ended, const unsigned char *head) {
-    int32_t id = id_of(head);
+    int32_t id = (head[5] & 0x7f) << 24 | head[6] << 16 | head[7] << 8 | head[8];
     bool ends = head[3] == NGHTTP2_RST_STREAM;
     if (head[3] == NGHTTP2_HEADERS || head[3] == NGHTTP2_DATA) {
         if (h2_closed_streams_has(ended, id)) {

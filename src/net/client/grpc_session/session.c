@@ -9,7 +9,7 @@
 #include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
-#include "net/transport/h2_option.h"
+#include "net/transport/h2_setup.h"
 
 static void grpc_client_session_fail(struct grpc_client_session *session, uint32_t code,
                                      const struct error *err);

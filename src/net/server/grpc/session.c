@@ -10,7 +10,6 @@
 #include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
-#include "net/transport/h2_option.h"
 
 enum {
     /* A peer that resets its calls faster than they end has at most this multiple of max_streams

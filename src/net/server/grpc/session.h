@@ -32,10 +32,10 @@
 #include "net/transport/grpc/fields.h"
 #include "net/transport/grpc/receiver.h"
 #include "net/transport/grpc/send_queue.h"
-#include "net/transport/h2_memory.h"
 #include "net/transport/h2_preface.h"
 #include "net/transport/h2_rate_limit.h"
 #include "net/transport/h2_scan.h"
+#include "net/transport/h2_setup.h"
 #include "net/transport/memory_account.h"
 
 struct grpc_session;

@@ -1,11 +1,30 @@
-/* The first block of at least FRAME_BYTES is mapped; all others, and that one where no mapping can
- * be had, are the heap's. */
-#include "net/transport/h2_memory.h"
+/* Options and memory of sessions of nghttp2. */
+#include "net/transport/h2_setup.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+/* ---- options --------------------------------------------------------------------------------- */
+
+enum { MAX_SETTINGS = 32, MAX_ACKS = 1000, MAX_HEADER_BLOCK_BYTES = 1 << 20 };
+
+nghttp2_option *h2_option_new(void) {
+    nghttp2_option *option;
+    if (nghttp2_option_new(&option) != 0) {
+        return NULL;
+    }
+    nghttp2_option_set_no_auto_window_update(option, 1);
+    nghttp2_option_set_max_settings(option, MAX_SETTINGS);
+    nghttp2_option_set_max_outbound_ack(option, MAX_ACKS);
+    nghttp2_option_set_max_send_header_block_length(option, MAX_HEADER_BLOCK_BYTES);
+    return option;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* The first block of at least FRAME_BYTES is mapped; all others, and that one where no mapping can
+ * be had, are the heap's. */
 enum { FRAME_BYTES = 16384 };
 
 /* The slow paths are functions of their own: each call allocates some small blocks. */

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "net/transport/h2_memory.h"
+#include "net/transport/h2_setup.h"
 
 enum { FRAME_BYTES = 16384, MAX_PAGES = 16 };
 

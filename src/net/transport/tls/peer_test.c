@@ -1,5 +1,5 @@
 /* Where trusted certificates are looked for. */
-#include "net/transport/tls/trust.h"
+#include "net/transport/tls/peer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,5 +38,5 @@ int main(void) {
         cmocka_unit_test(trust_first_readable_path_is_taken),
         cmocka_unit_test(trust_environment_replaces_system),
     };
-    return cmocka_run_group_tests_name("net/transport/tls/trust", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("net/transport/tls/peer", tests, NULL, NULL);
 }
