@@ -19,7 +19,7 @@ struct net_limits {
     size_t max_header_size;
     /* 413: net/transport/body.c. MEMORY: mip/server.c:check_size. */
     uint64_t max_body_size;
-    /* Of the arena of one request: 503, MEMORY; 0: no limit. net/server/conn.c:net_call_new */
+    /* Of the arena of one request: 503, MEMORY; 0: no limit. net/server/call.c:net_call_new */
     uint64_t request_memory;
     uint64_t idle_timeout_ns; /* between requests: close */
     /* A connection that is silent for so long is probed, and closed when no answer comes within
@@ -29,7 +29,7 @@ struct net_limits {
     uint64_t header_timeout_ns; /* first byte to end of head: 408; MIP: close */
     uint64_t body_timeout_ns;   /* between two parts of a body: 408, INTERNAL and close */
     /* Bytes/s that a body must reach over each body_timeout_ns, in the same way.
-     * net/server/conn.c:net_call_body_is_too_slow */
+     * net/server/call.c:net_call_body_is_too_slow */
     uint64_t min_body_rate;
     uint64_t write_timeout_ns; /* of a response that is taken too slowly: close */
     /* Bytes/s a client must take of a response over write_timeout_ns; 0: any byte is enough.
@@ -39,7 +39,7 @@ struct net_limits {
      * net/transport/memory_account.c:account_has_space */
     uint64_t max_unsent_size;
     /* Of a refused body: bytes read and dropped before closing.
-     * net/server/conn.c:net_conn_discard */
+     * net/server/conn_read.c:net_conn_discard */
     uint64_t discard_size;
 };
 

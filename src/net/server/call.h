@@ -1,6 +1,5 @@
 /* A request from its first byte to the last byte of its response: its memory, its body, and its
- * end, which is reported once, also when the connection closes before. Internal to net/server;
- * implemented in conn.c.
+ * end, which is reported once, also when the connection closes before. Internal to net/server.
  *
  * Back pressure: a response is sent in place and at most one write of it is queued (net_call_send);
  * while it is queued, a pipelined connection reads nothing further than one buffer.
@@ -9,8 +8,8 @@
 #ifndef SLUICE_NET_SERVER_CALL_H
 #define SLUICE_NET_SERVER_CALL_H
 
+#include "net/server/conn_write.h"
 #include "net/server/receive_window.h"
-#include "net/server/server.h"
 #include "net/transport/body.h"
 
 /* Lives in its arena, as the first member of the protocol's own call. */
@@ -28,13 +27,12 @@ struct net_call {
     struct net_call *ended_next;
     void (*release)(void *user);
     void *user;
-    uv_write_t write;
-    size_t writing_bytes; /* bytes that `write` sends */
+    struct net_write write;
     bool counted;         /* counted as in flight */
     bool handler_started; /* the handler has seen it: on_call_end is pending */
     bool replied;
     bool is_streaming; /* the response is sent in chunks; `replied` is set with the last one */
-    bool writing;
+    bool writing;      /* `write` is queued */
 };
 
 /* Allocates a zeroed call of `n_bytes`, which begins with struct net_call, in a new arena. Returns:

@@ -10,6 +10,7 @@
 
 #include "core/base/compiler.h"
 #include "core/event/clock.h"
+#include "net/server/conn.h"
 #include "net/server/server.h"
 #include "net/server/server_fixture.h"
 

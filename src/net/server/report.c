@@ -1,5 +1,4 @@
-/* The connection report: the state of each protocol's connections in words, and what they hold,
- * collected from all workers. */
+/* The connection report, collected from all workers. */
 #include "net/server/report.h"
 
 #include <assert.h>
@@ -9,14 +8,12 @@
 #include "core/base/metric/metric.h"
 #include "core/base/plural.h"
 #include "core/event/clock.h"
-#include "net/server/grpc/conn.h"
-#include "net/server/http/conn.h"
+#include "net/server/conn.h"
 #include "net/server/server.h"
 
-enum { NAME_BYTES = 80, MAX_STREAMS = 8 };
+enum { NAME_BYTES = 80 };
 
-/* Appends text from the peer, truncated and with unprintable bytes replaced. */
-static void add_name(struct buf *out, struct str name) {
+void net_report_add_name(struct buf *out, struct str name) {
     size_t n = name.len < NAME_BYTES ? name.len : NAME_BYTES;
     for (size_t i = 0; i < n; i++) {
         char c = name.ptr[i];
@@ -24,90 +21,6 @@ static void add_name(struct buf *out, struct str name) {
     }
     if (n < name.len) {
         buf_add_str(out, STR("..."));
-    }
-}
-
-void request_response_describe(const struct net_conn *net_conn, struct buf *out) {
-    static const char *const states[REQUEST_RESPONSE_STATES] = {
-        [REQUEST_RESPONSE_IDLE] = "idle",
-        [REQUEST_RESPONSE_HEAD] = "reading head",
-        [REQUEST_RESPONSE_BODY] = "reading body",
-        [REQUEST_RESPONSE_WAIT] = "waiting for the response",
-        [REQUEST_RESPONSE_REPLY] = "writing response",
-        [REQUEST_RESPONSE_REPLY_SKIP] = "writing response, dropping the rest of the body",
-        [REQUEST_RESPONSE_SKIP] = "dropping the rest of the body",
-        [REQUEST_RESPONSE_ENDED] = "closed",
-    };
-    const struct request_response_conn *conn = (const struct request_response_conn *)net_conn;
-    buf_add_str(out, str_of(states[conn->state]));
-    if (conn->call && conn->call->received > 0) {
-        buf_printf(out, ", %llu bytes of body received", (unsigned long long)conn->call->received);
-    }
-    if (net_conn->eof) {
-        buf_add_str(out, STR(", half-closed by the client"));
-    }
-}
-
-void http_describe(const struct net_conn *net_conn, struct buf *out) {
-    const struct request_response_conn *conn = (const struct request_response_conn *)net_conn;
-    const struct http_call *call = http_conn_call(conn);
-    request_response_describe(net_conn, out);
-    if (call && call->exchange.head.method.len > 0) {
-        buf_add_str(out, STR(" ("));
-        add_name(out, call->exchange.head.method);
-        buf_add_char(out, ' ');
-        add_name(out, call->exchange.head.path);
-        buf_add_char(out, ')');
-    }
-}
-
-/* The method's description, if it has one; it may contain text from the peer. */
-static void describe_call(const struct grpc_call *call, struct buf *out) {
-    size_t before = out->len;
-    if (call->user && call->method && call->method->describe) {
-        buf_add_str(out, STR(": "));
-        call->method->describe(call, out);
-    }
-    for (size_t i = before; i < out->len && !out->failed; i++) {
-        if ((unsigned char)out->data[i] < 0x20 || out->data[i] == 0x7f) {
-            out->data[i] = '?';
-        }
-    }
-}
-
-static void describe_stream(const struct grpc_stream *stream, struct buf *out) {
-    static const char *const answers[] = {
-        [GRPC_RESPONSE_NONE] = "waiting for the response",
-        [GRPC_RESPONSE_OPEN] = "writing responses",
-        [GRPC_RESPONSE_ENDING] = "writing the status",
-        [GRPC_RESPONSE_SENT] = "answered",
-    };
-    buf_printf(out, "; call %d ", (int)stream->id);
-    add_name(out, stream->path);
-    buf_printf(out, " %s", answers[stream->response_state]);
-    describe_call(&stream->call, out);
-}
-
-void grpc_describe(const struct net_conn *net_conn, struct buf *out) {
-    const struct grpc_session *session = &((const struct grpc_conn *)net_conn)->session;
-    size_t n = 0;
-    buf_printf(out, "%zu calls", session->n_open);
-    if (session->n_open == 0) { /* a session without bytes of its client has no list yet */
-        return;
-    }
-    const struct grpc_stream *stream;
-    TAILQ_FOREACH_REVERSE(stream, &session->streams, grpc_stream_list,
-                          link) { /* the newest first */
-        if (n == MAX_STREAMS) {
-            break;
-        }
-        if (!stream->closed) {
-            describe_stream(stream, out);
-            n++;
-        }
-    }
-    if (n < session->n_open) {
-        buf_printf(out, "; and %zu more", session->n_open - n);
     }
 }
 
@@ -150,7 +63,7 @@ static void print_conn(struct buf *out, const struct net_conn *conn) {
     char peer[ADDRESS_TEXT_BYTES];
     buf_printf(out, "    %s to %s%s: %s", net_conn_peer(conn, peer), conn->listen_endpoint->text,
                conn->tls ? " over TLS" : "", phases[conn->phase]);
-    if (conn->over_limit) {
+    if (conn->admission != NET_ADMITTED) {
         buf_add_str(out, STR("refused, over the connection limit"));
     } else if (conn->protocol->describe && conn->phase == NET_OPEN) {
         conn->protocol->describe(conn, out);

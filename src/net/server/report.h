@@ -62,6 +62,9 @@ struct net_memory_report {
     size_t n_holders;
 };
 
+/* For net_protocol.describe: appends text from the peer, truncated and with unprintable bytes
+ * replaced. */
+void net_report_add_name(struct buf *out, struct str name);
 /* As net_report_start, without text: fills `memory`, after NET_MEMORY_REPORT_WAIT_NS also without
  * what workers have not answered yet. */
 enum status net_memory_report_start(const struct net_report_server *servers, size_t n,

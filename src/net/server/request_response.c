@@ -221,3 +221,24 @@ uint64_t request_response_body_bytes(const struct net_conn *conn) {
     const struct net_call *call = ((const struct request_response_conn *)conn)->call;
     return call ? body_reserved_bytes(&call->body) + call->n_head_reserved : 0;
 }
+
+void request_response_describe(const struct net_conn *net_conn, struct buf *out) {
+    static const char *const states[REQUEST_RESPONSE_STATES] = {
+        [REQUEST_RESPONSE_IDLE] = "idle",
+        [REQUEST_RESPONSE_HEAD] = "reading head",
+        [REQUEST_RESPONSE_BODY] = "reading body",
+        [REQUEST_RESPONSE_WAIT] = "waiting for the response",
+        [REQUEST_RESPONSE_REPLY] = "writing response",
+        [REQUEST_RESPONSE_REPLY_SKIP] = "writing response, dropping the rest of the body",
+        [REQUEST_RESPONSE_SKIP] = "dropping the rest of the body",
+        [REQUEST_RESPONSE_ENDED] = "closed",
+    };
+    const struct request_response_conn *conn = (const struct request_response_conn *)net_conn;
+    buf_add_str(out, str_of(states[conn->state]));
+    if (conn->call && conn->call->received > 0) {
+        buf_printf(out, ", %llu bytes of body received", (unsigned long long)conn->call->received);
+    }
+    if (net_conn->eof) {
+        buf_add_str(out, STR(", half-closed by the client"));
+    }
+}

@@ -73,7 +73,6 @@ enum net_timeout request_response_timeout_of(const struct net_conn *conn, bool *
 bool request_response_is_idle(const struct net_conn *conn);
 void request_response_on_written(struct net_call *call);
 uint64_t request_response_body_bytes(const struct net_conn *conn);
-/* In report.c. */
 void request_response_describe(const struct net_conn *conn, struct buf *out);
 
 #endif

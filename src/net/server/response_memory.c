@@ -8,7 +8,8 @@
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
-#include "net/server/server.h"
+#include "net/server/conn_limit.h"
+#include "net/server/conn_write.h"
 
 enum {
     RELIEF_MIN_BYTES = 16384,
@@ -193,8 +194,8 @@ static void on_relieve(void *user, uint64_t wanted) {
     uint64_t missing = wanted + (used > limit ? used - limit : 0);
     uint64_t n_conns = missing / server->protocol->conn_memory_bytes + 1;
     net_budget_relieve(server->budget, wanted);
-    net_budget_close_idle(server->budget,
-                          n_conns < RELIEF_MAX_IDLE ? (size_t)n_conns : RELIEF_MAX_IDLE);
+    net_conn_limit_close_idle(server->budget,
+                              n_conns < RELIEF_MAX_IDLE ? (size_t)n_conns : RELIEF_MAX_IDLE);
 }
 
 /* ---- for reports ----------------------------------------------------------------------------- */

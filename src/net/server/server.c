@@ -6,7 +6,6 @@
 #include "net/server/server.h"
 
 #include <assert.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include "core/base/log.h"
 #include "core/event/clock.h"
 #include "net/server/call.h"
+#include "net/server/conn_limit.h"
 #include "net/server/listener.h"
 #include "net/server/tls/conn.h"
 
@@ -23,11 +23,6 @@ static void net_server_on_worker_stopped(struct net_server *server);
 static const uint64_t LINGER_NS = 5000000000u; /* between two reads of dropped input */
 static const uint64_t CLIENT_CHECK_NS = 100000000u;
 static const uint64_t REFUSAL_GAP_NS = 1000000000u;
-/* Where other memory than that of connections is used up, a peer with so many loses none for it:
- * may_exceed, find_place and net_budget_close_idle. */
-enum { MAX_OF_SMALL_PEER = 16 };
-static const uint64_t RELIEF_IDLE_NS = 1000000000u; /* net_budget_close_idle */
-static const uint64_t NO_HOST = 0; /* a connection is closed for no particular one */
 
 /* ---- deferred work --------------------------------------------------------------------------- */
 
@@ -391,163 +386,40 @@ static struct server_worker *worker_choose(struct net_server *server) {
 static void run_open(struct worker_msg *msg) {
     struct net_conn *conn = CONTAINER_OF(msg, struct net_conn, msg);
     struct net_budget *budget = conn->server_worker->server->budget;
-    bool has_place = !conn->over_limit;
+    bool is_admitted = conn->admission == NET_ADMITTED;
     net_conn_open(conn);
-    if (has_place) {
+    if (is_admitted) {
         atomic_fetch_sub_explicit(&budget->n_opening, 1, memory_order_release);
     }
 }
 
 static void post_open(struct net_budget *budget, struct net_conn *conn) {
-    if (!conn->over_limit) {
+    if (conn->admission == NET_ADMITTED) {
         atomic_fetch_add_explicit(&budget->n_opening, 1, memory_order_relaxed);
     }
     conn->msg.run = run_open;
     worker_post(conn->server_worker->worker, &conn->msg);
 }
 
-/* A connection that its worker has not opened yet counts as busy, and makes no room for another
- * one. Asked before a place is looked for: once opened, it may be found. */
-static bool has_opening(const struct net_budget *budget) {
-    return atomic_load_explicit(&budget->n_opening, memory_order_acquire) > 0;
-}
-
 /* Returns: NULL when out of memory. */
 static struct net_conn *conn_new(const struct listen_endpoint *listen_endpoint) {
-    struct net_conn *conn = calloc(1, listen_endpoint->server->protocol->conn_bytes);
-    if (conn) {
-        write_queue_init(&conn->writes);
-        conn->turn.run = net_conn_run_turn;
-    }
-    if (conn && listen_endpoint->tls && !net_tls_attach(conn, listen_endpoint->tls)) {
+    const struct net_protocol *protocol = listen_endpoint->server->protocol;
+    struct net_conn *conn = calloc(1, protocol->conn_bytes);
+    if (!conn || (listen_endpoint->tls && !net_tls_attach(conn, listen_endpoint->tls))) {
         free(conn);
         return NULL;
     }
+    conn->protocol = protocol;
+    conn->listen_endpoint = listen_endpoint;
+    conn->server_worker = worker_choose(listen_endpoint->server);
+    write_queue_init(&conn->writes);
+    conn->turn.run = net_conn_run_turn;
     return conn;
 }
 
-/* Of those over the limit: one that became busy in the meantime has kept its place. */
-enum { MAX_TAKEN_PLACES = 4, MAX_FREED_DESCRIPTORS = 4, MAX_TRIED_PLACES = 8 };
-/* While connections are being closed for others, further ones wait in the backlog when this
- * fraction over the limit is in use. */
-enum { CONN_OVER_SHARE = 8 };
 /* While so many connections wait for a turn of a worker, further ones wait in the backlog, but for
  * some in each millisecond. */
 enum { MAX_WAITING_TURNS = 128, MAX_ACCEPTED_SLOWLY = 4 };
-
-static void run_evict(struct worker_msg *msg) {
-    net_conn_evict(CONTAINER_OF(msg, struct net_conn, msg));
-}
-
-/* Its worker closes the connection; it is open, as it waits for its client: `msg` is free. */
-static void post_evict(struct net_budget *budget, struct net_conn *conn) {
-    net_budget_remove_conn(budget);
-    atomic_fetch_add_explicit(&budget->n_leaving, 1, memory_order_relaxed);
-    conn->msg.run = run_evict;
-    worker_post(conn->server_worker->worker, &conn->msg);
-}
-
-static bool is_over_limit(const struct net_budget *budget, uint64_t n_more_bytes) {
-    return atomic_load_explicit(&budget->n_conns, memory_order_relaxed) > budget->max_connections ||
-           atomic_load_explicit(&budget->n_conn_bytes, memory_order_relaxed) + n_more_bytes >
-               net_budget_conn_limit(budget) ||
-           atomic_load_explicit(&budget->n_conn_extra_bytes, memory_order_relaxed) + n_more_bytes >
-               2 * net_budget_conn_extra(budget);
-}
-
-/* Whom a place is for: a connection of `host`. */
-struct place_search {
-    uint64_t host;
-    bool large_peers_only; /* none of peers with few connections goes for it */
-    uint8_t n_tried;       /* so many that were found before have become busy */
-};
-
-/* Asks the kernel: a worker that has much to do, or has to wait with a client's next request, reads
- * the end later. */
-static size_t choose_left(struct conn_entry *const *entries, size_t n) {
-    struct pollfd polled[CONN_TABLE_LOOKED];
-    for (size_t i = 0; i < n; i++) {
-        polled[i] = (struct pollfd){
-            .fd = atomic_load_explicit(&entries[i]->fd, memory_order_relaxed), .events = POLLRDHUP};
-    }
-    if (poll(polled, n, 0) <= 0) {
-        return n;
-    }
-    size_t i = 0;
-    while (i < n && (polled[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0) {
-        i++;
-    }
-    return i;
-}
-
-/* Idle ones of peers that have many go first, then those of such peers whose requests wait for
- * their client, then idle ones of peers that have as many as `host`, and at last those whose client
- * has closed its side. */
-static struct conn_entry *find_place(struct conn_table *conns, const struct place_search *search) {
-    uint64_t now_ns = clock_now_ns(), host = search->host;
-    size_t n_kept = search->large_peers_only ? MAX_OF_SMALL_PEER : CONN_TABLE_KEPT;
-    const struct conn_search of_large = {n_kept, now_ns};
-    struct conn_entry *entry = conn_table_take_idle(conns, &of_large, now_ns);
-    if (!entry) {
-        entry = conn_table_take_waiting(conns, host);
-    }
-    if (!entry && !search->large_peers_only) {
-        size_t n_of_host = conn_table_count(conns, host);
-        const struct conn_search as_large = {n_of_host > 0 ? n_of_host - 1 : 0, now_ns};
-        entry = conn_table_take_idle(conns, &as_large, now_ns);
-        n_kept = as_large.n_kept;
-    }
-    return entry ? entry : conn_table_take_left(conns, n_kept, choose_left);
-}
-
-/* Gives the place of a connection of any server of the budget to another one: of an idle one, or of
- * one with an open request that waits for its client. Its worker closes it. Returns: false when
- * there is none. */
-static bool take_place(struct net_server *server, const struct place_search *search) {
-    struct net_budget *budget = server->budget;
-    struct conn_entry *entry = find_place(&budget->conns, search);
-    if (!entry) {
-        return false;
-    }
-    entry->n_tried = search->n_tried;
-    post_evict(budget, CONTAINER_OF(entry, struct net_conn, entry));
-    return true;
-}
-
-void net_server_take_another_place(struct net_server *server, uint8_t n_tried) {
-    if (n_tried < MAX_TRIED_PLACES && is_over_limit(server->budget, 0)) {
-        take_place(server, &(struct place_search){.n_tried = (uint8_t)(n_tried + 1)});
-    }
-}
-
-size_t net_budget_close_idle(struct net_budget *budget, size_t most) {
-    uint64_t now_ns = clock_now_ns();
-    const struct conn_search search = {MAX_OF_SMALL_PEER, now_ns - RELIEF_IDLE_NS};
-    struct conn_entry *entry;
-    size_t n = 0;
-    while (n < most && (entry = conn_table_take_idle(&budget->conns, &search, now_ns))) {
-        post_evict(budget, CONTAINER_OF(entry, struct net_conn, entry));
-        n++;
-    }
-    return n;
-}
-
-/* Where there are more connections than the limit, because others were accepted while some were
- * being opened, or were found busy when their place had been taken, more than one place is taken;
- * the new connection needs only one. Returns: whether it has one: or there are no more connections
- * than the limit now, as some may have been closed by their clients, and were not found for
- * that. */
-static bool make_room(struct net_server *server, uint64_t n_over, uint64_t host) {
-    const struct net_budget *budget = server->budget;
-    const struct place_search search = {.host = host};
-    bool is_far_over = n_over > net_budget_max_refusals(budget);
-    uint64_t n_taken = 0;
-    while (n_taken < n_over && n_taken < MAX_TAKEN_PLACES && take_place(server, &search)) {
-        n_taken++;
-    }
-    return n_taken == n_over || (n_taken > 0 && !is_far_over) ||
-           atomic_load_explicit(&budget->n_conns, memory_order_relaxed) <= budget->max_connections;
-}
 
 /* What clients have sent and no worker has read yet is in the kernel's buffers, up to 128 KiB for
  * each; of a connection in the backlog it does not count as memory of the process. */
@@ -572,28 +444,14 @@ static bool may_accept_slowly(struct net_server *server) {
     return server->n_accepted_slowly++ < MAX_ACCEPTED_SLOWLY;
 }
 
-/* Descriptors and memory of those whose place was taken are in use until their workers close them;
- * of those that wait for their workers to open them, it is not known yet which are idle. */
 static bool may_accept(void *user) {
     const struct listen_endpoint *listen_endpoint = user;
-    const struct net_budget *budget = listen_endpoint->server->budget;
-    uint64_t limit = net_budget_conn_limit(budget);
-    uint64_t n_leaving = atomic_load_explicit(&budget->n_leaving, memory_order_relaxed);
-    uint64_t n_bytes = atomic_load_explicit(&budget->n_conn_bytes, memory_order_relaxed);
-    if (n_leaving >= net_budget_max_refusals(budget) ||
-        (has_opening(budget) && is_over_limit(budget, 0)) ||
-        (n_leaving > 0 && n_bytes > limit + limit / CONN_OVER_SHARE)) {
-        return false;
-    }
-    return !has_many_turns(listen_endpoint->server) || may_accept_slowly(listen_endpoint->server);
+    return net_conn_limit_may_accept(listen_endpoint->server->budget) &&
+           (!has_many_turns(listen_endpoint->server) || may_accept_slowly(listen_endpoint->server));
 }
 
 static void on_no_descriptors(void *user) {
-    const struct listen_endpoint *listen_endpoint = user;
-    const struct place_search search = {.host = NO_HOST};
-    for (size_t i = 0; i < MAX_FREED_DESCRIPTORS && take_place(listen_endpoint->server, &search);
-         i++) {
-    }
+    net_conn_limit_free_descriptors(((const struct listen_endpoint *)user)->server);
 }
 
 /* A gRPC client that got SETTINGS and then GOAWAY connects again at once, and without an error for
@@ -612,102 +470,43 @@ static bool takes_to_refuse(struct net_server *server) {
     return true;
 }
 
-/* Where other memory than that of connections is used up, an idle one of a small peer would not
- * help. Those that were found busy have left too many: two go for one. */
-static bool take_places(struct net_server *server, uint64_t host, uint64_t n_bytes) {
-    const struct net_budget *budget = server->budget;
-    const struct place_search search = {.host = host,
-                                        .large_peers_only = !is_over_limit(budget, n_bytes)};
-    uint64_t limit = net_budget_conn_limit(budget);
-    bool is_far_over = atomic_load_explicit(&budget->n_conn_bytes, memory_order_relaxed) >
-                       limit + limit / CONN_OVER_SHARE / 2;
-    return take_place(server, &search) && (!is_far_over || take_place(server, &search));
-}
-
-/* Where other memory is used up, connections of peers with few have twice the extra of others, as
- * long as the kernel holds little more than its part. */
-static bool may_exceed(struct net_budget *budget, uint64_t host, uint64_t n_bytes) {
-    uint64_t limit = net_budget_limit(budget);
-    return !is_over_limit(budget, n_bytes) &&
-           atomic_load_explicit(&budget->n_bytes, memory_order_relaxed) <= limit + limit / 4 &&
-           conn_table_count(&budget->conns, host) < MAX_OF_SMALL_PEER;
-}
-
-/* Takes the memory of a new connection of `host`, if need be that of another one, which is closed.
- * Returns: whether it has it. */
-static bool take_memory(struct net_server *server, uint64_t n_bytes, uint64_t host) {
-    struct net_budget *budget = server->budget;
-    bool waits = has_opening(budget) && is_over_limit(budget, n_bytes);
-    if (net_budget_take_conn(budget, n_bytes)) {
-        return true;
-    }
-    if (atomic_load_explicit(&budget->n_conns, memory_order_relaxed) <= NET_BUDGET_FREE_CONNS ||
-        take_places(server, host, n_bytes) || may_exceed(budget, host, n_bytes) || waits) {
-        net_budget_force_conn(budget, n_bytes);
-        return true;
-    }
-    return false;
-}
-
-bool net_conn_take_memory(struct net_conn *conn, enum memory_conn_kind kind, uint64_t n_bytes) {
-    if (memory_conn_add(conn->account, kind, n_bytes)) {
-        return true;
-    }
-    struct net_server *server = conn->server_worker->server;
-    if (take_places(server, conn->host, n_bytes) ||
-        may_exceed(server->budget, conn->host, n_bytes)) {
-        memory_conn_hold(conn->account, kind, n_bytes);
-        return true;
-    }
-    return false;
-}
-
 static void on_accept(void *user, int fd, int family, uint64_t host) {
     const struct listen_endpoint *listen_endpoint = user;
     struct net_server *server = listen_endpoint->server;
-    uint64_t n_bytes = server->protocol->conn_memory_bytes;
-    /* While others are being opened, one is accepted beyond the limits: may_accept. */
-    bool is_opening = has_opening(server->budget);
-    bool has_place = make_room(server, net_budget_add_conn(server->budget), host) || is_opening;
-    bool counted = has_place && take_memory(server, n_bytes, host), over_limit = !counted;
-    if (over_limit) {
-        net_budget_remove_conn(server->budget);
-        if (!takes_to_refuse(server)) {
-            close(fd);
-            metric_add(METRIC_CONNECTIONS_REFUSED_TOTAL, 1);
-            return;
-        }
-        net_budget_add_refused(server->budget);
+    struct net_budget *budget = server->budget;
+    enum net_admission admission = net_conn_limit_admit(server, host);
+    if (admission != NET_ADMITTED && !takes_to_refuse(server)) {
+        close(fd);
+        metric_add(METRIC_CONNECTIONS_REFUSED_TOTAL, 1);
+        return;
+    }
+    if (admission != NET_ADMITTED) {
+        net_budget_add_refused(budget);
     }
     struct net_conn *conn = conn_new(listen_endpoint);
     if (!conn) {
         close(fd);
-        if (over_limit) {
-            net_budget_remove_refused(server->budget);
+        if (admission != NET_ADMITTED) {
+            net_budget_remove_refused(budget);
         } else {
-            net_budget_remove_conn(server->budget);
-            net_budget_give_conn(server->budget, n_bytes);
+            net_budget_remove_conn(budget);
+            net_budget_give_conn(budget, server->protocol->conn_memory_bytes);
         }
         return;
     }
-    conn->protocol = server->protocol;
-    conn->listen_endpoint = listen_endpoint;
-    conn->server_worker = worker_choose(server);
     conn->fd = fd;
     conn->is_unix = family == AF_UNIX;
     conn->host = host;
-    conn->over_limit = over_limit;
-    conn->counted = counted;
-    conn->no_memory = has_place && !counted;
+    conn->admission = (uint8_t)admission;
     conn_entry_set_idle(&conn->entry, CONN_BUSY); /* until it is open */
     conn_entry_set_waiting(&conn->entry, CONN_BUSY);
     conn_entry_set_fd(&conn->entry, -1);
-    conn_table_add(&server->budget->conns, &conn->entry, host);
+    conn_table_add(&budget->conns, &conn->entry, host);
     atomic_fetch_add_explicit(&conn->server_worker->n_assigned_conns, 1, memory_order_relaxed);
     if (conn->server_worker->worker == server->acceptor) {
         net_conn_open(conn);
     } else {
-        post_open(server->budget, conn);
+        post_open(budget, conn);
     }
 }
 

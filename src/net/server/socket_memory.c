@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "core/event/clock.h"
+#include "net/server/conn.h"
 #include "net/server/server.h"
 
 enum { MAX_MEASURED = 1000 }; /* in one event-loop iteration: takes some 0.3 ms */

@@ -6,9 +6,46 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/event/clock.h"
-#include "net/server/grpc/conn.h"
+#include "core/os/log_limit.h"
+#include "net/server/conn_write.h"
+#include "net/server/grpc/session.h"
+#include "net/server/report.h"
+
+enum { MAX_WRITES = 4 };          /* per connection and iteration, so that others get their share */
+enum { DISCARD_BYTES = 1 << 20 }; /* limit of input dropped while a connection lingers */
+enum { MAX_DESCRIBED_CALLS = 8 };
+
+struct grpc_conn {
+    struct net_conn net;
+    struct grpc_session session;
+    struct grpc_output *output; /* sent by `write` */
+    struct net_write write;
+    bool session_opened; /* the session is open; opened with the first bytes */
+};
+
+/* A worker's part of the server. */
+struct grpc_server_worker {
+    struct grpc_core core;
+    struct log_limit log;
+};
+
+struct grpc_server {
+    struct net_server net;
+    struct grpc_server_options options;
+    struct grpc_server_worker *workers; /* as many as net.workers */
+};
+
+static struct grpc_server_worker *grpc_server_worker_of(const struct server_worker *server_worker) {
+    return &((struct grpc_server *)server_worker->server)
+                ->workers[server_worker_index(server_worker)];
+}
+
+static struct grpc_conn *grpc_conn_of(struct grpc_session *session) {
+    return CONTAINER_OF(session, struct grpc_conn, session);
+}
 
 /* grpc_core.on_refused: a protocol violation of a connection is logged as a warning, a refused call
  * as debug. */
@@ -31,22 +68,23 @@ static void grpc_log_refused(struct grpc_session *session, const struct error *e
     log->n_suppressed = 0;
 }
 
-enum { MAX_WRITES = 4 }; /* per connection and iteration, so that others get their share */
-
 static struct grpc_core *core_of(const struct server_worker *server_worker) {
     return &grpc_server_worker_of(server_worker)->core;
 }
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
-/* Returns: whether all of it was sent. */
-static bool send_output(struct grpc_conn *conn, struct grpc_output *output) {
-    uv_buf_t bufs[GRPC_OUTPUT_PIECES];
-    struct net_outgoing out = {.bufs = bufs};
-    for (size_t i = 0; i < output->n; i++) {
-        net_outgoing_add(&out, output->pieces[i].data, output->pieces[i].n_bytes);
+static void on_sent(struct net_write *write, int status) {
+    struct net_conn *net_conn = write->conn;
+    struct grpc_conn *conn = (struct grpc_conn *)net_conn;
+    assert(conn->output);
+    grpc_output_give(&core_of(net_conn->server_worker)->spare_output, conn->output);
+    conn->output = NULL;
+    grpc_session_on_written(&conn->session);
+    if (status < 0) {
+        net_conn_close(net_conn);
     }
-    return net_conn_send(&conn->net, &out, &conn->write);
+    net_conn_update_io(net_conn);
 }
 
 /* Collects and sends once. Returns: whether to continue. */
@@ -61,14 +99,23 @@ static bool collect_and_send(struct grpc_conn *conn) {
         grpc_output_give(&core->spare_output, output);
         return false;
     }
-    bool sent = send_output(conn, output);
-    if (!sent && conn->net.phase != NET_CLOSED) {
+    uv_buf_t bufs[GRPC_OUTPUT_PIECES];
+    struct net_outgoing out = {.bufs = bufs};
+    for (size_t i = 0; i < output->n; i++) {
+        net_outgoing_add(&out, output->pieces[i].data, output->pieces[i].n_bytes);
+    }
+    conn->write.done = on_sent;
+    int rc = net_conn_write(&conn->net, &out, &conn->write);
+    if (rc == 0) {
         conn->output = output; /* until on_sent */
         return false;
     }
+    if (rc < 0) {
+        net_conn_close(&conn->net);
+    }
     grpc_output_give(&core->spare_output, output);
     grpc_session_on_written(&conn->session);
-    return sent;
+    return rc > 0;
 }
 
 /* The session stays marked as scheduled meanwhile, so that scheduling it from within does nothing:
@@ -90,14 +137,6 @@ static void flush_session(struct grpc_conn *conn) {
         grpc_session_close(session);
         net_conn_close_gracefully(&conn->net, conn->net.skip_linger);
     }
-}
-
-static void on_sent(struct net_conn *net_conn) {
-    struct grpc_conn *conn = (struct grpc_conn *)net_conn;
-    assert(conn->output);
-    grpc_output_give(&core_of(net_conn->server_worker)->spare_output, conn->output);
-    conn->output = NULL;
-    grpc_session_on_written(&conn->session);
 }
 
 static bool run_deferred(struct server_worker *server_worker) {
@@ -349,6 +388,56 @@ static void on_timer(struct server_worker *server_worker, uint64_t now_ns) {
     server_worker_schedule_timer(server_worker, grpc_core_next_timer_ns(core_of(server_worker)));
 }
 
+/* The method's description, if it has one; it may contain text from the peer. */
+static void describe_call(const struct grpc_call *call, struct buf *out) {
+    size_t before = out->len;
+    if (call->user && call->method && call->method->describe) {
+        buf_add_str(out, STR(": "));
+        call->method->describe(call, out);
+    }
+    for (size_t i = before; i < out->len && !out->failed; i++) {
+        if ((unsigned char)out->data[i] < 0x20 || out->data[i] == 0x7f) {
+            out->data[i] = '?';
+        }
+    }
+}
+
+static void describe_stream(const struct grpc_stream *stream, struct buf *out) {
+    static const char *const answers[] = {
+        [GRPC_RESPONSE_NONE] = "waiting for the response",
+        [GRPC_RESPONSE_OPEN] = "writing responses",
+        [GRPC_RESPONSE_ENDING] = "writing the status",
+        [GRPC_RESPONSE_SENT] = "answered",
+    };
+    buf_printf(out, "; call %d ", (int)stream->id);
+    net_report_add_name(out, stream->path);
+    buf_printf(out, " %s", answers[stream->response_state]);
+    describe_call(&stream->call, out);
+}
+
+static void describe(const struct net_conn *net_conn, struct buf *out) {
+    const struct grpc_session *session = &((const struct grpc_conn *)net_conn)->session;
+    size_t n = 0;
+    buf_printf(out, "%zu calls", session->n_open);
+    if (session->n_open == 0) { /* a session without bytes of its client has no list yet */
+        return;
+    }
+    const struct grpc_stream *stream;
+    TAILQ_FOREACH_REVERSE(stream, &session->streams, grpc_stream_list,
+                          link) { /* the newest first */
+        if (n == MAX_DESCRIBED_CALLS) {
+            break;
+        }
+        if (!stream->closed) {
+            describe_stream(stream, out);
+            n++;
+        }
+    }
+    if (n < session->n_open) {
+        buf_printf(out, "; and %zu more", session->n_open - n);
+    }
+}
+
 static const struct net_protocol grpc_protocol = {
     .name = "grpc",
     .conn_bytes = sizeof(struct grpc_conn),
@@ -370,7 +459,6 @@ static const struct net_protocol grpc_protocol = {
     .has_open_call = has_open_call,
     .on_evict = on_evict,
     .waits_for_client = waits_for_client,
-    .on_sent = on_sent,
     .is_receiving_bulk = is_receiving_bulk,
     .run_deferred = run_deferred,
     .unsent = unsent,
@@ -379,7 +467,7 @@ static const struct net_protocol grpc_protocol = {
     .end_stalled_calls = end_stalled_calls,
     .send_ping = send_ping,
     .on_timer = on_timer,
-    .describe = grpc_describe,
+    .describe = describe,
 };
 
 /* Those of its connections: a session checks heads and messages itself. */
@@ -388,7 +476,7 @@ static struct net_limits conn_limits_of(const struct grpc_limits *limits) {
     net.max_header_size = 0;
     net.max_body_size = 0;
     net.min_body_rate = 0;
-    net.discard_size = GRPC_DISCARD_BYTES;
+    net.discard_size = DISCARD_BYTES;
     return net;
 }
 

@@ -1,5 +1,5 @@
 /* Internals of the HTTP/1.1 server, on top of net/server/server.h and
- * net/server/request_response.h. Internal to net/server/http and the connection report. */
+ * net/server/request_response.h. Internal to net/server/http. */
 #ifndef SLUICE_NET_SERVER_HTTP_CONN_H
 #define SLUICE_NET_SERVER_HTTP_CONN_H
 
@@ -51,9 +51,6 @@ static inline struct http_call *http_call_of(struct http_exchange *exchange) {
 static inline struct http_call *http_conn_call(const struct request_response_conn *conn) {
     return (struct http_call *)conn->call;
 }
-
-/* In net/server/report.c. */
-void http_describe(const struct net_conn *conn, struct buf *out);
 
 /* ---- server.c: bodies in --------------------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
 
 #include "core/event/clock.h"
 #include "net/server/http/conn.h"
+#include "net/server/report.h"
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
@@ -407,6 +408,19 @@ static void on_call_end(struct net_call *call) {
     }
 }
 
+static void describe(const struct net_conn *net_conn, struct buf *out) {
+    const struct request_response_conn *conn = (const struct request_response_conn *)net_conn;
+    const struct http_call *call = http_conn_call(conn);
+    request_response_describe(net_conn, out);
+    if (call && call->exchange.head.method.len > 0) {
+        buf_add_str(out, STR(" ("));
+        net_report_add_name(out, call->exchange.head.method);
+        buf_add_char(out, ' ');
+        net_report_add_name(out, call->exchange.head.path);
+        buf_add_char(out, ')');
+    }
+}
+
 static const struct net_protocol http_protocol = {
     .name = "http",
     .conn_bytes = sizeof(struct request_response_conn),
@@ -427,7 +441,7 @@ static const struct net_protocol http_protocol = {
     .on_call_half_closed = on_call_half_closed,
     .on_call_end = on_call_end,
     .body_bytes = request_response_body_bytes,
-    .describe = http_describe,
+    .describe = describe,
 };
 
 enum status http_server_new(const struct http_server_options *options, struct http_server **out,

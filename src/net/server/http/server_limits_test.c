@@ -14,6 +14,7 @@
 #include <sys/un.h>
 
 #include "core/base/compiler.h"
+#include "net/server/conn_limit.h"
 #include "net/server/http/server_fixture.h"
 #include "net/server/server.h"
 

@@ -9,6 +9,8 @@
 
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
+#include "net/server/conn_limit.h"
+#include "net/server/conn_write.h"
 #include "net/transport/tls/server.h"
 
 static_assert((int)METRIC_TLS_FAILURES_PLAINTEXT + (int)TLS_FAILURE_MEMORY ==
@@ -353,7 +355,7 @@ static void on_handshake_done(struct net_conn *conn) {
                          NET_TLS_HANDSHAKE_MEMORY_BYTES - NET_TLS_SESSION_MEMORY_BYTES);
     /* The protocol has timeouts of its own. */
     timer_list_stop(&conn->server_worker->conn_timers, &conn->timeout);
-    if (conn->over_limit) {
+    if (conn->admission != NET_ADMITTED) {
         net_conn_reject(conn);
     }
 }
@@ -432,7 +434,7 @@ static void decrypt_all(struct net_conn *conn, struct tls_io *io) {
     if (result == TLS_FAILED) {
         net_conn_close(conn);
     } else if (result == TLS_CLOSED && conn->phase == NET_OPEN) {
-        net_conn_read_stop(conn);
+        net_conn_set_reading(conn, false);
         conn->tls->peer_closed = true; /* handled by net_conn_update_io */
     }
 }

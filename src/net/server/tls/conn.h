@@ -1,6 +1,6 @@
 /* TLS between a connection's socket and its protocol: input is decrypted before the protocol gets
- * it, writes are encrypted. Used by net/server/conn.c and net/server/server.c only; protocols are
- * unaware of it.
+ * it, writes are encrypted. Used by the files of net/server/conn.h, conn_write.h, conn_limit.h and
+ * server.h only; protocols are unaware of it.
  *
  *     socket → net_tls_receive → (handshake, then) buffer or bytes of the protocol
  *     net_conn_try_write, queued writes → records → socket
@@ -9,6 +9,7 @@
 #define SLUICE_NET_SERVER_TLS_CONN_H
 
 #include "core/os/log_limit.h"
+#include "net/server/conn.h"
 #include "net/server/server.h"
 #include "net/transport/tls/session.h"
 

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "core/base/log.h"
+#include "net/server/conn.h"
 #include "net/server/http/server_fixture.h"
 #include "net/server/server.h"
 #include "net/transport/tls/server.h"
