@@ -209,7 +209,8 @@ static void open_world(struct grpc_fixture *fixture, bool compress) {
                                        .n_calls = &fixture->n_calls,
                                        .schedule_deferred = ask_turn};
     assert(grpc_core_init(&fixture->core, &fixture->options, fixture->worker, &err) == ST_OK);
-    assert(grpc_session_open(&fixture->core, &fixture->session, &err) == ST_OK);
+    grpc_session_init(&fixture->session, &fixture->core);
+    assert(grpc_session_open(&fixture->session, &err) == ST_OK);
 }
 
 static void settle(struct grpc_fixture *fixture) {

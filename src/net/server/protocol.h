@@ -70,6 +70,10 @@ struct net_protocol {
      * (takes_to_refuse). */
     bool refusal_invites_retry;
     /* The following may be NULL. */
+    /* Initialises the protocol's part of a new connection, its lists above all: any of these
+     * functions may be called before its first bytes. Thread: the acceptor's, before the
+     * connection's worker sees it. NULL: zeroed memory is the initial state. */
+    void (*init)(struct net_conn *conn);
     /* The server drains, or the idle timeout expired: close as soon as no request is in progress.
      * NULL: closed if idle. */
     void (*on_drain)(struct net_conn *conn);

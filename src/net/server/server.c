@@ -414,6 +414,9 @@ static struct net_conn *conn_new(const struct listen_endpoint *listen_endpoint) 
     conn->server_worker = worker_choose(listen_endpoint->server);
     write_queue_init(&conn->writes);
     conn->turn.run = net_conn_run_turn;
+    if (protocol->init) {
+        protocol->init(conn);
+    }
     return conn;
 }
 

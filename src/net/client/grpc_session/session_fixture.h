@@ -49,7 +49,8 @@ static inline struct session_pair *session_pair_open_with(const struct grpc_limi
     struct grpc_fixture *fixture = grpc_fixture_new(limits);
     assert_int_equal(grpc_core_init(&fixture->core, &fixture->options, fixture->worker, &err),
                      ST_OK);
-    assert_int_equal(grpc_session_open(&fixture->core, &fixture->session, &err), ST_OK);
+    grpc_session_init(&fixture->session, &fixture->core);
+    assert_int_equal(grpc_session_open(&fixture->session, &err), ST_OK);
     fixture->keep_raw = true;
     struct session_pair *pair = session_pair_new(client);
     pair->fixture = fixture;

@@ -166,6 +166,10 @@ static bool run_deferred(struct server_worker *server_worker) {
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
+static void init(struct net_conn *net_conn) {
+    grpc_session_init(&((struct grpc_conn *)net_conn)->session, core_of(net_conn->server_worker));
+}
+
 /* Returns: false when out of memory; the connection is closed. */
 static bool open_session(struct grpc_conn *conn) {
     struct error err;
@@ -173,7 +177,7 @@ static bool open_session(struct grpc_conn *conn) {
         return true;
     }
     conn->session.account = conn->net.account;
-    if (grpc_session_open(core_of(conn->net.server_worker), &conn->session, &err) != ST_OK) {
+    if (grpc_session_open(&conn->session, &err) != ST_OK) {
         net_conn_close(&conn->net);
         return false;
     }
@@ -419,9 +423,6 @@ static void describe(const struct net_conn *net_conn, struct buf *out) {
     const struct grpc_session *session = &((const struct grpc_conn *)net_conn)->session;
     size_t n = 0;
     buf_printf(out, "%zu calls", session->n_open);
-    if (session->n_open == 0) { /* a session without bytes of its client has no list yet */
-        return;
-    }
     const struct grpc_stream *stream;
     TAILQ_FOREACH_REVERSE(stream, &session->streams, grpc_stream_list,
                           link) { /* the newest first */
@@ -445,6 +446,7 @@ static const struct net_protocol grpc_protocol = {
     .conn_memory_bytes = 20480,
     .alpn = "\x02h2",
     .refusal_invites_retry = true,
+    .init = init,
     .on_refused = on_refused,
     .on_bytes = on_bytes,
     .read_buffer = read_buffer,

@@ -9,6 +9,7 @@
 
 #include "codec/http1/content_coding.h"
 #include "net/server/grpc/server_fixture.h"
+#include "net/server/report.h"
 
 static void assert_echo(const struct client_call *call, struct str message) {
     struct str answer = client_answer(call, 0, NULL);
@@ -617,6 +618,65 @@ static void server_connection_over_limit_takes_place_of_idle_one(void **state) {
     test_grpc_end(&test);
 }
 
+static void report_done(void *user) {
+    atomic_store((atomic_bool *)user, true);
+}
+
+/* A report of the connections, as a reader of /debug/state gets it. */
+struct reported {
+    struct net_report_server server;
+    struct worker *worker;
+    struct arena *arena;
+    struct buf text;
+    atomic_bool done;
+    struct worker_msg msg;
+};
+
+static void run_report(struct worker_msg *msg) {
+    struct reported *reported = CONTAINER_OF(msg, struct reported, msg);
+    struct error err;
+    reported->arena = arena_new(worker_arenas(reported->worker), 0);
+    buf_init(&reported->text, reported->arena, 1024);
+    assert_int_equal(net_report_start(&reported->server, 1, reported->worker, &reported->text,
+                                      report_done, &reported->done, &err),
+                     ST_OK);
+}
+
+static void run_report_end(struct worker_msg *msg) {
+    struct reported *reported = CONTAINER_OF(msg, struct reported, msg);
+    arena_free(reported->arena);
+    atomic_store(&reported->done, false);
+}
+
+/* Its session is not open: that is made with the first bytes. */
+static void server_connection_without_bytes_is_in_report(void **state) {
+    (void)state;
+    static struct test_grpc test;
+    struct grpc_limits limits = test_limits();
+    test_grpc_start(&test, &limits, 10, "127.0.0.1:0");
+    int fd = test_connect_to(&test.host.bound);
+    while (metric_read(METRIC_CONNECTIONS) < 1) {
+        usleep(1000);
+    }
+    static struct reported reported;
+    reported = (struct reported){.server = {"grpc", grpc_server_net(test.server)},
+                                 .worker = test.host.workers[0],
+                                 .msg.run = run_report};
+    worker_post(reported.worker, &reported.msg);
+    while (!atomic_load(&reported.done)) {
+        usleep(1000);
+    }
+    buf_add_char(&reported.text, '\0');
+    assert_non_null(strstr(reported.text.data, ": 0 calls"));
+    reported.msg.run = run_report_end;
+    worker_post(reported.worker, &reported.msg);
+    while (atomic_load(&reported.done)) {
+        usleep(1000);
+    }
+    close(fd);
+    test_grpc_end(&test);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(server_over_tcp_answers),
@@ -639,6 +699,7 @@ int main(void) {
         cmocka_unit_test(server_http1_request_gets_505),
         cmocka_unit_test(server_connection_over_limit_gets_goaway),
         cmocka_unit_test(server_connection_over_limit_takes_place_of_idle_one),
+        cmocka_unit_test(server_connection_without_bytes_is_in_report),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

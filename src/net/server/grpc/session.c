@@ -627,10 +627,13 @@ static int submit_settings(const struct grpc_session *session) {
     return code;
 }
 
-enum status grpc_session_open(struct grpc_core *core, struct grpc_session *session,
-                              struct error *err) {
+void grpc_session_init(struct grpc_session *session, struct grpc_core *core) {
     session->core = core;
     TAILQ_INIT(&session->streams);
+}
+
+enum status grpc_session_open(struct grpc_session *session, struct error *err) {
+    struct grpc_core *core = session->core;
     nghttp2_mem memory = h2_memory_functions(&session->memory);
     int code =
         nghttp2_session_server_new3(&session->h2, core->callbacks, session, core->option, &memory);

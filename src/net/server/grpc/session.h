@@ -224,9 +224,11 @@ const struct grpc_method *grpc_core_find_method(const struct grpc_core *core, st
 
 /* ---- session.c: a connection ----------------------------------------------------------------- */
 
+/* Initialises zeroed memory: a session without streams, which holds nothing until it is opened.
+ * Thread: any, before the worker sees the session. */
+void grpc_session_init(struct grpc_session *session, struct grpc_core *core);
 /* Returns: ST_NO_MEMORY. Owns: grpc_session_close. */
-enum status grpc_session_open(struct grpc_core *core, struct grpc_session *session,
-                              struct error *err) SLUICE_MUST_USE;
+enum status grpc_session_open(struct grpc_session *session, struct error *err) SLUICE_MUST_USE;
 /* Returns: how many of the bytes at the front of `data`, one at least, the next
  * grpc_session_receive may get so that it takes a small part of a millisecond: a few frames with
  * calls, or all of a message's bytes. */

@@ -313,7 +313,8 @@ static inline void grpc_fixture_open_client(struct grpc_fixture *fixture,
     struct error err;
     assert_int_equal(grpc_core_init(&fixture->core, &fixture->options, fixture->worker, &err),
                      ST_OK);
-    assert_int_equal(grpc_session_open(&fixture->core, &fixture->session, &err), ST_OK);
+    grpc_session_init(&fixture->session, &fixture->core);
+    assert_int_equal(grpc_session_open(&fixture->session, &err), ST_OK);
     client_open(&fixture->client, settings, n_settings);
 }
 
