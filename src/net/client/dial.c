@@ -73,14 +73,6 @@ static void on_timeout(struct timer *timer) {
     finish_dial(dial, &result);
 }
 
-/* Starts the connect on the open handle. Returns: an error of libuv, or 0. */
-static int start_connect(struct dial *dial, const struct address *address, uint64_t timeout_ns) {
-    dial->timer.on_expire = on_timeout;
-    timer_start(worker_timers(dial->worker), &dial->timer, clock_now_ns() + timeout_ns);
-    return uv_tcp_connect(&dial->connect, &dial->tcp, (const struct sockaddr *)&address->storage,
-                          on_connected);
-}
-
 enum status dial_start(struct worker *worker, struct str address, uint64_t timeout_ns,
                        void (*done)(void *user, const struct dial_result *result), void *user,
                        struct dial **out, struct error *err) {
@@ -97,7 +89,10 @@ enum status dial_start(struct worker *worker, struct str address, uint64_t timeo
     dial->done = done;
     dial->user = user;
     uv_tcp_init(worker_loop(worker), &dial->tcp); /* cannot fail: no socket yet */
-    int rc = start_connect(dial, &where, timeout_ns);
+    dial->timer.on_expire = on_timeout;
+    timer_start(worker_timers(worker), &dial->timer, clock_now_ns() + timeout_ns);
+    int rc = uv_tcp_connect(&dial->connect, &dial->tcp, (const struct sockaddr *)&where.storage,
+                            on_connected);
     if (rc != 0) {
         dial_cancel(dial);
         return error_set(err, dial_error_is_local(rc) ? ST_OVERLOADED : ST_IO,

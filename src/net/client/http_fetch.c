@@ -42,22 +42,15 @@ static void set_pem(CURL *easy, CURLoption option, struct str pem) {
     }
 }
 
-/* Where none was found curl's own places stay. */
-static void set_trust(CURL *easy, const struct tls_trust *trust) {
-    if (trust->file || trust->directory) {
-        curl_easy_setopt(easy, CURLOPT_CAINFO, trust->file);
-        curl_easy_setopt(easy, CURLOPT_CAPATH, trust->directory);
-    }
-}
-
 static void set_tls(CURL *easy, const struct http_fetch_tls *tls, const struct tls_trust *trust) {
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, tls->insecure ? 0L : 1L);
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, tls->insecure ? 0L : 2L);
     if (tls->ca && tls->ca_pem.len == 0) {
         curl_easy_setopt(easy, CURLOPT_CAINFO, tls->ca);
-    } else if (tls->ca_pem.len == 0 && !tls->insecure) {
-        set_trust(easy, trust);
-    }
+    } else if (tls->ca_pem.len == 0 && !tls->insecure && (trust->file || trust->directory)) {
+        curl_easy_setopt(easy, CURLOPT_CAINFO, trust->file);
+        curl_easy_setopt(easy, CURLOPT_CAPATH, trust->directory);
+    } /* where none was found curl's own places stay */
     if (tls->cert && tls->cert_pem.len == 0) {
         curl_easy_setopt(easy, CURLOPT_SSLCERT, tls->cert);
     }
@@ -254,12 +247,6 @@ static enum status http_curl_set_request(CURL *easy, const struct http_fetch_req
     return status == ST_OK ? set_fields(easy, request, lists, err) : status;
 }
 
-static void http_curl_lists_fini(struct http_curl_lists *lists) {
-    curl_slist_free_all(lists->fields);
-    curl_slist_free_all(lists->connect_to);
-    *lists = (struct http_curl_lists){0};
-}
-
 enum { FIRST_BODY_BYTES = 4 << 10 };
 
 struct http_fetcher {
@@ -296,7 +283,9 @@ static void fetch_recycle(struct http_fetch *fetch) {
     struct http_fetcher *fetcher = fetch->fetcher;
     curl_multi_remove_handle(fetcher->multi, fetch->easy);
     LIST_REMOVE(fetch, link);
-    http_curl_lists_fini(&fetch->lists);
+    curl_slist_free_all(fetch->lists.fields);
+    curl_slist_free_all(fetch->lists.connect_to);
+    fetch->lists = (struct http_curl_lists){0};
     free(fetch->body);
     fetch->body = NULL;
     fetch->local_error = 0;

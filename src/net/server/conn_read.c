@@ -49,17 +49,12 @@ static bool is_held(struct net_conn *conn) {
     return conn_socket_is_held(conn);
 }
 
-/* Pipelined requests take turns with other connections: once the turn is over, the rest is pending.
- * While no other connection waits, that is checked once in so many steps, which are heads and
- * bodies. */
+/* While no other connection waits, the end of the turn is checked once in so many steps, which are
+ * heads and bodies. */
 enum { CONSUME_STEPS = 8 };
 
-static bool is_turn_over_after(struct loop_iteration *iteration, size_t n_steps) {
-    bool checks = n_steps % CONSUME_STEPS == 0 || loop_iteration_n_turns(iteration) > 0;
-    return checks && loop_iteration_turn_is_over(iteration);
-}
-
-/* Returns: the bytes that must wait. */
+/* Pipelined requests take turns with other connections: once the turn is over, the rest is pending.
+ * Returns: the bytes that must wait. */
 static struct str consume_input(struct net_conn *conn, struct str data) {
     struct server_worker *server_worker = conn->server_worker;
     struct loop_iteration *iteration = worker_loop_iteration(server_worker->worker);
@@ -70,7 +65,9 @@ static struct str consume_input(struct net_conn *conn, struct str data) {
         if (server_worker->ended) {
             server_worker_free_ended_calls(server_worker);
         }
-        if (data.len > 0 && is_turn_over_after(iteration, ++n_steps)) {
+        if (data.len > 0 &&
+            (++n_steps % CONSUME_STEPS == 0 || loop_iteration_n_turns(iteration) > 0) &&
+            loop_iteration_turn_is_over(iteration)) {
             server_worker_schedule_resume(server_worker, conn);
             break;
         }

@@ -133,7 +133,9 @@ static void collect_conn(struct worker_report *worker_report, struct net_conn *c
     }
 }
 
-static void collect_memory(struct worker_report *worker_report) {
+static void run_worker_report(struct worker_msg *msg) {
+    struct worker_report *worker_report = CONTAINER_OF(msg, struct worker_report, msg);
+    struct net_report *report = worker_report->report;
     uint64_t now_ns = clock_now_ns();
     struct net_conn *conn;
     LIST_FOREACH(conn, &worker_report->server_worker->conns, link) {
@@ -141,12 +143,6 @@ static void collect_memory(struct worker_report *worker_report) {
             collect_conn(worker_report, conn, now_ns);
         }
     }
-}
-
-static void run_worker_report(struct worker_msg *msg) {
-    struct worker_report *worker_report = CONTAINER_OF(msg, struct worker_report, msg);
-    struct net_report *report = worker_report->report;
-    collect_memory(worker_report);
     if (report->out) {
         print_server_worker(worker_report);
     }

@@ -18,7 +18,7 @@
 #include "net/server/listener.h"
 #include "net/server/tls/conn.h"
 
-static void net_server_on_worker_stopped(struct net_server *server);
+static void on_one_closed(struct net_server *server);
 
 static const uint64_t LINGER_NS = 5000000000u; /* between two reads of dropped input */
 static const uint64_t CLIENT_CHECK_NS = 100000000u;
@@ -46,7 +46,7 @@ static void on_timer_closed(uv_handle_t *handle) {
 
 static void run_done(struct worker_msg *msg) {
     struct server_worker *server_worker = CONTAINER_OF(msg, struct server_worker, done_msg);
-    net_server_on_worker_stopped(server_worker->server);
+    on_one_closed(server_worker->server);
 }
 
 /* Closes the worker's timer once it has no connections and no calls. */
@@ -393,14 +393,6 @@ static void run_open(struct worker_msg *msg) {
     }
 }
 
-static void post_open(struct net_budget *budget, struct net_conn *conn) {
-    if (conn->admission == NET_ADMITTED) {
-        atomic_fetch_add_explicit(&budget->n_opening, 1, memory_order_relaxed);
-    }
-    conn->msg.run = run_open;
-    worker_post(conn->server_worker->worker, &conn->msg);
-}
-
 /* Returns: NULL when out of memory. */
 static struct net_conn *conn_new(const struct listen_endpoint *listen_endpoint) {
     const struct net_protocol *protocol = listen_endpoint->server->protocol;
@@ -509,7 +501,11 @@ static void on_accept(void *user, int fd, int family, uint64_t host) {
     if (conn->server_worker->worker == server->acceptor) {
         net_conn_open(conn);
     } else {
-        post_open(budget, conn);
+        if (admission == NET_ADMITTED) {
+            atomic_fetch_add_explicit(&budget->n_opening, 1, memory_order_relaxed);
+        }
+        conn->msg.run = run_open;
+        worker_post(conn->server_worker->worker, &conn->msg);
     }
 }
 
@@ -524,6 +520,7 @@ uint64_t net_server_in_flight(const struct net_server *server) {
 
 /* ---- creating and freeing -------------------------------------------------------------------- */
 
+/* A listener or a worker has closed its last handle. */
 static void on_one_closed(struct net_server *server) {
     assert(server->n_open > 0);
     if (--server->n_open == 0 && server->stopping) {
@@ -533,11 +530,6 @@ static void on_one_closed(struct net_server *server) {
 
 static void on_listener_closed(void *user) {
     on_one_closed(((const struct listen_endpoint *)user)->server);
-}
-
-/* A worker has closed its last handle. */
-static void net_server_on_worker_stopped(struct net_server *server) {
-    on_one_closed(server);
 }
 
 /* Allocates an endpoint and a slot for it. Returns: NULL when out of memory. */

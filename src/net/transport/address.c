@@ -124,12 +124,6 @@ bool address_is_unix(const struct address *address) {
     return address->storage.ss_family == AF_UNIX;
 }
 
-/* IPv4 addresses may be written as those of IPv6 (RFC 4291, 2.5.5.2). */
-static bool is_loopback6(const struct in6_addr *address) {
-    return IN6_IS_ADDR_LOOPBACK(address) ||
-           (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == IN_LOOPBACKNET);
-}
-
 bool address_is_local(const struct address *address) {
     const struct sockaddr_in *sin = (const struct sockaddr_in *)&address->storage;
     const struct sockaddr_in6 *sin6 = (const struct sockaddr_in6 *)&address->storage;
@@ -137,7 +131,10 @@ bool address_is_local(const struct address *address) {
     case AF_INET:
         return (ntohl(sin->sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
     case AF_INET6:
-        return is_loopback6(&sin6->sin6_addr);
+        /* IPv4 addresses may be written as those of IPv6 (RFC 4291, 2.5.5.2). */
+        return IN6_IS_ADDR_LOOPBACK(&sin6->sin6_addr) ||
+               (IN6_IS_ADDR_V4MAPPED(&sin6->sin6_addr) &&
+                sin6->sin6_addr.s6_addr[12] == IN_LOOPBACKNET);
     default:
         return address_is_unix(address);
     }

@@ -28,19 +28,16 @@ static enum h2_preface_result match_http1(const struct h2_preface *preface) {
     return is_target ? H2_PREFACE_HTTP1 : H2_PREFACE_OTHER;
 }
 
-static enum h2_preface_result match_preface(const struct h2_preface *preface) {
-    if (memcmp(preface->bytes, PREFACE, preface->n) == 0) {
-        return preface->n == H2_PREFACE_BYTES ? H2_PREFACE_OK : H2_PREFACE_MORE;
-    }
-    return match_http1(preface);
-}
-
 enum h2_preface_result h2_preface_add(struct h2_preface *preface, struct str *data) {
     enum h2_preface_result result = (enum h2_preface_result)preface->result;
     while (result == H2_PREFACE_MORE && data->len > 0) {
         preface->bytes[preface->n++] = *data->ptr;
         *data = str_make(data->ptr + 1, data->len - 1);
-        result = match_preface(preface);
+        if (memcmp(preface->bytes, PREFACE, preface->n) != 0) {
+            result = match_http1(preface);
+        } else if (preface->n == H2_PREFACE_BYTES) {
+            result = H2_PREFACE_OK;
+        }
     }
     preface->result = (unsigned char)result;
     return result;

@@ -224,15 +224,6 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-/* The connection is established: calls can start. */
-static void on_ready(struct grpc_client_conn *conn) {
-    struct error err;
-    set_phase(conn, GRPC_CLIENT_CONNECTED);
-    if (grpc_client_session_open(&conn->client->core, &conn->session, &err) != ST_OK) {
-        grpc_client_conn_close(conn, &err);
-    }
-}
-
 static void on_connected(uv_connect_t *connect, int status);
 
 /* Returns: libuv's error, or 0. */
@@ -288,7 +279,11 @@ static void on_connected(uv_connect_t *connect, int status) {
     if (conn->uv.handle.type == UV_TCP) {
         uv_tcp_keepalive(&conn->uv.tcp, 1, KEEPALIVE_S);
     }
-    on_ready(conn);
+    struct error err;
+    set_phase(conn, GRPC_CLIENT_CONNECTED); /* calls can start */
+    if (grpc_client_session_open(&conn->client->core, &conn->session, &err) != ST_OK) {
+        grpc_client_conn_close(conn, &err);
+    }
 }
 
 static void on_closed(uv_handle_t *handle) {

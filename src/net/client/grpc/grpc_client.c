@@ -97,10 +97,6 @@ static void grpc_client_target_fini(struct grpc_client_target *target) {
 
 enum { MAX_ROUNDS = 4 }; /* in one deferred run, so that other work on the loop is not delayed */
 
-static struct grpc_client *client_of_core(struct grpc_client_core *core) {
-    return CONTAINER_OF(core, struct grpc_client, core);
-}
-
 /* ---- connections ----------------------------------------------------------------------------- */
 
 /* Returns: the connection on which a call can start, or NULL. Others finish their calls. */
@@ -263,7 +259,7 @@ void grpc_client_schedule_deferred(struct grpc_client *client) {
 }
 
 static void schedule_deferred(struct grpc_client_core *core) {
-    grpc_client_schedule_deferred(client_of_core(core));
+    grpc_client_schedule_deferred(CONTAINER_OF(core, struct grpc_client, core));
 }
 
 static void on_timeout(struct timer *timer) {

@@ -29,11 +29,6 @@ static void consume_window(struct grpc_client_stream *stream, size_t n_bytes) {
     }
 }
 
-/* No more messages are wanted. */
-static void grpc_client_response_stop(struct grpc_client_stream *stream) {
-    consume_window(stream, grpc_receiver_stop(&stream->in));
-}
-
 /* ---- the status ------------------------------------------------------------------------------ */
 
 static struct str find_trailer(const struct grpc_client_stream *stream, const char *name,
@@ -140,19 +135,14 @@ static void check_head(struct grpc_client_stream *stream) {
     }
 }
 
-static void set_head_too_large(struct grpc_client_stream *stream) {
-    struct error err;
-    error_set(&err, ST_HEADER_TOO_LARGE,
-              "the answer's metadata is over the limit of %llu bytes, or of %d fields",
-              (unsigned long long)stream->core->limits.max_header_size, (int)GRPC_MAX_FIELDS);
-    grpc_client_stream_set_status(stream, -1, &err);
-}
-
 /* Returns: whether all fields could be decoded. */
 static bool decode_fields(struct grpc_client_stream *stream, struct grpc_fields *fields) {
     struct error err;
     if (stream->head_too_large) {
-        set_head_too_large(stream);
+        error_set(&err, ST_HEADER_TOO_LARGE,
+                  "the answer's metadata is over the limit of %llu bytes, or of %d fields",
+                  (unsigned long long)stream->core->limits.max_header_size, (int)GRPC_MAX_FIELDS);
+        grpc_client_stream_set_status(stream, -1, &err);
     } else if (grpc_fields_decode(stream->call.arena, fields, &err) != ST_OK) {
         set_protocol_error(stream, err.text);
     }
@@ -206,12 +196,6 @@ static enum status resume_pending(struct grpc_client_stream *stream, struct erro
     return st;
 }
 
-static void deliver_message(struct grpc_client_stream *stream) {
-    stream->call.message = grpc_receiver_take(&stream->in);
-    grpc_client_stream_emit(stream, GRPC_CLIENT_MESSAGE);
-    stream->call.message = NULL;
-}
-
 /* Everything was received and nothing is buffered. */
 static bool is_at_end(const struct grpc_client_stream *stream) {
     return stream->remote_ended && stream->in.state < GRPC_RECEIVED &&
@@ -227,7 +211,9 @@ static void grpc_client_response_deliver(struct grpc_client_stream *stream) {
     stream->delivering = true;
     enum status st = resume_pending(stream, &err);
     while (st == ST_OK && stream->in.state == GRPC_RECEIVED && stream->in.n_reads_wanted > 0) {
-        deliver_message(stream);
+        stream->call.message = grpc_receiver_take(&stream->in);
+        grpc_client_stream_emit(stream, GRPC_CLIENT_MESSAGE);
+        stream->call.message = NULL;
         st = resume_pending(stream, &err);
     }
     if (st != ST_OK) {
@@ -502,7 +488,7 @@ void grpc_client_stream_set_status(struct grpc_client_stream *stream, int code,
     stream->call.trailers = stream->trailers.items;
     stream->call.n_trailers = stream->trailers.n;
     timer_heap_remove(&stream->core->deadlines, &stream->deadline);
-    grpc_client_response_stop(stream);
+    consume_window(stream, grpc_receiver_stop(&stream->in)); /* no more messages are wanted */
     if (waited) {
         list_remove(stream);
         stream->call.not_processed = stream->closed = true;

@@ -255,17 +255,14 @@ void grpc_client_core_sweep(struct grpc_client_core *core) {
     }
 }
 
-static struct grpc_client_stream *stream_of_deadline(struct timer_node *deadline) {
-    return CONTAINER_OF(deadline, struct grpc_client_stream, deadline);
-}
-
 void grpc_client_core_run_timers(struct grpc_client_core *core, uint64_t now_ns) {
     struct timer_node *deadline;
     struct error err;
     core->running = true;
     core->now_ns = now_ns;
     while ((deadline = timer_heap_pop_due(&core->deadlines, now_ns))) {
-        struct grpc_client_stream *stream = stream_of_deadline(deadline);
+        struct grpc_client_stream *stream =
+            CONTAINER_OF(deadline, struct grpc_client_stream, deadline);
         error_set(&err, ST_DEADLINE_EXCEEDED,
                   stream->state == GRPC_CLIENT_WAITING ? "no connection before the deadline"
                                                        : "no response before the deadline");

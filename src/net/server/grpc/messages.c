@@ -37,14 +37,6 @@ static void on_queued(struct grpc_stream *stream) {
     grpc_core_schedule_write(stream->core, stream->session);
 }
 
-/* A message is missing: resets the stream; the method is notified when the stream is closed. */
-static void reset_stream(struct grpc_stream *stream) {
-    stream->reset_submitted = true;
-    nghttp2_submit_rst_stream(stream->session->h2, NGHTTP2_FLAG_NONE, stream->id,
-                              NGHTTP2_INTERNAL_ERROR);
-    grpc_core_schedule_write(stream->core, stream->session);
-}
-
 /* A unary call's one message lives in the call's arena; a streaming call may send any number. */
 static struct grpc_send_queue_options send_options(const struct grpc_call *call) {
     const struct grpc_stream *stream = (const struct grpc_stream *)call;
@@ -67,8 +59,11 @@ static void send_message(struct grpc_call *call, const struct grpc_send_queue_op
     if (release) {
         release(user);
     }
-    if (wanted) {
-        reset_stream(stream);
+    if (wanted) { /* a message is missing; the method is notified when the stream is closed */
+        stream->reset_submitted = true;
+        nghttp2_submit_rst_stream(stream->session->h2, NGHTTP2_FLAG_NONE, stream->id,
+                                  NGHTTP2_INTERNAL_ERROR);
+        grpc_core_schedule_write(stream->core, stream->session);
     }
 }
 
@@ -273,14 +268,6 @@ static enum status too_many_error(struct error *err) {
     return error_set(err, ST_BAD_REQUEST, "this method takes one message, got more");
 }
 
-/* Buffers bytes after a complete message that the method has not read. */
-static enum status buffer_input(struct grpc_stream *stream, struct str data, struct error *err) {
-    if (is_unary(stream)) {
-        return too_many_error(err);
-    }
-    return grpc_receiver_buffer_copy(&stream->in, data, err);
-}
-
 /* A message that is incomplete holds memory for its length. */
 static enum status check_rate(struct grpc_stream *stream, size_t n_bytes, struct error *err) {
     const struct grpc_limits *limits = &stream->core->options->limits;
@@ -342,8 +329,8 @@ void grpc_receive_data(struct grpc_stream *stream, struct str data) {
         consume_window(stream, data.len);
         return;
     }
-    if (st == ST_OK && data.len > 0) {
-        st = buffer_input(stream, data, &err);
+    if (st == ST_OK && data.len > 0) { /* after a message that the method has not read */
+        st = is_unary(stream) ? too_many_error(&err) : grpc_receiver_buffer_copy(in, data, &err);
         if (st == ST_OK) {
             wait_for_slice(stream);
         }

@@ -472,16 +472,6 @@ static const struct net_protocol grpc_protocol = {
     .describe = describe,
 };
 
-/* Those of its connections: a session checks heads and messages itself. */
-static struct net_limits conn_limits_of(const struct grpc_limits *limits) {
-    struct net_limits net = limits->net;
-    net.max_header_size = 0;
-    net.max_body_size = 0;
-    net.min_body_rate = 0;
-    net.discard_size = DISCARD_BYTES;
-    return net;
-}
-
 static void schedule_deferred(struct grpc_core *core) {
     server_worker_schedule_deferred(core->user);
 }
@@ -525,12 +515,15 @@ enum status grpc_server_new(const struct grpc_server_options *options, struct gr
                             struct error *err) {
     struct net_server_options net = {
         .protocol = &grpc_protocol,
-        .limits = conn_limits_of(&options->limits),
+        .limits = options->limits.net,
         .budget = options->budget,
         .workers = options->workers,
         .n_workers = options->n_workers,
         .acceptor = options->acceptor,
     };
+    /* A session checks heads and messages itself. */
+    net.limits.max_header_size = net.limits.max_body_size = net.limits.min_body_rate = 0;
+    net.limits.discard_size = DISCARD_BYTES;
     struct grpc_server *server = calloc(1, sizeof(*server));
     struct grpc_server_worker *workers = calloc(options->n_workers, sizeof(*workers));
     enum status st = ST_NO_MEMORY;

@@ -151,15 +151,6 @@ static int on_begin_frame(nghttp2_session *h2, const nghttp2_frame_hd *hd, void 
     return 0;
 }
 
-static void count_frame(struct grpc_session *session, const nghttp2_frame *frame) {
-    if (is_control(session, frame)) {
-        count_control(session);
-    }
-    if (frame->hd.type == NGHTTP2_PING) {
-        session->sent_since_ping = false;
-    }
-}
-
 /* ---- frames in ------------------------------------------------------------------------------- */
 
 /* Of a PING that is not the one after a shutdown notice. */
@@ -176,7 +167,12 @@ static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *user)
     struct grpc_session *session = user;
     bool ack = frame->hd.flags & NGHTTP2_FLAG_ACK;
     (void)h2;
-    count_frame(session, frame);
+    if (is_control(session, frame)) {
+        count_control(session);
+    }
+    if (frame->hd.type == NGHTTP2_PING) {
+        session->sent_since_ping = false;
+    }
     if (frame->hd.type == NGHTTP2_SETTINGS) {
         session->settings_received = true;
     }
@@ -275,15 +271,6 @@ static void on_goaway_sent(struct grpc_session *session, const nghttp2_goaway *f
     grpc_session_fail(session, frame->error_code, why);
 }
 
-/* RFC 9113, 8.1: after a complete response to an incomplete request, RST_STREAM with NO_ERROR stops
- * the client's sending. */
-static void on_answer_sent(struct grpc_session *session, struct grpc_stream *stream) {
-    grpc_stream_set_response_state(stream, GRPC_RESPONSE_SENT);
-    if (!stream->remote_ended) {
-        nghttp2_submit_rst_stream(session->h2, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_NO_ERROR);
-    }
-}
-
 static int on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *user) {
     struct grpc_session *session = user;
     (void)h2;
@@ -308,7 +295,12 @@ static int on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *user) 
     if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) {
         stream = stream ? stream : stream_of(session, frame->hd.stream_id);
         if (stream) {
-            on_answer_sent(session, stream);
+            grpc_stream_set_response_state(stream, GRPC_RESPONSE_SENT);
+        }
+        /* RFC 9113, 8.1: after a complete response to an incomplete request, RST_STREAM with
+         * NO_ERROR stops the client's sending. */
+        if (stream && !stream->remote_ended) {
+            nghttp2_submit_rst_stream(session->h2, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_NO_ERROR);
         }
     }
     return 0;
@@ -556,14 +548,6 @@ bool grpc_core_sweep(struct grpc_core *core) {
 
 /* ---- timers ---------------------------------------------------------------------------------- */
 
-static struct grpc_stream *stream_of_deadline(struct timer_node *deadline) {
-    return CONTAINER_OF(deadline, struct grpc_stream, deadline);
-}
-
-static struct grpc_stream *stream_of_timer(struct list_timer *timeout) {
-    return CONTAINER_OF(timeout, struct grpc_stream, timeout);
-}
-
 /* Of those that are due at once; the others follow in the next iteration. */
 enum { MAX_TIMERS_PER_ITERATION = 128 };
 
@@ -577,11 +561,12 @@ void grpc_core_run_timers(struct grpc_core *core, uint64_t now_ns) {
     while (n++ < MAX_TIMERS_PER_ITERATION &&
            (deadline = timer_heap_pop_due(&core->deadlines, now_ns))) {
         error_set(&err, ST_DEADLINE_EXCEEDED, "the call's deadline has passed (grpc-timeout)");
-        grpc_stream_cancel(stream_of_deadline(deadline), &err);
+        grpc_stream_cancel(CONTAINER_OF(deadline, struct grpc_stream, deadline), &err);
     }
     while (n++ < MAX_TIMERS_PER_ITERATION &&
            (timeout = timer_list_pop_due(&core->stream_timers, now_ns))) {
-        grpc_stream_timed_out(stream_of_timer(timeout), (enum grpc_wait)timeout->timer_class);
+        grpc_stream_timed_out(CONTAINER_OF(timeout, struct grpc_stream, timeout),
+                              (enum grpc_wait)timeout->timer_class);
     }
     core->running = false;
 }
@@ -663,14 +648,6 @@ void grpc_session_fail(struct grpc_session *session, uint32_t code, const char *
         core->on_refused(session, &err, true);
     }
     grpc_core_schedule_write(core, session);
-}
-
-/* Terminates a failed session; nghttp2 does not allow that inside its callbacks. */
-static void grpc_session_submit_terminate(struct grpc_session *session) {
-    if (session->terminating && !session->terminate_submitted) {
-        session->terminate_submitted = true;
-        nghttp2_session_terminate_session(session->h2, session->error_code);
-    }
 }
 
 void grpc_session_reject(struct grpc_session *session, const struct error *err) {
@@ -887,7 +864,10 @@ bool grpc_session_collect_output(struct grpc_session *session, struct grpc_outpu
     struct grpc_core *core = session->core;
     assert(!core->running && !session->write_batch.writing);
     grpc_output_clear(output);
-    grpc_session_submit_terminate(session);
+    if (session->terminating && !session->terminate_submitted) {
+        session->terminate_submitted = true; /* nghttp2 does not allow that inside its callbacks */
+        nghttp2_session_terminate_session(session->h2, session->error_code);
+    }
     core->running = true;
     core->now_ns = clock_now_ns();
     session->write_batch.output = output;

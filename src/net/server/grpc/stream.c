@@ -41,13 +41,6 @@ static bool reserve_head(struct grpc_stream *stream, struct str name, struct str
     return true;
 }
 
-static void release_memory(struct grpc_stream *stream) {
-    memory_overhead_release(&stream->overhead);
-    if (stream->n_head_reserved > 0) {
-        net_budget_release(stream->core->options->budget, NET_BODY_GRPC, stream->n_head_reserved);
-    }
-}
-
 /* Returns: where a pseudo-header field is stored, NULL when it is not. */
 static struct str *pseudo_field(struct grpc_stream *stream, struct str name) {
     if (str_is(name, ":path")) {
@@ -389,7 +382,10 @@ void grpc_stream_free(struct grpc_stream *stream) {
         metric_add(METRIC_REQUESTS_IN_FLIGHT, -1);
     }
     --*core->n_alive;
-    release_memory(stream);
+    memory_overhead_release(&stream->overhead);
+    if (stream->n_head_reserved > 0) {
+        net_budget_release(core->options->budget, NET_BODY_GRPC, stream->n_head_reserved);
+    }
     arena_free(stream->call.arena); /* the stream lives in it */
 }
 
@@ -463,12 +459,6 @@ void grpc_stream_emit(struct grpc_stream *stream, enum grpc_event event) {
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-static void count_in_flight(struct grpc_stream *stream) {
-    stream->counted = true;
-    atomic_fetch_add_explicit(stream->core->n_calls, 1, memory_order_relaxed);
-    metric_add(METRIC_REQUESTS_IN_FLIGHT, 1);
-}
-
 static enum status check_call(struct grpc_stream *stream, struct error *err) {
     const struct grpc_server_options *options = stream->core->options;
     enum status st = grpc_head_check(stream, err);
@@ -484,7 +474,9 @@ static enum status check_call(struct grpc_stream *stream, struct error *err) {
 
 void grpc_stream_on_head(struct grpc_stream *stream) {
     struct error err;
-    count_in_flight(stream);
+    stream->counted = true;
+    atomic_fetch_add_explicit(stream->core->n_calls, 1, memory_order_relaxed);
+    metric_add(METRIC_REQUESTS_IN_FLIGHT, 1);
     stream->begun_ns = grpc_core_now(stream->core);
     if (check_call(stream, &err) != ST_OK) {
         if (stream->is_plain) {

@@ -101,11 +101,6 @@ static void fail_timeout(struct request_response_conn *conn, const char *why) {
     payload_fail(conn, &err);
 }
 
-/* The body is late or too slow: refuses the request. */
-static void http_receive_timed_out(struct request_response_conn *conn) {
-    fail_timeout(conn, "timed out waiting for the request body (--body-timeout)");
-}
-
 /* After all that was read. A slow body is accepted down to min_body_rate, as it holds memory. */
 static void check_min_rate(struct request_response_conn *conn) {
     if (conn->state == REQUEST_RESPONSE_BODY && net_call_body_is_too_slow(conn->call)) {
@@ -376,7 +371,7 @@ static void on_timeout(struct net_conn *net_conn, enum net_timeout timeout) {
     if (timeout == NET_TIMEOUT_HEAD) {
         head_timed_out(conn);
     } else if (conn->state == REQUEST_RESPONSE_BODY) {
-        http_receive_timed_out(conn);
+        fail_timeout(conn, "timed out waiting for the request body (--body-timeout)");
     } else {
         net_conn_close(net_conn);
     }

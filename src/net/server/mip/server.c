@@ -98,14 +98,6 @@ static void send_error(struct request_response_conn *conn, const struct error *e
                                            .subtype = (uint8_t)status_mip(err->status)});
 }
 
-/* Answers a ping (state HEAD). */
-static void mip_reply_ping(struct request_response_conn *conn) {
-    count_request();
-    request_response_set_state(conn, REQUEST_RESPONSE_REPLY);
-    send_header(conn, &(struct mip_header){
-                          .version = MIP_VERSION, .kind = MIP_PING, .subtype = MIP_RESPONSE});
-}
-
 /* Answers a packet that no handler has (state HEAD or BODY) with an error. `left` bytes of its
  * payload are still to come: skipped if few and known, else the connection closes. */
 static void mip_refuse(struct request_response_conn *conn, uint64_t left, const struct error *err) {
@@ -291,7 +283,10 @@ static void packet_begin(struct request_response_conn *conn, const struct mip_he
     struct error err;
     enum status st = mip_header_check_request(header, &err);
     if (st == ST_OK && header->kind == MIP_PING) {
-        mip_reply_ping(conn);
+        count_request();
+        request_response_set_state(conn, REQUEST_RESPONSE_REPLY);
+        send_header(conn, &(struct mip_header){
+                              .version = MIP_VERSION, .kind = MIP_PING, .subtype = MIP_RESPONSE});
         return;
     }
     if (st == ST_OK) {

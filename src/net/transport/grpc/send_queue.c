@@ -85,14 +85,6 @@ static void message_init(struct grpc_queued_message *message, const struct piece
 
 /* ---- the queue ------------------------------------------------------------------------------- */
 
-static void queue_append(struct grpc_send_queue *queue, struct grpc_queued_message *message) {
-    message->queue = queue;
-    *(queue->first ? &queue->last->next : &queue->first) = message;
-    queue->last = message;
-    queue->n_bytes += total_bytes(message->pieces, message->n_pieces);
-    queue->n_messages++;
-}
-
 bool grpc_send_queue_push(struct grpc_send_queue *queue,
                           const struct grpc_send_queue_options *options, const struct piece *pieces,
                           size_t n_pieces, void (*release)(void *user), void *user) {
@@ -121,19 +113,17 @@ bool grpc_send_queue_push(struct grpc_send_queue *queue,
         message->release = release;
         message->user = user;
     }
-    queue_append(queue, message);
+    message->queue = queue;
+    *(queue->first ? &queue->last->next : &queue->first) = message;
+    queue->last = message;
+    queue->n_bytes += total_bytes(message->pieces, message->n_pieces);
+    queue->n_messages++;
     return true;
 }
 
 size_t grpc_send_queue_reserve(struct grpc_send_queue *queue, size_t most) {
     queue->n_reserved = queue->n_bytes < most ? queue->n_bytes : most;
     return queue->n_reserved;
-}
-
-/* Returns: the next bytes to collect, up to the end of a piece. */
-static struct piece grpc_send_queue_peek(const struct grpc_send_queue *queue) {
-    const struct piece *piece = &queue->first->pieces[queue->piece];
-    return (struct piece){(const char *)piece->data + queue->at, piece->n_bytes - queue->at};
 }
 
 /* Moves the first message from the queue to the write batch, where it stays until its bytes are
@@ -302,7 +292,8 @@ bool grpc_output_add_data_frame(struct grpc_output *output, struct grpc_send_que
     assert(n_bytes == queue->n_reserved && n_bytes + H2_FRAME_HEAD_BYTES <= FRAME_BYTES);
     grpc_output_add_copy(output, head, H2_FRAME_HEAD_BYTES);
     while (n_bytes > 0) {
-        struct piece piece = grpc_send_queue_peek(queue);
+        const struct piece *whole = &queue->first->pieces[queue->piece];
+        struct piece piece = {(const char *)whole->data + queue->at, whole->n_bytes - queue->at};
         piece.n_bytes = piece.n_bytes < n_bytes ? piece.n_bytes : n_bytes;
         if (piece.n_bytes <= SMALL_BYTES) {
             grpc_output_add_copy(output, piece.data, piece.n_bytes);

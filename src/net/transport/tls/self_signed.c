@@ -55,11 +55,6 @@ static bool fill_cert(X509 *cert, EVP_PKEY *key, time_t now) {
            X509_sign(cert, key, EVP_sha256()) > 0;
 }
 
-static bool print_pem(BIO *bio, X509 *cert, EVP_PKEY *key) {
-    return PEM_write_bio_X509(bio, cert) == 1 &&
-           PEM_write_bio_PrivateKey(bio, key, NULL, NULL, 0, NULL, NULL) == 1;
-}
-
 static bool copy_out(BIO *bio, struct str *out) {
     char *text;
     long n = BIO_get_mem_data(bio, &text);
@@ -75,8 +70,9 @@ enum status tls_self_signed_new(time_t now, struct str *out, struct error *err) 
     BIO *bio = BIO_new(BIO_s_secmem());
     X509 *cert = X509_new();
     EVP_PKEY *key = EVP_EC_gen("P-256");
-    bool made = bio && cert && key && fill_cert(cert, key, now) && print_pem(bio, cert, key) &&
-                copy_out(bio, out);
+    bool made =
+        bio && cert && key && fill_cert(cert, key, now) && PEM_write_bio_X509(bio, cert) == 1 &&
+        PEM_write_bio_PrivateKey(bio, key, NULL, NULL, 0, NULL, NULL) == 1 && copy_out(bio, out);
     BIO_free(bio);
     X509_free(cert);
     EVP_PKEY_free(key);

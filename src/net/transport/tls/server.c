@@ -131,20 +131,6 @@ struct tls_context *tls_server_context(const struct tls_server *server) {
 
 /* ---- reload ---------------------------------------------------------------------------------- */
 
-static void log_reload(const struct tls_server *server) {
-    char expiry[TLS_DATE_BYTES];
-    metric_add(METRIC_RELOADS_TLS, 1);
-    log_event(LOG_INFO, "TLS files reloaded for new connections",
-              LOG_CSTR("file", server->names[CERT]),
-              LOG_CSTR("expires", tls_context_expiry(server->context, expiry)));
-}
-
-static void log_reload_failure(const struct error *err) {
-    metric_add(METRIC_RELOAD_FAILURES_TLS, 1);
-    log_event(LOG_ERROR, "TLS reload failed, keeping the previous files",
-              LOG_CSTR("reason", err->text));
-}
-
 /* The content changed, or `st` is the error of reading it. */
 static bool reload_context(struct tls_server *server, enum status st, time_t now,
                            struct error *err) {
@@ -152,9 +138,15 @@ static bool reload_context(struct tls_server *server, enum status st, time_t now
         st = make_context(server, now, err);
     }
     if (st == ST_OK) {
-        log_reload(server);
+        char expiry[TLS_DATE_BYTES];
+        metric_add(METRIC_RELOADS_TLS, 1);
+        log_event(LOG_INFO, "TLS files reloaded for new connections",
+                  LOG_CSTR("file", server->names[CERT]),
+                  LOG_CSTR("expires", tls_context_expiry(server->context, expiry)));
     } else {
-        log_reload_failure(err);
+        metric_add(METRIC_RELOAD_FAILURES_TLS, 1);
+        log_event(LOG_ERROR, "TLS reload failed, keeping the previous files",
+                  LOG_CSTR("reason", err->text));
     }
     return st == ST_OK;
 }

@@ -30,13 +30,6 @@ static const struct {
     {SSL_R_UNEXPECTED_EOF_WHILE_READING, TLS_FAILURE_DISCONNECTED, "the client disconnected"},
 };
 
-/* The client's certificate failed verification. */
-static enum tls_failure explain_certificate(long verdict, struct error *err) {
-    error_set(err, ST_UNAUTHENTICATED, "the client's certificate is refused: %s",
-              X509_verify_cert_error_string(verdict));
-    return TLS_FAILURE_CERTIFICATE;
-}
-
 /* Explains the first error in OpenSSL's queue, and clears the queue. */
 static enum tls_failure tls_failure_explain(const struct tls_session *session, struct error *err) {
     unsigned long error = ERR_peek_error();
@@ -45,7 +38,9 @@ static enum tls_failure tls_failure_explain(const struct tls_session *session, s
     long verdict = SSL_get_verify_result(session->ssl);
     ERR_clear_error();
     if (verdict != X509_V_OK) {
-        return explain_certificate(verdict, err);
+        error_set(err, ST_UNAUTHENTICATED, "the client's certificate is refused: %s",
+                  X509_verify_cert_error_string(verdict));
+        return TLS_FAILURE_CERTIFICATE;
     }
     for (size_t i = 0; i < sizeof(REASONS) / sizeof(REASONS[0]); i++) {
         if (ERR_GET_LIB(error) == ERR_LIB_SSL && REASONS[i].reason == reason) {
@@ -76,13 +71,6 @@ void tls_session_on_message(int is_ours, int version, int type, const void *data
 
 static bool has_too_many_extra(const struct tls_session *session) {
     return session->n_extra > TLS_EXTRA_MAX;
-}
-
-static void count_data(struct tls_session *session, size_t n) {
-    session->n_since += n;
-    if (session->n_since >= TLS_EXTRA_BYTES) {
-        session->n_since = session->n_extra = 0;
-    }
 }
 
 /* ---- BIO for OpenSSL ------------------------------------------------------------------------- */
@@ -243,7 +231,10 @@ enum tls_result tls_session_read(struct tls_session *session, struct tls_io *io,
         result =
             end_call(session, SSL_read_ex(session->ssl, data + *n_read, n_bytes - *n_read, &n));
         *n_read += n;
-        count_data(session, n);
+        session->n_since += n;
+        if (session->n_since >= TLS_EXTRA_BYTES) {
+            session->n_since = session->n_extra = 0;
+        }
         if (has_too_many_extra(session)) {
             session->broken = true;
             error_set(err, ST_BAD_REQUEST,
