@@ -321,11 +321,11 @@ static void on_timer(struct timer *timer) {
 
 /* Ticks while requests are queued. */
 static void update_tick(struct worker_state *worker_state) {
-    struct loop_timers *timers = worker_timers(worker_state->worker);
     bool wanted = !pool_waited_is_empty(&worker_state->waited);
     if (wanted == worker_state->is_ticking) {
         return;
     }
+    struct loop_timers *timers = worker_timers(worker_state->worker);
     worker_state->is_ticking = wanted;
     if (!wanted) {
         timer_stop(timers, &worker_state->tick);

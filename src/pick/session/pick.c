@@ -86,12 +86,11 @@ static enum status rename_path(struct pick_session *session, struct str name,
 /* Corrects the client's content-length; none is added where the client sent none. */
 static enum status update_content_length(struct pick_session *session,
                                          struct pick_pending_response *pending, struct error *err) {
-    struct str sent = pick_session_request(session)->content_length;
-    uint64_t length;
-    if (pending->edits.growth == 0 || !num_parse_u64(sent, &length)) {
+    const struct pick_request *request = pick_session_request(session);
+    if (pending->edits.growth == 0 || !request->has_length) {
         return ST_OK;
     }
-    length += (uint64_t)pending->edits.growth;
+    uint64_t length = request->n_body_bytes + (uint64_t)pending->edits.growth;
     pending->mutation.content_length =
         arena_printf(session->arena, "%llu", (unsigned long long)length);
     return pending->mutation.content_length.ptr ? ST_OK
@@ -108,12 +107,8 @@ static enum status rename_body(struct pick_session *session, struct str name,
     return st == ST_OK ? update_content_length(session, pending, err) : st;
 }
 
-/* `name`: ptr NULL: unchanged. */
 static enum status rename_model(struct pick_session *session, struct str name,
                                 struct pick_pending_response *pending, struct error *err) {
-    if (!name.ptr) {
-        return ST_OK;
-    }
     if (session->model_path.kind == MODEL_LOCATION_PATH) {
         return rename_path(session, name, pending, err);
     }
@@ -200,7 +195,8 @@ bool pick_session_pick_endpoint(struct pick_session *session, struct str model,
                                 struct pick_pending_response *pending) {
     bool at_headers = pick_session_reply_state(session) == PICK_HEADERS_EXPECTED;
     struct pool_pick pick;
-    struct pool_trace trace = {.n = 0};
+    struct pool_trace trace;
+    trace.n = 0; /* the rest is set where it counts, as this runs for each pick */
     struct error err;
     session->body_model = model;
     enum status st =
@@ -209,7 +205,7 @@ bool pick_session_pick_endpoint(struct pick_session *session, struct str model,
         return false;
     }
     struct str target = st == ST_OK ? target_model(session, pick.target) : str_make(NULL, 0);
-    if (st == ST_OK) {
+    if (st == ST_OK && target.ptr) {
         st = rename_model(session, target, pending, &err);
     }
     if (st != ST_OK) {
@@ -243,8 +239,9 @@ bool pick_session_check_model(struct pick_session *session, struct pick_pending_
                                &err);
         pick_count_model(PICK_MODEL_FROM_BODY);
     }
-    if (st == ST_OK) {
-        st = rename_model(session, target_model(session, pick.target), pending, &err);
+    struct str target = target_model(session, pick.target);
+    if (st == ST_OK && target.ptr) {
+        st = rename_model(session, target, pending, &err);
     }
     if (st != ST_OK) {
         pick_session_refuse(session, &err);

@@ -3,6 +3,7 @@
 #include "pick/session/request.h"
 
 #include "codec/http1/cookie.h"
+#include "core/base/num.h"
 
 /* Of several names the first one in the configuration counts, whatever the order in the request. */
 struct ranked_value {
@@ -14,7 +15,7 @@ struct header_scan {
     struct pick_request *request;
     const struct protocol *protocol;
     struct ranked_value rewrite, objective, fairness_id, session;
-    struct str selection, cookie;
+    struct str selection, cookie, content_length;
 };
 
 /* ":path", ":method", "content-type", "content-length", "content-encoding", "cookie" */
@@ -40,7 +41,8 @@ static bool match_ranked_header(const struct protocol_headers *names,
 }
 
 /* Standard HTTP headers. Returns: whether it is one. */
-static bool match_http_header(struct pick_request *request, const struct ext_proc_header *header) {
+static bool match_http_header(struct header_scan *scan, const struct ext_proc_header *header) {
+    struct pick_request *request = scan->request;
     struct str key = header->key;
     if (key.len == 5 && str_is(key, ":path")) {
         set_if_absent(&request->path, header->value);
@@ -49,7 +51,7 @@ static bool match_http_header(struct pick_request *request, const struct ext_pro
     } else if (key.len == 12 && str_is(key, "content-type")) {
         set_if_absent(&request->content_type, header->value);
     } else if (key.len == 14 && str_is(key, "content-length")) {
-        set_if_absent(&request->content_length, header->value);
+        set_if_absent(&scan->content_length, header->value);
     } else if (key.len == 16 && str_is(key, "content-encoding")) {
         if (header->value.len > 0 && !str_eq_nocase(str_trim(header->value), STR("identity"))) {
             set_if_absent(&request->encoding, header->value);
@@ -97,10 +99,11 @@ static void read_headers(struct header_scan *scan, const struct ext_proc_headers
     while (ext_proc_header_next(&walk, &header)) {
         uint64_t bit = protocol_length_bit(header.key.len);
         if (((bit & listed) == 0 || !match_listed_header(scan, &header)) && (bit & single) != 0 &&
-            !match_http_header(scan->request, &header)) {
+            !match_http_header(scan, &header)) {
             match_single_header(scan, &header);
         }
     }
+    scan->request->has_length = num_parse_u64(scan->content_length, &scan->request->n_body_bytes);
     scan->request->rewrite = scan->rewrite.value;
     scan->request->objective = scan->objective.value;
     scan->request->fairness_id = scan->fairness_id.value;

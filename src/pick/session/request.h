@@ -12,7 +12,8 @@
 struct pick_request {
     struct ext_proc_headers fields; /* all headers */
     struct str method, path;
-    struct str content_type, content_length;
+    struct str content_type;
+    uint64_t n_body_bytes;  /* content-length, with has_length */
     struct str encoding;    /* content-encoding, unless it is identity */
     struct str model;       /* from the model header */
     struct str rewrite;     /* the model to ask the endpoint for instead */
@@ -23,6 +24,7 @@ struct pick_request {
     struct subset hint;     /* of the proxy; Clause "Endpoint Subset" */
     struct subset selection;
     bool has_hint, has_selection;
+    bool has_length; /* there is a content-length, and it is a number */
 };
 
 /* Reads the headers named in `protocol`, and the subset. Returns: ST_NO_MEMORY. */

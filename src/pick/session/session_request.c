@@ -127,9 +127,8 @@ struct str pick_scan_name(const struct pick_scan *scan) {
 /* A body that is buffered for its prompt only must be within the limit; larger ones are not waited
  * for. */
 static bool is_within_body_limit(const struct pick_session *session) {
-    uint64_t length;
-    return !num_parse_u64(pick_session_request(session)->content_length, &length) ||
-           length <= session->context.limits.max_body_size;
+    const struct pick_request *request = pick_session_request(session);
+    return !request->has_length || request->n_body_bytes <= session->context.limits.max_body_size;
 }
 
 /* The path may not have been parsed yet. A path that cannot be parsed is left to the server. */
@@ -237,12 +236,13 @@ uint64_t pick_session_prompt_bytes(const struct pick_session *session) {
  * Token ids in lists have about four digits too. */
 uint32_t pick_session_estimate_tokens(const struct pick_session *session) {
     const struct prompt_scan *scan = session->prompt ? &session->prompt->scan : NULL;
+    const struct pick_request *request = pick_session_request(session);
     bool is_all = scan && scan->result == PROMPT_SCAN_END;
-    uint64_t length, n = scan ? scan->n_bytes / PROMPT_BYTES_PER_TOKEN + scan->n_tokens : 0;
-    if (!num_parse_u64(pick_session_request(session)->content_length, &length)) {
-        length = session->prompt ? session->prompt->n_seen : 0;
-    }
+    uint64_t n = scan ? scan->n_bytes / PROMPT_BYTES_PER_TOKEN + scan->n_tokens : 0;
     if (!is_all) {
+        uint64_t length = request->has_length ? request->n_body_bytes
+                          : session->prompt   ? session->prompt->n_seen
+                                              : 0;
         n = length / PROMPT_BYTES_PER_TOKEN > n ? length / PROMPT_BYTES_PER_TOKEN : n;
     }
     n += scan ? scan->max_tokens : 0;
@@ -321,16 +321,16 @@ static enum status body_too_large_error(uint64_t n_bytes, uint64_t max_bytes, st
 /* A buffered body that is too large is refused at the headers: the proxy need not buffer it, and
  * its message could exceed the message size limit. */
 static enum status check_length(const struct pick_session *session, struct error *err) {
-    uint64_t length, max_bytes = session->context.limits.max_body_size;
+    const struct pick_request *request = session->request;
+    uint64_t max_bytes = session->context.limits.max_body_size;
     enum ext_proc_body_mode mode = session->config.request_body;
     bool raises = !pick_mode_is_buffered(mode) && !pick_mode_is_duplex(mode) &&
                   !session->config.send_body_without_waiting;
     bool whole = mode == EXT_PROC_BODY_BUFFERED || raises;
-    if (!whole || !num_parse_u64(session->request->content_length, &length) ||
-        length <= max_bytes) {
+    if (!whole || !request->has_length || request->n_body_bytes <= max_bytes) {
         return ST_OK;
     }
-    return body_too_large_error(length, max_bytes, err);
+    return body_too_large_error(request->n_body_bytes, max_bytes, err);
 }
 
 /* Returns: ST_UNKNOWN_ENCODING, ST_BODY_TOO_LARGE. */
@@ -377,7 +377,8 @@ static struct ext_proc_processing_mode overridden_modes(const struct pick_sessio
 
 void pick_session_pick_at_headers(struct pick_session *session) {
     struct ext_proc_processing_mode modes = overridden_modes(session);
-    struct pick_pending_response pending = {.mutation = {.kind = EXT_PROC_REQUEST_HEADERS}};
+    struct pick_pending_response pending;
+    pick_pending_init(&pending, EXT_PROC_REQUEST_HEADERS);
     if (session->scan && !session->config.send_body_without_waiting) {
         pending.mutation.modes = &modes;
     }
@@ -585,7 +586,8 @@ static bool check_size(struct pick_session *session, const struct ext_proc_reque
 
 /* The response to the headers is sent before the buffered body. */
 void pick_session_pick_and_flush(struct pick_session *session) {
-    struct pick_pending_response pending = {.mutation = {.kind = EXT_PROC_REQUEST_HEADERS}};
+    struct pick_pending_response pending;
+    pick_pending_init(&pending, EXT_PROC_REQUEST_HEADERS);
     struct error err;
     if (!check_model_name(session) ||
         !pick_session_pick_endpoint(session, known_model_of(session), &pending) ||
@@ -661,7 +663,8 @@ static void refuse_partial(struct pick_session *session, const struct ext_proc_r
 
 void pick_session_pick_at_body(struct pick_session *session,
                                const struct ext_proc_request *message) {
-    struct pick_pending_response pending = {.mutation = {.kind = EXT_PROC_REQUEST_BODY}};
+    struct pick_pending_response pending;
+    pick_pending_init(&pending, EXT_PROC_REQUEST_BODY);
     if (check_model_name(session) &&
         pick_session_pick_endpoint(session, known_model_of(session), &pending) &&
         send_with_body(session, message, &pending)) {
@@ -672,14 +675,13 @@ void pick_session_pick_at_body(struct pick_session *session,
 
 /* BUFFERED_PARTIAL: a body without end_of_stream is cut off, or whole and followed by trailers. */
 static bool is_cut_off(const struct pick_session *session, const struct ext_proc_request *message) {
-    uint64_t length;
+    const struct pick_request *request = pick_session_request(session);
     if (session->config.request_body != EXT_PROC_BODY_BUFFERED_PARTIAL ||
         session->request_half == PICK_HALF_ENDED) {
         return false;
     }
-    return num_parse_u64(pick_session_request(session)->content_length, &length)
-               ? length > message->body.len
-               : message->body.len >= MIN_BUFFER_BYTES;
+    return request->has_length ? request->n_body_bytes > message->body.len
+                               : message->body.len >= MIN_BUFFER_BYTES;
 }
 
 static void pick_at_buffered_body(struct pick_session *session,
@@ -748,7 +750,8 @@ static void inspect_overridden_body(struct pick_session *session,
     enum ext_proc_body_mode mode = session->config.request_body;
     bool back = pick_session_needs_echo(session, mode, message);
     bool is_all = session->state == PICK_UNCHECKED || session->request_half == PICK_HALF_ENDED;
-    struct pick_pending_response pending = {.mutation = {.kind = EXT_PROC_REQUEST_BODY}};
+    struct pick_pending_response pending;
+    pick_pending_init(&pending, EXT_PROC_REQUEST_BODY);
     if (!end_scan(session, is_all)) {
         pick_session_send_continue(session, EXT_PROC_REQUEST_BODY);
         return;

@@ -248,6 +248,14 @@ struct pick_pending_response {
     struct pick_mutation mutation;
 };
 
+/* The items of `edits` need not be set before they count. */
+static inline void pick_pending_init(struct pick_pending_response *pending,
+                                     enum ext_proc_kind kind) {
+    pending->edits.n = 0;
+    pending->edits.growth = 0;
+    pending->mutation = (struct pick_mutation){.kind = kind};
+}
+
 /* Picks for `model` (ptr NULL: none is named) and fills in the mutation: the destination, and a new
  * name of the model. Returns: false when the request was refused or is queued. */
 bool pick_session_pick_endpoint(struct pick_session *session, struct str model,
