@@ -1,6 +1,7 @@
 """No thread can be started (RLIMIT_NPROC, pids.max of a control group): at the start, by each of the threads that
-are started there, and at a load."""
+are started there, and at a load. No descriptor is left at a load."""
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -88,6 +89,27 @@ def test_load_without_threads_is_refused(start_server, preload, models, tmp_path
     assert http1.request(server.address, "GET", "/v2/health/live").status == 200
     forbidden.unlink()
     assert change("load").status == 200
+    assert http1.request(server.address, "GET", "/v2/models/m/ready").status == 200
+
+
+def test_load_without_descriptors_is_refused(start_server, models):
+    server = start_server("--model-repository", models, "--model-control-mode", "explicit")
+    server.expect_error("model failed to load")
+    pid = server.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    with http1.Connection(server.address) as connection:
+        def load():
+            connection.send(http1.post(b"/v2/repository/models/m/load", b"{}"))
+            return connection.read_answer("POST")
+
+        connection.send(b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert connection.read_answer().status == 200
+        used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(set(range(len(used) + 1)) - used), before[1]))
+        answer = load()
+        assert answer.status == 503 and b"Too many open files" in answer.body, str(answer)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        assert load().status == 200
     assert http1.request(server.address, "GET", "/v2/models/m/ready").status == 200
 
 
