@@ -254,13 +254,10 @@ void pool_config_read_profile(struct doc_reader *reader, const struct doc_node *
     if (n > 1) {
         doc_reader_fail(reader, &profiles, "expected one profile, got %zu", n);
     }
-    self.profile = doc_reader_calloc(reader, 1, sizeof(*self.profile));
-    self.filters = doc_reader_calloc(reader, MOST_PLUGINS, sizeof(*self.filters));
-    self.scorers = doc_reader_calloc(reader, MOST_PLUGINS, sizeof(*self.scorers));
-    if (self.profile) {
-        self.profile->filters = self.filters;
-        self.profile->scorers = self.scorers;
-    }
+    self.filters = arena_calloc(reader->arena, MOST_PLUGINS, sizeof(*self.filters));
+    self.scorers = arena_calloc(reader->arena, MOST_PLUGINS, sizeof(*self.scorers));
+    self.profile = arena_calloc(reader->arena, 1, sizeof(*self.profile));
+    *self.profile = (struct profile){.filters = self.filters, .scorers = self.scorers};
     check_plugin_count(reader, &list->node);
     while (doc_reader_next(reader, &list->node, &item)) {
         read_plugin(&self, &item);
