@@ -224,6 +224,22 @@ static void unref_all(struct shm_region_list *regions) {
     }
 }
 
+static void remove_all_regions(struct shm_registry *registry, struct shm_region_list *removed) {
+    lock_assert_held(&registry->lock);
+    TAILQ_CONCAT(removed, &registry->regions, link);
+    registry->n = 0;
+}
+
+static void remove_region(struct shm_registry *registry, struct str name,
+                          struct shm_region_list *removed) {
+    struct shm_region *region = lookup_region(registry, name);
+    if (region) {
+        TAILQ_REMOVE(&registry->regions, region, link);
+        TAILQ_INSERT_TAIL(removed, region, link);
+        registry->n--;
+    }
+}
+
 enum status shm_unregister_region(struct shm_registry *registry, struct str name,
                                   struct error *err) {
     struct shm_region_list removed = TAILQ_HEAD_INITIALIZER(removed);
@@ -232,15 +248,9 @@ enum status shm_unregister_region(struct shm_registry *registry, struct str name
     }
     lock_acquire(&registry->lock);
     if (name.len == 0) {
-        TAILQ_CONCAT(&removed, &registry->regions, link);
-        registry->n = 0;
+        remove_all_regions(registry, &removed);
     } else {
-        struct shm_region *region = lookup_region(registry, name);
-        if (region) {
-            TAILQ_REMOVE(&registry->regions, region, link);
-            TAILQ_INSERT_TAIL(&removed, region, link);
-            registry->n--;
-        }
+        remove_region(registry, name, &removed);
     }
     lock_release(&registry->lock);
     unref_all(&removed);

@@ -167,17 +167,22 @@ static bool wait_for_sequence_batch(struct instance *instance, struct call **bat
     return due;
 }
 
+/* Completes calls with an error before they reach the backend. */
+static void fail_batch(struct call *const *batch, size_t n, const struct error *err) {
+    for (size_t i = 0; i < n; i++) {
+        if (batch[i]) {
+            batch[i]->response.error = *err;
+            call_complete(batch[i]);
+        }
+    }
+}
+
 static void run_sequences(struct instance *instance, struct call **batch) {
     struct error err;
     size_t n = 0;
     while (wait_for_sequence_batch(instance, batch, &n)) {
         if (padding_requests_add(instance->version, batch, n, &err) != ST_OK) {
-            for (size_t i = 0; i < n; i++) { /* before they reach the backend */
-                if (batch[i]) {
-                    batch[i]->response.error = err;
-                    call_complete(batch[i]);
-                }
-            }
+            fail_batch(batch, n, &err);
             continue;
         }
         instance_execute(instance, batch, n, clock_now_ns());
