@@ -7,10 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/onnx_external.h"
-#include "common/onnx_graph.h"
-#include "common/onnx_message.h"
-#include "common/onnx_zipmap.h"
+#include "common/onnx_file.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,6 +1,6 @@
 /* Walks the protobuf messages of an ONNX file (onnx.proto): the nodes of the main graph, and the
  * names of its inputs and initializers. What the walk does not know makes the answer "no". */
-#include "common/onnx_graph.h"
+#include "common/onnx_file.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,13 +1,12 @@
 /* The main graph is read twice: for the ZipMap nodes, and for what uses their outputs. Then the
  * nodes and types that change are listed, and the model is written anew. */
-#include "common/onnx_zipmap.h"
+#include "common/onnx_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/onnx_message.h"
 #include "common/text.h"
 
 /* Numbers of fields. */
@@ -54,10 +53,6 @@ struct zipmap {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static int same_bytes(struct bytes a, struct bytes b) {
-    return a.n == b.n && (a.n == 0 || memcmp(a.data, b.data, a.n) == 0);
-}
-
 /* Takes the next field of bytes. Other fields are skipped. */
 static int bytes_take(struct bytes *rest, struct field *field) {
     const char *why;
@@ -89,8 +84,9 @@ static int is_zipmap(struct bytes node) {
 
 static struct zipped *zipped_find(struct zipmap *self, struct bytes name) {
     for (size_t i = 0; i < self->n_names && name.n > 0; i++) {
-        if (same_bytes(self->names[i].name, name)) {
-            return &self->names[i];
+        struct zipped *zipped = &self->names[i];
+        if (zipped->name.n == name.n && memcmp(zipped->name.data, name.data, name.n) == 0) {
+            return zipped;
         }
     }
     return NULL;

@@ -120,17 +120,6 @@ static int writer_grow(struct writer *writer, size_t cap) {
     return 1;
 }
 
-static int writer_has_room(struct writer *writer, size_t n) {
-    if (writer->no_memory || writer->too_large) {
-        return 0;
-    }
-    if (n > INT_MAX - writer->n) {
-        writer->too_large = 1;
-        return 0;
-    }
-    return 1;
-}
-
 void writer_reserve(struct writer *writer, size_t n) {
     if (!writer->no_memory && n <= INT_MAX - writer->n && n > writer->cap - writer->n) {
         (void)writer_grow(writer, writer->n + n);
@@ -138,7 +127,11 @@ void writer_reserve(struct writer *writer, size_t n) {
 }
 
 void writer_add(struct writer *writer, const void *data, size_t n) {
-    if (n == 0 || !writer_has_room(writer, n)) {
+    if (n == 0 || writer->no_memory || writer->too_large) {
+        return;
+    }
+    if (n > INT_MAX - writer->n) {
+        writer->too_large = 1;
         return;
     }
     if (n > writer->cap - writer->n && !writer_grow(writer, writer->cap + writer->cap / 2 + n)) {

@@ -1,13 +1,11 @@
 /* A thread that answers queued batches, oldest first. The array passed to execute is invalid after
  * execute returned, so a batch copies the pointers; the requests live until their final answer. */
-#include "identity/async_responder.h"
+#include "identity/identity.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
-
-#include "identity/echo.h"
 
 struct batch {
     STAILQ_ENTRY(batch) link;
@@ -76,22 +74,17 @@ struct async_responder *async_responder_start(const sluice_host *host,
     return responder;
 }
 
-static void refuse_all(struct async_responder *responder, const sluice_request *const *requests,
-                       size_t n) {
-    sluice_response response = {.size = sizeof(response),
-                                .status = SLUICE_NO_MEMORY,
-                                .error = "out of memory for the batch",
-                                .final = 1};
-    for (size_t i = 0; i < n; i++) {
-        responder->host->respond(requests[i], &response);
-    }
-}
-
 void async_responder_push(struct async_responder *responder, const sluice_request *const *requests,
                           size_t n) {
     struct batch *batch = malloc(sizeof(*batch) + n * sizeof(requests[0]));
     if (!batch) {
-        refuse_all(responder, requests, n);
+        sluice_response response = {.size = sizeof(response),
+                                    .status = SLUICE_NO_MEMORY,
+                                    .error = "out of memory for the batch",
+                                    .final = 1};
+        for (size_t i = 0; i < n; i++) {
+            responder->host->respond(requests[i], &response);
+        }
         return;
     }
     batch->n = n;

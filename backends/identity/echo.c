@@ -1,6 +1,6 @@
 /* Output i is input i: its bytes in place when they are contiguous in the request, else copied into
  * one block. */
-#include "identity/echo.h"
+#include "identity/identity.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -52,15 +52,6 @@ static int needs_gather(const sluice_input *input) {
     return input->n_pieces > 1 && input->n_bytes > 0;
 }
 
-static void gather_pieces(const sluice_input *input, unsigned char *to) {
-    for (size_t i = 0; i < input->n_pieces; i++) {
-        if (input->pieces[i].n_bytes > 0) {
-            memcpy(to, input->pieces[i].data, input->pieces[i].n_bytes);
-            to += input->pieces[i].n_bytes;
-        }
-    }
-}
-
 /* Bytes needed for inputs that are not contiguous. Sums sizes of existing memory, so they cannot
  * overflow. */
 static size_t gather_bytes(const sluice_request *request) {
@@ -85,8 +76,13 @@ static void outputs_fill(const sluice_request *request, sluice_output *outputs,
                                      .rank = input->rank,
                                      .n_bytes = input->n_bytes};
         if (block && needs_gather(input)) {
-            gather_pieces(input, block);
             outputs[i].data = block;
+            for (size_t k = 0, at = 0; k < input->n_pieces; k++) {
+                if (input->pieces[k].n_bytes > 0) {
+                    memcpy(block + at, input->pieces[k].data, input->pieces[k].n_bytes);
+                    at += input->pieces[k].n_bytes;
+                }
+            }
             block += aligned(input->n_bytes);
         } else if (input->n_pieces > 0) {
             outputs[i].data = input->pieces[0].data;

@@ -4,13 +4,10 @@
  *
  * Read in this order: this file (life of a model), echo.c (answering), async_responder.c (answering
  * asynchronously). */
+#include "identity/identity.h"
+
 #include <stdio.h>
 #include <stdlib.h>
-
-#include "identity/async_responder.h"
-#include "identity/echo.h"
-#include "identity/options.h"
-#include "sluice/backend.h"
 
 /* The process's host, set once by sluice_backend_entry; the other functions do not receive it. */
 static const sluice_host *the_host;

@@ -1,6 +1,6 @@
 /* Parses the parameters of config.pbtxt. Values are text and parsed strictly: an unexpected one
  * fails the load with a text that says what is expected. */
-#include "identity/options.h"
+#include "identity/identity.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,15 +1,240 @@
-/* Opens and closes models and instances. */
+/* Opens and closes models: the session, and its inputs and outputs. */
 #include "onnxruntime/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
-#include "common/onnx_external.h"
-#include "common/onnx_graph.h"
-#include "common/path.h"
-#include "onnxruntime/execute.h"
-#include "onnxruntime/load_check.h"
+#include "common/onnx_file.h"
+#include "common/text.h"
+#include "onnxruntime/tensors.h"
+
+/* ---- signature ------------------------------------------------------------------------------- */
+
+/* The inputs, outputs or initializers of a session. */
+struct list {
+    const char *word; /* "input" */
+    int32_t optional;
+    OrtStatus *(*count)(const OrtSession *session, size_t *n);
+    OrtStatus *(*name)(const OrtSession *session, size_t index, OrtAllocator *allocator,
+                       char **name);
+    OrtStatus *(*type)(const OrtSession *session, size_t index, OrtTypeInfo **type);
+};
+
+/* Common arguments of the functions below. */
+struct reader {
+    struct signature *signature;
+    const struct ort *ort;
+    const OrtSession *session;
+    sluice_error *error;
+};
+
+static const char doing[] = "the model's inputs and outputs could not be read";
+
+static sluice_status check_status(const struct reader *reader, OrtStatus *result) {
+    return ort_check(reader->ort, result, doing, reader->error);
+}
+
+static void *alloc(const struct reader *reader, size_t n, size_t n_bytes) {
+    return signature_alloc(reader->signature, n, n_bytes, reader->error);
+}
+
+static char *text_dup(const struct reader *reader, const char *text) {
+    return signature_strdup(reader->signature, text, reader->error);
+}
+
+static sluice_status name_read(const struct reader *reader, const struct list *list, size_t index,
+                               sluice_tensor_info *info) {
+    OrtAllocator *allocator = reader->ort->allocator;
+    char *theirs = NULL;
+    sluice_status status =
+        check_status(reader, list->name(reader->session, index, allocator, &theirs));
+    if (status != SLUICE_OK) {
+        return status;
+    }
+    info->name = text_dup(reader, theirs);
+    allocator->Free(allocator, theirs);
+    return info->name ? SLUICE_OK : SLUICE_NO_MEMORY;
+}
+
+/* The error for a value that is not a tensor, with the remedy. */
+static sluice_status error_unsupported_type(const struct reader *reader, const struct list *list,
+                                            const char *name, ONNXType type) {
+    const char *is = "of a kind that is unknown here";
+    const char *instead = "have the model take and give tensors";
+    switch (type) {
+    case ONNX_TYPE_SEQUENCE:
+    case ONNX_TYPE_MAP:
+        is = type == ONNX_TYPE_MAP ? "a map" : "a sequence";
+        instead = "convert the model without it (skl2onnx: options={'zipmap': False})";
+        break;
+    case ONNX_TYPE_OPTIONAL:
+        is = "of ONNX's optional type";
+        instead = "give it a tensor type, and a default in an initializer of the same name";
+        break;
+    case ONNX_TYPE_SPARSETENSOR:
+        is = "a sparse tensor";
+        instead = "make it a dense one";
+        break;
+    case ONNX_TYPE_UNKNOWN:
+    case ONNX_TYPE_TENSOR:
+    case ONNX_TYPE_OPAQUE:
+        break;
+    }
+    return error_set(reader->error, SLUICE_UNSUPPORTED,
+                     "%s \"%.100s\" is %s, and only tensors can be served: %s", list->word, name,
+                     is, instead);
+}
+
+static sluice_status symbols_read(const struct reader *reader,
+                                  const OrtTensorTypeAndShapeInfo *theirs,
+                                  sluice_tensor_info *info) {
+    const char *symbols[MAX_RANK] = {0};
+    const char **copies = alloc(reader, info->rank, sizeof(*copies));
+    if (!copies) {
+        return SLUICE_NO_MEMORY;
+    }
+    sluice_status status =
+        check_status(reader, reader->ort->api->GetSymbolicDimensions(theirs, symbols, info->rank));
+    for (size_t i = 0; status == SLUICE_OK && i < info->rank; i++) {
+        copies[i] = text_dup(reader, info->dims[i] < 0 && symbols[i] ? symbols[i] : "");
+        if (!copies[i]) {
+            return SLUICE_NO_MEMORY;
+        }
+    }
+    info->symbols = copies;
+    return status;
+}
+
+static sluice_status dims_read(const struct reader *reader, const struct list *list,
+                               const OrtTensorTypeAndShapeInfo *theirs, sluice_tensor_info *info) {
+    const OrtApi *api = reader->ort->api;
+    sluice_status status = check_status(reader, api->GetDimensionsCount(theirs, &info->rank));
+    if (status != SLUICE_OK) {
+        return status;
+    }
+    if (info->rank > MAX_RANK) {
+        return error_set(reader->error, SLUICE_UNSUPPORTED,
+                         "%s \"%.100s\" has %zu dimensions; at most %d can be served", list->word,
+                         info->name, info->rank, MAX_RANK);
+    }
+    int64_t *dims = alloc(reader, info->rank, sizeof(*dims));
+    if (!dims) {
+        return SLUICE_NO_MEMORY;
+    }
+    info->dims = dims;
+    status = check_status(reader, api->GetDimensions(theirs, dims, info->rank));
+    return status == SLUICE_OK ? symbols_read(reader, theirs, info) : status;
+}
+
+static sluice_status tensor_read(const struct reader *reader, const struct list *list,
+                                 const OrtTypeInfo *type, sluice_tensor_info *info) {
+    const OrtApi *api = reader->ort->api;
+    const OrtTensorTypeAndShapeInfo *tensor = NULL;
+    enum ONNXType kind = ONNX_TYPE_UNKNOWN;
+    ONNXTensorElementDataType element = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+    sluice_status status = check_status(reader, api->GetOnnxTypeFromTypeInfo(type, &kind));
+    if (status == SLUICE_OK) {
+        status = check_status(reader, api->CastTypeInfoToTensorInfo(type, &tensor));
+    }
+    if (status == SLUICE_OK && (kind != ONNX_TYPE_TENSOR || !tensor)) {
+        return error_unsupported_type(reader, list, info->name, kind);
+    }
+    if (status == SLUICE_OK) {
+        status = check_status(reader, api->GetTensorElementType(tensor, &element));
+    }
+    if (status != SLUICE_OK) {
+        return status;
+    }
+    const struct datatype *datatype = datatype_of_theirs(element);
+    if (!datatype) {
+        return error_set(reader->error, SLUICE_UNSUPPORTED,
+                         "%s \"%.100s\" has elements of type %s, which the protocols have no "
+                         "datatype for: cast it inside the model",
+                         list->word, info->name, datatype_word(element));
+    }
+    info->datatype = datatype->ours;
+    return dims_read(reader, list, tensor, info);
+}
+
+static sluice_status tensor_info_read(const struct reader *reader, const struct list *list,
+                                      size_t index, sluice_tensor_info *info) {
+    OrtTypeInfo *type = NULL;
+    *info = (sluice_tensor_info){.optional = list->optional};
+    sluice_status status = name_read(reader, list, index, info);
+    if (status == SLUICE_OK) {
+        status = check_status(reader, list->type(reader->session, index, &type));
+    }
+    if (status == SLUICE_OK) {
+        status = tensor_read(reader, list, type, info);
+        reader->ort->api->ReleaseTypeInfo(type);
+    }
+    return status;
+}
+
+/* Appends a list to `infos`, which has capacity for it. */
+static sluice_status list_read(const struct reader *reader, const struct list *list, size_t count,
+                               sluice_tensor_info *infos, size_t *n) {
+    for (size_t i = 0; i < count; i++) {
+        sluice_status status = tensor_info_read(reader, list, i, &infos[*n]);
+        if (status == SLUICE_OK) {
+            (*n)++;
+        } else if (status != SLUICE_UNSUPPORTED || !list->optional) {
+            return status;
+        }
+    }
+    return SLUICE_OK;
+}
+
+/* Required inputs, then overridable initializers as optional inputs. A required input or an output
+ * that is not a tensor of one of our datatypes is refused (SLUICE_UNSUPPORTED) with a remedy; an
+ * optional one is left out. */
+static sluice_status inputs_read(const struct reader *reader) {
+    const OrtApi *api = reader->ort->api;
+    const struct list required = {"input", 0, api->SessionGetInputCount, api->SessionGetInputName,
+                                  api->SessionGetInputTypeInfo};
+    const struct list optional = {"input", 1, api->SessionGetOverridableInitializerCount,
+                                  api->SessionGetOverridableInitializerName,
+                                  api->SessionGetOverridableInitializerTypeInfo};
+    struct signature *signature = reader->signature;
+    size_t n_required = 0, n_optional = 0;
+    sluice_status status = check_status(reader, required.count(reader->session, &n_required));
+    if (status == SLUICE_OK) {
+        status = check_status(reader, optional.count(reader->session, &n_optional));
+    }
+    if (status != SLUICE_OK) {
+        return status;
+    }
+    signature->inputs = alloc(reader, n_required + n_optional, sizeof(*signature->inputs));
+    if (!signature->inputs) {
+        return SLUICE_NO_MEMORY;
+    }
+    status = list_read(reader, &required, n_required, signature->inputs, &signature->n_inputs);
+    if (status != SLUICE_OK) {
+        return status;
+    }
+    return list_read(reader, &optional, n_optional, signature->inputs, &signature->n_inputs);
+}
+
+static sluice_status outputs_read(const struct reader *reader) {
+    const OrtApi *api = reader->ort->api;
+    const struct list list = {"output", 0, api->SessionGetOutputCount, api->SessionGetOutputName,
+                              api->SessionGetOutputTypeInfo};
+    struct signature *signature = reader->signature;
+    size_t n = 0;
+    sluice_status status = check_status(reader, list.count(reader->session, &n));
+    if (status != SLUICE_OK) {
+        return status;
+    }
+    signature->outputs = alloc(reader, n, sizeof(*signature->outputs));
+    if (!signature->outputs) {
+        return SLUICE_NO_MEMORY;
+    }
+    return list_read(reader, &list, n, signature->outputs, &signature->n_outputs);
+}
+
+/* ---- models ---------------------------------------------------------------------------------- */
 
 /* Nothing can be opened below it. */
 static const char no_folder[] = "/dev/null/none";
@@ -35,17 +260,6 @@ static OrtStatus *session_create(struct sluice_model *model, const struct onnx_f
                                                 file->model.n_bytes, options, &model->session);
 }
 
-/* The file of external data that is missing is named; this adds what it is. */
-static sluice_status external_check(sluice_status status, const char *path, sluice_error *error) {
-    char text[sizeof(error->text)];
-    if (status != SLUICE_NOT_FOUND || access(path, F_OK) != 0) {
-        return status;
-    }
-    snprintf(text, sizeof(text), "%s", error->text);
-    return error_set(error, status, "%.*s; %.150s keeps weights there: copy it beside the model",
-                     300, text, path);
-}
-
 static sluice_status session_open(struct sluice_model *model, const sluice_model_args *args,
                                   sluice_error *error) {
     const struct ort *ort = model->ort;
@@ -54,8 +268,13 @@ static sluice_status session_open(struct sluice_model *model, const sluice_model
     const char *path = model_file_path(args->path, "model.onnx", text, sizeof(text));
     sluice_status status = options_init(&model->options, ort, args, error);
     if (status == SLUICE_OK) {
-        status =
-            external_check(onnx_file_read(&file, path, ONNX_EXTERNAL_FILES, error), path, error);
+        status = onnx_file_read(&file, path, ONNX_EXTERNAL_FILES, error);
+        if (status == SLUICE_NOT_FOUND && access(path, F_OK) == 0) { /* external data is missing */
+            const sluice_error missing = *error;
+            status = error_set(error, status,
+                               "%.300s; %.150s keeps weights there: copy it beside the model",
+                               missing.text, path);
+        }
     }
     if (file.zipmap[0] != '\0') {
         ort->host->log(SLUICE_LOG_INFO, args->name, file.zipmap);
@@ -70,12 +289,6 @@ static sluice_status session_open(struct sluice_model *model, const sluice_model
     return status;
 }
 
-/* An older server has no limit. */
-static size_t max_output_bytes_of(const sluice_model_args *args) {
-    size_t end = offsetof(sluice_model_args, max_output_bytes) + sizeof(args->max_output_bytes);
-    return args->size >= end ? (size_t)args->max_output_bytes : 0;
-}
-
 sluice_status model_open(const struct ort *ort, const sluice_model_args *args, sluice_model **model,
                          sluice_error *error) {
     *model = NULL;
@@ -84,10 +297,17 @@ sluice_status model_open(const struct ort *ort, const sluice_model_args *args, s
         return error_no_memory(error, "the model");
     }
     opened->ort = ort;
-    opened->max_output_bytes = max_output_bytes_of(args);
+    if (args->size >=
+        offsetof(sluice_model_args, max_output_bytes) + sizeof(args->max_output_bytes)) {
+        opened->max_output_bytes = (size_t)args->max_output_bytes; /* an older server has none */
+    }
     sluice_status status = session_open(opened, args, error);
     if (status == SLUICE_OK) {
-        status = signature_init(&opened->signature, ort, opened->session, error);
+        const struct reader reader = {&opened->signature, ort, opened->session, error};
+        status = inputs_read(&reader);
+        if (status == SLUICE_OK) {
+            status = outputs_read(&reader);
+        }
     }
     if (status != SLUICE_OK) {
         model_close(opened);
@@ -102,50 +322,4 @@ void model_close(sluice_model *model) {
     model->ort->api->ReleaseSession(model->session);
     options_fini(&model->options, model->ort);
     free(model);
-}
-
-/* Returns: 0 when out of memory; instance_close frees what was allocated. */
-static int arrays_make(struct sluice_instance *instance, size_t n_inputs, size_t n_outputs) {
-    instance->input_names = calloc(n_inputs + 1, sizeof(*instance->input_names));
-    instance->input_values = calloc(n_inputs + 1, sizeof(*instance->input_values));
-    instance->output_names = calloc(n_outputs + 1, sizeof(*instance->output_names));
-    instance->output_values = calloc(n_outputs + 1, sizeof(*instance->output_values));
-    instance->prealloc_outputs = calloc(n_outputs + 1, sizeof(*instance->prealloc_outputs));
-    instance->infos = calloc(n_outputs + 1, sizeof(*instance->infos));
-    return instance->input_names && instance->input_values && instance->output_names &&
-           instance->output_values && instance->prealloc_outputs && instance->infos &&
-           output_map_init(&instance->output_map, n_outputs) &&
-           prealloc_init(&instance->prealloc, &instance->model->signature);
-}
-
-sluice_status instance_open(sluice_model *model, uint32_t index, sluice_instance **instance,
-                            sluice_error *error) {
-    *instance = NULL;
-    struct sluice_instance *opened = calloc(1, sizeof(*opened));
-    if (!opened) {
-        return error_no_memory(error, "instance %u", (unsigned)index);
-    }
-    opened->model = model;
-    opened->batch = (struct batch){
-        .host = model->ort->host, .run = run_together, .can_share = can_share, .runner = opened};
-    if (!arrays_make(opened, model->signature.n_inputs, model->signature.n_outputs)) {
-        instance_close(opened);
-        return error_no_memory(error, "instance %u", (unsigned)index);
-    }
-    *instance = opened;
-    return SLUICE_OK;
-}
-
-void instance_close(sluice_instance *instance) {
-    gather_fini(&instance->gather);
-    prealloc_fini(&instance->prealloc, instance->model->ort);
-    free(instance->input_names);
-    free(instance->input_values);
-    free(instance->output_names);
-    free(instance->output_values);
-    free(instance->prealloc_outputs);
-    free(instance->infos);
-    output_map_fini(&instance->output_map);
-    batch_fini(&instance->batch);
-    free(instance);
 }

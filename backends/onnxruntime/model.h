@@ -1,17 +1,27 @@
-/* A loaded model and its instances. */
+/* A loaded model, its parameters (options.c), and its instances, which execute batches
+ * (instance.c). */
 #ifndef SLUICE_ONNXRUNTIME_MODEL_H
 #define SLUICE_ONNXRUNTIME_MODEL_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 
-#include "common/batch.h"
-#include "common/gather.h"
-#include "common/results.h"
-#include "onnxruntime/options.h"
+#include "common/signature.h"
 #include "onnxruntime/ort.h"
-#include "onnxruntime/prealloc.h"
-#include "onnxruntime/signature.h"
 #include "sluice/backend.h"
+
+/* Parameters of config.pbtxt, under the names that Triton's backend and ONNX Runtime use. */
+struct options {
+    OrtSessionOptions *session;
+    OrtRunOptions *run;
+};
+
+/* Built from the server's defaults (threads, spinning) and args->params, which override them. An
+ * unknown key is logged as a warning. Returns: SLUICE_INVALID_ARGUMENT with a text that names the
+ * key. Owns: on success *options until options_fini. */
+sluice_status options_init(struct options *options, const struct ort *ort,
+                           const sluice_model_args *args, sluice_error *error);
+void options_fini(struct options *options, const struct ort *ort);
 
 /* One session for all instances: its Run is thread-safe, and the weights are in memory once. */
 struct sluice_model {
@@ -25,28 +35,14 @@ struct sluice_model {
                                   preallocated any more */
 };
 
-/* Memory for executions, allocated once. Each array has one member per input or output of the
- * model. */
-struct sluice_instance {
-    struct sluice_model *model;
-    struct gather gather;
-    struct prealloc prealloc;
-    const char **input_names; /* arguments of Run */
-    OrtValue **input_values;
-    const char **output_names;
-    OrtValue **output_values;
-    const struct prealloc_output **prealloc_outputs; /* NULL: Run allocates it */
-    const sluice_tensor_info **infos;                /* descriptions of Run's outputs */
-    struct output_map output_map;
-    struct batch batch;
-};
-
-/* Functions of sluice_backend. `ort` must outlive the model. */
+/* Functions of sluice_backend (instances: instance.c). `ort` must outlive the model. */
 sluice_status model_open(const struct ort *ort, const sluice_model_args *args, sluice_model **model,
                          sluice_error *error);
 void model_close(sluice_model *model);
 sluice_status instance_open(sluice_model *model, uint32_t index, sluice_instance **instance,
                             sluice_error *error);
 void instance_close(sluice_instance *instance);
+/* Every request is answered on return. */
+void execute(sluice_instance *instance, const sluice_request *const *requests, size_t n);
 
 #endif

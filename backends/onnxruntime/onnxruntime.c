@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "common/text.h"
-#include "onnxruntime/execute.h"
 #include "onnxruntime/model.h"
 #include "onnxruntime/ort.h"
 #include "sluice/backend.h"
@@ -14,11 +13,6 @@
 static struct ort the_ort;
 static pthread_mutex_t the_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static const char *file_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* What could not be loaded with the backend may be there by now. */
 static sluice_status ensure_library(const sluice_model_args *args, sluice_error *error) {
     sluice_error reason;
@@ -26,9 +20,10 @@ static sluice_status ensure_library(const sluice_model_args *args, sluice_error 
     sluice_status status = the_ort.api ? SLUICE_OK : ort_init(&the_ort, &reason);
     pthread_mutex_unlock(&the_lock);
     if (status != SLUICE_OK) {
+        const char *slash = strrchr(args->path, '/');
         return error_set(error, status,
                          "%.100s needs backend onnxruntime, which could not be loaded: %s",
-                         file_of(args->path), reason.text);
+                         slash ? slash + 1 : args->path, reason.text);
     }
     return SLUICE_OK;
 }
@@ -42,19 +37,7 @@ static sluice_status open_model(const sluice_model_args *args, sluice_model **mo
 static sluice_status model_describe(sluice_model *model, sluice_model_info *info,
                                     sluice_error *error) {
     (void)error;
-    info->platform = "onnxruntime_onnx";
-    info->inputs = model->signature.inputs;
-    info->n_inputs = model->signature.n_inputs;
-    info->outputs = model->signature.outputs;
-    info->n_outputs = model->signature.n_outputs;
-    /* An older server has no such members. */
-    if (info->size >= offsetof(sluice_model_info, data_dependent) + sizeof(info->data_dependent)) {
-        info->data_dependent = !model->follows_shapes;
-    }
-    if (info->size >=
-        offsetof(sluice_model_info, time_follows_shapes) + sizeof(info->time_follows_shapes)) {
-        info->time_follows_shapes = model->follows_shapes;
-    }
+    signature_describe(&model->signature, "onnxruntime_onnx", model->follows_shapes, info);
     return SLUICE_OK;
 }
 

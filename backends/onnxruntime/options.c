@@ -1,8 +1,8 @@
 /* Session and run options. Values are text and parsed strictly: an unexpected one fails the load.
  * The table after the parsers lists the keys; README.md explains them. */
-#include "onnxruntime/options.h"
-
 #include <string.h>
+
+#include "onnxruntime/model.h"
 
 /* The parsed parameters. */
 struct settings {
@@ -141,13 +141,13 @@ static sluice_status settings_read(struct settings *settings, const struct ort *
     return SLUICE_OK;
 }
 
-/* Otherwise the session uses the memory of the environment (memory.c), where each tensor has the
+/* Otherwise the session uses the memory of the environment (ort.c), where each tensor has the
  * requested size. */
 static int has_arena(const struct settings *settings) {
     return settings->arena && !settings->exact;
 }
 
-/* Defaults of entries that the model's parameters don't set. (Setting an entry twice logs a
+/* The default of an entry that the model's parameters don't set. (Setting an entry twice logs a
  * warning.) */
 static OrtStatus *entry_default(const OrtApi *api, OrtSessionOptions *session,
                                 const sluice_model_args *args, const char *name,
@@ -212,27 +212,13 @@ static OrtStatus *session_fill(const OrtApi *api, OrtSessionOptions *session,
     return result ? result : entries_add(api, session, settings, args);
 }
 
-/* A run's errors are reported to the request; logging each bad request too would hide more
- * important lines. */
-static OrtStatus *run_fill(const OrtApi *api, OrtRunOptions *run, const struct settings *settings) {
-    OrtStatus *result = api->RunOptionsSetRunLogSeverityLevel(run, ORT_LOGGING_LEVEL_FATAL);
-    if (!result && settings->shrink && has_arena(settings)) {
-        result = api->AddRunConfigEntry(run, "memory.enable_memory_arena_shrinkage", "cpu:0");
-    }
-    return result;
-}
-
-/* Memory patterns are off because ONNX Runtime keeps one for each shape, so clients with ever other
- * shapes would fill the memory. */
-static struct settings default_settings(const sluice_model_args *args) {
-    return (struct settings){
-        .intra_op_threads = (int)args->n_threads, .inter_op_threads = 1, .level = ORT_ENABLE_ALL};
-}
-
 sluice_status options_init(struct options *options, const struct ort *ort,
                            const sluice_model_args *args, sluice_error *error) {
     const OrtApi *api = ort->api;
-    struct settings settings = default_settings(args);
+    /* Memory patterns are off because ONNX Runtime keeps one for each shape, so clients with ever
+     * other shapes would fill the memory. */
+    struct settings settings = {
+        .intra_op_threads = (int)args->n_threads, .inter_op_threads = 1, .level = ORT_ENABLE_ALL};
     *options = (struct options){0};
     sluice_status status = settings_read(&settings, ort, args, error);
     if (status != SLUICE_OK) {
@@ -245,8 +231,13 @@ sluice_status options_init(struct options *options, const struct ort *ort,
     if (!result) {
         result = session_fill(api, options->session, &settings, args);
     }
-    if (!result) {
-        result = run_fill(api, options->run, &settings);
+    if (!result) { /* A run's errors are reported to the request; logging each bad request too would
+                      hide more important lines. */
+        result = api->RunOptionsSetRunLogSeverityLevel(options->run, ORT_LOGGING_LEVEL_FATAL);
+    }
+    if (!result && settings.shrink && has_arena(&settings)) {
+        result =
+            api->AddRunConfigEntry(options->run, "memory.enable_memory_arena_shrinkage", "cpu:0");
     }
     status = ort_check(ort, result, "the session's options could not be set", error);
     if (status != SLUICE_OK) {

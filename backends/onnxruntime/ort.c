@@ -1,166 +1,272 @@
-/* The library's environment, log and errors. Its log lines go to the server's log; an error's text
- * becomes one clean line. */
+/* The places where ONNX Runtime may be and dlopen of what is there, the memory of its runs, and its
+ * environment. */
 #include "onnxruntime/ort.h"
 
+#include <dlfcn.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-#include "onnxruntime/library.h"
+#include "common/text.h"
 
-/* Skips the signature of a C++ function, "void ns::f(const T &) const": to after the parenthesis
- * that closes its arguments. Returns: 0 when there is none. */
-static size_t signature_length(const char *text) {
-    size_t n = strcspn(text, "(\n");
-    const char *scope = strstr(text, "::");
-    if (text[n] != '(' || !scope || scope > text + n) {
+/* ---- finding and loading --------------------------------------------------------------------- */
+
+#define SETTING "SLUICE_ONNXRUNTIME"
+
+static const char remedy[] =
+    "run `pip install onnxruntime`, or set " SETTING " to a libonnxruntime.so or its directory";
+static const char library_name[] = "libonnxruntime.so.1";
+
+struct search {
+    struct ort *ort;  /* where the library goes */
+    char reason[320]; /* of the first file that could not be loaded; "": none was there */
+};
+
+static void note_failure(struct search *search, const char *path, const char *reason) {
+    char text[sizeof(search->reason)];
+    snprintf(text, sizeof(text), "%s: %s", path, reason);
+    search->ort->host->log(SLUICE_LOG_WARNING, "", text);
+    if (search->reason[0] == '\0') {
+        memcpy(search->reason, text, sizeof(text));
+    }
+}
+
+/* dlerror begins with the file's name where it can. */
+static const char *dl_reason(const char *path) {
+    const char *text = dlerror();
+    size_t n = strlen(path);
+    if (!text) {
+        return "not loaded";
+    }
+    return strncmp(text, path, n) == 0 && strncmp(text + n, ": ", 2) == 0 ? text + n + 2 : text;
+}
+
+/* Returns: the library's entry. Its symbol has the library's version; dlsym takes any. */
+static const OrtApiBase *base_of(void *handle) {
+    const OrtApiBase *(*entry)(void);
+    void *symbol = dlsym(handle, "OrtGetApiBase");
+    if (!symbol) {
+        return NULL;
+    }
+    memcpy(&entry, &symbol, sizeof(entry)); /* ISO C forbids the cast */
+    return entry();
+}
+
+/* Returns: whether the library at `path` was taken. */
+static int try_file(struct search *search, const char *path) {
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) {
+        note_failure(search, path, dl_reason(path));
         return 0;
     }
-    for (int depth = 0; text[n]; n++) {
-        depth += text[n] == '(' ? 1 : text[n] == ')' ? -1 : 0;
-        if (depth == 0 && text[n + 1] != '(') { /* operator()(…) has two pairs */
-            n++;
-            return n + (strncmp(text + n, " const", 6) == 0 ? 6 : 0);
+    const OrtApiBase *base = base_of(handle);
+    const OrtApi *api = base ? base->GetApi(ORT_API_VERSION) : NULL;
+    if (!api) {
+        char text[128] = "has no OrtGetApiBase";
+        if (base) {
+            snprintf(text, sizeof(text), "is version %s; 1.%d or newer is needed",
+                     base->GetVersionString(), ORT_API_VERSION);
         }
+        note_failure(search, path, text);
+        dlclose(handle);
+        return 0;
+    }
+    Dl_info info;
+    char text[PATH_MAX + 64];
+    search->ort->api = api;
+    search->ort->version = base->GetVersionString();
+    snprintf(text, sizeof(text), "ONNX Runtime %s: %s", search->ort->version,
+             dladdr(base, &info) != 0 && info.dli_fname ? info.dli_fname : "");
+    search->ort->host->log(SLUICE_LOG_INFO, "", text);
+    return 1;
+}
+
+/* Appends `text` to the pattern `out` as itself. Returns: 0 when it does not fit. */
+static int append_escaped(char *out, size_t n_bytes, const char *text) {
+    size_t n = strlen(out);
+    for (; *text; text++) {
+        if (n + 3 > n_bytes) {
+            return 0;
+        }
+        if (strchr("\\*?[", *text)) {
+            out[n++] = '\\';
+        }
+        out[n++] = *text;
+    }
+    out[n] = '\0';
+    return 1;
+}
+
+/* Tries the files that match the pattern `below` in `directory`. */
+static int try_directory(struct search *search, const char *directory, const char *below) {
+    char pattern[2 * PATH_MAX] = "";
+    glob_t found = {0};
+    int taken = 0;
+    if (!append_escaped(pattern, PATH_MAX + PATH_MAX / 2, directory)) {
+        return 0;
+    }
+    strncat(pattern, below, sizeof(pattern) - strlen(pattern) - 1);
+    if (glob(pattern, 0, NULL, &found) == 0) {
+        for (size_t i = 0; i < found.gl_pathc && !taken; i++) {
+            taken = try_file(search, found.gl_pathv[i]);
+        }
+        globfree(&found);
+    }
+    return taken;
+}
+
+/* Only what the operator named: another library in its place would be a surprise. */
+static int try_setting(struct search *search, const char *path) {
+    struct stat found;
+    if (stat(path, &found) != 0 || !S_ISDIR(found.st_mode)) {
+        return try_file(search, path);
+    }
+    int taken = try_directory(search, path, "/libonnxruntime.so*");
+    if (!taken && search->reason[0] == '\0') {
+        note_failure(search, path, "has no libonnxruntime.so*");
+    }
+    return taken;
+}
+
+/* The directory of this backend, and of the Python packages that it may be installed among. */
+static int try_beside(struct search *search) {
+    Dl_info info;
+    char directory[PATH_MAX];
+    if (dladdr(remedy, &info) == 0 || !info.dli_fname || !realpath(info.dli_fname, directory)) {
+        return 0;
+    }
+    *strrchr(directory, '/') = '\0';
+    if (try_directory(search, directory, "/libonnxruntime.so*")) {
+        return 1;
+    }
+    for (char *end = strrchr(directory, '/'); end; end = strrchr(directory, '/')) {
+        if (strcmp(end, "/site-packages") == 0 || strcmp(end, "/dist-packages") == 0) {
+            return try_directory(search, directory, "/onnxruntime/capi/libonnxruntime.so*");
+        }
+        *end = '\0';
     }
     return 0;
 }
 
-/* Returns: the length of the place in the library's source with which failed checks begin, file,
- * line and function; else 0. */
-static size_t source_place(const char *text) {
-    static const char root[] = "/onnxruntime_src/";
-    if (strncmp(text, root, sizeof(root) - 1) != 0) {
-        return 0;
+static int try_virtual_env(struct search *search) {
+    const char *root = getenv("VIRTUAL_ENV");
+    return root && root[0] &&
+           try_directory(search, root,
+                         "/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.so*");
+}
+
+/* Whether the loader knows one. That it does not is no failure. */
+static int try_system(struct search *search) {
+    void *handle = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
+    int taken = handle && try_file(search, library_name);
+    if (handle && !taken) {
+        dlclose(handle);
     }
-    size_t n = strcspn(text, " \n");
-    return text[n] == ' ' ? n + signature_length(text + n) : n;
+    return taken;
 }
 
-/* Makes one line of a text of the library, without the places in its source. */
-static void ort_text(const char *text, char *out, size_t n_bytes) {
-    text_one_line(text, source_place, out, n_bytes);
-}
-
-/* The library's sentence without the model's path, of a load that failed. */
-static const char *message_cut(const char *message) {
-    static const char load[] = "Load model from ";
-    const char *failed =
-        strncmp(message, load, sizeof(load) - 1) == 0 ? strstr(message, " failed:") : NULL;
-    return failed ? failed + strlen(" failed:") : message;
-}
-
-/* Maps codes, which are about the library, to a status, which is about the cause of the error. */
-static sluice_status status_of(OrtErrorCode code) {
-    switch (code) {
-    case ORT_OK:
-        return SLUICE_OK;
-    case ORT_INVALID_ARGUMENT:
-    case ORT_INVALID_PROTOBUF:
-    case ORT_INVALID_GRAPH:
-        return SLUICE_INVALID_ARGUMENT;
-    case ORT_NO_SUCHFILE:
-    case ORT_NO_MODEL:
-        return SLUICE_NOT_FOUND;
-    case ORT_NOT_IMPLEMENTED:
-        return SLUICE_UNSUPPORTED;
-    case ORT_FAIL:
-    case ORT_ENGINE_ERROR:
-    case ORT_RUNTIME_EXCEPTION:
-    case ORT_MODEL_LOADED:
-    case ORT_EP_FAIL:
-        break;
-    }
-    return SLUICE_INTERNAL; /* includes codes newer than the header */
-}
-
-sluice_status ort_check(const struct ort *ort, OrtStatus *result, const char *doing,
-                        sluice_error *error) {
-    if (!result) {
+/* Returns: SLUICE_UNAVAILABLE with what to install, or with the reason of the first file that could
+ * not be loaded. */
+static sluice_status library_load(struct ort *ort, sluice_error *error) {
+    struct search search = {.ort = ort};
+    const char *setting = getenv(SETTING);
+    int taken = setting && setting[0]
+                    ? try_setting(&search, setting)
+                    : try_beside(&search) || try_virtual_env(&search) || try_system(&search);
+    if (taken) {
         return SLUICE_OK;
     }
-    char text[384];
-    const char *message = ort->api->GetErrorMessage(result);
-    sluice_status status = status_of(ort->api->GetErrorCode(result));
-    if (strstr(message, "pthread_create failed")) { /* with an error number of something else */
-        message = "no more threads can be started (ulimit -u, pids.max of the control group)";
-        status = SLUICE_UNAVAILABLE;
+    if (search.reason[0] != '\0') {
+        return error_set(error, SLUICE_UNAVAILABLE, "%s; %s", search.reason, remedy);
     }
-    ort_text(message_cut(message), text, sizeof(text));
-    ort->api->ReleaseStatus(result);
-    return error_set(error, status, "%s: %s", doing, text);
+    return error_set(error, SLUICE_UNAVAILABLE,
+                     "no ONNX Runtime is beside the backend, in the Python environment or among "
+                     "the system's libraries; %s",
+                     remedy);
 }
 
-/* A shape whose size overflows is logged by the library's own logger, whatever the level of the
- * run's. A client can cause it at will, and gets the error in its answer. */
-static int is_size_overflow(const char *message) {
-    return strstr(message, "SafeIntOnOverflow") != NULL;
-}
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-static void log_forward(void *param, OrtLoggingLevel severity, const char *category,
-                        const char *logid, const char *code_location, const char *message) {
-    const struct ort *ort = param;
-    sluice_log_level level = severity >= ORT_LOGGING_LEVEL_ERROR     ? SLUICE_LOG_ERROR
-                             : severity == ORT_LOGGING_LEVEL_WARNING ? SLUICE_LOG_WARNING
-                             : severity == ORT_LOGGING_LEVEL_INFO    ? SLUICE_LOG_INFO
-                                                                     : SLUICE_LOG_DEBUG;
-    char text[1024];
-    (void)category;
-    (void)code_location;
-    if (is_size_overflow(message)) {
-        level = SLUICE_LOG_DEBUG;
+/* An allocator over the library's own. ONNX Runtime does not check the pointer that an allocator
+ * returns; it expects an exception, which C cannot throw. So a size over the limit becomes a
+ * request to the library's allocator that no heap can satisfy, and that one throws std::bad_alloc
+ * through this file, which has nothing to clean up. */
+
+enum { TENSOR_ALIGNMENT = 256 }; /* ONNX Runtime rounds the size of a tensor up */
+
+static const size_t IMPOSSIBLE_BYTES = SIZE_MAX / 4;
+
+/* The allocator's functions get no argument that identifies the run. */
+static _Thread_local struct run_limit {
+    size_t max_bytes; /* 0: no limit */
+    size_t rounded_bytes;
+    size_t refused_bytes;
+} run_limit;
+
+static void *memory_alloc(OrtAllocator *allocator, size_t n_bytes) {
+    const struct memory *memory = (const struct memory *)(void *)allocator;
+    struct run_limit *limit = &run_limit;
+    if (limit->max_bytes > 0 && n_bytes > limit->rounded_bytes) {
+        limit->refused_bytes = n_bytes;
+        return memory->heap->Alloc(memory->heap, IMPOSSIBLE_BYTES);
     }
-    ort_text(message, text, sizeof(text));
-    ort->host->log(level, logid ? logid : "", text);
+    return memory->heap->Alloc(memory->heap, n_bytes);
 }
 
-/* Returns: whether the text of a failed run says that memory could not be allocated. The codes do
- * not. */
-static int is_no_memory(const char *text) {
-    return strstr(text, "std::bad_alloc") || strstr(text, "Failed to allocate memory");
+/* Weights: the size of a model is not a client's choice. */
+static void *memory_reserve(OrtAllocator *allocator, size_t n_bytes) {
+    const struct memory *memory = (const struct memory *)(void *)allocator;
+    return memory->heap->Alloc(memory->heap, n_bytes);
 }
 
-static int is_operator_failure(const char *text) {
-    return strstr(text, "returned while running") != NULL;
+static void memory_free(OrtAllocator *allocator, void *ptr) {
+    const struct memory *memory = (const struct memory *)(void *)allocator;
+    memory->heap->Free(memory->heap, ptr);
 }
 
-sluice_status ort_check_run(const struct ort *ort, OrtStatus *result, sluice_error *error) {
-    if (!result) {
-        return SLUICE_OK;
-    }
-    const char *text = ort->api->GetErrorMessage(result);
-    size_t max_bytes = 0, refused_bytes = memory_refused_bytes(&max_bytes);
-    if (refused_bytes > 0) {
-        ort->api->ReleaseStatus(result);
-        return error_set(error, SLUICE_TOO_LARGE,
-                         "a result of the model needs %zu bytes; at most %zu are allowed "
-                         "(--max-output-size)",
-                         refused_bytes, max_bytes);
-    }
-    OrtErrorCode code = ort->api->GetErrorCode(result);
-    int no_memory = is_no_memory(text);
-    /* an exception within an operator, such as that of a text that is no number, is a failure of
-     * that operator, too */
-    int operator_failed =
-        (code == ORT_FAIL || code == ORT_RUNTIME_EXCEPTION) && is_operator_failure(text);
-    sluice_status status = ort_check(ort, result, "the model could not be run", error);
-    return no_memory ? SLUICE_NO_MEMORY : operator_failed ? SLUICE_INVALID_ARGUMENT : status;
+static const OrtMemoryInfo *memory_info(const OrtAllocator *allocator) {
+    return ((const struct memory *)(const void *)allocator)->info;
 }
 
-/* Since version 1.29 the library sends telemetry unless disabled: it stores an identifier in the
- * user's home and sends events about models over the network, which a server of other people's
- * models must not do. It can be disabled by an environment variable only, before the environment
- * reports for the first time; a value set by the operator is kept. It is the process's only change
- * of the environment, made before other threads could read it. */
-static void telemetry_off(void) {
-    setenv("ORT_DISABLE_TELEMETRY", "1", 0);
+static void memory_init(struct memory *memory, OrtAllocator *heap, const OrtMemoryInfo *info) {
+    *memory = (struct memory){
+        .allocator = {.version = ORT_API_VERSION,
+                      .Alloc = memory_alloc,
+                      .Free = memory_free,
+                      .Info = memory_info,
+                      .Reserve = memory_reserve},
+        .heap = heap,
+        .info = info,
+    };
 }
+
+void memory_begin_run(size_t max_bytes) {
+    size_t rounded = max_bytes > SIZE_MAX - TENSOR_ALIGNMENT
+                         ? max_bytes
+                         : (max_bytes + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
+    run_limit = (struct run_limit){.max_bytes = max_bytes, .rounded_bytes = rounded};
+}
+
+void memory_end_run(void) {
+    run_limit.rounded_bytes = SIZE_MAX;
+}
+
+size_t memory_refused_bytes(size_t *max_bytes) {
+    *max_bytes = run_limit.max_bytes;
+    return run_limit.refused_bytes;
+}
+
+/* ---- environment ----------------------------------------------------------------------------- */
 
 static sluice_status environment_make(struct ort *ort, sluice_error *error) {
     static const char doing[] = "ONNX Runtime could not be started";
     const OrtApi *api = ort->api;
     sluice_status status = ort_check(
-        ort,
-        api->CreateEnvWithCustomLogger(log_forward, ort, ORT_LOGGING_LEVEL_WARNING, "", &ort->env),
+        ort, api->CreateEnvWithCustomLogger(ort_log, ort, ORT_LOGGING_LEVEL_WARNING, "", &ort->env),
         doing, error);
     if (status == SLUICE_OK) {
         status = ort_check(
@@ -180,17 +286,19 @@ static sluice_status environment_make(struct ort *ort, sluice_error *error) {
 
 void ort_prepare(struct ort *ort, const sluice_host *host) {
     *ort = (struct ort){.host = host};
-    telemetry_off();
+    /* Since version 1.29 the library sends telemetry unless disabled: it stores an identifier in
+     * the user's home and sends events about models over the network, which a server of other
+     * people's models must not do. It can be disabled by an environment variable only, before the
+     * environment reports for the first time; a value set by the operator is kept. It is the
+     * process's only change of the environment, made before other threads could read it. */
+    setenv("ORT_DISABLE_TELEMETRY", "1", 0);
 }
 
 sluice_status ort_init(struct ort *ort, sluice_error *error) {
-    struct library library;
-    sluice_status status = library_load(ort->host, &library, error);
+    sluice_status status = library_load(ort, error);
     if (status != SLUICE_OK) {
         return status;
     }
-    ort->api = library.api;
-    ort->version = library.version;
     status = environment_make(ort, error);
     if (status != SLUICE_OK) {
         ort->api->ReleaseMemoryInfo(ort->cpu);

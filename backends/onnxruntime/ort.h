@@ -1,5 +1,6 @@
-/* The ONNX Runtime library, once per process. Every API call that can fail is checked by ort_check,
- * which converts the library's error to our status and text. */
+/* The ONNX Runtime library, once per process. ort.c finds and starts it and has its memory. Every
+ * API call that can fail is checked by ort_check (errors.c), which converts the library's error to
+ * our status and text. */
 #ifndef SLUICE_ONNXRUNTIME_ORT_H
 #define SLUICE_ONNXRUNTIME_ORT_H
 
@@ -8,8 +9,16 @@
 #include <onnxruntime_c_api.h>
 
 #include "common/text.h"
-#include "onnxruntime/memory.h"
 #include "sluice/backend.h"
+
+/* The memory of runs: the process's heap, with a limit. ONNX Runtime's own arena keeps the largest
+ * size that a model ever needed; the heap returns freed pages within seconds and is as fast
+ * (docs/decisions/036-onnxruntime-uses-the-heap.md). */
+struct memory {
+    OrtAllocator allocator; /* first: ONNX Runtime passes it to the functions in it */
+    OrtAllocator *heap;     /* the library's own: malloc, aligned; throws without memory */
+    const OrtMemoryInfo *info;
+};
 
 struct ort {
     const sluice_host *host;
@@ -24,10 +33,21 @@ struct ort {
 /* Sets *ort to a library that is not loaded. Thread: before others read the environment, which it
  * changes. */
 void ort_prepare(struct ort *ort, const sluice_host *host);
-/* Loads the library (library.h) and starts it. Owns: everything in *ort, until the process exits:
+/* Finds and loads the library and starts it; logs the file that was taken, and each that could not
+ * be. No version is linked: any version with the API of the header serves. README.md ("Which ONNX
+ * Runtime") has the places and their order. Owns: everything in *ort, until the process exits:
  * ONNX Runtime's threads and statics do not survive their environment. Returns: not SLUICE_OK when
  * no library could be loaded, or it fails; it may be called again then. */
 sluice_status ort_init(struct ort *ort, sluice_error *error);
+
+/* Limits the tensors that this thread allocates until memory_end_run: a larger one makes the run
+ * fail before its memory is taken. 0: no limit. Threads of ONNX Runtime's pools are not limited:
+ * they allocate only with execution_mode 1, and scratch memory of operators.
+ * Thread: that of the run. */
+void memory_begin_run(size_t max_bytes);
+void memory_end_run(void);
+/* Returns: the size that was over the limit in this thread's last run, with that limit; 0: none. */
+size_t memory_refused_bytes(size_t *max_bytes);
 
 /* Checks the result of a call and frees it; NULL is success. `doing` begins the text: "the model
  * could not be loaded". Returns: SLUICE_OK, or the corresponding status. Thread: any. */
@@ -38,5 +58,13 @@ sluice_status ort_check(const struct ort *ort, OrtStatus *result, const char *do
  * operators fail because of the shapes and values that they get. Memory that was not allocated
  * is SLUICE_TOO_LARGE over the limit of memory_begin_run, else SLUICE_NO_MEMORY. */
 sluice_status ort_check_run(const struct ort *ort, OrtStatus *result, sluice_error *error);
+
+/* The same for creating a session from the file `path`, in words that say what to do. */
+sluice_status ort_check_load(const struct ort *ort, OrtStatus *result, const char *path,
+                             sluice_error *error);
+
+/* Writes a line of the library's log to the server's log; `param` is the struct ort. */
+void ort_log(void *param, OrtLoggingLevel severity, const char *category, const char *logid,
+             const char *code_location, const char *message);
 
 #endif

@@ -1,9 +1,9 @@
 /* Reads an IR model's XML as text: the attribute `type` of each layer. */
-#include "openvino/ir.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "openvino/model.h"
 
 enum { OPERATOR_BYTES = 40 };
 
@@ -138,11 +138,6 @@ static int compare_name(const void *name, const void *row) {
     return strcmp(name, *(const char *const *)row);
 }
 
-static int is_known(const char *name) {
-    return bsearch(name, operators, sizeof(operators) / sizeof(operators[0]), sizeof(operators[0]),
-                   compare_name) != NULL;
-}
-
 /* Reads an attribute's value up to its `quote`; what is longer than `out` is cut. */
 static void read_value(FILE *file, int quote, char out[OPERATOR_BYTES]) {
     size_t n = 0;
@@ -171,7 +166,8 @@ static int scan(FILE *file) {
     char name[OPERATOR_BYTES];
     for (int quote = find_type(file); quote != EOF; quote = find_type(file)) {
         read_value(file, quote, name);
-        if (!is_known(name)) {
+        if (!bsearch(name, operators, sizeof(operators) / sizeof(operators[0]),
+                     sizeof(operators[0]), compare_name)) {
             return 0;
         }
     }

@@ -1,9 +1,7 @@
 /* The openvino backend: ONNX and IR models on the CPU. This file has the entry and the function
  * table; README.md describes the others. */
-#include <stddef.h>
 #include <stdlib.h>
 
-#include "openvino/execute.h"
 #include "openvino/model.h"
 #include "openvino/ov.h"
 #include "sluice/backend.h"
@@ -20,19 +18,7 @@ static sluice_status open_model(const sluice_model_args *args, sluice_model **mo
 static sluice_status model_describe(sluice_model *model, sluice_model_info *info,
                                     sluice_error *error) {
     (void)error;
-    info->platform = "openvino";
-    info->inputs = model->signature.inputs;
-    info->n_inputs = model->signature.n_inputs;
-    info->outputs = model->signature.outputs;
-    info->n_outputs = model->signature.n_outputs;
-    /* An older server has no such members. */
-    if (info->size >= offsetof(sluice_model_info, data_dependent) + sizeof(info->data_dependent)) {
-        info->data_dependent = !model->follows_shapes;
-    }
-    if (info->size >=
-        offsetof(sluice_model_info, time_follows_shapes) + sizeof(info->time_follows_shapes)) {
-        info->time_follows_shapes = model->follows_shapes;
-    }
+    signature_describe(&model->signature, "openvino", model->follows_shapes, info);
     return SLUICE_OK;
 }
 
@@ -51,20 +37,16 @@ static sluice_backend table = {
     .execute = execute,
 };
 
-/* The library caches generated code for each shape: a thousand entries of up to half a megabyte,
- * not bounded by CPU_RUNTIME_CACHE_CAPACITY. Clients choose the shapes, so the cache is bounded
- * here. It can be set by an environment variable only; a value set by the operator is kept. It is
- * set before the library starts threads that could read the environment. */
-static void shapes_bound(void) {
-    setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64", 0);
-}
-
 const sluice_backend *sluice_backend_entry(const sluice_host *host) {
     sluice_error error;
     if (!text_check_host_abi(host, "openvino")) {
         return NULL;
     }
-    shapes_bound();
+    /* The library caches generated code for each shape: a thousand entries of up to half a
+     * megabyte, not bounded by CPU_RUNTIME_CACHE_CAPACITY. Clients choose the shapes, so the cache
+     * is bounded here. It can be set by an environment variable only; a value set by the operator
+     * is kept. It is set before the library starts threads that could read the environment. */
+    setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64", 0);
     if (ov_init(&the_ov, host, &error) != SLUICE_OK) {
         host->log(SLUICE_LOG_ERROR, "", error.text);
         return NULL;

@@ -1,11 +1,10 @@
 /* Properties of a compiled model. Values are text and parsed strictly: an unexpected one fails the
  * load. The table below lists the keys; README.md explains them. */
-#include "openvino/options.h"
-
 #include <stdio.h>
 #include <string.h>
 
 #include "common/text.h"
+#include "openvino/model.h"
 
 /* One key of config.pbtxt. */
 struct key {
@@ -73,12 +72,6 @@ static void set_property(struct options *options, const char *property, const ch
     options->properties[at] = (ov_property_t){property, options->values[at]};
 }
 
-static void set_number(struct options *options, const char *property, unsigned value) {
-    char text[OPTION_BYTES];
-    snprintf(text, sizeof(text), "%u", value);
-    set_property(options, property, text);
-}
-
 /* OpenVINO's value for a configured one. Returns: NULL when the value is invalid. */
 static const char *read_value(const struct key *key, const char *value) {
     int number = 0;
@@ -93,20 +86,16 @@ static const char *read_value(const struct key *key, const char *value) {
     return NULL;
 }
 
-/* 0 threads keeps the server's default. */
-static int leaves_default(const struct key *key, const char *value) {
-    return !key->property ||
-           (strstr(key->name, "_NUM_THREADS") && strspn(value, "0") == strlen(value));
-}
-
 /* One stream per instance, on the executing thread; threads are not bound to CPUs, which others may
  * use too. FP32 is computed as FP32 even where the machine has something faster, so answers do not
  * depend on the machine. The caches per shape are small, because clients choose the shapes. */
 static void set_defaults(struct options *options, const sluice_model_args *args) {
+    char n_threads[OPTION_BYTES];
     options->n = 0;
+    snprintf(n_threads, sizeof(n_threads), "%u", args->n_threads);
     set_property(options, "PERFORMANCE_HINT", "LATENCY");
     set_property(options, "NUM_STREAMS", "1");
-    set_number(options, "INFERENCE_NUM_THREADS", args->n_threads);
+    set_property(options, "INFERENCE_NUM_THREADS", n_threads);
     set_property(options, "ENABLE_CPU_PINNING", "NO");
     set_property(options, "INFERENCE_PRECISION_HINT", "f32");
     set_property(options, "CPU_RUNTIME_CACHE_CAPACITY", "64");
@@ -128,7 +117,9 @@ sluice_status options_init(struct options *options, const sluice_host *host,
                              "parameter %s: expected %s, got \"%.80s\"", key->name, key->expected,
                              param->string);
         }
-        if (!leaves_default(key, value)) {
+        /* 0 threads keeps the server's default */
+        int keeps = strstr(key->name, "_NUM_THREADS") && strspn(value, "0") == strlen(value);
+        if (key->property && !keeps) {
             set_property(options, key->property, value);
         }
     }

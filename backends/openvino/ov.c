@@ -95,25 +95,20 @@ static sluice_status version_read(struct ov *ov, sluice_error *error) {
     return status;
 }
 
-/* Weights are read, not mapped: truncating a mapped file while its model is served would crash the
- * process. */
-static sluice_status core_make(struct ov *ov, sluice_error *error) {
+sluice_status ov_init(struct ov *ov, const sluice_host *host, sluice_error *error) {
+    /* Weights are read, not mapped: truncating a mapped file while its model is served would crash
+     * the process. */
     static const ov_property_t properties[] = {{"ENABLE_MMAP", "NO"}};
     static const char doing[] = "OpenVINO could not be started";
-    sluice_status status = ov_check(ov_core_create(&ov->core), doing, error);
-    if (status == SLUICE_OK) {
-        status = ov_check(ov_core_set_properties(ov->core, NULL, 1, properties), doing, error);
-    }
-    return status;
-}
-
-sluice_status ov_init(struct ov *ov, const sluice_host *host, sluice_error *error) {
     *ov = (struct ov){.host = host};
     log_host = host;
     ov_util_set_log_callback(log_forward);
     sluice_status status = version_read(ov, error);
     if (status == SLUICE_OK) {
-        status = core_make(ov, error);
+        status = ov_check(ov_core_create(&ov->core), doing, error);
+    }
+    if (status == SLUICE_OK) {
+        status = ov_check(ov_core_set_properties(ov->core, NULL, 1, properties), doing, error);
     }
     return status;
 }
