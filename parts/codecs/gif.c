@@ -134,14 +134,6 @@ static uint32_t read_code(struct lzw *lzw, unsigned n_bits) {
     return code;
 }
 
-static void add_code(struct lzw *lzw, uint32_t prefix, uint8_t value) {
-    lzw->prefix[lzw->n_codes] = prefix;
-    lzw->length[lzw->n_codes] = lzw->length[prefix] + 1;
-    lzw->first[lzw->n_codes] = lzw->first[prefix];
-    lzw->value[lzw->n_codes] = value;
-    lzw->n_codes++;
-}
-
 /* Appends the string of a code, of which the last values come first. */
 static void put_string(const struct lzw *lzw, uint32_t code, struct gif_frame *frame) {
     size_t n_all = (size_t)frame->width * frame->height, end = frame->n_pixels + lzw->length[code];
@@ -178,7 +170,11 @@ static bool read_pixels(struct lzw *lzw, unsigned n_value_bits, struct gif_frame
             return false;
         }
         if (before != NO_CODE && lzw->n_codes < MAX_CODES) {
-            add_code(lzw, before, lzw->first[code < lzw->n_codes ? code : before]);
+            uint32_t added = lzw->n_codes++;
+            lzw->prefix[added] = before;
+            lzw->length[added] = lzw->length[before] + 1;
+            lzw->first[added] = lzw->first[before];
+            lzw->value[added] = lzw->first[code < added ? code : before];
             n_bits += lzw->n_codes == UINT32_C(1) << n_bits && n_bits < MAX_CODE_BITS ? 1 : 0;
         }
         put_string(lzw, code, frame);

@@ -51,13 +51,6 @@ static bool choose_samples(j_decompress_ptr cinfo, enum picture_samples *out) {
     return cinfo->out_color_space == JCS_CMYK;
 }
 
-/* Inks are stored inverted by all known writers, whether their Adobe segment is there or not. */
-static void invert(JSAMPROW row, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        row[i] = (JSAMPLE)(255 - row[i]);
-    }
-}
-
 static void read_picture(struct jpeg_reader *reader, const struct picture_part_file *file,
                          const struct picture_part_sink *sink) {
     j_decompress_ptr cinfo = &reader->cinfo;
@@ -83,7 +76,11 @@ static void read_picture(struct jpeg_reader *reader, const struct picture_part_f
     while (cinfo->output_scanline < cinfo->output_height) {
         jpeg_read_scanlines(cinfo, row, 1);
         if (samples == PICTURE_SAMPLES_CMYK) {
-            invert(row[0], n);
+            /* Inks are stored inverted by all known writers, whether their Adobe segment is there
+             * or not. */
+            for (size_t i = 0; i < n; i++) {
+                row[0][i] = (JSAMPLE)(255 - row[0][i]);
+            }
         }
         sink->row(sink->user, row[0]);
     }
