@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "core/base/base64.h"
 #include "core/base/hex.h"
 #include "core/base/num.h"
 
@@ -63,15 +64,11 @@ bool grpc_content_type_ok(struct str value) {
 
 /* ---- grpc-message ---------------------------------------------------------------------------- */
 
-static bool is_plain(char c) {
-    return c >= ' ' && c <= '~' && c != '%';
-}
-
 void grpc_status_message_print(struct buf *out, struct str text) {
     static const char digits[] = "0123456789ABCDEF";
     for (size_t i = 0; i < text.len; i++) {
         unsigned char c = (unsigned char)text.ptr[i];
-        if (is_plain(text.ptr[i])) {
+        if (c >= ' ' && c <= '~' && c != '%') {
             buf_add_char(out, text.ptr[i]);
         } else {
             buf_add_char(out, '%');
@@ -99,65 +96,16 @@ struct str grpc_status_message_parse(struct arena *arena, struct str text) {
 
 /* ---- binary metadata ------------------------------------------------------------------------- */
 
-static const char LETTERS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-void grpc_binary_metadata_print(struct buf *out, struct str bytes) {
-    for (size_t i = 0; i < bytes.len; i += 3) {
-        uint32_t group = 0;
-        size_t n = bytes.len - i < 3 ? bytes.len - i : 3;
-        for (size_t j = 0; j < 3; j++) {
-            group = group << 8 | (j < n ? (unsigned char)bytes.ptr[i + j] : 0);
-        }
-        for (size_t j = 0; j <= n; j++) {
-            buf_add_char(out, LETTERS[group >> (18 - 6 * j) & 63]);
-        }
-    }
-}
-
-/* Returns: -1 for a character that is not base64. */
-static int letter_value(char c) {
-    const char *at = c ? strchr(LETTERS, c) : NULL;
-    return at ? (int)(at - LETTERS) : -1;
-}
-
-static struct str without_padding(struct str text) {
-    if (text.len > 0 && text.len % 4 == 0 && text.ptr[text.len - 1] == '=') {
-        text.len -= text.ptr[text.len - 2] == '=' ? 2 : 1;
-    }
-    return text;
-}
-
-bool grpc_binary_metadata_is_valid(struct str text) {
-    text = without_padding(text);
-    bool valid = text.len % 4 != 1;
-    for (size_t i = 0; valid && i < text.len; i++) {
-        valid = letter_value(text.ptr[i]) >= 0;
-    }
-    return valid;
-}
-
 enum status grpc_binary_metadata_parse(struct arena *arena, struct str text, struct str *out,
                                        struct error *err) {
-    text = without_padding(text);
-    char *bytes = arena_alloc(arena, text.len / 4 * 3 + 3);
-    if (!bytes) {
+    size_t at = 0;
+    enum status status = base64_parse(arena, text, out, &at);
+    if (status == ST_NO_MEMORY) {
         return error_no_memory(err, "metadata");
     }
-    uint32_t group = 0;
-    size_t n = 0;
-    for (size_t i = 0; i < text.len; i++) {
-        int value = letter_value(text.ptr[i]);
-        if (value < 0 || text.len % 4 == 1) {
-            return error_set(err, ST_BAD_REQUEST, "binary metadata is not base64 at its byte %zu",
-                             i);
-        }
-        group = group << 6 | (uint32_t)value;
-        if (i % 4 > 0) { /* the second letter completes the first byte, and so on */
-            bytes[n++] = (char)(group >> (6 - 2 * (i % 4)));
-        }
-    }
-    *out = str_make(bytes, n);
-    return ST_OK;
+    return status == ST_OK
+               ? ST_OK
+               : error_set(err, status, "binary metadata is not base64 at its byte %zu", at);
 }
 
 /* ---- codings --------------------------------------------------------------------------------- */

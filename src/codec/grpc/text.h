@@ -32,11 +32,8 @@ void grpc_status_message_print(struct buf *out, struct str text);
  * Returns: ptr NULL when out of memory. Owns: in `arena`, or `text` itself. */
 struct str grpc_status_message_parse(struct arena *arena, struct str text);
 
-/* Binary metadata ("…-bin"): base64, printed without padding, parsed with or without. */
-void grpc_binary_metadata_print(struct buf *out, struct str bytes);
-/* Returns: whether grpc_binary_metadata_parse accepts it. */
-bool grpc_binary_metadata_is_valid(struct str text);
-/* Returns: ST_BAD_REQUEST for invalid base64, ST_NO_MEMORY. */
+/* Binary metadata ("…-bin") is base64 (core/base/base64.h), parsed with or without padding.
+ * Returns: ST_BAD_REQUEST for invalid base64, ST_NO_MEMORY. */
 enum status grpc_binary_metadata_parse(struct arena *arena, struct str text, struct str *out,
                                        struct error *err) SLUICE_MUST_USE;
 

@@ -1,9 +1,9 @@
 /* Model repository requests, over HTTP and gRPC. */
 #include "codec/kserve/repository.h"
 
-#include "codec/grpc/text.h"
 #include "codec/json/tree.h"
 #include "codec/kserve/grpc/fields.h"
+#include "core/base/base64.h"
 #include "core/base/json_writer.h"
 
 /* ---- HTTP ------------------------------------------------------------------------------------ */
@@ -47,10 +47,14 @@ static enum status add_file(const struct json_tree *tree, struct str name, struc
     struct v2_repository_file *file = &files[out->n_files++];
     out->files = files;
     file->path = str_make(name.ptr + 5, name.len - 5);
-    enum status st = grpc_binary_metadata_parse(tree->arena, text, &file->data, err);
-    return st == ST_BAD_REQUEST
-               ? error_set(err, ST_BAD_FIELD, "parameters: \"%.*s\" is not base64", STR_ARG(name))
-               : st;
+    size_t bad;
+    enum status st = base64_parse(tree->arena, text, &file->data, &bad);
+    if (st == ST_NO_MEMORY) {
+        return error_no_memory(err, "a file of the parameters");
+    }
+    return st == ST_OK ? ST_OK
+                       : error_set(err, ST_BAD_FIELD, "parameters: \"%.*s\" is not base64",
+                                   STR_ARG(name));
 }
 
 /* A configuration that is an object counts as its text. */

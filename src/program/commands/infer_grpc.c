@@ -4,6 +4,7 @@
 #include "client/v2_grpc.h"
 #include "codec/grpc/status.h"
 #include "codec/grpc/text.h"
+#include "core/base/base64.h"
 #include "program/commands/dry_run.h"
 #include "program/commands/infer_answer.h"
 #include "program/commands/infer_call.h"
@@ -110,7 +111,7 @@ static void print_metadata(struct buf *out, const struct option_texts *metadata)
         buf_init(&field, out->arena, 0);
         buf_printf(&field, "%.*s: ", STR_ARG(name));
         if (str_ends_with(name, STR("-bin"))) {
-            grpc_binary_metadata_print(&field, value);
+            base64_print(&field, value);
         } else {
             buf_add_str(&field, value);
         }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/base/base64.h"
 #include "core/base/buf.h"
 #include "core/base/checked.h"
 
@@ -55,7 +56,7 @@ bool grpc_fields_add(struct arena *arena, struct grpc_fields *fields, struct str
 bool grpc_field_is_valid(struct str name, struct str value) {
     bool valid = true, binary = str_ends_with(name, STR("-bin"));
     for (struct str rest = value; valid && binary && rest.ptr;) {
-        valid = grpc_binary_metadata_is_valid(str_trim(str_cut(&rest, ',')));
+        valid = base64_is_valid(str_trim(str_cut(&rest, ',')));
     }
     return valid;
 }
@@ -80,7 +81,7 @@ void grpc_fields_add_encoded(struct arena *arena, struct grpc_fields *fields, si
     if (str_ends_with(name, STR("-bin"))) {
         struct buf text;
         buf_init(&text, arena, value.len + 1);
-        grpc_binary_metadata_print(&text, value);
+        base64_print(&text, value);
         field.value = text.failed ? str_make(NULL, 0) : buf_str(&text);
     }
     if (field.name.ptr && field.value.ptr && fields->n < most && make_room(arena, fields)) {

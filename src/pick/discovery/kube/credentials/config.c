@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "codec/grpc/text.h"
 #include "codec/kube/stream.h"
+#include "core/base/base64.h"
 #include "core/base/buf.h"
 #include "core/base/json_writer.h"
 #include "core/must/must.h"
@@ -101,8 +101,8 @@ static void read_pem_data(struct doc_reader *reader, const struct doc_node *node
             buf_add_char(&dense, text.ptr[i]);
         }
     }
-    enum status status =
-        grpc_binary_metadata_parse(reader->arena, buf_str(&dense), &bytes, reader->err);
+    size_t bad;
+    enum status status = base64_parse(reader->arena, buf_str(&dense), &bytes, &bad);
     if (status == ST_BAD_REQUEST || (status == ST_OK && bytes.len == 0)) {
         doc_reader_fail(reader, node, "expected base64 of a PEM file");
     } else if (status == ST_OK) {
@@ -136,7 +136,7 @@ static void read_basic(struct doc_reader *reader, const struct doc_node *node, v
     buf_add_char(&plain, ':');
     buf_add_str(&plain, password);
     buf_add_str(&field, STR("Authorization: Basic "));
-    grpc_binary_metadata_print(&field, buf_str(&plain));
+    base64_print(&field, buf_str(&plain));
     /* The text before the base64 has one byte more than a multiple of four. */
     while (field.len % 4 != 1) {
         buf_add_char(&field, '=');

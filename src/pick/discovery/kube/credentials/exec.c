@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/grpc/text.h"
 #include "codec/kube/stream.h"
+#include "core/base/base64.h"
 #include "core/base/json_writer.h"
 #include "pick/discovery/kube/credentials/config.h"
 #include "pick/discovery/kube/time.h"
@@ -122,7 +122,7 @@ void kube_exec_wipe(struct kube_exec *exec) {
 static void add_base64(struct json_writer *json, const char *name, struct str bytes) {
     struct buf text;
     buf_init(&text, json->out->arena, bytes.len / 3 * 4 + 4);
-    grpc_binary_metadata_print(&text, bytes);
+    base64_print(&text, bytes);
     while (text.len % 4 != 0 && !text.failed) {
         buf_add_char(&text, '=');
     }
