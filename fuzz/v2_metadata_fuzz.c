@@ -3,7 +3,6 @@
 #include "codec/json/error_body.h"
 #include "codec/kserve/grpc/v2_grpc.h"
 #include "codec/kserve/metadata.h"
-#include "codec/kserve/metadata_decode.h"
 #include "codec/kserve/v2_fixture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

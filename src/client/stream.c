@@ -9,7 +9,7 @@
 #include "client/loop.h"
 #include "client/sized_struct.h"
 #include "codec/http1/event_stream.h"
-#include "codec/kserve/metadata_decode.h"
+#include "codec/kserve/metadata.h"
 
 /* HTTP: while a whole event waits, no more than about as much is received. */
 enum { PAUSE_BYTES = 65536 };

@@ -7,7 +7,7 @@
 
 #include "client/connection/client.h"
 #include "client/headers.h"
-#include "codec/kserve/metadata_decode.h"
+#include "codec/kserve/metadata.h"
 #include "codec/kserve/request_encode.h"
 #include "codec/kserve/response_decode.h"
 #include "codec/kserve/shared_memory.h"

@@ -30,10 +30,6 @@ static uint16_t get_u16(struct str message, size_t at) {
     return (uint16_t)(get_u8(message, at) << 8 | get_u8(message, at + 1));
 }
 
-static uint32_t get_u32(struct str message, size_t at) {
-    return (uint32_t)get_u16(message, at) << 16 | get_u16(message, at + 2);
-}
-
 static bool is_name_byte(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
            c == '_';
@@ -127,7 +123,7 @@ static bool read_record(struct str message, size_t *at, struct record *out) {
     }
     out->type = get_u16(message, *at);
     out->class = get_u16(message, *at + 2);
-    out->ttl_s = get_u32(message, *at + 4);
+    out->ttl_s = (uint32_t)get_u16(message, *at + 4) << 16 | get_u16(message, *at + 6);
     size_t n = get_u16(message, *at + 8);
     out->at = *at + RECORD_BYTES;
     out->end = out->at + n;

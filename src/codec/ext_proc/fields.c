@@ -242,25 +242,18 @@ static void add_text(struct buf *out, uint32_t number, struct str text) {
     pb_end(out, value);
 }
 
-static void add_list(struct buf *out, uint32_t number, const struct str *texts, size_t n) {
-    size_t value = pb_begin(out, number);
+static void add_value(struct buf *out, const struct ext_proc_entry *entry) {
+    if (!entry->list) {
+        add_text(out, EXT_PROC_F_MAP_VALUE, entry->text);
+        return;
+    }
+    size_t value = pb_begin(out, EXT_PROC_F_MAP_VALUE);
     size_t list = pb_begin(out, EXT_PROC_F_VALUE_LIST);
-    for (size_t i = 0; i < n; i++) {
-        add_text(out, EXT_PROC_F_LIST_VALUES, texts[i]);
+    for (size_t i = 0; i < entry->n_list; i++) {
+        add_text(out, EXT_PROC_F_LIST_VALUES, entry->list[i]);
     }
     pb_end(out, list);
     pb_end(out, value);
-}
-
-static void add_entry(struct buf *out, const struct ext_proc_entry *entry) {
-    size_t start = pb_begin(out, EXT_PROC_F_ENTRIES);
-    pb_add_bytes(out, EXT_PROC_F_MAP_KEY, entry->key);
-    if (entry->list) {
-        add_list(out, EXT_PROC_F_MAP_VALUE, entry->list, entry->n_list);
-    } else {
-        add_text(out, EXT_PROC_F_MAP_VALUE, entry->text);
-    }
-    pb_end(out, start);
 }
 
 void ext_proc_struct_add(struct buf *out, uint32_t number, const struct ext_proc_namespace *spaces,
@@ -273,7 +266,11 @@ void ext_proc_struct_add(struct buf *out, uint32_t number, const struct ext_proc
             map = pb_begin(out, EXT_PROC_F_VALUE_STRUCT);
         }
         for (size_t j = 0; j < spaces[i].n_entries; j++) {
-            add_entry(out, &spaces[i].entries[j]);
+            const struct ext_proc_entry *entry = &spaces[i].entries[j];
+            size_t member = pb_begin(out, EXT_PROC_F_ENTRIES);
+            pb_add_bytes(out, EXT_PROC_F_MAP_KEY, entry->key);
+            add_value(out, entry);
+            pb_end(out, member);
         }
         if (nested) {
             pb_end(out, map);

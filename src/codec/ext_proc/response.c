@@ -58,15 +58,6 @@ static bool metadata_is_short(const struct ext_proc_namespace *space) {
     return n_bytes <= MAX_SHORT_FIELD_BYTES;
 }
 
-static bool is_pick_response(const struct ext_proc_response *response) {
-    return (response->kind == EXT_PROC_REQUEST_HEADERS ||
-            response->kind == EXT_PROC_RESPONSE_HEADERS) &&
-           response->clear_route_cache && !response->continue_and_replace &&
-           !response->mode_override && response->body_mutation == EXT_PROC_BODY_UNCHANGED &&
-           response->n_metadata == 1 && mutation_is_short(&response->headers) &&
-           metadata_is_short(response->metadata);
-}
-
 /* ---- writing --------------------------------------------------------------------------------- */
 
 static char *prepend_tag(char *at, uint32_t number, size_t n_bytes) {
@@ -88,17 +79,15 @@ static char *prepend_text(char *at, uint32_t number, struct str text) {
     return prepend_tag(at, number, text.len);
 }
 
-static char *prepend_entry(char *end, const struct ext_proc_entry *entry) {
-    char *at = prepend_text(end, EXT_PROC_F_VALUE_STRING, entry->text);
-    at = prepend_message_tag(at, end, EXT_PROC_F_MAP_VALUE);
-    at = prepend_text(at, EXT_PROC_F_MAP_KEY, entry->key);
-    return prepend_message_tag(at, end, EXT_PROC_F_ENTRIES);
-}
-
 static char *prepend_namespace(char *end, const struct ext_proc_namespace *space) {
     char *at = end;
     for (size_t i = space->n_entries; i > 0; i--) {
-        at = prepend_entry(at, &space->entries[i - 1]);
+        const struct ext_proc_entry *entry = &space->entries[i - 1];
+        const char *after = at;
+        at = prepend_text(at, EXT_PROC_F_VALUE_STRING, entry->text);
+        at = prepend_message_tag(at, after, EXT_PROC_F_MAP_VALUE);
+        at = prepend_text(at, EXT_PROC_F_MAP_KEY, entry->key);
+        at = prepend_message_tag(at, after, EXT_PROC_F_ENTRIES);
     }
     at = prepend_message_tag(at, end, EXT_PROC_F_VALUE_STRUCT);
     at = prepend_message_tag(at, end, EXT_PROC_F_MAP_VALUE);
@@ -107,20 +96,18 @@ static char *prepend_namespace(char *end, const struct ext_proc_namespace *space
     return prepend_message_tag(at, end, EXT_PROC_F_DYNAMIC_METADATA);
 }
 
-static char *prepend_header(char *end, const struct ext_proc_header *header) {
-    char *at = prepend_text(end, EXT_PROC_F_HEADER_RAW_VALUE, header->value);
-    at = prepend_text(at, EXT_PROC_F_HEADER_KEY, header->key);
-    at = prepend_message_tag(at, end, EXT_PROC_F_OPTION_HEADER);
-    return prepend_message_tag(at, end, EXT_PROC_F_SET_HEADERS);
-}
-
 static char *prepend_headers(char *end, const struct ext_proc_response *response) {
     char *at = end;
     *--at = 1;
     *--at = (char)(EXT_PROC_F_CLEAR_ROUTE_CACHE << 3 | PB_VARINT);
     const char *after = at;
     for (size_t i = response->headers.n_set; i > 0; i--) {
-        at = prepend_header(at, &response->headers.set[i - 1]);
+        const struct ext_proc_header *header = &response->headers.set[i - 1];
+        const char *end_of_header = at;
+        at = prepend_text(at, EXT_PROC_F_HEADER_RAW_VALUE, header->value);
+        at = prepend_text(at, EXT_PROC_F_HEADER_KEY, header->key);
+        at = prepend_message_tag(at, end_of_header, EXT_PROC_F_OPTION_HEADER);
+        at = prepend_message_tag(at, end_of_header, EXT_PROC_F_SET_HEADERS);
     }
     at = prepend_message_tag(at, after, EXT_PROC_F_HEADER_MUTATION);
     at = prepend_message_tag(at, end, EXT_PROC_F_RESPONSE);
@@ -131,7 +118,12 @@ static char *prepend_headers(char *end, const struct ext_proc_response *response
  * headers that sets headers and clears the route cache, with metadata of one namespace, each
  * below 128 bytes. Returns: number of bytes; 0: the response is of another form. */
 static size_t pick_response_encode(const struct ext_proc_response *response, char *end) {
-    if (!is_pick_response(response)) {
+    bool is_of_headers =
+        response->kind == EXT_PROC_REQUEST_HEADERS || response->kind == EXT_PROC_RESPONSE_HEADERS;
+    if (!is_of_headers || !response->clear_route_cache || response->continue_and_replace ||
+        response->mode_override || response->body_mutation != EXT_PROC_BODY_UNCHANGED ||
+        response->n_metadata != 1 || !mutation_is_short(&response->headers) ||
+        !metadata_is_short(response->metadata)) {
         return 0;
     }
     return (size_t)(end - prepend_headers(prepend_namespace(end, response->metadata), response));
@@ -205,13 +197,6 @@ static void end_field(struct message *message, size_t start) {
     pb_end_scattered(&message->block, start, &message->cut, message->n_body);
 }
 
-static void add_body(struct message *message, uint32_t number) {
-    if (message->n_body > 0) {
-        pb_add_head(&message->block, number, message->n_body);
-        message->cut = message->block.len;
-    }
-}
-
 static void add_body_mutation(struct message *message, const struct ext_proc_response *response) {
     struct buf *out = &message->block;
     size_t start = pb_begin(out, EXT_PROC_F_BODY_MUTATION), streamed;
@@ -227,7 +212,10 @@ static void add_body_mutation(struct message *message, const struct ext_proc_res
         break;
     case EXT_PROC_BODY_STREAMED_RESPONSE:
         streamed = pb_begin(out, EXT_PROC_F_MUTATION_STREAMED);
-        add_body(message, EXT_PROC_F_BODY);
+        if (message->n_body > 0) {
+            pb_add_head(out, EXT_PROC_F_BODY, message->n_body);
+            message->cut = out->len;
+        }
         add_true(out, EXT_PROC_F_BODY_END, response->end_of_stream);
         add_true(out, EXT_PROC_F_BODY_END_WITHOUT_MESSAGE, response->end_without_message);
         add_true(out, EXT_PROC_F_BODY_COMPRESSED, response->is_compressed);
@@ -249,15 +237,11 @@ static void add_common(struct message *message, const struct ext_proc_response *
     end_field(message, start);
 }
 
-static bool is_trailers_response(const struct ext_proc_response *response) {
-    return response->kind == EXT_PROC_REQUEST_TRAILERS ||
-           response->kind == EXT_PROC_RESPONSE_TRAILERS;
-}
-
 static void add_response(struct message *message, const struct ext_proc_response *response) {
     struct buf *out = &message->block;
     size_t start = pb_begin(out, (uint32_t)response->kind);
-    if (is_trailers_response(response)) {
+    if (response->kind == EXT_PROC_REQUEST_TRAILERS ||
+        response->kind == EXT_PROC_RESPONSE_TRAILERS) {
         add_mutation(out, EXT_PROC_F_RESPONSE, &response->headers);
         pb_end(out, start);
     } else {

@@ -41,34 +41,8 @@ void inflate_free(struct inflate *codec) {
     free(codec);
 }
 
-/* zlib's header (RFC 1950, 2.2): method 8, a window of at most 32 KiB. */
-static bool is_zlib_header(unsigned char first) {
-    return (first & 0x0f) == 8 && (first >> 4) <= 7;
-}
-
-static enum status init_stream(struct inflate *codec, unsigned char first, struct error *err) {
-    int bits = codec->coding == HTTP_GZIP ? GZIP_BITS
-               : is_zlib_header(first)    ? WINDOW_BITS
-                                          : RAW_BITS;
-    if (inflateInit2(&codec->stream, bits) != Z_OK) {
-        return error_no_memory(err, "decompressing the body");
-    }
-    codec->open = true;
-    return ST_OK;
-}
-
 static const char *coding_name(const struct inflate *codec) {
     return codec->coding == HTTP_GZIP ? "gzip" : "deflate";
-}
-
-/* Bytes follow a complete text: the next gzip member. */
-static enum status start_next_member(struct inflate *codec, struct error *err) {
-    if (codec->coding != HTTP_GZIP) {
-        return error_set(err, ST_BAD_ENCODING, "bytes after the end of the deflate body");
-    }
-    inflateReset(&codec->stream);
-    codec->ended = false;
-    return ST_OK;
 }
 
 /* Calls zlib once. */
@@ -102,7 +76,12 @@ enum status inflate_step(struct inflate *codec, struct str *in, void *out, size_
     enum status st = ST_OK;
     *n_out = 0;
     if (!codec->open && in->len > 0) {
-        st = init_stream(codec, (unsigned char)in->ptr[0], err);
+        /* zlib's header (RFC 1950, 2.2): method 8, a window of at most 32 KiB */
+        unsigned char first = (unsigned char)in->ptr[0];
+        bool has_header = (first & 0x0f) == 8 && (first >> 4) <= 7;
+        int bits = codec->coding == HTTP_GZIP ? GZIP_BITS : has_header ? WINDOW_BITS : RAW_BITS;
+        codec->open = inflateInit2(&codec->stream, bits) == Z_OK;
+        st = codec->open ? ST_OK : error_no_memory(err, "decompressing the body");
     }
     /* With no input left there may still be output that did not fit before. */
     bool more = codec->open;
@@ -111,11 +90,13 @@ enum status inflate_step(struct inflate *codec, struct str *in, void *out, size_
             if (in->len == 0) {
                 return ST_OK;
             }
-            st = start_next_member(codec, err);
+            if (codec->coding != HTTP_GZIP) {
+                return error_set(err, ST_BAD_ENCODING, "bytes after the end of the deflate body");
+            }
+            inflateReset(&codec->stream); /* the next member of gzip */
+            codec->ended = false;
         }
-        if (st == ST_OK) {
-            st = run_inflate(codec, in, (char *)out + *n_out, capacity - *n_out, n_out, err);
-        }
+        st = run_inflate(codec, in, (char *)out + *n_out, capacity - *n_out, n_out, err);
         more = in->len > 0;
     }
     return st;

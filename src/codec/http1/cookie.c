@@ -24,18 +24,15 @@ static bool is_value(struct str value) {
     return true;
 }
 
-static struct str without_quotes(struct str value) {
-    bool quoted = value.len >= 2 && value.ptr[0] == '"' && value.ptr[value.len - 1] == '"';
-    return quoted ? str_make(value.ptr + 1, value.len - 2) : value;
-}
-
 struct str cookie_find(struct str header, struct str name) {
     while (header.ptr) {
         struct str value = str_trim(str_cut(&header, ';'));
         struct str own = str_cut(&value, '=');
-        struct str found = value.ptr ? without_quotes(value) : value;
-        if (found.ptr && str_eq(own, name) && is_value(found)) {
-            return found;
+        if (value.len >= 2 && value.ptr[0] == '"' && value.ptr[value.len - 1] == '"') {
+            value = str_make(value.ptr + 1, value.len - 2);
+        }
+        if (value.ptr && str_eq(own, name) && is_value(value)) {
+            return value;
         }
     }
     return str_make(NULL, 0);

@@ -193,12 +193,6 @@ static const llhttp_settings_t SETTINGS = {
     .on_message_complete = on_end,
 };
 
-static void parser_init(struct request_parser *self, struct arena *arena) {
-    *self = (struct request_parser){.arena = arena};
-    llhttp_init(&self->llhttp, HTTP_REQUEST, &SETTINGS);
-    self->llhttp.data = self;
-}
-
 /* Parses `data`. Returns: HPE_OK when all was read, HPE_PAUSED at the end of the head or body or
  * with a piece of the body, else an error (with `failed`, `err` is filled); *n is the number of
  * bytes consumed. */
@@ -326,7 +320,9 @@ struct http1_request *http1_request_new(struct arena *arena, size_t max_header_s
     }
     request->max_header_size = max_header_size < UINT32_MAX ? max_header_size : UINT32_MAX;
     buf_init(&request->bytes, arena, 0);
-    parser_init(&request->parser, arena);
+    request->parser.arena = arena;
+    llhttp_init(&request->parser.llhttp, HTTP_REQUEST, &SETTINGS);
+    request->parser.llhttp.data = &request->parser;
     return request;
 }
 

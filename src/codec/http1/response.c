@@ -124,11 +124,6 @@ static void clear_fields(struct http1_response *self) {
     self->fields[0] = (struct field){0};
 }
 
-/* RFC 9110 section 6.4.1: these have no body, whatever the fields are. */
-static bool without_body(const struct http1_response *self) {
-    return self->head_request || self->parser.status_code == 204 || self->parser.status_code == 304;
-}
-
 static int on_head(llhttp_t *parser) {
     struct http1_response *self = self_of(parser);
     unsigned code = parser->status_code;
@@ -155,7 +150,8 @@ static int on_head(llhttp_t *parser) {
     }
     set_state(self, STATE_BODY);
     self->head_pending = true;
-    return without_body(self) ? 1 : 0;
+    /* RFC 9110 section 6.4.1: these have no body, whatever the fields are. */
+    return self->head_request || code == 204 || code == 304 ? 1 : 0;
 }
 
 static int on_body(llhttp_t *parser, const char *at, size_t n) {

@@ -115,14 +115,6 @@ static bool host_is_accepted(const struct web_access *access, const struct web_l
            is_own_name(access, host.name) || is_allowed_host(access, host.name);
 }
 
-static enum status host_error(struct str text, struct error *err) {
-    return error_set(err, ST_UNKNOWN_HOST,
-                     "the host \"%.*s\" is not a name of this server: expected an address, "
-                     "localhost, the machine's name or a name of --allowed-host; this keeps web "
-                     "pages out whose name leads here",
-                     STR_ARG(shown(authority_split(text).name)));
-}
-
 /* ---- origins --------------------------------------------------------------------------------- */
 
 /* "scheme://name:port" */
@@ -234,12 +226,6 @@ static void fields_read(const struct http_head *head, struct web_fields *out) {
     }
 }
 
-/* A link from another site, opened in a window of its own: that site reads nothing of it. */
-static bool is_link(const struct http_head *head, const struct web_fields *fields) {
-    return str_is(head->method, "GET") && str_is(fields->mode, "navigate") &&
-           str_is(fields->dest, "document");
-}
-
 /* The page's origin is that of the request. Behind a proxy the scheme may differ. */
 static bool is_own_origin(const struct http_head *head, const struct web_fields *fields) {
     struct origin origin;
@@ -272,7 +258,10 @@ static enum status site_check(const struct web_access *access, enum web_resource
     }
     /* Sec-Fetch-Site decides where it is present: Host may be another one behind a proxy. */
     bool is_own = fields.n_sites > 0 ? fields.is_own_site : is_own_origin(head, &fields);
-    return is_own || is_link(head, &fields) ? ST_OK : site_error(resource, &fields, err);
+    /* A link from another site, opened in a window of its own: that site reads nothing of it. */
+    bool is_link = str_is(head->method, "GET") && str_is(fields.mode, "navigate") &&
+                   str_is(fields.dest, "document");
+    return is_own || is_link ? ST_OK : site_error(resource, &fields, err);
 }
 
 /* ---- the media type -------------------------------------------------------------------------- */
@@ -308,7 +297,11 @@ enum status web_access_check(const struct web_access *access, const struct web_l
     enum status st = ST_OK;
     *allow_origin = STR("");
     if (resource != WEB_ANY_SITE && !host_is_accepted(access, listener, head->host)) {
-        st = host_error(head->host, err);
+        st = error_set(err, ST_UNKNOWN_HOST,
+                       "the host \"%.*s\" is not a name of this server: expected an address, "
+                       "localhost, the machine's name or a name of --allowed-host; this keeps web "
+                       "pages out whose name leads here",
+                       STR_ARG(shown(authority_split(head->host).name)));
     }
     if (st == ST_OK && head->names_site) {
         st = site_check(access, resource, head, allow_origin, err);

@@ -188,11 +188,6 @@ static bool ends_token(char c) {
     return memchr(ends, c, sizeof(ends)) != NULL;
 }
 
-static bool is_letter(char c) {
-    char folded = (char)(c | 0x20);
-    return folded >= 'a' && folded <= 'z';
-}
-
 /* Checks a token that is no number, with the sign before it. */
 static void check_word(struct str word, size_t at, struct json_scan *out) {
     if (str_is(word, "NaN") || str_is(word, "Infinity") || str_is(word, "-Infinity")) {
@@ -217,7 +212,8 @@ static void scan_words(struct str text, struct json_scan *out) {
         }
         size_t n_bytes = at - first;
         size_t sign = n_bytes > 1 && text.ptr[first] == '-' ? 1 : 0;
-        if (n_bytes > 0 && is_letter(text.ptr[first + sign])) {
+        char letter = n_bytes > 0 ? (char)(text.ptr[first + sign] | 0x20) : '\0';
+        if (letter >= 'a' && letter <= 'z') {
             check_word(str_make(text.ptr + first, n_bytes), first, out);
         }
         at += n_bytes == 0; /* a separator */

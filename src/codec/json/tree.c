@@ -241,16 +241,12 @@ static enum status check_scan(const char *what, const struct json_scan *scan,
     return ST_OK;
 }
 
-static bool is_blank(char c) {
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
 /* Checks that only blanks follow the root. In a body, the bytes may be tensor data whose header
  * field is missing. */
 static enum status check_tail(const struct json_tree *tree, struct str text, size_t end,
                               struct error *err) {
     size_t at = end;
-    while (at < text.len && is_blank(text.ptr[at])) {
+    while (at < text.len && memchr(" \t\r\n", text.ptr[at], 4)) {
         at++;
     }
     if (at == text.len) {

@@ -91,17 +91,6 @@ static enum status deduce_shape(const struct reader *reader, yyjson_val *val,
     return ST_OK;
 }
 
-static enum status check_bytes(struct reader *reader, yyjson_val *val, size_t n_bytes,
-                               struct error *err) {
-    if (!checked_add(reader->n_bytes, n_bytes, &reader->n_bytes) ||
-        reader->n_bytes > reader->max_bytes) {
-        return json_error(&reader->tree, val, ST_BODY_TOO_LARGE, err,
-                          "the inputs take more than %" PRIu64 " bytes (--max-body-size)",
-                          reader->max_bytes);
-    }
-    return ST_OK;
-}
-
 static enum status read_tensor(struct reader *reader, size_t i, yyjson_val *val,
                                struct error *err) {
     const struct tensor_spec *spec = &reader->model->inputs[i];
@@ -129,8 +118,11 @@ static enum status read_tensor(struct reader *reader, size_t i, yyjson_val *val,
     if (st == ST_OK) {
         st = v2_data_read_counted(&reader->tree, val, n, tensor, err);
     }
-    if (st == ST_OK) {
-        st = check_bytes(reader, val, tensor->n_bytes, err);
+    if (st == ST_OK && (!checked_add(reader->n_bytes, tensor->n_bytes, &reader->n_bytes) ||
+                        reader->n_bytes > reader->max_bytes)) {
+        st = json_error(&reader->tree, val, ST_BODY_TOO_LARGE, err,
+                        "the inputs take more than %" PRIu64 " bytes (--max-body-size)",
+                        reader->max_bytes);
     }
     if (st == ST_OK && datatype_is_float(spec->datatype)) {
         reader->floats[reader->n_floats++] = json_value_span(val);

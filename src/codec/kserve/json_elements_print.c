@@ -68,11 +68,6 @@ enum v2_non_finite v2_non_finite_parse(struct str text) {
                                      : V2_NON_FINITE_DEFAULT;
 }
 
-/* Is it printed by code of its own, because the usual one prints bare words? */
-static bool replaces_words(enum v2_non_finite non_finite) {
-    return non_finite == V2_NON_FINITE_NULL || non_finite == V2_NON_FINITE_STRINGS;
-}
-
 /* Returns: the text with a comma, at most 12 characters. */
 static struct str non_finite_text(double number, enum v2_non_finite non_finite) {
     if (non_finite == V2_NON_FINITE_NULL) {
@@ -157,22 +152,11 @@ static float load_float(const unsigned char *data, enum datatype datatype) {
     return datatype == DT_FP16 ? half_to_float(half) : bfloat_to_float(half);
 }
 
-static int64_t load_signed(const unsigned char *data, size_t size) {
-    uint64_t bits = 0;
-    memcpy(&bits, data, size);
-    unsigned shift = (unsigned)(64 - 8 * size);
-    return (int64_t)(bits << shift) >> shift;
-}
-
-static uint64_t load_unsigned(const unsigned char *data, size_t size) {
-    uint64_t bits = 0;
-    memcpy(&bits, data, size);
-    return bits;
-}
-
 /* Prints one element, at most 23 characters. Returns: characters written. */
 static inline unsigned print_element(char *out, const unsigned char *data, enum datatype datatype,
                                      size_t size) {
+    uint64_t bits = 0;
+    unsigned shift = (unsigned)(64 - 8 * size);
     switch (datatype) {
     case DT_FP16:
     case DT_BF16:
@@ -182,12 +166,14 @@ static inline unsigned print_element(char *out, const unsigned char *data, enum 
     case DT_UINT16:
     case DT_UINT32:
     case DT_UINT64:
-        return num_print_u64(out, load_unsigned(data, size));
+        memcpy(&bits, data, size);
+        return num_print_u64(out, bits);
     case DT_INT8:
     case DT_INT16:
     case DT_INT32:
     case DT_INT64:
-        return num_print_i64(out, load_signed(data, size));
+        memcpy(&bits, data, size);
+        return num_print_i64(out, (int64_t)(bits << shift) >> shift);
     case DT_BOOL:
         memcpy(out, *data != 0 ? "true" : "false", 5);
         return *data != 0 ? 4 : 5;
@@ -242,7 +228,10 @@ enum { CHECKED_ELEMENTS = 1 << 16 };
 /* Prints `n` of the elements at print->data. */
 static void print_some(const struct element_print *print, struct buf *out, size_t n) {
     enum datatype datatype = print->tensor->datatype;
-    bool replaces = replaces_words(print->non_finite) && datatype_is_float(datatype);
+    /* code of its own, because the usual one prints bare words */
+    bool replaces =
+        (print->non_finite == V2_NON_FINITE_NULL || print->non_finite == V2_NON_FINITE_STRINGS) &&
+        datatype_is_float(datatype);
     if (datatype == DT_FP64 && replaces) {
         print_doubles_replacing(out, print->data, n, print->non_finite);
     } else if (replaces) {

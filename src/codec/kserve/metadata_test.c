@@ -11,7 +11,6 @@
 
 #include "codec/json/error_body.h"
 #include "codec/kserve/grpc/v2_grpc.h"
-#include "codec/kserve/metadata_decode.h"
 #include "codec/kserve/v2_fixture.h"
 
 static void assert_text(const struct buf *buf, const char *want) {

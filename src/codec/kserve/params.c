@@ -78,16 +78,6 @@ enum status v2_non_finite_read(const struct json_tree *tree, yyjson_val *val,
     return ST_OK;
 }
 
-static enum status read_region(const struct json_tree *tree, yyjson_val *val, struct str *out,
-                               struct error *err) {
-    struct str name;
-    enum status status = json_read_string(tree, val, &name, err);
-    if (status == ST_OK && !out->ptr) {
-        *out = name;
-    }
-    return status;
-}
-
 /* A region needs its size, and is the only place of the tensor's bytes. */
 static enum status check_region(const struct json_tree *tree, yyjson_val *object,
                                 const struct v2_protocol_params *wire, struct error *err) {
@@ -109,6 +99,7 @@ static enum status check_region(const struct json_tree *tree, yyjson_val *object
 static enum status read_wire(const struct json_tree *tree, yyjson_val *val, enum wire_key key,
                              struct v2_protocol_params *wire, struct error *err) {
     enum status status = ST_OK;
+    struct str region;
     switch (key) {
     case KEY_SIZE:
         status = read_count(tree, val, &wire->size, &wire->n_bytes, err);
@@ -120,7 +111,10 @@ static enum status read_wire(const struct json_tree *tree, yyjson_val *val, enum
         status = read_count(tree, val, &wire->classification, &wire->n_classes, err);
         break;
     case KEY_REGION:
-        status = read_region(tree, val, &wire->region.name, err);
+        status = json_read_string(tree, val, &region, err);
+        if (status == ST_OK && !wire->region.name.ptr) {
+            wire->region.name = region;
+        }
         break;
     case KEY_OFFSET:
         status = read_count(tree, val, &wire->offset, &wire->region.offset, err);

@@ -9,13 +9,6 @@
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static enum status bad_escape(struct str text, size_t at, struct error *err) {
-    size_t left = text.len - at;
-    return error_set(err, ST_BAD_REQUEST,
-                     "path: expected two hexadecimal digits after '%%', got \"%.*s\"",
-                     (int)(left < 3 ? left : 3), text.ptr + at);
-}
-
 enum status v2_path_unescape(struct arena *arena, struct str text, struct str *out,
                              struct error *err) {
     *out = text;
@@ -35,7 +28,10 @@ enum status v2_path_unescape(struct arena *arena, struct str text, struct str *o
         int high = i + 2 < text.len ? hex_value(text.ptr[i + 1]) : -1;
         int low = i + 2 < text.len ? hex_value(text.ptr[i + 2]) : -1;
         if (high < 0 || low < 0) {
-            return bad_escape(text, i, err);
+            size_t left = text.len - i;
+            return error_set(err, ST_BAD_REQUEST,
+                             "path: expected two hexadecimal digits after '%%', got \"%.*s\"",
+                             (int)(left < 3 ? left : 3), text.ptr + i);
         }
         data[n++] = (char)(high * 16 + low);
         i += 2;

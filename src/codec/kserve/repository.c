@@ -1,10 +1,13 @@
 /* Model repository requests, over HTTP and gRPC. */
 #include "codec/kserve/repository.h"
 
+#include <string.h>
+
 #include "codec/json/tree.h"
 #include "codec/kserve/grpc/fields.h"
 #include "core/base/base64.h"
 #include "core/base/json_writer.h"
+#include "core/base/num.h"
 
 /* ---- HTTP ------------------------------------------------------------------------------------ */
 
@@ -52,9 +55,9 @@ static enum status add_file(const struct json_tree *tree, struct str name, struc
     if (st == ST_NO_MEMORY) {
         return error_no_memory(err, "a file of the parameters");
     }
-    return st == ST_OK ? ST_OK
-                       : error_set(err, ST_BAD_FIELD, "parameters: \"%.*s\" is not base64",
-                                   STR_ARG(name));
+    return st == ST_OK
+               ? ST_OK
+               : error_set(err, ST_BAD_FIELD, "parameters: \"%.*s\" is not base64", STR_ARG(name));
 }
 
 /* A configuration that is an object counts as its text. */
@@ -187,13 +190,6 @@ static enum status read_value(struct str message, struct entry *out, struct erro
     return reader.error_text ? pb_reader_error(&reader, "ModelRepositoryParameter", err) : ST_OK;
 }
 
-static enum status read_entry(const struct pb_field *whole, struct entry *out, struct error *err) {
-    struct str value;
-    *out = (struct entry){.key = STR("")};
-    enum status st = v2_grpc_get_map_entry(whole, "parameters", &out->key, &value, err);
-    return st == ST_OK ? read_value(value, out, err) : st;
-}
-
 static enum status wrong_kind(const struct entry *entry, const char *expected, struct error *err) {
     return error_set(err, ST_BAD_FIELD, "parameters: expected %s for \"%.*s\"", expected,
                      STR_ARG(entry->key));
@@ -214,7 +210,6 @@ static enum status decode_model_request(struct str message, const char *what,
                                         struct v2_repository_request *out, struct error *err) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
-    struct entry entry;
     enum status st = ST_OK;
     size_t n_entries = 0;
     *out = (struct v2_repository_request){.model = STR(""), .files = files};
@@ -224,24 +219,16 @@ static enum status decode_model_request(struct str message, const char *what,
         } else if (field.number == MODEL) {
             st = pb_get_string(&field, "model_name", &out->model, err);
         } else if (field.number == PARAMETERS) {
+            struct str value;
+            struct entry entry = {.key = STR("")};
             st = ++n_entries <= MAX_ENTRIES
-                     ? read_entry(&field, &entry, err)
+                     ? v2_grpc_get_map_entry(&field, "parameters", &entry.key, &value, err)
                      : error_set(err, ST_BAD_FIELD, "parameters: more than %d", MAX_ENTRIES);
+            st = st == ST_OK ? read_value(value, &entry, err) : st;
             st = st == ST_OK ? handle_entry(&entry, files, out, err) : st;
         }
     }
     return st == ST_OK && reader.error_text ? pb_reader_error(&reader, what, err) : st;
-}
-
-/* Of a repeated file the last counts. */
-static void set_file(struct v2_repository_file *files, size_t *n, const struct entry *entry) {
-    struct str path = str_make(entry->key.ptr + 5, entry->key.len - 5);
-    size_t i = 0;
-    while (i < *n && !str_eq(files[i].path, path)) {
-        i++;
-    }
-    files[i] = (struct v2_repository_file){path, entry->bytes};
-    *n += i == *n;
 }
 
 static enum status handle_load_entry(const struct entry *entry, struct v2_repository_file *files,
@@ -258,7 +245,13 @@ static enum status handle_load_entry(const struct entry *entry, struct v2_reposi
     if (entry->kind != BYTES) {
         return wrong_kind(entry, "bytes_param", err);
     }
-    set_file(files, &out->n_files, entry);
+    struct str path = str_make(entry->key.ptr + 5, entry->key.len - 5);
+    size_t i = 0;
+    while (i < out->n_files && !str_eq(files[i].path, path)) {
+        i++; /* of a repeated file the last counts */
+    }
+    files[i] = (struct v2_repository_file){path, entry->bytes};
+    out->n_files += i == out->n_files;
     return out->n_files <= MAX_FILES
                ? ST_OK
                : error_set(err, ST_BAD_FIELD, "parameters: more than %d files", MAX_FILES);
@@ -283,4 +276,133 @@ enum status v2_grpc_repository_unload_decode(struct str message, struct v2_repos
                                              struct error *err) {
     return decode_model_request(message, "RepositoryModelUnloadRequest", handle_unload_entry, NULL,
                                 out, err);
+}
+
+/* ---- the model's configuration --------------------------------------------------------------- */
+
+/* From proto3's JSON mapping to the form of protobuf's text format, value by value. Fields are
+ * recognized by name alone: no name has two types in ModelConfig. */
+
+enum { MAX_DEPTH = 60 }; /* core/base/doc/doc.h allows 64, and maps gain a level */
+
+static bool is_one_of(const char *name, const char *const *names) {
+    for (; *names; names++) {
+        if (strcmp(name, *names) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const char *const MAPS[] = {"parameters", "inputs", "priority_queue_policy", NULL};
+
+static const char *const NUMBERS[] = {"dims",
+                                      "shape",
+                                      "versions",
+                                      "max_queue_delay_microseconds",
+                                      "max_sequence_idle_microseconds",
+                                      "priority_levels",
+                                      "default_priority_level",
+                                      "default_timeout_microseconds",
+                                      NULL};
+
+/* Writes the value of the field `name`, NULL for values of maps, in the other form. `depth` is that
+ * of the value. Returns: false when nested too deep. */
+static bool rewrite(struct json_writer *to, yyjson_val *val, const char *name, unsigned depth);
+
+/* Text that is a whole number becomes a number. */
+static void rewrite_number(struct json_writer *to, const char *name, yyjson_val *val) {
+    int64_t number;
+    if (num_parse_i64(json_text(val), &number)) {
+        json_write_i64(to, name, number);
+    } else {
+        json_write_value(to, name, val);
+    }
+}
+
+/* {"NAME": VALUE} becomes [{"key": "NAME", "value": VALUE}]. */
+static bool rewrite_map(struct json_writer *to, yyjson_val *map, bool is_numbered, unsigned depth) {
+    struct json_iter entry = json_members(map);
+    bool good = true;
+    json_write_open(to, JSON_ELEMENT, '[');
+    while (good && json_iter_next(&entry)) {
+        json_write_open(to, JSON_ELEMENT, '{');
+        if (is_numbered) {
+            rewrite_number(to, "key", json_key(entry.value));
+        } else {
+            json_write_string(to, "key", entry.name);
+        }
+        json_write_key(to, "value");
+        good = rewrite(to, entry.value, NULL, depth);
+        json_write_close(to, '}');
+    }
+    json_write_close(to, ']');
+    return good;
+}
+
+static bool rewrite_object(struct json_writer *to, yyjson_val *object, unsigned depth) {
+    struct json_iter member = json_members(object);
+    bool good = true;
+    json_write_open(to, JSON_ELEMENT, '{');
+    while (good && json_iter_next(&member)) {
+        json_write_key_str(to, member.name);
+        good = rewrite(to, member.value, member.name.ptr, depth);
+    }
+    json_write_close(to, '}');
+    return good;
+}
+
+static bool rewrite(struct json_writer *to, yyjson_val *val, const char *name, unsigned depth) {
+    if (depth > MAX_DEPTH) {
+        return false;
+    }
+    if (json_is_object(val)) {
+        return name && is_one_of(name, MAPS)
+                   ? rewrite_map(to, val, strcmp(name, "priority_queue_policy") == 0, depth + 1)
+                   : rewrite_object(to, val, depth + 1);
+    }
+    if (json_is_array(val)) {
+        struct json_iter element = json_elements(val);
+        bool good = true;
+        json_write_open(to, JSON_ELEMENT, '[');
+        while (good && json_iter_next(&element)) {
+            good = rewrite(to, element.value, name, depth + 1);
+        }
+        json_write_close(to, ']');
+        return good;
+    }
+    if (name && is_one_of(name, NUMBERS)) {
+        rewrite_number(to, JSON_ELEMENT, val);
+    } else {
+        json_write_value(to, JSON_ELEMENT, val);
+    }
+    return true;
+}
+
+enum status model_config_json_rewrite(struct arena *arena, struct str json, struct str *out,
+                                      struct error *err) {
+    static const struct json_limits none = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
+    struct json_tree tree;
+    struct error why;
+    struct buf text;
+    struct json_writer writer = {.out = &text};
+    enum status st = json_tree_parse_request(&tree, arena, json, &none, &why);
+    if (st != ST_OK && st != ST_NO_MEMORY) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "the configuration given: expected a JSON object with the fields of a "
+                         "ModelConfig: %s",
+                         why.text);
+    }
+    buf_init(&text, arena, json.len);
+    bool good = st == ST_OK && rewrite(&writer, tree.root, NULL, 0);
+    buf_add_char(&text, '\0');
+    if (st == ST_OK && !good) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "the configuration given: nested deeper than %d levels", MAX_DEPTH);
+    }
+    if (st != ST_OK || text.failed) {
+        return error_no_memory(err, "the model's configuration");
+    }
+    *out = str_make(text.data, text.len - 1);
+    return ST_OK;
 }

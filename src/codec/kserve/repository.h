@@ -53,4 +53,11 @@ enum status v2_grpc_repository_load_decode(struct arena *arena, struct str messa
 enum status v2_grpc_repository_unload_decode(struct str message, struct v2_repository_request *out,
                                              struct error *err) SLUICE_MUST_USE;
 
+/* A model configuration as JSON (proto3's mapping of ModelConfig) in a load, converted to the form
+ * that the parser of config.pbtxt reads: maps become lists of `key` and `value`, and 64-bit numbers
+ * written as text become numbers. The parser checks the rest. Returns: ST_BAD_CONFIG if `json` is
+ * not a JSON object, or nested too deep. Owns: *out is in `arena`. */
+enum status model_config_json_rewrite(struct arena *arena, struct str json, struct str *out,
+                                      struct error *err) SLUICE_MUST_USE;
+
 #endif

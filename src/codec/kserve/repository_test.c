@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "codec/kserve/model_config_json.h"
 #include "codec/kserve/v2_fixture.h"
 #include "codec/protobuf/pb.h"
 

@@ -76,18 +76,6 @@ static enum status print_input(struct json_writer *json, const struct infer_inpu
     return status;
 }
 
-static enum status print_inputs(struct json_writer *json, const struct v2_request *request,
-                                const enum v2_form *forms, struct v2_pieces *pieces,
-                                struct error *err) {
-    enum status status = ST_OK;
-    json_write_open(json, "inputs", '[');
-    for (size_t i = 0; status == ST_OK && i < request->infer.n_inputs; i++) {
-        status = print_input(json, &request->infer.inputs[i], is_json(forms, i), pieces, err);
-    }
-    json_write_close(json, ']');
-    return status;
-}
-
 /* Clause: binary-tensor-data, "binary_data". Servers differ in whether binary_data_output covers
  * listed outputs, so it is written for each. */
 static enum status print_wanted(struct json_writer *json, const struct v2_request *request,
@@ -171,7 +159,11 @@ enum status v2_request_encode(struct arena *arena, const struct v2_request *requ
         status = print_head(&json, request, err);
     }
     if (status == ST_OK) {
-        status = print_inputs(&json, request, forms, &pieces, err);
+        json_write_open(&json, "inputs", '[');
+        for (size_t i = 0; status == ST_OK && i < request->infer.n_inputs; i++) {
+            status = print_input(&json, &request->infer.inputs[i], is_json(forms, i), &pieces, err);
+        }
+        json_write_close(&json, ']');
     }
     if (status == ST_OK && request->infer.n_wanted > 0) {
         status = print_wanted(&json, request, err);

@@ -1,5 +1,5 @@
 /* Server metadata: decoded members, and errors with their path. */
-#include "codec/kserve/metadata_decode.h"
+#include "codec/kserve/metadata.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

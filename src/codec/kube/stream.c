@@ -87,17 +87,6 @@ static enum status check_event(struct kube_stream_event *event, struct error *er
     return ST_OK;
 }
 
-static enum status parse_event(struct kube_stream *stream, struct str text,
-                               struct kube_stream_event *out, struct error *err) {
-    enum status status = kube_object_parse(text, &stream->doc, err);
-    if (status == ST_OK) {
-        out->root = doc_root(stream->doc);
-        status = check_event(out, err);
-    }
-    stream->len = 0;
-    return status;
-}
-
 /* Buffers bytes of an event. */
 static enum status buffer_bytes(struct kube_stream *stream, struct str bytes, struct error *err) {
     size_t cap = stream->cap > 0 ? stream->cap : FIRST_BYTES;
@@ -143,24 +132,19 @@ static enum status gather_event(struct kube_stream *stream, const char **at, con
     return status;
 }
 
-/* Frees the last event, and a buffer that is far larger than most events need. */
-static void release_last_event(struct kube_stream *stream) {
-    doc_free(stream->doc);
-    stream->doc = NULL;
-    if (stream->len == 0 && stream->cap > FIRST_BYTES) {
-        free(stream->data);
-        stream->data = NULL;
-        stream->cap = 0;
-    }
-}
-
 enum status kube_stream_step(struct kube_stream *stream, struct str *chunk,
                              struct kube_stream_event *out, struct error *err) {
     const char *at = chunk->ptr, *end = chunk->ptr + chunk->len;
     struct str text = {NULL, 0};
     enum status status = ST_OK;
     *out = (struct kube_stream_event){.complete = false};
-    release_last_event(stream);
+    doc_free(stream->doc); /* of the last event */
+    stream->doc = NULL;
+    if (stream->len == 0 && stream->cap > FIRST_BYTES) { /* far more than most events need */
+        free(stream->data);
+        stream->data = NULL;
+        stream->cap = 0;
+    }
     while (stream->len == 0 && at < end && json_is_blank(*at)) {
         at++;
     }
@@ -173,7 +157,16 @@ enum status kube_stream_step(struct kube_stream *stream, struct str *chunk,
         status = gather_event(stream, &at, end, &text, err);
     }
     *chunk = str_make(at, (size_t)(end - at));
-    return status == ST_OK && text.ptr ? parse_event(stream, text, out, err) : status;
+    if (status != ST_OK || !text.ptr) {
+        return status;
+    }
+    status = kube_object_parse(text, &stream->doc, err);
+    if (status == ST_OK) {
+        out->root = doc_root(stream->doc);
+        status = check_event(out, err);
+    }
+    stream->len = 0;
+    return status;
 }
 
 void kube_stream_fini(struct kube_stream *stream) {

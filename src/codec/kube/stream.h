@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "codec/json/skip.h"
+#include "codec/json/chunks.h"
 #include "core/base/doc/doc.h"
 
 /* The value of "type". A bookmark's object has only a resourceVersion, an error's is a Status. */

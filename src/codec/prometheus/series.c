@@ -186,15 +186,6 @@ static bool parse_rest(struct str rest, struct series *out) {
     return out->has_time && (rest.len == 0 || rest.ptr[0] == '#');
 }
 
-static bool is_wanted(const struct series_reader *reader, struct str name) {
-    for (size_t i = 0; i < reader->n_names; i++) {
-        if (str_eq(reader->names[i], name)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Returns: the names that the line may begin with, a bit each. It excludes nearly all lines of a
  * page. */
 static uint32_t candidate_names(const struct series_reader *reader, struct str line) {
@@ -293,7 +284,12 @@ void series_reader_init(struct series_reader *reader) {
 static bool is_unwanted(const struct series_reader *reader, struct str beginning) {
     skip_blanks(&beginning);
     struct str rest = beginning, name = take_name(&rest);
-    return beginning.len > 0 && rest.len > 0 && !is_wanted(reader, name);
+    for (size_t i = 0; i < reader->n_names; i++) {
+        if (str_eq(reader->names[i], name)) {
+            return false;
+        }
+    }
+    return beginning.len > 0 && rest.len > 0;
 }
 
 /* Buffers the beginning of a line, if it can become one of a wanted series. */

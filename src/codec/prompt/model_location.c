@@ -106,18 +106,6 @@ static bool find_names(struct str path, struct named *out) {
     return find_below(rest, last, STR("/v1/models"), true, out);
 }
 
-static enum status read_names(struct arena *arena, struct str path, const struct named *named,
-                              struct model_location *out, struct error *err) {
-    enum status status = read_name(arena, named->model, "model", &out->model, err);
-    if (status == ST_OK && named->version.ptr) {
-        status = read_name(arena, named->version, "version", &out->version, err);
-    }
-    out->kind = status == ST_OK ? MODEL_LOCATION_PATH : MODEL_LOCATION_NONE;
-    out->model_at = (size_t)(named->model.ptr - path.ptr);
-    out->model_bytes = named->model.len;
-    return status;
-}
-
 /* ---- the model in the body ------------------------------------------------------------------- */
 
 /* A path below a model is never one of the APIs with the name in the body. */
@@ -126,23 +114,21 @@ static bool is_below_models(struct str path) {
     return memmem(path.ptr, path.len, below, sizeof below - 1) != NULL;
 }
 
-static void find_prompt(struct str path, struct model_location *out) {
+static void find_json(struct str path, const struct model_paths *paths,
+                      struct model_location *out) {
+    const struct model_paths ends = paths ? *paths : model_paths_default();
+    size_t at = 0;
+    while (at < ends.n && !str_ends_with(path, ends.items[at])) {
+        at++;
+    }
+    if (at == ends.n || is_below_models(path)) {
+        return;
+    }
+    out->kind = MODEL_LOCATION_JSON_BODY;
     for (size_t i = 0; i < N_DEFAULT_PATHS; i++) {
         if (prompts[i].has_prompt && str_ends_with(path, default_paths[i])) {
             out->has_prompt = true;
             out->may_have_system = prompts[i].may_have_system;
-        }
-    }
-}
-
-static void find_json(struct str path, const struct model_paths *paths,
-                      struct model_location *out) {
-    const struct model_paths ends = paths ? *paths : model_paths_default();
-    for (size_t i = 0; i < ends.n; i++) {
-        if (str_ends_with(path, ends.items[i]) && !is_below_models(path)) {
-            out->kind = MODEL_LOCATION_JSON_BODY;
-            find_prompt(path, out);
-            return;
         }
     }
 }
@@ -155,7 +141,14 @@ static enum status parse_path(struct arena *arena, const struct model_paths *pat
     struct named named;
     *out = (struct model_location){.kind = MODEL_LOCATION_NONE};
     if (find_names(clean, &named)) {
-        return read_names(arena, path, &named, out, err);
+        enum status status = read_name(arena, named.model, "model", &out->model, err);
+        if (status == ST_OK && named.version.ptr) {
+            status = read_name(arena, named.version, "version", &out->version, err);
+        }
+        out->kind = status == ST_OK ? MODEL_LOCATION_PATH : MODEL_LOCATION_NONE;
+        out->model_at = (size_t)(named.model.ptr - path.ptr);
+        out->model_bytes = named.model.len;
+        return status;
     }
     if (!str_is(method, "POST")) {
         return ST_OK;
@@ -245,11 +238,6 @@ static void print_normalized(struct str clean, struct buf *out) {
     }
 }
 
-static bool is_same_location(const struct model_location *one, const struct model_location *other) {
-    return one->kind == other->kind &&
-           (one->kind != MODEL_LOCATION_PATH || str_eq(one->model, other->model));
-}
-
 /* Proxies decode unreserved characters only, Python's and Go's servers all: also slashes, in which
  * case a model's name with a slash leads to no model. */
 static enum status check_decoded(struct arena *arena, const struct model_paths *paths,
@@ -268,21 +256,14 @@ static enum status check_decoded(struct arena *arena, const struct model_paths *
     struct str path = text.len > 0 ? buf_str(&text) : STR("/");
     enum status status = parse_path(arena, paths, method, path, &read, &ignored);
     bool is_none = status == ST_OK && read.kind == MODEL_LOCATION_NONE;
-    if ((all && is_none) || (status == ST_OK && is_same_location(location, &read))) {
+    bool is_same = status == ST_OK && location->kind == read.kind &&
+                   (location->kind != MODEL_LOCATION_PATH || str_eq(location->model, read.model));
+    if ((all && is_none) || is_same) {
         return ST_OK;
     }
     return error_set(err, ST_BAD_REQUEST,
                      "the path has empty or dot segments, or encoded characters, without which it "
                      "names another model");
-}
-
-/* The names that the picker checks must be those that the server will see. */
-static enum status check_normalized(struct arena *arena, const struct model_paths *paths,
-                                    struct str method, struct str clean,
-                                    const struct model_location *location, struct error *err) {
-    enum status status = check_decoded(arena, paths, method, clean, false, location, err);
-    return status == ST_OK ? check_decoded(arena, paths, method, clean, true, location, err)
-                           : status;
 }
 
 enum status model_location_parse(struct arena *arena, const struct model_paths *paths,
@@ -291,7 +272,11 @@ enum status model_location_parse(struct arena *arena, const struct model_paths *
     struct str query = path, clean = str_cut(&query, '?');
     enum status status = parse_path(arena, paths, method, path, out, err);
     if (status == ST_OK && clean.len > 0 && is_unusual(clean)) {
-        status = check_normalized(arena, paths, method, clean, out, err);
+        /* The names that the picker checks must be those that the server will see. */
+        status = check_decoded(arena, paths, method, clean, false, out, err);
+        if (status == ST_OK) {
+            status = check_decoded(arena, paths, method, clean, true, out, err);
+        }
         out->kind = status == ST_OK ? out->kind : MODEL_LOCATION_NONE;
     }
     return status;

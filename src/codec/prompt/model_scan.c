@@ -59,14 +59,6 @@ static void add_to_name(struct model_scan *scan, struct str bytes) {
     }
 }
 
-static void end_name(struct model_scan *scan) {
-    scan->value_bytes = scan->at - scan->value_at;
-    scan->result = MODEL_SCAN_FOUND;
-    if (!utf8_is_valid(scan->name.data, scan->name.len)) {
-        fail_scan(scan, "a string that is not UTF-8");
-    }
-}
-
 /* A byte of a key that may be "model", or of the model's name. */
 static void scan_string_byte(struct model_scan *scan, char c) {
     bool is_key = scan->state == IN_KEY;
@@ -84,7 +76,11 @@ static void scan_string_byte(struct model_scan *scan, char c) {
             scan->is_model = scan->n_matched == KEY.len;
             scan->state = BEFORE_COLON;
         } else {
-            end_name(scan);
+            scan->value_bytes = scan->at - scan->value_at;
+            scan->result = MODEL_SCAN_FOUND;
+            if (!utf8_is_valid(scan->name.data, scan->name.len)) {
+                fail_scan(scan, "a string that is not UTF-8");
+            }
         }
         break;
     case JSON_STRING_INVALID:
@@ -154,23 +150,17 @@ static void scan_between_tokens(struct model_scan *scan, char c) {
     }
 }
 
-static void scan_word_byte(struct model_scan *scan, char c) {
-    if (json_is_blank(c)) {
-        scan->state = AFTER_VALUE;
-    } else if (!json_is_literal_char(c)) {
-        scan_after_value(scan, c);
-    }
-}
-
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 static void scan_byte(struct model_scan *scan, char c) {
     scan->at++;
     if (scan->state == IN_KEY || scan->state == IN_MODEL) {
         scan_string_byte(scan, c);
-    } else if (scan->state == IN_WORD) {
-        scan_word_byte(scan, c);
-    } else if (!json_is_blank(c)) {
+    } else if (scan->state == IN_WORD && json_is_blank(c)) {
+        scan->state = AFTER_VALUE;
+    } else if (scan->state == IN_WORD && !json_is_literal_char(c)) {
+        scan_after_value(scan, c);
+    } else if (scan->state != IN_WORD && !json_is_blank(c)) {
         scan_between_tokens(scan, c);
     }
 }

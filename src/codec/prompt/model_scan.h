@@ -11,8 +11,7 @@
 
 #include <stdint.h>
 
-#include "codec/json/skip.h"
-#include "codec/prompt/json_string_decoder.h"
+#include "codec/json/chunks.h"
 #include "core/base/buf.h"
 #include "core/base/status.h"
 #include "core/base/str.h"

@@ -147,12 +147,6 @@ static void push_frame(struct prompt_scan *scan, uint8_t frame) {
     }
 }
 
-/* After the content, wherever it was: the members of a message have no order. */
-static void end_message(struct prompt_scan *scan) {
-    append_bounded(scan, &TEXT_MARK, 1);
-    append_text(scan, scan->role, scan->n_role);
-}
-
 static void append_media(struct prompt_scan *scan, uint64_t hash) {
     char text[MEDIA_TEXT_BYTES];
     for (size_t i = 0; i < sizeof(text); i++) {
@@ -164,7 +158,9 @@ static void append_media(struct prompt_scan *scan, uint64_t hash) {
 
 static void pop_frame(struct prompt_scan *scan) {
     if (frame_of(scan) == MESSAGE) {
-        end_message(scan);
+        /* after the content, wherever it was: the members of a message have no order */
+        append_bounded(scan, &TEXT_MARK, 1);
+        append_text(scan, scan->role, scan->n_role);
     } else if (frame_of(scan) == PART && scan->media_sum != 0) {
         append_media(scan, scan->media_sum);
     }
@@ -224,13 +220,6 @@ static void add_media(struct prompt_scan *scan, const char *bytes, size_t n_byte
     }
 }
 
-/* Strings of a part have no order, either. */
-static void end_media(struct prompt_scan *scan) {
-    add_media_word(scan, scan->media_word);
-    add_media_word(scan, scan->n_media);
-    scan->media_sum += scan->media;
-}
-
 static bool is_text(uint8_t meaning) {
     return meaning == PROMPT || meaning == CONTENT || meaning == PART || meaning == ROLE ||
            meaning == TEXT || meaning == SYSTEM || meaning == MEDIA || meaning == MESSAGES;
@@ -276,7 +265,10 @@ static void begin_value(struct prompt_scan *scan, char c) {
 static void end_text(struct prompt_scan *scan) {
     scan->state = AFTER_VALUE;
     if (scan->value == MEDIA) {
-        end_media(scan);
+        /* strings of a part have no order, either */
+        add_media_word(scan, scan->media_word);
+        add_media_word(scan, scan->n_media);
+        scan->media_sum += scan->media;
     } else if (frame_of(scan) == PROMPT) {
         append_bounded(scan, &TEXT_MARK, 1);
     }
@@ -406,15 +398,6 @@ static void scan_after_value(struct prompt_scan *scan, char c) {
     }
 }
 
-static void scan_first_item(struct prompt_scan *scan, char c) {
-    if (c == ']') {
-        pop_frame(scan);
-    } else {
-        scan->value = (uint8_t)meaning_of_item(scan);
-        begin_value(scan, c);
-    }
-}
-
 /* A byte between tokens that is not whitespace. */
 static void scan_between_tokens(struct prompt_scan *scan, char c) {
     if (scan->state == BEFORE_OBJECT && c == '{') {
@@ -425,8 +408,11 @@ static void scan_between_tokens(struct prompt_scan *scan, char c) {
         scan->state = BEFORE_VALUE;
     } else if (scan->state == BEFORE_VALUE) {
         begin_value(scan, c);
+    } else if (scan->state == FIRST_ITEM && c == ']') {
+        pop_frame(scan);
     } else if (scan->state == FIRST_ITEM) {
-        scan_first_item(scan, c);
+        scan->value = (uint8_t)meaning_of_item(scan);
+        begin_value(scan, c);
     } else if (scan->state == AFTER_VALUE) {
         scan_after_value(scan, c);
     } else {

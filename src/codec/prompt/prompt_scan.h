@@ -19,8 +19,7 @@
 #ifndef SLUICE_CODEC_PROMPT_PROMPT_SCAN_H
 #define SLUICE_CODEC_PROMPT_PROMPT_SCAN_H
 
-#include "codec/json/skip.h"
-#include "codec/prompt/json_string_decoder.h"
+#include "codec/json/chunks.h"
 #include "core/base/buf.h"
 
 enum prompt_scan_result {

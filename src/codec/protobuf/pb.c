@@ -208,13 +208,6 @@ static size_t put_head(char *out, uint32_t number, enum pb_type type, uint64_t v
     return n + put_varint(out + n, value);
 }
 
-static void add_varint(struct buf *out, uint64_t value) {
-    char *to = buf_reserve(out, PB_MAX_VARINT_BYTES);
-    if (to) {
-        buf_advance(out, put_varint(to, value));
-    }
-}
-
 static void add_tag(struct buf *out, uint32_t number, enum pb_type type) {
     char *to = buf_reserve(out, PB_MAX_VARINT_BYTES);
     if (to) {
@@ -313,7 +306,10 @@ void pb_add_packed_i64(struct buf *out, uint32_t number, const int64_t *values, 
     }
     size_t start = pb_begin(out, number);
     for (size_t i = 0; i < n; i++) {
-        add_varint(out, (uint64_t)values[i]);
+        char *to = buf_reserve(out, PB_MAX_VARINT_BYTES);
+        if (to) {
+            buf_advance(out, put_varint(to, (uint64_t)values[i]));
+        }
     }
     pb_end(out, start);
 }

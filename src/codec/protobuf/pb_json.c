@@ -254,12 +254,6 @@ static enum pb_type wire_type(uint64_t type) {
     }
 }
 
-static double to_double(uint64_t bits) {
-    double number;
-    memcpy(&number, &bits, sizeof(number));
-    return number;
-}
-
 /* With as few digits as the number needs as a float: 0.1, and 1 rather than 1.0. */
 static void print_float(struct json_writer *json, uint32_t bits) {
     char text[FLOAT_PRINT_BYTES];
@@ -285,9 +279,11 @@ static void print_enum(struct printer *printer, const struct field_spec *spec, u
 
 static void print_number(struct printer *printer, const struct field_spec *spec, uint64_t value) {
     struct json_writer *json = &printer->json;
+    double number;
     switch (spec->type) {
     case TYPE_DOUBLE:
-        json_write_f64(json, JSON_ELEMENT, to_double(value));
+        memcpy(&number, &value, sizeof(number));
+        json_write_f64(json, JSON_ELEMENT, number);
         break;
     case TYPE_FLOAT:
         print_float(json, (uint32_t)value);
@@ -364,14 +360,6 @@ static enum status print_packed(struct printer *printer, const struct field_spec
         }
     }
     return ST_OK;
-}
-
-static void print_default(struct printer *printer, const struct field_spec *spec) {
-    if (spec->type == TYPE_STRING) {
-        json_write_string(&printer->json, JSON_ELEMENT, STR(""));
-    } else {
-        print_number(printer, spec, 0);
-    }
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -493,7 +481,11 @@ static enum status begin_field(struct printer *printer, struct frame *frame, str
     if (present) {
         return print_value(printer, spec, &last, err);
     }
-    print_default(printer, spec);
+    if (spec->type == TYPE_STRING) {
+        json_write_string(&printer->json, JSON_ELEMENT, STR(""));
+    } else {
+        print_number(printer, spec, 0);
+    }
     return ST_OK;
 }
 

@@ -154,10 +154,6 @@ static bool span_times(const struct trace_record *record, size_t i, uint64_t *st
     return *start > 0 && *end > 0;
 }
 
-static struct str span_name(const struct trace_record *record, size_t i) {
-    return i == 0 ? STR("InferRequest") : i == 1 ? record->model : STR("compute");
-}
-
 size_t otlp_trace_add(struct buf *out, const struct trace_record *record,
                       const struct otlp_ids *ids, uint64_t unix_ns, bool first) {
     struct json_writer json = {.out = out, .position = first ? JSON_AT_START : JSON_AFTER_VALUE};
@@ -174,7 +170,10 @@ size_t otlp_trace_add(struct buf *out, const struct trace_record *record,
         if (parent) {
             add_hex(&json, "parentSpanId", parent, SPAN_ID_BYTES);
         }
-        json_write_string(&json, "name", span_name(record, i));
+        json_write_string(&json, "name",
+                          i == 0   ? STR("InferRequest")
+                          : i == 1 ? record->model
+                                   : STR("compute"));
         json_write_u64(&json, "kind", KIND_SERVER);
         json_write_u64_string(&json, "startTimeUnixNano", start + unix_ns);
         json_write_u64_string(&json, "endTimeUnixNano", end + unix_ns);

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "codec/kserve/model_config_json.h"
+#include "codec/kserve/repository.h"
 #include "core/base/doc/doc.h"
 #include "core/base/log.h"
 #include "core/base/num.h"

@@ -475,15 +475,6 @@ static enum status store_number(struct contents *contents, uint64_t value, struc
     return ST_OK;
 }
 
-static void store_bytes(struct contents *contents, struct str element) {
-    bytes_encode_length(contents->out + contents->at, (uint32_t)element.len);
-    contents->at += sizeof(uint32_t);
-    if (element.len > 0) {
-        memcpy(contents->out + contents->at, element.ptr, element.len);
-    }
-    contents->at += element.len;
-}
-
 /* ---- a list ---------------------------------------------------------------------------------- */
 
 static enum status count_elements(struct contents *contents, uint64_t n, size_t n_bytes) {
@@ -530,7 +521,12 @@ static enum status decode_list(struct contents *contents, const struct pb_field 
         if (!contents->out) {
             return count_elements(contents, 1, sizeof(uint32_t) + field->bytes.len);
         }
-        store_bytes(contents, field->bytes);
+        bytes_encode_length(contents->out + contents->at, (uint32_t)field->bytes.len);
+        contents->at += sizeof(uint32_t);
+        if (field->bytes.len > 0) {
+            memcpy(contents->out + contents->at, field->bytes.ptr, field->bytes.len);
+        }
+        contents->at += field->bytes.len;
         return ST_OK;
     }
     if (field->type == PB_BYTES) {
@@ -555,18 +551,15 @@ static enum status wrong_list(const struct contents *contents, uint32_t number, 
                      LIST_NAMES[number]);
 }
 
-/* An empty packed list counts as absent. */
-static bool is_empty(const struct pb_field *field) {
-    return field->type == PB_BYTES && field->bytes.len == 0 && field->number != BYTES_LIST;
-}
-
 static enum status decode_contents(struct contents *contents, struct str message,
                                    struct error *err) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
     enum status st = ST_OK;
     while (st == ST_OK && pb_next(&reader, &field)) {
-        if (field.number == 0 || field.number >= N_LISTS || is_empty(&field)) {
+        bool is_empty = field.type == PB_BYTES && field.bytes.len == 0; /* packed: as absent */
+        if (field.number == 0 || field.number >= N_LISTS ||
+            (is_empty && field.number != BYTES_LIST)) {
             continue;
         }
         st = field.number == (uint32_t)contents->kind->list

@@ -256,18 +256,12 @@ static enum status read_fields(struct decoder *decoder, struct str message,
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* Inputs in shared memory have no bytes in the message. */
-static size_t count_inline_inputs(const struct infer_request *infer) {
-    size_t n = 0;
-    for (size_t i = 0; i < infer->n_inputs; i++) {
-        n += !infer->inputs[i].region.name.ptr;
-    }
-    return n;
-}
-
 static enum status bind_raw(const struct decoder *decoder, struct infer_request *infer,
                             struct error *err) {
-    size_t n_here = count_inline_inputs(infer), at = 0;
+    size_t n_here = 0, at = 0;
+    for (size_t i = 0; i < infer->n_inputs; i++) {
+        n_here += !infer->inputs[i].region.name.ptr; /* else in shared memory: no bytes here */
+    }
     if (decoder->n.raw != n_here) {
         return error_set(err, ST_BAD_INPUTS,
                          "raw_input_contents: expected %zu entries, one for each input, got %zu",
@@ -338,14 +332,6 @@ static enum status mixed_contents_error(const struct decoder *decoder, size_t n_
     return ST_OK;
 }
 
-static bool alloc_arrays(struct decoder *decoder, struct infer_request *infer) {
-    infer->inputs = arena_calloc(decoder->arena, decoder->n.inputs, sizeof *infer->inputs);
-    infer->wanted = arena_calloc(decoder->arena, decoder->n.wanted, sizeof *infer->wanted);
-    decoder->messages = arena_calloc(decoder->arena, decoder->n.inputs, sizeof(struct str));
-    decoder->raw = arena_calloc(decoder->arena, decoder->n.raw, sizeof(struct str));
-    return infer->inputs && infer->wanted && decoder->messages && decoder->raw;
-}
-
 enum status v2_grpc_request_decode(struct arena *arena, struct str message,
                                    const struct json_limits *limits, struct v2_grpc_request *out,
                                    struct error *err) {
@@ -355,7 +341,11 @@ enum status v2_grpc_request_decode(struct arena *arena, struct str message,
     if (st != ST_OK) {
         return st;
     }
-    if (!alloc_arrays(&decoder, &out->infer)) {
+    out->infer.inputs = arena_calloc(arena, decoder.n.inputs, sizeof *out->infer.inputs);
+    out->infer.wanted = arena_calloc(arena, decoder.n.wanted, sizeof *out->infer.wanted);
+    decoder.messages = arena_calloc(arena, decoder.n.inputs, sizeof(struct str));
+    decoder.raw = arena_calloc(arena, decoder.n.raw, sizeof(struct str));
+    if (!out->infer.inputs || !out->infer.wanted || !decoder.messages || !decoder.raw) {
         return error_no_memory(err, "the request");
     }
     st = read_fields(&decoder, message, out, err);

@@ -20,12 +20,6 @@ static void print_tensor_head(struct buf *out, const struct tensor *tensor) {
     pb_add_packed_i64(out, V2_GRPC_TENSOR_SHAPE, tensor->shape.dims, tensor->shape.rank);
 }
 
-static void print_tensor(struct buf *out, uint32_t number, const struct tensor *tensor) {
-    size_t start = pb_begin(out, number);
-    print_tensor_head(out, tensor);
-    pb_end(out, start);
-}
-
 static void print_head(struct buf *out, const struct model_spec *model, struct str id,
                        const struct infer_response *response, int final) {
     pb_add_string(out, V2_GRPC_MODEL_NAME, model->name);
@@ -168,7 +162,9 @@ enum status v2_grpc_response_encode(struct arena *arena, const struct model_spec
         if (payloads && st == ST_OK) {
             st = add_typed(arena, &message, i, output, &payloads[i], err);
         } else if (!payloads) {
-            print_tensor(&message.heads, V2_GRPC_RESPONSE_OUTPUTS, output);
+            size_t start = pb_begin(&message.heads, V2_GRPC_RESPONSE_OUTPUTS);
+            print_tensor_head(&message.heads, output);
+            pb_end(&message.heads, start);
         }
     }
     for (size_t i = 0; !payloads && i < response->n_outputs; i++) {
@@ -216,14 +212,6 @@ static void encode_region(struct buf *out, uint32_t field, const struct infer_re
     }
 }
 
-static void print_input(struct buf *out, const struct infer_input *input) {
-    size_t start = pb_begin(out, V2_GRPC_INPUTS);
-    print_tensor_head(out, &input->tensor);
-    v2_grpc_params_encode(out, V2_GRPC_TENSOR_PARAMETERS, input->params);
-    encode_region(out, V2_GRPC_TENSOR_PARAMETERS, &input->region);
-    pb_end(out, start);
-}
-
 static void print_wanted(struct buf *out, const struct infer_requested_output *wanted) {
     size_t start = pb_begin(out, V2_GRPC_OUTPUTS);
     pb_add_string(out, V2_GRPC_REQUESTED_OUTPUT_NAME, wanted->name);
@@ -250,9 +238,14 @@ enum status v2_grpc_request_encode(struct arena *arena, const struct v2_grpc_req
     pb_add_string(&message.heads, V2_GRPC_ID, infer->id);
     v2_grpc_params_encode(&message.heads, V2_GRPC_PARAMETERS, infer->params);
     for (size_t i = 0; i < infer->n_inputs; i++) {
-        print_input(&message.heads, &infer->inputs[i]);
-        if (!infer->inputs[i].region.name.ptr) {
-            tensors[n_raw++] = infer->inputs[i].tensor;
+        const struct infer_input *input = &infer->inputs[i];
+        size_t start = pb_begin(&message.heads, V2_GRPC_INPUTS);
+        print_tensor_head(&message.heads, &input->tensor);
+        v2_grpc_params_encode(&message.heads, V2_GRPC_TENSOR_PARAMETERS, input->params);
+        encode_region(&message.heads, V2_GRPC_TENSOR_PARAMETERS, &input->region);
+        pb_end(&message.heads, start);
+        if (!input->region.name.ptr) {
+            tensors[n_raw++] = input->tensor;
         }
     }
     for (size_t i = 0; i < infer->n_wanted; i++) {

@@ -6,7 +6,7 @@
 #ifndef SLUICE_CODEC_KSERVE_GRPC_V2_GRPC_H
 #define SLUICE_CODEC_KSERVE_GRPC_V2_GRPC_H
 
-#include "codec/kserve/metadata_decode.h"
+#include "codec/kserve/metadata.h"
 #include "codec/kserve/request.h"
 #include "core/base/buf.h"
 #include "core/tensor/infer.h"
