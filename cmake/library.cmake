@@ -15,7 +15,7 @@ list(JOIN library_version "." library_version)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS include/sluice/client.h)
 
 # What the library has in place of parts of core that are for a whole process.
-add_library(library_own OBJECT src/client/library/clock.c src/client/library/metric.c)
+add_library(library_own OBJECT src/client/library/replacements.c)
 target_link_libraries(library_own PRIVATE module_core_base module_core_event)
 
 # What client sees, each before what it sees itself.

@@ -219,15 +219,6 @@ static enum status read_options(sluice_call *call, const sluice_call_options *op
                            : status;
 }
 
-static enum status prepare_call(sluice_call *call, const sluice_call_options *options,
-                                struct error *err) {
-    call->arena = arena_new(call->client->cache, 0);
-    if (!call->arena) {
-        return error_no_memory(err, "a call");
-    }
-    return read_options(call, options, err);
-}
-
 enum status client_call_new(sluice_client *client, const struct client_call_kind *kind,
                             const sluice_call_options *options, sluice_call **out,
                             struct error *err) {
@@ -239,7 +230,9 @@ enum status client_call_new(sluice_client *client, const struct client_call_kind
     call->client = client;
     call->kind = kind;
     LIST_INSERT_HEAD(&client->calls, call, link);
-    enum status status = prepare_call(call, options, err);
+    call->arena = arena_new(client->cache, 0);
+    enum status status =
+        call->arena ? read_options(call, options, err) : error_no_memory(err, "a call");
     if (status == ST_OK) {
         *out = call;
     } else {
@@ -315,20 +308,16 @@ static enum status keep_headers(sluice_call *call, struct error *err) {
     return ST_OK;
 }
 
-/* The server's error, with the name of its code. */
-static enum status grpc_refused(const sluice_call *call, struct error *err) {
-    struct error server = *err;
-    return error_set(err, ST_REFUSED, "%s (gRPC %s)", server.text,
-                     grpc_code_name(call->grpc.stream->code));
-}
-
 static enum status finish_grpc(sluice_call *call, enum status status, struct error *err) {
     const struct grpc_message *message = call->grpc.message;
     bool has_answer = call->grpc.stream->http_status > 0; /* else the stream was reset */
+    if (status == ST_REFUSED && call->kind->takes_errors && has_answer) {
+        return call->kind->finish_grpc(call, str_make(NULL, 0), err);
+    }
     if (status == ST_REFUSED) {
-        return call->kind->takes_errors && has_answer
-                   ? call->kind->finish_grpc(call, str_make(NULL, 0), err)
-                   : grpc_refused(call, err);
+        struct error server = *err;
+        return error_set(err, ST_REFUSED, "%s (gRPC %s)", server.text,
+                         grpc_code_name(call->grpc.stream->code));
     }
     if (status != ST_OK || call->kind->next) {
         return status;

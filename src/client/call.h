@@ -6,16 +6,21 @@
 
 #include <sys/queue.h>
 
-#include "client/connection/answer_block.h"
 #include "client/connection/client.h"
 #include "client/convert.h"
 #include "client/mip_convert.h"
 #include "client/retry.h"
 #include "client/v2_grpc.h"
-#include "client/watch.h"
 #include "core/event/timer_heap.h"
 #include "net/client/grpc_session/call.h"
 #include "sluice/client.h"
+
+/* A socket in the epoll set of a client. */
+struct client_watch {
+    int fd; /* in the set; -1: none */
+    uint64_t n_sockets;
+    uint32_t events;
+};
 
 /* What a call answers; the member of `result` with the same name is valid when it is done. */
 enum client_result {

@@ -260,12 +260,6 @@ static bool needs_conn(const struct client_channel *channel) {
     return true;
 }
 
-static void connect_as_needed(struct client_channel *channel) {
-    if (needs_conn(channel) && clock_now_ns() >= channel->next_attempt_ns) {
-        open_conn(channel);
-    }
-}
-
 /* Returns: false when the connection is closed. */
 static bool continue_connecting(struct channel_conn *conn) {
     struct error err = {0};
@@ -485,14 +479,6 @@ static void give_bytes_back(struct client_channel *channel, struct grpc_client_s
     }
 }
 
-static void put_back(sluice_call *call) {
-    struct error err = {0};
-    if (client_loop_put_back(call, &err) != ST_OK) {
-        client_call_fail(call, &err);
-        client_loop_add_done(call);
-    }
-}
-
 /* The texts of the session's errors, as those of the other protocols. */
 static enum status explain(const sluice_call *call, bool began, struct error *err) {
     struct str where = client_url_endpoint(&call->client->url);
@@ -521,7 +507,10 @@ static void on_end(sluice_call *call) {
     if (began && ended->not_processed && !call->grpc.was_refused && !call->kind->next) {
         call->grpc.was_refused = true;
         call->grpc.stream = NULL;
-        put_back(call);
+        if (client_loop_put_back(call, &err) != ST_OK) {
+            client_call_fail(call, &err);
+            client_loop_add_done(call);
+        }
         return;
     }
     client_call_finish(call, explain(call, began, &err), &err);
@@ -642,7 +631,9 @@ void client_channel_run(struct client_channel *channel) {
     for (unsigned round = 0; round < MAX_ROUNDS; round++) {
         struct channel_conn *conn, *next;
         channel->has_deferred = false;
-        connect_as_needed(channel);
+        if (needs_conn(channel) && clock_now_ns() >= channel->next_attempt_ns) {
+            open_conn(channel);
+        }
         for (conn = LIST_FIRST(&channel->conns); conn; conn = next) {
             next = LIST_NEXT(conn, link);
             step_conn(conn);

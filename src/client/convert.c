@@ -133,17 +133,6 @@ static enum status import_inputs(struct arena *arena, const sluice_infer_request
     return status;
 }
 
-static enum status check_wanted(const sluice_wanted *wanted, size_t index, struct error *err) {
-    if ((wanted->n_classes > 0 || wanted->shm_region) && !wanted->name) {
-        return error_set(err, ST_BAD_FIELD, "output %zu: n_classes and shm_region need a name",
-                         index);
-    }
-    bool several = wanted->shm_region && (wanted->n_classes > 0 || wanted->data);
-    return several ? error_set(err, ST_BAD_FIELD,
-                               "output %zu: shm_region excludes n_classes and data", index)
-                   : ST_OK;
-}
-
 /* Copies the caller's elements. Returns: ST_BAD_FIELD if some have names and others have none. */
 static enum status import_buffers(struct arena *arena, const sluice_infer_request *request,
                                   struct client_buffers *out, struct error *err) {
@@ -164,9 +153,13 @@ static enum status import_buffers(struct arena *arena, const sluice_infer_reques
                              "have names or none has",
                              i, items[i].name ? "has" : "lacks");
         }
-        status = check_wanted(&items[i], i, err);
-        if (status != ST_OK) {
-            return status;
+        if ((items[i].n_classes > 0 || items[i].shm_region) && !items[i].name) {
+            return error_set(err, ST_BAD_FIELD, "output %zu: n_classes and shm_region need a name",
+                             i);
+        }
+        if (items[i].shm_region && (items[i].n_classes > 0 || items[i].data)) {
+            return error_set(err, ST_BAD_FIELD,
+                             "output %zu: shm_region excludes n_classes and data", i);
         }
         out->has_shm |= items[i].shm_region != NULL;
     }

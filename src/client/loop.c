@@ -32,24 +32,41 @@ void client_loop_fini(sluice_client *client) {
     }
 }
 
-/* ---- the queue ------------------------------------------------------------------------------- */
+/* ---- sockets --------------------------------------------------------------------------------- */
 
-/* The channel takes all calls in its next step, and has their deadlines. */
-static enum status set_timer(sluice_call *call, struct error *err) {
-    sluice_client *client = call->client;
-    return client->channel ||
-                   timer_heap_set(&client->timers, &call->timer, client_call_deadline_ns(call))
-               ? ST_OK
-               : error_no_memory(err, "a call");
+void client_watch_set(struct client_watch *watch, int epoll_fd, const struct client_watched *wanted,
+                      void *ptr) {
+    int fd = wanted->is_out ? -1 : wanted->socket;
+    bool is_in =
+        watch->fd >= 0 && watch->fd == wanted->socket && watch->n_sockets == wanted->n_sockets;
+    struct epoll_event event = {.events = wanted->events, .data.ptr = ptr};
+    watch->n_sockets = wanted->n_sockets;
+    if (fd < 0 && is_in) {
+        (void)epoll_ctl(epoll_fd, EPOLL_CTL_DEL, wanted->socket, &event);
+    }
+    if (fd < 0 || (is_in && wanted->events == watch->events)) {
+        watch->fd = fd;
+        return;
+    }
+    watch->events = wanted->events;
+    watch->fd = fd;
+    if (epoll_ctl(epoll_fd, is_in ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event) != 0) {
+        watch->fd = -1;
+    }
 }
 
+/* ---- the queue ------------------------------------------------------------------------------- */
+
 enum status client_loop_put_back(sluice_call *call, struct error *err) {
-    enum status status = set_timer(call, err);
-    if (status == ST_OK) {
-        call->state = CLIENT_CALL_QUEUED;
-        TAILQ_INSERT_TAIL(&call->client->queue, call, order);
+    sluice_client *client = call->client;
+    /* the channel takes all calls in its next step, and has their deadlines */
+    if (!client->channel &&
+        !timer_heap_set(&client->timers, &call->timer, client_call_deadline_ns(call))) {
+        return error_no_memory(err, "a call");
     }
-    return status;
+    call->state = CLIENT_CALL_QUEUED;
+    TAILQ_INSERT_TAIL(&client->queue, call, order);
+    return ST_OK;
 }
 
 enum status client_loop_start(sluice_call *call, struct error *err) {
@@ -126,28 +143,19 @@ void client_loop_cancel(sluice_call *call) {
     client->n_under_way--;
 }
 
-static sluice_call *call_of_timer(struct timer_node *timer) {
-    return CONTAINER_OF(timer, sluice_call, timer);
-}
-
-static void expire_queued(sluice_call *call) {
-    struct error err = {0};
-    unqueue(call);
-    (void)error_set(&err, ST_DEADLINE_EXCEEDED,
-                    "timed out waiting for one of %zu connections after %.3g s",
-                    call->client->max_lanes, (double)call->timeout_ns / 1e9);
-    client_call_fail(call, &err);
-    client_loop_add_done(call);
-}
-
 /* Queued calls are over, paused ones are tried again. */
 static void run_timers(sluice_client *client, uint64_t now) {
     struct timer_node *due;
     while ((due = timer_heap_pop_due(&client->timers, now))) {
         struct error err = {0};
-        sluice_call *call = call_of_timer(due);
+        sluice_call *call = CONTAINER_OF(due, sluice_call, timer);
         if (call->state == CLIENT_CALL_QUEUED) {
-            expire_queued(call);
+            unqueue(call);
+            (void)error_set(&err, ST_DEADLINE_EXCEEDED,
+                            "timed out waiting for one of %zu connections after %.3g s",
+                            client->max_lanes, (double)call->timeout_ns / 1e9);
+            client_call_fail(call, &err);
+            client_loop_add_done(call);
         } else if (client_loop_put_back(call, &err) != ST_OK) {
             client_call_fail(call, &err);
             client_loop_add_done(call);

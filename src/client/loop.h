@@ -22,6 +22,22 @@ void client_loop_flush(sluice_client *client);
 
 /* ---- for lanes.c and channel.c --------------------------------------------------------------- */
 
+/* What to wait for now. */
+struct client_watched {
+    int socket;         /* the current one, or -1 */
+    uint64_t n_sockets; /* tells apart two with the same number */
+    /* Not in the set: one that only time can help (the backlog of a Unix socket is full) is
+     * reported by epoll all the time. */
+    bool is_out;
+    uint32_t events;
+};
+
+/* Makes the set `epoll_fd` as `wanted` has it, with `ptr` as the data of the socket's events. A
+ * closed socket has left the set by itself. Out of memory the socket is in no set until the next
+ * call. */
+void client_watch_set(struct client_watch *watch, int epoll_fd, const struct client_watched *wanted,
+                      void *ptr);
+
 /* Takes the first call out of the queue, which is not empty. */
 sluice_call *client_loop_take(sluice_client *client);
 /* Queues a running call again. Returns: ST_NO_MEMORY: it is not there. */

@@ -97,15 +97,6 @@ enum status client_mip_check(const struct mip_session *session, size_t buffer_by
     return ST_OK;
 }
 
-static enum status error_malformed(enum status status, struct error *err) {
-    if (status != ST_NO_MEMORY) {
-        error_prefix(err, "the server's answer");
-        status = ST_BAD_ANSWER;
-        err->status = status;
-    }
-    return status;
-}
-
 static enum status check_answer(const struct mip_infer *answer, const struct mip_infer *request,
                                 struct error *err) {
     if (answer->batch != request->batch) {
@@ -126,10 +117,13 @@ enum status client_mip_export(struct arena *arena, struct str payload,
                               struct error *err) {
     struct mip_infer answer;
     enum status status = mip_infer_decode(arena, payload, true, &answer, err);
-    if (status != ST_OK) {
-        return error_malformed(status, err);
+    if (status != ST_OK && status != ST_NO_MEMORY) {
+        error_prefix(err, "the server's answer");
+        status = err->status = ST_BAD_ANSWER;
     }
-    status = check_answer(&answer, request, err);
+    if (status == ST_OK) {
+        status = check_answer(&answer, request, err);
+    }
     if (status != ST_OK) {
         return status;
     }

@@ -49,14 +49,6 @@ static enum status resolve_options(sluice_client *client, const sluice_client_op
     return status;
 }
 
-static enum status import_retry(sluice_client *client, const sluice_client_options *given,
-                                struct error *err) {
-    enum status status = client_retry_import(client->arena, given->retry, &client->retry, err);
-    client_retry_budget_init(&client->retry_budget, client->retry,
-                             clock_now_ns() ^ (uint64_t)(uintptr_t)client);
-    return status;
-}
-
 static enum status import_headers(sluice_client *client, const sluice_client_options *given,
                                   struct error *err) {
     const struct client_headers_source source = {given->headers, given->n_headers,
@@ -127,7 +119,9 @@ static enum status create_client(const sluice_client_options *given, sluice_clie
     arena_cache_keep_large(client->cache);
     enum status status = resolve_options(client, given, err);
     if (status == ST_OK) {
-        status = import_retry(client, given, err);
+        status = client_retry_import(client->arena, given->retry, &client->retry, err);
+        client_retry_budget_init(&client->retry_budget, client->retry,
+                                 clock_now_ns() ^ (uint64_t)(uintptr_t)client);
     }
     if (status == ST_OK) {
         status = open_tls(client, given, err);
@@ -188,12 +182,6 @@ static enum status finish_ping_grpc(sluice_call *call, struct str message, struc
     return ST_OK;
 }
 
-static enum status prepare_ping(sluice_call *call, struct error *err) {
-    const struct client_query_args args = {.query = CLIENT_LIVE, .headers = call->headers};
-    return call->client->url.protocol == CLIENT_MIP ? ST_OK /* a call without items */
-                                                    : client_call_set_query(call, &args, err);
-}
-
 sluice_client_status sluice_client_start_ping(sluice_client *client,
                                               const sluice_call_options *options, sluice_call **out,
                                               sluice_client_error *error) {
@@ -204,8 +192,9 @@ sluice_client_status sluice_client_start_ping(sluice_client *client,
     struct error err = {0};
     sluice_call *call;
     enum status status = client_call_new(client, &kind, options, &call, &err);
-    if (status == ST_OK) {
-        status = prepare_ping(call, &err);
+    if (status == ST_OK && client->url.protocol != CLIENT_MIP) { /* there a call without items */
+        const struct client_query_args args = {.query = CLIENT_LIVE, .headers = call->headers};
+        status = client_call_set_query(call, &args, &err);
     }
     return client_call_start(call, status, &err, out, error);
 }

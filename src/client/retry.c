@@ -78,14 +78,6 @@ void client_retry_budget_give(struct client_retry_budget *budget) {
     budget->tenths += budget->tenths < budget->max_tenths;
 }
 
-static bool take_token(struct client_retry_budget *budget) {
-    if (budget->tenths < TENTHS) {
-        return false;
-    }
-    budget->tenths -= TENTHS;
-    return true;
-}
-
 /* ---- the decision ---------------------------------------------------------------------------- */
 
 static bool has_status(const int32_t *statuses, size_t n, int32_t status) {
@@ -148,5 +140,9 @@ uint64_t client_retry_at_ns(const struct client_retry *retry, struct client_retr
     uint64_t wait = wait_ns(retry, budget, failure);
     bool has_time =
         failure->now_ns < failure->deadline_ns && wait < failure->deadline_ns - failure->now_ns;
-    return has_time && take_token(budget) ? failure->now_ns + wait : UINT64_MAX;
+    if (!has_time || budget->tenths < TENTHS) {
+        return UINT64_MAX;
+    }
+    budget->tenths -= TENTHS;
+    return failure->now_ns + wait;
 }

@@ -46,15 +46,6 @@ static void take_bytes(sluice_call *call, size_t n) {
     }
 }
 
-static enum status check_size(const sluice_call *call, size_t n_bytes, struct error *err) {
-    uint64_t limit = call->client->options.max_answer_bytes;
-    return n_bytes <= limit ? ST_OK
-                            : error_set(err, ST_BODY_TOO_LARGE,
-                                        "an event has %zu bytes or more, and %" PRIu64
-                                        " is the limit (max_answer_bytes)",
-                                        n_bytes, limit);
-}
-
 /* Makes n_next the bytes of the next block that has data, and drops those without. Returns:
  * ST_BODY_TOO_LARGE, ST_NO_MEMORY. */
 static enum status find_event(sluice_call *call, struct error *err) {
@@ -62,9 +53,16 @@ static enum status find_event(sluice_call *call, struct error *err) {
     while (stream->n_next == 0) {
         struct str data, body = body_of(call);
         size_t n = event_stream_find(body, &stream->n_searched);
-        enum status status = check_size(call, n > 0 ? n : body.len, err);
-        if (n == 0 || status != ST_OK) {
-            return status;
+        size_t n_bytes = n > 0 ? n : body.len;
+        uint64_t limit = call->client->options.max_answer_bytes;
+        if (n_bytes > limit) {
+            return error_set(err, ST_BODY_TOO_LARGE,
+                             "an event has %zu bytes or more, and %" PRIu64
+                             " is the limit (max_answer_bytes)",
+                             n_bytes, limit);
+        }
+        if (n == 0) {
+            return ST_OK;
         }
         struct arena *arena = arena_new(call->client->cache, 0);
         bool good = arena && event_stream_data(arena, str_make(body.ptr, n), &data);
@@ -164,17 +162,6 @@ void client_stream_free(sluice_call *call) {
     client_stream_drop(call);
 }
 
-static enum status take_message(sluice_call *call, struct error *err) {
-    struct client_stream *stream = &call->stream;
-    stream->message = call->grpc.message;
-    call->grpc.message = NULL;
-    enum status status = call->kind->next(call, stream->message->data, err);
-    if (call->grpc.stream) {
-        client_channel_read(call);
-    }
-    return status;
-}
-
 static enum status take_event(sluice_call *call, struct error *err) {
     struct client_stream *stream = &call->stream;
     struct str data;
@@ -216,8 +203,15 @@ static sluice_client_status take_next(sluice_call *call, sluice_client_error *er
     struct error err = {0};
     call->stream.arena = arena_new(call->client->cache, 0);
     enum status status = call->stream.arena ? ST_OK : error_no_memory(&err, "an answer");
-    if (status == ST_OK) {
-        status = call->grpc.message ? take_message(call, &err) : take_event(call, &err);
+    if (status == ST_OK && call->grpc.message) {
+        call->stream.message = call->grpc.message;
+        call->grpc.message = NULL;
+        status = call->kind->next(call, call->stream.message->data, &err);
+        if (call->grpc.stream) {
+            client_channel_read(call);
+        }
+    } else if (status == ST_OK) {
+        status = take_event(call, &err);
     }
     if (status != ST_OK) {
         return fail_next(call, &err, error);

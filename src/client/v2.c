@@ -42,16 +42,6 @@ static void add_head(struct buf *out, const struct client_url *url, struct str m
     client_headers_print(out, headers);
 }
 
-static void add_body_fields(struct buf *out, const struct client_infer *infer,
-                            const struct v2_request_body *body) {
-    buf_printf(out, "Content-Type: application/%s\r\n", body->binary ? "octet-stream" : "json");
-    if (body->binary) {
-        buf_printf(out, "Inference-Header-Content-Length: %zu\r\n",
-                   infer->raw ? 0 : body->json.len);
-    }
-    buf_printf(out, "Content-Length: %" PRIu64 "\r\n\r\n", body->n_bytes);
-}
-
 static enum status encode_body(struct arena *arena, const struct client_infer *infer,
                                struct v2_request_body *out, struct error *err) {
     const struct infer_request *request = &infer->request->infer;
@@ -104,7 +94,13 @@ enum status client_infer_encode(struct arena *arena, const struct client_url *ur
     buf_init(&head, arena, FIRST_HEAD_BYTES);
     out->path = model_path(arena, url->base, "/v2/models/", infer->model, infer->version, "/infer");
     add_head(&head, url, out->method, out->path, infer->headers);
-    add_body_fields(&head, infer, &out->body);
+    buf_printf(&head, "Content-Type: application/%s\r\n",
+               out->body.binary ? "octet-stream" : "json");
+    if (out->body.binary) {
+        buf_printf(&head, "Inference-Header-Content-Length: %zu\r\n",
+                   infer->raw ? 0 : out->body.json.len);
+    }
+    buf_printf(&head, "Content-Length: %" PRIu64 "\r\n\r\n", out->body.n_bytes);
     if (!out->path.ptr || head.failed) {
         return error_no_memory(err, "a request");
     }
@@ -189,21 +185,17 @@ static enum status add_query_body(struct arena *arena, struct buf *head,
     return ST_OK;
 }
 
-static enum status check_region(const struct v2_shared_memory_region *region, struct error *err) {
-    bool good = region->name.len > 0 && region->key.len > 0 &&
-                utf8_is_valid(region->name.ptr, region->name.len) &&
-                utf8_is_valid(region->key.ptr, region->key.len);
-    return good ? ST_OK : error_set(err, ST_BAD_FIELD, "a region needs a name and a key, in UTF-8");
-}
-
 enum status client_query_check(const struct client_query_args *args, struct error *err) {
     bool all = args->query == CLIENT_STATISTICS && !args->model.ptr;
     enum status status = ST_OK;
     if (queries[args->query].prefix && !all) {
         status = check_model(args->model, err);
     }
-    if (args->query == CLIENT_SHM_REGISTER) {
-        status = check_region(&args->region, err);
+    struct str name = args->region.name, key = args->region.key;
+    if (args->query == CLIENT_SHM_REGISTER &&
+        (name.len == 0 || key.len == 0 || !utf8_is_valid(name.ptr, name.len) ||
+         !utf8_is_valid(key.ptr, key.len))) {
+        status = error_set(err, ST_BAD_FIELD, "a region needs a name and a key, in UTF-8");
     }
     if (status == ST_OK && args->config.ptr && !utf8_is_valid(args->config.ptr, args->config.len)) {
         status = error_set(err, ST_BAD_FIELD, "the model's configuration is not UTF-8");

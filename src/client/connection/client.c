@@ -207,28 +207,7 @@ static enum status begin_connection(struct client *client, struct error *err) {
     return status;
 }
 
-static enum status continue_connecting(struct client *client, struct error *err) {
-    enum status status = ST_OK;
-    if (client->connection.connecting) {
-        status = client_connection_continue(&client->connection, err);
-    }
-    if (status == ST_OK && !client->connection.connecting) {
-        begin_exchange(client);
-    }
-    return status;
-}
-
 /* ---- bytes ----------------------------------------------------------------------------------- */
-
-/* Sending failed. Over a socket an answer with the reason may still come. */
-static enum status stop_sending(struct client *client, const struct error *why, struct error *err) {
-    if (client->connection.transport.read) {
-        return error_set(err, why->status, "%s", why->text);
-    }
-    client->send_error = *why;
-    client->session->ops->drop_output(client->session);
-    return ST_OK;
-}
 
 /* Sends until the socket would block. */
 static enum status send_some(struct client *client, bool *moved, struct error *err) {
@@ -244,7 +223,13 @@ static enum status send_some(struct client *client, bool *moved, struct error *e
             return ST_OK;
         }
         if (client_connection_send(&client->connection, pieces, n_pieces, &out, &why) != ST_OK) {
-            return stop_sending(client, &why, err);
+            if (client->connection.transport.read) {
+                return error_set(err, why.status, "%s", why.text);
+            }
+            /* over a socket an answer with the reason may still come */
+            client->send_error = why;
+            ops->drop_output(client->session);
+            return ST_OK;
         }
         if (out.n_bytes == 0) {
             client->wants_read |= out.wants_read;
@@ -395,7 +380,12 @@ static enum status advance(struct client *client, struct error *err) {
         status = begin_connection(client, err);
     }
     if (status == ST_OK && client->state == CLIENT_CONNECTING) {
-        status = continue_connecting(client, err);
+        if (client->connection.connecting) {
+            status = client_connection_continue(&client->connection, err);
+        }
+        if (status == ST_OK && !client->connection.connecting) {
+            begin_exchange(client);
+        }
     }
     if (status == ST_OK && client->state == CLIENT_EXCHANGING) {
         status = exchange_bytes(client, err);
@@ -410,18 +400,14 @@ static bool may_retry(const struct client *client, enum status status) {
            !client->session->answered;
 }
 
-static void retry_exchange(struct client *client) {
-    client_connection_close(&client->connection);
-    client->session->ops->restart(client->session);
-    client->send_error.status = ST_OK;
-    set_state(client, CLIENT_STARTED);
-}
-
 enum status client_step(struct client *client, bool *done, struct error *err) {
     assert(client->state != CLIENT_IDLE);
     enum status status = advance(client, err);
     if (may_retry(client, status)) {
-        retry_exchange(client);
+        client_connection_close(&client->connection);
+        client->session->ops->restart(client->session);
+        client->send_error.status = ST_OK;
+        set_state(client, CLIENT_STARTED);
         status = advance(client, err);
     }
     if (status == ST_OK && !client->session->done) {

@@ -236,10 +236,6 @@ static enum status on_connected(struct client_connection *connection, struct err
                      reason ? reason : "no reason given");
 }
 
-static bool has_full_queue(int family, int error) {
-    return family == AF_UNIX && (error == EAGAIN || error == EWOULDBLOCK);
-}
-
 /* An idle peer is probed, and one that acknowledges nothing is given up. Failure is harmless. */
 static void set_keepalive(int fd) {
     enum { IDLE_S = 20, INTERVAL_S = 10, UNACKNOWLEDGED_MS = 30000 };
@@ -275,7 +271,7 @@ static enum status connect_to(struct client_connection *connection, int family,
         return ST_OK;
     }
     int error = errno;
-    if (has_full_queue(family, error)) {
+    if (family == AF_UNIX && (error == EAGAIN || error == EWOULDBLOCK)) { /* its queue is full */
         connection->retry_at_ns = clock_now_ns() + connection->retry_pause_ns;
         connection->retry_pause_ns *= connection->retry_pause_ns < MAX_RETRY_PAUSE_NS ? 2 : 1;
         return ST_OK;

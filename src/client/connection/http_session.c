@@ -182,17 +182,12 @@ static enum status finish_head(struct http_session *session, struct error *err) 
     return reserve(session, length, err);
 }
 
-/* Moves what the caller has not taken to the beginning of the block. */
-static void drop_taken(struct http_session *session) {
-    char *body = session->block->data + session->body_offset;
-    session->n_body -= session->n_taken;
-    memmove(body, body + session->n_taken, session->n_body);
-    session->n_taken = 0;
-}
-
 static enum status append_body(struct http_session *session, struct str piece, struct error *err) {
-    if (session->n_taken > 0) {
-        drop_taken(session);
+    if (session->n_taken > 0) { /* moves the rest to the beginning of the block */
+        char *body = session->block->data + session->body_offset;
+        session->n_body -= session->n_taken;
+        memmove(body, body + session->n_taken, session->n_body);
+        session->n_taken = 0;
     }
     if (!session->in_place) {
         enum status status = reserve(session, (uint64_t)session->n_body + piece.len, err);

@@ -8,7 +8,6 @@
 
 #include <stdint.h>
 
-#include "client/connection/answer_block.h"
 #include "client/connection/session.h"
 #include "core/base/str.h"
 #include "core/tensor/tensor.h"

@@ -26,30 +26,6 @@ struct mip_output {
     char heads[MIP_OUTPUT_ITEMS][MIP_ITEM_HEAD_BYTES];
 };
 
-/* Starts again at the first byte. */
-static void mip_output_restart(struct mip_output *output) {
-    output->n_front_sent = output->next_item = output->n_item_sent = 0;
-}
-
-static void mip_output_begin_ping(struct mip_output *output) {
-    const struct mip_header header = {
-        .version = MIP_VERSION, .kind = MIP_PING, .subtype = MIP_REQUEST};
-    output->infer = NULL;
-    output->n_front = MIP_HEADER_BYTES;
-    mip_header_encode(&header, output->front);
-    mip_output_restart(output);
-}
-
-/* `infer`, whose payload has `n_bytes` (mip_infer_size), and its items must stay until the exchange
- * is done. */
-static void mip_output_begin_infer(struct mip_output *output, const struct mip_infer *infer,
-                                   uint32_t n_bytes) {
-    output->infer = infer;
-    output->n_front = MIP_OUTPUT_FRONT_BYTES;
-    mip_infer_head_encode(infer, false, n_bytes, output->front);
-    mip_output_restart(output);
-}
-
 /* Adds the rest of a piece after *skip bytes; *skip is reduced by the piece's size. Returns: 1,
  * or 0 if nothing is left. */
 static size_t add_piece(struct iovec *out, const char *data, size_t n_bytes, size_t *skip) {
@@ -98,10 +74,6 @@ static void mip_output_sent(struct mip_output *output, size_t n_bytes) {
         output->next_item++;
     }
     assert(output->n_item_sent == 0);
-}
-
-static bool mip_output_is_sent(const struct mip_output *output) {
-    return output->n_front_sent == output->n_front && output->next_item == n_items(output);
 }
 
 enum {
@@ -191,7 +163,7 @@ static enum status reserve(struct mip_session *self, size_t n_bytes, struct erro
 static void restart(struct session *session) {
     struct mip_session *self = self_of(session);
     *session = (struct session){.ops = &mip_ops};
-    mip_output_restart(&self->output);
+    self->output.n_front_sent = self->output.next_item = self->output.n_item_sent = 0;
     self->n_header = self->n_payload = 0;
     self->dropped = self->leftover = false;
     self->outcome = MIP_ANSWERED;
@@ -203,7 +175,11 @@ void mip_session_set_block(struct mip_session *session, struct answer_block *blo
 }
 
 void mip_session_begin_ping(struct mip_session *session) {
-    mip_output_begin_ping(&session->output);
+    const struct mip_header header = {
+        .version = MIP_VERSION, .kind = MIP_PING, .subtype = MIP_REQUEST};
+    session->output.infer = NULL;
+    session->output.n_front = MIP_HEADER_BYTES;
+    mip_header_encode(&header, session->output.front);
     session->payload_capacity = 0;
     restart(&session->session);
 }
@@ -211,7 +187,9 @@ void mip_session_begin_ping(struct mip_session *session) {
 enum status mip_session_begin_infer(struct mip_session *session, const struct mip_infer *infer,
                                     uint32_t n_bytes, void *buffer, size_t buffer_bytes,
                                     struct error *err) {
-    mip_output_begin_infer(&session->output, infer, n_bytes);
+    session->output.infer = infer;
+    session->output.n_front = MIP_OUTPUT_FRONT_BYTES;
+    mip_infer_head_encode(infer, false, n_bytes, session->output.front);
     session->uses_block = buffer == NULL;
     session->payload = buffer;
     session->payload_capacity = buffer_bytes;
@@ -243,8 +221,9 @@ static void drop_output(struct session *session) {
 static void finish(struct mip_session *self, bool whole) {
     set_state(self, MIP_DONE);
     self->session.done = self->session.outcome_known = true;
-    self->session.reusable =
-        whole && !self->leftover && !self->dropped && mip_output_is_sent(&self->output);
+    const struct mip_output *output = &self->output;
+    bool is_sent = output->n_front_sent == output->n_front && output->next_item == n_items(output);
+    self->session.reusable = whole && !self->leftover && !self->dropped && is_sent;
 }
 
 /* Sets the outcome. Drains the payload, of which `n_bytes` have come, unless it is too large. */

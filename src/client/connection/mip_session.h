@@ -7,7 +7,6 @@
 
 #include <stdint.h>
 
-#include "client/connection/answer_block.h"
 #include "client/connection/session.h"
 #include "codec/mip/packet.h"
 #include "core/base/str.h"

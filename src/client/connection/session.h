@@ -13,6 +13,13 @@
 
 #include "core/base/status.h"
 
+/* Memory that the bytes of an answer are received into, and that the next answer reuses. Each call
+ * of libsluice has one, so that its answer stays while the next call runs. Zero-initialized. */
+struct answer_block {
+    char *data; /* from malloc or aligned_alloc; the owner of the block frees it */
+    size_t n_bytes;
+};
+
 enum { SESSION_MAX_INPUT_PIECES = 2 };
 
 struct session {

@@ -45,15 +45,6 @@ static enum status parse_v2_unix(struct arena *arena, struct str text, struct st
     return set_socket(arena, text, path, out, err);
 }
 
-/* unix:///PATH, unix://relative/PATH */
-static enum status parse_mip_unix(struct arena *arena, struct str text, struct str path,
-                                  struct client_url *out, struct error *err) {
-    if (path.len == 0 || str_is(path, "/")) {
-        return error_bad_url(err, text, "expected the path of a socket: unix:///path/to.sock");
-    }
-    return set_socket(arena, text, path, out, err);
-}
-
 static bool is_host_char(char c, bool v6) {
     if ((c >= '0' && c <= '9') || c == '.') {
         return true;
@@ -196,8 +187,13 @@ static enum status parse_scheme(struct arena *arena, struct str text, struct cli
         if (!rows[i].is_unix) {
             return parse_host(arena, text, rest, rows[i].port, out, err);
         }
-        return out->protocol == CLIENT_MIP ? parse_mip_unix(arena, text, rest, out, err)
-                                           : parse_v2_unix(arena, text, rest, out, err);
+        if (out->protocol != CLIENT_MIP) {
+            return parse_v2_unix(arena, text, rest, out, err);
+        }
+        if (rest.len == 0 || str_is(rest, "/")) { /* unix:///PATH, unix://relative/PATH */
+            return error_bad_url(err, text, "expected the path of a socket: unix:///path/to.sock");
+        }
+        return set_socket(arena, text, rest, out, err);
     }
     return error_bad_scheme(text, err);
 }
