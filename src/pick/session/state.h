@@ -1,5 +1,5 @@
 /* Internal to pick/session: struct pick_session and the functions that session.c,
- * session_request.c, stages.c, pick.c and queue.c share. Other modules use session.h. */
+ * session_request.c, stages.c, response.c and queue.c share. Other modules use session.h. */
 #ifndef SLUICE_PICK_SESSION_STATE_H
 #define SLUICE_PICK_SESSION_STATE_H
 
@@ -228,7 +228,7 @@ void pick_stages_response_started(struct pick_session *session, bool taken);
 /* Ends all stages: releases each ticket that is left. */
 void pick_stages_end(struct pick_session *session);
 
-/* ---- pick.c ---------------------------------------------------------------------------------- */
+/* ---- response.c ------------------------------------------------------------------------------ */
 
 /* What the response to the request's headers or body changes. */
 struct pick_mutation {
