@@ -74,12 +74,6 @@ static void ignore(void *user) {
     (void)user;
 }
 
-/* Makes one endpoint all that the request may use. */
-static void aim(struct request *request, uint64_t endpoint) {
-    request->subset.items[0] = numbered(endpoint);
-    request->subset.n = 1;
-}
-
 /* `apart`: of two endpoints, each request may use the first, but the second and the last one. */
 static void open_bench_with(struct bench *bench, bool apart) {
     struct error err;
@@ -97,8 +91,9 @@ static void open_bench_with(struct bench *bench, bool apart) {
         for (uint64_t k = 0; subset->items && k < subset->n; k++) {
             subset->items[k] = numbered(k);
         }
-        if (apart) {
-            aim(request, i == 1 || i == n - 1);
+        if (apart && subset->items) {
+            subset->items[0] = numbered(i == 1 || i == n - 1);
+            subset->n = 1;
         }
         request->waiter.wakeup = &bench->wakeup;
         if (pick(bench, request) != (i < bench->n_endpoints)) {
