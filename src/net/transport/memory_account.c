@@ -723,6 +723,13 @@ static size_t grant_waiting(struct memory_quota *quota, size_t n) {
     return n;
 }
 
+static void mark_refused(struct memory_reservation *reservation) {
+    struct memory_quota *quota = reservation->account->quota;
+    TAILQ_REMOVE(&quota->waiting[reservation->waiting], reservation, link);
+    TAILQ_INSERT_TAIL(&quota->refused, reservation, link);
+    reservation->state = MEMORY_IS_REFUSED;
+}
+
 /* Moves what has waited too long to the list of refusals, and looks at how long the others wait. */
 static void find_expired(struct memory_quota *quota, uint64_t now_ns) {
     uint64_t long_ns = now_ns + MEMORY_WAIT_NS - MEMORY_LONG_NS;
@@ -733,9 +740,7 @@ static void find_expired(struct memory_quota *quota, uint64_t now_ns) {
             struct memory_reservation *next = TAILQ_NEXT(reservation, link);
             quota->newest_first = quota->newest_first || reservation->until_ns < long_ns;
             if (reservation->until_ns <= now_ns) {
-                TAILQ_REMOVE(&quota->waiting[i], reservation, link);
-                TAILQ_INSERT_TAIL(&quota->refused, reservation, link);
-                reservation->state = MEMORY_IS_REFUSED;
+                mark_refused(reservation);
             }
             reservation = next;
         }
