@@ -52,6 +52,15 @@ static int needs_gather(const sluice_input *input) {
     return input->n_pieces > 1 && input->n_bytes > 0;
 }
 
+static void gather_pieces(const sluice_input *input, unsigned char *to) {
+    for (size_t i = 0; i < input->n_pieces; i++) {
+        if (input->pieces[i].n_bytes > 0) {
+            memcpy(to, input->pieces[i].data, input->pieces[i].n_bytes);
+            to += input->pieces[i].n_bytes;
+        }
+    }
+}
+
 /* Bytes needed for inputs that are not contiguous. Sums sizes of existing memory, so they cannot
  * overflow. */
 static size_t gather_bytes(const sluice_request *request) {
@@ -77,12 +86,7 @@ static void outputs_fill(const sluice_request *request, sluice_output *outputs,
                                      .n_bytes = input->n_bytes};
         if (block && needs_gather(input)) {
             outputs[i].data = block;
-            for (size_t k = 0, at = 0; k < input->n_pieces; k++) {
-                if (input->pieces[k].n_bytes > 0) {
-                    memcpy(block + at, input->pieces[k].data, input->pieces[k].n_bytes);
-                    at += input->pieces[k].n_bytes;
-                }
-            }
+            gather_pieces(input, block);
             block += aligned(input->n_bytes);
         } else if (input->n_pieces > 0) {
             outputs[i].data = input->pieces[0].data;

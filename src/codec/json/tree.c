@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "codec/json/chunks.h"
 #include "codec/json/scan.h"
 
 enum { KEY_BYTES = 40 }; /* shown of a key in a message */
@@ -246,7 +247,7 @@ static enum status check_scan(const char *what, const struct json_scan *scan,
 static enum status check_tail(const struct json_tree *tree, struct str text, size_t end,
                               struct error *err) {
     size_t at = end;
-    while (at < text.len && memchr(" \t\r\n", text.ptr[at], 4)) {
+    while (at < text.len && json_is_blank(text.ptr[at])) {
         at++;
     }
     if (at == text.len) {
