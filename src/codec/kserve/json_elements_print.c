@@ -152,11 +152,22 @@ static float load_float(const unsigned char *data, enum datatype datatype) {
     return datatype == DT_FP16 ? half_to_float(half) : bfloat_to_float(half);
 }
 
+static int64_t load_signed(const unsigned char *data, size_t size) {
+    uint64_t bits = 0;
+    memcpy(&bits, data, size);
+    unsigned shift = (unsigned)(64 - 8 * size);
+    return (int64_t)(bits << shift) >> shift;
+}
+
+static uint64_t load_unsigned(const unsigned char *data, size_t size) {
+    uint64_t bits = 0;
+    memcpy(&bits, data, size);
+    return bits;
+}
+
 /* Prints one element, at most 23 characters. Returns: characters written. */
 static inline unsigned print_element(char *out, const unsigned char *data, enum datatype datatype,
                                      size_t size) {
-    uint64_t bits = 0;
-    unsigned shift = (unsigned)(64 - 8 * size);
     switch (datatype) {
     case DT_FP16:
     case DT_BF16:
@@ -166,14 +177,12 @@ static inline unsigned print_element(char *out, const unsigned char *data, enum 
     case DT_UINT16:
     case DT_UINT32:
     case DT_UINT64:
-        memcpy(&bits, data, size);
-        return num_print_u64(out, bits);
+        return num_print_u64(out, load_unsigned(data, size));
     case DT_INT8:
     case DT_INT16:
     case DT_INT32:
     case DT_INT64:
-        memcpy(&bits, data, size);
-        return num_print_i64(out, (int64_t)(bits << shift) >> shift);
+        return num_print_i64(out, load_signed(data, size));
     case DT_BOOL:
         memcpy(out, *data != 0 ? "true" : "false", 5);
         return *data != 0 ? 4 : 5;
