@@ -315,11 +315,11 @@ static void free_snapshots(struct retired_snapshot *retired) {
     }
 }
 
-/* Keeps an unloaded model as its slot's inactive one, unless there is a newer one. The lock is
- * held. */
+/* Keeps an unloaded model as its slot's inactive one, unless there is a newer one. `model_slot`:
+ * NULL: the model was the inactive one. The lock is held. */
 static bool keep_as_inactive(struct repository *repository, struct model_slot *model_slot,
                              struct model *model) {
-    if (!model->unloaded || model_slot->serving || model_slot->inactive) {
+    if (!model_slot || !model->unloaded || model_slot->serving || model_slot->inactive) {
         return false;
     }
     model_slot->inactive = model;
