@@ -107,16 +107,20 @@ static void run_encode(struct helper_job *job) {
     }
 }
 
+/* The outputs of a response that is not needed are not copied. */
+static void finish_shared_memory(struct client_inference *self, struct infer_response *response) {
+    struct infer_response unneeded = {.error.status = ST_CANCELLED};
+    shm_request_finish_outputs(&self->shm, self->base.call.request,
+                               inference_is_abandoned(&self->base) ? &unneeded : response);
+}
+
 /* After the last one `self` may be freed. */
 static void respond(struct outgoing_response *outgoing) {
     struct client_inference *self = client_inference_of(outgoing->inference);
     if (outgoing->last) {
-        /* No effect where run_encode did it. The outputs of a response that is not needed are not
-         * copied to shared memory. */
-        struct infer_response unneeded = {.error.status = ST_CANCELLED};
-        shm_request_finish_outputs(&self->shm, self->base.call.request,
-                                   inference_is_abandoned(&self->base) ? &unneeded
-                                                                       : outgoing->response);
+        if (self->shm.n > 0) { /* not where run_encode did it */
+            finish_shared_memory(self, outgoing->response);
+        }
         if (self->base.state != INFERENCE_REFUSED) {
             inference_set_state(&self->base, INFERENCE_ANSWERED);
         }
