@@ -58,8 +58,8 @@ bool net_call_body_is_too_slow(struct net_call *call) {
     uint64_t n_bytes = call->received - call->rate_received;
     call->rate_received = call->received;
     uint64_t n_excusing =
-        receive_window_add(&call->body_window, n_bytes, call->received, clock_now_ns(),
-                           limits->min_body_rate, limits->body_timeout_ns);
+        receive_rate_add(&call->body_rate, n_bytes, call->received, clock_now_ns(),
+                         limits->min_body_rate, limits->body_timeout_ns);
     return n_excusing > 0 && net_conn_waiting_bytes(call->conn) < n_excusing;
 }
 

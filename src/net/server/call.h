@@ -9,7 +9,7 @@
 #define SLUICE_NET_SERVER_CALL_H
 
 #include "net/server/conn_write.h"
-#include "net/server/receive_window.h"
+#include "net/server/receive_rate.h"
 #include "net/transport/body.h"
 
 /* Lives in its arena, as the first member of the protocol's own call. */
@@ -22,7 +22,7 @@ struct net_call {
     struct body body;
     uint64_t received;      /* body bytes as received */
     uint64_t rate_received; /* of them, in the windows so far */
-    struct receive_window body_window;
+    struct receive_rate body_rate;
     size_t n_head_reserved; /* of the budget, for a large head */
     struct net_call *ended_next;
     void (*release)(void *user);

@@ -1,7 +1,7 @@
 /* The page /metrics: the families of pools, endpoints, DNS names and the cluster, and those of the
  * upstream project's picker, under its names where they mean the same: docs/observability.md lists
  * the differences. */
-#include "program/picker/admin.h"
+#include "program/picker/routes.h"
 
 #include "core/base/json_writer.h"
 #include "core/base/metric/metric.h"

@@ -8,9 +8,9 @@
 #include "core/base/plural.h"
 #include "core/must/must.h"
 #include "core/os/ready_file.h"
-#include "program/picker/admin.h"
 #include "program/picker/discovery.h"
 #include "program/picker/grpc.h"
+#include "program/picker/routes.h"
 #include "program/process/memory_share.h"
 
 /* This share of --client-memory is for small requests only, so that a few large ones, or

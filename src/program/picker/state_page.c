@@ -1,5 +1,5 @@
 /* The page /debug/state: pools, endpoints, DNS names and the cluster, as lines of text. */
-#include "program/picker/admin.h"
+#include "program/picker/routes.h"
 
 #include "core/base/json_writer.h"
 #include "core/base/metric/metric.h"

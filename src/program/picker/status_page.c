@@ -1,6 +1,6 @@
 /* The page /status.json: the numbers of the picker's status page. Loads that have expired are left
  * out; ages are sent in place of times, as browsers have clocks of their own. */
-#include "program/picker/admin.h"
+#include "program/picker/routes.h"
 
 #include "core/base/json_writer.h"
 #include "core/base/metric/metric.h"

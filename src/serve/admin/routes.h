@@ -12,7 +12,7 @@
 #include "serve/repository/repository.h"
 #include "telemetry/admin/metrics_page.h"
 #include "telemetry/admin/process.h"
-#include "telemetry/admin/routes.h"
+#include "telemetry/admin/router.h"
 #include "telemetry/admin/state.h"
 
 /* The page /metrics: the metric registry, the process, and each model version. */

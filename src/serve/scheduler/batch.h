@@ -1,7 +1,7 @@
 /* The queue of the calls that wait, and the selection of those that are executed together: those
- * that can share a batch with the oldest one, as many as fit. The caller holds the scheduler's
- * lock.
- */
+ * that can share a batch with the oldest one, as many as fit. How long a batch waits for further
+ * calls (max_queue_delay_microseconds) is decided by scheduler_is_due, and for sequences by
+ * sequences_are_due. The caller holds the scheduler's lock. */
 #ifndef SLUICE_SERVE_SCHEDULER_BATCH_H
 #define SLUICE_SERVE_SCHEDULER_BATCH_H
 
@@ -36,7 +36,7 @@ struct priority_queue {
 /* Returns: ST_NO_MEMORY. */
 enum status priority_queue_init(struct priority_queue *queue, struct arena *arena, size_t n_levels,
                                 struct error *err) SLUICE_MUST_USE;
-/* Appends the call to the class that call->queue_deadline gives. */
+/* Appends the call to the class that call->run->queue_deadline gives. */
 void priority_queue_add(struct priority_queue *queue, struct call *call);
 void priority_queue_remove(struct priority_queue *queue, struct call *call);
 /* Returns: the number of calls of that level, deprioritized ones included. */

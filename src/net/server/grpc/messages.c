@@ -272,14 +272,14 @@ static enum status too_many_error(struct error *err) {
 static enum status check_rate(struct grpc_stream *stream, size_t n_bytes, struct error *err) {
     const struct grpc_limits *limits = &stream->core->options->limits;
     if (stream->in.state >= GRPC_RECEIVED || grpc_receiver_is_at_boundary(&stream->in)) {
-        stream->in_window.since_ns = 0;
+        stream->message_rate.since_ns = 0;
         return ST_OK;
     }
     const struct grpc_core *core = stream->core;
     struct grpc_session *session = stream->session;
     uint64_t n_excusing =
-        receive_window_add(&stream->in_window, n_bytes, session->n_received, grpc_core_now(core),
-                           limits->net.min_body_rate, limits->net.body_timeout_ns);
+        receive_rate_add(&stream->message_rate, n_bytes, session->n_received, grpc_core_now(core),
+                         limits->net.min_body_rate, limits->net.body_timeout_ns);
     bool slow =
         n_excusing > 0 && (!core->waiting_bytes || core->waiting_bytes(session) < n_excusing);
     return slow ? error_set(err, ST_REQUEST_TIMEOUT, "the message is too slow (--min-body-rate)")

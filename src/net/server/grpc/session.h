@@ -28,7 +28,7 @@
 #include "codec/grpc/text.h"
 #include "core/event/timer.h"
 #include "net/server/grpc/server.h"
-#include "net/server/receive_window.h"
+#include "net/server/receive_rate.h"
 #include "net/transport/grpc/fields.h"
 #include "net/transport/grpc/receiver.h"
 #include "net/transport/grpc/send_queue.h"
@@ -128,7 +128,7 @@ struct grpc_stream {
     struct grpc_receiver in;
     struct grpc_send_queue out;
     enum http_coding answer_coding;
-    struct receive_window in_window;  /* of messages that are incomplete */
+    struct receive_rate message_rate; /* of messages that are incomplete */
     uint64_t behind_mark;             /* core->is_behind, while it waits for GRPC_WAIT_BEHIND */
     uint64_t n_sent;                  /* bytes of messages collected since sent_since_ns, over */
     uint64_t sent_since_ns;           /* which the rate is looked at; 0: nothing is queued */

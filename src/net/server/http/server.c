@@ -28,7 +28,7 @@ static void payload_begin(struct request_response_conn *conn) {
         .coding = exchange->plan.coding,
     };
     struct error err;
-    call->base.body_window.since_ns = clock_now_ns();
+    call->base.body_rate.since_ns = clock_now_ns();
     if (body_init(&call->base.body, &means, &plan, &err) != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
     } else if (!call->may_send_body) {

@@ -273,7 +273,7 @@ static enum status call_new(struct request_response_conn *conn, const struct mip
         .payload = STR(""),
         .listener = conn->net.listen_endpoint->user,
     };
-    call->body_window.since_ns = clock_now_ns();
+    call->body_rate.since_ns = clock_now_ns();
     conn->call = call;
     return ST_OK;
 }

@@ -161,7 +161,7 @@ static struct statistics_shard *shard_of(struct statistics *statistics,
 static enum statistics_reason reason_of(const struct call *call) {
     enum status status = call->response.error.status;
     if (status == ST_CANCELLED) {
-        return STATISTICS_CANCELED;
+        return STATISTICS_CANCELLED;
     }
     if (call->started_ns > 0) {
         return status == ST_NO_MEMORY ? STATISTICS_OTHER : STATISTICS_BACKEND;
@@ -276,7 +276,7 @@ enum { NS_PER_MS = 1000000, WALL_MAY_DIFFER_NS = 10 * NS_PER_MS };
 const char *statistics_reason_name(enum statistics_reason reason) {
     static const char *const names[STATISTICS_REASONS] = {
         [STATISTICS_REJECTED] = "REJECTED",
-        [STATISTICS_CANCELED] = "CANCELED",
+        [STATISTICS_CANCELLED] = "CANCELED",
         [STATISTICS_BACKEND] = "BACKEND",
         [STATISTICS_OTHER] = "OTHER",
     };

@@ -25,7 +25,7 @@ struct model_version;
 /* Why a request failed, in Triton's terms. */
 enum statistics_reason {
     STATISTICS_REJECTED, /* queue timeout or deadline */
-    STATISTICS_CANCELED,
+    STATISTICS_CANCELLED,
     STATISTICS_BACKEND,
     STATISTICS_OTHER,
     STATISTICS_REASONS,

@@ -209,7 +209,7 @@ static void statistics_failures_count_by_reason(void **state) {
     assert_int_equal(seen.success.count, 0);
     assert_int_equal(seen.fail.count, 2); /* requests refused by a full queue are not counted */
     assert_int_equal(seen.failed[STATISTICS_BACKEND], 1);
-    assert_int_equal(seen.failed[STATISTICS_CANCELED], 1);
+    assert_int_equal(seen.failed[STATISTICS_CANCELLED], 1);
     assert_int_equal(seen.n_inferences, 0);
     assert_int_equal(seen.n_executions, 1);
     assert_int_equal(seen.n_queued + seen.n_running, 0);
@@ -219,7 +219,7 @@ static void statistics_failures_count_by_reason(void **state) {
 static void statistics_reason_names_match_reference_server(void **state) {
     (void)state;
     assert_string_equal(statistics_reason_name(STATISTICS_REJECTED), "REJECTED");
-    assert_string_equal(statistics_reason_name(STATISTICS_CANCELED), "CANCELED");
+    assert_string_equal(statistics_reason_name(STATISTICS_CANCELLED), "CANCELED");
     assert_string_equal(statistics_reason_name(STATISTICS_BACKEND), "BACKEND");
     assert_string_equal(statistics_reason_name(STATISTICS_OTHER), "OTHER");
 }

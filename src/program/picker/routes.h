@@ -2,8 +2,8 @@
  * All are read-only.
  *
  * Thread: the functions, main; the pages, the admin worker's. */
-#ifndef SLUICE_PROGRAM_PICKER_ADMIN_H
-#define SLUICE_PROGRAM_PICKER_ADMIN_H
+#ifndef SLUICE_PROGRAM_PICKER_ROUTES_H
+#define SLUICE_PROGRAM_PICKER_ROUTES_H
 
 #include <stdatomic.h>
 
@@ -14,7 +14,7 @@
 #include "telemetry/admin/listener.h"
 #include "telemetry/admin/metrics_page.h"
 #include "telemetry/admin/process.h"
-#include "telemetry/admin/routes.h"
+#include "telemetry/admin/router.h"
 #include "telemetry/admin/state.h"
 
 struct dns_watch;

@@ -1,5 +1,5 @@
 /* Routing of the admin listener. */
-#include "telemetry/admin/routes.h"
+#include "telemetry/admin/router.h"
 
 #include "codec/json/error_body.h"
 #include "core/base/buf.h"

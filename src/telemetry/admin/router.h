@@ -6,8 +6,8 @@
  * all workers print a part of, ADMIN_MAX_REPORTS. Further requests get 503.
  *
  * Thread: the exchange's. */
-#ifndef SLUICE_TELEMETRY_ADMIN_ROUTES_H
-#define SLUICE_TELEMETRY_ADMIN_ROUTES_H
+#ifndef SLUICE_TELEMETRY_ADMIN_ROUTER_H
+#define SLUICE_TELEMETRY_ADMIN_ROUTER_H
 
 #include "codec/http1/web_access.h"
 #include "net/server/http/server.h"

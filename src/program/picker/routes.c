@@ -1,5 +1,5 @@
 /* The operators' listener: its routes, what its pages share, and the query of /debug/pick. */
-#include "program/picker/admin.h"
+#include "program/picker/routes.h"
 
 #include <assert.h>
 
