@@ -199,12 +199,16 @@ uint64_t memory_quota_wanted(const struct memory_quota *quota) {
     return n_bytes;
 }
 
-/* Returns: whether it was due. */
-static bool relieve_if_due(struct memory_quota *quota, uint64_t now_ns, uint64_t wanted) {
+static void relieve(struct memory_quota *quota, uint64_t now_ns, uint64_t wanted) {
+    quota->relief_due_ns = now_ns + MEMORY_RETRY_NS;
+    quota->options.relieve(quota->options.user, wanted);
+}
+
+/* What waits is summed up only when a relief is due: many may wait. Returns: whether it was. */
+static bool relieve_waiting(struct memory_quota *quota, uint64_t now_ns) {
     bool due = now_ns >= quota->relief_due_ns;
     if (due) {
-        quota->relief_due_ns = now_ns + MEMORY_RETRY_NS;
-        quota->options.relieve(quota->options.user, wanted);
+        relieve(quota, now_ns, memory_quota_wanted(quota));
     }
     return due;
 }
@@ -408,7 +412,7 @@ static void insert_waiting(struct memory_reservation *reservation) {
         TAILQ_INSERT_TAIL(list, reservation, link);
     }
     update_waiting(quota);
-    bool relieved = relieve_if_due(quota, now_ns, memory_quota_wanted(quota));
+    bool relieved = relieve_waiting(quota, now_ns);
     schedule(quota, relieved ? now_ns + MEMORY_RELIEVED_NS : retry_ns(quota, now_ns));
 }
 
@@ -570,8 +574,9 @@ void memory_release(struct memory_reservation *reservation, bool sent) {
 /* ---- overhead of open calls ------------------------------------------------------------------ */
 
 void memory_relieve(struct memory_account *account, uint64_t wanted) {
-    if (account) {
-        (void)relieve_if_due(account->quota, account->quota->options.now_ns(), wanted);
+    uint64_t now_ns = account ? account->quota->options.now_ns() : 0;
+    if (account && now_ns >= account->quota->relief_due_ns) {
+        relieve(account->quota, now_ns, wanted);
     }
 }
 
@@ -768,6 +773,6 @@ uint64_t memory_quota_run(struct memory_quota *quota, uint64_t now_ns) {
     if (!has_waiting(quota)) {
         return UINT64_MAX;
     }
-    bool relieved = relieve_if_due(quota, now_ns, memory_quota_wanted(quota));
+    bool relieved = relieve_waiting(quota, now_ns);
     return relieved ? now_ns + MEMORY_RELIEVED_NS : retry_ns(quota, now_ns);
 }

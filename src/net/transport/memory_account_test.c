@@ -832,6 +832,27 @@ static void memory_pages_have_some_in_any_case(void **state) {
     close_memory();
 }
 
+/* A request that begins to wait beside many others must not take time for each of them. */
+static void memory_budget_many_begin_to_wait_in_linear_time(void **state) {
+    enum { MANY = 100000 };
+    struct request first, *requests = calloc(MANY, sizeof(*requests));
+    (void)state;
+    assert_non_null(requests);
+    open_memory(8 * MB, 0);
+    assert_int_equal(reserve(&first, 0, 8 * MB), MEMORY_GRANTED);
+    for (size_t i = 0; i < MANY; i++) {
+        assert_int_equal(reserve(&requests[i], i % N, 2 * MB), MEMORY_WAITS);
+    }
+    assert_int_equal(memory.n_reliefs, 1); /* the clock stands still */
+    assert_true(memory_quota_wanted(&memory.quotas[0]) == (uint64_t)MANY * 2 * MB);
+    for (size_t i = 0; i < MANY; i++) {
+        release(&requests[i]);
+    }
+    release(&first);
+    close_memory();
+    free(requests);
+}
+
 static void memory_overhead_refused_asks_for_relief_at_intervals(void **state) {
     struct memory_overhead overhead = {NULL, 0, 0};
     (void)state;
@@ -921,6 +942,7 @@ int main(void) {
         cmocka_unit_test(memory_sockets_leave_small_responses_their_limit),
         cmocka_unit_test(memory_pages_have_some_in_any_case),
         cmocka_unit_test(memory_budget_many_that_wait_are_granted_in_parts),
+        cmocka_unit_test(memory_budget_many_begin_to_wait_in_linear_time),
         cmocka_unit_test(memory_overhead_refused_asks_for_relief_at_intervals),
         cmocka_unit_test(memory_budget_users_free_together_what_is_wanted),
         cmocka_unit_test(memory_overhead_outlives_its_connection),
