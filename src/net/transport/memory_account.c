@@ -763,6 +763,7 @@ static void refuse_expired(struct memory_quota *quota, uint64_t now_ns) {
 }
 
 uint64_t memory_quota_run(struct memory_quota *quota, uint64_t now_ns) {
+    uint64_t relief_due_ns = quota->relief_due_ns;
     quota->scheduled = false;
     size_t n = grant_waiting(quota, admit_ready_accounts(quota));
     if (n >= RUN_GRANTS) {
@@ -773,6 +774,7 @@ uint64_t memory_quota_run(struct memory_quota *quota, uint64_t now_ns) {
     if (!has_waiting(quota)) {
         return UINT64_MAX;
     }
-    bool relieved = relieve_waiting(quota, now_ns);
+    (void)relieve_waiting(quota, now_ns);
+    bool relieved = quota->relief_due_ns != relief_due_ns; /* by what began to wait, too */
     return relieved ? now_ns + MEMORY_RELIEVED_NS : retry_ns(quota, now_ns);
 }

@@ -205,6 +205,23 @@ static void memory_budget_full_makes_wait_then_refuses(void **state) {
     close_memory();
 }
 
+/* The response before it of the same client is sent, and others have taken the memory. */
+static void memory_budget_full_for_a_turn_is_looked_at_soon(void **state) {
+    struct request requests[3];
+    (void)state;
+    open_memory(8 * MB, MB);
+    assert_int_equal(reserve(&requests[0], 0, 8 * MB), MEMORY_GRANTED);
+    assert_int_equal(reserve(&requests[1], 0, 4 * MB), MEMORY_WAITS);
+    release(&requests[0]);
+    assert_int_equal(reserve(&requests[2], 1, 8 * MB), MEMORY_GRANTED);
+    assert_int_equal(memory.n_reliefs, 0);
+    assert_int_equal(memory_quota_run(&memory.quotas[0], 1), 1 + MEMORY_RELIEVED_NS);
+    assert_int_equal(memory.n_reliefs, 1);
+    release(&requests[1]);
+    release(&requests[2]);
+    close_memory();
+}
+
 static void memory_budget_is_one_for_all_shares(void **state) {
     struct request requests[2];
     (void)state;
@@ -916,6 +933,7 @@ int main(void) {
         cmocka_unit_test(memory_account_closed_lives_until_last_release),
         cmocka_unit_test(memory_account_null_counts_nothing),
         cmocka_unit_test(memory_budget_full_makes_wait_then_refuses),
+        cmocka_unit_test(memory_budget_full_for_a_turn_is_looked_at_soon),
         cmocka_unit_test(memory_budget_is_one_for_all_shares),
         cmocka_unit_test(memory_budget_bodies_and_responses_share_it),
         cmocka_unit_test(memory_budget_small_response_passes_those_that_wait),
