@@ -368,7 +368,6 @@ static void connection_over_limit_waits_for_those_that_are_not_open(void **state
     test_server_stop(&server);
 }
 
-/* As server.c, which is told to when a place is wanted. */
 /* More connections than the limit have a place, as when some that were found idle have become busy
  * meanwhile: a new one needs one place only. */
 static void connection_far_over_limit_takes_place_of_idle_one(void **state) {
@@ -393,6 +392,7 @@ static void connection_far_over_limit_takes_place_of_idle_one(void **state) {
     test_server_stop(&server);
 }
 
+/* As conn_limit.c, which is told to when a place is wanted. */
 static void run_evict(struct worker_msg *msg) {
     net_conn_evict(CONTAINER_OF(msg, struct net_conn, msg));
 }
