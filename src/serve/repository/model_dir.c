@@ -371,18 +371,19 @@ static enum status find_backend(struct arena *arena, struct backends *backends, 
     }
     lock_acquire(lock);
     *out = backends_find(backends, has_default_file, &guess);
-    const char *failure = *out ? NULL : backends_failure(backends);
+    struct error failure;
+    bool failed = !*out && backends_failure(backends, &failure);
     lock_release(lock);
     if (*out) {
         return ST_OK;
     }
-    return error_set(err, ST_BAD_MODEL,
+    return error_set(err, failed ? failure.status : ST_BAD_MODEL,
                      "%s/%" PRIu64
                      " has no file that one of the installed backends (%s) would load "
                      "by itself, such as model.onnx; config.pbtxt can say `backend:` and "
                      "`default_model_filename:`%s%s",
                      model->directory.ptr, number, backends_list(backends),
-                     failure ? "; could not be loaded: " : "", failure ? failure : "");
+                     failed ? "; could not be loaded: " : "", failed ? failure.text : "");
 }
 
 /* The first existing file with one of the backend's extensions; the version's directory for a

@@ -162,14 +162,17 @@ static enum status error_unknown_kind(const struct model_list *list, const char 
 }
 
 /* The lock is held for this only: a volume may hang. Returns: NULL: none; *failure then says why a
- * backend was not loaded, NULL: all were. */
+ * backend was not loaded, ST_OK: all were. */
 static const sluice_backend *find_backend(const struct model_list *list, struct file_name *file,
-                                          const char **failure) {
+                                          struct error *failure) {
     if (list->backends_lock) {
         lock_acquire(list->backends_lock);
     }
     const sluice_backend *backend = backends_find(list->backends, file_has_extension, file);
-    *failure = backend ? NULL : backends_failure(list->backends);
+    failure->status = ST_OK;
+    if (!backend) {
+        (void)backends_failure(list->backends, failure);
+    }
     if (list->backends_lock) {
         lock_release(list->backends_lock);
     }
@@ -186,13 +189,13 @@ static enum status add_file(struct model_list *list, const struct scan_source *s
 static enum status scan_file(struct model_list *list, const struct scan_source *source,
                              struct error *err) {
     struct file_name file = {.name = base_name(str_of(source->path))};
-    const char *failure;
+    struct error failure;
     const sluice_backend *backend = find_backend(list, &file, &failure);
-    if (failure) {
+    if (failure.status != ST_OK) {
         return error_set(err, ST_BAD_CONFIG,
                          "%s needs a backend, and none that was loaded knows files of this kind; "
                          "could not be loaded: %s",
-                         source->path, failure);
+                         source->path, failure.text);
     }
     if (!backend) {
         return error_unknown_kind(list, source->path, err);
@@ -321,7 +324,7 @@ static enum status scan_file_entry(struct model_list *list, const char *director
                                    struct error *err) {
     struct str path = arena_printf(list->arena, "%s/%s", directory, name);
     struct file_name file = {.name = str_of(name)};
-    const char *failure;
+    struct error failure;
     if (!path.ptr) {
         return error_no_memory(err, "looking for models");
     }

@@ -95,6 +95,7 @@ enum status backend_check(const sluice_backend *backend, struct str name, struct
 
 struct installed_backend {
     struct str name;
+    struct str path; /* of the file; empty until it is tried */
     bool tried;
     const sluice_backend *backend; /* NULL: loading failed */
     struct error error;
@@ -234,13 +235,24 @@ const char *backends_list(const struct backends *backends) {
     return backends->list.ptr;
 }
 
-const char *backends_failure(const struct backends *backends) {
+/* Returns: whether the error may pass: the backend is tried again. */
+static bool may_pass(const struct error *err) {
+    return err->status == ST_NOT_READY || err->status == ST_NO_MEMORY;
+}
+
+bool backends_failure(const struct backends *backends, struct error *out) {
+    const struct error *found = NULL;
     for (size_t i = 0; i < backends->n; i++) {
-        if (backends->items[i].tried && !backends->items[i].backend) {
-            return backends->items[i].error.text;
+        const struct installed_backend *item = &backends->items[i];
+        bool failed = item->tried && !item->backend;
+        if (failed && (!found || (may_pass(&item->error) && !may_pass(found)))) {
+            found = &item->error;
         }
     }
-    return NULL;
+    if (found) {
+        *out = *found;
+    }
+    return found != NULL;
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */
@@ -280,21 +292,23 @@ static enum status load_library(const char *path, struct str name, const sluice_
 
 static enum status load_once(struct backends *backends, struct installed_backend *item,
                              struct error *err) {
-    if (!item->tried) {
+    if (!item->tried || (!item->backend && may_pass(&item->error))) {
         item->tried = true;
-        struct str path = arena_printf(backends->arena, "%s/%s%s%s", backends->directory.ptr,
-                                       file_prefix.ptr, item->name.ptr, file_suffix.ptr);
-        if (!path.ptr) {
+        if (!item->path.ptr) {
+            item->path = arena_printf(backends->arena, "%s/%s%s%s", backends->directory.ptr,
+                                      file_prefix.ptr, item->name.ptr, file_suffix.ptr);
+        }
+        if (!item->path.ptr) {
             error_no_memory(&item->error, "a backend's path");
-        } else if (load_library(path.ptr, item->name, &item->backend, &item->error) == ST_OK) {
+        } else if (load_library(item->path.ptr, item->name, &item->backend, &item->error) ==
+                   ST_OK) {
             const char *version = item->backend->version;
             log_event(LOG_DEBUG, "backend loaded", LOG_STR("backend", item->name),
-                      LOG_CSTR("version", version ? version : ""), LOG_STR("file", path));
+                      LOG_CSTR("version", version ? version : ""), LOG_STR("file", item->path));
         }
     }
     if (!item->backend) {
         *err = item->error;
-        item->tried = err->status != ST_NOT_READY && err->status != ST_NO_MEMORY;
         return err->status;
     }
     return ST_OK;

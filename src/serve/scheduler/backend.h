@@ -20,17 +20,19 @@ struct backends *backends_new(const char *directory, const sluice_backend *const
 void backends_free(struct backends *backends);
 
 /* Loads the backend on the first call. Returns: ST_BAD_MODEL with the list of installed backends,
- * or with the reason why the library could not be loaded. Thread: one at a time. */
+ * or with the reason why the library could not be loaded; ST_NOT_READY, ST_NO_MEMORY with what the
+ * process lacked for that: the next call tries again. Thread: one at a time. */
 enum status backends_get(struct backends *backends, struct str name, const sluice_backend **out,
                          struct error *err) SLUICE_MUST_USE;
 /* Loads backends by name until `accepts` returns true for one of a backend's file extensions.
  * Returns: that backend; NULL: none. Thread: one at a time. */
 const sluice_backend *backends_find(struct backends *backends,
                                     bool (*accepts)(void *user, const char *extension), void *user);
-/* Returns: why the first backend that was tried and not loaded was not; NULL: all were. For the
- * message when backends_find finds none: that backend may be the one that is needed. Thread: as
+/* Returns: whether a backend was tried and not loaded; *out is why: of the first for which the
+ * process lacked something (ST_NOT_READY, ST_NO_MEMORY), else of the first. For the error when
+ * backends_find finds none: that backend may be the one that is needed. Thread: as
  * backends_find. */
-const char *backends_failure(const struct backends *backends);
+bool backends_failure(const struct backends *backends, struct error *out);
 /* "identity, onnxruntime", or "none", for messages; valid until `backends` is freed. */
 const char *backends_list(const struct backends *backends);
 

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -83,7 +84,7 @@ static void backends_directory_lists_and_loads_by_name(void **state) {
     struct test_dir dir;
     const sluice_backend *const builtin[] = {&rig_backend};
     const sluice_backend *backend = NULL;
-    struct error err;
+    struct error err, why;
     (void)state;
     test_dir_make(&dir);
     test_dir_add(&dir, "libsluice_zeta.so", "this is not a library");
@@ -96,13 +97,14 @@ static void backends_directory_lists_and_loads_by_name(void **state) {
     assert_string_equal(backends_list(backends), "alpha, fake, zeta");
     assert_int_equal(backends_get(backends, STR("fake"), &backend, &err), ST_OK);
     assert_ptr_equal(backend, &rig_backend);
-    assert_null(backends_failure(backends));
+    assert_false(backends_failure(backends, &why));
     for (int i = 0; i < 2; i++) { /* the second time from the cache */
         assert_int_equal(backends_get(backends, STR("zeta"), &backend, &err), ST_BAD_MODEL);
         assert_non_null(strstr(err.text, "backend zeta ("));
         assert_non_null(strstr(err.text, "libsluice_zeta.so"));
     }
-    assert_string_equal(backends_failure(backends), err.text);
+    assert_true(backends_failure(backends, &why));
+    assert_string_equal(why.text, err.text);
     assert_int_equal(backends_get(backends, STR("beta"), &backend, &err), ST_BAD_MODEL);
     assert_non_null(strstr(err.text, "no backend beta is installed in /"));
     assert_non_null(strstr(err.text, "installed: alpha, fake, zeta"));
@@ -140,6 +142,48 @@ static void backend_dir(char out[PATH_MAX]) {
     }
     int len = snprintf(out, PATH_MAX, "%s/backends", self);
     assert_true(len < PATH_MAX);
+}
+
+static bool accepts_none(void *user, const char *extension) {
+    (void)user, (void)extension;
+    return false;
+}
+
+/* The reason is in the error of a model whose backend is looked for, and the backend is there with
+ * the next load. */
+static void backends_without_descriptors_are_tried_again(void **state) {
+    struct test_dir dir;
+    char directory[PATH_MAX], target[PATH_MAX + 64], link[PATH_MAX];
+    const sluice_backend *backend = NULL;
+    struct error err, why;
+    struct rlimit before;
+    (void)state;
+    backend_dir(directory);
+    test_dir_make(&dir);
+    test_dir_add(&dir, "libsluice_alpha.so", "this is not a library");
+    snprintf(target, sizeof(target), "%s/libsluice_identity.so", directory);
+    snprintf(link, sizeof(link), "%s/libsluice_identity.so", dir.path);
+    assert_int_equal(symlink(target, link), 0);
+    struct backends *backends = backends_new(dir.path, NULL, 0);
+    assert_int_equal(backends_get(backends, STR("alpha"), &backend, &err), ST_BAD_MODEL);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    struct rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    assert_null(backends_find(backends, accepts_none, NULL));
+    bool failed = backends_failure(backends, &why);
+    assert_int_equal(backends_get(backends, STR("identity"), &backend, &err), ST_NOT_READY);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_true(failed);
+    assert_int_equal(why.status, ST_NOT_READY);
+    assert_non_null(strstr(why.text, "backend identity ("));
+    assert_non_null(strstr(why.text, "Too many open files"));
+    if (backends_get(backends, STR("identity"), &backend, &err) != ST_OK) {
+        fail_msg("%s", err.text);
+    }
+    assert_true(backends_failure(backends, &why));
+    assert_int_equal(why.status, ST_BAD_MODEL);
+    backends_free(backends);
+    test_dir_remove(&dir);
 }
 
 static const struct model_config_tensor identity_input = {
@@ -207,6 +251,7 @@ int main(void) {
         cmocka_unit_test(backend_check_bad_table_is_refused),
         cmocka_unit_test(backends_directory_lists_and_loads_by_name),
         cmocka_unit_test(backends_without_directory_lists_none),
+        cmocka_unit_test(backends_without_descriptors_are_tried_again),
         cmocka_unit_test(identity_backend_built_library_echoes),
     };
     return cmocka_run_group_tests_name("serve/scheduler/backend", tests, NULL, NULL);
