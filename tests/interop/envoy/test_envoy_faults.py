@@ -66,7 +66,7 @@ def test_envoy_own_fallback_tells_picker_of_server_exit(start, echoes):
 def test_envoy_refusing_endpoint_is_last_choice(start, echoes, attributes):
     """Without checks: full duplex tells the picker of a refused connection, which is one lost request
     and not a third of them."""
-    gateway = start("full-duplex.yaml", more=lambda text: text.replace(
+    gateway = start("full-duplex.yaml", change=lambda pool: pool + "refused_for: 1m\n", more=lambda text: text.replace(
         "response.flags, response.code_details", attributes))
     echoes[0].close()
     statuses = [gateway.curl("/").status for _ in range(60)]
