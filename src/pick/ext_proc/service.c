@@ -321,13 +321,9 @@ static void on_timer(struct timer *timer) {
 
 /* Ticks while requests are queued. */
 static void update_tick(struct worker_state *worker_state) {
-    bool wanted = !pool_waited_is_empty(&worker_state->waited);
-    if (wanted == worker_state->is_ticking) {
-        return;
-    }
     struct loop_timers *timers = worker_timers(worker_state->worker);
-    worker_state->is_ticking = wanted;
-    if (!wanted) {
+    worker_state->is_ticking = !pool_waited_is_empty(&worker_state->waited);
+    if (!worker_state->is_ticking) {
         timer_stop(timers, &worker_state->tick);
     } else {
         timer_start(timers, &worker_state->tick, clock_now_ns() + TICK_NS);
@@ -336,7 +332,6 @@ static void update_tick(struct worker_state *worker_state) {
 
 static void on_tick(struct timer *timer) {
     struct worker_state *worker_state = CONTAINER_OF(timer, struct worker_state, tick);
-    worker_state->is_ticking = false;
     pool_waited_tick(&worker_state->waited, TICK_NS / 2);
     update_tick(worker_state);
 }
@@ -345,7 +340,10 @@ static void on_tick(struct timer *timer) {
  * had before. */
 static void update_timer(struct stream *stream) {
     uint64_t due_ns = pick_session_deadline_ns(stream->session);
-    update_tick(stream->worker_state);
+    struct worker_state *worker_state = stream->worker_state;
+    if (worker_state->is_ticking == pool_waited_is_empty(&worker_state->waited)) {
+        update_tick(worker_state);
+    }
     if (due_ns != stream->due_ns) {
         struct loop_timers *timers = worker_timers(stream->call->worker);
         stream->due_ns = due_ns;

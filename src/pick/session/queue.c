@@ -184,11 +184,6 @@ static void pick_again(struct pick_session *session) {
     }
 }
 
-bool pick_queue_is_replaying(const struct pick_session *session) {
-    return session->queue_entry && session->state != PICK_QUEUED &&
-           !STAILQ_EMPTY(&session->queue_entry->buffered);
-}
-
 /* How many buffered messages are processed in one go: a client may send a body in thousands of
  * pieces while its request waits. */
 enum { REPLAYED_MESSAGES = 32 };

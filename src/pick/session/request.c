@@ -145,10 +145,10 @@ enum status pick_request_read(struct arena *arena, const struct protocol *protoc
     struct header_scan scan = {.request = out, .protocol = protocol};
     *out = (struct pick_request){.fields = message->fields};
     read_headers(&scan, &message->fields);
-    subset_init(&out->selection, true);
     out->has_selection = scan.selection.ptr != NULL;
     enum status st = pick_request_read_subset(arena, protocol, message, out, err);
     if (st == ST_OK && out->has_selection) {
+        subset_init(&out->selection, true);
         st = subset_add_list(&out->selection, arena, scan.selection, err);
     }
     return st;

@@ -290,7 +290,10 @@ void pick_queue_push_message(struct pick_session *session);
 /* Removes the request from the queue, if it is queued, and drops the buffered messages. */
 void pick_queue_stop_wait(struct pick_session *session, enum flow_outcome outcome);
 /* Whether the request is queued no longer, and buffered messages are left. */
-bool pick_queue_is_replaying(const struct pick_session *session);
+static inline bool pick_queue_is_replaying(const struct pick_session *session) {
+    return session->queue_entry && session->state != PICK_QUEUED &&
+           !STAILQ_EMPTY(&session->queue_entry->buffered);
+}
 /* After admission: processes some buffered messages, up to one whose scan has further slices. */
 void pick_queue_replay(struct pick_session *session);
 /* A message that the session has kept becomes the one being processed, and the reference, which is
