@@ -366,7 +366,7 @@ static void check_events(size_t n_before) {
 /* Returns: whether to feed more. */
 static bool check(const char *name, size_t before, size_t at, size_t n_events_before) {
     if (side_a.refused && is_ignored(refused_id())) {
-        n_stricter++; /* the one difference (h2_closed_streams.h) */
+        n_stricter++; /* the one difference (h2_scan.h) */
         return false;
     }
     if (side_a.failed != side_b.failed || side_a.code != side_b.code ||

@@ -37,7 +37,7 @@ struct call {
      * `response`; the call must live until then. */
     void (*done)(struct call *call);
     /* Decoupled models: runs for each response but the last, before `done`. The receiver releases
-     * the response when it is sent, which lets the backend continue (partial_response.h). NULL:
+     * the response when it is sent, which lets the backend continue (partial_response.c). NULL:
      * partial responses are dropped. */
     void (*on_partial_response)(struct call *call, struct infer_response *response);
     /* filled for `done`; without outputs when a decoupled model's final response had none */

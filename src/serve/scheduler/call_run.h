@@ -88,7 +88,7 @@ struct call_run {
     bool is_stored;       /* in the response cache, or the cache has refused it */
     enum call_loss loss;
     struct response_stream *stream; /* bounds the partial responses in flight
-                                       (partial_response.h); NULL: not decoupled */
+                                       (partial_response.c); NULL: not decoupled */
     struct arena *extra_arena;      /* for an answer that exceeds the prepared memory */
 };
 

@@ -4,7 +4,7 @@
  *
  * A thread that is blocked cannot serve other calls. So a call whose client lags is ended once
  * another one has waited for it as long as a client may lag. One waiting call ends one other
- * at a time. Streams of a host that was slow before may lag for a shorter time (slow_hosts.h). */
+ * at a time. Streams of a host that was slow before may lag for a shorter time (hosts.h). */
 #include "serve/scheduler/host_callbacks.h"
 
 #include <stdlib.h>

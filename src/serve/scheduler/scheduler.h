@@ -1,5 +1,5 @@
 /* Selects the calls that an idle instance of a model version executes next. Waiting calls are in a
- * queue (priority_queue.h) under one lock; instance.c runs them, call.c removes those that
+ * queue (batch.h) under one lock; instance.c runs them, call.c removes those that
  * expire. */
 #ifndef SLUICE_SERVE_SCHEDULER_SCHEDULER_H
 #define SLUICE_SERVE_SCHEDULER_SCHEDULER_H
