@@ -73,12 +73,12 @@ def loaded_from(live):
 
 
 def test_missing_library_is_error_of_its_model_until_installed(start_server, backends, models):
-    """With no library at all the error says what to install; other models serve, and the model is loaded
-    once the library is there."""
+    """With no library at all the error says what to install, and 503 that the server lacks it, not the request;
+    other models serve, and the model is loaded once the library is there."""
     live = start(start_server, backends, models)
     live.expected_errors.append("could not be loaded")
     reply = load(live)
-    assert reply.status == 400, str(reply)
+    assert reply.status == 503, str(reply)
     assert "model.onnx needs backend onnxruntime, which could not be loaded: no ONNX Runtime" in reply.body.decode()
     assert "pip install onnxruntime" in reply.body.decode()
     assert identity_answers(live)
