@@ -165,15 +165,15 @@ static int encrypted_send(struct net_conn *conn, struct encrypted_write *encrypt
 }
 
 /* Sends output of the session, or plaintext before it: at once what the socket takes, the rest from
- * a copy. Returns: false when the connection was closed. */
-static bool net_tls_send_encrypted(struct net_conn *conn, const char *data, size_t n_bytes) {
+ * a copy. Returns: 0, or libuv's error; then the caller closes the connection. */
+static int send_or_copy(struct net_conn *conn, const char *data, size_t n_bytes) {
     /* libuv's type has no const; it does not write there. */
     uv_buf_t buf = {.base = (char *)(uintptr_t)data, .len = n_bytes};
     int rc = uv_try_write(&conn->uv.stream, &buf, 1); /* writes nothing when a write is queued */
     size_t n = rc > 0 ? (size_t)rc : 0;
     metric_add(METRIC_SENT_BYTES_TOTAL, (int64_t)n);
     if (n == n_bytes) {
-        return true;
+        return 0;
     }
     bool hopeless = (rc < 0 && rc != UV_EAGAIN) || conn->n_encrypted_writes >= MAX_ENCRYPTED_WRITES;
     struct encrypted_write *encrypted = hopeless ? NULL : encrypted_new(conn, n_bytes - n);
@@ -181,11 +181,16 @@ static bool net_tls_send_encrypted(struct net_conn *conn, const char *data, size
         encrypted->n_bytes = n_bytes - n;
         memcpy(encrypted->data, data + n, encrypted->n_bytes);
     }
-    if (!encrypted || encrypted_send(conn, encrypted) != 0) {
+    return encrypted ? encrypted_send(conn, encrypted) : UV_ECONNABORTED;
+}
+
+/* Likewise, outside of writes. Returns: false when the connection was closed. */
+static bool send_or_close(struct net_conn *conn, const char *data, size_t n_bytes) {
+    bool sent = send_or_copy(conn, data, n_bytes) == 0;
+    if (!sent) {
         net_conn_close(conn);
-        return false;
     }
-    return true;
+    return sent;
 }
 
 /* ---- writes ---------------------------------------------------------------------------------- */
@@ -197,8 +202,9 @@ ssize_t net_tls_try_write(struct net_conn *conn, const uv_buf_t *bufs, unsigned 
     if (conn->n_encrypted_writes > 0) {
         return 0; /* after the writes in progress */
     }
+    /* Closed here, the connection would end the call whose list of buffers is in use. */
     ssize_t n_plain = encrypt_records(conn, &io, &from);
-    if (n_plain < 0 || !net_tls_send_encrypted(conn, io.out, io.out_len)) {
+    if (n_plain < 0 || send_or_copy(conn, io.out, io.out_len) != 0) {
         return UV_ECONNABORTED;
     }
     return n_plain;
@@ -301,7 +307,7 @@ static struct tls_io io_of(const struct net_conn *conn, struct str in) {
 static bool flush_session(struct net_conn *conn, struct tls_io *io) {
     size_t n = io->out_len;
     io->out_len = 0;
-    return n == 0 || net_tls_send_encrypted(conn, io->out, n);
+    return n == 0 || send_or_close(conn, io->out, n);
 }
 
 void net_tls_send_close_notify(struct net_conn *conn) {
@@ -341,7 +347,7 @@ static void refuse_plaintext(struct net_conn *conn, struct str request) {
     struct str answer = answer_in_plaintext(request);
     net_tls_log_failure(conn, TLS_FAILURE_PLAINTEXT,
                         "the client sent a plaintext request instead of TLS");
-    if (net_tls_send_encrypted(conn, answer.ptr, answer.len)) {
+    if (send_or_close(conn, answer.ptr, answer.len)) {
         net_conn_close_gracefully(conn, false);
     }
 }

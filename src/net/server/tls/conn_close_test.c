@@ -176,6 +176,38 @@ static void client_disconnects_leak_nothing(void **state) {
     test_server_stop(&server);
 }
 
+static int resetting_fd;
+
+/* The client resets its connection just before the end of the response is written. */
+static void on_head_of_reset(struct http_exchange *exchange, void *context) {
+    struct test_server *server = context;
+    const struct piece piece = {"abc", 3};
+    atomic_fetch_add(&server->heads, 1);
+    atomic_fetch_add(&server->replies, 1);
+    http_stream_begin(exchange, &(struct http_reply){.status = 200, .content_type = "text/x"});
+    http_stream_send(exchange, &piece, 1, test_released, server);
+    test_reset(resetting_fd);
+    http_stream_end(exchange);
+}
+
+/* Its last chunk is in use until the write that failed has returned. */
+static void client_reset_before_end_of_stream_ends_call(void **state) {
+    static struct test_server server;
+    struct net_limits limits = test_limits();
+    struct test_handler handler = {on_head_of_reset, {.on_end = test_on_end}};
+    (void)state;
+    test_server_start_as(&server, handler, &limits, test_budget(), "127.0.0.1:0", tls);
+    for (int n = 1; n <= 3; n++) {
+        SSL *ssl = connect_tls(&server);
+        resetting_fd = SSL_get_fd(ssl);
+        send_tls(ssl, STR(GET("/")));
+        test_wait_for(&server.ends, n);
+        assert_int_equal(server.releases, n);
+        SSL_free(ssl);
+    }
+    test_server_stop(&server);
+}
+
 /* A response that refuses a body can be read while the body is sent. */
 static void refused_body_client_reads_413(void **state) {
     static struct test_server server;
@@ -452,6 +484,7 @@ int main(void) {
         cmocka_unit_test(close_notify_after_pipelined_requests_gets_all_replies),
         cmocka_unit_test(half_closed_client_gets_encrypted_rest),
         cmocka_unit_test(client_disconnects_leak_nothing),
+        cmocka_unit_test(client_reset_before_end_of_stream_ends_call),
         cmocka_unit_test(refused_body_client_reads_413),
         cmocka_unit_test(body_memory_ends_with_first_part_gets_503),
         cmocka_unit_test(connection_over_limit_gets_503),
