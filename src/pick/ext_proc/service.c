@@ -455,7 +455,8 @@ static void open_stream(struct grpc_call *call) {
     }
     call->user = stream;
     if (begin_memory(stream)) {
-        continue_stream(stream);
+        stream->read_pending = true;
+        grpc_read(call);
     } else {
         struct error err;
         over_budget_error(&err);
