@@ -40,6 +40,14 @@ void signature_fini(struct signature *signature) {
     *signature = (struct signature){0};
 }
 
+sluice_status signature_refuse_type(sluice_error *error, const char *word, const char *name,
+                                    const char *type) {
+    return error_set(error, SLUICE_UNSUPPORTED,
+                     "%s \"%.100s\" has elements of type %s, which the protocols have no datatype "
+                     "for: cast it inside the model",
+                     word, name, type);
+}
+
 void signature_describe(const struct signature *signature, const char *platform, int follows_shapes,
                         sluice_model_info *info) {
     info->platform = platform;

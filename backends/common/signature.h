@@ -24,6 +24,11 @@ void *signature_alloc(struct signature *signature, size_t n, size_t n_bytes, slu
 char *signature_strdup(struct signature *signature, const char *text, sluice_error *error);
 void signature_fini(struct signature *signature);
 
+/* The error for a tensor whose elements have no datatype here. `word`: "input" or "output"; `type`:
+ * the library's name for it. Returns: SLUICE_UNSUPPORTED. */
+sluice_status signature_refuse_type(sluice_error *error, const char *word, const char *name,
+                                    const char *type);
+
 /* Fills the description of a model that has the signature. `follows_shapes`: the time of an
  * execution follows from the shapes of its inputs. */
 void signature_describe(const struct signature *signature, const char *platform, int follows_shapes,

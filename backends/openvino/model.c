@@ -104,10 +104,7 @@ static sluice_status datatype_read(const struct reader *reader, const struct lis
     }
     const struct datatype *datatype = datatype_of_theirs(element);
     if (!datatype) {
-        return error_set(reader->error, SLUICE_UNSUPPORTED,
-                         "%s \"%.100s\" has elements of type %s, which the protocols have no "
-                         "datatype for: cast it inside the model",
-                         list->word, info->name, datatype_word(element));
+        return signature_refuse_type(reader->error, list->word, info->name, datatype_word(element));
     }
     info->datatype = datatype->ours;
     return SLUICE_OK;
