@@ -188,6 +188,9 @@ void forget_names(struct repository *repository) {
     const struct name_table *old = repository_name_table(repository);
     struct retirement *retirement = &repository->retirement;
     lock_assert_held(&repository->lock);
+    if (repository->n_unused <= MAX_UNUSED_NAMES) {
+        return; /* usually: so few were ever unloaded or removed */
+    }
     uint64_t first = find_first_kept(repository);
     struct name_table *name_table = first > 0 ? name_table_new(old->n) : NULL;
     if (!name_table) {
