@@ -314,7 +314,7 @@ int grpc_head_submit_trailers(struct grpc_stream *stream);
 
 void grpc_plain_answer(struct grpc_stream *stream);
 
-/* ---- messages.c: messages in ----------------------------------------------------------------- */
+/* ---- receive.c ------------------------------------------------------------------------------- */
 
 /* Processes bytes of DATA. */
 void grpc_receive_data(struct grpc_stream *stream, struct str data);
@@ -329,7 +329,7 @@ void grpc_receive_discard(struct grpc_stream *stream);
 /* Returns: whether the client must send more bytes. */
 bool grpc_receive_is_waiting(const struct grpc_stream *stream);
 
-/* ---- messages.c: messages out ---------------------------------------------------------------- */
+/* ---- send.c ---------------------------------------------------------------------------------- */
 
 nghttp2_data_provider grpc_send_provider(struct grpc_stream *stream);
 /* The status is known: sent after the queued messages. */
