@@ -1,62 +1,6 @@
-/* The queue is one list in order of service; the position of a new call is found through the last
- * call of each class before its own, as there are few classes. Batches are formed in order of
- * arrival: the oldest call is always included, and a later call never takes rows that an earlier
- * one would fit into. */
+/* Batches are formed in order of arrival: the oldest call is always included, and a later call
+ * never takes rows that an earlier one would fit into. */
 #include "serve/scheduler/batch.h"
-
-#include <assert.h>
-
-/* ---- the queue ------------------------------------------------------------------------------- */
-
-enum status priority_queue_init(struct priority_queue *queue, struct arena *arena, size_t n_levels,
-                                struct error *err) {
-    *queue = (struct priority_queue){
-        .n_levels = n_levels,
-        .classes = arena_calloc(arena, n_levels, 2 * sizeof(*queue->classes))};
-    TAILQ_INIT(&queue->calls);
-    if (!queue->classes) {
-        return error_no_memory(err, "a queue of %zu priorities", n_levels);
-    }
-    return ST_OK;
-}
-
-static size_t class_of(const struct call *call) {
-    return call->run->queue_deadline.level * 2 + (call->run->queue_deadline.deprioritized ? 1 : 0);
-}
-
-void priority_queue_add(struct priority_queue *queue, struct call *call) {
-    size_t class = class_of(call);
-    assert(class < queue->n_levels * 2);
-    size_t from = class; /* or an earlier one, whose last call is before it */
-    while (from > 0 && !queue->classes[from].last) {
-        from--;
-    }
-    struct call *before = queue->classes[from].last;
-    if (before) {
-        TAILQ_INSERT_AFTER(&queue->calls, before, call, run->queue_link);
-    } else {
-        TAILQ_INSERT_HEAD(&queue->calls, call, run->queue_link);
-    }
-    queue->classes[class].last = call;
-    queue->classes[class].n++;
-    queue->n++;
-}
-
-void priority_queue_remove(struct priority_queue *queue, struct call *call) {
-    struct priority_class *class = &queue->classes[class_of(call)];
-    class->n--;
-    queue->n--;
-    if (class->last == call) {
-        class->last = class->n > 0 ? TAILQ_PREV(call, call_list, run->queue_link) : NULL;
-    }
-    TAILQ_REMOVE(&queue->calls, call, run->queue_link);
-}
-
-size_t priority_queue_count_level(const struct priority_queue *queue, size_t level) {
-    return queue->classes[level * 2].n + queue->classes[level * 2 + 1].n;
-}
-
-/* ---- batches --------------------------------------------------------------------------------- */
 
 /* The most calls that are skipped because they don't fit: bounds the scan under the lock when the
  * queue is full of calls of other shapes. */

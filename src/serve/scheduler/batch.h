@@ -1,6 +1,6 @@
-/* The queue of the calls that wait, and the selection of those that are executed together: those
- * that can share a batch with the oldest one, as many as fit. How long a batch waits for further
- * calls (max_queue_delay_microseconds) is decided by scheduler_is_due, and for sequences by
+/* The selection of the calls that are executed together: those that can share a batch with the
+ * oldest one of the queue, as many as fit. How long a batch waits for further calls
+ * (max_queue_delay_microseconds) is decided by scheduler_is_due, and for sequences by
  * sequences_are_due. The caller holds the scheduler's lock. */
 #ifndef SLUICE_SERVE_SCHEDULER_BATCH_H
 #define SLUICE_SERVE_SCHEDULER_BATCH_H
@@ -8,41 +8,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/queue.h>
 
-#include "core/base/arena.h"
-#include "core/base/status.h"
 #include "serve/scheduler/call_run.h"
-
-/* ---- the queue ------------------------------------------------------------------------------- */
-
-/* The calls that wait for an instance, in order of service: by priority level; within a level first
- * those not deprioritized; then by arrival. It is one list, which batch forming walks, with a
- * pointer to the last call of each class. */
-
-/* The calls of one priority level, either deprioritized or not. */
-struct priority_class {
-    struct call *last; /* NULL: none */
-    size_t n;
-};
-
-struct priority_queue {
-    struct call_list calls;         /* linked by queue_link */
-    struct priority_class *classes; /* two per level */
-    size_t n_levels;
-    size_t n;
-};
-
-/* Returns: ST_NO_MEMORY. */
-enum status priority_queue_init(struct priority_queue *queue, struct arena *arena, size_t n_levels,
-                                struct error *err) SLUICE_MUST_USE;
-/* Appends the call to the class that call->run->queue_deadline gives. */
-void priority_queue_add(struct priority_queue *queue, struct call *call);
-void priority_queue_remove(struct priority_queue *queue, struct call *call);
-/* Returns: the number of calls of that level, deprioritized ones included. */
-size_t priority_queue_count_level(const struct priority_queue *queue, size_t level);
-
-/* ---- batches --------------------------------------------------------------------------------- */
+#include "serve/scheduler/priority_queue.h"
 
 /* Batching settings of a model's configuration. */
 struct batch_rules {

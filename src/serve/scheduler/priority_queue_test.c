@@ -1,5 +1,5 @@
 /* The order of service, compared with a sort, under random additions and removals. */
-#include "serve/scheduler/batch.h"
+#include "serve/scheduler/priority_queue.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
