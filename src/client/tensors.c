@@ -6,7 +6,7 @@
 #include "core/base/str.h"
 #include "core/tensor/bytes.h"
 #include "core/tensor/datatype.h"
-#include "core/tensor/half.h"
+#include "core/tensor/float16.h"
 #include "sluice/client.h"
 
 static bool is_datatype(int32_t datatype) {

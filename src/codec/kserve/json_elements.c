@@ -15,7 +15,7 @@
 #include "core/base/num.h"
 #include "core/base/plural.h"
 #include "core/tensor/bytes.h"
-#include "core/tensor/half.h"
+#include "core/tensor/float16.h"
 
 /* Result of reading elements. */
 struct read_result {

@@ -14,7 +14,7 @@
 #include "core/base/num.h"
 #include "core/base/utf8.h"
 #include "core/tensor/bytes.h"
-#include "core/tensor/half.h"
+#include "core/tensor/float16.h"
 #include "core/tensor/tensor.h"
 
 /* ---- doubles --------------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 #include "core/base/checked.h"
 #include "core/base/suggest.h"
 #include "core/tensor/bytes.h"
-#include "core/tensor/half.h"
+#include "core/tensor/float16.h"
 #include "program/requests/infer_shape.h"
 #include "program/requests/infer_tensor.h"
 

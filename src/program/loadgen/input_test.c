@@ -11,7 +11,7 @@
 
 #include "core/base/buf.h"
 #include "core/tensor/bytes.h"
-#include "core/tensor/half.h"
+#include "core/tensor/float16.h"
 
 static const int64_t image_dims[] = {-1, 2, 2}, text_dims[] = {-1, 1}, fixed_dims[] = {3},
                      free_dims[] = {-1, -1, 4};

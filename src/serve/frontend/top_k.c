@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/tensor/half.h"
+#include "core/tensor/float16.h"
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 

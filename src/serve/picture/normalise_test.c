@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core/tensor/half.h"
+#include "core/tensor/float16.h"
 
 /* A plan of one grey pixel. */
 static struct picture_plan plan_of(enum datatype datatype, double scale, double mean, double std) {

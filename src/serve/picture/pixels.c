@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/base/checked.h"
-#include "core/tensor/half.h"
+#include "core/tensor/float16.h"
 
 /* ---- samples to RGB -------------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "core/tensor/half.h"
+#include "core/tensor/float16.h"
 
 enum { MAX_VALUES = 6 };
 

@@ -15,7 +15,7 @@
 #include "core/base/log.h"
 #include "core/event/clock.h"
 #include "core/tensor/bytes.h"
-#include "core/tensor/half.h"
+#include "core/tensor/float16.h"
 #include "serve/config/config.h"
 #include "serve/scheduler/call_run.h"
 

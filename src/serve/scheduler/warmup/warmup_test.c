@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "core/base/metric/metric.h"
-#include "core/tensor/half.h"
+#include "core/tensor/float16.h"
 #include "serve/repository/test_dir.h"
 #include "serve/repository/test_rig.h"
 

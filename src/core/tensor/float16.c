@@ -1,6 +1,6 @@
 /* FP16 and BF16 in integer arithmetic on the bits, so that the result is the same on every machine
  * and in every rounding mode. A double is rounded to 16 bits once. */
-#include "core/tensor/half.h"
+#include "core/tensor/float16.h"
 
 #include <string.h>
 

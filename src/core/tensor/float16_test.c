@@ -1,6 +1,6 @@
 /* All 65536 patterns of both formats there and back, and rounding at every midpoint between two
  * neighbours. */
-#include "core/tensor/half.h"
+#include "core/tensor/float16.h"
 
 #include <float.h>
 #include <math.h>
@@ -174,5 +174,5 @@ int main(void) {
         cmocka_unit_test(half_from_double_known_values),
         cmocka_unit_test(half_from_double_nan_stays_nan),
     };
-    return cmocka_run_group_tests_name("core/tensor/half", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/tensor/float16", tests, NULL, NULL);
 }
