@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "core/event/worker.h"
+#include "net/server/shutdown.h"
 #include "net/transport/budget.h"
 
 struct bench {

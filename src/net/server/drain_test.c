@@ -13,6 +13,7 @@
 #include "net/server/conn.h"
 #include "net/server/server.h"
 #include "net/server/server_fixture.h"
+#include "net/server/shutdown.h"
 
 enum { N_CONNS = 40, TOLD_NS = 500000 };
 

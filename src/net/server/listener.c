@@ -14,7 +14,7 @@
 
 #include "core/base/log.h"
 #include "core/event/clock.h"
-#include "net/server/base.h"
+#include "net/server/limits.h"
 #include "net/server/socket_memory.h"
 
 enum {

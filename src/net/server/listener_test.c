@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "core/base/str.h"
-#include "net/server/base.h"
+#include "net/server/limits.h"
 
 struct accepted {
     int fd;

@@ -10,6 +10,7 @@
 #include "core/event/clock.h"
 #include "net/server/conn.h"
 #include "net/server/server.h"
+#include "net/server/shutdown.h"
 
 enum { NAME_BYTES = 80 };
 

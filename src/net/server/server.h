@@ -23,7 +23,7 @@
 #include "core/event/timer.h"
 #include "core/event/worker.h"
 #include "core/os/log_limit.h"
-#include "net/server/base.h"
+#include "net/server/limits.h"
 #include "net/server/protocol.h"
 #include "net/server/response_memory.h"
 #include "net/server/socket_memory.h"
@@ -140,8 +140,13 @@ enum status net_server_listen(struct net_server *server, const struct address *a
                               const struct tls_server *tls, const void *user, struct address *bound,
                               struct error *err) SLUICE_MUST_USE;
 
-/* ---- server.c: one worker of the server ------------------------------------------------------ */
+/* ---- server_worker.c ------------------------------------------------------------------------- */
 
+/* Initialises zeroed memory of a server's worker. Owns: server_worker_fini. */
+void server_worker_init(struct server_worker *server_worker, struct net_server *server,
+                        struct worker *worker);
+/* Without connections and calls. */
+void server_worker_fini(struct server_worker *server_worker);
 /* Opens the worker's handles, on its thread. Returns: false when out of memory. */
 bool server_worker_start(struct server_worker *server_worker);
 void server_worker_add_conn(struct server_worker *server_worker, struct net_conn *conn);
@@ -161,5 +166,14 @@ void server_worker_schedule_deferred(struct server_worker *server_worker);
 /* Queues the connection for a turn in the event loop: it then goes on with its pending input, or is
  * read. Until then it is not read. */
 void server_worker_schedule_resume(struct server_worker *server_worker, struct net_conn *conn);
+
+/* ---- shutdown.c ------------------------------------------------------------------------------ */
+
+/* Sets what a drain and a stop run on the worker. */
+void server_worker_init_shutdown(struct server_worker *server_worker);
+/* Closes the worker's timer once it is stopped and has no connections and no calls. */
+void server_worker_close_if_done(struct server_worker *server_worker);
+/* A listener or a worker has closed its last handle. Thread: the acceptor's. */
+void net_server_on_one_closed(struct net_server *server);
 
 #endif

@@ -1,6 +1,7 @@
 /* Start and end of the gRPC server. */
 #include "program/model_server/grpc.h"
 
+#include "net/server/shutdown.h"
 #include "program/model_server/security.h"
 #include "program/process/listen_address.h"
 #include "serve/frontend/header_forward.h"

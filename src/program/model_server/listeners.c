@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/must/must.h"
 #include "core/os/ready_file.h"
+#include "net/server/shutdown.h"
 #include "serve/admin/routes.h"
 #include "serve/scheduler/cache/response_cache.h"
 

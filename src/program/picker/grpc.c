@@ -2,6 +2,7 @@
 #include "program/picker/grpc.h"
 
 #include "core/base/log.h"
+#include "net/server/shutdown.h"
 #include "program/process/listen_address.h"
 
 enum {

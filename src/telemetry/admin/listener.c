@@ -3,6 +3,7 @@
 
 #include "core/base/compiler.h"
 #include "core/base/log.h"
+#include "net/server/shutdown.h"
 
 /* While as many idle connections as MAX_LEAVING have lost their place and are not closed yet, new
  * ones wait in the backlog. So a health check finds another idle one: at most ADMIN_MAX_PAGES and

@@ -37,7 +37,7 @@
 #include "core/base/status.h"
 #include "core/base/str.h"
 #include "core/event/worker.h"
-#include "net/server/base.h"
+#include "net/server/limits.h"
 #include "net/transport/address.h"
 #include "net/transport/grpc/message.h"
 
@@ -142,8 +142,8 @@ enum { GRPC_FREE_METADATA_BYTES = 4096 };
 enum { GRPC_STREAM_MEMORY_BYTES = 5 * 1024 };
 
 /* A member that has the name of a setting (settings.def of program/model_server, program/picker) is
- * its value. The time-outs of connections are those of net/server/server.c, those of streams of
- * grpc/session.c:grpc_core_init. */
+ * its value. The time-outs of connections are those of net/server/server_worker.c, those of streams
+ * of grpc/session.c:grpc_core_init. */
 struct grpc_limits {
     /* max_header_size: of a header list, decoded (RFC 9113, 6.5.2): grpc/session.c:on_header.
      * max_body_size: of a message, decompressed; a larger one is RESOURCE_EXHAUSTED; in the picker
@@ -190,7 +190,7 @@ enum status grpc_server_new(const struct grpc_server_options *options, struct gr
 enum status grpc_server_listen(struct grpc_server *server, const struct address *address,
                                const struct tls_server *tls, struct address *bound,
                                struct error *err) SLUICE_MUST_USE;
-/* The base server: net/server/base.h, net/server/report.h. */
+/* The server below the protocol: net/server/shutdown.h, net/server/report.h. */
 struct net_server *grpc_server_net(struct grpc_server *server);
 void grpc_server_free(struct grpc_server *server);
 

@@ -11,6 +11,7 @@
 #include "net/client/grpc/grpc_client_fixture.h"
 #include "net/server/grpc/server.h"
 #include "net/server/server_fixture.h"
+#include "net/server/shutdown.h"
 
 enum { MOST_LATER = 64, TEST_METHODS = 10, PAIR_MESSAGES = 64, PAIR_BYTES = 1000 };
 

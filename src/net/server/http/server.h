@@ -39,7 +39,7 @@
 #include "core/base/status.h"
 #include "core/base/str.h"
 #include "core/event/worker.h"
-#include "net/server/base.h"
+#include "net/server/limits.h"
 #include "net/transport/address.h"
 #include "net/transport/budget.h"
 
@@ -150,7 +150,7 @@ enum status http_server_new(const struct http_server_options *options, struct ht
 enum status http_server_listen(struct http_server *server, const struct address *address,
                                const struct tls_server *tls, struct address *bound,
                                struct error *err);
-/* The base server: net/server/base.h, net/server/report.h. */
+/* The server below the protocol: net/server/shutdown.h, net/server/report.h. */
 struct net_server *http_server_net(struct http_server *server);
 /* After `done`, or if the server never listened. NULL is allowed. */
 void http_server_free(struct http_server *server);

@@ -23,6 +23,7 @@
 #include "core/base/num.h"
 #include "net/server/http/server.h"
 #include "net/server/server_fixture.h"
+#include "net/server/shutdown.h"
 
 enum { TEST_BIG_BYTES = 8 << 20, TEST_ANSWER_BYTES = 1 << 16 };
 

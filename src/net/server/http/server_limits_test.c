@@ -17,6 +17,7 @@
 #include "net/server/conn_limit.h"
 #include "net/server/http/server_fixture.h"
 #include "net/server/server.h"
+#include "net/server/shutdown.h"
 
 #define HOST "Host: h\r\n"
 #define GOOD "GET /hello HTTP/1.1\r\n" HOST "\r\n"

@@ -35,7 +35,7 @@
 #include "core/base/status.h"
 #include "core/base/str.h"
 #include "core/event/worker.h"
-#include "net/server/base.h"
+#include "net/server/limits.h"
 #include "net/transport/address.h"
 #include "net/transport/budget.h"
 
@@ -91,7 +91,7 @@ enum status mip_server_new(const struct mip_server_options *options, struct mip_
 enum status mip_server_listen(struct mip_server *server, const struct address *address,
                               const void *user, struct address *bound,
                               struct error *err) SLUICE_MUST_USE;
-/* The base server: net/server/base.h, net/server/report.h. */
+/* The server below the protocol: net/server/shutdown.h, net/server/report.h. */
 struct net_server *mip_server_net(struct mip_server *server);
 void mip_server_free(struct mip_server *server);
 

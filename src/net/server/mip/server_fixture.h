@@ -19,6 +19,7 @@
 #include "core/base/compiler.h"
 #include "net/server/mip/server.h"
 #include "net/server/server_fixture.h"
+#include "net/server/shutdown.h"
 
 enum { TEST_LARGE_BYTES = 8 << 20, TEST_PARTS = 100 };
 

@@ -10,6 +10,7 @@
 
 #include "core/base/log.h"
 #include "net/server/mip/server_fixture.h"
+#include "net/server/shutdown.h"
 
 #define TEXT(literal)                                                                              \
     { literal, sizeof(literal) - 1 }

@@ -14,6 +14,7 @@
 
 #include "net/server/grpc/health.h"
 #include "net/server/server_fixture.h"
+#include "net/server/shutdown.h"
 #include "pick/pool/pool_fixture.h"
 
 static const uint64_t MS = 1000000, SECOND = 1000000000;

@@ -1,18 +1,13 @@
-/* What the servers of all protocols have in common for the code that runs them: limits, and how a
- * server ends. A protocol's server gives its base by http_server_net and the like.
- *
- * Thread: the acceptor's, unless stated otherwise. */
-#ifndef SLUICE_NET_SERVER_BASE_H
-#define SLUICE_NET_SERVER_BASE_H
+/* The limits that the servers of all protocols have in common. */
+#ifndef SLUICE_NET_SERVER_LIMITS_H
+#define SLUICE_NET_SERVER_LIMITS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-struct net_server;
-
 /* Each is a setting with a default (program/model_server/settings.def); times in nanoseconds. The
  * comments name the HTTP status and the MIP code of a request over the limit, and the place that
- * enforces it; the time-outs are those of net/server/server.c, which calls on_timeout of the
+ * enforces it; the time-outs are those of net/server/server_worker.c, which calls on_timeout of the
  * protocol. gRPC has limits of its own (grpc/server.h). */
 struct net_limits {
     /* HTTP: request line and fields together, 431. codec/http1/request.c:http1_request_step */
@@ -42,17 +37,5 @@ struct net_limits {
      * net/server/conn_read.c:net_conn_discard */
     uint64_t discard_size;
 };
-
-/* From now on each connection closes after the current response, or, with gRPC, after GOAWAY and
- * its last call; idle ones close at once, and HTTP responses have `Connection: close`. New
- * connections are still accepted. */
-void net_server_drain(struct net_server *server);
-/* Returns: the number of requests in flight, of all workers; at least one until all connections
- * were told of a drain. Thread: any. */
-uint64_t net_server_in_flight(const struct net_server *server);
-/* Closes listeners and connections; `done` runs on the acceptor's thread when every handle is
- * closed and every request has ended (handlers still reply to those they have). The workers' loops
- * must run. Idempotent, never blocks. */
-void net_server_stop(struct net_server *server, void (*done)(void *user), void *user);
 
 #endif
