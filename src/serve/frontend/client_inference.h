@@ -48,6 +48,12 @@ static inline void picked_count(bool picked) {
     metric_add(picked ? METRIC_REQUESTS_PICKED : METRIC_REQUESTS_NOT_PICKED, 1);
 }
 
+/* Once for each inference request (over MIP: each packet), with the status of its answer; also for
+ * one that is refused before it is an inference, or cancelled. */
+static inline void inference_count_answer(enum status st) {
+    metric_add(st == ST_OK ? METRIC_INFERENCES_TOTAL : METRIC_INFERENCE_FAILURES_TOTAL, 1);
+}
+
 /* The steps of a protocol. */
 struct inference_protocol {
     /* What carries the response, for a protocol that carries exactly one: the end of the message

@@ -2,7 +2,6 @@
  * the same worker, and encoded. */
 #include "serve/frontend/grpc/infer.h"
 
-#include "core/base/metric/metric.h"
 #include "serve/frontend/header_forward.h"
 
 /* ---- the steps of both methods --------------------------------------------------------------- */
@@ -102,7 +101,7 @@ void grpc_infer_send(struct grpc_infer *infer, const struct grpc_infer_response 
 enum status grpc_infer_encode(struct grpc_infer *infer, struct grpc_infer_response *out,
                               struct error *err) {
     enum status st = client_inference_encode(&infer->inference.base.last, out, err);
-    metric_add(st == ST_OK ? METRIC_INFERENCES_TOTAL : METRIC_INFERENCE_FAILURES_TOTAL, 1);
+    inference_count_answer(st);
     return st;
 }
 

@@ -96,7 +96,7 @@ static void send_empty_final(struct stream *stream, struct stream_item *item) {
     struct v2_grpc_message out;
     struct error err;
     spec.version_text = request->version;
-    metric_add(METRIC_INFERENCES_TOTAL, 1);
+    inference_count_answer(ST_OK);
     if (!request->empty_final) {
         item_release(item);
     } else if (v2_grpc_response_encode(item->infer.message->arena, &spec, request->infer.id,

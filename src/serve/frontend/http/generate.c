@@ -82,7 +82,7 @@ static enum status encode_response(struct client_inference *inference,
 /* ---- failures -------------------------------------------------------------------------------- */
 
 static void reply_failure(struct http_exchange *exchange, const struct error *err) {
-    metric_add(METRIC_INFERENCE_FAILURES_TOTAL, 1);
+    inference_count_answer(err->status);
     http_reply_error(exchange, err, NULL, 0);
 }
 
@@ -127,9 +127,7 @@ static void reply_single_answer(struct http_generate *generate) {
         return;
     }
     struct buf *body = &generate->answer;
-    metric_add(generate->failure.status == ST_OK ? METRIC_INFERENCES_TOTAL
-                                                 : METRIC_INFERENCE_FAILURES_TOTAL,
-               1);
+    inference_count_answer(generate->failure.status);
     if (generate->failure.status != ST_OK) {
         buf_init(body, exchange->arena, FIRST_BYTES);
         json_error_body_print(body, &generate->failure);
@@ -238,7 +236,7 @@ static void finish_stream(struct http_generate *generate) {
         reply_failure(generate->base.exchange, &generate->failure);
         return;
     }
-    metric_add(METRIC_INFERENCES_TOTAL, 1);
+    inference_count_answer(ST_OK);
     if (!generate->stream_begun) { /* no response at all */
         begin_stream(generate);
     }
@@ -248,7 +246,7 @@ static void finish_stream(struct http_generate *generate) {
 static void finish_cancelled(struct http_generate *generate) {
     struct error err;
     if (generate->stream_begun) {
-        metric_add(METRIC_INFERENCE_FAILURES_TOTAL, 1);
+        inference_count_answer(ST_CANCELLED);
         http_stream_end(generate->base.exchange);
         return;
     }

@@ -6,7 +6,6 @@
 #include "codec/kserve/raw.h"
 #include "codec/kserve/response.h"
 #include "core/base/compiler.h"
-#include "core/base/metric/metric.h"
 #include "core/base/num.h"
 #include "serve/frontend/header_forward.h"
 #include "serve/frontend/http/coding.h"
@@ -86,7 +85,7 @@ static void reply_failure(struct http_exchange *exchange, const struct error *er
     const struct http_infer *infer = exchange->user;
     struct http_field fields[MAX_REPLY_FIELDS];
     size_t n = 0;
-    metric_add(METRIC_INFERENCE_FAILURES_TOTAL, 1);
+    inference_count_answer(err->status);
     if (err->status == ST_UNKNOWN_ENCODING) {
         fields[n++] = (struct http_field){STR("Accept-Encoding"), STR("gzip, deflate")};
     }
@@ -235,7 +234,7 @@ static void send_response(struct http_infer *infer, const struct http_infer_resp
         load_report_add(fields, reply.n_fields, &exchange->head, &infer->base.api->load_totals,
                         infer->base.api->services.repository,
                         infer->base.inference.base.served_version, exchange->arena);
-    metric_add(METRIC_INFERENCES_TOTAL, 1);
+    inference_count_answer(ST_OK);
     http_reply(exchange, &reply);
 }
 

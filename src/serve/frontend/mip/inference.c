@@ -5,7 +5,6 @@
 #include <stddef.h>
 
 #include "core/base/compiler.h"
-#include "core/base/metric/metric.h"
 #include "core/base/plural.h"
 #include "serve/frontend/mip/batch.h"
 
@@ -24,7 +23,7 @@ static void reply_failure(struct mip_exchange *exchange, const struct error *err
     if (err->status == ST_NO_MEMORY) { /* adds the setting */
         error_set(&named, ST_NO_MEMORY, "%s (--request-memory)", err->text);
     }
-    metric_add(METRIC_INFERENCE_FAILURES_TOTAL, 1);
+    inference_count_answer(err->status);
     mip_reply_error(exchange, &named);
 }
 
@@ -41,7 +40,7 @@ static void on_done(struct mip_batch *batch) {
         reply_failure(call->exchange, &batch->error);
         return;
     }
-    metric_add(METRIC_INFERENCES_TOTAL, 1);
+    inference_count_answer(ST_OK);
     memory_hold(call->exchange->account, &call->answer, mip_batch_answer_bytes(batch));
     struct mip_answer answer = {
         .pieces = batch->pieces, .n_pieces = batch->n_pieces, .release = on_sent, .user = batch};
