@@ -22,8 +22,8 @@ includedir ?= $(prefix)/include
 # A folder inside the prefix becomes relative to it, so that `cmake --install --prefix` can move it.
 within_prefix = $(patsubst $(prefix)/%,%,$(1))
 
-.PHONY: all release bootstrap tools test unit scenario interop interop-plain kube kube-tsan demo demo-pick soak delays storm clang valgrind asan \
-	tsan fuzz bench simulate check lint fmt docs site portable wheel archive image dist aarch64 dist-aarch64 wheel-test test-onnxruntime test-triton test-setup packages packages-test image-test install clean help build-clang build-asan build-tsan build-fuzz
+.PHONY: all release bootstrap tools test unit scenario interop interop-plain kube kube-tsan examples demo demo-pick soak delays storm clang valgrind asan \
+	tsan fuzz bench simulate check lint fmt docs site portable wheel archive image dist aarch64 dist-aarch64 wheel-test test-onnxruntime test-triton test-setup packages packages-test image-test install clean help build-tests build-clang build-asan build-tsan build-fuzz
 
 all: bootstrap $(BUILD)/build.ninja ## everyday: build build/sluice; installs missing packages
 	@$(NINJA) -C $(BUILD) --quiet
@@ -48,8 +48,9 @@ release: bootstrap ## release: build/release/sluice, optimized with a profile of
 
 # ---- tests ---------------------------------------------------------------------------------------
 
-# pytest and ctest take the build to be tested from SLUICE_BUILD.
-CTEST := ctest --output-on-failure -j $(JOBS) --no-tests=error --test-dir
+# pytest and ctest take the build to be tested from SLUICE_BUILD. The targets here have built what they run
+# (cmake/tests.cmake).
+CTEST := ctest -FS '^test_programs$$' --output-on-failure -j $(JOBS) --no-tests=error --test-dir
 PYTEST := $(PYTHON) -m pytest -ra --no-header -p no:cacheprovider
 # Runs test files or scripts at once (tests/conftest.py), more than JOBS: a test waits more than it computes.
 PYTEST_ALL := $(PYTEST) -n $$(( $(JOBS) * 3 / 2 )) --dist loadgroup
@@ -64,7 +65,14 @@ test: tools all ## before a commit: all tests, as CI runs them (half an hour on 
 check: tools $(BUILD)/build.ninja ## everyday: build, lint and unit-test what the change touches (under a minute)
 	@JOBS=$(JOBS) tools/check $(BUILD)
 
-unit: tools all ## everyday: unit tests of all modules, with gcc
+# What only tests need; the programs alone are `all`.
+build-tests: tools all
+	@$(NINJA) -C $(BUILD) --quiet test_programs
+
+examples: tools all ## everyday: build the programs of examples/client
+	@$(NINJA) -C $(BUILD) --quiet examples
+
+unit: build-tests ## everyday: unit tests of all modules, with gcc
 	@$(NINJA) -C $(BUILD) --quiet bench_programs # that they compile
 	@$(CTEST) $(BUILD)
 	@$(CONFIGURE) -B $(BUILD)/minimal -DCMAKE_C_COMPILER=gcc -DSLUICE_CLIENT_TLS=OFF -DSLUICE_CLIENT_CARES=OFF \
@@ -75,11 +83,11 @@ unit: tools all ## everyday: unit tests of all modules, with gcc
 scenario: tools all ## everyday: HTTP scripts against a live server
 	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST_ALL) tests/scenario
 
-interop: tools all ## before a commit: real clients, Envoy, systemd and tools
+interop: build-tests ## before a commit: real clients, Envoy, systemd and tools
 	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST_ALL) tests/interop
 
 # What `asan` leaves out, or cannot show: tests/pytest.ini has the marks of the test files.
-interop-plain: tools all
+interop-plain: build-tests
 	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST_ALL) tests/interop -m "plain or programs"
 
 kube: all ## before a commit: the picker with a real Kubernetes API server (eight minutes)
@@ -97,7 +105,7 @@ soak: tools all ## rare: floods, 100,000 requests, and an hour of everything at 
 	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST) -s tests/soak
 
 # Late in the servers, in the tests, and in both: the defects that each shows differ.
-delays: tools all ## rare: interoperability tests while a few system calls are late, as on a busy machine
+delays: build-tests ## rare: interoperability tests while a few system calls are late, as on a busy machine
 	@$(CC) -shared -fPIC -O2 -o $(BUILD)/delays.so tests/lib/delays.c -ldl
 	@for programs in sluice python sluice,python; do \
 		LD_PRELOAD=$(CURDIR)/$(BUILD)/delays.so DELAYS=$$programs SLUICE_BUILD=$(CURDIR)/$(BUILD) \
@@ -126,15 +134,15 @@ CLANG := $(CONFIGURE) -DCMAKE_C_COMPILER=clang
 
 build-clang: tools
 	@$(CLANG) -B $(BUILD)/clang $(CMAKE_FLAGS) >$(BUILD)/clang.log || { cat $(BUILD)/clang.log; exit 1; }
-	@$(NINJA) -C $(BUILD)/clang --quiet
+	@$(NINJA) -C $(BUILD)/clang --quiet all test_programs
 
 build-asan: tools
 	@$(CLANG) -B $(BUILD)/asan -DSLUICE_SANITIZE=address,undefined $(CMAKE_FLAGS) >/dev/null
-	@$(NINJA) -C $(BUILD)/asan --quiet
+	@$(NINJA) -C $(BUILD)/asan --quiet all test_programs
 
 build-tsan: tools
 	@$(CLANG) -B $(BUILD)/tsan -DSLUICE_SANITIZE=thread $(CMAKE_FLAGS) >/dev/null
-	@$(NINJA) -C $(BUILD)/tsan --quiet
+	@$(NINJA) -C $(BUILD)/tsan --quiet all test_programs
 
 build-fuzz: tools
 	@$(CLANG) -B $(BUILD)/fuzzing -DSLUICE_FUZZ=ON $(CMAKE_FLAGS) >/dev/null
@@ -143,7 +151,7 @@ build-fuzz: tools
 clang: build-clang ## before a commit: build with clang and run the unit tests
 	@$(CTEST) $(BUILD)/clang
 
-valgrind: tools all ## before a commit: the client library and its examples under valgrind
+valgrind: build-tests ## before a commit: the client library and its examples under valgrind
 	@tools/run-valgrind $(BUILD)
 
 asan: build-asan ## before a commit: unit, scenario and interop tests under the address and undefined behaviour sanitizers
@@ -186,10 +194,10 @@ docs: ## everyday: check that the pages name only code, tests and files that exi
 	@tools/check-clauses
 	@tools/check-docs
 
-test-onnxruntime: tools all ## release: one build of the backend with ONNX Runtime 1.21, 1.31 and the newest of the index
+test-onnxruntime: build-tests ## release: one build of the backend with ONNX Runtime 1.21, 1.31 and the newest of the index
 	@tools/test-onnxruntime $(BUILD)
 
-test-triton: tools all ## rare: the examples of the client library, and bench/peers, against a real Triton (x86-64)
+test-triton: build-tests ## rare: the examples of the client library, and bench/peers, against a real Triton (x86-64)
 	@tools/test-triton $(BUILD)
 
 site: all ## everyday: the documentation as a site, in build/site/html

@@ -40,15 +40,14 @@ function(sluice_backend name)
             get_filename_component(file "${test}" NAME_WE)
             string(REGEX REPLACE "_test$" "" noun "${file}")
             add_executable(${name}_${file} "${test}" ${sources})
+            sluice_test_program(${name}_${file})
             target_include_directories(${name}_${file} PRIVATE
                 "${CMAKE_BINARY_DIR}/backends/include/${name}")
             set_target_properties(${name}_${file} PROPERTIES OUTPUT_NAME "${file}"
                 RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/unit/${name}")
             target_link_libraries(${name}_${file} PRIVATE
                 dep_public ${BACKEND_LIBS} sluice_settings PkgConfig::cmocka)
-            add_test(NAME ${name}/${noun} COMMAND ${name}_${file})
-            set_tests_properties(${name}/${noun} PROPERTIES TIMEOUT ${SLUICE_TEST_TIMEOUT_S}
-                WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
+            sluice_add_test(${name}/${noun} ${name}_${file})
         endforeach()
     endif()
 endfunction()

@@ -98,7 +98,7 @@ function(sluice_module name)
     list(FILTER sources EXCLUDE REGEX "_test\\.c$")
 
     sluice_module_links(links ${MODULE_DEPS} ${MODULE_LIBS})
-    add_library(${target} STATIC ${sources})
+    add_library(${target} STATIC EXCLUDE_FROM_ALL ${sources}) # built where it is linked
     string(REPLACE "module_" "sluice_" archive "${target}")
     set_target_properties(${target} PROPERTIES OUTPUT_NAME "${archive}")
     target_include_directories(${target} PUBLIC "${include}")
@@ -119,12 +119,11 @@ function(sluice_unit_tests target folder name tests links)
         get_filename_component(where "${CMAKE_BINARY_DIR}/unit/${name}/${noun}" DIRECTORY)
         list(APPEND programs ${program})
         add_executable(${program} "${test}")
+        sluice_test_program(${program})
         set_target_properties(${program} PROPERTIES
             OUTPUT_NAME "${file}" RUNTIME_OUTPUT_DIRECTORY "${where}")
         target_link_libraries(${program} PRIVATE ${target} ${links} PkgConfig::cmocka)
-        add_test(NAME ${name}/${noun} COMMAND ${program})
-        set_tests_properties(${name}/${noun} PROPERTIES TIMEOUT ${SLUICE_TEST_TIMEOUT_S}
-            WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
+        sluice_add_test(${name}/${noun} ${program})
     endforeach()
     add_custom_target(${target}_tests DEPENDS ${programs})
 endfunction()

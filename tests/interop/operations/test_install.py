@@ -68,6 +68,13 @@ def test_backend_builds_from_installed_header(installed, tmp_path):
     assert "gated  ready" in check(installed, "--backend-dir", tmp_path, tmp_path / "models")
 
 
+def test_default_build_has_no_test_programs():
+    steps = subprocess.run(["ninja", "-C", server.build(), "-t", "commands", "all"], check=True, text=True,
+                           stdout=subprocess.PIPE).stdout
+    assert "src/program/main.c" in steps
+    assert not re.findall(r"\S+_test\.c\b|\S*examples/client/\w+\.c\b", steps)
+
+
 # ---- a backend outside the tree ------------------------------------------------------------------
 
 BACKEND = os.path.join(server.ROOT, "examples", "backend")
