@@ -73,7 +73,8 @@ examples: tools all ## everyday: build the programs of examples/client
 	@$(NINJA) -C $(BUILD) --quiet examples
 
 unit: build-tests ## everyday: unit tests of all modules, with gcc
-	@$(NINJA) -C $(BUILD) --quiet bench_programs # that they compile
+	@$(NINJA) -C $(BUILD) --quiet bench_programs bench/simulate/simulate # that they compile
+	@bench/simulate/draw $(BUILD)/bench/simulate/simulate --check
 	@$(CTEST) $(BUILD)
 	@$(CONFIGURE) -B $(BUILD)/minimal -DCMAKE_C_COMPILER=gcc -DSLUICE_CLIENT_TLS=OFF -DSLUICE_CLIENT_CARES=OFF \
 		$(CMAKE_FLAGS) >/dev/null # libsluice without OpenSSL and c-ares

@@ -23,11 +23,14 @@ static const uint64_t SERVICE_NS = 100000000, FAIL_NS = 1000000, HANG_NS = 20000
 static const uint64_t MAX_WAIT_NS = 2000000000, TICK_NS = 100000000;
 enum { MAX_WAITING_PER_SERVER = 20, PROMPT_BYTES = 4096 };
 
+/* The status of a request that gets no response. */
+static const char NO_RESPONSE[] = "";
+
 const struct sim_fault_scenario SIM_FAULT_SCENARIOS[] = {
     {.name = "all-503",
      .title = "all answer 503 for 1 s",
      .fault = SIM_FAILS,
-     .outcome = POOL_OUTCOME_SHED,
+     .status = "503",
      .everywhere = true,
      .from_ms = 5000,
      .until_ms = 6000,
@@ -35,7 +38,7 @@ const struct sim_fault_scenario SIM_FAULT_SCENARIOS[] = {
     {.name = "all-refuse",
      .title = "all fail for 1 s",
      .fault = SIM_FAILS,
-     .outcome = POOL_OUTCOME_GATEWAY_FAILURE,
+     .status = NO_RESPONSE,
      .everywhere = true,
      .from_ms = 5000,
      .until_ms = 6000,
@@ -43,28 +46,56 @@ const struct sim_fault_scenario SIM_FAULT_SCENARIOS[] = {
     {.name = "one-500",
      .title = "one answers 500",
      .fault = SIM_FAILS,
-     .outcome = POOL_OUTCOME_5XX,
+     .status = "500",
+     .from_ms = 5000,
+     .until_ms = 12000,
+     .load = 0.5},
+    {.name = "one-502",
+     .title = "one answers 502",
+     .fault = SIM_FAILS,
+     .status = "502",
+     .from_ms = 5000,
+     .until_ms = 12000,
+     .load = 0.5},
+    {.name = "one-503",
+     .title = "one answers 503",
+     .fault = SIM_FAILS,
+     .status = "503",
+     .from_ms = 5000,
+     .until_ms = 12000,
+     .load = 0.5},
+    {.name = "one-401",
+     .title = "one answers 401",
+     .fault = SIM_FAILS,
+     .status = "401",
+     .from_ms = 5000,
+     .until_ms = 12000,
+     .load = 0.5},
+    {.name = "one-403",
+     .title = "one answers 403",
+     .fault = SIM_FAILS,
+     .status = "403",
      .from_ms = 5000,
      .until_ms = 12000,
      .load = 0.5},
     {.name = "one-404",
      .title = "one answers 404",
      .fault = SIM_FAILS,
-     .outcome = POOL_OUTCOME_REJECTED,
+     .status = "404",
      .from_ms = 5000,
      .until_ms = 12000,
      .load = 0.5},
     {.name = "one-lacks-model",
      .title = "one answers 404 for one model",
      .fault = SIM_LACKS_MODEL,
-     .outcome = POOL_OUTCOME_REJECTED,
+     .status = "404",
      .from_ms = 5000,
      .until_ms = 12000,
      .load = 0.5},
     {.name = "most-500",
      .title = "two of three answer 500",
      .fault = SIM_FAILS,
-     .outcome = POOL_OUTCOME_5XX,
+     .status = "500",
      .share = 0.67,
      .from_ms = 5000,
      .until_ms = 12000,
@@ -72,7 +103,7 @@ const struct sim_fault_scenario SIM_FAULT_SCENARIOS[] = {
     {.name = "one-429",
      .title = "one answers 429",
      .fault = SIM_FAILS,
-     .outcome = POOL_OUTCOME_SHED,
+     .status = "429",
      .from_ms = 5000,
      .until_ms = 12000,
      .load = 0.5},
@@ -93,7 +124,7 @@ const struct sim_fault_scenario SIM_FAULT_SCENARIOS[] = {
     {.name = "slow-start",
      .title = "one comes back, slow at first",
      .fault = SIM_WARMS_UP,
-     .outcome = POOL_OUTCOME_GATEWAY_FAILURE,
+     .status = NO_RESPONSE,
      .from_ms = 5000,
      .until_ms = 12000,
      .load = 0.5},
@@ -162,13 +193,17 @@ struct fault_request {
     uint64_t arrives_ns, ends_ns;
     uint32_t client; /* 0: the one that poisons or floods */
     uint32_t server;
-    enum pool_outcome outcome;
+    const char *status; /* of its response */
     uint32_t n_tries;
     bool runs;  /* occupies a slot */
     bool waits; /* in the picker's queue */
     struct pool_ticket ticket;
     struct fault_request *next; /* in the server's queue */
 };
+
+static bool is_answered(const struct fault_request *request) {
+    return strcmp(request->status, "200") == 0;
+}
 
 struct fault_server {
     uint32_t n_running, n_waiting, n_in_flight;
@@ -435,8 +470,8 @@ static enum picked pick_server(struct fault_run *run, struct fault_request *requ
 /* ---- servers --------------------------------------------------------------------------------- */
 
 static void end_at(struct fault_run *run, struct fault_request *request, uint64_t at_ns,
-                   enum pool_outcome outcome) {
-    request->outcome = outcome;
+                   const char *status) {
+    request->status = status;
     sim_events_add(&run->events, at_ns, SIM_END, (uint32_t)(request - run->requests));
 }
 
@@ -450,7 +485,7 @@ static void start(struct fault_run *run, struct fault_request *request, uint64_t
     }
     run->servers[request->server].n_running++;
     request->runs = true;
-    end_at(run, request, now_ns + (uint64_t)((double)SERVICE_NS * times), POOL_OUTCOME_OK);
+    end_at(run, request, now_ns + (uint64_t)((double)SERVICE_NS * times), "200");
 }
 
 static void take(struct fault_run *run, struct fault_request *request, uint64_t now_ns) {
@@ -460,15 +495,15 @@ static void take(struct fault_run *run, struct fault_request *request, uint64_t 
     bool down = run->scenario->fault == SIM_FAILS || is_missing ||
                 (run->scenario->fault == SIM_WARMS_UP && is_down(run, now_ns));
     if (request->client == 0 && !run->scenario->flood) {
-        end_at(run, request, now_ns + FAIL_NS, POOL_OUTCOME_5XX);
+        end_at(run, request, now_ns + FAIL_NS, "500");
     } else if (faulty && down) {
-        end_at(run, request, now_ns + FAIL_NS, run->scenario->outcome);
+        end_at(run, request, now_ns + FAIL_NS, run->scenario->status);
     } else if (faulty && run->scenario->fault == SIM_HANGS) {
-        end_at(run, request, now_ns + HANG_NS, POOL_OUTCOME_GATEWAY_FAILURE);
+        end_at(run, request, now_ns + HANG_NS, NO_RESPONSE);
     } else if (server->n_running < SLOTS) {
         start(run, request, now_ns);
     } else if (run->scenario->shed_from > 0 && server->n_waiting >= run->scenario->shed_from) {
-        end_at(run, request, now_ns + FAIL_NS, POOL_OUTCOME_SHED);
+        end_at(run, request, now_ns + FAIL_NS, "503");
     } else {
         *(server->first ? server->last : &server->first) = request;
         server->last = &request->next;
@@ -488,10 +523,9 @@ static void start_next(struct fault_run *run, struct fault_server *server, uint6
 /* ---- outcomes -------------------------------------------------------------------------------- */
 
 /* consecutive_5xx 5, base_ejection_time 30 s, max_ejection_percent 10, but always one. */
-static void judge_as_envoy(struct fault_run *run, struct fault_server *server,
-                           enum pool_outcome outcome, uint64_t now_ns) {
-    bool is_5xx = outcome == POOL_OUTCOME_5XX || outcome == POOL_OUTCOME_GATEWAY_FAILURE ||
-                  (outcome == POOL_OUTCOME_SHED && strcmp(run->scenario->name, "one-429") != 0);
+static void judge_as_envoy(struct fault_run *run, struct fault_server *server, const char *status,
+                           uint64_t now_ns) {
+    bool is_5xx = status[0] == '5' || status == NO_RESPONSE;
     uint32_t n_ejected = 0, most = run->n_servers / 10 > 1 ? run->n_servers / 10 : 1;
     server->n_in_row = is_5xx ? server->n_in_row + 1 : 0;
     for (uint32_t i = 0; i < run->n_servers; i++) {
@@ -503,8 +537,13 @@ static void judge_as_envoy(struct fault_run *run, struct fault_server *server,
     }
 }
 
+static enum pool_outcome outcome_of(const struct fault_request *request) {
+    return request->status == NO_RESPONSE ? POOL_OUTCOME_GATEWAY_FAILURE
+                                          : pool_outcome_of_http(str_of(request->status));
+}
+
 static void report(struct fault_run *run, struct fault_request *request, uint64_t now_ns) {
-    struct pool_result result = {.outcome = request->outcome,
+    struct pool_result result = {.outcome = outcome_of(request),
                                  .client = 1000 + request->client,
                                  .kind = request->ticket.kind,
                                  .number = request->ticket.number};
@@ -515,7 +554,7 @@ static void report(struct fault_run *run, struct fault_request *request, uint64_
         pool_report_result(run->pool, endpoint_of(run, request->server), &result);
         pool_release_ticket(run->pool, &request->ticket);
     } else if (run->judge == SIM_JUDGE_ENVOY) {
-        judge_as_envoy(run, &run->servers[request->server], request->outcome, now_ns);
+        judge_as_envoy(run, &run->servers[request->server], request->status, now_ns);
     }
 }
 
@@ -542,7 +581,7 @@ static bool is_limited(struct fault_run *run, uint64_t now_ns) {
 /* ---- events ---------------------------------------------------------------------------------- */
 
 static void finish(struct fault_run *run, struct fault_request *request, uint64_t now_ns) {
-    bool again = request->client != 0 && request->outcome != POOL_OUTCOME_OK &&
+    bool again = request->client != 0 && !is_answered(request) &&
                  request->n_tries <= run->scenario->n_retries;
     request->ends_ns = now_ns;
     if (again) {
@@ -558,7 +597,7 @@ static void dispatch(struct fault_run *run, struct fault_request *request, uint6
     enum picked picked = pick_server(run, request, now_ns);
     request->waits = picked == IS_QUEUED;
     if (picked == IS_REFUSED) {
-        request->outcome = POOL_OUTCOME_SHED;
+        request->status = "503";
         finish(run, request, now_ns);
     } else if (picked == IS_SENT) {
         run->servers[request->server].n_in_flight++;
@@ -599,7 +638,7 @@ static void on_give_up(struct fault_run *run, uint32_t index, uint64_t now_ns) {
     if (request->waits) {
         pool_dequeue(run->pool, &request->waiter, FLOW_EXPIRED);
         request->waits = false;
-        request->outcome = POOL_OUTCOME_SHED;
+        request->status = "503";
         finish(run, request, now_ns);
     }
 }
@@ -687,7 +726,7 @@ static void sum_up(const struct fault_run *run, struct sim_fault_result *out) {
     for (uint32_t i = 0; i < run->n_requests; i++) {
         const struct fault_request *request = &run->requests[i];
         out->n += request->client != 0;
-        if (request->client != 0 && request->outcome == POOL_OUTCOME_OK) {
+        if (request->client != 0 && is_answered(request)) {
             times[out->n_good++] = request->ends_ns - request->arrives_ns;
         }
     }

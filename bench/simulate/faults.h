@@ -9,20 +9,20 @@
 /* How a faulty server treats requests while the fault lasts. */
 enum sim_fault {
     SIM_NO_FAULT,
-    SIM_FAILS,       /* answers each at once, with `outcome` */
+    SIM_FAILS,       /* answers each at once, with `status` */
     SIM_HANGS,       /* accepts and never answers; its metrics page says that it is idle */
     SIM_IS_SLOW,     /* takes ten times as long */
     SIM_WARMS_UP,    /* fails for the first second, then takes eight times as long at first */
-    SIM_LACKS_MODEL, /* answers one request of five, for one model, with `outcome` */
+    SIM_LACKS_MODEL, /* answers one request of five, for one model, with `status` */
     SIM_DEAD_PAGE,   /* serves, but its metrics page cannot be read */
 };
 
 struct sim_fault_scenario {
     const char *name, *title;
     enum sim_fault fault;
-    enum pool_outcome outcome;
-    bool everywhere; /* all servers are faulty; otherwise the first one, */
-    double share;    /* or so many of them, rounded down */
+    const char *status; /* HTTP; "": no response */
+    bool everywhere;    /* all servers are faulty; otherwise the first one, */
+    double share;       /* or so many of them, rounded down */
     uint32_t from_ms, until_ms;
     double load;        /* of good requests, a share of the servers' capacity */
     double burst;       /* the same while the fault lasts; 0: no burst */

@@ -83,7 +83,8 @@ static void faults_leave_latency_near_the_oracle(void **state) {
 
 /* A server that fails at once has the fewest requests in flight. */
 static void faults_fast_failures_do_not_attract(void **state) {
-    static const char *const names[] = {"one-500", "one-404", "one-429"};
+    static const char *const names[] = {"one-500", "one-502", "one-503", "one-401",
+                                        "one-403", "one-404", "one-429"};
     (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) * N_SIZES; i++) {
         struct sim_fault_result ours = run(names[i / N_SIZES], SIM_JUDGE_POOL, SIZES[i % N_SIZES]);

@@ -9,7 +9,10 @@
  *
  * Three rules eject by the failures that count: failures in a row, gateway failures in a row, and
  * the share of failures in an interval. An ejection lasts base_ejection_time times the number of
- * ejections in a row, and at most max_ejection_time; trials end it earlier (pick/pool/window.c).
+ * ejections in a row, and at most max_ejection_time; trials end it earlier (pick/pool/window.c),
+ * and so does a health check. A server whose check succeeds while it fails requests would be back
+ * after each check: where the first request after such a check fails, the next ejection takes twice
+ * as many of them.
  * max_ejection_percent bounds the load that the others have to take over.
  *
  * An endpoint of which requests of one kind fail in a row, with answers to others in between, is
@@ -63,6 +66,21 @@ void endpoint_end_ejection(struct endpoint *endpoint, bool on_trial) {
     atomic_store_explicit(&endpoint->outliers.on_trial, on_trial, memory_order_relaxed);
 }
 
+void endpoint_count_check(struct endpoint *endpoint, uint64_t begun_ns) {
+    if (begun_ns >= endpoint->outliers.ejected_ns) {
+        endpoint->outliers.n_checks++;
+    }
+}
+
+static bool has_enough_checks(const struct endpoint_outliers *outliers) {
+    return outliers->n_checks >= UINT32_C(1) << outliers->n_failed_proofs;
+}
+
+bool endpoint_is_proved(const struct endpoint *endpoint) {
+    return endpoint_avoidance(endpoint) == ENDPOINT_EJECTED &&
+           has_enough_checks(&endpoint->outliers);
+}
+
 static void begin_window(struct endpoint_outliers *outliers, uint64_t now_ns) {
     outliers->window_start_ns = now_ns;
     outliers->n_failures = 0;
@@ -75,7 +93,10 @@ void endpoint_forget_outliers(struct pool *pool, struct endpoint *endpoint) {
     store_u32(&outliers->n_consecutive_gateway_failures, 0);
     atomic_store_explicit(&outliers->on_trial, false, memory_order_relaxed);
     outliers->n_ejections = 0;
+    outliers->ejected_ns = 0;
     outliers->readmitted_ns = 0;
+    outliers->n_checks = 0;
+    outliers->n_failed_proofs = 0;
     begin_window(outliers, 0);
     if (pool->outcomes && pool_wants_clients(pool)) { /* otherwise all records are too old */
         outcome_table_forget(&pool->outcomes->all, endpoint);
@@ -179,6 +200,13 @@ static uint64_t next_duration_ns(const struct pool_outlier_detection *config,
                : most_ns;
 }
 
+/* Twice as many each time, up to 2^10. */
+static void begin_proof(struct endpoint_outliers *outliers, bool failed, uint64_t now_ns) {
+    outliers->n_failed_proofs += failed && outliers->n_failed_proofs < 10;
+    outliers->n_checks = 0;
+    outliers->ejected_ns = now_ns;
+}
+
 /* A trial that failed is no new ejection for the log. */
 static void eject(struct pool *pool, struct endpoint *endpoint, const char *reason, uint64_t now_ns,
                   struct ejection *out) {
@@ -192,6 +220,7 @@ static void eject(struct pool *pool, struct endpoint *endpoint, const char *reas
         out->reason = reason;
     }
     out->n_ejections = outliers->n_ejections;
+    begin_proof(outliers, again && has_enough_checks(outliers), now_ns);
     endpoint_set_avoided(pool, endpoint, ENDPOINT_EJECTED, now_ns, until_ns);
     begin_window(outliers, now_ns);
     store_u32(&outliers->n_consecutive_5xx, 0);
@@ -371,6 +400,45 @@ static void record_answer(struct pool *pool, struct endpoint *endpoint,
     end_trouble(pool, now_ns);
 }
 
+/* ---- what a status says ---------------------------------------------------------------------- */
+
+/* 501 is the client's error, as UNIMPLEMENTED below. */
+enum pool_outcome pool_outcome_of_http(struct str status) {
+    if (str_is(status, "429") || str_is(status, "503")) {
+        return POOL_OUTCOME_SHED;
+    }
+    if (str_is(status, "401") || str_is(status, "403") || str_is(status, "404")) {
+        return POOL_OUTCOME_REJECTED;
+    }
+    if (status.len != 3 || status.ptr[0] != '5' || str_is(status, "501")) {
+        return POOL_OUTCOME_OK;
+    }
+    return str_is(status, "502") || str_is(status, "504") ? POOL_OUTCOME_GATEWAY_FAILURE
+                                                          : POOL_OUTCOME_5XX;
+}
+
+/* The status of a gRPC call, by the HTTP status that Envoy counts for it: UNKNOWN, INTERNAL and
+ * DATA_LOSS are 500, DEADLINE_EXCEEDED 504, UNAVAILABLE 503, RESOURCE_EXHAUSTED 429, NOT_FOUND 404,
+ * PERMISSION_DENIED 403, UNAUTHENTICATED 401. */
+enum pool_outcome pool_outcome_of_grpc(struct str status) {
+    static const struct {
+        const char *status;
+        enum pool_outcome outcome;
+    } rows[] = {
+        {"2", POOL_OUTCOME_5XX},       {"13", POOL_OUTCOME_5XX},
+        {"15", POOL_OUTCOME_5XX},      {"4", POOL_OUTCOME_GATEWAY_FAILURE},
+        {"14", POOL_OUTCOME_SHED},     {"8", POOL_OUTCOME_SHED},
+        {"5", POOL_OUTCOME_REJECTED},  {"7", POOL_OUTCOME_REJECTED},
+        {"16", POOL_OUTCOME_REJECTED},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (str_is(status, rows[i].status)) {
+            return rows[i].outcome;
+        }
+    }
+    return POOL_OUTCOME_OK;
+}
+
 /* ---- reports --------------------------------------------------------------------------------- */
 
 bool pool_wants_clients(const struct pool *pool) {
@@ -393,6 +461,9 @@ static void report_answer(struct pool *pool, struct endpoint *endpoint,
     lock_acquire(&pool->lock);
     record_answer(pool, endpoint, result, &notifications);
     bool recovered = atomic_exchange_explicit(&outliers->on_trial, false, memory_order_relaxed);
+    if (recovered) {
+        outliers->n_failed_proofs = 0;
+    }
     lock_release(&pool->lock);
     pool_send_notifications(&notifications);
     if (recovered) {

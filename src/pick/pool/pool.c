@@ -732,9 +732,30 @@ bool pool_report_unserved(struct pool_reader *reader, const struct endpoint_addr
     return member != NULL;
 }
 
+/* The usual case, which takes no lock. */
+static bool is_none_avoided(const struct pool *pool) {
+    return atomic_load_explicit(&pool->next_avoidance_expiry_ns, memory_order_relaxed) ==
+           UINT64_MAX;
+}
+
+void pool_report_healthy(struct pool *pool, struct endpoint *endpoint, uint64_t begun_ns) {
+    if (is_none_avoided(pool)) {
+        return;
+    }
+    struct pool_notifications notifications = {NULL};
+    lock_acquire(&pool->lock);
+    if (endpoint_avoidance(endpoint) == ENDPOINT_EJECTED) {
+        endpoint_count_check(endpoint, begun_ns);
+        endpoint_try_proved(pool, endpoint, clock_now_ns());
+        pool_notify_waiters(pool, endpoint, &notifications);
+    }
+    lock_release(&pool->lock);
+    pool_send_notifications(&notifications);
+}
+
 void pool_report_answered(struct pool *pool, struct endpoint *endpoint) {
-    if (atomic_load_explicit(&pool->next_avoidance_expiry_ns, memory_order_relaxed) == UINT64_MAX) {
-        return; /* no endpoint is avoided: the usual case takes no lock */
+    if (is_none_avoided(pool)) {
+        return;
     }
     struct pool_notifications notifications = {NULL};
     lock_acquire(&pool->lock);

@@ -231,6 +231,8 @@ void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready);
 /* It refused a connection: avoided for spec->refused_ns from now (clock_now_ns). Ignored for an
  * endpoint that is not ready. */
 void pool_report_refused(struct pool *pool, struct endpoint *endpoint);
+/* A health check that began then has succeeded, which ends an ejection (docs/picker/health.md). */
+void pool_report_healthy(struct pool *pool, struct endpoint *endpoint, uint64_t begun_ns);
 /* It accepted a connection: it is tried now, if it is avoided because of a refused one. */
 void pool_report_answered(struct pool *pool, struct endpoint *endpoint);
 
@@ -244,6 +246,9 @@ enum pool_outcome {
     POOL_OUTCOME_GATEWAY_FAILURE, /* 502, 504, or no response: a failed connection, a reset or a
                                      time-out */
 };
+/* That of a response with this status; of a call, by its `grpc-status`. */
+enum pool_outcome pool_outcome_of_http(struct str status);
+enum pool_outcome pool_outcome_of_grpc(struct str status);
 struct pool_result {
     enum pool_outcome outcome;
     uint64_t client;         /* hash of the client's name or address; 0: unknown */

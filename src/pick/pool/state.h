@@ -113,6 +113,8 @@ void endpoint_try_avoided(struct pool *pool, struct endpoint *endpoint);
 void endpoint_clear_avoided(struct pool *pool, struct endpoint *endpoint);
 /* Begins the trials that are due. */
 void endpoint_try_due(struct pool *pool, uint64_t now_ns);
+/* A health check of it succeeded: it is tried if that ends its ejection. */
+void endpoint_try_proved(struct pool *pool, struct endpoint *endpoint, uint64_t now_ns);
 /* It has as many requests in flight as its window permits. */
 bool endpoint_is_window_full(const struct endpoint *endpoint);
 /* A request was answered. */
@@ -134,6 +136,10 @@ void endpoint_forget_debt(struct pool *pool, struct endpoint *endpoint);
 
 /* Its ejection has ended: it is on trial, or ready for another reason. */
 void endpoint_end_ejection(struct endpoint *endpoint, bool on_trial);
+/* A health check that began then has succeeded. */
+void endpoint_count_check(struct endpoint *endpoint, uint64_t begun_ns);
+/* It is ejected, and so many health checks succeeded since that this ends. */
+bool endpoint_is_proved(const struct endpoint *endpoint);
 /* Another server may have the address from now on. */
 void endpoint_forget_outliers(struct pool *pool, struct endpoint *endpoint);
 /* It is not avoided for any kind of requests any more. */

@@ -7,7 +7,8 @@
  *
  * Trials are soon, after TRIAL_NS, but cost requests that may fail: while others serve, each takes
  * TRIAL_PICKS picks of the pool that went elsewhere. At the latest the endpoint is tried when its
- * avoidance has ended (refused_for, base_ejection_time), and at once where requests wait. A trial
+ * avoidance has ended (refused_for, base_ejection_time), and at once where requests wait, or where
+ * a health check of an ejected endpoint has succeeded (pick/pool/outlier.c). A trial
  * that has no answer after TRIAL_NS is followed by another, by the same rules: an endpoint that
  * hung may answer new requests long before those that it got meanwhile time out.
  *
@@ -301,7 +302,8 @@ void endpoint_try_due(struct pool *pool, uint64_t now_ns) {
     struct endpoint *first;
     lock_assert_held(&pool->lock);
     while ((first = TAILQ_FIRST(&pool->avoided)) && first->trial_ns <= now_ns) {
-        if (first->avoided_until_ns <= now_ns || is_trial_affordable(pool, first)) {
+        if (first->avoided_until_ns <= now_ns || endpoint_is_proved(first) ||
+            is_trial_affordable(pool, first)) {
             uint64_t until_ns = first->avoided_until_ns;
             endpoint_try_avoided(pool, first);
             first->avoided_until_ns = until_ns <= now_ns ? 0 : until_ns;
@@ -320,5 +322,16 @@ void endpoint_try_due(struct pool *pool, uint64_t now_ns) {
             first->trial_ns = now_ns + TRIAL_RETRY_NS;
             insert_by_trial(pool, &pool->tried, first);
         }
+    }
+}
+
+void endpoint_try_proved(struct pool *pool, struct endpoint *endpoint, uint64_t now_ns) {
+    lock_assert_held(&pool->lock);
+    if (endpoint_is_proved(endpoint)) { /* however often its trial was put off */
+        uint64_t due_ns = endpoint->outliers.ejected_ns + TRIAL_NS;
+        remove_by_trial(pool, &pool->avoided, endpoint);
+        endpoint->trial_ns = due_ns < endpoint->trial_ns ? due_ns : endpoint->trial_ns;
+        insert_by_trial(pool, &pool->avoided, endpoint);
+        endpoint_try_due(pool, now_ns);
     }
 }

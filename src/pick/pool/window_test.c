@@ -215,8 +215,87 @@ static void window_grows_without_results(void **state) {
     stage_close(&stage);
 }
 
+/* A health check that began after the failures and succeeds is a proof, where picks are rare, too:
+ * one request is sent there, a second after the last failure. */
+static void window_health_check_ends_ejection(void **state) {
+    static struct window_stage stage;
+    (void)state;
+    stage_open(&stage, fixture_spec_of(3));
+    struct endpoint *bad = numbered(&stage, 0);
+    for (int i = 0; i < 5; i++) {
+        pool_report_outcome(stage.pool.pool, bad, POOL_OUTCOME_5XX);
+    }
+    assert_true(endpoint_is_ejected(bad));
+    clock_set_fake_ns(102 * SECOND);
+    pool_report_healthy(stage.pool.pool, bad, 100 * SECOND - 1); /* it began before */
+    assert_true(endpoint_is_ejected(bad));
+    pool_report_healthy(stage.pool.pool, bad, 101 * SECOND);
+    assert_false(endpoint_is_ejected(bad));
+    assert_int_equal(pick_more(&stage, bad, 30), 1);
+    end_one(&stage, bad, POOL_OUTCOME_OK);
+    assert_int_equal(pick_more(&stage, bad, 30), 2); /* slow start */
+    stage_close(&stage);
+}
+
+/* Checks of a server that fails all requests succeed: each time that costs one, twice as many are
+ * needed, until the end of the ejection; an answer makes one enough again. */
+static void window_health_checks_that_are_wrong_count_less(void **state) {
+    static struct window_stage stage;
+    (void)state;
+    stage_open(&stage, fixture_spec_of(3));
+    struct endpoint *bad = numbered(&stage, 0);
+    for (int i = 0; i < 5; i++) {
+        pool_report_outcome(stage.pool.pool, bad, POOL_OUTCOME_5XX);
+    }
+    for (uint32_t n_checks = 1; n_checks <= 8; n_checks *= 2) {
+        for (uint32_t i = 0; i < n_checks; i++) {
+            assert_true(endpoint_is_ejected(bad));
+            assert_int_equal(pick_more(&stage, bad, 3), 0);
+            clock_set_fake_ns(clock_now_ns() + SECOND);
+            pool_report_healthy(stage.pool.pool, bad, clock_now_ns());
+        }
+        assert_false(endpoint_is_ejected(bad)); /* after 1, 3, 7 and 15 s */
+        pick_more(&stage, bad, 1);
+        end_one(&stage, bad, POOL_OUTCOME_5XX);
+    }
+    assert_true(endpoint_is_ejected(bad));
+    clock_set_fake_ns(130 * SECOND); /* base_ejection_time */
+    assert_true(pick_more(&stage, bad, 3) > 0);
+    end_one(&stage, bad, POOL_OUTCOME_OK);
+    for (int i = 0; i < 5; i++) {
+        pool_report_outcome(stage.pool.pool, bad, POOL_OUTCOME_5XX);
+    }
+    assert_true(endpoint_is_ejected(bad));
+    clock_set_fake_ns(clock_now_ns() + SECOND);
+    pool_report_healthy(stage.pool.pool, bad, clock_now_ns());
+    assert_false(endpoint_is_ejected(bad));
+    stage_close(&stage);
+}
+
 static void no_notify(void *user) {
     (void)user;
+}
+
+/* Also without a queue: while the others have more in flight than usual, a trial that is due gets
+ * the next request, and an endpoint in its slow start those that its window has room for. */
+static void window_trial_is_preferred_to_overloading_others(void **state) {
+    static struct window_stage stage;
+    struct pool_spec *spec = fixture_spec_of(3);
+    (void)state;
+    spec->max_in_flight = 4;
+    stage_open(&stage, spec);
+    struct endpoint *bad = numbered(&stage, 0);
+    pool_report_refused(stage.pool.pool, bad);
+    assert_int_equal(pick_more(&stage, bad, 80), 0); /* the others are far beyond max_in_flight */
+    clock_set_fake_ns(101 * SECOND);
+    assert_int_equal(pick_more(&stage, bad, 1), 1);
+    assert_int_equal(pick_more(&stage, bad, 10), 0); /* one at a time */
+    end_one(&stage, bad, POOL_OUTCOME_OK);
+    assert_int_equal(pick_more(&stage, bad, 2), 2);
+    assert_int_equal(pick_more(&stage, bad, 10), 0);
+    end_one(&stage, bad, POOL_OUTCOME_5XX); /* a failure in the slow start */
+    assert_int_equal(pick_more(&stage, bad, 1), 1);
+    stage_close(&stage);
 }
 
 /* A request that waits is sent as a trial as soon as one is due. */
@@ -413,6 +492,9 @@ int main(void) {
         cmocka_unit_test(window_of_shedding_server_is_its_capacity),
         cmocka_unit_test(window_of_server_that_sheds_all_is_closed),
         cmocka_unit_test(window_grows_without_results),
+        cmocka_unit_test(window_health_check_ends_ejection),
+        cmocka_unit_test(window_health_checks_that_are_wrong_count_less),
+        cmocka_unit_test(window_trial_is_preferred_to_overloading_others),
         cmocka_unit_test(window_trial_is_preferred_to_waiting),
         cmocka_unit_test(window_that_shrinks_does_not_stall_the_queue),
         cmocka_unit_test(window_debt_is_no_lack_of_capacity),

@@ -405,43 +405,6 @@ static enum pick_attempt find_attempt(const struct ext_proc_request *message) {
     return attempt == PICK_ATTEMPT_UNKNOWN && answered ? PICK_ATTEMPT_ANSWERED : attempt;
 }
 
-/* 501 is the client's error, as UNIMPLEMENTED below. */
-static enum pool_outcome outcome_of_status(struct str status) {
-    if (str_is(status, "429") || str_is(status, "503")) {
-        return POOL_OUTCOME_SHED;
-    }
-    if (str_is(status, "401") || str_is(status, "403") || str_is(status, "404")) {
-        return POOL_OUTCOME_REJECTED;
-    }
-    if (status.len != 3 || status.ptr[0] != '5' || str_is(status, "501")) {
-        return POOL_OUTCOME_OK;
-    }
-    return str_is(status, "502") || str_is(status, "504") ? POOL_OUTCOME_GATEWAY_FAILURE
-                                                          : POOL_OUTCOME_5XX;
-}
-
-/* The status of a gRPC call, by the HTTP status that Envoy counts for it: UNKNOWN, INTERNAL and
- * DATA_LOSS are 500, DEADLINE_EXCEEDED 504, UNAVAILABLE 503, RESOURCE_EXHAUSTED 429, NOT_FOUND 404,
- * PERMISSION_DENIED 403, UNAUTHENTICATED 401. */
-static enum pool_outcome outcome_of_grpc_status(struct str status) {
-    static const struct {
-        const char *status;
-        enum pool_outcome outcome;
-    } rows[] = {
-        {"2", POOL_OUTCOME_5XX},       {"13", POOL_OUTCOME_5XX},
-        {"15", POOL_OUTCOME_5XX},      {"4", POOL_OUTCOME_GATEWAY_FAILURE},
-        {"14", POOL_OUTCOME_SHED},     {"8", POOL_OUTCOME_SHED},
-        {"5", POOL_OUTCOME_REJECTED},  {"7", POOL_OUTCOME_REJECTED},
-        {"16", POOL_OUTCOME_REJECTED},
-    };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (str_is(status, rows[i].status)) {
-            return rows[i].outcome;
-        }
-    }
-    return POOL_OUTCOME_OK;
-}
-
 /* Seconds; a date counts as absent. */
 static uint64_t read_retry_after_ns(const struct ext_proc_request *message) {
     enum { MOST_S = 60 };
@@ -465,7 +428,7 @@ static void report_outcome(struct pick_session *session, const struct ext_proc_r
         struct str status = ext_proc_header_find(&message->fields, STR(":status"));
         struct str grpc_status = ext_proc_header_find(&message->fields, STR("grpc-status"));
         result.outcome =
-            grpc_status.ptr ? outcome_of_grpc_status(grpc_status) : outcome_of_status(status);
+            grpc_status.ptr ? pool_outcome_of_grpc(grpc_status) : pool_outcome_of_http(status);
         if (result.outcome == POOL_OUTCOME_SHED) {
             result.retry_after_ns = read_retry_after_ns(message);
         }

@@ -13,7 +13,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from lib import http1
 from lib.metric_pages import MetricPages
-from lib.pick_client import Proxy
+from lib.pick_client import Proxy, answer_headers, endpoint_of, headers
 
 pytestmark = [pytest.mark.tsan, pytest.mark.plain]
 
@@ -45,6 +45,16 @@ def picked(picker, n=20):
 def picked_now(picker, n=20):
     with Proxy(picker.grpc_addresses[0]) as proxy:
         return {proxy.pick() for _ in range(n)}
+
+
+def answer_with(proxy, status, address):
+    """A request that only this endpoint may get, and the response that it sends."""
+    stream = proxy.stream(headers(hint=address))
+    assert endpoint_of(stream.next()) == address
+    answer = answer_headers(status, end=True)
+    answer.response_headers.headers.headers.add(key="x-envoy-upstream-service-time", raw_value=b"1")
+    stream.send(answer)
+    stream.close()
 
 
 def results(picker, result):
@@ -297,6 +307,27 @@ def test_health_check_goes_on_while_pool_changes(start):
         slow.opened.set()
         picker.wait_ready_endpoints(2)
         assert slow.n_connections == 1
+
+
+def test_health_check_that_succeeds_ends_ejection(start):
+    """A server fails five requests in a row, is ejected, and is well again. Too few requests are picked for a trial, and the
+    ejection lasts for half an hour: the health check, which succeeds all the time, is what brings it back."""
+    with MetricPages("ok") as one, MetricPages("ok") as other:
+        picker = start(pool_of([one.address, other.address], "http: /ready",
+                               "outlier_detection: {base_ejection_time: 30m, max_ejection_time: 30m}\n"))
+        picker.wait_ready_endpoints(2)
+        ejected = f'sluice_pick_endpoint_ejected{{endpoint="{one.address}"}}'
+        with Proxy(picker.grpc_addresses[0]) as proxy:
+            for _ in range(5):
+                answer_with(proxy, 500, one.address)
+            picker.wait_until(lambda now: now[ejected] == 1 or now["sluice_pick_ejections_total"] == 1, "an ejection")
+            picker.wait_until(lambda now: now[ejected] == 0, "the end of the ejection")
+            answer_with(proxy, 500, one.address)  # the trial fails: two checks are needed
+            picker.wait_until(lambda now: now[ejected] == 0, "the end of the ejection")
+            answer_with(proxy, 200, one.address)
+        picker.wait_until(lambda _: any(line.get("event") == "endpoint recovered after an ejection"
+                                        for line in picker.log_lines()), "a recovery")
+        assert picker.numbers()["sluice_pick_ejections_total"] == 1
 
 
 def test_health_new_endpoint_is_checked_at_once(start):

@@ -92,6 +92,9 @@ static void report_to_pool(const struct probe_check *check, struct endpoint *end
     if (check->at_request_port && result == PROBE_OK && check->was_refused) {
         pool_report_answered(pool, endpoint);
     }
+    if (result == PROBE_OK) {
+        pool_report_healthy(pool, endpoint, check->begun_ns);
+    }
 }
 
 static void notify_if_all_probed(struct prober *prober) {

@@ -54,7 +54,10 @@ struct endpoint_outliers {
     uint32_t n_failures;          /* since window_start_ns */
     uint64_t window_start_ns;     /* the interval began */
     uint32_t n_ejections;         /* in a row; one less for each interval without one */
+    uint64_t ejected_ns;          /* the last ejection began */
     uint64_t readmitted_ns;       /* the last ejection ended */
+    uint32_t n_checks;            /* health checks that succeeded since ejected_ns */
+    uint32_t n_failed_proofs;     /* ejections in a row that such checks ended too early */
 };
 
 struct endpoint {
