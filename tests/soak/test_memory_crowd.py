@@ -24,8 +24,6 @@ SIZES = [512 * MIB, 1024 * MIB]
 TOGETHER = "all"
 NAMES = os.environ.get("SOAK_CROWDS", "").split() or [*crowd_clients.KINDS, TOGETHER]
 SHARE_TOGETHER = 0.2
-# So many send so much at once that the kernel holds a window of each until the server gets to read it (docs/security.md).
-MUCH_UNREAD = {TOGETHER, "unread_ahead"}
 QUIET_S, SENDING_S, HOLD_S = 2, 40, 5
 DESCRIPTORS = 19000  # of the server, and of the crowd
 PAUSE_S = 0.02
@@ -229,6 +227,5 @@ def test_crowd_in_group(start, size, name):
         assert group.n_killed() == 0 and live.process.poll() is None
         assert not [one.failed for one in good if one.failed]
         assert all(len(one.times) > n for one, n in zip(good, quiet))
-        assert watch.most - watch.at_most["sockets"] < size
-        assert name in MUCH_UNREAD or watch.most < size, "with v2, which counts sockets, the server would have been killed"
+        assert watch.most < size, "with v2, which counts sockets, the server would have been killed"
         live.stop()

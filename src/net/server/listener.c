@@ -25,6 +25,10 @@ enum {
     KEEPALIVE_PROBES = 4,
 };
 
+#ifndef SO_BUF_LOCK /* headers of a kernel before 5.15 */
+#define SO_BUF_LOCK 72
+#endif
+
 static const uint64_t LOG_EVERY_NS = 60000000000u;
 
 struct listener {
@@ -127,11 +131,29 @@ static void keepalive_set(int fd, const struct net_limits *limits) {
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user, sizeof(user));
 }
 
-static void socket_prepare(int fd, int family, const struct net_limits *limits) {
+/* Accepted sockets begin with a receive buffer of `n_bytes`, as the kernel counts, and so with a
+ * small window. The kernel lets it grow with what is read, as it does its own default: the lock
+ * that SO_RCVBUF sets would prevent that. A kernel that does not take it off again (before 5.15)
+ * keeps its default, and one whose default is smaller. */
+static void receive_buffer_set(int fd, int n_bytes) {
+    int half = n_bytes / 2; /* the kernel doubles it */
+    int unlocked = 0, usual = 0, lock;
+    socklen_t len = sizeof(usual), lock_len = sizeof(lock);
+    if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &usual, &len) == 0 && usual > n_bytes &&
+        getsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &lock, &lock_len) == 0 &&
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &half, sizeof(half)) == 0) {
+        setsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &unlocked, sizeof(unlocked));
+    }
+}
+
+static void socket_prepare(int fd, int family, const struct net_limits *limits, int receive_bytes) {
     int on = 1, off = 0;
     if (family != AF_UNIX) {
         int unsent = SOCKET_UNSENT_BYTES;
         setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent)); /* inherited */
+        if (receive_bytes > 0) {
+            receive_buffer_set(fd, receive_bytes);
+        }
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* inherited by connections */
         if (limits->keepalive_time_ns > 0) {
@@ -144,7 +166,8 @@ static void socket_prepare(int fd, int family, const struct net_limits *limits) 
 }
 
 static enum status socket_listen(struct listener *listener, const struct address *wanted,
-                                 const struct net_limits *limits, struct error *err) {
+                                 const struct net_limits *limits, int receive_bytes,
+                                 struct error *err) {
     struct address address = *wanted;
     enum status st = address_is_unix(&address) ? stale_remove(&address, err) : ST_OK;
     if (st != ST_OK) {
@@ -155,7 +178,7 @@ static enum status socket_listen(struct listener *listener, const struct address
         return listen_error(&address, "socket", errno, err);
     }
     listener->family = address.storage.ss_family;
-    socket_prepare(listener->fd, listener->family, limits);
+    socket_prepare(listener->fd, listener->family, limits, receive_bytes);
     if (bind(listener->fd, (const struct sockaddr *)&address.storage, address.len) != 0) {
         return listen_error(&address, "bind", errno, err);
     }
@@ -252,14 +275,15 @@ void listener_close(struct listener *listener) {
 }
 
 enum status listener_open(uv_loop_t *loop, const struct address *address,
-                          const struct net_limits *limits, const struct listener_events *events,
-                          struct listener **out, struct address *bound, struct error *err) {
+                          const struct net_limits *limits, int receive_bytes,
+                          const struct listener_events *events, struct listener **out,
+                          struct address *bound, struct error *err) {
     struct listener *listener = calloc(1, sizeof(*listener));
     if (!listener) {
         return error_no_memory(err, "a listener");
     }
     *listener = (struct listener){.fd = -1, .n_handles = 2, .events = *events};
-    enum status st = socket_listen(listener, address, limits, err);
+    enum status st = socket_listen(listener, address, limits, receive_bytes, err);
     if (st == ST_OK) {
         int rc = uv_poll_init(loop, &listener->poll, listener->fd);
         if (rc != 0) {

@@ -14,6 +14,7 @@
 
 #include "core/base/str.h"
 #include "net/server/limits.h"
+#include "net/server/socket_memory.h"
 
 struct accepted {
     int fd;
@@ -35,8 +36,8 @@ static int option_of(int fd, int level, int name) {
     return value;
 }
 
-/* Accepts one connection of a listener with `limits`. Returns: its socket. */
-static int accept_one(const struct net_limits *limits) {
+/* Accepts one connection of a listener. Returns: its socket. */
+static int accept_one(const struct net_limits *limits, int receive_bytes) {
     uv_loop_t loop;
     struct error err;
     struct listener *listener;
@@ -45,8 +46,9 @@ static int accept_one(const struct net_limits *limits) {
     struct accepted accepted = {.fd = -1, .loop = &loop};
     struct listener_events events = {.on_accept = on_accept, .user = &accepted};
     assert_int_equal(address_parse(STR("127.0.0.1:0"), &address, &err), ST_OK);
-    assert_int_equal(listener_open(&loop, &address, limits, &events, &listener, &bound, &err),
-                     ST_OK);
+    assert_int_equal(
+        listener_open(&loop, &address, limits, receive_bytes, &events, &listener, &bound, &err),
+        ST_OK);
     int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(connect(client, (const struct sockaddr *)&bound.storage, bound.len), 0);
     while (accepted.fd < 0) {
@@ -75,7 +77,7 @@ static void accepted_sockets_have_keepalive(void **state) {
     for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
         struct net_limits limits = {.keepalive_time_ns = ROWS[i].keepalive_s * second,
                                     .write_timeout_ns = ROWS[i].write_s * second};
-        int fd = accept_one(&limits);
+        int fd = accept_one(&limits, 0);
         assert_int_equal(option_of(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
         assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_KEEPIDLE), ROWS[i].idle_s);
         assert_int_equal(option_of(fd, IPPROTO_TCP, TCP_KEEPINTVL), ROWS[i].interval_s);
@@ -85,7 +87,48 @@ static void accepted_sockets_have_keepalive(void **state) {
     }
 }
 
+#ifndef SO_BUF_LOCK /* headers of a kernel before 5.15 */
+#define SO_BUF_LOCK 72
+#endif
+
+static void accepted_sockets_have_small_receive_buffers_that_grow(void **state) {
+    (void)state;
+    struct net_limits limits = {0};
+    int usual = accept_one(&limits, 0);
+    int usual_bytes = option_of(usual, SOL_SOCKET, SO_RCVBUF);
+    close(usual);
+    int small = accept_one(&limits, 16384);
+    assert_int_equal(option_of(small, SOL_SOCKET, SO_RCVBUF), 16384);
+    assert_int_equal(option_of(small, SOL_SOCKET, SO_BUF_LOCK), 0); /* it would not grow */
+    close(small);
+    int large = accept_one(&limits, usual_bytes + 2); /* the kernel's default stays */
+    assert_int_equal(option_of(large, SOL_SOCKET, SO_RCVBUF), usual_bytes);
+    close(large);
+}
+
+static void receive_buffers_depend_on_memory(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t memory;
+        int n_bytes;
+    } ROWS[] = {
+        {0, 0},
+        {1 << 20, 16384},
+        {UINT64_C(256) << 20, 16384},
+        {UINT64_C(1) << 30, 32768},
+        {UINT64_C(1) << 44, 0},
+    };
+    for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
+        struct net_budget budget = {.memory = ROWS[i].memory};
+        assert_int_equal(server_receive_bytes(&budget), ROWS[i].n_bytes);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(accepted_sockets_have_keepalive)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(accepted_sockets_have_keepalive),
+        cmocka_unit_test(accepted_sockets_have_small_receive_buffers_that_grow),
+        cmocka_unit_test(receive_buffers_depend_on_memory),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,8 +17,9 @@ struct receive_rate {
     uint64_t n_conn_read; /* what the connection had read when the window began */
 };
 
-/* Of a connection that is not read in time, as much waits in its buffers. */
-enum { RECEIVE_EXCUSED_BYTES = 32768 };
+/* Of a connection that is not read in time, as much waits in its buffers: of a window of
+ * SOCKET_RECEIVE_MIN_BYTES, half is payload, and what is left of it may be less than a segment. */
+enum { RECEIVE_EXCUSED_BYTES = 4096 };
 
 /* Counts `n_bytes` received now, of a connection that has read `n_conn_read` bytes so far.
  * `length_ns` is also the longest pause, after which the caller's timer ends the request: where

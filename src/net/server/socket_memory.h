@@ -7,6 +7,10 @@
  * connection of HTTP/1.1 or MIP whose socket holds output (conn_socket_is_held), and the kernel
  * takes less of a response before it can send it (conn_socket_limit_output).
  *
+ * Input: what clients send before the server reads any of it waits in the kernel, of all of them as
+ * much as their windows have space for, and nothing can take it back. So receive buffers begin
+ * small where the memory for clients is little (server_receive_bytes), and grow with what is read.
+ *
  * Thread: the worker's. */
 #ifndef SLUICE_NET_SERVER_SOCKET_MEMORY_H
 #define SLUICE_NET_SERVER_SOCKET_MEMORY_H
@@ -15,6 +19,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "net/transport/budget.h"
 #include "net/transport/memory_account.h"
 
 struct net_conn;
@@ -28,6 +33,11 @@ enum {
      * megabytes for each client that does not read. */
     SOCKET_UNSENT_BYTES = 131072,
     SOCKET_UNSENT_TIGHT_BYTES = 8192, /* while the memory for clients is used up */
+    /* A receive buffer at first: at least so much, and this part of the memory for clients. Then
+     * --max-connections of them take 0.6 of it, at 512 MiB or more. */
+    SOCKET_RECEIVE_MIN_BYTES = 16384,
+    SOCKET_RECEIVE_MAX_BYTES = 1 << 20,
+    SOCKET_RECEIVE_SHARE = 32768,
 };
 
 /* Of a connection. Zeroed memory is the initial state. */
@@ -47,6 +57,15 @@ struct server_sockets {
 };
 
 void server_sockets_init(struct server_sockets *sockets);
+/* Returns: the size of a connection's receive buffer at first, as the kernel counts; 0: its
+ * default. */
+static inline int server_receive_bytes(const struct net_budget *budget) {
+    uint64_t n_bytes = budget->memory / SOCKET_RECEIVE_SHARE;
+    if (budget->memory == 0 || n_bytes > SOCKET_RECEIVE_MAX_BYTES) {
+        return 0;
+    }
+    return n_bytes > SOCKET_RECEIVE_MIN_BYTES ? (int)n_bytes : SOCKET_RECEIVE_MIN_BYTES;
+}
 /* `n_written`: net_conn.n_written. Returns: whether it was sent so much since it was measured, or
  * holds something. */
 static inline bool conn_socket_is_due(const struct conn_socket *socket, uint64_t n_written,
