@@ -266,15 +266,30 @@ static enum status site_check(const struct web_access *access, enum web_resource
 
 /* ---- the media type -------------------------------------------------------------------------- */
 
-/* `curl -d` sends the third type that needs no preflight, application/x-www-form-urlencoded; a
- * browser that sends it says the site. */
+/* Pages cannot set it without a preflight. */
+static bool is_browser(const struct http_head *head) {
+    const struct str mark = STR("Mozilla/");
+    struct str value;
+    return http_head_find(head, STR("User-Agent"), &value) > 0 && value.len >= mark.len &&
+           str_eq(str_make(value.ptr, mark.len), mark);
+}
+
+/* The types that need no preflight. `curl -d` sends the third one as well; of a browser it is
+ * refused, unless that says the site. */
+static bool is_type_of_pages(const struct http_head *head, struct str type) {
+    return str_eq_nocase(type, STR("text/plain")) ||
+           str_eq_nocase(type, STR("multipart/form-data")) ||
+           (str_eq_nocase(type, STR("application/x-www-form-urlencoded")) && !head->names_site &&
+            is_browser(head));
+}
+
 static enum status type_check(const struct http_head *head, struct error *err) {
     struct str value = {NULL, 0};
     if (!str_is(head->method, "POST") || http_head_find(head, STR("Content-Type"), &value) == 0) {
         return ST_OK;
     }
     struct str rest = value, type = str_trim(str_cut(&rest, ';'));
-    if (str_eq_nocase(type, STR("text/plain")) || str_eq_nocase(type, STR("multipart/form-data"))) {
+    if (is_type_of_pages(head, type)) {
         return error_set(err, ST_BAD_MEDIA_TYPE,
                          "expected Content-Type application/json, got \"%.*s\", which web pages of "
                          "all sites can send",

@@ -165,6 +165,8 @@ static void host_error_names_setting(void **state) {
 
 /* ---- sites ----------------------------------------------------------------------------------- */
 
+#define FORM "Content-Type: application/x-www-form-urlencoded\r\n"
+
 static const struct {
     const struct web_access *access;
     enum web_resource resource;
@@ -253,6 +255,15 @@ static const struct {
     {&DEFAULT, WEB_CONTROL, "POST /", "Content-Type: multipart/form-data; boundary=x\r\n",
      ST_BAD_MEDIA_TYPE, ""},
     {&DEFAULT, WEB_CONTROL, "POST /", "Content-Type: application/json\r\n", ST_OK, ""},
+    {&DEFAULT, WEB_CONTROL, "POST /", "User-Agent: Mozilla/5.0\r\n", ST_OK, ""},
+    {&DEFAULT, WEB_CONTROL, "POST /", FORM "User-Agent: Mozilla/5.0 (X11)\r\n", ST_BAD_MEDIA_TYPE,
+     ""},
+    {&DEFAULT, WEB_CONTROL, "POST /", FORM "User-Agent: Mozilla\r\n", ST_OK, ""},
+    {&DEFAULT, WEB_CONTROL, "POST /", FORM "User-Agent: curl/8.0\r\n", ST_OK, ""},
+    {&DEFAULT, WEB_CONTROL, "POST /", FORM, ST_OK, ""},
+    {&DEFAULT, WEB_CONTROL, "POST /",
+     FORM "User-Agent: Mozilla/5.0\r\nSec-Fetch-Site: same-origin\r\n", ST_OK, ""},
+    {&DEFAULT, WEB_SERVICE, "POST /", FORM "User-Agent: Mozilla/5.0\r\n", ST_OK, ""},
     {&DEFAULT, WEB_CONTROL, "GET /", "Content-Type: text/plain\r\n", ST_OK, ""},
     {&DEFAULT, WEB_SERVICE, "POST /", "Content-Type: text/plain\r\n", ST_OK, ""},
 };
