@@ -150,8 +150,8 @@ static bool is_receiving_bulk(struct net_conn *conn) {
 enum { TURN_READ_BYTES = 8192 };
 
 /* `buf` gets the place of the next bytes. */
-static void read_buffer(struct net_conn *conn, const struct loop_iteration *iteration,
-                        uv_buf_t *buf) {
+static inline void read_buffer(struct net_conn *conn, const struct loop_iteration *iteration,
+                               uv_buf_t *buf) {
     buf->base = direct_read_buffer(conn, &buf->len);
     if (!buf->base) {
         bool small = loop_iteration_n_turns(iteration) > 0 && !is_receiving_bulk(conn);

@@ -320,8 +320,10 @@ static bool on_bytes(struct net_conn *net_conn, struct str *data) {
         if (net_conn->n_flushing > 0) {
             return false;
         }
-        begin_request(conn);
-        return true;
+        if (!begin_request(conn)) {
+            return true;
+        }
+        __attribute__((fallthrough));
     case REQUEST_RESPONSE_HEAD:
         read_head(conn, data);
         return true;

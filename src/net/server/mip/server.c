@@ -329,7 +329,7 @@ static bool on_bytes(struct net_conn *net_conn, struct str *data) {
         ((struct mip_conn *)conn)->n_head = 0;
         net_conn->discarded = 0;
         request_response_set_state(conn, REQUEST_RESPONSE_HEAD);
-        return true;
+        __attribute__((fallthrough));
     case REQUEST_RESPONSE_HEAD:
         read_header((struct mip_conn *)conn, data);
         return true;
