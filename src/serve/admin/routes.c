@@ -3,6 +3,7 @@
 #include "serve/admin/routes.h"
 
 #include "codec/kserve/metadata.h"
+#include "serve/repository/readiness.h"
 #include "serve/repository/version_state.h"
 #include "serve/scheduler/statistics/statistics.h"
 #include "telemetry/admin/http_text.h"
@@ -168,8 +169,7 @@ static void answer_live(struct http_exchange *exchange, void *context) {
 }
 
 bool admin_api_is_ready(const struct admin_api *api) {
-    return !atomic_load_explicit(api->draining, memory_order_relaxed) &&
-           loop_health_is_ready(api->loops) && repository_is_ready(api->metrics->repository);
+    return server_is_ready(api->metrics->repository, api->loops, api->draining);
 }
 
 static void answer_ready(struct http_exchange *exchange, void *context) {

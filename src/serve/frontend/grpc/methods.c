@@ -5,11 +5,11 @@
 
 #include "net/server/grpc/reflect.h"
 #include "serve/frontend/header_forward.h"
+#include "serve/repository/readiness.h"
 
 bool grpc_api_is_ready(const struct grpc_api *api) {
-    return !atomic_load_explicit(&api->draining, memory_order_relaxed) &&
-           loop_health_is_ready(api->options.services.loops) &&
-           repository_is_ready(api->options.services.repository);
+    const struct inference_services *services = &api->options.services;
+    return server_is_ready(services->repository, services->loops, &api->draining);
 }
 
 void grpc_step_unary(struct grpc_call *call, enum grpc_event event) {

@@ -2,6 +2,7 @@
 #include "codec/kserve/metadata.h"
 #include "serve/frontend/documents.h"
 #include "serve/frontend/http/routes.h"
+#include "serve/repository/readiness.h"
 #include "telemetry/admin/http_text.h"
 
 void http_answer_live(struct http_api *api, struct http_exchange *exchange,
@@ -17,9 +18,7 @@ void http_answer_live(struct http_api *api, struct http_exchange *exchange,
 void http_answer_ready(struct http_api *api, struct http_exchange *exchange,
                        const struct v2_path *path) {
     (void)path;
-    bool ready = !atomic_load_explicit(&api->draining, memory_order_relaxed) &&
-                 loop_health_is_ready(api->services.loops) &&
-                 repository_is_ready(api->services.repository);
+    bool ready = server_is_ready(api->services.repository, api->services.loops, &api->draining);
     struct buf body;
     buf_init(&body, exchange->arena, 32);
     v2_ready_print(&body, ready);
