@@ -140,7 +140,9 @@ bool ext_proc_struct_has(struct str message, uint32_t number, struct str space);
 /* Returns: the value [space][key] of the map<string, Struct> in field `number` of `message`. */
 struct ext_proc_value ext_proc_struct_find(struct str message, uint32_t number, struct str space,
                                            struct str key);
-/* Returns: the value [space][key] of `message`, a Struct of Structs, as dynamic metadata is. */
+/* Returns: the value [space][key] of `message`, a Struct of Structs, as dynamic metadata is. The
+ * picker writes such ones (ext_proc_struct_add); only the proxy's side, tests/lib/ext_proc, reads
+ * them. */
 struct ext_proc_value ext_proc_struct_find_nested(struct str message, struct str space,
                                                   struct str key);
 /* Appends the map that ext_proc_struct_find reads: entries of field `number`. `nested`: as a

@@ -86,16 +86,8 @@ enum status ext_proc_immediate_encode(struct arena *arena,
                                       struct ext_proc_message *out,
                                       struct error *err) SLUICE_MUST_USE;
 
-/* Removes a chunk from the front of `body`: at most as much as one
- * EXT_PROC_BODY_STREAMED_RESPONSE should carry, as a larger message may exceed the proxy's
- * limit. An empty body gives one empty chunk, which can carry end_of_stream. Call again while
- * `body` is not empty. */
+/* As much of a body as one EXT_PROC_BODY_STREAMED_RESPONSE should carry: a larger message may
+ * exceed the proxy's limit. */
 enum { EXT_PROC_MAX_CHUNK_BYTES = 62000 };
-static inline struct str ext_proc_chunk_take(struct str *body) {
-    size_t n = body->len < EXT_PROC_MAX_CHUNK_BYTES ? body->len : EXT_PROC_MAX_CHUNK_BYTES;
-    struct str chunk = str_make(body->ptr, n);
-    *body = str_make(body->ptr ? body->ptr + n : NULL, body->len - n);
-    return chunk;
-}
 
 #endif

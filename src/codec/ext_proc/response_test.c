@@ -192,20 +192,6 @@ static void ext_proc_response_end_without_message_roundtrips(void **state) {
     assert_int_equal(bytes.n_pieces, 1);
 }
 
-static void ext_proc_chunk_take_splits_at_max_chunk(void **state) {
-    static char data[EXT_PROC_MAX_CHUNK_BYTES * 2 + 1];
-    struct str body = str_make(data, sizeof(data));
-    (void)state;
-    for (size_t i = 0; i < 3; i++) {
-        struct str chunk = ext_proc_chunk_take(&body);
-        assert_ptr_equal(chunk.ptr, data + i * EXT_PROC_MAX_CHUNK_BYTES);
-        assert_int_equal(chunk.len, i < 2 ? EXT_PROC_MAX_CHUNK_BYTES : 1);
-    }
-    assert_int_equal(body.len, 0);
-    body = str_make(NULL, 0);
-    assert_int_equal(ext_proc_chunk_take(&body).len, 0);
-}
-
 /* ---- other fields ---------------------------------------------------------------------------- */
 
 static void ext_proc_response_header_mutation_roundtrips(void **state) {
@@ -359,7 +345,6 @@ int main(void) {
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(ext_proc_response_end_without_message_roundtrips, setup,
                                         teardown),
-        cmocka_unit_test(ext_proc_chunk_take_splits_at_max_chunk),
         cmocka_unit_test_setup_teardown(ext_proc_response_header_mutation_roundtrips, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(ext_proc_response_dynamic_metadata_roundtrips, setup,

@@ -154,12 +154,6 @@ int64_t metric_read(enum metric metric) {
     return value;
 }
 
-int64_t metric_read_error(enum metric_protocol protocol, enum status status) {
-    int64_t value;
-    read_cells(error_cell(protocol, status), 1, &value);
-    return value;
-}
-
 /* ---- printing -------------------------------------------------------------------------------- */
 
 /* The metric's name without its labels. */

@@ -40,7 +40,6 @@ void metric_add_error(enum metric_protocol protocol, enum status status);
 /* Returns: the sum over all threads, those that ended included. Threads are read one after the
  * other: a gauge that they change meanwhile can be read too high, too low, and below 0. */
 int64_t metric_read(enum metric metric);
-int64_t metric_read_error(enum metric_protocol protocol, enum status status);
 
 /* Calls `visit` for each pair of protocol and status that was counted. */
 void metric_visit_errors(void (*visit)(void *user, const char *protocol, enum status status,

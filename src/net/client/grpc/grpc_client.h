@@ -47,7 +47,8 @@ enum status grpc_client_new(const struct grpc_client_options *options, struct gr
 void grpc_client_stop(struct grpc_client *client, void (*done)(void *user), void *user);
 /* After `done`. NULL is allowed. */
 void grpc_client_free(struct grpc_client *client);
-/* Returns: the number of connections on which calls can start. */
+/* Returns: the number of connections on which calls can start. For tests: no call and no answer
+ * shows when a GOAWAY has taken a connection out of use. */
 size_t grpc_client_n_connected(const struct grpc_client *client);
 
 #endif

@@ -360,10 +360,6 @@ const struct kube_store *kube_source_store(const struct kube_source *source) {
     return source->store;
 }
 
-bool kube_source_is_synced(const struct kube_source *source) {
-    return kube_store_is_synced(source->store);
-}
-
 void kube_source_report(struct kube_source *source, struct kube_source_report *out) {
     lock_acquire(&source->lock);
     *out = source->report;

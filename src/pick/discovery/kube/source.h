@@ -65,8 +65,6 @@ void kube_source_free(struct kube_source *source);
 struct kube_client *kube_source_client(const struct kube_source *source);
 /* Valid as long as the source. */
 const struct kube_store *kube_source_store(const struct kube_source *source);
-/* Each kind has been listed once: the store is complete. */
-bool kube_source_is_synced(const struct kube_source *source);
 
 /* ---- reports --------------------------------------------------------------------------------- */
 

@@ -60,7 +60,6 @@ static void source_namespace_comes_from_option_or_config(void **state) {
         assert_false(report.synced);
         assert_false(report.kinds[KUBE_POD].watched);
         assert_null(report.group);
-        assert_false(kube_source_is_synced(source));
         assert_false(kube_store_has_pool(kube_source_store(source)));
         kube_source_free(source);
         unlink(path);

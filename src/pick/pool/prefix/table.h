@@ -39,7 +39,8 @@ void prefix_table_unref(struct prefix_table *table);
 struct prefix_table *prefix_table_ref(struct prefix_table *table);
 /* The seed of the hashes: random, so that clients cannot create collisions. */
 uint64_t prefix_table_seed(const struct prefix_table *table);
-/* The number of hashes that the table can hold. */
+/* The number of hashes that the table can hold. For its test, which fills it: what matches shows
+ * less, as a prefix ends at the first hash that is gone. */
 size_t prefix_table_capacity(const struct prefix_table *table);
 
 /* ---- hosts ----------------------------------------------------------------------------------- */
