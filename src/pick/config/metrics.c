@@ -103,8 +103,10 @@ static void read_rules(struct doc_reader *reader, const struct doc_node *node, v
 
 /* ---- source and endpoints -------------------------------------------------------------------- */
 
+enum { PRESET_LIST_BYTES = 200 };
+
 static void use_preset(struct scrape_plan *plan, unsigned preset) {
-    plan->preset = str_of(SCRAPE_PRESETS[preset].name);
+    plan->preset = str_of(SCRAPE_PRESET_NAMES[preset]);
     scrape_source_init(&plan->source, &SCRAPE_PRESETS[preset]);
 }
 
@@ -134,9 +136,9 @@ static void check_tls(struct doc_reader *reader, const struct doc_node *ca, void
 static void check_source(struct doc_reader *reader, const struct doc_node *node, void *object) {
     const struct scrape_plan *plan = object;
     if (plan->source.rules.n == 0 && !doc_get(node->parent, "preset_label").val) {
-        doc_reader_fail(reader, node->parent,
-                        "expected `preset` (sluice, triton, vllm, sglang, tensorrt-llm or "
-                        "trtllm-serve) or `rules`");
+        char presets[PRESET_LIST_BYTES];
+        doc_words_print(presets, sizeof(presets), SCRAPE_PRESET_NAMES, " or ");
+        doc_reader_fail(reader, node->parent, "expected `preset` (%s) or `rules`", presets);
     }
 }
 
@@ -145,11 +147,12 @@ static void check_endpoint(struct doc_reader *reader, const struct doc_node *nod
                            const char *text) {
     struct scrape_request place;
     if (!scrape_plan_resolve(plan, wanted, &place)) {
+        char presets[PRESET_LIST_BYTES];
+        doc_words_print(presets, sizeof(presets), SCRAPE_PRESET_NAMES, ", ");
         doc_reader_fail(reader, node,
                         "the endpoint %s can't be scraped: expected a label with a preset's "
-                        "name (sluice, triton, vllm, sglang, tensorrt-llm, trtllm-serve) or "
-                        "`preset` here, and a port from 1 to 65535",
-                        text);
+                        "name (%s) or `preset` here, and a port from 1 to 65535",
+                        text, presets);
     }
 }
 

@@ -93,17 +93,22 @@ static const struct scrape_rule TRTLLM_SERVE[] = {
 
 #define RULES(table) (table), sizeof(table) / sizeof((table)[0])
 const struct scrape_preset SCRAPE_PRESETS[N_SCRAPE_PRESETS] = {
-    [SCRAPE_PRESET_SLUICE] = {"sluice", "/metrics", 0, RULES(SLUICE)},
-    [SCRAPE_PRESET_TRITON] = {"triton", "/metrics", TRITON_METRICS_PORT, RULES(TRITON)},
-    [SCRAPE_PRESET_VLLM] = {"vllm", "/metrics", 0, RULES(VLLM)},
-    [SCRAPE_PRESET_SGLANG] = {"sglang", "/metrics", 0, RULES(SGLANG)},
-    [SCRAPE_PRESET_TENSORRT_LLM] = {"tensorrt-llm", "/metrics", TRITON_METRICS_PORT,
-                                    RULES(TENSORRT_LLM)},
-    [SCRAPE_PRESET_TRTLLM_SERVE] = {"trtllm-serve", "/prometheus/metrics", 0, RULES(TRTLLM_SERVE)},
+    [SCRAPE_PRESET_SLUICE] = {"/metrics", 0, RULES(SLUICE)},
+    [SCRAPE_PRESET_TRITON] = {"/metrics", TRITON_METRICS_PORT, RULES(TRITON)},
+    [SCRAPE_PRESET_VLLM] = {"/metrics", 0, RULES(VLLM)},
+    [SCRAPE_PRESET_SGLANG] = {"/metrics", 0, RULES(SGLANG)},
+    [SCRAPE_PRESET_TENSORRT_LLM] = {"/metrics", TRITON_METRICS_PORT, RULES(TENSORRT_LLM)},
+    [SCRAPE_PRESET_TRTLLM_SERVE] = {"/prometheus/metrics", 0, RULES(TRTLLM_SERVE)},
 };
 
 const char *const SCRAPE_PRESET_NAMES[N_SCRAPE_PRESETS + 1] = {
-    "sluice", "triton", "vllm", "sglang", "tensorrt-llm", "trtllm-serve", NULL};
+    [SCRAPE_PRESET_SLUICE] = "sluice",
+    [SCRAPE_PRESET_TRITON] = "triton",
+    [SCRAPE_PRESET_VLLM] = "vllm",
+    [SCRAPE_PRESET_SGLANG] = "sglang",
+    [SCRAPE_PRESET_TENSORRT_LLM] = "tensorrt-llm",
+    [SCRAPE_PRESET_TRTLLM_SERVE] = "trtllm-serve",
+};
 const char *const SCRAPE_METRIC_NAMES[N_SCRAPE_METRICS + 1] = {
     "waiting", "running", "kv_cache", "kv_block_tokens", "kv_blocks", "adapters", NULL};
 const char *const SCRAPE_COMBINE_NAMES[] = {"sum", "max", "newest", NULL};
@@ -182,7 +187,7 @@ static struct str label_of(const struct pool_spec_endpoint *endpoint, struct str
 /* Returns: N_SCRAPE_PRESETS if there is no preset of this name. */
 static size_t preset_number(struct str name) {
     size_t i = 0;
-    while (i < N_SCRAPE_PRESETS && !str_is(name, SCRAPE_PRESETS[i].name)) {
+    while (i < N_SCRAPE_PRESETS && !str_is(name, SCRAPE_PRESET_NAMES[i])) {
         i++;
     }
     return i;

@@ -55,7 +55,6 @@ struct scrape_rules {
 };
 
 struct scrape_preset {
-    const char *name;
     const char *path;
     uint16_t port; /* 0: the endpoint's own */
     const struct scrape_rule *rules;

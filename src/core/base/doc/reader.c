@@ -126,10 +126,17 @@ void doc_reader_text(struct doc_reader *reader, const struct doc_node *node, str
     doc_reader_dup(reader, text, out);
 }
 
+void doc_words_print(char *out, size_t n_bytes, const char *const *words, const char *before_last) {
+    size_t len = 0;
+    for (size_t i = 0; words[i] && len < n_bytes; i++) {
+        const char *between = i == 0 ? "" : words[i + 1] ? ", " : before_last;
+        len += (size_t)snprintf(out + len, n_bytes - len, "%s%s", between, words[i]);
+    }
+}
+
 void doc_reader_word(struct doc_reader *reader, const struct doc_node *node,
                      const char *const *words, const char *expected, unsigned *out) {
     char list[200];
-    size_t len = 0;
     struct str text = {NULL, 0};
     doc_reader_view(reader, node, &text);
     for (unsigned i = 0; text.ptr && words[i]; i++) {
@@ -141,9 +148,8 @@ void doc_reader_word(struct doc_reader *reader, const struct doc_node *node,
     if (!text.ptr) {
         return;
     }
-    for (size_t i = 0; !expected && words[i] && len < sizeof(list); i++) {
-        const char *between = i == 0 ? "" : words[i + 1] ? ", " : " or ";
-        len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s", between, words[i]);
+    if (!expected) {
+        doc_words_print(list, sizeof(list), words, " or ");
     }
     doc_reader_fail(reader, node, "expected %s, got \"%.*s\"", expected ? expected : list,
                     STR_ARG(text));

@@ -71,6 +71,9 @@ void doc_reader_duration(struct doc_reader *reader, const struct doc_node *node,
 void doc_reader_view(struct doc_reader *reader, const struct doc_node *node, struct str *out);
 /* A copy, which is a C string: a NUL byte is an error. */
 void doc_reader_text(struct doc_reader *reader, const struct doc_node *node, struct str *out);
+/* Prints the words, which end with NULL and are one at least, separated by commas, the last one by
+ * `before_last`. The list is cut to `n_bytes`, with its NUL. */
+void doc_words_print(char *out, size_t n_bytes, const char *const *words, const char *before_last);
 /* One of `words`, which ends with NULL, as its index. `expected` is their list in the error text;
  * NULL: all of them. */
 void doc_reader_word(struct doc_reader *reader, const struct doc_node *node,

@@ -14,7 +14,7 @@ static const uint64_t S = 1000000000;
 
 static const struct scrape_preset *preset_of(const char *name) {
     for (size_t i = 0; i < N_SCRAPE_PRESETS; i++) {
-        if (strcmp(SCRAPE_PRESETS[i].name, name) == 0) {
+        if (strcmp(SCRAPE_PRESET_NAMES[i], name) == 0) {
             return &SCRAPE_PRESETS[i];
         }
     }
