@@ -110,6 +110,18 @@ static void job_free(struct repository *repository, struct job *job) {
     arena_free(job->arena);
 }
 
+/* Returns: whether there is a load of it, be it one that is abandoned and still runs. */
+static bool has_load(const struct job_list *jobs, struct str name) {
+    const struct job *job;
+    TAILQ_FOREACH(job, jobs, link) {
+        if (job->kind == JOB_LOAD && str_eq(job->name, name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns: a load of it that has not been abandoned; NULL: none. */
 static struct job *find_load(struct job_list *jobs, struct str name) {
     struct job *job;
     TAILQ_FOREACH(job, jobs, link) {
@@ -656,16 +668,6 @@ void changes_unload(struct repository *repository, struct str name) {
     if (model_slot) {
         unload_model_slot(repository, model_slot);
     }
-}
-
-static bool has_load(const struct job_list *jobs, struct str name) {
-    const struct job *job;
-    TAILQ_FOREACH(job, jobs, link) {
-        if (job->kind == JOB_LOAD && str_eq(job->name, name)) {
-            return true;
-        }
-    }
-    return false;
 }
 
 bool changes_concern(const struct repository *repository, struct str name) {
