@@ -8,13 +8,11 @@
 
 #include <cmocka.h>
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "core/base/log.h"
 #include "core/base/metric/metric.h"
+#include "serve/frontend/keys_fixture.h"
 
 static struct keys_file *parse(const char *text, struct error *err) {
     struct keys_file *file = NULL;
@@ -167,15 +165,6 @@ static void keys_file_sha256_entry_accepts_only_key(void **state) {
 
 /* ---- a running server ------------------------------------------------------------------------ */
 
-static char path[256];
-
-static void write_file(const char *text) {
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
-
 static enum status ask_http(const struct keys *keys, enum keys_group group, const char *name,
                             const char *value, char challenge[KEYS_CHALLENGE_BYTES]) {
     struct http_field field = {str_of(name), str_of(value)};
@@ -191,15 +180,15 @@ static void keys_http_missing_key_gets_challenge(void **state) {
     int64_t refused = metric_read(METRIC_KEYS_REFUSED_TOTAL);
     (void)state;
     assert_int_equal(ask_http(NULL, KEYS_CONTROL, NULL, NULL, challenge), ST_OK);
-    write_file(BEARER);
-    assert_int_equal(keys_new(path, &keys, &err), ST_OK);
+    keys_path_write(BEARER);
+    assert_int_equal(keys_new(keys_path, &keys, &err), ST_OK);
     assert_int_equal(ask_http(keys, KEYS_INFER, "AUTHORIZATION", "Bearer one", challenge), ST_OK);
     assert_int_equal(ask_http(keys, KEYS_INFER, NULL, NULL, challenge), ST_UNAUTHENTICATED);
     assert_string_equal(challenge, "Bearer realm=\"sluice\"");
     assert_true(keys_are_required(keys, KEYS_INFER) && !keys_are_required(keys, KEYS_METADATA));
     keys_free(keys);
-    write_file(BARE);
-    assert_int_equal(keys_new(path, &keys, &err), ST_OK);
+    keys_path_write(BARE);
+    assert_int_equal(keys_new(keys_path, &keys, &err), ST_OK);
     assert_int_equal(ask_http(keys, KEYS_INFER, "x-api-key", "one", challenge), ST_OK);
     assert_int_equal(ask_http(keys, KEYS_INFER, "Authorization", "one", challenge),
                      ST_UNAUTHENTICATED);
@@ -215,24 +204,24 @@ static void keys_changed_file_is_reloaded(void **state) {
     int64_t reloads = metric_read(METRIC_RELOADS_KEYS);
     int64_t failures = metric_read(METRIC_RELOAD_FAILURES_KEYS);
     (void)state;
-    write_file(BEARER);
-    assert_int_equal(keys_new(path, &keys, &err), ST_OK);
+    keys_path_write(BEARER);
+    assert_int_equal(keys_new(keys_path, &keys, &err), ST_OK);
     assert_false(keys_reload(keys, true));
-    write_file("infer: [new]\n");
+    keys_path_write("infer: [new]\n");
     assert_true(keys_reload(keys, true));
     assert_false(keys_reload(keys, true));
     assert_int_equal(ask_http(keys, KEYS_INFER, "authorization", "Bearer new", challenge), ST_OK);
     assert_int_equal(ask_http(keys, KEYS_INFER, "authorization", "Bearer one", challenge),
                      ST_UNAUTHENTICATED);
-    write_file("infer: [\n");
+    keys_path_write("infer: [\n");
     assert_false(keys_reload(keys, true));
     assert_false(keys_reload(keys, true));
     assert_int_equal(ask_http(keys, KEYS_INFER, "authorization", "Bearer new", challenge), ST_OK);
-    unlink(path);
+    unlink(keys_path);
     assert_false(keys_reload(keys, true));
     assert_false(keys_reload(keys, true));
     assert_int_equal(ask_http(keys, KEYS_INFER, "authorization", "Bearer new", challenge), ST_OK);
-    write_file(BARE);
+    keys_path_write(BARE);
     assert_true(keys_reload(keys, true));
     assert_int_equal(ask_http(keys, KEYS_INFER, "x-api-key", "one", challenge), ST_OK);
     keys_free(keys);
@@ -244,25 +233,25 @@ static void keys_change_counts_when_two_looks_agree(void **state) {
     struct keys *keys;
     struct error err;
     (void)state;
-    write_file("infer: [one]\nhealth: [two]\n");
-    assert_int_equal(keys_new(path, &keys, &err), ST_OK);
-    write_file("infer: [other]\n"); /* cut, and valid all the same */
+    keys_path_write("infer: [one]\nhealth: [two]\n");
+    assert_int_equal(keys_new(keys_path, &keys, &err), ST_OK);
+    keys_path_write("infer: [other]\n"); /* cut, and valid all the same */
     assert_false(keys_reload(keys, false));
-    write_file("infer: [other]\nhealth: [new]\n");
+    keys_path_write("infer: [other]\nhealth: [new]\n");
     assert_false(keys_reload(keys, false));
     assert_true(keys_reload(keys, false));
     assert_false(keys_reload(keys, false));
-    unlink(path);
+    unlink(keys_path);
     assert_false(keys_reload(keys, false));
-    write_file("infer: [other]\nhealth: [new]\n");
+    keys_path_write("infer: [other]\nhealth: [new]\n");
     assert_false(keys_reload(keys, false));
     for (int i = 1; i < 5; i++) { /* it changes at each look */
         char text[64];
         snprintf(text, sizeof(text), "infer: [number%d]\n", i);
-        write_file(text);
+        keys_path_write(text);
         assert_false(keys_reload(keys, false));
     }
-    write_file("infer: [number5]\n");
+    keys_path_write("infer: [number5]\n");
     assert_true(keys_reload(keys, false));
     keys_free(keys);
 }
@@ -272,9 +261,9 @@ static void keys_group_left_out_keeps_its_keys(void **state) {
     struct keys *keys;
     struct error err;
     (void)state;
-    write_file("infer: [one]\nhealth: [two]\ncontrol: [three]\n");
-    assert_int_equal(keys_new(path, &keys, &err), ST_OK);
-    write_file("infer: [one]\n");
+    keys_path_write("infer: [one]\nhealth: [two]\ncontrol: [three]\n");
+    assert_int_equal(keys_new(keys_path, &keys, &err), ST_OK);
+    keys_path_write("infer: [one]\n");
     for (int i = 0; i < 2; i++) {
         assert_int_equal(keys_reload(keys, true), i == 0);
         assert_true(keys_are_required(keys, KEYS_HEALTH));
@@ -284,10 +273,10 @@ static void keys_group_left_out_keeps_its_keys(void **state) {
                          ST_UNAUTHENTICATED);
         assert_false(keys_are_required(keys, KEYS_METADATA)); /* never had keys */
     }
-    write_file("infer: [one]\nhealth: open\n");
+    keys_path_write("infer: [one]\nhealth: open\n");
     assert_true(keys_reload(keys, true));
     assert_false(keys_are_required(keys, KEYS_HEALTH));
-    write_file("infer: [one]\ncontrol: open\n"); /* a key of that name */
+    keys_path_write("infer: [one]\ncontrol: open\n"); /* a key of that name */
     assert_true(keys_reload(keys, true));
     assert_true(keys_are_required(keys, KEYS_CONTROL));
     keys_free(keys);
@@ -297,27 +286,12 @@ static void keys_unreadable_file_error_names_path(void **state) {
     struct keys *keys;
     struct error err;
     (void)state;
-    unlink(path);
-    assert_int_equal(keys_new(path, &keys, &err), ST_IO);
-    assert_non_null(strstr(err.text, path));
-    write_file("infer: []\n");
-    assert_int_equal(keys_new(path, &keys, &err), ST_BAD_CONFIG);
-    assert_non_null(strstr(err.text, path));
-}
-
-static int make_path(void **state) {
-    const char *tmp = getenv("TMPDIR");
-    (void)state;
-    log_configure(LOG_ERROR, LOG_TEXT);
-    snprintf(path, sizeof(path), "%s/sluice_keys_XXXXXX", tmp ? tmp : "/tmp");
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    return close(fd);
-}
-
-static int remove_path(void **state) {
-    (void)state;
-    return unlink(path);
+    unlink(keys_path);
+    assert_int_equal(keys_new(keys_path, &keys, &err), ST_IO);
+    assert_non_null(strstr(err.text, keys_path));
+    keys_path_write("infer: []\n");
+    assert_int_equal(keys_new(keys_path, &keys, &err), ST_BAD_CONFIG);
+    assert_non_null(strstr(err.text, keys_path));
 }
 
 int main(void) {
@@ -332,5 +306,5 @@ int main(void) {
         cmocka_unit_test(keys_group_left_out_keeps_its_keys),
         cmocka_unit_test(keys_unreadable_file_error_names_path),
     };
-    return cmocka_run_group_tests(tests, make_path, remove_path);
+    return cmocka_run_group_tests(tests, keys_path_make, keys_path_remove);
 }

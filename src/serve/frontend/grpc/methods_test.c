@@ -8,22 +8,10 @@
 
 #include <cmocka.h>
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-#include "core/base/log.h"
 #include "net/server/grpc/server.h"
+#include "serve/frontend/keys_fixture.h"
 
-static char path[256];
 static const char BEARER[] = "infer: [one, two]\nhealth: [three]\n";
-
-static void write_file(const char *text) {
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
 
 static enum status ask_grpc(struct keys *keys, enum keys_group group, const char *value) {
     struct grpc_method_entry row = {.path = "/s/M", .group = group};
@@ -40,8 +28,8 @@ static void over_grpc(void **state) {
     struct error err;
     (void)state;
     assert_int_equal(ask_grpc(NULL, KEYS_CONTROL, NULL), ST_OK);
-    write_file(BEARER);
-    assert_int_equal(keys_new(path, &keys, &err), ST_OK);
+    keys_path_write(BEARER);
+    assert_int_equal(keys_new(keys_path, &keys, &err), ST_OK);
     assert_int_equal(ask_grpc(keys, KEYS_INFER, "Bearer two"), ST_OK);
     assert_int_equal(ask_grpc(keys, KEYS_INFER, "Bearer three"), ST_UNAUTHENTICATED);
     assert_int_equal(ask_grpc(keys, KEYS_INFER, NULL), ST_UNAUTHENTICATED);
@@ -62,25 +50,10 @@ static void every_method_has_a_group(void **state) {
     }
 }
 
-static int make_path(void **state) {
-    const char *tmp = getenv("TMPDIR");
-    (void)state;
-    log_configure(LOG_ERROR, LOG_TEXT);
-    snprintf(path, sizeof(path), "%s/sluice_grpc_keys_XXXXXX", tmp ? tmp : "/tmp");
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    return close(fd);
-}
-
-static int remove_path(void **state) {
-    (void)state;
-    return unlink(path);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(over_grpc),
         cmocka_unit_test(every_method_has_a_group),
     };
-    return cmocka_run_group_tests(tests, make_path, remove_path);
+    return cmocka_run_group_tests(tests, keys_path_make, keys_path_remove);
 }
