@@ -162,7 +162,6 @@ void endpoint_remove_request(struct pool *pool, struct endpoint *endpoint) {
     store_u32(&endpoint->in_flight, endpoint_in_flight(endpoint) - 1);
     pool->n_in_flight--;
     if (is_rank_computed(pool, endpoint)) {
-        endpoint->window.n_older -= endpoint->window.n_older > 0;
         endpoint_update_rank(pool, endpoint);
     } else if (rank != ENDPOINT_OUT) {
         ranking_decrement(&pool->ranking, &endpoint->ranked);
@@ -654,7 +653,7 @@ void pool_release_ticket(struct pool *pool, struct pool_ticket *ticket) {
         struct pool_notifications notifications = {NULL};
         lock_acquire(&pool->lock);
         endpoint_add_tokens(pool, endpoint, -(int64_t)ticket->n_tokens);
-        pool_release_capacity(pool, endpoint, &notifications);
+        pool_release_capacity(pool, endpoint, ticket->number, &notifications);
         if (endpoint_window_size(endpoint) > 0 && !pool_has_results(pool)) {
             /* That it ends is all that is known of a request. */
             endpoint_grow_window(pool, endpoint);
@@ -677,7 +676,7 @@ bool pool_ticket_move(struct pool_reader *reader, struct pool_ticket *ticket,
     endpoint_add_tokens(reader->pool, to, ticket->n_tokens);
     endpoint_add_tokens(reader->pool, from, -(int64_t)ticket->n_tokens);
     endpoint_add_request(reader->pool, to);
-    pool_release_capacity(reader->pool, from, &notifications);
+    pool_release_capacity(reader->pool, from, ticket->number, &notifications);
     lock_release(&reader->pool->lock);
     pool_send_notifications(&notifications);
     ticket->endpoint = to;

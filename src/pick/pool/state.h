@@ -42,6 +42,7 @@ struct pool {
     struct endpoint_list tried;                /* on trial without an answer yet, sorted likewise */
     struct endpoint_list indebted;             /* endpoints with debts */
     uint32_t n_answers;                        /* since the last payment of debts */
+    uint32_t n_tried;                          /* how many they are */
     uint32_t n_windows;                        /* endpoints with a window */
     uint64_t n_picks;                          /* total */
     struct pool_outcomes *outcomes;            /* NULL: no request failed yet */
@@ -117,6 +118,8 @@ void endpoint_try_due(struct pool *pool, uint64_t now_ns);
 void endpoint_try_proved(struct pool *pool, struct endpoint *endpoint, uint64_t now_ns);
 /* It has as many requests in flight as its window permits. */
 bool endpoint_is_window_full(const struct endpoint *endpoint);
+/* A request there, with this number of the pool's picks, is about to end. */
+void endpoint_forget_older(struct endpoint *endpoint, uint64_t number);
 /* A request was answered. */
 void endpoint_grow_window(struct pool *pool, struct endpoint *endpoint);
 /* Any number of requests may be in flight. */
@@ -187,8 +190,9 @@ void pool_reserve_slot(struct pool *pool, struct endpoint *endpoint);
 void pool_release_slot(struct pool *pool, struct endpoint *endpoint);
 /* The waiter notified for the endpoint was picked for it (false), or waits on (true). */
 void pool_set_stalled(struct pool *pool, struct endpoint *endpoint, bool stalled);
-/* A request at the endpoint ended: lowers the count and notifies. */
-void pool_release_capacity(struct pool *pool, struct endpoint *endpoint,
+/* A request at the endpoint, with this number of the pool's picks, ended: lowers the count and
+ * notifies. */
+void pool_release_capacity(struct pool *pool, struct endpoint *endpoint, uint64_t number,
                            struct pool_notifications *notifications);
 /* The pool was updated: under the lock, then the rest without it. */
 void pool_notify_after_update(struct pool *pool, struct pool_notifications *notifications);

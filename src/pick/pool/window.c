@@ -23,6 +23,8 @@
 #include "pick/pool/state.h"
 
 static const uint64_t TRIAL_NS = 1000000000, TRIAL_RETRY_NS = 100000000;
+/* A server that sheds its trial as well is tried after so long in any case. */
+static const uint64_t SHEDDING_NS = 30000000000;
 /* Trials are at most 1 of so many picks. */
 enum { TRIAL_PICKS = 64 };
 
@@ -145,6 +147,7 @@ static void remove_by_trial(struct pool *pool, struct endpoint_list *list,
 static void end_trial(struct pool *pool, struct endpoint *endpoint) {
     if (endpoint->is_tried) {
         endpoint->is_tried = false;
+        pool->n_tried--;
         remove_by_trial(pool, &pool->tried, endpoint);
     }
 }
@@ -156,6 +159,12 @@ bool endpoint_is_window_full(const struct endpoint *endpoint) {
     uint32_t size = endpoint_window_size(endpoint);
     uint64_t exempt = (uint64_t)window->n_older + window->n_reserved;
     return size > 0 && endpoint_in_flight(endpoint) >= size + exempt;
+}
+
+void endpoint_forget_older(struct endpoint *endpoint, uint64_t number) {
+    if (endpoint->window.n_older > 0 && number <= endpoint->n_picks_before) {
+        endpoint->window.n_older--;
+    }
 }
 
 /* Answers are looked at from now on. */
@@ -187,6 +196,7 @@ static void begin_trial(struct pool *pool, struct endpoint *endpoint, uint64_t n
     set_window(pool, endpoint, 1, endpoint->window.threshold);
     end_trial(pool, endpoint);
     endpoint->is_tried = true;
+    pool->n_tried++;
     endpoint->trial_ns = now_ns + TRIAL_NS;
     insert_by_trial(pool, &pool->tried, endpoint);
 }
@@ -213,25 +223,6 @@ void endpoint_open_window(struct pool *pool, struct endpoint *endpoint) {
     set_window(pool, endpoint, 0, 0);
 }
 
-/* `in_flight`: the request that was shed included. */
-void endpoint_shrink_window(struct pool *pool, struct endpoint *endpoint, uint64_t now_ns,
-                            uint64_t retry_after_ns) {
-    uint32_t in_flight = endpoint_in_flight(endpoint) - endpoint->window.n_reserved;
-    uint32_t size = endpoint_window_size(endpoint);
-    lock_assert_held(&pool->lock);
-    if (!endpoint_is_ready(endpoint) || endpoint_avoidance(endpoint) != ENDPOINT_NOT_AVOIDED) {
-        return;
-    }
-    size = size > 0 && size < in_flight ? size : in_flight;
-    if (size > 1) {
-        endpoint->window.n_older = 0;
-        set_window(pool, endpoint, size - 1, size - 1);
-    } else {
-        uint64_t wait_ns = retry_after_ns > TRIAL_NS ? retry_after_ns : TRIAL_NS;
-        endpoint_set_avoided(pool, endpoint, ENDPOINT_SHEDDING, now_ns, now_ns + wait_ns);
-    }
-}
-
 /* ---- avoided endpoints ----------------------------------------------------------------------- */
 
 static void set_avoidance(struct pool *pool, struct endpoint *endpoint,
@@ -251,8 +242,14 @@ static void end_avoidance(struct pool *pool, struct endpoint *endpoint, bool on_
     set_avoidance(pool, endpoint, ENDPOINT_NOT_AVOIDED);
 }
 
-void endpoint_set_avoided(struct pool *pool, struct endpoint *endpoint,
-                          enum endpoint_avoidance avoidance, uint64_t now_ns, uint64_t until_ns) {
+/* When it may be tried, and when it is in any case. */
+struct avoidance_times {
+    uint64_t from_ns, until_ns;
+};
+
+static void set_avoided(struct pool *pool, struct endpoint *endpoint,
+                        enum endpoint_avoidance avoidance, uint64_t now_ns,
+                        struct avoidance_times times) {
     lock_assert_held(&pool->lock);
     if (endpoint_avoidance(endpoint) != ENDPOINT_NOT_AVOIDED) {
         end_avoidance(pool, endpoint, false);
@@ -264,11 +261,39 @@ void endpoint_set_avoided(struct pool *pool, struct endpoint *endpoint,
         endpoint->n_picks_before = pool->n_picks;
     }
     set_avoidance(pool, endpoint, avoidance);
-    endpoint->avoided_until_ns = until_ns;
-    endpoint->trial_ns = until_ns < endpoint->trial_ns ? until_ns : endpoint->trial_ns;
+    endpoint->avoided_until_ns = times.until_ns;
+    endpoint->trial_ns = times.from_ns > endpoint->trial_ns ? times.from_ns : endpoint->trial_ns;
+    endpoint->trial_ns = times.until_ns < endpoint->trial_ns ? times.until_ns : endpoint->trial_ns;
     insert_by_trial(pool, &pool->avoided, endpoint);
     watch_answers(pool);
     endpoint_open_window(pool, endpoint);
+}
+
+void endpoint_set_avoided(struct pool *pool, struct endpoint *endpoint,
+                          enum endpoint_avoidance avoidance, uint64_t now_ns, uint64_t until_ns) {
+    set_avoided(pool, endpoint, avoidance, now_ns, (struct avoidance_times){0, until_ns});
+}
+
+/* `in_flight`: the request that was shed included. */
+void endpoint_shrink_window(struct pool *pool, struct endpoint *endpoint, uint64_t now_ns,
+                            uint64_t retry_after_ns) {
+    uint32_t in_flight = endpoint_in_flight(endpoint) - endpoint->window.n_reserved;
+    uint32_t size = endpoint_window_size(endpoint);
+    lock_assert_held(&pool->lock);
+    if (!endpoint_is_ready(endpoint) || endpoint_avoidance(endpoint) != ENDPOINT_NOT_AVOIDED) {
+        return;
+    }
+    size = size > 0 && size < in_flight ? size : in_flight;
+    if (size > 1) {
+        endpoint->window.n_older = 0;
+        set_window(pool, endpoint, size - 1, size - 1);
+    } else {
+        uint64_t wait_ns = retry_after_ns > TRIAL_NS ? retry_after_ns : TRIAL_NS;
+        bool again = endpoint->is_tried;
+        uint64_t most_ns = again && wait_ns < SHEDDING_NS ? SHEDDING_NS : wait_ns;
+        set_avoided(pool, endpoint, ENDPOINT_SHEDDING, now_ns,
+                    (struct avoidance_times){now_ns + wait_ns, now_ns + most_ns});
+    }
 }
 
 void endpoint_try_avoided(struct pool *pool, struct endpoint *endpoint) {
@@ -287,13 +312,9 @@ void endpoint_clear_avoided(struct pool *pool, struct endpoint *endpoint) {
     endpoint_open_window(pool, endpoint);
 }
 
-/* While others serve, trials are at most a small share of the pool's picks. A server that sheds
- * load has said how long it wants none. */
+/* While others serve, trials are at most a small share of the pool's picks. */
 static bool is_trial_affordable(const struct pool *pool, const struct endpoint *endpoint) {
-    if (endpoint_avoidance(endpoint) == ENDPOINT_SHEDDING) {
-        return false;
-    }
-    uint64_t n = (uint64_t)pool->n_avoided[ENDPOINT_CONNECTION_REFUSED] +
+    uint64_t n = (uint64_t)pool->n_tried + pool->n_avoided[ENDPOINT_CONNECTION_REFUSED] +
                  pool->n_avoided[ENDPOINT_EJECTED] + pool->n_avoided[ENDPOINT_SHEDDING];
     return pool->flow.n_queued > 0 || pool->n_picks - endpoint->n_picks_before >= TRIAL_PICKS * n;
 }

@@ -272,6 +272,80 @@ static void window_health_checks_that_are_wrong_count_less(void **state) {
     stage_close(&stage);
 }
 
+/* Requests that hang from before the trial leave the window as it is: it grows beside them. */
+static void window_grows_beside_requests_that_hang(void **state) {
+    static struct window_stage stage;
+    (void)state;
+    stage_open(&stage, fixture_spec_of(3));
+    struct endpoint *bad = numbered(&stage, 0);
+    assert_int_equal(pick_more(&stage, bad, 60), 20);
+    for (int i = 0; i < 5; i++) {
+        pool_report_outcome(stage.pool.pool, bad, POOL_OUTCOME_GATEWAY_FAILURE);
+    }
+    assert_int_equal(pick_more(&stage, bad, 80), 0);
+    clock_set_fake_ns(101 * SECOND);
+    assert_int_equal(pick_more(&stage, bad, 20), 1);
+    for (uint32_t size = 1; size <= 8; size *= 2) {
+        for (uint32_t i = 0; i < size; i++) {
+            end_one(&stage, bad, POOL_OUTCOME_OK);
+        }
+        assert_int_equal(pick_more(&stage, bad, 30), 2 * size);
+    }
+    stage_close(&stage);
+}
+
+/* Where no other endpoint is avoided, too, the next trial takes its picks. */
+static void window_unanswered_trials_are_rare_where_picks_are(void **state) {
+    static struct window_stage stage;
+    (void)state;
+    stage_open(&stage, fixture_spec_of(3));
+    struct endpoint *bad = numbered(&stage, 0);
+    pick_more(&stage, bad, 30);
+    for (int i = 0; i < 5; i++) {
+        pool_report_outcome(stage.pool.pool, bad, POOL_OUTCOME_GATEWAY_FAILURE);
+    }
+    pass_picks(&stage, bad, 64);
+    clock_set_fake_ns(101 * SECOND);
+    assert_int_equal(pick_more(&stage, bad, 30), 1);
+    for (uint64_t second = 102; second < 106; second++) {
+        clock_set_fake_ns(second * SECOND);
+        pass_picks(&stage, bad, 8);
+    }
+    pass_picks(&stage, bad, 64);
+    clock_set_fake_ns(106 * SECOND);
+    assert_int_equal(pick_more(&stage, bad, 30), 1);
+    stage_close(&stage);
+}
+
+/* A server that sheds its trial as well is tried like one that fails. */
+static void window_shed_trials_are_rare_where_picks_are(void **state) {
+    static struct window_stage stage;
+    (void)state;
+    stage_open(&stage, fixture_spec_of(3));
+    struct endpoint *full = numbered(&stage, 0);
+    pool_report_outcome(stage.pool.pool, numbered(&stage, 1), POOL_OUTCOME_OK);
+    pick_more(&stage, full, 3);
+    pool_report_outcome(stage.pool.pool, numbered(&stage, 1), POOL_OUTCOME_5XX); /* is compared */
+    pool_report_outcome(stage.pool.pool, numbered(&stage, 1), POOL_OUTCOME_OK);
+    end_one(&stage, full, POOL_OUTCOME_SHED);
+    assert_true(endpoint_is_shedding(full));
+    clock_set_fake_ns(101 * SECOND); /* the first one comes after a second */
+    assert_int_equal(pick_more(&stage, full, 5), 1);
+    end_one(&stage, full, POOL_OUTCOME_SHED);
+    assert_true(endpoint_is_shedding(full));
+    clock_set_fake_ns(103 * SECOND);
+    pass_picks(&stage, full, 50);
+    assert_true(endpoint_is_shedding(full));
+    pass_picks(&stage, full, 14);
+    clock_set_fake_ns(104 * SECOND);
+    assert_int_equal(pick_more(&stage, full, 5), 1);
+    end_one(&stage, full, POOL_OUTCOME_SHED);
+    pass_picks(&stage, full, 5);
+    clock_set_fake_ns(134 * SECOND); /* in any case */
+    assert_int_equal(pick_more(&stage, full, 5), 1);
+    stage_close(&stage);
+}
+
 static void no_notify(void *user) {
     (void)user;
 }
@@ -489,6 +563,9 @@ int main(void) {
         cmocka_unit_test(window_failed_trial_waits_again),
         cmocka_unit_test(window_trials_are_rare_where_picks_are),
         cmocka_unit_test(window_answer_ends_ejection),
+        cmocka_unit_test(window_grows_beside_requests_that_hang),
+        cmocka_unit_test(window_unanswered_trials_are_rare_where_picks_are),
+        cmocka_unit_test(window_shed_trials_are_rare_where_picks_are),
         cmocka_unit_test(window_of_shedding_server_is_its_capacity),
         cmocka_unit_test(window_of_server_that_sheds_all_is_closed),
         cmocka_unit_test(window_grows_without_results),

@@ -54,9 +54,7 @@ void pool_reserve_slot(struct pool *pool, struct endpoint *endpoint) {
 }
 
 void pool_release_slot(struct pool *pool, struct endpoint *endpoint) {
-    struct endpoint_window *window = &endpoint->window;
-    window->n_older += window->n_older > 0; /* none of those has ended */
-    window->n_reserved--;
+    endpoint->window.n_reserved--;
     endpoint_remove_request(pool, endpoint);
 }
 
@@ -291,9 +289,10 @@ void pool_notify_if_awaited(struct pool *pool, struct endpoint *endpoint, bool a
     }
 }
 
-void pool_release_capacity(struct pool *pool, struct endpoint *endpoint,
+void pool_release_capacity(struct pool *pool, struct endpoint *endpoint, uint64_t number,
                            struct pool_notifications *notifications) {
     bool awaited = pool_is_capacity_awaited(pool, endpoint);
+    endpoint_forget_older(endpoint, number);
     endpoint_remove_request(pool, endpoint);
     pool_notify_if_awaited(pool, endpoint, awaited, notifications);
 }
