@@ -81,6 +81,12 @@ bool endpoint_is_proved(const struct endpoint *endpoint) {
            has_enough_checks(&endpoint->outliers);
 }
 
+void endpoint_forget_trials(struct endpoint *endpoint) {
+    atomic_store_explicit(&endpoint->outliers.on_trial, false, memory_order_relaxed);
+    endpoint->outliers.n_checks = 0;
+    endpoint->outliers.n_failed_proofs = 0;
+}
+
 static void begin_window(struct endpoint_outliers *outliers, uint64_t now_ns) {
     outliers->window_start_ns = now_ns;
     outliers->n_failures = 0;
@@ -91,12 +97,10 @@ void endpoint_forget_outliers(struct pool *pool, struct endpoint *endpoint) {
     struct endpoint_outliers *outliers = &endpoint->outliers;
     store_u32(&outliers->n_consecutive_5xx, 0);
     store_u32(&outliers->n_consecutive_gateway_failures, 0);
-    atomic_store_explicit(&outliers->on_trial, false, memory_order_relaxed);
+    endpoint_forget_trials(endpoint);
     outliers->n_ejections = 0;
     outliers->ejected_ns = 0;
     outliers->readmitted_ns = 0;
-    outliers->n_checks = 0;
-    outliers->n_failed_proofs = 0;
     begin_window(outliers, 0);
     if (pool->outcomes && pool_wants_clients(pool)) { /* otherwise all records are too old */
         outcome_table_forget(&pool->outcomes->all, endpoint);

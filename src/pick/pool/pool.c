@@ -695,6 +695,7 @@ void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready) {
             endpoint_reset_history(pool, endpoint);
             /* A readiness check that succeeds later is a proof. */
             endpoint_clear_avoided(pool, endpoint);
+            endpoint_forget_trials(endpoint);
             endpoint_readmit_kinds(pool, endpoint);
         }
         endpoint_update_rank(pool, endpoint);

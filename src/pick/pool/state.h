@@ -141,6 +141,8 @@ void endpoint_forget_debt(struct pool *pool, struct endpoint *endpoint);
 void endpoint_end_ejection(struct endpoint *endpoint, bool on_trial);
 /* A health check that began then has succeeded. */
 void endpoint_count_check(struct endpoint *endpoint, uint64_t begun_ns);
+/* Its trial and the checks that were wrong have no consequences: it is ready for another reason. */
+void endpoint_forget_trials(struct endpoint *endpoint);
 /* It is ejected, and so many health checks succeeded since that this ends. */
 bool endpoint_is_proved(const struct endpoint *endpoint);
 /* Another server may have the address from now on. */

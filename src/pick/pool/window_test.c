@@ -346,6 +346,45 @@ static void window_shed_trials_are_rare_where_picks_are(void **state) {
     stage_close(&stage);
 }
 
+static void set_all_ready(struct window_stage *stage) {
+    for (uint32_t i = 0; i < 3; i++) {
+        pool_set_ready(stage->pool.pool, numbered(stage, i), true);
+    }
+}
+
+/* A trial that a failed health check ends has no consequences: neither is one failure later a
+ * second ejection, nor do the checks that were wrong count. */
+static void window_failed_health_check_ends_trial(void **state) {
+    static struct window_stage stage;
+    struct pool_spec *spec = fixture_spec_of(3);
+    (void)state;
+    spec->health.kind = POOL_HEALTH_HTTP;
+    stage_open(&stage, spec);
+    set_all_ready(&stage);
+    struct endpoint *bad = numbered(&stage, 0);
+    for (int trial = 0; trial < 4; trial++) {
+        for (int i = 0; i < (trial == 0 ? 5 : 1); i++) {
+            pool_report_outcome(stage.pool.pool, bad, POOL_OUTCOME_5XX);
+        }
+        while (endpoint_is_ejected(bad)) {
+            clock_set_fake_ns(clock_now_ns() + SECOND);
+            pool_report_healthy(stage.pool.pool, bad, clock_now_ns());
+        }
+    }
+    pool_set_ready(stage.pool.pool, bad, false);
+    pool_set_ready(stage.pool.pool, bad, true);
+    pool_report_outcome(stage.pool.pool, bad, POOL_OUTCOME_5XX);
+    assert_false(endpoint_is_ejected(bad));
+    for (int i = 0; i < 4; i++) {
+        pool_report_outcome(stage.pool.pool, bad, POOL_OUTCOME_5XX);
+    }
+    assert_true(endpoint_is_ejected(bad));
+    clock_set_fake_ns(clock_now_ns() + SECOND);
+    pool_report_healthy(stage.pool.pool, bad, clock_now_ns());
+    assert_false(endpoint_is_ejected(bad));
+    stage_close(&stage);
+}
+
 static void no_notify(void *user) {
     (void)user;
 }
@@ -566,6 +605,7 @@ int main(void) {
         cmocka_unit_test(window_grows_beside_requests_that_hang),
         cmocka_unit_test(window_unanswered_trials_are_rare_where_picks_are),
         cmocka_unit_test(window_shed_trials_are_rare_where_picks_are),
+        cmocka_unit_test(window_failed_health_check_ends_trial),
         cmocka_unit_test(window_of_shedding_server_is_its_capacity),
         cmocka_unit_test(window_of_server_that_sheds_all_is_closed),
         cmocka_unit_test(window_grows_without_results),
