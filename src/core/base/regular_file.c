@@ -14,14 +14,17 @@ FILE *regular_file_open(const char *path, const char **reason) {
         *reason = S_ISDIR(info.st_mode) ? "expected a regular file, got a directory"
                                         : "expected a regular file";
         close(fd);
+        errno = EINVAL;
         return NULL;
     }
     FILE *file = fd >= 0 ? fdopen(fd, "rb") : NULL;
     if (!file) {
-        *reason = strerror(errno);
+        int why = errno;
+        *reason = strerror(why);
         if (fd >= 0) {
             close(fd);
         }
+        errno = why;
     }
     return file;
 }

@@ -6,7 +6,8 @@
 #include <stdio.h>
 
 /* Returns: the file, opened for reading; NULL when that fails, with *reason set to a static or
- * thread-local text. Owns: the caller closes it. Thread: any. */
+ * thread-local text, and errno; EINVAL: not a regular file. Owns: the caller closes it. Thread:
+ * any. */
 FILE *regular_file_open(const char *path, const char **reason);
 
 #endif

@@ -1,6 +1,7 @@
 /* A link is followed by opening the file; its real path is checked afterwards. */
 #include "serve/config/config.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,7 @@ FILE *model_file_open(const struct model_config *config, struct str directory, c
         *reason = "a configuration given by a request may name only files in the model's "
                   "directory, links included, but not config.pbtxt and files of a version; or "
                   "files that the request brings";
+        errno = EINVAL;
         return NULL;
     }
     return file;

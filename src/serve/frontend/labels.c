@@ -86,7 +86,7 @@ enum status labels_load(struct arena *arena, const struct model_config *config,
     const char *reason;
     FILE *file = model_file_open(config, directory, path, &reason);
     if (!file) {
-        return error_set(err, ST_BAD_CONFIG, "%s: %s", path, reason);
+        return error_set(err, status_of_errno(errno, ST_BAD_CONFIG), "%s: %s", path, reason);
     }
     struct str text = read_file(arena, file, path, &why);
     fclose(file);

@@ -24,13 +24,13 @@ enum status labels_parse(struct arena *arena, const char *path, struct str text,
                          struct error *err) SLUICE_MUST_USE;
 /* Reads and parses a file of at most 16 MiB that `config` of the model in `directory` names
  * (model_file_open); `config` NULL: that the server's own settings name. Returns: as labels_parse;
- * ST_BAD_CONFIG when it cannot be read. */
+ * ST_BAD_CONFIG when it cannot be read; ST_NOT_READY where the process lacks descriptors. */
 enum status labels_load(struct arena *arena, const struct model_config *config,
                         struct str directory, const char *path, struct labels *out,
                         struct error *err) SLUICE_MUST_USE;
 
 /* Loads the label files that the model's configuration names and attaches them to the version,
- * which is being opened. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. */
+ * which is being opened. Returns: as labels_load. */
 enum status model_labels_load(struct model_version *version, struct error *err) SLUICE_MUST_USE;
 /* One element per output of the specification; an output without labels has n 0. Thread: any. */
 const struct labels *model_labels(const struct model_version *version);

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include <sys/resource.h>
+
 #include <cmocka.h>
 
 #include "serve/repository/test_dir.h"
@@ -89,9 +91,33 @@ static void labels_unreadable_file_error_names_path(void **state) {
     test_dir_remove(&dir);
 }
 
+/* It is not the file's fault, so a load that meets it is 503. */
+static void labels_file_without_descriptors_is_not_ready(void **state) {
+    (void)state;
+    struct test_dir dir;
+    struct labels labels;
+    struct error err;
+    struct rlimit usual, none;
+    char path[PATH_MAX];
+    struct arena *arena = arena_new(NULL, 0);
+    test_dir_make(&dir);
+    test_dir_add(&dir, "good", "a\nb\n");
+    test_dir_path(&dir, "good", path);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = usual.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    enum status st = labels_load(arena, NULL, STR(""), path, &labels, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
+    assert_int_equal(st, ST_NOT_READY);
+    assert_non_null(strstr(err.text, "good: Too many open files"));
+    arena_free(arena);
+    test_dir_remove(&dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(labels_each_text_gives_unique_keys_or_error),
-        cmocka_unit_test(labels_unreadable_file_error_names_path)};
+        cmocka_unit_test(labels_unreadable_file_error_names_path),
+        cmocka_unit_test(labels_file_without_descriptors_is_not_ready)};
     return cmocka_run_group_tests_name("serve/frontend/mip/label_keys", tests, NULL, NULL);
 }

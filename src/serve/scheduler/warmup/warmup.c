@@ -4,6 +4,7 @@
 #include "serve/scheduler/warmup/warmup.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -106,7 +107,8 @@ static enum status read_file(struct arena *arena, const struct model_warmup_inpu
     const char *reason;
     FILE *file = model_file_open(target->config, target->directory, path.ptr, &reason);
     if (!file) {
-        return error_set(err, ST_IO, "cannot open %s: %s", path.ptr, reason);
+        return error_set(err, status_of_errno(errno, ST_IO), "cannot open %s: %s", path.ptr,
+                         reason);
     }
     enum status st = read_all(arena, file, path.ptr, out, err);
     fclose(file);
