@@ -139,21 +139,30 @@ static void flush_session(struct grpc_conn *conn) {
     }
 }
 
-static bool run_deferred(struct server_worker *server_worker) {
-    struct grpc_core *core = core_of(server_worker);
-    grpc_core_inflate_more(core);
-    struct grpc_session *session = grpc_core_take_scheduled(core);
-    while (session) {
+/* The rest is left for the next iteration, before whatever is scheduled until then: a flush is a
+ * system call and more, and a change of the server's health has output for each that watches it. */
+static void flush_scheduled(struct grpc_core *core) {
+    struct grpc_session *last = core->last_scheduled, *session = NULL;
+    uint64_t end_ns = 0;
+    while (session != last && (end_ns == 0 || clock_now_ns() < end_ns) &&
+           (session = grpc_core_take_scheduled(core))) {
         struct grpc_conn *conn = grpc_conn_of(session);
-        struct grpc_session *next = session->next_scheduled;
+        if (end_ns == 0 && core->scheduled) {
+            end_ns = clock_now_ns() + LOOP_EVENTS_NS;
+        }
         if (conn->net.phase == NET_OPEN) {
             flush_session(conn);
             net_conn_update_io(&conn->net);
         } else {
             session->scheduled = false;
         }
-        session = next;
     }
+}
+
+static bool run_deferred(struct server_worker *server_worker) {
+    struct grpc_core *core = core_of(server_worker);
+    grpc_core_inflate_more(core);
+    flush_scheduled(core);
     bool sweeps = grpc_core_sweep(core);
     server_worker_schedule_timer(server_worker, grpc_core_next_timer_ns(core));
     if (server_worker->pool.n > 0) {

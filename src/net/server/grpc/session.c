@@ -456,9 +456,12 @@ void grpc_core_schedule_write(struct grpc_core *core, struct grpc_session *sessi
 }
 
 struct grpc_session *grpc_core_take_scheduled(struct grpc_core *core) {
-    struct grpc_session *list = core->scheduled;
-    core->scheduled = core->last_scheduled = NULL;
-    return list;
+    struct grpc_session *first = core->scheduled;
+    if (first) {
+        core->scheduled = first->next_scheduled;
+        core->last_scheduled = core->scheduled ? core->last_scheduled : NULL;
+    }
+    return first;
 }
 
 void grpc_core_inflate_more(struct grpc_core *core) {

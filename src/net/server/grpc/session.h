@@ -206,8 +206,8 @@ void grpc_core_fini(struct grpc_core *core);
 uint64_t grpc_core_now(const struct grpc_core *core);
 /* Schedules a deferred run, for the session (NULL: for the core only). */
 void grpc_core_schedule_write(struct grpc_core *core, struct grpc_session *session);
-/* Takes all scheduled sessions, as a list by next_scheduled. The caller clears `scheduled` of each,
- * before its last check for output or right after it. */
+/* Takes the session that was scheduled first. The caller clears its `scheduled`, before its last
+ * check for output or right after it. Returns: NULL: none is scheduled. */
 struct grpc_session *grpc_core_take_scheduled(struct grpc_core *core);
 /* Decompresses a slice of the pending input. Streams that are left in core->inflating, or added to
  * it, are for the next iteration. */
