@@ -21,8 +21,8 @@ struct h2_rate_limit {
     uint64_t per_second;
 };
 
-/* PING, SETTINGS, PRIORITY and empty frames, and WINDOW_UPDATE beyond the credit below: they need
- * no call and cost processing or a response. */
+/* PING, SETTINGS, PRIORITY, GOAWAY, empty frames, frames of unknown types, and WINDOW_UPDATE beyond
+ * the credit below: they need no call and cost processing or a response. */
 static const struct h2_rate_limit H2_CONTROL_LIMIT = {2000, 200};
 /* Resets of unanswered calls: clients with short deadlines send thousands, an attack hundreds of
  * thousands. */

@@ -149,15 +149,22 @@ def test_stream_without_message_times_out(start):
         assert ended.status == OK and len(ended.messages()) == 2
 
 
-def flood_until_over(connection, stream, seconds):
-    """Sends frames of a kind that HTTP/2 does not know, as fast as the server takes them. Returns: whether the stream
-    ended meanwhile."""
-    flood = h2.frame(0xee, 0, 0, bytes(h2.DEFAULT_FRAME)) * 16
+def begin_refused(connection):
+    """Returns: a stream that the server has ended, whose DATA it drops."""
+    stream = connection.begin(b"/no.Such/Method")
+    connection.run_until(lambda: connection.streams[stream].is_over)
+    return stream
+
+
+def flood_until_over(connection, stream, dropped, seconds):
+    """Sends DATA of the stream `dropped`, as fast as the server takes it. Returns: whether `stream` ended meanwhile."""
+    flood = h2.frame(h2.DATA, 0, dropped, bytes(h2.DEFAULT_FRAME))
     end = time.monotonic() + seconds
     connection.sock.setblocking(False)
     while not connection.streams[stream].is_over and time.monotonic() < end:
-        if len(connection.unsent) < 1 << 20:
+        while len(connection.unsent) < 1 << 20 and connection.window >= h2.DEFAULT_FRAME:
             connection.unsent += flood
+            connection.window -= h2.DEFAULT_FRAME
         connection.turn(0.1)
     return connection.streams[stream].is_over
 
@@ -167,9 +174,10 @@ def test_message_times_out_while_its_connection_is_busy(start):
     live = start("--body-timeout", "1s")
     for path in (INFER, STREAM):
         with live.connect() as connection:
+            dropped = begin_refused(connection)
             stream = connection.begin(path)
             connection.send_data(stream, h2.message(GOOD)[:20])
-            assert flood_until_over(connection, stream, 10), path
+            assert flood_until_over(connection, stream, dropped, 10), path
             ended = connection.streams[stream]
             assert ended.status == DEADLINE and "--body-timeout" in ended.text, str(ended)
 
@@ -178,11 +186,12 @@ def test_message_that_trickles_times_out_while_its_connection_is_busy(start):
     live = start("--body-timeout", "1s", "--min-body-rate", "1000")
     large = h2.message(bytes(100_000))
     with live.connect() as connection:
+        dropped = begin_refused(connection)
         stream = connection.begin(INFER)
         connection.send_data(stream, large[:20])
         for at in range(20, 120):
             connection.unsent += h2.frame(h2.DATA, 0, stream, large[at:at + 1])
-            if flood_until_over(connection, stream, 0.1):
+            if flood_until_over(connection, stream, dropped, 0.1):
                 break
         ended = connection.streams[stream]
         assert ended.status == DEADLINE and "--min-body-rate" in ended.text, str(ended)

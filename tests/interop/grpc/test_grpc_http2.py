@@ -245,6 +245,9 @@ FLOODS = {
     "padding": h2.frame(h2.DATA, h2.PADDED, 1, b"\x02\0\0"),
     "window updates": h2.window_update(0, 1),
     "window updates of a stream": h2.window_update(1, 1),
+    "goaways": h2.frame(h2.GOAWAY, 0, 0, bytes(8)),
+    "unknown frames": h2.frame(0xfa, 0, 0),
+    "unknown frames of a stream": h2.frame(0x10, 0xff, 1, b"u=1"),
 }
 
 

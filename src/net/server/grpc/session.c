@@ -133,8 +133,14 @@ static bool is_control(const struct grpc_session *session, const nghttp2_frame *
 static void count_control(struct grpc_session *session) {
     if (!h2_bucket_take(&session->control, &H2_CONTROL_LIMIT, grpc_core_now(session->core))) {
         grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
-                          "too many pings, settings, priorities, window updates or empty frames");
+                          "too many pings, settings, priorities, window updates, empty frames or "
+                          "frames of unknown types");
     }
+}
+
+/* GOAWAY, which says nothing of a call, and types that RFC 9113 does not define (5.5). */
+static bool is_ignored(const nghttp2_frame_hd *hd) {
+    return hd->type == NGHTTP2_GOAWAY || hd->type > NGHTTP2_CONTINUATION;
 }
 
 /* For PRIORITY and WINDOW_UPDATE on a closed stream nghttp2 calls only on_begin_frame. */
@@ -145,13 +151,21 @@ static int on_begin_frame(nghttp2_session *h2, const nghttp2_frame_hd *hd, void 
         session->head_wire_bytes += hd->length;
     } else if (hd->type == NGHTTP2_WINDOW_UPDATE && session->window_credit > 0) {
         session->window_credit--;
-    } else if (hd->type == NGHTTP2_PRIORITY || hd->type == NGHTTP2_WINDOW_UPDATE) {
+    } else if (hd->type == NGHTTP2_PRIORITY || hd->type == NGHTTP2_WINDOW_UPDATE ||
+               is_ignored(hd)) {
         count_control(session);
     }
     return 0;
 }
 
 /* ---- frames in ------------------------------------------------------------------------------- */
+
+/* Without it nghttp2 drops a frame of an unknown type before on_begin_frame. */
+static int on_unknown_frame(nghttp2_session *h2, void **payload, const nghttp2_frame_hd *hd,
+                            void *user) {
+    (void)h2, (void)payload, (void)hd, (void)user;
+    return NGHTTP2_ERR_CANCEL;
+}
 
 /* Of a PING that is not the one after a shutdown notice. */
 static const uint8_t KEEPALIVE_DATA[8] = {'k', 'e', 'e', 'p'};
@@ -347,6 +361,7 @@ static nghttp2_session_callbacks *grpc_frames_callbacks(void) {
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_sent);
     nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks, on_not_sent);
     nghttp2_session_callbacks_set_send_data_callback(callbacks, on_send_data);
+    nghttp2_session_callbacks_set_unpack_extension_callback(callbacks, on_unknown_frame);
     return callbacks;
 }
 
@@ -363,6 +378,9 @@ static enum status make_option(struct grpc_core *core, struct error *err) {
     }
     nghttp2_option_set_no_closed_streams(core->option, 1);
     nghttp2_option_set_stream_reset_rate_limit(core->option, NO_RESET_LIMIT, NO_RESET_LIMIT);
+    for (int type = NGHTTP2_CONTINUATION + 1; type <= UINT8_MAX; type++) {
+        nghttp2_option_set_user_recv_extension_type(core->option, (uint8_t)type);
+    }
     return ST_OK;
 }
 

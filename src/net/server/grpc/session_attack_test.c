@@ -189,6 +189,10 @@ static void frame_unknown(struct raw *raw) {
     raw_frame(raw, 0x77, 0, 0, "abc", 3);
 }
 
+static void frame_goaway(struct raw *raw) {
+    raw_frame(raw, NGHTTP2_GOAWAY, 0, 0, "\0\0\0\0\0\0\0\0", 8);
+}
+
 static void control_frame_floods_end_connection(void **state) {
     (void)state;
     flood(frame_ping, 3000, true);
@@ -200,7 +204,9 @@ static void control_frame_floods_end_connection(void **state) {
     flood(frame_window_update, 3000, true);
     flood(frame_window_update, 1000, false);
     flood(frame_window_update_of_stream, 3000, true);
-    flood(frame_unknown, 3000, false);
+    flood(frame_unknown, 3000, true);
+    flood(frame_unknown, 1000, false);
+    flood(frame_goaway, 3000, true);
 }
 
 static void pings_during_data_are_allowed(void **state) {
