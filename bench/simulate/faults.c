@@ -499,7 +499,8 @@ static void take(struct fault_run *run, struct fault_request *request, uint64_t 
     } else if (faulty && down) {
         end_at(run, request, now_ns + FAIL_NS, run->scenario->status);
     } else if (faulty && run->scenario->fault == SIM_HANGS) {
-        end_at(run, request, now_ns + HANG_NS, NO_RESPONSE);
+        uint64_t hang_ns = run->scenario->hang_ms * MS_NS;
+        end_at(run, request, now_ns + (hang_ns > 0 ? hang_ns : HANG_NS), NO_RESPONSE);
     } else if (server->n_running < SLOTS) {
         start(run, request, now_ns);
     } else if (run->scenario->shed_from > 0 && server->n_waiting >= run->scenario->shed_from) {

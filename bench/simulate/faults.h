@@ -24,6 +24,7 @@ struct sim_fault_scenario {
     bool everywhere;    /* all servers are faulty; otherwise the first one, */
     double share;       /* or so many of them, rounded down */
     uint32_t from_ms, until_ms;
+    uint32_t hang_ms;   /* a request that hangs is given up after so long; 0: 2 s */
     double load;        /* of good requests, a share of the servers' capacity */
     double burst;       /* the same while the fault lasts; 0: no burst */
     double poison;      /* requests of one client while the fault lasts, per good request: they

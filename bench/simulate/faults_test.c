@@ -94,6 +94,18 @@ static void faults_fast_failures_do_not_attract(void **state) {
     }
 }
 
+/* No failure shows that the server hangs, while its page says that it has room: time-outs are long. */
+static void faults_hang_without_time_outs_attracts_nothing(void **state) {
+    struct sim_fault_scenario scenario = *sim_fault_scenario_find("one-hangs");
+    (void)state;
+    scenario.hang_ms = 60000;
+    for (size_t i = 0; i < N_SIZES; i++) {
+        struct sim_fault_result ours;
+        sim_faults_run(&scenario, SIM_JUDGE_POOL, SIZES[i], 1, &ours);
+        assert_true(share_of(&ours) > 0.98);
+    }
+}
+
 static void faults_same_seed_repeats_exactly(void **state) {
     (void)state;
     for (size_t i = 0; i < SIM_N_FAULT_SCENARIOS; i++) {
@@ -110,6 +122,7 @@ int main(void) {
         cmocka_unit_test(faults_end_and_capacity_is_back),
         cmocka_unit_test(faults_leave_latency_near_the_oracle),
         cmocka_unit_test(faults_fast_failures_do_not_attract),
+        cmocka_unit_test(faults_hang_without_time_outs_attracts_nothing),
         cmocka_unit_test(faults_same_seed_repeats_exactly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,6 +56,10 @@ static uint32_t count_unreported(const struct endpoint_load *load) {
     return counts && load->in_flight > n_reported ? (uint32_t)(load->in_flight - n_reported) : 0;
 }
 
+static unsigned find_believed(const struct endpoint_load *load, unsigned known) {
+    return count_unreported(load) > load->in_flight / 2 ? known & ~(unsigned)LOAD_KV_CACHE : known;
+}
+
 /* More than this is taken for this: our own requests, and debts, are added in 32 bits. */
 enum { MOST_REPORTED = 1 << 30 };
 
@@ -64,7 +68,9 @@ void load_cell_set(const struct endpoint_load *load, struct load_cell *cell,
     uint32_t n_waiting = at_most(load->n_waiting, MOST_REPORTED);
     float used = load->kv_cache_used;
     bool is_share = used >= 0; /* false for NaN */
-    store_u32(&cell->known, is_share ? load->known : load->known & ~(unsigned)LOAD_KV_CACHE);
+    unsigned known = is_share ? load->known : load->known & ~(unsigned)LOAD_KV_CACHE;
+    store_u32(&cell->known, known);
+    store_u32(&cell->believed, find_believed(load, known));
     store_u32(&cell->in_flight, load->in_flight);
     store_u32(&cell->n_waiting, n_waiting);
     store_u32(&cell->n_running, at_most(load->n_running, MOST_REPORTED));

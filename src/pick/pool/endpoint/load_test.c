@@ -63,6 +63,33 @@ static void load_unreported_requests_count_as_waiting(void **state) {
 }
 
 /* A page that reports as many requests as fit: one more of ours does not make them none. */
+/* The KV cache of a page that does not show most of our requests is none that they found free. */
+static void load_kv_cache_is_unknown_where_requests_are_unreported(void **state) {
+    static const struct {
+        uint32_t in_flight, waiting, running;
+        bool known;
+    } rows[] = {{16, 0, 0, false}, {16, 2, 5, false}, {16, 2, 6, true},
+                {16, 0, 16, true}, {0, 0, 0, true},   {0, 0, 9, true}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct endpoint_load load = {.until_ns = 2,
+                                     .known = LOAD_WAITING | LOAD_RUNNING | LOAD_KV_CACHE,
+                                     .in_flight = rows[i].in_flight,
+                                     .n_waiting = rows[i].waiting,
+                                     .n_running = rows[i].running,
+                                     .kv_cache_used = 0.25F},
+                             out;
+        struct load_cell cell = {0};
+        struct load_adapters adapters = {0};
+        load_cell_set(&load, &cell, &adapters);
+        unsigned known = load_estimate_get(&cell, 1, rows[i].in_flight).known;
+        assert_int_equal((known & LOAD_KV_CACHE) != 0, rows[i].known);
+        assert_true(known & LOAD_WAITING);
+        load_cell_get(&cell, &adapters, 1, &out); /* as it was reported */
+        assert_true(out.known & LOAD_KV_CACHE);
+    }
+}
+
 static void load_of_most_requests_stays_high(void **state) {
     struct endpoint_load load = {.until_ns = 2,
                                  .known = LOAD_WAITING | LOAD_RUNNING,
@@ -200,6 +227,7 @@ static void load_of_removed_endpoint_is_ignored(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(load_unreported_requests_count_as_waiting),
+        cmocka_unit_test(load_kv_cache_is_unknown_where_requests_are_unreported),
         cmocka_unit_test(load_estimate_is_adjusted_by_requests_in_flight),
         cmocka_unit_test(load_of_most_requests_stays_high),
         cmocka_unit_test(load_kv_cache_outside_0_to_1_is_clamped),
