@@ -94,7 +94,8 @@ static void faults_fast_failures_do_not_attract(void **state) {
     }
 }
 
-/* No failure shows that the server hangs, while its page says that it has room: time-outs are long. */
+/* Time-outs are long, so that no failure shows that the server hangs; its page says that it has
+ * room. */
 static void faults_hang_without_time_outs_attracts_nothing(void **state) {
     struct sim_fault_scenario scenario = *sim_fault_scenario_find("one-hangs");
     (void)state;

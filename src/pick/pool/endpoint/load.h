@@ -3,7 +3,8 @@
  * there, and has seen end there, since: picks between two reports see each other. Our requests that
  * the report counts neither as running nor as waiting wait as well: a server that hangs, and says
  * that it is idle, gets no more of them. Where these are most of our requests its KV cache is
- * unknown: it says nothing of what they will need. After the report has expired the endpoint is judged by our requests in flight, as one that never reported.
+ * unknown: it says nothing of what they will need. After the report has expired the endpoint is
+ * judged by our requests in flight, as one that never reported.
  *
  * A snapshot has one cell per member in an array, so that a pick over a thousand endpoints reads
  * memory in order. A cell is written under the pool's lock (pool_set_load) and read without it,
