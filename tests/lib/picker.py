@@ -19,13 +19,13 @@ class Picker(Server):
     """A running picker. `folder` is the test's own; log and ready file go there. `pool` is the text of
     its configuration, which `write_pool` changes later."""
 
-    def __init__(self, folder, pool, args=(), grpc="127.0.0.1:0", limits=None):
+    def __init__(self, folder, pool, args=(), grpc="127.0.0.1:0", limits=None, prefix=()):
         self.folder = str(folder)
         self.log_file = os.path.join(self.folder, "picker.log")
         self.ready_file = os.path.join(self.folder, "picker.ready")
         self.pool_file = os.path.join(self.folder, "pool.yaml")
         self.expected_errors = []
-        self.limits = limits
+        self.limits, self.prefix = limits, prefix
         self.args = [str(arg) for arg in args]
         self.write_pool(pool)
         self.start(grpc)
@@ -34,7 +34,7 @@ class Picker(Server):
         """Also: again, at an address that it had."""
         if os.path.exists(self.ready_file):
             os.unlink(self.ready_file)
-        self.command = [binary(), "pick", *self.flags(grpc), "--ready-file", self.ready_file, *self.args]
+        self.command = [*self.prefix, binary(), "pick", *self.flags(grpc), "--ready-file", self.ready_file, *self.args]
         with open(self.log_file, "ab") as log:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log, cwd=self.folder,

@@ -37,6 +37,21 @@ def ready_lines(picker):
         return file.read().splitlines()
 
 
+# ---- starting ------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_start_with_closed_descriptors(start, closed):
+    """Other files would get their numbers, and what is printed would go to a client or into a file."""
+    picker = start(POOL, prefix=("sh", "-c", f'exec "$@" {closed}', "sh"))
+    for fd in range(3):
+        target = os.readlink(f"/proc/{picker.pid}/fd/{fd}")
+        assert target == "/dev/null" or target == picker.log_file, (fd, target)
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        assert proxy.pick(INFER) == A
+    picker.signal()
+    assert picker.wait_exit() == 0
+
+
 # ---- the pool, again and again -------------------------------------------------------------------
 
 def test_pool_file_is_reloaded(start):
