@@ -6,13 +6,14 @@ import socket
 
 import pytest
 
-from lib import grpc_live, h2, http1, metrics
+from lib import grpc_live, h2, http1, metrics, mip
 from lib.repository import FREE, Identity
 
 LONG_BYTES = 60 << 20  # of JSON, in 60 KB of gzip; parsing takes hundreds of milliseconds
 LONG = gzip.compress(b'{"inputs":[{"name":"INPUT0","shape":[%d],"datatype":"INT8","data":[' % (LONG_BYTES // 2)
                      + b"1," * (LONG_BYTES // 2 - 1) + b"1]}]}", 9)
 N_LONG = 12
+MIP_ELEMENTS = 15 << 20  # of JSON in a packet, likewise
 SKIPPED = 'sluice_helper_jobs_cancelled_total{state="waiting"}'
 STOPPED = 'sluice_helper_jobs_cancelled_total{state="running"}'
 
@@ -66,6 +67,32 @@ def test_helper_jobs_of_clients_that_have_gone_do_not_run(server, how):
     assert numbers["sluice_inferences_total"] - n_done <= n_ended
     assert get_good(server.address).status == 200
     server.wait_at_rest()
+
+
+def test_helper_jobs_of_mip_clients_that_have_gone_do_not_run(start_server, repositories):
+    """Complete packets, of which each is a job; their connections are reset while the jobs wait."""
+    live = start_server("--workers", "1", "--model-repository", repositories("default"), "--body-memory", "4GiB",
+                        "--client-memory", "16GiB", "--body-timeout", "1h", "--mip", "tcp://127.0.0.1:0=id_int8",
+                        metrics_at="127.0.0.1:0")
+    packet = mip.infer_request([[(mip.JSON, b"[" + b"1," * MIP_ELEMENTS + b"1]")]])
+    leaving = [mip.Connection(live.mip_urls[0]) for _ in range(N_LONG)]
+    for connection in leaving:
+        connection.send(packet[:-1])
+    before = metrics.read(live.metrics_address)
+    live.signal(signal.SIGSTOP)
+    for connection in leaving:
+        connection.send(packet[-1:])
+    live.signal(signal.SIGCONT)
+    metrics.wait_until(live.metrics_address, lambda now: now["sluice_helper_jobs_total"] >= before["sluice_helper_jobs_total"]
+                       + N_LONG, "all parsed or waiting")
+    for connection in leaving:
+        connection.reset()
+    numbers = metrics.wait_until(live.metrics_address, lambda now: now["sluice_body_bytes_in_flight"] == 0, "the packets freed")
+    n_ended = N_LONG - numbers[SKIPPED] - numbers[STOPPED]
+    assert numbers[SKIPPED] > 0 and n_ended <= 4 and numbers["sluice_helper_jobs_waiting"] == 0, numbers
+    assert numbers["sluice_inferences_total"] - before["sluice_inferences_total"] <= n_ended
+    assert mip.infer(live.mip_urls[0], [[mip.as_json([1, 2])]]) == [[[1, 2]]]
+    live.wait_at_rest()
 
 
 def test_helper_jobs_of_one_client_do_not_keep_others_waiting(server):
