@@ -407,9 +407,9 @@ def parts_of(request):
     return first.split(" ")[1], [field for field in fields if not field.lower().startswith(left_out)], body
 
 
-def callgrind(out):
+def callgrind(out, *options):
     """What stands in front of a command whose instructions are counted, into the file `out`."""
-    return ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"]
+    return ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", *options]
 
 
 def callgrind_total(out):

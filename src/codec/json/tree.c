@@ -339,6 +339,9 @@ enum {
 static bool depth_is_within(const struct json_tree *tree, uint64_t max_depth) {
     const yyjson_val *ends[SHALLOW];
     size_t depth = 0, max = max_depth < SHALLOW ? (size_t)max_depth : SHALLOW;
+    if ((size_t)(tree->end - tree->root) <= max) { /* each level has a value */
+        return true;
+    }
     for (yyjson_val *val = tree->root; val < tree->end; val++) {
         if (!json_is_container(val)) {
             continue;

@@ -100,6 +100,8 @@ static void json_tree_parse_over_limits_is_refused(void **state) {
         const char *sentence;
     } rows[] = {
         {"[[[1]]]", {100, 3, 10}, ST_OK, ""},
+        {"[[[]]]", {100, 3, 10}, ST_OK, ""},
+        {"[[[]]]", {100, 2, 10}, ST_TOO_DEEP, "3 levels deep; the limit is 2 (--max-json-depth)"},
         {"[[[1]]]", {100, 2, 10}, ST_TOO_DEEP, "3 levels deep; the limit is 2 (--max-json-depth)"},
         {"{\"a\":[{}]}", {100, 2, 10}, ST_TOO_DEEP, "--max-json-depth"},
         {"[1,2]", {5, 2, 10}, ST_OK, ""},
