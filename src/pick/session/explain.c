@@ -326,7 +326,8 @@ static void print_load(const struct pool_endpoint_explanation *seen, struct buf 
     print_count(seen->known & LOAD_WAITING, seen->n_waiting, out);
     print_count(seen->known & LOAD_RUNNING, seen->n_running, out);
     if (seen->known & LOAD_KV_CACHE) {
-        buf_printf(out, "  %6.1f %%", (double)seen->kv_cache_used * 100);
+        bool least = seen->known & LOAD_KV_CACHE_LEAST;
+        buf_printf(out, "  %c%5.1f %%", least ? '>' : ' ', (double)seen->kv_cache_used * 100);
     } else {
         buf_printf(out, "  %8s", "?");
     }

@@ -56,8 +56,9 @@ static uint32_t count_unreported(const struct endpoint_load *load) {
     return counts && load->in_flight > n_reported ? (uint32_t)(load->in_flight - n_reported) : 0;
 }
 
-static unsigned find_believed(const struct endpoint_load *load, unsigned known) {
-    return count_unreported(load) > load->in_flight / 2 ? known & ~(unsigned)LOAD_KV_CACHE : known;
+/* Most of our requests there have no part of the KV cache yet. */
+static unsigned find_kv_cache_least(const struct endpoint_load *load) {
+    return count_unreported(load) > load->in_flight / 2 ? LOAD_KV_CACHE_LEAST : 0;
 }
 
 /* More than this is taken for this: our own requests, and debts, are added in 32 bits. */
@@ -69,8 +70,7 @@ void load_cell_set(const struct endpoint_load *load, struct load_cell *cell,
     float used = load->kv_cache_used;
     bool is_share = used >= 0; /* false for NaN */
     unsigned known = is_share ? load->known : load->known & ~(unsigned)LOAD_KV_CACHE;
-    store_u32(&cell->known, known);
-    store_u32(&cell->believed, find_believed(load, known));
+    store_u32(&cell->known, known | find_kv_cache_least(load));
     store_u32(&cell->in_flight, load->in_flight);
     store_u32(&cell->n_waiting, n_waiting);
     store_u32(&cell->n_running, at_most(load->n_running, MOST_REPORTED));

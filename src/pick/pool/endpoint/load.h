@@ -2,9 +2,9 @@
  * estimate for now. The estimate corrects the report by the requests that this picker has sent
  * there, and has seen end there, since: picks between two reports see each other. Our requests that
  * the report counts neither as running nor as waiting wait as well: a server that hangs, and says
- * that it is idle, gets no more of them. Where these are most of our requests its KV cache is
- * unknown: it says nothing of what they will need. After the report has expired the endpoint is
- * judged by our requests in flight, as one that never reported.
+ * that it is idle, gets no more of them. Where these are most of our requests, its KV cache is at
+ * least as full as it reports: they will need some of it. After the report has expired the endpoint
+ * is judged by our requests in flight, as one that never reported.
  *
  * A snapshot has one cell per member in an array, so that a pick over a thousand endpoints reads
  * memory in order. A cell is written under the pool's lock (pool_set_load) and read without it,
@@ -22,13 +22,14 @@
 
 enum { LOAD_MAX_ADAPTERS = 28 };
 
-/* What a report contains. */
+/* What a report contains, and LOAD_KV_CACHE_LEAST. */
 enum load_known {
     LOAD_WAITING = 1,
     LOAD_RUNNING = 2,
     LOAD_KV_CACHE = 4,
     LOAD_KV_SIZE = 8,
     LOAD_ADAPTERS = 16,
+    LOAD_KV_CACHE_LEAST = 32, /* kv_cache_used is a lower bound; set by load_cell_set */
 };
 
 /* A load report. Zeroed memory is an empty one; each value that is set has its bit in `known`. */
@@ -66,7 +67,6 @@ struct load_cell {
     alignas(64) _Atomic uint64_t until_ns; /* 0: no report */
     _Atomic uint64_t asked_ns;
     _Atomic uint32_t known;
-    _Atomic uint32_t believed; /* those of `known` that estimates contain */
     _Atomic uint32_t in_flight;
     _Atomic uint32_t n_waiting;
     _Atomic uint32_t n_running;
@@ -120,7 +120,7 @@ static inline struct load_estimate load_estimate_get(const struct load_cell *cel
     if (atomic_load_explicit(&cell->until_ns, memory_order_relaxed) <= now_ns) {
         return now;
     }
-    now.known = atomic_load_explicit(&cell->believed, memory_order_relaxed);
+    now.known = atomic_load_explicit(&cell->known, memory_order_relaxed);
     now.n_waiting = atomic_load_explicit(&cell->n_counted, memory_order_relaxed);
     now.n_running = atomic_load_explicit(&cell->n_running, memory_order_relaxed);
     now.kv_cache_used = atomic_load_explicit(&cell->kv_cache_used, memory_order_relaxed);

@@ -62,14 +62,13 @@ static void load_unreported_requests_count_as_waiting(void **state) {
     }
 }
 
-/* A page that reports as many requests as fit: one more of ours does not make them none. */
-/* The KV cache of a page that does not show most of our requests is none that they found free. */
-static void load_kv_cache_is_unknown_where_requests_are_unreported(void **state) {
+/* A page that does not show most of our requests reports what the others of them use. */
+static void load_kv_cache_is_lower_bound_where_requests_are_unreported(void **state) {
     static const struct {
         uint32_t in_flight, waiting, running;
-        bool known;
-    } rows[] = {{16, 0, 0, false}, {16, 2, 5, false}, {16, 2, 6, true},
-                {16, 0, 16, true}, {0, 0, 0, true},   {0, 0, 9, true}};
+        bool least;
+    } rows[] = {{16, 0, 0, true},   {16, 2, 5, true}, {16, 2, 6, false},
+                {16, 0, 16, false}, {0, 0, 0, false}, {0, 0, 9, false}};
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct endpoint_load load = {.until_ns = 2,
@@ -82,14 +81,17 @@ static void load_kv_cache_is_unknown_where_requests_are_unreported(void **state)
         struct load_cell cell = {0};
         struct load_adapters adapters = {0};
         load_cell_set(&load, &cell, &adapters);
-        unsigned known = load_estimate_get(&cell, 1, rows[i].in_flight).known;
-        assert_int_equal((known & LOAD_KV_CACHE) != 0, rows[i].known);
-        assert_true(known & LOAD_WAITING);
+        struct load_estimate now = load_estimate_get(&cell, 1, rows[i].in_flight);
+        assert_int_equal((now.known & LOAD_KV_CACHE_LEAST) != 0, rows[i].least);
+        assert_true(now.known & LOAD_KV_CACHE);
+        assert_float_equal(now.kv_cache_used, 0.25F, 0);
+        assert_true(now.known & LOAD_WAITING);
         load_cell_get(&cell, &adapters, 1, &out); /* as it was reported */
         assert_true(out.known & LOAD_KV_CACHE);
     }
 }
 
+/* A page that reports as many requests as fit: one more of ours does not make them none. */
 static void load_of_most_requests_stays_high(void **state) {
     struct endpoint_load load = {.until_ns = 2,
                                  .known = LOAD_WAITING | LOAD_RUNNING,
@@ -227,7 +229,7 @@ static void load_of_removed_endpoint_is_ignored(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(load_unreported_requests_count_as_waiting),
-        cmocka_unit_test(load_kv_cache_is_unknown_where_requests_are_unreported),
+        cmocka_unit_test(load_kv_cache_is_lower_bound_where_requests_are_unreported),
         cmocka_unit_test(load_estimate_is_adjusted_by_requests_in_flight),
         cmocka_unit_test(load_of_most_requests_stays_high),
         cmocka_unit_test(load_kv_cache_outside_0_to_1_is_clamped),

@@ -19,7 +19,7 @@ static void roll_candidate(struct plugin_fixture *fixture, struct prng *prng, ui
     static const float counts[] = {0, 1, 2, 5, 1000, (float)(UINT32_MAX / 2), (float)UINT32_MAX};
     static const float shares[] = {0, 0.25f, 0.999f, 1};
     fixture->in_flight[i] = counts[prng_below(prng, 5)];
-    fixture->known[i] = prng_below(prng, 32);
+    fixture->known[i] = prng_below(prng, 64);
     fixture->adapters[i] = fixture->known[i] & LOAD_ADAPTERS ? (uint32_t)prng_next(prng) : 0;
     fixture->n_waiting[i] = counts[prng_below(prng, 7)];
     fixture->n_running[i] = counts[prng_below(prng, 7)];

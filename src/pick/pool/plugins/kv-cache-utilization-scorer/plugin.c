@@ -1,7 +1,11 @@
 /* Scores the free share of the KV cache. */
 #include "pick/pool/profile/plugin.h"
 
-/* Sum and number of the reported shares; `min` is 0 where some endpoint reports none. */
+static inline bool is_exact(uint32_t known) {
+    return (known & (LOAD_KV_CACHE | LOAD_KV_CACHE_LEAST)) == LOAD_KV_CACHE;
+}
+
+/* Sum and number of the exact shares; `min` is 0 where some endpoint has none. */
 SIMD_TARGETS static void collect_stats(const void *parameters,
                                        const struct candidate_set *candidates,
                                        struct candidate_range range, struct range_stats *out) {
@@ -11,14 +15,14 @@ SIMD_TARGETS static void collect_stats(const void *parameters,
     (void)parameters;
 #pragma omp simd reduction(+ : sum, n)
     for (size_t i = range.from; i < range.to; i++) {
-        sum += used[i];
-        n += known[i] & LOAD_KV_CACHE ? 1 : 0;
+        sum += is_exact(known[i]) ? used[i] : 0;
+        n += is_exact(known[i]) ? 1 : 0;
     }
     *out = (struct range_stats){
         .sum = sum, .n = (uint32_t)n, .min = (uint32_t)n == range.to - range.from};
 }
 
-/* The mean is only needed for endpoints without a report. */
+/* The mean is only needed for endpoints whose share is not exact. */
 static void normalize(struct range_stats *stats) {
     float mean = stats->n > 0 ? stats->sum / (float)stats->n : 0;
     bool matters = stats->min <= 0;
@@ -27,7 +31,8 @@ static void normalize(struct range_stats *stats) {
                                                     : 1}; /* rounding may exceed 1 */
 }
 
-/* An endpoint without a report counts as the mean of the others. */
+/* An endpoint without a report counts as the mean of the others, one that reports a lower bound as
+ * that at least. */
 SIMD_TARGETS static void score_range(const void *parameters, const struct candidate_set *candidates,
                                      const struct range_stats *stats, float weight,
                                      struct candidate_range range, float *out) {
@@ -37,8 +42,8 @@ SIMD_TARGETS static void score_range(const void *parameters, const struct candid
     (void)parameters;
 #pragma omp simd
     for (size_t i = range.from; i < range.to; i++) {
-        float unknown = known[i] & LOAD_KV_CACHE ? 0 : mean;
-        out[i] += (1 - used[i] - unknown) * weight;
+        float least = is_exact(known[i]) ? 0 : mean;
+        out[i] += (1 - (used[i] > least ? used[i] : least)) * weight;
     }
 }
 

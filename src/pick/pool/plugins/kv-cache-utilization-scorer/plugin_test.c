@@ -39,6 +39,18 @@ static void scorer_unknown_usage_counts_as_mean(void **state) {
     check(known, used, wanted, 4);
 }
 
+/* It is none of those that the mean is taken of. */
+static void scorer_lower_bound_counts_as_mean_at_least(void **state) {
+    enum { LEAST = LOAD_KV_CACHE | LOAD_KV_CACHE_LEAST };
+    static const unsigned known[] = {LOAD_KV_CACHE, LEAST, LOAD_KV_CACHE, LEAST, 0};
+    static const float used[] = {0.2f, 0, 0.6f, 0.9f, 0}, wanted[] = {0.8f, 0.6f, 0.4f, 0.1f, 0.6f};
+    static const unsigned least[] = {LEAST, LEAST};
+    static const float bounds[] = {0.1f, 0.9f}, scores[] = {0.9f, 0.1f};
+    (void)state;
+    check(known, used, wanted, 5);
+    check(least, bounds, scores, 2);
+}
+
 static void scorer_all_unknown_score_one(void **state) {
     static const unsigned known[] = {0, LOAD_WAITING};
     static const float used[] = {0, 0}, wanted[] = {1, 1};
@@ -50,6 +62,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scorer_free_share_is_the_score),
         cmocka_unit_test(scorer_unknown_usage_counts_as_mean),
+        cmocka_unit_test(scorer_lower_bound_counts_as_mean_at_least),
         cmocka_unit_test(scorer_all_unknown_score_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
