@@ -675,6 +675,7 @@ bool pool_ticket_move(struct pool_reader *reader, struct pool_ticket *ticket,
     lock_acquire(&reader->pool->lock);
     endpoint_add_tokens(reader->pool, to, ticket->n_tokens);
     endpoint_add_tokens(reader->pool, from, -(int64_t)ticket->n_tokens);
+    endpoint_count_older(to, ticket->number);
     endpoint_add_request(reader->pool, to);
     pool_release_capacity(reader->pool, from, ticket->number, &notifications);
     lock_release(&reader->pool->lock);

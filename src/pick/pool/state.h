@@ -118,7 +118,9 @@ void endpoint_try_due(struct pool *pool, uint64_t now_ns);
 void endpoint_try_proved(struct pool *pool, struct endpoint *endpoint, uint64_t now_ns);
 /* It has as many requests in flight as its window permits. */
 bool endpoint_is_window_full(const struct endpoint *endpoint);
-/* A request there, with this number of the pool's picks, is about to end. */
+/* A request with this number of the pool's picks is about to be counted there, without a pick. */
+void endpoint_count_older(struct endpoint *endpoint, uint64_t number);
+/* One that is counted there is about to end. */
 void endpoint_forget_older(struct endpoint *endpoint, uint64_t number);
 /* A request was answered. */
 void endpoint_grow_window(struct pool *pool, struct endpoint *endpoint);

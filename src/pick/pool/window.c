@@ -161,6 +161,12 @@ bool endpoint_is_window_full(const struct endpoint *endpoint) {
     return size > 0 && endpoint_in_flight(endpoint) >= size + exempt;
 }
 
+void endpoint_count_older(struct endpoint *endpoint, uint64_t number) {
+    if (endpoint_window_size(endpoint) > 0 && number <= endpoint->n_picks_before) {
+        endpoint->window.n_older++;
+    }
+}
+
 void endpoint_forget_older(struct endpoint *endpoint, uint64_t number) {
     if (endpoint->window.n_older > 0 && number <= endpoint->n_picks_before) {
         endpoint->window.n_older--;

@@ -294,6 +294,31 @@ static void window_grows_beside_requests_that_hang(void **state) {
     stage_close(&stage);
 }
 
+/* A request of before the trial that the proxy sends there during it leaves those that hang exempt
+ * when it ends. */
+static void window_of_trial_is_kept_by_moved_requests(void **state) {
+    static struct window_stage stage;
+    (void)state;
+    stage_open(&stage, fixture_spec_of(3));
+    struct endpoint *bad = numbered(&stage, 0);
+    struct pool_pick early;
+    while ((early = fixture_pick(&stage.pool)).ticket.endpoint == bad) {
+        stage.picks[stage.n++] = early;
+    }
+    pick_more(&stage, bad, 60);
+    for (int i = 0; i < 5; i++) {
+        pool_report_outcome(stage.pool.pool, bad, POOL_OUTCOME_GATEWAY_FAILURE);
+    }
+    assert_int_equal(pick_more(&stage, bad, 80), 0);
+    clock_set_fake_ns(101 * SECOND);
+    assert_int_equal(pick_more(&stage, bad, 20), 1);
+    assert_true(pool_ticket_move(stage.pool.reader, &early.ticket, &bad->address));
+    pool_release_ticket(stage.pool.pool, &early.ticket);
+    end_one(&stage, bad, POOL_OUTCOME_OK);
+    assert_int_equal(pick_more(&stage, bad, 30), 2);
+    stage_close(&stage);
+}
+
 /* Where no other endpoint is avoided, too, the next trial takes its picks. */
 static void window_unanswered_trials_are_rare_where_picks_are(void **state) {
     static struct window_stage stage;
@@ -603,6 +628,7 @@ int main(void) {
         cmocka_unit_test(window_trials_are_rare_where_picks_are),
         cmocka_unit_test(window_answer_ends_ejection),
         cmocka_unit_test(window_grows_beside_requests_that_hang),
+        cmocka_unit_test(window_of_trial_is_kept_by_moved_requests),
         cmocka_unit_test(window_unanswered_trials_are_rare_where_picks_are),
         cmocka_unit_test(window_shed_trials_are_rare_where_picks_are),
         cmocka_unit_test(window_failed_health_check_ends_trial),
