@@ -142,12 +142,13 @@ static void flush_session(struct grpc_conn *conn) {
 /* The rest is left for the next iteration, before whatever is scheduled until then: a flush is a
  * system call and more, and a change of the server's health has output for each that watches it. */
 static void flush_scheduled(struct grpc_core *core) {
-    struct grpc_session *last = core->last_scheduled, *session = NULL;
+    const struct grpc_session *last = TAILQ_LAST(&core->scheduled, grpc_session_list);
+    struct grpc_session *session = NULL;
     uint64_t end_ns = 0;
     while (session != last && (end_ns == 0 || clock_now_ns() < end_ns) &&
            (session = grpc_core_take_scheduled(core))) {
         struct grpc_conn *conn = grpc_conn_of(session);
-        if (end_ns == 0 && core->scheduled) {
+        if (end_ns == 0 && !TAILQ_EMPTY(&core->scheduled)) {
             end_ns = clock_now_ns() + LOOP_EVENTS_NS;
         }
         if (conn->net.phase == NET_OPEN) {
@@ -170,7 +171,7 @@ static bool run_deferred(struct server_worker *server_worker) {
                                      body_pool_trim(&server_worker->pool, clock_now_ns()));
     }
     /* A method may have read on while output was sent: its input waits for the next slice. */
-    return sweeps || core->scheduled != NULL || !TAILQ_EMPTY(&core->inflating);
+    return sweeps || !TAILQ_EMPTY(&core->scheduled) || !TAILQ_EMPTY(&core->inflating);
 }
 
 /* ---- in -------------------------------------------------------------------------------------- */

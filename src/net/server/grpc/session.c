@@ -402,6 +402,7 @@ enum status grpc_core_init(struct grpc_core *core, const struct grpc_server_opti
     core->options = options;
     core->worker = worker;
     TAILQ_INIT(&core->inflating);
+    TAILQ_INIT(&core->scheduled);
     STAILQ_INIT(&core->closing);
     core->inflate_left = INFLATE_SLICE_BYTES;
     core->receiver_options =
@@ -435,7 +436,7 @@ enum status grpc_core_init(struct grpc_core *core, const struct grpc_server_opti
 }
 
 void grpc_core_fini(struct grpc_core *core) {
-    assert(!core->ended && STAILQ_EMPTY(&core->closing) && !core->scheduled);
+    assert(!core->ended && STAILQ_EMPTY(&core->closing) && TAILQ_EMPTY(&core->scheduled));
     nghttp2_option_del(core->option);
     nghttp2_session_callbacks_del(core->callbacks);
     timer_heap_fini(&core->deadlines);
@@ -462,22 +463,21 @@ uint64_t grpc_core_now(const struct grpc_core *core) {
 void grpc_core_schedule_write(struct grpc_core *core, struct grpc_session *session) {
     if (session && session->h2 && !session->closing && !session->scheduled) {
         session->scheduled = true;
-        session->next_scheduled = NULL;
-        if (core->scheduled) {
-            core->last_scheduled->next_scheduled = session;
-        } else {
-            core->scheduled = session;
-        }
-        core->last_scheduled = session;
+        session->in_schedule = true;
+        TAILQ_INSERT_TAIL(&core->scheduled, session, scheduled_link);
     }
     core->schedule_deferred(core);
 }
 
+static void remove_from_schedule(struct grpc_core *core, struct grpc_session *session) {
+    session->in_schedule = false;
+    TAILQ_REMOVE(&core->scheduled, session, scheduled_link);
+}
+
 struct grpc_session *grpc_core_take_scheduled(struct grpc_core *core) {
-    struct grpc_session *first = core->scheduled;
+    struct grpc_session *first = TAILQ_FIRST(&core->scheduled);
     if (first) {
-        core->scheduled = first->next_scheduled;
-        core->last_scheduled = core->scheduled ? core->last_scheduled : NULL;
+        remove_from_schedule(core, first);
     }
     return first;
 }
@@ -497,21 +497,6 @@ void grpc_core_inflate_more(struct grpc_core *core) {
         grpc_receive_inflate_more(stream);
     }
     core->running = false;
-}
-
-/* Removes the session from the schedule. */
-static void grpc_core_unschedule(struct grpc_core *core, struct grpc_session *session) {
-    struct grpc_session *before = NULL, *at = core->scheduled;
-    while (at && at != session) {
-        before = at;
-        at = at->next_scheduled;
-    }
-    if (!at) {
-        return;
-    }
-    session->scheduled = false;
-    *(before ? &before->next_scheduled : &core->scheduled) = session->next_scheduled;
-    core->last_scheduled = core->last_scheduled == session ? before : core->last_scheduled;
 }
 
 /* Each takes some microseconds. */
@@ -756,7 +741,10 @@ void grpc_session_close(struct grpc_session *session) {
     }
     session->closing = true;
     session->drain_next = NULL;
-    grpc_core_unschedule(core, session);
+    if (session->in_schedule) {
+        session->scheduled = false;
+        remove_from_schedule(core, session);
+    }
     close_some(session, MAX_CLOSED_PER_SWEEP);
     if (session->h2) {
         STAILQ_INSERT_TAIL(&core->closing, session, closing_link);

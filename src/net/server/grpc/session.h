@@ -73,13 +73,13 @@ struct grpc_core {
     bool running;
     /* Compressed input is pending that could be decompressed: a slice of it in each iteration. */
     struct grpc_stream_list inflating;
-    uint64_t inflate_left;                           /* of this iteration's slice, in bytes out */
-    struct grpc_stream *ended;                       /* checked by the next sweep */
-    STAILQ_HEAD(, grpc_session) closing;             /* with streams that are not closed yet */
-    struct grpc_session *scheduled, *last_scheduled; /* sessions with output, or done */
-    struct grpc_output *spare_output;                /* a free output buffer */
-    size_t *n_alive;                                 /* calls, also of closed connections */
-    _Atomic uint64_t *n_calls;                       /* in flight, for metrics */
+    uint64_t inflate_left;               /* of this iteration's slice, in bytes out */
+    struct grpc_stream *ended;           /* checked by the next sweep */
+    STAILQ_HEAD(, grpc_session) closing; /* with streams that are not closed yet */
+    TAILQ_HEAD(grpc_session_list, grpc_session) scheduled; /* with output, or done; oldest first */
+    struct grpc_output *spare_output;                      /* a free output buffer */
+    size_t *n_alive;                                       /* calls, also of closed connections */
+    _Atomic uint64_t *n_calls;                             /* in flight, for metrics */
     /* Schedules a deferred run at the end of this event-loop iteration: write, sweep. */
     void (*schedule_deferred)(struct grpc_core *core);
     /* A call, or (`whole`) the connection, was refused. May be NULL. */
@@ -178,7 +178,7 @@ struct grpc_session {
     uint64_t n_received;
     uint64_t n_sent; /* bytes of messages collected for the socket */
     struct grpc_write_batch write_batch;
-    struct grpc_session *next_scheduled;
+    TAILQ_ENTRY(grpc_session) scheduled_link;
     STAILQ_ENTRY(grpc_session) closing_link;
     struct grpc_stream *drain_next; /* of grpc_session_drain_some; NULL: none is left */
     struct str plain_reply;         /* sent instead of HTTP/2; then the connection closes */
@@ -191,8 +191,9 @@ struct grpc_session {
     bool goaway_sent;         /* GOAWAY with the last stream id was sent */
     bool terminating;         /* nothing more is read; closes after its output is sent */
     bool terminate_submitted; /* nghttp2 was given the error */
-    bool scheduled;
-    bool closing; /* in core->closing, or closed */
+    bool scheduled;           /* in core->scheduled, or taken from it and not flushed yet */
+    bool in_schedule;         /* in core->scheduled */
+    bool closing;             /* in core->closing, or closed */
 };
 
 /* ---- session.c: what the connections of a worker share --------------------------------------- */
