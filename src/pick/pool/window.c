@@ -280,10 +280,11 @@ void endpoint_set_avoided(struct pool *pool, struct endpoint *endpoint,
     set_avoided(pool, endpoint, avoidance, now_ns, (struct avoidance_times){0, until_ns});
 }
 
-/* `in_flight`: the request that was shed included. */
+/* Of those in flight that the window counts, the request that was shed included. */
 void endpoint_shrink_window(struct pool *pool, struct endpoint *endpoint, uint64_t now_ns,
                             uint64_t retry_after_ns) {
-    uint32_t in_flight = endpoint_in_flight(endpoint) - endpoint->window.n_reserved;
+    const struct endpoint_window *window = &endpoint->window;
+    uint32_t in_flight = endpoint_in_flight(endpoint) - window->n_reserved - window->n_older;
     uint32_t size = endpoint_window_size(endpoint);
     lock_assert_held(&pool->lock);
     if (!endpoint_is_ready(endpoint) || endpoint_avoidance(endpoint) != ENDPOINT_NOT_AVOIDED) {
@@ -291,7 +292,6 @@ void endpoint_shrink_window(struct pool *pool, struct endpoint *endpoint, uint64
     }
     size = size > 0 && size < in_flight ? size : in_flight;
     if (size > 1) {
-        endpoint->window.n_older = 0;
         set_window(pool, endpoint, size - 1, size - 1);
     } else {
         uint64_t wait_ns = retry_after_ns > TRIAL_NS ? retry_after_ns : TRIAL_NS;

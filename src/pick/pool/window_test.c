@@ -319,6 +319,31 @@ static void window_of_trial_is_kept_by_moved_requests(void **state) {
     stage_close(&stage);
 }
 
+/* It sheds one while it comes back: its window is smaller by one, and still beside them. */
+static void window_shrinks_beside_requests_that_hang(void **state) {
+    static struct window_stage stage;
+    (void)state;
+    stage_open(&stage, fixture_spec_of(3));
+    struct endpoint *bad = numbered(&stage, 0);
+    assert_int_equal(pick_more(&stage, bad, 60), 20);
+    for (int i = 0; i < 5; i++) {
+        pool_report_outcome(stage.pool.pool, bad, POOL_OUTCOME_GATEWAY_FAILURE);
+    }
+    assert_int_equal(pick_more(&stage, bad, 80), 0);
+    clock_set_fake_ns(101 * SECOND);
+    assert_int_equal(pick_more(&stage, bad, 20), 1);
+    for (uint32_t i = 0; i < 3; i++) {
+        end_one(&stage, bad, POOL_OUTCOME_OK);
+        assert_int_equal(pick_more(&stage, bad, 30), 2);
+    }
+    end_one(&stage, bad, POOL_OUTCOME_SHED);
+    assert_int_equal(endpoint_window_size(bad), 3);
+    assert_int_equal(pick_more(&stage, bad, 30), 0);
+    end_one(&stage, bad, POOL_OUTCOME_OK);
+    assert_int_equal(pick_more(&stage, bad, 30), 1);
+    stage_close(&stage);
+}
+
 /* Where no other endpoint is avoided, too, the next trial takes its picks. */
 static void window_unanswered_trials_are_rare_where_picks_are(void **state) {
     static struct window_stage stage;
@@ -629,6 +654,7 @@ int main(void) {
         cmocka_unit_test(window_answer_ends_ejection),
         cmocka_unit_test(window_grows_beside_requests_that_hang),
         cmocka_unit_test(window_of_trial_is_kept_by_moved_requests),
+        cmocka_unit_test(window_shrinks_beside_requests_that_hang),
         cmocka_unit_test(window_unanswered_trials_are_rare_where_picks_are),
         cmocka_unit_test(window_shed_trials_are_rare_where_picks_are),
         cmocka_unit_test(window_failed_health_check_ends_trial),
