@@ -39,7 +39,8 @@ static void end_drain(struct server_worker *server_worker) {
 }
 
 /* Tells the connections that were open when the drain began: as many as fit into the iteration,
- * the others in their turn. Later ones know it (server_worker_is_draining). */
+ * the others in their turn. Later ones know it (server_worker_is_draining). It ends once what they
+ * were told is sent, which is deferred work. */
 static void run_drain_turn(struct loop_turn *turn) {
     struct server_worker *server_worker = CONTAINER_OF(turn, struct server_worker, drain_turn);
     struct loop_iteration *iteration = worker_loop_iteration(server_worker->worker);
@@ -53,7 +54,12 @@ static void run_drain_turn(struct loop_turn *turn) {
         }
     }
     server_worker_free_ended_calls(server_worker);
-    if (!server_worker->drain_next) {
+    if (server_worker->drain_next) {
+        return;
+    }
+    if (server_worker->deferred.queued) {
+        loop_iteration_wait(iteration, turn);
+    } else {
         end_drain(server_worker);
     }
 }

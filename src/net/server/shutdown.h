@@ -14,7 +14,7 @@ struct net_server;
  * connections are still accepted. */
 void net_server_drain(struct net_server *server);
 /* Returns: the number of requests in flight, of all workers; at least one until all connections
- * were told of a drain. Thread: any. */
+ * were told of a drain, and that is sent. Thread: any. */
 uint64_t net_server_in_flight(const struct net_server *server);
 /* Closes listeners and connections; `done` runs on the acceptor's thread when every handle is
  * closed and every request has ended (handlers still reply to those they have). The workers' loops

@@ -14,7 +14,7 @@
 #include "net/server/server_fixture.h"
 #include "net/server/shutdown.h"
 
-enum { N_CONNS = 40, SEND_NS = 500000, MESSAGE_BYTES = 30000 };
+enum { N_CONNS = 40, SEND_NS = 500000, MESSAGE_BYTES = 30000, PREFACE_BYTES = 33 };
 
 /* Of one step of the loop, which may run deferred tasks before and after its poll. */
 static const size_t MOST_AT_ONCE = 2 * LOOP_EVENTS_NS / SEND_NS;
@@ -62,7 +62,8 @@ static void step(struct rig *rig) {
     uv_run(worker_loop(rig->worker), UV_RUN_NOWAIT);
 }
 
-static void rig_open(struct rig *rig) {
+/* `n_calls` of the connections begin a call. */
+static void rig_open(struct rig *rig, size_t n_calls) {
     struct error err;
     struct address any;
     *rig = (struct rig){
@@ -87,10 +88,10 @@ static void rig_open(struct rig *rig) {
     assert_int_equal(grpc_server_listen(rig->server, &any, NULL, &rig->bound, &err), ST_OK);
     for (size_t i = 0; i < N_CONNS; i++) {
         rig->clients[i] = test_connect_to(&rig->bound);
-        assert_int_equal(send(rig->clients[i], REQUEST, sizeof(REQUEST) - 1, 0),
-                         sizeof(REQUEST) - 1);
+        ssize_t n_bytes = i < n_calls ? sizeof(REQUEST) - 1 : PREFACE_BYTES;
+        assert_int_equal(send(rig->clients[i], REQUEST, (size_t)n_bytes, 0), n_bytes);
     }
-    while (rig->n_calls < N_CONNS) {
+    while (rig->n_calls < n_calls) {
         step(rig);
     }
 }
@@ -117,7 +118,7 @@ static void flush_of_many_connections_is_done_in_parts(void **state) {
     static struct rig rig;
     static char message[MESSAGE_BYTES];
     const struct piece piece = {message, sizeof(message)};
-    rig_open(&rig);
+    rig_open(&rig, N_CONNS);
     for (size_t i = 0; i < N_CONNS; i++) {
         grpc_send(rig.calls[i], &piece, 1, on_sent, &rig);
     }
@@ -137,7 +138,7 @@ static void flush_connections_that_close_meanwhile_are_left_out(void **state) {
     static struct rig rig;
     static char message[MESSAGE_BYTES];
     const struct piece piece = {message, sizeof(message)};
-    rig_open(&rig);
+    rig_open(&rig, N_CONNS);
     for (size_t i = 0; i < N_CONNS; i++) {
         grpc_send(rig.calls[i], &piece, 1, on_sent, &rig);
     }
@@ -147,9 +148,51 @@ static void flush_connections_that_close_meanwhile_are_left_out(void **state) {
     assert_int_equal(rig.n_sent, N_CONNS); /* released, sent or not */
 }
 
+/* Reads what the server has sent. */
+static bool is_told_to_go(int client) {
+    enum { FRAME_HEADER_BYTES = 9, TYPE_AT = 3, GOAWAY = 7 };
+    unsigned char bytes[4096];
+    ssize_t n = recv(client, bytes, sizeof(bytes), MSG_DONTWAIT);
+    for (ssize_t at = 0; at + FRAME_HEADER_BYTES <= n;) {
+        if (bytes[at + TYPE_AT] == GOAWAY) {
+            return true;
+        }
+        at += FRAME_HEADER_BYTES + (bytes[at] << 16 | bytes[at + 1] << 8 | bytes[at + 2]);
+    }
+    return false;
+}
+
+/* The calls are sent first, so that the other connections have output when none is in flight. */
+static void flush_of_a_drain_is_awaited(void **state) {
+    (void)state;
+    static struct rig rig;
+    static char message[MESSAGE_BYTES];
+    static const struct error OK = {.status = ST_OK};
+    const struct piece piece = {message, sizeof(message)};
+    for (size_t n_calls = 16; n_calls <= 24; n_calls++) {
+        rig_open(&rig, n_calls);
+        for (int i = 0; i < 10; i++) {
+            step(&rig); /* the others are read */
+        }
+        for (size_t i = 0; i < n_calls; i++) {
+            grpc_send(rig.calls[i], &piece, 1, on_sent, &rig);
+            grpc_finish(rig.calls[i], &OK);
+        }
+        net_server_drain(grpc_server_net(rig.server));
+        while (net_server_in_flight(grpc_server_net(rig.server)) > 0) {
+            step(&rig);
+        }
+        for (size_t i = n_calls; i < N_CONNS; i++) {
+            assert_true(is_told_to_go(rig.clients[i]));
+        }
+        rig_close(&rig);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flush_of_many_connections_is_done_in_parts),
-        cmocka_unit_test(flush_connections_that_close_meanwhile_are_left_out)};
+        cmocka_unit_test(flush_connections_that_close_meanwhile_are_left_out),
+        cmocka_unit_test(flush_of_a_drain_is_awaited)};
     return cmocka_run_group_tests_name("net/server/grpc/flush", tests, NULL, NULL);
 }
