@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from lib import h2, server
+from lib import h2, http1, server
 from lib.grpc_live import (DEADLINE, EXHAUSTED, GOOD, INFER, OK, SERVICE, STREAM, UNAVAILABLE, Live)
 
 pytestmark = pytest.mark.plain
@@ -109,6 +109,63 @@ def test_open_calls_are_bounded_for_all_connections(start):
         live.check_good()
     for connection in connections:
         connection.close()
+
+
+def flood_streams(connection, path, message, n_streams, n_messages):
+    """Streams of a client that sends as much as it may, and lets nothing come back. Returns: the streams."""
+    streams = [connection.begin(path) for _ in range(n_streams)]
+    for stream in streams:
+        connection.send_data(stream, h2.message(message) * n_messages)
+    connection.ping()
+    return streams
+
+
+def check_all_answered(connection, streams, n_messages):
+    """The client reads after all: nothing is missing."""
+    connection.opens = True
+    connection.send(h2.window_update(0, 1 << 24) + h2.settings((h2.INITIAL_WINDOW, 1 << 24)))
+    for stream in streams:
+        connection.send(h2.frame(h2.DATA, h2.END_STREAM, stream))
+        ended = connection.answer(stream)
+        assert ended.status == OK, str(ended)
+        assert len(ended.messages()) == n_messages
+
+
+@pytest.mark.parametrize("path, message", [
+    pytest.param(b"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", b"\x3a\x00", id="reflection")])
+def test_small_answers_of_streams_that_are_not_read_are_bounded(start, path, message):
+    """An answer of the reflection took 4 KiB that nothing counted: 200 MB here."""
+    live = start("--client-memory", "64MiB")
+    live.check_good()
+    before = live.server.rss_bytes()
+    with live.connect(own=((h2.INITIAL_WINDOW, 0),), opens=False) as connection:
+        streams = flood_streams(connection, path, message, 20, 2500)
+        end = time.monotonic() + 1.5
+        while not server.is_sanitized() and time.monotonic() < end:
+            assert live.server.rss_bytes() - before < 20e6
+            time.sleep(0.05)
+        live.check_good()
+        check_all_answered(connection, streams, 2500)
+
+
+def test_states_that_watch_does_not_read_are_left_out(start):
+    """20 connections with 100 calls each held 400 MB after 8,000 changes."""
+    live = start("--model-control-mode", "explicit", "--load-model", "id_fp32")
+    with live.connect(own=((h2.INITIAL_WINDOW, 0),), opens=False) as connection:
+        stream = connection.begin(b"/grpc.health.v1.Health/Watch")
+        connection.send_data(stream, h2.message(b"\x0a\x07id_fp32"), end=True)
+        connection.ping()
+        for operation in ["unload", "load"] * 20 + ["unload"]:
+            answer = http1.request(live.server.address, "POST", f"/v2/repository/models/id_fp32/{operation}")
+            assert answer.status == 200, str(answer)
+            connection.ping()
+        connection.opens = True
+        connection.send(h2.settings((h2.INITIAL_WINDOW, 65535)))
+        connection.run_until(lambda: len(connection.streams[stream].messages()) == 2)
+        assert connection.streams[stream].messages() == [b"\x08\x01", b"\x08\x03"]  # the first one and the last
+        assert http1.request(live.server.address, "POST", "/v2/repository/models/id_fp32/load").status == 200
+        connection.run_until(lambda: len(connection.streams[stream].messages()) == 3)
+        assert connection.streams[stream].messages()[2] == b"\x08\x01"
 
 
 def test_forwarded_metadata_counts_against_body_memory(start):

@@ -1,5 +1,6 @@
 /* grpc.health.v1.Health. Check answers at once; a Watch call stays in its worker's list until it
- * ends, and remembers the state it sent last. */
+ * ends, and remembers the state it sent last. States that come while one waits to be sent are left
+ * out, but for the last one: a client that does not read them holds no more memory for each. */
 #include "net/server/grpc/health.h"
 
 #include <stdatomic.h>
@@ -125,11 +126,15 @@ static void end_watch(struct watch *watch, const struct error *err) {
     grpc_finish(watch->call, err);
 }
 
-/* Sends the current state, if it changed; on shutdown, ends the call. */
+/* Sends the current state, if it changed, once the one before it was sent; on shutdown, ends the
+ * call. */
 static void update_watch(struct watch *watch) {
     struct error err;
-    send_state(watch);
-    if (atomic_load(&watch->watchers->health->shutting_down)) {
+    bool ends = atomic_load(&watch->watchers->health->shutting_down);
+    if (ends || grpc_queued_messages(watch->call) == 0) {
+        send_state(watch);
+    }
+    if (ends) {
         error_set(&err, ST_NOT_READY, "the server is shutting down");
         end_watch(watch, &err);
     }
@@ -239,6 +244,10 @@ void grpc_health_watch(struct grpc_health *health, struct grpc_call *call, enum 
         }
         break;
     case GRPC_WRITABLE:
+        if (watch) {
+            update_watch(watch);
+        }
+        break;
     case GRPC_END:
         break;
     }

@@ -1,4 +1,4 @@
-/* Server reflection: each request is answered before the next one is read. */
+/* Server reflection: a request is read when the answer to the one before it was sent. */
 #include "net/server/grpc/reflect.h"
 
 #include "codec/grpc/reflection.h"
@@ -19,12 +19,12 @@ static void answer_request(struct str descriptors, struct grpc_call *call) {
     }
     struct piece piece = {out.data, out.len};
     grpc_send(call, &piece, 1, free_message, message);
-    grpc_read(call);
 }
 
 void grpc_reflect(struct str descriptors, struct grpc_call *call, enum grpc_event event) {
     switch (event) {
     case GRPC_BEGIN:
+    case GRPC_WRITABLE:
         grpc_read(call);
         break;
     case GRPC_MESSAGE:
@@ -36,7 +36,6 @@ void grpc_reflect(struct str descriptors, struct grpc_call *call, enum grpc_even
     case GRPC_CANCELLED:
         grpc_finish(call, &call->cancel_error);
         break;
-    case GRPC_WRITABLE:
     case GRPC_END:
         break;
     }
