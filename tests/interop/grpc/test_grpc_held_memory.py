@@ -7,7 +7,7 @@ import time
 import pytest
 
 from lib import h2, http1, server
-from lib.grpc_live import (DEADLINE, EXHAUSTED, GOOD, INFER, OK, SERVICE, STREAM, UNAVAILABLE, Live)
+from lib.grpc_live import (DEADLINE, EXHAUSTED, GOOD, INFER, OK, SERVICE, STREAM, UNAVAILABLE, Live, request)
 
 pytestmark = pytest.mark.plain
 
@@ -132,9 +132,11 @@ def check_all_answered(connection, streams, n_messages):
 
 
 @pytest.mark.parametrize("path, message", [
+    pytest.param(STREAM, request("absent"), id="absent_model"),
+    pytest.param(STREAM, b"\xff\xff", id="malformed"),
     pytest.param(b"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", b"\x3a\x00", id="reflection")])
 def test_small_answers_of_streams_that_are_not_read_are_bounded(start, path, message):
-    """An answer of the reflection took 4 KiB that nothing counted: 200 MB here."""
+    """An error of a stream, and an answer of the reflection, took 4 KiB that nothing counted: 200 MB here."""
     live = start("--client-memory", "64MiB")
     live.check_good()
     before = live.server.rss_bytes()
@@ -146,6 +148,16 @@ def test_small_answers_of_streams_that_are_not_read_are_bounded(start, path, mes
             time.sleep(0.05)
         live.check_good()
         check_all_answered(connection, streams, 2500)
+
+
+def test_error_of_stream_that_is_not_read_counts(start):
+    live = start()
+    with live.connect(own=((h2.INITIAL_WINDOW, 0),), opens=False) as connection:
+        streams = flood_streams(connection, STREAM, request("absent"), 50, 100)
+        name = 'sluice_client_memory_bytes{kind="responses",protocol="grpc"}'
+        live.server.wait_for(lambda: live.numbers()[name] >= 50 * 4096, "an error of each stream")
+        assert live.numbers()[name] <= 50 * 8192
+        check_all_answered(connection, streams, 100)
 
 
 def test_states_that_watch_does_not_read_are_left_out(start):

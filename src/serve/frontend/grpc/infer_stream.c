@@ -1,7 +1,8 @@
 /* ModelStreamInfer: many requests in flight on one stream; each succeeds or fails on its own.
  * Responses are sent in the order of the requests: one that is ready early waits for those before
- * it. Responses of decoupled models are sent as they arrive. Back pressure: a request is read for
- * each one that is answered, so that at most max_in_flight are unanswered. */
+ * it. Responses of decoupled models are sent as they arrive. Back pressure: at most max_in_flight
+ * requests are unanswered, and none is read while one that failed before it reserved memory for its
+ * response waits to be answered: for such memory a request waits, and an error does not. */
 #include <sys/queue.h>
 
 #include "core/base/metric/metric.h"
@@ -11,7 +12,8 @@
 struct stream_item {
     struct grpc_infer infer;
     TAILQ_ENTRY(stream_item) link;
-    size_t n_partials; /* partial responses being sent; they may refer to this request */
+    size_t n_partials;  /* partial responses being sent; they may refer to this request */
+    bool is_unreserved; /* counted in the stream's n_unreserved */
     enum {
         ITEM_RUNS,
         ITEM_ANSWERED, /* its last response may wait for those before it */
@@ -23,6 +25,9 @@ struct stream {
     struct grpc_call *call;
     TAILQ_HEAD(, stream_item) items; /* in the order of the requests */
     struct inference_order order;    /* the model gets them in this order, too */
+    size_t n_free;                   /* requests that may be read before others are answered */
+    bool reading;                    /* one was asked for */
+    size_t n_unreserved;             /* errors that are not sent yet, see hold_error */
     bool half_closed;                /* the client sends no more */
     bool strict;          /* triton_grpc_error: the first failure of a model ends the stream */
     bool finished;        /* grpc_finish was called */
@@ -44,6 +49,9 @@ static void item_free_if_finished(struct stream_item *item) {
 
 static void item_release(void *user) {
     struct stream_item *item = user;
+    if (item->is_unreserved) {
+        ((struct stream *)item->infer.rpc->user)->n_unreserved--;
+    }
     item->state = ITEM_FINISHED;
     item_free_if_finished(item);
 }
@@ -166,6 +174,16 @@ static struct stream_item *pop_answered(struct stream *stream) {
     return NULL;
 }
 
+/* Asks for the next request, or the half-close. Its event may come before this returns. */
+static void read_more(struct stream *stream) {
+    bool wanted = !stream->half_closed && !has_failed(stream) && !stream->finished;
+    if (wanted && !stream->reading && stream->n_unreserved == 0 && stream->n_free > 0) {
+        stream->reading = true;
+        stream->n_free--;
+        grpc_read(stream->call);
+    }
+}
+
 /* Sends the answered items, as far as the order allows. */
 static void flush_answers(struct stream *stream) {
     if (stream->flushing) {
@@ -179,11 +197,11 @@ static void flush_answers(struct stream *stream) {
             continue;
         }
         send_item(stream, item);
+        stream->n_free++;
         if (has_failed(stream)) {
             cancel_all_requests(stream);
-        } else if (!stream->half_closed) {
-            grpc_read(stream->call);
         }
+        read_more(stream);
     }
     stream->flushing = false;
     finish_if_drained(stream);
@@ -193,9 +211,22 @@ static struct stream_item *stream_item_of(struct client_inference *inference) {
     return CONTAINER_OF(grpc_infer_of(inference), struct stream_item, infer);
 }
 
+/* What a request takes that failed before it reserved memory counts as its response would. */
+static void hold_error(struct stream *stream, struct stream_item *item) {
+    struct inference *inference = &item->infer.inference.base;
+    struct arena *arena = item->infer.message->arena;
+    if (inference->call.response.error.status != ST_OK && inference->memory.state == MEMORY_NONE) {
+        item->is_unreserved = true;
+        stream->n_unreserved++;
+        arena_stop_counting(arena);
+        memory_hold(inference->account, &inference->memory, arena_bytes(arena));
+    }
+}
+
 static void on_last_response(struct stream_item *item) {
     struct stream *stream = item->infer.rpc->user;
     item->state = ITEM_ANSWERED;
+    hold_error(stream, item);
     if (item != TAILQ_FIRST(&stream->items) && item->infer.inference.base.served_version) {
         inference_keep_version(&item->infer.inference.base); /* it waits for those before it */
     }
@@ -298,9 +329,8 @@ static void begin_stream(struct grpc_call *call) {
     stream->strict = str_is(grpc_find_field(call, GRPC_STRICT_ERRORS_FIELD, NULL), "true");
     call->user = stream;
     grpc_infer_count_picked(call);
-    for (size_t i = 0; i < options->max_in_flight; i++) {
-        grpc_read(call);
-    }
+    stream->n_free = options->max_in_flight;
+    read_more(stream);
 }
 
 static void add_request(struct stream *stream, struct grpc_message *message) {
@@ -332,7 +362,9 @@ void grpc_step_infer_stream(struct grpc_call *call, enum grpc_event event) {
         begin_stream(call);
         break;
     case GRPC_MESSAGE:
+        stream->reading = false;
         add_request(stream, call->message);
+        read_more(stream);
         break;
     case GRPC_HALF_CLOSE:
         stream->half_closed = true;
@@ -343,6 +375,8 @@ void grpc_step_infer_stream(struct grpc_call *call, enum grpc_event event) {
         flush_answers(stream);
         break;
     case GRPC_WRITABLE:
+        read_more(stream);
+        break;
     case GRPC_END:
         break;
     }
