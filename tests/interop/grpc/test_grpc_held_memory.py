@@ -7,7 +7,8 @@ import time
 import pytest
 
 from lib import h2, http1, server
-from lib.grpc_live import (DEADLINE, EXHAUSTED, GOOD, INFER, OK, SERVICE, STREAM, UNAVAILABLE, Live, request)
+from lib.grpc_live import (DEADLINE, EXHAUSTED, GOOD, INFER, OK, SERVICE, STREAM, UNAVAILABLE, Live, request,
+                           tensor)
 
 pytestmark = pytest.mark.plain
 
@@ -158,6 +159,21 @@ def test_error_of_stream_that_is_not_read_counts(start):
         live.server.wait_for(lambda: live.numbers()[name] >= 50 * 4096, "an error of each stream")
         assert live.numbers()[name] <= 50 * 8192
         check_all_answered(connection, streams, 100)
+
+
+def test_compressed_answers_of_stream_that_are_not_read_count(start):
+    """Their requests gave back what they had reserved when the compressed copy was made, and went on."""
+    live = start("--client-memory", "64MiB", "--max-unsent-size", "1MiB",
+                 "--grpc-infer-response-compression-level", "high")
+    zeros = request(inputs=[tensor(shape=(2500,))], raw=(bytes(10000),))
+    with live.connect(own=((h2.INITIAL_WINDOW, 0),), opens=False) as connection:
+        streams = [connection.begin(STREAM, (b"grpc-accept-encoding", b"gzip")) for _ in range(2)]
+        for stream in streams:
+            connection.send_data(stream, h2.message(zeros) * 60)
+        name = 'sluice_client_memory_bytes{kind="responses",protocol="grpc"}'
+        live.server.wait_for(lambda: live.numbers()[name] > 900e3, "requests that wait for --max-unsent-size")
+        live.check_good()
+        check_all_answered(connection, streams, 60)
 
 
 def test_states_that_watch_does_not_read_are_left_out(start):

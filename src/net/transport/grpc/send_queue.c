@@ -65,6 +65,7 @@ static void message_free(struct grpc_queued_message *message) {
     if (message->release) {
         message->release(message->user);
     }
+    free(message->compressed);
     if (message->on_heap) {
         free(message);
     }
@@ -103,16 +104,12 @@ bool grpc_send_queue_push(struct grpc_send_queue *queue,
     }
     if (compressed) {
         message_init(message, &small, 1, true);
-        message->release = free;
-        message->user = (void *)(uintptr_t)small.data;
-        if (release) {
-            release(user); /* the compressed copy is sent */
-        }
+        message->compressed = (void *)(uintptr_t)small.data;
     } else {
         message_init(message, pieces, n_pieces, options->is_compressed);
-        message->release = release;
-        message->user = user;
     }
+    message->release = release;
+    message->user = user;
     message->queue = queue;
     *(queue->first ? &queue->last->next : &queue->first) = message;
     queue->last = message;

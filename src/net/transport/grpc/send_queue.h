@@ -23,7 +23,8 @@ struct grpc_queued_message {
     struct grpc_send_queue *queue;
     void (*release)(void *user);
     void *user;
-    bool on_heap; /* not in an arena */
+    void *compressed; /* what is sent in place of the caller's bytes, on the heap; or NULL */
+    bool on_heap;     /* not in an arena */
     char prefix[GRPC_PREFIX_BYTES];
     size_t n_pieces;
     struct piece pieces[]; /* the prefix first */
@@ -61,9 +62,9 @@ bool grpc_compress_copy(const struct grpc_send_queue_options *options, struct ar
                         const struct piece *pieces, size_t n, struct piece *out) SLUICE_MUST_USE;
 
 /* Appends a message made of these pieces. The list is copied; the bytes must stay valid until
- * `release` (may be NULL) is called, exactly once; at once if a compressed copy is sent instead.
- * Returns: false when it can't be sent (no memory, 4 GiB or more): nothing is taken and nothing
- * released. */
+ * `release` (may be NULL) is called, exactly once; also where a compressed copy is sent instead, as
+ * what the caller has counted for the message is held until then. Returns: false when it can't be
+ * sent (no memory, 4 GiB or more): nothing is taken and nothing released. */
 bool grpc_send_queue_push(struct grpc_send_queue *queue,
                           const struct grpc_send_queue_options *options, const struct piece *pieces,
                           size_t n_pieces, void (*release)(void *user), void *user) SLUICE_MUST_USE;
