@@ -234,13 +234,14 @@ static enum place place_of(const struct net_conn *conn, enum net_timeout timeout
 }
 
 /* A head that is not complete goes before idle connections, as it holds memory as well, and soon
- * (RELIEF_IDLE_NS): nearly all clients send it at once. */
+ * (RELIEF_IDLE_NS): nearly all clients send it at once. A new connection that was not read yet is
+ * none: its head may wait in the kernel, as the server is late. */
 static const uint64_t HEAD_AHEAD_NS = UINT64_C(900000000);
 
 /* `idle_ns`: the time since which it is idle, if it is. */
 static void update_entry(struct net_conn *conn, enum net_timeout timeout, uint64_t idle_ns) {
     enum place place = place_of(conn, timeout);
-    if (timeout == NET_TIMEOUT_HEAD && !net_tls_in_handshake(conn)) {
+    if (timeout == NET_TIMEOUT_HEAD && !net_tls_in_handshake(conn) && conn->n_read > 0) {
         idle_ns -= idle_ns > HEAD_AHEAD_NS ? HEAD_AHEAD_NS : idle_ns - 1;
     }
     conn_entry_set_idle(&conn->entry, place == PLACE_IDLE ? idle_ns : CONN_BUSY);
