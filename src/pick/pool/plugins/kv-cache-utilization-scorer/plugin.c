@@ -40,6 +40,13 @@ SIMD_TARGETS static void score_range(const void *parameters, const struct candid
     const uint32_t *known = candidates->columns->known;
     float mean = stats->sum;
     (void)parameters;
+    if (mean <= 0) { /* as where all shares are exact */
+#pragma omp simd
+        for (size_t i = range.from; i < range.to; i++) {
+            out[i] += (1 - used[i]) * weight;
+        }
+        return;
+    }
 #pragma omp simd
     for (size_t i = range.from; i < range.to; i++) {
         float least = is_exact(known[i]) ? 0 : mean;
