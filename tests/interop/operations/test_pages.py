@@ -33,8 +33,9 @@ def test_demo_prints_forms_and_accuracy(demo):
         assert re.search(rf"^{title}  ", demo, re.MULTILINE), demo
     assert float(re.search(r"of 450 right \(([0-9.]+)%\)", demo)[1]) >= 95, demo
     assert "\x1b" not in demo  # not a terminal
-    # lines with a path are as long as the path
-    assert max(len(line) for line in demo.splitlines() if server.build() not in line) <= 80
+    # lines with a path are as long as the path; a busy machine may have the server log a warning
+    lines = [line for line in demo.splitlines() if server.build() not in line and " WARNING " not in line]
+    assert max(map(len, lines)) <= 80
 
 
 def test_site_has_a_folder_for_each_version(tmp_path):
