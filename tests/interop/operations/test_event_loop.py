@@ -294,12 +294,14 @@ def test_event_loop_grpc_stream_keeps_order_while_one_is_on_helper(live):
 
 
 def test_event_loop_grpc_client_that_leaves_during_a_job_cancels_its_requests(live):
-    for path, messages in ((grpc_live.INFER, 1), (grpc_live.STREAM, 4)):
+    """Also where an error waits for the answer to the request with the job."""
+    large, wrong = h2.message(typed([1] * N_LARGE)), h2.message(grpc_live.request("absent"))
+    for path, messages in ((grpc_live.INFER, large), (grpc_live.STREAM, 4 * large),
+                           (grpc_live.STREAM, large + wrong), (grpc_live.STREAM, wrong + large + wrong + large)):
         before = helper_jobs(live.server.metrics_address)
         with live.connect() as leaving:
             stream = leaving.begin(path)
-            large = b"".join(h2.message(typed([1] * N_LARGE)) for _ in range(messages))
-            leaving.send_data(stream, large, end=True)
+            leaving.send_data(stream, messages, end=True)
             metrics.wait_until(live.server.metrics_address, lambda now: now["sluice_helper_jobs_total"] > before,
                                "a job")
             leaving.abort()

@@ -211,11 +211,13 @@ static struct stream_item *stream_item_of(struct client_inference *inference) {
     return CONTAINER_OF(grpc_infer_of(inference), struct stream_item, infer);
 }
 
-/* What a request takes that failed before it reserved memory counts as its response would. */
+/* What a request takes that failed before it reserved memory counts as its response would. Without
+ * a connection there is no account, and nothing waits to be sent. */
 static void hold_error(struct stream *stream, struct stream_item *item) {
     struct inference *inference = &item->infer.inference.base;
     struct arena *arena = item->infer.message->arena;
-    if (inference->call.response.error.status != ST_OK && inference->memory.state == MEMORY_NONE) {
+    if (inference->call.response.error.status != ST_OK && inference->memory.state == MEMORY_NONE &&
+        !stream->call->is_cancelled) {
         item->is_unreserved = true;
         stream->n_unreserved++;
         arena_stop_counting(arena);
