@@ -113,15 +113,23 @@ static void rig_close(struct rig *rig) {
     clock_set_fake_ns(0);
 }
 
+static void send_to(struct rig *rig, size_t i) {
+    static char message[MESSAGE_BYTES];
+    const struct piece piece = {message, sizeof(message)};
+    grpc_send(rig->calls[i], &piece, 1, on_sent, rig);
+}
+
+static void send_to_all(struct rig *rig) {
+    for (size_t i = 0; i < rig->n_calls; i++) {
+        send_to(rig, i);
+    }
+}
+
 static void flush_of_many_connections_is_done_in_parts(void **state) {
     (void)state;
     static struct rig rig;
-    static char message[MESSAGE_BYTES];
-    const struct piece piece = {message, sizeof(message)};
     rig_open(&rig, N_CONNS);
-    for (size_t i = 0; i < N_CONNS; i++) {
-        grpc_send(rig.calls[i], &piece, 1, on_sent, &rig);
-    }
+    send_to_all(&rig);
     size_t most = 0;
     while (rig.n_sent < N_CONNS) {
         size_t before = rig.n_sent;
@@ -136,12 +144,8 @@ static void flush_of_many_connections_is_done_in_parts(void **state) {
 static void flush_connections_that_close_meanwhile_are_left_out(void **state) {
     (void)state;
     static struct rig rig;
-    static char message[MESSAGE_BYTES];
-    const struct piece piece = {message, sizeof(message)};
     rig_open(&rig, N_CONNS);
-    for (size_t i = 0; i < N_CONNS; i++) {
-        grpc_send(rig.calls[i], &piece, 1, on_sent, &rig);
-    }
+    send_to_all(&rig);
     step(&rig);
     assert_in_range(rig.n_sent, 1, MOST_AT_ONCE);
     rig_close(&rig);
@@ -166,16 +170,14 @@ static bool is_told_to_go(int client) {
 static void flush_of_a_drain_is_awaited(void **state) {
     (void)state;
     static struct rig rig;
-    static char message[MESSAGE_BYTES];
     static const struct error OK = {.status = ST_OK};
-    const struct piece piece = {message, sizeof(message)};
     for (size_t n_calls = 16; n_calls <= 24; n_calls++) {
         rig_open(&rig, n_calls);
         for (int i = 0; i < 10; i++) {
             step(&rig); /* the others are read */
         }
         for (size_t i = 0; i < n_calls; i++) {
-            grpc_send(rig.calls[i], &piece, 1, on_sent, &rig);
+            send_to(&rig, i);
             grpc_finish(rig.calls[i], &OK);
         }
         net_server_drain(grpc_server_net(rig.server));
