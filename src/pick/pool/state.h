@@ -40,9 +40,9 @@ struct pool {
     TAILQ_HEAD(endpoint_list, endpoint) avoided;
     uint32_t n_avoided[N_ENDPOINT_AVOIDANCES]; /* by reason */
     struct endpoint_list tried;                /* on trial without an answer yet, sorted likewise */
+    uint32_t n_tried;                          /* how many they are */
     struct endpoint_list indebted;             /* endpoints with debts */
     uint32_t n_answers;                        /* since the last payment of debts */
-    uint32_t n_tried;                          /* how many they are */
     uint32_t n_windows;                        /* endpoints with a window */
     uint64_t n_picks;                          /* total */
     struct pool_outcomes *outcomes;            /* NULL: no request failed yet */
