@@ -214,9 +214,7 @@ static void open_world(struct grpc_fixture *fixture, bool compress) {
 }
 
 static void settle(struct grpc_fixture *fixture) {
-    for (struct grpc_session *at = grpc_core_take_scheduled(&fixture->core); at;
-         at = at->next_scheduled) {
-        at->scheduled = false;
+    while (grpc_core_take_scheduled(&fixture->core)) {
         fixture->record = true;
     }
     (void)grpc_session_drain_some(&fixture->session);
