@@ -25,6 +25,8 @@ struct picker_plugin_type {
     const char *type;
     enum picker_plugin_kind kind;
     const char *note; /* how it differs from upstream; NULL: it does not */
+    const struct doc_member *parameters; /* NULL: read by the code for what refers to the plugin */
+    size_t parameters_size;              /* of the struct that they are read into */
 };
 
 /* Not to be moved: doc_node points to its parents. */
@@ -33,7 +35,7 @@ struct declared_plugin {
     struct str name;                       /* its type, where it has no name */
     const struct plugin *plugin;           /* of profiles; NULL: `type` is set */
     const struct picker_plugin_type *type; /* NULL: `plugin` is set */
-    void *settings;                        /* of `plugin`: its parameters, read */
+    void *settings;                        /* its parameters, read; NULL: it has no table */
 };
 
 struct plugin_list {

@@ -24,9 +24,14 @@ struct profile_reader {
 /* ---- upstream's types ------------------------------------------------------------------------ */
 
 static const struct picker_plugin_type PICKER_PLUGIN_TYPES[] = {
-#define PICKER_PLUGIN(type, kind, note) {(type), PICKER_PLUGIN_##kind, (note)},
+#define BY_READER NULL, 0
+#define TABLE(type, table) (table), sizeof(type)
+#define PICKER_PLUGIN(type, kind, parameters, note)                                                \
+    {(type), PICKER_PLUGIN_##kind, (note), parameters},
 #include "pick/config/picker_plugin_type.def"
 #undef PICKER_PLUGIN
+#undef TABLE
+#undef BY_READER
 };
 
 static const size_t N_PICKER_PLUGIN_TYPES =
@@ -93,6 +98,21 @@ const struct declared_plugin *plugin_list_find(const struct plugin_list *list, s
 static const struct doc_member PLUGIN_ITEM[] = {
     {"name", MEMBER_BY_CALLER}, {"type", MEMBER_BY_CALLER}, {"parameters", MEMBER_BY_CALLER}, {0}};
 
+/* The rows are checked also where the plugin is given without parameters. */
+static void read_type_parameters(struct doc_reader *reader, struct declared_plugin *plugin) {
+    const struct picker_plugin_type *type = plugin->type;
+    plugin->settings = doc_reader_calloc(reader, 1, type->parameters_size);
+    if (!plugin->settings) {
+        return;
+    }
+    doc_reader_presets(type->parameters, plugin->settings);
+    if (doc_is_present(&plugin->parameters)) {
+        doc_reader_object(reader, &plugin->parameters, type->parameters, plugin->settings);
+    } else {
+        doc_reader_members(reader, &plugin->parameters, type->parameters, plugin->settings);
+    }
+}
+
 /* Reads plugins->items[n]. */
 static void read_plugin(struct profile_reader *self, const struct doc_node *node) {
     struct plugin_list *list = self->plugins;
@@ -124,6 +144,8 @@ static void read_plugin(struct profile_reader *self, const struct doc_node *node
         self->doc->status =
             plugin_read_parameters(plugin->plugin, &plugin->parameters, self->doc->arena,
                                    &plugin->settings, self->doc->err);
+    } else if (plugin->type->parameters) {
+        read_type_parameters(self->doc, plugin);
     }
 }
 
