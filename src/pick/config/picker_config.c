@@ -175,15 +175,88 @@ static void check_refs(struct doc_reader *reader, const struct doc_node *list,
     }
 }
 
+/* ---- discovery ------------------------------------------------------------------------------- */
+
+const struct doc_member PICKER_FILE_DISCOVERY[] = {
+    {"path",
+     MEMBER_CUSTOM_FIELD(struct picker_file_discovery, path, struct str, pool_config_read_name),
+     .form = "a path", .help = "of the file with the endpoints"},
+    {"watchFile", MEMBER_BOOL(struct picker_file_discovery, is_watched),
+     .help = "the file is read again when it has changed; false"},
+    {0}};
+
+/* `{pluginRef}`: in v1alpha1 of `discovery` itself, in v1 of its `endpoints`. */
+static void read_endpoints_ref(struct doc_reader *reader, const struct doc_node *node) {
+    struct pool_spec *spec = pool_config_reader_of(reader)->spec;
+    struct doc_node ref = doc_get(node, "pluginRef");
+    struct str name = {NULL, 0};
+    doc_reader_view(reader, &ref, &name);
+    if (!read_ref(reader, &ref, PICKER_PLUGIN_DISCOVERY).type) {
+        return;
+    }
+    const struct declared_plugin *declared =
+        plugin_list_find(pool_config_reader_of(reader)->plugins, name);
+    if (!declared) {
+        doc_reader_fail(reader, &ref, "no plugin above has the name \"%.*s\"", STR_ARG(name));
+        return;
+    }
+    const struct picker_file_discovery *file = declared->settings;
+    spec->endpoints_file.path = file->path;
+    spec->endpoints_file.is_watched = file->is_watched;
+}
+
+static void read_discovery(struct doc_reader *reader, const struct doc_node *node, void *unused) {
+    static const struct doc_member refs[] = {{"pluginRef", MEMBER_BY_CALLER}, {0}};
+    static const struct doc_member members[] = {
+        {"endpoints", MEMBER_BY_CALLER},
+        {"pluginRef", MEMBER_BY_CALLER},
+        {"peers", MEMBER_REFUSED("not supported: replicas do not know of each other")},
+        {0}};
+    struct doc_node endpoints = doc_get(node, "endpoints"), ref = doc_get(node, "pluginRef");
+    (void)unused;
+    if (!doc_is_present(node)) {
+        return;
+    }
+    doc_reader_object(reader, node, members, NULL);
+    if (doc_is_present(&endpoints)) {
+        doc_reader_object(reader, &endpoints, refs, NULL);
+        read_endpoints_ref(reader, &endpoints);
+    }
+    if (doc_is_present(&endpoints) && doc_is_present(&ref)) {
+        doc_reader_fail(reader, &ref, "expected `endpoints: {pluginRef}` or `pluginRef`, got both");
+    } else if (doc_is_present(&ref)) {
+        read_endpoints_ref(reader, node);
+    }
+}
+
+/* Without sources upstream scrapes nothing where `injectDefaults` is false; flags and `metrics` of
+ * ours are obeyed. */
+static void read_inject_defaults(struct doc_reader *reader, const struct doc_node *node,
+                                 void *unused) {
+    struct pool_config_reader *pool = pool_config_reader_of(reader);
+    struct doc_node sources = doc_get(node->parent, "sources");
+    bool injects = true;
+    (void)unused;
+    doc_reader_bool(reader, node, &injects);
+    if (!injects && doc_count(&sources) == 0 && !pool->metrics_given) {
+        pool->spec->scrape = pool->scrape = NULL;
+    }
+}
+
 static void read_data(struct doc_reader *reader, const struct doc_node *data) {
     static const struct doc_member members[] = {
-        {"sources", MEMBER_BY_CALLER}, {"injectDefaults", MEMBER_BY_CALLER}, {0}};
+        {"sources", MEMBER_BY_CALLER},
+        {"injectDefaults", MEMBER_CUSTOM(read_inject_defaults)},
+        {"discovery", MEMBER_CUSTOM(read_discovery)},
+        {"crossReplica",
+         MEMBER_REFUSED("not supported: replicas do not know of each other's requests")},
+        {0}};
     struct doc_node sources = doc_get(data, "sources");
     if (!doc_is_present(data)) {
         return;
     }
     doc_reader_object(reader, data, members, NULL);
-    if (!doc_is_present(&sources) || doc_count(&sources) == 0) {
+    if (doc_count(&sources) == 0 && pool_config_reader_of(reader)->scrape) {
         pool_config_add_note(reader, data, "loads are scraped as `metrics` configures");
     }
     check_refs(reader, &sources, PICKER_PLUGIN_DATA);
@@ -234,10 +307,10 @@ void pool_config_read_picker_config(struct pool_config_reader *reader,
         read_gate(doc, &gate);
     }
     picker_read_data_sources(doc);
-    read_saturation_detector(doc, node);
-    picker_read_flow_control(doc, node);
-    note_producers(doc);
     read_data(doc, &data);
     read_data(doc, &layer);
+    read_saturation_detector(doc, node); /* which asks whether loads are scraped */
+    picker_read_flow_control(doc, node);
+    note_producers(doc);
     read_parsers(doc, node);
 }

@@ -264,7 +264,13 @@ static const struct {
      "3: flowControl.usageLimitPolicyPluginRef: \"soft-reflective-ceiling-policy\" is not one of: "
      "static-usage-limit-policy"},
     {"dataLayer: {discovery: {pluginRef: file-discovery}}\n",
-     "3: unknown field \"dataLayer.discovery\""},
+     "3: dataLayer.discovery.pluginRef: no plugin above has the name \"file-discovery\""},
+    {"dataLayer: {discovery: {endpoints: {pluginRef: queue-scorer}}}\n",
+     "3: dataLayer.discovery.endpoints.pluginRef: \"queue-scorer\" is not one of: file-discovery"},
+    {"dataLayer: {discovery: {peers: {pluginRef: p}}}\n",
+     "3: dataLayer.discovery.peers: not supported: replicas do not know of each other"},
+    {"dataLayer: {crossReplica: {syncInterval: 1s}}\n",
+     "3: dataLayer.crossReplica: not supported: replicas do not know of each other's requests"},
     {"parser: {pluginRef: own-parser}\n",
      "3: parser.pluginRef: \"own-parser\" is not one of: openai-parser, "
      "passthrough-parser, anthropic-parser, vllmhttp-parser, sglanghttp-parser, vllmgrpc-parser"},

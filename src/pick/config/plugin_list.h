@@ -17,6 +17,7 @@ enum picker_plugin_kind {
     PICKER_PLUGIN_ORDERING,
     PICKER_PLUGIN_LIMIT,
     PICKER_PLUGIN_DATA,
+    PICKER_PLUGIN_DISCOVERY,
     PICKER_PLUGIN_PARSER,
     PICKER_PLUGIN_PRODUCER,
 };
@@ -24,7 +25,7 @@ enum picker_plugin_kind {
 struct picker_plugin_type {
     const char *type;
     enum picker_plugin_kind kind;
-    const char *note; /* how it differs from upstream; NULL: it does not */
+    const char *note;                    /* how it differs from upstream; NULL: it does not */
     const struct doc_member *parameters; /* NULL: read by the code for what refers to the plugin */
     size_t parameters_size;              /* of the struct that they are read into */
 };
@@ -64,6 +65,13 @@ struct str picker_plugin_types_of_kind(struct arena *arena, enum picker_plugin_k
 doc_member_fn picker_check_ref;
 /* The same of a policy whose limit must be the whole capacity. */
 doc_member_fn picker_check_usage_limit;
+
+/* The parameters of file-discovery. */
+struct picker_file_discovery {
+    struct str path;
+    bool is_watched;
+};
+extern const struct doc_member PICKER_FILE_DISCOVERY[];
 
 /* The parameters of plugins, `flowControl` and a band of it, for documentation. */
 extern const struct doc_member PICKER_UTILIZATION[], PICKER_CONCURRENCY[], PICKER_FLOW_CONTROL[],

@@ -123,7 +123,11 @@ struct pool_spec {
     struct pool_match match; /* which requests the pool takes, among several pools */
     struct pool_spec_endpoint *endpoints;
     size_t n_endpoints, endpoints_cap;
-    bool is_empty_on_purpose;    /* the configuration says `endpoints: []` */
+    bool is_empty_on_purpose; /* the configuration says `endpoints: []` */
+    struct {
+        struct str path; /* len 0: none */
+        bool is_watched;
+    } endpoints_file;            /* with further endpoints: upstream's file-discovery */
     struct pool_labels selector; /* endpoints without all of these labels are left out */
     struct pool_model *models;
     size_t n_models, models_cap;

@@ -9,17 +9,27 @@
 #include "program/options/help.h"
 #include "program/picker/process.h"
 
-static int run_picker(const struct pick_settings *settings) {
-    struct error err;
-    if (pick_process_run(settings, &err) == ST_OK) {
-        return EXIT_CODE_OK;
-    }
+static int failed(const struct pick_settings *settings, const struct error *err) {
     if (settings->log_format == LOG_JSON) { /* standard error has JSON lines only */
-        log_event(LOG_ERROR, "cannot pick", LOG_CSTR("reason", err.text));
+        log_event(LOG_ERROR, "cannot pick", LOG_CSTR("reason", err->text));
     } else {
-        fprintf(stderr, "sluice pick: %s\n", err.text);
+        fprintf(stderr, "sluice pick: %s\n", err->text);
     }
     return EXIT_CODE_FAILED;
+}
+
+static int run_command(struct pick_settings *settings, struct arena *arena) {
+    struct error err;
+    if (pick_settings_choose_discovery(settings, &err) != ST_OK) {
+        return failed(settings, &err);
+    }
+    if (settings->check) {
+        return pick_check(settings, arena);
+    }
+    if (settings->explain) {
+        return pick_explain_request(settings, arena);
+    }
+    return pick_process_run(settings, &err) == ST_OK ? EXIT_CODE_OK : failed(settings, &err);
 }
 
 int cli_pick(int argc, char **argv) {
@@ -30,9 +40,7 @@ int cli_pick(int argc, char **argv) {
         log_configure((enum log_level)settings.log_level, (enum log_format)settings.log_format);
         log_colour_set(help_style_of(stderr).colour);
         upstream_flags_log(&settings.upstream);
-        code = settings.check     ? pick_check(&settings, arena)
-               : settings.explain ? pick_explain_request(&settings, arena)
-                                  : run_picker(&settings);
+        code = run_command(&settings, arena);
     }
     arena_free(arena);
     return code;

@@ -85,6 +85,7 @@ struct pool_watch_options pick_pool_options(const struct pick_settings *settings
                                        .config_text = settings->config_text,
                                        .extra_config = settings->upstream.config,
                                        .extra_config_flag = settings->upstream.extra_config_flag,
+                                       .name = settings->kube ? NULL : settings->pool_name,
                                        .endpoints = settings->endpoints.items,
                                        .n_endpoints = settings->endpoints.n};
 }
@@ -274,4 +275,17 @@ int pick_settings_read(int argc, char **argv, struct arena *arena, struct pick_s
     }
     return resolve_settings(&given, out, arena, &err) == ST_OK ? COMMAND_CONTINUE
                                                                : command_usage_error(&set, &err);
+}
+
+enum status pick_settings_choose_discovery(struct pick_settings *settings, struct error *err) {
+    struct pool_watch_options options = pick_pool_options(settings);
+    bool named = false;
+    if (!settings->kube || !settings->upstream.used || !(options.config || options.config_text)) {
+        return ST_OK;
+    }
+    enum status st = pool_watch_names_endpoints_file(&options, &named, err);
+    if (named) {
+        settings->kube = settings->leader_election = false;
+    }
+    return st;
 }

@@ -39,6 +39,10 @@ struct kube_source_options pick_cluster_options(const struct pick_settings *sett
 struct listen_scheme pick_grpc_scheme(const struct pick_settings *settings);
 /* The sources of the pools. */
 struct pool_watch_options pick_pool_options(const struct pick_settings *settings);
+/* With upstream's flags the configuration may name a file of endpoints (file-discovery): then
+ * --pool-name is only a name, and there is no cluster. Returns: ST_BAD_CONFIG, ST_IO. */
+enum status pick_settings_choose_discovery(struct pick_settings *settings,
+                                           struct error *err) SLUICE_MUST_USE;
 /* Is gRPC over TLS available? */
 bool pick_has_tls(const struct pick_settings *settings);
 

@@ -247,3 +247,45 @@ def test_upstream_flags_with_own_file(tmp_path):
     assert done.returncode == 0 and "loads       not asked for" in done.stdout, done
     done = run("pick", "--config-file", file, "--refresh-metrics-interval", "100ms", "--check")
     assert done.returncode == 1 and "--refresh-metrics-interval:1: expected one document" in done.stderr, done
+
+
+NO_CLUSTER = """apiVersion: llm-d.ai/v1
+kind: EndpointPickerConfig
+plugins:
+- type: file-discovery
+  parameters: {path: ENDPOINTS, watchFile: true}
+- type: queue-scorer
+- type: kv-cache-utilization-scorer
+- {name: metrics-source, type: metrics-data-source}
+- {name: metrics-extractor, type: core-metrics-extractor}
+schedulingProfiles:
+- name: default
+  plugins:
+  - {pluginRef: queue-scorer, weight: 2}
+  - {pluginRef: kv-cache-utilization-scorer, weight: 2}
+dataLayer:
+  injectDefaults: false
+  discovery: {endpoints: {pluginRef: file-discovery}}
+  sources:
+  - {pluginRef: metrics-source, extractors: [{pluginRef: metrics-extractor}]}
+"""
+
+
+def entry(name, address):
+    host, _, port = address.rpartition(":")
+    return f"- {{name: {name}, address: {host}, port: '{port}'}}\n"
+
+
+def test_file_discovery_needs_no_cluster_for_the_name_of_a_pool(start, tmp_path):
+    """The arguments of llm-d's guide without Kubernetes: --pool-name is a name only."""
+    endpoints = tmp_path / "endpoints.yaml"
+    endpoints.write_text("endpoints:\n" + entry("a", A) + entry("b", "models.example:8000"))
+    picker = start(NO_CLUSTER.replace("ENDPOINTS", str(endpoints)), "--pool-name=file-discovery",
+                   "--pool-namespace=default", "--secure-serving=false", "--v=2", "--reload-interval", "50ms")
+    with Proxy(picker.proxied) as proxy:
+        assert proxy.pick("/v1/completions") == A
+        numbers = picker.numbers()
+        assert numbers["inference_pool_ready_pods{name=\"file-discovery\"}"] == 1
+        endpoints.write_text("endpoints:\n" + entry("b", B))
+        picker.wait_until(lambda now: now["sluice_pick_pool_generation"] == 2, "the new file")
+        assert proxy.pick("/v1/completions") == B

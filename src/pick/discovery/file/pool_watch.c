@@ -11,12 +11,14 @@
 #include "core/os/watched_file.h"
 #include "pick/config/dns_plan.h"
 #include "pick/discovery/dns/watch.h"
+#include "pick/discovery/file/endpoints_file.h"
 #include "pick/discovery/file/pool_file.h"
 #include "pick/discovery/kube/store.h"
 
 struct pool_watch {
     struct pool_watch_options options;
     struct watched_file file;
+    struct endpoints_file endpoints;
     struct pool_set *pools;
     char *text; /* of the file, as last published */
     size_t text_len;
@@ -70,15 +72,41 @@ static enum status add_cluster(const struct pool_watch_options *options, struct 
     return ST_OK;
 }
 
-/* Reads the specs and adds endpoints of the command line and of the cluster. `text`: ptr NULL
- * without a file. */
+/* Adds what the specs name beside the texts: the pool's name and endpoints files. */
+static enum status add_named(const struct pool_watch_options *options,
+                             struct endpoints_file *endpoints, bool logs, struct pool_specs *specs,
+                             struct error *err) {
+    enum status st = ST_OK;
+    if (!specs->is_list && options->name && specs->items[0]->name.len == 0) {
+        specs->items[0]->name = pool_spec_dup_text(specs->items[0], str_of(options->name));
+    }
+    for (size_t i = 0; st == ST_OK && i < specs->n; i++) {
+        struct pool_spec *spec = specs->items[i];
+        if (spec->endpoints_file.path.len > 0 && specs->is_list) {
+            st = error_set(err, ST_BAD_CONFIG,
+                           "%s: file-discovery is for a file of one pool: beside `pools` each has "
+                           "its `endpoints`",
+                           name_of(options));
+        } else {
+            st = endpoints_file_add_to(endpoints, spec, logs, err);
+        }
+    }
+    return st;
+}
+
+/* Reads the specs and adds endpoints of their file, of the command line and of the cluster. `text`:
+ * ptr NULL without a file. `logs`: entries of the endpoints file that are left out. */
 static enum status make_specs(const struct pool_watch_options *options, struct str text,
-                              struct pool_specs *out, struct error *err) {
+                              struct endpoints_file *endpoints, bool logs, struct pool_specs *out,
+                              struct error *err) {
     enum status st = read_specs(options, text, out, err);
     if (st == ST_OK && out->is_list && options->n_endpoints > 0) {
         st = error_set(err, ST_BAD_CONFIG,
                        "%s: has a list of pools, so that --endpoint %s belongs to none of them",
                        name_of(options), options->endpoints[0]);
+    }
+    if (st == ST_OK) {
+        st = add_named(options, endpoints, logs, out, err);
     }
     for (size_t i = 0; st == ST_OK && i < options->n_endpoints; i++) {
         st = pool_file_add_endpoint(out->items[0], str_of(options->endpoints[i]), err);
@@ -104,12 +132,32 @@ static enum status read_file(struct watched_file *file, bool now, bool *changed,
 enum status pool_watch_read(const struct pool_watch_options *options, struct pool_specs *out,
                             struct error *err) {
     struct watched_file file = {.path = options->config};
+    struct endpoints_file endpoints = {.text = NULL};
     bool changed = false;
     enum status st = options->config ? read_file(&file, true, &changed, err) : ST_OK;
     if (st == ST_OK) {
-        st = make_specs(options, watched_file_text(&file), out, err);
+        st = make_specs(options, watched_file_text(&file), &endpoints, true, out, err);
+    }
+    endpoints_file_clear(&endpoints);
+    watched_file_clear(&file);
+    return st;
+}
+
+enum status pool_watch_names_endpoints_file(const struct pool_watch_options *options, bool *out,
+                                            struct error *err) {
+    struct watched_file file = {.path = options->config};
+    struct pool_specs specs;
+    bool changed = false;
+    enum status st = options->config ? read_file(&file, true, &changed, err) : ST_OK;
+    *out = false;
+    if (st == ST_OK) {
+        st = read_specs(options, watched_file_text(&file), &specs, err);
     }
     watched_file_clear(&file);
+    if (st == ST_OK) {
+        *out = !specs.is_list && specs.items[0]->endpoints_file.path.len > 0;
+        pool_specs_free(&specs);
+    }
     return st;
 }
 
@@ -130,7 +178,7 @@ static void log_notes(const struct pool_specs *specs) {
 static enum status apply_text(struct pool_watch *watch, struct str text, bool fresh,
                               struct error *err) {
     struct pool_specs specs;
-    enum status st = make_specs(&watch->options, text, &specs, err);
+    enum status st = make_specs(&watch->options, text, &watch->endpoints, fresh, &specs, err);
     if (st != ST_OK) {
         return st;
     }
@@ -187,14 +235,15 @@ static enum status check_emptied(const struct pool_specs *before, const struct p
 
 /* Compares the file that was read with the text in use. With a cluster the endpoints are its
  * pods. */
-static enum status check_file(const struct pool_watch *watch, struct str text, struct error *err) {
+static enum status check_file(struct pool_watch *watch, struct str text, struct error *err) {
     struct pool_specs before, specs;
     struct error unused;
     if (!watch->text || watch->options.cluster ||
-        make_specs(&watch->options, text_of(watch), &before, &unused) != ST_OK) {
+        make_specs(&watch->options, text_of(watch), &watch->endpoints, false, &before, &unused) !=
+            ST_OK) {
         return ST_OK;
     }
-    enum status st = make_specs(&watch->options, text, &specs, err);
+    enum status st = make_specs(&watch->options, text, &watch->endpoints, false, &specs, err);
     if (st == ST_OK) {
         st = check_emptied(&before, &specs, err);
         pool_specs_free(&specs);
@@ -240,6 +289,7 @@ enum status pool_watch_new(const struct pool_watch_options *options, struct pool
 
 void pool_watch_free(struct pool_watch *watch) {
     if (watch) {
+        endpoints_file_clear(&watch->endpoints);
         free(watch->text);
         free(watch);
     }
@@ -254,7 +304,8 @@ void pool_watch_set_dns(struct pool_watch *watch, struct dns_watch *dns) {
     struct pool_specs specs;
     struct error err;
     watch->dns = dns;
-    if (make_specs(&watch->options, text_of(watch), &specs, &err) == ST_OK) {
+    if (make_specs(&watch->options, text_of(watch), &watch->endpoints, false, &specs, &err) ==
+        ST_OK) {
         dns_watch_set_pools(dns, &specs);
         pool_specs_free(&specs);
     } else {
@@ -271,28 +322,51 @@ bool pool_watch_rebuild(struct pool_watch *watch) {
     return st == ST_OK;
 }
 
-bool pool_watch_check(struct pool_watch *watch, bool now) {
+/* Counts and logs a changed file that was taken, or was not. */
+static void report_change(const struct pool_watch *watch, const char *file, enum status st,
+                          const struct error *err) {
+    struct pool_stats numbers;
+    if (st == ST_OK) {
+        pool_set_get_stats(watch->pools, &numbers);
+        metric_add(METRIC_RELOADS_POOL, 1);
+        log_event(LOG_INFO, "the pool has changed", LOG_CSTR("file", file),
+                  LOG_U64("generation", numbers.generation),
+                  LOG_U64("endpoints", numbers.n_endpoints));
+    } else {
+        metric_add(METRIC_RELOAD_FAILURES_POOL, 1);
+        log_event(LOG_ERROR, "pool configuration invalid: the previous one stays in use",
+                  LOG_CSTR("reason", err->text));
+    }
+}
+
+static bool check_config(struct pool_watch *watch, bool now) {
     bool changed = false;
     struct error err;
-    if (!watch->options.config) {
-        return false;
-    }
     enum status st = read_file(&watch->file, now, &changed, &err);
     if (st == ST_OK && changed) {
         st = take_file(watch, &err);
     }
     watched_file_clear(&watch->file);
-    if (changed && st == ST_OK) {
-        struct pool_stats numbers;
-        pool_set_get_stats(watch->pools, &numbers);
-        metric_add(METRIC_RELOADS_POOL, 1);
-        log_event(LOG_INFO, "the pool has changed", LOG_CSTR("file", watch->options.config),
-                  LOG_U64("generation", numbers.generation),
-                  LOG_U64("endpoints", numbers.n_endpoints));
-    } else if (changed) {
-        metric_add(METRIC_RELOAD_FAILURES_POOL, 1);
-        log_event(LOG_ERROR, "pool configuration invalid: the previous one stays in use",
-                  LOG_CSTR("reason", err.text));
+    if (changed) {
+        report_change(watch, watch->options.config, st, &err);
     }
     return changed && st == ST_OK;
+}
+
+static bool check_endpoints(struct pool_watch *watch, bool now) {
+    bool changed = false;
+    struct error err;
+    enum status st = endpoints_file_check(&watch->endpoints, now, &changed, &err);
+    if (st == ST_OK && changed) {
+        st = apply_text(watch, text_of(watch), true, &err);
+    }
+    if (changed) {
+        report_change(watch, watch->endpoints.file.path, st, &err);
+    }
+    return changed && st == ST_OK;
+}
+
+bool pool_watch_check(struct pool_watch *watch, bool now) {
+    bool published = watch->options.config && check_config(watch, now);
+    return check_endpoints(watch, now) || published;
 }

@@ -26,6 +26,7 @@ struct pool_watch_options {
     /* The flag that `extra_config` is made of. NULL: it has defaults, and is skipped if the texts
      * above have a document of our own format. */
     const char *extra_config_flag;
+    const char *name; /* of the pool, where the texts give it none and have no list; NULL: none */
     const char *const *endpoints; /* "IP:PORT" or "NAME:PORT" */
     size_t n_endpoints;
     /* Its pool is added to the pool once everything is listed; NULL: none. */
@@ -50,6 +51,11 @@ void pool_watch_set_dns(struct pool_watch *watch, struct dns_watch *dns);
 /* Makes the pools again from the text that was read last, after a change of addresses or of the
  * cluster. Returns: the pools have been published. */
 bool pool_watch_rebuild(struct pool_watch *watch);
+
+/* Whether the texts name an endpoints file (upstream's file-discovery). Returns: as
+ * pool_watch_read. */
+enum status pool_watch_names_endpoints_file(const struct pool_watch_options *options, bool *out,
+                                            struct error *err) SLUICE_MUST_USE;
 
 /* Reads all sources without publishing pools, for `sluice pick --check`. Owns: *out until
  * pool_specs_free. */

@@ -160,6 +160,93 @@ static void pool_watch_extra_endpoints_join_pool(void **state) {
     close_fixture(&f);
 }
 
+#define PICKER                                                                                     \
+    "apiVersion: llm-d.ai/v1\nkind: EndpointPickerConfig\nplugins:\n- type: queue-scorer\n"        \
+    "- {type: file-discovery, name: f, parameters: {path: %s, watchFile: %s}}\n"                   \
+    "dataLayer: {discovery: %s}\n"
+#define ENTRY(name, address, port) "- {name: " name ", address: " address ", port: " port "}\n"
+
+static void write_picker(const struct fixture *f, const char *watch_file, const char *discovery) {
+    char text[500];
+    snprintf(text, sizeof(text), PICKER, f->other, watch_file, discovery);
+    write_file(f->path, text);
+}
+
+/* Upstream's file-discovery: wrong entries are left out, a file that is wrong as a whole leaves the
+ * pool as it is. */
+static void pool_watch_endpoints_file_is_followed(void **state) {
+    static const char *const unusable[] = {"endpoints: {a: 1}\n", "endpoints: [\n", "other: []\n"};
+    (void)state;
+    struct fixture f;
+    struct pool_watch *watch;
+    struct error err;
+    open_fixture(&f, NULL);
+    write_picker(&f, "true", "{endpoints: {pluginRef: f}}");
+    struct pool_watch_options options = {.config = f.path, .name = "p"};
+    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_IO);
+    assert_non_null(strstr(err.text, "other.yaml: No such file"));
+    write_file(f.other, "endpoints:\n" ENTRY("a", "10.0.0.1", "'8000'")
+                            ENTRY("b", "10.0.0.2", "8000") ENTRY("c", "models.example", "'8000'")
+                                ENTRY("d", "10.0.0.4", "'0'") ENTRY("e", "10.0.0.5", "")
+                                    ENTRY("a", "10.0.0.1",
+                                          "'8000'") "- {address: 10.0.0.6, port: '8000'}\n- 7\n"
+                                                    "- {name: g, namespace: x, address: 10.0.0.7, "
+                                                    "port: '8000', labels: {a: b}}\n");
+    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
+    expect_pool(&f, 1, 3);
+    struct pool_specs specs;
+    assert_int_equal(pool_watch_read(&options, &specs, &err), ST_OK);
+    const struct pool_spec *spec = specs.items[0];
+    assert_true(str_is(spec->name, "p"));
+    assert_int_equal(spec->n_endpoints, 4); /* one twice */
+    assert_true(str_is(pool_labels_find(spec->endpoints[3].labels, STR("a"))->value, "b"));
+    pool_specs_free(&specs);
+    for (size_t i = 0; i < sizeof(unusable) / sizeof(unusable[0]); i++) {
+        write_file(f.other, unusable[i]);
+        assert_false(pool_watch_check(watch, true));
+        expect_pool(&f, 1, 3);
+    }
+    write_file(f.other, "endpoints:\n" ENTRY("a", "10.0.0.1", "'8000'"));
+    assert_true(pool_watch_check(watch, true));
+    assert_false(pool_watch_check(watch, true));
+    expect_pool(&f, 2, 1);
+    assert_true(pool_watch_rebuild(watch)); /* of the text that was read last */
+    expect_pool(&f, 3, 1);
+    write_file(f.other, "endpoints: []\n");
+    assert_true(pool_watch_check(watch, true));
+    expect_pool(&f, 4, 0);
+    pool_watch_free(watch);
+    close_fixture(&f);
+}
+
+static void pool_watch_endpoints_file_is_read_once_unless_watched(void **state) {
+    (void)state;
+    struct fixture f;
+    struct pool_watch *watch;
+    struct pool_specs specs;
+    struct error err;
+    bool named = false;
+    open_fixture(&f, NULL);
+    write_picker(&f, "false", "{pluginRef: f}"); /* v1alpha1 */
+    write_file(f.other, "{\"endpoints\": [{\"name\": \"a\", \"address\": \"10.0.0.1\", "
+                        "\"port\": \"8000\"}]}");
+    struct pool_watch_options options = {.config = f.path};
+    assert_int_equal(pool_watch_names_endpoints_file(&options, &named, &err), ST_OK);
+    assert_true(named);
+    assert_int_equal(pool_watch_read(&options, &specs, &err), ST_OK);
+    assert_int_equal(specs.items[0]->n_endpoints, 1);
+    pool_specs_free(&specs);
+    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
+    write_file(f.other, "endpoints:\n" ENTRY("a", "10.0.0.1", "1") ENTRY("b", "10.0.0.1", "2"));
+    assert_false(pool_watch_check(watch, true));
+    expect_pool(&f, 1, 1);
+    pool_watch_free(watch);
+    write_file(f.path, ONE);
+    assert_int_equal(pool_watch_names_endpoints_file(&options, &named, &err), ST_OK);
+    assert_false(named);
+    close_fixture(&f);
+}
+
 static void pool_watch_invalid_start_fails(void **state) {
     static const char *const bad[] = {"10.0.0.1"};
     (void)state;
@@ -197,6 +284,8 @@ int main(void) {
         cmocka_unit_test(pool_watch_change_counts_when_two_looks_agree),
         cmocka_unit_test(pool_watch_emptied_file_keeps_endpoints),
         cmocka_unit_test(pool_watch_extra_endpoints_join_pool),
+        cmocka_unit_test(pool_watch_endpoints_file_is_followed),
+        cmocka_unit_test(pool_watch_endpoints_file_is_read_once_unless_watched),
         cmocka_unit_test(pool_watch_invalid_start_fails),
     };
     return cmocka_run_group_tests_name("pick/discovery/file/pool_watch", tests, NULL, NULL);
