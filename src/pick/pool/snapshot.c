@@ -77,6 +77,7 @@ static enum status index_members(struct pool_snapshot *snapshot, const struct po
             members[snapshot->n_members++] =
                 (struct pool_member){.address = wanted[i]->address,
                                      .labels = wanted[i]->labels,
+                                     .name = wanted[i]->name,
                                      .hash = (uint32_t)endpoint_address_hash(&wanted[i]->address)};
         }
     }

@@ -55,6 +55,7 @@ struct pool_member {
     struct endpoint_address address;
     struct endpoint *endpoint;
     struct pool_labels labels;
+    struct pool_endpoint_name name;
     uint32_t hash; /* of the address */
 };
 

@@ -30,9 +30,17 @@ struct pool_labels {
     size_t n;
 };
 
+/* What the endpoint is called where it comes from, for metrics. */
+struct pool_endpoint_name {
+    struct str pod;        /* len 0: none; the address is its name */
+    struct str name_space; /* of the pod */
+    uint32_t rank;         /* of its port among those of the pod */
+};
+
 struct pool_spec_endpoint {
     struct endpoint_address address;
     struct pool_labels labels;
+    struct pool_endpoint_name name;
 };
 
 /* A name that a request's model is replaced by. */

@@ -507,10 +507,14 @@ static struct pool_labels copy_labels(struct pool_spec *spec, struct pool_labels
 /* Adds an endpoint for each port of the pod. */
 static void add_pod(const struct kube_store *store, const struct kube_pod *pod,
                     struct pool_spec *spec) {
-    struct pool_spec_endpoint wanted = {.address = pod->address,
-                                        .labels = copy_labels(spec, pod->labels)};
+    struct pool_spec_endpoint wanted = {
+        .address = pod->address,
+        .labels = copy_labels(spec, pod->labels),
+        .name = {.pod = pool_spec_dup_text(spec, pod->name),
+                 .name_space = pool_spec_dup_text(spec, str_of(store->options.name_space))}};
     for (size_t i = 0; i < store->ports.n; i++) {
         wanted.address.port = store->ports.items[i];
+        wanted.name.rank = (uint32_t)i;
         if (kube_pod_has_port(pod, wanted.address.port)) {
             pool_spec_add_endpoint(spec, &wanted);
         }

@@ -54,6 +54,21 @@ static void store_ready_matching_pods_become_endpoints(void **state) {
     fixture_end(store);
 }
 
+static void store_endpoints_have_pod_name_and_rank(void **state) {
+    (void)state;
+    struct kube_store *store = synced();
+    struct pool_spec *spec = pool_spec_new();
+    fixture_pod(store, "a", "10.0.0.1", true, APP);
+    fixture_pod(store, "b", "10.0.0.2", true, APP);
+    kube_store_add_to_spec(store, spec);
+    assert_int_equal(spec->n_endpoints, 2);
+    assert_true(str_is(spec->endpoints[1].name.pod, "b"));
+    assert_true(str_is(spec->endpoints[1].name.name_space, "n"));
+    assert_int_equal(spec->endpoints[1].name.rank, 0);
+    pool_spec_free(spec);
+    fixture_end(store);
+}
+
 static void store_pod_events_change_version_when_they_matter(void **state) {
     (void)state;
     struct kube_store *store = synced();
@@ -413,6 +428,7 @@ static void store_invalid_objects_are_ignored(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(store_ready_matching_pods_become_endpoints),
+        cmocka_unit_test(store_endpoints_have_pod_name_and_rank),
         cmocka_unit_test(store_pod_events_change_version_when_they_matter),
         cmocka_unit_test(store_list_removes_unlisted_objects),
         cmocka_unit_test(store_target_ports_make_endpoint_each),
