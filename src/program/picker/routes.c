@@ -214,6 +214,7 @@ static void open_listener(void *arg) {
 enum status pick_admin_open(struct pick_admin *self, const struct pick_settings *settings,
                             struct error *err) {
     struct opening opening = {.admin = self, .settings = settings, .err = err};
+    self->has_deprecated_metrics = settings->deprecated_metrics == 0; /* "on" */
     worker_call(self->state.worker, open_listener, &opening);
     return opening.st;
 }

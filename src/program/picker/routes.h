@@ -34,6 +34,7 @@ struct pick_admin {
     const struct scraper *scraper; /* NULL: not started */
     struct admin_process process;
     bool has_process;
+    bool has_deprecated_metrics; /* --deprecated-metrics: upstream_page.c:pick_upstream_print */
     struct metrics_page metrics_page;
     struct admin_state state;
     struct admin_routes routes;
@@ -90,7 +91,14 @@ double pick_seconds_since(uint64_t then_ns);
 /* /metrics; `context` is the struct pick_admin. */
 void pick_metrics_print(void *context, struct metric_text *text);
 /* Sums the pick duration histograms of all workers. */
-void pick_times_read(const struct pick_admin *admin, struct metric_distribution out[N_PICK_TIMES]);
+void pick_times_read(const struct pick_service *service,
+                     struct metric_distribution out[N_PICK_TIMES]);
+
+/* ---- upstream_page.c ------------------------------------------------------------------------- */
+
+/* Prints the families under upstream's names. */
+void pick_upstream_print(const struct pick_admin *admin, const struct pick_admin_pools *list,
+                         struct metric_text *text);
 
 /* ---- state_page.c ---------------------------------------------------------------------------- */
 

@@ -133,6 +133,7 @@ def test_metrics_upstream_pool_names(start_picker):
             "two loads, and one that is silent")
         assert numbers[f"inference_pool_ready_pods{{{name}}}"] == 3
         assert numbers[f"inference_pool_average_kv_cache_utilization{{{name}}}"] == 0.375
+        assert numbers[f"inference_pool_average_running_requests{{{name}}}"] == 1
         queues = {server.address: numbers.get(
             f'inference_pool_per_pod_queue_size{{{name},model_server_pod="{server.address}"}}')
             for server in (one, other)}

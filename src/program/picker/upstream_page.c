@@ -1,0 +1,323 @@
+/* The part of /metrics under the names of the upstream project's picker: `llm_d_epp_…`, which the
+ * autoscalers, alerts and dashboards of llm-d query, and the deprecated `inference_…`. Here are
+ * those of pools and endpoints. docs/observability.md lists the differences. */
+#include "program/picker/upstream_page.h"
+
+#include <math.h>
+
+#include "core/event/clock.h"
+#include "pick/pool/profile/plugin.h"
+
+struct buf upstream_one_label(const struct upstream_page *page, const char *name,
+                              struct str value) {
+    struct buf labels;
+    buf_init(&labels, page->text->out->arena, value.len + 128);
+    metric_label_add(&labels, name, value);
+    return labels;
+}
+
+/* ---- pools ----------------------------------------------------------------------------------- */
+
+/* A number of the endpoints of a pool: sums over those with a recent load that has it. */
+struct load_sums {
+    double sum, squares;
+    uint64_t n;
+};
+
+/* A pool, with the sums of its endpoints' loads. */
+struct summary {
+    struct str labels;
+    uint64_t n_ready;
+    struct load_sums waiting, running, kv_cache;
+};
+
+static void load_sums_add(struct load_sums *sums, bool is_known, double value) {
+    if (is_known) {
+        sums->sum += value;
+        sums->squares += value * value;
+        sums->n++;
+    }
+}
+
+static double average_of(const struct load_sums *sums) {
+    return sums->n > 0 ? sums->sum / (double)sums->n : 0;
+}
+
+/* Of a sample, as upstream's. */
+static double deviation_of(const struct load_sums *sums) {
+    if (sums->n < 2) {
+        return 0;
+    }
+    double n = (double)sums->n, variance = (sums->squares - sums->sum * sums->sum / n) / (n - 1);
+    return variance > 0 ? sqrt(variance) : 0;
+}
+
+static struct summary summarise_pool(const struct upstream_page *page,
+                                     const struct pick_admin_pool *pool, uint64_t now_ns) {
+    const struct pool_snapshot *snapshot = pool->snapshot;
+    struct buf labels = upstream_one_label(page, "name", pick_admin_pool_name(pool));
+    struct summary summary = {.labels = buf_str(&labels)};
+    for (uint32_t i = 0; i < snapshot->n_members; i++) {
+        struct endpoint_load load;
+        pool_snapshot_get_load(snapshot, &snapshot->members[i], now_ns, &load);
+        summary.n_ready += endpoint_is_ready(snapshot->members[i].endpoint);
+        load_sums_add(&summary.waiting, load.known & LOAD_WAITING, load.n_waiting);
+        load_sums_add(&summary.running, load.known & LOAD_RUNNING, load.n_running);
+        load_sums_add(&summary.kv_cache, load.known & LOAD_KV_CACHE, (double)load.kv_cache_used);
+    }
+    return summary;
+}
+
+/* A gauge of loads of each pool. */
+static const struct pool_gauge {
+    enum metric_family family;
+    size_t offset; /* of the sums in struct summary */
+    double (*value_of)(const struct load_sums *sums);
+    bool is_deprecated; /* such a gauge is absent where no load is known */
+} POOL_GAUGES[] = {
+    {METRIC_FAMILY_EPP_AVERAGE_KV_CACHE, offsetof(struct summary, kv_cache), average_of, false},
+    {METRIC_FAMILY_EPP_AVERAGE_QUEUE, offsetof(struct summary, waiting), average_of, false},
+    {METRIC_FAMILY_EPP_AVERAGE_RUNNING, offsetof(struct summary, running), average_of, false},
+    {METRIC_FAMILY_EPP_DEVIATION_KV_CACHE, offsetof(struct summary, kv_cache), deviation_of, false},
+    {METRIC_FAMILY_EPP_DEVIATION_QUEUE, offsetof(struct summary, waiting), deviation_of, false},
+    {METRIC_FAMILY_EPP_DEVIATION_RUNNING, offsetof(struct summary, running), deviation_of, false},
+    {METRIC_FAMILY_UPSTREAM_QUEUE_SIZE, offsetof(struct summary, waiting), average_of, true},
+    {METRIC_FAMILY_UPSTREAM_KV_CACHE, offsetof(struct summary, kv_cache), average_of, true},
+    {METRIC_FAMILY_UPSTREAM_RUNNING_SIZE, offsetof(struct summary, running), average_of, true},
+};
+
+static void print_pool_gauge(const struct upstream_page *page, const struct summary *all,
+                             const struct pool_gauge *gauge) {
+    if (gauge->is_deprecated && !page->has_deprecated) {
+        return;
+    }
+    metric_family_begin(page->text, gauge->family);
+    for (size_t i = 0; i < page->list->n; i++) {
+        const struct load_sums *sums = (const void *)((const char *)&all[i] + gauge->offset);
+        if (sums->n > 0 || !gauge->is_deprecated) {
+            metric_text_f64(page->text, all[i].labels, gauge->value_of(sums));
+        }
+    }
+}
+
+/* Alerts fire where this family has no series: without a pool there is one, too. */
+static void print_ready(const struct upstream_page *page, const struct summary *all,
+                        enum metric_family family) {
+    metric_family_begin(page->text, family);
+    for (size_t i = 0; i < page->list->n; i++) {
+        metric_text_u64(page->text, all[i].labels, all[i].n_ready);
+    }
+    if (page->list->n == 0) {
+        metric_text_u64(page->text, STR("name=\"\""), 0);
+    }
+}
+
+/* Series are grouped by family, as the format requires. */
+static void print_pools(const struct upstream_page *page) {
+    struct metric_text *text = page->text;
+    uint64_t now_ns = clock_now_ns();
+    struct summary *all = arena_calloc(text->out->arena, page->list->n + 1, sizeof(*all));
+    if (!all) {
+        text->out->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < page->list->n; i++) {
+        all[i] = summarise_pool(page, &page->list->items[i], now_ns);
+    }
+    print_ready(page, all, METRIC_FAMILY_EPP_READY);
+    if (page->has_deprecated) {
+        print_ready(page, all, METRIC_FAMILY_UPSTREAM_READY);
+    }
+    for (size_t i = 0; i < sizeof POOL_GAUGES / sizeof POOL_GAUGES[0]; i++) {
+        print_pool_gauge(page, all, &POOL_GAUGES[i]);
+    }
+}
+
+/* ---- endpoints ------------------------------------------------------------------------------- */
+
+/* Upstream calls an endpoint after its pod and the number of its port. */
+static struct str endpoint_name(struct arena *arena, const struct pool_member *member) {
+    return member->name.pod.len > 0
+               ? arena_printf(arena, "%.*s-rank-%u", STR_ARG(member->name.pod), member->name.rank)
+               : endpoint_text(member->endpoint);
+}
+
+static void print_queues(const struct upstream_page *page, enum metric_family family,
+                         const char *label) {
+    struct arena *arena = page->text->out->arena;
+    bool is_pod = family == METRIC_FAMILY_UPSTREAM_ENDPOINT_QUEUE_SIZE;
+    uint64_t now_ns = clock_now_ns();
+    metric_family_begin(page->text, family);
+    for (size_t k = 0; k < page->list->n; k++) {
+        const struct pool_snapshot *snapshot = page->list->items[k].snapshot;
+        struct str pool = pick_admin_pool_name(&page->list->items[k]);
+        for (uint32_t i = 0; i < snapshot->n_members; i++) {
+            const struct pool_member *member = &snapshot->members[i];
+            struct endpoint_load load;
+            pool_snapshot_get_load(snapshot, member, now_ns, &load);
+            if (load.known & LOAD_WAITING) {
+                struct buf labels = upstream_one_label(page, "name", pool);
+                metric_label_add(&labels, label,
+                                 is_pod ? endpoint_text(member->endpoint)
+                                        : endpoint_name(arena, member));
+                metric_text_u64(page->text, buf_str(&labels), load.n_waiting);
+            }
+        }
+    }
+}
+
+static uint64_t inflight_requests_of(const struct endpoint *endpoint) {
+    return endpoint_in_flight(endpoint);
+}
+static uint64_t inflight_tokens_of(const struct endpoint *endpoint) {
+    return endpoint_n_tokens(endpoint);
+}
+
+/* The counts are of all fairness ids and priorities together. */
+static void print_inflight(const struct upstream_page *page, enum metric_family family,
+                           uint64_t (*value_of)(const struct endpoint *endpoint)) {
+    metric_family_begin(page->text, family);
+    for (size_t k = 0; k < page->list->n; k++) {
+        const struct pool_snapshot *snapshot = page->list->items[k].snapshot;
+        for (uint32_t i = 0; i < snapshot->n_members; i++) {
+            const struct pool_member *member = &snapshot->members[i];
+            struct buf labels = upstream_one_label(page, "endpoint_name",
+                                                   endpoint_name(page->text->out->arena, member));
+            metric_label_add(&labels, "namespace", member->name.name_space);
+            metric_label_add(&labels, "producer_name", STR("inflight-load-producer"));
+            metric_label_add(&labels, "fairness_id", STR(""));
+            metric_label_add(&labels, "priority", STR(""));
+            metric_text_u64(page->text, buf_str(&labels), value_of(member->endpoint));
+        }
+    }
+}
+
+static void print_endpoints(const struct upstream_page *page) {
+    print_queues(page, METRIC_FAMILY_EPP_ENDPOINT_QUEUE, "model_server_endpoint");
+    if (page->has_deprecated) {
+        print_queues(page, METRIC_FAMILY_UPSTREAM_ENDPOINT_QUEUE_SIZE, "model_server_pod");
+    }
+    print_inflight(page, METRIC_FAMILY_EPP_INFLIGHT_REQUESTS, inflight_requests_of);
+    print_inflight(page, METRIC_FAMILY_EPP_INFLIGHT_TOKENS, inflight_tokens_of);
+}
+
+/* ---- scrapes --------------------------------------------------------------------------------- */
+
+static void print_scrape_errors(const struct upstream_page *page) {
+    static const enum metric failures[] = {
+        METRIC_PICK_SCRAPES_REFUSED, METRIC_PICK_SCRAPES_TIMEOUT, METRIC_PICK_SCRAPES_BROKEN,
+        METRIC_PICK_SCRAPES_LOCAL,   METRIC_PICK_SCRAPES_STATUS,  METRIC_PICK_SCRAPES_TOO_LARGE};
+    struct str source = STR("source_type=\"metrics-data-source\"");
+    int64_t n_failed = 0;
+    for (size_t i = 0; i < sizeof failures / sizeof failures[0]; i++) {
+        n_failed += metric_read(failures[i]);
+    }
+    metric_family_begin(page->text, METRIC_FAMILY_EPP_POLL_ERRORS);
+    metric_text_i64(page->text, source, n_failed);
+    metric_family_begin(page->text, METRIC_FAMILY_EPP_EXTRACT_ERRORS);
+    metric_text_i64(
+        page->text,
+        STR("source_type=\"metrics-data-source\",extractor_type=\"core-metrics-extractor\""),
+        metric_read(METRIC_PICK_SCRAPES_SERIES));
+}
+
+/* ---- saturation ------------------------------------------------------------------------------ */
+
+/* The saturation of the endpoints of a stage of a pool. */
+struct stage_saturation {
+    double by_load, in_flight; /* sums over the endpoints */
+    uint64_t n;
+};
+
+/* An endpoint without a recent load counts as saturated. */
+static double load_saturation_of(const struct pool_spec *spec, const struct endpoint_load *load) {
+    double by_queue = spec->queue_depth > 0 ? load->n_waiting / (double)spec->queue_depth : 0;
+    double by_cache = spec->kv_cache > 0 ? (double)load->kv_cache_used / spec->kv_cache : 0;
+    return load->known == 0 ? 1 : by_queue > by_cache ? by_queue : by_cache;
+}
+
+static double saturation_of(const struct pool_spec *spec, const struct stage_saturation *stage) {
+    double n = (double)stage->n;
+    double by_load = stage->by_load / n;
+    double by_count =
+        spec->max_in_flight > 0 ? stage->in_flight / (n * (double)spec->max_in_flight) : 0;
+    return by_load > by_count ? by_load : by_count;
+}
+
+static void add_endpoint_saturation(const struct pool_snapshot *snapshot, uint32_t i,
+                                    uint64_t now_ns, struct stage_saturation *stage) {
+    const struct pool_member *member = &snapshot->members[i];
+    struct endpoint_load load;
+    pool_snapshot_get_load(snapshot, member, now_ns, &load);
+    stage->by_load +=
+        pool_limits_loads(snapshot->spec) ? load_saturation_of(snapshot->spec, &load) : 0;
+    stage->in_flight += endpoint_in_flight(member->endpoint);
+    stage->n++;
+}
+
+static void print_stage_saturation(const struct upstream_page *page, struct str pool,
+                                   const char *stage, double value) {
+    struct buf labels = upstream_one_label(page, "inference_pool", pool);
+    metric_label_add(&labels, "stage", str_of(stage));
+    metric_text_f64(page->text, buf_str(&labels), value);
+}
+
+/* Upstream's stages: endpoints that only encode belong to none. */
+static void print_pool_saturation(const struct upstream_page *page,
+                                  const struct pick_admin_pool *pool) {
+    static const struct {
+        const char *name;
+        enum role role;
+    } stages[] = {{"prefill", ROLE_PREFILL}, {"decode", ROLE_DECODE}};
+    const struct pool_snapshot *snapshot = pool->snapshot;
+    struct str name = pick_admin_pool_name(pool);
+    uint64_t now_ns = clock_now_ns();
+    double effective = -1;
+    for (size_t k = 0; k < sizeof stages / sizeof stages[0]; k++) {
+        struct stage_saturation stage = {.n = 0};
+        for (uint32_t i = 0; i < snapshot->n_members; i++) {
+            if (labels_have_role(snapshot->members[i].labels, stages[k].role)) {
+                add_endpoint_saturation(snapshot, i, now_ns, &stage);
+            }
+        }
+        if (stage.n > 0) {
+            double value = saturation_of(snapshot->spec, &stage);
+            print_stage_saturation(page, name, stages[k].name, value);
+            effective = value > effective ? value : effective;
+        }
+    }
+    print_stage_saturation(page, name, "effective", effective < 0 ? 1 : effective);
+}
+
+static void print_saturation(const struct upstream_page *page) {
+    metric_family_begin(page->text, METRIC_FAMILY_EPP_SATURATION);
+    for (size_t i = 0; i < page->list->n; i++) {
+        const struct pick_admin_pool *pool = &page->list->items[i];
+        const struct pool_spec *spec = pool->snapshot->spec;
+        if (spec && (spec->max_in_flight > 0 || pool_limits_loads(spec))) {
+            print_pool_saturation(page, pool);
+        }
+    }
+}
+
+/* ---- all families ---------------------------------------------------------------------------- */
+
+static void print_info(const struct upstream_page *page, enum metric_family family) {
+    struct buf labels = upstream_one_label(page, "build_ref", STR("sluice " SLUICE_VERSION));
+    metric_family_begin(page->text, family);
+    metric_text_u64(page->text, buf_str(&labels), 1);
+}
+
+void pick_upstream_print(const struct pick_admin *admin, const struct pick_admin_pools *list,
+                         struct metric_text *text) {
+    struct upstream_page page = {text, list, admin->has_deprecated_metrics};
+    print_info(&page, METRIC_FAMILY_EPP_INFO);
+    if (page.has_deprecated) {
+        print_info(&page, METRIC_FAMILY_UPSTREAM_INFO);
+    }
+    print_pools(&page);
+    print_endpoints(&page);
+    print_scrape_errors(&page);
+    print_saturation(&page);
+    upstream_requests_print(&page, admin->service);
+}
