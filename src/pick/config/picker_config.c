@@ -1,6 +1,7 @@
 /* The upstream picker's configuration, EndpointPickerConfig: which of its plugins its other members
- * refer to, and its feature gates. Plugins and the profile are read by profile.c, thresholds and
- * flow control by limits.c, data sources by metrics.c, which read our own format, too.
+ * refer to, and its feature gates. Plugins and the profile are read by profile.c, thresholds by
+ * limits.c, flow control by flow_control.c, data sources by metrics.c, which read our own format,
+ * too.
  *
  * A setting that means the same here is applied. One that changes nothing gets a note, which
  * `sluice pick --check` prints. One that a user would rely on and that is not supported is an
@@ -10,13 +11,6 @@
 
 /* ---- references to plugins ------------------------------------------------------------------- */
 
-/* What a member of the document refers to: a declared plugin, or a type with its defaults. */
-struct picker_plugin {
-    const struct picker_plugin_type *type; /* NULL after an error */
-    struct doc_node parameters;
-};
-
-/* Reads the name of a plugin of this kind, or its type. */
 static struct picker_plugin read_ref(struct doc_reader *reader, const struct doc_node *ref,
                                      enum picker_plugin_kind kind) {
     const struct pool_config_reader *pool = pool_config_reader_of(reader);
@@ -30,6 +24,7 @@ static struct picker_plugin read_ref(struct doc_reader *reader, const struct doc
     plugin.type = declared ? declared->type : picker_plugin_type_find(name);
     if (declared) {
         plugin.parameters = declared->parameters;
+        plugin.settings = declared->settings;
     }
     if (!plugin.type || plugin.type->kind != kind) {
         struct str names = picker_plugin_types_of_kind(pool->arena, kind);
@@ -41,11 +36,18 @@ static struct picker_plugin read_ref(struct doc_reader *reader, const struct doc
     return plugin;
 }
 
-void picker_check_ref(struct doc_reader *reader, const struct doc_node *ref, void *unused) {
-    (void)unused;
-    if (doc_is_present(ref)) {
-        (void)read_ref(reader, ref, (enum picker_plugin_kind)reader->row->min);
+struct picker_plugin picker_plugin_of_ref(struct doc_reader *reader, const struct doc_node *ref,
+                                          enum picker_plugin_kind kind) {
+    struct picker_plugin plugin = read_ref(reader, ref, kind);
+    const struct picker_plugin_type *type = plugin.type;
+    if (type && type->parameters && !plugin.settings) {
+        void *settings = doc_reader_calloc(reader, 1, type->parameters_size);
+        if (settings) {
+            doc_reader_presets(type->parameters, settings);
+        }
+        plugin.settings = settings;
     }
+    return plugin;
 }
 
 void picker_check_usage_limit(struct doc_reader *reader, const struct doc_node *ref, void *unused) {

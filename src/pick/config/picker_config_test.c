@@ -28,10 +28,10 @@ static const struct {
     {METRICS NEW KIND PLUGINS, OURS},
     {METRICS NEW KIND PLUGINS, "!queue       others wait"},
     {METRICS NEW KIND "featureGates: [flowControl]\n" PLUGINS,
-     THRESHOLDS("5", "0.8") "sheddable ones are refused, to be sent again after 1 s\n"
-                            "queue       others wait then, for 60 s at most: 10000 requests, "
-                            "268435456 bytes\n  of each other: 5000 requests\nrefused"},
-    {METRICS OLD KIND "featureGates:\n- flowControl=true\n" PLUGINS, "queue       others wait"},
+     "saturated   when every endpoint has 5 waiting or 0.8 of its KV cache used\n"
+     "queue       requests wait then, for 60 s at most: any number\n"
+     "  of each other: 5000 requests, 1000000000 bytes, without regard to fairness ids\nrefused"},
+    {METRICS OLD KIND "featureGates:\n- flowControl=true\n" PLUGINS, "queue       requests wait"},
     {METRICS OLD KIND "featureGates: [flowControl, flowControl=false]\n" PLUGINS,
      "!queue       others wait"},
     {OLD KIND "featureGates: [dataLayer, enableLegacyMetrics, prepareDataPlugins=false, "
@@ -82,31 +82,33 @@ static const struct {
      "featureGates: [flowControl]\nflowControl: {maxBytes: 1Gi, maxRequests: 2k, "
      "defaultRequestTTL: 1m30s, defaultPriorityBand: {maxRequests: 50}, priorityBands: [{priority: "
      "10, maxRequests: 7}, {priority: 0}]}\n" PLUGINS,
-     "queue       others wait then, for 90 s at most: 2000 requests, 1073741824 bytes\n"
-     "  of priority 10: 7 requests\n  of priority 0: 5000 requests\n  of each other: 50 "
-     "requests\n"},
+     "queue       requests wait then, for 90 s at most: 2000 requests, 1073741824 bytes\n"
+     "  of priority 10: 7 requests, 1000000000 bytes, without regard to fairness ids\n"
+     "  of priority 0: 5000 requests, 1000000000 bytes, without regard to fairness ids\n"
+     "  of each other: 50 requests, 1000000000 bytes, without regard to fairness ids\n"},
     {NEW KIND "featureGates: [flowControl]\nflowControl: {maxBytes: 500M, maxRequests: 1500, "
               "defaultRequestTTL: 0s}\n" PLUGINS,
-     "for 3600 s at most: 1500 requests, 500000000 bytes\n"},
+     "for any time: 1500 requests, 500000000 bytes\n"},
     {NEW KIND "featureGates: [flowControl]\nflowControl: {maxBytes: 0, maxRequests: '0', "
-              "defaultRequestTTL: 0s}\n" PLUGINS,
-     "notes       saturationDetector (thresholds need `metrics`: without it an endpoint is full by "
-     "our own requests in flight)\n            flowControl.defaultRequestTTL: 0s (a request waits "
-     "for an hour at most)\n"},
+              "defaultRequestTTL: 9000s}\n" PLUGINS,
+     "queue       requests wait then, for 9000 s at most: any number\n"},
     {METRICS NEW KIND
      "featureGates: [flowControl]\nflowControl: {defaultNegativePriorityBand: {maxRequests: 1}, "
      "priorityBands: [{priority: -1, fairnessPolicyRef: f, orderingPolicyRef: "
-     "fcfs-ordering-policy, maxBytes: 1Gi}], usageLimitPolicyPluginRef: "
+     "slo-deadline-ordering-policy, maxBytes: 1Gi, defaultRequestTTL: 2s}, {priority: 3, "
+     "defaultRequestTTL: 0s, orderingPolicyRef: edf-ordering-policy, fairnessPolicyRef: "
+     "global-strict-fairness-policy}], usageLimitPolicyPluginRef: "
      "static-usage-limit-policy, enableEviction: false}\n" PLUGINS
-     "- {name: f, type: global-strict-fairness-policy}\n",
-     "notes       flowControl.defaultNegativePriorityBand (requests below priority 0 do not wait: "
-     "429)\n"
-     "            flowControl.priorityBands[0].maxBytes: 1Gi (bytes are limited for all priorities "
-     "together)\n"
-     "            flowControl.priorityBands[0].fairnessPolicyRef: f (fairness ids are always "
-     "served "
-     "round-robin)\n            flowControl.priorityBands[0] (requests below priority 0 do not "
-     "wait"},
+     "- {name: f, type: round-robin-fairness-policy}\n",
+     "  of priority -1: 5000 requests, 1073741824 bytes, for 2 s at most, by deadline\n"
+     "  of priority 3: 5000 requests, 1000000000 bytes, for any time, without regard to fairness "
+     "ids\n"
+     "  of each other below 0: 1 request, 1000000000 bytes, without regard to fairness ids\n"
+     "  of each other: 5000 requests, 1000000000 bytes, without regard to fairness ids\n"},
+    {METRICS NEW KIND
+     "featureGates: [flowControl]\nflowControl: {priorityBands: [{priority: -10, maxRequests: "
+     "50}]}\n" PLUGINS,
+     "!notes"},
     {METRICS NEW KIND "flowControl: {maxRequests: 5}\n" PLUGINS,
      "notes       flowControl (it needs `featureGates: [flowControl]`)\n"},
     {METRICS NEW KIND "flowControl: {maxRequests: 5}\n" PLUGINS, "!queue       others wait"},
@@ -252,10 +254,9 @@ static const struct {
      "3: flowControl.enableEviction: not supported: running requests are not evicted"},
     {"flowControl: {priorityBands: [{priority: 1}, {priority: 1}]}\n",
      "3: flowControl.priorityBands[1]: the priority 1 is there twice"},
-    {"flowControl: {priorityBands: [{orderingPolicyRef: slo-deadline-ordering-policy}]}\n",
-     "3: flowControl.priorityBands[0].orderingPolicyRef: \"slo-deadline-ordering-policy\" is not "
-     "one "
-     "of: fcfs-ordering-policy, edf-ordering-policy"},
+    {"flowControl: {priorityBands: [{orderingPolicyRef: newest-first-policy}]}\n",
+     "3: flowControl.priorityBands[0].orderingPolicyRef: \"newest-first-policy\" is not "
+     "one of: fcfs-ordering-policy, edf-ordering-policy, slo-deadline-ordering-policy"},
     {"flowControl: {defaultPriorityBand: {fairnessPolicyRef: program-aware-fairness}}\n",
      "3: flowControl.defaultPriorityBand.fairnessPolicyRef: \"program-aware-fairness\" is not one "
      "of: "

@@ -60,9 +60,15 @@ struct str picker_plugin_types_of_kind(struct arena *arena, enum picker_plugin_k
 
 /* ---- an EndpointPickerConfig ----------------------------------------------------------------- */
 
-/* A row that refers to a plugin of a kind, or to a type of it: it is checked that there is one. */
-#define MEMBER_PLUGIN_REF(kind) MEMBER_CUSTOM(picker_check_ref), .min = PICKER_PLUGIN_##kind
-doc_member_fn picker_check_ref;
+/* What a member of the document refers to: a declared plugin, or a type with its defaults. */
+struct picker_plugin {
+    const struct picker_plugin_type *type; /* NULL after an error */
+    struct doc_node parameters;
+    const void *settings; /* of a type with a table: its parameters */
+};
+/* Reads the name of a plugin of this kind, or its type. */
+struct picker_plugin picker_plugin_of_ref(struct doc_reader *reader, const struct doc_node *ref,
+                                          enum picker_plugin_kind kind);
 /* The same of a policy whose limit must be the whole capacity. */
 doc_member_fn picker_check_usage_limit;
 
@@ -81,7 +87,8 @@ extern const struct doc_member PICKER_UTILIZATION[], PICKER_CONCURRENCY[], PICKE
 void picker_read_utilization(struct doc_reader *reader, const struct doc_node *said,
                              const struct doc_node *node);
 void picker_read_concurrency(struct doc_reader *reader, const struct doc_node *node);
-/* limits.c: the member `flowControl`. Without the feature gate it is checked, and has no effect. */
+/* flow_control.c: the member `flowControl`. Without the feature gate it is checked, and has no
+ * effect. */
 void picker_read_flow_control(struct doc_reader *reader, const struct doc_node *document);
 /* metrics.c: the parameters of plugins that scrape loads. */
 void picker_read_data_sources(struct doc_reader *reader);

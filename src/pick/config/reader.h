@@ -142,12 +142,18 @@ void pool_config_check_disjoint(struct pool_config_reader *reader,
  * whose labels are checked (settings.c). */
 extern const struct doc_member POOL_CONFIG_SECTIONS[];
 
+/* What POOL_CONFIG_FLOW_CONTROL is read into. */
+struct pool_config_flow {
+    struct pool_flow_control flow;
+    struct flow_band_rules others; /* of priorities that are no `bands` */
+};
+
 /* The tables of those that have one, for documentation. */
 extern const struct doc_member POOL_CONFIG_HEALTH[], POOL_CONFIG_SATURATION[],
-    POOL_CONFIG_FLOW_CONTROL[], POOL_CONFIG_OUTLIER_DETECTION[], POOL_CONFIG_METRICS[],
-    POOL_CONFIG_DNS[], POOL_CONFIG_PROTOCOL[];
+    POOL_CONFIG_FLOW_CONTROL[], POOL_CONFIG_BAND[], POOL_CONFIG_OUTLIER_DETECTION[],
+    POOL_CONFIG_METRICS[], POOL_CONFIG_DNS[], POOL_CONFIG_PROTOCOL[];
 
-/* Rows of it in pools.c, models.c, limits.c, metrics.c and profile.c. */
+/* Rows of it in pools.c, models.c, limits.c, flow_control.c, metrics.c and profile.c. */
 doc_member_fn pool_config_read_selector, pool_config_read_ports, pool_config_read_endpoints,
     pool_config_read_dns;
 doc_member_fn pool_config_read_unknown_models, pool_config_read_models,

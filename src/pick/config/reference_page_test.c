@@ -197,7 +197,9 @@ static void print_page(struct buf *out) {
     buf_printf(out, "%s", HEAD);
     print_table(out, "health", POOL_CONFIG_HEALTH, &spec->health);
     print_table(out, "saturation", POOL_CONFIG_SATURATION, spec);
-    print_table(out, "flow_control", POOL_CONFIG_FLOW_CONTROL, &spec->flow_control);
+    print_table(out, "flow_control", POOL_CONFIG_FLOW_CONTROL,
+                &(struct pool_config_flow){.flow = spec->flow_control});
+    print_table(out, "A band of flow_control", POOL_CONFIG_BAND, NULL);
     print_table(out, "outlier_detection", POOL_CONFIG_OUTLIER_DETECTION, &spec->outlier_detection);
     print_table(out, "metrics", POOL_CONFIG_METRICS, &plan);
     print_table(out, "dns", POOL_CONFIG_DNS, dns_plan_get(spec));

@@ -115,8 +115,52 @@ static void print_saturation(const struct pool_spec *spec, struct buf *out) {
     if (spec->kv_cache > 0) {
         buf_printf(out, "%s%g of its KV cache used", or, spec->kv_cache);
     }
+    if (spec->flow_control.on && spec->flow_control.sheddable_waits) {
+        buf_add_char(out, '\n');
+        return;
+    }
     buf_printf(out, ": sheddable ones are refused, to be sent again after %" PRIu64 " s\n",
                spec->retry_after_s);
+}
+
+/* "5000 requests, 1000000000 bytes", or "any number" */
+static void print_queue_limits(uint64_t max_requests, uint64_t max_bytes, struct buf *out) {
+    const char *separator = "";
+    if (max_requests != FLOW_UNLIMITED) {
+        buf_printf(out, "%" PRIu64 " request%s", max_requests, plural_s(max_requests));
+        separator = ", ";
+    }
+    if (max_bytes != FLOW_UNLIMITED) {
+        buf_printf(out, "%s%" PRIu64 " bytes", separator, max_bytes);
+        separator = ", ";
+    }
+    buf_printf(out, "%s", *separator ? "" : "any number");
+}
+
+static void print_max_wait(uint64_t max_wait_ns, struct buf *out) {
+    if (max_wait_ns == POOL_WAIT_FOREVER) {
+        buf_printf(out, "for any time");
+    } else {
+        buf_printf(out, "for %g s at most", seconds(max_wait_ns));
+    }
+}
+
+static void print_band(const struct flow_band_rules *rules, struct buf *out) {
+    print_queue_limits(rules->max_requests, rules->max_bytes, out);
+    if (rules->max_wait_ns > 0) {
+        buf_printf(out, ", ");
+        print_max_wait(rules->max_wait_ns, out);
+    }
+    buf_printf(out, "%s%s\n",
+               rules->fairness == FLOW_GLOBAL_STRICT ? ", without regard to fairness ids" : "",
+               rules->ordering == FLOW_BY_DEADLINE ? ", by deadline" : "");
+}
+
+/* Whether it is what holds where nothing is configured. */
+static bool is_plain(const struct flow_band_rules *rules) {
+    return rules->max_requests == FLOW_UNLIMITED && rules->max_bytes == FLOW_UNLIMITED &&
+           rules->max_wait_ns == 0 && rules->fairness == FLOW_ROUND_ROBIN &&
+           rules->ordering == FLOW_BY_ARRIVAL;
 }
 
 static void print_flow_control(const struct pool_flow_control *flow, struct buf *out) {
@@ -124,19 +168,22 @@ static void print_flow_control(const struct pool_flow_control *flow, struct buf 
         return;
     }
     print_label(out, "queue");
-    buf_printf(out,
-               "others wait then, for %g s at most: %" PRIu64 " request%s, %" PRIu64 " bytes\n",
-               seconds(flow->max_wait_ns), flow->limits.max_requests,
-               plural_s(flow->limits.max_requests), flow->limits.max_bytes);
+    buf_printf(out, "%s wait then, ", flow->sheddable_waits ? "requests" : "others");
+    print_max_wait(flow->max_wait_ns, out);
+    buf_printf(out, ": ");
+    print_queue_limits(flow->limits.max_requests, flow->limits.max_bytes, out);
+    buf_add_char(out, '\n');
     for (size_t i = 0; i < flow->limits.n_bands; i++) {
-        buf_printf(out, "  of priority %" PRId64 ": %" PRIu64 " request%s\n",
-                   flow->limits.bands[i].priority, flow->limits.bands[i].max_requests,
-                   plural_s(flow->limits.bands[i].max_requests));
+        buf_printf(out, "  of priority %" PRId64 ": ", flow->limits.bands[i].priority);
+        print_band(&flow->limits.bands[i], out);
     }
-    if (flow->limits.default_band_max_requests > 0) {
-        buf_printf(out, "  of each other: %" PRIu64 " request%s\n",
-                   flow->limits.default_band_max_requests,
-                   plural_s(flow->limits.default_band_max_requests));
+    if (flow->limits.negative) {
+        buf_printf(out, "  of each other below 0: ");
+        print_band(flow->limits.negative, out);
+    }
+    if (flow->limits.others && !is_plain(flow->limits.others)) {
+        buf_printf(out, "  of each other: ");
+        print_band(flow->limits.others, out);
     }
 }
 

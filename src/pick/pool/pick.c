@@ -491,9 +491,14 @@ struct trial {
     uint64_t capacity_epoch; /* before choosing */
 };
 
+/* Whether a saturated pool refuses the request. */
+static bool is_shed(const struct pool_spec *spec, const struct pool_pick *pick) {
+    return pick->sheddable && !(spec->flow_control.on && spec->flow_control.sheddable_waits);
+}
+
 static bool can_wait(const struct trial *trial) {
-    return trial->request->waiter && !trial->out->sheddable &&
-           trial->reader->snapshot->spec->flow_control.on;
+    const struct pool_spec *spec = trial->reader->snapshot->spec;
+    return trial->request->waiter && !is_shed(spec, trial->out) && spec->flow_control.on;
 }
 
 /* From the whole pool, under the lock. */
@@ -601,7 +606,8 @@ static enum attempt take_endpoint(struct trial *trial) {
     if (!is_choice_current(trial)) {
         return ATTEMPT_AGAIN;
     }
-    if ((best->full || has_waiters_ahead(trial)) && (trial->out->sheddable || can_wait(trial))) {
+    if ((best->full || has_waiters_ahead(trial)) &&
+        (is_shed(trial->reader->snapshot->spec, trial->out) || can_wait(trial))) {
         return ATTEMPT_SATURATED;
     }
     struct endpoint *picked = best->endpoints[0];
@@ -781,7 +787,7 @@ enum status pool_check_picked(struct pool_reader *reader, const struct pool_requ
     uint64_t n = ticket->endpoint ? endpoint_in_flight(ticket->endpoint) : 0;
     /* `n` includes this request. */
     bool saturated = n > 0 && pool_limit_reached(spec, (double)(n - 1), 0, 0);
-    return st == ST_OK && out->sheddable && saturated ? saturated_error(spec, err) : st;
+    return st == ST_OK && is_shed(spec, out) && saturated ? saturated_error(spec, err) : st;
 }
 
 /* ---- explaining ------------------------------------------------------------------------------ */

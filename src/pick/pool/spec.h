@@ -90,10 +90,15 @@ struct pool_health {
     unsigned n_unhealthy; /* consecutive failures until it is not ready */
 };
 
+/* A time that no request waits for; added to any time of the clock it is still one. */
+#define POOL_WAIT_FOREVER ((uint64_t)INT64_MAX)
+
 /* Requests are queued while the pool is saturated. */
 struct pool_flow_control {
     bool on;
-    uint64_t max_wait_ns;
+    bool sheddable_waits; /* requests of a priority below 0 wait as others; false: they are refused
+                             while the pool is saturated */
+    uint64_t max_wait_ns; /* POOL_WAIT_FOREVER: no limit */
     struct flow_limits limits;
 };
 

@@ -709,8 +709,7 @@ uint64_t pick_session_deadline_ns(const struct pick_session *session) {
 
 /* Returns: ST_WAIT_EXPIRED; ST_NO_ENDPOINT when no endpoint is ready any more. */
 static enum status queue_timeout_error(struct pick_session *session, struct error *err) {
-    const struct pool_flow_control *flow = &pick_session_spec(session)->flow_control;
-    unsigned long long ms = flow->max_wait_ns / 1000000;
+    unsigned long long ms = session->queue_entry->waiter.max_wait_ns / 1000000;
     struct pool_stats pool_counts;
     pool_get_stats(session->context.pool, &pool_counts);
     if (pool_counts.n_ready + pool_counts.n_unchecked == 0) {

@@ -243,6 +243,53 @@ def test_queue_deadline_is_429(start):
                                 '{priority="0",outcome="EvictedTTL"}'] == 2
 
 
+UPSTREAM = POOL[:POOL.index("saturation")] + """---
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+  - {type: queue-scorer}
+  - {type: concurrency-detector, parameters: {maxConcurrency: 1}}
+featureGates: [flowControl]
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  priorityBands: [{priority: -1, maxRequests: 2, defaultRequestTTL: %s}, {priority: 20}]
+"""
+
+
+def test_queue_upstream_negative_band_waits(start):
+    """Below the others, up to its maxRequests, and without regard to fairness ids."""
+    picker = start(UPSTREAM % "10m")
+    batch = {OBJECTIVE: "batch"}
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = fill(proxy)
+        queued = queue(picker, proxy, (PATH, batch), ("/v2/models/spare/infer", {}), (PATH, {FAIRNESS: "x"}),
+                       (PATH, {FAIRNESS: "x"}), (PATH, {FAIRNESS: "y"}), (PATH, {OBJECTIVE: "interactive"}))
+        status, said, text = proxy.refuse(PATH, fields=batch)
+        assert status == 429 and said[REASON] == "rejected-saturated"
+        assert "priority -1 has reached its limit of requests" in text
+        last = busy[0]
+        for place in (5, 2, 3, 4, 0, 1):
+            finish(last)
+            last = queued[place]
+            assert endpoint_of(last.next()) in (A, B)
+        for stream in (last, busy[1]):
+            finish(stream)
+
+
+def test_queue_upstream_band_has_a_ttl_of_its_own(start):
+    picker = start(UPSTREAM % "150ms")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = fill(proxy)
+        other = queue(picker, proxy, (PATH, {}))[0]
+        queued = proxy.stream(headers(PATH, fields={OBJECTIVE: "batch"}))
+        status, said, text = refusal_of(queued.next())
+        assert status == 429 and said[REASON] == "rejected-ttl-expired" and "150 ms" in text
+        finish(busy[0])
+        assert endpoint_of(other.next()) in (A, B)
+        for stream in (other, busy[1]):
+            finish(stream)
+
+
 def completion(model, size=0):
     return json.dumps({"prompt": "x" * size, "model": model, "stream": True}).encode()
 

@@ -132,6 +132,12 @@ static const struct {
      "max_requests: 3}, {priority: 0, max_requests: 0}]}\n",
      "queue       others wait then, for 0.5 s at most: 9 requests, 1048576 bytes\n"
      "  of priority 10: 3 requests\n  of priority 0: 0 requests\n"},
+    {"flow_control: {sheddable_waits: true, fairness: global-strict, bands: [{priority: -1, "
+     "max_bytes: 1MiB, max_wait: 1s, fairness: round-robin}, {priority: 2, ordering: deadline}]}\n",
+     "queue       requests wait then, for 30 s at most: 10000 requests, 268435456 bytes\n"
+     "  of priority -1: 1048576 bytes, for 1 s at most\n"
+     "  of priority 2: any number, without regard to fairness ids, by deadline\n"
+     "  of each other: any number, without regard to fairness ids\n"},
     {"", "profile     fewest requests in flight; with scraped loads:\n"
          "  queue-scorer                  scorer, weight 2\n"
          "  kv-cache-utilization-scorer   scorer, weight 2\n"
@@ -429,10 +435,14 @@ static const struct {
     {"flow_control: {max_bytes: 3 potatoes}\n",
      "1: flow_control.max_bytes: expected a size from 64KiB to 1024GiB, got \"3 potatoes\""},
     {"flow_control: {max_wait: 2h}\n", "1: flow_control.max_wait: expected 0.001 to 3600 seconds"},
-    {"flow_control: {bands: [{priority: 1}]}\n",
-     "1: flow_control.bands[0]: expected a priority and its max_requests"},
-    {"flow_control: {bands: [{priority: -1, max_requests: 1}]}\n",
-     "1: flow_control.bands[0].priority: expected a whole number from 0 to 2147483647, got -1"},
+    {"flow_control: {bands: [{max_requests: 1}]}\n",
+     "1: flow_control.bands[0]: expected a priority"},
+    {"flow_control: {bands: [{priority: 1, max_requests: -1}]}\n",
+     "1: flow_control.bands[0].max_requests: expected a whole number from 0 to 10000000, got -1"},
+    {"flow_control: {fairness: none}\n",
+     "1: flow_control.fairness: expected round-robin or global-strict, got \"none\""},
+    {"flow_control: {bands: [{priority: 1, ordering: newest}]}\n",
+     "1: flow_control.bands[0].ordering: expected arrival or deadline, got \"newest\""},
     {"flow_control: {bands: [{priority: 1, max_requests: 1}, {priority: 1, max_requests: 2}]}\n",
      "1: flow_control.bands[1]: the priority 1 is there twice"},
     {"outlier_detection: {max_ejection_percent: 101}\n",

@@ -1,15 +1,15 @@
 /* Bands are a list sorted by priority; the fairness ids of a band with queued items are a list in
  * round-robin order, the items of an id a list in order of arrival. Besides, a band has a list of
  * places, which is what its items wait for, and a place a heap of the ids that have items for it,
- * by their turns: which item an endpoint gets is found by a look at each place, however many items
- * wait for others. Ids, places and the items of an id for a place (lanes) are in one hash table. */
+ * by their turns, or by their first items where ids make no difference: which item an endpoint gets
+ * is found by a look at each place, however many items wait for others. Ids, places and the items
+ * of an id for a place (lanes) are in one hash table. */
 #include "pick/pool/flow/flow.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 #include "core/event/clock.h"
-#include "core/event/timer_heap.h"
 #include "pick/pool/profile/ranking.h"
 
 /* An entry of the hash table. */
@@ -37,7 +37,7 @@ struct flow_id {
 struct flow_place {
     struct flow_node node; /* first: a node is cast to its place */
     LIST_ENTRY(flow_place) link;
-    struct timer_heap lanes; /* those with queued items first, by the turns of their ids */
+    struct timer_heap lanes; /* those with queued items first, by turn_of */
 };
 
 /* The items of an id that wait for a place. */
@@ -48,12 +48,15 @@ struct flow_lane {
     struct flow_place *place;
     LIST_ENTRY(flow_lane) link; /* in its id's list */
     struct flow_items queued;   /* in the order of arrival, by their `lane_link` */
+    struct timer_heap by_order; /* in a band ordered by deadlines: all items, queued ones first */
     size_t n_items;             /* queued or notified; without any the lane is freed */
 };
 
 struct flow_band {
     TAILQ_ENTRY(flow_band) link;
     int64_t priority;
+    enum flow_fairness fairness;
+    enum flow_ordering ordering;
     TAILQ_HEAD(, flow_id) ids; /* those with queued items; the next one first */
     LIST_HEAD(, flow_place) places;
     struct ranking by_queued;   /* the same, those with the most queued items first */
@@ -143,30 +146,40 @@ bool flow_count_rejected(struct flow *flow, int64_t priority) {
     return band != NULL;
 }
 
-static const struct flow_band_limits *find_band_limits(const struct flow_limits *limits,
-                                                       int64_t priority) {
+const struct flow_band_rules *flow_limits_rules(const struct flow_limits *limits,
+                                                int64_t priority) {
+    static const struct flow_band_rules none = {.max_requests = FLOW_UNLIMITED,
+                                                .max_bytes = FLOW_UNLIMITED};
+    const struct flow_band_rules *others =
+        priority < 0 && limits->negative ? limits->negative : limits->others;
     for (size_t i = 0; i < limits->n_bands; i++) {
         if (limits->bands[i].priority == priority) {
             return &limits->bands[i];
         }
     }
-    return NULL;
+    return others ? others : &none;
+}
+
+/* Whether `more` is over the limit in addition to `n`. */
+static bool exceeds(uint64_t n, uint64_t more, uint64_t most) {
+    return n > most || more > most - n;
 }
 
 enum flow_full flow_check_limits(const struct flow *flow, const struct flow_limits *limits,
                                  int64_t priority, uint64_t n_bytes) {
     const struct flow_band *band = find_band(flow, priority);
-    const struct flow_band_limits *own = find_band_limits(limits, priority);
+    const struct flow_band_rules *rules = flow_limits_rules(limits, priority);
     if (flow->n_queued + flow->n_notified >= limits->max_requests) {
         return FLOW_FULL_REQUESTS;
     }
-    if (flow->n_bytes > limits->max_bytes || n_bytes > limits->max_bytes - flow->n_bytes) {
+    if (exceeds(flow->n_bytes, n_bytes, limits->max_bytes)) {
         return FLOW_FULL_BYTES;
     }
-    uint64_t others =
-        limits->default_band_max_requests > 0 ? limits->default_band_max_requests : UINT64_MAX;
-    uint64_t most = own ? own->max_requests : others;
-    return (band ? band->n_waiting : 0) >= most ? FLOW_FULL_BAND : FLOW_FITS;
+    if ((band ? band->n_waiting : 0) >= rules->max_requests) {
+        return FLOW_FULL_BAND;
+    }
+    return exceeds(band ? band->n_bytes : 0, n_bytes, rules->max_bytes) ? FLOW_FULL_BAND_BYTES
+                                                                        : FLOW_FITS;
 }
 
 /* ---- the hash table -------------------------------------------------------------------------- */
@@ -287,9 +300,30 @@ static struct flow_id *find_or_add_id(struct flow *flow, struct flow_band *band,
 /* The key of a lane without queued items in its place's heap. */
 static const uint64_t NO_TURN = UINT64_MAX;
 
-/* The id's turn has changed, or whether the lane has queued items. */
+/* The key in its lane's heap of an item that is not queued. */
+static const uint64_t NOT_QUEUED = UINT64_MAX;
+
+/* The first queued item. Returns: NULL: none. */
+static struct flow_item *first_of(const struct flow_lane *lane) {
+    if (lane->id->band->ordering == FLOW_BY_ARRIVAL) {
+        return TAILQ_FIRST(&lane->queued);
+    }
+    struct timer_node *first = timer_heap_first(&lane->by_order);
+    return first && first->due_ns != NOT_QUEUED ? CONTAINER_OF(first, struct flow_item, by_order)
+                                                : NULL;
+}
+
+static uint64_t turn_of(const struct flow_lane *lane) {
+    const struct flow_item *first = first_of(lane);
+    if (!first) {
+        return NO_TURN;
+    }
+    return lane->id->band->fairness == FLOW_GLOBAL_STRICT ? first->order : lane->id->turn;
+}
+
+/* The id's turn has changed, or the first queued item of the lane. */
 static void update_turn(struct flow_lane *lane) {
-    uint64_t turn = TAILQ_EMPTY(&lane->queued) ? NO_TURN : lane->id->turn;
+    uint64_t turn = turn_of(lane);
     bool moved =
         lane->turn.due_ns == turn || timer_heap_set(&lane->place->lanes, &lane->turn, turn);
     assert(moved); /* it is in the heap, whose array has room for it */
@@ -316,6 +350,7 @@ static void free_place_if_empty(struct flow *flow, struct flow_place *place) {
 static void free_lane(struct flow *flow, struct flow_lane *lane) {
     struct flow_place *place = lane->place;
     timer_heap_remove(&place->lanes, &lane->turn);
+    timer_heap_fini(&lane->by_order);
     LIST_REMOVE(lane, link);
     free_node(flow, &lane->node);
     free_place_if_empty(flow, place);
@@ -362,6 +397,16 @@ static struct flow_lane *find_or_add_lane(struct flow *flow, struct flow_id *id,
 /* The key of an id without queued items; each makes it lower by one. */
 static const uint32_t KEY_OF_NONE = UINT32_MAX / 2;
 
+/* Items that are not queued are in the heap as well, so that there is memory for them. */
+static void set_order(struct flow_item *item, uint64_t order) {
+    struct flow_lane *lane = item->lane;
+    if (lane->id->band->ordering == FLOW_BY_DEADLINE) {
+        bool moved = timer_heap_set(&lane->by_order, &item->by_order, order);
+        assert(moved);
+        (void)moved;
+    }
+}
+
 static void insert_in_lane(struct flow_item *item) {
     struct flow_lane *lane = item->lane;
     struct flow_item *next = TAILQ_FIRST(&lane->queued);
@@ -376,6 +421,7 @@ static void insert_in_lane(struct flow_item *item) {
     } else {
         TAILQ_INSERT_TAIL(&lane->queued, item, lane_link);
     }
+    set_order(item, item->order);
     update_turn(lane);
 }
 
@@ -412,6 +458,7 @@ static void unlink_item(struct flow *flow, struct flow_item *item) {
     struct flow_id *id = item->id;
     TAILQ_REMOVE(&id->queued, item, link);
     TAILQ_REMOVE(&item->lane->queued, item, lane_link);
+    set_order(item, NOT_QUEUED);
     update_turn(item->lane);
     if (TAILQ_EMPTY(&id->queued)) {
         TAILQ_REMOVE(&id->band->ids, id, link);
@@ -425,13 +472,39 @@ static void unlink_item(struct flow *flow, struct flow_item *item) {
 
 /* ---- queueing -------------------------------------------------------------------------------- */
 
-bool flow_add(struct flow *flow, struct flow_item *item, int64_t priority, struct str fairness_id,
-              struct keyed_hash place, uint64_t now_ns) {
+/* In a band ordered by deadlines those without one come last, by arrival. */
+static uint64_t order_of(const struct flow_band *band, uint64_t seq, uint64_t deadline_ns) {
+    const uint64_t last = UINT64_C(1) << 63;
+    if (band->ordering == FLOW_BY_ARRIVAL) {
+        return seq;
+    }
+    return deadline_ns > 0 && deadline_ns < last ? deadline_ns : last | seq;
+}
+
+/* Returns: false when out of memory; nothing is left of it. */
+static bool join_lane(struct flow *flow, struct flow_item *item, struct flow_id *id,
+                      struct keyed_hash place) {
+    item->lane = find_or_add_lane(flow, id, place);
+    item->by_order = (struct timer_node){0};
+    if (item->lane && id->band->ordering == FLOW_BY_DEADLINE &&
+        !timer_heap_set(&item->lane->by_order, &item->by_order, NOT_QUEUED)) {
+        if (item->lane->n_items == 0) {
+            free_lane(flow, item->lane);
+        }
+        item->lane = NULL;
+    }
+    return item->lane != NULL;
+}
+
+bool flow_add(struct flow *flow, struct flow_item *item, const struct flow_arrival *arrival) {
     assert(item->state == FLOW_IDLE);
-    struct flow_band *band = find_or_add_band(flow, priority);
-    struct flow_id *id = band ? find_or_add_id(flow, band, fairness_id) : NULL;
-    item->lane = id ? find_or_add_lane(flow, id, place) : NULL;
-    if (!item->lane) {
+    struct flow_band *band = find_or_add_band(flow, arrival->priority);
+    if (band && band->n_waiting == 0) {
+        band->fairness = arrival->rules ? arrival->rules->fairness : FLOW_ROUND_ROBIN;
+        band->ordering = arrival->rules ? arrival->rules->ordering : FLOW_BY_ARRIVAL;
+    }
+    struct flow_id *id = band ? find_or_add_id(flow, band, arrival->fairness_id) : NULL;
+    if (!id || !join_lane(flow, item, id, arrival->place)) {
         if (id && id->n_items == 0) {
             free_id(flow, id);
         }
@@ -440,7 +513,8 @@ bool flow_add(struct flow *flow, struct flow_item *item, int64_t priority, struc
     item->id = id;
     item->lane->n_items++;
     item->seq = flow->next_number++;
-    item->queued_ns = now_ns;
+    item->order = order_of(band, item->seq, arrival->deadline_ns);
+    item->queued_ns = arrival->now_ns;
     item->id->n_items++;
     item->id->n_bytes += item->n_bytes;
     band->n_waiting++;
@@ -459,6 +533,17 @@ void flow_add_bytes(struct flow *flow, struct flow_item *item, uint64_t n_bytes)
     update_bytes(item->id);
 }
 
+enum flow_full flow_check_bytes(const struct flow *flow, const struct flow_limits *limits,
+                                const struct flow_item *item) {
+    const struct flow_band *band = item->id->band;
+    if (flow->n_bytes > limits->max_bytes) {
+        return FLOW_FULL_BYTES;
+    }
+    return band->n_bytes > flow_limits_rules(limits, band->priority)->max_bytes
+               ? FLOW_FULL_BAND_BYTES
+               : FLOW_FITS;
+}
+
 /* The first lane with queued items for the place. Returns: NULL: none. */
 static struct flow_lane *first_lane(const struct flow_place *place) {
     struct timer_node *first = timer_heap_first(&place->lanes);
@@ -468,9 +553,9 @@ static struct flow_lane *first_lane(const struct flow_place *place) {
 /* Whether the first item of `lane` comes before that of `other`, of the same band. */
 static bool is_before(const struct flow_lane *lane, const struct flow_lane *other) {
     if (lane->id != other->id) {
-        return lane->id->turn < other->id->turn;
+        return turn_of(lane) < turn_of(other);
     }
-    return TAILQ_FIRST(&lane->queued)->seq < TAILQ_FIRST(&other->queued)->seq;
+    return first_of(lane)->order < first_of(other)->order;
 }
 
 struct flow_item *flow_find(struct flow *flow,
@@ -481,13 +566,12 @@ struct flow_item *flow_find(struct flow *flow,
         const struct flow_place *place;
         LIST_FOREACH(place, &band->places, link) {
             const struct flow_lane *lane = first_lane(place);
-            if (lane && (!found || is_before(lane, found)) &&
-                fits(user, TAILQ_FIRST(&lane->queued))) {
+            if (lane && (!found || is_before(lane, found)) && fits(user, first_of(lane))) {
                 found = lane;
             }
         }
         if (found) {
-            return TAILQ_FIRST(&found->queued);
+            return first_of(found);
         }
     }
     return NULL;
@@ -557,6 +641,9 @@ void flow_remove(struct flow *flow, struct flow_item *item, enum flow_outcome ou
     band->n_bytes -= item->n_bytes;
     id->n_bytes -= item->n_bytes;
     flow->n_bytes -= item->n_bytes;
+    if (band->ordering == FLOW_BY_DEADLINE) {
+        timer_heap_remove(&item->lane->by_order, &item->by_order);
+    }
     if (--item->lane->n_items == 0) {
         free_lane(flow, item->lane);
     }
@@ -573,10 +660,14 @@ void flow_remove(struct flow *flow, struct flow_item *item, enum flow_outcome ou
 
 /* ---- a full queue ---------------------------------------------------------------------------- */
 
+static bool is_of_bytes(enum flow_full full) {
+    return full == FLOW_FULL_BYTES || full == FLOW_FULL_BAND_BYTES;
+}
+
 /* The id that has the most of what is full: bytes, or queued items. Returns: NULL when none has
  * any. */
 static struct flow_id *find_largest_id(const struct flow_band *band, enum flow_full full) {
-    if (full == FLOW_FULL_BYTES) {
+    if (is_of_bytes(full)) {
         struct timer_node *first = timer_heap_first(&band->by_bytes);
         return first && first->due_ns < KEY_OF_NO_BYTES
                    ? CONTAINER_OF(first, struct flow_id, by_bytes)
@@ -593,17 +684,18 @@ static bool has_more(enum flow_full full, const struct flow_id *largest, const s
     if (largest == own) {
         return false;
     }
-    return full == FLOW_FULL_BYTES ? largest->n_bytes > (own ? own->n_bytes : 0) + n_bytes
-                                   : largest->n_items > (own ? own->n_items : 0) + 1;
+    return is_of_bytes(full) ? largest->n_bytes > (own ? own->n_bytes : 0) + n_bytes
+                             : largest->n_items > (own ? own->n_items : 0) + 1;
 }
 
 struct flow_item *flow_find_victim(struct flow *flow, enum flow_full full, int64_t priority,
                                    struct str fairness_id, uint64_t n_bytes,
                                    const struct flow_item *grown) {
     const struct flow_band *own_band = grown ? grown->id->band : find_band(flow, priority);
-    const struct flow_band *band = full == FLOW_FULL_BAND ? own_band : NULL;
+    bool of_band = full == FLOW_FULL_BAND || full == FLOW_FULL_BAND_BYTES;
+    const struct flow_band *band = of_band ? own_band : NULL;
     const struct flow_id *largest = NULL;
-    if (full != FLOW_FULL_BAND) { /* the lowest one that has any */
+    if (!of_band) { /* the lowest one that has any */
         band = TAILQ_LAST(&flow->bands, flow_bands);
         while (band && !find_largest_id(band, full)) {
             band = TAILQ_PREV(band, flow_bands, link);

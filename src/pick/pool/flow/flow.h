@@ -1,6 +1,7 @@
 /* Flow control: the queue of requests that wait for an endpoint, and their order: higher priorities
- * first (one band per priority), within a band round robin over fairness ids, within an id by
- * arrival. A request that fits no endpoint now is passed over and keeps its position.
+ * first (one band per priority), within a band by its fairness policy (round robin over fairness
+ * ids, or without regard to them), within an id by its ordering policy (arrival, or deadline). A
+ * request that fits no endpoint now is passed over and keeps its position.
  *
  * Queue entries are embedded in the waiting requests (struct flow_item), so the queue allocates
  * only one record per fairness id: never more of them than items. Ids are identified by a keyed
@@ -25,20 +26,40 @@
 #include "core/base/hash.h"
 #include "core/base/metric/histogram.h"
 #include "core/base/str.h"
+#include "core/event/timer_heap.h"
 
-/* Limits on queued requests and bytes; 0: nothing is queued. */
-struct flow_band_limits {
-    int64_t priority;
-    uint64_t max_requests;
+/* Which fairness id of a band is next. */
+enum flow_fairness {
+    FLOW_ROUND_ROBIN,   /* each id in turn */
+    FLOW_GLOBAL_STRICT, /* ids make no difference: the first item of the band by its ordering */
 };
 
+/* The order of a fairness id's items. */
+enum flow_ordering {
+    FLOW_BY_ARRIVAL,
+    FLOW_BY_DEADLINE, /* the earliest deadline first; those without one last, by arrival */
+};
+
+/* No limit but that of the whole queue. */
+#define FLOW_UNLIMITED UINT64_MAX
+
+/* What holds for the requests of a priority. */
+struct flow_band_rules {
+    int64_t priority;
+    uint64_t max_requests, max_bytes; /* limits on what is queued; 0: nothing is queued */
+    uint64_t max_wait_ns;             /* 0: that of the whole queue */
+    enum flow_fairness fairness;
+    enum flow_ordering ordering;
+};
+
+/* Limits on queued requests and bytes; 0: nothing is queued. */
 struct flow_limits {
     uint64_t max_requests;
     uint64_t max_bytes;
-    const struct flow_band_limits *bands; /* bands with a limit of their own */
+    const struct flow_band_rules *bands; /* of some priorities */
     size_t n_bands;
-    uint64_t default_band_max_requests; /* for all other bands; 0: only the limit of the whole
-                                           queue */
+    /* Of all other priorities from 0 on, and below 0. NULL: no limits, round robin, by arrival. */
+    const struct flow_band_rules *others, *negative;
 };
 
 enum flow_state {
@@ -71,8 +92,10 @@ struct flow_item {
     TAILQ_ENTRY(flow_item) lane_link;
     struct flow_id *id;
     struct flow_lane *lane;
-    uint64_t seq;       /* of its arrival */
-    uint64_t queued_ns; /* when it was queued */
+    uint64_t seq;               /* of its arrival */
+    uint64_t order;             /* within its id: the lowest is first */
+    struct timer_node by_order; /* in its lane's heap, in a band ordered by deadlines */
+    uint64_t queued_ns;         /* when it was queued */
     uint64_t n_bytes;
     enum flow_state state;
 };
@@ -94,8 +117,17 @@ void flow_init(struct flow *flow);
 /* Nothing is queued. */
 void flow_fini(struct flow *flow);
 
+/* The rules of a priority. Returns: never NULL. */
+const struct flow_band_rules *flow_limits_rules(const struct flow_limits *limits, int64_t priority);
+
 /* The limit that keeps a request out. */
-enum flow_full { FLOW_FITS, FLOW_FULL_REQUESTS, FLOW_FULL_BYTES, FLOW_FULL_BAND };
+enum flow_full {
+    FLOW_FITS,
+    FLOW_FULL_REQUESTS,
+    FLOW_FULL_BYTES,
+    FLOW_FULL_BAND,       /* by requests */
+    FLOW_FULL_BAND_BYTES, /* by bytes */
+};
 enum flow_full flow_check_limits(const struct flow *flow, const struct flow_limits *limits,
                                  int64_t priority, uint64_t n_bytes);
 
@@ -105,13 +137,26 @@ struct flow_item *flow_find_victim(struct flow *flow, enum flow_full full, int64
                                    struct str fairness_id, uint64_t n_bytes,
                                    const struct flow_item *grown);
 
-/* Queues an idle item with its `n_bytes`; the caller has checked the limits. `fairness_id`: the id;
- * "" is an id too. `place`: the keyed hash of what the item waits for; items of the same place fit
- * the same endpoints. Returns: false when out of memory. */
-bool flow_add(struct flow *flow, struct flow_item *item, int64_t priority, struct str fairness_id,
-              struct keyed_hash place, uint64_t now_ns) SLUICE_MUST_USE;
+/* A request that is to be queued. */
+struct flow_arrival {
+    int64_t priority;
+    struct str fairness_id;  /* "" is an id too */
+    struct keyed_hash place; /* of what the item waits for; items of the same place fit the same
+                                endpoints */
+    const struct flow_band_rules *rules; /* NULL: round robin, by arrival */
+    uint64_t deadline_ns;                /* of FLOW_BY_DEADLINE; 0: none */
+    uint64_t now_ns;
+};
+
+/* Queues an idle item with its `n_bytes`; the caller has checked the limits. Fairness and ordering
+ * of a band are those of its first item while it has any. Returns: false when out of memory. */
+bool flow_add(struct flow *flow, struct flow_item *item,
+              const struct flow_arrival *arrival) SLUICE_MUST_USE;
 /* Adds to the bytes of an item. */
 void flow_add_bytes(struct flow *flow, struct flow_item *item, uint64_t n_bytes);
+/* The limit of bytes that is exceeded with the item, which is queued. */
+enum flow_full flow_check_bytes(const struct flow *flow, const struct flow_limits *limits,
+                                const struct flow_item *item);
 
 /* The first item in order that `fits`: the last one for which it returns true. It is asked for one
  * item of each place at most, so the search takes time by the number of places. Returns: NULL when

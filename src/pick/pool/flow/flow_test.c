@@ -22,6 +22,8 @@ struct waiting {
     unsigned name;
     int64_t priority;
     unsigned id;
+    const struct flow_band_rules *rules;
+    uint64_t deadline_ns;
 };
 
 static bool fits(void *context, const struct flow_item *item) {
@@ -40,7 +42,12 @@ static struct keyed_hash place_of(const struct waiting *waiting) {
 
 static void add(struct flow *flow, struct waiting *waiting, int64_t priority, const char *id) {
     waiting->places = waiting->places ? waiting->places : 1;
-    assert_true(flow_add(flow, &waiting->item, priority, str_of(id), place_of(waiting), 0));
+    assert_true(flow_add(flow, &waiting->item,
+                         &(struct flow_arrival){.priority = priority,
+                                                .fairness_id = str_of(id),
+                                                .place = place_of(waiting),
+                                                .rules = waiting->rules,
+                                                .deadline_ns = waiting->deadline_ns}));
 }
 
 /* Notifies all items that fit, one by one. Returns: their names, one letter each. */
@@ -58,25 +65,43 @@ static const char *call_all(struct flow *flow, unsigned room) {
 
 /* ---- the order ------------------------------------------------------------------------------- */
 
+static const struct flow_band_rules STRICT = {.fairness = FLOW_GLOBAL_STRICT},
+                                    DEADLINES = {.ordering = FLOW_BY_DEADLINE},
+                                    STRICT_DEADLINES = {.fairness = FLOW_GLOBAL_STRICT,
+                                                        .ordering = FLOW_BY_DEADLINE};
+
 static const struct order_row {
     const char *what;
-    const char *arrivals; /* per item: the digit of its priority and the letter of its id */
+    const char *arrivals; /* per item: the digit of its priority, the letter of its id, and the
+                             digit of its deadline, where it has one */
     const char *expected; /* a: the first arrival */
+    const struct flow_band_rules *rules;
 } ORDERS[] = {
-    {"nobody", "", ""},
-    {"of one id, as they came", "0x 0x 0x", "abc"},
-    {"the higher priority first, whenever it came", "0x 5x 0x 9x 5x", "dbeac"},
-    {"ids in turn", "0x 0x 0x 0y 0y 0z", "adfbec"},
-    {"in turn within each priority", "0x 5x 5x 0y 5y 0x", "becadf"},
-    {"an id is another one in each priority", "1x 1x 1y 0x 0y", "acbde"},
+    {"none", "", "", NULL},
+    {"of one id, as they came", "0x 0x 0x", "abc", NULL},
+    {"the higher priority first, whenever it came", "0x 5x 0x 9x 5x", "dbeac", NULL},
+    {"ids in turn", "0x 0x 0x 0y 0y 0z", "adfbec", NULL},
+    {"in turn within each priority", "0x 5x 5x 0y 5y 0x", "becadf", NULL},
+    {"an id is another one in each priority", "1x 1x 1y 0x 0y", "acbde", NULL},
+    {"without regard to ids", "0x 0x 0x 0y 5z 0y", "eabcdf", &STRICT},
+    {"by arrival, deadlines make no difference", "0x3 0y2 0x1", "abc", &STRICT},
+    {"earliest deadline first within an id", "0x 0x9 0x2 0x 0x5", "cebad", &DEADLINES},
+    {"ids in turn, each by its deadlines", "0x9 0x1 0y 0y8 0z4", "bdeac", &DEADLINES},
+    {"earliest deadline of all ids", "0x 0x9 0y2 0z 0y5 5z7", "fcebad", &STRICT_DEADLINES},
 };
 
-static void parse_arrivals(struct flow *flow, struct waiting *items, const char *text) {
+static void parse_arrivals(struct flow *flow, struct waiting *items, const char *text,
+                           const struct flow_band_rules *rules) {
     for (unsigned n = 0; *text; n++) {
         char id[2] = {text[1], '\0'};
-        items[n] = (struct waiting){.name = n};
-        add(flow, &items[n], text[0] - '0', id);
-        text += text[2] ? 3 : 2;
+        int64_t priority = text[0] - '0';
+        items[n] = (struct waiting){.name = n, .rules = rules};
+        text += 2;
+        if (*text >= '0') {
+            items[n].deadline_ns = (uint64_t)(*text++ - '0');
+        }
+        add(flow, &items[n], priority, id);
+        text += *text == ' ';
     }
 }
 
@@ -86,7 +111,7 @@ static void flow_items_leave_by_priority_then_fairness(void **state) {
         struct flow flow;
         struct waiting items[16];
         flow_init(&flow);
-        parse_arrivals(&flow, items, ORDERS[i].arrivals);
+        parse_arrivals(&flow, items, ORDERS[i].arrivals, ORDERS[i].rules);
         const char *got = call_all(&flow, 1);
         if (strcmp(got, ORDERS[i].expected) != 0) {
             fail_msg("%s: expected %s, got %s", ORDERS[i].what, ORDERS[i].expected, got);
@@ -154,7 +179,7 @@ static void flow_requeued_item_keeps_its_position(void **state) {
     struct waiting items[16];
     (void)state;
     flow_init(&flow);
-    parse_arrivals(&flow, items, "0x 0x 0y 0z");
+    parse_arrivals(&flow, items, "0x 0x 0y 0z", NULL);
     flow_notify(&flow, &items[0].item);
     assert_int_equal(flow.n_notified, 1);
     assert_ptr_equal(first(&flow, 1), &items[2]);
@@ -162,10 +187,41 @@ static void flow_requeued_item_keeps_its_position(void **state) {
     assert_int_equal(flow.n_notified, 0);
     assert_int_equal(flow.n_queued, 4);
     assert_string_equal(call_all(&flow, 1), "acdb");
-    parse_arrivals(&flow, items, "0x");
+    parse_arrivals(&flow, items, "0x", NULL);
     flow_notify(&flow, &items[0].item);
     flow_requeue(&flow, &items[0].item);
     assert_string_equal(call_all(&flow, 1), "a");
+    flow_fini(&flow);
+}
+
+/* A requeued item is before those that follow it, and after one of an earlier deadline. */
+static void flow_requeued_item_keeps_its_deadline(void **state) {
+    struct flow flow;
+    struct waiting items[16];
+    (void)state;
+    flow_init(&flow);
+    parse_arrivals(&flow, items, "0x5 0x7 0y6 0y", &STRICT_DEADLINES);
+    flow_notify(&flow, &items[0].item);
+    assert_ptr_equal(first(&flow, 1), &items[2]);
+    struct waiting early = {.name = 4, .rules = &STRICT_DEADLINES, .deadline_ns = 1};
+    add(&flow, &early, 0, "z");
+    flow_requeue(&flow, &items[0].item);
+    assert_string_equal(call_all(&flow, 1), "eacbd");
+    flow_fini(&flow);
+}
+
+/* Other rules are used once the band is empty: its items are in the order of one policy. */
+static void flow_new_rules_of_a_band_wait_until_it_is_empty(void **state) {
+    struct flow flow;
+    struct waiting items[16], more[16];
+    (void)state;
+    flow_init(&flow);
+    parse_arrivals(&flow, items, "0x 0x 0y", &STRICT);
+    parse_arrivals(&flow, more, "0y1", &DEADLINES);
+    more[0].name = 3;
+    assert_string_equal(call_all(&flow, 1), "abcd");
+    parse_arrivals(&flow, items, "0x 0x2", &DEADLINES);
+    assert_string_equal(call_all(&flow, 1), "ba");
     flow_fini(&flow);
 }
 
@@ -174,7 +230,7 @@ static void flow_remove_from_middle_keeps_order(void **state) {
     struct waiting items[16];
     (void)state;
     flow_init(&flow);
-    parse_arrivals(&flow, items, "0x 0x 0x 0y 0z 0z");
+    parse_arrivals(&flow, items, "0x 0x 0x 0y 0z 0z", NULL);
     flow_remove(&flow, &items[1].item, FLOW_ABORTED, 0);
     flow_remove(&flow, &items[3].item, FLOW_ABORTED, 0); /* and its id */
     flow_remove(&flow, &items[3].item, FLOW_ABORTED, 0); /* no effect */
@@ -188,8 +244,11 @@ static void flow_remove_from_middle_keeps_order(void **state) {
 /* ---- limits and statistics ------------------------------------------------------------------- */
 
 static void flow_check_limits_reports_the_limit_reached(void **state) {
-    static const struct flow_band_limits bands[] = {{7, 1}, {-3, 0}};
-    static const struct flow_limits limits = {3, 100, bands, 2, 0};
+    static const struct flow_band_rules bands[] = {
+        {.priority = 7, .max_requests = 1, .max_bytes = FLOW_UNLIMITED},
+        {.priority = -3, .max_bytes = FLOW_UNLIMITED},
+        {.priority = 2, .max_requests = FLOW_UNLIMITED, .max_bytes = 30}};
+    static const struct flow_limits limits = {3, 100, bands, 3, NULL, NULL};
     struct flow flow;
     struct waiting items[3] = {{.item = {.n_bytes = 60}}};
     (void)state;
@@ -197,6 +256,8 @@ static void flow_check_limits_reports_the_limit_reached(void **state) {
     assert_int_equal(flow_check_limits(&flow, &limits, 0, 100), FLOW_FITS);
     assert_int_equal(flow_check_limits(&flow, &limits, 0, 101), FLOW_FULL_BYTES);
     assert_int_equal(flow_check_limits(&flow, &limits, -3, 0), FLOW_FULL_BAND);
+    assert_int_equal(flow_check_limits(&flow, &limits, 2, 30), FLOW_FITS);
+    assert_int_equal(flow_check_limits(&flow, &limits, 2, 31), FLOW_FULL_BAND_BYTES);
     add(&flow, &items[0], 7, "x");
     assert_int_equal(flow_check_limits(&flow, &limits, 7, 0), FLOW_FULL_BAND);
     assert_int_equal(flow_check_limits(&flow, &limits, 0, 40), FLOW_FITS);
@@ -219,8 +280,10 @@ static void flow_check_limits_reports_the_limit_reached(void **state) {
 
 /* The default limit of bands without one of their own. */
 static void flow_band_without_limit_uses_default_limit(void **state) {
-    static const struct flow_band_limits band = {7, 2};
-    static const struct flow_limits limits = {9, 100, &band, 1, 1};
+    static const struct flow_band_rules band = {
+        .priority = 7, .max_requests = 2, .max_bytes = FLOW_UNLIMITED};
+    static const struct flow_band_rules others = {.max_requests = 1, .max_bytes = FLOW_UNLIMITED};
+    static const struct flow_limits limits = {9, 100, &band, 1, &others, NULL};
     struct flow flow;
     struct waiting items[2] = {{.item = {.n_bytes = 1}}};
     (void)state;
@@ -249,8 +312,14 @@ static void flow_stats_count_items_bytes_and_ids(void **state) {
     (void)state;
     flow_init(&flow);
     assert_int_equal(flow_get_stats(&flow, bands, 4), 0);
-    assert_true(flow_add(&flow, &items[0].item, 1, STR("x"), place_of(&items[0]), 1000));
-    assert_true(flow_add(&flow, &items[1].item, 1, STR("y"), place_of(&items[1]), 2000));
+    assert_true(flow_add(
+        &flow, &items[0].item,
+        &(struct flow_arrival){
+            .priority = 1, .fairness_id = STR("x"), .place = place_of(&items[0]), .now_ns = 1000}));
+    assert_true(flow_add(
+        &flow, &items[1].item,
+        &(struct flow_arrival){
+            .priority = 1, .fairness_id = STR("y"), .place = place_of(&items[1]), .now_ns = 2000}));
     assert_true(flow_count_rejected(&flow, 7));
     assert_int_equal(flow_get_stats(&flow, bands, 4), 2);
     assert_int_equal(bands[0].priority, 7);
@@ -300,8 +369,11 @@ static void flow_100000_long_ids_use_bounded_memory(void **state) {
     for (unsigned i = 0; i < MANY; i++) {
         snprintf(id + sizeof(id) - 16, 16, "%u", i);
         items[i] = (struct waiting){.name = i, .places = 1};
-        assert_true(
-            flow_add(&flow, &items[i].item, 0, str_make(id, sizeof(id)), place_of(&items[i]), 0));
+        assert_true(flow_add(&flow, &items[i].item,
+                             &(struct flow_arrival){.priority = 0,
+                                                    .fairness_id = str_make(id, sizeof(id)),
+                                                    .place = place_of(&items[i]),
+                                                    .now_ns = 0}));
     }
     assert_int_equal(flow.n_ids, MANY);
     assert_in_range(heap_bytes() - n_before, 0, (size_t)MANY * ID_BYTES);
@@ -319,7 +391,14 @@ static void flow_100000_long_ids_use_bounded_memory(void **state) {
 
 /* ---- random events --------------------------------------------------------------------------- */
 
-enum { ITEMS = 60, IDS = 5, BANDS = 3, STEPS = 200000 };
+enum { ITEMS = 60, IDS = 5, BANDS = 4, STEPS = 200000 };
+
+static const struct flow_band_rules RULES[BANDS] = {
+    {.fairness = FLOW_ROUND_ROBIN, .ordering = FLOW_BY_ARRIVAL},
+    {.fairness = FLOW_ROUND_ROBIN, .ordering = FLOW_BY_DEADLINE},
+    {.fairness = FLOW_GLOBAL_STRICT, .ordering = FLOW_BY_ARRIVAL},
+    {.fairness = FLOW_GLOBAL_STRICT, .ordering = FLOW_BY_DEADLINE},
+};
 
 struct world {
     struct flow flow;
@@ -350,15 +429,28 @@ static void judge_turns(struct world *world, const struct waiting *notified) {
     }
 }
 
-/* No item that fits has a higher priority, or arrived earlier under the same id. */
+/* By the rules of their band, of which ids make no difference or both have the same one. */
+static bool comes_before(const struct waiting *item, const struct waiting *other) {
+    const struct flow_band_rules *rules = &RULES[item->priority];
+    if (item->id != other->id && rules->fairness != FLOW_GLOBAL_STRICT) {
+        return false;
+    }
+    if (rules->ordering == FLOW_BY_DEADLINE && item->deadline_ns != other->deadline_ns) {
+        return other->deadline_ns == 0 ||
+               (item->deadline_ns != 0 && item->deadline_ns < other->deadline_ns);
+    }
+    return (rules->ordering == FLOW_BY_ARRIVAL || item->deadline_ns == 0) &&
+           item->item.seq < other->item.seq;
+}
+
+/* No item that fits has a higher priority, or is before it in the order of its band. */
 static void judge(struct world *world, const struct waiting *notified) {
     for (unsigned i = 0; i < ITEMS; i++) {
         const struct waiting *other = &world->items[i];
         if (fits_now(world, other)) {
             assert_non_null(notified);
             assert_true(other->priority <= notified->priority);
-            assert_false(other->priority == notified->priority && other->id == notified->id &&
-                         other->item.seq < notified->item.seq);
+            assert_false(other->priority == notified->priority && comes_before(other, notified));
         }
     }
 }
@@ -368,7 +460,9 @@ static void call_first(struct world *world) {
     judge(world, notified);
     if (notified) {
         assert_true(fits_now(world, notified));
-        judge_turns(world, notified);
+        if (RULES[notified->priority].fairness == FLOW_ROUND_ROBIN) {
+            judge_turns(world, notified);
+        }
         flow_notify(&world->flow, &notified->item);
         world->n_notified[notified->name]++;
     }
@@ -395,8 +489,9 @@ static void arrive(struct world *world, struct waiting *item) {
     if (is_new(world, item)) {
         world->passed[item->priority][item->id] = 0; /* last of all ids */
     }
-    assert_true(flow_add(&world->flow, &item->item, item->priority, str_of(ids[item->id]),
-                         place_of(item), 0));
+    item->rules = &RULES[item->priority];
+    item->deadline_ns = prng_below(&world->prng, 4);
+    add(&world->flow, item, item->priority, ids[item->id]);
     world->n_arrived[item->name]++;
 }
 
@@ -492,6 +587,8 @@ int main(void) {
         cmocka_unit_test(flow_item_that_does_not_fit_is_skipped),
         cmocka_unit_test(flow_search_does_not_look_at_items_of_other_places),
         cmocka_unit_test(flow_requeued_item_keeps_its_position),
+        cmocka_unit_test(flow_requeued_item_keeps_its_deadline),
+        cmocka_unit_test(flow_new_rules_of_a_band_wait_until_it_is_empty),
         cmocka_unit_test(flow_remove_from_middle_keeps_order),
         cmocka_unit_test(flow_check_limits_reports_the_limit_reached),
         cmocka_unit_test(flow_band_without_limit_uses_default_limit),

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "core/base/num.h"
 #include "core/event/clock.h"
 #include "pick/pool/state.h"
 
@@ -479,11 +480,11 @@ static enum status queue_full_error(const struct pool_spec *spec, enum flow_full
             "request queue full: queued requests exceed flow_control.max_bytes (%llu bytes)",
             (unsigned long long)limits->max_bytes);
     }
-    if (full == FLOW_FULL_BAND) {
+    if (full == FLOW_FULL_BAND || full == FLOW_FULL_BAND_BYTES) {
         return error_set(
             err, ST_SATURATED,
-            "request queue full: priority %lld has reached its limit (flow_control.bands)",
-            (long long)priority);
+            "request queue full: priority %lld has reached its limit of %s (flow_control.bands)",
+            (long long)priority, full == FLOW_FULL_BAND ? "requests" : "bytes");
     }
     return error_set(err, ST_SATURATED,
                      "request queue full: %llu requests are waiting (flow_control.max_requests)",
@@ -553,7 +554,8 @@ static enum flow_full make_place(struct pool *pool, const struct pool_request *r
                                  int64_t priority, struct pool_notifications *notifications) {
     const struct flow_limits *limits = &pool->snapshot->spec->flow_control.limits;
     enum flow_full full = flow_check_limits(&pool->flow, limits, priority, request->n_bytes);
-    bool too_large = request->n_bytes > limits->max_bytes;
+    bool too_large = request->n_bytes > limits->max_bytes ||
+                     request->n_bytes > flow_limits_rules(limits, priority)->max_bytes;
     for (int i = 0; full != FLOW_FITS && !too_large && i < MAX_DISPLACED; i++) {
         struct flow_item *victim = flow_find_victim(&pool->flow, full, priority,
                                                     request->fairness_id, request->n_bytes, NULL);
@@ -564,6 +566,22 @@ static enum flow_full make_place(struct pool *pool, const struct pool_request *r
         full = flow_check_limits(&pool->flow, limits, priority, request->n_bytes);
     }
     return full;
+}
+
+/* Of a request whose client said when it expects the first token. A value that is no number of
+ * milliseconds, or too large, is none. */
+static uint64_t deadline_of(const struct flow_band_rules *rules, const struct pool_request *request,
+                            uint64_t now_ns) {
+    static const char HEADER[] = "x-llm-d-slo-ttft-ms";
+    enum { NS_PER_MS = 1000000 };
+    struct str value = {NULL, 0};
+    uint64_t ms;
+    if (rules->ordering == FLOW_BY_DEADLINE && request->headers.find) {
+        value = str_trim(request->headers.find(request->headers.of, str_of(HEADER)));
+    }
+    bool is_valid = value.len > 0 && num_parse_u64(value, &ms) &&
+                    ms <= (uint64_t)INT64_MAX / NS_PER_MS - now_ns / NS_PER_MS - 1;
+    return is_valid ? now_ns + ms * NS_PER_MS : 0;
 }
 
 enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *request,
@@ -585,18 +603,27 @@ enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *
         flow_count_rejected(&pool->flow, priority);
         return queue_full_error(spec, full, priority, err);
     }
+    const struct flow_band_rules *rules = flow_limits_rules(&spec->flow_control.limits, priority);
     uint64_t now_ns = clock_now_ns();
     uint64_t *members = waiter->members;
     uint64_t members_generation = waiter->members_generation;
+    uint64_t max_wait_ns =
+        rules->max_wait_ns > 0 ? rules->max_wait_ns : spec->flow_control.max_wait_ns;
     *waiter = (struct pool_waiter){.item = {.n_bytes = request->n_bytes},
                                    .wakeup = waiter->wakeup,
                                    .subset = request->subset,
                                    .selection = request->selection,
                                    .members = members,
                                    .members_generation = members_generation,
-                                   .until_ns = now_ns + spec->flow_control.max_wait_ns};
-    if (!flow_add(&pool->flow, &waiter->item, priority, request->fairness_id,
-                  place_of(pool, request), now_ns)) {
+                                   .max_wait_ns = max_wait_ns,
+                                   .until_ns = now_ns + max_wait_ns};
+    if (!flow_add(&pool->flow, &waiter->item,
+                  &(struct flow_arrival){.priority = priority,
+                                         .fairness_id = request->fairness_id,
+                                         .place = place_of(pool, request),
+                                         .rules = rules,
+                                         .deadline_ns = deadline_of(rules, request, now_ns),
+                                         .now_ns = now_ns})) {
         return error_no_memory(err, "a queued request");
     }
     count_unrestricted(pool, waiter, true);
@@ -642,23 +669,25 @@ void pool_dequeue(struct pool *pool, struct pool_waiter *waiter, enum flow_outco
 bool pool_waiter_add_bytes(struct pool *pool, struct pool_waiter *waiter, uint64_t n_bytes) {
     struct pool_notifications notifications = {NULL};
     lock_acquire(&pool->lock);
-    uint64_t most = pool->snapshot->spec->flow_control.limits.max_bytes;
-    struct flow_item *victim = NULL;
+    const struct flow_limits *limits = &pool->snapshot->spec->flow_control.limits;
+    enum flow_full full = FLOW_FITS;
     if (waiter->item.state != FLOW_IDLE) {
         flow_add_bytes(&pool->flow, &waiter->item, n_bytes);
-        for (int i = 0; pool->flow.n_bytes > most && i < MAX_DISPLACED; i++) {
-            victim = flow_find_victim(&pool->flow, FLOW_FULL_BYTES, flow_priority(&waiter->item),
-                                      str_make(NULL, 0), 0, &waiter->item);
+        full = flow_check_bytes(&pool->flow, limits, &waiter->item);
+        for (int i = 0; full != FLOW_FITS && i < MAX_DISPLACED; i++) {
+            struct flow_item *victim =
+                flow_find_victim(&pool->flow, full, flow_priority(&waiter->item), str_make(NULL, 0),
+                                 0, &waiter->item);
             if (!victim || victim == &waiter->item) {
                 break;
             }
             displace(pool, waiter_of(victim), &notifications);
+            full = flow_check_bytes(&pool->flow, limits, &waiter->item);
         }
     }
-    bool fit = pool->flow.n_bytes <= most;
     lock_release(&pool->lock);
     pool_send_notifications(&notifications);
-    return fit;
+    return full == FLOW_FITS;
 }
 
 void pool_tick(struct pool *pool, uint64_t gap_ns) {

@@ -67,6 +67,7 @@ struct pool_waiter {
     uint64_t *members;
     uint64_t members_generation;
     STAILQ_ENTRY(pool_waiter) orphaned_link; /* while pool_notify_after_update collects them */
+    uint64_t max_wait_ns;                    /* how long it may wait, by its priority */
     uint64_t until_ns; /* queue deadline (clock_now_ns); enforced by the caller */
 };
 

@@ -213,13 +213,113 @@ static void pool_wait_dequeued_waiter_releases_capacity(void **state) {
     close_pool(&fixture);
 }
 
+/* Below every priority from 0 on, and each band by its own limits. */
+static void pool_wait_sheddable_waits_in_its_band(void **state) {
+    static const struct flow_band_rules negative = {
+        .max_requests = 1, .max_bytes = 100, .max_wait_ns = 5000000};
+    struct fixture fixture;
+    struct pool_spec *spec = wait_fixture_spec(1, 1);
+    struct waiting_request one = {0}, low[3] = {0}, plain = {0};
+    (void)state;
+    spec->flow_control.sheddable_waits = true;
+    spec->flow_control.limits.negative = &negative;
+    open_pool(&fixture, spec);
+    low[0].request.objective = low[1].request.objective = low[2].request.objective = STR("low");
+    ask_and_go(&fixture, &one);
+    ask_and_wait(&fixture, &low[0]);
+    assert_int_equal(low[0].waiter.until_ns, 1005 * MS);
+    assert_int_equal(ask(&fixture, &low[1]), ST_SATURATED);
+    assert_non_null(strstr(low[1].err.text, "priority -1 has reached its limit of requests"));
+    ask_and_wait(&fixture, &plain);
+    assert_int_equal(plain.waiter.until_ns, 31000 * MS);
+    assert_false(pool_waiter_add_bytes(fixture.pool, &low[0].waiter, 101));
+    give_back(&fixture, &one);
+    expect_called(&fixture, &plain);
+    expect_nobody();
+    give_back(&fixture, &plain);
+    expect_called(&fixture, &low[0]);
+    low[2].request.n_bytes = 101;
+    assert_int_equal(ask(&fixture, &low[2]), ST_SATURATED);
+    assert_non_null(strstr(low[2].err.text, "priority -1 has reached its limit of bytes"));
+    give_back(&fixture, &low[0]);
+    close_pool(&fixture);
+}
+
+/* A request of a higher priority takes the place of the newest of the lowest band, also where that
+ * is below 0 and has room of its own. */
+static void pool_wait_higher_priority_displaces_newest_sheddable(void **state) {
+    struct fixture fixture;
+    struct pool_spec *spec = wait_fixture_spec(1, 1);
+    struct waiting_request one = {0}, low[2] = {0}, plain = {0};
+    (void)state;
+    spec->flow_control.sheddable_waits = true;
+    spec->flow_control.limits.max_requests = 2;
+    open_pool(&fixture, spec);
+    low[0].request.objective = low[1].request.objective = STR("low");
+    ask_and_go(&fixture, &one);
+    ask_and_wait(&fixture, &low[0]);
+    ask_and_wait(&fixture, &low[1]);
+    ask_and_wait(&fixture, &plain);
+    assert_ptr_equal(pool_wakeup_pop(&wakeup), &low[1].waiter);
+    assert_int_equal(ask(&fixture, &low[1]), ST_SATURATED);
+    give_back(&fixture, &one);
+    expect_called(&fixture, &plain);
+    give_back(&fixture, &plain);
+    expect_called(&fixture, &low[0]);
+    give_back(&fixture, &low[0]);
+    close_pool(&fixture);
+}
+
+static struct str find_slo(const void *of, struct str name) {
+    return str_is(name, "x-llm-d-slo-ttft-ms") ? str_of(of) : str_make(NULL, 0);
+}
+
+/* By the header with the milliseconds until the first token; a value that is none counts as
+ * none. */
+static void pool_wait_order_by_deadline_header(void **state) {
+    static const struct flow_band_rules others = {.max_requests = FLOW_UNLIMITED,
+                                                  .max_bytes = FLOW_UNLIMITED,
+                                                  .fairness = FLOW_GLOBAL_STRICT,
+                                                  .ordering = FLOW_BY_DEADLINE};
+    static const struct {
+        const char *value, *id;
+        int expected; /* its turn */
+    } rows[] = {
+        {"", "x", 4},    {"500", "x", 2}, {" 20 ", "y", 0}, {"-1", "y", 5},
+        {"100", "x", 1}, {"1.5", "z", 6}, {"900", "z", 3},  {"9223372036854775807", "x", 7}};
+    enum { N = sizeof(rows) / sizeof(rows[0]) };
+    struct fixture fixture;
+    struct pool_spec *spec = wait_fixture_spec(1, 1);
+    struct waiting_request one = {0}, more[N] = {0};
+    (void)state;
+    spec->flow_control.limits.others = &others;
+    open_pool(&fixture, spec);
+    ask_and_go(&fixture, &one);
+    for (int i = 0; i < N; i++) {
+        more[i].request.headers = (struct pool_headers){find_slo, rows[i].value};
+        more[i].request.fairness_id = str_of(rows[i].id);
+        ask_and_wait(&fixture, &more[i]);
+    }
+    struct waiting_request *last = &one;
+    for (int turn = 0; turn < N; turn++) {
+        give_back(&fixture, last);
+        for (int i = 0; i < N; i++) {
+            last = rows[i].expected == turn ? &more[i] : last;
+        }
+        expect_called(&fixture, last);
+    }
+    give_back(&fixture, last);
+    close_pool(&fixture);
+}
+
 static void pool_wait_full_queue_error_names_the_limit(void **state) {
-    static const struct flow_band_limits band = {7, 1};
+    static const struct flow_band_rules band = {
+        .priority = 7, .max_requests = 1, .max_bytes = FLOW_UNLIMITED};
     struct fixture fixture;
     struct pool_spec *spec = wait_fixture_spec(1, 1);
     struct waiting_request one = {0}, more[4] = {0};
     (void)state;
-    spec->flow_control.limits = (struct flow_limits){2, 1000, &band, 1, 0};
+    spec->flow_control.limits = (struct flow_limits){2, 1000, &band, 1, NULL, NULL};
     open_pool(&fixture, spec);
     ask_and_go(&fixture, &one);
     more[0].request.objective = more[1].request.objective = STR("high");
@@ -962,6 +1062,9 @@ int main(void) {
         cmocka_unit_test(pool_wait_ids_of_a_band_alternate),
         cmocka_unit_test(pool_wait_criticality_sets_priority),
         cmocka_unit_test(pool_wait_dequeued_waiter_releases_capacity),
+        cmocka_unit_test(pool_wait_sheddable_waits_in_its_band),
+        cmocka_unit_test(pool_wait_higher_priority_displaces_newest_sheddable),
+        cmocka_unit_test(pool_wait_order_by_deadline_header),
         cmocka_unit_test(pool_wait_full_queue_error_names_the_limit),
         cmocka_unit_test(pool_wait_full_subset_does_not_block_others),
         cmocka_unit_test(pool_wait_without_endpoint_is_refused),

@@ -1,0 +1,319 @@
+/* Which requests wait for a full pool, how long and in which order: our section `flow_control`, and
+ * upstream's `flowControl` with its bands and policies. Both fill a struct pool_flow_control. */
+#include "core/base/num.h"
+#include "pick/config/plugin_list.h"
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* Ours: "256MiB", or a number of bytes. */
+static void read_bytes(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    const struct doc_member *row = reader->row;
+    struct str text = {NULL, 0};
+    uint64_t n_bytes;
+    if (doc_is_whole(node)) {
+        doc_reader_u64(reader, node, row->min, row->max, out);
+        return;
+    }
+    doc_reader_view(reader, node, &text);
+    if (!text.ptr) {
+        return;
+    }
+    if (num_parse_bytes(text, &n_bytes) && n_bytes >= (uint64_t)row->min &&
+        n_bytes <= (uint64_t)row->max) {
+        *(uint64_t *)out = n_bytes;
+    } else {
+        doc_reader_fail(reader, node, "expected a size from 64KiB to 1024GiB, got \"%.*s\"",
+                        STR_ARG(text));
+    }
+}
+
+/* A quantity of Kubernetes: "10Gi", "500M", "1k". */
+static bool parse_quantity(struct str text, uint64_t *out) {
+    static const struct {
+        const char *unit;
+        double factor;
+    } units[] = {{"", 1},         {"k", 1e3},      {"M", 1e6},
+                 {"G", 1e9},      {"T", 1e12},     {"Ki", 1024},
+                 {"Mi", 1 << 20}, {"Gi", 1 << 30}, {"Ti", 1099511627776.0}};
+    double value;
+    size_t n = 0;
+    while (n < text.len && ((text.ptr[n] >= '0' && text.ptr[n] <= '9') || text.ptr[n] == '.')) {
+        n++;
+    }
+    struct str unit = str_make(text.ptr + n, text.len - n);
+    if (!num_parse_decimal(str_make(text.ptr, n), &value)) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+        if (str_is(unit, units[i].unit) && value * units[i].factor < 1e18) {
+            value *= units[i].factor;
+            *out = (uint64_t)value;
+            *out += (double)*out < value;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Upstream's numbers of bytes and of requests, within the bounds of the row. A value of 0 or an
+ * absent one leaves `*out` unchanged. */
+static void read_quantity(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    uint64_t least = (uint64_t)reader->row->min, most = (uint64_t)reader->row->max, value = 0;
+    struct str text = {NULL, 0};
+    double number = 0;
+    if (!doc_is_present(node)) {
+        return;
+    }
+    bool fits = doc_read_f64(node, &number, NULL) == ST_OK
+                    ? number >= 0 && number < 1e18 && number == (double)(uint64_t)number
+                    : doc_read_str(node, &text, NULL) == ST_OK && parse_quantity(text, &value);
+    value = text.ptr || !fits ? value : (uint64_t)number;
+    if (!fits || (value > 0 && (value < least || value > most))) {
+        doc_reader_fail(reader, node,
+                        "expected a quantity such as 500, 1k or 10Gi: 0, or %llu to %llu",
+                        (unsigned long long)least, (unsigned long long)most);
+    } else if (value > 0) {
+        *(uint64_t *)out = value;
+    }
+}
+
+/* A time as Go writes it; 0: without a limit, which is as good as 292 years. */
+static void read_ttl(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    uint64_t *ns = out;
+    pool_config_read_go_duration(reader, node, ns);
+    if (node->val && *ns == 0) {
+        *ns = POOL_WAIT_FOREVER;
+    }
+}
+
+/* ---- bands ----------------------------------------------------------------------------------- */
+
+#define RULES struct flow_band_rules
+static const char *const FAIRNESS_WORDS[] = {"round-robin", "global-strict", NULL};
+static const char *const ORDERING_WORDS[] = {"arrival", "deadline", NULL};
+
+static void check_band(struct doc_reader *reader, const struct doc_node *node, void *unused) {
+    (void)unused;
+    if (!node->val) {
+        doc_reader_fail(reader, node->parent, "expected a priority");
+    }
+}
+
+const struct doc_member POOL_CONFIG_BAND[] = {
+    {"priority", MEMBER_WHOLE(RULES, priority, INT32_MIN, INT32_MAX), .check = check_band,
+     .help = "of the requests"},
+    {"max_requests", MEMBER_WHOLE(RULES, max_requests, 0, POOL_CONFIG_MAX_WAITING),
+     .help = "of them that may wait; left out, only the queue's limit"},
+    {"max_bytes", MEMBER_CUSTOM_NUMBER(RULES, max_bytes, read_bytes), .min = POOL_CONFIG_MIN_BYTES,
+     .max = POOL_CONFIG_MAX_BYTES, .unit = DOC_UNIT_BYTES,
+     .help = "their buffered bodies together; left out, only the queue's limit"},
+    {"max_wait", MEMBER_DURATION(RULES, max_wait_ns, CONFIG_MS, CONFIG_HOUR),
+     .help = "in place of the queue's"},
+    {"fairness", MEMBER_WORD(RULES, fairness, FAIRNESS_WORDS), .help = "in place of the queue's"},
+    {"ordering", MEMBER_WORD(RULES, ordering, ORDERING_WORDS), .help = "in place of the queue's"},
+    {0}};
+
+/* ---- upstream's bands ------------------------------------------------------------------------ */
+
+static void read_fairness(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    enum flow_fairness *fairness = out;
+    if (doc_is_present(node)) {
+        const struct picker_plugin plugin =
+            picker_plugin_of_ref(reader, node, PICKER_PLUGIN_FAIRNESS);
+        bool is_strict =
+            plugin.type && strcmp(plugin.type->type, "global-strict-fairness-policy") == 0;
+        *fairness = is_strict ? FLOW_GLOBAL_STRICT : FLOW_ROUND_ROBIN;
+    }
+}
+
+/* Requests of a band have one TTL, so the earliest deadline first is the order of arrival. */
+static void read_ordering(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    enum flow_ordering *ordering = out;
+    if (doc_is_present(node)) {
+        const struct picker_plugin plugin =
+            picker_plugin_of_ref(reader, node, PICKER_PLUGIN_ORDERING);
+        bool by_slo = plugin.type && strcmp(plugin.type->type, "slo-deadline-ordering-policy") == 0;
+        *ordering = by_slo ? FLOW_BY_DEADLINE : FLOW_BY_ARRIVAL;
+    }
+}
+
+/* Upstream's defaults. */
+static const struct flow_band_rules PICKER_BAND_DEFAULTS = {
+    .max_requests = 5000,
+    .max_bytes = 1000000000,
+    .fairness = FLOW_GLOBAL_STRICT,
+    .ordering = FLOW_BY_ARRIVAL,
+};
+
+const struct doc_member PICKER_BAND[] = {
+    {"maxRequests", MEMBER_CUSTOM_NUMBER(RULES, max_requests, read_quantity), .min = 1,
+     .max = POOL_CONFIG_MAX_WAITING, .form = "a quantity: 0, or",
+     .help = "requests of the priority that may wait; 5000"},
+    {"maxBytes", MEMBER_CUSTOM_NUMBER(RULES, max_bytes, read_quantity), .min = 1,
+     .max = INT64_C(1) << 60, .unit = DOC_UNIT_BYTES, .form = "a quantity: 0, or",
+     .help = "their buffered bodies together; 1G"},
+    {"defaultRequestTTL", MEMBER_CUSTOM_NUMBER(RULES, max_wait_ns, read_ttl), .max = INT64_MAX,
+     .form = "a time:", .unit = DOC_UNIT_NS, .help = "in place of that of `flowControl`"},
+    {"fairnessPolicyRef", MEMBER_CUSTOM_FIELD(RULES, fairness, enum flow_fairness, read_fairness),
+     .form = "a plugin", .help = "which fairness id is next; `global-strict-fairness-policy`"},
+    {"orderingPolicyRef", MEMBER_CUSTOM_FIELD(RULES, ordering, enum flow_ordering, read_ordering),
+     .form = "a plugin", .help = "which request of it; `fcfs-ordering-policy`"},
+    {"priority", MEMBER_WHOLE(RULES, priority, INT32_MIN, INT32_MAX), .help = "of the band"},
+    {0}};
+
+/* Each item begins as `defaults`. */
+static void read_bands(struct doc_reader *reader, const struct doc_node *list,
+                       const struct doc_member *members, const struct flow_band_rules *defaults,
+                       struct flow_limits *out) {
+    size_t n = doc_is_present(list) ? doc_count(list) : 0;
+    if (n > POOL_CONFIG_MAX_BANDS) {
+        doc_reader_fail(reader, list, "expected at most %d priorities, got %zu",
+                        POOL_CONFIG_MAX_BANDS, n);
+    }
+    if (n == 0) {
+        return;
+    }
+    struct flow_band_rules *bands = doc_reader_calloc(reader, n, sizeof(*bands));
+    out->bands = bands;
+    for (struct doc_node item = {0}; doc_reader_next(reader, list, &item);) {
+        struct flow_band_rules *band = &bands[out->n_bands];
+        doc_reader_expect_object(reader, &item);
+        *band = *defaults;
+        doc_reader_object(reader, &item, members, band);
+        for (size_t i = 0; i < out->n_bands; i++) {
+            if (bands[i].priority == band->priority) {
+                doc_reader_fail(reader, &item, "the priority %lld is there twice",
+                                (long long)band->priority);
+            }
+        }
+        out->n_bands++;
+    }
+}
+
+/* `out`: a const struct flow_band_rules *. */
+static void read_band_template(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    const struct flow_band_rules **rules = out;
+    struct flow_band_rules *band =
+        doc_is_present(node) ? doc_reader_calloc(reader, 1, sizeof(*band)) : NULL;
+    if (band) {
+        *band = PICKER_BAND_DEFAULTS;
+        doc_reader_object(reader, node, PICKER_BAND, band);
+        *rules = band;
+    }
+}
+
+static void read_picker_bands(struct doc_reader *reader, const struct doc_node *list,
+                              void *limits) {
+    read_bands(reader, list, PICKER_BAND, &PICKER_BAND_DEFAULTS, limits);
+}
+#undef RULES
+
+/* ---- our section ----------------------------------------------------------------------------- */
+
+static void read_our_bands(struct doc_reader *reader, const struct doc_node *list, void *object) {
+    struct pool_config_flow *our = object;
+    read_bands(reader, list, POOL_CONFIG_BAND, &our->others, &our->flow.limits);
+}
+
+#define FLOW struct pool_config_flow
+const struct doc_member POOL_CONFIG_FLOW_CONTROL[] = {
+    {"max_requests", MEMBER_WHOLE(FLOW, flow.limits.max_requests, 1, POOL_CONFIG_MAX_WAITING),
+     .help = "requests that may wait"},
+    {"max_bytes", MEMBER_CUSTOM_NUMBER(FLOW, flow.limits.max_bytes, read_bytes),
+     .min = POOL_CONFIG_MIN_BYTES, .max = POOL_CONFIG_MAX_BYTES, .unit = DOC_UNIT_BYTES,
+     .help = "their buffered bodies together"},
+    {"max_wait", MEMBER_DURATION(FLOW, flow.max_wait_ns, CONFIG_MS, CONFIG_HOUR),
+     .help = "time after which a waiting request is refused"},
+    {"sheddable_waits", MEMBER_BOOL(FLOW, flow.sheddable_waits),
+     .help = "requests of a priority below 0 wait, too; false: they are refused"},
+    {"fairness", MEMBER_WORD(FLOW, others.fairness, FAIRNESS_WORDS),
+     .help = "which fairness id of a priority is next"},
+    {"ordering", MEMBER_WORD(FLOW, others.ordering, ORDERING_WORDS),
+     .help = "which request of it: the first, or that with the earliest deadline"},
+    {"bands", MEMBER_CUSTOM(read_our_bands), .form = "up to 64 bands",
+     .help = "what holds for some priorities"},
+    {0}};
+#undef FLOW
+
+void pool_config_read_flow_control(struct doc_reader *reader, const struct doc_node *node,
+                                   void *object) {
+    struct pool_flow_control *flow = object;
+    struct pool_config_flow our = {
+        .flow = *flow, .others = {.max_requests = FLOW_UNLIMITED, .max_bytes = FLOW_UNLIMITED}};
+    pool_config_reader_of(reader)->flow_control_given = node->val != NULL;
+    doc_reader_object(reader, node, POOL_CONFIG_FLOW_CONTROL, &our);
+    struct flow_band_rules *others =
+        node->val ? doc_reader_calloc(reader, 1, sizeof(*others)) : NULL;
+    if (others) {
+        *others = our.others;
+        *flow = our.flow;
+        flow->on = true;
+        flow->limits.others = others;
+    }
+}
+
+/* ---- upstream's section ---------------------------------------------------------------------- */
+
+#define DEFAULT_TTL_NS (60 * CONFIG_S)
+#define FLOW struct pool_flow_control
+const struct doc_member PICKER_FLOW_CONTROL[] = {
+    {"noEndpointRequestTTL",
+     MEMBER_REFUSED("not supported: requests do not wait when no endpoint is ready")},
+    {"enableEviction", MEMBER_REFUSED_TRUE("not supported: running requests are not evicted")},
+    {"usageLimitPolicyPluginRef", MEMBER_CUSTOM(picker_check_usage_limit), .form = "a plugin",
+     .help = "must be a `static-usage-limit-policy` of the whole capacity"},
+    {"maxBytes", MEMBER_CUSTOM_NUMBER(FLOW, limits.max_bytes, read_quantity),
+     .min = POOL_CONFIG_MIN_BYTES, .max = POOL_CONFIG_MAX_BYTES, .unit = DOC_UNIT_BYTES,
+     .form = "a quantity: 0, or", .help = "`flow_control: {max_bytes}`; no limit"},
+    {"maxRequests", MEMBER_CUSTOM_NUMBER(FLOW, limits.max_requests, read_quantity), .min = 1,
+     .max = POOL_CONFIG_MAX_WAITING, .form = "a quantity: 0, or",
+     .help = "`flow_control: {max_requests}`; no limit"},
+    {"defaultRequestTTL", MEMBER_CUSTOM_NUMBER(FLOW, max_wait_ns, read_ttl), .max = INT64_MAX,
+     .preset = DEFAULT_TTL_NS, .form = "a time:", .unit = DOC_UNIT_NS,
+     .help = "`flow_control: {max_wait}`; 0: no limit"},
+    {"defaultPriorityBand",
+     MEMBER_CUSTOM_FIELD(FLOW, limits.others, const struct flow_band_rules *, read_band_template),
+     .form = "a band", .help = "of each priority without one"},
+    {"defaultNegativePriorityBand",
+     MEMBER_CUSTOM_FIELD(FLOW, limits.negative, const struct flow_band_rules *, read_band_template),
+     .form = "a band", .help = "of each priority below 0 without one; `defaultPriorityBand`"},
+    {"priorityBands", MEMBER_CUSTOM_FIELD(FLOW, limits, struct flow_limits, read_picker_bands),
+     .form = "up to 64 bands", .help = "`flow_control: {bands}`"},
+    {"saturationDetector", MEMBER_BY_CALLER, .form = "`{pluginRef}`",
+     .help = "as the member of the document"},
+    {0}};
+#undef FLOW
+
+/* Returns: the section has members other than the detector. */
+static bool has_flow_limits(const struct doc_node *node) {
+    struct doc_node member = {0};
+    while (doc_next_member(node, &member)) {
+        if (strcmp(member.key, "saturationDetector") != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void picker_read_flow_control(struct doc_reader *reader, const struct doc_node *document) {
+    struct pool_config_reader *pool = pool_config_reader_of(reader);
+    struct pool_flow_control flow = {.on = true, .sheddable_waits = true};
+    struct doc_node node = doc_get(document, "flowControl");
+    bool limits = doc_is_present(&node) && has_flow_limits(&node);
+    if (limits && pool->flow_control_gate && pool->flow_control_given) {
+        doc_reader_fail(reader, &node, "the file has `flow_control` already");
+    }
+    doc_reader_presets(PICKER_FLOW_CONTROL, &flow);
+    flow.limits = (struct flow_limits){.max_requests = FLOW_UNLIMITED,
+                                       .max_bytes = FLOW_UNLIMITED,
+                                       .others = &PICKER_BAND_DEFAULTS};
+    if (doc_is_present(&node)) {
+        doc_reader_object(reader, &node, PICKER_FLOW_CONTROL, &flow);
+    }
+    if (pool->flow_control_gate && !pool->flow_control_given) {
+        pool->spec->flow_control = flow;
+    }
+    if (limits && !pool->flow_control_gate) {
+        pool_config_add_note(reader, &node, "it needs `featureGates: [flowControl]`");
+    }
+}
