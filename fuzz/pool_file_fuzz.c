@@ -34,6 +34,20 @@ static void check_spec(const struct pool_spec *spec) {
     check(!spec->profile || spec->profile->picker.plugin);
 }
 
+/* All errors are collected where there is one, and only then. */
+static void check_errors(struct str text, enum status expected, struct arena *arena) {
+    struct pool_config_source source = {.name = "pool", .text = text};
+    struct doc_errors errors = {.arena = arena};
+    struct pool_specs specs;
+    struct error err = {0};
+    enum status status = pool_file_parse_all(&source, 1, &errors, &specs, &err);
+    check((status == ST_OK) == (expected == ST_OK));
+    check(expected != ST_OK || errors.n == 0);
+    if (status == ST_OK) {
+        pool_specs_free(&specs);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct arena *arena = arena_new(NULL, 0);
     struct pool_specs specs;
@@ -51,6 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     } else {
         check(status == ST_BAD_CONFIG && strncmp(err.text, "pool:", 5) == 0);
     }
+    check_errors(str_make((const char *)data, size), status, arena);
     arena_free(arena);
     return 0;
 }

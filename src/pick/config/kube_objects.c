@@ -302,14 +302,18 @@ static void read_object(struct pool_config_file *file, const struct doc_node *ob
 static void read_picker(struct pool_config_file *file, const struct doc_node *object) {
     static const struct doc_member members[] = {
         {"apiVersion", MEMBER_BY_CALLER}, {"kind", MEMBER_BY_CALLER}, {0}};
+    enum status before = doc_reader_begin_part(&file->doc);
     check_version(&file->doc, object);
     doc_reader_reject_unknown(&file->doc, object, members, POOL_CONFIG_PICKER);
-    for (size_t i = 0; i < file->n && doc_reader_ok(&file->doc); i++) {
+    bool goes_on = file->doc.errors || doc_reader_ok(&file->doc);
+    doc_reader_end_part(&file->doc, before);
+    for (size_t i = 0; i < file->n && goes_on; i++) {
         struct pool_config_reader *reader = &file->items[i];
         if (!file->by_name || !reader->has_profile) {
             pool_config_read_picker_config(reader, object);
-            file->doc.status = reader->doc.status;
+            file->doc.status = doc_reader_ok(&reader->doc) ? file->doc.status : reader->doc.status;
         }
+        goes_on = file->doc.errors || doc_reader_ok(&file->doc);
     }
 }
 

@@ -21,6 +21,9 @@ static struct picker_plugin read_ref(struct doc_reader *reader, const struct doc
         return plugin;
     }
     const struct declared_plugin *declared = plugin_list_find(pool->plugins, name);
+    if (declared && declared->is_unknown) {
+        return plugin; /* reported there */
+    }
     plugin.type = declared ? declared->type : picker_plugin_type_find(name);
     if (declared) {
         plugin.parameters = declared->parameters;
@@ -277,7 +280,8 @@ static void read_parsers(struct doc_reader *reader, const struct doc_node *docum
 }
 
 /* Adds a note for the parameters of producers, which are ignored. */
-static void note_producers(struct doc_reader *reader) {
+static void note_producers(struct doc_reader *reader, const struct doc_node *document) {
+    (void)document;
     const struct plugin_list *plugins = pool_config_reader_of(reader)->plugins;
     for (size_t i = 0; i < plugins->n; i++) {
         const struct declared_plugin *plugin = &plugins->items[i];
@@ -298,21 +302,43 @@ const struct doc_member POOL_CONFIG_PICKER[] = {
     {"dataLayer", MEMBER_BY_CALLER},      {"parser", MEMBER_BY_CALLER},
     {"requestHandler", MEMBER_BY_CALLER}, {0}};
 
+typedef void part_reader(struct doc_reader *reader, const struct doc_node *document);
+
+static void read_profiles(struct doc_reader *reader, const struct doc_node *document) {
+    pool_config_read_profile(reader, document, true, pool_config_reader_of(reader)->plugins);
+}
+
+static void read_gates(struct doc_reader *reader, const struct doc_node *document) {
+    struct doc_node gates = doc_get(document, "featureGates"), gate = {0};
+    while (doc_is_present(&gates) && doc_reader_next_part(reader, &gates, &gate)) {
+        enum status before = doc_reader_begin_part(reader);
+        read_gate(reader, &gate);
+        doc_reader_end_part(reader, before);
+    }
+}
+
+static void read_data_layer(struct doc_reader *reader, const struct doc_node *document) {
+    struct doc_node data = doc_get(document, "data"), layer = doc_get(document, "dataLayer");
+    picker_read_data_sources(reader);
+    read_data(reader, &data);
+    read_data(reader, &layer);
+}
+
+/* In the order of their dependencies: the detector asks whether loads are scraped. */
+static part_reader *const PARTS[] = {read_profiles,
+                                     read_gates,
+                                     read_data_layer,
+                                     read_saturation_detector,
+                                     picker_read_flow_control,
+                                     note_producers,
+                                     read_parsers};
+
 void pool_config_read_picker_config(struct pool_config_reader *reader,
                                     const struct doc_node *node) {
-    struct doc_reader *doc = &reader->doc;
-    struct doc_node gates = doc_get(node, "featureGates"), gate = {0};
-    struct doc_node data = doc_get(node, "data"), layer = doc_get(node, "dataLayer");
     reader->plugins = arena_calloc(reader->arena, 1, sizeof(*reader->plugins));
-    pool_config_read_profile(doc, node, true, reader->plugins);
-    while (doc_is_present(&gates) && doc_reader_next(doc, &gates, &gate)) {
-        read_gate(doc, &gate);
+    for (size_t i = 0; i < sizeof(PARTS) / sizeof(PARTS[0]); i++) {
+        enum status before = doc_reader_begin_part(&reader->doc);
+        PARTS[i](&reader->doc, node);
+        doc_reader_end_part(&reader->doc, before);
     }
-    picker_read_data_sources(doc);
-    read_data(doc, &data);
-    read_data(doc, &layer);
-    read_saturation_detector(doc, node); /* which asks whether loads are scraped */
-    picker_read_flow_control(doc, node);
-    note_producers(doc);
-    read_parsers(doc, node);
 }

@@ -36,6 +36,7 @@ struct declared_plugin {
     struct str name;                       /* its type, where it has no name */
     const struct plugin *plugin;           /* of profiles; NULL: `type` is set */
     const struct picker_plugin_type *type; /* NULL: `plugin` is set */
+    bool is_unknown;                       /* there is no such type, which was reported */
     void *settings;                        /* its parameters, read; NULL: it has no table */
 };
 

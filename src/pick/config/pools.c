@@ -162,6 +162,7 @@ struct pool_config_reader *pool_config_find_pool(const struct pool_config_file *
 static struct pool_config_reader *begin_pool(struct pool_config_file *file) {
     struct pool_config_reader *reader = &file->items[file->n++];
     pool_config_reader_init(reader, file->name, pool_spec_new(), file->arena, file->doc.err);
+    reader->doc.errors = file->doc.errors;
     return reader;
 }
 
@@ -222,7 +223,7 @@ enum status pool_config_check_pools(const struct pool_config_file *file,
 
 void pool_config_end_pool(struct pool_config_file *file, struct pool_config_reader *reader) {
     struct error *err = reader->doc.err;
-    if (reader->doc.status == ST_BAD_CONFIG && reader->line > 0) {
+    if (reader->doc.status == ST_BAD_CONFIG && reader->line > 0 && !reader->doc.errors) {
         struct error said = *err;
         error_set(err, ST_BAD_CONFIG, "%s (in the pool \"%.*s\")", said.text,
                   STR_ARG(reader->spec->name));
@@ -451,7 +452,9 @@ void pool_config_read_endpoints(struct doc_reader *reader, const struct doc_node
         return;
     }
     spec->is_empty_on_purpose = doc_is_list(list) && doc_count(list) == 0;
-    for (struct doc_node item = {0}; doc_reader_next(reader, list, &item);) {
+    for (struct doc_node item = {0}; doc_reader_next_part(reader, list, &item);) {
+        enum status before = doc_reader_begin_part(reader);
         read_endpoint(pool_config_reader_of(reader), &item);
+        doc_reader_end_part(reader, before);
     }
 }

@@ -137,23 +137,26 @@ static void read_plugin(struct profile_reader *self, const struct doc_node *node
     if (!plugin->plugin &&
         !(plugin->type && (self->upstream || plugin->type->kind == PICKER_PLUGIN_HANDLER))) {
         unknown_type(self, &type, text);
+        plugin->is_unknown = true;
+        list->n++;
         return;
     }
     list->n++;
     if (plugin->plugin) {
-        self->doc->status =
-            plugin_read_parameters(plugin->plugin, &plugin->parameters, self->doc->arena,
-                                   &plugin->settings, self->doc->err);
+        plugin_read(plugin->plugin, self->doc, &plugin->parameters, &plugin->settings);
     } else if (plugin->type->parameters) {
         read_type_parameters(self->doc, plugin);
     }
 }
 
-static void check_plugin_count(struct doc_reader *reader, const struct doc_node *list) {
+/* Returns: whether the list may be read. */
+static bool check_plugin_count(struct doc_reader *reader, const struct doc_node *list) {
     size_t n = doc_is_present(list) ? doc_count(list) : 0;
-    if (n == 0 || n > MOST_PLUGINS) {
+    bool fits = n > 0 && n <= MOST_PLUGINS;
+    if (!fits) {
         doc_reader_fail(reader, list, "expected 1 to %d plugins, got %zu", MOST_PLUGINS, n);
     }
+    return fits;
 }
 
 /* ---- the profile ----------------------------------------------------------------------------- */
@@ -223,6 +226,9 @@ static void read_plugin_ref(struct profile_reader *self, const struct doc_node *
                         suggest_hint(&suggestion, hint));
         return;
     }
+    if (declared->is_unknown) {
+        return;
+    }
     read_weight(self->doc, &weight_node, declared, &weight);
     add_step(self, declared, weight, node);
 }
@@ -234,9 +240,11 @@ static void read_plugin_refs(struct profile_reader *self, const struct doc_node 
         {0}};
     struct doc_node list = doc_get(node, "plugins");
     doc_reader_object(self->doc, node, members, self->profile);
-    check_plugin_count(self->doc, &list);
-    for (struct doc_node item = {0}; doc_reader_next(self->doc, &list, &item);) {
+    bool fits = check_plugin_count(self->doc, &list);
+    for (struct doc_node item = {0}; fits && doc_reader_next_part(self->doc, &list, &item);) {
+        enum status before = doc_reader_begin_part(self->doc);
         read_plugin_ref(self, &item);
+        doc_reader_end_part(self->doc, before);
     }
 }
 
@@ -280,9 +288,11 @@ void pool_config_read_profile(struct doc_reader *reader, const struct doc_node *
     self.scorers = arena_calloc(reader->arena, MOST_PLUGINS, sizeof(*self.scorers));
     self.profile = arena_calloc(reader->arena, 1, sizeof(*self.profile));
     *self.profile = (struct profile){.filters = self.filters, .scorers = self.scorers};
-    check_plugin_count(reader, &list->node);
-    while (doc_reader_next(reader, &list->node, &item)) {
+    bool fits = check_plugin_count(reader, &list->node);
+    while (fits && doc_reader_next_part(reader, &list->node, &item)) {
+        enum status before = doc_reader_begin_part(reader);
         read_plugin(&self, &item);
+        doc_reader_end_part(reader, before);
     }
     item = (struct doc_node){0};
     if (n > 0 && doc_reader_next(reader, &profiles, &item)) {

@@ -16,9 +16,17 @@ static int failed(const struct error *err) {
     return EXIT_CODE_FAILED;
 }
 
+/* All errors of the configuration, or else the one that there is. */
+static int failed_check(const struct doc_errors *errors, const struct error *err) {
+    for (size_t i = 0; i < errors->n; i++) {
+        fprintf(stderr, "sluice pick: %.*s\n", STR_ARG(errors->items[i]));
+    }
+    return errors->n > 0 ? EXIT_CODE_FAILED : failed(err);
+}
+
 /* Prints the effective configuration. */
-static enum status print_pools(const struct pick_settings *settings, struct buf *out,
-                               struct error *err) {
+static enum status print_pools(const struct pick_settings *settings, struct doc_errors *errors,
+                               struct buf *out, struct error *err) {
     struct pool_watch_options options = pick_pool_options(settings);
     struct pick_cluster *cluster = NULL;
     struct pool_specs specs;
@@ -27,6 +35,7 @@ static enum status print_pools(const struct pick_settings *settings, struct buf 
         return st;
     }
     options.cluster = pick_cluster_store(cluster);
+    options.errors = errors;
     st = pool_watch_read(&options, &specs, err);
     if (st == ST_OK) {
         pool_specs_print(&specs, out);
@@ -40,12 +49,13 @@ static enum status print_pools(const struct pick_settings *settings, struct buf 
 }
 
 int pick_check(const struct pick_settings *settings, struct arena *arena) {
+    struct doc_errors errors = {.arena = arena};
     struct tls_server *tls = NULL;
     struct error err;
     struct buf out;
     buf_init(&out, arena, 4096);
-    if (print_pools(settings, &out, &err) != ST_OK) {
-        return failed(&err);
+    if (print_pools(settings, &errors, &out, &err) != ST_OK) {
+        return failed_check(&errors, &err);
     }
     memory_share_add_line(&out, "client memory", &settings->client_memory, &settings->memory_limit);
     memory_share_add_line(&out, "body memory", &settings->body_memory, &settings->memory_limit);

@@ -289,3 +289,17 @@ def test_file_discovery_needs_no_cluster_for_the_name_of_a_pool(start, tmp_path)
         endpoints.write_text("endpoints:\n" + entry("b", B))
         picker.wait_until(lambda now: now["sluice_pick_pool_generation"] == 2, "the new file")
         assert proxy.pick("/v1/completions") == B
+
+
+def test_check_names_every_error(tmp_path):
+    """Not the first alone: who brings a file from upstream sees all of what is missing."""
+    config = CONFIG.format(version=GROUPS[0]).replace("queue-scorer\n- type", "queue-scorr\n- type") + (
+        "featureGates: [flowControll]\nflowControl: {maxRequests: x}\nother: 1\n"
+        "---\nsaturation: {max_in_flight: -1}\n")
+    done = run("pick", "--endpoint", A, "--config-text", config, "--check")
+    paths = ('unknown field "other"', "plugins[0].type", "featureGates[0]", "flowControl.maxRequests",
+             "saturation.max_in_flight")
+    lines = done.stderr.splitlines()
+    assert done.returncode == 1 and not done.stdout, done
+    assert [sum(path in line for line in lines) for path in paths] == [1] * 5, done.stderr
+    assert all(line.startswith("sluice pick: --config-text:") for line in lines), done.stderr

@@ -99,6 +99,10 @@ enum status doc_expect_object(const struct doc_node *node, struct error *err);
  * field \"input[0].dim\"; did you mean \"dims\"?". */
 enum status doc_reject_unknown(const struct doc_node *node, const char *const *names,
                                struct error *err);
+/* The same for the members after `*member`, which was zeroed at first; it becomes the one that is
+ * reported, or zeroed after the last. */
+enum status doc_reject_unknown_after(const struct doc_node *node, const char *const *names,
+                                     struct doc_node *member, struct error *err);
 /* Copies some members of an object into a document without lines. `paths`, which ends with NULL,
  * has names of members and of members of members ("metadata/name"); absent ones are left out.
  * Returns: ST_NO_MEMORY. Owns: *out until doc_free. */

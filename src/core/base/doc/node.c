@@ -250,8 +250,13 @@ static bool is_among(const char *const *names, yyjson_val *key) {
 enum status doc_reject_unknown(const struct doc_node *node, const char *const *names,
                                struct error *err) {
     struct doc_node member = {0};
-    while (doc_next_member(node, &member) && node->doc->lines) {
-        yyjson_val *key = json_key(member.val);
+    return doc_reject_unknown_after(node, names, &member, err);
+}
+
+enum status doc_reject_unknown_after(const struct doc_node *node, const char *const *names,
+                                     struct doc_node *member, struct error *err) {
+    while (doc_next_member(node, member) && node->doc->lines) {
+        yyjson_val *key = json_key(member->val);
         if (!is_among(names, key)) {
             return unknown_field(node, key, names, err);
         }

@@ -24,6 +24,39 @@ void doc_reader_no_memory(struct doc_reader *reader) {
     }
 }
 
+/* Each text once: an error is met again at the end of each part around it. */
+static void record_error(const struct doc_reader *reader) {
+    struct doc_errors *errors = reader->errors;
+    bool is_new = reader->status == ST_BAD_CONFIG && errors->n < DOC_MAX_ERRORS;
+    for (size_t i = 0; is_new && i < errors->n; i++) {
+        is_new = !str_is(errors->items[i], reader->err->text);
+    }
+    if (is_new) {
+        struct str text = arena_dup(errors->arena, str_of(reader->err->text));
+        errors->items[errors->n] = text;
+        errors->n += text.ptr != NULL;
+    }
+}
+
+enum status doc_reader_begin_part(struct doc_reader *reader) {
+    enum status before = reader->status;
+    if (reader->errors && before == ST_BAD_CONFIG) {
+        record_error(reader);
+        reader->status = ST_OK;
+    }
+    return before;
+}
+
+void doc_reader_end_part(struct doc_reader *reader, enum status before) {
+    if (!reader->errors) {
+        return;
+    }
+    record_error(reader);
+    if (before != ST_OK && reader->status == ST_OK) {
+        reader->status = before;
+    }
+}
+
 void *doc_reader_calloc(struct doc_reader *reader, size_t n, size_t size) {
     void *items = doc_reader_ok(reader) ? arena_calloc(reader->arena, n, size) : NULL;
     if (!items) {
@@ -168,7 +201,23 @@ bool doc_reader_next(const struct doc_reader *reader, const struct doc_node *lis
     return doc_reader_ok(reader) && doc_next(list, item);
 }
 
+bool doc_reader_next_part(const struct doc_reader *reader, const struct doc_node *list,
+                          struct doc_node *item) {
+    bool goes_on = doc_reader_ok(reader) || (reader->errors && reader->status == ST_BAD_CONFIG);
+    return goes_on && doc_next(list, item);
+}
+
 /* ---- members --------------------------------------------------------------------------------- */
+
+static void reject_each_unknown(struct doc_reader *reader, const struct doc_node *node,
+                                const char *const *names) {
+    struct doc_node member = {0};
+    do {
+        enum status before = doc_reader_begin_part(reader);
+        reader->status = doc_reject_unknown_after(node, names, &member, reader->err);
+        doc_reader_end_part(reader, before);
+    } while (member.val);
+}
 
 void doc_reader_reject_unknown(struct doc_reader *reader, const struct doc_node *node,
                                const struct doc_member *members, const struct doc_member *more) {
@@ -183,7 +232,9 @@ void doc_reader_reject_unknown(struct doc_reader *reader, const struct doc_node 
         names[n++] = more->name;
     }
     names[n] = NULL;
-    if (doc_reader_ok(reader)) {
+    if (reader->errors) {
+        reject_each_unknown(reader, node, names);
+    } else if (doc_reader_ok(reader)) {
         reader->status = doc_reject_unknown(node, names, reader->err);
     }
 }
@@ -339,12 +390,14 @@ static void read_member(struct doc_reader *reader, const struct doc_node *node,
 
 void doc_reader_members(struct doc_reader *reader, const struct doc_node *node,
                         const struct doc_member *members, void *object) {
-    for (; members->name && doc_reader_ok(reader); members++) {
+    for (; members->name && (reader->errors || doc_reader_ok(reader)); members++) {
         struct doc_node member = doc_get(node, members->name);
+        enum status before = doc_reader_begin_part(reader);
         read_member(reader, &member, members, object);
         if (members->check && doc_reader_ok(reader)) {
             members->check(reader, &member, object);
         }
+        doc_reader_end_part(reader, before);
     }
 }
 
@@ -354,8 +407,10 @@ void doc_reader_object(struct doc_reader *reader, const struct doc_node *node,
         return;
     }
     doc_reader_expect_object(reader, node);
-    doc_reader_reject_unknown(reader, node, members, NULL);
-    doc_reader_members(reader, node, members, object);
+    if (doc_reader_ok(reader)) {
+        doc_reader_reject_unknown(reader, node, members, NULL);
+        doc_reader_members(reader, node, members, object);
+    }
 }
 
 void doc_reader_presets(const struct doc_member *members, void *object) {

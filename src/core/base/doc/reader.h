@@ -25,6 +25,14 @@
 
 #include "core/base/doc/doc.h"
 
+/* Errors beyond the first, for a check of a whole document: see doc_reader_begin_part. */
+enum { DOC_MAX_ERRORS = 100 };
+struct doc_errors {
+    struct arena *arena; /* receives the texts */
+    struct str items[DOC_MAX_ERRORS];
+    size_t n; /* further errors are not collected */
+};
+
 struct doc_reader {
     struct arena *arena; /* receives copies of texts, and lists; the results live as long */
     const char *what;    /* what is read, for the text "out of memory for …" */
@@ -34,6 +42,7 @@ struct doc_reader {
     struct error *err;
     enum status status;           /* ST_OK until the first error */
     const struct doc_member *row; /* of the member, when its `read` is called */
+    struct doc_errors *errors;    /* collects all errors; NULL: reading ends with the first */
 };
 
 /* ---- the first error ------------------------------------------------------------------------- */
@@ -47,6 +56,13 @@ void doc_reader_fail(struct doc_reader *reader, const struct doc_node *node, con
 void doc_reader_no_memory(struct doc_reader *reader);
 /* Returns: `n` zeroed items in the arena; NULL after an error. */
 void *doc_reader_calloc(struct doc_reader *reader, size_t n, size_t size);
+
+/* Where errors are collected, the functions between these two report those of a part of the
+ * document on their own: an error before does not keep it from being read, and one in it does not
+ * keep the next part. Each row of a table is such a part. Elsewhere they have no effect. `before`:
+ * what doc_reader_begin_part returned. */
+enum status doc_reader_begin_part(struct doc_reader *reader);
+void doc_reader_end_part(struct doc_reader *reader, enum status before);
 
 /* Copies a text into the arena, followed by a NUL; after an error it does nothing. */
 void doc_reader_dup(struct doc_reader *reader, struct str text, struct str *out);
@@ -86,6 +102,9 @@ void *doc_reader_list(struct doc_reader *reader, const struct doc_node *list, si
 /* As doc_next. Returns: false also after an error. */
 bool doc_reader_next(const struct doc_reader *reader, const struct doc_node *list,
                      struct doc_node *item);
+/* The same for elements that are parts each: where errors are collected it goes on after one. */
+bool doc_reader_next_part(const struct doc_reader *reader, const struct doc_node *list,
+                          struct doc_node *item);
 
 /* ---- objects --------------------------------------------------------------------------------- */
 

@@ -447,6 +447,46 @@ static void doc_reader_members_of_absent_object_are_absent(void **state) {
     reading_fini(&r);
 }
 
+#define LIST "{count: x, other: 1, more: 2, list: [{count: y}, 7, {count: 8}, {count: z}]}"
+
+/* Each row, each unknown member and each element is a part of its own; values that are right are
+ * read beside them. Without a list of errors the first one ends it. */
+static void doc_reader_collects_errors_of_parts(void **state) {
+    static const char *const expected[] = {
+        "f:1: unknown field \"other\"",
+        "f:1: unknown field \"more\"",
+        "f:1: count: expected a whole number from 0 to 100, got \"x\"",
+        "f:1: list[0].count: expected a whole number from 0 to 100, got \"y\"",
+        "f:1: list[1]: expected an object (named fields), got 7",
+        "f:1: list[3].count: expected a whole number from 0 to 100, got \"z\""};
+    static const struct doc_member parts[] = {
+        {"count", MEMBER_WHOLE(struct record, count, 0, 100)}, {"list", MEMBER_BY_CALLER}, {0}};
+    (void)state;
+    for (int collects = 0; collects < 2; collects++) {
+        struct reading r;
+        struct record out = {.count = 3};
+        struct doc_errors errors = {.n = 0};
+        reading_init(&r, LIST, 0);
+        struct doc_node list = doc_get(&r.root, "list"), item = {0};
+        errors.arena = r.reader.arena;
+        r.reader.errors = collects ? &errors : NULL;
+        doc_reader_object(&r.reader, &r.root, parts, &out);
+        while (doc_reader_next_part(&r.reader, &list, &item)) {
+            enum status before = doc_reader_begin_part(&r.reader);
+            doc_reader_object(&r.reader, &item, parts, &out);
+            doc_reader_end_part(&r.reader, before);
+        }
+        assert_int_equal(r.reader.status, ST_BAD_CONFIG);
+        assert_int_equal(out.count, collects ? 8 : 3);
+        assert_int_equal(errors.n, collects ? sizeof(expected) / sizeof(expected[0]) : 0);
+        for (size_t i = 0; i < errors.n; i++) {
+            assert_string_equal(errors.items[i].ptr, expected[i]);
+        }
+        assert_true(collects || strcmp(r.err.text, expected[0]) == 0);
+        reading_fini(&r);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(doc_reader_presets_and_stores),
@@ -459,6 +499,7 @@ int main(void) {
         cmocka_unit_test(doc_reader_reports_ignored_members),
         cmocka_unit_test(doc_reader_notes_and_unused_members),
         cmocka_unit_test(doc_reader_after_error_does_nothing),
+        cmocka_unit_test(doc_reader_collects_errors_of_parts),
         cmocka_unit_test(doc_reader_expected_words_are_replaced),
         cmocka_unit_test(doc_reader_arena_limit_returns_no_memory),
     };

@@ -33,10 +33,12 @@ static void read_own(struct pool_config_file *file, const struct doc_node *node)
         doc_reader_members(&reader->doc, node, POOL_CONFIG_SECTIONS, reader->spec);
         file->doc.status = reader->doc.status;
     }
-    for (; list.val && doc_reader_next(&file->doc, &list, &item); reader++) {
+    for (; list.val && doc_reader_next_part(&file->doc, &list, &item); reader++) {
+        enum status before = doc_reader_begin_part(&file->doc);
         doc_reader_reject_unknown(&reader->doc, &item, ITEM, POOL_CONFIG_SECTIONS);
         doc_reader_members(&reader->doc, &item, POOL_CONFIG_SECTIONS, reader->spec);
         pool_config_end_pool(file, reader);
+        doc_reader_end_part(&file->doc, before);
     }
 }
 
@@ -62,21 +64,27 @@ static void begin_own(struct pool_config_file *file, const struct doc_node *node
  * to the file's endpoints; our own document; objects that refer to pools. */
 enum pass { PASS_LIST, PASS_POOLS, PASS_OWN, PASS_OBJECTS, N_PASSES };
 
+static void read_document(struct pool_config_file *file, const struct doc_node *document,
+                          enum pass pass) {
+    bool object = pool_config_is_kube_object(document);
+    if (object && (pass == PASS_POOLS || pass == PASS_OBJECTS)) {
+        pool_config_read_kube_object(file, document, pass == PASS_POOLS);
+    } else if (!object && pass == PASS_LIST) {
+        begin_own(file, document);
+    } else if (!object && pass == PASS_OWN) {
+        read_own(file, document);
+    }
+}
+
 static void read_documents(struct pool_config_file *file, const struct doc *doc, enum pass pass) {
     struct doc_node root = doc_root(doc);
-    for (struct doc_node item = {0}; doc_reader_next(&file->doc, &root, &item);) {
+    for (struct doc_node item = {0}; doc_reader_next_part(&file->doc, &root, &item);) {
         struct doc_node document = item;
         document.parent = NULL; /* error texts print paths from the document on */
-        if (!doc_is_present(&document)) {
-            continue;
-        }
-        bool object = pool_config_is_kube_object(&document);
-        if (object && (pass == PASS_POOLS || pass == PASS_OBJECTS)) {
-            pool_config_read_kube_object(file, &document, pass == PASS_POOLS);
-        } else if (!object && pass == PASS_LIST) {
-            begin_own(file, &document);
-        } else if (!object && pass == PASS_OWN) {
-            read_own(file, &document);
+        if (doc_is_present(&document)) {
+            enum status before = doc_reader_begin_part(&file->doc);
+            read_document(file, &document, pass);
+            doc_reader_end_part(&file->doc, before);
         }
     }
 }
@@ -137,8 +145,20 @@ static void take_specs(struct pool_config_file *file, struct pool_specs *out) {
     }
 }
 
+/* The list of pools is what the other passes need. */
+static void read_passes(struct pool_config_file *file, struct texts *texts) {
+    read_pass(file, texts, PASS_LIST);
+    bool has_pools = doc_reader_ok(&file->doc);
+    for (int pass = PASS_LIST + 1; has_pools && pass < N_PASSES; pass++) {
+        enum status before = doc_reader_begin_part(&file->doc);
+        read_pass(file, texts, (enum pass)pass);
+        doc_reader_end_part(&file->doc, before);
+    }
+}
+
 enum status pool_file_parse_all(const struct pool_config_source *sources, size_t n,
-                                struct pool_specs *out, struct error *err) {
+                                struct doc_errors *errors, struct pool_specs *out,
+                                struct error *err) {
     struct pool_config_file file = {.name = sources[0].name};
     struct texts texts = {.sources = sources};
     enum status st = ST_OK;
@@ -149,10 +169,8 @@ enum status pool_file_parse_all(const struct pool_config_source *sources, size_t
     }
     if (st == ST_OK) {
         file.arena = must_arena_new("the pool's configuration");
-        file.doc = (struct doc_reader){.arena = file.arena, .err = err};
-        for (int pass = 0; pass < N_PASSES && doc_reader_ok(&file.doc); pass++) {
-            read_pass(&file, &texts, (enum pass)pass);
-        }
+        file.doc = (struct doc_reader){.arena = file.arena, .err = err, .errors = errors};
+        read_passes(&file, &texts);
         for (size_t i = 0; i < file.n && doc_reader_ok(&file.doc); i++) {
             end_pool(&file, &file.items[i]);
         }
@@ -175,7 +193,7 @@ enum status pool_file_parse_all(const struct pool_config_source *sources, size_t
 enum status pool_file_parse(const char *name, struct str text, struct pool_specs *out,
                             struct error *err) {
     struct pool_config_source source = {.name = name, .text = text};
-    return pool_file_parse_all(&source, 1, out, err);
+    return pool_file_parse_all(&source, 1, NULL, out, err);
 }
 
 /* Adds "NAME:PORT" to the DNS plan. */

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 
+#include "core/base/doc/reader.h"
 #include "pick/pool/set.h"
 
 /* One of several texts that are read as one file. */
@@ -24,9 +25,11 @@ enum { POOL_CONFIG_MAX_SOURCES = 4 };
  * pool_specs_free. */
 enum status pool_file_parse(const char *name, struct str text, struct pool_specs *out,
                             struct error *err) SLUICE_MUST_USE;
-/* The same for 1 to POOL_CONFIG_MAX_SOURCES texts. */
+/* The same for 1 to POOL_CONFIG_MAX_SOURCES texts. `errors` collects all errors of the texts, of
+ * which `*err` is one then; NULL: the first ends it. */
 enum status pool_file_parse_all(const struct pool_config_source *sources, size_t n,
-                                struct pool_specs *out, struct error *err) SLUICE_MUST_USE;
+                                struct doc_errors *errors, struct pool_specs *out,
+                                struct error *err) SLUICE_MUST_USE;
 
 /* Adds an endpoint of the command line, "IP:PORT" or "NAME:PORT". It is in the pool whatever the
  * selector is. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. */

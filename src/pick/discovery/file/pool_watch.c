@@ -46,7 +46,7 @@ static enum status read_specs(const struct pool_watch_options *options, struct s
     if (n == 0) {
         sources[n++] = (struct pool_config_source){.name = "--endpoint", .text = STR("")};
     }
-    return pool_file_parse_all(sources, n, out, err);
+    return pool_file_parse_all(sources, n, options->errors, out, err);
 }
 
 static const char *name_of(const struct pool_watch_options *options) {

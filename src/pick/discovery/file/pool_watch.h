@@ -15,6 +15,7 @@
 #include "pick/pool/set.h"
 
 struct dns_watch;
+struct doc_errors;
 struct kube_store;
 struct pool_watch;
 
@@ -31,6 +32,7 @@ struct pool_watch_options {
     size_t n_endpoints;
     /* Its pool is added to the pool once everything is listed; NULL: none. */
     const struct kube_store *cluster;
+    struct doc_errors *errors; /* as pool_file_parse_all */
 };
 
 /* Reads all sources and publishes the pools. The options' texts and the set must live as long as

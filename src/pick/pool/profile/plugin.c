@@ -26,25 +26,30 @@ const char *plugin_kind_name(enum plugin_kind kind) {
     return names[kind];
 }
 
-enum status plugin_read_parameters(const struct plugin *plugin, const struct doc_node *node,
-                                   struct arena *arena, void **parameters, struct error *err) {
+void plugin_read(const struct plugin *plugin, struct doc_reader *reader,
+                 const struct doc_node *node, void **parameters) {
     static const struct doc_member none[] = {{0}};
-    static const char *const what[] = {
-        [PLUGIN_FILTER] = "a filter", [PLUGIN_SCORER] = "a scorer", [PLUGIN_PICKER] = "a picker"};
     const struct doc_member *members = plugin->parameters ? plugin->parameters : none;
-    struct doc_reader reader = {.arena = arena, .what = what[plugin->kind], .err = err};
     *parameters = NULL;
     if (plugin->parameters_size > 0) {
-        *parameters = doc_reader_calloc(&reader, 1, plugin->parameters_size);
+        *parameters = doc_reader_calloc(reader, 1, plugin->parameters_size);
     }
     if (*parameters) {
         doc_reader_presets(members, *parameters);
     }
     if (doc_is_present(node)) {
-        doc_reader_object(&reader, node, members, *parameters);
+        doc_reader_object(reader, node, members, *parameters);
     } else {
-        doc_reader_members(&reader, node, members, *parameters);
+        doc_reader_members(reader, node, members, *parameters);
     }
+}
+
+enum status plugin_read_parameters(const struct plugin *plugin, const struct doc_node *node,
+                                   struct arena *arena, void **parameters, struct error *err) {
+    static const char *const what[] = {
+        [PLUGIN_FILTER] = "a filter", [PLUGIN_SCORER] = "a scorer", [PLUGIN_PICKER] = "a picker"};
+    struct doc_reader reader = {.arena = arena, .what = what[plugin->kind], .err = err};
+    plugin_read(plugin, &reader, node, parameters);
     return reader.status;
 }
 

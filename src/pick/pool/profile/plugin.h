@@ -91,6 +91,9 @@ const char *plugin_kind_name(enum plugin_kind kind);
 enum status plugin_read_parameters(const struct plugin *plugin, const struct doc_node *node,
                                    struct arena *arena, void **parameters,
                                    struct error *err) SLUICE_MUST_USE;
+/* The same with a reader, which receives the errors. */
+void plugin_read(const struct plugin *plugin, struct doc_reader *reader,
+                 const struct doc_node *node, void **parameters);
 
 /* `score` for plugins whose scores are all cacheable. */
 void plugin_score_cacheable(const struct plugin_cacheable *cacheable, const void *parameters,
