@@ -291,6 +291,9 @@ static void picker_config_invalid_refused(void **state) {
 
 static void picker_config_invalid_plugins_refused(void **state) {
     (void)state;
+    assert_file_refused(NEW KIND PLUGINS "- type: predicted-latency-producer\n",
+                        "5: plugins[1].type: \"predicted-latency-producer\" is not supported: "
+                        "latencies are not predicted, and no predictor is asked");
     assert_file_refused(NEW KIND PLUGINS "- {type: concurrency-detector, name: c, parameters: "
                                          "{concurrencyMode: tokens}}\n"
                                          "saturationDetector: {pluginRef: c}\n",

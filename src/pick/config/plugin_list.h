@@ -20,6 +20,7 @@ enum picker_plugin_kind {
     PICKER_PLUGIN_DISCOVERY,
     PICKER_PLUGIN_PARSER,
     PICKER_PLUGIN_PRODUCER,
+    PICKER_PLUGIN_REFUSED,
 };
 
 struct picker_plugin_type {
@@ -36,7 +37,7 @@ struct declared_plugin {
     struct str name;                       /* its type, where it has no name */
     const struct plugin *plugin;           /* of profiles; NULL: `type` is set */
     const struct picker_plugin_type *type; /* NULL: `plugin` is set */
-    bool is_unknown;                       /* there is no such type, which was reported */
+    bool is_unknown;                       /* there is no such type, or it is refused: reported */
     void *settings;                        /* its parameters, read; NULL: it has no table */
 };
 

@@ -134,15 +134,17 @@ static void read_plugin(struct profile_reader *self, const struct doc_node *node
     plugin->type = picker_plugin_type_find(text);
     plugin->plugin = plugin_find(text);
     self->reader->spec->protocol.send_served_header |= str_is(text, VERIFIER);
-    if (!plugin->plugin &&
-        !(plugin->type && (self->upstream || plugin->type->kind == PICKER_PLUGIN_HANDLER))) {
-        unknown_type(self, &type, text);
-        plugin->is_unknown = true;
-        list->n++;
-        return;
-    }
+    bool refused = plugin->type && plugin->type->kind == PICKER_PLUGIN_REFUSED;
+    bool known = plugin->plugin ||
+                 (plugin->type && (self->upstream || plugin->type->kind == PICKER_PLUGIN_HANDLER));
+    plugin->is_unknown = refused || !known;
     list->n++;
-    if (plugin->plugin) {
+    if (refused) {
+        doc_reader_fail(self->doc, &type, "\"%.*s\" is not supported: %s", STR_ARG(text),
+                        plugin->type->note);
+    } else if (!known) {
+        unknown_type(self, &type, text);
+    } else if (plugin->plugin) {
         plugin_read(plugin->plugin, self->doc, &plugin->parameters, &plugin->settings);
     } else if (plugin->type->parameters) {
         read_type_parameters(self->doc, plugin);
