@@ -208,6 +208,82 @@ static void read_picker_bands(struct doc_reader *reader, const struct doc_node *
 }
 #undef RULES
 
+/* ---- usage limits ---------------------------------------------------------------------------- */
+
+#define USAGE struct usage_limit
+static const char *const USAGE_WORDS[] = {
+    "whole", "static", "holdback-by-rank", "holdback-by-value", "soft-reflective", NULL};
+
+static void check_ceilings(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    const struct usage_limit *limit = object;
+    bool is_holdback = limit->kind == USAGE_HOLDBACK_RANK || limit->kind == USAGE_HOLDBACK_VALUE;
+    if (is_holdback && !node->val) {
+        doc_reader_fail(reader, node, "expected the share for the lowest priority");
+    } else if (is_holdback && limit->min_ceiling >= limit->max_ceiling) {
+        doc_reader_fail(reader, node, "expected less than %g, the share for the highest priority",
+                        limit->max_ceiling);
+    }
+}
+
+const struct doc_member POOL_CONFIG_USAGE_LIMIT[] = {
+    {"policy", MEMBER_WORD(USAGE, kind, USAGE_WORDS),
+     .help = "which share of an endpoint's capacity is for requests of a priority"},
+    {"max_ceiling", MEMBER_SHARE(USAGE, max_ceiling, false), .preset = 1,
+     .help = "`static`: the share for all; `holdback-…`: for the highest priority"},
+    {"min_ceiling", MEMBER_SHARE(USAGE, min_ceiling, true), .check = check_ceilings,
+     .help = "`holdback-…`: for the lowest priority"},
+    {0}};
+
+const struct doc_member PICKER_STATIC_USAGE[] = {
+    {"threshold", MEMBER_SHARE(USAGE, max_ceiling, false), .preset = 1,
+     .help = "share of the capacity for each priority"},
+    {0}};
+
+static const char *const SHAPE_WORDS[] = {"linear", NULL};
+static const char *const DOMAIN_WORDS[] = {"rank", "value", NULL};
+
+static void read_domain(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    enum usage_limit_kind *kind = out;
+    unsigned word = 0;
+    doc_reader_word(reader, node, DOMAIN_WORDS, NULL, &word);
+    *kind = word == 0 ? USAGE_HOLDBACK_RANK : USAGE_HOLDBACK_VALUE;
+}
+
+const struct doc_member PICKER_HOLDBACK[] = {
+    {"shape", MEMBER_UNUSED_WORD(SHAPE_WORDS), .help = "linear"},
+    {"domain", MEMBER_CUSTOM_FIELD(USAGE, kind, enum usage_limit_kind, read_domain),
+     .form = "`rank` or `value`",
+     .help = "equal steps, or by the numbers of the priorities; `rank`"},
+    {"maxCeiling", MEMBER_SHARE(USAGE, max_ceiling, false), .preset = 1,
+     .help = "share of the capacity for the highest priority"},
+    {"minCeiling", MEMBER_SHARE(USAGE, min_ceiling, true), .check = check_ceilings,
+     .help = "for the lowest; required"},
+    {0}};
+
+/* It has no parameters. */
+const struct doc_member PICKER_SOFT_CEILING[] = {{0}};
+#undef USAGE
+
+static void read_usage_limit(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    struct usage_limit *limit = out;
+    if (!doc_is_present(node)) {
+        return;
+    }
+    struct picker_plugin plugin = picker_plugin_of_ref(reader, node, PICKER_PLUGIN_LIMIT);
+    if (!doc_reader_ok(reader)) {
+        return;
+    }
+    if (plugin.type->parameters == PICKER_HOLDBACK && !plugin.parameters.val) {
+        doc_reader_fail(reader, node, "expected the name of a plugin with a minCeiling");
+    }
+    *limit = *(const struct usage_limit *)plugin.settings;
+    if (plugin.type->parameters == PICKER_STATIC_USAGE) {
+        limit->kind = limit->max_ceiling < 1 ? USAGE_STATIC : USAGE_WHOLE;
+    } else if (plugin.type->parameters == PICKER_SOFT_CEILING) {
+        limit->kind = USAGE_SOFT_REFLECTIVE;
+    }
+}
+
 /* ---- our section ----------------------------------------------------------------------------- */
 
 static void read_our_bands(struct doc_reader *reader, const struct doc_node *list, void *object) {
@@ -230,6 +306,9 @@ const struct doc_member POOL_CONFIG_FLOW_CONTROL[] = {
      .help = "which fairness id of a priority is next"},
     {"ordering", MEMBER_WORD(FLOW, others.ordering, ORDERING_WORDS),
      .help = "which request of it: the first, or that with the earliest deadline"},
+    {"usage_limit", MEMBER_OBJECT(POOL_CONFIG_USAGE_LIMIT),
+     .offset = DOC_MEMBER_OFFSET(FLOW, flow.usage, struct usage_limit),
+     .help = "what each priority may use of an endpoint's capacity"},
     {"bands", MEMBER_CUSTOM(read_our_bands), .form = "up to 64 bands",
      .help = "what holds for some priorities"},
     {0}};
@@ -241,6 +320,7 @@ void pool_config_read_flow_control(struct doc_reader *reader, const struct doc_n
     struct pool_config_flow our = {
         .flow = *flow, .others = {.max_requests = FLOW_UNLIMITED, .max_bytes = FLOW_UNLIMITED}};
     pool_config_reader_of(reader)->flow_control_given = node->val != NULL;
+    doc_reader_presets(POOL_CONFIG_USAGE_LIMIT, &our.flow.usage);
     doc_reader_object(reader, node, POOL_CONFIG_FLOW_CONTROL, &our);
     struct flow_band_rules *others =
         node->val ? doc_reader_calloc(reader, 1, sizeof(*others)) : NULL;
@@ -260,8 +340,9 @@ const struct doc_member PICKER_FLOW_CONTROL[] = {
     {"noEndpointRequestTTL",
      MEMBER_REFUSED("not supported: requests do not wait when no endpoint is ready")},
     {"enableEviction", MEMBER_REFUSED_TRUE("not supported: running requests are not evicted")},
-    {"usageLimitPolicyPluginRef", MEMBER_CUSTOM(picker_check_usage_limit), .form = "a plugin",
-     .help = "must be a `static-usage-limit-policy` of the whole capacity"},
+    {"usageLimitPolicyPluginRef",
+     MEMBER_CUSTOM_FIELD(FLOW, usage, struct usage_limit, read_usage_limit), .form = "a plugin",
+     .help = "what each priority may use of an endpoint's capacity; all of it"},
     {"maxBytes", MEMBER_CUSTOM_NUMBER(FLOW, limits.max_bytes, read_quantity),
      .min = POOL_CONFIG_MIN_BYTES, .max = POOL_CONFIG_MAX_BYTES, .unit = DOC_UNIT_BYTES,
      .form = "a quantity: 0, or", .help = "`flow_control: {max_bytes}`; no limit"},

@@ -53,21 +53,6 @@ struct picker_plugin picker_plugin_of_ref(struct doc_reader *reader, const struc
     return plugin;
 }
 
-void picker_check_usage_limit(struct doc_reader *reader, const struct doc_node *ref, void *unused) {
-    struct picker_plugin plugin = {.type = NULL};
-    double threshold = 1;
-    (void)unused;
-    if (doc_is_present(ref)) {
-        plugin = read_ref(reader, ref, PICKER_PLUGIN_LIMIT);
-    }
-    struct doc_node share = doc_get(&plugin.parameters, "threshold");
-    doc_reader_f64(reader, &share, &threshold);
-    if (threshold != 1) {
-        doc_reader_fail(reader, &share,
-                        "expected 1: an endpoint's whole capacity is for all requests");
-    }
-}
-
 /* ---- saturation detector --------------------------------------------------------------------- */
 
 static const char DEFAULT_DETECTOR[] = "utilization-detector";

@@ -109,6 +109,19 @@ static const struct {
      "featureGates: [flowControl]\nflowControl: {priorityBands: [{priority: -10, maxRequests: "
      "50}]}\n" PLUGINS,
      "!notes"},
+    {METRICS NEW KIND
+     "featureGates: [flowControl]\nflowControl: {usageLimitPolicyPluginRef: u}\n" PLUGINS
+     "- {name: u, type: static-usage-limit-policy, parameters: {threshold: 0.9}}\n",
+     "  each may use 0.9 of the capacity\n"},
+    {METRICS NEW KIND
+     "featureGates: [flowControl]\nflowControl: {usageLimitPolicyPluginRef: u}\n" PLUGINS
+     "- {name: u, type: priority-holdback-policy, parameters: {shape: linear, domain: "
+     "value, minCeiling: 0.5, maxCeiling: 0.95}}\n",
+     "  the highest may use 0.95 of the capacity, the lowest 0.5, by value\n"},
+    {METRICS NEW KIND "featureGates: [flowControl]\nflowControl: {usageLimitPolicyPluginRef: "
+                      "soft-reflective-ceiling-policy}\n" PLUGINS
+                      "- type: soft-reflective-ceiling-policy\n",
+     "  lower ones are admitted less and less above a share of the capacity\n"},
     {METRICS NEW KIND "flowControl: {maxRequests: 5}\n" PLUGINS,
      "notes       flowControl (it needs `featureGates: [flowControl]`)\n"},
     {METRICS NEW KIND "flowControl: {maxRequests: 5}\n" PLUGINS, "!queue       others wait"},
@@ -261,9 +274,11 @@ static const struct {
      "3: flowControl.defaultPriorityBand.fairnessPolicyRef: \"program-aware-fairness\" is not one "
      "of: "
      "round-robin-fairness-policy, global-strict-fairness-policy"},
-    {"flowControl: {usageLimitPolicyPluginRef: soft-reflective-ceiling-policy}\n",
-     "3: flowControl.usageLimitPolicyPluginRef: \"soft-reflective-ceiling-policy\" is not one of: "
-     "static-usage-limit-policy"},
+    {"flowControl: {usageLimitPolicyPluginRef: hard-ceiling-policy}\n",
+     "3: flowControl.usageLimitPolicyPluginRef: \"hard-ceiling-policy\" is not one of: "
+     "static-usage-limit-policy, priority-holdback-policy, soft-reflective-ceiling-policy"},
+    {"flowControl: {usageLimitPolicyPluginRef: priority-holdback-policy}\n",
+     "3: flowControl.usageLimitPolicyPluginRef: expected the name of a plugin with a minCeiling"},
     {"dataLayer: {discovery: {pluginRef: file-discovery}}\n",
      "3: dataLayer.discovery.pluginRef: no plugin above has the name \"file-discovery\""},
     {"dataLayer: {discovery: {endpoints: {pluginRef: queue-scorer}}}\n",
@@ -317,11 +332,25 @@ static void picker_config_invalid_plugins_refused(void **state) {
                          "{engineConfigs: [{name: vllm}]}}\n",
         "5: plugins[1].parameters.engineConfigs: not supported: use `metrics: {rules: "
         "…}` in a document of our own format");
-    assert_file_refused(NEW KIND PLUGINS "- {type: static-usage-limit-policy, name: u, parameters: "
-                                         "{threshold: 0.5}}\n"
-                                         "flowControl: {usageLimitPolicyPluginRef: u}\n",
-                        "5: plugins[1].parameters.threshold: expected 1: an endpoint's whole "
-                        "capacity is for all requests");
+    assert_file_refused(
+        NEW KIND PLUGINS "- {type: static-usage-limit-policy, name: u, parameters: "
+                         "{threshold: 1.5}}\n",
+        "5: plugins[1].parameters.threshold: expected a share above 0, of 1 at most, "
+        "got 1.5");
+    assert_file_refused(NEW KIND PLUGINS "- {type: priority-holdback-policy, parameters: {domain: "
+                                         "value}}\n",
+                        "5: plugins[1].parameters.minCeiling: expected the share for the lowest "
+                        "priority");
+    assert_file_refused(NEW KIND PLUGINS "- {type: priority-holdback-policy, parameters: "
+                                         "{minCeiling: 0.5, maxCeiling: 0.5}}\n",
+                        "5: plugins[1].parameters.minCeiling: expected less than 0.5, the share "
+                        "for the highest priority");
+    assert_file_refused(NEW KIND PLUGINS "- {type: priority-holdback-policy, parameters: "
+                                         "{minCeiling: 0.5, shape: step}}\n",
+                        "5: plugins[1].parameters.shape: expected linear, got \"step\"");
+    assert_file_refused(NEW KIND PLUGINS "- {type: soft-reflective-ceiling-policy, parameters: "
+                                         "{period: 2}}\n",
+                        "5: unknown field \"plugins[1].parameters.period\"");
     assert_file_refused(NEW KIND PLUGINS "- type: utilization-detector\nschedulingProfiles: "
                                          "[{name: p, plugins: [{pluginRef: "
                                          "utilization-detector}]}]\n",

@@ -71,8 +71,6 @@ struct picker_plugin {
 /* Reads the name of a plugin of this kind, or its type. */
 struct picker_plugin picker_plugin_of_ref(struct doc_reader *reader, const struct doc_node *ref,
                                           enum picker_plugin_kind kind);
-/* The same of a policy whose limit must be the whole capacity. */
-doc_member_fn picker_check_usage_limit;
 
 /* The parameters of file-discovery. */
 struct picker_file_discovery {
@@ -83,7 +81,8 @@ extern const struct doc_member PICKER_FILE_DISCOVERY[];
 
 /* The parameters of plugins, `flowControl` and a band of it, for documentation. */
 extern const struct doc_member PICKER_UTILIZATION[], PICKER_CONCURRENCY[], PICKER_FLOW_CONTROL[],
-    PICKER_BAND[], PICKER_EXTRACTOR[], PICKER_SOURCE[];
+    PICKER_BAND[], PICKER_STATIC_USAGE[], PICKER_HOLDBACK[], PICKER_SOFT_CEILING[],
+    PICKER_EXTRACTOR[], PICKER_SOURCE[];
 
 /* limits.c: the thresholds in `node`, which may be absent; notes are about `said`. */
 void picker_read_utilization(struct doc_reader *reader, const struct doc_node *said,

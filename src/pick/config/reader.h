@@ -150,8 +150,9 @@ struct pool_config_flow {
 
 /* The tables of those that have one, for documentation. */
 extern const struct doc_member POOL_CONFIG_HEALTH[], POOL_CONFIG_SATURATION[],
-    POOL_CONFIG_FLOW_CONTROL[], POOL_CONFIG_BAND[], POOL_CONFIG_OUTLIER_DETECTION[],
-    POOL_CONFIG_METRICS[], POOL_CONFIG_DNS[], POOL_CONFIG_PROTOCOL[];
+    POOL_CONFIG_FLOW_CONTROL[], POOL_CONFIG_BAND[], POOL_CONFIG_USAGE_LIMIT[],
+    POOL_CONFIG_OUTLIER_DETECTION[], POOL_CONFIG_METRICS[], POOL_CONFIG_DNS[],
+    POOL_CONFIG_PROTOCOL[];
 
 /* Rows of it in pools.c, models.c, limits.c, flow_control.c, metrics.c and profile.c. */
 doc_member_fn pool_config_read_selector, pool_config_read_ports, pool_config_read_endpoints,

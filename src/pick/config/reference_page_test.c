@@ -200,6 +200,7 @@ static void print_page(struct buf *out) {
     print_table(out, "flow_control", POOL_CONFIG_FLOW_CONTROL,
                 &(struct pool_config_flow){.flow = spec->flow_control});
     print_table(out, "A band of flow_control", POOL_CONFIG_BAND, NULL);
+    print_table(out, "usage_limit of flow_control", POOL_CONFIG_USAGE_LIMIT, NULL);
     print_table(out, "outlier_detection", POOL_CONFIG_OUTLIER_DETECTION, &spec->outlier_detection);
     print_table(out, "metrics", POOL_CONFIG_METRICS, &plan);
     print_table(out, "dns", POOL_CONFIG_DNS, dns_plan_get(spec));
@@ -210,6 +211,8 @@ static void print_page(struct buf *out) {
     print_table(out, "Upstream: concurrency-detector", PICKER_CONCURRENCY, NULL);
     print_table(out, "Upstream: flowControl", PICKER_FLOW_CONTROL, NULL);
     print_table(out, "Upstream: a band of flowControl", PICKER_BAND, NULL);
+    print_table(out, "Upstream: static-usage-limit-policy", PICKER_STATIC_USAGE, NULL);
+    print_table(out, "Upstream: priority-holdback-policy", PICKER_HOLDBACK, NULL);
     print_table(out, "Upstream: core-metrics-extractor", PICKER_EXTRACTOR, NULL);
     print_table(out, "Upstream: metrics-data-source", PICKER_SOURCE, NULL);
     pool_spec_free(spec);

@@ -163,6 +163,25 @@ static bool is_plain(const struct flow_band_rules *rules) {
            rules->ordering == FLOW_BY_ARRIVAL;
 }
 
+static void print_usage_limit(const struct usage_limit *limit, struct buf *out) {
+    switch (limit->kind) {
+    case USAGE_WHOLE:
+        break;
+    case USAGE_STATIC:
+        buf_printf(out, "  each may use %g of the capacity\n", limit->max_ceiling);
+        break;
+    case USAGE_HOLDBACK_RANK:
+    case USAGE_HOLDBACK_VALUE:
+        buf_printf(out, "  the highest may use %g of the capacity, the lowest %g, by %s\n",
+                   limit->max_ceiling, limit->min_ceiling,
+                   limit->kind == USAGE_HOLDBACK_RANK ? "rank" : "value");
+        break;
+    case USAGE_SOFT_REFLECTIVE:
+        buf_printf(out, "  lower ones are admitted less and less above a share of the capacity\n");
+        break;
+    }
+}
+
 static void print_flow_control(const struct pool_flow_control *flow, struct buf *out) {
     if (!flow->on) {
         return;
@@ -185,6 +204,7 @@ static void print_flow_control(const struct pool_flow_control *flow, struct buf 
         buf_printf(out, "  of each other: ");
         print_band(flow->limits.others, out);
     }
+    print_usage_limit(&flow->usage, out);
 }
 
 static void print_outlier_detection(const struct pool_outlier_detection *outliers,

@@ -21,6 +21,7 @@ struct pool_shortlist {
                                       all */
     bool check_full;               /* whether an endpoint is full makes a difference */
     bool full;                     /* with check_full: all candidates are */
+    struct pool_gate gate;         /* of the request's priority */
     bool by_profile;               /* chosen by a profile */
     bool avoided;                  /* the first one is unchecked or avoided: there was no other */
     uint64_t pick_number;          /* of the pool's picks */
@@ -98,7 +99,7 @@ static enum status resolve_model(struct pool_reader *reader, struct str model,
     return ST_OK;
 }
 
-static int64_t priority_of(enum pool_criticality criticality) {
+static int64_t priority_of_criticality(enum pool_criticality criticality) {
     static const int64_t priorities[] = {[POOL_STANDARD] = POOL_PRIORITY_STANDARD,
                                          [POOL_CRITICAL] = POOL_PRIORITY_CRITICAL,
                                          [POOL_SHEDDABLE] = POOL_PRIORITY_SHEDDABLE};
@@ -112,7 +113,7 @@ static enum status resolve_request(struct pool_reader *reader, const struct pool
     const struct pool_objective *objective =
         request->objective.ptr ? pool_snapshot_find_objective(reader->snapshot, request->objective)
                                : NULL;
-    out->priority = objective ? objective->priority : priority_of(out->criticality);
+    out->priority = objective ? objective->priority : priority_of_criticality(out->criticality);
     out->sheddable = objective ? objective->priority < 0 : out->criticality == POOL_SHEDDABLE;
     return st;
 }
@@ -381,8 +382,14 @@ static void pick_candidates(const struct profile *profile, const struct pool_req
 
 /* ---- choosing by profile: full endpoints ----------------------------------------------------- */
 
+/* For which request an endpoint is full or not. */
+struct full_test {
+    const struct pool_waiter *waiter; /* NULL: none */
+    struct pool_gate gate;
+};
+
 /* Whether any candidate may be full. Vector loops: the exact test reads each endpoint. */
-static bool may_be_full(const struct candidate_set *candidates) {
+static bool may_be_full(const struct candidate_set *candidates, struct pool_gate gate) {
     const struct pool_spec *spec = candidates->snapshot->spec;
     const struct candidate_columns *columns = candidates->columns;
     double in_flight =
@@ -391,29 +398,30 @@ static bool may_be_full(const struct candidate_set *candidates) {
         spec->queue_depth > 0 ? (double)candidate_set_max(candidates, columns->n_waiting) : 0;
     double used =
         spec->kv_cache > 0 ? (double)candidate_set_max(candidates, columns->kv_cache_used) : 0;
-    return pool_limit_reached(spec, in_flight, n_waiting, used) != NULL;
+    return gate.ceiling < 1 ? pool_used_share(spec, in_flight, n_waiting, used) >= gate.ceiling
+                            : pool_limit_reached(spec, in_flight, n_waiting, used) != NULL;
 }
 
 static bool is_not_full(const void *parameters, const struct candidate_set *candidates,
                         uint32_t i) {
-    return !pool_is_member_full(candidates->snapshot, candidates->columns->member[i], parameters,
-                                candidates->now_ns);
+    const struct full_test *test = parameters;
+    return !pool_is_member_full(candidates->snapshot, candidates->columns->member[i], test->waiter,
+                                test->gate, candidates->now_ns);
 }
 
 static uint32_t count_full_candidates(const struct candidate_set *candidates,
-                                      const struct pool_waiter *waiter) {
+                                      const struct full_test *test) {
     uint32_t n = 0;
-    if (candidates->n > 0 && may_be_full(candidates)) {
+    if (candidates->n > 0 && may_be_full(candidates, test->gate)) {
         for (uint32_t i = 0; i < candidates->n; i++) {
-            n += !is_not_full(waiter, candidates, i);
+            n += !is_not_full(test, candidates, i);
         }
     }
     return n;
 }
 
-static void remove_full_candidates(struct candidate_set *candidates,
-                                   const struct pool_waiter *waiter) {
-    candidate_set_filter(candidates, waiter, is_not_full);
+static void remove_full_candidates(struct candidate_set *candidates, const struct full_test *test) {
+    candidate_set_filter(candidates, test, is_not_full);
 }
 
 static void run_profile(const struct profile *profile, const struct pool_request *request,
@@ -446,6 +454,7 @@ static enum status choose_by_profile(struct pool_reader *reader, const struct pr
                                      const struct pool_request *request, struct str model,
                                      struct pool_shortlist *best, struct error *err) {
     bool leave_out = reader->snapshot->spec->flow_control.on;
+    const struct full_test test = {request->waiter, best->gate};
     struct candidate_set candidates;
     enum status st = collect_fit_candidates(reader, request, model, best, &candidates, err);
     if (st != ST_OK) {
@@ -453,10 +462,10 @@ static enum status choose_by_profile(struct pool_reader *reader, const struct pr
     }
     pool_prompt_match(reader, profile, request, model);
     uint32_t n = candidates.n,
-             n_full = best->check_full ? count_full_candidates(&candidates, request->waiter) : 0;
+             n_full = best->check_full ? count_full_candidates(&candidates, &test) : 0;
     best->full = n > 0 && n_full == n;
     if (leave_out && n_full > 0 && !best->full) {
-        remove_full_candidates(&candidates, request->waiter);
+        remove_full_candidates(&candidates, &test);
         run_profile(profile, request, &candidates, best);
         if (best->n > 0) {
             return ST_OK;
@@ -513,12 +522,27 @@ static void choose_from_ranking(struct pool_reader *reader, struct pool_shortlis
 static bool is_first_full(const struct trial *trial, const struct pool_waiter *waiter) {
     const struct pool_snapshot *snapshot = trial->reader->snapshot;
     const struct endpoint *first = trial->best.endpoints[0];
-    if (!pool_limits_loads(snapshot->spec) && !waiter) {
+    if (!pool_limits_loads(snapshot->spec) && !waiter && !snapshot->ceilings) {
         return pool_limit_reached(snapshot->spec, endpoint_in_flight(first), 0, 0) != NULL;
     }
     const struct pool_member *member = pool_snapshot_find(snapshot, &first->address);
     return member && pool_is_member_full(snapshot, (uint32_t)(member - snapshot->members), waiter,
-                                         clock_now_ns());
+                                         trial->best.gate, clock_now_ns());
+}
+
+/* A waiter that was notified has passed a soft limit already. */
+static struct pool_gate gate_of(const struct trial *trial) {
+    struct pool *pool = trial->reader->pool;
+    const struct pool_snapshot *snapshot = trial->reader->snapshot;
+    const struct pool_waiter *waiter = trial->request->waiter;
+    bool is_soft =
+        snapshot->ceilings && snapshot->spec->flow_control.usage.kind == USAGE_SOFT_REFLECTIVE;
+    if (is_soft && waiter && waiter->notified) {
+        return (struct pool_gate){.ceiling = 1};
+    }
+    uint64_t cycle =
+        is_soft ? atomic_fetch_add_explicit(&pool->n_cycles, 1, memory_order_relaxed) + 1 : 0;
+    return pool_gate_of(snapshot, trial->out->priority, cycle);
 }
 
 /* Chooses without the lock where there is a profile, a subset, or an unfit endpoint. */
@@ -539,6 +563,7 @@ static enum status choose_endpoints(struct trial *trial, struct str model, struc
     best->n_filtered = 0;
     best->full = false;
     best->check_full = trial->out->sheddable || reader->snapshot->spec->flow_control.on;
+    best->gate = gate_of(trial);
     if (!trial->chosen) {
         return ST_OK;
     }
@@ -585,11 +610,20 @@ static bool is_choice_current(const struct trial *trial) {
     return best->full ? capacity_epoch == trial->capacity_epoch : !is_first_full(trial, NULL);
 }
 
-/* Whether unrestricted requests are queued before this one. */
+/* Whether unrestricted requests are queued before this one: of any priority, as there is capacity
+ * for none of them. */
 static bool has_waiters_ahead(const struct trial *trial) {
     const struct pool_waiter *waiter = trial->request->waiter;
     return trial->reader->snapshot->spec->flow_control.on && !(waiter && waiter->notified) &&
            atomic_load_explicit(&trial->reader->pool->n_unrestricted, memory_order_relaxed) > 0;
+}
+
+/* Under the lock. With ceilings there may be capacity, but not for the lower priorities that are
+ * queued. */
+static bool is_behind_waiters(const struct trial *trial) {
+    return has_waiters_ahead(trial) &&
+           (!trial->reader->snapshot->ceilings ||
+            pool_has_queued_from(trial->reader->pool, trial->out->priority));
 }
 
 /* Under the lock. Chooses from the ranking where nothing was chosen before. */
@@ -606,7 +640,7 @@ static enum attempt take_endpoint(struct trial *trial) {
     if (!is_choice_current(trial)) {
         return ATTEMPT_AGAIN;
     }
-    if ((best->full || has_waiters_ahead(trial)) &&
+    if ((best->full || is_behind_waiters(trial)) &&
         (is_shed(trial->reader->snapshot->spec, trial->out) || can_wait(trial))) {
         return ATTEMPT_SATURATED;
     }
@@ -891,6 +925,19 @@ static enum status explain_candidates(struct pool_reader *reader,
     return st;
 }
 
+/* Without a soft limit's cycles. */
+static struct pool_gate request_gate(const struct pool_snapshot *snapshot,
+                                     const struct pool_request *request) {
+    const struct pool_objective *objective =
+        request->objective.ptr ? pool_snapshot_find_objective(snapshot, request->objective) : NULL;
+    const struct pool_model_entry *name =
+        request->model.ptr ? pool_snapshot_find_name(snapshot, request->model) : NULL;
+    enum pool_criticality criticality =
+        name && name->model ? name->model->criticality : POOL_STANDARD;
+    return pool_gate_of(snapshot,
+                        objective ? objective->priority : priority_of_criticality(criticality), 1);
+}
+
 /* Leaves out full endpoints as choose_by_profile does. */
 enum status pool_explain(struct pool_reader *reader, const struct pool_request *request,
                          struct arena *arena, struct pool_explanation *out, struct error *err) {
@@ -900,10 +947,11 @@ enum status pool_explain(struct pool_reader *reader, const struct pool_request *
         return ST_OK;
     }
     enum status st = pool_collect_candidates(reader, request, request->model, &candidates, err);
-    uint32_t n_full = st == ST_OK ? count_full_candidates(&candidates, NULL) : 0;
+    const struct full_test test = {NULL, request_gate(reader->snapshot, request)};
+    uint32_t n_full = st == ST_OK ? count_full_candidates(&candidates, &test) : 0;
     out->full = n_full > 0 && n_full == candidates.n;
     if (n_full > 0 && !out->full && reader->snapshot->spec->flow_control.on) {
-        remove_full_candidates(&candidates, NULL);
+        remove_full_candidates(&candidates, &test);
         st = explain_candidates(reader, request, &candidates, arena, out, err);
         if (st != ST_OK || candidates.n > 0) {
             return st;

@@ -272,6 +272,61 @@ static enum status index_objectives(struct pool_snapshot *snapshot, const struct
     return ST_OK;
 }
 
+/* ---- usage limits ---------------------------------------------------------------------------- */
+
+static int compare_ceilings(const void *a, const void *b) {
+    const struct usage_ceiling *left = a, *right = b;
+    return left->priority > right->priority ? -1 : left->priority < right->priority;
+}
+
+/* The priorities that the configuration names, in any order, some more than once. `out`: as many as
+ * it has. Returns: their number. */
+static size_t list_priorities(const struct pool_spec *spec, struct usage_ceiling *out) {
+    const struct flow_limits *limits = &spec->flow_control.limits;
+    size_t n = 0;
+    out[n++].priority = POOL_PRIORITY_STANDARD;
+    for (size_t i = 0; i < limits->n_bands; i++) {
+        out[n++].priority = limits->bands[i].priority;
+    }
+    for (size_t i = 0; i < spec->n_objectives; i++) {
+        out[n++].priority = spec->objectives[i].priority;
+    }
+    for (size_t i = 0; i < spec->n_models; i++) {
+        enum pool_criticality criticality = spec->models[i].criticality;
+        out[n++].priority = criticality == POOL_CRITICAL    ? POOL_PRIORITY_CRITICAL
+                            : criticality == POOL_SHEDDABLE ? POOL_PRIORITY_SHEDDABLE
+                                                            : POOL_PRIORITY_STANDARD;
+    }
+    return n;
+}
+
+static enum status make_ceilings(struct pool_snapshot *snapshot, const struct pool_spec *spec,
+                                 struct error *err) {
+    const struct pool_flow_control *flow = &spec->flow_control;
+    if (!flow->on || flow->usage.kind == USAGE_WHOLE) {
+        return ST_OK;
+    }
+    struct usage_ceiling *ceilings =
+        arena_calloc(spec->arena, 1 + flow->limits.n_bands + spec->n_objectives + spec->n_models,
+                     sizeof(*ceilings));
+    if (!ceilings) {
+        return snapshot_no_memory(spec, err);
+    }
+    size_t n_all = list_priorities(spec, ceilings), n = 0;
+    qsort(ceilings, n_all, sizeof(*ceilings), compare_ceilings);
+    for (size_t i = 0; i < n_all; i++) {
+        if (n == 0 || ceilings[n - 1].priority != ceilings[i].priority) {
+            ceilings[n++] = ceilings[i];
+        }
+    }
+    usage_ceilings_fill(&flow->usage, ceilings, n);
+    snapshot->ceilings = ceilings;
+    snapshot->n_ceilings = n;
+    return ST_OK;
+}
+
+/* ---- names: looking them up ------------------------------------------------------------------ */
+
 const struct pool_objective *pool_snapshot_find_objective(const struct pool_snapshot *snapshot,
                                                           struct str name) {
     size_t low = 0, high = snapshot->n_objectives;
@@ -311,6 +366,9 @@ enum status pool_snapshot_new(struct pool_spec *spec, uint64_t generation,
     }
     if (st == ST_OK) {
         st = index_objectives(snapshot, spec, err);
+    }
+    if (st == ST_OK) {
+        st = make_ceilings(snapshot, spec, err);
     }
     if (st == ST_OK) {
         *out = snapshot;

@@ -90,6 +90,10 @@ struct pool_snapshot {
     bool models_matter;                         /* the configuration treats models differently */
     const struct pool_objective **objectives;   /* sorted by name */
     size_t n_objectives;
+    /* Of all priorities that requests may have, the highest first; NULL: each may use the whole
+     * capacity. */
+    struct usage_ceiling *ceilings;
+    size_t n_ceilings;
 };
 
 /* For a caller that holds a reference already. */

@@ -18,6 +18,7 @@
 #include "pick/pool/endpoint/address.h"
 #include "pick/pool/endpoint/protocol.h"
 #include "pick/pool/flow/flow.h"
+#include "pick/pool/flow/usage_limit.h"
 #include "pick/pool/match.h"
 
 struct pool_label {
@@ -100,6 +101,7 @@ struct pool_flow_control {
                              while the pool is saturated */
     uint64_t max_wait_ns; /* POOL_WAIT_FOREVER: no limit */
     struct flow_limits limits;
+    struct usage_limit usage; /* what each priority may use of an endpoint's capacity */
 };
 
 /* Outlier detection: which errors eject an endpoint, and for how long. Named after Envoy's
@@ -190,6 +192,16 @@ static inline const char *pool_limit_reached(const struct pool_spec *spec, doubl
         return "queue_depth";
     }
     return spec->kv_cache > 0 && kv_cache_used >= spec->kv_cache ? "kv_cache" : NULL;
+}
+
+/* The largest of the values' shares of their limits: 1 where a limit is reached. */
+static inline double pool_used_share(const struct pool_spec *spec, double in_flight,
+                                     double n_waiting, double kv_cache_used) {
+    double used = spec->max_in_flight > 0 ? in_flight / (double)spec->max_in_flight : 0;
+    double waiting = spec->queue_depth > 0 ? n_waiting / (double)spec->queue_depth : 0;
+    double cache = spec->kv_cache > 0 ? kv_cache_used / spec->kv_cache : 0;
+    used = waiting > used ? waiting : used;
+    return cache > used ? cache : used;
 }
 
 /* ---- filling a spec -------------------------------------------------------------------------- */

@@ -68,6 +68,7 @@ struct pool {
     /* Changes when a waiter may have come to be able to use an endpoint; those of few endpoints
      * reset their unwanted_epoch instead. */
     uint64_t queue_epoch;
+    _Atomic uint64_t n_cycles;       /* of dispatching, for soft usage limits */
     uint64_t n_searches;             /* of the queue, for a waiter of an endpoint */
     _Atomic uint64_t capacity_epoch; /* counts the events that may have added capacity */
 };
@@ -218,8 +219,23 @@ enum status pool_displaced_error(struct error *err);
 /* As pool_dequeue. */
 void pool_dequeue_locked(struct pool *pool, struct pool_waiter *waiter, enum flow_outcome outcome,
                          struct pool_notifications *notifications);
+/* How much of an endpoint's capacity requests of a priority may use (flow/usage_limit.h). */
+struct pool_gate {
+    double ceiling;
+    uint64_t cycle; /* of dispatching */
+};
+/* `snapshot`: without ceilings the whole capacity is for all. */
+static inline struct pool_gate pool_gate_of(const struct pool_snapshot *snapshot, int64_t priority,
+                                            uint64_t cycle) {
+    return (struct pool_gate){
+        snapshot->ceilings ? usage_ceilings_find(snapshot->ceilings, snapshot->n_ceilings, priority)
+                           : 1,
+        cycle};
+}
 /* Whether the member is full, not counting a slot that is reserved for `waiter` (may be NULL). */
 bool pool_is_member_full(const struct pool_snapshot *snapshot, uint32_t member,
-                         const struct pool_waiter *waiter, uint64_t now_ns);
+                         const struct pool_waiter *waiter, struct pool_gate gate, uint64_t now_ns);
+/* Whether requests of this priority or a higher one are queued. */
+bool pool_has_queued_from(const struct pool *pool, int64_t priority);
 
 #endif

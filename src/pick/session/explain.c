@@ -33,6 +33,7 @@ struct explanation {
     struct str model; /* named by the request; ptr NULL: none */
     struct subset subset, selection;
     bool sheddable;
+    int64_t priority;
     const char *full; /* the limit that every endpoint for the request has reached; NULL: some have
                          capacity */
     struct pool_explanation profile;
@@ -109,6 +110,9 @@ static enum status print_matched_model(struct explanation *self, struct error *e
         targets = rewrite ? rewrite->targets : name->model->targets;
     }
     self->sheddable = criticality == POOL_SHEDDABLE;
+    self->priority = criticality == POOL_CRITICAL    ? POOL_PRIORITY_CRITICAL
+                     : criticality == POOL_SHEDDABLE ? POOL_PRIORITY_SHEDDABLE
+                                                     : POOL_PRIORITY_STANDARD;
     print_label(self, "");
     buf_printf(self->out, "%s%s\n", pool_criticality_name(criticality),
                name || rewrite ? "" : ", as every model unknown to the configuration");
@@ -132,6 +136,7 @@ static void print_objective(struct explanation *self) {
     print_label(self, "objective");
     if (objective) {
         self->sheddable = objective->priority < 0;
+        self->priority = objective->priority;
         buf_printf(self->out, "%.*s, priority %lld", STR_ARG(name), (long long)objective->priority);
     } else if (name.ptr) {
         buf_printf(self->out, "%.*s, unknown to the configuration", STR_ARG(name));
@@ -242,8 +247,8 @@ static void check_capacity_of_profile(struct explanation *self) {
     uint64_t now_ns = clock_now_ns();
     for (size_t i = 0; i < self->n_verdicts && self->profile.full; i++) {
         const struct verdict *verdict = &self->verdicts[i];
-        const char *full =
-            pool_reached_limit(self->snapshot, (uint32_t)i, verdict->in_flight, now_ns);
+        const char *full = pool_reached_limit(self->snapshot, (uint32_t)i, self->priority,
+                                              verdict->in_flight, now_ns);
         self->full = verdict->eligible && full ? full : self->full;
     }
 }
@@ -253,7 +258,8 @@ static void check_capacity(struct explanation *self) {
     bool better = has_better(self), room = false;
     for (size_t i = 0; i < self->n_verdicts; i++) {
         struct verdict *verdict = &self->verdicts[i];
-        verdict->full = pool_reached_limit(self->snapshot, (uint32_t)i, verdict->in_flight, now_ns);
+        verdict->full = pool_reached_limit(self->snapshot, (uint32_t)i, self->priority,
+                                           verdict->in_flight, now_ns);
         if (is_named(verdict) && (!better || verdict->rank < ENDPOINT_LIMITED)) {
             room = room || !verdict->full;
             self->full = verdict->full ? verdict->full : self->full;
@@ -438,7 +444,8 @@ static enum status print_outcome(struct explanation *self, struct error *err) {
         return print_refusal(self, err);
     }
     const struct verdict *best = self->verdicts;
-    if (self->full && self->sheddable) {
+    if (self->full && self->sheddable &&
+        !(spec->flow_control.on && spec->flow_control.sheddable_waits)) {
         error_set(err, ST_SATURATED, "the request is sheddable, and every endpoint is full (%s)",
                   self->full);
         return print_refusal(self, err);

@@ -138,6 +138,10 @@ static const struct {
      "  of priority -1: 1048576 bytes, for 1 s at most\n"
      "  of priority 2: any number, without regard to fairness ids, by deadline\n"
      "  of each other: any number, without regard to fairness ids\n"},
+    {"flow_control: {usage_limit: {policy: static, max_ceiling: 0.5}}\n",
+     "268435456 bytes\n  each may use 0.5 of the capacity\nrefused"},
+    {"flow_control: {usage_limit: {policy: holdback-by-rank, min_ceiling: 0.25}}\n",
+     "  the highest may use 1 of the capacity, the lowest 0.25, by rank\n"},
     {"", "profile     fewest requests in flight; with scraped loads:\n"
          "  queue-scorer                  scorer, weight 2\n"
          "  kv-cache-utilization-scorer   scorer, weight 2\n"
@@ -439,6 +443,8 @@ static const struct {
      "1: flow_control.bands[0]: expected a priority"},
     {"flow_control: {bands: [{priority: 1, max_requests: -1}]}\n",
      "1: flow_control.bands[0].max_requests: expected a whole number from 0 to 10000000, got -1"},
+    {"flow_control: {usage_limit: {policy: holdback-by-rank}}\n",
+     "1: flow_control.usage_limit.min_ceiling: expected the share for the lowest priority"},
     {"flow_control: {fairness: none}\n",
      "1: flow_control.fairness: expected round-robin or global-strict, got \"none\""},
     {"flow_control: {bands: [{priority: 1, ordering: newest}]}\n",

@@ -577,6 +577,14 @@ struct flow_item *flow_find(struct flow *flow,
     return NULL;
 }
 
+bool flow_has_queued_from(const struct flow *flow, int64_t priority) {
+    const struct flow_band *band = TAILQ_FIRST(&flow->bands);
+    while (band && band->priority >= priority && TAILQ_EMPTY(&band->ids)) {
+        band = TAILQ_NEXT(band, link);
+    }
+    return band && band->priority >= priority;
+}
+
 /* Returns: whether `visit` has returned true. */
 static bool visit_band(const struct flow_band *band,
                        bool (*visit)(void *user, struct flow_item *item), void *user) {

@@ -163,6 +163,8 @@ enum flow_full flow_check_bytes(const struct flow *flow, const struct flow_limit
  * none fits. */
 struct flow_item *flow_find(struct flow *flow,
                             bool (*fits)(void *user, const struct flow_item *item), void *user);
+/* Whether any item of this priority or a higher one is queued. */
+bool flow_has_queued_from(const struct flow *flow, int64_t priority);
 /* Visits all queued items, or until `visit` returns true. Returns: whether it did. */
 bool flow_visit(struct flow *flow, bool (*visit)(void *user, struct flow_item *item), void *user);
 /* Takes a queued item out of its list; its fairness id becomes the last of its band. */

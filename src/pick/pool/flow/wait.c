@@ -26,8 +26,9 @@ static void count_unrestricted(struct pool *pool, const struct pool_waiter *wait
 
 /* ---- capacity -------------------------------------------------------------------------------- */
 
-const char *pool_reached_limit(const struct pool_snapshot *snapshot, uint32_t member,
-                               uint32_t in_flight, uint64_t now_ns) {
+/* The limit of the whole capacity that the member has reached. Returns: NULL: none. */
+static const char *reached_limit(const struct pool_snapshot *snapshot, uint32_t member,
+                                 uint32_t in_flight, uint64_t now_ns) {
     const struct pool_spec *spec = snapshot->spec;
     const char *limit = pool_limit_reached(spec, in_flight, 0, 0);
     if (limit || !pool_limits_loads(spec)) {
@@ -38,14 +39,64 @@ const char *pool_reached_limit(const struct pool_snapshot *snapshot, uint32_t me
                               load.known & LOAD_KV_CACHE ? (double)load.kv_cache_used : 0);
 }
 
+/* The share that is used of the limit that is nearest to being reached. */
+static double member_used_share(const struct pool_snapshot *snapshot, uint32_t member,
+                                uint32_t in_flight, uint64_t now_ns) {
+    const struct pool_spec *spec = snapshot->spec;
+    struct load_estimate load = {0};
+    if (pool_limits_loads(spec)) {
+        load = load_estimate_get(&snapshot->loads[member], now_ns, in_flight);
+    }
+    return pool_used_share(spec, in_flight, load.known & LOAD_WAITING ? load.n_waiting : 0,
+                           load.known & LOAD_KV_CACHE ? (double)load.kv_cache_used : 0);
+}
+
 bool pool_is_member_full(const struct pool_snapshot *snapshot, uint32_t member,
-                         const struct pool_waiter *waiter, uint64_t now_ns) {
+                         const struct pool_waiter *waiter, struct pool_gate gate, uint64_t now_ns) {
     const struct endpoint *endpoint = snapshot->members[member].endpoint;
     uint32_t in_flight = endpoint_in_flight(endpoint);
     if (waiter && waiter->reserved == endpoint && in_flight > 0) {
         in_flight--;
     }
-    return pool_reached_limit(snapshot, member, in_flight, now_ns) != NULL;
+    if (gate.ceiling >= 1) {
+        return reached_limit(snapshot, member, in_flight, now_ns) != NULL;
+    }
+    return usage_is_over(snapshot->spec->flow_control.usage.kind, gate.ceiling,
+                         member_used_share(snapshot, member, in_flight, now_ns), gate.cycle);
+}
+
+const char *pool_reached_limit(const struct pool_snapshot *snapshot, uint32_t member,
+                               int64_t priority, uint32_t in_flight, uint64_t now_ns) {
+    const char *limit = reached_limit(snapshot, member, in_flight, now_ns);
+    struct pool_gate gate = pool_gate_of(snapshot, priority, 1);
+    bool is_over =
+        gate.ceiling < 1 &&
+        usage_is_over(USAGE_STATIC, gate.ceiling,
+                      member_used_share(snapshot, member, in_flight, now_ns), gate.cycle);
+    return limit ? limit : is_over ? "the usage limit of its priority" : NULL;
+}
+
+bool pool_has_queued_from(const struct pool *pool, int64_t priority) {
+    return flow_has_queued_from(&pool->flow, priority);
+}
+
+/* Of the highest priority, which may use most. */
+static struct pool_gate widest_gate(const struct pool *pool) {
+    return pool_gate_of(pool->snapshot, INT64_MAX, 0);
+}
+
+static uint64_t current_cycle(const struct pool *pool) {
+    return atomic_load_explicit(&pool->n_cycles, memory_order_relaxed);
+}
+
+/* Whether the waiter's priority may not use the member as far as it is used already. */
+static bool is_over_ceiling(const struct pool *pool, const struct flow_item *item,
+                            uint32_t member) {
+    const struct pool_snapshot *snapshot = pool->snapshot;
+    return snapshot->ceilings &&
+           pool_is_member_full(snapshot, member, NULL,
+                               pool_gate_of(snapshot, flow_priority(item), current_cycle(pool)),
+                               clock_now_ns());
 }
 
 /* A slot that is reserved counts against the endpoint's window once the request is sent. */
@@ -74,7 +125,7 @@ static bool has_capacity(struct pool *pool, const struct endpoint *endpoint) {
     const struct pool_member *member =
         endpoint_is_eligible(endpoint) ? pool_snapshot_find(snapshot, &endpoint->address) : NULL;
     return member && !pool_is_member_full(snapshot, (uint32_t)(member - snapshot->members), NULL,
-                                          clock_now_ns());
+                                          widest_gate(pool), clock_now_ns());
 }
 
 /* ---- which waiter may use which endpoint ----------------------------------------------------- */
@@ -184,7 +235,8 @@ static bool can_use_target(void *user, const struct flow_item *item) {
     struct pool_waiter *waiter = (struct pool_waiter *)(void *)(uintptr_t)item;
     pool_waiter_resolve(target->pool->snapshot, waiter);
     return (!is_restricted(waiter) || has_member(waiter, target->endpoint)) &&
-           !(endpoint_is_avoided(target->endpoint) && has_preferred_member(target->pool, waiter));
+           !(endpoint_is_avoided(target->endpoint) && has_preferred_member(target->pool, waiter)) &&
+           !is_over_ceiling(target->pool, item, target->endpoint->member);
 }
 
 /* ---- notifying ------------------------------------------------------------------------------- */
@@ -256,7 +308,7 @@ static struct flow_item *find_waiter(struct wait_target *target) {
     }
     pool->n_searches++;
     struct flow_item *item = flow_find(&pool->flow, can_use_target, target);
-    if (!item) {
+    if (!item && !pool->snapshot->ceilings) { /* with ceilings it depends on the load as well */
         target->endpoint->unwanted_epoch = pool->queue_epoch;
     }
     return item;
@@ -266,6 +318,7 @@ void pool_notify_waiters(struct pool *pool, struct endpoint *endpoint,
                          struct pool_notifications *notifications) {
     struct wait_target target = {.pool = pool, .endpoint = endpoint};
     advance_capacity_epoch(pool);
+    atomic_fetch_add_explicit(&pool->n_cycles, 1, memory_order_relaxed);
     for (uint64_t most = max_notifications(pool, endpoint);
          most > 0 && pool->flow.n_queued > 0 && has_capacity(pool, endpoint); most--) {
         struct flow_item *item = find_waiter(&target);
@@ -278,7 +331,8 @@ void pool_notify_waiters(struct pool *pool, struct endpoint *endpoint,
 
 bool pool_is_capacity_awaited(struct pool *pool, const struct endpoint *endpoint) {
     return pool->flow.n_queued > 0 &&
-           (endpoint_is_window_full(endpoint) || !has_capacity(pool, endpoint));
+           (pool->snapshot->ceilings || endpoint_is_window_full(endpoint) ||
+            !has_capacity(pool, endpoint));
 }
 
 void pool_notify_if_awaited(struct pool *pool, struct endpoint *endpoint, bool awaited,
@@ -314,10 +368,12 @@ static bool find_free_member(void *user, const struct flow_item *item) {
     for (size_t i = 0; waiter->members && i < count_words(snapshot); i++) {
         uint64_t usable = waiter->members[i] & free_members->set[i] &
                           (preferred ? snapshot->preferred[i] : UINT64_MAX);
-        if (usable != 0) {
-            size_t member = i * 64 + (size_t)__builtin_ctzll(usable);
-            free_members->endpoint = snapshot->members[member].endpoint;
-            return true;
+        for (; usable != 0; usable &= usable - 1) {
+            uint32_t member = (uint32_t)(i * 64) + (uint32_t)__builtin_ctzll(usable);
+            if (!is_over_ceiling(free_members->pool, item, member)) {
+                free_members->endpoint = snapshot->members[member].endpoint;
+                return true;
+            }
         }
     }
     return false;
@@ -331,7 +387,7 @@ static uint32_t mark_free_members(struct free_members *free_members) {
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         const struct endpoint *endpoint = snapshot->members[i].endpoint;
         if (endpoint->stalled_until_ns <= now_ns && endpoint_is_eligible(endpoint) &&
-            !pool_is_member_full(snapshot, i, NULL, now_ns)) {
+            !pool_is_member_full(snapshot, i, NULL, widest_gate(free_members->pool), now_ns)) {
             free_members->set[i / 64] |= UINT64_C(1) << i % 64;
             n++;
         }

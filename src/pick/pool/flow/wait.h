@@ -112,9 +112,9 @@ enum { POOL_MAX_LISTED_BANDS = 64 /* on a page */ };
 void pool_get_flow_stats(struct pool *pool, struct flow_band_stats *bands, size_t most,
                          struct pool_flow_stats *out);
 
-/* The limit that an endpoint has reached, for messages; NULL: none. `in_flight`: our requests
- * there. */
+/* The limit that an endpoint has reached for requests of a priority, for messages; NULL: none.
+ * `in_flight`: our requests there. */
 const char *pool_reached_limit(const struct pool_snapshot *snapshot, uint32_t member,
-                               uint32_t in_flight, uint64_t now_ns);
+                               int64_t priority, uint32_t in_flight, uint64_t now_ns);
 
 #endif

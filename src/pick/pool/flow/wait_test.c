@@ -341,6 +341,113 @@ static void pool_wait_full_queue_error_names_the_limit(void **state) {
     close_pool(&fixture);
 }
 
+/* ---- usage limits ---------------------------------------------------------------------------- */
+
+/* Of four slots the lowest priority may use two, that of 0 three, the highest all: "high" 7, "mid"
+ * 3, none 0, "low" -1 by rank: 1, 5/6, 2/3, 1/2. */
+static void pool_wait_holdback_keeps_capacity_for_higher_priorities(void **state) {
+    struct fixture fixture;
+    struct pool_spec *spec = wait_fixture_spec(1, 4);
+    struct waiting_request low[3] = {0}, plain[2] = {0}, high[2] = {0};
+    (void)state;
+    spec->flow_control.sheddable_waits = true;
+    spec->flow_control.usage = (struct usage_limit){USAGE_HOLDBACK_RANK, 0.5, 1};
+    open_pool(&fixture, spec);
+    for (int i = 0; i < 3; i++) {
+        low[i].request.objective = STR("low");
+    }
+    high[0].request.objective = high[1].request.objective = STR("high");
+    ask_and_go(&fixture, &low[0]);
+    ask_and_go(&fixture, &low[1]);
+    ask_and_wait(&fixture, &low[2]);
+    ask_and_go(&fixture, &plain[0]); /* past the waiting one of a lower priority */
+    ask_and_wait(&fixture, &plain[1]);
+    ask_and_go(&fixture, &high[0]);
+    ask_and_wait(&fixture, &high[1]);
+    give_back(&fixture, &low[0]);
+    expect_called(&fixture, &high[1]);
+    expect_nobody();
+    give_back(&fixture, &high[0]); /* three are left */
+    expect_nobody();
+    give_back(&fixture, &low[1]);
+    expect_called(&fixture, &plain[1]);
+    expect_nobody();
+    give_back(&fixture, &plain[0]);
+    expect_nobody();
+    give_back(&fixture, &high[1]); /* one is left: there is capacity for the lowest again */
+    expect_called(&fixture, &low[2]);
+    give_back(&fixture, &plain[1]);
+    give_back(&fixture, &low[2]);
+    close_pool(&fixture);
+}
+
+/* The same for requests with subsets, which are searched for on their own. */
+static void pool_wait_holdback_holds_for_subsets(void **state) {
+    struct fixture fixture;
+    struct pool_spec *spec = wait_fixture_spec(2, 2);
+    struct endpoint_address addresses[2];
+    struct subset zero = wait_fixture_subset(&addresses[0], 0);
+    struct waiting_request low[2] = {0}, high = {0};
+    (void)state;
+    spec->flow_control.sheddable_waits = true;
+    spec->flow_control.usage = (struct usage_limit){USAGE_HOLDBACK_RANK, 0.5, 1};
+    open_pool(&fixture, spec);
+    low[0].request.objective = low[1].request.objective = STR("low");
+    high.request.objective = STR("high");
+    low[0].request.subset = low[1].request.subset = high.request.subset = &zero;
+    ask_and_go(&fixture, &low[0]);
+    ask_and_wait(&fixture, &low[1]);
+    ask_and_go(&fixture, &high);
+    pool_tick(fixture.pool, 0);
+    expect_nobody();
+    give_back(&fixture, &high);
+    expect_nobody();
+    give_back(&fixture, &low[0]);
+    expect_called(&fixture, &low[1]);
+    give_back(&fixture, &low[1]);
+    close_pool(&fixture);
+}
+
+/* Below its ceiling and in some cycles above it, never at the whole capacity. */
+static void pool_wait_soft_ceiling_admits_some(void **state) {
+    enum { N = 12 };
+    struct fixture fixture;
+    struct pool_spec *spec = wait_fixture_spec(1, 8);
+    struct waiting_request high[7] = {0}, low[N] = {0};
+    (void)state;
+    spec->flow_control.sheddable_waits = true;
+    spec->flow_control.usage.kind = USAGE_SOFT_REFLECTIVE;
+    open_pool(&fixture, spec);
+    for (int i = 0; i < 7; i++) {
+        high[i].request.objective = STR("high");
+        ask_and_go(&fixture, &high[i]);
+    }
+    low[0].request.objective = STR("low"); /* 7 of 8: in every seventh cycle */
+    bool waits = ask(&fixture, &low[0]) == ST_OK && !low[0].pick.ticket.endpoint;
+    int n_ticks = 0;
+    for (; waits && n_ticks < 7; n_ticks++) {
+        pool_tick(fixture.pool, 0);
+        if (pool_wakeup_pop(&wakeup)) {
+            ask_and_go(&fixture, &low[0]);
+            waits = false;
+        }
+    }
+    assert_false(waits);
+    low[1].request.objective = STR("low"); /* the whole capacity is used */
+    ask_and_wait(&fixture, &low[1]);
+    for (int i = 0; i < 20; i++) {
+        pool_tick(fixture.pool, 0);
+        expect_nobody();
+    }
+    for (int i = 0; i < 7; i++) {
+        give_back(&fixture, &high[i]);
+    }
+    expect_called(&fixture, &low[1]);
+    give_back(&fixture, &low[0]);
+    give_back(&fixture, &low[1]);
+    close_pool(&fixture);
+}
+
 /* ---- subsets --------------------------------------------------------------------------------- */
 
 static void pool_wait_full_subset_does_not_block_others(void **state) {
@@ -1066,6 +1173,9 @@ int main(void) {
         cmocka_unit_test(pool_wait_higher_priority_displaces_newest_sheddable),
         cmocka_unit_test(pool_wait_order_by_deadline_header),
         cmocka_unit_test(pool_wait_full_queue_error_names_the_limit),
+        cmocka_unit_test(pool_wait_holdback_keeps_capacity_for_higher_priorities),
+        cmocka_unit_test(pool_wait_holdback_holds_for_subsets),
+        cmocka_unit_test(pool_wait_soft_ceiling_admits_some),
         cmocka_unit_test(pool_wait_full_subset_does_not_block_others),
         cmocka_unit_test(pool_wait_without_endpoint_is_refused),
         cmocka_unit_test(pool_wait_notified_request_takes_reserved_slot),
