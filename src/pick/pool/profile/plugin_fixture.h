@@ -21,11 +21,20 @@ struct plugin_fixture {
     struct candidate_set candidates;
 };
 
+/* Parameters that a plugin requires; NULL: none. */
+static inline const char *required_parameters(const struct plugin *plugin) {
+    if (plugin == &plugin_header_label_affinity_scorer) {
+        return "{headerName: x, labelKey: y}";
+    }
+    return plugin == &plugin_utilization_filter
+               ? "{conditions: [{metric: waiting-queue, maxValue: 4}]}"
+               : NULL;
+}
+
 /* `n` candidates without load reports and without requests in flight. */
 static inline void plugin_fixture_open(struct plugin_fixture *fixture, const struct plugin *plugin,
                                        uint32_t n) {
-    /* Parameters that header-label-affinity-scorer requires. */
-    static const char text[] = "{headerName: x, labelKey: y}";
+    const char *text = required_parameters(plugin);
     struct doc_node none = {0};
     struct doc *doc = NULL;
     struct error err;
@@ -33,7 +42,7 @@ static inline void plugin_fixture_open(struct plugin_fixture *fixture, const str
     fixture_open(&fixture->pool, fixture_spec_of(n));
     fixture->arena = arena_new(NULL, 0);
     assert_non_null(fixture->arena);
-    if (plugin == &plugin_header_label_affinity_scorer) {
+    if (text) {
         assert_int_equal(doc_parse(DOC_YAML, "p", str_of(text), &doc, &err), ST_OK);
         none = doc_root(doc);
     }

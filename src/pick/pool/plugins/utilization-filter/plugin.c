@@ -1,32 +1,107 @@
-/* Removes busy endpoints while others are not busy. */
+/* Removes endpoints of which a measure is above its limit. */
 #include "pick/pool/profile/plugin.h"
 
-struct limits {
-    float n_waiting;
-    float kv_cache_used;
+enum measure { ACTIVE, RUNNING, WAITING, KV_CACHE };
+
+struct condition {
+    enum measure measure;
+    float most;
 };
 
-static const struct doc_member PARAMETERS[] = {
-    {"queueDepthThreshold", MEMBER_WHOLE(struct limits, n_waiting, 1, UINT32_MAX), .preset = 5},
-    {"kvCacheUtilThreshold", MEMBER_SHARE(struct limits, kv_cache_used, false), .preset = 0.8},
+enum { MOST_CONDITIONS = 16 };
+
+struct limits {
+    struct condition conditions[MOST_CONDITIONS]; /* all must hold */
+    size_t n;
+    bool falls_back;
+};
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+static void check_most(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    const struct condition *condition = object;
+    if (!node->val) {
+        doc_reader_fail(reader, node, "expected a number, got nothing");
+    } else if (condition->measure == KV_CACHE && condition->most > 1) {
+        doc_reader_fail(reader, node, "expected a share from 0 to 1");
+    }
+}
+
+static void check_measure(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    (void)object;
+    if (!node->val) {
+        doc_reader_fail(reader, node,
+                        "expected active-requests, running-requests, waiting-queue or "
+                        "kv-cache-utilization, got nothing");
+    }
+}
+
+static const char *const MEASURES[] = {"active-requests", "running-requests", "waiting-queue",
+                                       "kv-cache-utilization", NULL};
+static const struct doc_member CONDITION[] = {
+    {"metric", MEMBER_WORD(struct condition, measure, MEASURES), .check = check_measure},
+    {"maxValue", MEMBER_NUMBER(struct condition, most, 0, INT64_MAX), .check = check_most},
     {0}};
 
-/* A value that is not reported counts as below its limit. */
-static bool is_below_limits(const void *parameters, const struct candidate_set *candidates,
-                            uint32_t i) {
+static void read_conditions(struct doc_reader *reader, const struct doc_node *list, void *object) {
+    struct limits *limits = object;
+    size_t n = doc_is_present(list) ? doc_count(list) : 0;
+    if (n == 0 || n > MOST_CONDITIONS) {
+        doc_reader_fail(reader, list, "expected 1 to %d conditions, got %zu", MOST_CONDITIONS, n);
+    }
+    for (struct doc_node item = {0};
+         doc_reader_ok(reader) && doc_reader_next(reader, list, &item);) {
+        doc_reader_expect_object(reader, &item);
+        doc_reader_object(reader, &item, CONDITION, &limits->conditions[limits->n++]);
+    }
+}
+
+static const struct doc_member PARAMETERS[] = {
+    {"conditions", MEMBER_CUSTOM(read_conditions), .form = "`{metric, maxValue}`, at least one"},
+    {"fallbackOnEmpty", MEMBER_BOOL(struct limits, falls_back)},
+    {0}};
+
+/* ---- filter ---------------------------------------------------------------------------------- */
+
+/* A value that is not reported counts as 0. */
+static float value_of(const struct candidate_columns *columns, enum measure measure, uint32_t i) {
+    switch (measure) {
+    case ACTIVE:
+        return columns->in_flight[i];
+    case RUNNING:
+        return columns->known[i] & LOAD_RUNNING ? columns->n_running[i] : 0;
+    case WAITING:
+        return columns->known[i] & LOAD_WAITING ? columns->n_waiting[i] : 0;
+    case KV_CACHE:
+        return columns->known[i] & LOAD_KV_CACHE ? columns->kv_cache_used[i] : 0;
+    }
+    return 0;
+}
+
+static bool is_within_limits(const void *parameters, const struct candidate_set *candidates,
+                             uint32_t i) {
     const struct limits *limits = parameters;
-    const struct candidate_columns *columns = candidates->columns;
-    return !((columns->known[i] & LOAD_WAITING) && columns->n_waiting[i] >= limits->n_waiting) &&
-           !((columns->known[i] & LOAD_KV_CACHE) &&
-             columns->kv_cache_used[i] >= limits->kv_cache_used);
+    bool within = true;
+    for (size_t k = 0; k < limits->n && within; k++) {
+        const struct condition *condition = &limits->conditions[k];
+        within = value_of(candidates->columns, condition->measure, i) <= condition->most;
+    }
+    return within;
+}
+
+static bool is_any_within_limits(const struct limits *limits,
+                                 const struct candidate_set *candidates) {
+    bool found = false;
+    for (uint32_t i = 0; i < candidates->n && !found; i++) {
+        found = is_within_limits(limits, candidates, i);
+    }
+    return found;
 }
 
 static void filter(const void *parameters, struct candidate_set *candidates) {
-    for (uint32_t i = 0; i < candidates->n; i++) {
-        if (is_below_limits(parameters, candidates, i)) {
-            candidate_set_filter(candidates, parameters, is_below_limits);
-            return;
-        }
+    const struct limits *limits = parameters;
+    if (!limits->falls_back || is_any_within_limits(limits, candidates)) {
+        candidate_set_filter(candidates, parameters, is_within_limits);
     }
 }
 

@@ -1,4 +1,4 @@
-/* Busy endpoints are removed unless all are busy; without a report an endpoint is not busy. */
+/* Endpoints above a limit are removed; all are kept only where the configuration says so. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>
@@ -12,74 +12,63 @@
 
 static const struct {
     unsigned known;
-    uint32_t n_waiting;
-    float used;
+    float in_flight, n_waiting, n_running, used;
 } endpoints[] = {
-    {LOAD_WAITING | LOAD_KV_CACHE, 4, 0.79f}, /* free */
-    {LOAD_WAITING | LOAD_KV_CACHE, 5, 0.1f},
-    {LOAD_WAITING | LOAD_KV_CACHE, 0, 0.8f},
-    {LOAD_RUNNING, 100, 1}, /* reports neither value */
-    {LOAD_WAITING, 9, 0},
+    {LOAD_WAITING | LOAD_KV_CACHE | LOAD_RUNNING, 3, 4, 40, 0.8f},
+    {LOAD_WAITING | LOAD_KV_CACHE | LOAD_RUNNING, 9, 5, 1, 0.1f},
+    {LOAD_WAITING | LOAD_KV_CACHE | LOAD_RUNNING, 1, 0, 41, 0.81f},
+    {0, 5, 100, 100, 1}, /* reports nothing */
 };
 
 enum { N = sizeof(endpoints) / sizeof(*endpoints) };
 
-static void fill(struct plugin_fixture *fixture) {
-    fixture->candidates.n = N;
+static void expect_kept(const char *parameters, unsigned kept) {
+    struct plugin_fixture fixture;
+    plugin_fixture_open(&fixture, &plugin_utilization_filter, N);
+    fixture_tell(&fixture, &plugin_utilization_filter, parameters);
+    fixture.candidates.n = N;
     for (uint32_t i = 0; i < N; i++) {
-        fixture->member[i] = i;
-        fixture->known[i] = endpoints[i].known;
-        fixture->n_waiting[i] = (float)endpoints[i].n_waiting;
-        fixture->kv_cache_used[i] = endpoints[i].used;
-    }
-}
-
-static void filter_keeps_endpoints_below_limits(void **state) {
-    struct plugin_fixture fixture;
-    (void)state;
-    plugin_fixture_open(&fixture, &plugin_utilization_filter, N);
-    fill(&fixture);
-    plugin_utilization_filter.filter(fixture.parameters, &fixture.candidates);
-    assert_int_equal(fixture.candidates.n, 2);
-    assert_int_equal(fixture.member[0], 0);
-    assert_int_equal(fixture.member[1], 3);
-    plugin_fixture_close(&fixture);
-}
-
-static void filter_configured_limits_apply(void **state) {
-    struct plugin_fixture fixture;
-    (void)state;
-    plugin_fixture_open(&fixture, &plugin_utilization_filter, N);
-    fixture_tell(&fixture, &plugin_utilization_filter,
-                 "{queueDepthThreshold: 6, kvCacheUtilThreshold: 0.5}");
-    fill(&fixture);
-    plugin_utilization_filter.filter(fixture.parameters, &fixture.candidates);
-    assert_int_equal(fixture.candidates.n, 2);
-    assert_int_equal(fixture.member[0], 1);
-    assert_int_equal(fixture.member[1], 3);
-    plugin_fixture_close(&fixture);
-}
-
-static void filter_all_above_limits_keeps_all(void **state) {
-    struct plugin_fixture fixture;
-    (void)state;
-    plugin_fixture_open(&fixture, &plugin_utilization_filter, N);
-    fill(&fixture);
-    for (uint32_t i = 0; i < N; i++) {
-        fixture.known[i] = LOAD_WAITING;
-        fixture.n_waiting[i] = (float)(5 + i);
+        fixture.member[i] = i;
+        fixture.known[i] = endpoints[i].known;
+        fixture.in_flight[i] = endpoints[i].in_flight;
+        fixture.n_waiting[i] = endpoints[i].n_waiting;
+        fixture.n_running[i] = endpoints[i].n_running;
+        fixture.kv_cache_used[i] = endpoints[i].used;
     }
     plugin_utilization_filter.filter(fixture.parameters, &fixture.candidates);
-    assert_int_equal(fixture.candidates.n, N);
+    assert_int_equal(fixture_left(&fixture), kept);
     plugin_fixture_close(&fixture);
+}
+
+static void filter_keeps_endpoints_within_limits(void **state) {
+    (void)state;
+    expect_kept("{conditions: [{metric: waiting-queue, maxValue: 4}]}", 0xd);
+    expect_kept("{conditions: [{metric: running-requests, maxValue: 40}]}", 0xb);
+    expect_kept("{conditions: [{metric: kv-cache-utilization, maxValue: 0.8}]}", 0xb);
+    expect_kept("{conditions: [{metric: active-requests, maxValue: 3}]}", 0x5);
+    expect_kept("{conditions: [{metric: waiting-queue, maxValue: 4}, {metric: running-requests, "
+                "maxValue: 40}]}",
+                0x9);
+}
+
+static void filter_without_endpoints_within_limits_falls_back_if_told(void **state) {
+    (void)state;
+    expect_kept("{conditions: [{metric: active-requests, maxValue: 0}]}", 0);
+    expect_kept("{conditions: [{metric: active-requests, maxValue: 0}], fallbackOnEmpty: true}",
+                0xf);
 }
 
 static void filter_invalid_parameters_are_rejected(void **state) {
     static const char *const texts[][2] = {
-        {"{queueDepthThreshold: 0}", "expected a whole number from 1"},
-        {"{kvCacheUtilThreshold: 1.5}", "expected a share"},
-        {"{kvCacheUtilThreshold: .nan}", "expected a share"},
-        {"{queueDepthTreshold: 5}", "did you mean \"queueDepthThreshold\"?"},
+        {"{}", "expected 1 to 16 conditions, got 0"},
+        {"{conditions: []}", "expected 1 to 16 conditions, got 0"},
+        {"{conditions: [{metric: queue, maxValue: 1}]}", "expected active-requests"},
+        {"{conditions: [{maxValue: 1}]}", "expected active-requests"},
+        {"{conditions: [{metric: waiting-queue}]}", "expected a number, got nothing"},
+        {"{conditions: [{metric: waiting-queue, maxValue: -1}]}", "expected a number from 0"},
+        {"{conditions: [{metric: kv-cache-utilization, maxValue: 1.5}]}", "expected a share"},
+        {"{conditions: [{metric: waiting-queue, maxvalue: 1}]}", "did you mean \"maxValue\"?"},
+        {"{queueDepthThreshold: 5}", "unknown field"},
     };
     (void)state;
     assert_refused(&plugin_utilization_filter, texts, sizeof(texts) / sizeof(*texts));
@@ -87,9 +76,8 @@ static void filter_invalid_parameters_are_rejected(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(filter_keeps_endpoints_below_limits),
-        cmocka_unit_test(filter_configured_limits_apply),
-        cmocka_unit_test(filter_all_above_limits_keeps_all),
+        cmocka_unit_test(filter_keeps_endpoints_within_limits),
+        cmocka_unit_test(filter_without_endpoints_within_limits_falls_back_if_told),
         cmocka_unit_test(filter_invalid_parameters_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
