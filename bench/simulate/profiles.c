@@ -16,7 +16,7 @@ const struct sim_profile SIM_PROFILES[] = {
      .scorers = {{"queue-scorer", 2},
                  {"kv-cache-utilization-scorer", 2},
                  {"active-request-scorer", 2},
-                 {"latency-scorer", 1}},
+                 {"measured-latency-scorer", 1}},
      .picker = "max-score-picker"},
     {.name = "prefix",
      .title = "prefix cache only",

@@ -309,6 +309,11 @@ static void picker_config_invalid_plugins_refused(void **state) {
     assert_file_refused(NEW KIND PLUGINS "- type: predicted-latency-producer\n",
                         "5: plugins[1].type: \"predicted-latency-producer\" is not supported: "
                         "latencies are not predicted, and no predictor is asked");
+    assert_file_refused(
+        "profile: {plugins: [{type: latency-scorer}]}\n",
+        "1: profile.plugins[0].type: \"latency-scorer\" is not supported: latencies "
+        "are not predicted, and no predictor is asked; measured-latency-scorer goes "
+        "by measured times");
     assert_file_refused(NEW KIND PLUGINS "- {type: concurrency-detector, name: c, parameters: "
                                          "{concurrencyMode: tokens}}\n"
                                          "saturationDetector: {pluginRef: c}\n",

@@ -253,7 +253,7 @@ def test_envoy_hot_prompt_does_not_wait(start, echoes):
 
 def test_envoy_slow_uploads_do_not_make_a_server_slow(start, echoes):
     """bug-N15: requests whose bodies take two seconds to arrive, at the one server that is quick."""
-    by_latency = "profile: {plugins: [{type: latency-scorer}, {type: %s}]}\n"
+    by_latency = "profile: {plugins: [{type: measured-latency-scorer}, {type: %s}]}\n"
     gateway = start(more_of_pool=by_latency % "random-picker", args=["--reload-interval", "50ms"])
     for one in echoes[1:]:
         one.work_s = 0.5

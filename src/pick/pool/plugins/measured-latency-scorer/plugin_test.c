@@ -24,13 +24,13 @@ static void scorer_shorter_latency_scores_higher(void **state) {
     static const float unknown[] = {0.5f, 0.5f, 0.5f, 0.5f}, wanted[] = {1, 0, 0.5f, 0.6f / 0.944f};
     struct plugin_fixture fixture;
     (void)state;
-    plugin_fixture_open(&fixture, &plugin_latency_scorer, 4);
-    assert_scores(&fixture, &plugin_latency_scorer, unknown);
+    plugin_fixture_open(&fixture, &plugin_measured_latency_scorer, 4);
+    assert_scores(&fixture, &plugin_measured_latency_scorer, unknown);
     fixture.candidates.now_ns = 100 * SECOND;
     say(&fixture, 0, 0.1f, 1, 100 * SECOND);
     say(&fixture, 1, 1.1f, 2, 100 * SECOND);
     say(&fixture, 3, 0.6f, 1, 100 * SECOND);
-    assert_scores(&fixture, &plugin_latency_scorer, wanted);
+    assert_scores(&fixture, &plugin_measured_latency_scorer, wanted);
     plugin_fixture_close(&fixture);
 }
 
@@ -38,14 +38,14 @@ static void scorer_ttft_weight_mixes_latencies(void **state) {
     static const float by_first_byte[] = {1, 0}, by_answer[] = {0, 1};
     struct plugin_fixture fixture;
     (void)state;
-    plugin_fixture_open(&fixture, &plugin_latency_scorer, 2);
+    plugin_fixture_open(&fixture, &plugin_measured_latency_scorer, 2);
     fixture.candidates.now_ns = SECOND;
     say(&fixture, 0, 1, 9, SECOND);
     say(&fixture, 1, 2, 3, SECOND);
-    fixture_tell(&fixture, &plugin_latency_scorer, "{ttftWeight: 1}");
-    assert_scores(&fixture, &plugin_latency_scorer, by_first_byte);
-    fixture_tell(&fixture, &plugin_latency_scorer, "{ttftWeight: 0}");
-    assert_scores(&fixture, &plugin_latency_scorer, by_answer);
+    fixture_tell(&fixture, &plugin_measured_latency_scorer, "{ttftWeight: 1}");
+    assert_scores(&fixture, &plugin_measured_latency_scorer, by_first_byte);
+    fixture_tell(&fixture, &plugin_measured_latency_scorer, "{ttftWeight: 0}");
+    assert_scores(&fixture, &plugin_measured_latency_scorer, by_answer);
     plugin_fixture_close(&fixture);
 }
 
@@ -53,14 +53,14 @@ static void scorer_old_latency_fades_to_neutral(void **state) {
     static const float wanted[] = {1, 0, 0.25f, 0.5f};
     struct plugin_fixture fixture;
     (void)state;
-    plugin_fixture_open(&fixture, &plugin_latency_scorer, 4);
-    fixture_tell(&fixture, &plugin_latency_scorer, "{halfLifeSeconds: 5}");
+    plugin_fixture_open(&fixture, &plugin_measured_latency_scorer, 4);
+    fixture_tell(&fixture, &plugin_measured_latency_scorer, "{halfLifeSeconds: 5}");
     fixture.candidates.now_ns = 1000 * SECOND;
     say(&fixture, 0, 1, 1, 1000 * SECOND);
     say(&fixture, 1, 2, 2, 1000 * SECOND);
     say(&fixture, 2, 2, 2, 995 * SECOND);
     say(&fixture, 3, 2, 2, 1);
-    assert_scores(&fixture, &plugin_latency_scorer, wanted);
+    assert_scores(&fixture, &plugin_measured_latency_scorer, wanted);
     plugin_fixture_close(&fixture);
 }
 
@@ -69,14 +69,14 @@ static void scorer_small_differences_score_alike(void **state) {
     static const float alike[] = {1, 1, 1}, wanted[] = {1, 1, 0};
     struct plugin_fixture fixture;
     (void)state;
-    plugin_fixture_open(&fixture, &plugin_latency_scorer, 3);
+    plugin_fixture_open(&fixture, &plugin_measured_latency_scorer, 3);
     fixture.candidates.now_ns = SECOND;
     say(&fixture, 0, 0.100f, 0.100f, SECOND);
     say(&fixture, 1, 0.119f, 0.119f, SECOND);
     say(&fixture, 2, 0.110f, 0.110f, SECOND);
-    assert_scores(&fixture, &plugin_latency_scorer, alike);
+    assert_scores(&fixture, &plugin_measured_latency_scorer, alike);
     say(&fixture, 2, 0.150f, 0.150f, SECOND);
-    assert_scores(&fixture, &plugin_latency_scorer, wanted);
+    assert_scores(&fixture, &plugin_measured_latency_scorer, wanted);
     plugin_fixture_close(&fixture);
 }
 
@@ -84,11 +84,11 @@ static void scorer_equal_latency_scores_one(void **state) {
     static const float wanted[] = {1, 1};
     struct plugin_fixture fixture;
     (void)state;
-    plugin_fixture_open(&fixture, &plugin_latency_scorer, 2);
+    plugin_fixture_open(&fixture, &plugin_measured_latency_scorer, 2);
     fixture.candidates.now_ns = SECOND;
     say(&fixture, 0, 0, 0, SECOND);
     say(&fixture, 1, 0, 0, 2 * SECOND); /* measured by another thread meanwhile */
-    assert_scores(&fixture, &plugin_latency_scorer, wanted);
+    assert_scores(&fixture, &plugin_measured_latency_scorer, wanted);
     plugin_fixture_close(&fixture);
 }
 
@@ -99,7 +99,7 @@ static void scorer_invalid_parameters_are_rejected(void **state) {
         {"{tpotWeight: 1}", "tpotWeight"},
     };
     (void)state;
-    assert_refused(&plugin_latency_scorer, texts, sizeof(texts) / sizeof(*texts));
+    assert_refused(&plugin_measured_latency_scorer, texts, sizeof(texts) / sizeof(*texts));
 }
 
 int main(void) {

@@ -106,8 +106,8 @@ static void score(const void *parameters, struct candidate_set *candidates, floa
     plugin_score_cacheable(&CACHEABLE, parameters, candidates, weight);
 }
 
-const struct plugin plugin_latency_scorer = {
-    .type = "latency-scorer",
+const struct plugin plugin_measured_latency_scorer = {
+    .type = "measured-latency-scorer",
     .kind = PLUGIN_SCORER,
     .load_share = 1,
     PLUGIN_PARAMETERS(struct latency_parameters, PARAMETERS),
