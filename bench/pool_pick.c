@@ -164,8 +164,7 @@ static void pick(const struct bench *bench, struct pool_reader *reader, struct s
     struct pool_request request = {.model = STR("llama")};
     char session[24], text[1024];
     if (bench->loads >= 2) {
-        flight->prompt = (struct pool_prompt){.arena = arena, .text = roll_prompt(prng, text)};
-        request.prompt = &flight->prompt;
+        request.prompt = pool_prompt_init(&flight->prompt, reader, arena, roll_prompt(prng, text));
         request.session = str_make(session, num_print_u64(session, prng_next(prng)));
     }
     struct pool_pick out;

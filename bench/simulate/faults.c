@@ -266,14 +266,26 @@ static void set_flow_control(const struct fault_run *run, struct pool_spec *spec
     spec->flow_control.limits.max_requests = (uint64_t)MAX_WAITING_PER_SERVER * run->n_servers;
 }
 
-static void open_prompt(struct fault_run *run) {
-    static char text[PROMPT_BYTES];
-    memset(text, 'a', sizeof(text));
+static void open_arena(struct fault_run *run) {
     run->arena = arena_new(NULL, 0);
     if (!run->arena) {
         sim_no_memory();
     }
-    run->prompt = (struct pool_prompt){.text = str_make(text, sizeof(text)), .arena = run->arena};
+}
+
+/* The same prompt in all hot requests. */
+static struct pool_prompt *hot_prompt(struct fault_run *run) {
+    char text[PROMPT_BYTES];
+    if (run->prompt.text) {
+        return &run->prompt;
+    }
+    memset(text, 'a', sizeof(text));
+    struct pool_prompt *prompt =
+        pool_prompt_init(&run->prompt, run->reader, run->arena, str_make(text, sizeof(text)));
+    if (!prompt) {
+        sim_no_memory();
+    }
+    return prompt;
 }
 
 static void ignore_wakeup(void *user) {
@@ -402,7 +414,7 @@ static enum picked pick_from_pool(struct fault_run *run, struct fault_request *r
     struct pool_pick pick;
     struct error err;
     if (is_hot(run, now_ns)) {
-        asked.prompt = &run->prompt;
+        asked.prompt = hot_prompt(run);
         asked.session = STR("hot");
     }
     if (run->scenario->flood) {
@@ -413,7 +425,9 @@ static enum picked pick_from_pool(struct fault_run *run, struct fault_request *r
     if (pool_pick(run->reader, &asked, &pick, &err) != ST_OK) {
         return IS_REFUSED;
     }
-    pool_prompt_answered(run->reader, &run->prompt, pick.ticket.endpoint, true); /* at once */
+    if (asked.prompt) {
+        pool_prompt_answered(run->reader, &run->prompt, pick.ticket.endpoint, true); /* at once */
+    }
     if (!pick.ticket.endpoint) {
         return IS_QUEUED;
     }
@@ -716,7 +730,7 @@ void sim_faults_run(const struct sim_fault_scenario *scenario, enum sim_judge ju
     log_level_set(LOG_INFO, false);
     clock_set_fake_ns(1);
     make_requests(run);
-    open_prompt(run);
+    open_arena(run);
     pool_wakeup_init(&run->wakeup, ignore_wakeup, NULL);
     open_pool(run);
     sim_events_add(&run->events, run->requests[0].arrives_ns, SIM_ARRIVAL, 0);

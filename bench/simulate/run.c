@@ -67,7 +67,6 @@ static void open_run(struct run *run) {
     open_pool(run);
     run->prng.state = setting->seed + 1;
     run->arena = arena_new(NULL, 0);
-    run->prompt.arena = run->arena;
     run->servers = calloc(setting->n_servers, sizeof(*run->servers));
     run->n_requests = sim_scenario_requests(setting->scenario, setting->n_servers, setting->seconds,
                                             setting->seed, &run->requests);
@@ -117,11 +116,19 @@ static void on_arrival(struct run *run, uint32_t index, uint64_t now_ns) {
     struct pool_pick pick;
     struct error err;
     if (request->prefix != 0) {
-        run->prompt.text = text_of(run, request->prefix);
-        asked.prompt = &run->prompt;
+        arena_free(run->arena);
+        run->arena = arena_new(NULL, 0);
+        asked.prompt = run->arena ? pool_prompt_init(&run->prompt, run->reader, run->arena,
+                                                     text_of(run, request->prefix))
+                                  : NULL;
+        if (!asked.prompt) {
+            sim_no_memory();
+        }
     }
     check_status(pool_pick(run->reader, &asked, &pick, &err), &err);
-    pool_prompt_answered(run->reader, &run->prompt, pick.ticket.endpoint, true); /* at once */
+    if (asked.prompt) {
+        pool_prompt_answered(run->reader, &run->prompt, pick.ticket.endpoint, true); /* at once */
+    }
     const struct pool_snapshot *snapshot = pool_reader_refresh(run->reader);
     const struct pool_member *member = pool_snapshot_find(snapshot, &pick.endpoints[0]->address);
     request->ticket = pick.ticket;

@@ -58,11 +58,21 @@ static void fail_scan(struct prompt_scan *scan) {
 
 static void append_bounded(struct prompt_scan *scan, const char *bytes, size_t n_bytes) {
     struct buf *to = scan->in_system ? &scan->system : &scan->text;
-    size_t capacity = scan->max_bytes - to->len;
+    size_t n_taken = scan->in_system ? scan->n_system : scan->n_text;
+    size_t capacity = scan->max_bytes - n_taken - to->len;
     buf_add(to, bytes, n_bytes < capacity ? n_bytes : capacity);
     if (to->failed) {
         fail_scan(scan);
     }
+}
+
+struct str prompt_scan_take(struct prompt_scan *scan, bool system) {
+    struct buf *of = system ? &scan->system : &scan->text;
+    size_t *n_taken = system ? &scan->n_system : &scan->n_text;
+    struct str taken = buf_str(of);
+    *n_taken += of->len;
+    of->len = 0;
+    return taken;
 }
 
 static void append_text(struct prompt_scan *scan, const char *bytes, size_t n_bytes) {

@@ -33,13 +33,14 @@ enum { PROMPT_SCAN_MAX_DEPTH = 8 };
 
 struct prompt_scan {
     enum prompt_scan_result result;
-    size_t max_bytes;     /* limit for `system` and for `text` */
-    struct buf system;    /* first bytes of "system" or "instructions" */
-    struct buf text;      /* first bytes of all other text */
-    uint64_t n_bytes;     /* bytes of both that were scanned, stored or not, without token ids */
-    uint64_t n_tokens;    /* token ids in lists; their digits are in `text` */
-    uint64_t max_tokens;  /* "max_tokens" and its other names: tokens to generate; 0: absent */
-    bool may_have_system; /* of the API: the text is not full without it */
+    size_t max_bytes;        /* limit for the system text and for the other text */
+    struct buf system;       /* first bytes of "system" or "instructions", from n_system on */
+    struct buf text;         /* first bytes of all other text, from n_text on */
+    size_t n_system, n_text; /* bytes that were taken (prompt_scan_take) */
+    uint64_t n_bytes;        /* bytes of both that were scanned, stored or not, without token ids */
+    uint64_t n_tokens;       /* token ids in lists; their digits are in `text` */
+    uint64_t max_tokens;     /* "max_tokens" and its other names: tokens to generate; 0: absent */
+    bool may_have_system;    /* of the API: the text is not full without it */
     /* scan state */
     struct json_skip skip;
     struct json_string_decoder string; /* of the string being read */
@@ -63,10 +64,21 @@ void prompt_scan_init(struct prompt_scan *scan, struct arena *arena, size_t max_
 /* Scans the next bytes. Returns: scan->result; once that is not PROMPT_SCAN_MORE, further bytes
  * are ignored. */
 enum prompt_scan_result prompt_scan_feed(struct prompt_scan *scan, struct str chunk);
-/* Are the buffers full? Further bytes only change the counts. */
+/* The bytes of the system text, or of the other text, that were not taken before. The buffer is
+ * empty then: the view is valid until the next bytes are scanned. */
+struct str prompt_scan_take(struct prompt_scan *scan, bool system);
+/* First bytes of the texts, taken or not. */
+static inline size_t prompt_scan_text_bytes(const struct prompt_scan *scan) {
+    return scan->n_text + scan->text.len;
+}
+static inline size_t prompt_scan_system_bytes(const struct prompt_scan *scan) {
+    return scan->n_system + scan->system.len;
+}
+/* The first bytes are known: further ones only change the counts. */
 static inline bool prompt_scan_is_full(const struct prompt_scan *scan) {
-    return scan->system.len == scan->max_bytes ||
-           (scan->text.len == scan->max_bytes && (!scan->may_have_system || scan->system_seen));
+    return prompt_scan_system_bytes(scan) == scan->max_bytes ||
+           (prompt_scan_text_bytes(scan) == scan->max_bytes &&
+            (!scan->may_have_system || scan->system_seen));
 }
 
 #endif

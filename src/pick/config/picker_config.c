@@ -271,7 +271,7 @@ static void note_producers(struct doc_reader *reader, const struct doc_node *doc
     for (size_t i = 0; i < plugins->n; i++) {
         const struct declared_plugin *plugin = &plugins->items[i];
         if (plugin->type && plugin->type->kind == PICKER_PLUGIN_PRODUCER &&
-            doc_is_present(&plugin->parameters)) {
+            !plugin->type->parameters && doc_is_present(&plugin->parameters)) {
             pool_config_add_note(reader, &plugin->parameters,
                                  "configured by the scorer's own parameters");
         }

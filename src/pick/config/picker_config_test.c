@@ -145,7 +145,7 @@ static const struct {
      "notes       requestHandler.parsers[0].pluginRef: p (gRPC bodies are not parsed: "},
     {NEW KIND PLUGINS "- {type: approx-prefix-cache-producer, parameters: {blockSizeTokens: 16}}\n"
                       "- type: inflight-load-producer\n",
-     "notes       plugins[1].parameters (configured by the scorer's own parameters)\n"},
+     "!notes"},
     /* metrics scrapes */
     {NEW KIND PLUGINS, "loads       not asked for"},
     {NEW KIND PLUGINS "- type: metrics-data-source\nsaturationDetector: {}\n",

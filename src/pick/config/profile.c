@@ -5,6 +5,7 @@
 
 #include "core/base/buf.h"
 #include "core/base/suggest.h"
+#include "pick/config/producers.h"
 #include "pick/pool/profile/profile.h"
 
 enum { MOST_WEIGHT = 1000000 };
@@ -259,6 +260,10 @@ static void end_profile(struct profile_reader *self, const struct doc_node *node
     }
     if (!self->profile->picker.plugin) {
         self->profile->picker = PROFILE_DEFAULT.picker;
+    }
+    picker_declare_producers(self->doc, self->plugins, &self->profile->needs);
+    if (!doc_reader_ok(self->doc)) {
+        return;
     }
     if (profile_collect_needs(self->profile, &why) != ST_OK) {
         doc_reader_fail(self->doc, node, "%s", why.text);

@@ -318,7 +318,7 @@ enum status pool_collect_candidates(struct pool_reader *reader, const struct poo
     *out = (struct candidate_set){.snapshot = reader->snapshot,
                                   .model = model,
                                   .session = request->session,
-                                  .prefix = &reader->prefix,
+                                  .prefixes = reader->prefixes,
                                   .headers = request->headers,
                                   .prng = &reader->prng,
                                   .now_ns = now_ns,

@@ -4,6 +4,14 @@
 
 #include "pick/pool/set.h"
 
+/* The needs of a profile with one producer, of small blocks. */
+#define FIXTURE_PREFIXES(bytes, most, cached)                                                      \
+    .n_prefixes = 1, .used_prefixes = 1,                                                           \
+    .prefixes = {{.name = STR("approx-prefix-cache-producer"),                                     \
+                  .block_bytes = (bytes),                                                          \
+                  .max_blocks = (most),                                                            \
+                  .capacity = (cached)}}
+
 static inline struct pool_spec *fixture_spec(void) {
     struct pool_spec *spec = NULL;
     spec = pool_spec_new();

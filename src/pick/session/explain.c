@@ -195,11 +195,13 @@ static struct str find_header(const void *of, struct str name) {
 
 static enum status run_profile(struct explanation *self, struct error *err) {
     const struct pick_described_request *described = self->described;
-    struct pool_prompt prompt = {.text = described->prompt, .arena = self->arena};
+    struct pool_prompt prompt;
     struct pool_request request = {
         .model = self->model,
         .session = described->session,
-        .prompt = described->prompt.ptr ? &prompt : NULL,
+        .prompt = described->prompt.ptr
+                      ? pool_prompt_init(&prompt, self->reader, self->arena, described->prompt)
+                      : NULL,
         .headers = {.find = find_header, .of = &described->header},
         .subset = described->subset.ptr ? &self->subset : NULL,
         .selection = described->selection.ptr ? &self->selection : NULL,

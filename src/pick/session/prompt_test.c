@@ -26,12 +26,12 @@ static const struct profile ASKING = {
     .scorers = &PREFIX,
     .n_scorers = 1,
     .picker = {.plugin = &plugin_max_score_picker},
-    .needs = {.prompt = true, .body = true, .blocks = {BLOCK, MOST}, .capacity = 1000}};
+    .needs = {.prompt = true, .body = true, FIXTURE_PREFIXES(BLOCK, MOST, 1000)}};
 static const struct profile MODEST = {
     .scorers = &PREFIX,
     .n_scorers = 1,
     .picker = {.plugin = &plugin_max_score_picker},
-    .needs = {.prompt = true, .blocks = {BLOCK, MOST}, .capacity = 1000}};
+    .needs = {.prompt = true, FIXTURE_PREFIXES(BLOCK, MOST, 1000)}};
 
 /* Takes the spec. */
 static struct fake_proxy *open_stage(struct pool_spec *spec, const struct profile *profile) {

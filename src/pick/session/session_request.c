@@ -19,6 +19,7 @@ enum { PREFIX_BYTES = 5, MAX_PREFIXES = 1024 /* of a body that are looked at */ 
 
 struct pick_prompt {
     struct prompt_scan scan;
+    struct prompt_text text;
     bool waits;      /* the pick waits for the prompt */
     uint64_t n_seen; /* bytes of the body scanned */
 };
@@ -160,11 +161,12 @@ static bool start_prompt_scan(struct pick_session *session) {
     if (session->prompt) {
         session->prompt->waits = waits;
         for (size_t i = 0; i < session->stages.n; i++) {
-            prompts[i].arena = session->arena;
+            prompts[i].text = &session->prompt->text;
             session->stages.items[i].prompt = &prompts[i];
         }
+        prompt_text_init(&session->prompt->text, session->context.reader, session->arena);
         prompt_scan_init(&session->prompt->scan, session->arena,
-                         (size_t)needs->blocks.block_bytes * needs->blocks.most);
+                         (size_t)pool_needs_window_bytes(needs));
         session->prompt->scan.may_have_system = location.may_have_system;
     }
     return session->prompt && waits;
@@ -177,6 +179,20 @@ static uint64_t prompt_limit(const struct pick_prompt *prompt) {
     return window > MAX_BYTES_FOR_PROMPT ? window : MAX_BYTES_FOR_PROMPT;
 }
 
+/* The text is hashed, and not kept. */
+static void hash_prompt(struct pick_prompt *prompt) {
+    struct prompt_scan *scan = &prompt->scan;
+    bool ended = scan->result == PROMPT_SCAN_END;
+    prompt_text_add(&prompt->text, true, prompt_scan_take(scan, true));
+    prompt_text_add(&prompt->text, false, prompt_scan_take(scan, false));
+    if (scan->system_seen) {
+        prompt_text_end(&prompt->text, true);
+    }
+    if (ended) {
+        prompt_text_end(&prompt->text, false);
+    }
+}
+
 /* Bytes after the limit do not count, however the body was cut. */
 static void scan_prompt(struct pick_prompt *prompt, struct str bytes) {
     uint64_t limit = prompt_limit(prompt), room = limit - prompt->n_seen;
@@ -184,6 +200,7 @@ static void scan_prompt(struct pick_prompt *prompt, struct str bytes) {
     (void)prompt_scan_feed(&prompt->scan,
                            str_make(bytes.ptr, bytes.len < room ? bytes.len : (size_t)room));
     prompt->n_seen += bytes.len;
+    hash_prompt(prompt);
 }
 
 /* Further bytes are not read. */
@@ -206,8 +223,9 @@ static bool is_prompt_limit_reached(const struct pick_session *session) {
 /* The messages are known, and what is placed before them may follow. */
 static bool may_lack_beginning(const struct pick_prompt *prompt) {
     const struct prompt_scan *scan = &prompt->scan;
-    return scan->result == PROMPT_SCAN_MORE && scan->text.len > 0 && scan->may_have_system &&
-           !scan->system_seen && scan->system.len < scan->max_bytes &&
+    return scan->result == PROMPT_SCAN_MORE && prompt_scan_text_bytes(scan) > 0 &&
+           scan->may_have_system && !scan->system_seen &&
+           prompt_scan_system_bytes(scan) < scan->max_bytes &&
            prompt->n_seen < prompt_limit(prompt);
 }
 
@@ -217,19 +235,14 @@ struct pool_prompt *pick_session_get_prompt(const struct pick_session *session,
     if (!stage->prompt || prompt->scan.result == PROMPT_SCAN_NONE || may_lack_beginning(prompt)) {
         return NULL;
     }
-    stage->prompt->system = buf_str(&prompt->scan.system);
-    stage->prompt->text = buf_str(&prompt->scan.text);
     return stage->prompt;
 }
 
 uint64_t pick_session_prompt_bytes(const struct pick_session *session) {
     const struct pick_prompt *prompt = session->prompt;
-    uint64_t n_bytes = prompt ? prompt->scan.system.cap + prompt->scan.text.cap : 0;
-    for (size_t i = 0; prompt && i < session->stages.n; i++) {
-        const struct pool_prompt *of_stage = session->stages.items[i].prompt;
-        n_bytes += of_stage ? of_stage->cap * sizeof(*of_stage->hashes) : 0;
-    }
-    return n_bytes;
+    return prompt
+               ? prompt->scan.system.cap + prompt->scan.text.cap + prompt_text_bytes(&prompt->text)
+               : 0;
 }
 
 /* For a prompt that was cut off, content-length is the better estimate, or else what was received.

@@ -345,7 +345,7 @@ static const struct profile BY_PREFIX = {
     .scorers = &PREFIX,
     .n_scorers = 1,
     .picker = {.plugin = &plugin_max_score_picker},
-    .needs = {.prompt = true, .body = true, .blocks = {16, 4}, .capacity = 1000}};
+    .needs = {.prompt = true, .body = true, FIXTURE_PREFIXES(16, 4, 1000)}};
 
 enum { HALF = 4 };
 

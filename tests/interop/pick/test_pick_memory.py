@@ -269,7 +269,7 @@ def test_long_hints_count_what_they_take(start_picker):
 
 
 def test_shared_long_prefixes_fit_their_table(start_picker):
-    picker = start(start_picker, PROMPTS, "--prefix-memory", 2 * MB)
+    picker = start(start_picker, PROMPTS, "--prefix-memory", 4 * MB)
     with flood(picker) as connect:
         for number in range(60):
             connection = connect()

@@ -172,8 +172,8 @@ def test_prefix_without_body_picks_at_headers(proxy):
 
 
 def test_prefix_memory_is_bounded(start_picker):
-    """Memory stays what it was given: a hundred thousand blocks in a table for some sixteen thousand."""
-    picker = start_picker(pool_of(ENDPOINTS), "--prefix-memory", "2MiB")
+    """Memory stays what it was given: a hundred thousand blocks in a table for some twenty thousand."""
+    picker = start_picker(pool_of(ENDPOINTS), "--prefix-memory", "4MiB")
     with Proxy(picker.grpc_addresses[0]) as proxy:
         for number in range(400):
             pick(proxy, completion(text_of(number, 256)))

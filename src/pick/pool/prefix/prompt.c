@@ -2,6 +2,7 @@
  * requests, response times. */
 #include "pick/pool/prefix/prompt.h"
 
+#include "core/base/hash.h"
 #include "core/event/clock.h"
 #include "pick/pool/state.h"
 
@@ -18,18 +19,122 @@ const struct pool_request_needs *pool_request_needs(const struct pool_reader *re
     return profile ? &profile->needs : &nothing;
 }
 
-/* ---- prefixes -------------------------------------------------------------------------------- */
+/* ---- the text -------------------------------------------------------------------------------- */
 
-/* For each whole block of the prompt. When out of memory the prompt counts as unknown. */
-static bool reserve_hashes(struct pool_prompt *prompt, struct prefix_blocks blocks) {
-    size_t n_whole = (prompt->system.len + prompt->text.len) / blocks.block_bytes;
-    uint32_t n = n_whole < blocks.most ? (uint32_t)n_whole : blocks.most;
-    if (prompt->cap < n) {
-        prompt->hashes = arena_alloc_array(prompt->arena, n, sizeof(*prompt->hashes));
-        prompt->cap = prompt->hashes ? n : 0;
+/* The size of the producer's blocks. Upstream takes that of the first endpoint, too. */
+static uint32_t block_bytes_of(const struct pool_reader *reader,
+                               const struct prefix_producer *producer) {
+    const struct pool_snapshot *snapshot = reader->snapshot;
+    if (!producer->auto_block || snapshot->n_members == 0) {
+        return producer->block_bytes;
     }
-    return prompt->cap >= n;
+    const struct load_cell *cell = &snapshot->loads[0];
+    uint32_t n = atomic_load_explicit(&cell->kv_block_tokens, memory_order_relaxed);
+    bool is_set = atomic_load_explicit(&cell->known, memory_order_relaxed) & LOAD_KV_SIZE;
+    bool fits = n > PREFIX_BLOCK_TOKENS_MIN && n <= PREFIX_MAX_BLOCK_BYTES / PROMPT_BYTES_PER_TOKEN;
+    return is_set && fits ? n * PROMPT_BYTES_PER_TOKEN : producer->block_bytes;
 }
+
+static struct prompt_chains *find_chains(const struct prompt_text *text, uint32_t block_bytes) {
+    for (uint32_t i = 0; i < text->n; i++) {
+        if (text->chains[i].text.blocks.block_bytes == block_bytes) {
+            return &text->chains[i];
+        }
+    }
+    return NULL;
+}
+
+/* When out of memory the prompt counts as unknown. */
+void prompt_text_init(struct prompt_text *text, const struct pool_reader *reader,
+                      struct arena *arena) {
+    const struct pool_request_needs *needs = pool_request_needs(reader);
+    const struct prefix_table *table = reader->pool->prefix_table;
+    *text = (struct prompt_text){.arena = arena};
+    if (!table || needs->used_prefixes == 0) {
+        return;
+    }
+    text->chains = arena_alloc_array(arena, needs->n_prefixes, sizeof(*text->chains));
+    for (uint32_t i = 0; text->chains && i < needs->n_prefixes; i++) {
+        const struct prefix_producer *producer = &needs->prefixes[i];
+        uint32_t block_bytes = block_bytes_of(reader, producer);
+        struct prefix_blocks blocks = prefix_producer_blocks(producer, block_bytes);
+        struct prompt_chains *chains = find_chains(text, block_bytes);
+        if (!pool_needs_prefix(needs, i)) {
+            continue;
+        }
+        if (chains) {
+            uint32_t most = chains->text.blocks.most;
+            chains->text.blocks.most = chains->system.blocks.most =
+                blocks.most > most ? blocks.most : most;
+            continue;
+        }
+        chains = &text->chains[text->n++];
+        *chains = (struct prompt_chains){.n = 0};
+        prefix_chain_init(&chains->system, arena, blocks, prefix_table_seed(table));
+        prefix_chain_init(&chains->text, arena, blocks, prefix_table_seed(table));
+    }
+}
+
+void prompt_text_add(struct prompt_text *text, bool system, struct str bytes) {
+    for (uint32_t i = 0; !text->fixed && i < text->n; i++) {
+        prefix_chain_add(system ? &text->chains[i].system : &text->chains[i].text, bytes);
+    }
+}
+
+void prompt_text_end(struct prompt_text *text, bool system) {
+    for (uint32_t i = 0; !text->fixed && i < text->n; i++) {
+        prefix_chain_end(system ? &text->chains[i].system : &text->chains[i].text);
+    }
+}
+
+uint64_t prompt_text_bytes(const struct prompt_text *text) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < text->n; i++) {
+        const struct prompt_chains *chains = &text->chains[i];
+        uint32_t n_joined = chains->n_system > 0 ? chains->n : 0;
+        n += ((uint64_t)chains->system.cap + chains->text.cap + n_joined) * sizeof(uint64_t);
+    }
+    return n;
+}
+
+struct pool_prompt *pool_prompt_init(struct pool_prompt *prompt, const struct pool_reader *reader,
+                                     struct arena *arena, struct str text) {
+    *prompt = (struct pool_prompt){.text = arena_alloc(arena, sizeof(*prompt->text))};
+    if (!prompt->text) {
+        return NULL;
+    }
+    prompt_text_init(prompt->text, reader, arena);
+    prompt_text_add(prompt->text, false, text);
+    prompt_text_end(prompt->text, false);
+    return prompt;
+}
+
+/* The hashes of both texts. Text after a system text that has not ended is not known to follow
+ * it. */
+static void join_chains(struct arena *arena, struct prompt_chains *chains) {
+    const struct prefix_chain *system = &chains->system, *text = &chains->text;
+    bool is_partial = system->n + system->n_rest > 0 && !system->ended;
+    uint32_t n_text = is_partial ? 0 : text->n;
+    uint32_t n = system->n + n_text, most = text->blocks.most;
+    n = n < most ? n : most;
+    if (system->n == 0) {
+        chains->hashes = text->hashes;
+        chains->n = n_text;
+        return;
+    }
+    if (chains->n_system == system->n && chains->n == n) {
+        return;
+    }
+    uint64_t *hashes = arena_alloc_array(arena, n, sizeof(*hashes));
+    chains->n = hashes ? n : 0;
+    chains->n_system = system->n;
+    chains->hashes = hashes;
+    for (uint32_t i = 0; i < chains->n; i++) {
+        hashes[i] = i < system->n ? system->hashes[i] : text->hashes[i - system->n] ^ system->last;
+    }
+}
+
+/* ---- matches --------------------------------------------------------------------------------- */
 
 /* Returns: member + 1; 0: no member of the snapshot has this host number. */
 static uint32_t member_of(const struct pool_snapshot *snapshot, uint32_t host) {
@@ -37,24 +142,11 @@ static uint32_t member_of(const struct pool_snapshot *snapshot, uint32_t host) {
     return i < snapshot->n_hosts ? snapshot->hosts[i] : 0;
 }
 
-void pool_prompt_match(struct pool_reader *reader, const struct profile *profile,
-                       const struct pool_request *request, struct str model) {
-    const struct prefix_table *table = reader->pool->prefix_table;
-    const struct pool_request_needs *needs = &profile->needs;
-    struct prefix_matches *out = &reader->prefix;
-    struct pool_prompt *prompt = request->prompt;
-    struct prefix_hit hits[PREFIX_MAX_HOSTS];
-    out->n_blocks = out->n = 0;
-    if (prompt) {
-        prompt->n_hashes = 0;
-    }
-    if (!prompt || !needs->prompt || !table || !reserve_hashes(prompt, needs->blocks)) {
-        return;
-    }
-    prompt->n_hashes = prefix_chain_hash(needs->blocks, prefix_table_seed(table), model,
-                                         prompt->system, prompt->text, prompt->hashes);
-    uint32_t n = prefix_table_find(table, prompt->hashes, prompt->n_hashes, hits);
+static void find_matches(const struct pool_reader *reader, const struct prefix_key *key,
+                         struct prefix_matches *out) {
     const struct pool_snapshot *snapshot = reader->snapshot;
+    struct prefix_hit hits[PREFIX_MAX_HOSTS];
+    uint32_t n = prefix_table_find(reader->pool->prefix_table, key, hits);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t member = member_of(snapshot, hits[i].host);
         if (member != 0) {
@@ -62,39 +154,84 @@ void pool_prompt_match(struct pool_reader *reader, const struct profile *profile
             out->hits[out->n++].n_blocks = hits[i].n_blocks;
         }
     }
-    out->n_blocks = prompt->n_hashes;
+    out->n_blocks = key->n;
 }
+
+static void set_key(const struct prefix_producer *producer, uint32_t index, uint32_t block_bytes,
+                    uint64_t salt, struct pool_prompt *prompt) {
+    struct prompt_chains *chains = find_chains(prompt->text, block_bytes);
+    struct prefix_key *key = &prompt->keys[index];
+    *key = (struct prefix_key){.index = index};
+    if (chains) {
+        uint32_t most = prefix_producer_blocks(producer, block_bytes).most;
+        join_chains(prompt->text->arena, chains);
+        key->hashes = chains->hashes;
+        key->n = chains->n < most ? chains->n : most;
+        key->salt = salt ^ prefix_producer_salt(producer);
+    }
+}
+
+/* Of each used producer. */
+static __attribute__((noinline)) void match_prompt(struct pool_reader *reader,
+                                                   const struct pool_request_needs *needs,
+                                                   struct pool_prompt *prompt, struct str model) {
+    uint64_t salt = hash_text(model, prefix_table_seed(reader->pool->prefix_table));
+    for (uint32_t used = needs->used_prefixes; used != 0; used &= used - 1) {
+        uint32_t i = (uint32_t)__builtin_ctz(used);
+        const struct prefix_producer *producer = &needs->prefixes[i];
+        struct prefix_matches *out = &reader->prefixes[i];
+        out->block_bytes = block_bytes_of(reader, producer);
+        set_key(producer, i, out->block_bytes, salt, prompt);
+        find_matches(reader, &prompt->keys[i], out);
+    }
+}
+
+void pool_prompt_match(struct pool_reader *reader, const struct profile *profile,
+                       const struct pool_request *request, struct str model) {
+    const struct pool_request_needs *needs = &profile->needs;
+    for (uint32_t i = 0; i < needs->n_prefixes; i++) {
+        reader->prefixes[i].n_blocks = reader->prefixes[i].n = 0;
+    }
+    if (request->prompt && needs->used_prefixes != 0 && reader->pool->prefix_table) {
+        match_prompt(reader, needs, request->prompt, model);
+    }
+}
+
+/* ---- recording ------------------------------------------------------------------------------- */
 
 /* The number of blocks that fit into the endpoint's KV cache, where it is reported. */
 static uint32_t capacity_of(const struct pool_reader *reader,
-                            const struct pool_request_needs *needs,
+                            const struct prefix_producer *producer,
                             const struct endpoint *endpoint) {
     const struct pool_snapshot *snapshot = reader->snapshot;
     uint32_t member = member_of(snapshot, endpoint->host);
-    if (!needs->auto_capacity || member == 0) {
-        return needs->capacity;
+    if (!producer->auto_capacity || member == 0) {
+        return producer->capacity;
     }
     const struct load_cell *cell = &snapshot->loads[member - 1];
     uint64_t tokens = (uint64_t)atomic_load_explicit(&cell->kv_block_tokens, memory_order_relaxed) *
                       atomic_load_explicit(&cell->n_kv_blocks, memory_order_relaxed);
     bool is_set = atomic_load_explicit(&cell->known, memory_order_relaxed) & LOAD_KV_SIZE;
-    uint64_t n = tokens / needs->blocks.block_bytes * PROMPT_BYTES_PER_TOKEN;
-    return !is_set || n == 0 ? needs->capacity : n < INT32_MAX ? (uint32_t)n : INT32_MAX;
+    uint64_t n = tokens * PROMPT_BYTES_PER_TOKEN / block_bytes_of(reader, producer);
+    return !is_set || n == 0 ? producer->capacity : n < INT32_MAX ? (uint32_t)n : INT32_MAX;
 }
 
-/* Records the hashes that were computed for the pick. */
+/* Records the hashes of the pick. */
 static void record_prompt(struct pool_reader *reader, const struct pool_request_needs *needs,
                           const struct pool_prompt *prompt, const struct endpoint *endpoint) {
-    if (prompt && prompt->n_hashes > 0 && reader->pool->prefix_table) {
-        prefix_table_add(reader->pool->prefix_table, endpoint->host,
-                         capacity_of(reader, needs, endpoint), prompt->hashes, prompt->n_hashes);
+    struct prefix_table *table = reader->pool->prefix_table;
+    for (uint32_t i = 0; table && i < needs->n_prefixes; i++) {
+        if (pool_needs_prefix(needs, i)) {
+            prefix_table_add(table, endpoint->host,
+                             capacity_of(reader, &needs->prefixes[i], endpoint), &prompt->keys[i]);
+        }
     }
 }
 
 /* The number of the prompt's first blocks that the endpoint has already. */
-static uint32_t count_known_blocks(const struct pool_reader *reader,
+static uint32_t count_known_blocks(const struct pool_reader *reader, uint32_t index,
                                    const struct endpoint *endpoint) {
-    const struct prefix_matches *found = &reader->prefix;
+    const struct prefix_matches *found = &reader->prefixes[index];
     for (uint32_t i = 0; i < found->n; i++) {
         if (reader->snapshot->members[found->hits[i].member].endpoint == endpoint) {
             return found->hits[i].n_blocks;
@@ -107,19 +244,26 @@ static bool sees_responses(const struct pool *pool) {
     return atomic_load_explicit(&pool->n_unseen, memory_order_relaxed) <= MOST_UNSEEN;
 }
 
-static void hold_prompt(struct pool_reader *reader, struct pool_prompt *prompt,
-                        const struct endpoint *endpoint) {
+static void hold_prompt(struct pool_reader *reader, const struct pool_request_needs *needs,
+                        struct pool_prompt *prompt, const struct endpoint *endpoint) {
     struct prefix_table *table = reader->pool->prefix_table;
-    uint32_t n_known = count_known_blocks(reader, endpoint);
-    if (prompt->n_hashes > n_known && table) {
-        prefix_table_hold(table, endpoint->host, prompt->hashes + n_known,
-                          prompt->n_hashes - n_known, &prompt->hold);
+    for (uint32_t i = 0; table && i < needs->n_prefixes; i++) {
+        struct prefix_key key = prompt->keys[i];
+        uint32_t n_known = count_known_blocks(reader, i, endpoint);
+        if (pool_needs_prefix(needs, i) && key.n > n_known) {
+            key.hashes += n_known;
+            key.n -= n_known;
+            prefix_table_hold(table, endpoint->host, &key, &prompt->holds[i]);
+        }
     }
 }
 
-static void release_hold(struct pool_reader *reader, struct pool_prompt *prompt) {
-    if (prompt->hold.n > 0 && reader->pool->prefix_table) {
-        prefix_table_unhold(reader->pool->prefix_table, &prompt->hold);
+static void release_holds(struct pool_reader *reader, struct pool_prompt *prompt) {
+    struct prefix_table *table = reader->pool->prefix_table;
+    for (uint32_t i = 0; table && i < PREFIX_MAX_INDEXES; i++) {
+        if (prompt->holds[i].key.n > 0) {
+            prefix_table_unhold(table, &prompt->holds[i]);
+        }
     }
 }
 
@@ -135,14 +279,14 @@ void pool_prompt_answered(struct pool_reader *reader, struct pool_prompt *prompt
     if (taken && endpoint && needs->prompt) {
         record_prompt(reader, needs, prompt, endpoint);
     }
-    release_hold(reader, prompt);
+    release_holds(reader, prompt);
 }
 
 void pool_prompt_unanswered(struct pool_reader *reader, struct pool_prompt *prompt) {
     if (sees_responses(reader->pool)) {
         atomic_fetch_add_explicit(&reader->pool->n_unseen, 1, memory_order_relaxed);
     }
-    release_hold(reader, prompt);
+    release_holds(reader, prompt);
 }
 
 /* ---- a pick ---------------------------------------------------------------------------------- */
@@ -150,10 +294,23 @@ void pool_prompt_unanswered(struct pool_reader *reader, struct pool_prompt *prom
 void pool_prompt_add_in_flight(struct pool_reader *reader, const struct pool_request *request,
                                const struct profile *profile, struct endpoint *endpoint) {
     endpoint_add_tokens(reader->pool, endpoint, request->n_tokens);
-    if (profile && profile->needs.cold_requests && reader->prefix.n == 0) {
+    if (profile && profile->needs.cold_requests &&
+        reader->prefixes[profile->needs.cold_prefix].n == 0) {
         uint32_t turn =
             atomic_fetch_add_explicit(&reader->pool->last_cold_request, 1, memory_order_relaxed);
         atomic_store_explicit(&endpoint->last_cold_request, turn + 1, memory_order_relaxed);
+    }
+}
+
+static __attribute__((noinline)) void keep_prompt(struct pool_reader *reader,
+                                                  const struct pool_request_needs *needs,
+                                                  struct pool_prompt *prompt,
+                                                  const struct endpoint *endpoint) {
+    prompt->text->fixed = true;
+    if (sees_responses(reader->pool)) {
+        hold_prompt(reader, needs, prompt, endpoint);
+    } else {
+        record_prompt(reader, needs, prompt, endpoint);
     }
 }
 
@@ -164,10 +321,8 @@ void pool_prompt_record(struct pool_reader *reader, const struct pool_request *r
     if (!profile) {
         return;
     }
-    if (profile->needs.prompt && request->prompt && sees_responses(reader->pool)) {
-        hold_prompt(reader, request->prompt, endpoint);
-    } else if (profile->needs.prompt) {
-        record_prompt(reader, &profile->needs, request->prompt, endpoint);
+    if (request->prompt && profile->needs.prompt) {
+        keep_prompt(reader, &profile->needs, request->prompt, endpoint);
     }
     if (profile->needs.latency) {
         ticket->sent_ns = clock_now_ns();

@@ -1,5 +1,5 @@
-/* What a profile needs of requests beyond their headers: the prompt's beginning, for the prefix
- * table; the estimated tokens; the response times.
+/* What a profile needs of requests beyond their headers: the hashes of the prompt's beginning, for
+ * the prefix table; the estimated tokens; the response times.
  *
  * Thread: the reader's. */
 #ifndef SLUICE_PICK_POOL_PREFIX_PROMPT_H
@@ -10,28 +10,13 @@
 
 #include "core/base/arena.h"
 #include "core/base/str.h"
+#include "pick/pool/prefix/chain.h"
+#include "pick/pool/prefix/producer.h"
 #include "pick/pool/prefix/table.h"
 
-enum { PREFIX_BLOCK_BYTES_DEFAULT = 64, PREFIX_MOST_BLOCKS_DEFAULT = 256 };
-enum { PREFIX_CAPACITY_DEFAULT = 31250, PREFIX_MAX_TEXT_BYTES = 4 << 20 };
-/* No tokenizer runs here: sizes in tokens are estimated by this. */
-enum { PROMPT_BYTES_PER_TOKEN = 4 };
-
-/* What a profile's plugins need of requests. */
-struct pool_request_needs {
-    bool prompt;        /* the prompt's beginning, where the body is available anyway */
-    bool body;          /* and the pick waits for the body, where the proxy sends it */
-    bool cold_requests; /* which endpoints were sent requests whose prefix no endpoint had */
-    bool latency;       /* response times */
-    bool is_set;        /* a plugin has set the following */
-    struct prefix_blocks blocks;
-    uint32_t capacity;  /* blocks that an endpoint caches, where it does not report its cache
-                           size */
-    bool auto_capacity; /* use the reported cache size */
-};
+struct pool_reader;
 
 /* The needs of the profile that a pick would use now, by the reader's snapshot. */
-struct pool_reader;
 const struct pool_request_needs *pool_request_needs(const struct pool_reader *reader);
 
 /* A request's headers. */
@@ -41,18 +26,51 @@ struct pool_headers {
     const void *of;
 };
 
-/* The beginnings of a request's texts, as far as they were received or are needed
- * (needs->blocks). */
-struct pool_prompt {
-    struct str system, text;
-    struct arena *arena; /* for the following, which the last pick computed */
-    uint64_t *hashes;
-    uint32_t n_hashes, cap;
-    struct prefix_hold hold; /* of the pick's endpoint, until the response */
+/* ---- the prompt of a request ----------------------------------------------------------------- */
+
+/* The hashes of one size of blocks. The system text is placed before the other text, and may arrive
+ * after it: each has a chain of its own. */
+struct prompt_chains {
+    struct prefix_chain system, text;
+    /* Those of the system text followed by those of the other text, which are combined with the
+     * former's last; made when they are first needed. */
+    const uint64_t *hashes;
+    uint32_t n, n_system;
 };
 
-/* Computes the hashes of the request's prompt, and finds which endpoints were sent its beginning.
- * Internal to pick/pool. */
+/* The hashes of a request's prompt, which all its stages share. */
+struct prompt_text {
+    struct arena *arena;
+    struct prompt_chains *chains; /* an item for each size of blocks */
+    uint32_t n;
+    bool fixed; /* the hashes are in use: further text is ignored */
+};
+
+/* Starts, with the blocks that the reader's profile needs. `text` is in `arena`, or lives as
+ * long. */
+void prompt_text_init(struct prompt_text *text, const struct pool_reader *reader,
+                      struct arena *arena);
+/* Adds to the system text, or to the other text. */
+void prompt_text_add(struct prompt_text *text, bool system, struct str bytes);
+/* That text has ended. */
+void prompt_text_end(struct prompt_text *text, bool system);
+/* Memory of the hashes. */
+uint64_t prompt_text_bytes(const struct prompt_text *text);
+
+/* What a stage of a pick keeps of the prompt. */
+struct pool_prompt {
+    struct prompt_text *text;
+    struct prefix_key keys[PREFIX_MAX_INDEXES];   /* of the last pick */
+    struct prefix_hold holds[PREFIX_MAX_INDEXES]; /* of the pick's endpoint, until the response */
+};
+
+/* For a prompt whose text is known as a whole, and has no system text. Returns: `prompt`; NULL when
+ * out of memory. */
+struct pool_prompt *pool_prompt_init(struct pool_prompt *prompt, const struct pool_reader *reader,
+                                     struct arena *arena, struct str text);
+
+/* Finds which endpoints were sent the beginning of the request's prompt, in each index that the
+ * profile uses. Internal to pick/pool. */
 struct profile;
 struct pool_request;
 void pool_prompt_match(struct pool_reader *reader, const struct profile *profile,

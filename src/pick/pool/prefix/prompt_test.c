@@ -14,6 +14,7 @@
 #include "core/event/clock.h"
 #include "pick/pool/pool_fixture.h"
 #include "pick/pool/profile/profile.h"
+#include "pick/pool/state.h"
 
 enum { N = 10, BLOCK = 64, MOST_PICKS = 1000 };
 
@@ -24,7 +25,7 @@ static const struct profile ONLY_PREFIX = {
     .scorers = &PREFIX,
     .n_scorers = 1,
     .picker = {.plugin = &plugin_max_score_picker},
-    .needs = {.prompt = true, .body = true, .blocks = {BLOCK, 16}, .capacity = 1000}};
+    .needs = {.prompt = true, .body = true, FIXTURE_PREFIXES(BLOCK, 16, 1000)}};
 
 struct prompts {
     struct fixture pool;
@@ -57,8 +58,8 @@ static struct pool_pick pick(struct prompts *self, struct pool_request *request,
                              struct pool_prompt *prompt, const char *text) {
     struct pool_pick out;
     struct error err;
-    *prompt = (struct pool_prompt){.text = str_of(text), .arena = self->arena};
-    request->prompt = prompt;
+    (void)pool_reader_refresh(self->pool.reader);
+    request->prompt = pool_prompt_init(prompt, self->pool.reader, self->arena, str_of(text));
     assert_int_equal(pool_pick(self->pool.reader, request, &out, &err), ST_OK);
     return out;
 }
@@ -317,11 +318,11 @@ static void prompt_in_flight_continues_a_known_one(void **state) {
         pool_prompt_answered(self.pool.reader, &prompt, first.ticket.endpoint, true);
         struct pool_pick next = pick(&self, &request, &longer, more);
         assert_ptr_equal(next.ticket.endpoint, first.ticket.endpoint);
-        assert_int_equal(longer.hold.n, 2);
+        assert_int_equal(longer.holds[0].key.n, 2);
         struct pool_prompt again;
         struct pool_pick last = pick(&self, &request, &again, more);
         assert_ptr_equal(last.ticket.endpoint, first.ticket.endpoint);
-        assert_int_equal(again.hold.n, 0); /* all six blocks are known */
+        assert_int_equal(again.holds[0].key.n, 0); /* all six blocks are known */
         pool_release_ticket(self.pool.pool, &last.ticket);
         pool_prompt_unanswered(self.pool.reader, &longer);
         pool_release_ticket(self.pool.pool, &first.ticket);
@@ -356,17 +357,19 @@ static void prompt_pick_works_without_table_or_prompt(void **state) {
     struct pool_spec *spec = fixture_spec_of(N);
     struct fixture fixture;
     struct pool_request request = {.model = STR("m")};
-    struct pool_prompt prompt = {.text = STR("x"), .arena = NULL};
+    struct arena *arena = arena_new(NULL, 0);
+    struct pool_prompt prompt;
     struct pool_pick out;
     struct error err;
     (void)state;
     spec->profile = &ONLY_PREFIX;
     fixture_open(&fixture, spec);
     for (int i = 0; i < 2; i++) {
-        request.prompt = i == 0 ? &prompt : NULL;
+        request.prompt = i == 0 ? pool_prompt_init(&prompt, fixture.reader, arena, STR("x")) : NULL;
         assert_int_equal(pool_pick(fixture.reader, &request, &out, &err), ST_OK);
         pool_release_ticket(fixture.pool, &out.ticket);
     }
+    arena_free(arena);
     fixture_close(&fixture);
 }
 
@@ -467,13 +470,14 @@ static void prompt_first_response_time_is_not_the_mean(void **state) {
     close_pool(&self);
 }
 
-/* One hash for each whole block, and at most as many as the profile compares. */
+/* One hash for each block, the last of which may be shorter, and at most as many as the profile
+ * compares. */
 static void prompt_hashes_take_room_for_its_blocks(void **state) {
     static char text[100 * BLOCK + 1];
     static const struct {
         size_t n_bytes;
         uint32_t n_hashes;
-    } rows[] = {{0, 0}, {BLOCK - 1, 0}, {3 * BLOCK + 1, 3}, {100 * BLOCK, 16}};
+    } rows[] = {{0, 0}, {BLOCK - 1, 1}, {3 * BLOCK + 1, 4}, {100 * BLOCK, 16}};
     struct prompts self;
     (void)state;
     open_pool(&self, N, &ONLY_PREFIX, POOL_HEALTH_NONE);
@@ -483,9 +487,76 @@ static void prompt_hashes_take_room_for_its_blocks(void **state) {
         memset(text, 'a', rows[i].n_bytes);
         text[rows[i].n_bytes] = '\0';
         struct pool_pick out = pick(&self, &request, &prompt, text);
-        assert_int_equal(prompt.n_hashes, rows[i].n_hashes);
-        assert_int_equal(prompt.cap, rows[i].n_hashes);
+        assert_int_equal(prompt.keys[0].n, rows[i].n_hashes);
+        assert_in_range(prompt_text_bytes(prompt.text), 0, 16 * sizeof(uint64_t));
         pool_release_ticket(self.pool.pool, &out.ticket);
+    }
+    close_pool(&self);
+}
+
+/* Two producers: a prompt that the small cache has lost is still in the large one. */
+static void prompt_lost_by_the_small_cache_is_in_the_large_one(void **state) {
+    static const struct profile_step steps[] = {{.plugin = &plugin_queue_scorer, .weight = 1}};
+    static const struct profile profile = {
+        .scorers = steps,
+        .n_scorers = 1,
+        .picker = {.plugin = &plugin_max_score_picker},
+        .needs = {.prompt = true,
+                  .n_prefixes = 2,
+                  .used_prefixes = 3,
+                  .prefixes = {{.name = STR("gpu"), .block_bytes = BLOCK, .capacity = 8},
+                               {.name = STR("cpu"), .block_bytes = BLOCK, .capacity = 80}}}};
+    struct prompts self;
+    (void)state;
+    open_pool(&self, 1, &profile, POOL_HEALTH_NONE);
+    for (int i = 0; i < 6; i++) {
+        (void)ask(&self, "m", text_of(i)); /* four blocks each */
+    }
+    const struct prefix_matches *found = self.pool.reader->prefixes;
+    (void)ask(&self, "m", text_of(5));
+    assert_int_equal(found[0].n, 1);
+    assert_int_equal(found[0].hits[0].n_blocks, 4);
+    assert_int_equal(found[1].n, 1);
+    (void)ask(&self, "m", text_of(1));
+    assert_int_equal(found[0].n, 0);
+    assert_int_equal(found[1].n, 1);
+    assert_int_equal(found[1].hits[0].n_blocks, 4);
+    assert_int_equal(found[1].n_blocks, 4);
+    close_pool(&self);
+}
+
+/* The system text counts before the other one, whichever arrives first. */
+static void prompt_system_text_comes_first(void **state) {
+    struct prompts self;
+    struct pool_prompt prompts[3];
+    struct prompt_text texts[3];
+    char system[2 * BLOCK + 10], text[3 * BLOCK];
+    (void)state;
+    memset(system, 's', sizeof(system));
+    memset(text, 't', sizeof(text));
+    open_pool(&self, 1, &ONLY_PREFIX, POOL_HEALTH_NONE);
+    (void)pool_reader_refresh(self.pool.reader);
+    for (size_t i = 0; i < 3; i++) {
+        struct pool_request request = {.model = STR("m"), .prompt = &prompts[i]};
+        prompts[i] = (struct pool_prompt){.text = &texts[i]};
+        prompt_text_init(&texts[i], self.pool.reader, self.arena);
+        system[0] = i == 2 ? 'x' : 's';
+        for (size_t k = 0; k < 2; k++) {
+            bool is_system = (k == 0) == (i == 0);
+            prompt_text_add(&texts[i], is_system,
+                            is_system ? str_make(system, sizeof(system))
+                                      : str_make(text, sizeof(text)));
+            prompt_text_end(&texts[i], is_system);
+        }
+        struct pool_pick out;
+        struct error err;
+        assert_int_equal(pool_pick(self.pool.reader, &request, &out, &err), ST_OK);
+        pool_release_ticket(self.pool.pool, &out.ticket);
+        assert_int_equal(prompts[i].keys[0].n, 6);
+    }
+    assert_memory_equal(prompts[0].keys[0].hashes, prompts[1].keys[0].hashes, 6 * sizeof(uint64_t));
+    for (size_t k = 0; k < 6; k++) { /* after another system text all is another prompt */
+        assert_true(prompts[0].keys[0].hashes[k] != prompts[2].keys[0].hashes[k]);
     }
     close_pool(&self);
 }
@@ -499,7 +570,7 @@ static void prompt_cold_requests_rotate_over_endpoints(void **state) {
         .scorers = steps,
         .n_scorers = 2,
         .picker = {.plugin = &plugin_max_score_picker},
-        .needs = {.prompt = true, .cold_requests = true, .blocks = {BLOCK, 16}, .capacity = 1000}};
+        .needs = {.prompt = true, .cold_requests = true, FIXTURE_PREFIXES(BLOCK, 16, 1000)}};
     struct prompts self;
     const struct endpoint *order[N];
     (void)state;
@@ -536,6 +607,8 @@ int main(void) {
         cmocka_unit_test(prompt_response_times_are_averaged),
         cmocka_unit_test(prompt_first_response_time_is_not_the_mean),
         cmocka_unit_test(prompt_hashes_take_room_for_its_blocks),
+        cmocka_unit_test(prompt_lost_by_the_small_cache_is_in_the_large_one),
+        cmocka_unit_test(prompt_system_text_comes_first),
         cmocka_unit_test(prompt_cold_requests_rotate_over_endpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,18 @@
 /* A hash table of buckets with four entries; an entry is one cache line: its tag and its owners.
+ * The indexes share the entries: a hash is combined with a salt of its index.
  *
  * A tag is the upper part of a hash and, in the lowest byte, an age: a counter that increases while
  * a 64th of the table is written. While an entry is replaced its tag is BUSY; a reader checks the
  * tag again after reading the owners.
  *
- * An owner is a host number, the host's generation, and the number of blocks that the host had been
- * sent then. Invalidating a host increases its generation, so that its owners need not be found.
+ * An owner is a host number, the host's generation, and a stamp, the host's clock when the block
+ * was sent there. Invalidating a host increases its generation, so that its owners need not be
+ * found.
+ *
+ * A host's cache is least recently used: `age`, the clock less the stamp, estimates how many of the
+ * host's blocks were sent there since, and at `capacity` the block counts no more. So a new block
+ * advances the clock by one, and one that is sent again by the share of the host's blocks that come
+ * to be older by it, age / capacity: none for the newest block, one for the oldest.
  *
  * Blocks in flight have entries of their own, so that requests that endpoints refuse replace none
  * of those that count. */
@@ -23,6 +30,7 @@
 #include "core/event/lock.h"
 
 enum { WAYS = 4, MAX_HOSTS = 65536, AGES_IN_TABLE = 64, PREFETCH_DISTANCE = 8 };
+enum { N_CACHES = MAX_HOSTS * PREFIX_MAX_INDEXES };
 enum { HELD_SHARE = 8 }; /* one of so many buckets is for blocks in flight */
 
 static const uint64_t AGE = 0xff, BUSY = 1;
@@ -34,9 +42,13 @@ struct entry {
 
 struct host {
     _Atomic uint32_t generation; /* 16 bits are used */
-    _Atomic uint32_t n_sent;     /* blocks sent so far */
-    _Atomic uint32_t capacity;
-    uint32_t next; /* list of free host numbers; under the lock */
+    uint32_t next;               /* list of free host numbers; under the lock */
+};
+
+/* A host's cache in one index. */
+struct host_cache {
+    _Atomic uint32_t clock;
+    _Atomic uint32_t capacity; /* blocks */
 };
 
 struct area {
@@ -47,15 +59,14 @@ struct area {
 
 struct prefix_table {
     _Atomic uint32_t n_refs;
-    struct area sent; /* blocks that endpoints have taken */
-    struct area
-        held; /* blocks in flight; in an owner, instead of the number of blocks that the host
-                         had been sent, that of the blocks written here */
+    struct area sent;         /* blocks that endpoints have taken */
+    struct area held;         /* blocks in flight; a stamp is the number of blocks written here */
     _Atomic uint32_t n_holds; /* struct prefix_hold with blocks; 0: `held` is not read */
     uint64_t seed;
     void *memory; /* of the entries */
     struct host *hosts;
-    struct lock lock; /* of the host numbers */
+    struct host_cache *caches; /* MAX_HOSTS of each index */
+    struct lock lock;          /* of the host numbers */
     uint32_t free_host, n_hosts;
 };
 
@@ -67,24 +78,33 @@ static bool make_entries(struct prefix_table *table, size_t n_bytes) {
     table->held.n_buckets = n_buckets / HELD_SHARE;
     table->sent.n_buckets = n_buckets - table->held.n_buckets;
     table->hosts = calloc(MAX_HOSTS, sizeof(*table->hosts));
+    table->caches = calloc(N_CACHES, sizeof(*table->caches));
     table->memory = calloc(1, n_buckets * WAYS * sizeof(struct entry) + sizeof(struct entry));
     uintptr_t at = (uintptr_t)table->memory + sizeof(struct entry) - 1;
     table->sent.entries = (struct entry *)(at - at % sizeof(struct entry)); /* NOLINT: aligned */
     table->held.entries = table->sent.entries + table->sent.n_buckets * WAYS;
-    return table->hosts && table->memory;
+    return table->hosts && table->caches && table->memory;
+}
+
+static void free_table(struct prefix_table *table) {
+    if (table) {
+        free(table->hosts);
+        free(table->caches);
+        free(table->memory);
+    }
+    free(table);
 }
 
 enum status prefix_table_new(size_t max_bytes, struct prefix_table **out, struct error *err) {
     struct prefix_table *table = calloc(1, sizeof(*table));
-    size_t own = sizeof(*table) + MAX_HOSTS * sizeof(*table->hosts) + sizeof(struct entry);
-    static_assert(PREFIX_MIN_BYTES / 2 >= MAX_HOSTS * sizeof(struct host), "room for entries");
+    size_t own = sizeof(*table) + MAX_HOSTS * sizeof(*table->hosts) +
+                 N_CACHES * sizeof(*table->caches) + sizeof(struct entry);
+    static_assert(PREFIX_MIN_BYTES * 3 / 4 >=
+                      MAX_HOSTS * sizeof(struct host) + N_CACHES * sizeof(struct host_cache),
+                  "room for entries");
     assert(max_bytes >= PREFIX_MIN_BYTES);
     if (!table || !make_entries(table, max_bytes - own)) {
-        if (table) {
-            free(table->hosts);
-            free(table->memory);
-        }
-        free(table);
+        free_table(table);
         return error_no_memory(err, "a prefix table of %zu bytes", max_bytes);
     }
     random_fill(&table->seed, sizeof(table->seed));
@@ -97,9 +117,7 @@ enum status prefix_table_new(size_t max_bytes, struct prefix_table **out, struct
 void prefix_table_unref(struct prefix_table *table) {
     if (table && atomic_fetch_sub_explicit(&table->n_refs, 1, memory_order_acq_rel) == 1) {
         lock_fini(&table->lock);
-        free(table->hosts);
-        free(table->memory);
-        free(table);
+        free_table(table);
     }
 }
 
@@ -161,19 +179,28 @@ static uint32_t name_of(const struct prefix_table *table, uint32_t host) {
     return host << 16 | (load_u32(&table->hosts[host].generation) & 0xffff);
 }
 
-static uint64_t owner_make(uint32_t name, uint32_t n_sent) {
-    return (uint64_t)name << 32 | n_sent;
+static uint64_t owner_make(uint32_t name, uint32_t stamp) {
+    return (uint64_t)name << 32 | stamp;
 }
 static uint32_t owner_name(uint64_t owner) {
     return (uint32_t)(owner >> 32);
 }
 
+static struct host_cache *cache_of(const struct prefix_table *table, uint32_t index,
+                                   uint32_t host) {
+    return &table->caches[index * (uint32_t)MAX_HOSTS + host];
+}
+
+/* A stamp may be ahead of the clock while another thread writes. */
+static bool is_in_cache(uint32_t clock, uint64_t owner, uint32_t capacity) {
+    return (int64_t)(int32_t)(clock - (uint32_t)owner) <= (int64_t)capacity;
+}
+
 /* Whether the host's cache still holds the block, by its capacity; a block in flight, whether it
  * was written recently. */
 static inline bool is_owner_valid(const struct prefix_table *table, const struct area *area,
-                                  uint64_t owner) {
+                                  uint32_t index, uint64_t owner) {
     uint32_t name = owner_name(owner);
-    const struct host *host = &table->hosts[name >> 16];
     if (owner == 0 || name_of(table, name >> 16) != name) {
         return false;
     }
@@ -181,10 +208,15 @@ static inline bool is_owner_valid(const struct prefix_table *table, const struct
         uint64_t n_written = atomic_load_explicit(&area->n_written, memory_order_relaxed);
         return (uint32_t)n_written - (uint32_t)owner <= capacity_of(area);
     }
-    return load_u32(&host->n_sent) - (uint32_t)owner <= load_u32(&host->capacity);
+    const struct host_cache *cache = cache_of(table, index, name >> 16);
+    return is_in_cache(load_u32(&cache->clock), owner, load_u32(&cache->capacity));
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */
+
+static uint64_t hash_of(const struct prefix_key *key, uint32_t i) {
+    return key->hashes[i] ^ key->salt;
+}
 
 static struct entry *bucket_of(const struct area *area, uint64_t hash) {
     return &area->entries[((hash & UINT32_MAX) * area->n_buckets >> 32) * WAYS];
@@ -258,6 +290,7 @@ static inline uint32_t owner_index(const struct entry *entry, uint32_t name, uin
 struct writer {
     const struct prefix_table *table;
     struct area *area;
+    uint32_t index;
     uint64_t age;
     uint32_t pos; /* of the owner in the last block */
     bool crowded; /* all owners of the last block were valid */
@@ -268,7 +301,7 @@ static uint32_t find_invalid_owner(const struct entry *entry, const struct write
                                    uint64_t *seen) {
     for (uint32_t i = 0; i < PREFIX_MAX_HOSTS; i++) {
         *seen = atomic_load_explicit(&entry->owners[i], memory_order_relaxed);
-        if (!is_owner_valid(writer->table, writer->area, *seen)) {
+        if (!is_owner_valid(writer->table, writer->area, writer->index, *seen)) {
             return i;
         }
     }
@@ -305,94 +338,126 @@ static uint32_t choose_owner_index(const struct entry *entry, uint64_t owner, st
     return pos;
 }
 
-static void add_owner(struct entry *entry, uint64_t seen, uint64_t tag, uint64_t owner,
-                      struct writer *writer) {
+/* Returns: the owner that was replaced. */
+static uint64_t add_owner(struct entry *entry, uint64_t seen, uint64_t tag, uint64_t owner,
+                          struct writer *writer) {
     uint64_t other;
     writer->pos = choose_owner_index(entry, owner, writer, &other);
     if (seen != tag) { /* the entry is not from the current period */
         atomic_compare_exchange_strong_explicit(&entry->tag, &seen, tag, memory_order_relaxed,
                                                 memory_order_relaxed);
     }
+    uint64_t replaced = other;
     atomic_compare_exchange_strong_explicit(&entry->owners[writer->pos], &other, owner,
                                             memory_order_release, memory_order_relaxed);
+    return replaced;
 }
 
-static void prefetch_bucket(const struct area *area, const uint64_t *hashes, uint32_t i,
-                            uint32_t n) {
-    if (i < n) {
-        __builtin_prefetch(bucket_of(area, hashes[i]));
+static void prefetch_bucket(const struct area *area, const struct prefix_key *key, uint32_t i) {
+    if (i < key->n) {
+        __builtin_prefetch(bucket_of(area, hash_of(key, i)));
     }
 }
 
-/* Adds the owner to each of the blocks; its number increases by one with each. */
-static inline void write_owners(struct writer *writer, uint64_t owner, const uint64_t *hashes,
-                                uint32_t n) {
+/* Returns: the owner of this block that was replaced; 0: the block is new. */
+static inline uint64_t write_owner(struct writer *writer, uint64_t hash, uint64_t owner) {
     struct area *area = writer->area;
-    for (uint32_t i = 0; i < n; i++, owner = owner_make(owner_name(owner), (uint32_t)owner + 1)) {
-        uint64_t seen, tag = tag_of(hashes[i]) | writer->age;
-        prefetch_bucket(area, hashes, i + PREFETCH_DISTANCE, n);
-        struct entry *entry = find_entry(area, hashes[i], &seen);
-        if (entry) {
-            add_owner(entry, seen, tag, owner, writer);
-        } else {
-            entry = find_oldest_entry(area, hashes[i], writer->age, &seen);
-            if (entry) {
-                replace_entry(entry, seen, tag, owner);
-            }
-        }
+    uint64_t seen, tag = tag_of(hash) | writer->age;
+    struct entry *entry = find_entry(area, hash, &seen);
+    if (entry) {
+        return add_owner(entry, seen, tag, owner, writer);
     }
+    entry = find_oldest_entry(area, hash, writer->age, &seen);
+    if (entry) {
+        replace_entry(entry, seen, tag, owner);
+    }
+    return 0;
 }
 
-/* *before: the number of blocks written before these `n`. */
-static struct writer begin_writing(const struct prefix_table *table, struct area *area, uint32_t n,
-                                   uint64_t *before) {
-    *before = atomic_fetch_add_explicit(&area->n_written, n, memory_order_relaxed);
+/* `n` more blocks are written to the area; *before: the number of those before. */
+static struct writer begin_writing(const struct prefix_table *table, struct area *area,
+                                   const struct prefix_key *key, uint64_t *before) {
+    *before = atomic_fetch_add_explicit(&area->n_written, key->n, memory_order_relaxed);
     return (struct writer){
-        .table = table, .area = area, .age = *before / (capacity_of(area) / AGES_IN_TABLE) & AGE};
+        .table = table,
+        .area = area,
+        .index = key->index,
+        .age = *before / (capacity_of(area) / AGES_IN_TABLE) & AGE,
+    };
 }
 
+/* By how much the clock advances where the block with this owner is sent again: from 0 to 1. */
+static float advance_of(uint64_t replaced, uint32_t name, uint32_t clock, uint32_t capacity) {
+    int32_t age = (int32_t)(clock - (uint32_t)replaced);
+    if (owner_name(replaced) != name || age < 0 || (uint32_t)age >= capacity) {
+        return owner_name(replaced) == name && age < 0 ? 0 : 1;
+    }
+    return (float)age / (float)capacity;
+}
+
+/* The clock is ahead by all blocks while they are written, so that no stamp is ahead of it. */
 void prefix_table_add(struct prefix_table *table, uint32_t host, uint32_t capacity,
-                      const uint64_t *hashes, uint32_t n) {
-    if (host == 0) {
+                      const struct prefix_key *key) {
+    if (host == 0 || key->n == 0) {
         return;
     }
     uint64_t before;
-    struct writer writer = begin_writing(table, &table->sent, n, &before);
+    struct writer writer = begin_writing(table, &table->sent, key, &before);
+    struct host_cache *cache = cache_of(table, key->index, host);
     uint32_t name = name_of(table, host);
-    uint32_t sent = atomic_fetch_add_explicit(&table->hosts[host].n_sent, n, memory_order_relaxed);
-    writer.pos = sent % PREFIX_MAX_HOSTS;
-    atomic_store_explicit(&table->hosts[host].capacity, capacity, memory_order_relaxed);
-    write_owners(&writer, owner_make(name, sent), hashes, n);
+    uint32_t clock = atomic_fetch_add_explicit(&cache->clock, key->n, memory_order_relaxed);
+    float advance = 0;
+    writer.pos = host % PREFIX_MAX_HOSTS;
+    atomic_store_explicit(&cache->capacity, capacity, memory_order_relaxed);
+    for (uint32_t i = 0; i < key->n; i++) {
+        prefetch_bucket(&table->sent, key, i + PREFETCH_DISTANCE);
+        uint64_t owner = owner_make(name, clock + (uint32_t)advance);
+        uint64_t replaced = write_owner(&writer, hash_of(key, i), owner);
+        advance += advance_of(replaced, name, clock, capacity);
+    }
+    uint32_t n_advanced = (uint32_t)(advance + 0.5f);
+    n_advanced = n_advanced < key->n ? n_advanced : key->n;
+    atomic_fetch_sub_explicit(&cache->clock, key->n - n_advanced, memory_order_relaxed);
 }
 
 /* ---- blocks in flight ------------------------------------------------------------------------ */
 
-void prefix_table_hold(struct prefix_table *table, uint32_t host, const uint64_t *hashes,
-                       uint32_t n, struct prefix_hold *out) {
-    *out = (struct prefix_hold){.hashes = hashes};
-    if (host == 0 || n == 0) {
+/* Of block `i`: the stamps increase by one. */
+static uint64_t held_owner(const struct prefix_hold *hold, uint32_t i) {
+    return owner_make(owner_name(hold->owner), (uint32_t)hold->owner + i);
+}
+
+void prefix_table_hold(struct prefix_table *table, uint32_t host, const struct prefix_key *key,
+                       struct prefix_hold *out) {
+    *out = (struct prefix_hold){.key = *key};
+    out->key.n = 0;
+    if (host == 0 || key->n == 0) {
         return;
     }
     uint64_t before;
-    struct writer writer = begin_writing(table, &table->held, n, &before);
+    struct writer writer = begin_writing(table, &table->held, key, &before);
     out->owner = owner_make(name_of(table, host), (uint32_t)before);
-    out->n = n;
+    out->key.n = key->n;
     atomic_fetch_add_explicit(&table->n_holds, 1, memory_order_relaxed);
     writer.pos = (uint32_t)before % PREFIX_MAX_HOSTS;
-    write_owners(&writer, out->owner, hashes, n);
+    for (uint32_t i = 0; i < key->n; i++) {
+        prefetch_bucket(&table->held, key, i + PREFETCH_DISTANCE);
+        (void)write_owner(&writer, hash_of(key, i), held_owner(out, i));
+    }
 }
 
 /* A block that another request to the same host has written since stays. */
 void prefix_table_unhold(struct prefix_table *table, struct prefix_hold *hold) {
     struct area *area = &table->held;
+    const struct prefix_key *key = &hold->key;
     uint32_t name = owner_name(hold->owner), pos = 0;
-    if (hold->n > 0) {
+    if (key->n > 0) {
         atomic_fetch_sub_explicit(&table->n_holds, 1, memory_order_relaxed);
     }
-    for (uint32_t i = 0; i < hold->n; i++) {
-        uint64_t seen, own = owner_make(name, (uint32_t)hold->owner + i);
-        prefetch_bucket(area, hold->hashes, i + PREFETCH_DISTANCE, hold->n);
-        struct entry *entry = find_entry(area, hold->hashes[i], &seen);
+    for (uint32_t i = 0; i < key->n; i++) {
+        uint64_t seen, own = held_owner(hold, i);
+        prefetch_bucket(area, key, i + PREFETCH_DISTANCE);
+        struct entry *entry = find_entry(area, hash_of(key, i), &seen);
         pos = entry ? owner_index(entry, name, pos, &seen) : 0;
         if (entry && pos < PREFIX_MAX_HOSTS && seen == own) {
             atomic_compare_exchange_strong_explicit(&entry->owners[pos], &seen, 0,
@@ -400,7 +465,7 @@ void prefix_table_unhold(struct prefix_table *table, struct prefix_hold *hold) {
         }
         pos = pos < PREFIX_MAX_HOSTS ? pos : 0;
     }
-    hold->n = 0;
+    hold->key.n = 0;
 }
 
 /* ---- matches --------------------------------------------------------------------------------- */
@@ -408,7 +473,7 @@ void prefix_table_unhold(struct prefix_table *table, struct prefix_hold *hold) {
 /* A host that has all blocks so far. */
 struct match {
     uint32_t name, pos; /* of the owner in the last block's entry */
-    uint32_t n_sent, capacity;
+    uint32_t clock, capacity;
     uint32_t n_blocks; /* of a host that does not have all */
 };
 
@@ -425,21 +490,23 @@ static bool is_listed(const struct match *matches, uint32_t n, uint32_t name) {
     return false;
 }
 
-/* Adds the valid owners of the hash to the `n` ones that are there already. Returns: their
+/* Adds the valid owners of the first block to the `n` ones that are there already. Returns: their
  * number. */
 static inline uint32_t read_owners(const struct prefix_table *table, const struct area *area,
-                                   uint64_t hash, struct match out[PREFIX_MAX_HOSTS], uint32_t n) {
-    uint64_t tag;
+                                   const struct prefix_key *key, struct match out[PREFIX_MAX_HOSTS],
+                                   uint32_t n) {
+    uint64_t tag, hash = hash_of(key, 0);
     uint32_t n_before = n;
     const struct entry *entry = find_entry(area, hash, &tag);
     for (uint32_t i = 0; entry && i < PREFIX_MAX_HOSTS && n < PREFIX_MAX_HOSTS; i++) {
         uint64_t owner = atomic_load_explicit(&entry->owners[i], memory_order_acquire);
-        if (is_owner_valid(table, area, owner) && !is_listed(out, n_before, owner_name(owner))) {
-            const struct host *host = &table->hosts[owner_name(owner) >> 16];
+        if (is_owner_valid(table, area, key->index, owner) &&
+            !is_listed(out, n_before, owner_name(owner))) {
+            const struct host_cache *cache = cache_of(table, key->index, owner_name(owner) >> 16);
             out[n++] = (struct match){.name = owner_name(owner),
                                       .pos = i,
-                                      .n_sent = load_u32(&host->n_sent),
-                                      .capacity = load_u32(&host->capacity)};
+                                      .clock = load_u32(&cache->clock),
+                                      .capacity = load_u32(&cache->capacity)};
         }
     }
     return entry && is_tag_unchanged(entry, tag) ? n : n_before; /* the entry may have been replaced
@@ -449,7 +516,7 @@ static inline uint32_t read_owners(const struct prefix_table *table, const struc
 static bool has_block(const struct entry *entry, struct match *match) {
     uint64_t owner;
     uint32_t pos = owner_index(entry, match->name, match->pos, &owner);
-    if (pos == PREFIX_MAX_HOSTS || match->n_sent - (uint32_t)owner > match->capacity) {
+    if (pos == PREFIX_MAX_HOSTS || !is_in_cache(match->clock, owner, match->capacity)) {
         return false;
     }
     match->pos = pos;
@@ -459,7 +526,7 @@ static bool has_block(const struct entry *entry, struct match *match) {
 static bool is_held(const struct prefix_table *table, const struct entry *entry, uint32_t name) {
     uint64_t owner;
     return owner_index(entry, name, 0, &owner) < PREFIX_MAX_HOSTS &&
-           is_owner_valid(table, &table->held, owner);
+           is_owner_valid(table, &table->held, 0, owner);
 }
 
 /* Moves those of the first `n` hosts, which have all blocks before this one, that have this one too
@@ -486,18 +553,18 @@ static inline uint32_t retain_matches(const struct prefix_table *table, uint64_t
     return is_unchanged ? n : 0;
 }
 
-uint32_t prefix_table_find(const struct prefix_table *table, const uint64_t *hashes, uint32_t n,
+uint32_t prefix_table_find(const struct prefix_table *table, const struct prefix_key *key,
                            struct prefix_hit out[PREFIX_MAX_HOSTS]) {
     struct match matches[PREFIX_MAX_HOSTS];
-    uint32_t n_hits = n > 0 ? read_owners(table, &table->sent, hashes[0], matches, 0) : 0;
+    uint32_t n = key->n, n_hits = n > 0 ? read_owners(table, &table->sent, key, matches, 0) : 0;
     bool none_held = atomic_load_explicit(&table->n_holds, memory_order_relaxed) == 0;
     if (n > 0 && n_hits < PREFIX_MAX_HOSTS && !none_held) {
-        n_hits = read_owners(table, &table->held, hashes[0], matches, n_hits);
+        n_hits = read_owners(table, &table->held, key, matches, n_hits);
     }
     uint32_t n_blocks = 1, n_left = n_hits;
     for (; n_blocks < n && n_left > 0; n_blocks++) {
-        prefetch_bucket(&table->sent, hashes, n_blocks + PREFETCH_DISTANCE, n);
-        uint32_t n_both = retain_matches(table, hashes[n_blocks], none_held, matches, n_left);
+        prefetch_bucket(&table->sent, key, n_blocks + PREFETCH_DISTANCE);
+        uint32_t n_both = retain_matches(table, hash_of(key, n_blocks), none_held, matches, n_left);
         while (n_left > n_both) {
             matches[--n_left].n_blocks = n_blocks;
         }
@@ -507,38 +574,4 @@ uint32_t prefix_table_find(const struct prefix_table *table, const uint64_t *has
             (struct prefix_hit){matches[i].name >> 16, i < n_left ? n_blocks : matches[i].n_blocks};
     }
     return n_hits;
-}
-
-/* ---- hashes of a prompt ---------------------------------------------------------------------- */
-
-/* Each block's hash is seeded with the hash before it. */
-/* The hash of the block that starts in `head` and ends in `text`. */
-static uint64_t hash_both(struct str head, struct str text, uint64_t seed) {
-    char block[PREFIX_MAX_BLOCK_BYTES];
-    memcpy(block, head.ptr, head.len);
-    memcpy(block + head.len, text.ptr, text.len);
-    return hash_text(str_make(block, head.len + text.len), seed);
-}
-
-uint32_t prefix_chain_hash(struct prefix_blocks blocks, uint64_t seed, struct str model,
-                           struct str head, struct str text, uint64_t *out) {
-    uint64_t hash = hash_text(model, seed);
-    size_t size = blocks.block_bytes;
-    uint32_t n = 0;
-    assert(size > 0 && size <= PREFIX_MAX_BLOCK_BYTES);
-    while (n < blocks.most && head.len >= size) {
-        out[n++] = hash = hash_text(str_make(head.ptr, size), hash);
-        head = str_make(head.ptr + size, head.len - size);
-    }
-    if (n < blocks.most && head.len > 0 && head.len + text.len >= size) {
-        size_t rest = size - head.len;
-        out[n++] = hash = hash_both(head, str_make(text.ptr, rest), hash);
-        text = str_make(text.ptr + rest, text.len - rest);
-        head.len = 0;
-    }
-    while (n < blocks.most && head.len == 0 && text.len >= size) {
-        out[n++] = hash = hash_text(str_make(text.ptr, size), hash);
-        text = str_make(text.ptr + size, text.len - size);
-    }
-    return n;
 }

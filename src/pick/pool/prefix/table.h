@@ -5,11 +5,13 @@
  *
  * A prompt is cut into blocks of one size, and each block's hash includes the blocks before it, so
  * that one entry stands for a whole beginning. An entry has the endpoints that were sent it, at
- * most PREFIX_MAX_HOSTS. Prompts of requests in flight have a part of the table of their own, until
- * it is known whether the endpoint took them. The memory is allocated at once and never grows: a
- * new entry replaces the least recently written one of four. An endpoint's entries count only as
- * far as its cache reaches (`capacity`): blocks sent there earlier no longer match. An endpoint
- * that may have lost its cache is invalidated as a whole.
+ * most PREFIX_MAX_HOSTS. The table has several indexes, with capacities of their own: as of the
+ * caches in an endpoint's GPU and in its main memory. They share the entries. Prompts of requests
+ * in flight have a part of the table of their own, until it is known whether the endpoint took
+ * them. The memory is allocated at once and never grows: a new entry replaces the least recently
+ * written one of four. An endpoint's entries count only as far as its cache reaches (`capacity`):
+ * blocks sent there earlier no longer match. An endpoint that may have lost its cache is
+ * invalidated as a whole.
  *
  * Readers and writers take no lock and never wait. When two threads write the same entry at the
  * same time one write may be lost, or a wrong match be left; either costs a request its advantage,
@@ -25,7 +27,8 @@
 #include "core/base/status.h"
 #include "core/base/str.h"
 
-enum { PREFIX_MAX_HOSTS = 7, PREFIX_MIN_BYTES = 2 << 20 };
+enum { PREFIX_MAX_HOSTS = 7, PREFIX_MIN_BYTES = 4 << 20 };
+enum { PREFIX_MAX_INDEXES = 4 };
 
 struct prefix_table;
 
@@ -55,22 +58,29 @@ void prefix_table_invalidate_host(struct prefix_table *table, uint32_t host);
 
 /* ---- prompts --------------------------------------------------------------------------------- */
 
+/* The blocks of a prompt in an index. */
+struct prefix_key {
+    const uint64_t *hashes;
+    uint32_t n;
+    uint32_t index; /* below PREFIX_MAX_INDEXES */
+    uint64_t salt;  /* of the index and the model: blocks with different salts are unrelated */
+};
+
 /* The host was sent a prompt of these blocks. From now on only the last `capacity` blocks that it
  * was sent match. */
 void prefix_table_add(struct prefix_table *table, uint32_t host, uint32_t capacity,
-                      const uint64_t *hashes, uint32_t n);
+                      const struct prefix_key *key);
 
 /* Blocks of a request in flight. Zeroed memory holds none. */
 struct prefix_hold {
-    const uint64_t *hashes;
+    struct prefix_key key;
     uint64_t owner;
-    uint32_t n;
 };
 
 /* A prompt of these blocks is on its way to the host: they match until prefix_table_unhold, unless
- * very many requests in flight replace them. `hashes` must stay until then. */
-void prefix_table_hold(struct prefix_table *table, uint32_t host, const uint64_t *hashes,
-                       uint32_t n, struct prefix_hold *out);
+ * very many requests in flight replace them. The hashes must stay until then. */
+void prefix_table_hold(struct prefix_table *table, uint32_t host, const struct prefix_key *key,
+                       struct prefix_hold *out);
 void prefix_table_unhold(struct prefix_table *table, struct prefix_hold *hold);
 
 struct prefix_hit {
@@ -80,27 +90,7 @@ struct prefix_hit {
 
 /* Finds the hosts that were sent the beginning of this prompt, or have it in flight. Returns: their
  * number, at `out`, in no order. */
-uint32_t prefix_table_find(const struct prefix_table *table, const uint64_t *hashes, uint32_t n,
+uint32_t prefix_table_find(const struct prefix_table *table, const struct prefix_key *key,
                            struct prefix_hit out[PREFIX_MAX_HOSTS]);
-
-/* ---- hashes of a prompt ---------------------------------------------------------------------- */
-
-/* Each hash includes the blocks before it: equal hashes mean equal beginnings, of the same model.
- * The first one includes the model's name and the table's seed, so that clients cannot create
- * collisions.
- *
- * Thread: any. */
-enum { PREFIX_MAX_BLOCK_BYTES = 4096 };
-
-/* Which part of a prompt is hashed. */
-struct prefix_blocks {
-    uint32_t block_bytes; /* 1 to PREFIX_MAX_BLOCK_BYTES */
-    uint32_t most;        /* number of blocks; the text after them is ignored */
-};
-
-/* Hashes the whole blocks of `head` followed by `text`, the known beginnings of the prompt's parts.
- * `out`: an array of blocks.most. Returns: the number of hashes. */
-uint32_t prefix_chain_hash(struct prefix_blocks blocks, uint64_t seed, struct str model,
-                           struct str head, struct str text, uint64_t *out);
 
 #endif

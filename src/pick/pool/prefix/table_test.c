@@ -29,17 +29,39 @@ static void roll(uint64_t i, uint64_t hashes[N]) {
     }
 }
 
-/* The number of first blocks that the host has. */
-static uint32_t match(const struct prefix_table *table, const uint64_t *hashes, uint32_t n,
-                      uint32_t host) {
+static struct prefix_key key_of(const uint64_t *hashes, uint32_t n) {
+    return (struct prefix_key){.hashes = hashes, .n = n};
+}
+
+static void add(struct prefix_table *table, uint32_t host, uint32_t capacity,
+                const uint64_t *hashes, uint32_t n) {
+    struct prefix_key key = key_of(hashes, n);
+    prefix_table_add(table, host, capacity, &key);
+}
+
+static void hold(struct prefix_table *table, uint32_t host, const uint64_t *hashes, uint32_t n,
+                 struct prefix_hold *out) {
+    struct prefix_key key = key_of(hashes, n);
+    prefix_table_hold(table, host, &key, out);
+}
+
+static uint32_t match_key(const struct prefix_table *table, const struct prefix_key *key,
+                          uint32_t host) {
     struct prefix_hit hits[PREFIX_MAX_HOSTS];
-    uint32_t n_hits = prefix_table_find(table, hashes, n, hits), found = 0;
+    uint32_t n_hits = prefix_table_find(table, key, hits), n = key->n, found = 0;
     assert_true(n_hits <= PREFIX_MAX_HOSTS);
     for (uint32_t i = 0; i < n_hits; i++) {
         assert_true(hits[i].n_blocks >= 1 && hits[i].n_blocks <= n);
         found = hits[i].host == host ? hits[i].n_blocks : found;
     }
     return found;
+}
+
+/* The number of first blocks that the host has. */
+static uint32_t match(const struct prefix_table *table, const uint64_t *hashes, uint32_t n,
+                      uint32_t host) {
+    struct prefix_key key = key_of(hashes, n);
+    return match_key(table, &key, host);
 }
 
 /* ---- matches --------------------------------------------------------------------------------- */
@@ -52,7 +74,7 @@ static void prefix_table_finds_hosts_of_prefix(void **state) {
     roll(1, one);
     roll(2, other);
     assert_int_equal(match(table, one, N, a), 0);
-    prefix_table_add(table, a, MANY, one, N);
+    add(table, a, MANY, one, N);
     assert_int_equal(match(table, one, N, a), N);
     assert_int_equal(match(table, one, 3, a), 3);
     assert_int_equal(match(table, one, N, b), 0);
@@ -60,14 +82,14 @@ static void prefix_table_finds_hosts_of_prefix(void **state) {
     /* The same beginning, then different blocks. */
     other[0] = one[0], other[1] = one[1];
     assert_int_equal(match(table, other, N, a), 2);
-    prefix_table_add(table, b, MANY, other, N);
+    add(table, b, MANY, other, N);
     assert_int_equal(match(table, other, N, b), N);
     assert_int_equal(match(table, one, N, b), 2);
     assert_int_equal(match(table, one, N, a), N);
     /* Blocks that were not sent as a beginning do not match as one. */
     assert_int_equal(match(table, one + 1, N - 1, b), 1);
     assert_int_equal(match(table, one + 2, N - 2, b), 0);
-    assert_int_equal(prefix_table_find(table, one, 0, NULL), 0);
+    assert_int_equal(match(table, one, 0, a), 0);
     prefix_table_unref(table);
 }
 
@@ -80,10 +102,11 @@ static void prefix_table_entry_keeps_latest_hosts(void **state) {
     roll(1, hashes);
     for (int i = 0; i < 100; i++) {
         hosts[i] = prefix_table_add_host(table);
-        prefix_table_add(table, hosts[i], MANY, hashes, N);
+        add(table, hosts[i], MANY, hashes, N);
         assert_int_equal(match(table, hashes, N, hosts[i]), N);
         /* A host that was displaced lost its whole chain. */
-        uint32_t n = prefix_table_find(table, hashes, N, hits);
+        struct prefix_key key = key_of(hashes, N);
+        uint32_t n = prefix_table_find(table, &key, hits);
         assert_int_equal(n, i < PREFIX_MAX_HOSTS ? i + 1 : PREFIX_MAX_HOSTS);
         for (uint32_t k = 0; k < n; k++) {
             assert_int_equal(hits[k].n_blocks, N);
@@ -100,12 +123,12 @@ static void prefix_table_invalidated_host_is_not_found(void **state) {
     uint32_t a = prefix_table_add_host(table), b = prefix_table_add_host(table);
     (void)state;
     roll(1, hashes);
-    prefix_table_add(table, a, MANY, hashes, N);
-    prefix_table_add(table, b, MANY, hashes, N);
+    add(table, a, MANY, hashes, N);
+    add(table, b, MANY, hashes, N);
     prefix_table_invalidate_host(table, a);
     assert_int_equal(match(table, hashes, N, a), 0);
     assert_int_equal(match(table, hashes, N, b), N);
-    prefix_table_add(table, a, MANY, hashes, 4);
+    add(table, a, MANY, hashes, 4);
     assert_int_equal(match(table, hashes, N, a), 4);
     /* The next host with this number has none of its blocks. */
     prefix_table_remove_host(table, a);
@@ -113,7 +136,7 @@ static void prefix_table_invalidated_host_is_not_found(void **state) {
     assert_int_equal(match(table, hashes, N, a), 0);
     prefix_table_invalidate_host(table, 0);
     prefix_table_remove_host(table, 0);
-    prefix_table_add(table, 0, MANY, hashes, N);
+    add(table, 0, MANY, hashes, N);
     assert_int_equal(match(table, hashes, N, b), N);
     prefix_table_unref(table);
 }
@@ -126,14 +149,76 @@ static void prefix_table_prompts_beyond_capacity_expire(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 6; i++) {
         roll(i, hashes);
-        prefix_table_add(table, host, 4 * N, hashes, N);
+        add(table, host, 4 * N, hashes, N);
         roll(0, hashes);
-        prefix_table_add(table, host, 4 * N, hashes, N);
+        add(table, host, 4 * N, hashes, N);
     }
-    static const uint32_t wanted[] = {N, 0, 0, 0, N, N};
+    static const uint32_t wanted[] = {N, 0, 0, N, N, N};
     for (uint64_t i = 0; i < 6; i++) {
         roll(i, hashes);
         assert_int_equal(match(table, hashes, N, host), wanted[i]);
+    }
+    prefix_table_unref(table);
+}
+
+/* A cache that is full keeps a prompt that is sent again and again, and what is sent beside it. */
+static void prefix_table_repeated_prompts_keep_others(void **state) {
+    struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
+    uint64_t one[N], other[N];
+    uint32_t host = prefix_table_add_host(table);
+    (void)state;
+    roll(1, one);
+    roll(2, other);
+    add(table, host, 4 * N, other, N);
+    for (int i = 0; i < 1000; i++) {
+        add(table, host, 4 * N, one, N);
+    }
+    assert_int_equal(match(table, one, N, host), N);
+    assert_int_equal(match(table, other, N, host), N);
+    prefix_table_unref(table);
+}
+
+/* As in a cache of the least recently used, a loop over more prompts than fit finds none of them,
+ * and one over fewer finds all. */
+static void prefix_table_loop_beyond_capacity_expires(void **state) {
+    struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
+    uint64_t hashes[N];
+    (void)state;
+    for (uint64_t n_prompts = 30; n_prompts <= 60; n_prompts += 10) {
+        uint32_t host = prefix_table_add_host(table), n_found = 0;
+        for (uint64_t i = 0; i < 20 * n_prompts; i++) {
+            roll(i % n_prompts, hashes);
+            n_found += i >= 10 * n_prompts ? match(table, hashes, N, host) : 0;
+            add(table, host, 45 * N, hashes, N);
+        }
+        assert_int_equal(n_found, n_prompts < 45 ? 10 * n_prompts * N : 0);
+    }
+    prefix_table_unref(table);
+}
+
+/* A prompt that is not in the small cache any more is still in the large one. */
+static void prefix_table_indexes_have_own_capacities(void **state) {
+    struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
+    uint32_t host = prefix_table_add_host(table);
+    static const uint32_t capacities[] = {2 * N, 8 * N};
+    const uint64_t salt = UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t hashes[N];
+    (void)state;
+    for (uint64_t i = 0; i < 6; i++) {
+        roll(i, hashes);
+        for (uint32_t k = 0; k < 2; k++) {
+            struct prefix_key key = {.hashes = hashes, .n = N, .index = k, .salt = k * salt};
+            prefix_table_add(table, host, capacities[k], &key);
+        }
+    }
+    for (uint64_t i = 0; i < 6; i++) {
+        roll(i, hashes);
+        struct prefix_key small = {.hashes = hashes, .n = N, .index = 0, .salt = 0},
+                          large = {.hashes = hashes, .n = N, .index = 1, .salt = salt},
+                          none = {.hashes = hashes, .n = N, .index = 2, .salt = 2 * salt};
+        assert_int_equal(match_key(table, &small, host), i >= 4 ? N : 0);
+        assert_int_equal(match_key(table, &large, host), N);
+        assert_int_equal(match_key(table, &none, host), 0);
     }
     prefix_table_unref(table);
 }
@@ -147,7 +232,7 @@ static void prefix_table_full_table_replaces_oldest(void **state) {
     assert_true(prefix_table_capacity(table) * 64 <= PREFIX_MIN_BYTES);
     for (uint64_t i = 0; i < n; i++) {
         roll(i, hashes);
-        prefix_table_add(table, host, MANY, hashes, N);
+        add(table, host, MANY, hashes, N);
     }
     for (uint64_t i = n - n / 100; i < n; i++) {
         roll(i, hashes);
@@ -169,11 +254,11 @@ static void prefix_table_full_bucket_leaves_others_intact(void **state) {
     uint32_t a = prefix_table_add_host(table), b = prefix_table_add_host(table);
     (void)state;
     roll(1, hashes);
-    prefix_table_add(table, a, MANY, hashes, N);
+    add(table, a, MANY, hashes, N);
     for (uint64_t i = 0; i < 1000; i++) {
         flood[i] = i << 40 | 0x12345;
     }
-    prefix_table_add(table, b, MANY, flood, 1000);
+    add(table, b, MANY, flood, 1000);
     assert_int_equal(match(table, hashes, N, a), N);
     prefix_table_unref(table);
 }
@@ -190,45 +275,6 @@ static void prefix_table_host_numbers_run_out_and_are_reused(void **state) {
     prefix_table_unref(table);
 }
 
-/* ---- hashes of a prompt ---------------------------------------------------------------------- */
-
-static uint32_t chain(const char *model, const char *head, const char *text, uint64_t *out) {
-    struct prefix_blocks blocks = {.block_bytes = 4, .most = 8};
-    return prefix_chain_hash(blocks, 1, str_of(model), str_of(head), str_of(text), out);
-}
-
-static void prefix_chain_equal_prefixes_have_equal_hashes(void **state) {
-    uint64_t one[8], other[8];
-    (void)state;
-    assert_int_equal(chain("m", "", "abcdefghij", one), 2);
-    assert_int_equal(chain("m", "", "abcdefgxijkl", other), 3);
-    assert_true(one[0] == other[0] && one[1] != other[1]);
-    /* At every split into two texts. */
-    for (size_t i = 0; i <= 10; i++) {
-        static const char text[] = "abcdefghij";
-        struct prefix_blocks blocks = {.block_bytes = 4, .most = 8};
-        assert_int_equal(prefix_chain_hash(blocks, 1, STR("m"), str_make(text, i),
-                                           str_make(text + i, 10 - i), other),
-                         2);
-        assert_memory_equal(one, other, 2 * sizeof(*one));
-    }
-    /* The same block after another beginning, of another model, or in another table, has another
-     * hash. */
-    assert_int_equal(chain("m", "", "abcxefgh", other), 2);
-    assert_true(one[1] != other[1]);
-    assert_int_equal(chain("n", "", "abcdefgh", other), 2);
-    assert_true(one[0] != other[0] && one[1] != other[1]);
-    assert_int_equal(prefix_chain_hash((struct prefix_blocks){4, 8}, 2, STR("m"), STR(""),
-                                       STR("abcdefgh"), other),
-                     2);
-    assert_true(one[0] != other[0]);
-    /* At most blocks.most hashes, and none for less than a block. */
-    assert_int_equal(chain("m", "abcdefgh", "abcdefghabcdefghabcdefghabcdefgh", other), 8);
-    assert_int_equal(chain("m", "a", "bc", other), 0);
-    assert_int_equal(chain("m", "", "", other), 0);
-    assert_int_equal(chain("m", "abc", "", other), 0);
-}
-
 /* ---- many threads ---------------------------------------------------------------------------- */
 
 enum { N_THREADS = 4, N_TURNS = 4000, N_PROMPTS = 64, N_SHARED = 8, N_HELD = 16 };
@@ -236,7 +282,7 @@ enum { N_THREADS = 4, N_TURNS = 4000, N_PROMPTS = 64, N_SHARED = 8, N_HELD = 16 
 /* A prompt in flight. */
 struct flight {
     uint64_t hashes[N];
-    struct prefix_hold hold;
+    struct prefix_hold held;
 };
 
 struct churn {
@@ -249,10 +295,9 @@ struct churn {
  * well, begins. */
 static void change_flight(const struct churn *self, struct prng *prng, struct flight *flight) {
     uint32_t among = prng_below(prng, 2) > 0 ? N_PROMPTS : 1 << 20;
-    prefix_table_unhold(self->table, &flight->hold);
+    prefix_table_unhold(self->table, &flight->held);
     roll(prng_below(prng, among), flight->hashes);
-    prefix_table_hold(self->table, self->hosts[prng_below(prng, N_SHARED)], flight->hashes, N,
-                      &flight->hold);
+    hold(self->table, self->hosts[prng_below(prng, N_SHARED)], flight->hashes, N, &flight->held);
 }
 
 /* Hosts are added, removed and invalidated while prompts are recorded and found, and others are in
@@ -266,21 +311,22 @@ static void *churn(void *arg) {
     for (int i = 0; i < N_TURNS; i++) {
         uint32_t host = self->hosts[prng_below(&prng, N_SHARED)];
         roll(prng_below(&prng, N_PROMPTS), hashes);
-        prefix_table_add(self->table, host, MANY, hashes, N);
+        add(self->table, host, MANY, hashes, N);
         change_flight(self, &prng, &flights[prng_below(&prng, N_HELD)]);
-        uint32_t n = prefix_table_find(self->table, hashes, N, hits);
+        struct prefix_key key = key_of(hashes, N);
+        uint32_t n = prefix_table_find(self->table, &key, hits);
         for (uint32_t k = 0; k < n; k++) {
             assert(hits[k].host > 0 && hits[k].n_blocks <= N);
         }
         if (i % 50 == 0) {
             uint32_t own = prefix_table_add_host(self->table);
-            prefix_table_add(self->table, own, MANY, hashes, N);
+            add(self->table, own, MANY, hashes, N);
             prefix_table_remove_host(self->table, own);
             prefix_table_invalidate_host(self->table, host);
         }
     }
     for (int i = 0; i < N_HELD; i++) {
-        prefix_table_unhold(self->table, &flights[i].hold);
+        prefix_table_unhold(self->table, &flights[i].held);
     }
     return NULL;
 }
@@ -290,7 +336,7 @@ static void prefix_table_concurrent_use_keeps_entries_valid(void **state) {
     struct churn churns[N_THREADS];
     pthread_t threads[N_THREADS];
     uint64_t hashes[N];
-    struct prefix_hold hold;
+    struct prefix_hold held;
     (void)state;
     for (int i = 0; i < N_THREADS; i++) {
         churns[i] = (struct churn){.table = table, .seed = (uint64_t)i + 1};
@@ -308,13 +354,13 @@ static void prefix_table_concurrent_use_keeps_entries_valid(void **state) {
     roll(1 << 21, hashes);
     for (int k = 0; k < N_SHARED; k++) {
         assert_int_equal(match(table, hashes, N, churns[0].hosts[k]), 0);
-        prefix_table_hold(table, churns[0].hosts[k], hashes, N, &hold);
+        hold(table, churns[0].hosts[k], hashes, N, &held);
         assert_int_equal(match(table, hashes, N, churns[0].hosts[k]), N);
-        prefix_table_unhold(table, &hold);
+        prefix_table_unhold(table, &held);
         assert_int_equal(match(table, hashes, N, churns[0].hosts[k]), 0);
     }
     roll(1, hashes);
-    prefix_table_add(table, churns[0].hosts[0], MANY, hashes, N);
+    add(table, churns[0].hosts[0], MANY, hashes, N);
     assert_int_equal(match(table, hashes, N, churns[0].hosts[0]), N);
     prefix_table_unref(table);
 }
@@ -328,7 +374,9 @@ int main(void) {
         cmocka_unit_test(prefix_table_full_table_replaces_oldest),
         cmocka_unit_test(prefix_table_full_bucket_leaves_others_intact),
         cmocka_unit_test(prefix_table_host_numbers_run_out_and_are_reused),
-        cmocka_unit_test(prefix_chain_equal_prefixes_have_equal_hashes),
+        cmocka_unit_test(prefix_table_indexes_have_own_capacities),
+        cmocka_unit_test(prefix_table_repeated_prompts_keep_others),
+        cmocka_unit_test(prefix_table_loop_beyond_capacity_expires),
         cmocka_unit_test(prefix_table_concurrent_use_keeps_entries_valid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

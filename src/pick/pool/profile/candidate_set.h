@@ -43,8 +43,9 @@ static inline uint32_t candidate_clock_ticks(uint64_t ns) {
 /* The endpoints that were recently sent the beginning of the request's prompt
  * (pick/pool/prefix/table.h). */
 struct prefix_matches {
-    uint32_t n_blocks; /* of the prompt; 0: unknown, or shorter than a block */
+    uint32_t n_blocks; /* of the prompt; 0: unknown */
     uint32_t n;
+    uint32_t block_bytes;
     struct {
         uint32_t member;
         uint32_t n_blocks; /* of the first blocks, 1 or more */
@@ -66,11 +67,11 @@ struct range_stats {
 
 struct candidate_set {
     const struct pool_snapshot *snapshot;
-    struct str model;   /* as the endpoint will see it; ptr NULL: none */
-    struct str session; /* for session affinity; ptr NULL: none */
-    const struct prefix_matches *prefix;
-    struct pool_headers headers; /* find NULL: unknown */
-    struct prng *prng;           /* for random choices */
+    struct str model;                      /* as the endpoint will see it; ptr NULL: none */
+    struct str session;                    /* for session affinity; ptr NULL: none */
+    const struct prefix_matches *prefixes; /* by the profile's producers */
+    struct pool_headers headers;           /* find NULL: unknown */
+    struct prng *prng;                     /* for random choices */
     uint64_t now_ns;
 
     uint32_t n;           /* number of candidates */

@@ -57,10 +57,9 @@ struct plugin {
      * are read, and checked, also where the plugin is given without parameters. NULL: none. */
     const struct doc_member *parameters;
     size_t parameters_size; /* 0: no struct */
-    /* Adds what it needs of requests; fails where that conflicts with other plugins' needs. NULL:
-     * nothing more. */
-    enum status (*add_needs)(const void *parameters, struct pool_request_needs *needs,
-                             struct error *err);
+    /* Adds what it needs of requests, and finds the producers that it uses; fails where there is
+     * none, or where that conflicts with other plugins' needs. NULL: nothing more. */
+    enum status (*add_needs)(void *parameters, struct pool_request_needs *needs, struct error *err);
     /* By kind one of these is set, the others are NULL. */
     /* Keeps some of the candidates, by candidate_set_filter or candidate_set_select. */
     void (*filter)(const void *parameters, struct candidate_set *candidates);

@@ -17,7 +17,7 @@ struct plugin_fixture {
 #undef COLUMN
     float score[FIXTURE_MAX_CANDIDATES], scratch[FIXTURE_MAX_CANDIDATES];
     struct candidate_columns columns; /* arrays of this struct */
-    struct prefix_matches prefix;
+    struct prefix_matches prefix;     /* of the default producer */
     struct candidate_set candidates;
 };
 
@@ -59,7 +59,7 @@ static inline void plugin_fixture_open(struct plugin_fixture *fixture, const str
     fixture->candidates =
         (struct candidate_set){.snapshot = pool_reader_refresh(fixture->pool.reader),
                                .adapters = UINT32_MAX,
-                               .prefix = &fixture->prefix,
+                               .prefixes = &fixture->prefix,
                                .prng = &fixture->prng,
                                .n = n,
                                .columns = &fixture->columns,

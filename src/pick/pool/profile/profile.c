@@ -21,9 +21,14 @@ const struct profile PROFILE_DEFAULT = {
     .n_scorers = sizeof(SCORERS) / sizeof(SCORERS[0]),
     .picker = {.plugin = &plugin_max_score_picker, .name = STR("max-score-picker")},
     .needs = {.prompt = true,
-              .blocks = {PREFIX_BLOCK_BYTES_DEFAULT, PREFIX_MOST_BLOCKS_DEFAULT},
-              .capacity = PREFIX_CAPACITY_DEFAULT,
-              .auto_capacity = true},
+              .n_prefixes = 1,
+              .used_prefixes = 1,
+              .prefixes = {{.name = STR("approx-prefix-cache-producer"),
+                            .block_bytes = PREFIX_BLOCK_TOKENS_MIN * PROMPT_BYTES_PER_TOKEN,
+                            .max_tokens = PREFIX_TOKENS_DEFAULT,
+                            .capacity = PREFIX_CAPACITY_DEFAULT,
+                            .auto_capacity = true,
+                            .auto_block = true}}},
 };
 
 static enum status collect_needs(const struct profile_step *steps, size_t n,
@@ -37,15 +42,18 @@ static enum status collect_needs(const struct profile_step *steps, size_t n,
     return st;
 }
 
+enum status profile_add_needs(const struct profile *profile, struct pool_request_needs *needs,
+                              struct error *err) {
+    enum status st = collect_needs(profile->filters, profile->n_filters, needs, err);
+    return st == ST_OK ? collect_needs(profile->scorers, profile->n_scorers, needs, err) : st;
+}
+
 enum status profile_collect_needs(struct profile *profile, struct error *err) {
     struct pool_request_needs *needs = &profile->needs;
-    *needs = PROFILE_DEFAULT.needs;
-    needs->prompt = false;
-    enum status st = collect_needs(profile->filters, profile->n_filters, needs, err);
-    if (st == ST_OK) {
-        st = collect_needs(profile->scorers, profile->n_scorers, needs, err);
+    if (needs->n_prefixes == 0) {
+        needs->prefixes[needs->n_prefixes++] = PREFIX_PRODUCER_DEFAULT;
     }
-    return st;
+    return profile_add_needs(profile, needs, err);
 }
 
 bool profile_is_least_requests(const struct profile *profile) {

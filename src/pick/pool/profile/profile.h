@@ -29,7 +29,11 @@ struct profile {
  * for its model. */
 extern const struct profile PROFILE_DEFAULT;
 
-/* Collects what the plugins need. Returns: ST_BAD_CONFIG when the needs conflict. */
+/* Adds it to `needs`, which several profiles share, and which has the producers. */
+enum status profile_add_needs(const struct profile *profile, struct pool_request_needs *needs,
+                              struct error *err) SLUICE_MUST_USE;
+/* Collects what the plugins need, beginning with the producers in profile->needs; without any there
+ * is the default. Returns: ST_BAD_CONFIG when the needs conflict. */
 enum status profile_collect_needs(struct profile *profile, struct error *err) SLUICE_MUST_USE;
 
 /* Whether the profile means "the fewest of our own requests in flight, ties at random": then the

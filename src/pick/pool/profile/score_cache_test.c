@@ -104,13 +104,14 @@ static void say(struct world *world) {
 static struct pool_request roll_request(struct world *world, struct pool_prompt *prompt) {
     struct prng *prng = &world->prng;
     struct pool_request request = {.n_tokens = prng_below(prng, 5000)};
-    *prompt = (struct pool_prompt){.arena = world->arena};
     for (size_t i = 0; i < sizeof(world->text); i++) {
         world->text[i] = (char)('a' + prng_below(prng, 2) * (i > 128) + i / 64);
     }
     world->text[0] = (char)('a' + prng_below(prng, 4));
-    prompt->text = str_make(world->text, (size_t)prng_below(prng, 4) * 64);
-    request.prompt = prng_below(prng, 8) > 0 ? prompt : NULL;
+    struct str text = str_make(world->text, (size_t)prng_below(prng, 4) * 64);
+    if (prng_below(prng, 8) > 0) {
+        request.prompt = pool_prompt_init(prompt, world->pool.reader, world->arena, text);
+    }
     request.model = prng_below(prng, 8) > 0 ? STR("sql") : request.model;
     request.session = prng_below(prng, 2) ? str_make(world->text + 60, 8) : request.session;
     return request;

@@ -16,7 +16,7 @@ static const struct doc_member PARAMETERS[] = {
      .above_min = true, .text = "expected a time above 0, at most 86400 s", .preset = 10},
     {0}};
 
-static enum status add_needs(const void *parameters, struct pool_request_needs *needs,
+static enum status add_needs(void *parameters, struct pool_request_needs *needs,
                              struct error *err) {
     (void)parameters;
     (void)err;

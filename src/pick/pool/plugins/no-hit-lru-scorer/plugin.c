@@ -2,12 +2,33 @@
  * longest time. */
 #include "pick/pool/profile/plugin.h"
 
-static enum status add_needs(const void *parameters, struct pool_request_needs *needs,
+enum { MOST_REMEMBERED = 1024 };
+
+struct cold_scorer {
+    struct prefix_user user;
+    uint32_t most; /* endpoints that are remembered; 0: MOST_REMEMBERED */
+};
+
+static const struct doc_member PARAMETERS[] = {
+    {"prefixMatchInfoProducerName", MEMBER_TEXT(struct cold_scorer, user.producer)},
+    {"lruSize", MEMBER_WHOLE(struct cold_scorer, most, 0, INT32_MAX), .preset = MOST_REMEMBERED},
+    {"prefixPluginType", MEMBER_IGNORED("upstream has never used it")},
+    {"prefixPluginName", MEMBER_IGNORED("upstream has never used it")},
+    {0}};
+
+/* The record of cold requests is one for all. */
+static enum status add_needs(void *parameters, struct pool_request_needs *needs,
                              struct error *err) {
-    (void)parameters;
-    (void)err;
-    needs->prompt = needs->body = needs->cold_requests = true;
-    return ST_OK;
+    struct cold_scorer none = {.most = 0};
+    struct cold_scorer *own = parameters ? parameters : &none;
+    enum status st = pool_needs_use_prefix(needs, &own->user, err);
+    if (st == ST_OK && needs->cold_requests && needs->cold_prefix != own->user.index) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "the profile has two no-hit-lru-scorers with different producers");
+    }
+    needs->cold_prefix = own->user.index;
+    needs->cold_requests = true;
+    return st;
 }
 
 /* The number of cold requests since its last one, at most `most`; an endpoint without one counts as
@@ -21,10 +42,15 @@ SIMD_TARGETS static void score(const void *parameters, struct candidate_set *can
                                float weight) {
     const uint32_t *last_requests = candidates->columns->last_cold_request;
     uint32_t newest = 0, first = UINT32_MAX, most = candidates->n;
-    (void)parameters;
-    if (candidates->prefix->n > 0) {
+    const struct cold_scorer *own = parameters;
+    uint32_t n_remembered = own && own->most > 0 ? own->most : MOST_REMEMBERED;
+    if (candidates->prefixes[own ? own->user.index : 0].n > 0) {
+        score_range_constant(weight / 2, (struct candidate_range){0, candidates->n},
+                             candidates->score);
+        candidate_set_mark_all_modified(candidates);
         return;
     }
+    most = n_remembered < most ? n_remembered : most;
 #pragma omp simd reduction(max : newest) reduction(min : first)
     for (uint32_t i = 0; i < candidates->n; i++) {
         newest = last_requests[i] > newest ? last_requests[i] : newest;
@@ -41,5 +67,8 @@ SIMD_TARGETS static void score(const void *parameters, struct candidate_set *can
     candidate_set_mark_all_modified(candidates);
 }
 
-const struct plugin plugin_no_hit_lru_scorer = {
-    .type = "no-hit-lru-scorer", .kind = PLUGIN_SCORER, .add_needs = add_needs, .score = score};
+const struct plugin plugin_no_hit_lru_scorer = {.type = "no-hit-lru-scorer",
+                                                .kind = PLUGIN_SCORER,
+                                                PLUGIN_PARAMETERS(struct cold_scorer, PARAMETERS),
+                                                .add_needs = add_needs,
+                                                .score = score};

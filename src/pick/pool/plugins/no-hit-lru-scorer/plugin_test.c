@@ -12,7 +12,7 @@
 
 static void scorer_longest_unused_scores_highest(void **state) {
     static const uint32_t turns[] = {7, 10, 0, 9};
-    static const float wanted[] = {0.75f, 0, 1, 0.25f}, none[] = {0, 0, 0, 0};
+    static const float wanted[] = {0.75f, 0, 1, 0.25f}, warm[] = {0.5f, 0.5f, 0.5f, 0.5f};
     struct plugin_fixture fixture;
     (void)state;
     plugin_fixture_open(&fixture, &plugin_no_hit_lru_scorer, 4);
@@ -21,7 +21,7 @@ static void scorer_longest_unused_scores_highest(void **state) {
     }
     assert_scores(&fixture, &plugin_no_hit_lru_scorer, wanted);
     fixture_hit(&fixture, 1, 1, 10);
-    assert_scores(&fixture, &plugin_no_hit_lru_scorer, none);
+    assert_scores(&fixture, &plugin_no_hit_lru_scorer, warm);
     plugin_fixture_close(&fixture);
 }
 
@@ -34,10 +34,26 @@ static void scorer_without_history_scores_one(void **state) {
     plugin_fixture_close(&fixture);
 }
 
+/* With a memory of two endpoints the others count as unused. */
+static void scorer_remembers_lru_size_endpoints(void **state) {
+    static const uint32_t turns[] = {7, 10, 8, 9};
+    static const float wanted[] = {1, 0, 1, 0.5f};
+    struct plugin_fixture fixture;
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_no_hit_lru_scorer, 4);
+    fixture_tell(&fixture, &plugin_no_hit_lru_scorer, "{lruSize: 2, prefixPluginName: x}");
+    for (uint32_t i = 0; i < 4; i++) {
+        fixture.last_cold_request[i] = turns[i];
+    }
+    assert_scores(&fixture, &plugin_no_hit_lru_scorer, wanted);
+    plugin_fixture_close(&fixture);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scorer_longest_unused_scores_highest),
         cmocka_unit_test(scorer_without_history_scores_one),
+        cmocka_unit_test(scorer_remembers_lru_size_endpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,8 @@
 #include "pick/pool/profile/plugin.h"
 
 struct affinity_parameters {
+    struct prefix_user user;
+    struct str load_producer;
     float threshold;   /* the share of the prompt that they were sent */
     double explore;    /* the probability that the filter keeps all */
     double penalty_ms; /* largest difference in the time to first token; 0: no limit */
@@ -22,6 +24,8 @@ static void check_source(struct doc_reader *reader, const struct doc_node *node,
 }
 
 static const struct doc_member PARAMETERS[] = {
+    {"prefixMatchInfoProducerName", MEMBER_TEXT(struct affinity_parameters, user.producer)},
+    {"inFlightLoadProducerName", MEMBER_TEXT(struct affinity_parameters, load_producer)},
     {"affinityThreshold", MEMBER_NUMBER(struct affinity_parameters, threshold, 0, 1),
      .preset = 0.8},
     {"explorationProbability", MEMBER_NUMBER(struct affinity_parameters, explore, 0, 1)},
@@ -33,23 +37,22 @@ static const struct doc_member PARAMETERS[] = {
     {"ttftSource", MEMBER_CUSTOM(check_source), .form = "`prefillThroughput`"},
     {0}};
 
-static enum status add_needs(const void *parameters, struct pool_request_needs *needs,
+static enum status add_needs(void *parameters, struct pool_request_needs *needs,
                              struct error *err) {
-    (void)parameters;
-    (void)err;
-    needs->prompt = needs->body = true;
-    return ST_OK;
+    struct affinity_parameters *own = parameters;
+    return pool_needs_use_prefix(needs, &own->user, err);
 }
 
 /* What the candidates of a request are compared with. */
 struct affinity {
+    const struct prefix_matches *prefix;
     float threshold; /* the share of the prompt that they were sent */
     float limit;     /* they have fewer requests in flight; INFINITY: no limit */
 };
 
 static bool has_prefix(const void *parameters, const struct candidate_set *candidates, uint32_t i) {
     const struct affinity *affinity = parameters;
-    const struct prefix_matches *prefix = candidates->prefix;
+    const struct prefix_matches *prefix = affinity->prefix;
     if (!(candidates->columns->in_flight[i] < affinity->limit)) {
         return false;
     }
@@ -85,11 +88,12 @@ static bool is_worth_waiting(const struct affinity_parameters *parameters,
 
 static void filter(const void *parameters, struct candidate_set *candidates) {
     const struct affinity_parameters *own = parameters;
+    const struct prefix_matches *prefix = &candidates->prefixes[own->user.index];
     uint32_t n_with_prefix = 0;
-    if (candidates->prefix->n == 0 || candidates->n == 0) {
+    if (prefix->n == 0 || candidates->n == 0 || !(own->threshold > 0)) {
         return;
     }
-    struct affinity affinity = {own->threshold,
+    struct affinity affinity = {prefix, own->threshold,
                                 own->penalty_ms > 0 ? affinity_limit(candidates) : INFINITY};
     for (uint32_t i = 0; i < candidates->n; i++) {
         n_with_prefix += has_prefix(&affinity, candidates, i);

@@ -49,7 +49,7 @@ static void scorer_busy_endpoint_scores_zero(void **state) {
 }
 
 static struct pool_request_needs wants_of(struct plugin_fixture *fixture, const char *text) {
-    struct pool_request_needs needs = {.prompt = false};
+    struct pool_request_needs needs = {.n_prefixes = 1, .prefixes = {PREFIX_PRODUCER_DEFAULT}};
     struct error err;
     fixture_tell(fixture, &plugin_prefix_cache_scorer, text);
     assert_int_equal(plugin_prefix_cache_scorer.add_needs(fixture->parameters, &needs, &err),
@@ -63,18 +63,38 @@ static void scorer_parameters_set_request_needs(void **state) {
     (void)state;
     plugin_fixture_open(&fixture, &plugin_prefix_cache_scorer, 1);
     struct pool_request_needs needs = wants_of(&fixture, "{}");
-    assert_int_equal(needs.blocks.block_bytes, 64);
-    assert_int_equal(needs.blocks.most, 256);
-    assert_int_equal(needs.capacity, 31250);
-    assert_true(needs.auto_capacity);
+    const struct prefix_producer *producer = &needs.prefixes[0];
+    assert_int_equal(producer->block_bytes, 256);
+    assert_int_equal(prefix_producer_blocks(producer, 256).most, 2048);
+    assert_int_equal(producer->capacity, 31250);
+    assert_true(producer->auto_capacity && producer->auto_block);
     needs = wants_of(&fixture, "{blockSize: 16, maxPrefixBlocksToMatch: 10, "
                                "lruCapacityPerServer: 7, autoTune: false}");
-    assert_int_equal(needs.blocks.block_bytes, 16);
-    assert_int_equal(needs.blocks.most, 10);
-    assert_int_equal(needs.capacity, 7);
-    assert_false(needs.auto_capacity);
+    assert_int_equal(producer->block_bytes, 16);
+    assert_int_equal(prefix_producer_blocks(producer, 16).most, 10);
+    assert_int_equal(producer->capacity, 7);
+    assert_false(producer->auto_capacity || producer->auto_block);
     needs = wants_of(&fixture, "{blockSizeTokens: 32}");
-    assert_int_equal(needs.blocks.block_bytes, 128);
+    assert_int_equal(producer->block_bytes, 128);
+    assert_int_equal(prefix_producer_blocks(producer, 128).most, 4096);
+    plugin_fixture_close(&fixture);
+}
+
+/* The square of the matched length, as a share of matchLengthScaleTokens, and the rest the share of
+ * the prompt. */
+static void scorer_match_length_counts_with_its_weight(void **state) {
+    static const float wanted[] = {0.25f * 0.25f * 0.25f + 0.75f * 0.5f, 0};
+    static const float whole[] = {0.25f + 0.75f * 0.5f, 0};
+    struct plugin_fixture fixture;
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_prefix_cache_scorer, 2);
+    fixture_tell(&fixture, &plugin_prefix_cache_scorer,
+                 "{matchLengthWeight: 0.25, matchLengthScaleTokens: 2560}");
+    fixture_hit(&fixture, 0, 10, 20);
+    fixture.prefix.block_bytes = 256;
+    assert_scores(&fixture, &plugin_prefix_cache_scorer, wanted);
+    fixture.prefix.block_bytes = 4096; /* longer than the scale */
+    assert_scores(&fixture, &plugin_prefix_cache_scorer, whole);
     plugin_fixture_close(&fixture);
 }
 
@@ -101,6 +121,7 @@ static void scorer_invalid_parameters_are_rejected(void **state) {
         {"{blockSize: 4096, maxPrefixBlocksToMatch: 2000}", "4194304 bytes together"},
         {"{maxPrefixBlocksToMach: 5}", "did you mean \"maxPrefixBlocksToMatch\"?"},
         {"{autoTune: 1}", "expected true or false"},
+        {"{matchLengthWeight: 1.5}", "expected a number from 0 to 1"},
     };
     (void)state;
     assert_refused(&plugin_prefix_cache_scorer, texts, sizeof(texts) / sizeof(*texts));
@@ -108,6 +129,7 @@ static void scorer_invalid_parameters_are_rejected(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scorer_match_length_counts_with_its_weight),
         cmocka_unit_test(scorer_cached_share_is_the_score),
         cmocka_unit_test(scorer_busy_endpoint_scores_zero),
         cmocka_unit_test(scorer_parameters_set_request_needs),

@@ -10,7 +10,7 @@ static const struct doc_member PARAMETERS[] = {
      .preset = 4194304},
     {0}};
 
-static enum status add_needs(const void *parameters, struct pool_request_needs *needs,
+static enum status add_needs(void *parameters, struct pool_request_needs *needs,
                              struct error *err) {
     (void)parameters;
     (void)err;

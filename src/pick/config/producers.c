@@ -1,0 +1,121 @@
+/* A plugin without a name has its type's: so the producers that plugins use where they name none
+ * are those that are declared without a name, or else have the defaults. */
+#include "pick/config/producers.h"
+
+#include "core/base/suggest.h"
+#include "pick/config/plugin_list.h"
+
+enum { MOST_BLOCK_TOKENS = PREFIX_MAX_BLOCK_BYTES / PROMPT_BYTES_PER_TOKEN };
+enum { BLOCK_TOKENS_DEFAULT = 16 };
+
+/* ---- approx-prefix-cache-producer ------------------------------------------------------------ */
+
+static void check_block_tokens(struct doc_reader *reader, const struct doc_node *node,
+                               void *object) {
+    const struct prefix_producer_settings *settings = object;
+    if (settings->block_tokens == 0 && !settings->auto_tune) {
+        doc_reader_fail(reader, node, "expected 1 or more, as autoTune is false");
+    }
+}
+
+#define SETTINGS struct prefix_producer_settings
+const struct doc_member PICKER_PREFIX_PRODUCER[] = {
+    {"autoTune", MEMBER_BOOL(SETTINGS, auto_tune), .preset = true,
+     .help = "use the sizes of the cache and of its blocks that endpoints report"},
+    {"blockSizeTokens", MEMBER_WHOLE(SETTINGS, block_tokens, 0, MOST_BLOCK_TOKENS),
+     .preset = BLOCK_TOKENS_DEFAULT, .check = check_block_tokens,
+     .help = "tokens of a block; less than 64 counts as 64"},
+    {"blockSize", MEMBER_WHOLE(SETTINGS, block_chars, 0, MOST_BLOCK_TOKENS),
+     .help = "an older name of `blockSizeTokens`"},
+    {"maxPrefixTokensToMatch", MEMBER_WHOLE(SETTINGS, max_tokens, 0, INT32_MAX),
+     .preset = PREFIX_TOKENS_DEFAULT,
+     .help = "of the prompt's beginning; more than 1048576 counts as that; 0: "
+             "`maxPrefixBlocksToMatch` counts"},
+    {"maxPrefixBlocksToMatch", MEMBER_WHOLE(SETTINGS, max_blocks, 0, INT32_MAX), .preset = 2048,
+     .help = "the same in blocks; 0: 1048576 tokens"},
+    {"lruCapacityPerServer", MEMBER_WHOLE(SETTINGS, capacity, 0, INT32_MAX),
+     .preset = PREFIX_CAPACITY_DEFAULT, .help = "blocks that an endpoint caches; 0: 31250"},
+    {0}};
+#undef SETTINGS
+
+static struct prefix_producer producer_of(const struct declared_plugin *declared) {
+    const struct prefix_producer_settings *settings = declared->settings;
+    bool is_older = settings->block_chars > 0 && settings->block_tokens == BLOCK_TOKENS_DEFAULT;
+    uint64_t n_tokens = is_older ? settings->block_chars : settings->block_tokens;
+    n_tokens = n_tokens > PREFIX_BLOCK_TOKENS_MIN ? n_tokens : PREFIX_BLOCK_TOKENS_MIN;
+    return (struct prefix_producer){
+        .name = declared->name,
+        .block_bytes = (uint32_t)n_tokens * PROMPT_BYTES_PER_TOKEN,
+        .max_tokens = settings->max_tokens,
+        .max_blocks = settings->max_blocks,
+        .capacity = settings->capacity > 0 ? (uint32_t)settings->capacity
+                                           : (uint32_t)PREFIX_CAPACITY_DEFAULT,
+        .auto_capacity = settings->auto_tune,
+        .auto_block = settings->auto_tune,
+    };
+}
+
+static bool is_prefix_producer(const struct declared_plugin *declared) {
+    return declared->type && declared->type->parameters == PICKER_PREFIX_PRODUCER;
+}
+
+static void declare_prefix_producers(struct doc_reader *reader, const struct plugin_list *list,
+                                     struct pool_request_needs *needs) {
+    needs->prefixes[0] = PREFIX_PRODUCER_DEFAULT;
+    needs->n_prefixes = 1;
+    for (size_t i = 0; i < list->n; i++) {
+        const struct declared_plugin *declared = &list->items[i];
+        if (!is_prefix_producer(declared)) {
+            continue;
+        }
+        if (str_is(declared->name, PREFIX_PRODUCER_DEFAULT_NAME)) {
+            needs->prefixes[0] = producer_of(declared);
+        } else if (needs->n_prefixes < PREFIX_MAX_INDEXES) {
+            needs->prefixes[needs->n_prefixes++] = producer_of(declared);
+        } else {
+            doc_reader_fail(reader, &declared->item,
+                            "expected at most %d plugins \"%s\" with a name of their own",
+                            PREFIX_MAX_INDEXES - 1, PREFIX_PRODUCER_DEFAULT_NAME);
+        }
+    }
+}
+
+/* ---- references ------------------------------------------------------------------------------ */
+
+/* A plugin may refer to a type that is not declared: the producer has its defaults then. */
+static void check_reference(struct doc_reader *reader, const struct plugin_list *list,
+                            const struct declared_plugin *from, const char *member,
+                            const char *type) {
+    struct doc_node node = doc_get(&from->parameters, member);
+    struct str name = {NULL, 0};
+    if (!doc_is_present(&node)) {
+        return;
+    }
+    doc_reader_view(reader, &node, &name);
+    const struct declared_plugin *found = plugin_list_find(list, name);
+    if (found && !(found->type && strcmp(found->type->type, type) == 0)) {
+        doc_reader_fail(reader, &node, "\"%.*s\" is of another type than \"%s\"", STR_ARG(name),
+                        type);
+    } else if (!found && name.len > 0 && !str_is(name, type)) {
+        struct suggestion suggestion = {0};
+        char hint[SUGGEST_HINT_BYTES];
+        for (size_t i = 0; i < list->n; i++) {
+            if (list->items[i].type && strcmp(list->items[i].type->type, type) == 0) {
+                suggest_consider(&suggestion, name, list->items[i].name);
+            }
+        }
+        doc_reader_fail(reader, &node, "no plugin \"%s\" has the name \"%.*s\"%s", type,
+                        STR_ARG(name), suggest_hint(&suggestion, hint));
+    }
+}
+
+void picker_declare_producers(struct doc_reader *reader, const struct plugin_list *list,
+                              struct pool_request_needs *needs) {
+    declare_prefix_producers(reader, list, needs);
+    for (size_t i = 0; i < list->n; i++) {
+        check_reference(reader, list, &list->items[i], "prefixMatchInfoProducerName",
+                        PREFIX_PRODUCER_DEFAULT_NAME);
+        check_reference(reader, list, &list->items[i], "inFlightLoadProducerName",
+                        "inflight-load-producer");
+    }
+}

@@ -1,0 +1,24 @@
+/* Upstream's data producers: plugins with a name that compute what other plugins read of a request,
+ * which refer to them by their names. */
+#ifndef SLUICE_PICK_CONFIG_PRODUCERS_H
+#define SLUICE_PICK_CONFIG_PRODUCERS_H
+
+#include "pick/config/reader.h"
+#include "pick/pool/prefix/producer.h"
+
+/* Parameters of an approx-prefix-cache-producer. */
+struct prefix_producer_settings {
+    bool auto_tune;
+    uint64_t block_tokens, block_chars, max_tokens, max_blocks, capacity;
+};
+
+extern const struct doc_member PICKER_PREFIX_PRODUCER[];
+
+struct plugin_list;
+
+/* Sets the producers of `needs`: the default one, then the others that the list declares. Fails
+ * where a plugin refers to a producer that the list does not have, or that is of another type. */
+void picker_declare_producers(struct doc_reader *reader, const struct plugin_list *list,
+                              struct pool_request_needs *needs);
+
+#endif

@@ -1,0 +1,137 @@
+/* Producers in an EndpointPickerConfig: their parameters, and the names that plugins refer to. */
+#include "pick/config/producers.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "pick/discovery/file/pool_file_fixture.h"
+#include "pick/pool/profile/profile.h"
+
+#define HEAD "apiVersion: llm-d.ai/v1\nkind: EndpointPickerConfig\nplugins:\n"
+#define PRODUCER "approx-prefix-cache-producer"
+
+static struct pool_request_needs needs_of(const char *text) {
+    struct pool_specs specs;
+    struct error err = {.status = ST_OK};
+    if (pool_file_parse("pool.yaml", str_of(text), &specs, &err) != ST_OK) {
+        fail_msg("%s\n%s", text, err.text);
+    }
+    assert_int_equal(specs.n, 1);
+    struct pool_request_needs needs = specs.items[0]->profile->needs;
+    pool_specs_free(&specs);
+    return needs;
+}
+
+static void producer_parameters_are_upstreams(void **state) {
+    static const struct {
+        const char *parameters;
+        uint32_t block_tokens, most_blocks, capacity;
+        bool auto_tune;
+    } rows[] = {
+        {"{}", 64, 2048, 31250, true},
+        {"{blockSizeTokens: 128}", 128, 1024, 31250, true},
+        {"{blockSizeTokens: 16, autoTune: false}", 64, 2048, 31250, false},
+        {"{blockSize: 256}", 256, 512, 31250, true},
+        {"{blockSize: 256, blockSizeTokens: 128}", 128, 1024, 31250, true},
+        {"{maxPrefixTokensToMatch: 262144}", 64, 4096, 31250, true},
+        {"{maxPrefixTokensToMatch: 0}", 64, 2048, 31250, true},
+        {"{maxPrefixTokensToMatch: 0, maxPrefixBlocksToMatch: 100}", 64, 100, 31250, true},
+        {"{maxPrefixBlocksToMatch: 100}", 64, 2048, 31250, true},
+        {"{maxPrefixTokensToMatch: 0, maxPrefixBlocksToMatch: 0}", 64, 16384, 31250, true},
+        {"{maxPrefixTokensToMatch: 1000000000}", 64, 16384, 31250, true},
+        {"{lruCapacityPerServer: 4000000, autoTune: false}", 64, 2048, 4000000, false},
+        {"{lruCapacityPerServer: 0}", 64, 2048, 31250, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        char text[500];
+        snprintf(text, sizeof(text),
+                 HEAD "- {type: " PRODUCER ", parameters: %s}\n- type: prefix-cache-scorer\n",
+                 rows[i].parameters);
+        struct pool_request_needs needs = needs_of(text);
+        const struct prefix_producer *producer = &needs.prefixes[0];
+        assert_int_equal(needs.n_prefixes, 1);
+        assert_int_equal(needs.used_prefixes, 1);
+        assert_int_equal(producer->block_bytes, rows[i].block_tokens * 4);
+        assert_int_equal(prefix_producer_blocks(producer, producer->block_bytes).most,
+                         rows[i].most_blocks);
+        assert_int_equal(producer->capacity, rows[i].capacity);
+        assert_int_equal(producer->auto_capacity, rows[i].auto_tune);
+        assert_int_equal(producer->auto_block, rows[i].auto_tune);
+    }
+}
+
+/* As in the guide for two tiers, where no-hit-lru-scorer uses the default producer. */
+static void producers_have_names_that_plugins_refer_to(void **state) {
+    (void)state;
+    struct pool_request_needs needs =
+        needs_of(HEAD "- type: no-hit-lru-scorer\n"
+                      "- {type: " PRODUCER ", name: gpu}\n"
+                      "- {type: " PRODUCER ", name: cpu, parameters: {autoTune: false, "
+                      "lruCapacityPerServer: 82000}}\n"
+                      "- {type: prefix-cache-scorer, name: one, parameters: "
+                      "{prefixMatchInfoProducerName: gpu}}\n"
+                      "- {type: prefix-cache-affinity-filter, parameters: "
+                      "{prefixMatchInfoProducerName: cpu}}\n");
+    assert_int_equal(needs.n_prefixes, 3);
+    assert_int_equal(needs.used_prefixes, 7);
+    assert_int_equal(needs.cold_prefix, 0);
+    assert_int_equal(needs.prefixes[1].capacity, 31250);
+    assert_int_equal(needs.prefixes[2].capacity, 82000);
+    assert_true(prefix_producer_salt(&needs.prefixes[1]) !=
+                prefix_producer_salt(&needs.prefixes[2]));
+    needs = needs_of(HEAD "- {type: " PRODUCER ", name: gpu}\n- type: queue-scorer\n");
+    assert_int_equal(needs.used_prefixes, 0);
+    assert_false(needs.prompt);
+    /* The type itself is a name, declared or not. */
+    needs = needs_of(HEAD "- {type: prefix-cache-scorer, parameters: "
+                          "{prefixMatchInfoProducerName: " PRODUCER "}}\n");
+    assert_int_equal(needs.used_prefixes, 1);
+}
+
+static void producer_that_is_not_there_is_an_error(void **state) {
+    static const struct {
+        const char *text, *message;
+    } rows[] = {
+        {"- {type: " PRODUCER ", name: gpu}\n"
+         "- {type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: gpus}}\n",
+         "5: plugins[1].parameters.prefixMatchInfoProducerName: no plugin \"" PRODUCER
+         "\" has the name \"gpus\"; did you mean \"gpu\"?"},
+        {"- {type: queue-scorer, name: q}\n"
+         "- {type: no-hit-lru-scorer, parameters: {prefixMatchInfoProducerName: q}}\n",
+         "5: plugins[1].parameters.prefixMatchInfoProducerName: \"q\" is of another type than "
+         "\"" PRODUCER "\""},
+        {"- {type: " PRODUCER ", name: gpu}\n"
+         "- {type: prefix-cache-affinity-filter, parameters: {inFlightLoadProducerName: gpu}}\n",
+         "5: plugins[1].parameters.inFlightLoadProducerName: \"gpu\" is of another type than "
+         "\"inflight-load-producer\""},
+        {"- {type: " PRODUCER ", parameters: {autoTune: false, blockSizeTokens: 0}}\n",
+         "4: plugins[0].parameters.blockSizeTokens: expected 1 or more, as autoTune is false"},
+        {"- {type: " PRODUCER ", parameters: {maxPrefixTokensToMatch: -1}}\n",
+         "4: plugins[0].parameters.maxPrefixTokensToMatch: expected a whole number from 0 to "
+         "2147483647, got -1"},
+        {"- {type: " PRODUCER ", name: a}\n- {type: " PRODUCER ", name: b}\n"
+         "- {type: " PRODUCER ", name: c}\n- {type: " PRODUCER ", name: d}\n"
+         "- type: queue-scorer\n",
+         "7: plugins[3]: expected at most 3 plugins \"" PRODUCER "\" with a name of their own"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        char text[800];
+        snprintf(text, sizeof(text), HEAD "%s", rows[i].text);
+        assert_file_refused(text, rows[i].message);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(producer_parameters_are_upstreams),
+        cmocka_unit_test(producers_have_names_that_plugins_refer_to),
+        cmocka_unit_test(producer_that_is_not_there_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

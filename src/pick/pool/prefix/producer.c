@@ -1,0 +1,61 @@
+/* The defaults are upstream's. */
+#include "pick/pool/prefix/producer.h"
+
+#include "core/base/hash.h"
+
+/* Of profiles that count the tokens of prompts alone. */
+enum { WINDOW_BYTES_DEFAULT = 16 << 10 };
+
+const char PREFIX_PRODUCER_DEFAULT_NAME[] = "approx-prefix-cache-producer";
+
+const struct prefix_producer PREFIX_PRODUCER_DEFAULT = {.name = STR("approx-prefix-cache-producer"),
+                                                        .block_bytes = PREFIX_BLOCK_TOKENS_MIN *
+                                                                       PROMPT_BYTES_PER_TOKEN,
+                                                        .max_tokens = PREFIX_TOKENS_DEFAULT,
+                                                        .capacity = PREFIX_CAPACITY_DEFAULT,
+                                                        .auto_capacity = true,
+                                                        .auto_block = true};
+
+struct prefix_blocks prefix_producer_blocks(const struct prefix_producer *producer,
+                                            uint32_t block_bytes) {
+    uint64_t limit = PREFIX_MAX_TEXT_BYTES / block_bytes, most = producer->max_blocks;
+    if (producer->max_tokens > 0) {
+        most =
+            producer->max_tokens /
+            (block_bytes / PROMPT_BYTES_PER_TOKEN > 0 ? block_bytes / PROMPT_BYTES_PER_TOKEN : 1);
+    } else if (most == 0) {
+        most = limit;
+    }
+    return (struct prefix_blocks){block_bytes, (uint32_t)(most < limit ? most : limit)};
+}
+
+uint64_t prefix_producer_salt(const struct prefix_producer *producer) {
+    return str_is(producer->name, PREFIX_PRODUCER_DEFAULT_NAME) ? 0 : hash_text(producer->name, 0);
+}
+
+enum status pool_needs_use_prefix(struct pool_request_needs *needs, struct prefix_user *user,
+                                  struct error *err) {
+    struct str name =
+        user->producer.len > 0 ? user->producer : str_of(PREFIX_PRODUCER_DEFAULT_NAME);
+    for (uint32_t i = 0; i < needs->n_prefixes; i++) {
+        if (str_eq(needs->prefixes[i].name, name)) {
+            user->index = i;
+            needs->used_prefixes |= UINT32_C(1) << i;
+            needs->prompt = needs->body = true;
+            return ST_OK;
+        }
+    }
+    return error_set(err, ST_BAD_CONFIG, "no approx-prefix-cache-producer is called \"%.*s\"",
+                     STR_ARG(name));
+}
+
+uint64_t pool_needs_window_bytes(const struct pool_request_needs *needs) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < needs->n_prefixes; i++) {
+        const struct prefix_producer *producer = &needs->prefixes[i];
+        struct prefix_blocks blocks = prefix_producer_blocks(producer, producer->block_bytes);
+        uint64_t n = pool_needs_prefix(needs, i) ? (uint64_t)blocks.most * blocks.block_bytes : 0;
+        most = n > most ? n : most;
+    }
+    return most > 0 ? most : WINDOW_BYTES_DEFAULT;
+}

@@ -1,0 +1,79 @@
+/* What the plugins of a profile need of requests, and the settings of what computes it. Upstream
+ * calls that producers: plugins with a name, which other plugins refer to.
+ *
+ * Thread: any; a profile's needs are immutable. */
+#ifndef SLUICE_PICK_POOL_PREFIX_PRODUCER_H
+#define SLUICE_PICK_POOL_PREFIX_PRODUCER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/status.h"
+#include "core/base/str.h"
+#include "pick/pool/prefix/chain.h"
+#include "pick/pool/prefix/table.h"
+
+/* No tokenizer runs here: sizes in tokens are estimated by this. */
+enum { PROMPT_BYTES_PER_TOKEN = 4 };
+/* The beginning of a prompt that is compared at most, and by default. */
+enum { PREFIX_MAX_TEXT_BYTES = 4 << 20, PREFIX_TOKENS_DEFAULT = 131072 };
+enum { PREFIX_BLOCK_TOKENS_MIN = 64, PREFIX_CAPACITY_DEFAULT = 31250 };
+
+/* Computes how much of a prompt's beginning each endpoint was sent, with an index of its own in the
+ * prefix table. */
+struct prefix_producer {
+    struct str name;
+    uint32_t block_bytes;
+    uint64_t max_tokens; /* of the prompt's beginning; 0: max_blocks counts */
+    uint64_t max_blocks; /* 0: no limit but PREFIX_MAX_TEXT_BYTES */
+    uint32_t capacity;   /* blocks that an endpoint caches, where it does not report its cache
+                            size */
+    bool auto_capacity;  /* use the reported cache size */
+    bool auto_block;     /* use the reported size of blocks, if it is PREFIX_BLOCK_TOKENS_MIN tokens
+                            or more */
+};
+
+/* The one that plugins use which name none. */
+extern const char PREFIX_PRODUCER_DEFAULT_NAME[];
+extern const struct prefix_producer PREFIX_PRODUCER_DEFAULT;
+
+/* The blocks of this size. */
+struct prefix_blocks prefix_producer_blocks(const struct prefix_producer *producer,
+                                            uint32_t block_bytes);
+/* Hashes of producers with different names are unrelated. */
+uint64_t prefix_producer_salt(const struct prefix_producer *producer);
+
+/* What a profile's plugins need of requests. */
+struct pool_request_needs {
+    bool prompt;        /* the prompt's beginning, where the body is available anyway */
+    bool body;          /* and the pick waits for the body, where the proxy sends it */
+    bool cold_requests; /* which endpoints were sent requests whose prefix no endpoint had, by the
+                           producer `cold_prefix` */
+    bool latency;       /* response times */
+    uint32_t cold_prefix;
+    uint32_t n_prefixes;    /* the producers that there are */
+    uint32_t used_prefixes; /* a bit for each that a plugin uses */
+    struct prefix_producer prefixes[PREFIX_MAX_INDEXES];
+    bool is_set;                          /* a prefix-cache-scorer has set parameters of the default
+                                            producer */
+    struct prefix_producer set_by_scorer; /* 0: not given */
+};
+
+static inline bool pool_needs_prefix(const struct pool_request_needs *needs, uint32_t i) {
+    return needs->used_prefixes >> i & 1;
+}
+
+/* A plugin's reference to a producer. */
+struct prefix_user {
+    struct str producer; /* its name; empty: the default */
+    uint32_t index;
+};
+
+/* The plugin uses the producer: sets user->index. Returns: ST_BAD_CONFIG: there is none of this
+ * name. */
+enum status pool_needs_use_prefix(struct pool_request_needs *needs, struct prefix_user *user,
+                                  struct error *err) SLUICE_MUST_USE;
+/* Bytes of the prompt's beginning that are needed. */
+uint64_t pool_needs_window_bytes(const struct pool_request_needs *needs);
+
+#endif
