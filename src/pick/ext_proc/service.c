@@ -24,6 +24,7 @@
 #include "net/server/grpc/reflect.h"
 #include "net/transport/memory_account.h"
 #include "pick/ext_proc/descriptors.h"
+#include "pick/ext_proc/stream_stats.h"
 
 enum {
     MAX_UNSENT_BYTES = 1 << 20,
@@ -41,7 +42,7 @@ static const uint64_t TICK_NS = 100000000;
 struct worker_state {
     struct worker *worker;
     struct pick_context context;
-    struct pick_stats stats;
+    struct stats_context stats;
     struct log_limit log;
     uint64_t now_ns;       /* the last time that the clock was read for a pick */
     struct worker_msg msg; /* refreshes the readers and resumes notified waiters */
@@ -52,7 +53,11 @@ struct worker_state {
     bool is_ticking;
 };
 
+/* Labels that clients choose: of models as many as upstream has. */
+enum { MOST_MODELS = 1000, MOST_MODELS_ON_TRIAL = 100 };
+
 struct pick_service {
+    struct pick_label_names *models, *fairness_ids;
     struct worker_state *worker_states;
     size_t n_worker_states;
 };
@@ -62,11 +67,12 @@ struct stream {
     struct grpc_call *call;
     struct pick_session *session;
     struct worker_state *worker_state;
-    struct pick_stats_row *row; /* the request's statistics row; NULL: not picked yet */
+    struct stream_stats stats;
     uint64_t headers_ns;        /* when the request's headers were received */
     uint64_t message_ns;        /* when the message being processed was received */
-    enum pick_phase_time phase; /* with `row`: of the pick */
+    enum pick_phase_time phase; /* once picked: of the pick */
     bool read_pending;          /* grpc_read was called, and no message has arrived */
+    int code;                   /* the gRPC status of its end */
     bool over_budget;           /* there was no memory for it: its first message is refused */
     struct memory_overhead overhead;
     struct memory_reservation unsent; /* with more than FREE_UNSENT_BYTES */
@@ -86,6 +92,7 @@ static void on_send(void *user, const struct piece *pieces, size_t n_pieces,
 
 static void on_finish(void *user, const struct error *err) {
     struct stream *stream = user;
+    stream->code = err ? status_grpc(err->status) : 0;
     grpc_finish(stream->call, err);
 }
 
@@ -110,8 +117,8 @@ static void add_log_request(struct log_line *line, const struct pick_outcome *ou
     id.len = id.len < MOST_ID_BYTES ? id.len : MOST_ID_BYTES;
     add_log_text(line, "request_id", id);
     line->fields[line->n++] = LOG_STR("request", outcome->request_line);
-    add_log_text(line, "pool", outcome->pool);
-    add_log_text(line, "model", outcome->model);
+    add_log_text(line, "pool", outcome->counted.pool);
+    add_log_text(line, "model", outcome->counted.model);
 }
 
 /* "10.0.0.2:8000=4.5 10.0.0.3:8000=2" */
@@ -174,36 +181,29 @@ static void log_refusal(const struct pick_outcome *outcome, struct log_limit *li
 
 /* ---- statistics ------------------------------------------------------------------------------ */
 
-/* All model names unknown to the configuration share a row. Without a target the model is its
- * own. */
-static struct pick_stats_row *stats_row_of(struct worker_state *worker_state,
-                                           const struct pick_outcome *outcome) {
-    struct str model = !outcome->model.ptr ? PICK_MODEL_NONE
-                       : outcome->known    ? outcome->model
-                                           : PICK_MODEL_OTHER;
-    struct str target = outcome->pick && outcome->pick->target.ptr ? outcome->pick->target : model;
-    return pick_stats_get_row(&worker_state->stats, outcome->pool, model, target);
-}
-
-static void count_outcome(struct stream *stream, const struct pick_outcome *outcome) {
-    struct pick_stats_row *row = stats_row_of(stream->worker_state, outcome);
-    if (row && outcome->why) {
-        metric_cell_add(&row->n_refused[outcome->why->status], 1);
-    } else if (row) {
-        metric_cell_add(&row->n_picked, 1);
-        stream->row = row;
-        stream->phase = outcome->at_body ? PICK_TIME_BODY : PICK_TIME_HEADERS;
-    }
-}
-
 static void on_outcome(void *user, const struct pick_outcome *outcome) {
     struct stream *stream = user;
-    count_outcome(stream, outcome);
+    bool was_picked = stream->stats.row != NULL;
+    stream_stats_on_outcome(&stream->stats, &stream->worker_state->stats, stream->call->arena,
+                            outcome);
+    if (!was_picked && stream->stats.row) {
+        stream->phase = outcome->at_body ? PICK_TIME_BODY : PICK_TIME_HEADERS;
+    }
     if (outcome->why && log_enabled(LOG_INFO)) {
         log_refusal(outcome, &stream->worker_state->log);
     } else if (!outcome->why && log_enabled(LOG_DEBUG)) {
         log_pick(outcome);
     }
+}
+
+static void on_queue(void *user, const struct pick_queue_event *event) {
+    struct stream *stream = user;
+    stream_stats_on_queue(&stream->stats, &stream->worker_state->stats, event);
+}
+
+static void on_response(void *user, const struct ext_proc_request *message) {
+    struct stream *stream = user;
+    stream_stats_on_response(&stream->stats, &stream->worker_state->stats, message);
 }
 
 /* The start of processing: when the message was received or the previous one was finished,
@@ -215,7 +215,7 @@ static uint64_t processing_start_ns(const struct stream *stream) {
 
 static void begin_timing(struct stream *stream) {
     uint64_t now_ns = processing_start_ns(stream);
-    if (!stream->row) {
+    if (!stream->stats.row) {
         stream->message_ns = now_ns;
         stream->headers_ns = stream->headers_ns ? stream->headers_ns : now_ns;
     }
@@ -223,13 +223,14 @@ static void begin_timing(struct stream *stream) {
 }
 
 static void end_timing(struct stream *stream) {
-    struct metric_histogram *times = stream->worker_state->stats.times;
+    struct pick_stats *stats = &stream->worker_state->stats.stats;
     clock_unfreeze();
-    if (stream->row && stream->message_ns > 0) {
+    if (stream->stats.row && stream->message_ns > 0) {
         uint64_t now_ns = stream->worker_state->now_ns = clock_now_ns();
-        metric_histogram_add_ns(&times[stream->phase], now_ns - stream->message_ns);
+        metric_histogram_add_ns(&stats->times[stream->phase], now_ns - stream->message_ns);
+        metric_scale_add(&PICK_SHORT_TIMES, stats->scheduler_times, now_ns - stream->message_ns);
         if (stream->phase == PICK_TIME_BODY) {
-            metric_histogram_add_ns(&times[PICK_TIME_WAIT],
+            metric_histogram_add_ns(&stats->times[PICK_TIME_WAIT],
                                     stream->message_ns - stream->headers_ns);
         }
         stream->message_ns = 0;
@@ -444,6 +445,8 @@ static void open_stream(struct grpc_call *call) {
                                      .finish = on_finish,
                                      .on_resumed = on_resumed,
                                      .on_outcome = on_outcome,
+                                     .on_queue = on_queue,
+                                     .on_response = on_response,
                                      .user = stream};
         stream->session = pick_session_new(call->arena, &worker_state->context, &out);
     }
@@ -470,7 +473,7 @@ static void free_message(void *user) {
 
 static void end_step(struct stream *stream) {
     end_timing(stream);
-    if (!count_held(stream) && !pick_session_has_ended(stream->session) && !stream->row) {
+    if (!count_held(stream) && !pick_session_has_ended(stream->session) && !stream->stats.row) {
         reject_over_budget(stream);
     } else {
         continue_stream(stream);
@@ -521,14 +524,22 @@ static void on_cancelled(struct stream *stream) {
     stop_turns(stream);
 }
 
+static void count_end(struct stream *stream) {
+    struct pick_stats *stats = &stream->worker_state->stats.stats;
+    uint64_t now_ns = processing_start_ns(stream);
+    stream_stats_end(&stream->stats, clock_between_ns(stream->headers_ns, now_ns),
+                     pick_session_body_bytes(stream->session));
+    metric_cell_add(&stats->n_streams[stream->code], 1);
+    if (stream->headers_ns > 0) {
+        metric_scale_add(&PICK_STREAM_TIMES, stats->stream_times,
+                         clock_between_ns(stream->headers_ns, now_ns));
+    }
+}
+
 static void on_end(struct stream *stream) {
     assert(stream->due_ns == 0);
     stop_turns(stream);
-    if (stream->row) {
-        metric_histogram_add_ns(&stream->row->times,
-                                processing_start_ns(stream) - stream->headers_ns);
-        metric_cell_add(&stream->row->n_ended, 1);
-    }
+    count_end(stream);
     if (stream->unsent.state != MEMORY_NONE) {
         memory_release(&stream->unsent, !stream->call->is_cancelled);
     }
@@ -629,7 +640,15 @@ enum status pick_service_new(const struct pick_service_options *options, struct 
         return error_no_memory(err, "the ext-proc service");
     }
     service->worker_states = worker_states;
+    service->models = pick_label_names_new(MOST_MODELS, MOST_MODELS_ON_TRIAL);
+    service->fairness_ids = pick_label_names_new(options->fairness_id_metric_label_limit,
+                                                 options->fairness_id_metric_label_limit);
+    if (!service->models || !service->fairness_ids) {
+        st = error_no_memory(err, "the names of models in metrics");
+    }
     for (size_t i = 0; i < options->n_workers && st == ST_OK; i++) {
+        worker_states[i].stats.models = service->models;
+        worker_states[i].stats.fairness_ids = service->fairness_ids;
         st = worker_state_init(&worker_states[i], options, options->workers[i], err);
         service->n_worker_states++;
     }
@@ -645,9 +664,11 @@ void pick_service_free(struct pick_service *service) {
     if (service) {
         for (size_t i = 0; i < service->n_worker_states; i++) {
             pool_set_reader_free(service->worker_states[i].context.pools);
-            pick_stats_fini(&service->worker_states[i].stats);
+            pick_stats_fini(&service->worker_states[i].stats.stats);
             pool_wakeup_fini(&service->worker_states[i].wakeup);
         }
+        pick_label_names_free(service->models);
+        pick_label_names_free(service->fairness_ids);
         free(service->worker_states);
         free(service);
     }
@@ -667,7 +688,7 @@ size_t pick_service_stats(const struct pick_service *service,
                           const struct pick_stats *out[PICK_MAX_STATS]) {
     size_t n = 0;
     while (n < service->n_worker_states && n < PICK_MAX_STATS) {
-        out[n] = &service->worker_states[n].stats;
+        out[n] = &service->worker_states[n].stats.stats;
         n++;
     }
     return n;

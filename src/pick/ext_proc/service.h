@@ -15,6 +15,9 @@
 struct pick_service_options {
     struct pool_set *pools;
     struct pick_limits limits;
+    /* --fairness-id-metric-label-limit: further ones are `other`:
+     * pick/session/label_names.c:pick_label_names_admit. */
+    uint64_t fairness_id_metric_label_limit;
     struct worker *const *workers; /* of the server */
     size_t n_workers;
 };

@@ -108,7 +108,8 @@ static int64_t priority_of_criticality(enum pool_criticality criticality) {
 
 static enum status resolve_request(struct pool_reader *reader, const struct pool_request *request,
                                    struct pool_pick *out, struct error *err) {
-    *out = (struct pool_pick){.generation = reader->snapshot->generation};
+    *out = (struct pool_pick){.generation = reader->snapshot->generation,
+                              .pool = reader->snapshot->spec->name};
     enum status st = request->model.ptr ? resolve_model(reader, request->model, out, err) : ST_OK;
     const struct pool_objective *objective =
         request->objective.ptr ? pool_snapshot_find_objective(reader->snapshot, request->objective)
@@ -745,7 +746,6 @@ static enum status finish_pick(struct trial *trial, enum attempt attempt, struct
         out->endpoints[i] = best->endpoints[i];
     }
     out->n_endpoints = best->n;
-    out->pool = trial->reader->snapshot->spec->name;
     out->picked_by = best->avoided      ? POOL_BY_LAST_RESORT
                      : best->by_profile ? POOL_BY_PROFILE
                                         : POOL_BY_LEAST_REQUESTS;

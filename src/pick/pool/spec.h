@@ -34,8 +34,8 @@ struct pool_labels {
 /* What the endpoint is called where it comes from, for metrics. */
 struct pool_endpoint_name {
     struct str pod;        /* len 0: none; the address is its name */
+    struct str text;       /* of the endpoint: the pod's name with the number of its port */
     struct str name_space; /* of the pod */
-    uint32_t rank;         /* of its port among those of the pod */
 };
 
 struct pool_spec_endpoint {

@@ -97,7 +97,7 @@ static void proxy_on_note(void *user, const struct pick_outcome *outcome) {
     struct fake_proxy *proxy = user;
     const struct str parts[] = {outcome->request_line,
                                 STR("|"),
-                                outcome->model,
+                                outcome->counted.model,
                                 STR("|"),
                                 outcome->target,
                                 STR("|"),

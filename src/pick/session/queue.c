@@ -2,6 +2,7 @@
  * Messages that the proxy sends meanwhile are buffered and processed in order after admission. */
 #include <inttypes.h>
 
+#include "core/event/clock.h"
 #include "pick/session/state.h"
 
 /* Charged against flow_control.max_bytes besides the payload, for a stream of any size; messages
@@ -21,6 +22,14 @@ static uint64_t request_bytes(const struct pick_session *session) {
 
 static uint64_t message_bytes(const struct pick_message_ref *message_ref) {
     return PICK_MESSAGE_OVERHEAD_BYTES + message_ref->message.data.len;
+}
+
+/* For statistics. */
+static void report(const struct pick_session *session, const struct pick_queue_event *event) {
+    const struct pick_callbacks *out = &session->send_queue.callbacks;
+    if (out->on_queue) {
+        out->on_queue(out->user, event);
+    }
 }
 
 /* ---- buffered messages ----------------------------------------------------------------------- */
@@ -50,6 +59,7 @@ static bool buffer_message(struct pick_session *session) {
 void pick_queue_push_message(struct pick_session *session) {
     uint64_t n_bytes = session->message->data.len + PICK_MESSAGE_OVERHEAD_BYTES;
     struct error err;
+    report(session, &(struct pick_queue_event){.what = PICK_QUEUE_GROWN, .n_bytes = n_bytes});
     if (!buffer_message(session) ||
         pool_waiter_add_bytes(session->context.pool, &session->queue_entry->waiter, n_bytes)) {
         return;
@@ -95,12 +105,34 @@ enum status pick_queue_prepare(struct pick_session *session, struct pool_request
     return ST_OK;
 }
 
+static void report_begin(struct pick_session *session, const struct pool_pick *pick) {
+    struct pick_queue_entry *entry = session->queue_entry;
+    entry->begun_ns = entry->waiter.item.queued_ns;
+    report(session, &(struct pick_queue_event){
+                        .what = PICK_QUEUE_BEGUN,
+                        .counted = pick_session_counted(session, session->body_model, pick),
+                        .n_bytes = request_bytes(session)});
+}
+
+/* Only the first report of a wait counts. */
+void pick_queue_report_end(struct pick_session *session, enum flow_outcome outcome) {
+    struct pick_queue_entry *entry = session->queue_entry;
+    if (entry->begun_ns > 0) {
+        report(session, &(struct pick_queue_event){
+                            .what = PICK_QUEUE_ENDED,
+                            .outcome = entry->was_displaced ? FLOW_DISPLACED : outcome,
+                            .waited_ns = clock_between_ns(entry->begun_ns, clock_now_ns())});
+        entry->begun_ns = 0;
+    }
+}
+
 /* The next pick needs the headers, and for a buffered body the body message too. */
-void pick_queue_start_wait(struct pick_session *session) {
+void pick_queue_start_wait(struct pick_session *session, const struct pool_pick *pick) {
     struct pick_queue_entry *entry = session->queue_entry;
     if (session->state == PICK_QUEUED) {
         return;
     }
+    report_begin(session, pick);
     entry->reply_state = session->state;
     pick_session_set_state(session, PICK_QUEUED);
     if (entry->reply_state == PICK_BODY_PENDING) {
@@ -117,6 +149,7 @@ void pick_queue_stop_wait(struct pick_session *session, enum flow_outcome outcom
     struct pick_message_ref *message_ref;
     if (session->state == PICK_QUEUED) {
         pool_dequeue(session->context.pool, &session->queue_entry->waiter, outcome);
+        pick_queue_report_end(session, outcome);
     }
     while (session->queue_entry && (message_ref = pop_buffered(session->queue_entry))) {
         pick_message_unref(message_ref);
@@ -202,6 +235,7 @@ void pick_queue_replay(struct pick_session *session) {
 void pick_session_resume(struct pool_waiter *waiter) {
     struct pick_session *session = ((struct pick_queue_entry *)(void *)waiter)->session;
     const struct pick_callbacks *out = &session->send_queue.callbacks;
+    session->queue_entry->was_displaced = waiter->displaced;
     pick_again(session);
     if (session->state != PICK_QUEUED) {
         if (session->state == PICK_PICKED) {

@@ -213,11 +213,11 @@ bool pick_session_pick_endpoint(struct pick_session *session, struct str model,
         return false;
     }
     pending->mutation.stages = &session->stages;
-    pick_session_report(session, &(struct pick_outcome){.model = model,
-                                                        .target = target,
-                                                        .pick = &pick,
-                                                        .trace = trace.n > 0 ? &trace : NULL,
-                                                        .at_body = !at_headers});
+    pick_session_report(session, model,
+                        &(struct pick_outcome){.target = target,
+                                               .pick = &pick,
+                                               .trace = trace.n > 0 ? &trace : NULL,
+                                               .at_body = !at_headers});
     pick_count_pick(!at_headers, pick.picked_by);
     if (model.ptr || !at_headers || !session->scan) {
         pick_count_model(session->model_source);

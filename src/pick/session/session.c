@@ -40,6 +40,10 @@ bool pick_state_follows(enum pick_state from, enum pick_state to) {
 void pick_session_set_state(struct pick_session *session, enum pick_state to) {
     enum pick_state from = session->state;
     assert(pick_state_follows(from, to));
+    if (from == PICK_QUEUED) {
+        pick_queue_report_end(session, to == PICK_UNCHECKED || to == PICK_PICKED ? FLOW_DISPATCHED
+                                                                                 : FLOW_ABORTED);
+    }
     session->state = to;
     if (to == PICK_QUEUED && session->context.waited) {
         pool_waited_add(session->context.waited, session->context.reader);
@@ -66,24 +70,49 @@ void pick_session_release_headers(struct pick_session *session) {
     session->request = NULL;
 }
 
-void pick_session_report(struct pick_session *session, struct pick_outcome *outcome) {
+static int64_t objective_priority(const struct pool_snapshot *snapshot, struct str name) {
+    const struct pool_objective *objective =
+        name.len > 0 ? pool_snapshot_find_objective(snapshot, name) : NULL;
+    return objective ? objective->priority : 0;
+}
+
+/* Refreshing the reader would invalidate the pick. */
+struct pick_counted pick_session_counted(struct pick_session *session, struct str model,
+                                         const struct pool_pick *pick) {
+    const struct pick_request *request = pick_session_request(session);
+    struct pick_counted counted = {.pool = pool_name(session->context.pool),
+                                   .model = model,
+                                   .fairness_id = request->fairness_id,
+                                   .is_queue = session->queue_entry != NULL};
+    if (pick) {
+        counted.known = pick->known_model;
+        counted.target = pick->target;
+        counted.priority = pick->priority;
+        counted.pool = counted.pool.len > 0 ? counted.pool : pick->pool;
+    } else {
+        const struct pool_snapshot *snapshot = pool_reader_refresh(session->context.reader);
+        counted.known = model.ptr && pool_snapshot_find_name(snapshot, model);
+        counted.priority = objective_priority(snapshot, request->objective);
+        counted.pool = counted.pool.len > 0 ? counted.pool : snapshot->spec->name;
+    }
+    return counted;
+}
+
+void pick_session_report(struct pick_session *session, struct str model,
+                         struct pick_outcome *outcome) {
     const struct pick_callbacks *out = &session->send_queue.callbacks;
     if (out->on_outcome) {
         outcome->request_line = session->request_line;
         outcome->id = pick_session_request(session)->id;
-        outcome->pool = pool_name(session->context.pool);
-        if (outcome->pick) { /* refreshing the reader would invalidate the pick */
-            outcome->known = outcome->pick->known_model;
-            outcome->pool = outcome->pool.len > 0 ? outcome->pool : outcome->pick->pool;
-        } else {
-            const struct pool_snapshot *snapshot = pool_reader_refresh(session->context.reader);
-            outcome->known =
-                outcome->model.ptr && pool_snapshot_find_name(snapshot, outcome->model);
-            outcome->pool = outcome->pool.len > 0 ? outcome->pool : snapshot->spec->name;
-        }
+        outcome->counted = pick_session_counted(session, model, outcome->pick);
         outcome->endpoint = session->stages.items[0].ticket.endpoint;
         out->on_outcome(out->user, outcome);
     }
+}
+
+uint64_t pick_session_body_bytes(const struct pick_session *session) {
+    return session->n_body_bytes > session->n_body_received ? session->n_body_bytes
+                                                            : session->n_body_received;
 }
 
 /* For the outcome of a request that gets no endpoint. */
@@ -138,8 +167,8 @@ static void end_session(struct pick_session *session, enum flow_outcome outcome)
 void pick_session_abort(struct pick_session *session, const struct error *why) {
     if (session->state != PICK_ENDED) {
         if (why) {
-            pick_session_report(
-                session, &(struct pick_outcome){.model = last_known_model(session), .why = why});
+            pick_session_report(session, last_known_model(session),
+                                &(struct pick_outcome){.why = why});
         }
         end_session(session, FLOW_REFUSED);
         pick_send_queue_finish(&session->send_queue, why);
@@ -181,8 +210,7 @@ static const struct pick_request *refused_request(const struct pick_session *ses
 
 void pick_session_refuse(struct pick_session *session, const struct error *why) {
     struct error err;
-    pick_session_report(session,
-                        &(struct pick_outcome){.model = last_known_model(session), .why = why});
+    pick_session_report(session, last_known_model(session), &(struct pick_outcome){.why = why});
     enum status st =
         pick_send_refusal(&session->send_queue, session->arena, pick_session_spec(session),
                           refused_request(session), why, &err);
@@ -466,6 +494,15 @@ static void record_endpoint_result(struct pick_session *session,
     }
 }
 
+/* For statistics. */
+static void report_response(const struct pick_session *session,
+                            const struct ext_proc_request *message) {
+    const struct pick_callbacks *out = &session->send_queue.callbacks;
+    if (out->on_response && pick_session_is_picked(session)) {
+        out->on_response(out->user, message);
+    }
+}
+
 /* ---- response messages ----------------------------------------------------------------------- */
 
 /* A response before the pick is a local reply of the proxy: the request needs no endpoint any more.
@@ -490,6 +527,7 @@ static bool begin_response_message(struct pick_session *session,
         pick_half_advance(&session->response_half, PICK_HALF_STARTED);
         record_endpoint_result(session, message);
     }
+    report_response(session, message);
     return true;
 }
 

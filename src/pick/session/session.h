@@ -32,6 +32,7 @@
 #ifndef SLUICE_PICK_SESSION_SESSION_H
 #define SLUICE_PICK_SESSION_SESSION_H
 
+#include "codec/ext_proc/request.h"
 #include "codec/prompt/model_location.h"
 #include "core/base/buf.h"
 #include "core/base/piece.h"
@@ -84,20 +85,38 @@ struct pick_message {
     void *user;
 };
 
+/* What a request is counted under. The texts are valid during the call only. */
+struct pick_counted {
+    struct str pool;        /* len 0: the pool has no name, or no pool matches */
+    struct str model;       /* ptr NULL: none is named, or models make no difference */
+    struct str target;      /* of the configuration; ptr NULL: unchanged */
+    struct str fairness_id; /* ptr NULL: none */
+    int64_t priority;
+    bool known;    /* the configuration has the model's name */
+    bool is_queue; /* the pool has flow control */
+};
+
+/* A change of a request's wait in the queue. */
+struct pick_queue_event {
+    enum { PICK_QUEUE_BEGUN, PICK_QUEUE_GROWN, PICK_QUEUE_ENDED } what;
+    struct pick_counted counted; /* PICK_QUEUE_BEGUN */
+    uint64_t n_bytes;            /* PICK_QUEUE_BEGUN: of the request; PICK_QUEUE_GROWN: more */
+    enum flow_outcome outcome;   /* PICK_QUEUE_ENDED */
+    uint64_t waited_ns;          /* PICK_QUEUE_ENDED */
+};
+
 /* The outcome of a pick. The texts and `why` are valid during the call only. */
 struct pick_outcome {
     struct str request_line;         /* "POST /v1/completions" */
     struct str id;                   /* the request id of the proxy; ptr NULL: none */
-    struct str model;                /* ptr NULL: none is named, or models make no difference */
-    struct str pool;                 /* len 0: the pool has no name, or no pool matches */
     struct str target;               /* the model that the endpoint is asked for; ptr NULL:
                                         unchanged */
     const struct pool_pick *pick;    /* NULL: not picked */
     const struct pool_trace *trace;  /* why this endpoint; NULL: not logged */
-    bool known;                      /* the configuration has the model's name */
     bool at_body;                    /* with `pick`: it was made at the body */
     const struct endpoint *endpoint; /* NULL: none */
     const struct error *why; /* the refusal, or the error that ends the stream; NULL: picked */
+    struct pick_counted counted;
 };
 
 /* The output of a session. None of these may call back into the session. */
@@ -114,6 +133,10 @@ struct pick_callbacks {
     void (*on_resumed)(void *user);
     /* For the log and statistics; may be NULL. */
     void (*on_outcome)(void *user, const struct pick_outcome *outcome);
+    /* Likewise: of requests that are queued. */
+    void (*on_queue)(void *user, const struct pick_queue_event *event);
+    /* Likewise: a message of the response of a picked request. */
+    void (*on_response)(void *user, const struct ext_proc_request *message);
     void *user;
 };
 
@@ -168,6 +191,9 @@ bool pick_session_is_response_pending(const struct pick_session *session);
  * small pieces, and what a buffered message takes whatever its size. Unsent responses are not
  * included. */
 uint64_t pick_session_held_bytes(const struct pick_session *session);
+
+/* Bytes of the request's body: content-length, or more where so many were received. */
+uint64_t pick_session_body_bytes(const struct pick_session *session);
 
 /* For debug pages: "POST /v2/models/digits/infer → 10.0.0.1:8000, in the response". */
 void pick_session_describe(const struct pick_session *session, struct buf *out);

@@ -435,6 +435,7 @@ static enum status read_request(struct pick_session *session, const struct proto
     enum status st = pick_request_read(session->arena, protocol, message, request, err);
     if (st == ST_OK) {
         session->request = request;
+        session->n_body_bytes = request->has_length ? request->n_body_bytes : 0;
         session->is_not_grpc = !pick_request_is_grpc(request);
         session->request_line = print_request_line(session->arena, request);
     }
@@ -922,6 +923,7 @@ void pick_session_on_body(struct pick_session *session, const struct ext_proc_re
     if (message->end_of_stream || message->end_without_message) {
         end_request(session);
     }
+    session->n_body_received += message->body.len;
     if (read_late_subset(session, message) && begin_scan(session, message)) {
         pick_session_scan_body(session, message);
     }

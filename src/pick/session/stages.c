@@ -170,7 +170,7 @@ enum status pick_stages_run(struct pick_session *session, struct str model, stru
         enum status st =
             run_stage(session, &stages->items[at], model, pick, stages->n == 1 ? trace : NULL, err);
         if (st == ST_OK && stages->n_picked == at) {
-            pick_queue_start_wait(session);
+            pick_queue_start_wait(session, pick);
         }
         if (st != ST_OK || stages->n_picked == at) {
             return st;

@@ -47,6 +47,8 @@ struct pick_queue_entry {
     STAILQ_HEAD(, pick_buffered_message) buffered;
     uint64_t n_bytes; /* memory of the buffered messages, overhead included */
     size_t n_buffered;
+    uint64_t begun_ns; /* of the wait; 0: it was reported as ended */
+    bool was_displaced;
 };
 
 /* The search for the model in a body of JSON or of gRPC. */
@@ -86,6 +88,7 @@ struct pick_session {
     struct ext_proc_config config; /* how bodies are sent; without protocol_config STREAMED */
     struct pick_stages stages;
     uint64_t client; /* hash of the client's address, where pool_wants_clients; 0: unknown */
+    uint64_t n_body_bytes, n_body_received; /* content-length, or 0; bytes of it so far */
     struct pick_context context; /* `pool` and `reader` are the request's; holds a reference */
     struct pick_body_buffer body_buffer;
     struct pick_send_queue send_queue;
@@ -161,8 +164,12 @@ void pick_session_abort(struct pick_session *session, const struct error *why);
 void pick_session_protocol_error(struct pick_session *session, const char *what);
 /* Drops the reference to the headers and all views of them. */
 void pick_session_release_headers(struct pick_session *session);
-/* Passes the outcome to the `outcome` callback, with the request and its endpoint filled in. */
-void pick_session_report(struct pick_session *session, struct pick_outcome *outcome);
+/* What the request is counted under; `pick` NULL: it was not picked for. */
+struct pick_counted pick_session_counted(struct pick_session *session, struct str model,
+                                         const struct pool_pick *pick);
+/* Passes the outcome to the `on_outcome` callback, with the request and its endpoint filled in. */
+void pick_session_report(struct pick_session *session, struct str model,
+                         struct pick_outcome *outcome);
 /* Sends the response "nothing changed" to a message of `kind`. */
 void pick_session_send_continue(struct pick_session *session, enum ext_proc_kind kind);
 
@@ -282,8 +289,10 @@ enum status pick_send_refusal(struct pick_send_queue *send_queue, struct arena *
  * ST_NO_MEMORY. */
 enum status pick_queue_prepare(struct pick_session *session, struct pool_request *requested,
                                struct error *err) SLUICE_MUST_USE;
-/* The pool has queued the request: enters PICK_QUEUED. */
-void pick_queue_start_wait(struct pick_session *session);
+/* The pool has queued the request: enters PICK_QUEUED. `pick`: as pool_pick filled it in. */
+void pick_queue_start_wait(struct pick_session *session, const struct pool_pick *pick);
+/* The wait has ended, if the request was queued: calls `on_queue`. */
+void pick_queue_report_end(struct pick_session *session, enum flow_outcome outcome);
 /* Buffers the message being processed. The request is refused where the queue's byte limit
  * (flow_control.max_bytes) is exceeded. */
 void pick_queue_push_message(struct pick_session *session);

@@ -24,7 +24,8 @@ static void ledger_free(struct pick_stats *stats) {
 
 static struct pick_stats_row *row_of(struct pick_stats *stats, struct str model,
                                      struct str target) {
-    struct pick_stats_row *row = pick_stats_get_row(stats, STR("p"), model, target);
+    struct pick_stats_key key = {STR("p"), model, target, PICK_FAIRNESS_NONE, 0};
+    struct pick_stats_row *row = pick_stats_get_row(stats, &key);
     assert_non_null(row);
     return row;
 }
@@ -37,8 +38,13 @@ static void stats_each_model_and_target_has_a_row(void **state) {
     assert_ptr_not_equal(row_of(stats, STR("a"), STR("a")), row);
     assert_ptr_not_equal(row_of(stats, STR("b"), STR("a")), row);
     assert_ptr_not_equal(row_of(stats, STR("ab"), STR("")), row);
-    assert_ptr_not_equal(pick_stats_get_row(stats, STR("q"), STR("a"), STR("b")), row);
-    assert_int_equal(stats->n_rows, 5);
+    struct pick_stats_key key = {STR("q"), STR("a"), STR("b"), PICK_FAIRNESS_NONE, 0};
+    assert_ptr_not_equal(pick_stats_get_row(stats, &key), row);
+    key = (struct pick_stats_key){STR("p"), STR("a"), STR("b"), STR("team"), 0};
+    assert_ptr_not_equal(pick_stats_get_row(stats, &key), row);
+    key = (struct pick_stats_key){STR("p"), STR("a"), STR("b"), PICK_FAIRNESS_NONE, -1};
+    assert_ptr_not_equal(pick_stats_get_row(stats, &key), row);
+    assert_int_equal(stats->n_rows, 7);
     ledger_free(stats);
 }
 
@@ -53,8 +59,25 @@ static void stats_rows_over_limit_count_as_other(void **state) {
         other = row_of(stats, STR("model"), str_make(name, (size_t)n));
     }
     assert_int_equal(stats->n_rows, PICK_MAX_ROWS + 1);
-    assert_true(str_eq(other->model, PICK_MODEL_OTHER));
+    assert_true(str_eq(other->key.model, PICK_LABEL_OTHER));
     assert_ptr_equal(row_of(stats, STR("model"), STR("0")), first);
+    ledger_free(stats);
+}
+
+/* Made-up fairness ids do not keep models from having rows. */
+static void stats_fairness_ids_over_limit_count_as_other(void **state) {
+    struct pick_stats *stats = ledger_new();
+    struct pick_stats_row *row = NULL;
+    (void)state;
+    for (unsigned i = 0; i < 2 * PICK_MAX_ROWS; i++) {
+        char id[16];
+        int n = snprintf(id, sizeof(id), "%u", i);
+        row = pick_stats_get_row(stats, &(struct pick_stats_key){STR("p"), STR("m"), STR("m"),
+                                                                 str_make(id, (size_t)n), 0});
+    }
+    assert_int_equal(stats->n_rows, PICK_MAX_FAIR_ROWS + 1);
+    assert_true(str_is(row->key.model, "m") && str_eq(row->key.fairness_id, PICK_LABEL_OTHER));
+    assert_true(str_is(row_of(stats, STR("new"), STR("new"))->key.model, "new"));
     ledger_free(stats);
 }
 
@@ -70,19 +93,28 @@ static void stats_of_workers_are_summed(void **state) {
         metric_cell_add(&row->n_picked, 3);
         metric_cell_add(&row->n_ended, i);
         metric_cell_add(&row->n_refused[ST_SATURATED], i + 1);
-        metric_histogram_add_ns(&row->times, 5000);
+        metric_cell_add(&row->n_queued, 2);
+        metric_cell_add(&row->n_dequeued, 1);
+        pick_stats_row_add(row, PICK_HISTOGRAM_DURATION, 5000000);
+        if (i == 1) {
+            pick_stats_row_add(row, PICK_HISTOGRAM_INPUT_TOKENS, 9);
+        }
     }
     metric_cell_add(&row_of(all_stats[1], STR("a"), STR("a"))->n_picked, 1);
     assert_int_equal(pick_stats_sum_all((const struct pick_stats *const *)all_stats, 2, arena,
                                         &tallies, &n, &err),
                      ST_OK);
     assert_int_equal(n, 2);
-    assert_true(str_is(tallies[0].model, "a") && str_is(tallies[1].model, "b"));
+    assert_true(str_is(tallies[0].key.model, "a") && str_is(tallies[1].key.model, "b"));
     assert_int_equal(tallies[1].n_picked, 6);
     assert_int_equal(tallies[1].n_running, 5);
     assert_int_equal(tallies[1].n_refused[ST_SATURATED], 3);
-    assert_int_equal(tallies[1].times.count, 2);
-    assert_int_equal(tallies[1].times.sum, 10000);
+    assert_int_equal(tallies[1].n_queued, 2);
+    assert_int_equal(tallies[1].histograms[PICK_HISTOGRAM_DURATION][0], 2);
+    assert_int_equal(tallies[1].histograms[PICK_HISTOGRAM_DURATION][36], 10000000);
+    assert_int_equal(tallies[1].histograms[PICK_HISTOGRAM_INPUT_TOKENS][2], 1);
+    assert_null(tallies[1].histograms[PICK_HISTOGRAM_OUTPUT_TOKENS]);
+    assert_null(tallies[0].histograms[PICK_HISTOGRAM_DURATION]);
     arena_free(arena);
     ledger_free(all_stats[0]);
     ledger_free(all_stats[1]);
@@ -92,6 +124,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stats_each_model_and_target_has_a_row),
         cmocka_unit_test(stats_rows_over_limit_count_as_other),
+        cmocka_unit_test(stats_fairness_ids_over_limit_count_as_other),
         cmocka_unit_test(stats_of_workers_are_summed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,6 +64,7 @@ static enum status make_services(struct pick_grpc *self, const struct pick_setti
         .pools = self->pools,
         .limits = {.max_body_size = settings->max_body_size,
                    .answer_timeout_ns = settings->answer_timeout_ns},
+        .fairness_id_metric_label_limit = settings->fairness_id_metric_label_limit,
         .workers = threads->workers,
         .n_workers = threads->n_workers,
     };

@@ -72,6 +72,7 @@ static const struct {
     {"--pool-namespace=n", BECOMES, "--pool-namespace=n"},
     {"--pool-group=g", BECOMES, "--pool-group=g"},
     {"--kubeconfig c", BECOMES, "--kubeconfig c"},
+    {"--fairness-id-metric-label-limit 5", BECOMES, "--fairness-id-metric-label-limit 5"},
     {"--grpc-port 9100", BECOMES,
      "--metrics=:9090 --health=:9003 --grpc-tls-self-signed --grpc=:9100"},
     {"--grpc-port=65536", IS_REFUSED, "--grpc-port: expected a port up to 65535, got \"65536\""},
@@ -168,7 +169,6 @@ static const struct {
      DEFAULTS " --pod-ports=1,2 --kube --pod-selector=app=a,b"},
     {"--endpoint-target-ports 1,2", BECOMES, DEFAULTS " --pod-ports=1,2"},
     {"--plugin-state-staleness-threshold 10m", IS_NOTED, "--plugin-state-staleness-threshold=10m"},
-    {"--fairness-id-metric-label-limit 5", IS_NOTED, "--fairness-id-metric-label-limit=5"},
 };
 enum { N_CASES = sizeof(CASES) / sizeof(CASES[0]) };
 

@@ -135,16 +135,12 @@ static void print_pools(const struct upstream_page *page) {
 
 /* ---- endpoints ------------------------------------------------------------------------------- */
 
-/* Upstream calls an endpoint after its pod and the number of its port. */
-static struct str endpoint_name(struct arena *arena, const struct pool_member *member) {
-    return member->name.pod.len > 0
-               ? arena_printf(arena, "%.*s-rank-%u", STR_ARG(member->name.pod), member->name.rank)
-               : endpoint_text(member->endpoint);
+static struct str endpoint_name(const struct pool_member *member) {
+    return member->name.text.len > 0 ? member->name.text : endpoint_text(member->endpoint);
 }
 
 static void print_queues(const struct upstream_page *page, enum metric_family family,
                          const char *label) {
-    struct arena *arena = page->text->out->arena;
     bool is_pod = family == METRIC_FAMILY_UPSTREAM_ENDPOINT_QUEUE_SIZE;
     uint64_t now_ns = clock_now_ns();
     metric_family_begin(page->text, family);
@@ -158,8 +154,7 @@ static void print_queues(const struct upstream_page *page, enum metric_family fa
             if (load.known & LOAD_WAITING) {
                 struct buf labels = upstream_one_label(page, "name", pool);
                 metric_label_add(&labels, label,
-                                 is_pod ? endpoint_text(member->endpoint)
-                                        : endpoint_name(arena, member));
+                                 is_pod ? endpoint_text(member->endpoint) : endpoint_name(member));
                 metric_text_u64(page->text, buf_str(&labels), load.n_waiting);
             }
         }
@@ -181,8 +176,7 @@ static void print_inflight(const struct upstream_page *page, enum metric_family 
         const struct pool_snapshot *snapshot = page->list->items[k].snapshot;
         for (uint32_t i = 0; i < snapshot->n_members; i++) {
             const struct pool_member *member = &snapshot->members[i];
-            struct buf labels = upstream_one_label(page, "endpoint_name",
-                                                   endpoint_name(page->text->out->arena, member));
+            struct buf labels = upstream_one_label(page, "endpoint_name", endpoint_name(member));
             metric_label_add(&labels, "namespace", member->name.name_space);
             metric_label_add(&labels, "producer_name", STR("inflight-load-producer"));
             metric_label_add(&labels, "fairness_id", STR(""));

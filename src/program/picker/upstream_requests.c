@@ -1,6 +1,9 @@
 /* The families of requests under upstream's names: flow control, durations, and those by model. */
 #include "program/picker/upstream_page.h"
 
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "pick/pool/flow/wait.h"
@@ -8,6 +11,12 @@
 /* ---- request queues ---------------------------------------------------------------- */
 
 enum { FIRST_WAIT = 6, LAST_WAIT = METRIC_BOUNDS - 1 }; /* 64 us to 33.6 s */
+
+/* Upstream's names of the ends of a wait. */
+static const char *const WAIT_OUTCOMES[] = {
+    [FLOW_DISPATCHED] = "Dispatched",           [FLOW_EXPIRED] = "EvictedTTL",
+    [FLOW_ABORTED] = "EvictedContextCancelled", [FLOW_REFUSED] = "RejectedOther",
+    [FLOW_DISPLACED] = "EvictedOther",          [N_FLOW_OUTCOMES] = "RejectedCapacity"};
 
 struct pool_bands {
     const struct pick_admin_pool *pool;
@@ -70,17 +79,12 @@ static void print_band_gauge(struct metric_text *text, const struct pool_bands *
 /* Requests rejected with a full queue have not waited. */
 static void print_band(struct metric_text *text, const struct pool_bands *pool,
                        const struct flow_band_stats *band) {
-    static const char *const outcomes[] = {[FLOW_DISPATCHED] = "Dispatched",
-                                           [FLOW_EXPIRED] = "EvictedTTL",
-                                           [FLOW_ABORTED] = "EvictedContextCancelled",
-                                           [FLOW_REFUSED] = "RejectedOther",
-                                           [FLOW_DISPLACED] = "EvictedOther"};
     struct metric_distribution full = {.buckets = {band->n_full}, .count = band->n_full};
     struct buf labels = band_labels(text, pool, band->priority, "RejectedCapacity");
     metric_text_distribution(text, buf_str(&labels), &full, METRIC_UNIT_SECONDS, FIRST_WAIT,
                              LAST_WAIT);
     for (size_t i = 0; i < N_FLOW_OUTCOMES; i++) {
-        labels = band_labels(text, pool, band->priority, outcomes[i]);
+        labels = band_labels(text, pool, band->priority, WAIT_OUTCOMES[i]);
         metric_text_distribution(text, buf_str(&labels), &band->waited[i], METRIC_UNIT_SECONDS,
                                  FIRST_WAIT, LAST_WAIT);
     }
@@ -99,99 +103,338 @@ static void print_flow_control(const struct pick_admin_pools *list, struct metri
     }
 }
 
-/* ---- durations ------------------------------------------------------------------------------- */
+/* ---- labels of rows -------------------------------------------------------------------------- */
 
-static void print_scheduler_times(const struct upstream_page *page,
-                                  const struct pick_service *service) {
-    enum { LAST_PICK_TIME = 17 };
-    struct metric_distribution times[N_PICK_TIMES];
-    pick_times_read(service, times);
-    struct metric_distribution *sum = &times[PICK_TIME_HEADERS];
-    metric_distribution_add(sum, &times[PICK_TIME_BODY]);
-    metric_family_begin(page->text, METRIC_FAMILY_UPSTREAM_SCHEDULER_TIME);
-    metric_text_distribution(page->text, STR(""), sum, METRIC_UNIT_SECONDS, 0, LAST_PICK_TIME);
-}
+/* Which labels a family has, in their order. */
+enum label_set {
+    LABELS_OF_REQUEST, /* model, target, fairness id, priority */
+    LABELS_OF_QUEUE,   /* fairness id, priority, pool, model, target */
+    LABELS_OF_MODEL,   /* model, target */
+};
 
-/* ---- models ---------------------------------------------------------------------------------- */
-
-/* Begins the labels: with `pool` if pools are named. */
-static struct buf begin_row(const struct upstream_page *page, const struct pick_stats_sum *row) {
+/* With `pool` in front if pools are named. */
+static struct buf begin_row(const struct upstream_page *page, const struct pick_stats_key *key) {
     struct buf labels;
-    buf_init(&labels, page->text->out->arena, row->pool.len + row->model.len + 192);
+    buf_init(&labels, page->text->out->arena,
+             key->pool.len + key->model.len + key->target.len + key->fairness_id.len + 192);
     if (page->list->named) {
-        metric_label_add(&labels, "pool", row->pool);
+        metric_label_add(&labels, "pool", key->pool);
     }
-    metric_label_add(&labels, "model_name", row->model);
     return labels;
 }
 
-static struct str labels_of_row(const struct upstream_page *page,
-                                const struct pick_stats_sum *row) {
-    struct buf labels = begin_row(page, row);
-    metric_label_add(&labels, "target_model_name", row->target);
-    return buf_str(&labels);
+static void add_model(struct buf *labels, const struct pick_stats_key *key) {
+    metric_label_add(labels, "model_name", key->model);
+    metric_label_add(labels, "target_model_name", key->target);
 }
 
-static void print_errors(const struct upstream_page *page, const struct pick_stats_sum *row) {
-    for (size_t status = 0; status < ST_COUNT_; status++) {
-        if (row->n_refused[status] > 0) {
-            struct buf labels = begin_row(page, row);
-            metric_label_add(&labels, "target_model_name", row->target);
-            metric_label_add(&labels, "error_code", str_of(status_name((enum status)status)));
-            metric_text_u64(page->text, buf_str(&labels), row->n_refused[status]);
+static void add_flow(struct buf *labels, const struct pick_stats_key *key) {
+    char text[32];
+    int n = snprintf(text, sizeof(text), "%" PRId64, key->priority);
+    metric_label_add(labels, "fairness_id", key->fairness_id);
+    metric_label_add(labels, "priority", str_make(text, (size_t)n));
+}
+
+static struct buf labels_of(const struct upstream_page *page, const struct pick_stats_key *key,
+                            enum label_set set) {
+    struct buf labels = begin_row(page, key);
+    switch (set) {
+    case LABELS_OF_REQUEST:
+        add_model(&labels, key);
+        add_flow(&labels, key);
+        break;
+    case LABELS_OF_QUEUE:
+        add_flow(&labels, key);
+        metric_label_add(&labels, "inference_pool", key->pool);
+        add_model(&labels, key);
+        break;
+    case LABELS_OF_MODEL:
+        add_model(&labels, key);
+        break;
+    }
+    return labels;
+}
+
+/* The rows of all workers. */
+struct rows {
+    struct pick_stats_sum *items;
+    size_t n;
+};
+
+/* ---- numbers of rows ------------------------------------------------------------------------- */
+
+static uint64_t picked_of(const struct pick_stats_sum *row) {
+    return row->n_picked;
+}
+static uint64_t running_of(const struct pick_stats_sum *row) {
+    return row->n_running;
+}
+static uint64_t queued_of(const struct pick_stats_sum *row) {
+    return row->n_queued;
+}
+static uint64_t queued_bytes_of(const struct pick_stats_sum *row) {
+    return row->n_bytes_queued;
+}
+
+static const struct row_number {
+    enum metric_family family;
+    enum label_set labels;
+    uint64_t (*value_of)(const struct pick_stats_sum *row);
+} NUMBERS[] = {
+    {METRIC_FAMILY_EPP_REQUESTS, LABELS_OF_REQUEST, picked_of},
+    {METRIC_FAMILY_EPP_RUNNING, LABELS_OF_REQUEST, running_of},
+    {METRIC_FAMILY_EPP_QUEUE_SIZE, LABELS_OF_QUEUE, queued_of},
+    {METRIC_FAMILY_EPP_QUEUE_BYTES, LABELS_OF_QUEUE, queued_bytes_of},
+};
+
+static void print_number(const struct upstream_page *page, const struct rows *rows,
+                         const struct row_number *number) {
+    metric_family_begin(page->text, number->family);
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct pick_stats_sum *row = &rows->items[i];
+        if (number->labels != LABELS_OF_QUEUE || row->was_queued) {
+            struct buf labels = labels_of(page, &row->key, number->labels);
+            metric_text_u64(page->text, buf_str(&labels), number->value_of(row));
         }
     }
 }
 
-/* Rows are sorted, so those of one model are adjacent. */
-static void print_running(const struct upstream_page *page, const struct pick_stats_sum *rows,
-                          size_t n) {
-    metric_family_begin(page->text, METRIC_FAMILY_UPSTREAM_RUNNING);
-    for (size_t i = 0, next; i < n; i = next) {
-        uint64_t n_running = 0;
-        for (next = i; next < n && str_eq(rows[next].model, rows[i].model) &&
-                       str_eq(rows[next].pool, rows[i].pool);
-             next++) {
-            n_running += rows[next].n_running;
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* Upstream's codes. */
+static const struct {
+    const char *name;
+    int http; /* the status of a refusal; 0: the next, lower one is that of all others */
+} ERROR_CODES[] = {{"NotFound", 404},          {"PreconditionFailed", 412},
+                   {"ResourceExhausted", 429}, {"ServiceUnavailable", 503},
+                   {"Internal", 500},          {"BadRequest", 400}};
+
+static size_t error_code_of(enum status status) {
+    size_t n = sizeof ERROR_CODES / sizeof ERROR_CODES[0];
+    int http = status_http(status);
+    for (size_t i = 0; i < n; i++) {
+        if (ERROR_CODES[i].http == http) {
+            return i;
         }
-        struct buf labels = begin_row(page, &rows[i]);
+    }
+    return http >= 500 ? n - 2 : n - 1;
+}
+
+static void print_error(const struct upstream_page *page, const struct pick_stats_key *key,
+                        const char *code, uint64_t n) {
+    if (n > 0) {
+        struct buf labels = labels_of(page, key, LABELS_OF_REQUEST);
+        metric_label_add(&labels, "error_code", str_of(code));
+        metric_text_u64(page->text, buf_str(&labels), n);
+    }
+}
+
+static void print_errors(const struct upstream_page *page, const struct rows *rows) {
+    metric_family_begin(page->text, METRIC_FAMILY_EPP_ERRORS);
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct pick_stats_sum *row = &rows->items[i];
+        uint64_t counts[sizeof ERROR_CODES / sizeof ERROR_CODES[0]] = {0};
+        for (size_t status = 0; status < ST_COUNT_; status++) {
+            counts[error_code_of((enum status)status)] += row->n_refused[status];
+        }
+        for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
+            print_error(page, &row->key, ERROR_CODES[k].name, counts[k]);
+        }
+        print_error(page, &row->key, "ModelServerError", row->n_server_errors);
+    }
+}
+
+/* ---- histograms of rows ---------------------------------------------------------------------- */
+
+static const struct row_histogram {
+    enum metric_family family;
+    enum pick_histogram which;
+    const char *label, *value; /* a further label; NULL: none */
+    bool continues;            /* the family of the histogram before */
+} HISTOGRAMS[] = {
+    {METRIC_FAMILY_EPP_REQUEST_TIME, PICK_HISTOGRAM_DURATION, NULL, NULL, false},
+    {METRIC_FAMILY_EPP_REQUEST_BYTES, PICK_HISTOGRAM_REQUEST_BYTES, NULL, NULL, false},
+};
+
+static void print_histogram(const struct upstream_page *page, const struct rows *rows,
+                            const struct row_histogram *histogram) {
+    if (!histogram->continues) {
+        metric_family_begin(page->text, histogram->family);
+    }
+    for (size_t i = 0; i < rows->n; i++) {
+        const uint64_t *counts = rows->items[i].histograms[histogram->which];
+        if (counts) {
+            struct buf labels = labels_of(page, &rows->items[i].key, LABELS_OF_REQUEST);
+            if (histogram->label) {
+                metric_label_add(&labels, histogram->label, str_of(histogram->value));
+            }
+            metric_text_scale(page->text, buf_str(&labels), pick_histogram_scale(histogram->which),
+                              counts);
+        }
+    }
+}
+
+/* ---- waits ----------------------------------------------------------------------------------- */
+
+static void print_waits_of_row(const struct upstream_page *page, const struct pick_stats_sum *row) {
+    for (size_t outcome = 0; outcome <= N_FLOW_OUTCOMES; outcome++) {
+        enum pick_histogram which = PICK_HISTOGRAM_QUEUED + (enum pick_histogram)outcome;
+        if (row->histograms[which]) {
+            struct buf labels = begin_row(page, &row->key);
+            add_flow(&labels, &row->key);
+            metric_label_add(&labels, "outcome", str_of(WAIT_OUTCOMES[outcome]));
+            metric_label_add(&labels, "inference_pool", row->key.pool);
+            add_model(&labels, &row->key);
+            metric_text_scale(page->text, buf_str(&labels), pick_histogram_scale(which),
+                              row->histograms[which]);
+        }
+    }
+}
+
+static void print_waits(const struct upstream_page *page, const struct rows *rows) {
+    metric_family_begin(page->text, METRIC_FAMILY_EPP_QUEUE_TIME);
+    for (size_t i = 0; i < rows->n; i++) {
+        print_waits_of_row(page, &rows->items[i]);
+    }
+}
+
+/* ---- streams and durations ------------------------------------------------------------------- */
+
+static void print_worker_histogram(const struct upstream_page *page, enum metric_family family,
+                                   const struct metric_scale *scale, size_t offset,
+                                   const struct pick_stats *const *ledgers, size_t n) {
+    uint64_t counts[PICK_STREAM_TIME_CELLS] = {0}; /* the longer one */
+    for (size_t i = 0; i < n; i++) {
+        metric_scale_read(scale, (const void *)((const char *)ledgers[i] + offset), counts);
+    }
+    metric_family_begin(page->text, family);
+    metric_text_scale(page->text, STR(""), scale, counts);
+}
+
+static void print_streams(const struct upstream_page *page, const struct pick_stats *const *ledgers,
+                          size_t n) {
+    static const char *const codes[PICK_GRPC_CODES] = {
+        "OK",       "Canceled",       "Unknown",          "InvalidArgument",   "DeadlineExceeded",
+        "NotFound", "AlreadyExists",  "PermissionDenied", "ResourceExhausted", "FailedPrecondition",
+        "Aborted",  "OutOfRange",     "Unimplemented",    "Internal",          "Unavailable",
+        "DataLoss", "Unauthenticated"};
+    metric_family_begin(page->text, METRIC_FAMILY_EPP_STREAMS);
+    for (size_t code = 0; code < PICK_GRPC_CODES; code++) {
+        uint64_t n_ended = 0;
+        for (size_t i = 0; i < n; i++) {
+            n_ended += metric_cell_read(&ledgers[i]->n_streams[code]);
+        }
+        if (n_ended > 0 || code == 0) {
+            struct buf labels = upstream_one_label(page, "code", str_of(codes[code]));
+            metric_text_u64(page->text, buf_str(&labels), n_ended);
+        }
+    }
+    metric_family_begin(page->text, METRIC_FAMILY_EPP_OPEN_STREAMS);
+    metric_text_i64(page->text, STR(""), metric_read(METRIC_PICK_STREAMS));
+    print_worker_histogram(page, METRIC_FAMILY_EPP_STREAM_TIME, &PICK_STREAM_TIMES,
+                           offsetof(struct pick_stats, stream_times), ledgers, n);
+    print_worker_histogram(page, METRIC_FAMILY_EPP_SCHEDULER_TIME, &PICK_SHORT_TIMES,
+                           offsetof(struct pick_stats, scheduler_times), ledgers, n);
+    if (page->has_deprecated) {
+        print_worker_histogram(page, METRIC_FAMILY_UPSTREAM_SCHEDULER_TIME, &PICK_SHORT_TIMES,
+                               offsetof(struct pick_stats, scheduler_times), ledgers, n);
+    }
+}
+
+/* ---- deprecated families of models ----------------------------------------------------------- */
+
+/* They have no fairness id and no priority. Rows are sorted, so those of one model are adjacent. */
+static void merge_rows(struct rows *rows) {
+    size_t n = 0;
+    for (size_t i = 0; i < rows->n; i++) {
+        if (n > 0 && pick_stats_compare(&rows->items[n - 1].key, &rows->items[i].key, 3) == 0) {
+            pick_stats_sum_add(&rows->items[n - 1], &rows->items[i]);
+        } else {
+            rows->items[n++] = rows->items[i];
+        }
+    }
+    rows->n = n;
+}
+
+static void print_deprecated_errors(const struct upstream_page *page, const struct rows *rows) {
+    metric_family_begin(page->text, METRIC_FAMILY_UPSTREAM_ERRORS);
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct pick_stats_sum *row = &rows->items[i];
+        for (size_t status = 0; status < ST_COUNT_; status++) {
+            if (row->n_refused[status] > 0) {
+                struct buf labels = labels_of(page, &row->key, LABELS_OF_MODEL);
+                metric_label_add(&labels, "error_code", str_of(status_name((enum status)status)));
+                metric_text_u64(page->text, buf_str(&labels), row->n_refused[status]);
+            }
+        }
+    }
+}
+
+static void print_deprecated_running(const struct upstream_page *page, const struct rows *rows) {
+    metric_family_begin(page->text, METRIC_FAMILY_UPSTREAM_RUNNING);
+    for (size_t i = 0, next; i < rows->n; i = next) {
+        const struct pick_stats_key *key = &rows->items[i].key;
+        uint64_t n_running = 0;
+        for (next = i; next < rows->n && pick_stats_compare(&rows->items[next].key, key, 2) == 0;
+             next++) {
+            n_running += rows->items[next].n_running;
+        }
+        struct buf labels = begin_row(page, key);
+        metric_label_add(&labels, "model_name", key->model);
         metric_text_u64(page->text, buf_str(&labels), n_running);
     }
 }
 
-static void print_models(const struct upstream_page *page, const struct pick_service *service) {
-    enum { FIRST_REQUEST_TIME = 9, LAST_REQUEST_TIME = METRIC_BOUNDS - 1 };
-    struct metric_text *text = page->text;
-    const struct pick_stats *ledgers[PICK_MAX_STATS];
-    size_t n = 0, n_ledgers = pick_service_stats(service, ledgers);
-    struct pick_stats_sum *rows = NULL;
-    struct error err;
-    if (pick_stats_sum_all(ledgers, n_ledgers, text->out->arena, &rows, &n, &err) != ST_OK) {
-        text->out->failed = true;
-        return;
+/* `rows` are merged: they are not used after this. */
+static void print_deprecated_models(const struct upstream_page *page, struct rows *rows) {
+    merge_rows(rows);
+    metric_family_begin(page->text, METRIC_FAMILY_UPSTREAM_REQUESTS);
+    for (size_t i = 0; i < rows->n; i++) {
+        struct buf labels = labels_of(page, &rows->items[i].key, LABELS_OF_MODEL);
+        metric_text_u64(page->text, buf_str(&labels), rows->items[i].n_picked);
     }
-    metric_family_begin(text, METRIC_FAMILY_UPSTREAM_REQUESTS);
-    for (size_t i = 0; i < n; i++) {
-        metric_text_u64(text, labels_of_row(page, &rows[i]), rows[i].n_picked);
-    }
-    metric_family_begin(text, METRIC_FAMILY_UPSTREAM_ERRORS);
-    for (size_t i = 0; i < n; i++) {
-        print_errors(page, &rows[i]);
-    }
-    print_running(page, rows, n);
-    metric_family_begin(text, METRIC_FAMILY_UPSTREAM_REQUEST_TIME);
-    for (size_t i = 0; i < n; i++) {
-        metric_text_distribution(text, labels_of_row(page, &rows[i]), &rows[i].times,
-                                 METRIC_UNIT_SECONDS, FIRST_REQUEST_TIME, LAST_REQUEST_TIME);
+    print_deprecated_errors(page, rows);
+    print_deprecated_running(page, rows);
+    metric_family_begin(page->text, METRIC_FAMILY_UPSTREAM_REQUEST_TIME);
+    for (size_t i = 0; i < rows->n; i++) {
+        const uint64_t *counts = rows->items[i].histograms[PICK_HISTOGRAM_DURATION];
+        if (counts) {
+            struct buf labels = labels_of(page, &rows->items[i].key, LABELS_OF_MODEL);
+            metric_text_scale(page->text, buf_str(&labels),
+                              pick_histogram_scale(PICK_HISTOGRAM_DURATION), counts);
+        }
     }
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
+static void print_rows(const struct upstream_page *page, struct rows *rows) {
+    for (size_t i = 0; i < sizeof NUMBERS / sizeof NUMBERS[0]; i++) {
+        print_number(page, rows, &NUMBERS[i]);
+    }
+    print_errors(page, rows);
+    for (size_t i = 0; i < sizeof HISTOGRAMS / sizeof HISTOGRAMS[0]; i++) {
+        print_histogram(page, rows, &HISTOGRAMS[i]);
+    }
+    print_waits(page, rows);
+    if (page->has_deprecated) {
+        print_deprecated_models(page, rows);
+    }
+}
+
 void upstream_requests_print(const struct upstream_page *page, const struct pick_service *service) {
+    const struct pick_stats *ledgers[PICK_MAX_STATS];
+    size_t n_ledgers = pick_service_stats(service, ledgers);
+    struct rows rows = {NULL, 0};
+    struct error err;
+    if (pick_stats_sum_all(ledgers, n_ledgers, page->text->out->arena, &rows.items, &rows.n,
+                           &err) != ST_OK) {
+        page->text->out->failed = true;
+        return;
+    }
+    print_streams(page, ledgers, n_ledgers);
     if (page->has_deprecated) {
         print_flow_control(page->list, page->text);
-        print_scheduler_times(page, service);
-        print_models(page, service);
     }
+    print_rows(page, &rows);
 }

@@ -87,7 +87,7 @@ def test_metrics_pick_time_by_phase(start_picker):
 
 
 def test_metrics_requests_by_model(start_picker):
-    """Names that a client makes up are one, whatever they are; a request goes on as the configuration says."""
+    """Each name that requests have is a label; a request goes on as the configuration says."""
     picker = start_picker(f"endpoints: [{A}]\n{MODELS}unknown_models: pass\n")
     with Proxy(picker.grpc_addresses[0]) as proxy:
         held = [with_body(proxy, "llama") for _ in range(3)]
@@ -101,12 +101,11 @@ def test_metrics_requests_by_model(start_picker):
             stream.close()
         numbers = picker.wait_at_rest()
     assert {model: by_model(numbers, "request_total", model, target) for model, target in
-            (("llama", "llama-v1"), ("digits", None), ("(other)", None), ("(none)", None))} == {
-                "llama": 3, "digits": 1, "(other)": 20, "(none)": 1}
+            (("llama", "llama-v1"), ("digits", None), ("made-up-0", None), ("made-up-19", None), ("(none)", None))} == {
+                "llama": 3, "digits": 1, "made-up-0": 1, "made-up-19": 1, "(none)": 1}
     assert by_model(numbers, "running_requests", "llama") == 0
     assert by_model(numbers, "request_duration_seconds_count", "llama", "llama-v1") == 3
     assert by_model(numbers, "request_duration_seconds_sum", "llama", "llama-v1") > 0
-    assert not [name for name in numbers if "made-up" in name]
 
 
 def test_metrics_errors_by_model_and_code(start_picker):
@@ -118,7 +117,7 @@ def test_metrics_errors_by_model_and_code(start_picker):
     numbers = picker.wait_at_rest()
     assert by_model(numbers, "request_error_total", "digits", code="NO_ENDPOINT") == 1
     assert by_model(numbers, "request_error_total", "llama", code="NO_ENDPOINT") == 1
-    assert by_model(numbers, "request_error_total", "(other)", code="UNKNOWN_MODEL") == 1
+    assert by_model(numbers, "request_error_total", "other", code="UNKNOWN_MODEL") == 1
 
 
 def test_metrics_upstream_pool_names(start_picker):

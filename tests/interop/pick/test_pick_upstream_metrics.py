@@ -1,36 +1,51 @@
 """`/metrics` under upstream's names: the list of names, types and labels, and the selectors of the autoscalers, alerts
 and dashboards that llm-d's guides have, over the page of a live picker."""
+import json
 import re
 
+import grpc
 import pytest
 
 from lib import http1
 from lib.metric_pages import MetricPages
-from lib.pick_client import Proxy, headers
+from lib.pick_client import Proxy, answer_headers, body, headers, refusal_of
 
 pytestmark = pytest.mark.tsan
 
 PREFIX = "llm_d_epp_"
 A = "127.0.0.1:1"
+FAIRNESS, OBJECTIVE = "x-gateway-inference-fairness-id", "x-gateway-inference-objective"
 PAGE = """vllm:num_requests_running{{m="x"}} {running}
 vllm:num_requests_waiting{{m="x"}} {waiting}
 vllm:kv_cache_usage_perc{{m="x"}} {used}
 """
+POOL_OBJECT = """---
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: chat-pool}
+spec:
+  selector: {}
+  targetPorts: [{number: 8000}]
+  endpointPickerRef: {name: sluice, port: {number: 9002}}
+"""
+KEDA = f"""profile:
+  plugins:
+  - {{type: queue-scorer}}
+  - {{type: prefix-cache-scorer}}
+endpoints: [{A}]
+saturation: {{max_in_flight: 1}}
+flow_control: {{max_requests: 2}}
+objectives: [{{name: urgent, priority: 5}}]
+""" + POOL_OBJECT
 POOL = """endpoints:
 - {{address: {one}, labels: {{llm-d.ai/role: prefill}}}}
 - {{address: {other}, labels: {{llm-d.ai/role: decode}}}}
 metrics: {{preset: vllm, interval: 50ms, timeout: 20s}}
 saturation: {{queue_depth: 5, kv_cache: 0.8}}
----
-apiVersion: inference.networking.k8s.io/v1
-kind: InferencePool
-metadata: {{name: chat-pool}}
-spec:
-  selector: {{}}
-  targetPorts: [{{number: 8000}}]
-  endpointPickerRef: {{name: sluice, port: {{number: 9002}}}}
-"""
+""" + POOL_OBJECT.replace("{", "{{").replace("}", "}}")
 
+REQUEST = "model_name target_model_name fairness_id priority"
+QUEUE = "fairness_id priority inference_pool model_name target_model_name"
 # Name → type and labels, of pkg/epp/metrics and the in-flight load producer.
 FAMILIES = {
     "info": ("gauge", "build_ref"),
@@ -45,8 +60,33 @@ FAMILIES = {
     "inflight_requests": ("gauge", "endpoint_name namespace producer_name fairness_id priority"),
     "inflight_tokens": ("gauge", "endpoint_name namespace producer_name fairness_id priority"),
     "flow_control_pool_saturation": ("gauge", "inference_pool stage"),
+    "request_total": ("counter", REQUEST),
+    "request_error_total": ("counter", f"{REQUEST} error_code"),
+    "request_running": ("gauge", REQUEST),
+    "request_duration_seconds": ("histogram", REQUEST),
+    "request_size_bytes": ("histogram", REQUEST),
+    "flow_control_queue_size": ("gauge", QUEUE),
+    "flow_control_queue_bytes": ("gauge", QUEUE),
+    "flow_control_request_queue_duration_seconds": (
+        "histogram", "fairness_id priority outcome inference_pool model_name target_model_name"),
+    "scheduler_e2e_duration_seconds": ("histogram", ""),
+    "extproc_streams_total": ("counter", "code"),
+    "extproc_streams_inflight": ("gauge", ""),
+    "extproc_stream_duration_seconds": ("histogram", ""),
     "datalayer_poll_errors_total": ("counter", "source_type"),
     "datalayer_extract_errors_total": ("counter", "source_type extractor_type"),
+}
+# The bounds of histograms, likewise.
+LONG_TIMES = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60, 120,
+              180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600)
+SHORT_TIMES = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+BOUNDS = {
+    "request_duration_seconds": LONG_TIMES,
+    "request_size_bytes": tuple(64 << n for n in range(25)),
+    "flow_control_request_queue_duration_seconds": (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
+                                                    2.5, 5, 10, 30, 60),
+    "scheduler_e2e_duration_seconds": SHORT_TIMES,
+    "extproc_stream_duration_seconds": (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 120, 300, 600),
 }
 SERIES = re.compile(r'([a-zA-Z0-9_]+)(?:\{(.*)\})?$')
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
@@ -99,12 +139,190 @@ def pages():
         yield one, other
 
 
+def bounds_by_family(numbers):
+    found = {}
+    for name, labels, _ in series_of(numbers):
+        if name.startswith(PREFIX) and "le" in labels and labels["le"] != "+Inf":
+            found.setdefault(name.removeprefix(PREFIX).removesuffix("_bucket"), set()).add(float(labels["le"]))
+    return {name: tuple(sorted(bounds)) for name, bounds in found.items()}
+
+
+def completion(proxy, model, config="FULL_DUPLEX_STREAMED FULL_DUPLEX_STREAMED", **fields):
+    """A request to OpenAI's API, whose body names the model."""
+    stream = proxy.stream(headers("/v1/completions", config=config, fields=fields))
+    return stream.send(body(json.dumps({"model": model, "prompt": "x"}).encode(), end=True))
+
+
+def run_one(picker, proxy):
+    """A request that has the endpoint, so that the next one waits."""
+    stream = completion(proxy, "m")
+    picker.wait_until(lambda now: sum(select(now, "request_running")) == 1, "one that runs")
+    return stream
+
+
+def answer(stream, status=200):
+    """The answer of the endpoint, to its end."""
+    stream.send(answer_headers(status, end=True))
+    return stream.close()
+
+
+def start_keda(start_picker, *flags):
+    """The plugins of the guide that scales by the queue; one request at a time."""
+    picker = start_picker(KEDA, *flags)
+    picker.wait_until(lambda now: select(now, "ready_endpoints") == [1], "an endpoint")
+    return picker
+
+
 def test_upstream_names_types_and_labels(start_picker, pages):
+    """After requests that are picked for, wait and fail, each family has a series, with upstream's labels and bounds."""
     picker = start_pool(start_picker, *pages)
     types = types_of(picker)
     assert {name.removeprefix(PREFIX): kind for name, kind in types.items() if name.startswith(PREFIX)} == {
         name: kind for name, (kind, _) in FAMILIES.items()}
-    assert labels_by_family(picker.numbers(), types) == {name: {labels} for name, (_, labels) in FAMILIES.items()}
+    found = labels_by_family(picker.numbers(), types)
+    picker = start_keda(start_picker)
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        first, second = run_one(picker, proxy), completion(proxy, "m")
+        picker.wait_until(lambda now: select(now, "flow_control_queue_size") == [1], "one that waits")
+        answer(first, 500)
+        answer(second)
+        numbers = picker.wait_at_rest()
+    for name, labels in labels_by_family(numbers, types).items():
+        found.setdefault(name, set()).update(labels)
+    assert found == {name: {labels} for name, (_, labels) in FAMILIES.items()}
+    assert bounds_by_family(numbers) == BOUNDS
+
+
+def test_upstream_requests_by_model_fairness_and_priority(start_picker):
+    picker = start_keda(start_picker)
+    labels = '{model_name="Qwen/Qwen3-32B",target_model_name="Qwen/Qwen3-32B",fairness_id="%s",priority="%d"}'
+    plain, team = labels % ("default-flow", 0), labels % ("team-a", 5)
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        first = completion(proxy, "Qwen/Qwen3-32B")
+        picker.wait_until(lambda now: select(now, "request_running" + plain) == [1], "one that runs")
+        second = completion(proxy, "Qwen/Qwen3-32B", **{FAIRNESS: "team-a", OBJECTIVE: "urgent"})
+        numbers = picker.wait_until(lambda now: select(now, "flow_control_queue_size" + team) == [1], "one that waits")
+        assert select(numbers, "request_running" + team) == [0]
+        assert select(numbers, "flow_control_queue_bytes" + team)[0] > 4096
+        assert select(numbers, 'flow_control_queue_size{inference_pool="chat-pool"}') == [1]
+        answer(first)
+        picker.wait_until(lambda now: select(now, "request_running" + team) == [1], "the other one runs")
+        answer(second, 500)
+        numbers = picker.wait_at_rest()
+    for one in plain, team:
+        assert select(numbers, "request_total" + one) == [1]
+        assert select(numbers, "request_running" + one) == [0]
+        assert select(numbers, "request_duration_seconds_count" + one) == [1]
+        assert select(numbers, "request_size_bytes_sum" + one) == [len('{"model": "Qwen/Qwen3-32B", "prompt": "x"}')]
+        waited = "flow_control_request_queue_duration_seconds_count" + one.replace("}", ',outcome="Dispatched"}')
+        assert select(numbers, waited) == [1]
+    assert select(numbers, "flow_control_queue_size" + team) == select(numbers, "flow_control_queue_bytes" + team) == [0]
+    assert select(numbers, "flow_control_request_queue_duration_seconds_sum" + team)[0] > 0
+    assert select(numbers, "request_error_total") == [1]
+    assert select(numbers, "request_error_total" + team.replace("}", ',error_code="ModelServerError"}')) == [1]
+
+
+def test_upstream_waits_that_fail_by_outcome(start_picker):
+    picker = start_keda(start_picker)
+    outcome = 'flow_control_request_queue_duration_seconds_count{outcome="%s"}'
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        first = run_one(picker, proxy)
+        waiting = [completion(proxy, "m") for _ in range(2)]
+        picker.wait_until(lambda now: select(now, "flow_control_queue_size") == [2], "two that wait")
+        assert refusal_of(completion(proxy, "m").next())[0] == 429
+        assert select(picker.numbers(), outcome % "RejectedCapacity") == [1]
+        waiting[0].reset()
+        picker.wait_until(lambda now: select(now, outcome % "EvictedContextCancelled") == [1], "one that has gone")
+        answer(first)
+        answer(waiting[1])
+        numbers = picker.wait_at_rest()
+    assert select(numbers, outcome % "Dispatched") == [2]
+    assert select(numbers, 'request_error_total{error_code="ResourceExhausted"}') == [1]
+    assert select(numbers, 'extproc_streams_total{code="Canceled"}') == [1]
+    assert select(numbers, 'extproc_streams_total{code="OK"}') == [3]
+    assert select(numbers, "extproc_streams_inflight") == [0]
+    assert select(numbers, "extproc_stream_duration_seconds_count") == [4]
+
+
+def models_in(numbers):
+    return {labels["model_name"] for name, labels, _ in series_of(numbers) if name == PREFIX + "request_total"}
+
+
+def test_upstream_made_up_models_are_bounded(start_picker):
+    """Names without a success take a hundred rows at most; a real one gets its own with its first success."""
+    picker = start_picker(f"endpoints: [{A}]\nmodels: [{{name: digits, targets: [{{model: v1}}]}}]\nunknown_models: pass\n")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        for n in range(150):
+            proxy.pick(f"/v2/models/made-up-{n}/infer")
+        numbers = picker.wait_at_rest()
+        assert len(models_in(numbers)) == 101 and select(numbers, 'request_total{model_name="other"}') == [50]
+        for _ in range(2):
+            stream = proxy.stream(headers("/v2/models/real/infer"))
+            stream.next()
+            answer(stream)
+        proxy.pick("/v2/models/digits/infer")
+        numbers = picker.wait_at_rest()
+    assert select(numbers, 'request_total{model_name="real"}') == [1]
+    assert select(numbers, 'request_running{model_name="real"}') == [0]
+    assert select(numbers, 'request_total{model_name="other"}') == [51]
+    assert select(numbers, 'request_total{model_name="digits"}') == [1]
+    assert select(numbers, 'request_total{model_name="made-up-0"}') == [1]
+
+
+def test_upstream_fairness_ids_are_bounded(start_picker):
+    picker = start_picker(f"endpoints: [{A}]\n", "--fairness-id-metric-label-limit", "2")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        for name in "a", "b", "c", "d", "a":
+            proxy.pick(fields={FAIRNESS: name})
+        numbers = picker.wait_at_rest()
+    assert {labels["fairness_id"]: value for name, labels, value in series_of(numbers)
+            if name == PREFIX + "request_total"} == {"a": 2, "b": 1, "other": 2}
+
+
+# The selectors of the guides' autoscalers, alerts and dashboards (docs/observability.md); `namespace`, `service` and
+# `pod` are labels of Prometheus. A name in brackets is that of a label by which the expression sums.
+GUIDES = {
+    "keda-epp: the queue": 'flow_control_queue_size{model_name="m"}',
+    "wva: scale from zero": 'flow_control_queue_size{target_model_name="m"}',
+    "wva: bytes in the queue": 'flow_control_queue_bytes{target_model_name="m"}',
+    "keda-epp: saturation": 'flow_control_pool_saturation{inference_pool="chat-pool"}',
+    "keda-epp: running": 'request_running{model_name="m"}',
+    "token-aware": 'inflight_tokens{producer_name="inflight-load-producer",endpoint_name=~".*:.*"} [endpoint_name]',
+    "multi-cluster: cache": 'average_kv_cache_utilization{name="chat-pool"}',
+    "multi-cluster: queue": 'average_queue_size{name="chat-pool"}',
+    "alert: no ready endpoints, metrics absent": "ready_endpoints [name]",
+    "alert: error ratio": "request_error_total",
+    "alert: of requests": "request_total",
+    "alert: poll errors": "datalayer_poll_errors_total [source_type]",
+    "alert: extract errors": "datalayer_extract_errors_total [source_type extractor_type]",
+    "alert: stream errors": 'extproc_streams_total{code!~"OK|Canceled"} [code]',
+    "dashboard: errors": "request_error_total [error_code model_name]",
+    "dashboard: duration": 'request_duration_seconds_bucket{model_name="m"} [le]',
+    "dashboard: picks": "scheduler_e2e_duration_seconds_bucket [le]",
+    "dashboard: sizes": "request_size_bytes_bucket [le]",
+    "dashboard: queue": "flow_control_queue_size [priority fairness_id]",
+    "dashboard: waits": 'flow_control_request_queue_duration_seconds_bucket{outcome="Dispatched"} '
+                        '[priority fairness_id le]',
+}
+
+
+def test_upstream_selectors_of_the_guides_match(start_picker):
+    picker = start_keda(start_picker)
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        answer(completion(proxy, "m"))
+        first, second = run_one(picker, proxy), completion(proxy, "m")
+        picker.wait_until(lambda now: select(now, "flow_control_queue_size") == [1], "one that waits")
+        with pytest.raises(grpc.RpcError):
+            proxy.stream(body(b"", end=True)).close()
+        answer(first, 500)
+        answer(second)
+        numbers = picker.wait_at_rest()
+    for guide, expression in GUIDES.items():
+        selector, _, by = expression.partition(" [")
+        assert select(numbers, selector), (guide, selector)
+        for label in by.rstrip("]").split():
+            assert select(numbers, selector.removesuffix("}") + ("," if "{" in selector else "{") + label + '!=""}'), (
+                guide, label)
 
 
 def test_upstream_pool_gauges(start_picker, pages):

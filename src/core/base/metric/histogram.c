@@ -16,8 +16,12 @@ static void bucket_add(struct metric_histogram *histogram, unsigned bucket, uint
     metric_cell_add(&histogram->sum, value);
 }
 
+static uint64_t us_of(uint64_t ns) {
+    return ns / NS_PER_US + (ns % NS_PER_US != 0);
+}
+
 void metric_histogram_add_ns(struct metric_histogram *histogram, uint64_t ns) {
-    bucket_add(histogram, metric_bucket(ns / NS_PER_US + (ns % NS_PER_US != 0)), ns);
+    bucket_add(histogram, metric_bucket(us_of(ns)), ns);
 }
 
 void metric_histogram_add(struct metric_histogram *histogram, uint64_t size) {
@@ -41,4 +45,27 @@ void metric_distribution_add(struct metric_distribution *sum,
     }
     sum->count += part->count;
     sum->sum += part->sum;
+}
+
+/* ---- bounds of a histogram's own ------------------------------------------------------------- */
+
+void metric_scale_add(const struct metric_scale *scale, metric_cell *cells, uint64_t value) {
+    uint64_t measured = scale->unit == METRIC_UNIT_SECONDS ? us_of(value) : value;
+    unsigned low = 0, high = scale->n; /* the first bound that is not below the value */
+    while (low < high) {
+        unsigned middle = (low + high) / 2;
+        if (scale->bounds[middle] < measured) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    metric_cell_add(&cells[low], 1);
+    metric_cell_add(&cells[scale->n + 1], value);
+}
+
+void metric_scale_read(const struct metric_scale *scale, const metric_cell *cells, uint64_t *out) {
+    for (unsigned i = 0; i < metric_scale_cells(scale); i++) {
+        out[i] += metric_cell_read(&cells[i]);
+    }
 }

@@ -1,6 +1,7 @@
 /* A histogram with fixed buckets, each twice as wide as the one before: of times, whose buckets are
- * in microseconds, or of plain sizes. One thread at a time adds, with plain loads and stores; any
- * thread reads at any time, and may see one value more in a bucket than in the sum.
+ * in microseconds, or of plain sizes; or with bounds of its own (struct metric_scale). One thread
+ * at a time adds, with plain loads and stores; any thread reads at any time, and may see one value
+ * more in a bucket than in the sum.
  *
  * Zeroed memory is an empty histogram. */
 #ifndef SLUICE_CORE_BASE_METRIC_HISTOGRAM_H
@@ -48,5 +49,31 @@ void metric_histogram_read(const struct metric_histogram *histogram,
                            struct metric_distribution *out);
 void metric_distribution_add(struct metric_distribution *sum,
                              const struct metric_distribution *part);
+
+/* ---- bounds of a histogram's own ------------------------------------------------------------- */
+
+/* The unit of a histogram's bounds. */
+enum metric_unit {
+    METRIC_UNIT_SECONDS, /* bounds are in microseconds, values and sums in nanoseconds */
+    METRIC_UNIT_ITEMS,
+};
+
+/* The bounds of a histogram whose names and bounds another project has fixed. Its cells are in
+ * memory of the caller: a count for each bound, one for larger values, and the sum, all zero at
+ * first. */
+struct metric_scale {
+    enum metric_unit unit;
+    unsigned n; /* number of bounds */
+    const uint64_t *bounds;
+};
+
+/* Returns: the number of cells. */
+static inline unsigned metric_scale_cells(const struct metric_scale *scale) {
+    return scale->n + 2;
+}
+/* Adds a value, in nanoseconds or items. Thread: one at a time. */
+void metric_scale_add(const struct metric_scale *scale, metric_cell *cells, uint64_t value);
+/* Adds the cells to `out`. Thread: any. */
+void metric_scale_read(const struct metric_scale *scale, const metric_cell *cells, uint64_t *out);
 
 #endif

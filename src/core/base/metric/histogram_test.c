@@ -89,12 +89,46 @@ static void metric_histogram_concurrent_read_never_decreases(void **state) {
     assert_int_equal(metric_cell_read(&histogram.sum), 3 * N_ADDS);
 }
 
+static void metric_scale_add_includes_upper_bound(void **state) {
+    static const uint64_t bounds[] = {1, 8, 16};
+    static const struct metric_scale scale = {METRIC_UNIT_ITEMS, 3, bounds};
+    static const uint64_t values[] = {0, 1, 2, 8, 9, 16, 17, 1000};
+    static const uint64_t expected[] = {2, 2, 2, 2, 1053};
+    metric_cell cells[5] = {0};
+    uint64_t counts[5] = {0};
+    (void)state;
+    assert_int_equal(metric_scale_cells(&scale), 5);
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        metric_scale_add(&scale, cells, values[i]);
+    }
+    metric_scale_read(&scale, cells, counts);
+    assert_memory_equal(counts, expected, sizeof(expected));
+    metric_scale_read(&scale, cells, counts);
+    assert_int_equal(counts[0], 4);
+}
+
+static void metric_scale_time_is_bucketed_in_microseconds(void **state) {
+    static const uint64_t bounds[] = {1, 8};
+    static const struct metric_scale scale = {METRIC_UNIT_SECONDS, 2, bounds};
+    metric_cell cells[4] = {0};
+    (void)state;
+    metric_scale_add(&scale, cells, 1000);
+    metric_scale_add(&scale, cells, 1001);
+    metric_scale_add(&scale, cells, 8001);
+    assert_int_equal(metric_cell_read(&cells[0]), 1);
+    assert_int_equal(metric_cell_read(&cells[1]), 1);
+    assert_int_equal(metric_cell_read(&cells[2]), 1);
+    assert_int_equal(metric_cell_read(&cells[3]), 10002);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(metric_bucket_includes_upper_bound),
         cmocka_unit_test(metric_histogram_time_is_bucketed_in_microseconds),
         cmocka_unit_test(metric_histogram_read_accumulates),
         cmocka_unit_test(metric_histogram_concurrent_read_never_decreases),
+        cmocka_unit_test(metric_scale_add_includes_upper_bound),
+        cmocka_unit_test(metric_scale_time_is_bucketed_in_microseconds),
     };
     return cmocka_run_group_tests_name("core/base/metric/histogram", tests, NULL, NULL);
 }

@@ -178,6 +178,23 @@ static void end_bucket(struct metric_text *text, uint64_t below) {
     buf_add_char(text->out, '\n');
 }
 
+static void add_sum_and_count(struct metric_text *text, struct str labels, enum metric_unit unit,
+                              uint64_t sum, uint64_t count) {
+    begin_bucket(text, labels);
+    buf_add_str(text->out, STR("+Inf"));
+    end_bucket(text, count);
+    begin_sample(text, STR("_sum"), labels);
+    if (unit == METRIC_UNIT_SECONDS) {
+        add_decimal(text->out, sum, 9);
+    } else {
+        buf_add_u64(text->out, sum);
+    }
+    buf_add_char(text->out, '\n');
+    begin_sample(text, STR("_count"), labels);
+    buf_add_u64(text->out, count);
+    buf_add_char(text->out, '\n');
+}
+
 void metric_text_distribution(struct metric_text *text, struct str labels,
                               const struct metric_distribution *distribution, enum metric_unit unit,
                               unsigned first, unsigned last) {
@@ -191,17 +208,22 @@ void metric_text_distribution(struct metric_text *text, struct str labels,
         add_bound(text->out, i, unit);
         end_bucket(text, below);
     }
-    begin_bucket(text, labels);
-    buf_add_str(text->out, STR("+Inf"));
-    end_bucket(text, distribution->count);
-    begin_sample(text, STR("_sum"), labels);
-    if (unit == METRIC_UNIT_SECONDS) {
-        add_decimal(text->out, distribution->sum, 9);
-    } else {
-        buf_add_u64(text->out, distribution->sum);
+    add_sum_and_count(text, labels, unit, distribution->sum, distribution->count);
+}
+
+void metric_text_scale(struct metric_text *text, struct str labels,
+                       const struct metric_scale *scale, const uint64_t *counts) {
+    uint64_t below = 0;
+    for (unsigned i = 0; i < scale->n; i++) {
+        below += counts[i];
+        begin_bucket(text, labels);
+        if (scale->unit == METRIC_UNIT_SECONDS) {
+            add_decimal(text->out, scale->bounds[i], 6);
+        } else {
+            buf_add_u64(text->out, scale->bounds[i]);
+            buf_add_str(text->out, STR(".0"));
+        }
+        end_bucket(text, below);
     }
-    buf_add_char(text->out, '\n');
-    begin_sample(text, STR("_count"), labels);
-    buf_add_u64(text->out, distribution->count);
-    buf_add_char(text->out, '\n');
+    add_sum_and_count(text, labels, scale->unit, counts[scale->n + 1], below + counts[scale->n]);
 }

@@ -17,12 +17,6 @@ enum metric_format { METRIC_FORMAT_PROMETHEUS, METRIC_FORMAT_OPENMETRICS };
 
 enum metric_kind { METRIC_KIND_COUNTER, METRIC_KIND_GAUGE, METRIC_KIND_HISTOGRAM };
 
-/* The unit of a distribution's bounds. */
-enum metric_unit {
-    METRIC_UNIT_SECONDS, /* counted in microseconds, its sum in nanoseconds */
-    METRIC_UNIT_ITEMS,
-};
-
 /* A page being written. */
 struct metric_text {
     struct buf *out;
@@ -47,6 +41,9 @@ void metric_text_f64(struct metric_text *text, struct str labels, double value);
 void metric_text_distribution(struct metric_text *text, struct str labels,
                               const struct metric_distribution *distribution, enum metric_unit unit,
                               unsigned first, unsigned last);
+/* The same of a histogram with bounds of its own, whose cells were read into `counts`. */
+void metric_text_scale(struct metric_text *text, struct str labels,
+                       const struct metric_scale *scale, const uint64_t *counts);
 /* After the last family. */
 void metric_text_end(struct metric_text *text);
 

@@ -133,6 +133,31 @@ static void metric_text_distribution_writes_buckets(void **state) {
                         "h_count 6\n");
 }
 
+static void metric_text_scale_writes_its_bounds(void **state) {
+    static const uint64_t times[] = {500, 2050, 3600000000};
+    static const struct metric_scale scale = {METRIC_UNIT_SECONDS, 3, times};
+    static const uint64_t counts[] = {1, 0, 2, 3, 1500000007};
+    struct arena *arena = arena_new(NULL, 0);
+    struct buf out;
+    struct metric_text text = {.out = &out, .name = STR("h")};
+    (void)state;
+    buf_init(&out, arena, 0);
+    metric_text_scale(&text, STR("m=\"x\""), &scale, counts);
+    metric_text_scale(&text, STR(""), &(struct metric_scale){METRIC_UNIT_ITEMS, 1, times}, counts);
+    buf_add_char(&out, '\0');
+    assert_string_equal(out.data, "h_bucket{m=\"x\",le=\"0.0005\"} 1\n"
+                                  "h_bucket{m=\"x\",le=\"0.00205\"} 1\n"
+                                  "h_bucket{m=\"x\",le=\"3600.0\"} 3\n"
+                                  "h_bucket{m=\"x\",le=\"+Inf\"} 6\n"
+                                  "h_sum{m=\"x\"} 1.500000007\n"
+                                  "h_count{m=\"x\"} 6\n"
+                                  "h_bucket{le=\"500.0\"} 1\n"
+                                  "h_bucket{le=\"+Inf\"} 1\n"
+                                  "h_sum 2\n"
+                                  "h_count 1\n");
+    arena_free(arena);
+}
+
 static void metric_text_time_bounds_are_exact(void **state) {
     struct metric_distribution seen = {.count = 0};
     struct arena *arena = arena_new(NULL, 0);
@@ -163,6 +188,7 @@ int main(void) {
         cmocka_unit_test(metric_text_prometheus_page_matches),
         cmocka_unit_test(metric_text_openmetrics_page_matches),
         cmocka_unit_test(metric_text_distribution_writes_buckets),
+        cmocka_unit_test(metric_text_scale_writes_its_bounds),
         cmocka_unit_test(metric_text_time_bounds_are_exact),
     };
     return cmocka_run_group_tests_name("core/base/metric/text", tests, NULL, NULL);

@@ -514,7 +514,7 @@ static void add_pod(const struct kube_store *store, const struct kube_pod *pod,
                  .name_space = pool_spec_dup_text(spec, str_of(store->options.name_space))}};
     for (size_t i = 0; i < store->ports.n; i++) {
         wanted.address.port = store->ports.items[i];
-        wanted.name.rank = (uint32_t)i;
+        wanted.name.text = arena_printf(spec->arena, "%.*s-rank-%zu", STR_ARG(wanted.name.pod), i);
         if (kube_pod_has_port(pod, wanted.address.port)) {
             pool_spec_add_endpoint(spec, &wanted);
         }

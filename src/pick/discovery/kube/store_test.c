@@ -54,7 +54,7 @@ static void store_ready_matching_pods_become_endpoints(void **state) {
     fixture_end(store);
 }
 
-static void store_endpoints_have_pod_name_and_rank(void **state) {
+static void store_endpoints_have_name_of_pod_and_port(void **state) {
     (void)state;
     struct kube_store *store = synced();
     struct pool_spec *spec = pool_spec_new();
@@ -64,7 +64,7 @@ static void store_endpoints_have_pod_name_and_rank(void **state) {
     assert_int_equal(spec->n_endpoints, 2);
     assert_true(str_is(spec->endpoints[1].name.pod, "b"));
     assert_true(str_is(spec->endpoints[1].name.name_space, "n"));
-    assert_int_equal(spec->endpoints[1].name.rank, 0);
+    assert_true(str_is(spec->endpoints[1].name.text, "b-rank-0"));
     pool_spec_free(spec);
     fixture_end(store);
 }
@@ -428,7 +428,7 @@ static void store_invalid_objects_are_ignored(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(store_ready_matching_pods_become_endpoints),
-        cmocka_unit_test(store_endpoints_have_pod_name_and_rank),
+        cmocka_unit_test(store_endpoints_have_name_of_pod_and_port),
         cmocka_unit_test(store_pod_events_change_version_when_they_matter),
         cmocka_unit_test(store_list_removes_unlisted_objects),
         cmocka_unit_test(store_target_ports_make_endpoint_each),

@@ -1,0 +1,40 @@
+/* What a stream adds to its worker's statistics (pick/session/stats.h), from its pick or its wait
+ * in the queue to its end. Names that clients choose become labels as far as there is place
+ * (pick/session/label_names.h).
+ *
+ * Thread: the worker's. Internal to pick/ext_proc. */
+#ifndef SLUICE_PICK_EXT_PROC_STREAM_STATS_H
+#define SLUICE_PICK_EXT_PROC_STREAM_STATS_H
+
+#include "pick/session/label_names.h"
+#include "pick/session/session.h"
+#include "pick/session/stats.h"
+
+/* Per worker. */
+struct stats_context {
+    struct pick_stats stats;
+    struct pick_label_names *models, *fairness_ids; /* of all workers */
+};
+
+/* Per stream. Zeroed memory is one that counts nothing yet. */
+struct stream_stats {
+    struct pick_stats_row *row;       /* NULL: not picked yet */
+    struct pick_stats_row *queue_row; /* NULL: not queued */
+    uint64_t n_queue_bytes;
+    struct str unlabelled_model; /* picked for, and not a label yet; ptr NULL: none */
+    bool was_queued;
+    bool has_response; /* its first part was received */
+};
+
+/* `arena`: of the stream. */
+void stream_stats_on_outcome(struct stream_stats *self, struct stats_context *context,
+                             struct arena *arena, const struct pick_outcome *outcome);
+void stream_stats_on_queue(struct stream_stats *self, struct stats_context *context,
+                           const struct pick_queue_event *event);
+/* A message of the response of a picked request. */
+void stream_stats_on_response(struct stream_stats *self, const struct stats_context *context,
+                              const struct ext_proc_request *message);
+/* The stream has ended: `duration_ns` since its headers, and the bytes of the request's body. */
+void stream_stats_end(struct stream_stats *self, uint64_t duration_ns, uint64_t n_body_bytes);
+
+#endif
