@@ -165,7 +165,9 @@ enum status pick_tls_open(const struct pick_settings *settings, struct tls_serve
         .cert = {"--grpc-tls-cert", settings->grpc_tls_cert},
         .key = {"--grpc-tls-key", settings->grpc_tls_key},
         .client_ca = {"--grpc-tls-client-ca", settings->grpc_tls_client_ca},
-        .self_signed = settings->grpc_tls_self_signed};
+        .self_signed = settings->grpc_tls_self_signed,
+        .only_1_3 = settings->grpc_tls_min_version == 1,
+        .suites = {"--grpc-tls-suites", settings->grpc_tls_suites}};
     *out = NULL;
     return pick_has_tls(settings) ? tls_server_new(&options, time(NULL), out, err) : ST_OK;
 }

@@ -258,6 +258,10 @@ enum status upstream_translate_flag(struct upstream_translation *self,
         upstream_add_flag(self, "kube", "");
         return ST_OK;
     case UPSTREAM_MIN_TLS:
+        if (strcmp(value, "VersionTLS13") == 0) {
+            upstream_add_flag(self, row->our_name, "1.3");
+            return ST_OK;
+        }
         for (size_t i = 0; i < sizeof(fine) / sizeof(*fine); i++) {
             if (strcmp(value, fine[i]) == 0) {
                 return add_note(self, row, value);
@@ -273,6 +277,8 @@ enum status upstream_translate_flag(struct upstream_translation *self,
         return add_to_config(self, row, ours, err);
     case UPSTREAM_IGNORED:
         return add_note(self, row, value);
+    case UPSTREAM_IGNORED_IF_ONE:
+        return strcmp(value, "0") == 0 || strcmp(value, "1") == 0 ? ST_OK : refuse_flag(row, err);
     case UPSTREAM_IGNORED_IF_TRUE:
         return yes ? add_note(self, row, value) : ST_OK;
     case UPSTREAM_REJECTED:

@@ -1,6 +1,7 @@
 """`sluice pick` started as the manifests of the upstream project's picker start theirs: its flags, ports,
 probes and configuration. Only the ports are others (0: a free one), and endpoints stand on the command line."""
 import re
+import socket
 import ssl
 
 import grpc
@@ -124,6 +125,35 @@ def test_upstream_cert_path_is_reloaded(start, tmp_path):
         assert proxy.pick("/v1/completions") == A
 
 
+def cipher_of(address, highest):
+    """The version and the suite that a client gets which knows TLS up to `highest`; None: refused."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode, context.maximum_version = False, ssl.CERT_NONE, highest
+    context.set_alpn_protocols(["h2"])
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=http1.PATIENCE) as plain:
+        try:
+            with context.wrap_socket(plain) as encrypted_socket:
+                return encrypted_socket.cipher()[1], encrypted_socket.cipher()[0]
+        except ssl.SSLError:
+            return None
+
+
+def test_upstream_tls_version_and_suites(start):
+    config, tls12, tls13 = CONFIG.format(version=GROUPS[0]), ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
+    picker = start(config, "--endpoint", A, "--tls-min-version=VersionTLS13")
+    assert cipher_of(picker.proxied, tls12) is None and cipher_of(picker.proxied, tls13)[0] == "TLSv1.3"
+    suite = "TLS_ECDHE_{}_WITH_AES_256_GCM_SHA384"
+    suites = ",".join([suite.format("ECDSA"), suite.format("RSA"), "TLS_RSA_WITH_AES_128_CBC_SHA"])
+    picker = start(config, "--endpoint", A, "--tls-cipher-suites", suites)
+    version, name = cipher_of(picker.proxied, tls12)
+    assert version == "TLSv1.2" and name.endswith("-AES256-GCM-SHA384")
+    picker = start(config, "--endpoint", A, "--tls-cipher-suites", "TLS_AES_128_GCM_SHA256")
+    assert cipher_of(picker.proxied, tls12) is None and cipher_of(picker.proxied, tls13)[0] == "TLSv1.3"
+    done = run("pick", "--endpoint", A, "--grpc-port=0", "--tls-cipher-suites=TLS_NONE", "--check")
+    assert done.returncode == 1 and '--grpc-tls-suites: expected names of suites' in done.stderr, done
+
+
 @pytest.mark.parametrize("version", GROUPS)
 def test_upstream_configuration_forms(start, version):
     """As a file that changes, as text, and of the older releases' form of flags."""
@@ -230,7 +260,7 @@ def test_upstream_ignored_flags_are_logged(start):
 @pytest.mark.parametrize("args, why", [
     (["--grpc-port", "none"], "--grpc-port: expected a port up to 65535"),
     (["--metrics-client-ca-file", "/ca.pem"], "metrics are served without TLS"),
-    (["--tls-min-version", "VersionTLS13"], "TLS 1.2 and 1.3 are supported"),
+    (["--tls-min-version", "VersionTLS14"], "TLS 1.2 and 1.3 are supported"),
     (["--disable-endpoint-subset-filter"], "the proxy's subset hint always applies"),
     (["--grpc-prot", "1"], "unknown flag --grpc-prot"),
 ])

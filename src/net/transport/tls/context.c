@@ -7,7 +7,9 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "net/transport/tls/session.h"
 
@@ -146,7 +148,8 @@ static enum status tls_pem_key(const struct tls_text *file, EVP_PKEY **out, stru
                      tls_pem_reason());
 }
 
-static const char CIPHERS[] = "ECDHE+AESGCM:ECDHE+CHACHA20"; /* for TLS 1.2 */
+#define CIPHERS "ECDHE+AESGCM:ECDHE+CHACHA20" /* for TLS 1.2 */
+enum { SUITES_BYTES = 2048, SUITE_NAME_BYTES = 64 };
 
 /* ---- certificate and key --------------------------------------------------------------------- */
 
@@ -239,6 +242,52 @@ static enum status require_client_certs(SSL_CTX *ssl, const struct tls_text *fil
 
 /* ---- creating and freeing a context ---------------------------------------------------------- */
 
+/* The suites of TLS 1.2 by OpenSSL's names, separated by colons. Returns: ST_BAD_CONFIG with the
+ * name that is none, or of a suite that OpenSSL has not built. */
+static enum status suites_translate(const struct tls_text *suites, char out[SUITES_BYTES],
+                                    struct error *err) {
+    struct str rest = suites->text;
+    size_t n = 0;
+    out[0] = '\0';
+    while (rest.ptr) {
+        char name[SUITE_NAME_BYTES];
+        struct str word = str_trim(str_cut(&rest, ','));
+        snprintf(name, sizeof(name), "%.*s", STR_ARG(word));
+        const char *ours = OPENSSL_cipher_name(name);
+        if (word.len >= sizeof(name) || strcmp(ours, "(NONE)") == 0) {
+            return error_set(err, ST_BAD_CONFIG,
+                             "%s: expected names of suites, as "
+                             "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, separated by commas, got "
+                             "\"%.*s\"",
+                             suites->name, STR_ARG(word));
+        }
+        if (!strstr(ours, "ECDHE") || !(strstr(ours, "GCM") || strstr(ours, "CHACHA20"))) {
+            continue; /* of TLS 1.3, or one that HTTP/2 forbids */
+        }
+        int printed = snprintf(out + n, SUITES_BYTES - n, "%s%s", n > 0 ? ":" : "", ours);
+        if (printed < 0 || (size_t)printed >= SUITES_BYTES - n) {
+            return error_set(err, ST_BAD_CONFIG, "%s: is too long", suites->name);
+        }
+        n += (size_t)printed;
+    }
+    return ST_OK;
+}
+
+static enum status choose_versions(SSL_CTX *ssl, const struct tls_texts *texts, struct error *err) {
+    char list[SUITES_BYTES] = CIPHERS;
+    enum status st = texts->suites.name ? suites_translate(&texts->suites, list, err) : ST_OK;
+    if (st != ST_OK) {
+        return st;
+    }
+    bool only_1_3 = texts->only_1_3 || list[0] == '\0';
+    if (SSL_CTX_set_min_proto_version(ssl, only_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION) == 1 &&
+        (only_1_3 || SSL_CTX_set_cipher_list(ssl, list) == 1)) {
+        return ST_OK;
+    }
+    return error_set(err, ST_BAD_CONFIG, "%s: OpenSSL has none of these suites",
+                     texts->suites.name ? texts->suites.name : "TLS");
+}
+
 static bool context_configure(SSL_CTX *ssl) {
     static const unsigned char WHOSE_SESSIONS[] = "sluice";
     SSL_CTX_set_options(ssl, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
@@ -248,9 +297,7 @@ static bool context_configure(SSL_CTX *ssl) {
     SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_msg_callback(ssl, tls_session_on_message);
     SSL_CTX_set_alpn_select_cb(ssl, tls_session_on_alpn, NULL);
-    return SSL_CTX_set_min_proto_version(ssl, TLS1_2_VERSION) == 1 &&
-           SSL_CTX_set_cipher_list(ssl, CIPHERS) == 1 &&
-           SSL_CTX_set_session_id_context(ssl, WHOSE_SESSIONS, sizeof(WHOSE_SESSIONS) - 1) == 1;
+    return SSL_CTX_set_session_id_context(ssl, WHOSE_SESSIONS, sizeof(WHOSE_SESSIONS) - 1) == 1;
 }
 
 enum status tls_context_new(const struct tls_texts *texts, struct tls_context **out,
@@ -266,6 +313,9 @@ enum status tls_context_new(const struct tls_texts *texts, struct tls_context **
     enum status st = ST_OK;
     if (!context->ssl || !context->bio || !context_configure(context->ssl)) {
         st = error_set(err, ST_INTERNAL, "OpenSSL can't be set up for TLS: %s", tls_pem_reason());
+    }
+    if (st == ST_OK) {
+        st = choose_versions(context->ssl, texts, err);
     }
     if (st == ST_OK) {
         st = use_cert_and_key(context->ssl, texts, err);

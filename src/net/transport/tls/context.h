@@ -24,6 +24,11 @@ struct tls_texts {
     struct tls_text key;  /* PEM, not encrypted */
     /* PEM: CAs of client certificates; name NULL: no client certificates. */
     struct tls_text client_ca;
+    bool only_1_3; /* TLS 1.2 is refused */
+    /* Of TLS 1.2: names of suites (as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256), separated by commas;
+     * `name` is the setting, NULL: all that HTTP/2 allows. Others are left out; where none is left
+     * TLS 1.2 is refused. Those of TLS 1.3 are always on. */
+    struct tls_text suites;
 };
 
 /* What a client may send of certificates, its own and those of intermediate CAs. OpenSSL reads them

@@ -18,6 +18,8 @@ enum { CERT, KEY, CLIENT_CA, FILES };
 struct tls_server {
     struct watched_file files[FILES]; /* path NULL: not configured */
     char names[FILES][NAME_BYTES];    /* "--http-tls-cert /etc/sluice/tls.crt" */
+    bool only_1_3;
+    struct tls_text suites;     /* name NULL: those that HTTP/2 allows */
     struct str self_signed_pem; /* certificate and key if self-signed; ptr NULL: from the files */
     struct tls_context *context;
     time_t made_at;       /* of the context, or of the last attempt */
@@ -59,7 +61,7 @@ static struct tls_text text_of(const struct tls_server *server, size_t i) {
 /* Replaces the context by one made from the files' content. */
 static enum status make_context(struct tls_server *server, time_t now, struct error *err) {
     struct tls_texts texts = {text_of(server, CERT), text_of(server, KEY),
-                              text_of(server, CLIENT_CA)};
+                              text_of(server, CLIENT_CA), server->only_1_3, server->suites};
     struct tls_context *context;
     struct error why;
     server->made_at = now;
@@ -101,6 +103,10 @@ enum status tls_server_new(const struct tls_server_options *options, time_t now,
     set_file(server, CERT, &options->cert);
     set_file(server, KEY, &options->key);
     set_file(server, CLIENT_CA, &options->client_ca);
+    server->only_1_3 = options->only_1_3;
+    if (options->suites.path) {
+        server->suites = (struct tls_text){options->suites.setting, str_of(options->suites.path)};
+    }
     enum status st = options->self_signed ? make_self_signed(server, now, err) : ST_OK;
     if (st == ST_OK) {
         st = read_files(server, &changed, err);

@@ -26,6 +26,10 @@ struct tls_server_options {
     /* PEM: CAs of client certificates; path NULL: no client certificates. */
     struct tls_file client_ca;
     bool self_signed; /* instead of `cert` and `key`, whose paths are NULL */
+    bool only_1_3;    /* TLS 1.2 is refused */
+    /* Suites of TLS 1.2 as struct tls_texts has them; `path` is the text, NULL: all that
+     * HTTP/2 allows. */
+    struct tls_file suites;
 };
 
 /* Reads the files; logs a warning for a certificate that has expired or is not valid yet. Returns:

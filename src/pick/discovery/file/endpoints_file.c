@@ -21,7 +21,7 @@ void endpoints_file_clear(struct endpoints_file *self) {
 /* ---- entries --------------------------------------------------------------------------------- */
 
 struct entry {
-    struct str name, name_space, address;
+    struct str address;
     struct pool_spec_endpoint endpoint;
 };
 
@@ -60,9 +60,10 @@ static void read_address(struct doc_reader *reader, const struct doc_node *node,
 
 /* The port before the address, which keeps it. */
 static const struct doc_member ENTRY[] = {
-    {"name", MEMBER_CUSTOM_FIELD(struct entry, name, struct str, pool_config_read_name)},
-    {"namespace",
-     MEMBER_CUSTOM_FIELD(struct entry, name_space, struct str, pool_config_read_optional_name)},
+    {"name",
+     MEMBER_CUSTOM_FIELD(struct entry, endpoint.name.pod, struct str, pool_config_read_name)},
+    {"namespace", MEMBER_CUSTOM_FIELD(struct entry, endpoint.name.name_space, struct str,
+                                      pool_config_read_optional_name)},
     {"port", MEMBER_CUSTOM(read_port)},
     {"address", MEMBER_CUSTOM(read_address)},
     {"labels", MEMBER_CUSTOM_FIELD(struct entry, endpoint.labels, struct pool_labels,
@@ -73,7 +74,7 @@ static const struct doc_member ENTRY[] = {
 static bool add_entry(struct pool_spec *spec, const char *file, const struct doc_node *node,
                       struct arena *arena, struct error *err) {
     struct pool_config_reader reader;
-    struct entry entry = {.name_space = STR("default")};
+    struct entry entry = {.endpoint.name.name_space = STR("default")};
     pool_config_reader_init(&reader, file, spec, arena, err);
     doc_reader_object(&reader.doc, node, ENTRY, &entry);
     if (doc_reader_ok(&reader.doc)) {

@@ -199,6 +199,9 @@ static void pool_watch_endpoints_file_is_followed(void **state) {
     const struct pool_spec *spec = specs.items[0];
     assert_true(str_is(spec->name, "p"));
     assert_int_equal(spec->n_endpoints, 4); /* one twice */
+    assert_true(str_is(spec->endpoints[3].name.pod, "g"));
+    assert_true(str_is(spec->endpoints[3].name.name_space, "x"));
+    assert_true(str_is(spec->endpoints[0].name.name_space, "default"));
     assert_true(str_is(pool_labels_find(spec->endpoints[3].labels, STR("a"))->value, "b"));
     pool_specs_free(&specs);
     for (size_t i = 0; i < sizeof(unusable) / sizeof(unusable[0]); i++) {
