@@ -300,6 +300,8 @@ const struct doc_member POOL_CONFIG_FLOW_CONTROL[] = {
      .help = "their buffered bodies together"},
     {"max_wait", MEMBER_DURATION(FLOW, flow.max_wait_ns, CONFIG_MS, CONFIG_HOUR),
      .help = "time after which a waiting request is refused"},
+    {"no_endpoint_wait", MEMBER_DURATION(FLOW, flow.no_endpoint_wait_ns, 0, CONFIG_HOUR),
+     .help = "time that a request waits while no endpoint is ready; 0: it is refused at once"},
     {"sheddable_waits", MEMBER_BOOL(FLOW, flow.sheddable_waits),
      .help = "requests of a priority below 0 wait, too; false: they are refused"},
     {"fairness", MEMBER_WORD(FLOW, others.fairness, FAIRNESS_WORDS),
@@ -334,11 +336,18 @@ void pool_config_read_flow_control(struct doc_reader *reader, const struct doc_n
 
 /* ---- upstream's section ---------------------------------------------------------------------- */
 
+/* Left out, the TTL is that of a pool with endpoints. */
+static void follow_ttl(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct pool_flow_control *flow = object;
+    (void)reader;
+    if (!node->val) {
+        flow->no_endpoint_wait_ns = flow->max_wait_ns;
+    }
+}
+
 #define DEFAULT_TTL_NS (60 * CONFIG_S)
 #define FLOW struct pool_flow_control
 const struct doc_member PICKER_FLOW_CONTROL[] = {
-    {"noEndpointRequestTTL",
-     MEMBER_REFUSED("not supported: requests do not wait when no endpoint is ready")},
     {"enableEviction", MEMBER_REFUSED_TRUE("not supported: running requests are not evicted")},
     {"usageLimitPolicyPluginRef",
      MEMBER_CUSTOM_FIELD(FLOW, usage, struct usage_limit, read_usage_limit), .form = "a plugin",
@@ -352,6 +361,9 @@ const struct doc_member PICKER_FLOW_CONTROL[] = {
     {"defaultRequestTTL", MEMBER_CUSTOM_NUMBER(FLOW, max_wait_ns, read_ttl), .max = INT64_MAX,
      .preset = DEFAULT_TTL_NS, .form = "a time:", .unit = DOC_UNIT_NS,
      .help = "`flow_control: {max_wait}`; 0: no limit"},
+    {"noEndpointRequestTTL", MEMBER_CUSTOM_NUMBER(FLOW, no_endpoint_wait_ns, read_ttl),
+     .max = INT64_MAX, .check = follow_ttl, .form = "a time:", .unit = DOC_UNIT_NS,
+     .help = "`flow_control: {no_endpoint_wait}`; left out, `defaultRequestTTL`. 0: no limit"},
     {"defaultPriorityBand",
      MEMBER_CUSTOM_FIELD(FLOW, limits.others, const struct flow_band_rules *, read_band_template),
      .form = "a band", .help = "of each priority without one"},
@@ -390,6 +402,8 @@ void picker_read_flow_control(struct doc_reader *reader, const struct doc_node *
                                        .others = &PICKER_BAND_DEFAULTS};
     if (doc_is_present(&node)) {
         doc_reader_object(reader, &node, PICKER_FLOW_CONTROL, &flow);
+    } else {
+        flow.no_endpoint_wait_ns = flow.max_wait_ns;
     }
     if (pool->flow_control_gate && !pool->flow_control_given) {
         pool->spec->flow_control = flow;

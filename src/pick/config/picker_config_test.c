@@ -30,7 +30,16 @@ static const struct {
     {METRICS NEW KIND "featureGates: [flowControl]\n" PLUGINS,
      "saturated   when every endpoint has 5 waiting or 0.8 of its KV cache used\n"
      "queue       requests wait then, for 60 s at most: any number\n"
-     "  of each other: 5000 requests, 1000000000 bytes, without regard to fairness ids\nrefused"},
+     "  of each other: 5000 requests, 1000000000 bytes, without regard to fairness ids\n"
+     "  while no endpoint is ready: for 60 s at most\nrefused"},
+    {METRICS NEW KIND "featureGates: [flowControl]\nflowControl: {defaultRequestTTL: 5s}\n" PLUGINS,
+     "  while no endpoint is ready: for 5 s at most\n"},
+    {METRICS NEW KIND
+     "featureGates: [flowControl]\nflowControl: {noEndpointRequestTTL: 10m}\n" PLUGINS,
+     "  while no endpoint is ready: for 600 s at most\n"},
+    {METRICS NEW KIND
+     "featureGates: [flowControl]\nflowControl: {noEndpointRequestTTL: 0s}\n" PLUGINS,
+     "  while no endpoint is ready: for any time\n"},
     {METRICS OLD KIND "featureGates:\n- flowControl=true\n" PLUGINS, "queue       requests wait"},
     {METRICS OLD KIND "featureGates: [flowControl, flowControl=false]\n" PLUGINS,
      "!queue       others wait"},
@@ -260,9 +269,9 @@ static const struct {
     {"flowControl: {defaultRequestTTL: 60}\n",
      "3: flowControl.defaultRequestTTL: expected text (in quotes, where it looks like something "
      "else), got 60"},
-    {"flowControl: {noEndpointRequestTTL: 5m}\n",
-     "3: flowControl.noEndpointRequestTTL: not supported: requests do not wait when no endpoint is "
-     "ready"},
+    {"flowControl: {noEndpointRequestTTL: 5}\n",
+     "3: flowControl.noEndpointRequestTTL: expected text (in quotes, where it looks like something "
+     "else), got 5"},
     {"flowControl: {enableEviction: true}\n",
      "3: flowControl.enableEviction: not supported: running requests are not evicted"},
     {"flowControl: {priorityBands: [{priority: 1}, {priority: 1}]}\n",

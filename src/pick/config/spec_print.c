@@ -205,6 +205,11 @@ static void print_flow_control(const struct pool_flow_control *flow, struct buf 
         print_band(flow->limits.others, out);
     }
     print_usage_limit(&flow->usage, out);
+    if (flow->no_endpoint_wait_ns > 0) {
+        buf_printf(out, "  while no endpoint is ready: ");
+        print_max_wait(flow->no_endpoint_wait_ns, out);
+        buf_add_char(out, '\n');
+    }
 }
 
 static void print_outlier_detection(const struct pool_outlier_detection *outliers,

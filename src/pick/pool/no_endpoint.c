@@ -11,8 +11,8 @@ enum status pool_no_endpoint_error(const struct pool_no_endpoint *why, struct er
     if (why->waited_ms > 0) {
         return error_set(err, ST_NO_ENDPOINT,
                          "none of the pool's %zu endpoints is ready after %llu ms in the request "
-                         "queue (flow_control.max_wait)",
-                         why->n_endpoints, (unsigned long long)why->waited_ms);
+                         "queue (flow_control.%s)",
+                         why->n_endpoints, (unsigned long long)why->waited_ms, why->wait_limit);
     }
     if (why->is_explained) {
         return error_set(err, ST_NO_ENDPOINT,

@@ -10,6 +10,7 @@ struct pool_no_endpoint {
     /* The first of these that is set is the reason; none is: no endpoint of the pool is ready. */
     uint32_t n_filtered;         /* the profile's filters removed these */
     uint64_t waited_ms;          /* in the request queue */
+    const char *wait_limit;      /* with waited_ms: the member of flow_control */
     bool is_explained;           /* `sluice pick --explain`, which lists the endpoints above it */
     const struct subset *subset; /* the request may go to these only */
 };

@@ -636,7 +636,7 @@ static enum attempt take_endpoint(struct trial *trial) {
         best->full = best->n > 0 && best->check_full && is_first_full(trial, NULL);
     }
     if (best->n == 0) {
-        return ATTEMPT_NONE;
+        return can_wait(trial) && pool_awaits_endpoint(pool) ? ATTEMPT_SATURATED : ATTEMPT_NONE;
     }
     if (!is_choice_current(trial)) {
         return ATTEMPT_AGAIN;

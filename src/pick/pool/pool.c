@@ -83,6 +83,9 @@ void endpoint_update_rank(struct pool *pool, struct endpoint *endpoint) {
         ranking_insert(&pool->ranking, &endpoint->ranked, rank);
     }
     store_u32(&endpoint->rank, rank);
+    if (before == ENDPOINT_OUT ? pool->ranking.n == 1 : pool->ranking.n == 0) {
+        pool->readiness_since_ns = clock_now_ns();
+    }
     if (before >= ENDPOINT_LIMITED || rank >= ENDPOINT_LIMITED) {
         pool->queue_epoch++; /* whether others are avoided makes a difference to waiters */
     }

@@ -100,6 +100,10 @@ struct pool_flow_control {
     bool sheddable_waits; /* requests of a priority below 0 wait as others; false: they are refused
                              while the pool is saturated */
     uint64_t max_wait_ns; /* POOL_WAIT_FOREVER: no limit */
+    /* How long a request waits while no endpoint of the pool is ready: each time this begins or
+     * ends the wait begins anew, with the other limit. 0: it is refused at once; one that waits for
+     * capacity keeps its limit. */
+    uint64_t no_endpoint_wait_ns;
     struct flow_limits limits;
     struct usage_limit usage; /* what each priority may use of an endpoint's capacity */
 };

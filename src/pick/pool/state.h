@@ -63,6 +63,8 @@ struct pool {
     _Atomic uint64_t loads_valid_until_ns; /* until when some endpoint's load report is valid */
 
     struct flow flow;
+    uint64_t readiness_since_ns;     /* when the first endpoint became ready, or the last one was
+                                    lost */
     _Atomic uint64_t n_unrestricted; /* queued requests without a subset */
     _Atomic uint64_t ticked_ns;      /* of the last pool_tick */
     /* Changes when a waiter may have come to be able to use an endpoint; those of few endpoints
@@ -236,6 +238,8 @@ static inline struct pool_gate pool_gate_of(const struct pool_snapshot *snapshot
 /* Whether the member is full, not counting a slot that is reserved for `waiter` (may be NULL). */
 bool pool_is_member_full(const struct pool_snapshot *snapshot, uint32_t member,
                          const struct pool_waiter *waiter, struct pool_gate gate, uint64_t now_ns);
+/* Whether no endpoint can be picked, and requests wait until one can be. */
+bool pool_awaits_endpoint(const struct pool *pool);
 /* Whether requests of this priority or a higher one are queued. */
 bool pool_has_queued_from(const struct pool *pool, int64_t priority);
 

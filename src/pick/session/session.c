@@ -746,13 +746,18 @@ uint64_t pick_session_deadline_ns(const struct pick_session *session) {
 }
 
 /* Returns: ST_WAIT_EXPIRED; ST_NO_ENDPOINT when no endpoint is ready any more. */
-static enum status queue_timeout_error(struct pick_session *session, struct error *err) {
-    unsigned long long ms = session->queue_entry->waiter.max_wait_ns / 1000000;
+static enum status queue_timeout_error(struct pick_session *session,
+                                       const struct pool_wait_expiry *expiry, struct error *err) {
+    unsigned long long ms = expiry->waited_ns / 1000000;
     struct pool_stats pool_counts;
     pool_get_stats(session->context.pool, &pool_counts);
     if (pool_counts.n_ready + pool_counts.n_unchecked == 0) {
         return pool_no_endpoint_error(
-            &(struct pool_no_endpoint){.n_endpoints = pool_counts.n_endpoints, .waited_ms = ms},
+            &(struct pool_no_endpoint){.n_endpoints = pool_counts.n_endpoints,
+                                       .waited_ms = ms,
+                                       .wait_limit = expiry->limit == POOL_WAIT_NO_ENDPOINT
+                                                         ? "no_endpoint_wait"
+                                                         : "max_wait"},
             err);
     }
     return error_set(
@@ -762,8 +767,12 @@ static enum status queue_timeout_error(struct pick_session *session, struct erro
 }
 
 static void expire_wait(struct pick_session *session) {
+    struct pool_wait_expiry expiry;
     struct error err;
-    (void)queue_timeout_error(session, &err);
+    if (!pool_waiter_has_expired(session->context.pool, &session->queue_entry->waiter, &expiry)) {
+        return;
+    }
+    (void)queue_timeout_error(session, &expiry, &err);
     pick_queue_stop_wait(session, FLOW_EXPIRED);
     pick_session_refuse(session, &err);
 }

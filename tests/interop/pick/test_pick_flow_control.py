@@ -293,6 +293,26 @@ def test_queue_upstream_band_has_a_ttl_of_its_own(start):
             finish(stream)
 
 
+def test_queue_scale_from_zero(start):
+    """Requests wait for the first endpoint, and after noEndpointRequestTTL get 503."""
+    pool = UPSTREAM.replace("flowControl:\n", "flowControl:\n  noEndpointRequestTTL: %s\n")
+    empty = pool.replace(f"[{A}, {B}]", "[]")
+    picker = start(empty % ("10m", "10m"), "--reload-interval", "50ms")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        queued = queue(picker, proxy, (PATH, {}), (PATH, {OBJECTIVE: "batch"}), (PATH, {OBJECTIVE: "interactive"}))
+        picker.write_pool(pool % ("10m", "10m"))
+        for place in (2, 0):
+            assert endpoint_of(queued[place].next()) in (A, B)
+        finish(queued[2])
+        assert endpoint_of(queued[1].next()) in (A, B)
+        for place in (0, 1):
+            finish(queued[place])
+    picker = start(empty % ("150ms", "10m"))
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        status, said, text = refusal_of(proxy.stream(headers(PATH)).next())
+        assert status == 503 and "150 ms in the request queue (flow_control.no_endpoint_wait)" in text
+
+
 def completion(model, size=0):
     return json.dumps({"prompt": "x" * size, "model": model, "stream": True}).encode()
 

@@ -239,6 +239,43 @@ static bool can_use_target(void *user, const struct flow_item *item) {
            !is_over_ceiling(target->pool, item, target->endpoint->member);
 }
 
+/* ---- a pool without endpoints ---------------------------------------------------------------- */
+
+bool pool_awaits_endpoint(const struct pool *pool) {
+    return pool->snapshot->spec->flow_control.no_endpoint_wait_ns > 0 && pool->ranking.n == 0;
+}
+
+/* Both limits are checked when the shorter one has passed: which of them holds may change. */
+static uint64_t first_deadline(const struct pool *pool, uint64_t max_wait_ns, uint64_t now_ns) {
+    uint64_t other_ns = pool->snapshot->spec->flow_control.no_endpoint_wait_ns;
+    return now_ns + (other_ns > 0 && other_ns < max_wait_ns ? other_ns : max_wait_ns);
+}
+
+bool pool_waiter_has_expired(struct pool *pool, struct pool_waiter *waiter,
+                             struct pool_wait_expiry *out) {
+    uint64_t clock_ns = clock_now_ns();
+    uint64_t now_ns = clock_ns > waiter->until_ns ? clock_ns : waiter->until_ns;
+    lock_acquire(&pool->lock);
+    uint64_t other_ns = pool->snapshot->spec->flow_control.no_endpoint_wait_ns;
+    uint64_t since_ns = waiter->item.queued_ns;
+    *out = (struct pool_wait_expiry){POOL_WAIT_MAX_WAIT, waiter->max_wait_ns};
+    if (pool_awaits_endpoint(pool)) {
+        *out = (struct pool_wait_expiry){POOL_WAIT_NO_ENDPOINT, other_ns};
+    }
+    if (other_ns > 0 && pool->readiness_since_ns > since_ns) {
+        since_ns = pool->readiness_since_ns;
+    }
+    lock_release(&pool->lock);
+    uint64_t until_ns = since_ns + out->waited_ns;
+    if (until_ns <= now_ns) {
+        return true;
+    }
+    uint64_t shorter_ns =
+        other_ns > 0 && other_ns < waiter->max_wait_ns ? other_ns : waiter->max_wait_ns;
+    waiter->until_ns = until_ns - now_ns < shorter_ns ? until_ns : now_ns + shorter_ns;
+    return false;
+}
+
 /* ---- notifying ------------------------------------------------------------------------------- */
 
 static void wakeup_append(struct pool_waiter *waiter, struct pool_notifications *notifications) {
@@ -469,7 +506,7 @@ static bool collect_orphaned(void *user, struct flow_item *item) {
     struct pool_waiter *waiter = waiter_of(item);
     bool stale = is_restricted(waiter) && waiter->members_generation != snapshot->generation;
     pool_waiter_resolve(snapshot, waiter);
-    if (is_orphaned(snapshot, waiter)) {
+    if (!pool_awaits_endpoint(orphaned->pool) && is_orphaned(snapshot, waiter)) {
         STAILQ_INSERT_TAIL(&orphaned->waiters, waiter, orphaned_link);
     }
     orphaned->n_resolved += stale;
@@ -657,6 +694,12 @@ enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *
     enum flow_full full = make_place(pool, request, priority, notifications);
     if (full != FLOW_FITS) {
         flow_count_rejected(&pool->flow, priority);
+        if (pool_awaits_endpoint(pool)) {
+            return error_set(err, ST_NO_ENDPOINT,
+                             "none of the pool's %u endpoints is ready, and the request queue is "
+                             "full (flow_control)",
+                             pool->snapshot->n_members);
+        }
         return queue_full_error(spec, full, priority, err);
     }
     const struct flow_band_rules *rules = flow_limits_rules(&spec->flow_control.limits, priority);
@@ -672,7 +715,7 @@ enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *
                                    .members = members,
                                    .members_generation = members_generation,
                                    .max_wait_ns = max_wait_ns,
-                                   .until_ns = now_ns + max_wait_ns};
+                                   .until_ns = first_deadline(pool, max_wait_ns, now_ns)};
     if (!flow_add(&pool->flow, &waiter->item,
                   &(struct flow_arrival){.priority = priority,
                                          .fairness_id = request->fairness_id,

@@ -8,7 +8,8 @@
  * again by the current state, and releases the reserved slot in the same step. If it finds no
  * capacity after all it is put back to its position in the queue.
  *
- * A request whose endpoints have all left the pool is notified too, and then refused.
+ * A request whose endpoints have all left the pool is notified too, and then refused, unless
+ * requests wait for an endpoint (flow_control.no_endpoint_wait) and none is ready.
  *
  * New requests queue after unrestricted waiters (without a subset) of the same or a higher
  * priority. While all waiters have subsets, a request for which there is capacity is picked for at
@@ -67,8 +68,10 @@ struct pool_waiter {
     uint64_t *members;
     uint64_t members_generation;
     STAILQ_ENTRY(pool_waiter) orphaned_link; /* while pool_notify_after_update collects them */
-    uint64_t max_wait_ns;                    /* how long it may wait, by its priority */
-    uint64_t until_ns; /* queue deadline (clock_now_ns); enforced by the caller */
+    uint64_t max_wait_ns; /* how long it may wait for capacity, by its priority */
+    /* Queue deadline (clock_now_ns): when it is reached the caller calls pool_waiter_has_expired,
+     * which may set a later one. */
+    uint64_t until_ns;
 };
 
 /* The next notified waiter, which is to pick again with the same request. Returns: NULL when there
@@ -79,6 +82,16 @@ void pool_dequeue(struct pool *pool, struct pool_waiter *waiter, enum flow_outco
 /* Adds bytes that the waiting request holds. Returns: false when the queue's limit is exceeded; the
  * request is still queued. */
 bool pool_waiter_add_bytes(struct pool *pool, struct pool_waiter *waiter, uint64_t n_bytes);
+/* The limit of a wait that has ended. */
+enum pool_wait_limit { POOL_WAIT_MAX_WAIT, POOL_WAIT_NO_ENDPOINT };
+struct pool_wait_expiry {
+    enum pool_wait_limit limit;
+    uint64_t waited_ns; /* its value */
+};
+/* Whether the waiter has waited as long as it may, at its deadline; otherwise it gets a later one.
+ */
+bool pool_waiter_has_expired(struct pool *pool, struct pool_waiter *waiter,
+                             struct pool_wait_expiry *out);
 /* Expires refusals and load reports and notifies waiters; does nothing within `gap_ns` of the last
  * time. Thread: any. */
 void pool_tick(struct pool *pool, uint64_t gap_ns);

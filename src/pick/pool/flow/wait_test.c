@@ -341,6 +341,85 @@ static void pool_wait_full_queue_error_names_the_limit(void **state) {
     close_pool(&fixture);
 }
 
+/* ---- a pool without endpoints ---------------------------------------------------------------- */
+
+static struct pool_spec *empty_spec(uint32_t n) {
+    struct pool_spec *spec = wait_fixture_spec(n, 1);
+    spec->flow_control.max_wait_ns = 60000 * MS;
+    spec->flow_control.no_endpoint_wait_ns = 300000 * MS;
+    spec->flow_control.limits.max_requests = 2;
+    return spec;
+}
+
+static void pool_wait_without_endpoints_ends_with_the_first(void **state) {
+    struct fixture fixture;
+    struct endpoint_address address;
+    struct subset nowhere = wait_fixture_subset(&address, 9);
+    struct waiting_request some[3] = {0};
+    (void)state;
+    open_pool(&fixture, empty_spec(0));
+    some[1].request.subset = &nowhere;
+    ask_and_wait(&fixture, &some[0]);
+    ask_and_wait(&fixture, &some[1]);
+    assert_int_equal(ask(&fixture, &some[2]), ST_NO_ENDPOINT);
+    assert_non_null(strstr(some[2].err.text, "the request queue is full"));
+    fixture_update(fixture.pool, empty_spec(0)); /* nothing has changed for them */
+    expect_nobody();
+    fixture_update(fixture.pool, empty_spec(1));
+    struct pool_waiter *waiter;
+    while ((waiter = pool_wakeup_pop(&wakeup))) { /* one has an endpoint, the other has none */
+        struct waiting_request *one = (struct waiting_request *)(void *)waiter;
+        assert_int_equal(ask(&fixture, one), one == &some[0] ? ST_OK : ST_NO_ENDPOINT);
+        one->waits = true;
+    }
+    assert_true(some[0].waits && some[1].waits);
+    assert_non_null(some[0].pick.ticket.endpoint);
+    give_back(&fixture, &some[0]);
+    close_pool(&fixture);
+}
+
+static void expect_deadline(struct fixture *fixture, struct waiting_request *asker,
+                            uint64_t until_ms) {
+    struct pool_wait_expiry expiry;
+    assert_false(pool_waiter_has_expired(fixture->pool, &asker->waiter, &expiry));
+    assert_int_equal(asker->waiter.until_ns, until_ms * MS);
+}
+
+/* A wait begins anew when the first endpoint is ready, with the other limit. The deadlines are at
+ * most the shorter limit away: no timer has to be changed from another thread. */
+static void pool_wait_limit_follows_readiness(void **state) {
+    struct fixture fixture;
+    struct waiting_request one = {0}, other = {0};
+    struct pool_wait_expiry expiry;
+    (void)state;
+    open_pool(&fixture, empty_spec(0));
+    ask_and_wait(&fixture, &one);
+    ask_and_wait(&fixture, &other);
+    assert_int_equal(one.waiter.until_ns, 61000 * MS);
+    clock_set_fake_ns(61000 * MS);
+    expect_deadline(&fixture, &one, 121000);
+    clock_set_fake_ns(280000 * MS);
+    expect_deadline(&fixture, &one, 301000);
+    fixture_update(fixture.pool, empty_spec(1)); /* for one of them */
+    expect_called(&fixture, &one);
+    clock_set_fake_ns(301000 * MS);
+    expect_deadline(&fixture, &other, 340000);
+    clock_set_fake_ns(340000 * MS);
+    assert_true(pool_waiter_has_expired(fixture.pool, &other.waiter, &expiry));
+    assert_int_equal(expiry.limit, POOL_WAIT_MAX_WAIT);
+    assert_int_equal(expiry.waited_ns, 60000 * MS);
+    fixture_update(fixture.pool, empty_spec(0));
+    clock_set_fake_ns(639999 * MS);
+    expect_deadline(&fixture, &other, 640000);
+    clock_set_fake_ns(640000 * MS);
+    assert_true(pool_waiter_has_expired(fixture.pool, &other.waiter, &expiry));
+    assert_int_equal(expiry.limit, POOL_WAIT_NO_ENDPOINT);
+    assert_int_equal(expiry.waited_ns, 300000 * MS);
+    pool_dequeue(fixture.pool, &other.waiter, FLOW_EXPIRED);
+    give_back(&fixture, &one);
+    close_pool(&fixture);
+}
+
 /* ---- usage limits ---------------------------------------------------------------------------- */
 
 /* Of four slots the lowest priority may use two, that of 0 three, the highest all: "high" 7, "mid"
@@ -1173,6 +1252,8 @@ int main(void) {
         cmocka_unit_test(pool_wait_higher_priority_displaces_newest_sheddable),
         cmocka_unit_test(pool_wait_order_by_deadline_header),
         cmocka_unit_test(pool_wait_full_queue_error_names_the_limit),
+        cmocka_unit_test(pool_wait_without_endpoints_ends_with_the_first),
+        cmocka_unit_test(pool_wait_limit_follows_readiness),
         cmocka_unit_test(pool_wait_holdback_keeps_capacity_for_higher_priorities),
         cmocka_unit_test(pool_wait_holdback_holds_for_subsets),
         cmocka_unit_test(pool_wait_soft_ceiling_admits_some),
