@@ -57,8 +57,9 @@ struct picker_plugin picker_plugin_of_ref(struct doc_reader *reader, const struc
 
 static const char DEFAULT_DETECTOR[] = "utilization-detector";
 
-/* Upstream always has a detector. Here it applies if the document mentions one, or has flow control
- * on. `flowControl.saturationDetector` has precedence over `saturationDetector`. */
+/* Upstream always has a detector. One that the document does not mention applies where loads are
+ * scraped or flow control is on, unless our own limits are given. `flowControl.saturationDetector`
+ * has precedence over `saturationDetector`. */
 static void read_saturation_detector(struct doc_reader *reader, const struct doc_node *document) {
     static const struct doc_member members[] = {{"pluginRef", MEMBER_BY_CALLER}, {0}};
     static const struct doc_node nothing = {0};
@@ -72,7 +73,8 @@ static void read_saturation_detector(struct doc_reader *reader, const struct doc
     }
     struct doc_node ref = doc_get(&said, "pluginRef");
     bool is_said = doc_is_present(&said);
-    if (!is_said && !declared && (!pool->flow_control_gate || pool->saturation_limits_given)) {
+    bool applies = pool->spec->scrape || pool->flow_control_gate;
+    if (!is_said && !declared && (!applies || pool->saturation_limits_given)) {
         return;
     }
     if (pool->saturation_limits_given) {

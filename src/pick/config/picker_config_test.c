@@ -25,7 +25,10 @@ static const struct {
     const char *text, *printed; /* "!TEXT": TEXT must not be printed */
 } taken[] = {
     /* gates */
-    {METRICS NEW KIND PLUGINS, OURS},
+    {METRICS NEW KIND PLUGINS, THRESHOLDS("5", "0.8") "sheddable ones are refused"},
+    {NEW KIND PLUGINS, OURS},
+    {NEW KIND PLUGINS, "!notes"},
+    {"saturation: {max_in_flight: 256}\n" METRICS NEW KIND PLUGINS, OURS},
     {METRICS NEW KIND PLUGINS, "!queue       others wait"},
     {METRICS NEW KIND "featureGates: [flowControl]\n" PLUGINS,
      "saturated   when every endpoint has 5 waiting or 0.8 of its KV cache used\n"
@@ -57,7 +60,7 @@ static const struct {
      THRESHOLDS("9", "0.8")},
     {METRICS OLD KIND "saturationDetector: {}\n" PLUGINS, THRESHOLDS("5", "0.8")},
     {METRICS OLD KIND "saturationDetector: {}\n" PLUGINS, "!notes"},
-    {METRICS OLD KIND "saturationDetector:\n" PLUGINS, OURS},
+    {METRICS OLD KIND "saturationDetector:\n" PLUGINS, THRESHOLDS("5", "0.8")},
     {OLD KIND "saturationDetector: {queueDepthThreshold: 7}\n" PLUGINS,
      "saturated   when every endpoint has 256 requests in flight or 7 waiting or 0.8"},
     {OLD KIND "saturationDetector: {queueDepthThreshold: 7}\n" PLUGINS,
@@ -71,7 +74,7 @@ static const struct {
          "{queueDepthThreshold: 3}") "flowControl: {saturationDetector: {pluginRef: d}}\n"
                                      "saturationDetector: {pluginRef: none}\n",
      THRESHOLDS("3", "0.8")},
-    {METRICS NEW KIND PLUGINS DETECTOR("{queueDepthThreshold: 3}"), OURS},
+    {METRICS NEW KIND PLUGINS DETECTOR("{queueDepthThreshold: 3}"), THRESHOLDS("5", "0.8")},
     {METRICS NEW KIND PLUGINS
      "- {type: utilization-detector, parameters: {queueDepthThreshold: 4, headroom: 0.2}}\n",
      THRESHOLDS("4", "0.8")},
