@@ -78,8 +78,7 @@ static bool add_entry(struct pool_spec *spec, const char *file, const struct doc
     pool_config_reader_init(&reader, file, spec, arena, err);
     doc_reader_object(&reader.doc, node, ENTRY, &entry);
     if (doc_reader_ok(&reader.doc)) {
-        entry.endpoint.name =
-            (struct pool_endpoint_name){.pod = entry.name, .text = entry.name, entry.name_space};
+        entry.endpoint.name.text = entry.endpoint.name.pod;
         pool_spec_add_endpoint(spec, &entry.endpoint);
     }
     return doc_reader_ok(&reader.doc);
