@@ -190,6 +190,7 @@ static void begin_text(struct prompt_scan *scan, enum state state) {
     if (state == IN_TEXT && scan->value == ROLE) {
         scan->n_role = 0;
     }
+    scan->has_media |= scan->value == MEDIA;
     scan->media = MEDIA_SEED;
     scan->media_word = 0;
     scan->n_media = 0;

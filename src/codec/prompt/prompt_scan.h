@@ -53,6 +53,7 @@ struct prompt_scan {
     uint8_t frames[PROMPT_SCAN_MAX_DEPTH]; /* enum meaning */
     bool in_system;
     bool system_seen;
+    bool has_media; /* a message has a picture, sound or video */
     uint8_t n_role;
     char role[32]; /* of the open message */
     /* Of the string being read, and the sum over those of the open part. */

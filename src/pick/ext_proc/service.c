@@ -150,6 +150,9 @@ static void log_pick(const struct pick_outcome *outcome) {
     line.fields[line.n++] = LOG_STR("endpoint", endpoint_text(outcome->endpoint));
     line.fields[line.n++] = LOG_U64("in_flight", endpoint_in_flight(outcome->endpoint));
     line.fields[line.n++] = LOG_STR("by", picked_by_text(outcome->pick));
+    if (outcome->stages.ptr) {
+        add_log_text(&line, "stages", outcome->stages);
+    }
     if (outcome->trace && outcome->trace->n > 0) {
         add_log_text(&line, "profile", outcome->trace->profile);
         line.fields[line.n++] = LOG_U64("candidates", outcome->trace->n_candidates);

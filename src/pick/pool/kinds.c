@@ -5,6 +5,8 @@
  * TRIAL_NS and TRIAL_PICKS picks that went elsewhere, an avoided endpoint may get one request. */
 #include "pick/pool/kinds.h"
 
+#include "pick/pool/endpoint/endpoint.h"
+
 #include "core/base/hash.h"
 #include "core/event/clock.h"
 
@@ -108,7 +110,7 @@ uint32_t request_kinds_add(struct request_kinds *kinds, uint64_t kind,
     } else {
         state->n_bad_in_row += counts;
     }
-    *record = (struct outcome_record){endpoint, now_ns, outcome};
+    *record = (struct outcome_record){endpoint, now_ns, outcome, endpoint->profiles};
     item->used_ns = now_ns;
     return state->n_bad_in_row;
 }

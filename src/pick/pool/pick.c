@@ -254,11 +254,38 @@ static bool knows_loads(const struct pool_reader *reader) {
 /* Without recent load reports the default profile can only compare in-flight counts. */
 const struct profile *pool_active_profile(const struct pool_reader *reader) {
     const struct profile *profile = reader->snapshot->spec->profile;
+    if (reader->snapshot->spec->handler) {
+        return profile;
+    }
     if (profile) {
         bool looks = pool_limits_loads(reader->snapshot->spec) && knows_loads(reader);
         return profile_is_least_requests(profile) && !looks ? NULL : profile;
     }
     return knows_loads(reader) ? &PROFILE_DEFAULT : NULL;
+}
+
+/* The profile of the request's stage. Returns: ST_BAD_FIELD where the header names none. */
+static enum status find_profile(const struct pool_reader *reader,
+                                const struct pool_request *request, const struct profile **out,
+                                struct error *err) {
+    const struct profile_handler *handler = reader->snapshot->spec->handler;
+    if (!handler) {
+        *out = pool_active_profile(reader);
+        return ST_OK;
+    }
+    size_t i = profile_handler_find(handler, request->stage, &request->headers);
+    *out = i < handler->n_profiles ? &handler->profiles[i] : NULL;
+    if (*out) {
+        return ST_OK;
+    }
+    if (!handler->header.ptr) {
+        return error_set(err, ST_NO_ENDPOINT, "the pool has no profile for the stage %s any more",
+                         stage_role_name(request->stage));
+    }
+    return error_set(err, ST_BAD_FIELD,
+                     "the header %.*s names no profile of the picker's configuration, and neither "
+                     "does defaultProfile (%s)",
+                     STR_ARG(handler->header), "header-profile-handler");
 }
 
 /* ---- candidates ------------------------------------------------------------------------------ */
@@ -316,20 +343,23 @@ enum status pool_collect_candidates(struct pool_reader *reader, const struct poo
     const struct pool_view *view = &reader->view;
     uint64_t now_ns = clock_now_ns();
     enum status st = pool_view_update(&reader->view, reader->snapshot, now_ns, err);
-    *out = (struct candidate_set){.snapshot = reader->snapshot,
-                                  .model = model,
-                                  .session = request->session,
-                                  .prefixes = reader->prefixes,
-                                  .headers = request->headers,
-                                  .prng = &reader->prng,
-                                  .now_ns = now_ns,
-                                  .adapters = view->adapters,
-                                  .columns = &view->columns,
-                                  .index_of = view->index_of,
-                                  .score = view->score,
-                                  .scratch = view->scratch,
-                                  .filtered_columns = &view->filtered_columns,
-                                  .score_cache = &reader->view.score_cache};
+    *out = (struct candidate_set){
+        .snapshot = reader->snapshot,
+        .model = model,
+        .session = request->session,
+        .prefixes = reader->prefixes,
+        .peer =
+            request->peer ? pool_snapshot_find(reader->snapshot, &request->peer->address) : NULL,
+        .headers = request->headers,
+        .prng = &reader->prng,
+        .now_ns = now_ns,
+        .adapters = view->adapters,
+        .columns = &view->columns,
+        .index_of = view->index_of,
+        .score = view->score,
+        .scratch = view->scratch,
+        .filtered_columns = &view->filtered_columns,
+        .score_cache = &reader->view.score_cache};
     if (st == ST_OK && (request->subset || request->selection)) {
         return collect_subset_candidates(reader, request, out, err);
     }
@@ -496,9 +526,10 @@ struct trial {
     const struct pool_request *request;
     struct pool_pick *out;
     struct pool_shortlist best;
-    uint64_t kind;           /* of the request; 0: unknown */
-    bool chosen;             /* the endpoints were chosen without the lock */
-    uint64_t capacity_epoch; /* before choosing */
+    const struct profile *profile; /* NULL: in-flight counts alone */
+    uint64_t kind;                 /* of the request; 0: unknown */
+    bool chosen;                   /* the endpoints were chosen without the lock */
+    uint64_t capacity_epoch;       /* before choosing */
 };
 
 /* Whether a saturated pool refuses the request. */
@@ -550,7 +581,7 @@ static struct pool_gate gate_of(const struct trial *trial) {
 static enum status choose_endpoints(struct trial *trial, struct str model, struct error *err) {
     struct pool_reader *reader = trial->reader;
     const struct pool_request *request = trial->request;
-    const struct profile *profile = pool_active_profile(reader);
+    const struct profile *profile = trial->profile;
     struct pool_shortlist *best = &trial->best;
     trial->capacity_epoch =
         atomic_load_explicit(&reader->pool->capacity_epoch, memory_order_relaxed);
@@ -752,6 +783,9 @@ static enum status finish_pick(struct trial *trial, enum attempt attempt, struct
     out->ticket.endpoint = best->endpoints[0];
     out->ticket.kind = trial->kind;
     out->ticket.number = best->pick_number;
+    if (trial->reader->snapshot->spec->handler) {
+        out->n_cached_tokens = pool_prompt_cached_tokens(trial->reader, best->endpoints[0]);
+    }
     pool_prompt_record(trial->reader, trial->request, best->profile, &out->ticket);
     return ST_OK;
 }
@@ -762,6 +796,13 @@ static void prepare_wait(const struct trial *trial) {
     if (can_wait(trial) && (trial->best.full || has_waiters_ahead(trial))) {
         request->waiter->subset = request->subset;
         request->waiter->selection = request->selection;
+        uint64_t profile = trial->reader->snapshot->spec->handler && trial->profile
+                               ? profile_name_hash(trial->profile)
+                               : 0;
+        if (request->waiter->profile != profile) {
+            request->waiter->profile = profile;
+            pool_waiter_forget(request->waiter);
+        }
         pool_waiter_resolve(trial->reader->snapshot, request->waiter);
     }
 }
@@ -786,6 +827,9 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
         pool_reader_refresh(reader);
         expire_avoidances(reader->pool);
         st = resolve_request(reader, request, out, err);
+        if (st == ST_OK) {
+            st = find_profile(reader, request, &trial.profile, err);
+        }
         if (st == ST_OK) {
             struct str model = out->target.ptr ? out->target : request->model;
             if (request->path_hash != 0) {
@@ -942,11 +986,12 @@ static struct pool_gate request_gate(const struct pool_snapshot *snapshot,
 enum status pool_explain(struct pool_reader *reader, const struct pool_request *request,
                          struct arena *arena, struct pool_explanation *out, struct error *err) {
     struct candidate_set candidates;
-    *out = (struct pool_explanation){.profile = pool_active_profile(reader)};
-    if (!out->profile) {
-        return ST_OK;
+    *out = (struct pool_explanation){.profile = NULL};
+    enum status st = find_profile(reader, request, &out->profile, err);
+    if (st != ST_OK || !out->profile) {
+        return st;
     }
-    enum status st = pool_collect_candidates(reader, request, request->model, &candidates, err);
+    st = pool_collect_candidates(reader, request, request->model, &candidates, err);
     const struct full_test test = {NULL, request_gate(reader->snapshot, request)};
     uint32_t n_full = st == ST_OK ? count_full_candidates(&candidates, &test) : 0;
     out->full = n_full > 0 && n_full == candidates.n;

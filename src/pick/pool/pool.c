@@ -536,6 +536,7 @@ static void publish_snapshot(struct pool *pool, struct pool_change *change) {
     pool->snapshot = change->fresh;
     for (uint32_t i = 0; i < change->fresh->n_members; i++) {
         change->fresh->members[i].endpoint->member = i;
+        change->fresh->members[i].endpoint->profiles = change->fresh->members[i].profiles;
         note_preferred(change->fresh, change->fresh->members[i].endpoint);
     }
     for (size_t i = 0; i < change->n_moves; i++) {

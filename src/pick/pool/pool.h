@@ -22,6 +22,7 @@
 #include "core/base/status.h"
 #include "core/base/str.h"
 #include "pick/pool/prefix/prompt.h"
+#include "pick/pool/profile/handler.h"
 #include "pick/pool/snapshot.h"
 #include "pick/pool/spec.h"
 #include "pick/pool/subset.h"
@@ -115,6 +116,8 @@ struct pool_request {
                                        PROTOCOL_MAX_FALLBACKS */
     struct pool_trace *trace;       /* filled in; NULL: not needed */
     struct str fairness_id;         /* for round robin in the queue; ptr NULL: none */
+    enum stage_role stage;          /* with a handler: what the endpoint is for */
+    const struct endpoint *peer;    /* of an earlier stage; NULL: none */
     uint64_t n_bytes;               /* memory of the request while it waits */
     struct pool_waiter *waiter;     /* NULL: the request never waits (pick/pool/flow/wait.h) */
 };
@@ -145,9 +148,10 @@ struct pool_pick {
     const struct endpoint *endpoints[1 + PROTOCOL_MAX_FALLBACKS];
     size_t n_endpoints;
     enum pool_picked_by picked_by;
-    struct str pool;   /* its name; empty: none. Valid as the endpoints are */
-    bool known_model;  /* the configuration has the model's name, or a rewrite for it */
-    struct str target; /* the model's name for the endpoint; ptr NULL: unchanged */
+    uint32_t n_cached_tokens; /* with a handler: of the prompt, at the picked endpoint; estimate */
+    struct str pool;          /* its name; empty: none. Valid as the endpoints are */
+    bool known_model;         /* the configuration has the model's name, or a rewrite for it */
+    struct str target;        /* the model's name for the endpoint; ptr NULL: unchanged */
     enum pool_criticality criticality;
     int64_t priority;    /* of the objective; without one, of the criticality */
     bool sheddable;      /* the objective's priority is below 0; without an objective: Sheddable */

@@ -2,6 +2,7 @@
 #include "pick/pool/records.h"
 
 #include "core/event/clock.h"
+#include "pick/pool/endpoint/endpoint.h"
 
 static struct outcome_record *find_record(struct outcome_record *records, size_t n,
                                           const struct endpoint *endpoint) {
@@ -25,14 +26,14 @@ void outcome_records_add(struct outcome_record *records, size_t n, const struct 
             place = records[i].at_ns < place->at_ns ? &records[i] : place;
         }
     }
-    *place = (struct outcome_record){endpoint, now_ns, kind};
+    *place = (struct outcome_record){endpoint, now_ns, kind, endpoint->profiles};
 }
 
 void outcome_records_forget(struct outcome_record *records, size_t n,
                             const struct endpoint *endpoint) {
     struct outcome_record *place = find_record(records, n, endpoint);
     if (place) {
-        *place = (struct outcome_record){NULL, 0, OUTCOME_KIND_ANSWERED};
+        *place = (struct outcome_record){.endpoint = NULL};
     }
 }
 
@@ -44,6 +45,7 @@ struct outcome_share outcome_records_elsewhere(const struct outcome_record *reco
     for (size_t i = 0; i < n; i++) {
         const struct outcome_record *record = &records[i];
         if (record->endpoint && record->endpoint != endpoint &&
+            (record->profiles & endpoint->profiles) != 0 &&
             clock_between_ns(record->at_ns, now_ns) <= age_ns) {
             share.n++;
             share.n_bad += record->kind >= kind;

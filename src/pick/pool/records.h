@@ -2,6 +2,9 @@
  * failure is the endpoint's or is seen at the others as well: the same client's request may fail
  * everywhere, or every endpoint may fail at the same time.
  *
+ * Where several endpoints share a request, a failure is recorded at each of them: an endpoint is
+ * compared with those for the same stage, which have their part in as many failures of the others.
+ *
  * Sans clock; the caller serializes the calls. */
 #ifndef SLUICE_PICK_POOL_RECORDS_H
 #define SLUICE_PICK_POOL_RECORDS_H
@@ -23,6 +26,7 @@ struct outcome_record {
     const struct endpoint *endpoint; /* only compared; NULL: unused */
     uint64_t at_ns;
     enum outcome_kind kind;
+    uint16_t profiles; /* of the endpoint: those of other stages of requests say nothing of it */
 };
 
 /* At how many endpoints requests ended, and at how many of these they ended badly. */
@@ -36,8 +40,8 @@ void outcome_records_add(struct outcome_record *records, size_t n, const struct 
 /* Drops the endpoint's record. */
 void outcome_records_forget(struct outcome_record *records, size_t n,
                             const struct endpoint *endpoint);
-/* Counts the endpoints other than `endpoint` whose record is not older than `age_ns`; bad ones are
- * those of `kind` or a worse one. */
+/* Counts the endpoints other than `endpoint`, with a profile in common, whose record is not older
+ * than `age_ns`; bad ones are those of `kind` or a worse one. */
 struct outcome_share outcome_records_elsewhere(const struct outcome_record *records, size_t n,
                                                const struct endpoint *endpoint,
                                                enum outcome_kind kind, uint64_t now_ns,

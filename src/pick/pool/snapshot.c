@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core/base/checked.h"
+#include "pick/pool/profile/handler.h"
 
 static enum status snapshot_no_memory(const struct pool_spec *spec, struct error *err) {
     return error_no_memory(err, "a pool of %zu endpoints and %zu models", spec->n_endpoints,
@@ -74,11 +75,12 @@ static enum status index_members(struct pool_snapshot *snapshot, const struct po
     n = select_wanted(spec, wanted);
     for (size_t i = 0; i < n; i++) {
         if (i == 0 || !endpoint_address_equal(&wanted[i]->address, &wanted[i - 1]->address)) {
-            members[snapshot->n_members++] =
-                (struct pool_member){.address = wanted[i]->address,
-                                     .labels = wanted[i]->labels,
-                                     .name = wanted[i]->name,
-                                     .hash = (uint32_t)endpoint_address_hash(&wanted[i]->address)};
+            members[snapshot->n_members++] = (struct pool_member){
+                .address = wanted[i]->address,
+                .labels = wanted[i]->labels,
+                .name = wanted[i]->name,
+                .hash = (uint32_t)endpoint_address_hash(&wanted[i]->address),
+                .profiles = profile_handler_allows(spec->handler, wanted[i]->labels)};
         }
     }
     snapshot->members = members;

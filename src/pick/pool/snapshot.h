@@ -56,7 +56,8 @@ struct pool_member {
     struct endpoint *endpoint;
     struct pool_labels labels;
     struct pool_endpoint_name name;
-    uint32_t hash; /* of the address */
+    uint32_t hash;     /* of the address */
+    uint16_t profiles; /* a bit for each profile of the spec's handler that may choose it */
 };
 
 /* The entry of a model name. */

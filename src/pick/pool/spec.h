@@ -133,6 +133,7 @@ struct pool_spec_note {
 };
 
 struct profile;
+struct profile_handler;
 struct scrape_plan;
 struct dns_plan;
 
@@ -163,7 +164,9 @@ struct pool_spec {
     struct dns_plan *dns;             /* endpoints by DNS names (pick/config's); NULL: none */
     const struct scrape_plan *scrape; /* how loads are scraped (pick/config's); NULL: not at all */
     struct protocol protocol;
-    const struct profile *profile; /* pick/pool/profile/profile.h; NULL: the default */
+    const struct profile *profile;         /* pick/pool/profile/profile.h; NULL: the default */
+    const struct profile_handler *handler; /* of several profiles, of which `profile` is one
+                                              (pick/pool/profile/handler.h); NULL: none */
     /* An endpoint is full when one of these limits is reached, a pool is saturated when all of its
      * endpoints are full; 0: no limit. The latter two are compared with its load report, while that
      * is valid. */

@@ -193,7 +193,8 @@ static struct str find_header(const void *of, struct str name) {
     return str_eq_nocase(str_trim(own), name) && value.ptr ? str_trim(value) : str_make(NULL, 0);
 }
 
-static enum status run_profile(struct explanation *self, struct error *err) {
+static enum status run_profile(const struct explanation *self, enum stage_role stage,
+                               struct pool_explanation *out, struct error *err) {
     const struct pick_described_request *described = self->described;
     struct pool_prompt prompt;
     struct pool_request request = {
@@ -205,8 +206,9 @@ static enum status run_profile(struct explanation *self, struct error *err) {
         .headers = {.find = find_header, .of = &described->header},
         .subset = described->subset.ptr ? &self->subset : NULL,
         .selection = described->selection.ptr ? &self->selection : NULL,
+        .stage = stage,
     };
-    return pool_explain(self->reader, &request, self->arena, &self->profile, err);
+    return pool_explain(self->reader, &request, self->arena, out, err);
 }
 
 /* The profile's result for a member; both are in the order of members. */
@@ -474,6 +476,59 @@ static enum status print_outcome(struct explanation *self, struct error *err) {
     return ST_OK;
 }
 
+/* ---- the other stages ------------------------------------------------------------------------ */
+
+static void print_best(const struct explanation *self, const struct pool_explanation *stage) {
+    const struct pool_endpoint_explanation *best = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < stage->n; i++) {
+        const struct pool_endpoint_explanation *item = &stage->items[i];
+        if (!item->removed_by && (!best || item->score >= best->score)) {
+            n = best && item->score <= best->score ? n + 1 : 1;
+            best = n == 1 ? item : best;
+        }
+    }
+    if (!best) {
+        buf_printf(self->out, "no endpoint: the request %s\n",
+                   self->snapshot->spec->handler->refuses ? "is refused with 503"
+                                                          : "does without it");
+        return;
+    }
+    buf_printf(self->out, "%s", self->snapshot->members[best->member].endpoint->text);
+    if (n > 1) {
+        buf_printf(self->out, ", or another of the %zu with rank 1, at random", n);
+    }
+    buf_printf(self->out, "\n");
+}
+
+/* Without the endpoint of an earlier stage, and without the decider's answer. */
+static enum status print_stage(const struct explanation *self, enum stage_role role,
+                               struct error *err) {
+    const struct profile_handler *handler = self->snapshot->spec->handler;
+    struct pool_explanation stage;
+    enum status st = run_profile(self, role, &stage, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    buf_add_char(self->out, '\n');
+    print_label(self, stage_role_name(role));
+    buf_printf(self->out, "%s\n\n", decider_kind_name(handler->stages[role].decider.kind));
+    print_profile(self->snapshot, &stage, self->out);
+    print_label(self, "outcome");
+    print_best(self, &stage);
+    return ST_OK;
+}
+
+static enum status print_stages(const struct explanation *self, struct error *err) {
+    const struct profile_handler *handler = self->snapshot->spec->handler;
+    enum status st = ST_OK;
+    for (enum stage_role role = STAGE_DECODE + 1; handler && st == ST_OK && role < N_STAGE_ROLES;
+         role++) {
+        st = handler->stages[role].profile ? print_stage(self, role, err) : ST_OK;
+    }
+    return st;
+}
+
 /* Everything except the outcome. */
 static enum status explain_request(struct explanation *self, struct error *err) {
     const struct pick_described_request *described = self->described;
@@ -491,7 +546,7 @@ static enum status explain_request(struct explanation *self, struct error *err) 
         st = print_subset(self, "selection", described->selection, true, &self->selection, err);
     }
     if (st == ST_OK) {
-        st = run_profile(self, err);
+        st = run_profile(self, STAGE_DECODE, &self->profile, err);
     }
     if (st == ST_OK) {
         st = evaluate_endpoints(self, err);
@@ -510,6 +565,9 @@ enum status pick_explain(struct pool_reader *reader, const struct pick_described
     if (st == ST_OK) {
         print_verdicts(&self);
         st = print_outcome(&self, err);
+        if (st == ST_OK) {
+            st = print_stages(&self, err);
+        }
     } else if (st != ST_NO_MEMORY) {
         print_refusal(&self, err);
     }

@@ -7,6 +7,7 @@
 
 #include "core/base/metric/metric.h"
 #include "pick/pool/pool.h"
+#include "pick/session/stages.h"
 
 /* Where a model was found. */
 enum pick_model_source {
@@ -39,6 +40,16 @@ static inline void pick_count_model(enum pick_model_source source) {
                                        [PICK_MODEL_FROM_HEADER] = METRIC_PICK_MODEL_IN_HEADER,
                                        [PICK_MODEL_FROM_BODY] = METRIC_PICK_MODEL_IN_BODY};
     metric_add(rows[source], 1);
+}
+/* Of a stage that is not the destination. */
+static inline void pick_count_stage(enum stage_role role, enum pick_stage_result result) {
+    bool is_encode = role == STAGE_ENCODE;
+    metric_add(result == PICK_STAGE_PICKED
+                   ? (is_encode ? METRIC_PICK_ENCODE_PICKED : METRIC_PICK_PREFILL_PICKED)
+               : result == PICK_STAGE_NO_ENDPOINT
+                   ? (is_encode ? METRIC_PICK_ENCODE_MISSING : METRIC_PICK_PREFILL_MISSING)
+                   : (is_encode ? METRIC_PICK_ENCODE_LEFT_OUT : METRIC_PICK_PREFILL_LEFT_OUT),
+               1);
 }
 static inline void pick_count_refusal(enum status status) {
     metric_add_error(METRIC_PICK, status);

@@ -146,22 +146,53 @@ static size_t metadata_entries(const struct protocol *protocol,
     return n;
 }
 
+/* The headers by which the servers of a request are told of each other. A client's own would let it
+ * choose with which server another one speaks. */
+static const struct str SERVER_HEADERS[] = {
+    STR("x-prefiller-host-port"), STR("x-encoder-hosts-ports"), STR("x-data-parallel-host-port"),
+    STR("x-kv-cache-source-host-port")};
+enum { N_SERVER_HEADERS = sizeof(SERVER_HEADERS) / sizeof(SERVER_HEADERS[0]) };
+
 /* Returns: the number of headers. */
 static size_t stage_headers(const struct protocol *protocol, const struct pick_stages *stages,
-                            struct ext_proc_header out[PICK_MAX_STAGES]) {
+                            struct ext_proc_header out[PICK_MAX_STAGES + 1]) {
+    size_t n = 0;
     for (size_t i = 0; i < stages->n; i++) {
         const struct pick_stage *stage = &stages->items[i];
-        out[i] =
-            (struct ext_proc_header){i == 0 ? protocol->destination_header : stage->plan->header,
-                                     stage->destination.endpoint};
+        if (stage->destination.endpoint.ptr) {
+            out[n++] = (struct ext_proc_header){i == 0 ? protocol->destination_header
+                                                       : stage->plan->header,
+                                                stage->destination.endpoint};
+        }
     }
-    return stages->n;
+    if (stages->items[0].destination.rank.ptr) {
+        out[n++] = (struct ext_proc_header){STR("x-data-parallel-host-port"),
+                                            stages->items[0].destination.rank};
+    }
+    return n;
+}
+
+/* Those of SERVER_HEADERS that are not set. Returns: their number. */
+static size_t forged_headers(const struct ext_proc_header *set, size_t n_set,
+                             struct str out[N_SERVER_HEADERS]) {
+    size_t n = 0;
+    for (size_t i = 0; i < N_SERVER_HEADERS; i++) {
+        bool is_set = false;
+        for (size_t k = 0; k < n_set; k++) {
+            is_set = is_set || str_eq(set[k].key, SERVER_HEADERS[i]);
+        }
+        if (!is_set) {
+            out[n++] = SERVER_HEADERS[i];
+        }
+    }
+    return n;
 }
 
 static enum status send_mutation(struct pick_send_queue *send_queue,
                                  const struct protocol *protocol,
                                  const struct pick_mutation *mutation, struct error *err) {
-    struct ext_proc_header set[PICK_MAX_STAGES + 2];
+    struct ext_proc_header set[PICK_MAX_STAGES + 3];
+    struct str removed[N_SERVER_HEADERS];
     struct ext_proc_entry entries[2];
     struct ext_proc_namespace space = {.name = protocol->destination_namespace, .entries = entries};
     struct ext_proc_response answer = {.kind = mutation->kind,
@@ -173,6 +204,10 @@ static enum status send_mutation(struct pick_send_queue *send_queue,
     size_t n = 0;
     if (mutation->stages) { /* Clause: "Destination Endpoint", 1 */
         n = stage_headers(protocol, mutation->stages, set);
+        if (mutation->stages->by_handler) {
+            answer.headers.remove = removed;
+            answer.headers.n_remove = forged_headers(set, n, removed);
+        }
         space.n_entries =
             metadata_entries(protocol, &mutation->stages->items[0].destination, entries);
         answer.metadata = &space;
@@ -213,9 +248,11 @@ bool pick_session_pick_endpoint(struct pick_session *session, struct str model,
         return false;
     }
     pending->mutation.stages = &session->stages;
+    struct str others = log_enabled(LOG_DEBUG) ? pick_stages_print(session) : str_make(NULL, 0);
     pick_session_report(session, model,
                         &(struct pick_outcome){.target = target,
                                                .pick = &pick,
+                                               .stages = others,
                                                .trace = trace.n > 0 ? &trace : NULL,
                                                .at_body = !at_headers});
     pick_count_pick(!at_headers, pick.picked_by);

@@ -397,7 +397,8 @@ static void move_ticket_to_served(struct pick_session *session,
                                   const struct ext_proc_request *message, struct str served) {
     struct pick_stage *stage = &session->stages.items[0];
     struct endpoint_address address, picked;
-    if (!stage->ticket.endpoint || !endpoint_address_parse(str_trim(served), &address)) {
+    if (!stage->ticket.endpoint || stage->destination.rank.ptr ||
+        !endpoint_address_parse(str_trim(served), &address)) {
         return;
     }
     picked = stage->ticket.endpoint->address;
@@ -447,11 +448,8 @@ static uint64_t read_retry_after_ns(const struct ext_proc_request *message) {
 /* Reports the outcome to outlier detection, unless the proxy replied itself. */
 static void report_outcome(struct pick_session *session, const struct ext_proc_request *message,
                            enum pick_attempt attempt) {
-    const struct pool_ticket *ticket = &session->stages.items[0].ticket;
     struct pool_result result = {.outcome = POOL_OUTCOME_GATEWAY_FAILURE,
-                                 .client = session->client,
-                                 .kind = ticket->kind,
-                                 .number = ticket->number};
+                                 .client = session->client};
     if (attempt == PICK_ATTEMPT_ANSWERED) {
         struct str status = ext_proc_header_find(&message->fields, STR(":status"));
         struct str grpc_status = ext_proc_header_find(&message->fields, STR("grpc-status"));
@@ -463,7 +461,7 @@ static void report_outcome(struct pick_session *session, const struct ext_proc_r
     } else if (attempt == PICK_ATTEMPT_UNKNOWN) {
         return;
     }
-    pool_report_result(session->context.pool, ticket->endpoint, &result);
+    pick_stages_report(session, &result, attempt == PICK_ATTEMPT_ANSWERED);
 }
 
 /* What the first message of the response shows about the endpoint. */
@@ -481,7 +479,6 @@ static void record_endpoint_result(struct pick_session *session,
     }
     /* A body without headers, which the proxy does not show: the status is unknown. */
     bool taken = message->kind != EXT_PROC_RESPONSE_HEADERS || is_success(message);
-    pick_stages_response_started(session, taken);
     pool_ticket_response_started(session->context.pool, ticket, is_success(message));
     if (endpoint && attempt == PICK_ATTEMPT_NOT_CONNECTED) {
         pool_report_refused(session->context.pool, endpoint);
@@ -492,6 +489,7 @@ static void record_endpoint_result(struct pick_session *session,
     if (endpoint) {
         report_outcome(session, message, attempt);
     }
+    pick_stages_response_started(session, taken);
 }
 
 /* For statistics. */

@@ -18,8 +18,8 @@
  * max_body_size on pick_session_is_buffer_full tells the caller to stop reading. A local reply of
  * the proxy, and any end of the stream, end the wait.
  *
- * Stages: a pick is a list of stages (stages.h), each with an endpoint and a ticket. The
- * configuration makes one, the destination.
+ * Stages: a pick is a list of stages (stages.h), each with an endpoint and a ticket. A
+ * configuration without a profile handler makes one, the destination.
  *
  * In-flight count: the ticket of a stage is taken with its pick and released exactly once, at the
  * end of the stage or of the stream, whichever is first.
@@ -58,7 +58,8 @@ enum pick_stage_end {
 
 /* A choice of an endpoint that each request needs. */
 struct pick_stage_plan {
-    struct str header; /* of the request: names the endpoint to the destination. Not used for the
+    enum stage_role role; /* with a profile handler */
+    struct str header;    /* of the request: names the endpoint to the destination. Not used for the
                           first stage, the destination */
     const struct subset *candidates; /* NULL: all endpoints that the request may be sent to */
     enum pick_stage_end end;
@@ -71,8 +72,9 @@ struct pick_context {
     struct pool_set_reader *pools;
     struct pool_wakeup *wakeup; /* of requests that wait for capacity; NULL: requests never wait */
     struct pool_waited *waited; /* with `wakeup`: the pools that requests wait for; may be NULL */
-    const struct pick_stage_plan *stages; /* at most PICK_MAX_STAGES */
-    size_t n_stages;                      /* 0: one, the destination, of all endpoints */
+    const struct pick_stage_plan *stages; /* of tests; at most PICK_MAX_STAGES */
+    size_t n_stages;                      /* 0: as the pool's profile handler says; without one a
+                                             single stage, the destination */
     struct pool *pool;
     struct pool_reader *reader;
     struct pick_limits limits;
@@ -115,6 +117,7 @@ struct pick_outcome {
     const struct pool_trace *trace;  /* why this endpoint; NULL: not logged */
     bool at_body;                    /* with `pick`: it was made at the body */
     const struct endpoint *endpoint; /* NULL: none */
+    struct str stages; /* with several, and debug logs: "prefill=10.0.0.2:8000 encode=left-out" */
     const struct error *why; /* the refusal, or the error that ends the stream; NULL: picked */
     struct pick_counted counted;
 };

@@ -20,8 +20,9 @@ enum { PREFIX_BYTES = 5, MAX_PREFIXES = 1024 /* of a body that are looked at */ 
 struct pick_prompt {
     struct prompt_scan scan;
     struct prompt_text text;
-    bool waits;      /* the pick waits for the prompt */
-    uint64_t n_seen; /* bytes of the body scanned */
+    bool waits;       /* the pick waits for the prompt */
+    bool wants_media; /* and for the first of its pictures, sounds or videos */
+    uint64_t n_seen;  /* bytes of the body scanned */
 };
 
 /* At the slowest, ten nanoseconds a byte, a slice takes less than a tenth of a millisecond. */
@@ -160,6 +161,7 @@ static bool start_prompt_scan(struct pick_session *session) {
     session->prompt = prompts ? arena_calloc(session->arena, 1, sizeof(*session->prompt)) : NULL;
     if (session->prompt) {
         session->prompt->waits = waits;
+        session->prompt->wants_media = needs->media;
         for (size_t i = 0; i < session->stages.n; i++) {
             prompts[i].text = &session->prompt->text;
             session->stages.items[i].prompt = &prompts[i];
@@ -210,7 +212,8 @@ static bool is_prompt_scan_over(const struct pick_prompt *prompt) {
 
 static bool waits_for_prompt(const struct pick_prompt *prompt) {
     return prompt && prompt->waits && !is_prompt_scan_over(prompt) &&
-           !prompt_scan_is_full(&prompt->scan);
+           !(prompt_scan_is_full(&prompt->scan) &&
+             (!prompt->wants_media || prompt->scan.has_media));
 }
 
 static bool is_prompt_limit_reached(const struct pick_session *session) {
@@ -245,9 +248,13 @@ uint64_t pick_session_prompt_bytes(const struct pick_session *session) {
                : 0;
 }
 
+bool pick_session_has_media(const struct pick_session *session) {
+    return session->prompt && session->prompt->scan.has_media;
+}
+
 /* For a prompt that was cut off, content-length is the better estimate, or else what was received.
  * Token ids in lists have about four digits too. */
-uint32_t pick_session_estimate_tokens(const struct pick_session *session) {
+static uint64_t estimate_prompt_tokens(const struct pick_session *session) {
     const struct prompt_scan *scan = session->prompt ? &session->prompt->scan : NULL;
     const struct pick_request *request = pick_session_request(session);
     bool is_all = scan && scan->result == PROMPT_SCAN_END;
@@ -258,7 +265,17 @@ uint32_t pick_session_estimate_tokens(const struct pick_session *session) {
                                               : 0;
         n = length / PROMPT_BYTES_PER_TOKEN > n ? length / PROMPT_BYTES_PER_TOKEN : n;
     }
-    n += scan ? scan->max_tokens : 0;
+    return n;
+}
+
+uint32_t pick_session_prompt_tokens(const struct pick_session *session) {
+    uint64_t n = session->prompt ? estimate_prompt_tokens(session) : 0;
+    return (uint32_t)(n < MAX_TOKENS ? n : MAX_TOKENS);
+}
+
+uint32_t pick_session_estimate_tokens(const struct pick_session *session) {
+    uint64_t n = estimate_prompt_tokens(session);
+    n += session->prompt ? session->prompt->scan.max_tokens : 0;
     return (uint32_t)(n < MAX_TOKENS ? n : MAX_TOKENS);
 }
 
@@ -465,6 +482,11 @@ void pick_session_on_headers(struct pick_session *session, const struct ext_proc
         pick_session_refuse(session, &err);
     } else {
         session->needs_model = needs_body(session, snapshot);
+        if (!pick_stages_plan(session)) {
+            error_no_memory(&err, "the stages of a request");
+            pick_session_abort(session, &err);
+            return;
+        }
         if (start_prompt_scan(session) || session->needs_model) {
             wait_for_body(session);
         } else {

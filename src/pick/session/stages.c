@@ -21,8 +21,124 @@ bool pick_stages_init(struct pick_session *session) {
     stages->items = arena_calloc(session->arena, stages->n, sizeof(*stages->items));
     for (size_t i = 0; stages->items && i < stages->n; i++) {
         stages->items[i].plan = &context->stages[i];
+        stages->order[i] = (uint8_t)i;
     }
     return stages->items;
+}
+
+/* ---- by the profile handler ------------------------------------------------------------------ */
+
+static const struct pick_stage_plan PLANS[N_STAGE_ROLES] = {
+    [STAGE_DECODE] = {.role = STAGE_DECODE},
+    [STAGE_ENCODE] = {.role = STAGE_ENCODE,
+                      .header = STR("x-encoder-hosts-ports"),
+                      .end = PICK_STAGE_LASTS_TO_RESPONSE},
+    [STAGE_PREFILL] = {.role = STAGE_PREFILL,
+                       .header = STR("x-prefiller-host-port"),
+                       .end = PICK_STAGE_LASTS_TO_RESPONSE}};
+
+bool pick_stages_plan(struct pick_session *session) {
+    const struct profile_handler *handler = pick_session_spec(session)->handler;
+    struct pick_stages *stages = &session->stages;
+    enum stage_role order[N_STAGE_ROLES];
+    size_t n_ordered = 0;
+    if (!handler || session->context.n_stages > 0) {
+        return true;
+    }
+    stages->by_handler = true;
+    stages->primary_port = handler->primary_port;
+    if (!handler->stages[STAGE_ENCODE].profile && !handler->stages[STAGE_PREFILL].profile) {
+        return true;
+    }
+    struct pick_stage *items = arena_calloc(session->arena, N_STAGE_ROLES, sizeof(*items));
+    if (!items) {
+        return false;
+    }
+    profile_handler_order(handler, order);
+    stages->items = items;
+    for (size_t i = 0; i < N_STAGE_ROLES; i++) {
+        size_t at = order[i] == STAGE_DECODE ? 0 : stages->n;
+        if (handler->stages[order[i]].profile) {
+            items[at].plan = &PLANS[order[i]];
+            stages->n += at > 0;
+            stages->order[n_ordered++] = (uint8_t)at;
+        }
+    }
+    return true;
+}
+
+static bool is_destination(const struct pick_session *session, const struct pick_stage *stage) {
+    return stage == session->stages.items;
+}
+
+static const struct pick_stage *find_stage(const struct pick_stages *stages, enum stage_role role) {
+    for (size_t i = 0; i < stages->n; i++) {
+        if (stages->items[i].plan->role == role) {
+            return &stages->items[i];
+        }
+    }
+    return NULL;
+}
+
+/* The endpoint of an earlier stage that this one works with. */
+static const struct endpoint *find_peer(const struct pick_session *session,
+                                        const struct pick_stage *stage) {
+    enum stage_role role = stage->plan->role;
+    if (!session->stages.by_handler || role == STAGE_ENCODE) {
+        return NULL;
+    }
+    const struct pick_stage *peer =
+        find_stage(&session->stages, role == STAGE_DECODE ? STAGE_PREFILL : STAGE_DECODE);
+    return peer && peer != stage ? peer->ticket.endpoint : NULL;
+}
+
+/* Decided once: while the request waits the configuration may change. */
+static void decide(struct pick_session *session, struct pick_stage *stage) {
+    const struct profile_handler *handler = pick_session_spec(session)->handler;
+    const struct pick_stage *destination = &session->stages.items[0];
+    bool wanted = true;
+    if (stage->result != PICK_STAGE_UNDECIDED) {
+        return;
+    }
+    if (session->stages.by_handler && !is_destination(session, stage)) {
+        struct decider_input input = {.n_prompt_tokens = pick_session_prompt_tokens(session),
+                                      .n_cached_tokens = destination->n_cached_tokens,
+                                      .has_peer = destination->ticket.endpoint,
+                                      .has_media = pick_session_has_media(session)};
+        wanted = handler && stage_decider_says(&handler->stages[stage->plan->role].decider, &input);
+    }
+    stage->result = wanted ? PICK_STAGE_WANTED : PICK_STAGE_LEFT_OUT;
+}
+
+/* Whether the request is sent on although the stage has no endpoint. */
+static bool is_optional(struct pick_session *session, const struct pick_stage *stage) {
+    const struct profile_handler *handler = pick_session_spec(session)->handler;
+    return session->stages.by_handler && !is_destination(session, stage) &&
+           !(handler && handler->refuses);
+}
+
+/* RFC 7240, "Prefer: if-available", as the upstream project's coordinator sends it: the request is
+ * for a server that has the beginning of its prompt, and comes back otherwise. */
+static bool prefers_available(const struct pick_session *session) {
+    struct str list = ext_proc_header_find(&pick_session_request(session)->fields, STR("prefer"));
+    while (list.len > 0) {
+        struct str preference = str_cut(&list, ',');
+        if (str_eq_nocase(str_trim(str_cut(&preference, ';')), STR("if-available"))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum status check_preference(const struct pick_session *session,
+                                    const struct pool_pick *pick, struct error *err) {
+    if (!session->stages.by_handler || pick->n_cached_tokens > 0 || !prefers_available(session)) {
+        return ST_OK;
+    }
+    return error_set(err, ST_PRECONDITION_FAILED,
+                     "the endpoint %.*s has no prefix of the prompt in its cache (Prefer: "
+                     "if-available)",
+                     STR_ARG(endpoint_text(pick->ticket.endpoint)));
 }
 
 /* ---- the request to the pool ----------------------------------------------------------------- */
@@ -65,35 +181,59 @@ struct pool_request pick_stage_request(const struct pick_session *session,
                                  .subset = request->has_hint ? &request->hint : NULL,
                                  .selection =
                                      stage->plan->candidates ? stage->plan->candidates : selection,
-                                 .fairness_id = request->fairness_id};
+                                 .fairness_id = request->fairness_id,
+                                 .stage = stage->plan->role,
+                                 .peer = find_peer(session, stage)};
 }
 
 /* ---- the choice ------------------------------------------------------------------------------ */
 
-/* "A:1,B:2" */
-static struct str join_endpoints(struct arena *arena, const struct pool_pick *pick) {
+/* With another port, if `port` is not 0. */
+static void print_endpoint(struct buf *out, const struct endpoint *endpoint, uint16_t port) {
+    char text[ENDPOINT_TEXT_BYTES];
+    struct endpoint_address address = endpoint->address;
+    if (port == 0) {
+        buf_add_str(out, endpoint_text(endpoint));
+        return;
+    }
+    address.port = port;
+    buf_add_str(out, endpoint_address_print(&address, text));
+}
+
+/* "A:1,B:2": endpoints from one index to before another. */
+static struct str join_endpoints(struct arena *arena, const struct pool_pick *pick, size_t from,
+                                 size_t to, uint16_t port) {
     struct buf out;
-    buf_init(&out, arena, pick->n_endpoints * ENDPOINT_TEXT_BYTES);
-    for (size_t i = 0; i < pick->n_endpoints; i++) {
-        if (i > 0) {
+    buf_init(&out, arena, (to - from) * ENDPOINT_TEXT_BYTES);
+    for (size_t i = from; i < to; i++) {
+        if (i > from) {
             buf_add_char(&out, ',');
         }
-        buf_add_str(&out, endpoint_text(pick->endpoints[i]));
+        print_endpoint(&out, pick->endpoints[i], port);
     }
     return out.failed ? str_make(NULL, 0) : buf_str(&out);
 }
 
+/* `port`: of a handler that sends requests to another port of the endpoint; 0: to its own. */
 static enum status print_destination(struct arena *arena, const struct pool_pick *pick,
-                                     enum protocol_fallback fallback, struct pick_destination *out,
-                                     struct error *err) {
-    *out = (struct pick_destination){.endpoint = endpoint_text(pick->ticket.endpoint)};
-    if (pick->n_endpoints < 2 || fallback == FALLBACK_NONE) {
-        return ST_OK;
+                                     enum protocol_fallback fallback, uint16_t port,
+                                     struct pick_destination *out, struct error *err) {
+    size_t n = fallback == FALLBACK_LIST ? pick->n_endpoints : 1;
+    struct str endpoint = endpoint_text(pick->ticket.endpoint);
+    *out = (struct pick_destination){.endpoint = endpoint};
+    if (port != 0) {
+        out->rank = endpoint;
     }
-    struct str *slot = fallback == FALLBACK_LIST ? &out->endpoint : &out->fallback;
-    *slot = fallback == FALLBACK_LIST ? join_endpoints(arena, pick)
-                                      : arena_dup(arena, endpoint_text(pick->endpoints[1]));
-    return slot->ptr ? ST_OK : error_no_memory(err, "the fallback endpoint");
+    if (n > 1 || port != 0) {
+        out->endpoint = join_endpoints(arena, pick, 0, n, port);
+    }
+    if (fallback == FALLBACK_KEY && pick->n_endpoints > 1) {
+        out->fallback = join_endpoints(arena, pick, 1, 2, port);
+        if (!out->fallback.ptr) {
+            return error_no_memory(err, "the fallback endpoint");
+        }
+    }
+    return out->endpoint.ptr ? ST_OK : error_no_memory(err, "the fallback endpoint");
 }
 
 /* The fallback endpoints that print_destination printed: a response may come from one. */
@@ -121,6 +261,7 @@ static enum status keep_pick(struct arena *arena, const struct pool_pick *pick,
                              struct pick_stage *stage, struct error *err) {
     stage->picked_by = pick->picked_by;
     stage->known_model = pick->known_model;
+    stage->n_cached_tokens = pick->n_cached_tokens;
     if (pick->target.ptr) {
         stage->target = arena_dup(arena, pick->target);
         return stage->target.ptr ? ST_OK : error_no_memory(err, "the model's new name");
@@ -133,8 +274,8 @@ static enum status run_stage(struct pick_session *session, struct pick_stage *st
                              struct str model, struct pool_pick *pick, struct pool_trace *trace,
                              struct error *err) {
     const struct pool_spec *spec = pick_session_spec(session);
-    bool is_destination = stage == session->stages.items;
-    enum protocol_fallback fallback = is_destination ? spec->protocol.fallback : FALLBACK_NONE;
+    bool is_first = is_destination(session, stage);
+    enum protocol_fallback fallback = is_first ? spec->protocol.fallback : FALLBACK_NONE;
     struct pool_request requested = pick_stage_request(session, stage, model);
     enum status st = ST_OK;
     requested.n_fallbacks = fallback == FALLBACK_NONE ? 0 : spec->protocol.n_fallbacks;
@@ -150,25 +291,56 @@ static enum status run_stage(struct pick_session *session, struct pick_stage *st
         return st;
     }
     stage->ticket = pick->ticket;
+    stage->result = PICK_STAGE_PICKED;
     session->stages.n_picked++;
-    if (is_destination && pool_wants_clients(session->context.pool)) {
+    if (is_first && pool_wants_clients(session->context.pool)) {
         session->client = hash_client(pick_session_request(session));
     }
-    st = print_destination(session->arena, pick, fallback, &stage->destination, err);
+    st = is_first ? check_preference(session, pick, err) : ST_OK;
+    if (st == ST_OK) {
+        uint16_t port = is_first ? session->stages.primary_port : 0;
+        st = print_destination(session->arena, pick, fallback, port, &stage->destination, err);
+    }
     if (st == ST_OK && fallback != FALLBACK_NONE) {
         st = remember_fallbacks(session->arena, pick, fallback, stage, err);
     }
     return st == ST_OK && session->stages.n > 1 ? keep_pick(session->arena, pick, stage, err) : st;
 }
 
+/* Decides on the stage and picks for it. Returns: as run_stage. */
+static enum status step(struct pick_session *session, struct pick_stage *stage, struct str model,
+                        struct pool_pick *pick, struct pool_trace *trace, struct error *err) {
+    struct pick_stages *stages = &session->stages;
+    decide(session, stage);
+    if (stage->result == PICK_STAGE_LEFT_OUT) {
+        stages->n_picked++;
+        return ST_OK;
+    }
+    enum status st = run_stage(session, stage, model, pick, trace, err);
+    if (st == ST_NO_ENDPOINT && is_optional(session, stage)) {
+        stage->result = PICK_STAGE_NO_ENDPOINT;
+        stages->n_picked++;
+        return ST_OK;
+    }
+    return st;
+}
+
+static void count_stages(const struct pick_stages *stages) {
+    for (size_t i = 1; stages->by_handler && i < stages->n; i++) {
+        pick_count_stage(stages->items[i].plan->role, stages->items[i].result);
+    }
+}
+
 /* A trace has views of the pick: with several stages there is none. */
 enum status pick_stages_run(struct pick_session *session, struct str model, struct pool_pick *pick,
                             struct pool_trace *trace, struct error *err) {
     struct pick_stages *stages = &session->stages;
+    struct pool_pick other;
     while (!pick_stages_are_picked(stages)) {
         size_t at = stages->n_picked;
-        enum status st =
-            run_stage(session, &stages->items[at], model, pick, stages->n == 1 ? trace : NULL, err);
+        struct pick_stage *stage = &stages->items[stages->order[at]];
+        enum status st = step(session, stage, model, is_destination(session, stage) ? pick : &other,
+                              stages->n == 1 ? trace : NULL, err);
         if (st == ST_OK && stages->n_picked == at) {
             pick_queue_start_wait(session, pick);
         }
@@ -178,12 +350,36 @@ enum status pick_stages_run(struct pick_session *session, struct str model, stru
     }
     if (stages->n > 1) {
         const struct pick_stage *destination = &stages->items[0];
-        pick->ticket = destination->ticket;
-        pick->target = destination->target;
-        pick->picked_by = destination->picked_by;
-        pick->known_model = destination->known_model;
+        *pick = (struct pool_pick){.ticket = destination->ticket,
+                                   .target = destination->target,
+                                   .picked_by = destination->picked_by,
+                                   .known_model = destination->known_model,
+                                   .n_cached_tokens = destination->n_cached_tokens,
+                                   .pool = pick_session_spec(session)->name};
+        count_stages(stages);
     }
     return ST_OK;
+}
+
+static struct str result_text(const struct pick_stage *stage) {
+    return stage->result == PICK_STAGE_PICKED        ? stage->destination.endpoint
+           : stage->result == PICK_STAGE_NO_ENDPOINT ? STR("no-endpoint")
+                                                     : STR("left-out");
+}
+
+struct str pick_stages_print(const struct pick_session *session) {
+    const struct pick_stages *stages = &session->stages;
+    struct buf out;
+    if (!stages->by_handler || stages->n == 1) {
+        return str_make(NULL, 0);
+    }
+    buf_init(&out, session->arena, 0);
+    for (size_t i = 1; i < stages->n; i++) {
+        struct str text = result_text(&stages->items[i]);
+        buf_printf(&out, "%s%s=%.*s", i > 1 ? " " : "",
+                   stage_role_name(stages->items[i].plan->role), STR_ARG(text));
+    }
+    return out.failed ? str_make(NULL, 0) : buf_str(&out);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -193,6 +389,55 @@ static void answer_prompt(const struct pick_session *session, struct pick_stage 
     if (stage->prompt) {
         pool_prompt_answered(session->context.reader, stage->prompt, stage->ticket.endpoint, taken);
         stage->prompt = NULL;
+    }
+}
+
+static void report(const struct pick_session *session, const struct pick_stage *stage,
+                   const struct pool_result *result) {
+    const struct pool_ticket *ticket = &stage->ticket;
+    struct pool_result own = *result;
+    own.kind = ticket->kind;
+    own.number = ticket->number;
+    pool_report_result(session->context.pool, ticket->endpoint, &own);
+}
+
+/* The stage, of those that were not reported to yet, whose endpoint has failed most often in a
+ * row. Returns: NULL: there are none. */
+static const struct pick_stage *find_suspect(const struct pick_stages *stages, unsigned reported) {
+    const struct pick_stage *found = NULL;
+    for (size_t i = stages->n; i-- > 0;) {
+        const struct pick_stage *stage = &stages->items[i];
+        bool is_left = stage->ticket.endpoint && !(reported >> i & 1);
+        if (is_left && (!found || endpoint_n_consecutive_5xx(stage->ticket.endpoint) >
+                                      endpoint_n_consecutive_5xx(found->ticket.endpoint))) {
+            found = stage;
+        }
+    }
+    return found;
+}
+
+/* A server error may be that of any of the endpoints, and is passed on by the destination. It
+ * counts for each of them, until one is ejected: the error was its. */
+void pick_stages_report(struct pick_session *session, const struct pool_result *result,
+                        bool is_answered) {
+    const struct pick_stages *stages = &session->stages;
+    bool is_good = result->outcome == POOL_OUTCOME_OK;
+    bool is_shared = is_answered && (is_good || result->outcome == POOL_OUTCOME_5XX ||
+                                     result->outcome == POOL_OUTCOME_GATEWAY_FAILURE);
+    const struct pick_stage *stage = &stages->items[0];
+    if (!is_shared || stages->n == 1) {
+        if (stage->ticket.endpoint) {
+            report(session, stage, result);
+        }
+        return;
+    }
+    for (unsigned reported = 0; (stage = find_suspect(stages, reported));
+         reported |= 1u << (stage - stages->items)) {
+        bool was_ejected = endpoint_is_ejected(stage->ticket.endpoint);
+        report(session, stage, result);
+        if (!is_good && !was_ejected && endpoint_is_ejected(stage->ticket.endpoint)) {
+            return;
+        }
     }
 }
 

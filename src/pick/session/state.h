@@ -211,6 +211,10 @@ struct pool_prompt *pick_session_get_prompt(const struct pick_session *session,
                                             const struct pick_stage *stage);
 /* Memory that the prompt occupies. */
 uint64_t pick_session_prompt_bytes(const struct pick_session *session);
+/* Whether the prompt has pictures, sound or video, as far as it was read. */
+bool pick_session_has_media(const struct pick_session *session);
+/* An estimate of the prompt's tokens; 0: unknown. */
+uint32_t pick_session_prompt_tokens(const struct pick_session *session);
 /* An estimate of the request's tokens, prompt and output; 0: unknown. */
 uint32_t pick_session_estimate_tokens(const struct pick_session *session);
 
@@ -218,6 +222,15 @@ uint32_t pick_session_estimate_tokens(const struct pick_session *session);
 
 /* Makes the stages that the context says. Returns: false when out of memory. */
 bool pick_stages_init(struct pick_session *session) SLUICE_MUST_USE;
+/* The pool is known: makes the stages of its profile handler, if it has one. Returns: false when
+ * out of memory. */
+bool pick_stages_plan(struct pick_session *session) SLUICE_MUST_USE;
+/* Reports to outlier detection how a response ended to which several endpoints contributed: to the
+ * destination's, and where the response does not say which of them failed to all. */
+void pick_stages_report(struct pick_session *session, const struct pool_result *result,
+                        bool is_answered);
+/* For logs: the other stages. Returns: ptr NULL: there are none, or out of memory. */
+struct str pick_stages_print(const struct pick_session *session);
 /* What the stage asks the pool for. */
 struct pool_request pick_stage_request(const struct pick_session *session,
                                        const struct pick_stage *stage, struct str model);

@@ -79,6 +79,7 @@ struct endpoint {
 
     bool in_pool;              /* in the pool's newest snapshot */
     uint32_t member;           /* its index in that snapshot */
+    uint16_t profiles;         /* as of the member */
     bool known;                /* readiness was checked, or is not checked in this pool */
     bool ready;                /* with `known`: the check's result; true without checks */
     uint64_t trial_ns;         /* avoided or on trial: when it may be tried next */
@@ -159,6 +160,10 @@ static inline enum endpoint_avoidance endpoint_avoidance(const struct endpoint *
 }
 static inline bool endpoint_is_ejected(const struct endpoint *endpoint) {
     return endpoint_is_avoided(endpoint) && endpoint_avoidance(endpoint) == ENDPOINT_EJECTED;
+}
+/* Server errors since the last answer, as far as they counted. */
+static inline uint32_t endpoint_n_consecutive_5xx(const struct endpoint *endpoint) {
+    return atomic_load_explicit(&endpoint->outliers.n_consecutive_5xx, memory_order_relaxed);
 }
 static inline bool endpoint_is_refused(const struct endpoint *endpoint) {
     return endpoint_is_avoided(endpoint) &&

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/num.h"
 #include "core/event/clock.h"
@@ -18,7 +19,7 @@ static struct pool_waiter *waiter_of(struct flow_item *item) {
 }
 
 static void count_unrestricted(struct pool *pool, const struct pool_waiter *waiter, bool more) {
-    if (!waiter->subset && !waiter->selection) {
+    if (!waiter->subset && !waiter->selection && waiter->profile == 0) {
         uint64_t n = atomic_load_explicit(&pool->n_unrestricted, memory_order_relaxed);
         atomic_store_explicit(&pool->n_unrestricted, more ? n + 1 : n - 1, memory_order_relaxed);
     }
@@ -131,7 +132,7 @@ static bool has_capacity(struct pool *pool, const struct endpoint *endpoint) {
 /* ---- which waiter may use which endpoint ----------------------------------------------------- */
 
 static bool is_restricted(const struct pool_waiter *waiter) {
-    return waiter->subset || waiter->selection;
+    return waiter->subset || waiter->selection || waiter->profile != 0;
 }
 
 static size_t count_words(const struct pool_snapshot *snapshot) {
@@ -156,6 +157,17 @@ void pool_waiter_forget(struct pool_waiter *waiter) {
     waiter->members_generation = 0;
 }
 
+/* The bit of the profile with this name; all bits where the configuration has none of this name. */
+static uint16_t profiles_of(const struct pool_snapshot *snapshot, uint64_t name_hash) {
+    const struct profile_handler *handler = snapshot->spec->handler;
+    for (size_t i = 0; name_hash != 0 && handler && i < handler->n_profiles; i++) {
+        if (profile_name_hash(&handler->profiles[i]) == name_hash) {
+            return (uint16_t)(1u << i);
+        }
+    }
+    return UINT16_MAX;
+}
+
 /* Out of memory the waiter has no set until the next snapshot: its subset is searched. */
 void pool_waiter_resolve(const struct pool_snapshot *snapshot, struct pool_waiter *waiter) {
     if (!is_restricted(waiter) || waiter->members_generation == snapshot->generation) {
@@ -163,6 +175,7 @@ void pool_waiter_resolve(const struct pool_snapshot *snapshot, struct pool_waite
     }
     const struct subset *one = waiter->subset ? waiter->subset : waiter->selection;
     const struct subset *other = waiter->subset ? waiter->selection : NULL;
+    uint16_t profiles = profiles_of(snapshot, waiter->profile);
     size_t n = count_words(snapshot);
     free(waiter->members);
     waiter->members = calloc((other ? 2 * n : n) + 1, sizeof(*waiter->members));
@@ -170,7 +183,15 @@ void pool_waiter_resolve(const struct pool_snapshot *snapshot, struct pool_waite
     if (!waiter->members) {
         return;
     }
-    mark_members(snapshot, one, waiter->members);
+    if (one) {
+        mark_members(snapshot, one, waiter->members);
+    } else {
+        memset(waiter->members, 0xff, n * sizeof(*waiter->members));
+    }
+    for (uint32_t i = 0; i < n * 64; i++) {
+        bool allowed = i < snapshot->n_members && (snapshot->members[i].profiles & profiles) != 0;
+        waiter->members[i / 64] &= ~((uint64_t)!allowed << i % 64);
+    }
     if (other) {
         mark_members(snapshot, other, waiter->members + n);
         for (size_t i = 0; i < n; i++) {
@@ -626,7 +647,8 @@ static void add_to_hash(const struct pool *pool, const struct subset *subset,
 
 /* Waiters with equal lists of addresses fit the same endpoints. */
 static struct keyed_hash place_of(const struct pool *pool, const struct pool_request *request) {
-    struct keyed_hash hash = {request->subset != NULL, request->selection != NULL};
+    struct keyed_hash hash = {request->subset != NULL,
+                              (request->selection != NULL) ^ request->waiter->profile};
     add_to_hash(pool, request->subset, &hash);
     hash.high ^= request->selection ? UINT64_MAX : 0;
     add_to_hash(pool, request->selection, &hash);
@@ -712,6 +734,7 @@ enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *
                                    .wakeup = waiter->wakeup,
                                    .subset = request->subset,
                                    .selection = request->selection,
+                                   .profile = waiter->profile,
                                    .members = members,
                                    .members_generation = members_generation,
                                    .max_wait_ns = max_wait_ns,

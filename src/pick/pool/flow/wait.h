@@ -18,6 +18,9 @@
  * Capacity can also appear with time (a load report expires, an endpoint is no longer avoided):
  * while requests wait, pool_tick is called regularly.
  *
+ * With several profiles (pick/pool/profile/handler.h) a request waits only for endpoints that its
+ * profile may choose by their labels, as if they were a subset.
+ *
  * A subset is resolved to a set of members once for each snapshot, and what is done under the lock
  * at a time is bounded: a tick that finds capacity for many waiters, and an update of the pool,
  * release the lock in between.
@@ -59,12 +62,14 @@ struct pool_waiter {
     struct flow_item item; /* first: an item is cast to its waiter */
     struct pool_wakeup *wakeup;
     const struct subset *subset, *selection;
+    uint64_t profile;          /* hash of the name of the handler's profile that chooses; 0: none */
     struct endpoint *reserved; /* the endpoint with a slot reserved for it; NULL: none */
     bool in_wakeup_list;       /* in the wakeup's list */
     bool notified;             /* taken from that list */
     bool displaced;            /* another request took its place: its next pick is refused */
-    /* With a subset: a bit for each member of the snapshot of this generation that it allows; NULL:
-     * not resolved. Resolved once for each snapshot: a subset may have many addresses. */
+    /* With a subset or a profile: a bit for each member of the snapshot of this generation that it
+     * allows; NULL: not resolved. Resolved once for each snapshot: a subset may have many
+     * addresses. */
     uint64_t *members;
     uint64_t members_generation;
     STAILQ_ENTRY(pool_waiter) orphaned_link; /* while pool_notify_after_update collects them */

@@ -47,6 +47,7 @@ uint64_t prefix_producer_salt(const struct prefix_producer *producer);
 struct pool_request_needs {
     bool prompt;        /* the prompt's beginning, where the body is available anyway */
     bool body;          /* and the pick waits for the body, where the proxy sends it */
+    bool media;         /* and for its pictures, sounds and videos: whether there are any */
     bool cold_requests; /* which endpoints were sent requests whose prefix no endpoint had, by the
                            producer `cold_prefix` */
     bool latency;       /* response times */

@@ -240,6 +240,12 @@ static uint32_t count_known_blocks(const struct pool_reader *reader, uint32_t in
     return 0;
 }
 
+uint32_t pool_prompt_cached_tokens(const struct pool_reader *reader,
+                                   const struct endpoint *endpoint) {
+    uint64_t n_blocks = count_known_blocks(reader, 0, endpoint);
+    return (uint32_t)(n_blocks * reader->prefixes[0].block_bytes / PROMPT_BYTES_PER_TOKEN);
+}
+
 static bool sees_responses(const struct pool *pool) {
     return atomic_load_explicit(&pool->n_unseen, memory_order_relaxed) <= MOST_UNSEEN;
 }

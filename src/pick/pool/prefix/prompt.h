@@ -86,6 +86,11 @@ struct pool_ticket;
 void pool_prompt_record(struct pool_reader *reader, const struct pool_request *request,
                         const struct profile *profile, struct pool_ticket *ticket);
 
+/* An estimate of the prompt's beginning that the endpoint has, by the default producer and the last
+ * pool_prompt_match. Internal to pick/pool. */
+uint32_t pool_prompt_cached_tokens(const struct pool_reader *reader,
+                                   const struct endpoint *endpoint);
+
 /* The response has begun. `taken`: the endpoint has taken the prompt, which is recorded for it. It
  * may be another endpoint than the picked one; NULL: none of the pool. */
 void pool_prompt_answered(struct pool_reader *reader, struct pool_prompt *prompt,

@@ -70,6 +70,8 @@ struct candidate_set {
     struct str model;                      /* as the endpoint will see it; ptr NULL: none */
     struct str session;                    /* for session affinity; ptr NULL: none */
     const struct prefix_matches *prefixes; /* by the profile's producers */
+    const struct pool_member *peer;        /* of an earlier stage of the request; NULL: none, or
+                                              unknown */
     struct pool_headers headers;           /* find NULL: unknown */
     struct prng *prng;                     /* for random choices */
     uint64_t now_ns;

@@ -63,6 +63,9 @@ struct plugin {
     /* By kind one of these is set, the others are NULL. */
     /* Keeps some of the candidates, by candidate_set_filter or candidate_set_select. */
     void (*filter)(const void *parameters, struct candidate_set *candidates);
+    /* Of a filter by labels alone: whether it keeps an endpoint with these. NULL: it depends on
+     * more. A request waits only for endpoints that it may get. */
+    bool (*allows)(const void *parameters, struct pool_labels labels);
     /* Adds a number from 0 to `weight` to each candidate's score with the candidate_set_score_…
      * functions; otherwise it calls candidate_set_mark_all_modified. */
     void (*score)(const void *parameters, struct candidate_set *candidates, float weight);

@@ -123,16 +123,19 @@ static bool condition_matches(const struct condition *condition, struct pool_lab
     return !label;
 }
 
-static bool selector_matches(const void *parameters, const struct candidate_set *candidates,
-                             uint32_t i) {
+static bool allows(const void *parameters, struct pool_labels labels) {
     const struct selector *selector = parameters;
-    struct pool_labels labels = candidate_set_member(candidates, i)->labels;
     for (size_t k = 0; k < selector->n; k++) {
         if (!condition_matches(&selector->conditions[k], labels)) {
             return false;
         }
     }
     return true;
+}
+
+static bool selector_matches(const void *parameters, const struct candidate_set *candidates,
+                             uint32_t i) {
+    return allows(parameters, candidate_set_member(candidates, i)->labels);
 }
 
 static void filter(const void *parameters, struct candidate_set *candidates) {
@@ -142,4 +145,5 @@ static void filter(const void *parameters, struct candidate_set *candidates) {
 const struct plugin plugin_label_selector_filter = {.type = "label-selector-filter",
                                                     .kind = PLUGIN_FILTER,
                                                     PLUGIN_PARAMETERS(struct selector, PARAMETERS),
-                                                    .filter = filter};
+                                                    .filter = filter,
+                                                    .allows = allows};

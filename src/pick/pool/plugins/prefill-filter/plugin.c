@@ -1,9 +1,13 @@
 /* Keeps endpoints with a role that includes prefill. */
 #include "pick/pool/profile/plugin.h"
 
-static bool has_role(const void *parameters, const struct candidate_set *candidates, uint32_t i) {
+static bool allows(const void *parameters, struct pool_labels labels) {
     (void)parameters;
-    return labels_have_role(candidate_set_member(candidates, i)->labels, ROLE_PREFILL);
+    return labels_have_role(labels, ROLE_PREFILL);
+}
+
+static bool has_role(const void *parameters, const struct candidate_set *candidates, uint32_t i) {
+    return allows(parameters, candidate_set_member(candidates, i)->labels);
 }
 
 static void filter(const void *parameters, struct candidate_set *candidates) {
@@ -11,4 +15,4 @@ static void filter(const void *parameters, struct candidate_set *candidates) {
 }
 
 const struct plugin plugin_prefill_filter = {
-    .type = "prefill-filter", .kind = PLUGIN_FILTER, .filter = filter};
+    .type = "prefill-filter", .kind = PLUGIN_FILTER, .filter = filter, .allows = allows};

@@ -1,0 +1,473 @@
+/* Requests in a pool with a profile handler: which stages are picked for, of which endpoints, what
+ * the servers are told in headers, and that a client's own headers are removed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/metric/metric.h"
+#include "pick/pool/profile/handler.h"
+#include "pick/session/explain.h"
+#include "pick/session/pick_fixture.h"
+
+#define POST ":method=POST|:path=/v1/chat/completions"
+#define FORGED                                                                                     \
+    "|x-prefiller-host-port=6.6.6.6:6|x-encoder-hosts-ports=6.6.6.6:6"                             \
+    "|x-data-parallel-host-port=6.6.6.6:6|x-kv-cache-source-host-port=6.6.6.6:6"
+
+static const char *const SERVER_HEADERS[] = {"x-prefiller-host-port", "x-encoder-hosts-ports",
+                                             "x-data-parallel-host-port",
+                                             "x-kv-cache-source-host-port"};
+enum { PREFILLER, ENCODER, RANK, SOURCE, N_SERVER_HEADERS };
+
+#define ROLE_LABEL(role)                                                                           \
+    { STR("llm-d.ai/role"), STR(role) }
+static const struct pool_label LABELS[] = {ROLE_LABEL("decode"), ROLE_LABEL("encode"),
+                                           ROLE_LABEL("prefill")};
+static const struct profile_step FILTERS[] = {
+    {.plugin = &plugin_decode_filter, .name = STR("decode-filter")},
+    {.plugin = &plugin_encode_filter, .name = STR("encode-filter")},
+    {.plugin = &plugin_prefill_filter, .name = STR("prefill-filter")}};
+static const struct profile_step SCORERS[] = {
+    {.plugin = &plugin_active_request_scorer, .weight = 1, .name = STR("active-request-scorer")},
+    {.plugin = &plugin_prefix_cache_scorer, .weight = 1, .name = STR("prefix-cache-scorer")}};
+
+enum { BLOCK_BYTES = 64 };
+#define PROFILE(role)                                                                              \
+    {                                                                                              \
+        .name = STR(#role), .filters = &FILTERS[STAGE_##role], .n_filters = 1, .scorers = SCORERS, \
+        .n_scorers = 2, .picker = {.plugin = &plugin_max_score_picker}, .needs = {                 \
+            .prompt = true,                                                                        \
+            .body = true,                                                                          \
+            .media = true,                                                                         \
+            .n_prefixes = 1,                                                                       \
+            .used_prefixes = 1,                                                                    \
+            .prefixes = {{.block_bytes = BLOCK_BYTES, .max_blocks = 64, .capacity = 1000}}         \
+        }                                                                                          \
+    }
+static const struct profile PROFILES[] = {PROFILE(DECODE), PROFILE(ENCODE), PROFILE(PREFILL)};
+
+/* All three stages; encode and prefill run always. */
+static struct profile_handler handler_of_three(void) {
+    struct profile_handler handler = {
+        .type = STR("disagg-profile-handler"), .profiles = PROFILES, .n_profiles = N_STAGE_ROLES};
+    for (int i = 0; i < N_STAGE_ROLES; i++) {
+        handler.stages[i].profile = &PROFILES[i];
+        handler.stages[i].decider.kind = i == STAGE_DECODE ? DECIDER_NEVER : DECIDER_ALWAYS;
+    }
+    return handler;
+}
+
+/* 10.0.ROLE.1 and so on. */
+static struct pool_spec *spec_of(const struct profile_handler *handler,
+                                 const uint32_t n_of[N_STAGE_ROLES]) {
+    struct pool_spec *spec = fixture_spec();
+    for (uint32_t role = 0; role < N_STAGE_ROLES; role++) {
+        for (uint32_t i = 1; i <= n_of[role]; i++) {
+            struct pool_spec_endpoint wanted = {.address = fixture_numbered(role << 8 | i),
+                                                .labels = {&LABELS[role], 1}};
+            pool_spec_add_endpoint(spec, &wanted);
+        }
+    }
+    spec->profile = handler->stages[STAGE_DECODE].profile;
+    spec->handler = handler;
+    return spec;
+}
+
+/* Takes the spec. */
+static struct fake_proxy *open_pool(struct pool_spec *spec) {
+    struct fake_proxy *proxy = calloc(1, sizeof(*proxy));
+    struct prefix_table *table;
+    struct error err;
+    assert_non_null(proxy);
+    assert_int_equal(pool_new(&proxy->pool.pool, &err), ST_OK);
+    assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &table, &err), ST_OK);
+    pool_attach_prefix_table(proxy->pool.pool, table);
+    prefix_table_unref(table);
+    fixture_update(proxy->pool.pool, spec);
+    assert_int_equal(pool_reader_new(proxy->pool.pool, 1, &proxy->pool.reader, &err), ST_OK);
+    pool_wakeup_init(&proxy->wakeup, proxy_on_call, proxy);
+    proxy_stream(proxy, &proxy_limits);
+    return proxy;
+}
+
+static void next_stream(struct fake_proxy *proxy) {
+    proxy_end(proxy);
+    proxy_stream(proxy, &proxy_limits);
+}
+
+static size_t count_removed(const struct ext_proc_client_response *reply, const char *key) {
+    struct pb_reader reader = pb_read(reply->mutation);
+    struct str removed;
+    size_t n = 0;
+    while (ext_proc_removed_header_next(&reader, &removed)) {
+        n += str_is(removed, key);
+    }
+    return n;
+}
+
+/* The destination, and what each of the servers' headers is set to ("": removed). */
+static void expect_reply(const struct ext_proc_client_response *reply, const char *destination,
+                         const char *const values[N_SERVER_HEADERS]) {
+    proxy_assert_text(proxy_pick(reply), destination);
+    for (size_t i = 0; i < N_SERVER_HEADERS; i++) {
+        struct str got = proxy_set(reply, SERVER_HEADERS[i]);
+        if (values[i][0] != '\0') {
+            proxy_assert_text(got, values[i]);
+            assert_int_equal(count_removed(reply, SERVER_HEADERS[i]), 0);
+        } else {
+            assert_null(got.ptr);
+            assert_int_equal(count_removed(reply, SERVER_HEADERS[i]), 1);
+        }
+    }
+}
+
+/* A whole request with a buffered body. Returns: the response to the body. */
+static const struct ext_proc_client_response *send_request(struct fake_proxy *proxy,
+                                                           const char *headers, const char *body) {
+    proxy_request(proxy, headers, false, PROXY_CONFIG(BUFFERED, NONE));
+    proxy_expect_continue(proxy, EXT_PROC_REQUEST_HEADERS);
+    proxy_body(proxy, body, true);
+    return proxy_next(proxy);
+}
+
+static const char TEXT_BODY[] = "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":"
+                                "\"hello\"}]}";
+static const char PICTURE_BODY[] =
+    "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
+    "\"what is this?\"},{\"type\":\"image_url\",\"image_url\":{\"url\":\"http://x/y.png\"}}]}]}";
+
+/* ---- headers --------------------------------------------------------------------------------- */
+
+static void handler_all_stages_are_named_and_forged_headers_replaced(void **state) {
+    static const char *const values[] = {"10.0.2.1:8000", "10.0.1.1:8000", "", ""};
+    struct profile_handler handler = handler_of_three();
+    (void)state;
+    for (int first = 0; first < 2; first++) {
+        handler.prefill_first = first == 1;
+        struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 1, 1}));
+        expect_reply(send_request(proxy, POST FORGED, TEXT_BODY), "10.0.0.1:8000", values);
+        proxy_close(proxy);
+    }
+}
+
+/* In each way in which a pick is sent. */
+static void handler_stages_left_out_remove_forged_headers(void **state) {
+    static const char *const none[] = {"", "", "", ""};
+    struct profile_handler handler = handler_of_three();
+    (void)state;
+    handler.stages[STAGE_ENCODE].decider.kind = DECIDER_MULTIMODAL;
+    handler.stages[STAGE_PREFILL].decider.kind = DECIDER_PREFIX; /* 0 tokens: never */
+    struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 1, 1}));
+    expect_reply(send_request(proxy, POST FORGED, TEXT_BODY), "10.0.0.1:8000", none);
+    next_stream(proxy);
+    proxy_request(proxy, ":method=GET|:path=/v1/models" FORGED, true, PROXY_CONFIG(NONE, NONE));
+    expect_reply(proxy_next(proxy), "10.0.0.1:8000", none);
+    next_stream(proxy);
+    proxy_request(proxy, POST FORGED, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
+    proxy_body(proxy, TEXT_BODY, true);
+    expect_reply(proxy_next(proxy), "10.0.0.1:8000", none);
+    proxy_close(proxy);
+}
+
+/* ---- deciders -------------------------------------------------------------------------------- */
+
+static void handler_multimodal_decider_encodes_pictures_only(void **state) {
+    static const char *const with[] = {"", "10.0.1.1:8000", "", ""}, *const without[] = {"", "", "",
+                                                                                         ""};
+    struct profile_handler handler = handler_of_three();
+    (void)state;
+    handler.stages[STAGE_ENCODE].decider.kind = DECIDER_MULTIMODAL;
+    handler.stages[STAGE_PREFILL].profile = NULL;
+    struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 1, 1}));
+    expect_reply(send_request(proxy, POST, TEXT_BODY), "10.0.0.1:8000", without);
+    next_stream(proxy);
+    expect_reply(send_request(proxy, POST, PICTURE_BODY), "10.0.0.1:8000", with);
+    proxy_close(proxy);
+}
+
+/* A prompt is prefilled elsewhere until the decoding server has it. */
+static void handler_prefix_decider_looks_at_decoding_server(void **state) {
+    static const char *const with[] = {"10.0.2.1:8000", "", "", ""}, *const without[] = {"", "", "",
+                                                                                         ""};
+    struct profile_handler handler = handler_of_three();
+    char body[2000], words[1000];
+    (void)state;
+    handler.stages[STAGE_ENCODE].profile = NULL;
+    handler.stages[STAGE_PREFILL].decider =
+        (struct stage_decider){.kind = DECIDER_PREFIX, .non_cached_tokens = 100};
+    struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 0, 1}));
+    memset(words, 'a', sizeof(words));
+    words[sizeof(words) - 1] = '\0';
+    snprintf(body, sizeof(body), "{\"model\":\"m\",\"prompt\":\"%s\"}", words);
+    expect_reply(send_request(proxy, ":method=POST|:path=/v1/completions", body), "10.0.0.1:8000",
+                 with);
+    proxy_answer(proxy, ":status=200", true);
+    next_stream(proxy);
+    expect_reply(send_request(proxy, ":method=POST|:path=/v1/completions", body), "10.0.0.1:8000",
+                 without);
+    next_stream(proxy);
+    expect_reply(send_request(proxy, ":method=POST|:path=/v1/completions",
+                              "{\"model\":\"m\",\"prompt\":\"short\"}"),
+                 "10.0.0.1:8000", without);
+    proxy_close(proxy);
+}
+
+/* ---- a stage without an endpoint ------------------------------------------------------------- */
+
+static void handler_missing_stage_is_skipped_or_refused(void **state) {
+    static const char *const none[] = {"", "10.0.1.1:8000", "", ""};
+    (void)state;
+    for (int first = 0; first < 2; first++) {
+        struct profile_handler handler = handler_of_three();
+        int64_t before = metric_read(METRIC_PICK_PREFILL_MISSING);
+        handler.prefill_first = first == 1;
+        struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 1, 0}));
+        expect_reply(send_request(proxy, POST FORGED, TEXT_BODY), "10.0.0.1:8000", none);
+        assert_int_equal(metric_read(METRIC_PICK_PREFILL_MISSING), before + 1);
+        proxy_close(proxy);
+        handler.refuses = true;
+        proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 1, 0}));
+        proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
+        proxy_body(proxy, TEXT_BODY, true);
+        proxy_expect_refusal(proxy, 503);
+        proxy_close(proxy);
+    }
+}
+
+/* The destination cannot be left out. */
+static void handler_missing_decode_is_refused(void **state) {
+    struct profile_handler handler = handler_of_three();
+    (void)state;
+    struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){0, 1, 1}));
+    proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
+    proxy_body(proxy, TEXT_BODY, true);
+    proxy_expect_refusal(proxy, 503);
+    proxy_close(proxy);
+}
+
+/* ---- other handlers -------------------------------------------------------------------------- */
+
+static void handler_primary_port_replaces_destinations(void **state) {
+    static const char *const values[] = {"", "", "10.0.0.1:8000", ""};
+    struct profile_handler handler = {.type = STR("data-parallel-profile-handler"),
+                                      .profiles = PROFILES,
+                                      .n_profiles = 1,
+                                      .stages[STAGE_DECODE].profile = PROFILES,
+                                      .primary_port = 9000};
+    struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 0, 0}));
+    (void)state;
+    expect_reply(send_request(proxy, POST FORGED, TEXT_BODY), "10.0.0.1:9000", values);
+    proxy_close(proxy);
+}
+
+static void handler_header_names_profile(void **state) {
+    static const char *const none[] = {"", "", "", ""};
+    static const char *const rows[][2] = {{POST, "10.0.0.1:8000"},
+                                          {POST "|epp-profile= PREFILL ", "10.0.2.1:8000"},
+                                          {POST "|epp-profile=ENCODE", "10.0.1.1:8000"}};
+    struct profile_handler handler = {.type = STR("header-profile-handler"),
+                                      .profiles = PROFILES,
+                                      .n_profiles = N_STAGE_ROLES,
+                                      .stages[STAGE_DECODE].profile = PROFILES,
+                                      .header = STR("epp-profile"),
+                                      .default_profile = STR("DECODE")};
+    struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 1, 1}));
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        expect_reply(send_request(proxy, rows[i][0], TEXT_BODY), rows[i][1], none);
+        next_stream(proxy);
+    }
+    proxy_request(proxy, POST "|epp-profile=other", true, PROXY_CONFIG(NONE, NONE));
+    proxy_expect_refusal(proxy, 400);
+    proxy_close(proxy);
+}
+
+static void handler_prefer_available_needs_cached_prefix(void **state) {
+    static const char *const none[] = {"", "", "", ""};
+    struct profile_handler handler = handler_of_three();
+    char body[2000], words[1000];
+    (void)state;
+    handler.stages[STAGE_ENCODE].profile = handler.stages[STAGE_PREFILL].profile = NULL;
+    struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 0, 0}));
+    memset(words, 'a', sizeof(words));
+    words[sizeof(words) - 1] = '\0';
+    snprintf(body, sizeof(body), "{\"model\":\"m\",\"prompt\":\"%s\"}", words);
+    for (int i = 0; i < 3; i++) {
+        static const char path[] = ":method=POST|:path=/v1/completions";
+        const char *headers = i == 1 ? path
+                                     : ":method=POST|:path=/v1/completions|prefer=respond-async, "
+                                       "If-Available;x";
+        proxy_request(proxy, headers, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
+        proxy_body(proxy, body, true);
+        if (i == 0) {
+            proxy_expect_refusal(proxy, 412);
+        } else {
+            expect_reply(proxy_next(proxy), "10.0.0.1:8000", none);
+            proxy_answer(proxy, ":status=200", true);
+        }
+        next_stream(proxy);
+    }
+    proxy_close(proxy);
+}
+
+static void handler_explanation_has_each_stage(void **state) {
+    struct profile_handler handler = handler_of_three();
+    struct pick_described_request described = {.method = STR("POST"),
+                                               .path = STR("/v1/chat/completions")};
+    struct arena *arena = arena_new(NULL, 0);
+    struct buf out;
+    struct error err;
+    (void)state;
+    handler.stages[STAGE_ENCODE].decider.kind = DECIDER_MULTIMODAL;
+    struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 0, 2}));
+    buf_init(&out, arena, 0);
+    assert_int_equal(pick_explain(proxy->pool.reader, &described, &out, &err), ST_OK);
+    buf_add_char(&out, '\0');
+    assert_non_null(strstr(out.data, "outcome     10.0.0.1:8000\n\nencode"));
+    assert_non_null(strstr(out.data, "if the prompt has pictures, sound or video\n"));
+    assert_non_null(strstr(out.data, "outcome     no endpoint: the request does without it\n"));
+    assert_non_null(strstr(out.data, "(    0)         ?  removed "
+                                     "by prefill-filter\n"));
+    assert_non_null(strstr(out.data, "outcome     10.0.2.1:8000, or another of the 2 with rank 1, "
+                                     "at random\n"));
+    arena_free(arena);
+    proxy_close(proxy);
+}
+
+/* ---- flow control and outlier detection ------------------------------------------------------ */
+
+static struct pool_pick take(struct fake_proxy *proxy, enum stage_role stage) {
+    struct pool_request request = {.stage = stage};
+    struct pool_pick pick;
+    struct error err;
+    assert_int_equal(pool_pick(proxy->pool.reader, &request, &pick, &err), ST_OK);
+    return pick;
+}
+
+/* A request waits for a server that prefills while another one waits for one that decodes: each
+ * gets what becomes free for it, whichever came first. */
+static void handler_waiters_get_endpoints_of_their_stage(void **state) {
+    static const char *const values[] = {"10.0.2.1:8000", "", "", ""};
+    struct profile_handler handler = handler_of_three();
+    (void)state;
+    handler.stages[STAGE_ENCODE].profile = NULL;
+    struct pool_spec *spec = spec_of(&handler, (const uint32_t[]){1, 0, 1});
+    spec->max_in_flight = 1;
+    spec->flow_control.on = true;
+    struct fake_proxy *proxy = open_pool(spec);
+    struct pool_waiter waiter = {.wakeup = &proxy->wakeup};
+    struct pool_pick prefill = take(proxy, STAGE_PREFILL);
+    proxy_request(proxy, POST, true, PROXY_CONFIG(NONE, NONE)); /* has the one that decodes */
+    proxy_expect_no_message(proxy);
+    struct pool_request other = {.waiter = &waiter};
+    struct pool_pick pick;
+    struct error err;
+    assert_int_equal(pool_pick(proxy->pool.reader, &other, &pick, &err), ST_OK);
+    assert_null(pick.ticket.endpoint); /* waits for the one that decodes */
+    pool_release_ticket(proxy->pool.pool, &prefill.ticket);
+    proxy_resume(proxy);
+    expect_reply(proxy_next(proxy), "10.0.0.1:8000", values);
+    pool_dequeue(proxy->pool.pool, &waiter, FLOW_ABORTED);
+    proxy_close(proxy);
+}
+
+/* A response does not say whose the error is: that of the server that prefills ejects it, as it has
+ * part in each failure. */
+static void handler_errors_count_for_each_stage(void **state) {
+    struct profile_handler handler = handler_of_three();
+    (void)state;
+    handler.stages[STAGE_ENCODE].profile = NULL;
+    struct pool_spec *spec = spec_of(&handler, (const uint32_t[]){4, 0, 4});
+    spec->outlier_detection.consecutive_5xx = 3;
+    struct fake_proxy *proxy = open_pool(spec);
+    struct endpoint *bad = fixture_endpoint(&proxy->pool, "10.0.2.1:8000");
+    for (int i = 0; i < 200; i++) {
+        proxy_request(proxy, POST, true, PROXY_CONFIG(NONE, NONE));
+        struct str prefiller = proxy_set(proxy_next(proxy), SERVER_HEADERS[PREFILLER]);
+        proxy_answer(proxy,
+                     str_is(prefiller, "10.0.2.1:8000")
+                         ? ":status=500|x-envoy-upstream-service-time=1"
+                         : ":status=200|x-envoy-upstream-service-time=1",
+                     true);
+        next_stream(proxy);
+    }
+    assert_true(endpoint_is_ejected(bad));
+    for (uint32_t i = 1; i <= 4; i++) {
+        char text[32];
+        snprintf(text, sizeof(text), "10.0.0.%u:8000", i);
+        assert_false(endpoint_is_ejected(fixture_endpoint(&proxy->pool, text)));
+    }
+    proxy_close(proxy);
+}
+
+/* ---- endpoints that come and go -------------------------------------------------------------- */
+
+enum { CHURN_PICKS = 100000, CHURN_STEP = 100, MOST_OF_ROLE = 6 };
+
+/* Whether 10.0.ROLE.I with this text is in the pool. */
+static void expect_of_role(struct str text, enum stage_role role,
+                           const uint32_t n_of[N_STAGE_ROLES]) {
+    struct endpoint_address address;
+    assert_true(endpoint_address_parse(text, &address));
+    uint64_t i = address.low & 0xff;
+    assert_int_equal(address.low >> 8 & 0xff, role);
+    assert_in_range(i, 1, n_of[role]);
+}
+
+static void handler_churn_each_stage_has_its_role(void **state) {
+    struct profile_handler handler = handler_of_three();
+    uint32_t n_of[N_STAGE_ROLES] = {3, 2, 3};
+    struct fake_proxy *proxy = open_pool(spec_of(&handler, n_of));
+    struct prng prng = {5};
+    (void)state;
+    for (int i = 0; i < CHURN_PICKS; i++) {
+        if (i % CHURN_STEP == 0) {
+            for (size_t role = 0; role < N_STAGE_ROLES; role++) {
+                n_of[role] = (uint32_t)(prng_next(&prng) % MOST_OF_ROLE) + (role == STAGE_DECODE);
+            }
+            fixture_update(proxy->pool.pool, spec_of(&handler, n_of));
+        }
+        proxy_request(proxy, POST FORGED, true, PROXY_CONFIG(NONE, NONE));
+        const struct ext_proc_client_response *reply = proxy_next(proxy);
+        expect_of_role(proxy_pick(reply), STAGE_DECODE, n_of);
+        for (size_t k = 0; k < N_SERVER_HEADERS; k++) {
+            struct str got = proxy_set(reply, SERVER_HEADERS[k]);
+            enum stage_role role = k == PREFILLER ? STAGE_PREFILL : STAGE_ENCODE;
+            bool is_there = k <= ENCODER && n_of[role] > 0;
+            assert_int_equal(got.ptr != NULL, is_there);
+            assert_int_equal(count_removed(reply, SERVER_HEADERS[k]), !is_there);
+            if (is_there) {
+                expect_of_role(got, role, n_of);
+            }
+        }
+        if (i % 3 > 0) {
+            proxy_answer(proxy, ":status=200|x-envoy-upstream-service-time=1", i % 3 == 1);
+        }
+        next_stream(proxy);
+    }
+    proxy_close(proxy);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(handler_all_stages_are_named_and_forged_headers_replaced),
+        cmocka_unit_test(handler_stages_left_out_remove_forged_headers),
+        cmocka_unit_test(handler_multimodal_decider_encodes_pictures_only),
+        cmocka_unit_test(handler_prefix_decider_looks_at_decoding_server),
+        cmocka_unit_test(handler_missing_stage_is_skipped_or_refused),
+        cmocka_unit_test(handler_missing_decode_is_refused),
+        cmocka_unit_test(handler_primary_port_replaces_destinations),
+        cmocka_unit_test(handler_header_names_profile),
+        cmocka_unit_test(handler_prefer_available_needs_cached_prefix),
+        cmocka_unit_test(handler_explanation_has_each_stage),
+        cmocka_unit_test(handler_waiters_get_endpoints_of_their_stage),
+        cmocka_unit_test(handler_errors_count_for_each_stage),
+        cmocka_unit_test(handler_churn_each_stage_has_its_role),
+    };
+    return cmocka_run_group_tests_name("pick/session/handler", tests, NULL, NULL);
+}
