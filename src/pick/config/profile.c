@@ -1,12 +1,11 @@
 /* Plugins and the profile that they make up, as our own format (`profile`) and upstream's
  * EndpointPickerConfig have them: the same members in both. Upstream's also declares plugins that
  * are not steps of a profile; picker_config.c reads what refers to them. */
-#include "pick/config/plugin_list.h"
+#include "pick/config/profile_handler.h"
 
 #include "core/base/buf.h"
 #include "core/base/suggest.h"
 #include "pick/config/producers.h"
-#include "pick/pool/profile/profile.h"
 
 enum { MOST_WEIGHT = 1000000 };
 
@@ -56,6 +55,12 @@ struct str picker_plugin_types_of_kind(struct arena *arena, enum picker_plugin_k
         }
     }
     return buf_str(&names);
+}
+
+/* Beside the steps. */
+static bool is_of_profiles(enum picker_plugin_kind kind) {
+    return kind == PICKER_PLUGIN_HANDLER || kind == PICKER_PLUGIN_PROFILE_HANDLER ||
+           kind == PICKER_PLUGIN_DECIDER || kind == PICKER_PLUGIN_TOPOLOGY;
 }
 
 /* ---- plugins of a profile -------------------------------------------------------------------- */
@@ -136,8 +141,8 @@ static void read_plugin(struct profile_reader *self, const struct doc_node *node
     plugin->plugin = plugin_find(text);
     self->reader->spec->protocol.send_served_header |= str_is(text, VERIFIER);
     bool refused = plugin->type && plugin->type->kind == PICKER_PLUGIN_REFUSED;
-    bool known = plugin->plugin ||
-                 (plugin->type && (self->upstream || plugin->type->kind == PICKER_PLUGIN_HANDLER));
+    bool known =
+        plugin->plugin || (plugin->type && (self->upstream || is_of_profiles(plugin->type->kind)));
     plugin->is_unknown = refused || !known;
     list->n++;
     if (refused) {
@@ -170,7 +175,8 @@ static void add_step(struct profile_reader *self, const struct declared_plugin *
     struct profile *profile = self->profile;
     struct profile_step step = {declared->plugin, declared->settings, weight, declared->name};
     if (!step.plugin) {
-        if (declared->type->kind != PICKER_PLUGIN_HANDLER) {
+        if (!is_of_profiles(declared->type->kind) &&
+            declared->type->kind != PICKER_PLUGIN_PRODUCER) {
             doc_reader_fail(self->doc, node, "\"%.*s\" has no place in a profile",
                             STR_ARG(declared->name));
         }
@@ -251,28 +257,64 @@ static void read_plugin_refs(struct profile_reader *self, const struct doc_node 
     }
 }
 
-/* Sets the spec's profile, if there was no error. */
-static void end_profile(struct profile_reader *self, const struct doc_node *node) {
-    struct pool_config_reader *reader = self->reader;
+/* Completes the profiles and sets the spec's, if there was no error. */
+static void end_profiles(struct profile_reader *self, struct profile *profiles, size_t n,
+                         const struct doc_node *node) {
+    struct pool_spec *spec = self->reader->spec;
     struct error why = {.status = ST_OK};
-    if (!doc_reader_ok(self->doc)) {
-        return;
+    for (size_t i = 0; i < n; i++) {
+        if (!profiles[i].picker.plugin) {
+            profiles[i].picker = PROFILE_DEFAULT.picker;
+        }
     }
-    if (!self->profile->picker.plugin) {
-        self->profile->picker = PROFILE_DEFAULT.picker;
+    if (doc_reader_ok(self->doc)) {
+        picker_declare_producers(self->doc, self->plugins, &profiles->needs);
     }
-    picker_declare_producers(self->doc, self->plugins, &self->profile->needs);
-    if (!doc_reader_ok(self->doc)) {
-        return;
-    }
-    if (profile_collect_needs(self->profile, &why) != ST_OK) {
+    struct profile_handler *handler =
+        doc_reader_ok(self->doc)
+            ? pool_config_read_handler(self->doc, node, self->plugins, profiles, n)
+            : NULL;
+    if (doc_reader_ok(self->doc) && !handler && profile_collect_needs(profiles, &why) != ST_OK) {
         doc_reader_fail(self->doc, node, "%s", why.text);
+    }
+    if (!doc_reader_ok(self->doc)) {
         return;
     }
-    reader->spec->profile = self->profile;
-    const char *note = profile_load_note(self->profile);
-    if (note) {
-        pool_spec_add_note(reader->spec, STR("profile"), note);
+    spec->handler = handler;
+    spec->profile = handler ? handler->stages[STAGE_DECODE].profile : profiles;
+    for (size_t i = 0; i < n; i++) {
+        const char *note = profile_load_note(&profiles[i]);
+        if (note) {
+            pool_spec_add_note(spec, n > 1 ? profiles[i].name : STR("profile"), note);
+        }
+    }
+}
+
+static void check_profile_name(struct profile_reader *self, const struct profile *profiles,
+                               const struct doc_node *node) {
+    for (const struct profile *other = profiles; other < self->profile; other++) {
+        if (doc_reader_ok(self->doc) && str_eq(other->name, self->profile->name)) {
+            doc_reader_fail(self->doc, node, "the profile \"%.*s\" is there twice",
+                            STR_ARG(other->name));
+        }
+    }
+}
+
+/* Begins to read the profile. */
+static void begin_profile(struct profile_reader *self, struct profile *profile) {
+    self->filters = arena_calloc(self->doc->arena, MOST_PLUGINS, sizeof(*self->filters));
+    self->scorers = arena_calloc(self->doc->arena, MOST_PLUGINS, sizeof(*self->scorers));
+    self->profile = profile;
+    *profile = (struct profile){.filters = self->filters, .scorers = self->scorers};
+}
+
+/* Without profiles all steps make up one. */
+static void read_all_as_profile(struct profile_reader *self, const struct doc_node *node) {
+    self->profile->name = STR("default");
+    for (size_t i = 0; i < self->plugins->n && doc_reader_ok(self->doc); i++) {
+        if (self->plugins->items[i].plugin) {
+            add_step(self, &self->plugins->items[i], 1, node);
+        }
     }
 }
 
@@ -283,36 +325,36 @@ void pool_config_read_profile(struct doc_reader *reader, const struct doc_node *
                                   .upstream = upstream,
                                   .plugins = list};
     struct doc_node profiles = doc_get(node, "schedulingProfiles"), item = {0};
-    size_t n = doc_is_present(&profiles) ? doc_count(&profiles) : 0;
+    size_t n = doc_is_present(&profiles) ? doc_count(&profiles) : 0, n_read = 0;
     list->node = doc_get(node, "plugins");
     if (self.reader->spec->profile) {
         doc_reader_fail(reader, node, "the file has a profile already");
     }
-    if (n > 1) {
-        doc_reader_fail(reader, &profiles, "expected one profile, got %zu", n);
+    if (n > HANDLER_MOST_PROFILES) {
+        doc_reader_fail(reader, &profiles, "expected at most %d profiles, got %zu",
+                        HANDLER_MOST_PROFILES, n);
     }
-    self.filters = arena_calloc(reader->arena, MOST_PLUGINS, sizeof(*self.filters));
-    self.scorers = arena_calloc(reader->arena, MOST_PLUGINS, sizeof(*self.scorers));
-    self.profile = arena_calloc(reader->arena, 1, sizeof(*self.profile));
-    *self.profile = (struct profile){.filters = self.filters, .scorers = self.scorers};
     bool fits = check_plugin_count(reader, &list->node);
     while (fits && doc_reader_next_part(reader, &list->node, &item)) {
         enum status before = doc_reader_begin_part(reader);
         read_plugin(&self, &item);
         doc_reader_end_part(reader, before);
     }
+    struct profile *items =
+        arena_calloc(reader->arena, n > 0 && n <= HANDLER_MOST_PROFILES ? n : 1, sizeof(*items));
     item = (struct doc_node){0};
-    if (n > 0 && doc_reader_next(reader, &profiles, &item)) {
+    while (n > 0 && n <= HANDLER_MOST_PROFILES && doc_reader_next_part(reader, &profiles, &item)) {
+        enum status before = doc_reader_begin_part(reader);
+        begin_profile(&self, &items[n_read++]);
         read_plugin_refs(&self, &item);
-    } else if (doc_reader_ok(reader)) {
-        self.profile->name = STR("default");
-        for (size_t i = 0; i < list->n; i++) {
-            if (list->items[i].plugin) {
-                add_step(&self, &list->items[i], 1, node);
-            }
-        }
+        check_profile_name(&self, items, &item);
+        doc_reader_end_part(reader, before);
     }
-    end_profile(&self, node);
+    if (n_read == 0) {
+        begin_profile(&self, &items[n_read++]);
+        read_all_as_profile(&self, node);
+    }
+    end_profiles(&self, items, n_read, node);
 }
 
 static const struct doc_member PROFILE[] = {

@@ -12,7 +12,7 @@
 #include "core/base/buf.h"
 #include "pick/config/dns_plan.h"
 #include "pick/config/page_fixture.h"
-#include "pick/config/plugin_list.h"
+#include "pick/config/profile_handler.h"
 #include "pick/config/scrape_rules.h"
 #include "pick/pool/profile/plugin.h"
 
@@ -206,6 +206,12 @@ static void print_page(struct buf *out) {
     print_table(out, "dns", POOL_CONFIG_DNS, dns_plan_get(spec));
     print_table(out, "protocol", POOL_CONFIG_PROTOCOL, &spec->protocol);
     print_plugins(out);
+    print_table(out, "Handlers: disagg-profile-handler", PICKER_DISAGG,
+                &(const struct picker_disagg){.prefill_first = false});
+    print_table(out, "Handlers: pd-profile-handler", PICKER_PD, NULL);
+    print_table(out, "Handlers: header-profile-handler", PICKER_BY_HEADER, NULL);
+    print_table(out, "Handlers: data-parallel-profile-handler", PICKER_DATA_PARALLEL, NULL);
+    print_table(out, "Handlers: prefix-based-pd-decider", PICKER_PREFIX_DECIDER, NULL);
     print_table(out, "Upstream: utilization-detector, saturationDetector", PICKER_UTILIZATION,
                 NULL);
     print_table(out, "Upstream: concurrency-detector", PICKER_CONCURRENCY, NULL);

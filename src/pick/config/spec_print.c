@@ -6,7 +6,7 @@
 #include "core/base/plural.h"
 #include "pick/config/dns_plan.h"
 #include "pick/config/scrape_rules.h"
-#include "pick/pool/profile/profile.h"
+#include "pick/pool/profile/handler.h"
 
 /* The widths of labels and of names in lists. */
 enum { LABEL_COLUMNS = 12, NAME_COLUMNS = 28 };
@@ -255,14 +255,73 @@ static void print_steps(const struct profile_step *steps, size_t n, struct buf *
     }
 }
 
-static void print_profile(const struct profile *profile, struct buf *out) {
+static void print_profile(const struct profile *profile, bool named, struct buf *out) {
     print_label(out, "profile");
-    buf_printf(out, "%s\n",
-               profile ? "as configured" : "fewest requests in flight; with scraped loads:");
+    if (named) {
+        buf_printf(out, "%.*s\n", STR_ARG(profile->name));
+    } else {
+        buf_printf(out, "%s\n",
+                   profile ? "as configured" : "fewest requests in flight; with scraped loads:");
+    }
     profile = profile ? profile : &PROFILE_DEFAULT;
     print_steps(profile->filters, profile->n_filters, out);
     print_steps(profile->scorers, profile->n_scorers, out);
     print_steps(&profile->picker, 1, out);
+}
+
+/* "prefill     profile prefill, if ..." */
+static void print_stage(const struct profile_handler *handler, enum stage_role role,
+                        struct buf *out) {
+    const struct handler_stage *stage = &handler->stages[role];
+    const struct stage_decider *decider = &stage->decider;
+    if (!stage->profile) {
+        return;
+    }
+    print_item(out, str_of(stage_role_name(role)));
+    buf_printf(out, "profile %.*s", STR_ARG(stage->profile->name));
+    if (role != STAGE_DECODE) {
+        buf_printf(out, ", %s", decider_kind_name(decider->kind));
+    }
+    if (decider->kind == DECIDER_PREFIX) {
+        buf_printf(out, ": %u tokens or more, of a prompt of %u or more",
+                   decider->non_cached_tokens, decider->prompt_tokens);
+    }
+    end_line(out);
+}
+
+static void print_handler(const struct profile_handler *handler, struct buf *out) {
+    enum stage_role order[N_STAGE_ROLES];
+    print_label(out, "handler");
+    buf_printf(out, "%.*s", STR_ARG(handler->type));
+    if (handler->header.ptr) {
+        buf_printf(out, ": the header %.*s names the profile, by default %.*s",
+                   STR_ARG(handler->header), STR_ARG(handler->default_profile));
+    }
+    if (handler->primary_port != 0) {
+        buf_printf(out, ": requests are sent to port %u of the picked endpoint",
+                   handler->primary_port);
+    }
+    end_line(out);
+    profile_handler_order(handler, order);
+    for (size_t i = 0; i < N_STAGE_ROLES && !handler->header.ptr; i++) {
+        print_stage(handler, order[i], out);
+    }
+    if (handler->stages[STAGE_PREFILL].profile || handler->stages[STAGE_ENCODE].profile) {
+        print_item(out, STR("missingStage"));
+        buf_printf(out, "a request whose prefill or encode has no endpoint %s\n",
+                   handler->refuses ? "is refused" : "does without it");
+    }
+}
+
+static void print_profiles(const struct pool_spec *spec, struct buf *out) {
+    if (!spec->handler) {
+        print_profile(spec->profile, false, out);
+        return;
+    }
+    print_handler(spec->handler, out);
+    for (size_t i = 0; i < spec->handler->n_profiles; i++) {
+        print_profile(&spec->handler->profiles[i], true, out);
+    }
 }
 
 /* ---- models ---------------------------------------------------------------------------------- */
@@ -392,7 +451,7 @@ void pool_spec_print(const struct pool_spec *spec, struct buf *out) {
     buf_printf(out, "an endpoint that refused a connection is avoided for %g s\n",
                seconds(spec->refused_ns));
     print_outlier_detection(&spec->outlier_detection, out);
-    print_profile(spec->profile, out);
+    print_profiles(spec, out);
     print_models(spec, out);
     print_rewrites(spec, out);
     print_objectives(spec, out);

@@ -495,8 +495,9 @@ static const struct {
      "scorers have weights"},
     {PICKER("llm-d.ai/v1alpha1", "{name: a, plugins: []}"),
      "8: schedulingProfiles[0].plugins: expected 1 to 64 plugins, got 0"},
-    {PICKER("llm-d.ai/v1alpha1", "{name: a}, {name: b}"),
-     "8: schedulingProfiles: expected one profile, got 2"},
+    {PICKER("llm-d.ai/v1alpha1", "{name: a, plugins: [{pluginRef: b}]}, {name: c, plugins: "
+                                 "[{pluginRef: b}]}"),
+     "8: schedulingProfiles: single-profile-handler is for one profile, and there are 2"},
     {PICKER("llm-d.ai/v1alpha1",
             "{name: a, plugins: [{pluginRef: b}]}") "---\nprofile: {plugins: "
                                                     "[{type: queue-scorer}]}\n",
