@@ -6,6 +6,7 @@
 #include "core/base/buf.h"
 #include "core/base/suggest.h"
 #include "pick/config/producers.h"
+#include "pick/config/topology.h"
 
 enum { MOST_WEIGHT = 1000000 };
 
@@ -340,6 +341,7 @@ void pool_config_read_profile(struct doc_reader *reader, const struct doc_node *
         read_plugin(&self, &item);
         doc_reader_end_part(reader, before);
     }
+    picker_resolve_topology(reader, list);
     struct profile *items =
         arena_calloc(reader->arena, n > 0 && n <= HANDLER_MOST_PROFILES ? n : 1, sizeof(*items));
     item = (struct doc_node){0};

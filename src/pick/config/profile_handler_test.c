@@ -106,6 +106,22 @@ static const struct {
     {KIND ROLES
      "- type: single-profile-handler\nschedulingProfiles:\n" PROFILE("p", "decode-filter"),
      "!handler"},
+    /* topology */
+    {KIND ROLES
+     "- type: topology-affinity-filter\n- {type: topology-extractor, parameters: {rack: "
+     "r}}\n- type: topology-affinity-scorer\n" DECIDERS
+         HANDLER("deciders: {prefill: prefix-based-pd-decider}") "schedulingProfiles:\n" PROFILE(
+             "decode", "decode-filter") "- {name: prefill, plugins: [{pluginRef: prefill-filter}, "
+                                        "{pluginRef: "
+                                        "topology-affinity-filter}, {pluginRef: "
+                                        "topology-affinity-scorer, weight: 2}]}\n",
+     "profile     prefill\n  prefill-filter                filter\n  topology-affinity-filter      "
+     "filter\n  topology-affinity-scorer      scorer, weight 2\n"},
+    {KIND ROLES
+     "- {type: topology-affinity-scorer, parameters: {topologyProducerName: t}}\n- type: "
+     "topology-extractor\n",
+     "plugins[3] (no topology-extractor has the name: the places of endpoints are unknown)"},
+    {KIND ROLES "- type: topology-affinity-scorer\n- type: topology-extractor\n", "!notes"},
     /* producers in a profile */
     {KIND ROLES "- type: approx-prefix-cache-producer\n"
                 "schedulingProfiles:\n- {name: p, plugins: [{pluginRef: decode-filter}, "

@@ -14,6 +14,7 @@
 #include "pick/config/page_fixture.h"
 #include "pick/config/profile_handler.h"
 #include "pick/config/scrape_rules.h"
+#include "pick/config/topology.h"
 #include "pick/pool/profile/plugin.h"
 
 static const char PAGE[] = "docs/reference/picker-config.md";
@@ -212,6 +213,7 @@ static void print_page(struct buf *out) {
     print_table(out, "Handlers: header-profile-handler", PICKER_BY_HEADER, NULL);
     print_table(out, "Handlers: data-parallel-profile-handler", PICKER_DATA_PARALLEL, NULL);
     print_table(out, "Handlers: prefix-based-pd-decider", PICKER_PREFIX_DECIDER, NULL);
+    print_table(out, "topology-extractor", PICKER_TOPOLOGY, NULL);
     print_table(out, "Upstream: utilization-detector, saturationDetector", PICKER_UTILIZATION,
                 NULL);
     print_table(out, "Upstream: concurrency-detector", PICKER_CONCURRENCY, NULL);

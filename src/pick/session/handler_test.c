@@ -11,6 +11,7 @@
 
 #include "core/base/metric/metric.h"
 #include "pick/pool/profile/handler.h"
+#include "pick/pool/profile/topology.h"
 #include "pick/session/explain.h"
 #include "pick/session/pick_fixture.h"
 
@@ -215,6 +216,54 @@ static void handler_prefix_decider_looks_at_decoding_server(void **state) {
                               "{\"model\":\"m\",\"prompt\":\"short\"}"),
                  "10.0.0.1:8000", without);
     proxy_close(proxy);
+}
+
+/* ---- near each other ------------------------------------------------------------------------- */
+
+/* The later of both stages is picked for on the host of the earlier one. */
+static void handler_later_stage_is_near_earlier_one(void **state) {
+    enum { HOSTS = 5 };
+    static struct topology_user user = {.labels = {{STR("host")}}};
+    static const struct profile_step scorer = {
+        .plugin = &plugin_topology_affinity_scorer, .parameters = &user, .weight = 1};
+    static const char *const names[HOSTS + 1] = {"", "a", "b", "c", "d", "e"};
+    static const enum stage_role roles[] = {STAGE_DECODE, STAGE_PREFILL};
+    struct profile profiles[N_STAGE_ROLES];
+    struct pool_label labels[2][HOSTS + 1][2];
+    struct profile_handler handler = handler_of_three();
+    (void)state;
+    memcpy(profiles, PROFILES, sizeof(profiles));
+    handler.profiles = profiles;
+    for (int i = 0; i < N_STAGE_ROLES; i++) {
+        profiles[i].scorers = &scorer;
+        profiles[i].n_scorers = 1;
+        handler.stages[i].profile = &profiles[i];
+    }
+    handler.stages[STAGE_ENCODE].profile = NULL;
+    for (int first = 0; first < 2; first++) {
+        struct pool_spec *spec = spec_of(&handler, (const uint32_t[]){0, 0, 0});
+        handler.prefill_first = first == 1;
+        for (uint32_t k = 0; k < 2 * HOSTS; k++) {
+            uint32_t host = k % HOSTS + 1, role = roles[k / HOSTS];
+            struct pool_label *own = labels[k / HOSTS][host];
+            own[0] = (struct pool_label){STR("host"), str_of(names[host])};
+            own[1] = LABELS[role];
+            struct pool_spec_endpoint wanted = {.address = fixture_numbered(role << 8 | host),
+                                                .labels = {own, 2}};
+            pool_spec_add_endpoint(spec, &wanted);
+        }
+        struct fake_proxy *proxy = open_pool(spec);
+        for (int i = 0; i < 50; i++) {
+            struct endpoint_address decode, prefill;
+            proxy_request(proxy, POST, true, PROXY_CONFIG(NONE, NONE));
+            const struct ext_proc_client_response *reply = proxy_next(proxy);
+            assert_true(endpoint_address_parse(proxy_pick(reply), &decode));
+            assert_true(endpoint_address_parse(proxy_set(reply, SERVER_HEADERS[0]), &prefill));
+            assert_int_equal(decode.low & 0xff, prefill.low & 0xff);
+            next_stream(proxy);
+        }
+        proxy_close(proxy);
+    }
 }
 
 /* ---- a stage without an endpoint ------------------------------------------------------------- */
@@ -459,6 +508,7 @@ int main(void) {
         cmocka_unit_test(handler_stages_left_out_remove_forged_headers),
         cmocka_unit_test(handler_multimodal_decider_encodes_pictures_only),
         cmocka_unit_test(handler_prefix_decider_looks_at_decoding_server),
+        cmocka_unit_test(handler_later_stage_is_near_earlier_one),
         cmocka_unit_test(handler_missing_stage_is_skipped_or_refused),
         cmocka_unit_test(handler_missing_decode_is_refused),
         cmocka_unit_test(handler_primary_port_replaces_destinations),
