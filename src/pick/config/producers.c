@@ -68,7 +68,9 @@ static void declare_prefix_producers(struct doc_reader *reader, const struct plu
         if (!is_prefix_producer(declared)) {
             continue;
         }
+        uint32_t index = needs->n_prefixes;
         if (str_is(declared->name, PREFIX_PRODUCER_DEFAULT_NAME)) {
+            index = 0;
             needs->prefixes[0] = producer_of(declared);
         } else if (needs->n_prefixes < PREFIX_MAX_INDEXES) {
             needs->prefixes[needs->n_prefixes++] = producer_of(declared);
@@ -77,6 +79,72 @@ static void declare_prefix_producers(struct doc_reader *reader, const struct plu
                             "expected at most %d plugins \"%s\" with a name of their own",
                             PREFIX_MAX_INDEXES - 1, PREFIX_PRODUCER_DEFAULT_NAME);
         }
+        needs->declared_prefixes |= UINT32_C(1) << index;
+    }
+}
+
+/* ---- inflight-load-producer ------------------------------------------------------------------ */
+
+/* 0 is a limit, too. */
+static void read_max_output(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    uint64_t max_output = 0;
+    doc_reader_u64(reader, node, 0, INT32_MAX, &max_output);
+    *(uint64_t *)out = node->val ? max_output + 1 : 0;
+}
+
+#define SETTINGS struct load_producer_settings
+const struct doc_member PICKER_LOAD_PRODUCER[] = {
+    {"addEstimatedOutputTokens", MEMBER_BOOL(SETTINGS, adds_output),
+     .help = "tokens in flight include the output, and count until the request ends; false: the "
+             "prompt alone, until the response's body begins"},
+    {"outputRatio", MEMBER_NUMBER(SETTINGS, output_ratio, 0, 1000000), .preset = 1.5,
+     .help = "estimated tokens of the output for each of the prompt"},
+    {"maxEstimatedOutputTokens",
+     MEMBER_CUSTOM_FIELD(SETTINGS, max_output, uint64_t, read_max_output), .form = "a number",
+     .help = "of the estimate; no limit but the request's `max_tokens`"},
+    {"prefixMatchInfoProducerName", MEMBER_TEXT(SETTINGS, prefix_producer), .form = "a name",
+     .help = "of the producer that says what of the prompt an endpoint has in its cache"},
+    {"syncCrossReplicaState", MEMBER_BOOL(SETTINGS, syncs), .preset = true,
+     .help = "no effect: replicas do not share state"},
+    {0}};
+#undef SETTINGS
+
+static uint32_t find_prefix(const struct pool_request_needs *needs, struct str name) {
+    uint32_t i = 0;
+    while (name.len > 0 && i < needs->n_prefixes && !str_eq(needs->prefixes[i].name, name)) {
+        i++;
+    }
+    return i < needs->n_prefixes ? i : 0;
+}
+
+static bool is_same_load(const struct load_producer *a, const struct load_producer *b) {
+    return a->adds_output == b->adds_output && a->max_output == b->max_output &&
+           !(a->output_ratio < b->output_ratio) && !(a->output_ratio > b->output_ratio) &&
+           a->prefix == b->prefix;
+}
+
+/* Tokens in flight are counted once, so several producers must count alike. */
+static void declare_load_producers(struct doc_reader *reader, const struct plugin_list *list,
+                                   struct pool_request_needs *needs) {
+    needs->load = LOAD_PRODUCER_DEFAULT;
+    for (size_t i = 0; i < list->n; i++) {
+        const struct declared_plugin *declared = &list->items[i];
+        const struct load_producer_settings *settings = declared->settings;
+        if (!declared->type || declared->type->parameters != PICKER_LOAD_PRODUCER || !settings) {
+            continue;
+        }
+        struct load_producer load = {
+            .adds_output = settings->adds_output,
+            .output_ratio = settings->output_ratio,
+            .max_output = settings->max_output > 0 ? settings->max_output - 1 : UINT64_MAX,
+            .prefix = find_prefix(needs, settings->prefix_producer)};
+        if (needs->tokens && !is_same_load(&load, &needs->load)) {
+            doc_reader_fail(reader, &declared->item,
+                            "expected the same parameters as of the other inflight-load-producer: "
+                            "tokens in flight are counted once");
+        }
+        needs->load = load;
+        needs->tokens = true;
     }
 }
 
@@ -112,6 +180,7 @@ static void check_reference(struct doc_reader *reader, const struct plugin_list 
 void picker_declare_producers(struct doc_reader *reader, const struct plugin_list *list,
                               struct pool_request_needs *needs) {
     declare_prefix_producers(reader, list, needs);
+    declare_load_producers(reader, list, needs);
     for (size_t i = 0; i < list->n; i++) {
         check_reference(reader, list, &list->items[i], "prefixMatchInfoProducerName",
                         PREFIX_PRODUCER_DEFAULT_NAME);

@@ -12,7 +12,16 @@ struct prefix_producer_settings {
     uint64_t block_tokens, block_chars, max_tokens, max_blocks, capacity;
 };
 
-extern const struct doc_member PICKER_PREFIX_PRODUCER[];
+/* Of an inflight-load-producer. */
+struct load_producer_settings {
+    bool adds_output;
+    double output_ratio;
+    uint64_t max_output; /* plus one; 0: no limit */
+    struct str prefix_producer;
+    bool syncs;
+};
+
+extern const struct doc_member PICKER_PREFIX_PRODUCER[], PICKER_LOAD_PRODUCER[];
 
 struct plugin_list;
 

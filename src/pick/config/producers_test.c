@@ -93,6 +93,34 @@ static void producers_have_names_that_plugins_refer_to(void **state) {
     assert_int_equal(needs.used_prefixes, 1);
 }
 
+/* The default producer says what is cached where the file declares it or a plugin uses it. */
+static void load_producer_parameters_are_upstreams(void **state) {
+    (void)state;
+    struct pool_request_needs needs = needs_of(HEAD "- type: token-load-scorer\n");
+    assert_true(needs.tokens && needs.prompt && !needs.load.adds_output);
+    assert_int_equal(needs.used_prefixes, 0);
+    needs = needs_of(HEAD "- type: token-load-scorer\n- type: " PRODUCER "\n"
+                          "- {type: inflight-load-producer, name: l, parameters: "
+                          "{addEstimatedOutputTokens: true, outputRatio: 2, "
+                          "maxEstimatedOutputTokens: 0}}\n");
+    assert_true(needs.load.adds_output);
+    assert_true(needs.load.output_ratio > 1.9 && needs.load.max_output == 0);
+    assert_int_equal(needs.used_prefixes, 1);
+    needs = needs_of(HEAD "- {type: token-load-scorer, parameters: "
+                          "{inFlightLoadProducerName: l}}\n- type: " PRODUCER "\n"
+                          "- {type: " PRODUCER ", name: cpu}\n"
+                          "- {type: inflight-load-producer, name: l, parameters: "
+                          "{prefixMatchInfoProducerName: cpu}}\n");
+    assert_int_equal(needs.load.prefix, 1);
+    assert_int_equal(needs.used_prefixes, 2);
+    assert_true(needs.load.max_output == UINT64_MAX);
+    assert_file_refused(HEAD "- type: queue-scorer\n- type: inflight-load-producer\n"
+                             "- {type: inflight-load-producer, name: l, parameters: "
+                             "{addEstimatedOutputTokens: true}}\n",
+                        "6: plugins[2]: expected the same parameters as of the other "
+                        "inflight-load-producer: tokens in flight are counted once");
+}
+
 static void producer_that_is_not_there_is_an_error(void **state) {
     static const struct {
         const char *text, *message;
@@ -131,6 +159,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(producer_parameters_are_upstreams),
         cmocka_unit_test(producers_have_names_that_plugins_refer_to),
+        cmocka_unit_test(load_producer_parameters_are_upstreams),
         cmocka_unit_test(producer_that_is_not_there_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

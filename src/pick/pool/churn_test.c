@@ -28,11 +28,20 @@ static bool is_member(uint64_t generation, uint32_t i) {
 static const struct profile_step RUNNING = {.plugin = &plugin_running_requests_size_scorer,
                                             .weight = 1};
 static const struct profile BY_TWO = {
-    .scorers = &RUNNING, .n_scorers = 1, .picker = {.plugin = &plugin_power_of_two_picker}};
+    .scorers = &RUNNING,
+    .n_scorers = 1,
+    .picker = {.plugin = &plugin_power_of_two_picker},
+    .needs = {.tokens = true, .load = {.output_ratio = 1.5, .max_output = 1000}}};
+static const struct profile WITH_OUTPUT = {
+    .scorers = &RUNNING,
+    .n_scorers = 1,
+    .picker = {.plugin = &plugin_power_of_two_picker},
+    .needs = {.tokens = true,
+              .load = {.adds_output = true, .output_ratio = 1.5, .max_output = 1000}}};
 
 static struct pool_spec *spec_of(uint64_t generation) {
     struct pool_spec *spec = fixture_spec();
-    spec->profile = generation % 4 == 1 ? &BY_TWO : NULL;
+    spec->profile = generation % 4 == 1 ? &BY_TWO : generation % 4 == 3 ? &WITH_OUTPUT : NULL;
     spec->health.kind = generation % 3 == 0 ? POOL_HEALTH_TCP : POOL_HEALTH_NONE;
     spec->refused_ns = 1000000;
     for (uint32_t i = 0; i < N; i++) {
@@ -72,6 +81,8 @@ static void pick_one(struct picker *picker, struct pool_ticket *ticket) {
     }
     bool has_subset = prng_below(&picker->prng, 2) == 0;
     struct pool_request request = {.subset = has_subset ? &subset : NULL,
+                                   .n_tokens = prng_below(&picker->prng, 5000),
+                                   .max_output_tokens = prng_below(&picker->prng, 2) * 700,
                                    .n_fallbacks = prng_below(&picker->prng, 4)};
     struct pool_pick pick;
     struct error err;
@@ -92,7 +103,10 @@ static void pick_one(struct picker *picker, struct pool_ticket *ticket) {
 
 static void say_something(struct picker *picker, struct pool_ticket *ticket) {
     struct endpoint_address other = fixture_numbered(prng_below(&picker->prng, N));
-    switch (prng_below(&picker->prng, 8)) {
+    switch (prng_below(&picker->prng, 9)) {
+    case 8:
+        pool_ticket_end_prompt(picker->pool, ticket);
+        break;
     case 0:
         pool_report_refused(picker->pool, ticket->endpoint);
         break;
@@ -184,6 +198,7 @@ static void pool_concurrent_updates_keep_picks_valid(void **state) {
     const struct pool_snapshot *last = pool_reader_refresh(reader);
     for (uint32_t i = 0; i < last->n_members; i++) {
         assert_int_equal(endpoint_in_flight(last->members[i].endpoint), 0);
+        assert_int_equal(endpoint_n_tokens(last->members[i].endpoint), 0);
     }
     pool_get_stats(pool, &stats);
     assert_int_equal(stats.n_in_flight, 0);

@@ -678,7 +678,8 @@ static enum attempt take_endpoint(struct trial *trial) {
     }
     struct endpoint *picked = best->endpoints[0];
     best->avoided = endpoint_is_avoided(picked);
-    pool_prompt_add_in_flight(trial->reader, trial->request, best->profile, picked);
+    pool_prompt_add_in_flight(trial->reader, trial->request, best->profile, picked,
+                              &trial->out->ticket);
     endpoint_add_request(pool, picked);
     atomic_store_explicit(&picked->n_picked, endpoint_n_picked(picked) + 1, memory_order_relaxed);
     best->pick_number = ++pool->n_picks;

@@ -108,7 +108,8 @@ struct pool_request {
     struct str session;             /* of session affinity; ptr NULL: none */
     struct pool_prompt *prompt;     /* NULL: unknown or none */
     struct pool_headers headers;    /* find NULL: unknown */
-    uint32_t n_tokens;              /* estimate of prompt and output; 0: unknown */
+    uint32_t n_tokens;              /* estimate of the prompt; 0: unknown */
+    uint32_t max_output_tokens;     /* that the request asks for; 0: unknown */
     const struct subset *subset;    /* the proxy's hint; NULL: absent, the whole pool */
     const struct subset *selection; /* a second list (conformance tests); an endpoint must be in
                                        both */
@@ -125,7 +126,8 @@ struct pool_request {
 /* One request in flight to an endpoint. Zeroed memory is no ticket. */
 struct pool_ticket {
     struct endpoint *endpoint; /* valid until the ticket is released */
-    uint32_t n_tokens;
+    uint32_t n_tokens;         /* that it counts at the endpoint */
+    bool counts_prompt;    /* until the response begins (pool_ticket_end_prompt), not to the end */
     uint64_t kind;         /* of request (pick/pool/kinds.h); 0: unknown */
     uint64_t number;       /* of the pool's picks, from 1 */
     uint64_t sent_ns;      /* of the pick, or the end of the request's body, where that is seen; 0:
@@ -187,6 +189,9 @@ void pool_release_ticket(struct pool *pool, struct pool_ticket *ticket);
 /* The request's body has ended: response times are measured from here, without the time that the
  * client took to send it. Thread: the ticket's. */
 void pool_ticket_request_ended(struct pool_ticket *ticket);
+/* The response's body has begun, so the prompt is processed: its tokens do not count any more,
+ * where it is them that the ticket counts. Thread: any. */
+void pool_ticket_end_prompt(struct pool *pool, struct pool_ticket *ticket);
 /* The response has started, `good` by its status, and has ended: records the times where the
  * profile needs them. Thread: any. */
 void pool_ticket_response_started(struct pool *pool, struct pool_ticket *ticket, bool good);

@@ -427,13 +427,13 @@ static void prompt_tokens_are_estimated(void **state) {
         const char *headers, *body;
         uint64_t wanted;
     } rows[] = {
-        {POST, "{\"prompt\":\"0123456789abcdef\",\"max_tokens\":100}", 104},
-        {POST, "{\"prompt\":[1,2,3],\"max_tokens\":7}", 10},
-        {POST "|content-length=4000", "{\"prompt\":[1,2,3],\"max_tokens\":7}", 10},
+        {POST, "{\"prompt\":\"0123456789abcdefg\",\"max_tokens\":100}", 5},
+        {POST, "{\"prompt\":[1,2,3],\"max_tokens\":7}", 3},
+        {POST "|content-length=4000", "{\"prompt\":[1,2,3],\"max_tokens\":7}", 3},
         {POST "|content-length=4000", "nothing", 1000},
         {POST "|content-encoding=gzip|content-length=400", NULL, 100},
         {":method=GET|:path=/", NULL, 0},
-        {POST, "{\"prompt\":\"\",\"max_tokens\":4000000000}", 1 << 30},
+        {POST, "{\"prompt\":\"\",\"max_tokens\":4000000000}", 0},
     };
     struct fake_proxy *proxy = open_stage(fixture_spec(), &ASKING);
     (void)state;
@@ -452,6 +452,52 @@ static void prompt_tokens_are_estimated(void **state) {
 }
 
 /* Response times start at the pick; failed responses do not count. */
+/* The tokens of the prompt count until the first bytes of the response's body, those with the
+ * output until the end, and only as far as the endpoint does not have the prompt. */
+static void prompt_tokens_count_until_the_body(void **state) {
+    static const struct {
+        bool adds_output;
+        double ratio;
+        uint64_t max_output;
+        const char *body;
+        uint64_t first, again, in_body; /* tokens */
+    } rows[] = {
+        {false, 1.5, UINT64_MAX, "{\"prompt\":\"%080d\",\"max_tokens\":100}", 20, 4, 0},
+        {true, 1.5, UINT64_MAX, "{\"prompt\":\"%080d\",\"max_tokens\":100}", 50, 34, 34},
+        {true, 1.5, UINT64_MAX, "{\"prompt\":\"%080d\",\"max_tokens\":10}", 30, 14, 14},
+        {true, 1.5, UINT64_MAX, "{\"prompt\":\"%080d\"}", 50, 34, 34},
+        {true, 0.5, 7, "{\"prompt\":\"%080d\"}", 27, 11, 11},
+        {true, 1.5, 0, "{\"prompt\":\"%080d\"}", 20, 4, 4},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct profile profile = ASKING;
+        profile.needs.tokens = true;
+        profile.needs.load = (struct load_producer){.adds_output = rows[i].adds_output,
+                                                    .output_ratio = rows[i].ratio,
+                                                    .max_output = rows[i].max_output};
+        struct fake_proxy *proxy = open_stage(fixture_spec(), &profile);
+        for (int k = 0; k < 2; k++) {
+            char body[200];
+            snprintf(body, sizeof(body), rows[i].body, 7);
+            proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, STREAMED));
+            proxy_body(proxy, body, true);
+            struct endpoint *endpoint = fixture_endpoint(&proxy->pool, picked(proxy));
+            assert_int_equal(endpoint_n_tokens(endpoint), k == 0 ? rows[i].first : rows[i].again);
+            proxy_answer(proxy, ":status=200", false);
+            assert_int_equal(endpoint_n_tokens(endpoint), k == 0 ? rows[i].first : rows[i].again);
+            proxy_part(proxy, EXT_PROC_RESPONSE_BODY, STR("data: 1"), false);
+            if (k == 1) {
+                assert_int_equal(endpoint_n_tokens(endpoint), rows[i].in_body);
+            }
+            proxy_part(proxy, EXT_PROC_RESPONSE_BODY, STR("data: 2"), true);
+            begin_again(proxy);
+            assert_int_equal(endpoint_n_tokens(endpoint), 0);
+        }
+        proxy_close(proxy);
+    }
+}
+
 static void session_response_times_start_at_pick(void **state) {
     static const uint64_t second = 1000000000;
     static const struct profile profile = {.picker = {.plugin = &plugin_random_picker},
@@ -517,6 +563,7 @@ int main(void) {
         cmocka_unit_test(prompt_unreadable_is_not_refused),
         cmocka_unit_test(prompt_scan_keeps_model_required),
         cmocka_unit_test(prompt_tokens_are_estimated),
+        cmocka_unit_test(prompt_tokens_count_until_the_body),
         cmocka_unit_test(session_response_times_start_at_pick),
         cmocka_unit_test(session_response_times_leave_out_the_upload),
     };

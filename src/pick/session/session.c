@@ -575,6 +575,9 @@ static void on_response_body(struct pick_session *session, const struct ext_proc
         return;
     }
     enum ext_proc_body_mode mode = session->config.response_body;
+    if (message->body.len > 0) {
+        pick_stages_body_started(session);
+    }
     if (pick_session_needs_echo(session, mode, message)) {
         pick_session_echo_body(session, message, mode, NULL);
     } else {

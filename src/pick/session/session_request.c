@@ -258,7 +258,10 @@ static uint64_t estimate_prompt_tokens(const struct pick_session *session) {
     const struct prompt_scan *scan = session->prompt ? &session->prompt->scan : NULL;
     const struct pick_request *request = pick_session_request(session);
     bool is_all = scan && scan->result == PROMPT_SCAN_END;
-    uint64_t n = scan ? scan->n_bytes / PROMPT_BYTES_PER_TOKEN + scan->n_tokens : 0;
+    uint64_t n = 0;
+    if (scan) {
+        n = (scan->n_bytes + PROMPT_BYTES_PER_TOKEN - 1) / PROMPT_BYTES_PER_TOKEN + scan->n_tokens;
+    }
     if (!is_all) {
         uint64_t length = request->has_length ? request->n_body_bytes
                           : session->prompt   ? session->prompt->n_seen
@@ -269,13 +272,12 @@ static uint64_t estimate_prompt_tokens(const struct pick_session *session) {
 }
 
 uint32_t pick_session_prompt_tokens(const struct pick_session *session) {
-    uint64_t n = session->prompt ? estimate_prompt_tokens(session) : 0;
+    uint64_t n = estimate_prompt_tokens(session);
     return (uint32_t)(n < MAX_TOKENS ? n : MAX_TOKENS);
 }
 
-uint32_t pick_session_estimate_tokens(const struct pick_session *session) {
-    uint64_t n = estimate_prompt_tokens(session);
-    n += session->prompt ? session->prompt->scan.max_tokens : 0;
+uint32_t pick_session_max_output_tokens(const struct pick_session *session) {
+    uint64_t n = session->prompt ? session->prompt->scan.max_tokens : 0;
     return (uint32_t)(n < MAX_TOKENS ? n : MAX_TOKENS);
 }
 

@@ -101,7 +101,8 @@ static void decide(struct pick_session *session, struct pick_stage *stage) {
         return;
     }
     if (session->stages.by_handler && !is_destination(session, stage)) {
-        struct decider_input input = {.n_prompt_tokens = pick_session_prompt_tokens(session),
+        struct decider_input input = {.n_prompt_tokens =
+                                          session->prompt ? pick_session_prompt_tokens(session) : 0,
                                       .n_cached_tokens = destination->n_cached_tokens,
                                       .has_peer = destination->ticket.endpoint,
                                       .has_media = pick_session_has_media(session)};
@@ -177,7 +178,8 @@ struct pool_request pick_stage_request(const struct pick_session *session,
                                  .session = request->session,
                                  .prompt = pick_session_get_prompt(session, stage),
                                  .headers = {.find = find_header, .of = request},
-                                 .n_tokens = pick_session_estimate_tokens(session),
+                                 .n_tokens = pick_session_prompt_tokens(session),
+                                 .max_output_tokens = pick_session_max_output_tokens(session),
                                  .subset = request->has_hint ? &request->hint : NULL,
                                  .selection =
                                      stage->plan->candidates ? stage->plan->candidates : selection,
@@ -450,6 +452,12 @@ void pick_stages_response_started(struct pick_session *session, bool taken) {
         if (stage->plan->end == PICK_STAGE_LASTS_TO_RESPONSE) {
             pool_release_ticket(session->context.pool, &stage->ticket);
         }
+    }
+}
+
+void pick_stages_body_started(struct pick_session *session) {
+    for (size_t i = 0; i < session->stages.n; i++) {
+        pool_ticket_end_prompt(session->context.pool, &session->stages.items[i].ticket);
     }
 }
 

@@ -213,10 +213,9 @@ struct pool_prompt *pick_session_get_prompt(const struct pick_session *session,
 uint64_t pick_session_prompt_bytes(const struct pick_session *session);
 /* Whether the prompt has pictures, sound or video, as far as it was read. */
 bool pick_session_has_media(const struct pick_session *session);
-/* An estimate of the prompt's tokens; 0: unknown. */
+/* Estimate of the tokens of the prompt, and what the request asks for; 0: unknown. */
 uint32_t pick_session_prompt_tokens(const struct pick_session *session);
-/* An estimate of the request's tokens, prompt and output; 0: unknown. */
-uint32_t pick_session_estimate_tokens(const struct pick_session *session);
+uint32_t pick_session_max_output_tokens(const struct pick_session *session);
 
 /* ---- stages.c -------------------------------------------------------------------------------- */
 
@@ -245,6 +244,8 @@ static inline bool pick_stages_are_picked(const struct pick_stages *stages) {
 /* The first part of the response was received: the endpoints have the prompt if `taken`, and the
  * stages that last until then end. */
 void pick_stages_response_started(struct pick_session *session, bool taken);
+/* The first bytes of the response's body are seen: the prompts are processed. */
+void pick_stages_body_started(struct pick_session *session);
 /* Ends all stages: releases each ticket that is left. */
 void pick_stages_end(struct pick_session *session);
 

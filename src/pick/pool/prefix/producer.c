@@ -5,6 +5,7 @@
 
 /* Of profiles that count the tokens of prompts alone. */
 enum { WINDOW_BYTES_DEFAULT = 16 << 10 };
+enum { MOST_TOKENS = 1 << 30 }; /* of a request */
 
 const char PREFIX_PRODUCER_DEFAULT_NAME[] = "approx-prefix-cache-producer";
 
@@ -15,6 +16,8 @@ const struct prefix_producer PREFIX_PRODUCER_DEFAULT = {.name = STR("approx-pref
                                                         .capacity = PREFIX_CAPACITY_DEFAULT,
                                                         .auto_capacity = true,
                                                         .auto_block = true};
+
+const struct load_producer LOAD_PRODUCER_DEFAULT = {.output_ratio = 1.5, .max_output = UINT64_MAX};
 
 struct prefix_blocks prefix_producer_blocks(const struct prefix_producer *producer,
                                             uint32_t block_bytes) {
@@ -47,6 +50,34 @@ enum status pool_needs_use_prefix(struct pool_request_needs *needs, struct prefi
     }
     return error_set(err, ST_BAD_CONFIG, "no approx-prefix-cache-producer is called \"%.*s\"",
                      STR_ARG(name));
+}
+
+void pool_needs_tokens(struct pool_request_needs *needs) {
+    needs->tokens = needs->prompt = needs->body = true;
+}
+
+void pool_needs_finish(struct pool_request_needs *needs) {
+    uint32_t bit = UINT32_C(1) << needs->load.prefix;
+    if (needs->tokens && needs->prompt && (needs->declared_prefixes & bit)) {
+        needs->used_prefixes |= bit;
+    }
+}
+
+/* As upstream: of the output the whole prompt decides, and of a prompt that is longer than what is
+ * compared the rest counts. */
+uint64_t load_producer_count(const struct load_producer *load, uint64_t n_prompt,
+                             uint64_t max_output, uint32_t block_bytes, uint32_t n_blocks,
+                             uint32_t n_cached) {
+    uint64_t n_compared = (uint64_t)n_blocks * block_bytes / PROMPT_BYTES_PER_TOKEN;
+    uint64_t n_hit = (uint64_t)n_cached * block_bytes / PROMPT_BYTES_PER_TOKEN;
+    uint64_t n = n_compared - n_hit + (n_prompt > n_compared ? n_prompt - n_compared : 0);
+    if (load->adds_output) {
+        double estimate = (double)n_prompt * load->output_ratio + 0.5;
+        uint64_t n_output = estimate < (double)MOST_TOKENS ? (uint64_t)estimate : MOST_TOKENS;
+        n_output = max_output > 0 && max_output < n_output ? max_output : n_output;
+        n += load->max_output < n_output ? load->max_output : n_output;
+    }
+    return n < MOST_TOKENS ? n : MOST_TOKENS;
 }
 
 uint64_t pool_needs_window_bytes(const struct pool_request_needs *needs) {

@@ -43,8 +43,21 @@ struct prefix_blocks prefix_producer_blocks(const struct prefix_producer *produc
 /* Hashes of producers with different names are unrelated. */
 uint64_t prefix_producer_salt(const struct prefix_producer *producer);
 
+/* How the tokens of a request count while it is in flight: those of the prompt that are not in the
+ * endpoint's cache, until the first part of the response's body is seen; with its estimated output,
+ * until the request ends. */
+struct load_producer {
+    bool adds_output;
+    double output_ratio; /* estimated tokens of the output for each of the prompt */
+    uint64_t max_output; /* of the estimate; UINT64_MAX: no limit but the request's */
+    uint32_t prefix;     /* the producer that says what is in the cache, if it is used */
+};
+
+extern const struct load_producer LOAD_PRODUCER_DEFAULT;
+
 /* What a profile's plugins need of requests. */
 struct pool_request_needs {
+    bool tokens;        /* tokens in flight, which a plugin or the configuration asks for */
     bool prompt;        /* the prompt's beginning, where the body is available anyway */
     bool body;          /* and the pick waits for the body, where the proxy sends it */
     bool media;         /* and for its pictures, sounds and videos: whether there are any */
@@ -52,8 +65,11 @@ struct pool_request_needs {
                            producer `cold_prefix` */
     bool latency;       /* response times */
     uint32_t cold_prefix;
-    uint32_t n_prefixes;    /* the producers that there are */
-    uint32_t used_prefixes; /* a bit for each that a plugin uses */
+    struct load_producer load;
+    uint32_t n_prefixes;        /* the producers that there are */
+    uint32_t used_prefixes;     /* a bit for each that a plugin uses */
+    uint32_t declared_prefixes; /* a bit for each that the configuration declares: tokens in flight
+                                   use it even if no plugin does */
     struct prefix_producer prefixes[PREFIX_MAX_INDEXES];
     bool is_set;                          /* a prefix-cache-scorer has set parameters of the default
                                             producer */
@@ -74,6 +90,15 @@ struct prefix_user {
  * name. */
 enum status pool_needs_use_prefix(struct pool_request_needs *needs, struct prefix_user *user,
                                   struct error *err) SLUICE_MUST_USE;
+/* The plugin reads the tokens in flight. */
+void pool_needs_tokens(struct pool_request_needs *needs);
+/* After those of all plugins: what tokens in flight need. */
+void pool_needs_finish(struct pool_request_needs *needs);
+/* The tokens that a request with these ones in its prompt counts at an endpoint that has so many of
+ * the `n_blocks` blocks of the prompt. `max_output`: of the request; 0: none. */
+uint64_t load_producer_count(const struct load_producer *load, uint64_t n_prompt,
+                             uint64_t max_output, uint32_t block_bytes, uint32_t n_blocks,
+                             uint32_t n_cached);
 /* Bytes of the prompt's beginning that are needed. */
 uint64_t pool_needs_window_bytes(const struct pool_request_needs *needs);
 

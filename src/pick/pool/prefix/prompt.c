@@ -297,9 +297,30 @@ void pool_prompt_unanswered(struct pool_reader *reader, struct pool_prompt *prom
 
 /* ---- a pick ---------------------------------------------------------------------------------- */
 
+/* What the request counts at the endpoint. */
+static uint32_t count_tokens(const struct pool_reader *reader, const struct pool_request *request,
+                             const struct pool_request_needs *needs,
+                             const struct endpoint *endpoint) {
+    const struct load_producer *load = &needs->load;
+    const struct prefix_matches *found = &reader->prefixes[load->prefix];
+    uint32_t n_blocks = 0, n_cached = 0;
+    if (request->prompt && pool_needs_prefix(needs, load->prefix)) {
+        n_blocks = found->n_blocks;
+        n_cached = count_known_blocks(reader, load->prefix, endpoint);
+    }
+    return (uint32_t)load_producer_count(load, request->n_tokens, request->max_output_tokens,
+                                         found->block_bytes, n_blocks, n_cached);
+}
+
 void pool_prompt_add_in_flight(struct pool_reader *reader, const struct pool_request *request,
-                               const struct profile *profile, struct endpoint *endpoint) {
-    endpoint_add_tokens(reader->pool, endpoint, request->n_tokens);
+                               const struct profile *profile, struct endpoint *endpoint,
+                               struct pool_ticket *ticket) {
+    ticket->n_tokens = request->n_tokens;
+    if (profile && profile->needs.tokens) {
+        ticket->n_tokens = count_tokens(reader, request, &profile->needs, endpoint);
+        ticket->counts_prompt = !profile->needs.load.adds_output;
+    }
+    endpoint_add_tokens(reader->pool, endpoint, ticket->n_tokens);
     if (profile && profile->needs.cold_requests &&
         reader->prefixes[profile->needs.cold_prefix].n == 0) {
         uint32_t turn =
@@ -323,7 +344,6 @@ static __attribute__((noinline)) void keep_prompt(struct pool_reader *reader,
 void pool_prompt_record(struct pool_reader *reader, const struct pool_request *request,
                         const struct profile *profile, struct pool_ticket *ticket) {
     struct endpoint *endpoint = ticket->endpoint;
-    ticket->n_tokens = request->n_tokens;
     if (!profile) {
         return;
     }
@@ -333,6 +353,17 @@ void pool_prompt_record(struct pool_reader *reader, const struct pool_request *r
     if (profile->needs.latency) {
         ticket->sent_ns = clock_now_ns();
     }
+}
+
+void pool_ticket_end_prompt(struct pool *pool, struct pool_ticket *ticket) {
+    if (!ticket->endpoint || !ticket->counts_prompt || ticket->n_tokens == 0) {
+        return;
+    }
+    lock_acquire(&pool->lock);
+    endpoint_add_tokens(pool, ticket->endpoint, -(int64_t)ticket->n_tokens);
+    endpoint_record_change(pool, ticket->endpoint);
+    lock_release(&pool->lock);
+    ticket->n_tokens = 0;
 }
 
 /* ---- response times -------------------------------------------------------------------------- */

@@ -78,11 +78,12 @@ void pool_prompt_match(struct pool_reader *reader, const struct profile *profile
 /* The endpoint was picked: counts its tokens and cold requests, visible to other picks at once.
  * Under the lock, before its in-flight count is raised. Internal to pick/pool. */
 struct endpoint;
+struct pool_ticket;
 void pool_prompt_add_in_flight(struct pool_reader *reader, const struct pool_request *request,
-                               const struct profile *profile, struct endpoint *endpoint);
+                               const struct profile *profile, struct endpoint *endpoint,
+                               struct pool_ticket *ticket);
 /* Records the time of the pick and, until it is known whether the endpoint takes it, the prompt for
  * the ticket's endpoint. Internal to pick/pool. */
-struct pool_ticket;
 void pool_prompt_record(struct pool_reader *reader, const struct pool_request *request,
                         const struct profile *profile, struct pool_ticket *ticket);
 

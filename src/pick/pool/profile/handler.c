@@ -99,6 +99,7 @@ enum status profile_handler_collect_needs(struct profile *profiles, size_t n, st
     for (size_t i = 0; i < n && st == ST_OK; i++) {
         st = profile_add_needs(&profiles[i], &needs, err);
     }
+    pool_needs_finish(&needs);
     for (size_t i = 0; i < n && st == ST_OK; i++) {
         profiles[i].needs = needs;
     }

@@ -132,6 +132,9 @@ static inline float affinity_limit(struct candidate_set *candidates) {
                                           : affinity_limit_compute(candidates);
 }
 
+/* Whether an active-request-scorer has no parameters that differ from the defaults. */
+bool active_request_scorer_is_plain(const void *parameters);
+
 /* ---- session affinity ------------------------------------------------------------------------ */
 
 /* The endpoint of a session, without stored state: session and address are hashed together, and the

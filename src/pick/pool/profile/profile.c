@@ -52,13 +52,17 @@ enum status profile_collect_needs(struct profile *profile, struct error *err) {
     struct pool_request_needs *needs = &profile->needs;
     if (needs->n_prefixes == 0) {
         needs->prefixes[needs->n_prefixes++] = PREFIX_PRODUCER_DEFAULT;
+        needs->load = LOAD_PRODUCER_DEFAULT;
     }
-    return profile_add_needs(profile, needs, err);
+    enum status st = profile_add_needs(profile, needs, err);
+    pool_needs_finish(needs);
+    return st;
 }
 
 bool profile_is_least_requests(const struct profile *profile) {
     return profile->n_filters == 0 && profile->n_scorers == 1 &&
            profile->scorers[0].plugin == &plugin_active_request_scorer &&
+           active_request_scorer_is_plain(profile->scorers[0].parameters) &&
            profile->scorers[0].weight > 0 && profile->picker.plugin == &plugin_max_score_picker;
 }
 

@@ -40,6 +40,7 @@ static const struct doc_member PARAMETERS[] = {
 static enum status add_needs(void *parameters, struct pool_request_needs *needs,
                              struct error *err) {
     struct affinity_parameters *own = parameters;
+    pool_needs_tokens(needs);
     return pool_needs_use_prefix(needs, &own->user, err);
 }
 
