@@ -311,8 +311,14 @@ static void read_data_layer(struct doc_reader *reader, const struct doc_node *do
     read_data(reader, &layer);
 }
 
+static void read_rollout(struct doc_reader *reader, const struct doc_node *document) {
+    (void)document;
+    picker_read_rollout(reader);
+}
+
 /* In the order of their dependencies: the detector asks whether loads are scraped. */
 static part_reader *const PARTS[] = {read_profiles,
+                                     read_rollout,
                                      read_gates,
                                      read_data_layer,
                                      read_saturation_detector,

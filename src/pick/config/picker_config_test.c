@@ -321,6 +321,20 @@ static void picker_config_invalid_plugins_refused(void **state) {
     assert_file_refused(NEW KIND PLUGINS "- type: predicted-latency-producer\n",
                         "5: plugins[1].type: \"predicted-latency-producer\" is not supported: "
                         "latencies are not predicted, and no predictor is asked");
+    assert_file_refused(NEW KIND PLUGINS "- {type: disaggregatedset-rollout-screener, parameters: "
+                                         "{scope: {labelSelector: 'a in (b)'}, revisionGating: "
+                                         "{mode: sum, requiredRoles: [decode]}}}\n",
+                        "5: plugins[1].parameters.scope.labelSelector: expected up to 16 of "
+                        "LABEL=VALUE, separated by commas, got \"a in (b)\"");
+    assert_file_refused(NEW KIND PLUGINS "- {type: disaggregatedset-rollout-screener, parameters: "
+                                         "{scope: {labelSelector: a=b}, revisionGating: {mode: "
+                                         "max-role}}}\n",
+                        "5: plugins[1].parameters.revisionGating: expected `requireRoles: "
+                        "{values}`, got none");
+    assert_file_refused(NEW KIND PLUGINS "- {type: disaggregatedset-rollout-screener, parameters: "
+                                         "{scope: {labelSelector: a=b}}}\n",
+                        "5: plugins[1].parameters.revisionGating: expected `{mode, "
+                        "requireRoles}`, got nothing");
     assert_file_refused(
         "profile: {plugins: [{type: latency-scorer}]}\n",
         "1: profile.plugins[0].type: \"latency-scorer\" is not supported: latencies "

@@ -21,6 +21,7 @@ enum picker_plugin_kind {
     PICKER_PLUGIN_LIMIT,
     PICKER_PLUGIN_DATA,
     PICKER_PLUGIN_DISCOVERY,
+    PICKER_PLUGIN_SCREENER,
     PICKER_PLUGIN_PARSER,
     PICKER_PLUGIN_PRODUCER,
     PICKER_PLUGIN_REFUSED,
@@ -94,6 +95,9 @@ void picker_read_concurrency(struct doc_reader *reader, const struct doc_node *n
 /* flow_control.c: the member `flowControl`. Without the feature gate it is checked, and has no
  * effect. */
 void picker_read_flow_control(struct doc_reader *reader, const struct doc_node *document);
+/* rollout.c: the parameters of a disaggregatedset-rollout-screener, and it becomes the pool's. */
+extern const struct doc_member PICKER_ROLLOUT[];
+void picker_read_rollout(struct doc_reader *reader);
 /* metrics.c: the parameters of plugins that scrape loads. */
 void picker_read_data_sources(struct doc_reader *reader);
 

@@ -7,6 +7,7 @@
 #include "core/base/suggest.h"
 #include "pick/config/producers.h"
 #include "pick/config/topology.h"
+#include "pick/pool/rollout.h"
 
 enum { MOST_WEIGHT = 1000000 };
 

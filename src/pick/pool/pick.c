@@ -8,6 +8,7 @@
 #include "core/base/utf8.h"
 #include "core/event/clock.h"
 #include "pick/pool/no_endpoint.h"
+#include "pick/pool/rollout.h"
 #include "pick/pool/state.h"
 
 enum { POOL_MAX_PICKED = 1 + PROTOCOL_MAX_FALLBACKS };
@@ -254,7 +255,7 @@ static bool knows_loads(const struct pool_reader *reader) {
 /* Without recent load reports the default profile can only compare in-flight counts. */
 const struct profile *pool_active_profile(const struct pool_reader *reader) {
     const struct profile *profile = reader->snapshot->spec->profile;
-    if (reader->snapshot->spec->handler) {
+    if (reader->snapshot->spec->handler || reader->snapshot->spec->rollout) {
         return profile;
     }
     if (profile) {
@@ -361,16 +362,19 @@ enum status pool_collect_candidates(struct pool_reader *reader, const struct poo
         .filtered_columns = &view->filtered_columns,
         .score_cache = &reader->view.score_cache};
     if (st == ST_OK && (request->subset || request->selection)) {
-        return collect_subset_candidates(reader, request, out, err);
-    }
-    if (st == ST_OK) {
+        st = collect_subset_candidates(reader, request, out, err);
+    } else if (st == ST_OK) {
         out->n = view->n_ready > 0       ? view->n_ready
                  : view->n_unavoided > 0 ? view->n_unavoided
                                          : view->n_eligible;
         out->is_summed = view->n_ready > 0;
         out->n_in_flight = (float)view->ready_in_flight;
     }
-    return st;
+    const struct rollout_screener *screener = reader->snapshot->spec->rollout;
+    return st == ST_OK && screener && out->n > 0
+               ? rollout_screen(screener, reader->snapshot->rollout, request->peer != NULL, out,
+                                err)
+               : st;
 }
 
 /* ---- choosing by profile: running it --------------------------------------------------------- */

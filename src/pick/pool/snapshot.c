@@ -1,6 +1,7 @@
 /* Builds the indices of a snapshot: members by address, models and objectives by name. All memory
  * is in the spec's arena, which is freed as a whole. */
 #include "pick/pool/snapshot.h"
+#include "pick/pool/rollout.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -371,6 +372,10 @@ enum status pool_snapshot_new(struct pool_spec *spec, uint64_t generation,
     }
     if (st == ST_OK) {
         st = make_ceilings(snapshot, spec, err);
+    }
+    if (st == ST_OK && spec->rollout) {
+        snapshot->rollout = rollout_index_new(spec->rollout, snapshot, spec->arena);
+        st = snapshot->rollout ? ST_OK : snapshot_no_memory(spec, err);
     }
     if (st == ST_OK) {
         *out = snapshot;

@@ -67,6 +67,8 @@ struct pool_model_entry {
     const struct pool_rewrite *rewrite; /* NULL: no rewrite has the name */
 };
 
+struct rollout_index;
+
 struct pool_snapshot {
     _Atomic uint32_t n_refs;
     uint64_t generation; /* from 1, one more at each update; 0: nothing was loaded yet */
@@ -91,6 +93,7 @@ struct pool_snapshot {
     bool models_matter;                         /* the configuration treats models differently */
     const struct pool_objective **objectives;   /* sorted by name */
     size_t n_objectives;
+    struct rollout_index *rollout; /* with spec->rollout (pick/pool/rollout.h) */
     /* Of all priorities that requests may have, the highest first; NULL: each may use the whole
      * capacity. */
     struct usage_ceiling *ceilings;

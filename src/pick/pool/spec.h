@@ -134,6 +134,7 @@ struct pool_spec_note {
 
 struct profile;
 struct profile_handler;
+struct rollout_screener;
 struct scrape_plan;
 struct dns_plan;
 
@@ -164,9 +165,10 @@ struct pool_spec {
     struct dns_plan *dns;             /* endpoints by DNS names (pick/config's); NULL: none */
     const struct scrape_plan *scrape; /* how loads are scraped (pick/config's); NULL: not at all */
     struct protocol protocol;
-    const struct profile *profile;         /* pick/pool/profile/profile.h; NULL: the default */
-    const struct profile_handler *handler; /* of several profiles, of which `profile` is one
+    const struct profile *profile;          /* pick/pool/profile/profile.h; NULL: the default */
+    const struct profile_handler *handler;  /* of several profiles, of which `profile` is one
                                               (pick/pool/profile/handler.h); NULL: none */
+    const struct rollout_screener *rollout; /* pick/pool/rollout.h; NULL: none */
     /* An endpoint is full when one of these limits is reached, a pool is saturated when all of its
      * endpoints are full; 0: no limit. The latter two are compared with its load report, while that
      * is valid. */
