@@ -92,23 +92,24 @@ static const struct endpoint *find_peer(const struct pick_session *session,
     return peer && peer != stage ? peer->ticket.endpoint : NULL;
 }
 
-/* Decided once: while the request waits the configuration may change. */
-static void decide(struct pick_session *session, struct pick_stage *stage) {
+static bool asks_for(struct pick_session *session, const struct pick_stage *stage) {
     const struct profile_handler *handler = pick_session_spec(session)->handler;
     const struct pick_stage *destination = &session->stages.items[0];
-    bool wanted = true;
-    if (stage->result != PICK_STAGE_UNDECIDED) {
-        return;
+    uint32_t n_tokens = session->prompt ? pick_session_prompt_tokens(session) : 0;
+    struct decider_input input = {.n_prompt_tokens = n_tokens,
+                                  .n_cached_tokens = destination->n_cached_tokens,
+                                  .has_peer = destination->ticket.endpoint,
+                                  .has_media = pick_session_has_media(session)};
+    return handler && stage_decider_says(&handler->stages[stage->plan->role].decider, &input);
+}
+
+/* Decided once: while the request waits the configuration may change. */
+static void decide(struct pick_session *session, struct pick_stage *stage) {
+    if (stage->result == PICK_STAGE_UNDECIDED) {
+        bool is_wanted = !session->stages.by_handler || is_destination(session, stage) ||
+                         asks_for(session, stage);
+        stage->result = is_wanted ? PICK_STAGE_WANTED : PICK_STAGE_LEFT_OUT;
     }
-    if (session->stages.by_handler && !is_destination(session, stage)) {
-        struct decider_input input = {.n_prompt_tokens =
-                                          session->prompt ? pick_session_prompt_tokens(session) : 0,
-                                      .n_cached_tokens = destination->n_cached_tokens,
-                                      .has_peer = destination->ticket.endpoint,
-                                      .has_media = pick_session_has_media(session)};
-        wanted = handler && stage_decider_says(&handler->stages[stage->plan->role].decider, &input);
-    }
-    stage->result = wanted ? PICK_STAGE_WANTED : PICK_STAGE_LEFT_OUT;
 }
 
 /* Whether the request is sent on although the stage has no endpoint. */
