@@ -115,6 +115,39 @@ const struct doc_member POOL_CONFIG_BAND[] = {
 
 /* ---- upstream's bands ------------------------------------------------------------------------ */
 
+static const char *const STRATEGY_WORDS[] = {"las", NULL};
+
+#define PROGRAMS struct program_rules
+const struct doc_member PICKER_PROGRAM_AWARE[] = {
+    {"strategy", MEMBER_UNUSED_WORD(STRATEGY_WORDS), .help = "least attained service"},
+    {"lasWeightService", MEMBER_NUMBER(PROGRAMS, weight_service, 0, INT32_MAX), .preset = 0.8,
+     .help = "of how little the program was served"},
+    {"lasWeightHeadWait", MEMBER_NUMBER(PROGRAMS, weight_head_wait, 0, INT32_MAX), .preset = 0.2,
+     .help = "of how long its first request waits"},
+    {"lasHalfLifeSeconds", MEMBER_NUMBER(PROGRAMS, half_life_s, 0, INT32_MAX), .preset = 60,
+     .help = "in which service is halved; 0: it does not fade"},
+    {"evictionTtlSeconds", MEMBER_NUMBER(PROGRAMS, ttl_s, 0, INT32_MAX), .preset = 3600,
+     .help = "after which a program without requests is forgotten; 0: never"},
+    {"evictionSweepSeconds", MEMBER_UNUSED_NUMBER(0, INT32_MAX), .above_min = true,
+     .text = "expected more than 0", .help = "nothing: programs are forgotten one by one"},
+    {0}};
+#undef PROGRAMS
+
+/* There is one table of programs. */
+static void use_programs(struct doc_reader *reader, const struct doc_node *node,
+                         const struct program_rules *rules) {
+    struct pool_config_reader *pool = pool_config_reader_of(reader);
+    const struct program_rules *other = &pool->programs;
+    bool is_equal = other->weight_service == rules->weight_service &&
+                    other->weight_head_wait == rules->weight_head_wait &&
+                    other->half_life_s == rules->half_life_s && other->ttl_s == rules->ttl_s;
+    if (pool->has_programs && !is_equal) {
+        doc_reader_fail(reader, node, "expected one program-aware-fairness for all bands");
+    }
+    pool->has_programs = true;
+    pool->programs = *rules;
+}
+
 static void read_fairness(struct doc_reader *reader, const struct doc_node *node, void *out) {
     enum flow_fairness *fairness = out;
     if (doc_is_present(node)) {
@@ -123,6 +156,10 @@ static void read_fairness(struct doc_reader *reader, const struct doc_node *node
         bool is_strict =
             plugin.type && strcmp(plugin.type->type, "global-strict-fairness-policy") == 0;
         *fairness = is_strict ? FLOW_GLOBAL_STRICT : FLOW_ROUND_ROBIN;
+        if (plugin.type && plugin.type->parameters == PICKER_PROGRAM_AWARE) {
+            *fairness = FLOW_LEAST_SERVICE;
+            use_programs(reader, node, plugin.settings);
+        }
     }
 }
 
@@ -405,6 +442,8 @@ void picker_read_flow_control(struct doc_reader *reader, const struct doc_node *
     } else {
         flow.no_endpoint_wait_ns = flow.max_wait_ns;
     }
+    flow.has_programs = pool->has_programs;
+    flow.programs = pool->programs;
     if (pool->flow_control_gate && !pool->flow_control_given) {
         pool->spec->flow_control = flow;
     }

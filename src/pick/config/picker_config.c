@@ -323,6 +323,7 @@ static part_reader *const PARTS[] = {read_profiles,
                                      read_data_layer,
                                      read_saturation_detector,
                                      picker_read_flow_control,
+                                     picker_read_agent_identity,
                                      note_producers,
                                      read_parsers};
 

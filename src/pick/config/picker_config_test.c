@@ -134,6 +134,13 @@ static const struct {
                       "soft-reflective-ceiling-policy}\n" PLUGINS
                       "- type: soft-reflective-ceiling-policy\n",
      "  lower ones are admitted less and less above a share of the capacity\n"},
+    {METRICS NEW KIND "featureGates: [flowControl]\nflowControl: {defaultPriorityBand: "
+                      "{fairnessPolicyRef: program-aware-fairness}}\n" PLUGINS
+                      "- {type: program-aware-fairness, parameters: {strategy: las}}\n",
+     "5000 requests, 1000000000 bytes, the least served fairness id first\n"},
+    {METRICS NEW KIND PLUGINS "- {type: agent-identity, parameters: {additionalSessionHeaders: "
+                              "[X-Agent]}}\n",
+     "!notes"},
     {METRICS NEW KIND "flowControl: {maxRequests: 5}\n" PLUGINS,
      "notes       flowControl (it needs `featureGates: [flowControl]`)\n"},
     {METRICS NEW KIND "flowControl: {maxRequests: 5}\n" PLUGINS, "!queue       others wait"},
@@ -282,10 +289,9 @@ static const struct {
     {"flowControl: {priorityBands: [{orderingPolicyRef: newest-first-policy}]}\n",
      "3: flowControl.priorityBands[0].orderingPolicyRef: \"newest-first-policy\" is not "
      "one of: fcfs-ordering-policy, edf-ordering-policy, slo-deadline-ordering-policy"},
-    {"flowControl: {defaultPriorityBand: {fairnessPolicyRef: program-aware-fairness}}\n",
-     "3: flowControl.defaultPriorityBand.fairnessPolicyRef: \"program-aware-fairness\" is not one "
-     "of: "
-     "round-robin-fairness-policy, global-strict-fairness-policy"},
+    {"flowControl: {defaultPriorityBand: {fairnessPolicyRef: lottery-fairness}}\n",
+     "3: flowControl.defaultPriorityBand.fairnessPolicyRef: \"lottery-fairness\" is not one "
+     "of: round-robin-fairness-policy, global-strict-fairness-policy, program-aware-fairness"},
     {"flowControl: {usageLimitPolicyPluginRef: hard-ceiling-policy}\n",
      "3: flowControl.usageLimitPolicyPluginRef: \"hard-ceiling-policy\" is not one of: "
      "static-usage-limit-policy, priority-holdback-policy, soft-reflective-ceiling-policy"},

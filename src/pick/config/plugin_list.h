@@ -24,6 +24,7 @@ enum picker_plugin_kind {
     PICKER_PLUGIN_SCREENER,
     PICKER_PLUGIN_PARSER,
     PICKER_PLUGIN_PRODUCER,
+    PICKER_PLUGIN_REQUEST,
     PICKER_PLUGIN_REFUSED,
 };
 
@@ -86,12 +87,18 @@ extern const struct doc_member PICKER_FILE_DISCOVERY[];
 /* The parameters of plugins, `flowControl` and a band of it, for documentation. */
 extern const struct doc_member PICKER_UTILIZATION[], PICKER_CONCURRENCY[], PICKER_FLOW_CONTROL[],
     PICKER_BAND[], PICKER_STATIC_USAGE[], PICKER_HOLDBACK[], PICKER_SOFT_CEILING[],
-    PICKER_EXTRACTOR[], PICKER_SOURCE[];
+    PICKER_PROGRAM_AWARE[], PICKER_EXTRACTOR[], PICKER_SOURCE[];
 
 /* limits.c: the thresholds in `node`, which may be absent; notes are about `said`. */
 void picker_read_utilization(struct doc_reader *reader, const struct doc_node *said,
                              const struct doc_node *node);
 void picker_read_concurrency(struct doc_reader *reader, const struct doc_node *node);
+/* agent_identity.c: the plugin's parameters, and its effect. */
+struct picker_agent_identity {
+    struct protocol_headers additional;
+};
+extern const struct doc_member PICKER_AGENT_IDENTITY[];
+void picker_read_agent_identity(struct doc_reader *reader, const struct doc_node *document);
 /* flow_control.c: the member `flowControl`. Without the feature gate it is checked, and has no
  * effect. */
 void picker_read_flow_control(struct doc_reader *reader, const struct doc_node *document);

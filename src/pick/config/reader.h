@@ -62,7 +62,9 @@ struct pool_config_reader {
     bool has_pool;                  /* an InferencePool is given */
     bool has_profile;               /* a profile of its own is given */
     bool saturation_limits_given, flow_control_given; /* `saturation`, `flow_control` are given */
-    bool metrics_given;     /* by the file or by flags, not only by our defaults */
+    bool metrics_given; /* by the file or by flags, not only by our defaults */
+    bool has_programs;  /* a band has the plugin program-aware-fairness, with these parameters */
+    struct program_rules programs;
     bool flow_control_gate; /* the EndpointPickerConfig has the feature gate flowControl */
     unsigned line;          /* of its item in `pools`; 0: the file has no such list */
     enum pool_config_unknown_models unknown;
@@ -103,6 +105,8 @@ doc_member_fn pool_config_read_name, pool_config_read_optional_name;
 doc_member_fn pool_config_read_path, pool_config_read_page_path;
 /* A struct str: the name of a header, in lower case (settings.c). */
 doc_member_fn pool_config_read_header;
+/* Whether it is one. */
+bool pool_config_is_header(struct str name);
 /* A uint64_t: a duration as Go writes it, within the bounds of the row, whose `text` is the error
  * for one that is too short. */
 doc_member_fn pool_config_read_go_duration;

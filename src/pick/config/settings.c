@@ -61,7 +61,7 @@ static void read_health(struct doc_reader *reader, const struct doc_node *node, 
 /* ---- protocol -------------------------------------------------------------------------------- */
 
 /* RFC 9110, 5.6.2: a token, in lower case. */
-static bool is_header(struct str name) {
+bool pool_config_is_header(struct str name) {
     for (size_t i = 0; i < name.len; i++) {
         char c = name.ptr[i];
         bool letter = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
@@ -75,7 +75,7 @@ static bool is_header(struct str name) {
 void pool_config_read_header(struct doc_reader *reader, const struct doc_node *node, void *out) {
     const struct str *name = out;
     pool_config_read_optional_name(reader, node, out);
-    if (node->val && !is_header(*name)) {
+    if (node->val && !pool_config_is_header(*name)) {
         doc_reader_fail(reader, node, "expected the name of a header in lower case, got \"%.*s\"",
                         STR_ARG(*name));
     }
@@ -122,7 +122,7 @@ static const char *const FALLBACKS[] = {"none", "key", "list",
 #define READ_KEY pool_config_read_optional_name
 #define READ_COOKIE read_cookie
 #define FORM_HEADER "a header"
-#define FORM_HEADERS "up to 4 headers"
+#define FORM_HEADERS "up to 16 headers"
 #define FORM_KEY "a name"
 #define FORM_COOKIE "a cookie"
 #define NAME(field, kind, preset, about)                                                           \

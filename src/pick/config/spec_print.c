@@ -152,7 +152,9 @@ static void print_band(const struct flow_band_rules *rules, struct buf *out) {
         print_max_wait(rules->max_wait_ns, out);
     }
     buf_printf(out, "%s%s\n",
-               rules->fairness == FLOW_GLOBAL_STRICT ? ", without regard to fairness ids" : "",
+               rules->fairness == FLOW_GLOBAL_STRICT   ? ", without regard to fairness ids"
+               : rules->fairness == FLOW_LEAST_SERVICE ? ", the least served fairness id first"
+                                                       : "",
                rules->ordering == FLOW_BY_DEADLINE ? ", by deadline" : "");
 }
 

@@ -791,6 +791,11 @@ static enum status finish_pick(struct trial *trial, enum attempt attempt, struct
     if (trial->reader->snapshot->spec->handler) {
         out->n_cached_tokens = pool_prompt_cached_tokens(trial->reader, best->endpoints[0]);
     }
+    if (trial->reader->snapshot->spec->flow_control.has_programs) {
+        out->ticket.has_program = true;
+        out->ticket.n_estimated = trial->request->n_tokens;
+        out->ticket.program = flow_hash_id(&trial->reader->pool->flow, trial->request->fairness_id);
+    }
     pool_prompt_record(trial->reader, trial->request, best->profile, &out->ticket);
     return ST_OK;
 }

@@ -133,6 +133,9 @@ struct pool_ticket {
     uint64_t sent_ns;      /* of the pick, or the end of the request's body, where that is seen; 0:
                               response times are not measured */
     bool response_started; /* with a successful status */
+    bool has_program;      /* with flow_control.has_programs */
+    uint32_t n_estimated;  /* with has_program: tokens, estimated at the pick */
+    struct keyed_hash program; /* with has_program: of the fairness id */
 };
 
 /* Which rule chose. */
@@ -186,6 +189,11 @@ bool pool_is_proxy_silent(const struct pool *pool);
 /* Lowers the in-flight count: once at the end of each request, however it ended. The ticket becomes
  * empty; an empty one is ignored. Thread: any. */
 void pool_release_ticket(struct pool *pool, struct pool_ticket *ticket);
+/* The response has ended, of so many tokens of prompt and output: for bands that serve the fairness
+ * id that was served least. Where both are 0, unknown, the estimate at the pick counts. Thread:
+ * any. */
+void pool_count_service(struct pool *pool, const struct pool_ticket *ticket, uint64_t n_prompt,
+                        uint64_t n_output);
 /* The request's body has ended: response times are measured from here, without the time that the
  * client took to send it. Thread: the ticket's. */
 void pool_ticket_request_ended(struct pool_ticket *ticket);

@@ -5,7 +5,8 @@
 #include "codec/http1/cookie.h"
 #include "core/base/num.h"
 
-/* Of several names the first one in the configuration counts, whatever the order in the request. */
+/* Of several names the first one in the configuration counts that has a value, whatever the order
+ * in the request. */
 struct ranked_value {
     struct str value;
     size_t rank;
@@ -31,7 +32,8 @@ static bool match_ranked_header(const struct protocol_headers *names,
                                 const struct ext_proc_header *header, struct ranked_value *out) {
     for (size_t i = 0; i < names->n; i++) {
         if (str_eq(names->names[i], header->key)) {
-            if (!out->value.ptr || i < out->rank) {
+            bool is_better = out->value.len == 0 || (i < out->rank && header->value.len > 0);
+            if (!out->value.ptr || is_better) {
                 *out = (struct ranked_value){header->value.ptr ? header->value : STR(""), i};
             }
             return true;
@@ -69,13 +71,15 @@ static void match_session_cookie(struct header_scan *scan, struct str value) {
     }
 }
 
-/* The configuration's lists of names. Returns: whether a list contains it. */
+/* The configuration's lists of names; a session may be a fairness id as well. Returns: whether a
+ * list contains it. */
 static bool match_listed_header(struct header_scan *scan, const struct ext_proc_header *header) {
     const struct protocol *protocol = scan->protocol;
-    return match_ranked_header(&protocol->objective_headers, header, &scan->objective) ||
-           match_ranked_header(&protocol->rewrite_headers, header, &scan->rewrite) ||
-           match_ranked_header(&protocol->fairness_headers, header, &scan->fairness_id) ||
-           match_ranked_header(&protocol->session_headers, header, &scan->session);
+    bool is_fairness = match_ranked_header(&protocol->fairness_headers, header, &scan->fairness_id);
+    bool is_session = match_ranked_header(&protocol->session_headers, header, &scan->session);
+    return is_fairness || is_session ||
+           match_ranked_header(&protocol->objective_headers, header, &scan->objective) ||
+           match_ranked_header(&protocol->rewrite_headers, header, &scan->rewrite);
 }
 
 static void match_single_header(struct header_scan *scan, const struct ext_proc_header *header) {

@@ -533,6 +533,7 @@ static void end_response_message(struct pick_session *session, bool ended) {
     if (ended) {
         pick_half_advance(&session->response_half, PICK_HALF_ENDED);
         pool_ticket_response_ended(&session->stages.items[0].ticket);
+        pool_count_service(session->context.pool, &session->stages.items[0].ticket, 0, 0);
         pick_stages_end(session);
     }
 }

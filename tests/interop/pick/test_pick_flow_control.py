@@ -313,6 +313,30 @@ def test_queue_scale_from_zero(start):
         assert status == 503 and "150 ms in the request queue (flow_control.no_endpoint_wait)" in text
 
 
+def test_queue_serves_the_least_served_agent_first(start):
+    """Programs by the headers of their agents; what their requests cost is estimated by the bodies' lengths."""
+    picker = start(UPSTREAM.replace("  - {type: queue-scorer}\n", "  - {type: queue-scorer}\n"
+                                    "  - {type: program-aware-fairness, parameters: {lasWeightHeadWait: 0}}\n"
+                                    "  - {type: agent-identity, parameters: {additionalSessionHeaders: [X-Team]}}\n")
+                   .replace("flowControl:\n", "flowControl:\n"
+                            "  defaultPriorityBand: {fairnessPolicyRef: program-aware-fairness}\n") % "10m")
+    coder, team = {"x-claude-code-session-id": "1"}, {"x-team": "a", "session-id": "1"}
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        for fields, length in ((coder, "8000"), (team, "400"), ({FAIRNESS: "b", "session-id": "1"}, "2000")):
+            stream = proxy.stream(headers(PATH, fields={"content-length": length, **fields}))
+            assert endpoint_of(stream.next()) in (A, B)
+            finish(stream)
+        busy = fill(proxy)
+        queued = queue(picker, proxy, (PATH, coder), (PATH, {FAIRNESS: "b"}), (PATH, team), (PATH, {"session_id": "2"}))
+        last = busy[0]
+        for place in (3, 2, 1, 0):
+            finish(last)
+            last = queued[place]
+            assert endpoint_of(last.next()) in (A, B)
+        for stream in (last, busy[1]):
+            finish(stream)
+
+
 def completion(model, size=0):
     return json.dumps({"prompt": "x" * size, "model": model, "stream": True}).encode()
 

@@ -9,7 +9,7 @@
 
 #include "core/base/str.h"
 
-enum { PROTOCOL_MAX_HEADERS = 4, PROTOCOL_MAX_FALLBACKS = 7 };
+enum { PROTOCOL_MAX_HEADERS = 16, PROTOCOL_MAX_FALLBACKS = 7 };
 
 /* Header names; the first one that a request has counts. */
 struct protocol_headers {

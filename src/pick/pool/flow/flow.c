@@ -37,6 +37,7 @@ struct flow_id {
 struct flow_place {
     struct flow_node node; /* first: a node is cast to its place */
     LIST_ENTRY(flow_place) link;
+    bool fits;               /* while find_least_service runs: its items fit */
     struct timer_heap lanes; /* those with queued items first, by turn_of */
 };
 
@@ -73,6 +74,7 @@ void flow_init(struct flow *flow) {
     *flow = (struct flow){.first_turn = UINT64_MAX / 2, .last_turn = UINT64_MAX / 2};
     TAILQ_INIT(&flow->bands);
     hash_key_init(&flow->key);
+    programs_init(&flow->programs);
 }
 
 static void free_band(struct flow *flow, struct flow_band *band) {
@@ -89,6 +91,7 @@ void flow_fini(struct flow *flow) {
         free_band(flow, band);
     }
     free(flow->slots);
+    programs_fini(&flow->programs);
 }
 
 /* ---- bands ----------------------------------------------------------------------------------- */
@@ -558,12 +561,76 @@ static bool is_before(const struct flow_lane *lane, const struct flow_lane *othe
     return first_of(lane)->order < first_of(other)->order;
 }
 
+/* The first item in the lanes of the id whose places fit. Returns: NULL: none. */
+static struct flow_item *first_fitting(const struct flow_id *id) {
+    const struct flow_lane *lane;
+    struct flow_item *found = NULL;
+    LIST_FOREACH(lane, &id->lanes, link) {
+        struct flow_item *first = lane->place->fits ? first_of(lane) : NULL;
+        if (first && (!found || first->order < found->order)) {
+            found = first;
+        }
+    }
+    return found;
+}
+
+static void extend_range(struct program_range *range, double value, bool is_first) {
+    range->least = is_first || value < range->least ? value : range->least;
+    range->most = is_first || value > range->most ? value : range->most;
+}
+
+/* The item of the id with the highest score of those that fit; the ranges are those of all ids.
+ * Returns: NULL: none of the first FLOW_MAX_PROGRAMS ids has one. */
+static struct flow_item *find_least_service(const struct flow *flow, const struct flow_band *band,
+                                            bool (*fits)(void *user, const struct flow_item *item),
+                                            void *user) {
+    const struct program_rules *rules = &flow->program_rules;
+    struct program_range services = {0, 0}, queued = {0, 0};
+    double service[FLOW_MAX_PROGRAMS], best_score = -1;
+    struct flow_item *best = NULL;
+    struct flow_place *place;
+    const struct flow_id *id;
+    bool any = false;
+    size_t n = 0;
+    LIST_FOREACH(place, &band->places, link) {
+        const struct flow_lane *lane = first_lane(place);
+        place->fits = lane && fits(user, first_of(lane));
+        any = any || place->fits;
+    }
+    if (!any) {
+        return NULL;
+    }
+    for (id = TAILQ_FIRST(&band->ids); id && n < FLOW_MAX_PROGRAMS; id = TAILQ_NEXT(id, link)) {
+        service[n] = programs_service(&flow->programs, rules, id->node.hash);
+        extend_range(&services, service[n], n == 0);
+        extend_range(&queued, (double)TAILQ_FIRST(&id->queued)->queued_ns, n == 0);
+        n++;
+    }
+    id = TAILQ_FIRST(&band->ids);
+    for (size_t i = 0; i < n; i++, id = TAILQ_NEXT(id, link)) {
+        struct flow_item *item = first_fitting(id);
+        double score = program_score(rules, service[i], (double)TAILQ_FIRST(&id->queued)->queued_ns,
+                                     services, queued);
+        if (item && score > best_score) {
+            best = item;
+            best_score = score;
+        }
+    }
+    return best;
+}
+
 struct flow_item *flow_find(struct flow *flow,
                             bool (*fits)(void *user, const struct flow_item *item), void *user) {
     const struct flow_band *band;
     TAILQ_FOREACH(band, &flow->bands, link) {
         const struct flow_lane *found = NULL;
         const struct flow_place *place;
+        struct flow_item *least = band->fairness == FLOW_LEAST_SERVICE
+                                      ? find_least_service(flow, band, fits, user)
+                                      : NULL;
+        if (least) {
+            return least;
+        }
         LIST_FOREACH(place, &band->places, link) {
             const struct flow_lane *lane = first_lane(place);
             if (lane && (!found || is_before(lane, found)) && fits(user, first_of(lane))) {
@@ -721,6 +788,14 @@ struct flow_item *flow_find_victim(struct flow *flow, enum flow_full full, int64
         }
     }
     return TAILQ_LAST(&largest->queued, flow_items);
+}
+
+struct keyed_hash flow_hash_id(const struct flow *flow, struct str fairness_id) {
+    return keyed_hash_of(&flow->key, fairness_id);
+}
+
+void flow_add_service(struct flow *flow, struct keyed_hash id, double cost, uint64_t now_ns) {
+    programs_add(&flow->programs, &flow->program_rules, id, cost, now_ns);
 }
 
 int64_t flow_priority(const struct flow_item *item) {

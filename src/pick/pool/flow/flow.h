@@ -27,12 +27,17 @@
 #include "core/base/metric/histogram.h"
 #include "core/base/str.h"
 #include "core/event/timer_heap.h"
+#include "pick/pool/flow/programs.h"
 
 /* Which fairness id of a band is next. */
 enum flow_fairness {
     FLOW_ROUND_ROBIN,   /* each id in turn */
     FLOW_GLOBAL_STRICT, /* ids make no difference: the first item of the band by its ordering */
+    FLOW_LEAST_SERVICE, /* the id that was served least, and whose first item has waited longest
+                           (programs.h), of the first FLOW_MAX_PROGRAMS in turn */
 };
+
+enum { FLOW_MAX_PROGRAMS = 512 };
 
 /* The order of a fairness id's items. */
 enum flow_ordering {
@@ -110,6 +115,8 @@ struct flow {
     uint64_t n_bytes; /* queued and notified */
     uint64_t next_number;
     struct hash_key key;
+    struct programs programs; /* for FLOW_LEAST_SERVICE */
+    struct program_rules program_rules;
 };
 
 /* Makes the queue empty. */
@@ -177,6 +184,11 @@ void flow_remove(struct flow *flow, struct flow_item *item, enum flow_outcome ou
                  uint64_t now_ns);
 
 int64_t flow_priority(const struct flow_item *item);
+
+/* The hash of a fairness id. Thread: any. */
+struct keyed_hash flow_hash_id(const struct flow *flow, struct str fairness_id);
+/* A request of the fairness id with this hash has ended, whose tokens are the cost. */
+void flow_add_service(struct flow *flow, struct keyed_hash id, double cost, uint64_t now_ns);
 
 /* ---- statistics ------------------------------------------------------------------------------ */
 

@@ -225,6 +225,71 @@ static void flow_new_rules_of_a_band_wait_until_it_is_empty(void **state) {
     flow_fini(&flow);
 }
 
+static const struct flow_band_rules LEAST = {.fairness = FLOW_LEAST_SERVICE};
+
+/* With equal service the one that waits longest is first, and then the others by theirs; the items
+ * of an id by arrival. */
+static void flow_least_served_id_is_first(void **state) {
+    struct flow flow;
+    struct waiting items[16];
+    (void)state;
+    flow_init(&flow);
+    flow.program_rules = (struct program_rules){0.8, 0.2, 0, 0};
+    flow_add_service(&flow, flow_hash_id(&flow, STR("x")), 100, 1);
+    flow_add_service(&flow, flow_hash_id(&flow, STR("y")), 10, 1);
+    parse_arrivals(&flow, items, "0x 0y 0y 0z 5x", &LEAST);
+    assert_ptr_equal(first(&flow, 1), &items[4]); /* the priority comes before */
+    flow_notify(&flow, &items[4].item);
+    flow_remove(&flow, &items[4].item, FLOW_DISPATCHED, 0);
+    flow_add_service(&flow, flow_hash_id(&flow, STR("z")), 50, 1);
+    assert_ptr_equal(first(&flow, 1), &items[1]);
+    flow_notify(&flow, &items[1].item);
+    flow_add_service(&flow, flow_hash_id(&flow, STR("y")), 45, 1);
+    assert_ptr_equal(first(&flow, 1), &items[3]); /* 50, before 55 */
+    flow_requeue(&flow, &items[1].item);
+    assert_string_equal(call_all(&flow, 1), "dbca");
+    flow_fini(&flow);
+}
+
+/* An id that was served little, but whose requests do not fit, holds up no other. */
+static void flow_least_served_id_that_does_not_fit_is_skipped(void **state) {
+    struct flow flow;
+    struct waiting items[3] = {{.name = 0, .places = 1, .rules = &LEAST},
+                               {.name = 1, .places = 2, .rules = &LEAST},
+                               {.name = 2, .places = 2, .rules = &LEAST}};
+    (void)state;
+    flow_init(&flow);
+    flow.program_rules = (struct program_rules){0.8, 0.2, 0, 0};
+    flow_add_service(&flow, flow_hash_id(&flow, STR("x")), 100, 1);
+    add(&flow, &items[0], 0, "x");
+    add(&flow, &items[1], 0, "y");
+    add(&flow, &items[2], 0, "x");
+    assert_string_equal(call_all(&flow, 1), "a");
+    assert_string_equal(call_all(&flow, 2), "bc");
+    flow_fini(&flow);
+}
+
+/* Only so many ids are compared; one beyond them is still served where none of them fits. */
+static void flow_id_beyond_the_compared_ones_is_served(void **state) {
+    enum { N = FLOW_MAX_PROGRAMS + 3 };
+    static struct waiting items[N];
+    struct flow flow;
+    (void)state;
+    flow_init(&flow);
+    flow.program_rules = (struct program_rules){0.8, 0.2, 0, 0};
+    for (unsigned i = 0; i < N; i++) {
+        char id[16];
+        snprintf(id, sizeof(id), "%u", i);
+        items[i] = (struct waiting){.name = i, .places = i == N - 1 ? 2 : 1, .rules = &LEAST};
+        add(&flow, &items[i], 0, id);
+    }
+    assert_ptr_equal(first(&flow, 2), &items[N - 1]);
+    for (unsigned i = 0; i < N; i++) {
+        flow_remove(&flow, &items[i].item, FLOW_ABORTED, 0);
+    }
+    flow_fini(&flow);
+}
+
 static void flow_remove_from_middle_keeps_order(void **state) {
     struct flow flow;
     struct waiting items[16];
@@ -589,6 +654,9 @@ int main(void) {
         cmocka_unit_test(flow_requeued_item_keeps_its_position),
         cmocka_unit_test(flow_requeued_item_keeps_its_deadline),
         cmocka_unit_test(flow_new_rules_of_a_band_wait_until_it_is_empty),
+        cmocka_unit_test(flow_least_served_id_is_first),
+        cmocka_unit_test(flow_least_served_id_that_does_not_fit_is_skipped),
+        cmocka_unit_test(flow_id_beyond_the_compared_ones_is_served),
         cmocka_unit_test(flow_remove_from_middle_keeps_order),
         cmocka_unit_test(flow_check_limits_reports_the_limit_reached),
         cmocka_unit_test(flow_band_without_limit_uses_default_limit),

@@ -569,6 +569,7 @@ void pool_notify_after_update(struct pool *pool, struct pool_notifications *noti
     }
     advance_capacity_epoch(pool);
     pool->queue_epoch++;
+    pool->flow.program_rules = spec->flow_control.programs;
     flow_remove_idle_bands(&pool->flow, is_configured_priority, spec);
 }
 
@@ -752,6 +753,18 @@ enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *
     pool_waiter_resolve(pool->snapshot, waiter);
     note_queued(pool, waiter);
     return ST_OK;
+}
+
+/* Tokens of the output cost twice as much as those of the prompt. */
+void pool_count_service(struct pool *pool, const struct pool_ticket *ticket, uint64_t n_prompt,
+                        uint64_t n_output) {
+    bool is_known = n_prompt + n_output > 0;
+    double cost = is_known ? (double)n_prompt + 2 * (double)n_output : (double)ticket->n_estimated;
+    if (ticket->has_program) {
+        lock_acquire(&pool->lock);
+        flow_add_service(&pool->flow, ticket->program, cost, clock_now_ns());
+        lock_release(&pool->lock);
+    }
 }
 
 void pool_dequeue_locked(struct pool *pool, struct pool_waiter *waiter, enum flow_outcome outcome,
