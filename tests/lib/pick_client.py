@@ -50,10 +50,18 @@ def body(data=b"", end=False):
     return message
 
 
-def answer_headers(status=200, end=False):
+def answer_headers(status=200, end=False, fields=None):
     message = new_message()
-    message.response_headers.headers.headers.add(key=":status", raw_value=str(status).encode())
+    for name, value in {":status": str(status), **(fields or {})}.items():
+        message.response_headers.headers.headers.add(key=name, raw_value=value.encode())
     message.response_headers.end_of_stream = end
+    return message
+
+
+def answer_body(data=b"", end=False):
+    message = new_message()
+    message.response_body.body = data
+    message.response_body.end_of_stream = end
     return message
 
 

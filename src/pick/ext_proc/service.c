@@ -206,7 +206,9 @@ static void on_queue(void *user, const struct pick_queue_event *event) {
 
 static void on_response(void *user, const struct ext_proc_request *message) {
     struct stream *stream = user;
-    stream_stats_on_response(&stream->stats, &stream->worker_state->stats, message);
+    struct stream_times times = {stream->headers_ns, grpc_now_ns(stream->call)};
+    stream_stats_on_response(&stream->stats, &stream->worker_state->stats, stream->call->arena,
+                             message, &times);
 }
 
 /* The start of processing: when the message was received or the previous one was finished,

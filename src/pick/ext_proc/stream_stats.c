@@ -2,6 +2,8 @@
  * later: so the ends of requests are counted where their beginnings are. */
 #include "pick/ext_proc/stream_stats.h"
 
+#include "core/event/clock.h"
+
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* The last row's labels are labels. */
@@ -133,19 +135,99 @@ static void prove_model(struct stream_stats *self, const struct stats_context *c
     }
 }
 
-void stream_stats_on_response(struct stream_stats *self, const struct stats_context *context,
-                              const struct ext_proc_request *message) {
-    if (!self->row || self->has_response) {
-        return;
-    }
+static void on_first_part(struct stream_stats *self, const struct stats_context *context,
+                          const struct ext_proc_request *message) {
+    struct response_meter *response = &self->response;
     self->has_response = true;
     if (message->kind != EXT_PROC_RESPONSE_HEADERS) { /* the proxy does not show them */
         return;
     }
+    struct str type = ext_proc_header_find(&message->fields, STR("content-type"));
+    struct str encoding = ext_proc_header_find(&message->fields, STR("content-encoding"));
+    response->is_streamed = str_starts_with(type, STR("text/event-stream"));
+    response->is_encoded = encoding.len > 0 && !str_is(encoding, "identity");
     if (is_success(message)) {
         prove_model(self, context);
     } else {
         metric_cell_add(&self->row->n_server_errors, 1);
+    }
+}
+
+static void on_body(struct stream_stats *self, struct arena *arena, struct str body,
+                    uint64_t now_ns) {
+    struct response_meter *response = &self->response;
+    if (body.len == 0) {
+        return;
+    }
+    if (response->first_ns == 0) {
+        response->first_ns = now_ns;
+        response->usage =
+            response->is_encoded ? NULL : arena_calloc(arena, 1, sizeof(*response->usage));
+    } else if (response->is_streamed) {
+        pick_stats_row_add(self->row, PICK_HISTOGRAM_BETWEEN_CHUNKS,
+                           clock_between_ns(response->last_ns, now_ns));
+    }
+    response->last_ns = now_ns;
+    response->n_bytes += body.len;
+    if (response->usage) {
+        usage_scan_feed(response->usage, body);
+    }
+}
+
+static void count_tokens(struct pick_stats_row *row, const struct usage_scan *usage) {
+    if (usage->n_input > 0) {
+        pick_stats_row_add(row, PICK_HISTOGRAM_INPUT_TOKENS, usage->n_input);
+    }
+    if (usage->n_output > 0) {
+        pick_stats_row_add(row, PICK_HISTOGRAM_OUTPUT_TOKENS, usage->n_output);
+    }
+    if (usage->has_cached) {
+        pick_stats_row_add(row, PICK_HISTOGRAM_CACHED_TOKENS, usage->n_cached);
+    }
+}
+
+/* A response that is not streamed has its first token at its end, as upstream has it. */
+static void on_whole_response(struct stream_stats *self, const struct stream_times *times) {
+    const struct response_meter *response = &self->response;
+    struct pick_stats_row *row = self->row;
+    uint64_t all_ns = clock_between_ns(times->begun_ns, times->now_ns);
+    uint64_t n_output = response->usage ? response->usage->n_output : 0;
+    pick_stats_row_add(row, PICK_HISTOGRAM_RESPONSE_BYTES, response->n_bytes);
+    if (response->is_streamed) {
+        pick_stats_row_add(row, PICK_HISTOGRAM_FIRST_TOKEN_STREAMED,
+                           clock_between_ns(times->begun_ns, response->first_ns));
+    } else {
+        pick_stats_row_add(row, PICK_HISTOGRAM_FIRST_TOKEN, all_ns);
+    }
+    if (response->usage) {
+        count_tokens(row, response->usage);
+    }
+    if (n_output > 0) {
+        pick_stats_row_add(row, PICK_HISTOGRAM_TIME_PER_TOKEN, all_ns / n_output);
+    }
+    if (n_output > 1 && response->is_streamed) {
+        pick_stats_row_add(row, PICK_HISTOGRAM_STREAMED_TOKEN,
+                           clock_between_ns(response->first_ns, times->now_ns) / (n_output - 1));
+    }
+}
+
+void stream_stats_on_response(struct stream_stats *self, const struct stats_context *context,
+                              struct arena *arena, const struct ext_proc_request *message,
+                              const struct stream_times *times) {
+    struct response_meter *response = &self->response;
+    if (!self->row || response->is_over) {
+        return;
+    }
+    if (!self->has_response) {
+        on_first_part(self, context, message);
+    }
+    if (message->kind == EXT_PROC_RESPONSE_BODY) {
+        on_body(self, arena, message->body, times->now_ns);
+    }
+    response->is_over = message->end_of_stream || message->end_without_message ||
+                        message->kind == EXT_PROC_RESPONSE_TRAILERS;
+    if (response->is_over && response->first_ns > 0) {
+        on_whole_response(self, times);
     }
 }
 

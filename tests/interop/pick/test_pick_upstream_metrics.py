@@ -8,7 +8,7 @@ import pytest
 
 from lib import http1
 from lib.metric_pages import MetricPages
-from lib.pick_client import Proxy, answer_headers, body, headers, refusal_of
+from lib.pick_client import Proxy, answer_body, answer_headers, body, headers, refusal_of
 
 pytestmark = pytest.mark.tsan
 
@@ -65,6 +65,14 @@ FAMILIES = {
     "request_running": ("gauge", REQUEST),
     "request_duration_seconds": ("histogram", REQUEST),
     "request_size_bytes": ("histogram", REQUEST),
+    "response_size_bytes": ("histogram", REQUEST),
+    "request_input_tokens": ("histogram", REQUEST),
+    "request_output_tokens": ("histogram", REQUEST),
+    "request_cached_tokens": ("histogram", REQUEST),
+    "request_ntpot_seconds": ("histogram", REQUEST),
+    "request_ttft_seconds": ("histogram", f"{REQUEST} streaming"),
+    "request_streaming_tpot_seconds": ("histogram", REQUEST),
+    "request_streaming_itl_seconds": ("histogram", REQUEST),
     "flow_control_queue_size": ("gauge", QUEUE),
     "flow_control_queue_bytes": ("gauge", QUEUE),
     "flow_control_request_queue_duration_seconds": (
@@ -80,7 +88,18 @@ FAMILIES = {
 LONG_TIMES = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60, 120,
               180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600)
 SHORT_TIMES = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32778, 65536, 131072, 262144, 524288,
+          1048576)
 BOUNDS = {
+    "response_size_bytes": TOKENS[:15],
+    "request_input_tokens": TOKENS,
+    "request_output_tokens": TOKENS[:12],
+    "request_cached_tokens": TOKENS,
+    "request_ntpot_seconds": (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10),
+    "request_ttft_seconds": LONG_TIMES[:24],
+    "request_streaming_tpot_seconds": (0.0005, 0.00205, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.125, 0.15, 0.2,
+                                       0.3, 0.4, 0.5, 0.6, 0.8, 1, 2),
+    "request_streaming_itl_seconds": (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 2),
     "request_duration_seconds": LONG_TIMES,
     "request_size_bytes": tuple(64 << n for n in range(25)),
     "flow_control_request_queue_duration_seconds": (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
@@ -166,6 +185,19 @@ def answer(stream, status=200):
     return stream.close()
 
 
+EVENTS = (b'data: {"choices":[{"text":"a"}],"usage":null}\n\n', b'data: {"choices":[{"text":"b"}],"usage":null}\n\n',
+          b'data: {"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":3,"prompt_tok',
+          b'ens_details":{"cached_tokens":64}}}\n\ndata: [DONE]\n\n')
+JSON = b'{"choices":[{"text":"ab"}],"usage":{"prompt_tokens":7,"completion_tokens":2}}'
+
+
+def answer_stream(stream, pieces, **fields):
+    """The answer of the endpoint as the proxy shows it, piece by piece."""
+    stream.send(answer_headers(fields={name.replace("_", "-"): value for name, value in fields.items()}))
+    stream.send(*(answer_body(piece, end=piece is pieces[-1]) for piece in pieces))
+    return stream.close()
+
+
 def start_keda(start_picker, *flags):
     """The plugins of the guide that scales by the queue; one request at a time."""
     picker = start_picker(KEDA, *flags)
@@ -185,7 +217,7 @@ def test_upstream_names_types_and_labels(start_picker, pages):
         first, second = run_one(picker, proxy), completion(proxy, "m")
         picker.wait_until(lambda now: select(now, "flow_control_queue_size") == [1], "one that waits")
         answer(first, 500)
-        answer(second)
+        answer_stream(second, EVENTS, content_type="text/event-stream")
         numbers = picker.wait_at_rest()
     for name, labels in labels_by_family(numbers, types).items():
         found.setdefault(name, set()).update(labels)
@@ -244,6 +276,47 @@ def test_upstream_waits_that_fail_by_outcome(start_picker):
     assert select(numbers, "extproc_stream_duration_seconds_count") == [4]
 
 
+def test_upstream_tokens_of_streamed_response(start_picker):
+    picker = start_keda(start_picker)
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        said = answer_stream(completion(proxy, "m"), EVENTS, content_type="text/event-stream; charset=utf-8")
+        numbers = picker.wait_at_rest()
+    bodies = [one.response_body.response.body_mutation.streamed_response.body for one in said
+              if one.WhichOneof("response") == "response_body"]
+    assert b"".join(bodies) == b"".join(EVENTS)  # unchanged
+    one = {name: select(numbers, name + '{model_name="m"}') for name in (
+        "response_size_bytes_sum", "request_input_tokens_sum", "request_output_tokens_sum", "request_cached_tokens_sum",
+        "request_ntpot_seconds_count", "request_streaming_tpot_seconds_count", "request_streaming_itl_seconds_count")}
+    assert one == {"response_size_bytes_sum": [len(b"".join(EVENTS))], "request_input_tokens_sum": [100],
+                   "request_output_tokens_sum": [3], "request_cached_tokens_sum": [64],
+                   "request_ntpot_seconds_count": [1], "request_streaming_tpot_seconds_count": [1],
+                   "request_streaming_itl_seconds_count": [3]}
+    assert select(numbers, 'request_ttft_seconds_count{streaming="true"}') == [1]
+    assert select(numbers, 'request_ttft_seconds_count{streaming="false"}') == []
+    first, whole = select(numbers, "request_ttft_seconds_sum")[0], select(numbers, "request_duration_seconds_sum")[0]
+    rest = select(numbers, "request_streaming_tpot_seconds_sum")[0] * 2  # two tokens after the first
+    assert 0 < first <= whole and 0 <= rest <= whole
+
+
+def test_upstream_tokens_of_whole_response(start_picker):
+    """Without a stream the first token comes with the last. A body that is compressed, or that the proxy does not show,
+    has no tokens."""
+    picker = start_keda(start_picker)
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        answer_stream(completion(proxy, "m"), [JSON[:50], JSON[50:]], content_type="application/json")
+        answer_stream(completion(proxy, "packed"), [JSON], content_encoding="gzip")
+        answer(completion(proxy, "hidden", config="FULL_DUPLEX_STREAMED NONE"))
+        numbers = picker.wait_at_rest()
+    assert select(numbers, "request_input_tokens_sum") == [7] and select(numbers, "request_output_tokens_sum") == [2]
+    assert select(numbers, "request_cached_tokens_count") == []
+    assert select(numbers, "request_streaming_tpot_seconds_count") == []
+    assert select(numbers, "request_streaming_itl_seconds_count") == []
+    counts = {model: (select(numbers, f'request_ttft_seconds_count{{model_name="{model}",streaming="false"}}'),
+                      select(numbers, f'response_size_bytes_sum{{model_name="{model}"}}'))
+              for model in ("m", "packed", "hidden")}
+    assert counts == {"m": ([1], [len(JSON)]), "packed": ([1], [len(JSON)]), "hidden": ([], [])}
+
+
 def models_in(numbers):
     return {labels["model_name"] for name, labels, _ in series_of(numbers) if name == PREFIX + "request_total"}
 
@@ -300,6 +373,11 @@ GUIDES = {
     "dashboard: duration": 'request_duration_seconds_bucket{model_name="m"} [le]',
     "dashboard: picks": "scheduler_e2e_duration_seconds_bucket [le]",
     "dashboard: sizes": "request_size_bytes_bucket [le]",
+    "dashboard: response sizes": "response_size_bytes_bucket [le]",
+    "dashboard: input tokens": "request_input_tokens_bucket [le]",
+    "dashboard: output tokens": "request_output_tokens_bucket [le]",
+    "slo-aware: first token": 'request_ttft_seconds_bucket{model_name="m"} [le streaming]',
+    "slo-aware: per token": 'request_streaming_tpot_seconds_bucket{model_name="m"} [le]',
     "dashboard: queue": "flow_control_queue_size [priority fairness_id]",
     "dashboard: waits": 'flow_control_request_queue_duration_seconds_bucket{outcome="Dispatched"} '
                         '[priority fairness_id le]',
@@ -309,7 +387,7 @@ GUIDES = {
 def test_upstream_selectors_of_the_guides_match(start_picker):
     picker = start_keda(start_picker)
     with Proxy(picker.grpc_addresses[0]) as proxy:
-        answer(completion(proxy, "m"))
+        answer_stream(completion(proxy, "m"), EVENTS, content_type="text/event-stream")
         first, second = run_one(picker, proxy), completion(proxy, "m")
         picker.wait_until(lambda now: select(now, "flow_control_queue_size") == [1], "one that waits")
         with pytest.raises(grpc.RpcError):
