@@ -27,6 +27,9 @@ enum state {
     AFTER_VALUE,
 };
 
+/* By the key of a part. */
+enum media_kind { MEDIA_OTHER, MEDIA_IMAGE, MEDIA_VIDEO };
+
 /* The meaning of a value by its position; for an object or a list, that of its values. */
 enum meaning {
     OTHER,
@@ -44,8 +47,11 @@ enum meaning {
 };
 
 void prompt_scan_init(struct prompt_scan *scan, struct arena *arena, size_t max_bytes) {
-    *scan = (struct prompt_scan){
-        .result = PROMPT_SCAN_MORE, .max_bytes = max_bytes, .may_have_system = true};
+    *scan = (struct prompt_scan){.result = PROMPT_SCAN_MORE,
+                                 .max_bytes = max_bytes,
+                                 .image_bytes = MEDIA_TEXT_BYTES,
+                                 .video_bytes = MEDIA_TEXT_BYTES,
+                                 .may_have_system = true};
     buf_init(&scan->system, arena, 0);
     buf_init(&scan->text, arena, 0);
 }
@@ -86,7 +92,12 @@ static uint8_t frame_of(const struct prompt_scan *scan) {
     return scan->depth > 0 ? scan->frames[scan->depth - 1] : OTHER;
 }
 
-static enum meaning meaning_of_key(const struct prompt_scan *scan) {
+static enum media_kind media_kind_of(struct str key) {
+    bool is_image = str_is(key, "image_url") || str_is(key, "source") || str_is(key, "image");
+    return is_image ? MEDIA_IMAGE : str_is(key, "video_url") ? MEDIA_VIDEO : MEDIA_OTHER;
+}
+
+static enum meaning meaning_of_key(struct prompt_scan *scan) {
     static const struct {
         enum meaning in;
         const char *key;
@@ -118,6 +129,9 @@ static enum meaning meaning_of_key(const struct prompt_scan *scan) {
     struct str key = str_make(scan->key, scan->n_key);
     for (size_t i = 0; scan->n_key <= sizeof(scan->key) && i < sizeof(rows) / sizeof(*rows); i++) {
         if (rows[i].in == frame_of(scan) && str_is(key, rows[i].key)) {
+            if (rows[i].value == MEDIA) {
+                scan->media_kind = (uint8_t)media_kind_of(key);
+            }
             return rows[i].value == SYSTEM && !scan->may_have_system ? OTHER : rows[i].value;
         }
     }
@@ -157,13 +171,22 @@ static void push_frame(struct prompt_scan *scan, uint8_t frame) {
     }
 }
 
-static void append_media(struct prompt_scan *scan, uint64_t hash) {
+/* A text of `n_bytes`, of which what is beyond the limit is only counted. */
+static void append_media(struct prompt_scan *scan, uint64_t hash, size_t n_bytes) {
     char text[MEDIA_TEXT_BYTES];
+    size_t n_before =
+        scan->in_system ? prompt_scan_system_bytes(scan) : prompt_scan_text_bytes(scan);
     for (size_t i = 0; i < sizeof(text); i++) {
         text[i] = (char)(unsigned char)(hash >> i % sizeof(hash) * 8);
     }
     text[0] = MEDIA_MARK;
-    append_text(scan, text, sizeof(text));
+    scan->n_bytes += n_bytes;
+    n_bytes = n_bytes < scan->max_bytes - n_before ? n_bytes : scan->max_bytes - n_before;
+    for (; n_bytes > 0 && scan->result == PROMPT_SCAN_MORE;) {
+        size_t n = n_bytes < sizeof(text) ? n_bytes : sizeof(text);
+        append_bounded(scan, text, n);
+        n_bytes -= n;
+    }
 }
 
 static void pop_frame(struct prompt_scan *scan) {
@@ -172,7 +195,11 @@ static void pop_frame(struct prompt_scan *scan) {
         append_bounded(scan, &TEXT_MARK, 1);
         append_text(scan, scan->role, scan->n_role);
     } else if (frame_of(scan) == PART && scan->media_sum != 0) {
-        append_media(scan, scan->media_sum);
+        enum media_kind kind = (enum media_kind)scan->media_kind;
+        append_media(scan, scan->media_sum,
+                     kind == MEDIA_IMAGE   ? scan->image_bytes
+                     : kind == MEDIA_VIDEO ? scan->video_bytes
+                                           : MEDIA_TEXT_BYTES);
     }
     scan->depth--;
     scan->state = AFTER_VALUE;
@@ -209,7 +236,7 @@ static void add_media_byte(struct prompt_scan *scan, char c) {
         scan->media_word = 0;
     }
     if (scan->n_media % MEDIA_STEP_BYTES == 0) {
-        append_media(scan, scan->media);
+        append_media(scan, scan->media, MEDIA_TEXT_BYTES);
     }
 }
 

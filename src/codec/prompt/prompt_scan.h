@@ -53,11 +53,13 @@ struct prompt_scan {
     uint8_t frames[PROMPT_SCAN_MAX_DEPTH]; /* enum meaning */
     bool in_system;
     bool system_seen;
-    bool has_media; /* a message has a picture, sound or video */
+    size_t image_bytes, video_bytes; /* of the text that stands for one */
+    bool has_media;                  /* a message has a picture, sound or video */
     uint8_t n_role;
     char role[32]; /* of the open message */
     /* Of the string being read, and the sum over those of the open part. */
     uint64_t media, media_word, n_media, media_sum;
+    uint8_t media_kind; /* enum media_kind of prompt_scan.c: of the open part */
 };
 
 /* Starts. The texts grow in `arena`, which must outlive the scan. */

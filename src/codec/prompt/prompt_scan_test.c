@@ -113,6 +113,35 @@ static void prompt_scan_rows_at_each_split_match(void **state) {
     }
 }
 
+/* A picture counts as text of the size that the caller sets, and another one as another text; what
+ * does not fit is counted all the same. */
+static void prompt_scan_media_have_the_set_sizes(void **state) {
+    static const struct {
+        const char *part;
+        uint64_t n_bytes;
+    } sizes[] = {
+        {"\"type\":\"image_url\",\"image_url\":{\"url\":\"http://a\"}", 3000},
+        {"\"type\":\"image\",\"source\":{\"data\":\"abc\"}", 3000},
+        {"\"video_url\":{\"url\":\"http://a\"}", 50000},
+        {"\"input_audio\":{\"data\":\"abc\"}", 1024},
+        {"\"text\":\"abc\"", 3},
+    };
+    struct arena *own = arena_new(NULL, 0);
+    (void)state;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        char body[300];
+        struct prompt_scan scan;
+        snprintf(body, sizeof(body), "{\"messages\":[{\"content\":[{%s}]}]}", sizes[i].part);
+        prompt_scan_init(&scan, own, 10000);
+        scan.image_bytes = 3000;
+        scan.video_bytes = 50000;
+        assert_int_equal(prompt_scan_feed(&scan, str_of(body)), PROMPT_SCAN_END);
+        assert_int_equal(scan.n_bytes, sizes[i].n_bytes);
+        assert_int_equal(scan.text.len, sizes[i].n_bytes < 9998 ? sizes[i].n_bytes + 2 : 10000);
+    }
+    arena_free(own);
+}
+
 static void prompt_scan_not_a_json_object_is_none(void **state) {
     static const struct str bodies[] = {
         STR("[\"prompt\"]"),
@@ -272,6 +301,7 @@ static void prompt_scan_random_splits_match(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompt_scan_rows_at_each_split_match),
+        cmocka_unit_test(prompt_scan_media_have_the_set_sizes),
         cmocka_unit_test(prompt_scan_not_a_json_object_is_none),
         cmocka_unit_test(prompt_scan_prefix_needs_more),
         cmocka_unit_test(prompt_scan_media_count_by_their_bytes),

@@ -148,7 +148,125 @@ static void declare_load_producers(struct doc_reader *reader, const struct plugi
     }
 }
 
+/* ---- token-producer -------------------------------------------------------------------------- */
+
+static const char *const PICTURE_MODES[] = {"dynamic", "static", NULL};
+static const char *const FRAME_MODES[] = {"sampled", "strided", NULL};
+
+/* `out`: a bool; the second word is true. */
+static void read_mode(struct doc_reader *reader, const struct doc_node *node,
+                      const char *const *words, bool *out) {
+    unsigned word = *out;
+    doc_reader_word(reader, node, words, NULL, &word);
+    *out = word == 1;
+}
+
+static void read_picture_mode(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    read_mode(reader, node, PICTURE_MODES, out);
+}
+
+static void read_frame_mode(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    read_mode(reader, node, FRAME_MODES, out);
+}
+
+/* 0 leaves the default. */
+static void read_positive(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    uint64_t *number = out, n = 0;
+    doc_reader_u64(reader, node, 0, INT32_MAX, &n);
+    *number = n > 0 ? n : *number;
+}
+
+static void read_positive_number(struct doc_reader *reader, const struct doc_node *node,
+                                 void *out) {
+    double *number = out, n = 0;
+    doc_reader_f64(reader, node, &n);
+    if (!(n >= 0 && n <= INT32_MAX)) {
+        doc_reader_fail(reader, node, "expected a number from 0 to %d", INT32_MAX);
+    }
+    *number = n > 0 ? n : *number;
+}
+
+#define COUNT(type, field) MEMBER_CUSTOM_FIELD(type, field, uint64_t, read_positive)
+#define NUMBER(type, field) MEMBER_CUSTOM_FIELD(type, field, double, read_positive_number)
+#define PICTURE struct picture_tokens
+static const struct doc_member RESOLUTION[] = {
+    {"width", COUNT(PICTURE, width)}, {"height", COUNT(PICTURE, height)}, {0}};
+static const struct doc_member DYNAMIC[] = {{"factor", COUNT(PICTURE, factor)}, {0}};
+static const struct doc_member STATIC_IMAGE[] = {{"staticToken", COUNT(PICTURE, constant)}, {0}};
+static const struct doc_member STATIC_FRAME[] = {{"numTokensPerFrame", COUNT(PICTURE, constant)},
+                                                 {0}};
+static const struct doc_member IMAGE[] = {
+    {"mode", MEMBER_CUSTOM_FIELD(PICTURE, is_constant, bool, read_picture_mode)},
+    {"defaultResolution", MEMBER_OBJECT(RESOLUTION)},
+    {"static", MEMBER_OBJECT(STATIC_IMAGE)},
+    {"dynamic", MEMBER_OBJECT(DYNAMIC)},
+    {0}};
+static const struct doc_member PER_FRAME[] = {
+    {"mode", MEMBER_CUSTOM_FIELD(PICTURE, is_constant, bool, read_picture_mode)},
+    {"static", MEMBER_OBJECT(STATIC_FRAME)},
+    {"dynamic", MEMBER_OBJECT(DYNAMIC)},
+    {0}};
+#undef PICTURE
+#define MEDIA struct media_estimate
+static const struct doc_member SAMPLED[] = {
+    {"sampleFPS", NUMBER(MEDIA, sampled_fps)}, {"temporalPatchSize", COUNT(MEDIA, patch)}, {0}};
+static const struct doc_member STRIDED[] = {
+    {"defaultSourceFPS", NUMBER(MEDIA, source_fps)}, {"frameStride", COUNT(MEDIA, stride)}, {0}};
+static const struct doc_member FRAMES[] = {
+    {"mode", MEMBER_CUSTOM_FIELD(MEDIA, is_strided, bool, read_frame_mode)},
+    {"minFrames", COUNT(MEDIA, min_frames)},
+    {"maxFrames", COUNT(MEDIA, max_frames)},
+    {"sampled", MEMBER_OBJECT(SAMPLED)},
+    {"strided", MEMBER_OBJECT(STRIDED)},
+    {0}};
+static const struct doc_member VIDEO[] = {
+    {"defaultResolution", MEMBER_OBJECT(RESOLUTION), .offset = offsetof(MEDIA, frame)},
+    {"defaultDuration", NUMBER(MEDIA, duration_s)},
+    {"tokensPerFrame", MEMBER_OBJECT(PER_FRAME), .offset = offsetof(MEDIA, frame)},
+    {"frames", MEMBER_OBJECT(FRAMES)},
+    {"maxVideoTokens", COUNT(MEDIA, max_video_tokens)},
+    {0}};
+static const struct doc_member ESTIMATE[] = {
+    {"image", MEMBER_OBJECT(IMAGE), .offset = offsetof(MEDIA, image)},
+    {"video", MEMBER_OBJECT(VIDEO)},
+    {0}};
+#undef MEDIA
+#undef COUNT
+#undef NUMBER
+
+#define NO_TOKENS                                                                                  \
+    "prompts are not sent to an engine for their tokens; `estimate` counts four bytes as one"
+
+static void read_estimate(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    struct media_estimate *media = out;
+    *media = MEDIA_ESTIMATE_DEFAULT;
+    if (doc_is_present(node)) {
+        doc_reader_object(reader, node, ESTIMATE, media);
+    }
+}
+
+const struct doc_member PICKER_TOKEN_PRODUCER[] = {
+    {"estimate",
+     MEMBER_CUSTOM_FIELD(struct token_producer_settings, media, struct media_estimate,
+                         read_estimate),
+     .members = ESTIMATE, .help = "how many tokens pictures and videos count"},
+    {"vllm", MEMBER_REFUSED(NO_TOKENS)},
+    {"modelName", MEMBER_REFUSED(NO_TOKENS)},
+    {"udsTokenizerConfig", MEMBER_REFUSED(NO_TOKENS)},
+    {0}};
+
 /* ---- references ------------------------------------------------------------------------------ */
+
+static void declare_token_producer(const struct plugin_list *list,
+                                   struct pool_request_needs *needs) {
+    for (size_t i = 0; i < list->n; i++) {
+        const struct declared_plugin *declared = &list->items[i];
+        if (declared->type && declared->type->parameters == PICKER_TOKEN_PRODUCER &&
+            declared->settings) {
+            needs->estimate = &((const struct token_producer_settings *)declared->settings)->media;
+        }
+    }
+}
 
 /* A plugin may refer to a type that is not declared: the producer has its defaults then. */
 static void check_reference(struct doc_reader *reader, const struct plugin_list *list,
@@ -181,6 +299,7 @@ void picker_declare_producers(struct doc_reader *reader, const struct plugin_lis
                               struct pool_request_needs *needs) {
     declare_prefix_producers(reader, list, needs);
     declare_load_producers(reader, list, needs);
+    declare_token_producer(list, needs);
     for (size_t i = 0; i < list->n; i++) {
         check_reference(reader, list, &list->items[i], "prefixMatchInfoProducerName",
                         PREFIX_PRODUCER_DEFAULT_NAME);

@@ -21,7 +21,13 @@ struct load_producer_settings {
     bool syncs;
 };
 
-extern const struct doc_member PICKER_PREFIX_PRODUCER[], PICKER_LOAD_PRODUCER[];
+/* Of a token-producer. */
+struct token_producer_settings {
+    struct media_estimate media;
+};
+
+extern const struct doc_member PICKER_PREFIX_PRODUCER[], PICKER_LOAD_PRODUCER[],
+    PICKER_TOKEN_PRODUCER[];
 
 struct plugin_list;
 

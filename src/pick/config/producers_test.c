@@ -121,6 +121,45 @@ static void load_producer_parameters_are_upstreams(void **state) {
                         "inflight-load-producer: tokens in flight are counted once");
 }
 
+static void token_producer_estimates_media(void **state) {
+    static const struct {
+        const char *parameters;
+        uint64_t image, video;
+    } rows[] = {
+        {"{}", 225, 4500},
+        {"{estimate: {}}", 225, 4500},
+        {"{estimate: {image: {mode: dynamic, defaultResolution: {width: 1280, height: 720}, "
+         "dynamic: {factor: 1024}}}}",
+         900, 4500},
+        {"{estimate: {image: {mode: static, static: {staticToken: 576}}}}", 576, 4500},
+        {"{estimate: {video: {defaultResolution: {width: 1280, height: 720}, defaultDuration: 5, "
+         "frames: {mode: sampled, sampled: {sampleFPS: 4, temporalPatchSize: 2}}}}}",
+         225, 9000},
+        {"{estimate: {video: {tokensPerFrame: {mode: static, static: {numTokensPerFrame: 70}}, "
+         "frames: {mode: strided, maxFrames: 32, strided: {frameStride: 2}}, "
+         "maxVideoTokens: 2000}}}",
+         225, 2000},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        char text[600];
+        struct pool_specs specs;
+        struct error err = {.status = ST_OK};
+        snprintf(text, sizeof(text),
+                 HEAD "- {type: token-producer, parameters: %s}\n"
+                      "- type: prefix-cache-scorer\n",
+                 rows[i].parameters);
+        if (pool_file_parse("pool.yaml", str_of(text), &specs, &err) != ST_OK) {
+            fail_msg("%s\n%s", text, err.text);
+        }
+        const struct media_estimate *media = specs.items[0]->profile->needs.estimate;
+        assert_int_equal(media_image_tokens(media), rows[i].image);
+        assert_int_equal(media_video_tokens(media, &(struct video_size){.width = 0}),
+                         rows[i].video);
+        pool_specs_free(&specs);
+    }
+}
+
 static void producer_that_is_not_there_is_an_error(void **state) {
     static const struct {
         const char *text, *message;
@@ -139,6 +178,15 @@ static void producer_that_is_not_there_is_an_error(void **state) {
          "\"inflight-load-producer\""},
         {"- {type: " PRODUCER ", parameters: {autoTune: false, blockSizeTokens: 0}}\n",
          "4: plugins[0].parameters.blockSizeTokens: expected 1 or more, as autoTune is false"},
+        {"- {type: token-producer, parameters: {vllm: {url: \"http://x\"}, modelName: m}}\n",
+         "4: plugins[0].parameters.vllm: prompts are not sent to an engine for their tokens; "
+         "`estimate` counts four bytes as one"},
+        {"- {type: tokenizer, parameters: {modelName: m}}\n",
+         "4: plugins[0].parameters.modelName: prompts are not sent to an engine for their tokens; "
+         "`estimate` counts four bytes as one"},
+        {"- {type: token-producer, parameters: {estimate: {image: {mode: fixed}}}}\n",
+         "4: plugins[0].parameters.estimate.image.mode: expected dynamic or static, got "
+         "\"fixed\""},
         {"- {type: " PRODUCER ", parameters: {maxPrefixTokensToMatch: -1}}\n",
          "4: plugins[0].parameters.maxPrefixTokensToMatch: expected a whole number from 0 to "
          "2147483647, got -1"},
@@ -160,6 +208,7 @@ int main(void) {
         cmocka_unit_test(producer_parameters_are_upstreams),
         cmocka_unit_test(producers_have_names_that_plugins_refer_to),
         cmocka_unit_test(load_producer_parameters_are_upstreams),
+        cmocka_unit_test(token_producer_estimates_media),
         cmocka_unit_test(producer_that_is_not_there_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -452,6 +452,32 @@ static void prompt_tokens_are_estimated(void **state) {
 }
 
 /* Response times start at the pick; failed responses do not count. */
+/* With a token-producer: the request's headers say what its videos are. */
+static void prompt_videos_count_by_headers(void **state) {
+    static const struct {
+        const char *headers;
+        uint64_t wanted;
+    } rows[] = {
+        {CHAT, 4500},
+        {CHAT "|x-llm-d-video-duration-seconds=3.5", 7 * 225},
+        {CHAT "|x-llm-d-video-duration-seconds=2|x-llm-d-video-resolution=1280x720", 4 * 900},
+        {CHAT "|x-llm-d-video-duration-seconds=-1|x-llm-d-video-resolution=big", 4500},
+    };
+    struct profile profile = ASKING;
+    profile.needs.estimate = &MEDIA_ESTIMATE_DEFAULT;
+    struct fake_proxy *proxy = open_stage(fixture_spec(), &profile);
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        proxy_request(proxy, rows[i].headers, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
+        proxy_body(proxy, "{\"messages\":[{\"content\":[{\"video_url\":{\"url\":\"http://a\"}}]}]}",
+                   true);
+        const struct endpoint *endpoint = fixture_endpoint(&proxy->pool, picked(proxy));
+        assert_int_equal(endpoint_n_tokens(endpoint), rows[i].wanted);
+        begin_again(proxy);
+    }
+    proxy_close(proxy);
+}
+
 /* The tokens of the prompt count until the first bytes of the response's body, those with the
  * output until the end, and only as far as the endpoint does not have the prompt. */
 static void prompt_tokens_count_until_the_body(void **state) {
@@ -564,6 +590,7 @@ int main(void) {
         cmocka_unit_test(prompt_scan_keeps_model_required),
         cmocka_unit_test(prompt_tokens_are_estimated),
         cmocka_unit_test(prompt_tokens_count_until_the_body),
+        cmocka_unit_test(prompt_videos_count_by_headers),
         cmocka_unit_test(session_response_times_start_at_pick),
         cmocka_unit_test(session_response_times_leave_out_the_upload),
     };

@@ -146,6 +146,39 @@ static bool find_prompt(struct pick_session *session, struct model_location *out
     return out->has_prompt;
 }
 
+static double find_number(const struct pick_request *request, struct str name) {
+    double number = 0;
+    struct str text = str_trim(ext_proc_header_find(&request->fields, name));
+    return num_parse_decimal(text, &number) && number > 0 ? number : 0;
+}
+
+/* "1280x720" */
+static void find_resolution(const struct pick_request *request, struct video_size *out) {
+    enum { MOST_PIXELS = 1 << 16 };
+    struct str height = ext_proc_header_find(&request->fields, STR("x-llm-d-video-resolution"));
+    struct str width = str_cut(&height, 'x');
+    uint64_t w, h;
+    if (height.ptr && num_parse_u64(str_trim(width), &w) && num_parse_u64(str_trim(height), &h) &&
+        w <= MOST_PIXELS && h <= MOST_PIXELS) {
+        out->width = w;
+        out->height = h;
+    }
+}
+
+/* The configuration's estimate; the request's headers say more of its videos. */
+static void set_media_sizes(struct pick_session *session, const struct media_estimate *estimate) {
+    const struct pick_request *request = pick_session_request(session);
+    struct prompt_scan *scan = &session->prompt->scan;
+    struct video_size size = {.width = 0};
+    if (estimate) {
+        size.duration_s = find_number(request, STR("x-llm-d-video-duration-seconds"));
+        size.fps = find_number(request, STR("x-llm-d-video-fps"));
+        find_resolution(request, &size);
+        scan->image_bytes = (size_t)media_image_tokens(estimate) * PROMPT_BYTES_PER_TOKEN;
+        scan->video_bytes = (size_t)media_video_tokens(estimate, &size) * PROMPT_BYTES_PER_TOKEN;
+    }
+}
+
 static bool start_prompt_scan(struct pick_session *session) {
     const struct pool_request_needs *needs = pool_request_needs(session->context.reader);
     struct model_location location;
@@ -170,6 +203,7 @@ static bool start_prompt_scan(struct pick_session *session) {
         prompt_scan_init(&session->prompt->scan, session->arena,
                          (size_t)pool_needs_window_bytes(needs));
         session->prompt->scan.may_have_system = location.may_have_system;
+        set_media_sizes(session, needs->estimate);
     }
     return session->prompt && waits;
 }

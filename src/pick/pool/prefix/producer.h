@@ -11,6 +11,7 @@
 #include "core/base/status.h"
 #include "core/base/str.h"
 #include "pick/pool/prefix/chain.h"
+#include "pick/pool/prefix/media.h"
 #include "pick/pool/prefix/table.h"
 
 /* No tokenizer runs here: sizes in tokens are estimated by this. */
@@ -66,8 +67,9 @@ struct pool_request_needs {
     bool latency;       /* response times */
     uint32_t cold_prefix;
     struct load_producer load;
-    uint32_t n_prefixes;        /* the producers that there are */
-    uint32_t used_prefixes;     /* a bit for each that a plugin uses */
+    const struct media_estimate *estimate; /* of pictures and videos; NULL: the default */
+    uint32_t n_prefixes;                   /* the producers that there are */
+    uint32_t used_prefixes;                /* a bit for each that a plugin uses */
     uint32_t declared_prefixes; /* a bit for each that the configuration declares: tokens in flight
                                    use it even if no plugin does */
     struct prefix_producer prefixes[PREFIX_MAX_INDEXES];

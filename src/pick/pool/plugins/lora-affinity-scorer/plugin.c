@@ -50,7 +50,8 @@ static void adjust_score(struct candidate_set *candidates, uint32_t i, uint32_t 
                                                           reports */
     uint32_t pos = adapter_index(adapters, n, hash);
     if (pos < n) {
-        float number = pos < n_running ? 1 : SCORE_WAITING;
+        float free_slot = approximate_score(candidates->columns->adapters[i]);
+        float number = pos < n_running ? 1 : free_slot > SCORE_WAITING ? free_slot : SCORE_WAITING;
         number = candidates->columns->in_flight[i] < limit ? number : 0;
         candidate_set_add_score(
             candidates, i, (number - approximate_score(candidates->columns->adapters[i])) * weight);

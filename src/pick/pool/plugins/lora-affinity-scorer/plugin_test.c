@@ -27,8 +27,8 @@ static void check_loaded(struct str model, float n_at_first, const float *wanted
     struct plugin_fixture fixture;
     plugin_fixture_open(&fixture, &plugin_lora_affinity_scorer, 5);
     say(&fixture, 0, "sql", "poems", 4);
-    say(&fixture, 1, "poems", "sql", 4);
-    say(&fixture, 2, "poems", "jokes", 4);
+    say(&fixture, 1, "poems", "sql", 2);
+    say(&fixture, 2, "poems", "sql", 4); /* there is room: as if it did not wait */
     say(&fixture, 3, "poems", "jokes", 2);
     fixture.candidates.model = model;
     plugin_fixture_load(&fixture, 0, n_at_first);
@@ -57,7 +57,7 @@ static void scorer_loaded_adapter_scores_highest(void **state) {
 }
 
 static void scorer_unloaded_adapter_scores_free_slots(void **state) {
-    static const float wanted[] = {0.8f, 0.8f, 0.8f, 0, 0};
+    static const float wanted[] = {0.8f, 0, 0.8f, 0, 0};
     (void)state;
     check(STR("riddles"), wanted);
 }
