@@ -215,6 +215,7 @@ static void read_disagg(const struct handler_reader *self, struct picker_disagg 
     if (is_pd && disagg->deciders[STAGE_PREFILL].len == 0) {
         disagg->deciders[STAGE_PREFILL] = STR("prefix-based-pd-decider");
     }
+    self->handler->is_disagg = true;
     self->handler->prefill_first = disagg->prefill_first;
     self->handler->refuses = disagg->missing == 1;
     self->handler->primary_port = disagg->primary_port;
@@ -259,6 +260,7 @@ static void read_handler(const struct handler_reader *self) {
     const char *type = self->declared->type->type;
     void *settings = self->declared->settings;
     self->handler->type = str_of(type);
+    self->handler->name = self->declared->name;
     self->handler->stages[STAGE_DECODE].profile = self->profiles;
     if (strcmp(type, "header-profile-handler") == 0) {
         read_by_header(self, settings);

@@ -253,6 +253,7 @@ bool pick_session_pick_endpoint(struct pick_session *session, struct str model,
                         &(struct pick_outcome){.target = target,
                                                .pick = &pick,
                                                .stages = others,
+                                               .decision = pick_stages_decision(session),
                                                .trace = trace.n > 0 ? &trace : NULL,
                                                .at_body = !at_headers});
     pick_count_pick(!at_headers, pick.picked_by);

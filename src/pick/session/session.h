@@ -118,6 +118,7 @@ struct pick_outcome {
     bool at_body;                    /* with `pick`: it was made at the body */
     const struct endpoint *endpoint; /* NULL: none */
     struct str stages; /* with several, and debug logs: "prefill=10.0.0.2:8000 encode=left-out" */
+    enum pick_decision decision;
     const struct error *why; /* the refusal, or the error that ends the stream; NULL: picked */
     struct pick_counted counted;
 };

@@ -46,6 +46,7 @@ bool pick_stages_plan(struct pick_session *session) {
         return true;
     }
     stages->by_handler = true;
+    stages->is_disagg = handler->is_disagg;
     stages->primary_port = handler->primary_port;
     if (!handler->stages[STAGE_ENCODE].profile && !handler->stages[STAGE_PREFILL].profile) {
         return true;
@@ -362,6 +363,18 @@ enum status pick_stages_run(struct pick_session *session, struct str model, stru
         count_stages(stages);
     }
     return ST_OK;
+}
+
+enum pick_decision pick_stages_decision(const struct pick_session *session) {
+    const struct pick_stages *stages = &session->stages;
+    unsigned decision = PICK_DECODE_ONLY;
+    for (size_t i = 1; i < stages->n; i++) {
+        if (stages->items[i].result == PICK_STAGE_PICKED) {
+            decision |= stages->items[i].plan->role == STAGE_PREFILL ? PICK_PREFILL_DECODE
+                                                                     : PICK_ENCODE_DECODE;
+        }
+    }
+    return stages->is_disagg ? (enum pick_decision)decision : N_PICK_DECISIONS;
 }
 
 static struct str result_text(const struct pick_stage *stage) {

@@ -55,6 +55,7 @@ struct pick_stages {
     size_t n_picked;                /* so many of the following were picked for, or left out */
     uint8_t order[PICK_MAX_STAGES]; /* the indexes of stages in the order of their picks */
     bool by_handler;                /* the pool has a profile handler */
+    bool is_disagg;                 /* which decides on stages */
     uint16_t primary_port;          /* of it: the destination's port; 0: the endpoint's */
     struct pick_stage first;        /* `items` of a request with one stage */
 };

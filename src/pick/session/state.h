@@ -228,6 +228,8 @@ bool pick_stages_plan(struct pick_session *session) SLUICE_MUST_USE;
  * destination's, and where the response does not say which of them failed to all. */
 void pick_stages_report(struct pick_session *session, const struct pool_result *result,
                         bool is_answered);
+/* Which stages the request has. */
+enum pick_decision pick_stages_decision(const struct pick_session *session);
 /* For logs: the other stages. Returns: ptr NULL: there are none, or out of memory. */
 struct str pick_stages_print(const struct pick_session *session);
 /* What the stage asks the pool for. */

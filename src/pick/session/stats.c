@@ -191,6 +191,9 @@ static enum status add_row(const struct pick_stats_row *row, struct arena *arena
         sum->n_refused[i] += metric_cell_read(&row->n_refused[i]);
     }
     sum->n_server_errors += metric_cell_read(&row->n_server_errors);
+    for (size_t i = 0; i < N_PICK_DECISIONS; i++) {
+        sum->n_decisions[i] += metric_cell_read(&row->n_decisions[i]);
+    }
     return add_histograms(row, arena, sum, err);
 }
 
@@ -204,6 +207,9 @@ void pick_stats_sum_add(struct pick_stats_sum *sum, const struct pick_stats_sum 
         sum->n_refused[i] += part->n_refused[i];
     }
     sum->n_server_errors += part->n_server_errors;
+    for (size_t i = 0; i < N_PICK_DECISIONS; i++) {
+        sum->n_decisions[i] += part->n_decisions[i];
+    }
     for (size_t i = 0; i < N_PICK_HISTOGRAMS; i++) {
         unsigned n = metric_scale_cells(pick_histogram_scale((enum pick_histogram)i));
         if (!sum->histograms[i]) {

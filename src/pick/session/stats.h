@@ -16,6 +16,7 @@
 #include "core/base/status.h"
 #include "core/base/str.h"
 #include "pick/pool/flow/flow.h"
+#include "pick/pool/profile/handler.h"
 
 /* The parts of a pick's time. */
 enum pick_phase_time {
@@ -50,6 +51,7 @@ struct pick_stats_row {
     struct pick_stats_key key;
     bool is_proven; /* the worker's own: the model was reported as real (label_names.h) */
     metric_cell n_picked, n_ended;
+    metric_cell n_decisions[N_PICK_DECISIONS];
     metric_cell n_queued, n_dequeued; /* requests that began and that ended to wait */
     metric_cell n_bytes_queued, n_bytes_dequeued;
     metric_cell n_refused[ST_COUNT_];
@@ -96,6 +98,7 @@ void pick_stats_row_add(struct pick_stats_row *row, enum pick_histogram which, u
 struct pick_stats_sum {
     struct pick_stats_key key; /* views of a worker's row */
     uint64_t n_picked, n_running;
+    uint64_t n_decisions[N_PICK_DECISIONS];
     uint64_t n_queued, n_bytes_queued; /* now */
     bool was_queued;
     uint64_t n_refused[ST_COUNT_];

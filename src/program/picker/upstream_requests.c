@@ -244,6 +244,63 @@ static void print_errors(const struct upstream_page *page, const struct rows *ro
     }
 }
 
+/* ---- stages ---------------------------------------------------------------------------------- */
+
+static const struct profile_handler *find_handler(const struct upstream_page *page,
+                                                  struct str pool) {
+    for (size_t i = 0; i < page->list->n; i++) {
+        const struct pick_admin_pool *item = &page->list->items[i];
+        const struct profile_handler *handler = item->snapshot->spec->handler;
+        if (handler && handler->is_disagg && str_eq(pick_admin_pool_name(item), pool)) {
+            return handler;
+        }
+    }
+    return NULL;
+}
+
+/* A sum over rows of one pool and model: the labels have no more. */
+static void print_decision(const struct upstream_page *page, const struct pick_stats_key *key,
+                           const struct profile_handler *handler, const uint64_t *counts) {
+    static const char *const types[N_PICK_DECISIONS] = {[PICK_DECODE_ONLY] = "decode-only",
+                                                        [PICK_PREFILL_DECODE] = "prefill-decode",
+                                                        [PICK_ENCODE_DECODE] = "encode-decode",
+                                                        [PICK_ENCODE_PREFILL_DECODE] =
+                                                            "encode-prefill-decode"};
+    for (size_t i = 0; i < N_PICK_DECISIONS; i++) {
+        if (counts[i] > 0) {
+            struct buf labels = begin_row(page, key);
+            metric_label_add(&labels, "plugin_name", handler->name);
+            metric_label_add(&labels, "plugin_type", handler->type);
+            metric_label_add(&labels, "model_name", key->model);
+            metric_label_add(&labels, "decision_type", str_of(types[i]));
+            metric_text_u64(page->text, buf_str(&labels), counts[i]);
+        }
+    }
+}
+
+/* Rows are sorted by pool and model. A configuration without such a handler has no family. */
+static void print_decisions(const struct upstream_page *page, const struct rows *rows) {
+    bool begun = false;
+    for (size_t i = 0, next; i < rows->n; i = next) {
+        const struct pick_stats_key *key = &rows->items[i].key;
+        const struct profile_handler *handler = find_handler(page, key->pool);
+        uint64_t counts[N_PICK_DECISIONS] = {0};
+        for (next = i; next < rows->n && pick_stats_compare(key, &rows->items[next].key, 2) == 0;
+             next++) {
+            for (size_t k = 0; k < N_PICK_DECISIONS; k++) {
+                counts[k] += rows->items[next].n_decisions[k];
+            }
+        }
+        if (handler && !begun) {
+            metric_family_begin(page->text, METRIC_FAMILY_EPP_DECISIONS);
+            begun = true;
+        }
+        if (handler) {
+            print_decision(page, key, handler, counts);
+        }
+    }
+}
+
 /* ---- histograms of rows ---------------------------------------------------------------------- */
 
 static const struct row_histogram {
@@ -422,6 +479,7 @@ static void print_rows(const struct upstream_page *page, struct rows *rows) {
         print_number(page, rows, &NUMBERS[i]);
     }
     print_errors(page, rows);
+    print_decisions(page, rows);
     for (size_t i = 0; i < sizeof HISTOGRAMS / sizeof HISTOGRAMS[0]; i++) {
         print_histogram(page, rows, &HISTOGRAMS[i]);
     }

@@ -109,6 +109,9 @@ def test_envoy_stages_have_endpoints_of_their_role(gateway, servers, hinted):
     assert numbers['sluice_pick_stages_total{stage="prefill",result="picked"}'] == 24
     assert numbers['sluice_pick_stages_total{stage="prefill",result="left_out"}'] == 24
     assert numbers['sluice_pick_stages_total{stage="encode",result="picked"}'] == 12
+    labels = 'plugin_name="disagg-profile-handler",plugin_type="disagg-profile-handler",model_name="m"'
+    for decision, n in {"decode-only": 24, "prefill-decode": 12, "encode-prefill-decode": 12}.items():
+        assert numbers[f'llm_d_epp_disagg_decision_total{{{labels},decision_type="{decision}"}}'] == n
     started.stop()
 
 

@@ -13,6 +13,15 @@
 /* The stages of a request. The first is the destination. */
 enum stage_role { STAGE_DECODE, STAGE_ENCODE, STAGE_PREFILL, N_STAGE_ROLES };
 
+/* Which stages a request has, where a profile handler decides on them. */
+enum pick_decision {
+    PICK_DECODE_ONLY,
+    PICK_PREFILL_DECODE,
+    PICK_ENCODE_DECODE,
+    PICK_ENCODE_PREFILL_DECODE,
+    N_PICK_DECISIONS, /* none decides */
+};
+
 enum decider_kind {
     DECIDER_NEVER, /* there is none */
     DECIDER_ALWAYS,
@@ -46,6 +55,8 @@ struct handler_stage {
 
 struct profile_handler {
     struct str type;                /* "disagg-profile-handler" */
+    struct str name;                /* of the plugin */
+    bool is_disagg;                 /* it decides on stages */
     const struct profile *profiles; /* at most HANDLER_MOST_PROFILES */
     size_t n_profiles;
     struct handler_stage stages[N_STAGE_ROLES]; /* STAGE_DECODE has a profile */
