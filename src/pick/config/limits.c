@@ -58,6 +58,33 @@ const struct doc_member PICKER_UTILIZATION[] = {
      .unit = DOC_UNIT_NS, .form = "a time:", .help = "`metrics: {max_age}`"},
     {0}};
 
+#define ADMITTER struct pool_admitter
+const struct doc_member PICKER_ADMITTER[] = {
+    {"queueDepthThreshold", MEMBER_NUMBER(ADMITTER, queue_depth, 0, INT32_MAX), .above_min = true,
+     .preset = 5, .text = "expected more than 0", .help = "requests that wait at an endpoint"},
+    {"kvCacheUtilThreshold", MEMBER_NUMBER(ADMITTER, kv_cache, 0, INT32_MAX), .above_min = true,
+     .preset = 0.8, .text = "expected more than 0", .help = "share of its KV cache that is used"},
+    {"power", MEMBER_NUMBER(ADMITTER, power, 0, INT32_MAX), .above_min = true, .preset = 5,
+     .text = "expected more than 0",
+     .help = "a request of a priority below 0 is refused with the probability k * load^power"},
+    {"k", MEMBER_NUMBER(ADMITTER, k, 0, INT32_MAX), .above_min = true, .preset = 300,
+     .text = "expected more than 0", .help = "as `power` says"},
+    {0}};
+#undef ADMITTER
+
+void picker_read_admitter(struct doc_reader *reader, const struct doc_node *document) {
+    const struct plugin_list *plugins = pool_config_reader_of(reader)->plugins;
+    struct pool_spec *spec = pool_config_reader_of(reader)->spec;
+    (void)document;
+    for (size_t i = 0; i < plugins->n; i++) {
+        const struct declared_plugin *plugin = &plugins->items[i];
+        if (plugin->type && plugin->type->parameters == PICKER_ADMITTER && plugin->settings) {
+            spec->admitter = *(const struct pool_admitter *)plugin->settings;
+            spec->admitter.on = true;
+        }
+    }
+}
+
 static const char *const CONCURRENCY_MODES[] = {"requests", NULL};
 const struct doc_member PICKER_CONCURRENCY[] = {
     {"maxConcurrency", MEMBER_WHOLE(SPEC, max_in_flight, 1, INT32_MAX), .preset = 100,

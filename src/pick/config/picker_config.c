@@ -324,6 +324,7 @@ static part_reader *const PARTS[] = {read_profiles,
                                      read_saturation_detector,
                                      picker_read_flow_control,
                                      picker_read_agent_identity,
+                                     picker_read_admitter,
                                      note_producers,
                                      read_parsers};
 

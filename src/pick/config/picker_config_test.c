@@ -138,6 +138,10 @@ static const struct {
                       "{fairnessPolicyRef: program-aware-fairness}}\n" PLUGINS
                       "- {type: program-aware-fairness, parameters: {strategy: las}}\n",
      "5000 requests, 1000000000 bytes, the least served fairness id first\n"},
+    {METRICS NEW KIND PLUGINS "- {type: probabilistic-admitter, parameters: {power: 2}}\n",
+     "admission   sheddable requests are refused with the probability 300 * load^2, of 5 waiting "
+     "or "
+     "0.8 of the KV cache\n"},
     {METRICS NEW KIND PLUGINS "- {type: agent-identity, parameters: {additionalSessionHeaders: "
                               "[X-Agent]}}\n",
      "!notes"},
@@ -351,6 +355,22 @@ static void picker_config_invalid_plugins_refused(void **state) {
                                          "saturationDetector: {pluginRef: c}\n",
                         "5: plugins[1].parameters.concurrencyMode: expected requests, got "
                         "\"tokens\"");
+    assert_file_refused(NEW KIND PLUGINS "- {type: probabilistic-admitter, parameters: {k: 0}}\n",
+                        "5: plugins[1].parameters.k: expected more than 0");
+    assert_file_refused(NEW KIND PLUGINS "- {type: program-aware-fairness, parameters: {strategy: "
+                                         "turn-priority}}\n",
+                        "5: plugins[1].parameters.strategy: expected las, got \"turn-priority\"");
+    assert_file_refused(
+        NEW KIND PLUGINS "- type: program-aware-fairness\n- {name: q, type: "
+                         "program-aware-fairness, parameters: {lasHalfLifeSeconds: 5}}\n"
+                         "flowControl: {priorityBands: [{priority: 1, fairnessPolicyRef: "
+                         "program-aware-fairness}, {priority: 2, fairnessPolicyRef: q}]}\n",
+        "7: flowControl.priorityBands[1].fairnessPolicyRef: expected one program-aware-fairness "
+        "for all bands");
+    assert_file_refused(NEW KIND PLUGINS "- {type: agent-identity, parameters: "
+                                         "{additionalSessionHeaders: ['a b']}}\n",
+                        "5: plugins[1].parameters.additionalSessionHeaders[0]: expected the name "
+                        "of a header, got \"a b\"");
     assert_file_refused(NEW KIND PLUGINS "- type: utilisation-detector\n",
                         "5: plugins[1].type: no plugin is called \"utilisation-detector\"; did "
                         "you mean \"utilization-detector\"?");

@@ -99,6 +99,9 @@ struct picker_agent_identity {
 };
 extern const struct doc_member PICKER_AGENT_IDENTITY[];
 void picker_read_agent_identity(struct doc_reader *reader, const struct doc_node *document);
+/* limits.c: the plugin probabilistic-admitter. */
+extern const struct doc_member PICKER_ADMITTER[];
+void picker_read_admitter(struct doc_reader *reader, const struct doc_node *document);
 /* flow_control.c: the member `flowControl`. Without the feature gate it is checked, and has no
  * effect. */
 void picker_read_flow_control(struct doc_reader *reader, const struct doc_node *document);

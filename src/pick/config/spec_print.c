@@ -214,6 +214,16 @@ static void print_flow_control(const struct pool_flow_control *flow, struct buf 
     }
 }
 
+static void print_admitter(const struct pool_admitter *admitter, struct buf *out) {
+    if (admitter->on) {
+        print_label(out, "admission");
+        buf_printf(out,
+                   "sheddable requests are refused with the probability %g * load^%g, of %g "
+                   "waiting or %g of the KV cache\n",
+                   admitter->k, admitter->power, admitter->queue_depth, admitter->kv_cache);
+    }
+}
+
 static void print_outlier_detection(const struct pool_outlier_detection *outliers,
                                     struct buf *out) {
     const char * or = "after ";
@@ -449,6 +459,7 @@ void pool_spec_print(const struct pool_spec *spec, struct buf *out) {
     scrape_plan_print(spec->scrape, out);
     print_saturation(spec, out);
     print_flow_control(&spec->flow_control, out);
+    print_admitter(&spec->admitter, out);
     print_label(out, "refused");
     buf_printf(out, "an endpoint that refused a connection is avoided for %g s\n",
                seconds(spec->refused_ns));

@@ -3,6 +3,7 @@
  * choice is checked, or made from the ranking, and the endpoint's in-flight count raised. If the
  * pool was updated in between the pick starts again: it is always of the newest snapshot. */
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "core/base/utf8.h"
@@ -769,6 +770,46 @@ static enum status saturated_error(const struct pool_spec *spec, struct error *e
                      (unsigned long long)spec->max_in_flight);
 }
 
+/* The mean load of the endpoints whose loads are known; those of which none is known, or an old
+ * one, keep no request out. */
+static enum status mean_load(struct pool_reader *reader, double *out, struct error *err) {
+    const struct pool_admitter *admitter = &reader->snapshot->spec->admitter;
+    const struct pool_view *view = &reader->view;
+    const struct candidate_columns *columns = &view->columns;
+    enum status st = pool_view_update(&reader->view, reader->snapshot, clock_now_ns(), err);
+    double sum = 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; st == ST_OK && i < view->n_eligible; i++) {
+        bool knows_waiting = (columns->known[i] & LOAD_WAITING) != 0;
+        bool knows_cache = (columns->known[i] & LOAD_KV_CACHE) != 0;
+        double waiting = knows_waiting ? (double)columns->n_waiting[i] / admitter->queue_depth : 0;
+        double cache = knows_cache ? (double)columns->kv_cache_used[i] / admitter->kv_cache : 0;
+        sum += waiting > cache ? waiting : cache;
+        n += knows_waiting || knows_cache;
+    }
+    *out = n > 0 ? sum / n : 0;
+    return st;
+}
+
+/* Once for each request: one that waits has been admitted. */
+static enum status admit(const struct trial *trial, struct error *err) {
+    struct pool_reader *reader = trial->reader;
+    const struct pool_admitter *admitter = &reader->snapshot->spec->admitter;
+    const struct pool_waiter *waiter = trial->request->waiter;
+    double load;
+    if (!admitter->on || !trial->out->sheddable || (waiter && waiter->notified)) {
+        return ST_OK;
+    }
+    enum status st = mean_load(reader, &load, err);
+    if (st == ST_OK && prng_double(&reader->prng) < admitter->k * pow(load, admitter->power)) {
+        return error_set(err, ST_SATURATED,
+                         "request not admitted: the pool's mean load is %.3f of its limits "
+                         "(probabilistic-admitter), and the request is sheddable",
+                         load);
+    }
+    return st;
+}
+
 static enum status finish_pick(struct trial *trial, enum attempt attempt, struct error *err) {
     const struct pool_shortlist *best = &trial->best;
     struct pool_pick *out = trial->out;
@@ -837,6 +878,9 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
         pool_reader_refresh(reader);
         expire_avoidances(reader->pool);
         st = resolve_request(reader, request, out, err);
+        if (st == ST_OK) {
+            st = admit(&trial, err);
+        }
         if (st == ST_OK) {
             st = find_profile(reader, request, &trial.profile, err);
         }

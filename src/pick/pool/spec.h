@@ -134,6 +134,14 @@ struct pool_spec_note {
     const char *why;
 };
 
+/* Sheddable requests are refused with the probability k * s^power, at most 1, where s is the mean
+ * of the endpoints' loads, each as a share of the limit that is nearest to being reached. */
+struct pool_admitter {
+    bool on;
+    double queue_depth, kv_cache; /* the limits */
+    double power, k;
+};
+
 struct profile;
 struct profile_handler;
 struct rollout_screener;
@@ -178,6 +186,7 @@ struct pool_spec {
     uint64_t queue_depth;   /* requests queued at the endpoint */
     double kv_cache;        /* share of the cache in use */
     struct pool_flow_control flow_control;
+    struct pool_admitter admitter;
     struct pool_outlier_detection outlier_detection;
     uint64_t refused_ns;    /* for how long an endpoint that refused a connection is avoided */
     uint64_t retry_after_s; /* retry-after of a request that is shed */

@@ -591,6 +591,49 @@ static void say(struct fixture *fixture, uint32_t i, unsigned known, uint32_t wa
     pool_set_load(fixture->pool, snapshot->members[i].endpoint, &load);
 }
 
+/* Sheddable requests are refused with the probability k * load^power; others never, and none where
+ * no load is known, or only an old one. */
+static void pool_admitter_refuses_by_mean_load(void **state) {
+    static const struct {
+        uint32_t waiting[2];
+        double used[2];
+        int least, most; /* refused of 1000 */
+    } rows[] = {{{0, 0}, {0, 0}, 0, 0},
+                {{1, 0}, {0, 0.4}, 180, 320},     /* 0.25 and 0.5: 2 * 0.375^2 = 0.28 */
+                {{2, 2}, {0.1, 0.8}, 1000, 1000}, /* 0.5 and 1 */
+                {{9, 9}, {0, 0}, 1000, 1000}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct fixture fixture;
+        struct pool_spec *spec = wait_fixture_spec(2, 0);
+        struct waiting_request asker = {0};
+        int n_refused = 0;
+        spec->flow_control.on = false;
+        spec->admitter = (struct pool_admitter){true, 4, 0.8, 2, 2};
+        open_pool(&fixture, spec);
+        for (uint32_t k = 0; k < 2; k++) {
+            say(&fixture, k, LOAD_WAITING | LOAD_KV_CACHE, rows[i].waiting[k], rows[i].used[k]);
+        }
+        for (int n = 0; n < 1000; n++) {
+            asker.request.objective = STR("low");
+            enum status st = ask(&fixture, &asker);
+            n_refused += st == ST_SATURATED;
+            if (st == ST_OK) {
+                give_back(&fixture, &asker);
+            }
+            asker.request.objective = STR("high");
+            ask_and_go(&fixture, &asker);
+            give_back(&fixture, &asker);
+        }
+        assert_in_range(n_refused, rows[i].least, rows[i].most);
+        clock_set_fake_ns(clock_now_ns() + 100 * MS); /* the loads are too old */
+        asker.request.objective = STR("low");
+        ask_and_go(&fixture, &asker);
+        give_back(&fixture, &asker);
+        close_pool(&fixture);
+    }
+}
+
 static void pool_wait_queue_depth_limits_endpoint(void **state) {
     struct fixture fixture;
     struct pool_spec *spec = wait_fixture_spec(2, 0);
@@ -1252,6 +1295,7 @@ int main(void) {
         cmocka_unit_test(pool_wait_higher_priority_displaces_newest_sheddable),
         cmocka_unit_test(pool_wait_order_by_deadline_header),
         cmocka_unit_test(pool_wait_full_queue_error_names_the_limit),
+        cmocka_unit_test(pool_admitter_refuses_by_mean_load),
         cmocka_unit_test(pool_wait_without_endpoints_ends_with_the_first),
         cmocka_unit_test(pool_wait_limit_follows_readiness),
         cmocka_unit_test(pool_wait_holdback_keeps_capacity_for_higher_priorities),
