@@ -112,6 +112,9 @@ void stream_stats_on_outcome(struct stream_stats *self, struct stats_context *co
     if (outcome->decision < N_PICK_DECISIONS) {
         metric_cell_add(&row->n_decisions[outcome->decision], 1);
     }
+    if (!self->row && outcome->pick->ticket.endpoint) {
+        endpoint_targets_add(&outcome->pick->ticket.endpoint->targets, row->target_hash);
+    }
     self->row = row;
     if (counted->model.ptr && counted->model.len <= PICK_LABEL_BYTES &&
         str_eq(row->key.model, PICK_LABEL_OTHER)) {

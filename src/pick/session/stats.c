@@ -63,6 +63,7 @@ static struct pick_stats_row *row_new(const struct pick_stats_key *key) {
         row->key.target = copy_text(&at, key->target);
         row->key.fairness_id = copy_text(&at, key->fairness_id);
         row->key.priority = key->priority;
+        row->target_hash = hash_text(key->target, 0) | 1; /* 0 is none */
     }
     return row;
 }
@@ -287,6 +288,7 @@ enum status pick_stats_sum_all(const struct pick_stats *const *all_stats, size_t
     qsort(rows, n_rows, sizeof(*rows), compare_rows);
     for (size_t i = 0; i < n_rows && st == ST_OK; i++) {
         if (i == 0 || compare_rows(&rows[i - 1], &rows[i]) != 0) {
+            sums[n_sums].target_hash = rows[i]->target_hash;
             sums[n_sums++].key = rows[i]->key;
         }
         st = add_row(rows[i], arena, &sums[n_sums - 1], err);

@@ -49,7 +49,8 @@ struct pick_stats_key {
 
 struct pick_stats_row {
     struct pick_stats_key key;
-    bool is_proven; /* the worker's own: the model was reported as real (label_names.h) */
+    uint64_t target_hash; /* of struct endpoint_targets */
+    bool is_proven;       /* the worker's own: the model was reported as real (label_names.h) */
     metric_cell n_picked, n_ended;
     metric_cell n_decisions[N_PICK_DECISIONS];
     metric_cell n_queued, n_dequeued; /* requests that began and that ended to wait */
@@ -97,6 +98,7 @@ void pick_stats_row_add(struct pick_stats_row *row, enum pick_histogram which, u
 /* A row summed over workers. */
 struct pick_stats_sum {
     struct pick_stats_key key; /* views of a worker's row */
+    uint64_t target_hash;
     uint64_t n_picked, n_running;
     uint64_t n_decisions[N_PICK_DECISIONS];
     uint64_t n_queued, n_bytes_queued; /* now */

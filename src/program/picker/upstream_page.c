@@ -176,7 +176,9 @@ static void print_inflight(const struct upstream_page *page, enum metric_family 
         const struct pool_snapshot *snapshot = page->list->items[k].snapshot;
         for (uint32_t i = 0; i < snapshot->n_members; i++) {
             const struct pool_member *member = &snapshot->members[i];
-            struct buf labels = upstream_one_label(page, "endpoint_name", endpoint_name(member));
+            struct buf labels;
+            pick_admin_pool_begin_labels(page->text, page->list, &page->list->items[k], &labels);
+            metric_label_add(&labels, "endpoint_name", endpoint_name(member));
             metric_label_add(&labels, "namespace", member->name.name_space);
             metric_label_add(&labels, "producer_name", STR("inflight-load-producer"));
             metric_label_add(&labels, "fairness_id", STR(""));

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pick/pool/flow/wait.h"
@@ -364,6 +365,94 @@ static void print_waits(const struct upstream_page *page, const struct rows *row
     }
 }
 
+/* ---- picks by endpoint ----------------------------------------------------------------------- */
+
+/* Endpoints keep only a hash of the model's name; each has a row. */
+static struct str find_target(const struct rows *rows, uint64_t hash) {
+    for (size_t i = 0; i < rows->n; i++) {
+        if (rows->items[i].target_hash == hash) {
+            return rows->items[i].key.target;
+        }
+    }
+    return PICK_LABEL_OTHER;
+}
+
+static void print_attempts(const struct upstream_page *page, struct buf *labels, const char *status,
+                           const char *endpoint_label, const struct pool_member *member,
+                           struct str target, uint64_t n) {
+    char port[16];
+    int n_port = member ? snprintf(port, sizeof(port), "%u", member->address.port) : 0;
+    struct str name = !member                    ? STR("")
+                      : member->name.pod.len > 0 ? member->name.pod
+                                                 : endpoint_text(member->endpoint);
+    metric_label_add(labels, "status", str_of(status));
+    metric_label_add(labels, "target_model_name", target);
+    metric_label_add(labels, endpoint_label, name);
+    metric_label_add(labels, "namespace", member ? member->name.name_space : STR(""));
+    metric_label_add(labels, "port", str_make(port, (size_t)n_port));
+    metric_text_u64(page->text, buf_str(labels), n);
+}
+
+static void print_endpoint_attempts(const struct upstream_page *page, const struct rows *rows,
+                                    const struct pick_admin_pool *pool,
+                                    const struct pool_member *member, const char *endpoint_label) {
+    const struct endpoint_targets *targets = &member->endpoint->targets;
+    for (size_t i = 0; i <= ENDPOINT_MAX_TARGETS; i++) {
+        bool is_last = i == ENDPOINT_MAX_TARGETS;
+        uint64_t n = is_last ? targets->n_others : targets->n_picked[i];
+        if (n > 0) {
+            struct buf labels;
+            pick_admin_pool_begin_labels(page->text, page->list, pool, &labels);
+            print_attempts(page, &labels, "success", endpoint_label, member,
+                           is_last ? PICK_LABEL_OTHER : find_target(rows, targets->hashes[i]), n);
+        }
+    }
+}
+
+static int compare_targets(const void *a, const void *b) {
+    const struct pick_stats_sum *const *one = a, *const *other = b;
+    struct pick_stats_key left = {.pool = (*one)->key.pool, .model = (*one)->key.target};
+    struct pick_stats_key right = {.pool = (*other)->key.pool, .model = (*other)->key.target};
+    return pick_stats_compare(&left, &right, 2);
+}
+
+/* Several rows may have a target: of other models, fairness ids and priorities. */
+static void print_failed_attempts(const struct upstream_page *page, const struct rows *rows,
+                                  const char *endpoint_label) {
+    const struct pick_stats_sum **failed =
+        arena_calloc(page->text->out->arena, rows->n + 1, sizeof(const struct pick_stats_sum *));
+    size_t n_failed = 0;
+    for (size_t i = 0; failed && i < rows->n; i++) {
+        if (rows->items[i].n_refused[ST_NO_ENDPOINT] > 0) {
+            failed[n_failed++] = &rows->items[i];
+        }
+    }
+    if (n_failed > 0) {
+        qsort(failed, n_failed, sizeof(*failed), compare_targets);
+    }
+    for (size_t i = 0, next; i < n_failed; i = next) {
+        uint64_t n = 0;
+        for (next = i; next < n_failed && compare_targets(&failed[i], &failed[next]) == 0; next++) {
+            n += failed[next]->n_refused[ST_NO_ENDPOINT];
+        }
+        struct buf labels = begin_row(page, &failed[i]->key);
+        print_attempts(page, &labels, "failure", endpoint_label, NULL, failed[i]->key.target, n);
+    }
+}
+
+static void print_all_attempts(const struct upstream_page *page, const struct rows *rows,
+                               enum metric_family family, const char *endpoint_label) {
+    metric_family_begin(page->text, family);
+    for (size_t i = 0; i < page->list->n; i++) {
+        const struct pool_snapshot *snapshot = page->list->items[i].snapshot;
+        for (uint32_t k = 0; k < snapshot->n_members; k++) {
+            print_endpoint_attempts(page, rows, &page->list->items[i], &snapshot->members[k],
+                                    endpoint_label);
+        }
+    }
+    print_failed_attempts(page, rows, endpoint_label);
+}
+
 /* ---- streams and durations ------------------------------------------------------------------- */
 
 static void print_worker_histogram(const struct upstream_page *page, enum metric_family family,
@@ -480,6 +569,10 @@ static void print_rows(const struct upstream_page *page, struct rows *rows) {
     }
     print_errors(page, rows);
     print_decisions(page, rows);
+    print_all_attempts(page, rows, METRIC_FAMILY_EPP_ATTEMPTS, "endpoint_name");
+    if (page->has_deprecated) {
+        print_all_attempts(page, rows, METRIC_FAMILY_UPSTREAM_ATTEMPTS, "pod_name");
+    }
     for (size_t i = 0; i < sizeof HISTOGRAMS / sizeof HISTOGRAMS[0]; i++) {
         print_histogram(page, rows, &HISTOGRAMS[i]);
     }

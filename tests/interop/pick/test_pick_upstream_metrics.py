@@ -78,6 +78,7 @@ FAMILIES = {
     "flow_control_request_queue_duration_seconds": (
         "histogram", "fairness_id priority outcome inference_pool model_name target_model_name"),
     "scheduler_e2e_duration_seconds": ("histogram", ""),
+    "scheduler_attempts_total": ("counter", "status target_model_name endpoint_name namespace port"),
     "extproc_streams_total": ("counter", "code"),
     "extproc_streams_inflight": ("gauge", ""),
     "extproc_stream_duration_seconds": ("histogram", ""),
@@ -317,6 +318,30 @@ def test_upstream_tokens_of_whole_response(start_picker):
     assert counts == {"m": ([1], [len(JSON)]), "packed": ([1], [len(JSON)]), "hidden": ([], [])}
 
 
+def test_upstream_attempts_by_endpoint_and_model(start_picker):
+    """Of the models at one endpoint sixteen are told apart."""
+    picker = start_picker(f"endpoints: [{A}]\nmodels: [{{name: digits, targets: [{{model: v1}}]}}]\n"
+                          "unknown_models: pass\n")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        for _ in range(2):
+            proxy.pick("/v2/models/digits/infer")
+        for n in range(18):
+            proxy.pick(f"/v2/models/m{n}/infer")
+        numbers = picker.wait_at_rest()
+    one = f'scheduler_attempts_total{{status="success",endpoint_name="{A}",port="1",target_model_name="%s"}}'
+    assert select(numbers, one % "v1") == [2] and select(numbers, one % "m0") == [1]
+    assert select(numbers, one % "other") == [3]
+    assert sum(select(numbers, "scheduler_attempts_total")) == 20
+    assert f'inference_extension_scheduler_attempts_total{{status="success",target_model_name="v1",pod_name="{A}"' \
+           ',namespace="",port="1"}' in numbers
+    picker = start_picker(f"endpoints: []\nmodels: [{{name: a, targets: [{{model: v1}}]}}]\n")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        for team in "x", "y":
+            proxy.refuse("/v2/models/a/infer", fields={FAIRNESS: team})
+        numbers = picker.wait_at_rest()
+    assert select(numbers, 'scheduler_attempts_total{status="failure",endpoint_name=""}') == [2]
+
+
 def models_in(numbers):
     return {labels["model_name"] for name, labels, _ in series_of(numbers) if name == PREFIX + "request_total"}
 
@@ -360,6 +385,7 @@ GUIDES = {
     "wva: bytes in the queue": 'flow_control_queue_bytes{target_model_name="m"}',
     "keda-epp: saturation": 'flow_control_pool_saturation{inference_pool="chat-pool"}',
     "keda-epp: running": 'request_running{model_name="m"}',
+    "wva: picks": 'scheduler_attempts_total{status="success"} [endpoint_name]',
     "token-aware": 'inflight_tokens{producer_name="inflight-load-producer",endpoint_name=~".*:.*"} [endpoint_name]',
     "multi-cluster: cache": 'average_kv_cache_utilization{name="chat-pool"}',
     "multi-cluster: queue": 'average_queue_size{name="chat-pool"}',

@@ -60,6 +60,15 @@ struct endpoint_outliers {
     uint32_t n_failed_proofs;     /* ejections in a row that such checks ended too early */
 };
 
+/* Picks of an endpoint by the model that it is asked for, for metrics. Further models than there
+ * are places for are counted together. Thread: any, without a lock. */
+enum { ENDPOINT_MAX_TARGETS = 16 };
+struct endpoint_targets {
+    _Atomic uint64_t hashes[ENDPOINT_MAX_TARGETS]; /* of the model's name; 0: free */
+    _Atomic uint64_t n_picked[ENDPOINT_MAX_TARGETS];
+    _Atomic uint64_t n_others;
+};
+
 struct endpoint {
     alignas(64) struct ranked ranked; /* first: a struct ranked is cast to its endpoint */
     _Atomic uint32_t rank;
@@ -104,7 +113,22 @@ struct endpoint {
     uint32_t text_len;
     char text[ENDPOINT_TEXT_BYTES];     /* "10.0.0.1:8000", NUL-terminated */
     _Atomic uint64_t n_scrape_failures; /* failed scrapes; written by the scraper */
+    struct endpoint_targets targets;
 };
+
+/* Counts a pick for the model with this hash, which is not 0. */
+static inline void endpoint_targets_add(struct endpoint_targets *targets, uint64_t hash) {
+    for (size_t i = 0; i < ENDPOINT_MAX_TARGETS; i++) {
+        uint64_t found = atomic_load_explicit(&targets->hashes[i], memory_order_relaxed);
+        if (found == hash ||
+            (found == 0 && (atomic_compare_exchange_strong(&targets->hashes[i], &found, hash) ||
+                            found == hash))) {
+            atomic_fetch_add_explicit(&targets->n_picked[i], 1, memory_order_relaxed);
+            return;
+        }
+    }
+    atomic_fetch_add_explicit(&targets->n_others, 1, memory_order_relaxed);
+}
 
 static inline struct str endpoint_text(const struct endpoint *endpoint) {
     return str_make(endpoint->text, endpoint->text_len);
