@@ -209,6 +209,10 @@ static void on_response(void *user, const struct ext_proc_request *message) {
     struct stream_times times = {stream->headers_ns, grpc_now_ns(stream->call)};
     stream_stats_on_response(&stream->stats, &stream->worker_state->stats, stream->call->arena,
                              message, &times);
+    const struct usage_scan *usage = stream->stats.response.usage;
+    if (usage) {
+        pick_session_note_usage(stream->session, usage->n_input, usage->n_output);
+    }
 }
 
 /* The start of processing: when the message was received or the previous one was finished,

@@ -529,11 +529,17 @@ static bool begin_response_message(struct pick_session *session,
     return true;
 }
 
+void pick_session_note_usage(struct pick_session *session, uint64_t n_prompt, uint64_t n_output) {
+    session->n_used_prompt = n_prompt;
+    session->n_used_output = n_output;
+}
+
 static void end_response_message(struct pick_session *session, bool ended) {
     if (ended) {
         pick_half_advance(&session->response_half, PICK_HALF_ENDED);
         pool_ticket_response_ended(&session->stages.items[0].ticket);
-        pool_count_service(session->context.pool, &session->stages.items[0].ticket, 0, 0);
+        pool_count_service(session->context.pool, &session->stages.items[0].ticket,
+                           session->n_used_prompt, session->n_used_output);
         pick_stages_end(session);
     }
 }

@@ -108,7 +108,8 @@ struct pick_session {
     struct pick_scan *scan;     /* NULL: the body is not searched for the model */
     struct pick_prompt *prompt; /* NULL: no plugin needs the prompt, or the proxy sends no body */
     struct str target;          /* picked at the headers: the name for the body; ptr NULL: none */
-    struct pick_queue_entry *queue_entry; /* NULL: the request was never prepared to wait */
+    struct pick_queue_entry *queue_entry;  /* NULL: the request was never prepared to wait */
+    uint64_t n_used_prompt, n_used_output; /* tokens of the response; 0: unknown */
     uint64_t answer_until_ns; /* in PICK_HEADERS_HELD: when the proxy has waited long enough */
     struct pick_body_scan body_scan;
     struct str request_line; /* for pick_session_describe */

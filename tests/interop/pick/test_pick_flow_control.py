@@ -13,7 +13,7 @@ import pytest
 from lib import echo, h2, http1
 from lib.gateway import Gateway
 from lib.metric_pages import MetricPages
-from lib.pick_client import (PROCESS, Proxy, answer_headers, body, endpoint_of, headers, refusal_of,
+from lib.pick_client import (PROCESS, Proxy, answer_body, answer_headers, body, endpoint_of, headers, refusal_of,
                              set_headers)
 from lib.picker import Picker
 
@@ -314,7 +314,8 @@ def test_queue_scale_from_zero(start):
 
 
 def test_queue_serves_the_least_served_agent_first(start):
-    """Programs by the headers of their agents; what their requests cost is estimated by the bodies' lengths."""
+    """Programs by the headers of their agents. What their requests cost is in the responses, or else estimated by the
+    bodies' lengths."""
     picker = start(UPSTREAM.replace("  - {type: queue-scorer}\n", "  - {type: queue-scorer}\n"
                                     "  - {type: program-aware-fairness, parameters: {lasWeightHeadWait: 0}}\n"
                                     "  - {type: agent-identity, parameters: {additionalSessionHeaders: [X-Team]}}\n")
@@ -322,10 +323,15 @@ def test_queue_serves_the_least_served_agent_first(start):
                             "  defaultPriorityBand: {fairnessPolicyRef: program-aware-fairness}\n") % "10m")
     coder, team = {"x-claude-code-session-id": "1"}, {"x-team": "a", "session-id": "1"}
     with Proxy(picker.grpc_addresses[0]) as proxy:
-        for fields, length in ((coder, "8000"), (team, "400"), ({FAIRNESS: "b", "session-id": "1"}, "2000")):
+        for fields, length in ((team, "400"), ({FAIRNESS: "b", "session-id": "1"}, "2000")):
             stream = proxy.stream(headers(PATH, fields={"content-length": length, **fields}))
             assert endpoint_of(stream.next()) in (A, B)
             finish(stream)
+        stream = proxy.stream(headers(PATH, fields={"content-length": "4", **coder}))
+        assert endpoint_of(stream.next()) in (A, B)
+        stream.send(answer_headers())
+        stream.send(answer_body(b'{"usage": {"prompt_tokens": 200, "completion_tokens": 900}}', end=True))
+        stream.close()
         busy = fill(proxy)
         queued = queue(picker, proxy, (PATH, coder), (PATH, {FAIRNESS: "b"}), (PATH, team), (PATH, {"session_id": "2"}))
         last = busy[0]
