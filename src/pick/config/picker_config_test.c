@@ -169,6 +169,9 @@ static const struct {
     {NEW KIND PLUGINS "- {type: approx-prefix-cache-producer, parameters: {blockSizeTokens: 16}}\n"
                       "- type: inflight-load-producer\n",
      "!notes"},
+    /* a plugin of two kinds */
+    {NEW KIND "plugins:\n- {type: context-length-aware, parameters: {enableFiltering: true}}\n",
+     "  context-length-aware          filter\n  context-length-aware          scorer, weight 1\n"},
     /* metrics scrapes */
     {NEW KIND PLUGINS, "loads       not asked for"},
     {NEW KIND PLUGINS "- type: metrics-data-source\nsaturationDetector: {}\n",

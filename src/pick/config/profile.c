@@ -189,6 +189,9 @@ static void add_step(struct profile_reader *self, const struct declared_plugin *
         self->filters[profile->n_filters++] = step;
         break;
     case PLUGIN_SCORER:
+        if (step.plugin->filter) {
+            self->filters[profile->n_filters++] = step;
+        }
         self->scorers[profile->n_scorers++] = step;
         break;
     case PLUGIN_PICKER:

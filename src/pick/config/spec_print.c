@@ -252,15 +252,17 @@ static void print_outlier_detection(const struct pool_outlier_detection *outlier
                outliers->max_ejection_percent);
 }
 
-static void print_steps(const struct profile_step *steps, size_t n, struct buf *out) {
+/* `kind`: what they are in the profile, as some plugins are of two kinds. */
+static void print_steps(const struct profile_step *steps, size_t n, enum plugin_kind kind,
+                        struct buf *out) {
     for (size_t i = 0; i < n; i++) {
         const struct profile_step *step = &steps[i];
         print_item(out, step->name);
         if (!str_is(step->name, step->plugin->type)) {
             buf_printf(out, "%s, ", step->plugin->type);
         }
-        buf_printf(out, "%s", plugin_kind_name(step->plugin->kind));
-        if (step->plugin->kind == PLUGIN_SCORER) {
+        buf_printf(out, "%s", plugin_kind_name(kind));
+        if (kind == PLUGIN_SCORER) {
             buf_printf(out, ", weight %g", (double)step->weight);
         }
         buf_add_char(out, '\n');
@@ -276,9 +278,9 @@ static void print_profile(const struct profile *profile, bool named, struct buf 
                    profile ? "as configured" : "fewest requests in flight; with scraped loads:");
     }
     profile = profile ? profile : &PROFILE_DEFAULT;
-    print_steps(profile->filters, profile->n_filters, out);
-    print_steps(profile->scorers, profile->n_scorers, out);
-    print_steps(&profile->picker, 1, out);
+    print_steps(profile->filters, profile->n_filters, PLUGIN_FILTER, out);
+    print_steps(profile->scorers, profile->n_scorers, PLUGIN_SCORER, out);
+    print_steps(&profile->picker, 1, PLUGIN_PICKER, out);
 }
 
 /* "prefill     profile prefill, if ..." */

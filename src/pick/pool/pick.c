@@ -350,6 +350,7 @@ enum status pool_collect_candidates(struct pool_reader *reader, const struct poo
         .model = model,
         .session = request->session,
         .prefixes = reader->prefixes,
+        .n_tokens = request->n_tokens,
         .peer =
             request->peer ? pool_snapshot_find(reader->snapshot, &request->peer->address) : NULL,
         .headers = request->headers,

@@ -75,6 +75,7 @@ struct candidate_set {
     struct pool_headers headers;           /* find NULL: unknown */
     struct prng *prng;                     /* for random choices */
     uint64_t now_ns;
+    uint32_t n_tokens; /* estimate of the prompt; 0: unknown */
 
     uint32_t n;           /* number of candidates */
     bool is_summed;       /* the following is valid; false once candidates were removed */

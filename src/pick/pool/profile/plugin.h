@@ -60,7 +60,7 @@ struct plugin {
     /* Adds what it needs of requests, and finds the producers that it uses; fails where there is
      * none, or where that conflicts with other plugins' needs. NULL: nothing more. */
     enum status (*add_needs)(void *parameters, struct pool_request_needs *needs, struct error *err);
-    /* By kind one of these is set, the others are NULL. */
+    /* By kind one of these is set, the others are NULL; but a scorer may have a filter, too. */
     /* Keeps some of the candidates, by candidate_set_filter or candidate_set_select. */
     void (*filter)(const void *parameters, struct candidate_set *candidates);
     /* Of a filter by labels alone: whether it keeps an endpoint with these. NULL: it depends on
