@@ -32,7 +32,7 @@ static bool has_affinity(const struct profile *profile) {
     }
     for (size_t i = 0; i < profile->n_filters; i++) {
         has = has || profile->filters[i].plugin == &plugin_prefix_cache_affinity_filter ||
-              profile->filters[i].plugin == &plugin_session_affinity_filter;
+              profile->filters[i].plugin == &plugin_session_hash_filter;
     }
     return has;
 }

@@ -39,19 +39,15 @@ bool base64_is_valid(struct str text) {
     return valid;
 }
 
-enum status base64_parse(struct arena *arena, struct str text, struct str *out, size_t *bad) {
-    text = without_padding(text);
-    char *bytes = arena_alloc(arena, text.len / 4 * 3 + 3);
-    if (!bytes) {
-        return ST_NO_MEMORY;
-    }
+/* `bytes` has room for all. Returns: false at a letter that is none, which is `*bad`. */
+static bool decode(struct str text, char *bytes, struct str *out, size_t *bad) {
     uint32_t group = 0;
     size_t n = 0;
     for (size_t i = 0; i < text.len; i++) {
         int value = letter_value(text.ptr[i]);
         if (value < 0 || text.len % 4 == 1) {
             *bad = i;
-            return ST_BAD_REQUEST;
+            return false;
         }
         group = group << 6 | (uint32_t)value;
         if (i % 4 > 0) { /* the second letter completes the first byte, and so on */
@@ -59,5 +55,19 @@ enum status base64_parse(struct arena *arena, struct str text, struct str *out, 
         }
     }
     *out = str_make(bytes, n);
-    return ST_OK;
+    return true;
+}
+
+enum status base64_parse(struct arena *arena, struct str text, struct str *out, size_t *bad) {
+    text = without_padding(text);
+    char *bytes = arena_alloc(arena, text.len / 4 * 3 + 3);
+    if (!bytes) {
+        return ST_NO_MEMORY;
+    }
+    return decode(text, bytes, out, bad) ? ST_OK : ST_BAD_REQUEST;
+}
+
+bool base64_decode(struct str text, char *bytes, struct str *out) {
+    size_t bad;
+    return decode(without_padding(text), bytes, out, &bad);
 }

@@ -20,4 +20,8 @@ bool base64_is_valid(struct str text);
 enum status base64_parse(struct arena *arena, struct str text, struct str *out,
                          size_t *bad) SLUICE_MUST_USE;
 
+/* The same into `bytes`, which has room for text.len / 4 * 3 + 3. Returns: false for a text that
+ * base64_is_valid refuses. */
+bool base64_decode(struct str text, char *bytes, struct str *out);
+
 #endif

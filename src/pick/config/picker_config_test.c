@@ -207,13 +207,13 @@ static const struct {
      "notes       profile (the scorers of affinities weigh as much as those of load, or more: "},
     {NEW KIND PLUGINS "- type: prefix-cache-scorer\n- type: active-request-scorer\n", "!notes"},
     {NEW KIND PLUGINS "- type: prefix-cache-scorer\n- type: random-picker\n", "!notes"},
-    {NEW KIND "plugins: [{type: lora-affinity-scorer}, {type: session-affinity-scorer}, {type: "
+    {NEW KIND "plugins: [{type: lora-affinity-scorer}, {type: session-hash-scorer}, {type: "
               "load-aware-scorer}]\nschedulingProfiles: [{name: d, plugins: [{pluginRef: "
-              "lora-affinity-scorer}, {pluginRef: session-affinity-scorer}, {pluginRef: "
+              "lora-affinity-scorer}, {pluginRef: session-hash-scorer}, {pluginRef: "
               "load-aware-scorer, weight: 4}]}]\n",
      "notes       profile (the scorers of affinities"},
-    {NEW KIND PLUGINS "- type: session-affinity-filter\n",
-     "notes       profile (session-affinity-filter keeps a session at its endpoint whatever"},
+    {NEW KIND PLUGINS "- type: session-hash-filter\n",
+     "notes       profile (session-hash-filter keeps a session at its endpoint whatever"},
 };
 
 static void check_printed(const char *text, const char *printed) {

@@ -172,7 +172,7 @@ static void explain_full_endpoints_are_excluded_before_filters(void **state) {
             pool_spec_add_endpoint(spec, &wanted);
         }
         struct profile_step filter = {.plugin = by_label ? &plugin_label_selector_filter
-                                                         : &plugin_session_affinity_filter};
+                                                         : &plugin_session_hash_filter};
         struct profile profile = {
             .filters = &filter, .n_filters = 1, .picker = {.plugin = &plugin_max_score_picker}};
         assert_int_equal(doc_parse(DOC_YAML, "p", STR("{matchLabels: {a: b}}"), &doc, &err), ST_OK);

@@ -7,6 +7,8 @@
 #include "core/base/num.h"
 #include "core/base/transition.h"
 #include "pick/pool/no_endpoint.h"
+#include "pick/pool/profile/session_token.h"
+#include "pick/pool/snapshot.h"
 #include "pick/session/attempt.h"
 
 static const struct str ATTRIBUTES = {"envoy.filters.http.ext_proc", 27};
@@ -561,6 +563,29 @@ static void send_served_header(struct pick_session *session, const struct protoc
     }
 }
 
+/* A session's token. A response without an endpoint of the pool has none. */
+static void send_session_token(struct pick_session *session, struct str name) {
+    const struct endpoint *endpoint = session->stages.items[0].ticket.endpoint;
+    const struct pool_snapshot *snapshot = pool_reader_refresh(session->context.reader);
+    const struct pool_member *member =
+        endpoint ? pool_snapshot_find(snapshot, &endpoint->address) : NULL;
+    struct ext_proc_header header = {.key = name};
+    struct ext_proc_response answer = {.kind = EXT_PROC_RESPONSE_HEADERS,
+                                       .headers = {.set = &header, .n_set = 1}};
+    struct error err;
+    if (!member) {
+        pick_session_send_continue(session, EXT_PROC_RESPONSE_HEADERS);
+        return;
+    }
+    header.value = session_token_print(member, session->arena);
+    enum status st = header.value.ptr
+                         ? pick_send_queue_push(&session->send_queue, &answer, NULL, &err)
+                         : error_no_memory(&err, "a response");
+    if (st != ST_OK) {
+        pick_session_abort(session, &err);
+    }
+}
+
 static void on_response_headers(struct pick_session *session,
                                 const struct ext_proc_request *message) {
     bool again = session->response_half != PICK_HALF_EXPECTED;
@@ -571,6 +596,9 @@ static void on_response_headers(struct pick_session *session,
     session->response_has_headers = true;
     if (protocol->conformance || protocol->send_served_header) {
         send_served_header(session, protocol, message);
+    } else if (pool_request_needs(session->context.reader)->session_token.ptr &&
+               pick_session_is_picked(session)) {
+        send_session_token(session, pool_request_needs(session->context.reader)->session_token);
     } else {
         pick_session_send_continue(session, EXT_PROC_RESPONSE_HEADERS);
     }

@@ -401,7 +401,7 @@ static void session_objective_overrides_criticality(void **state) {
 
 /* Each session keeps its endpoint, and sessions are spread. */
 static void session_affinity_keeps_endpoint(void **state) {
-    static const struct profile_step filter = {.plugin = &plugin_session_affinity_filter};
+    static const struct profile_step filter = {.plugin = &plugin_session_hash_filter};
     static const struct profile profile = {
         .filters = &filter, .n_filters = 1, .picker = {.plugin = &plugin_max_score_picker}};
     struct pool_spec *spec = fixture_spec_of(8);

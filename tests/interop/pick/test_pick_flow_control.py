@@ -118,7 +118,7 @@ def test_session_of_full_endpoint(start, queues):
     """With a queue a session moves while its endpoint is full and another is not: it is no strict affinity. Without
     one it stays."""
     pool = POOL if queues else POOL[:POOL.index("flow_control")]
-    picker = start(pool + "profile: {plugins: [{type: session-affinity-filter}]}\n")
+    picker = start(pool + "profile: {plugins: [{type: session-hash-filter}]}\n")
     with Proxy(picker.grpc_addresses[0]) as proxy:
         def ask():
             stream = proxy.stream(headers(PATH, fields={"x-session-token": "one"}))

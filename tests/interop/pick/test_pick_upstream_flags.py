@@ -1,5 +1,6 @@
 """`sluice pick` started as the manifests of the upstream project's picker start theirs: its flags, ports,
 probes and configuration. Only the ports are others (0: a free one), and endpoints stand on the command line."""
+import base64
 import re
 import socket
 import ssl
@@ -11,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from lib import http1
 from lib.certificates import Identity
 from lib.metric_pages import MetricPages
-from lib.pick_client import Proxy, endpoint_of, headers
+from lib.pick_client import Proxy, answer_headers, endpoint_of, headers, set_headers
 from lib.picker import Picker
 from lib.server import lines_of, run
 
@@ -333,3 +334,33 @@ def test_check_names_every_error(tmp_path):
     assert done.returncode == 1 and not done.stdout, done
     assert [sum(path in line for line in lines) for path in paths] == [1] * 5, done.stderr
     assert all(line.startswith("sluice pick: --config-text:") for line in lines), done.stderr
+
+
+PAYLOAD_AGNOSTIC = """apiVersion: llm-d.ai/v1
+kind: EndpointPickerConfig
+plugins:
+- type: passthrough-parser
+- type: active-request-scorer
+- type: session-affinity-scorer
+schedulingProfiles:
+- name: default
+  plugins: [{pluginRef: active-request-scorer, weight: 1}, {pluginRef: session-affinity-scorer, weight: 1}]
+requestHandler: {parsers: [{pluginRef: passthrough-parser}]}
+"""
+
+
+def test_upstream_session_token_comes_back(start):
+    """The chart's payload-agnostic.yaml: a response names its endpoint, and the next request with that goes there."""
+    picker = start(PAYLOAD_AGNOSTIC, "--endpoint", A, "--endpoint", B, "--secure-serving=false")
+    with Proxy(picker.proxied) as proxy:
+        for endpoint in (A, B):
+            token = base64.b64encode(endpoint.encode()).decode()
+            for _ in range(8):
+                stream = proxy.stream(headers("/v1/completions", fields={"x-session-token": token}, end=True))
+                assert endpoint_of(stream.next()) == endpoint
+                stream.send(answer_headers(end=True))
+                assert set_headers(stream.next()) == {"x-session-token": token}
+                assert not stream.close()
+        stream = proxy.stream(headers("/v1/completions", fields={"x-session-token": "%%%"}, end=True))
+        assert endpoint_of(stream.next()) in (A, B)
+        stream.reset()

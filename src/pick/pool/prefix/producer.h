@@ -65,6 +65,8 @@ struct pool_request_needs {
     bool cold_requests; /* which endpoints were sent requests whose prefix no endpoint had, by the
                            producer `cold_prefix` */
     bool latency;       /* response times */
+    struct str session_token; /* a header of the response that names the endpoint
+                                 (pick/pool/profile/session_token.h); ptr NULL: none */
     uint32_t cold_prefix;
     struct load_producer load;
     const struct media_estimate *estimate; /* of pictures and videos; NULL: the default */

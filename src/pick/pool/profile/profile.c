@@ -78,9 +78,9 @@ static bool has_filter(const struct profile *profile, const struct plugin *plugi
 const char *profile_load_note(const struct profile *profile) {
     const struct plugin *picker = profile->picker.plugin;
     float load = 0, affinity = 0;
-    if (has_filter(profile, &plugin_session_affinity_filter)) {
-        return "session-affinity-filter keeps a session at its endpoint whatever the load; "
-               "session-affinity-scorer has a bound";
+    if (has_filter(profile, &plugin_session_hash_filter)) {
+        return "session-hash-filter keeps a session at its endpoint whatever the load; "
+               "session-hash-scorer has a bound";
     }
     for (size_t i = 0; i < profile->n_scorers; i++) {
         const struct profile_step *step = &profile->scorers[i];

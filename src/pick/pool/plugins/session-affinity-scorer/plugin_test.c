@@ -1,116 +1,90 @@
-/* Each session has one endpoint, sessions are spread, and few move when an endpoint is removed. */
-#include "pick/pool/profile/plugin.h"
+/* The endpoint that the request's token names is preferred; a token that names none changes
+ * nothing. */
+#include "pick/pool/profile/session_token.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include <cmocka.h>
 
-#include "pick/pool/profile/plugin_fixture.h"
+#include "pick/pool/profile/plugin_text_fixture.h"
 
-enum { N = 8, SESSIONS = 2000 };
+enum { N = 3 };
 
-/* The member of the first `n` that session `i` prefers. */
-static uint32_t prefers(struct plugin_fixture *fixture, int i, uint32_t n) {
-    char session[32];
-    uint32_t n_preferred = 0, member = 0;
-    snprintf(session, sizeof(session), "session-%d", i);
-    fixture->candidates.session = str_of(session);
-    fixture->candidates.n = n;
-    for (uint32_t k = 0; k < n; k++) {
-        fixture->member[k] = k;
-        fixture->score[k] = 0;
-    }
-    plugin_session_affinity_scorer.score(fixture->parameters, &fixture->candidates, 1);
-    for (uint32_t k = 0; k < n; k++) {
-        if (fixture->score[k] > 0) {
-            assert_near(fixture->score[k], 1);
-            member = k;
-            n_preferred++;
+static struct str find_header(const void *of, struct str name) {
+    return str_is(name, "x-token") ? str_of(of) : str_make(NULL, 0);
+}
+
+static void open_named(struct plugin_fixture *fixture) {
+    struct pool_spec *spec = fixture_spec();
+    plugin_fixture_open(fixture, &plugin_session_affinity_scorer, N);
+    fixture_tell(fixture, &plugin_session_affinity_scorer,
+                 "{encodedEndpointHeaderConfig: {header: X-Token}}");
+    for (uint32_t i = 0; i < N; i++) {
+        struct pool_spec_endpoint wanted = {.address = fixture_numbered(i)};
+        if (i > 0) {
+            wanted.name = (struct pool_endpoint_name){
+                STR("llama"), i == 1 ? STR("llama-rank-0") : STR("llama-rank-1"), STR("models")};
         }
+        pool_spec_add_endpoint(spec, &wanted);
     }
-    assert_int_equal(n_preferred, 1);
-    return member;
+    fixture_update(fixture->pool.pool, spec);
+    fixture->candidates.snapshot = pool_reader_refresh(fixture->pool.reader);
 }
 
-static void scorer_sessions_spread_over_endpoints(void **state) {
-    struct plugin_fixture fixture;
-    uint32_t n_of[N] = {0};
+static void scorer_token_names_an_endpoint(void **state) {
     (void)state;
-    plugin_fixture_open(&fixture, &plugin_session_affinity_scorer, N);
-    for (int i = 0; i < SESSIONS; i++) {
-        n_of[prefers(&fixture, i, N)]++;
+    for (uint32_t i = 0; i < N; i++) {
+        struct plugin_fixture fixture;
+        open_named(&fixture);
+        struct arena *arena = arena_new(NULL, 0);
+        struct str token = session_token_print(&fixture.candidates.snapshot->members[i], arena);
+        assert_int_equal(token.len % 4, 0);
+        assert_true(i != 1 || str_is(token, "bW9kZWxzL2xsYW1hLXJhbmstMA=="));
+        fixture.candidates.headers =
+            (struct pool_headers){find_header, arena_printf(arena, "%.*s", STR_ARG(token)).ptr};
+        float wanted[N] = {0};
+        wanted[i] = 1;
+        assert_scores(&fixture, &plugin_session_affinity_scorer, wanted);
+        arena_free(arena);
+        plugin_fixture_close(&fixture);
     }
-    for (uint32_t k = 0; k < N; k++) {
-        assert_in_range(n_of[k], SESSIONS / N * 8 / 10, SESSIONS / N * 12 / 10);
-    }
-    plugin_fixture_close(&fixture);
 }
 
-static void scorer_removed_endpoint_moves_only_its_sessions(void **state) {
-    struct plugin_fixture fixture;
+static void scorer_other_tokens_change_nothing(void **state) {
+    static const char *const tokens[] = {"", "bW9kZWxz", "!!!!",
+                                         "bW9kZWxzL2xsYW1hLXJhbmstMg==", "MTA="};
     (void)state;
-    plugin_fixture_open(&fixture, &plugin_session_affinity_scorer, N);
-    for (int i = 0; i < SESSIONS; i++) {
-        uint32_t before = prefers(&fixture, i, N);
-        if (before != N - 1) {
-            assert_int_equal(prefers(&fixture, i, N - 1), before);
-        }
+    for (size_t k = 0; k < sizeof(tokens) / sizeof(tokens[0]); k++) {
+        struct plugin_fixture fixture;
+        open_named(&fixture);
+        fixture.candidates.headers = (struct pool_headers){find_header, tokens[k]};
+        static const float wanted[N] = {0};
+        assert_scores(&fixture, &plugin_session_affinity_scorer, wanted);
+        plugin_fixture_close(&fixture);
     }
-    plugin_fixture_close(&fixture);
 }
 
-/* The member of all that the session "s" prefers. */
-static uint32_t preferred(struct plugin_fixture *fixture) {
-    fixture->candidates.session = STR("s");
-    plugin_session_affinity_scorer.score(fixture->parameters, &fixture->candidates, 1);
-    for (uint32_t k = 0; k < N; k++) {
-        if (fixture->score[k] > 0) {
-            return k;
-        }
-    }
-    return N;
-}
-
-/* To one other endpoint, and back. */
-static void scorer_session_leaves_busy_endpoint(void **state) {
-    struct plugin_fixture fixture;
+static void scorer_invalid_parameters_are_rejected(void **state) {
+    static const char *const texts[][2] = {
+        {"{strategy: session_id}", "\"session_id\" is not supported"},
+        {"{strategy: cookie}", "expected encoded_endpoint_header, got \"cookie\""},
+        {"{encodedEndpointHeaderConfig: {header: 'a b'}}", "expected the name of a header"},
+        {"{encodedEndpointHeaderConfig: {name: a}}", "unknown field"},
+        {"{profileName: prefill}", "a token names the request's destination"},
+        {"{sessionIdConfig: {sources: [{header: a}]}}", "it is of the strategy session_id"},
+    };
     (void)state;
-    plugin_fixture_open(&fixture, &plugin_session_affinity_scorer, N);
-    plugin_fixture_load(&fixture, 0, 0);
-    uint32_t first = preferred(&fixture);
-    plugin_fixture_load(&fixture, first, 3);
-    assert_int_equal(preferred(&fixture), first);
-    plugin_fixture_load(&fixture, first, 4);
-    uint32_t second = preferred(&fixture);
-    assert_true(second != first && second < N);
-    plugin_fixture_load(&fixture, first, 400);
-    assert_int_equal(preferred(&fixture), second);
-    plugin_fixture_load(&fixture, first, 1);
-    assert_int_equal(preferred(&fixture), first);
-    plugin_fixture_close(&fixture);
-}
-
-static void scorer_without_session_scores_zero(void **state) {
-    struct plugin_fixture fixture;
-    (void)state;
-    plugin_fixture_open(&fixture, &plugin_session_affinity_scorer, N);
-    plugin_session_affinity_scorer.score(fixture.parameters, &fixture.candidates, 1);
-    for (uint32_t k = 0; k < N; k++) {
-        assert_near(fixture.score[k], 0);
-    }
-    plugin_fixture_close(&fixture);
+    assert_refused(&plugin_session_affinity_scorer, texts, sizeof(texts) / sizeof(*texts));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scorer_sessions_spread_over_endpoints),
-        cmocka_unit_test(scorer_removed_endpoint_moves_only_its_sessions),
-        cmocka_unit_test(scorer_session_leaves_busy_endpoint),
-        cmocka_unit_test(scorer_without_session_scores_zero),
+        cmocka_unit_test(scorer_token_names_an_endpoint),
+        cmocka_unit_test(scorer_other_tokens_change_nothing),
+        cmocka_unit_test(scorer_invalid_parameters_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,123 @@
+/* Names of endpoints in base64. */
+#include "pick/pool/profile/session_token.h"
+
+#include <string.h>
+
+#include "core/base/base64.h"
+
+static const char DEFAULT_HEADER[] = "x-session-token";
+enum { MOST_HEADER_BYTES = 256 };
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+static void read_header(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct session_token_parameters *parameters = object;
+    struct str text = str_of(DEFAULT_HEADER);
+    doc_reader_view(reader, node, &text);
+    bool fits = text.len > 0 && text.len <= MOST_HEADER_BYTES;
+    for (size_t i = 0; fits && i < text.len; i++) {
+        fits = text.ptr[i] > ' ' && text.ptr[i] < 0x7f && text.ptr[i] != ':';
+    }
+    if (!fits) {
+        doc_reader_fail(reader, node, "expected the name of a header, got \"%.*s\"", STR_ARG(text));
+    }
+    doc_reader_dup(reader, text, &parameters->header);
+    for (size_t i = 0; doc_reader_ok(reader) && i < text.len; i++) {
+        char c = text.ptr[i];
+        ((char *)parameters->header.ptr)[i] = c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+    }
+}
+
+static const struct doc_member HEADER[] = {{"header", MEMBER_CUSTOM(read_header)}, {0}};
+
+static void read_config(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct doc_node header = doc_get(node, "header");
+    if (doc_is_present(node)) {
+        doc_reader_object(reader, node, HEADER, object);
+    } else {
+        read_header(reader, &header, object);
+    }
+}
+
+static void check_strategy(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    struct str text = {NULL, 0};
+    (void)object;
+    doc_reader_view(reader, node, &text);
+    if (node->val && str_is(text, "session_id")) {
+        doc_reader_fail(reader, node,
+                        "\"session_id\" is not supported: session-hash-scorer and -filter place "
+                        "sessions by a hash of their ids");
+    } else if (node->val && !str_is(text, "encoded_endpoint_header")) {
+        doc_reader_fail(reader, node, "expected encoded_endpoint_header, got \"%.*s\"",
+                        STR_ARG(text));
+    }
+}
+
+const struct doc_member SESSION_TOKEN_PARAMETERS[] = {
+    {"strategy", MEMBER_CUSTOM(check_strategy), .form = "`encoded_endpoint_header`"},
+    {"encodedEndpointHeaderConfig", MEMBER_CUSTOM(read_config), .form = "`{header}`"},
+    {"sessionIdConfig", MEMBER_REFUSED("not supported: it is of the strategy session_id")},
+    {"profileName", MEMBER_REFUSED("not supported: a token names the request's destination")},
+    {0}};
+
+enum status session_token_add_needs(void *parameters, struct pool_request_needs *needs,
+                                    struct error *err) {
+    const struct session_token_parameters *own = parameters;
+    if (needs->session_token.ptr && !str_eq(needs->session_token, own->header)) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "the plugins of session affinity name the headers %.*s and %.*s: expected "
+                         "one",
+                         STR_ARG(needs->session_token), STR_ARG(own->header));
+    }
+    needs->session_token = own->header;
+    return ST_OK;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* Whether `text`, NAMESPACE/POD or an address, names the member. */
+static bool names_member(struct str text, const struct pool_member *member) {
+    const struct pool_endpoint_name *name = &member->name;
+    char address[ENDPOINT_TEXT_BYTES];
+    if (name->text.len == 0) {
+        return str_eq(text, endpoint_address_print(&member->address, address));
+    }
+    size_t n = name->name_space.len;
+    return text.len == n + 1 + name->text.len && memcmp(text.ptr, name->name_space.ptr, n) == 0 &&
+           text.ptr[n] == '/' && memcmp(text.ptr + n + 1, name->text.ptr, name->text.len) == 0;
+}
+
+uint32_t session_token_find(const struct session_token_parameters *parameters,
+                            const struct candidate_set *candidates) {
+    const struct pool_headers *headers = &candidates->headers;
+    char bytes[SESSION_TOKEN_MAX_BYTES / 4 * 3 + 3];
+    struct str name;
+    struct str token =
+        headers->find ? headers->find(headers->of, parameters->header) : str_make(NULL, 0);
+    uint32_t i = candidates->n;
+    if (token.len > 0 && token.len <= SESSION_TOKEN_MAX_BYTES &&
+        base64_decode(token, bytes, &name)) {
+        for (i = 0; i < candidates->n && !names_member(name, candidate_set_member(candidates, i));
+             i++) {
+        }
+    }
+    return i;
+}
+
+struct str session_token_print(const struct pool_member *member, struct arena *arena) {
+    const struct pool_endpoint_name *name = &member->name;
+    char address[ENDPOINT_TEXT_BYTES];
+    struct buf out;
+    struct str text =
+        name->text.len > 0
+            ? arena_printf(arena, "%.*s/%.*s", STR_ARG(name->name_space), STR_ARG(name->text))
+            : endpoint_address_print(&member->address, address);
+    buf_init(&out, arena, text.len * 2 + 4);
+    if (text.ptr) {
+        base64_print(&out, text);
+        for (size_t i = 0; out.len % 4 != 0 && i < 2; i++) {
+            buf_add_char(&out, '=');
+        }
+    }
+    return text.ptr && !out.failed ? buf_str(&out) : str_make(NULL, 0);
+}
