@@ -13,7 +13,7 @@ from lib import browser, kube_picker
 from lib.kube_crds import ALPHA_GROUP, POOL_GROUP, definitions
 from lib.kube_picker import ALPHA, LABELS, LLM_D, NOT_SERVING, SERVING, STABLE, KubePicker
 from lib.metric_pages import MetricPages
-from lib.pick_client import Proxy, body, endpoint_of, headers, refusal_of
+from lib.pick_client import Proxy, body, endpoint_of, headers, refusal_of, set_headers
 from lib.server import run
 
 EXT_PROC = "envoy.service.ext_proc.v3.ExternalProcessor"
@@ -85,6 +85,59 @@ def test_kube_pool_with_several_ports(cluster, namespace, start):
     picker = start(cluster, namespace)
     everything = [f"127.0.0.7:{8000 + i}" for i in range(3)] + [f"[::1]:{8000 + i}" for i in range(3)]
     picker.wait_endpoints([*everything, "127.0.0.8:8002"])
+
+
+ROLE, SET = "llm-d.ai/role", "disaggregatedset.x-k8s.io/"
+STAGES = """
+apiVersion: llm-d.ai/v1
+kind: EndpointPickerConfig
+plugins:
+- type: disaggregatedset-rollout-screener
+  parameters:
+    scope: {labelSelector: disaggregatedset.x-k8s.io/name=s}
+    revisionGating: {mode: max-role, requireRoles: {values: [prefill, decode]}}
+- type: always-disagg-pd-decider
+- {type: disagg-profile-handler, parameters: {deciders: {prefill: always-disagg-pd-decider}}}
+- type: prefill-filter
+- type: decode-filter
+- type: active-request-scorer
+schedulingProfiles:
+- {name: prefill, plugins: [{pluginRef: prefill-filter}, {pluginRef: active-request-scorer}]}
+- {name: decode, plugins: [{pluginRef: decode-filter}, {pluginRef: active-request-scorer}]}
+"""
+
+
+def test_kube_stages_by_labels_of_pods(cluster, namespace, start):
+    """Each stage's endpoint is a ready pod of its role, and both are of one revision while another one is rolled out."""
+    def add(name, role, revision, address, ready=True):
+        labels = {**LABELS, ROLE: role, SET + "role": role, SET + "name": "s", SET + "revision": revision}
+        cluster.add_pod(namespace, name, labels, (address,), ready=ready)
+        return address + ":8000"
+
+    def stages(proxy):
+        """The endpoints of some requests, as (decode, prefill)."""
+        found = set()
+        for _ in range(40):
+            said = proxy.ask("/", end=True)
+            found.add((endpoint_of(said), set_headers(said)["x-prefiller-host-port"]))
+        return found
+
+    cluster.admin.apply(kube_picker.pool(namespace))
+    old = {(add("d1", "decode", "a", "127.0.0.1"), add("p1", "prefill", "a", "127.0.0.2"))}
+    new = {(add("d2", "decode", "b", "127.0.0.3"), add("p2", "prefill", "b", "127.0.0.4", ready=False))}
+    picker = start(cluster, namespace, text=STAGES)
+    picker.wait_endpoints(["127.0.0.1:8000", "127.0.0.2:8000", "127.0.0.3:8000"])
+    with Proxy(picker.grpc_address) as proxy:
+        assert stages(proxy) == old
+        cluster.set_pod(namespace, "p2", ready=True)
+        picker.wait_endpoints([f"127.0.0.{i}:8000" for i in range(1, 5)])
+        assert stages(proxy) == old | new
+        cluster.set_pod(namespace, "d1", ready=False)
+        picker.wait_endpoints([f"127.0.0.{i}:8000" for i in range(2, 5)])
+        assert stages(proxy) == new
+        cluster.set_pod(namespace, "d2", ready=False)
+        picker.wait_endpoints(["127.0.0.2:8000", "127.0.0.4:8000"])
+        assert proxy.refuse("/", end=True)[0] == 503
 
 
 def test_kube_pool_changed_deleted_recreated(cluster, namespace, start):
