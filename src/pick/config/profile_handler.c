@@ -72,7 +72,7 @@ static void check_form(struct doc_reader *reader, const struct doc_node *node, v
         disagg->deciders[STAGE_PREFILL] = disagg->prefill_decider;
     }
     if (disagg->prefill_first && disagg->deciders[STAGE_PREFILL].ptr) {
-        doc_reader_fail(reader, node,
+        doc_reader_fail(reader, node->parent,
                         "expected no decider for prefill with the stageOrder prefill-first");
     }
 }

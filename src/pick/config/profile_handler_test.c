@@ -185,7 +185,7 @@ static void profile_handler_invalid_is_refused(void **state) {
          "deciders, or the members before them"},
         {KIND ROLES DECIDERS HANDLER("stageOrder: prefill-first, deciders: {prefill: "
                                      "always-disagg-pd-decider}") PROFILES,
-         "10: plugins[6].parameters.deciderPluginName: expected no decider for prefill with the "
+         "10: plugins[6].parameters: expected no decider for prefill with the "
          "stageOrder prefill-first"},
         {KIND ROLES HANDLER("stageOrder: encode-first") PROFILES,
          "7: plugins[3].parameters.stageOrder: expected decode-first or prefill-first"},
