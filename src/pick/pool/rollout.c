@@ -2,6 +2,8 @@
  * new snapshot. */
 #include "pick/pool/rollout.h"
 
+#include <assert.h>
+
 #include "core/base/random.h"
 #include "pick/pool/endpoint/endpoint.h"
 #include "pick/pool/snapshot.h"
@@ -61,13 +63,16 @@ struct counts {
     uint32_t n[ROLLOUT_MOST_REVISIONS][ROLLOUT_MOST_ROLES];
 };
 
+/* Of the ready endpoints whose rank is below `limit`. */
 static void count_ready(const struct rollout_index *index, const struct pool_snapshot *snapshot,
-                        struct counts *out) {
+                        uint32_t limit, struct counts *out) {
     *out = (struct counts){.n = {{0}}};
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         uint8_t revision = index->revision_of[i], role = index->role_of[i];
         if (revision != ROLLOUT_NONE && role != ROLLOUT_NONE) {
-            out->n[revision][role] += endpoint_is_ready(snapshot->members[i].endpoint);
+            const struct endpoint *endpoint = snapshot->members[i].endpoint;
+            out->n[revision][role] +=
+                endpoint_is_ready(endpoint) && endpoint_rank(endpoint) < limit;
         }
     }
 }
@@ -99,13 +104,10 @@ static size_t find_dominant_role(const struct rollout_screener *screener,
     return dominant;
 }
 
-/* Returns: the weight of the revision; 0: it has not all roles. */
+/* Of a revision that has all roles. */
 static uint32_t weigh(const struct rollout_screener *screener, const struct counts *counts,
                       size_t revision, size_t dominant) {
     uint32_t weight = 0;
-    if (!has_all_roles(screener, counts, revision)) {
-        return 0;
-    }
     for (size_t role = 0; role < screener->n_roles; role++) {
         bool counted = screener->mode == ROLLOUT_SUM || role == dominant;
         weight += counted ? counts->n[revision][role] : 0;
@@ -113,36 +115,69 @@ static uint32_t weigh(const struct rollout_screener *screener, const struct coun
     return weight;
 }
 
-/* Returns: ROLLOUT_NONE: no revision has all roles. */
-static uint8_t draw(const struct rollout_screener *screener, const struct rollout_index *index,
-                    const struct counts *counts, struct prng *prng) {
+/* A set of revisions: a bit for each. */
+static_assert(ROLLOUT_MOST_REVISIONS <= 64, "a revision is a bit of 64");
+
+static uint64_t set_of_revision(uint8_t revision) {
+    return revision != ROLLOUT_NONE ? UINT64_C(1) << revision : 0;
+}
+
+static bool is_in_set(uint64_t set, size_t revision) {
+    return set >> revision & 1;
+}
+
+/* The revisions of the candidates that have all roles. An endpoint that is avoided is no candidate
+ * while others are left, so a role that has only such endpoints counts where no revision has better
+ * ones. */
+static uint64_t find_usable(const struct rollout_screener *screener,
+                            const struct rollout_index *index,
+                            const struct candidate_set *candidates, struct counts *counts) {
+    static const uint32_t limits[] = {ENDPOINT_LIMITED, ENDPOINT_REFUSED, ENDPOINT_OUT};
+    uint64_t of_candidates = 0, usable = 0;
+    for (uint32_t i = 0; i < candidates->n; i++) {
+        of_candidates |= set_of_revision(index->revision_of[candidates->columns->member[i]]);
+    }
+    for (size_t k = 0; k < sizeof(limits) / sizeof(limits[0]) && usable == 0; k++) {
+        count_ready(index, candidates->snapshot, limits[k], counts);
+        for (size_t i = 0; i < index->n_revisions; i++) {
+            bool is_usable = is_in_set(of_candidates, i) && has_all_roles(screener, counts, i);
+            usable |= is_usable ? set_of_revision((uint8_t)i) : 0;
+        }
+    }
+    return usable;
+}
+
+/* Returns: one of the usable revisions; none when there is none. */
+static uint64_t draw(const struct rollout_screener *screener, const struct rollout_index *index,
+                     const struct counts *counts, uint64_t usable, struct prng *prng) {
     size_t dominant = find_dominant_role(screener, index, counts);
     uint32_t total = 0;
     for (size_t i = 0; i < index->n_revisions; i++) {
-        total += weigh(screener, counts, i, dominant);
+        total += is_in_set(usable, i) ? weigh(screener, counts, i, dominant) : 0;
     }
     uint32_t left = total > 0 ? prng_below(prng, total) : 0;
     for (size_t i = 0; total > 0 && i < index->n_revisions; i++) {
-        uint32_t weight = weigh(screener, counts, i, dominant);
+        uint32_t weight = is_in_set(usable, i) ? weigh(screener, counts, i, dominant) : 0;
         if (left < weight) {
-            return (uint8_t)i;
+            return set_of_revision((uint8_t)i);
         }
         left -= weight;
     }
-    return ROLLOUT_NONE;
+    return 0;
 }
 
 /* ---- screening ------------------------------------------------------------------------------- */
 
-struct wanted_revision {
+struct wanted_revisions {
     const struct rollout_index *index;
-    uint8_t revision;
+    uint64_t set;
 };
 
-static bool is_of_revision(const void *parameters, const struct candidate_set *candidates,
-                           uint32_t i) {
-    const struct wanted_revision *wanted = parameters;
-    return wanted->index->revision_of[candidates->columns->member[i]] == wanted->revision;
+static bool is_of_revisions(const void *parameters, const struct candidate_set *candidates,
+                            uint32_t i) {
+    const struct wanted_revisions *wanted = parameters;
+    uint8_t revision = wanted->index->revision_of[candidates->columns->member[i]];
+    return (wanted->set & set_of_revision(revision)) != 0;
 }
 
 struct wanted_label {
@@ -160,19 +195,18 @@ static struct str header_of(const struct candidate_set *candidates, struct str n
     return headers->find ? headers->find(headers->of, name) : str_make(NULL, 0);
 }
 
-/* The headers that the request has. `*revision`: the value of the revision's. */
+/* By the headers that the request has, of which an empty one counts as absent. `*screened`: it has
+ * any. */
 static enum status screen_by_headers(const struct rollout_screener *screener,
-                                     struct candidate_set *candidates, struct str *revision,
+                                     struct candidate_set *candidates, bool *screened,
                                      struct error *err) {
     for (size_t i = 0; i < screener->n_selectors; i++) {
         const struct rollout_selector *selector = &screener->selectors[i];
         struct wanted_label wanted = {selector->label, header_of(candidates, selector->header)};
-        if (!wanted.value.ptr) {
+        if (wanted.value.len == 0) {
             continue;
         }
-        if (str_eq(selector->label, screener->revision_label)) {
-            *revision = wanted.value;
-        }
+        *screened = true;
         candidate_set_filter(candidates, &wanted, has_label);
         if (candidates->n == 0) {
             return error_set(err, ST_NO_ENDPOINT,
@@ -186,35 +220,32 @@ static enum status screen_by_headers(const struct rollout_screener *screener,
 enum status rollout_screen(const struct rollout_screener *screener,
                            const struct rollout_index *index, bool has_peer,
                            struct candidate_set *candidates, struct error *err) {
-    const struct pool_snapshot *snapshot = candidates->snapshot;
-    struct wanted_revision wanted = {index, ROLLOUT_NONE};
-    struct str asked = {NULL, 0};
+    struct wanted_revisions wanted = {index, 0};
+    bool screened = false;
     struct counts counts;
-    enum status st = screen_by_headers(screener, candidates, &asked, err);
+    enum status st = screen_by_headers(screener, candidates, &screened, err);
     if (st != ST_OK || screener->mode == ROLLOUT_DISABLED) {
         return st;
     }
-    count_ready(index, snapshot, &counts);
     if (has_peer && !candidates->peer) {
         return error_set(err, ST_NO_ENDPOINT,
                          "the endpoint of another stage of the request has left the pool, and its "
                          "revision is not known any more");
     }
     if (candidates->peer) {
-        wanted.revision = index->revision_of[candidates->peer - snapshot->members];
-    } else if (asked.ptr) {
-        for (size_t i = 0; i < index->n_revisions; i++) {
-            bool fits = str_eq(index->revisions[i], asked) && has_all_roles(screener, &counts, i);
-            wanted.revision = fits ? (uint8_t)i : wanted.revision;
-        }
+        size_t peer = (size_t)(candidates->peer - candidates->snapshot->members);
+        wanted.set = set_of_revision(index->revision_of[peer]);
     } else {
-        wanted.revision = draw(screener, index, &counts, candidates->prng);
+        wanted.set = find_usable(screener, index, candidates, &counts);
+        if (!screened) {
+            wanted.set = draw(screener, index, &counts, wanted.set, candidates->prng);
+        }
     }
-    if (wanted.revision == ROLLOUT_NONE) {
+    if (wanted.set == 0) {
         return error_set(err, ST_NO_ENDPOINT,
-                         "no revision has a ready endpoint of each role that "
-                         "disaggregatedset-rollout-screener requires");
+                         "no revision that the request may use has a ready endpoint of each role "
+                         "that disaggregatedset-rollout-screener requires");
     }
-    candidate_set_filter(candidates, &wanted, is_of_revision);
+    candidate_set_filter(candidates, &wanted, is_of_revisions);
     return ST_OK;
 }
