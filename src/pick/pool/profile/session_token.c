@@ -75,12 +75,26 @@ enum status session_token_add_needs(void *parameters, struct pool_request_needs 
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Whether `text`, NAMESPACE/POD or an address, names the member. */
-static bool names_member(struct str text, const struct pool_member *member) {
+/* What a token names: NAMESPACE/POD, or an address in the form that it is printed in. */
+struct named {
+    struct str text;
+    bool is_address;
+    struct endpoint_address address;
+};
+
+static struct named read_name(struct str text) {
+    struct named named = {.text = text};
+    char printed[ENDPOINT_TEXT_BYTES];
+    named.is_address = endpoint_address_parse(text, &named.address) &&
+                       str_eq(text, endpoint_address_print(&named.address, printed));
+    return named;
+}
+
+static bool names_member(const struct named *named, const struct pool_member *member) {
     const struct pool_endpoint_name *name = &member->name;
-    char address[ENDPOINT_TEXT_BYTES];
+    struct str text = named->text;
     if (name->text.len == 0) {
-        return str_eq(text, endpoint_address_print(&member->address, address));
+        return named->is_address && endpoint_address_equal(&named->address, &member->address);
     }
     size_t n = name->name_space.len;
     return text.len == n + 1 + name->text.len && memcmp(text.ptr, name->name_space.ptr, n) == 0 &&
@@ -91,13 +105,14 @@ uint32_t session_token_find(const struct session_token_parameters *parameters,
                             const struct candidate_set *candidates) {
     const struct pool_headers *headers = &candidates->headers;
     char bytes[SESSION_TOKEN_MAX_BYTES / 4 * 3 + 3];
-    struct str name;
+    struct str text;
     struct str token =
         headers->find ? headers->find(headers->of, parameters->header) : str_make(NULL, 0);
     uint32_t i = candidates->n;
     if (token.len > 0 && token.len <= SESSION_TOKEN_MAX_BYTES &&
-        base64_decode(token, bytes, &name)) {
-        for (i = 0; i < candidates->n && !names_member(name, candidate_set_member(candidates, i));
+        base64_decode(token, bytes, &text)) {
+        struct named named = read_name(text);
+        for (i = 0; i < candidates->n && !names_member(&named, candidate_set_member(candidates, i));
              i++) {
         }
     }
