@@ -9,7 +9,9 @@
 
 #include <cmocka.h>
 
+#include "pick/pool/state.h"
 #include "pick/session/pick_fixture.h"
+#include "pick/session/state.h"
 
 #define GET ":method=GET|:path=/"
 #define OF_GRPC ":method=POST|:path=/p.S/Method|content-type=application/grpc"
@@ -110,6 +112,114 @@ static void response_without_request_is_accepted(void **state) {
     proxy_expect_continue(proxy, EXT_PROC_RESPONSE_TRAILERS);
     assert_false(proxy->finished);
     proxy_close(proxy);
+}
+
+/* ---- what the response cost ------------------------------------------------------------------ */
+
+#define CHARGED                                                                                    \
+    ":method=POST|:path=/v1/completions|content-length=4000"                                       \
+    "|x-gateway-inference-fairness-id=program"
+enum { N_ESTIMATED = 4000 / PROMPT_BYTES_PER_TOKEN };
+
+/* `two`, with a band of the policy program-aware-fairness; services do not fade. */
+static struct pool_spec *two_with_programs(void) {
+    struct pool_spec *spec = two();
+    spec->flow_control.on = true;
+    spec->flow_control.has_programs = true;
+    return spec;
+}
+
+/* What the fairness id was charged so far. */
+static double service_of(struct fake_proxy *proxy) {
+    static const struct program_rules lasting = {.half_life_s = 0};
+    struct pool *pool = proxy->pool.pool;
+    return programs_service(&pool->flow.programs, &lasting,
+                            flow_hash_id(&pool->flow, STR("program")));
+}
+
+enum charged_end {
+    END_BY_HEADERS,
+    END_BY_BODY,
+    END_BY_TRAILERS,
+    END_WITH_USAGE,
+    END_NOT_SHOWN,
+    END_CLIENT_LEFT,
+    END_CLIENT_LEFT_WITH_USAGE,
+    END_BEFORE_RESPONSE,
+    END_REFUSED_MESSAGE,
+    N_CHARGED_ENDS
+};
+
+/* Whether the end is seen, or the session ends without it: a request is charged once. */
+static void response_is_charged_once_however_it_ends(void **state) {
+    struct fake_proxy *proxy = proxy_open(two_with_programs());
+    (void)state;
+    for (int how = 0; how < N_CHARGED_ENDS; how++) {
+        bool is_shown = how != END_BY_HEADERS && how != END_NOT_SHOWN;
+        bool has_usage = how == END_WITH_USAGE || how == END_CLIENT_LEFT_WITH_USAGE;
+        double before = service_of(proxy), expected = has_usage ? 10 + 2 * 5 : N_ESTIMATED;
+        begin_request(proxy, CHARGED,
+                      is_shown ? PROXY_CONFIG(NONE, STREAMED) : PROXY_CONFIG(NONE, NONE));
+        if (how != END_BEFORE_RESPONSE) {
+            proxy_answer(proxy, OK, how == END_BY_HEADERS);
+        }
+        if (is_shown && how != END_BEFORE_RESPONSE) {
+            proxy_part(proxy, EXT_PROC_RESPONSE_BODY, STR("{"), false);
+        }
+        if (has_usage) {
+            pick_session_note_usage(proxy->session, 10, 5);
+        }
+        if (how == END_BY_BODY || how == END_WITH_USAGE) {
+            proxy_part(proxy, EXT_PROC_RESPONSE_BODY, STR("}"), true);
+        } else if (how == END_BY_TRAILERS) {
+            proxy_trailers(proxy, EXT_PROC_RESPONSE_TRAILERS);
+        } else if (how == END_REFUSED_MESSAGE) {
+            proxy_answer(proxy, OK, false); /* the headers twice: the session ends */
+            assert_true(proxy->finished);
+        } else if (how != END_BY_HEADERS) {
+            assert_float_equal(service_of(proxy), before, 0); /* it may go on */
+        }
+        pick_session_half_close(proxy->session);
+        double cost = service_of(proxy) - before;
+        assert_float_equal(cost, expected, 0);
+    }
+    proxy_close(proxy);
+}
+
+/* A destination is picked, but the request waits for another stage: no server has it. */
+static void response_of_queued_request_is_not_charged(void **state) {
+    struct endpoint_address addresses[] = {fixture_address("10.0.0.1:8000"),
+                                           fixture_address("10.0.0.2:8000")};
+    struct subset candidates[] = {{.items = &addresses[0], .n = 1, .cap = 1},
+                                  {.items = &addresses[1], .n = 1, .cap = 1}};
+    const struct pick_stage_plan plans[] = {
+        {.candidates = &candidates[0]},
+        {.header = STR("x-prefiller-host-port"), .candidates = &candidates[1]}};
+    struct pool_request request = {.subset = &candidates[1]};
+    (void)state;
+    for (int replies = 0; replies < 2; replies++) { /* the client leaves; a reply of the proxy */
+        struct pool_spec *spec = two_with_programs();
+        struct pool_pick other;
+        struct error err;
+        spec->max_in_flight = 1;
+        struct fake_proxy *proxy = proxy_open(spec);
+        proxy_end(proxy);
+        proxy->stages = plans;
+        proxy->n_stages = 2;
+        proxy_stream(proxy, &proxy_limits);
+        assert_int_equal(pool_pick(proxy->pool.reader, &request, &other, &err), ST_OK);
+        proxy_request(proxy, CHARGED, true, PROXY_CONFIG(NONE, NONE));
+        proxy_expect_no_message(proxy);
+        assert_int_equal(n_in_flight(proxy), 2);
+        if (replies) {
+            proxy_answer(proxy, ":status=503", true);
+        }
+        pick_session_half_close(proxy->session);
+        assert_int_equal(n_in_flight(proxy), 1);
+        assert_float_equal(service_of(proxy), 0, 0);
+        pool_release_ticket(proxy->pool.pool, &other.ticket);
+        proxy_close(proxy);
+    }
 }
 
 /* ---- body ------------------------------------------------------------------------------------ */
@@ -493,6 +603,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(response_end_releases_ticket),
         cmocka_unit_test(stream_end_releases_ticket),
+        cmocka_unit_test(response_is_charged_once_however_it_ends),
+        cmocka_unit_test(response_of_queued_request_is_not_charged),
         cmocka_unit_test(response_without_headers_is_accepted),
         cmocka_unit_test(response_without_request_is_accepted),
         cmocka_unit_test(response_duplex_body_is_echoed),

@@ -150,11 +150,23 @@ static void note_end_of_picked(struct pick_session *session) {
                1);
 }
 
+/* The response has ended, or the session without it: the proxy did not show the end, or the client
+ * left. A request counts once. */
+static void count_service(struct pick_session *session) {
+    struct pool_ticket *ticket = &session->stages.items[0].ticket;
+    if (pick_session_is_picked(session)) {
+        pool_count_service(session->context.pool, ticket, session->n_used_prompt,
+                           session->n_used_output);
+        ticket->has_program = false;
+    }
+}
+
 /* Nothing is sent after this. */
 static void end_session(struct pick_session *session, enum flow_outcome outcome) {
     if (pick_session_is_picked(session)) {
         note_end_of_picked(session);
     }
+    count_service(session);
     pick_queue_stop_wait(session, outcome);
     if (session->body_scan.message_ref) {
         pick_message_unref(session->body_scan.message_ref);
@@ -540,8 +552,7 @@ static void end_response_message(struct pick_session *session, bool ended) {
     if (ended) {
         pick_half_advance(&session->response_half, PICK_HALF_ENDED);
         pool_ticket_response_ended(&session->stages.items[0].ticket);
-        pool_count_service(session->context.pool, &session->stages.items[0].ticket,
-                           session->n_used_prompt, session->n_used_output);
+        count_service(session);
         pick_stages_end(session);
     }
 }
