@@ -112,7 +112,7 @@ static enum status parse(const char *file, struct str text, struct parsed *out, 
 
 static enum status add_text(struct pool_spec *spec, const char *file, struct str text, bool logs,
                             struct error *err) {
-    struct parsed parsed;
+    struct parsed parsed = {.doc = NULL};
     struct doc_node item = {0};
     uint64_t n_wrong = 0;
     enum status st = parse(file, text, &parsed, err);
@@ -176,7 +176,7 @@ enum status endpoints_file_add_to(struct endpoints_file *self, struct pool_spec 
 
 enum status endpoints_file_check(struct endpoints_file *self, bool now, bool *changed,
                                  struct error *err) {
-    struct parsed parsed;
+    struct parsed parsed = {.doc = NULL};
     *changed = false;
     if (!self->text || !self->is_watched) {
         return ST_OK;
