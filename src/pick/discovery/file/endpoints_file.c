@@ -18,6 +18,16 @@ void endpoints_file_clear(struct endpoints_file *self) {
     *self = (struct endpoints_file){.text = NULL};
 }
 
+void endpoints_file_dup(struct endpoints_file *self, const struct endpoints_file *from) {
+    *self = *from;
+    if (from->file.path) {
+        self->file.path = must_dup(str_of(from->file.path), "the endpoints file");
+    }
+    if (from->text) {
+        self->text = must_dup(str_make(from->text, from->text_len), "the endpoints file");
+    }
+}
+
 /* ---- entries --------------------------------------------------------------------------------- */
 
 struct entry {
@@ -163,6 +173,7 @@ enum status endpoints_file_add_to(struct endpoints_file *self, struct pool_spec 
     struct str path = spec->endpoints_file.path;
     enum status st = ST_OK;
     if (path.len == 0) {
+        endpoints_file_clear(self);
         return ST_OK;
     }
     if (!self->text || !str_eq(str_of(self->file.path), path)) {

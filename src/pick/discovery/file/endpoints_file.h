@@ -17,11 +17,15 @@ struct endpoints_file {
 };
 
 void endpoints_file_clear(struct endpoints_file *self);
+/* For trying a configuration, which may be refused: `from` stays as it is. Owns: *self until
+ * endpoints_file_clear. */
+void endpoints_file_dup(struct endpoints_file *self, const struct endpoints_file *from);
 
-/* Adds the file's endpoints to the spec, which names the file; one that names none is left as it
- * is. The file is read when the spec names another one than before, otherwise the last text is
- * used. An entry that is wrong is left out, with a line of the log where `logs`; as upstream's it
- * leaves the others. Returns: ST_BAD_CONFIG, ST_IO, where the file as a whole cannot be used. */
+/* Adds the file's endpoints to the spec, which names the file; for a spec that names none `*self`
+ * is cleared. The file is read when the spec names another one than before, otherwise the last text
+ * is used. An entry that is wrong is left out, with a line of the log where `logs`; as upstream's
+ * it leaves the others. Returns: ST_BAD_CONFIG, ST_IO, where the file as a whole cannot be used;
+ * `*self` can then only be cleared. */
 enum status endpoints_file_add_to(struct endpoints_file *self, struct pool_spec *spec, bool logs,
                                   struct error *err) SLUICE_MUST_USE;
 

@@ -175,10 +175,10 @@ static void log_notes(const struct pool_specs *specs) {
 }
 
 /* Makes the pools from the text. `fresh`: the text is new, so its DNS names may be others. */
-static enum status apply_text(struct pool_watch *watch, struct str text, bool fresh,
-                              struct error *err) {
+static enum status apply_text(struct pool_watch *watch, struct str text,
+                              struct endpoints_file *endpoints, bool fresh, struct error *err) {
     struct pool_specs specs;
-    enum status st = make_specs(&watch->options, text, &watch->endpoints, fresh, &specs, err);
+    enum status st = make_specs(&watch->options, text, endpoints, fresh, &specs, err);
     if (st != ST_OK) {
         return st;
     }
@@ -234,8 +234,9 @@ static enum status check_emptied(const struct pool_specs *before, const struct p
 }
 
 /* Compares the file that was read with the text in use. With a cluster the endpoints are its
- * pods. */
-static enum status check_file(struct pool_watch *watch, struct str text, struct error *err) {
+ * pods. `endpoints`: of the file that was read. */
+static enum status check_file(struct pool_watch *watch, struct str text,
+                              struct endpoints_file *endpoints, struct error *err) {
     struct pool_specs before, specs;
     struct error unused;
     if (!watch->text || watch->options.cluster ||
@@ -243,7 +244,7 @@ static enum status check_file(struct pool_watch *watch, struct str text, struct 
             ST_OK) {
         return ST_OK;
     }
-    enum status st = make_specs(&watch->options, text, &watch->endpoints, false, &specs, err);
+    enum status st = make_specs(&watch->options, text, endpoints, false, &specs, err);
     if (st == ST_OK) {
         st = check_emptied(&before, &specs, err);
         pool_specs_free(&specs);
@@ -252,14 +253,21 @@ static enum status check_file(struct pool_watch *watch, struct str text, struct 
     return st;
 }
 
-/* Makes the pools from the file that was read, and stores its text for later rebuilds. */
+/* Makes the pools from the file that was read, and stores its text for later rebuilds. Where it is
+ * refused, the endpoints file in use is followed on. */
 static enum status take_file(struct pool_watch *watch, struct error *err) {
     struct str text = watched_file_text(&watch->file);
-    enum status st = check_file(watch, text, err);
+    struct endpoints_file endpoints;
+    endpoints_file_dup(&endpoints, &watch->endpoints);
+    enum status st = check_file(watch, text, &endpoints, err);
     if (st == ST_OK) {
-        st = apply_text(watch, text, true, err);
+        st = apply_text(watch, text, &endpoints, true, err);
     }
-    if (st == ST_OK) {
+    if (st != ST_OK) {
+        endpoints_file_clear(&endpoints);
+    } else {
+        endpoints_file_clear(&watch->endpoints);
+        watch->endpoints = endpoints;
         free(watch->text);
         watch->text = must_dup(text.len > 0 ? text : STR(""), "the pool's configuration");
         watch->text_len = text.len;
@@ -315,7 +323,7 @@ void pool_watch_set_dns(struct pool_watch *watch, struct dns_watch *dns) {
 
 bool pool_watch_rebuild(struct pool_watch *watch) {
     struct error err;
-    enum status st = apply_text(watch, text_of(watch), false, &err);
+    enum status st = apply_text(watch, text_of(watch), &watch->endpoints, false, &err);
     if (st != ST_OK) {
         log_failure(&err);
     }
@@ -358,7 +366,7 @@ static bool check_endpoints(struct pool_watch *watch, bool now) {
     struct error err;
     enum status st = endpoints_file_check(&watch->endpoints, now, &changed, &err);
     if (st == ST_OK && changed) {
-        st = apply_text(watch, text_of(watch), true, &err);
+        st = apply_text(watch, text_of(watch), &watch->endpoints, true, &err);
     }
     if (changed) {
         report_change(watch, watch->endpoints.file.path, st, &err);

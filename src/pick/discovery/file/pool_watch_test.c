@@ -16,7 +16,7 @@
 #include "core/base/metric/metric.h"
 
 struct fixture {
-    char dir[40], path[60], other[60];
+    char dir[40], path[60], other[60], third[60];
     struct pool_set *pools;
 };
 
@@ -33,6 +33,7 @@ static void open_fixture(struct fixture *f, const char *text) {
     assert_non_null(mkdtemp(f->dir));
     snprintf(f->path, sizeof(f->path), "%s/pool.yaml", f->dir);
     snprintf(f->other, sizeof(f->other), "%s/other.yaml", f->dir);
+    snprintf(f->third, sizeof(f->third), "%s/third.yaml", f->dir);
     if (text) {
         write_file(f->path, text);
     }
@@ -43,6 +44,7 @@ static void close_fixture(struct fixture *f) {
     pool_set_free(f->pools);
     unlink(f->path);
     unlink(f->other);
+    unlink(f->third);
     assert_int_equal(rmdir(f->dir), 0);
     assert_int_equal(metric_read(METRIC_ARENAS), 0);
 }
@@ -166,10 +168,16 @@ static void pool_watch_extra_endpoints_join_pool(void **state) {
     "dataLayer: {discovery: %s}\n"
 #define ENTRY(name, address, port) "- {name: " name ", address: " address ", port: " port "}\n"
 
-static void write_picker(const struct fixture *f, const char *watch_file, const char *discovery) {
+/* A configuration that names the endpoints file `path`. */
+static void write_picker_of(const struct fixture *f, const char *path, const char *watch_file,
+                            const char *discovery) {
     char text[500];
-    snprintf(text, sizeof(text), PICKER, f->other, watch_file, discovery);
+    snprintf(text, sizeof(text), PICKER, path, watch_file, discovery);
     write_file(f->path, text);
+}
+
+static void write_picker(const struct fixture *f, const char *watch_file, const char *discovery) {
+    write_picker_of(f, f->other, watch_file, discovery);
 }
 
 /* Upstream's file-discovery: wrong entries are left out, a file that is wrong as a whole leaves the
@@ -250,6 +258,102 @@ static void pool_watch_endpoints_file_is_read_once_unless_watched(void **state) 
     close_fixture(&f);
 }
 
+#define LISTED_ONE "endpoints:\n" ENTRY("a", "10.0.0.1", "8000")
+#define LISTED_TWO LISTED_ONE ENTRY("b", "10.0.0.2", "8000")
+
+/* A configuration that is refused changes nothing: the endpoints file in use is followed, and not
+ * the one that the configuration names. */
+static void pool_watch_refused_config_keeps_endpoints_file(void **state) {
+    static const struct {
+        const char *third; /* the file that the refused configuration names; NULL: missing */
+        const char *watch_file;
+    } cases[] = {{NULL, "true"},
+                 {"endpoints: [\n", "true"},
+                 {"other: []\n", "true"},
+                 {"other: []\n", "false"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct fixture f;
+        struct pool_watch *watch;
+        struct error err;
+        int64_t failed = metric_read(METRIC_RELOAD_FAILURES_POOL);
+        open_fixture(&f, NULL);
+        write_picker(&f, "true", "{pluginRef: f}");
+        write_file(f.other, LISTED_ONE);
+        struct pool_watch_options options = {.config = f.path};
+        assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
+        expect_pool(&f, 1, 1);
+        if (cases[i].third) {
+            write_file(f.third, cases[i].third);
+        }
+        write_picker_of(&f, f.third, cases[i].watch_file, "{pluginRef: f}");
+        assert_false(pool_watch_check(watch, true));
+        assert_int_equal(metric_read(METRIC_RELOAD_FAILURES_POOL), failed + 1);
+        write_file(f.other, LISTED_TWO);
+        assert_true(pool_watch_check(watch, true));
+        expect_pool(&f, 2, 2);
+        write_file(f.third, LISTED_ONE); /* the file was refused, with its configuration */
+        assert_false(pool_watch_check(watch, true));
+        expect_pool(&f, 2, 2);
+        write_picker(&f, "true", "{pluginRef: f}"); /* put right again */
+        assert_true(pool_watch_check(watch, true));
+        assert_false(pool_watch_check(watch, true));
+        expect_pool(&f, 3, 2);
+        pool_watch_free(watch);
+        close_fixture(&f);
+    }
+}
+
+static void pool_watch_config_without_endpoints_file_ends_its_watch(void **state) {
+    (void)state;
+    struct fixture f;
+    struct pool_watch *watch;
+    struct error err;
+    open_fixture(&f, NULL);
+    write_picker(&f, "true", "{pluginRef: f}");
+    write_file(f.other, LISTED_TWO);
+    struct pool_watch_options options = {.config = f.path};
+    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
+    expect_pool(&f, 1, 2);
+    write_file(f.path, ONE);
+    assert_true(pool_watch_check(watch, true));
+    expect_pool(&f, 2, 1);
+    write_file(f.other, "endpoints: []\n");
+    assert_false(pool_watch_check(watch, true));
+    expect_pool(&f, 2, 1);
+    write_file(f.other, LISTED_TWO);
+    write_picker(&f, "true", "{pluginRef: f}"); /* named again: read again */
+    assert_true(pool_watch_check(watch, true));
+    expect_pool(&f, 3, 2);
+    pool_watch_free(watch);
+    close_fixture(&f);
+}
+
+/* A configuration that names the same file has the text that was read last. */
+static void pool_watch_changed_config_keeps_text_of_endpoints_file(void **state) {
+    (void)state;
+    struct fixture f;
+    struct pool_watch *watch;
+    struct error err;
+    open_fixture(&f, NULL);
+    write_picker(&f, "true", "{pluginRef: f}");
+    write_file(f.other, LISTED_TWO);
+    struct pool_watch_options options = {.config = f.path};
+    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
+    assert_int_equal(unlink(f.other), 0);
+    write_picker(&f, "false", "{pluginRef: f}");
+    assert_true(pool_watch_check(watch, true));
+    expect_pool(&f, 2, 2);
+    write_file(f.other, LISTED_ONE); /* not watched any more */
+    assert_false(pool_watch_check(watch, true));
+    write_picker(&f, "true", "{pluginRef: f}");
+    assert_true(pool_watch_check(watch, true)); /* the configuration, and then the file */
+    expect_pool(&f, 4, 1);
+    assert_false(pool_watch_check(watch, true));
+    pool_watch_free(watch);
+    close_fixture(&f);
+}
+
 static void pool_watch_invalid_start_fails(void **state) {
     static const char *const bad[] = {"10.0.0.1"};
     (void)state;
@@ -289,6 +393,9 @@ int main(void) {
         cmocka_unit_test(pool_watch_extra_endpoints_join_pool),
         cmocka_unit_test(pool_watch_endpoints_file_is_followed),
         cmocka_unit_test(pool_watch_endpoints_file_is_read_once_unless_watched),
+        cmocka_unit_test(pool_watch_refused_config_keeps_endpoints_file),
+        cmocka_unit_test(pool_watch_config_without_endpoints_file_ends_its_watch),
+        cmocka_unit_test(pool_watch_changed_config_keeps_text_of_endpoints_file),
         cmocka_unit_test(pool_watch_invalid_start_fails),
     };
     return cmocka_run_group_tests_name("pick/discovery/file/pool_watch", tests, NULL, NULL);
