@@ -68,12 +68,20 @@ static void read_address(struct doc_reader *reader, const struct doc_node *node,
     entry->endpoint.address = address;
 }
 
+/* As upstream an empty text is as none. */
+static void read_name(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    struct str text = {NULL, 0};
+    doc_reader_view(reader, node, &text);
+    if (text.len > 0) {
+        pool_config_read_name(reader, node, out);
+    }
+}
+
 /* The port before the address, which keeps it. */
 static const struct doc_member ENTRY[] = {
-    {"name",
-     MEMBER_CUSTOM_FIELD(struct entry, endpoint.name.pod, struct str, pool_config_read_name)},
-    {"namespace", MEMBER_CUSTOM_FIELD(struct entry, endpoint.name.name_space, struct str,
-                                      pool_config_read_optional_name)},
+    {"name", MEMBER_CUSTOM_FIELD(struct entry, endpoint.name.pod, struct str, read_name)},
+    {"namespace",
+     MEMBER_CUSTOM_FIELD(struct entry, endpoint.name.name_space, struct str, read_name)},
     {"port", MEMBER_CUSTOM(read_port)},
     {"address", MEMBER_CUSTOM(read_address)},
     {"labels", MEMBER_CUSTOM_FIELD(struct entry, endpoint.labels, struct pool_labels,
@@ -86,7 +94,8 @@ static bool add_entry(struct pool_spec *spec, const char *file, const struct doc
     struct pool_config_reader reader;
     struct entry entry = {.endpoint.name.name_space = STR("default")};
     pool_config_reader_init(&reader, file, spec, arena, err);
-    doc_reader_object(&reader.doc, node, ENTRY, &entry);
+    doc_reader_expect_object(&reader.doc, node);
+    doc_reader_members(&reader.doc, node, ENTRY, &entry);
     if (doc_reader_ok(&reader.doc)) {
         entry.endpoint.name.text = entry.endpoint.name.pod;
         pool_spec_add_endpoint(spec, &entry.endpoint);

@@ -24,8 +24,9 @@ void endpoints_file_dup(struct endpoints_file *self, const struct endpoints_file
 /* Adds the file's endpoints to the spec, which names the file; for a spec that names none `*self`
  * is cleared. The file is read when the spec names another one than before, otherwise the last text
  * is used. An entry that is wrong is left out, with a line of the log where `logs`; as upstream's
- * it leaves the others. Returns: ST_BAD_CONFIG, ST_IO, where the file as a whole cannot be used;
- * `*self` can then only be cleared. */
+ * it leaves the others. Members of an entry that are unknown are ignored, as upstream does; without
+ * a name its address is its name. Returns: ST_BAD_CONFIG, ST_IO, where the file as a whole cannot
+ * be used; `*self` can then only be cleared. */
 enum status endpoints_file_add_to(struct endpoints_file *self, struct pool_spec *spec, bool logs,
                                   struct error *err) SLUICE_MUST_USE;
 

@@ -197,7 +197,7 @@ static void pool_watch_endpoints_file_is_followed(void **state) {
                             ENTRY("b", "10.0.0.2", "8000") ENTRY("c", "models.example", "'8000'")
                                 ENTRY("d", "10.0.0.4", "'0'") ENTRY("e", "10.0.0.5", "")
                                     ENTRY("a", "10.0.0.1",
-                                          "'8000'") "- {address: 10.0.0.6, port: '8000'}\n- 7\n"
+                                          "'8000'") "- {name: f, port: '8000'}\n- 7\n"
                                                     "- {name: g, namespace: x, address: 10.0.0.7, "
                                                     "port: '8000', labels: {a: b}}\n");
     assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
@@ -354,6 +354,39 @@ static void pool_watch_changed_config_keeps_text_of_endpoints_file(void **state)
     close_fixture(&f);
 }
 
+/* As upstream: unknown members are ignored, and an entry needs no name. */
+static void pool_watch_endpoints_file_entry_has_unknown_members_or_no_name(void **state) {
+    static const char *const names[] = {"a", "", "", "d"};
+    (void)state;
+    struct fixture f;
+    struct pool_specs specs;
+    struct error err;
+    open_fixture(&f, NULL);
+    write_picker(&f, "true", "{pluginRef: f}");
+    write_file(f.other, "endpoints:\n"
+                        "- {name: a, address: 10.0.0.1, port: '8000', zone: {x: [y]}, weight: 7}\n"
+                        "- {address: 10.0.0.2, port: '8000', labels: {k: v}}\n"
+                        "- {name: '', address: 10.0.0.3, port: '8000'}\n"
+                        "- {name: d, namespace: '', address: 10.0.0.4, port: '8000'}\n"
+                        "- {name: e, address: nonsense, port: '8000', zone: z}\n");
+    struct pool_watch_options options = {.config = f.path};
+    assert_int_equal(pool_watch_read(&options, &specs, &err), ST_OK);
+    const struct pool_spec *spec = specs.items[0];
+    assert_int_equal(spec->n_endpoints, 4);
+    for (size_t i = 0; i < 4; i++) {
+        const struct pool_spec_endpoint *endpoint = &spec->endpoints[i];
+        char text[ENDPOINT_TEXT_BYTES], expected[ENDPOINT_TEXT_BYTES];
+        snprintf(expected, sizeof(expected), "10.0.0.%zu:8000", i + 1);
+        assert_true(str_is(endpoint_address_print(&endpoint->address, text), expected));
+        assert_true(str_is(endpoint->name.pod, names[i]));
+        assert_true(str_is(endpoint->name.text, names[i]));
+        assert_true(str_is(endpoint->name.name_space, "default"));
+    }
+    assert_true(str_is(pool_labels_find(spec->endpoints[1].labels, STR("k"))->value, "v"));
+    pool_specs_free(&specs);
+    close_fixture(&f);
+}
+
 static void pool_watch_invalid_start_fails(void **state) {
     static const char *const bad[] = {"10.0.0.1"};
     (void)state;
@@ -396,6 +429,7 @@ int main(void) {
         cmocka_unit_test(pool_watch_refused_config_keeps_endpoints_file),
         cmocka_unit_test(pool_watch_config_without_endpoints_file_ends_its_watch),
         cmocka_unit_test(pool_watch_changed_config_keeps_text_of_endpoints_file),
+        cmocka_unit_test(pool_watch_endpoints_file_entry_has_unknown_members_or_no_name),
         cmocka_unit_test(pool_watch_invalid_start_fails),
     };
     return cmocka_run_group_tests_name("pick/discovery/file/pool_watch", tests, NULL, NULL);
