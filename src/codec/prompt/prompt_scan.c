@@ -176,6 +176,10 @@ static void append_media(struct prompt_scan *scan, uint64_t hash, size_t n_bytes
     char text[MEDIA_TEXT_BYTES];
     size_t n_before =
         scan->in_system ? prompt_scan_system_bytes(scan) : prompt_scan_text_bytes(scan);
+    if (n_before >= scan->max_bytes) {
+        scan->n_bytes += n_bytes;
+        return;
+    }
     for (size_t i = 0; i < sizeof(text); i++) {
         text[i] = (char)(unsigned char)(hash >> i % sizeof(hash) * 8);
     }

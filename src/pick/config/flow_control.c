@@ -307,7 +307,7 @@ static void read_usage_limit(struct doc_reader *reader, const struct doc_node *n
         return;
     }
     struct picker_plugin plugin = picker_plugin_of_ref(reader, node, PICKER_PLUGIN_LIMIT);
-    if (!doc_reader_ok(reader)) {
+    if (!doc_reader_ok(reader) || !plugin.type) {
         return;
     }
     if (plugin.type->parameters == PICKER_HOLDBACK && !plugin.parameters.val) {

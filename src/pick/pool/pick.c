@@ -280,7 +280,7 @@ static enum status find_profile(const struct pool_reader *reader,
     if (*out) {
         return ST_OK;
     }
-    if (!handler->header.ptr) {
+    if (!handler->header.ptr || request->stage != STAGE_DECODE) {
         return error_set(err, ST_NO_ENDPOINT, "the pool has no profile for the stage %s any more",
                          stage_role_name(request->stage));
     }
@@ -319,28 +319,35 @@ static bool is_in_group(const void *parameters, const struct candidate_set *cand
 
 /* Endpoints whose window is used up are candidates only where there are no better ones, and those
  * that are avoided or were not checked yet where there are no others at all. */
-static void remove_avoided_candidates(const struct pool_view *view,
+static void remove_avoided_candidates(const struct pool_view *view, uint32_t beyond,
                                       struct candidate_set *candidates) {
     const struct best_group groups[] = {{view, view->n_ready}, {view, view->n_unavoided}};
     bool found = view->n_ready == view->n_eligible;
     for (size_t k = 0; k < 2 && !found; k++) {
-        found = prefer_candidates(candidates, &groups[k], is_in_group);
+        found = groups[k].end > beyond && prefer_candidates(candidates, &groups[k], is_in_group);
     }
 }
 
 static enum status collect_subset_candidates(struct pool_reader *reader,
-                                             const struct pool_request *request,
+                                             const struct pool_request *request, uint32_t beyond,
                                              struct candidate_set *candidates, struct error *err) {
     struct pool_shortlist none = {.candidates = candidates, .n_unfit = 0};
     candidates->columns = candidates->filtered_columns;
     candidates->index_of = NULL;
     enum status st = choose_from_subsets(reader, request->subset, request->selection, &none, err);
-    remove_avoided_candidates(&reader->view, candidates);
+    remove_avoided_candidates(&reader->view, beyond, candidates);
     return st;
 }
 
+/* The end of the best group of the view that has members beyond the first so many. */
+static uint32_t end_of_group(const struct pool_view *view, uint32_t beyond) {
+    return view->n_ready > beyond       ? view->n_ready
+           : view->n_unavoided > beyond ? view->n_unavoided
+                                        : view->n_eligible;
+}
+
 enum status pool_collect_candidates(struct pool_reader *reader, const struct pool_request *request,
-                                    struct str model, struct candidate_set *out,
+                                    struct str model, uint32_t beyond, struct candidate_set *out,
                                     struct error *err) {
     const struct pool_view *view = &reader->view;
     uint64_t now_ns = clock_now_ns();
@@ -364,18 +371,15 @@ enum status pool_collect_candidates(struct pool_reader *reader, const struct poo
         .filtered_columns = &view->filtered_columns,
         .score_cache = &reader->view.score_cache};
     if (st == ST_OK && (request->subset || request->selection)) {
-        st = collect_subset_candidates(reader, request, out, err);
+        st = collect_subset_candidates(reader, request, beyond, out, err);
     } else if (st == ST_OK) {
-        out->n = view->n_ready > 0       ? view->n_ready
-                 : view->n_unavoided > 0 ? view->n_unavoided
-                                         : view->n_eligible;
-        out->is_summed = view->n_ready > 0;
+        out->n = end_of_group(view, beyond);
+        out->is_summed = beyond == 0 && view->n_ready > 0;
         out->n_in_flight = (float)view->ready_in_flight;
     }
     const struct rollout_screener *screener = reader->snapshot->spec->rollout;
     return st == ST_OK && screener && out->n > 0
-               ? rollout_screen(screener, reader->snapshot->rollout, request->peer != NULL, out,
-                                err)
+               ? rollout_screen(screener, reader->snapshot->rollout, request->fellow, out, err)
                : st;
 }
 
@@ -476,9 +480,9 @@ static bool is_fit(const void *parameters, const struct candidate_set *candidate
 /* Those that fail this kind of requests are candidates only where there are no others. */
 static enum status collect_fit_candidates(struct pool_reader *reader,
                                           const struct pool_request *request, struct str model,
-                                          const struct pool_shortlist *best,
+                                          uint32_t beyond, const struct pool_shortlist *best,
                                           struct candidate_set *out, struct error *err) {
-    enum status st = pool_collect_candidates(reader, request, model, out, err);
+    enum status st = pool_collect_candidates(reader, request, model, beyond, out, err);
     if (st == ST_OK && best->n_unfit > 0) {
         prefer_candidates(out, best, is_fit);
     }
@@ -487,13 +491,14 @@ static enum status collect_fit_candidates(struct pool_reader *reader,
 
 /* With flow control, full endpoints are left out while others have capacity. If the filters then
  * leave none, all candidates are filtered again: the request may wait for a full one. */
-static enum status choose_by_profile(struct pool_reader *reader, const struct profile *profile,
+static enum status choose_from_group(struct pool_reader *reader, const struct profile *profile,
                                      const struct pool_request *request, struct str model,
-                                     struct pool_shortlist *best, struct error *err) {
+                                     uint32_t beyond, struct pool_shortlist *best,
+                                     struct error *err) {
     bool leave_out = reader->snapshot->spec->flow_control.on;
     const struct full_test test = {request->waiter, best->gate};
     struct candidate_set candidates;
-    enum status st = collect_fit_candidates(reader, request, model, best, &candidates, err);
+    enum status st = collect_fit_candidates(reader, request, model, beyond, best, &candidates, err);
     if (st != ST_OK) {
         return st;
     }
@@ -508,10 +513,25 @@ static enum status choose_by_profile(struct pool_reader *reader, const struct pr
             return ST_OK;
         }
         best->full = true;
-        st = collect_fit_candidates(reader, request, model, best, &candidates, err);
+        st = collect_fit_candidates(reader, request, model, beyond, best, &candidates, err);
     }
     if (st == ST_OK) {
         run_profile(profile, request, &candidates, best);
+    }
+    return st;
+}
+
+/* Where filters leave none of the best endpoints, as those that decode may all be avoided while one
+ * that prefills is not, the next best are tried. */
+static enum status choose_by_profile(struct pool_reader *reader, const struct profile *profile,
+                                     const struct pool_request *request, struct str model,
+                                     struct pool_shortlist *best, struct error *err) {
+    enum status st = choose_from_group(reader, profile, request, model, 0, best, err);
+    uint32_t end = end_of_group(&reader->view, 0);
+    while (st == ST_OK && best->n == 0 && profile->n_filters > 0 && end < reader->view.n_eligible) {
+        uint32_t beyond = end;
+        st = choose_from_group(reader, profile, request, model, beyond, best, err);
+        end = end_of_group(&reader->view, beyond);
     }
     return st;
 }
@@ -798,7 +818,8 @@ static enum status admit(const struct trial *trial, struct error *err) {
     const struct pool_admitter *admitter = &reader->snapshot->spec->admitter;
     const struct pool_waiter *waiter = trial->request->waiter;
     double load;
-    if (!admitter->on || !trial->out->sheddable || (waiter && waiter->notified)) {
+    if (!admitter->on || !trial->out->sheddable || trial->request->is_admitted ||
+        (waiter && waiter->notified)) {
         return ST_OK;
     }
     enum status st = mean_load(reader, &load, err);
@@ -845,7 +866,8 @@ static enum status finish_pick(struct trial *trial, enum attempt attempt, struct
 /* Resolves the subset of a request that will have to wait, before the lock is taken. */
 static void prepare_wait(const struct trial *trial) {
     const struct pool_request *request = trial->request;
-    if (can_wait(trial) && (trial->best.full || has_waiters_ahead(trial))) {
+    bool has_none = trial->chosen && trial->best.n == 0; /* it may wait for one to become ready */
+    if (can_wait(trial) && (trial->best.full || has_none || has_waiters_ahead(trial))) {
         request->waiter->subset = request->subset;
         request->waiter->selection = request->selection;
         uint64_t profile = trial->reader->snapshot->spec->handler && trial->profile
@@ -864,6 +886,7 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
     struct trial trial;
     enum attempt result = ATTEMPT_AGAIN;
     enum status st = ST_OK;
+    bool admitted = false;
     assert(request->n_fallbacks <= PROTOCOL_MAX_FALLBACKS);
     if (request->waiter && request->waiter->displaced) {
         *out = (struct pool_pick){.generation = reader->snapshot->generation};
@@ -879,8 +902,9 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
         pool_reader_refresh(reader);
         expire_avoidances(reader->pool);
         st = resolve_request(reader, request, out, err);
-        if (st == ST_OK) {
+        if (st == ST_OK && !admitted) {
             st = admit(&trial, err);
+            admitted = true;
         }
         if (st == ST_OK) {
             st = find_profile(reader, request, &trial.profile, err);
@@ -1046,7 +1070,7 @@ enum status pool_explain(struct pool_reader *reader, const struct pool_request *
     if (st != ST_OK || !out->profile) {
         return st;
     }
-    st = pool_collect_candidates(reader, request, request->model, &candidates, err);
+    st = pool_collect_candidates(reader, request, request->model, 0, &candidates, err);
     const struct full_test test = {NULL, request_gate(reader->snapshot, request)};
     uint32_t n_full = st == ST_OK ? count_full_candidates(&candidates, &test) : 0;
     out->full = n_full > 0 && n_full == candidates.n;
@@ -1057,7 +1081,7 @@ enum status pool_explain(struct pool_reader *reader, const struct pool_request *
             return st;
         }
         out->full = true;
-        st = pool_collect_candidates(reader, request, request->model, &candidates, err);
+        st = pool_collect_candidates(reader, request, request->model, 0, &candidates, err);
     }
     return st == ST_OK ? explain_candidates(reader, request, &candidates, arena, out, err) : st;
 }

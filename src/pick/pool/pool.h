@@ -118,7 +118,10 @@ struct pool_request {
     struct pool_trace *trace;       /* filled in; NULL: not needed */
     struct str fairness_id;         /* for round robin in the queue; ptr NULL: none */
     enum stage_role stage;          /* with a handler: what the endpoint is for */
-    const struct endpoint *peer;    /* of an earlier stage; NULL: none */
+    const struct endpoint *peer;    /* of an earlier stage that this one works with; NULL: none */
+    const struct endpoint *fellow;  /* of an earlier stage, whichever; NULL: none */
+    bool is_admitted;               /* an earlier stage was picked for: it is not refused by
+                                       chance */
     uint64_t n_bytes;               /* memory of the request while it waits */
     struct pool_waiter *waiter;     /* NULL: the request never waits (pick/pool/flow/wait.h) */
 };

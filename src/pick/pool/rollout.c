@@ -218,8 +218,11 @@ static enum status screen_by_headers(const struct rollout_screener *screener,
 }
 
 enum status rollout_screen(const struct rollout_screener *screener,
-                           const struct rollout_index *index, bool has_peer,
+                           const struct rollout_index *index, const struct endpoint *fellow,
                            struct candidate_set *candidates, struct error *err) {
+    const struct pool_snapshot *snapshot = candidates->snapshot;
+    const struct pool_member *member =
+        fellow ? pool_snapshot_find(snapshot, &fellow->address) : NULL;
     struct wanted_revisions wanted = {index, 0};
     bool screened = false;
     struct counts counts;
@@ -227,14 +230,13 @@ enum status rollout_screen(const struct rollout_screener *screener,
     if (st != ST_OK || screener->mode == ROLLOUT_DISABLED) {
         return st;
     }
-    if (has_peer && !candidates->peer) {
+    if (fellow && !member) {
         return error_set(err, ST_NO_ENDPOINT,
                          "the endpoint of another stage of the request has left the pool, and its "
                          "revision is not known any more");
     }
-    if (candidates->peer) {
-        size_t peer = (size_t)(candidates->peer - candidates->snapshot->members);
-        wanted.set = set_of_revision(index->revision_of[peer]);
+    if (member) {
+        wanted.set = set_of_revision(index->revision_of[member - snapshot->members]);
     } else {
         wanted.set = find_usable(screener, index, candidates, &counts);
         if (!screened) {

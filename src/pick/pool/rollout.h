@@ -47,13 +47,13 @@ struct rollout_index {
 struct rollout_index *rollout_index_new(const struct rollout_screener *screener,
                                         const struct pool_snapshot *snapshot, struct arena *arena);
 
-/* Keeps the candidates of one revision: that of the endpoint of an earlier stage (candidates->peer;
- * `has_peer`: there is such a stage), or one that is drawn among the candidates'. A request with
+/* Keeps the candidates of one revision: that of `fellow`, the endpoint of an earlier stage of
+ * the request (NULL: there is none), or one that is drawn among the candidates'. A request with
  * the header of a selector keeps all that have its value and are of a revision with all roles.
  * Returns: ST_NO_ENDPOINT with the reason where no revision of the candidates has all roles, or no
  * endpoint what a header asks for. */
 enum status rollout_screen(const struct rollout_screener *screener,
-                           const struct rollout_index *index, bool has_peer,
+                           const struct rollout_index *index, const struct endpoint *fellow,
                            struct candidate_set *candidates, struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -76,7 +76,7 @@ static unsigned share_of_b(enum rollout_mode mode) {
         struct pool_pick one, other;
         struct error err;
         assert_int_equal(pool_pick(f.reader, &first, &one, &err), ST_OK);
-        second.peer = one.ticket.endpoint;
+        second.fellow = one.ticket.endpoint;
         assert_int_equal(pool_pick(f.reader, &second, &other, &err), ST_OK);
         struct str revision = label_of(&f, one.ticket.endpoint, REVISION);
         assert_true(str_eq(revision, label_of(&f, other.ticket.endpoint, REVISION)));
@@ -338,9 +338,9 @@ static void rollout_header_of_another_label_draws_no_revision(void **state) {
     spec->max_in_flight = 0;
     fixture_open(&f, spec);
     struct pool_request request = {.headers = {.find = find_header, .of = "y"}};
-    request.peer = fixture_endpoint(&f, "10.0.0.11:8000"); /* B's */
+    request.fellow = fixture_endpoint(&f, "10.0.0.11:8000"); /* B's */
     assert_int_equal(pool_pick(f.reader, &request, &busy, &err), ST_OK);
-    request.peer = NULL;
+    request.fellow = NULL;
     assert_revision(&f, &request, "A");
     pool_release_ticket(f.pool, &busy.ticket);
     fixture_close(&f);

@@ -167,10 +167,11 @@ void pool_count_kind(struct pool *pool, uint64_t kind, const struct endpoint *en
 /* The profile that the pick runs over all candidates; NULL: the endpoint with the fewest requests
  * in flight is picked. */
 const struct profile *pool_active_profile(const struct pool_reader *reader);
-/* The endpoints that the request may be sent to. `model`: as the endpoint will see it. Returns:
- * ST_NO_MEMORY. */
+/* The endpoints that the request may be sent to: the best of the view (view.h), with worse ones as
+ * far as there are none beyond the first `beyond` of it. `model`: as the endpoint will see it.
+ * Returns: ST_NO_MEMORY. */
 enum status pool_collect_candidates(struct pool_reader *reader, const struct pool_request *request,
-                                    struct str model, struct candidate_set *out,
+                                    struct str model, uint32_t beyond, struct candidate_set *out,
                                     struct error *err) SLUICE_MUST_USE;
 
 /* ---- pick/pool/flow/wait.c: all but pool_send_notifications under pool->lock ----------------- */

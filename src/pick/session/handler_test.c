@@ -12,8 +12,10 @@
 #include "core/base/metric/metric.h"
 #include "pick/pool/profile/handler.h"
 #include "pick/pool/profile/topology.h"
+#include "pick/pool/rollout.h"
 #include "pick/session/explain.h"
 #include "pick/session/pick_fixture.h"
+#include "pick/session/state.h"
 
 #define POST ":method=POST|:path=/v1/chat/completions"
 #define FORGED                                                                                     \
@@ -425,6 +427,199 @@ static void handler_waiters_get_endpoints_of_their_stage(void **state) {
     proxy_close(proxy);
 }
 
+struct seen {
+    unsigned n_queued, n_picked, n_refused;
+    struct pick_counted queued, outcome; /* of the last ones; their texts are not to be read */
+    bool has_target;
+};
+
+static struct seen *seen; /* the callbacks' user is the proxy */
+
+static void on_queue(void *user, const struct pick_queue_event *event) {
+    (void)user;
+    if (event->what == PICK_QUEUE_BEGUN) {
+        seen->n_queued++;
+        seen->queued = event->counted;
+        seen->has_target = event->counted.target.len > 0;
+    }
+}
+
+static void on_outcome(void *user, const struct pick_outcome *outcome) {
+    (void)user;
+    seen->n_picked += outcome->why == NULL;
+    seen->n_refused += outcome->why != NULL;
+    seen->outcome = outcome->counted;
+}
+
+static void watch(struct fake_proxy *proxy, struct seen *into) {
+    struct pick_callbacks *callbacks = &proxy->session->send_queue.callbacks;
+    seen = into;
+    callbacks->on_queue = on_queue;
+    callbacks->on_outcome = on_outcome;
+}
+
+#define GOLD POST "|x-gateway-inference-objective=gold|x-llm-d-inference-objective=gold"
+
+static void add_objective(struct pool_spec *spec, int64_t priority) {
+    pool_spec_add_objective(spec, &(struct pool_objective){STR("gold"), priority});
+}
+
+/* Whichever stage waits, what is reported of the wait is its pick's. */
+static void handler_first_stage_that_waits_is_reported(void **state) {
+    (void)state;
+    for (int prefill_first = 0; prefill_first < 2; prefill_first++) {
+        struct profile_handler handler = handler_of_three();
+        struct seen found = {.n_queued = 0};
+        handler.stages[STAGE_ENCODE].profile = NULL;
+        handler.prefill_first = prefill_first == 1;
+        struct pool_spec *spec = spec_of(&handler, (const uint32_t[]){1, 0, 1});
+        spec->max_in_flight = 1;
+        spec->flow_control.on = true;
+        add_objective(spec, 7);
+        struct fake_proxy *proxy = open_pool(spec);
+        struct pool_pick prefill = take(proxy, STAGE_PREFILL);
+        watch(proxy, &found);
+        proxy_request(proxy, GOLD, true, PROXY_CONFIG(NONE, NONE));
+        assert_int_equal(found.n_queued, 1);
+        assert_int_equal(found.queued.priority, 7);
+        assert_false(found.has_target);
+        pool_release_ticket(proxy->pool.pool, &prefill.ticket);
+        proxy_resume(proxy);
+        assert_int_equal(found.n_picked, 1);
+        assert_int_equal(found.outcome.priority, 7);
+        proxy_close(proxy);
+    }
+}
+
+/* Servers of both roles: a request that has one to decode does not wait for its own slot, nor for
+ * those of others that wait like it. */
+static void handler_stages_of_shared_servers_do_not_wait_for_each_other(void **state) {
+    static const struct pool_label both = ROLE_LABEL("prefill-decode");
+    struct profile_handler handler = handler_of_three();
+    (void)state;
+    handler.stages[STAGE_ENCODE].profile = NULL;
+    struct pool_spec *spec = spec_of(&handler, (const uint32_t[]){0, 0, 0});
+    struct pool_spec_endpoint shared = {.address = fixture_numbered(1), .labels = {&both, 1}};
+    pool_spec_add_endpoint(spec, &shared);
+    spec->max_in_flight = 1;
+    spec->flow_control.on = true;
+    struct fake_proxy *proxy = open_pool(spec);
+    proxy_request(proxy, POST, true, PROXY_CONFIG(NONE, NONE));
+    const struct ext_proc_client_response *reply = proxy_next(proxy);
+    assert_true(str_is(proxy_pick(reply), "10.0.0.1:8000"));
+    assert_true(str_is(proxy_set(reply, SERVER_HEADERS[PREFILLER]), "10.0.0.1:8000"));
+    proxy_close(proxy);
+}
+
+static void handler_waits_for_the_stage_that_is_not_ready(void **state) {
+    static const char *const values[] = {"10.0.2.1:8000", "", "", ""};
+    struct profile_handler handler = handler_of_three();
+    (void)state;
+    handler.stages[STAGE_ENCODE].profile = NULL;
+    struct pool_spec *spec = spec_of(&handler, (const uint32_t[]){1, 0, 1});
+    spec->flow_control.on = true;
+    spec->flow_control.no_endpoint_wait_ns = UINT64_C(10000000000);
+    spec->health = (struct pool_health){.kind = POOL_HEALTH_TCP,
+                                        .interval_ns = 1,
+                                        .timeout_ns = 1,
+                                        .n_healthy = 1,
+                                        .n_unhealthy = 1};
+    struct fake_proxy *proxy = open_pool(spec);
+    struct endpoint *decode = fixture_endpoint(&proxy->pool, "10.0.0.1:8000");
+    struct endpoint *prefill = fixture_endpoint(&proxy->pool, "10.0.2.1:8000");
+    pool_set_ready(proxy->pool.pool, decode, false);
+    pool_set_ready(proxy->pool.pool, prefill, false);
+    proxy_request(proxy, POST, true, PROXY_CONFIG(NONE, NONE));
+    proxy_expect_no_message(proxy);
+    pool_set_ready(proxy->pool.pool, prefill, true);
+    proxy_resume(proxy);
+    proxy_expect_no_message(proxy);
+    pool_set_ready(proxy->pool.pool, decode, true);
+    proxy_resume(proxy);
+    expect_reply(proxy_next(proxy), "10.0.0.1:8000", values);
+    proxy_close(proxy);
+}
+
+/* A request is admitted once, however many stages it has. */
+static void handler_requests_are_admitted_once(void **state) {
+    struct profile_handler handler = handler_of_three();
+    struct seen found = {.n_queued = 0};
+    (void)state;
+    struct pool_spec *spec = spec_of(&handler, (const uint32_t[]){1, 1, 1});
+    add_objective(spec, -1);
+    spec->admitter =
+        (struct pool_admitter){.on = true, .queue_depth = 5, .kv_cache = 0.8, .power = 1, .k = 1};
+    struct fake_proxy *proxy = open_pool(spec);
+    for (int role = 0; role < N_STAGE_ROLES; role++) {
+        char text[32];
+        struct endpoint_load load = {
+            .until_ns = UINT64_MAX, .known = LOAD_KV_CACHE, .kv_cache_used = 0.24f};
+        snprintf(text, sizeof(text), "10.0.%d.1:8000", role);
+        pool_set_load(proxy->pool.pool, fixture_endpoint(&proxy->pool, text), &load);
+    }
+    for (int i = 0; i < 4000; i++) {
+        watch(proxy, &found);
+        proxy_request(proxy, GOLD, true, PROXY_CONFIG(NONE, NONE));
+        next_stream(proxy);
+    }
+    assert_in_range(found.n_refused, 1080, 1320); /* 30 % */
+    proxy_close(proxy);
+}
+
+/* All stages have the revision of the one that was picked for first, in either order. */
+static void handler_stages_have_one_revision(void **state) {
+    static const struct rollout_screener screener = {
+        .mode = ROLLOUT_SUM,
+        .revision_label = STR("rev"),
+        .role_label = STR("llm-d.ai/role"),
+        .roles = {STR("decode"), STR("encode"), STR("prefill")},
+        .n_roles = N_STAGE_ROLES};
+    static struct pool_label labels[2][N_STAGE_ROLES][2];
+    (void)state;
+    for (int prefill_first = 0; prefill_first < 2; prefill_first++) {
+        struct profile_handler handler = handler_of_three();
+        handler.prefill_first = prefill_first == 1;
+        struct pool_spec *spec = spec_of(&handler, (const uint32_t[]){0, 0, 0});
+        spec->rollout = &screener;
+        for (uint32_t i = 0; i < 2 * N_STAGE_ROLES; i++) {
+            uint32_t revision = i / N_STAGE_ROLES, role = i % N_STAGE_ROLES;
+            labels[revision][role][0] =
+                (struct pool_label){STR("rev"), revision == 0 ? STR("a") : STR("b")};
+            labels[revision][role][1] = LABELS[role];
+            struct pool_spec_endpoint wanted = {.address =
+                                                    fixture_numbered(role << 8 | (revision + 1)),
+                                                .labels = {labels[revision][role], 2}};
+            pool_spec_add_endpoint(spec, &wanted);
+        }
+        struct fake_proxy *proxy = open_pool(spec);
+        for (int i = 0; i < 200; i++) {
+            proxy_request(proxy, POST, true, PROXY_CONFIG(NONE, NONE));
+            const struct ext_proc_client_response *reply = proxy_next(proxy);
+            char revision = proxy_pick(reply).ptr[sizeof("10.0.0.") - 1];
+            for (int k = PREFILLER; k <= PREFILLER + 1; k++) {
+                assert_int_equal(proxy_set(reply, SERVER_HEADERS[k]).ptr[sizeof("10.0.0.") - 1],
+                                 revision);
+            }
+            next_stream(proxy);
+        }
+        proxy_close(proxy);
+    }
+}
+
+/* The only server that decodes is avoided: it is the last choice, though one that prefills is
+ * not. */
+static void handler_stage_of_avoided_servers_gets_one(void **state) {
+    static const char *const values[] = {"10.0.2.1:8000", "", "", ""};
+    struct profile_handler handler = handler_of_three();
+    (void)state;
+    handler.stages[STAGE_ENCODE].profile = NULL;
+    struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){1, 0, 1}));
+    pool_report_refused(proxy->pool.pool, fixture_endpoint(&proxy->pool, "10.0.0.1:8000"));
+    proxy_request(proxy, POST, true, PROXY_CONFIG(NONE, NONE));
+    expect_reply(proxy_next(proxy), "10.0.0.1:8000", values);
+    proxy_close(proxy);
+}
+
 /* A response does not say whose the error is: that of the server that prefills ejects it, as it has
  * part in each failure. */
 static void handler_errors_count_for_each_stage(void **state) {
@@ -516,6 +711,12 @@ int main(void) {
         cmocka_unit_test(handler_prefer_available_needs_cached_prefix),
         cmocka_unit_test(handler_explanation_has_each_stage),
         cmocka_unit_test(handler_waiters_get_endpoints_of_their_stage),
+        cmocka_unit_test(handler_first_stage_that_waits_is_reported),
+        cmocka_unit_test(handler_stages_of_shared_servers_do_not_wait_for_each_other),
+        cmocka_unit_test(handler_waits_for_the_stage_that_is_not_ready),
+        cmocka_unit_test(handler_requests_are_admitted_once),
+        cmocka_unit_test(handler_stages_have_one_revision),
+        cmocka_unit_test(handler_stage_of_avoided_servers_gets_one),
         cmocka_unit_test(handler_errors_count_for_each_stage),
         cmocka_unit_test(handler_churn_each_stage_has_its_role),
     };

@@ -93,6 +93,16 @@ static const struct endpoint *find_peer(const struct pick_session *session,
     return peer && peer != stage ? peer->ticket.endpoint : NULL;
 }
 
+/* Of the stages that hold a ticket, whichever; NULL: none does. */
+static const struct endpoint *find_picked(const struct pick_session *session) {
+    const struct pick_stages *stages = &session->stages;
+    const struct endpoint *found = NULL;
+    for (size_t i = 0; !found && i < stages->n; i++) {
+        found = stages->items[i].ticket.endpoint;
+    }
+    return found;
+}
+
 static bool asks_for(struct pick_session *session, const struct pick_stage *stage) {
     const struct profile_handler *handler = pick_session_spec(session)->handler;
     const struct pick_stage *destination = &session->stages.items[0];
@@ -187,7 +197,8 @@ struct pool_request pick_stage_request(const struct pick_session *session,
                                      stage->plan->candidates ? stage->plan->candidates : selection,
                                  .fairness_id = request->fairness_id,
                                  .stage = stage->plan->role,
-                                 .peer = find_peer(session, stage)};
+                                 .peer = find_peer(session, stage),
+                                 .fellow = find_picked(session)};
 }
 
 /* ---- the choice ------------------------------------------------------------------------------ */
@@ -265,12 +276,46 @@ static enum status keep_pick(struct arena *arena, const struct pool_pick *pick,
                              struct pick_stage *stage, struct error *err) {
     stage->picked_by = pick->picked_by;
     stage->known_model = pick->known_model;
+    stage->priority = pick->priority;
     stage->n_cached_tokens = pick->n_cached_tokens;
     if (pick->target.ptr) {
         stage->target = arena_dup(arena, pick->target);
         return stage->target.ptr ? ST_OK : error_no_memory(err, "the model's new name");
     }
     return ST_OK;
+}
+
+/* A bit for the profile that the stage runs. */
+static uint16_t profile_bit(const struct pick_session *session,
+                            const struct profile_handler *handler, enum stage_role role) {
+    const struct pool_headers headers = {find_header, pick_session_request(session)};
+    size_t i = profile_handler_find(handler, role, &headers);
+    return i < handler->n_profiles ? (uint16_t)(1u << i) : 0;
+}
+
+/* Whether the stage may wait while the request holds the tickets of others. Not where an endpoint
+ * may be chosen for this stage and for one of these: requests would hold such endpoints and wait
+ * for those of each other, or for their own. */
+static bool may_wait(struct pick_session *session, const struct pick_stage *stage) {
+    const struct pick_stages *stages = &session->stages;
+    const struct pool_snapshot *snapshot = pool_reader_refresh(session->context.reader);
+    const struct profile_handler *handler = snapshot->spec->handler;
+    uint16_t held = 0;
+    if (!stages->by_handler || !find_picked(session)) {
+        return true;
+    }
+    for (size_t i = 0; handler && i < stages->n; i++) {
+        if (stages->items[i].ticket.endpoint) {
+            held |= profile_bit(session, handler, stages->items[i].plan->role);
+        }
+    }
+    uint16_t own = handler ? profile_bit(session, handler, stage->plan->role) : 0;
+    bool is_apart = handler != NULL;
+    for (uint32_t i = 0; is_apart && i < snapshot->n_members; i++) {
+        is_apart =
+            !(snapshot->members[i].profiles & own) || !(snapshot->members[i].profiles & held);
+    }
+    return is_apart;
 }
 
 /* Picks for the stage. `pick->ticket` is empty where it has to wait. */
@@ -282,10 +327,12 @@ static enum status run_stage(struct pick_session *session, struct pick_stage *st
     enum protocol_fallback fallback = is_first ? spec->protocol.fallback : FALLBACK_NONE;
     struct pool_request requested = pick_stage_request(session, stage, model);
     enum status st = ST_OK;
+    requested.is_admitted = find_picked(session) != NULL;
     requested.n_fallbacks = fallback == FALLBACK_NONE ? 0 : spec->protocol.n_fallbacks;
     requested.trace = trace;
     /* If flow control is enabled between this test and the pick, this request does not wait. */
-    if (session->queue_entry || (session->context.wakeup && spec->flow_control.on)) {
+    bool queues = session->queue_entry || (session->context.wakeup && spec->flow_control.on);
+    if (queues && may_wait(session, stage)) {
         st = pick_queue_prepare(session, &requested, err);
     }
     if (st == ST_OK) {
@@ -346,7 +393,7 @@ enum status pick_stages_run(struct pick_session *session, struct str model, stru
         enum status st = step(session, stage, model, is_destination(session, stage) ? pick : &other,
                               stages->n == 1 ? trace : NULL, err);
         if (st == ST_OK && stages->n_picked == at) {
-            pick_queue_start_wait(session, pick);
+            pick_queue_start_wait(session, is_destination(session, stage) ? pick : &other);
         }
         if (st != ST_OK || stages->n_picked == at) {
             return st;
@@ -358,6 +405,7 @@ enum status pick_stages_run(struct pick_session *session, struct str model, stru
                                    .target = destination->target,
                                    .picked_by = destination->picked_by,
                                    .known_model = destination->known_model,
+                                   .priority = destination->priority,
                                    .n_cached_tokens = destination->n_cached_tokens,
                                    .pool = pick_session_spec(session)->name};
         count_stages(stages);

@@ -44,6 +44,7 @@ struct pick_stage {
     uint32_t n_cached_tokens;
     enum pool_picked_by picked_by;
     bool known_model;
+    int64_t priority;
     /* The endpoints that the proxy was told to try after the picked one, in order. */
     struct endpoint_address *fallbacks;
     size_t n_fallbacks;

@@ -420,7 +420,11 @@ def test_explain_equals_debug_page(start):
 def test_metrics_each_name_is_documented(start):
     picker = start()
     with open(os.path.join(ROOT, "docs", "observability.md"), encoding="utf-8") as file:
-        explained = set(re.findall(r"`((?:nv|sluice|inference)_[a-z0-9_]+)[`{]", file.read()))
+        text = file.read()
+    explained = set(re.findall(r"`((?:nv|sluice|inference|llm_d)_[a-z0-9_]+)[`{]", text))
+    _, _, table = text.partition("| metric `llm_d_epp_…` |")  # whose rows leave the prefix out
+    for row in table.partition("\n\n")[0].splitlines()[2:]:
+        explained |= {"llm_d_epp_" + name for name in re.findall(r"`([a-z0-9_]+)[`{]", row.split(" | ")[0])}
     page = http1.request(picker.metrics_address, "GET", "/metrics").body.decode()
     names = set(re.findall(r"^# TYPE (\S+) ", page, re.MULTILINE))
     assert names - explained == set()

@@ -334,6 +334,11 @@ def test_check_names_every_error(tmp_path):
     assert done.returncode == 1 and not done.stdout, done
     assert [sum(path in line for line in lines) for path in paths] == [1] * 5, done.stderr
     assert all(line.startswith("sluice pick: --config-text:") for line in lines), done.stderr
+    unknown = CONFIG.format(version=GROUPS[0]).replace("- type: queue-scorer", "- {name: u, type: unknown-policy}\n- type: queue-scorer")
+    refs = ("usageLimitPolicyPluginRef: u, saturationDetector: {pluginRef: u}, defaultPriorityBand: "
+            "{fairnessPolicyRef: u, orderingPolicyRef: u}")
+    done = run("pick", "--endpoint", A, "--config-text", f"{unknown}flowControl: {{{refs}}}\n", "--check")
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "unknown-policy" in done.stderr, done
 
 
 PAYLOAD_AGNOSTIC = """apiVersion: llm-d.ai/v1

@@ -37,7 +37,7 @@ enum flow_fairness {
                            (programs.h), of the first FLOW_MAX_PROGRAMS in turn */
 };
 
-enum { FLOW_MAX_PROGRAMS = 512 };
+enum { FLOW_MAX_PROGRAMS = 64 };
 
 /* The order of a fairness id's items. */
 enum flow_ordering {

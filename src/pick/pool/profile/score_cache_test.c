@@ -158,7 +158,7 @@ static struct candidate_set gather(struct world *world, const struct pool_reques
     struct error err;
     pool_reader_refresh(world->pool.reader);
     assert_int_equal(
-        pool_collect_candidates(world->pool.reader, request, request->model, &candidates, &err),
+        pool_collect_candidates(world->pool.reader, request, request->model, 0, &candidates, &err),
         ST_OK);
     pool_prompt_match(world->pool.reader, &world->profile, request, request->model);
     return candidates;
