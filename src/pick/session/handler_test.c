@@ -511,6 +511,31 @@ static void handler_stages_of_shared_servers_do_not_wait_for_each_other(void **s
     proxy_close(proxy);
 }
 
+/* A stage that waits goes on waiting when the configuration changes to one by which it would not
+ * have begun to. */
+static void handler_stage_waits_over_a_change_of_the_profiles(void **state) {
+    struct profile_handler handler = handler_of_three();
+    (void)state;
+    handler.stages[STAGE_ENCODE].profile = NULL;
+    struct pool_spec *spec = spec_of(&handler, (const uint32_t[]){1, 0, 1});
+    spec->max_in_flight = 1;
+    spec->flow_control.on = true;
+    struct fake_proxy *proxy = open_pool(spec);
+    struct pool_pick prefill = take(proxy, STAGE_PREFILL);
+    proxy_request(proxy, POST, true, PROXY_CONFIG(NONE, NONE));
+    proxy_expect_no_message(proxy);
+    struct pool_spec *other = spec_of(&handler, (const uint32_t[]){1, 0, 1});
+    other->handler = NULL;
+    other->profile = NULL;
+    other->max_in_flight = 1;
+    other->flow_control.on = true;
+    fixture_update(proxy->pool.pool, other);
+    pool_release_ticket(proxy->pool.pool, &prefill.ticket);
+    proxy_resume(proxy);
+    assert_int_equal(proxy->n_sent, 1);
+    proxy_close(proxy); /* asserts that nothing is queued */
+}
+
 static void handler_waits_for_the_stage_that_is_not_ready(void **state) {
     static const char *const values[] = {"10.0.2.1:8000", "", "", ""};
     struct profile_handler handler = handler_of_three();
@@ -713,6 +738,7 @@ int main(void) {
         cmocka_unit_test(handler_waiters_get_endpoints_of_their_stage),
         cmocka_unit_test(handler_first_stage_that_waits_is_reported),
         cmocka_unit_test(handler_stages_of_shared_servers_do_not_wait_for_each_other),
+        cmocka_unit_test(handler_stage_waits_over_a_change_of_the_profiles),
         cmocka_unit_test(handler_waits_for_the_stage_that_is_not_ready),
         cmocka_unit_test(handler_requests_are_admitted_once),
         cmocka_unit_test(handler_stages_have_one_revision),

@@ -332,11 +332,12 @@ static enum status run_stage(struct pick_session *session, struct pick_stage *st
     requested.trace = trace;
     /* If flow control is enabled between this test and the pick, this request does not wait. */
     bool queues = session->queue_entry || (session->context.wakeup && spec->flow_control.on);
-    if (queues && may_wait(session, stage)) {
+    if (queues && (session->stages.waits || may_wait(session, stage))) {
         st = pick_queue_prepare(session, &requested, err);
     }
     if (st == ST_OK) {
         st = pool_pick(session->context.reader, &requested, pick, err);
+        session->stages.waits = st == ST_OK && !pick->ticket.endpoint;
     }
     if (st != ST_OK || !pick->ticket.endpoint) {
         return st;

@@ -55,6 +55,8 @@ struct pick_stages {
     size_t n;
     size_t n_picked;                /* so many of the following were picked for, or left out */
     uint8_t order[PICK_MAX_STAGES]; /* the indexes of stages in the order of their picks */
+    bool waits;                     /* the next one is queued: it goes on waiting, whatever the
+                                       configuration is by now */
     bool by_handler;                /* the pool has a profile handler */
     bool is_disagg;                 /* which decides on stages */
     uint16_t primary_port;          /* of it: the destination's port; 0: the endpoint's */
