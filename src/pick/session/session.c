@@ -575,16 +575,17 @@ static void send_served_header(struct pick_session *session, const struct protoc
 }
 
 /* A session's token. A response without an endpoint of the pool has none. */
-static void send_session_token(struct pick_session *session, struct str name) {
+static void send_session_token(struct pick_session *session) {
     const struct endpoint *endpoint = session->stages.items[0].ticket.endpoint;
     const struct pool_snapshot *snapshot = pool_reader_refresh(session->context.reader);
+    struct str name = pool_request_needs(session->context.reader)->session_token;
     const struct pool_member *member =
         endpoint ? pool_snapshot_find(snapshot, &endpoint->address) : NULL;
     struct ext_proc_header header = {.key = name};
     struct ext_proc_response answer = {.kind = EXT_PROC_RESPONSE_HEADERS,
                                        .headers = {.set = &header, .n_set = 1}};
     struct error err;
-    if (!member) {
+    if (!member || !name.ptr) {
         pick_session_send_continue(session, EXT_PROC_RESPONSE_HEADERS);
         return;
     }
@@ -609,7 +610,7 @@ static void on_response_headers(struct pick_session *session,
         send_served_header(session, protocol, message);
     } else if (pool_request_needs(session->context.reader)->session_token.ptr &&
                pick_session_is_picked(session)) {
-        send_session_token(session, pool_request_needs(session->context.reader)->session_token);
+        send_session_token(session);
     } else {
         pick_session_send_continue(session, EXT_PROC_RESPONSE_HEADERS);
     }

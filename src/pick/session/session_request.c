@@ -190,6 +190,10 @@ static bool start_prompt_scan(struct pick_session *session) {
         !find_prompt(session, &location)) {
         return false;
     }
+    needs = pool_request_needs(session->context.reader); /* find_prompt may load a new snapshot */
+    if (!needs->prompt) {
+        return false;
+    }
     struct pool_prompt *prompts = arena_calloc(session->arena, session->stages.n, sizeof(*prompts));
     session->prompt = prompts ? arena_calloc(session->arena, 1, sizeof(*session->prompt)) : NULL;
     if (session->prompt) {
