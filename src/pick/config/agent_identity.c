@@ -7,13 +7,8 @@ enum { MOST_ADDITIONAL = 8 };
 static void read_header(struct doc_reader *reader, const struct doc_node *node, struct str *out) {
     struct str name = {NULL, 0};
     doc_reader_view(reader, node, &name);
-    char *text = doc_reader_calloc(reader, name.len + 1, 1);
-    for (size_t i = 0; text && i < name.len; i++) {
-        char c = name.ptr[i];
-        text[i] = (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-    }
-    *out = str_make(text, text ? name.len : 0);
-    if (text && !pool_config_is_header(*out)) {
+    doc_reader_dup_lower(reader, name, out);
+    if (doc_reader_ok(reader) && !pool_config_is_header(*out)) {
         doc_reader_fail(reader, node, "expected the name of a header, got \"%.*s\"", STR_ARG(name));
     }
 }

@@ -101,13 +101,6 @@ static enum status resolve_model(struct pool_reader *reader, struct str model,
     return ST_OK;
 }
 
-static int64_t priority_of_criticality(enum pool_criticality criticality) {
-    static const int64_t priorities[] = {[POOL_STANDARD] = POOL_PRIORITY_STANDARD,
-                                         [POOL_CRITICAL] = POOL_PRIORITY_CRITICAL,
-                                         [POOL_SHEDDABLE] = POOL_PRIORITY_SHEDDABLE};
-    return priorities[criticality];
-}
-
 static enum status resolve_request(struct pool_reader *reader, const struct pool_request *request,
                                    struct pool_pick *out, struct error *err) {
     *out = (struct pool_pick){.generation = reader->snapshot->generation,
@@ -116,7 +109,7 @@ static enum status resolve_request(struct pool_reader *reader, const struct pool
     const struct pool_objective *objective =
         request->objective.ptr ? pool_snapshot_find_objective(reader->snapshot, request->objective)
                                : NULL;
-    out->priority = objective ? objective->priority : priority_of_criticality(out->criticality);
+    out->priority = objective ? objective->priority : pool_criticality_priority(out->criticality);
     out->sheddable = objective ? objective->priority < 0 : out->criticality == POOL_SHEDDABLE;
     return st;
 }
@@ -1057,8 +1050,8 @@ static struct pool_gate request_gate(const struct pool_snapshot *snapshot,
         request->model.ptr ? pool_snapshot_find_name(snapshot, request->model) : NULL;
     enum pool_criticality criticality =
         name && name->model ? name->model->criticality : POOL_STANDARD;
-    return pool_gate_of(snapshot,
-                        objective ? objective->priority : priority_of_criticality(criticality), 1);
+    return pool_gate_of(
+        snapshot, objective ? objective->priority : pool_criticality_priority(criticality), 1);
 }
 
 /* Leaves out full endpoints as choose_by_profile does. */

@@ -295,10 +295,7 @@ static size_t list_priorities(const struct pool_spec *spec, struct usage_ceiling
         out[n++].priority = spec->objectives[i].priority;
     }
     for (size_t i = 0; i < spec->n_models; i++) {
-        enum pool_criticality criticality = spec->models[i].criticality;
-        out[n++].priority = criticality == POOL_CRITICAL    ? POOL_PRIORITY_CRITICAL
-                            : criticality == POOL_SHEDDABLE ? POOL_PRIORITY_SHEDDABLE
-                                                            : POOL_PRIORITY_STANDARD;
+        out[n++].priority = pool_criticality_priority(spec->models[i].criticality);
     }
     return n;
 }

@@ -249,5 +249,7 @@ const struct pool_label *pool_labels_find(struct pool_labels labels, struct str 
 bool pool_labels_match(struct pool_labels labels, struct pool_labels selector);
 /* "Critical" */
 const char *pool_criticality_name(enum pool_criticality criticality);
+/* That of requests without an objective. */
+int64_t pool_criticality_priority(enum pool_criticality criticality);
 
 #endif

@@ -110,9 +110,7 @@ static enum status print_matched_model(struct explanation *self, struct error *e
         targets = rewrite ? rewrite->targets : name->model->targets;
     }
     self->sheddable = criticality == POOL_SHEDDABLE;
-    self->priority = criticality == POOL_CRITICAL    ? POOL_PRIORITY_CRITICAL
-                     : criticality == POOL_SHEDDABLE ? POOL_PRIORITY_SHEDDABLE
-                                                     : POOL_PRIORITY_STANDARD;
+    self->priority = pool_criticality_priority(criticality);
     print_label(self, "");
     buf_printf(self->out, "%s%s\n", pool_criticality_name(criticality),
                name || rewrite ? "" : ", as every model unknown to the configuration");

@@ -66,6 +66,8 @@ void doc_reader_end_part(struct doc_reader *reader, enum status before);
 
 /* Copies a text into the arena, followed by a NUL; after an error it does nothing. */
 void doc_reader_dup(struct doc_reader *reader, struct str text, struct str *out);
+/* As doc_reader_dup, with ASCII's letters in lower case. */
+void doc_reader_dup_lower(struct doc_reader *reader, struct str text, struct str *out);
 
 /* ---- values ---------------------------------------------------------------------------------- */
 

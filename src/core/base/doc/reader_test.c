@@ -208,6 +208,19 @@ static void doc_reader_reports_ignored_members(void **state) {
     }
 }
 
+static void doc_reader_dup_lower_folds_ascii_letters(void **state) {
+    struct reading r;
+    struct str out = {NULL, 0};
+    (void)state;
+    reading_init(&r, "{}", 0);
+    doc_reader_dup_lower(&r.reader, STR("@AZ[`az{-X-Token\xc3\x84"), &out);
+    assert_true(str_is(out, "@az[`az{-x-token\xc3\x84"));
+    assert_int_equal(out.ptr[out.len], '\0');
+    doc_reader_dup_lower(&r.reader, str_make(NULL, 0), &out);
+    assert_true(out.ptr && out.len == 0);
+    reading_fini(&r);
+}
+
 /* After an error nothing is read, and the text stays. */
 static void doc_reader_after_error_does_nothing(void **state) {
     struct reading r;
@@ -224,6 +237,7 @@ static void doc_reader_after_error_does_nothing(void **state) {
     struct doc_node on = doc_get(&r.root, "on"), share = doc_get(&r.root, "share");
     struct doc_node mode = doc_get(&r.root, "mode"), sizes = doc_get(&r.root, "sizes"), item = {0};
     doc_reader_text(&r.reader, &name, &out.name);
+    doc_reader_dup_lower(&r.reader, STR("abc"), &out.name);
     doc_reader_view(&r.reader, &name, &out.view);
     doc_reader_bool(&r.reader, &on, &out.on);
     doc_reader_u64(&r.reader, &count, 0, 20, &out.count);
@@ -498,6 +512,7 @@ int main(void) {
         cmocka_unit_test(doc_reader_reports_first_error),
         cmocka_unit_test(doc_reader_reports_ignored_members),
         cmocka_unit_test(doc_reader_notes_and_unused_members),
+        cmocka_unit_test(doc_reader_dup_lower_folds_ascii_letters),
         cmocka_unit_test(doc_reader_after_error_does_nothing),
         cmocka_unit_test(doc_reader_collects_errors_of_parts),
         cmocka_unit_test(doc_reader_expected_words_are_replaced),

@@ -21,11 +21,7 @@ static void read_header(struct doc_reader *reader, const struct doc_node *node, 
     if (!fits) {
         doc_reader_fail(reader, node, "expected the name of a header, got \"%.*s\"", STR_ARG(text));
     }
-    doc_reader_dup(reader, text, &parameters->header);
-    for (size_t i = 0; doc_reader_ok(reader) && i < text.len; i++) {
-        char c = text.ptr[i];
-        ((char *)parameters->header.ptr)[i] = c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
-    }
+    doc_reader_dup_lower(reader, text, &parameters->header);
 }
 
 static const struct doc_member HEADER[] = {{"header", MEMBER_CUSTOM(read_header)}, {0}};

@@ -6,23 +6,21 @@ struct rule {
     struct str label;
 };
 
-/* A copy of a required text. */
-static void read_label(struct doc_reader *reader, const struct doc_node *node, void *out) {
+static struct str view_required(struct doc_reader *reader, const struct doc_node *node) {
     struct str text = {NULL, 0};
     doc_reader_view(reader, node, &text);
     if (text.len == 0) {
         doc_reader_fail(reader, node, "expected a text that is not empty");
     }
-    doc_reader_dup(reader, text, out);
+    return text;
+}
+
+static void read_label(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    doc_reader_dup(reader, view_required(reader, node), out);
 }
 
 static void read_header(struct doc_reader *reader, const struct doc_node *node, void *out) {
-    struct str *name = out;
-    read_label(reader, node, name);
-    for (size_t i = 0; i < name->len; i++) {
-        char c = name->ptr[i];
-        ((char *)name->ptr)[i] = c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
-    }
+    doc_reader_dup_lower(reader, view_required(reader, node), out);
 }
 
 static const struct doc_member PARAMETERS[] = {

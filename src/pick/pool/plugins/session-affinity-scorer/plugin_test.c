@@ -1,7 +1,5 @@
 /* The endpoint that the request's token names is preferred; a token that names none changes
  * nothing. */
-#include "pick/pool/profile/session_token.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,75 +7,32 @@
 
 #include <cmocka.h>
 
-#include "pick/pool/profile/plugin_text_fixture.h"
+#include "pick/pool/profile/session_token_fixture.h"
 
-enum { N = 3 };
-
-static struct str find_header(const void *of, struct str name) {
-    return str_is(name, "x-token") ? str_of(of) : str_make(NULL, 0);
-}
-
-static void open_named(struct plugin_fixture *fixture) {
-    struct pool_spec *spec = fixture_spec();
-    plugin_fixture_open(fixture, &plugin_session_affinity_scorer, N);
-    fixture_tell(fixture, &plugin_session_affinity_scorer,
-                 "{encodedEndpointHeaderConfig: {header: X-Token}}");
-    for (uint32_t i = 0; i < N; i++) {
-        struct pool_spec_endpoint wanted = {.address = fixture_numbered(i)};
-        if (i > 0) {
-            wanted.name = (struct pool_endpoint_name){
-                STR("llama"), i == 1 ? STR("llama-rank-0") : STR("llama-rank-1"), STR("models")};
-        }
-        pool_spec_add_endpoint(spec, &wanted);
-    }
-    fixture_update(fixture->pool.pool, spec);
-    fixture->candidates.snapshot = pool_reader_refresh(fixture->pool.reader);
+static void expect_preferred(struct plugin_fixture *fixture, uint32_t endpoint) {
+    float wanted[SESSION_ENDPOINTS] = {0};
+    wanted[endpoint] = 1;
+    assert_scores(fixture, &plugin_session_affinity_scorer, wanted);
 }
 
 static void scorer_token_names_an_endpoint(void **state) {
     (void)state;
-    for (uint32_t i = 0; i < N; i++) {
-        struct plugin_fixture fixture;
-        open_named(&fixture);
-        struct arena *arena = arena_new(NULL, 0);
-        struct str token = session_token_print(&fixture.candidates.snapshot->members[i], arena);
-        assert_int_equal(token.len % 4, 0);
-        assert_true(i != 1 || str_is(token, "bW9kZWxzL2xsYW1hLXJhbmstMA=="));
-        fixture.candidates.headers =
-            (struct pool_headers){find_header, arena_printf(arena, "%.*s", STR_ARG(token)).ptr};
-        float wanted[N] = {0};
-        wanted[i] = 1;
-        assert_scores(&fixture, &plugin_session_affinity_scorer, wanted);
-        arena_free(arena);
-        plugin_fixture_close(&fixture);
-    }
+    assert_tokens_name_endpoints(&plugin_session_affinity_scorer, expect_preferred);
+}
+
+static void expect_none_preferred(struct plugin_fixture *fixture) {
+    static const float wanted[SESSION_ENDPOINTS] = {0};
+    assert_scores(fixture, &plugin_session_affinity_scorer, wanted);
 }
 
 static void scorer_other_tokens_change_nothing(void **state) {
-    static const char *const tokens[] = {"", "bW9kZWxz", "!!!!",
-                                         "bW9kZWxzL2xsYW1hLXJhbmstMg==", "MTA="};
     (void)state;
-    for (size_t k = 0; k < sizeof(tokens) / sizeof(tokens[0]); k++) {
-        struct plugin_fixture fixture;
-        open_named(&fixture);
-        fixture.candidates.headers = (struct pool_headers){find_header, tokens[k]};
-        static const float wanted[N] = {0};
-        assert_scores(&fixture, &plugin_session_affinity_scorer, wanted);
-        plugin_fixture_close(&fixture);
-    }
+    assert_other_tokens(&plugin_session_affinity_scorer, expect_none_preferred);
 }
 
 static void scorer_invalid_parameters_are_rejected(void **state) {
-    static const char *const texts[][2] = {
-        {"{strategy: session_id}", "\"session_id\" is not supported"},
-        {"{strategy: cookie}", "expected encoded_endpoint_header, got \"cookie\""},
-        {"{encodedEndpointHeaderConfig: {header: 'a b'}}", "expected the name of a header"},
-        {"{encodedEndpointHeaderConfig: {name: a}}", "unknown field"},
-        {"{profileName: prefill}", "a token names the request's destination"},
-        {"{sessionIdConfig: {sources: [{header: a}]}}", "it is of the strategy session_id"},
-    };
     (void)state;
-    assert_refused(&plugin_session_affinity_scorer, texts, sizeof(texts) / sizeof(*texts));
+    assert_session_parameters_refused(&plugin_session_affinity_scorer);
 }
 
 int main(void) {
