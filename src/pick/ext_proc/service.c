@@ -57,6 +57,7 @@ struct worker_state {
 enum { MOST_MODELS = 1000, MOST_MODELS_ON_TRIAL = 100 };
 
 struct pick_service {
+    struct hash_key stats_key;
     struct pick_label_names *models, *fairness_ids;
     struct worker_state *worker_states;
     size_t n_worker_states;
@@ -649,6 +650,7 @@ enum status pick_service_new(const struct pick_service_options *options, struct 
         return error_no_memory(err, "the ext-proc service");
     }
     service->worker_states = worker_states;
+    hash_key_init(&service->stats_key);
     service->models = pick_label_names_new(MOST_MODELS, MOST_MODELS_ON_TRIAL);
     service->fairness_ids = pick_label_names_new(options->fairness_id_metric_label_limit,
                                                  options->fairness_id_metric_label_limit);
@@ -656,6 +658,7 @@ enum status pick_service_new(const struct pick_service_options *options, struct 
         st = error_no_memory(err, "the names of models in metrics");
     }
     for (size_t i = 0; i < options->n_workers && st == ST_OK; i++) {
+        worker_states[i].stats.stats.key = &service->stats_key;
         worker_states[i].stats.models = service->models;
         worker_states[i].stats.fairness_ids = service->fairness_ids;
         st = worker_state_init(&worker_states[i], options, options->workers[i], err);

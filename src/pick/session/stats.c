@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/hash.h"
-
 const char *const PICK_TIME_NAMES[N_PICK_TIMES] = {"headers", "body", "wait"};
 
 /* ---- histograms ------------------------------------------------------------------------------ */
@@ -53,7 +51,8 @@ static struct str copy_text(char **at, struct str text) {
     return copy;
 }
 
-static struct pick_stats_row *row_new(const struct pick_stats_key *key) {
+static struct pick_stats_row *row_new(const struct pick_stats *stats,
+                                      const struct pick_stats_key *key) {
     size_t n_bytes = key->pool.len + key->model.len + key->target.len + key->fairness_id.len;
     struct pick_stats_row *row = calloc(1, sizeof(*row) + n_bytes + 1);
     if (row) {
@@ -63,7 +62,7 @@ static struct pick_stats_row *row_new(const struct pick_stats_key *key) {
         row->key.target = copy_text(&at, key->target);
         row->key.fairness_id = copy_text(&at, key->fairness_id);
         row->key.priority = key->priority;
-        row->target_hash = hash_text(key->target, 0) | 1; /* 0 is none */
+        row->target_hash = keyed_hash_of(stats->key, key->target).low | 1; /* 0 is none */
     }
     return row;
 }
@@ -74,9 +73,12 @@ static bool row_matches(const struct pick_stats_row *row, const struct pick_stat
            str_eq(row->key.fairness_id, key->fairness_id);
 }
 
-static uint64_t hash_key_of(const struct pick_stats_key *key) {
-    uint64_t hash = hash_text(key->model, hash_text(key->pool, (uint64_t)key->priority));
-    return hash_text(key->fairness_id, hash_text(key->target, hash));
+/* Clients choose model and fairness id. Of the two hashes different halves are added, so that equal
+ * texts do not cancel out. */
+static uint64_t hash_row(const struct pick_stats *stats, const struct pick_stats_key *key) {
+    uint64_t hash = keyed_hash_of(stats->key, key->model).low +
+                    keyed_hash_of(stats->key, key->fairness_id).high + (uint64_t)key->priority;
+    return hash_text(key->target, hash_text(key->pool, hash));
 }
 
 static bool is_new_label(struct str fairness_id) {
@@ -102,7 +104,7 @@ struct pick_stats_row *pick_stats_get_row(struct pick_stats *stats,
     if (row && row_matches(row, key)) {
         return row;
     }
-    for (at = hash_key_of(key);; at++) {
+    for (at = hash_row(stats, key);; at++) {
         at &= PICK_ROW_SLOTS - 1;
         row = atomic_load_explicit(&stats->slots[at], memory_order_relaxed);
         if (!row) {
@@ -121,7 +123,7 @@ struct pick_stats_row *pick_stats_get_row(struct pick_stats *stats,
             return pick_stats_get_row(stats, &others);
         }
     }
-    row = row_new(key);
+    row = row_new(stats, key);
     if (row) {
         atomic_store_explicit(&stats->slots[at], row, memory_order_release);
         stats->n_rows++;

@@ -12,6 +12,7 @@
 #define SLUICE_PICK_SESSION_STATS_H
 
 #include "core/base/arena.h"
+#include "core/base/hash.h"
 #include "core/base/metric/histogram.h"
 #include "core/base/status.h"
 #include "core/base/str.h"
@@ -49,7 +50,7 @@ struct pick_stats_key {
 
 struct pick_stats_row {
     struct pick_stats_key key;
-    uint64_t target_hash; /* of struct endpoint_targets */
+    uint64_t target_hash; /* of struct endpoint_targets; keyed, as clients choose names of models */
     bool is_proven;       /* the worker's own: the model was reported as real (label_names.h) */
     metric_cell n_picked, n_ended;
     metric_cell n_decisions[N_PICK_DECISIONS];
@@ -70,8 +71,9 @@ enum {
 
 enum { PICK_GRPC_CODES = 17 };
 
-/* Zeroed memory is empty. */
+/* Zeroed memory with a key is empty. */
 struct pick_stats {
+    const struct hash_key *key; /* of the hashes of names, the same for all workers */
     struct metric_histogram times[N_PICK_TIMES];
     metric_cell scheduler_times[PICK_SHORT_TIME_CELLS];
     metric_cell stream_times[PICK_STREAM_TIME_CELLS];

@@ -11,10 +11,16 @@
 
 #include <cmocka.h>
 
-static struct pick_stats *ledger_new(void) {
+static struct pick_stats *ledger_new_with(const struct hash_key *key) {
     struct pick_stats *stats = calloc(1, sizeof(*stats));
     assert_non_null(stats);
+    stats->key = key;
     return stats;
+}
+
+static struct pick_stats *ledger_new(void) {
+    static const struct hash_key key = {{1, 2, 3}};
+    return ledger_new_with(&key);
 }
 
 static void ledger_free(struct pick_stats *stats) {
@@ -81,6 +87,47 @@ static void stats_fairness_ids_over_limit_count_as_other(void **state) {
     ledger_free(stats);
 }
 
+/* The slots of eight rows whose model (or fairness id) is a number. */
+static void find_slots(struct pick_stats *stats, bool by_fairness_id, size_t out[8]) {
+    for (unsigned i = 0; i < 8; i++) {
+        char name[2] = {(char)('0' + i), 0};
+        struct str own = str_make(name, 1), same = STR("same");
+        struct pick_stats_key key = {STR("p"), by_fairness_id ? same : own, STR("t"),
+                                     by_fairness_id ? own : same, 0};
+        const struct pick_stats_row *row = pick_stats_get_row(stats, &key);
+        assert_non_null(row);
+        out[i] = 0;
+        while (atomic_load(&stats->slots[out[i]]) != row) {
+            out[i]++;
+        }
+    }
+}
+
+/* Clients choose models and fairness ids: without the key they cannot tell which share a slot. */
+static void stats_slots_depend_on_key(void **state) {
+    struct hash_key keys[2];
+    (void)state;
+    hash_key_init(&keys[0]);
+    hash_key_init(&keys[1]);
+    for (int by_fairness_id = 0; by_fairness_id < 2; by_fairness_id++) {
+        struct pick_stats *one = ledger_new_with(&keys[0]), *other = ledger_new_with(&keys[1]),
+                          *again = ledger_new_with(&keys[0]);
+        size_t slots[3][8];
+        find_slots(one, by_fairness_id, slots[0]);
+        find_slots(other, by_fairness_id, slots[1]);
+        find_slots(again, by_fairness_id, slots[2]);
+        assert_memory_not_equal(slots[0], slots[1], sizeof(slots[0]));
+        assert_memory_equal(slots[0], slots[2], sizeof(slots[0]));
+        assert_int_not_equal(row_of(one, STR("m"), STR("t"))->target_hash,
+                             row_of(other, STR("m"), STR("t"))->target_hash);
+        assert_int_equal(row_of(one, STR("m"), STR("t"))->target_hash,
+                         row_of(again, STR("m"), STR("t"))->target_hash);
+        ledger_free(one);
+        ledger_free(other);
+        ledger_free(again);
+    }
+}
+
 static void stats_of_workers_are_summed(void **state) {
     struct pick_stats *all_stats[] = {ledger_new(), ledger_new()};
     struct arena *arena = arena_new(NULL, 0);
@@ -125,6 +172,7 @@ int main(void) {
         cmocka_unit_test(stats_each_model_and_target_has_a_row),
         cmocka_unit_test(stats_rows_over_limit_count_as_other),
         cmocka_unit_test(stats_fairness_ids_over_limit_count_as_other),
+        cmocka_unit_test(stats_slots_depend_on_key),
         cmocka_unit_test(stats_of_workers_are_summed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
