@@ -220,8 +220,8 @@ def addresses_in(ready_file):
 
 
 def metrics_address_in(ready_file):
-    """That of --metrics, if there is one; over TCP."""
-    found = [line.removeprefix("http://").removesuffix("/metrics") for line in lines_of(ready_file)
+    """That of --metrics, if there is one; over TCP, with TLS or without."""
+    found = [line.removeprefix("http://").removeprefix("https://").removesuffix("/metrics") for line in lines_of(ready_file)
              if line.endswith("/metrics")]
     return found[0] if found else None
 

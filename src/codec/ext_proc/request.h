@@ -158,12 +158,18 @@ struct ext_proc_value ext_proc_attribute_find(const struct ext_proc_request *req
  * last. */
 bool ext_proc_list_next(struct pb_reader *list, struct ext_proc_value *out);
 
-/* Metadata to encode: a namespace of entries, each a string or a list of strings. */
+struct ext_proc_number {
+    struct str key;
+    double number;
+};
+/* Metadata to encode: a namespace of entries, each a string, a list of strings or a Struct of
+ * numbers. */
 struct ext_proc_entry {
     struct str key;
     struct str text;
-    const struct str *list; /* NULL: the value is `text` */
+    const struct str *list; /* NULL: the value is `text`, or `numbers` */
     size_t n_list;
+    const struct ext_proc_number *numbers; /* `n_list` of them; NULL: the value is none */
 };
 struct ext_proc_namespace {
     struct str name; /* "envoy.lb"; unique */

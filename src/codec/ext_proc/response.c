@@ -49,7 +49,7 @@ static bool metadata_is_short(const struct ext_proc_namespace *space) {
     n_bytes += space->name.len;
     for (size_t i = 0; i < space->n_entries && n_bytes <= MAX_SHORT_FIELD_BYTES; i++) {
         const struct ext_proc_entry *entry = &space->entries[i];
-        if (entry->list || entry->key.len > MAX_SHORT_FIELD_BYTES ||
+        if (entry->list || entry->numbers || entry->key.len > MAX_SHORT_FIELD_BYTES ||
             entry->text.len > MAX_SHORT_FIELD_BYTES) {
             return false;
         }

@@ -60,7 +60,8 @@ static void ext_proc_response_pick_of_each_size_matches_generic_encoder(void **s
         for (size_t n_key = 0; n_key <= sizeof(text); n_key += n_key == 30 ? 97 : 30) {
             struct str value = {text, n}, key = {text, n_key};
             struct ext_proc_header set[] = {{KEY, value}, {key, ENDPOINT}};
-            struct ext_proc_entry entries[] = {{KEY, value, NULL, 0}, {key, ENDPOINT, NULL, 0}};
+            struct ext_proc_entry entries[] = {{KEY, value, NULL, 0, NULL},
+                                               {key, ENDPOINT, NULL, 0, NULL}};
             struct ext_proc_namespace space = {LB, entries, 0};
             struct ext_proc_response answer = {.kind = EXT_PROC_REQUEST_HEADERS,
                                                .clear_route_cache = true,
@@ -85,7 +86,7 @@ static void ext_proc_response_pick_of_each_size_matches_generic_encoder(void **s
 static void ext_proc_response_pick_with_more_fields_matches_generic_encoder(void **state) {
     struct str texts[] = {ENDPOINT, LB};
     struct ext_proc_header header = {KEY, ENDPOINT};
-    struct ext_proc_entry entry = {KEY, ENDPOINT, NULL, 0};
+    struct ext_proc_entry entry = {KEY, ENDPOINT, NULL, 0, NULL};
     struct ext_proc_namespace space = {LB, &entry, 1};
     const struct ext_proc_response pick = {.kind = EXT_PROC_REQUEST_HEADERS,
                                            .clear_route_cache = true,
@@ -112,7 +113,7 @@ static void ext_proc_response_pick_with_more_fields_matches_generic_encoder(void
  * after it. */
 static void check_body(struct str body, enum ext_proc_body_mutation change, bool with_rest) {
     struct ext_proc_header header = {KEY, ENDPOINT};
-    struct ext_proc_entry entry = {KEY, ENDPOINT, NULL, 0};
+    struct ext_proc_entry entry = {KEY, ENDPOINT, NULL, 0, NULL};
     struct ext_proc_namespace space = {LB, &entry, 1};
     struct piece pieces[] = {{body.ptr, body.len / 3},
                              {body.ptr + body.len / 3, 0},
@@ -224,10 +225,10 @@ static void ext_proc_response_header_mutation_roundtrips(void **state) {
 
 static void ext_proc_response_dynamic_metadata_roundtrips(void **state) {
     static const struct str list[] = {STR("10.0.0.1:8000"), STR("10.0.0.2:8000")};
-    struct ext_proc_entry entries[] = {{KEY, ENDPOINT, NULL, 0},
-                                       {STR("list"), {NULL, 0}, list, 2},
-                                       {STR("none"), {NULL, 0}, list, 0},
-                                       {STR("empty"), STR(""), NULL, 0}};
+    struct ext_proc_entry entries[] = {{KEY, ENDPOINT, NULL, 0, NULL},
+                                       {STR("list"), {NULL, 0}, list, 2, NULL},
+                                       {STR("none"), {NULL, 0}, list, 0, NULL},
+                                       {STR("empty"), STR(""), NULL, 0, NULL}};
     struct ext_proc_namespace spaces[] = {{LB, entries, 4}, {STR("other"), NULL, 0}};
     struct ext_proc_response answer = {
         .kind = EXT_PROC_REQUEST_HEADERS, .metadata = spaces, .n_metadata = 2};
@@ -273,7 +274,7 @@ static void ext_proc_response_mode_override_roundtrips(void **state) {
 
 static void ext_proc_response_immediate_roundtrips(void **state) {
     struct ext_proc_header header = {STR("retry-after"), STR("1")};
-    struct ext_proc_entry entry = {KEY, ENDPOINT, NULL, 0};
+    struct ext_proc_entry entry = {KEY, ENDPOINT, NULL, 0, NULL};
     struct ext_proc_namespace space = {LB, &entry, 1};
     struct ext_proc_immediate answer = {.http_status = 599,
                                         .grpc_status = 8,

@@ -31,9 +31,9 @@ static const struct ext_proc_config duplex = {EXT_PROC_BODY_FULL_DUPLEX, EXT_PRO
 static const struct ext_proc_config none = {EXT_PROC_BODY_NONE, EXT_PROC_BODY_NONE, false};
 
 #define ENTRY(key, text)                                                                           \
-    { {(key), sizeof(key) - 1}, {(text), sizeof(text) - 1}, NULL, 0 }
+    { {(key), sizeof(key) - 1}, {(text), sizeof(text) - 1}, NULL, 0, NULL }
 #define LISTED(key, list, n)                                                                       \
-    { {(key), sizeof(key) - 1}, {NULL, 0}, (list), (n) }
+    { {(key), sizeof(key) - 1}, {NULL, 0}, (list), (n), NULL }
 #define SPACE(name, entries)                                                                       \
     { {(name), sizeof(name) - 1}, (entries), sizeof(entries) / sizeof((entries)[0]) }
 

@@ -636,6 +636,7 @@ static enum status worker_state_init(struct worker_state *worker_state,
     worker_state->context.wakeup = &worker_state->wakeup;
     worker_state->context.waited = &worker_state->waited;
     worker_state->context.limits = options->limits;
+    worker_state->context.emits_scores = options->emits_scores;
     return pool_set_reader_new(options->pools, &worker_state->context.pools, err);
 }
 

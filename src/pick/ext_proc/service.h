@@ -18,6 +18,7 @@ struct pick_service_options {
     /* --fairness-id-metric-label-limit: further ones are `other`:
      * pick/session/label_names.c:pick_label_names_admit. */
     uint64_t fairness_id_metric_label_limit;
+    bool emits_scores;             /* of struct pick_context */
     struct worker *const *workers; /* of the server */
     size_t n_workers;
 };

@@ -397,6 +397,18 @@ static void fill_trace(const struct profile *profile, const struct candidate_set
     }
 }
 
+static void copy_scores(const struct candidate_set *candidates, struct pool_scores *out) {
+    out->n = 0;
+    out->items = arena_calloc(out->arena, candidates->n, sizeof(*out->items));
+    out->failed = !out->items;
+    for (uint32_t i = 0; !out->failed && i < candidates->n; i++) {
+        struct str text = endpoint_text(candidate_set_member(candidates, i)->endpoint);
+        out->items[i] = (struct pool_score){arena_dup(out->arena, text), candidates->score[i]};
+        out->failed = !out->items[i].endpoint.ptr;
+        out->n++;
+    }
+}
+
 /* The picker's choices, in order. */
 static void pick_candidates(const struct profile *profile, const struct pool_request *request,
                             struct candidate_set *candidates, struct pool_shortlist *best) {
@@ -405,6 +417,9 @@ static void pick_candidates(const struct profile *profile, const struct pool_req
         uint32_t pos = profile_run_picker(profile, candidates, (uint32_t)best->n);
         if (request->trace && best->n == 0) {
             fill_trace(profile, candidates, pos, request->trace);
+        }
+        if (request->scores && best->n == 0) {
+            copy_scores(candidates, request->scores);
         }
         best->endpoints[best->n++] = candidate_set_member(candidates, pos)->endpoint;
         if (best->n == best->most) {

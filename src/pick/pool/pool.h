@@ -99,6 +99,17 @@ struct pool_trace {
     size_t n;
 };
 
+/* The scores of all candidates among which a profile chose. */
+struct pool_scores {
+    struct arena *arena; /* what the scores are copied to */
+    struct pool_score {
+        struct str endpoint; /* "10.0.0.1:8000" */
+        float score;
+    } * items;
+    size_t n;    /* 0: no profile chose */
+    bool failed; /* out of memory */
+};
+
 /* What the pick needs of a request. */
 struct pool_request {
     struct str model;               /* ptr NULL: none; such a request is never refused for its
@@ -116,6 +127,7 @@ struct pool_request {
     size_t n_fallbacks;             /* number of further endpoints wanted, at most
                                        PROTOCOL_MAX_FALLBACKS */
     struct pool_trace *trace;       /* filled in; NULL: not needed */
+    struct pool_scores *scores;     /* likewise */
     struct str fairness_id;         /* for round robin in the queue; ptr NULL: none */
     enum stage_role stage;          /* with a handler: what the endpoint is for */
     const struct endpoint *peer;    /* of an earlier stage that this one works with; NULL: none */

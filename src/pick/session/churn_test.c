@@ -162,7 +162,7 @@ static void ask_headers(struct stream *stream) {
         list[i] = endpoint_address_print(&address, texts[i]);
     }
     struct ext_proc_entry entry = {
-        STR("x-gateway-destination-endpoint-subset"), {NULL, 0}, list, stream->n_hint};
+        STR("x-gateway-destination-endpoint-subset"), {NULL, 0}, list, stream->n_hint, NULL};
     struct ext_proc_namespace space = {STR("envoy.lb.subset_hint"), &entry, 1};
     struct ext_proc_client_request question = {.kind = EXT_PROC_REQUEST_HEADERS,
                                                .headers = headers,

@@ -198,7 +198,7 @@ static void ask_headers(struct stream *stream) {
     char text[ENDPOINT_TEXT_BYTES];
     struct str list[] = {endpoint_address_print(&address, text)};
     struct ext_proc_entry entry = {
-        STR("x-gateway-destination-endpoint-subset"), {NULL, 0}, list, 1};
+        STR("x-gateway-destination-endpoint-subset"), {NULL, 0}, list, 1, NULL};
     struct ext_proc_namespace space = {STR("envoy.lb.subset_hint"), &entry, 1};
     struct ext_proc_client_request question = {.kind = EXT_PROC_REQUEST_HEADERS,
                                                .headers = headers,

@@ -131,11 +131,25 @@ static struct str target_model(const struct pick_session *session, struct str ta
 
 /* ---- the response with the pick -------------------------------------------------------------- */
 
-/* Clause: "Destination Endpoint", 2, and "Destination endpoint fallback". Returns: the number of
- * entries. */
+enum { MOST_ENTRIES = 3 };
+
+/* Returns: `numbers` NULL: out of memory. */
+static struct ext_proc_entry scores_entry(struct arena *arena, const struct pool_scores *scores) {
+    struct ext_proc_number *numbers = arena_calloc(arena, scores->n, sizeof(*numbers));
+    for (size_t i = 0; numbers && i < scores->n; i++) {
+        numbers[i] =
+            (struct ext_proc_number){scores->items[i].endpoint, (double)scores->items[i].score};
+    }
+    return (struct ext_proc_entry){.key = STR("x-gateway-destination-endpoint-scores"),
+                                   .numbers = numbers,
+                                   .n_list = scores->n};
+}
+
+/* Clause: "Destination Endpoint", 2, and "Destination endpoint fallback"; for the scores that of
+ * the upstream project's picker. Returns: the number of entries. */
 static size_t metadata_entries(const struct protocol *protocol,
                                const struct pick_destination *destination,
-                               struct ext_proc_entry out[2]) {
+                               struct ext_proc_entry out[MOST_ENTRIES]) {
     size_t n = 0;
     out[n++] =
         (struct ext_proc_entry){.key = protocol->destination_key, .text = destination->endpoint};
@@ -188,12 +202,12 @@ static size_t forged_headers(const struct ext_proc_header *set, size_t n_set,
     return n;
 }
 
-static enum status send_mutation(struct pick_send_queue *send_queue,
+static enum status send_mutation(struct pick_send_queue *send_queue, struct arena *arena,
                                  const struct protocol *protocol,
                                  const struct pick_mutation *mutation, struct error *err) {
     struct ext_proc_header set[PICK_MAX_STAGES + 3];
     struct str removed[N_SERVER_HEADERS];
-    struct ext_proc_entry entries[2];
+    struct ext_proc_entry entries[MOST_ENTRIES];
     struct ext_proc_namespace space = {.name = protocol->destination_namespace, .entries = entries};
     struct ext_proc_response answer = {.kind = mutation->kind,
                                        .headers = {.set = set},
@@ -210,6 +224,13 @@ static enum status send_mutation(struct pick_send_queue *send_queue,
         }
         space.n_entries =
             metadata_entries(protocol, &mutation->stages->items[0].destination, entries);
+        const struct pool_scores *scores = mutation->stages->scores;
+        if (scores && scores->n > 0) {
+            entries[space.n_entries] = scores_entry(arena, scores);
+            if (!entries[space.n_entries++].numbers) {
+                return error_no_memory(err, "the scores of endpoints");
+            }
+        }
         answer.metadata = &space;
         answer.n_metadata = 1;
     }
@@ -290,8 +311,8 @@ bool pick_session_check_model(struct pick_session *session, struct pick_pending_
 bool pick_session_send_response(struct pick_session *session,
                                 const struct pick_pending_response *pending) {
     struct error err;
-    enum status st = send_mutation(&session->send_queue, &pick_session_spec(session)->protocol,
-                                   &pending->mutation, &err);
+    enum status st = send_mutation(&session->send_queue, session->arena,
+                                   &pick_session_spec(session)->protocol, &pending->mutation, &err);
     if (st != ST_OK) {
         pick_session_abort(session, &err);
     }

@@ -78,6 +78,7 @@ struct pick_context {
     struct pool *pool;
     struct pool_reader *reader;
     struct pick_limits limits;
+    bool emits_scores; /* --emit-endpoint-scores: response.c:metadata_entries */
 };
 
 /* A received message; its bytes stay valid until `release` is called, which may be NULL. */

@@ -142,12 +142,12 @@ static void session_pick_stays_within_subset(void **state) {
         struct ext_proc_entry hint;
         const char *expected; /* NULL: 503 */
     } cases[] = {
-        {{STR(HINT), {NULL, 0}, list, 2}, "10.0.0.1:8000"},
-        {{STR(HINT), STR("10.9.9.9:8000, 10.0.0.2:8000"), NULL, 0}, "10.0.0.2:8000"},
-        {{STR(HINT), {NULL, 0}, strangers, 2}, NULL}, /* the port counts */
-        {{STR(HINT), {NULL, 0}, list, 0}, NULL},      /* set, and empty */
-        {{STR(HINT), STR(""), NULL, 0}, NULL},
-        {{STR(HINT), STR("10.0.0.1"), NULL, 0}, NULL},
+        {{STR(HINT), {NULL, 0}, list, 2, NULL}, "10.0.0.1:8000"},
+        {{STR(HINT), STR("10.9.9.9:8000, 10.0.0.2:8000"), NULL, 0, NULL}, "10.0.0.2:8000"},
+        {{STR(HINT), {NULL, 0}, strangers, 2, NULL}, NULL}, /* the port counts */
+        {{STR(HINT), {NULL, 0}, list, 0, NULL}, NULL},      /* set, and empty */
+        {{STR(HINT), STR(""), NULL, 0, NULL}, NULL},
+        {{STR(HINT), STR("10.0.0.1"), NULL, 0, NULL}, NULL},
     };
     (void)state;
     for (size_t i = 0; i < 20 * sizeof(cases) / sizeof(cases[0]); i++) { /* repeated, as picks are
@@ -167,9 +167,9 @@ static void session_pick_stays_within_subset(void **state) {
 /* The first message's subset holds when later ones have none; a late one counts until the pick. */
 static void session_first_subset_hint_holds(void **state) {
     static const struct ext_proc_entry hint = {
-        {HINT, sizeof(HINT) - 1}, {"10.0.0.1:8000", 13}, NULL, 0};
+        {HINT, sizeof(HINT) - 1}, {"10.0.0.1:8000", 13}, NULL, 0, NULL};
     static const struct ext_proc_entry other = {
-        {HINT, sizeof(HINT) - 1}, {"10.0.0.2:8000", 13}, NULL, 0};
+        {HINT, sizeof(HINT) - 1}, {"10.0.0.2:8000", 13}, NULL, 0, NULL};
     (void)state;
     for (int i = 0; i < 30; i++) {
         struct pool_spec *spec = fixture_spec_of(3);

@@ -318,6 +318,23 @@ static bool may_wait(struct pick_session *session, const struct pick_stage *stag
     return is_apart;
 }
 
+/* A request that waited is picked for anew. Where the destination is named with another port than
+ * that of its endpoint, as upstream has it, there are no scores. Returns: false when out of
+ * memory. */
+static bool make_scores(struct pick_session *session) {
+    struct pick_stages *stages = &session->stages;
+    if (stages->primary_port != 0) {
+        return true;
+    }
+    if (!stages->scores) {
+        stages->scores = arena_calloc(session->arena, 1, sizeof(*stages->scores));
+    }
+    if (stages->scores) {
+        *stages->scores = (struct pool_scores){.arena = session->arena};
+    }
+    return stages->scores;
+}
+
 /* Picks for the stage. `pick->ticket` is empty where it has to wait. */
 static enum status run_stage(struct pick_session *session, struct pick_stage *stage,
                              struct str model, struct pool_pick *pick, struct pool_trace *trace,
@@ -330,6 +347,10 @@ static enum status run_stage(struct pick_session *session, struct pick_stage *st
     requested.is_admitted = find_picked(session) != NULL;
     requested.n_fallbacks = fallback == FALLBACK_NONE ? 0 : spec->protocol.n_fallbacks;
     requested.trace = trace;
+    if (is_first && session->context.emits_scores && !make_scores(session)) {
+        return error_no_memory(err, "the scores of endpoints");
+    }
+    requested.scores = is_first ? session->stages.scores : NULL;
     /* If flow control is enabled between this test and the pick, this request does not wait. */
     bool queues = session->queue_entry || (session->context.wakeup && spec->flow_control.on);
     if (queues && (session->stages.waits || may_wait(session, stage))) {
@@ -345,6 +366,9 @@ static enum status run_stage(struct pick_session *session, struct pick_stage *st
     stage->ticket = pick->ticket;
     stage->result = PICK_STAGE_PICKED;
     session->stages.n_picked++;
+    if (requested.scores && requested.scores->failed) {
+        return error_no_memory(err, "the scores of endpoints");
+    }
     if (is_first && pool_wants_clients(session->context.pool)) {
         session->client = hash_client(pick_session_request(session));
     }

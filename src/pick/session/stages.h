@@ -60,6 +60,7 @@ struct pick_stages {
     bool by_handler;                /* the pool has a profile handler */
     bool is_disagg;                 /* which decides on stages */
     uint16_t primary_port;          /* of it: the destination's port; 0: the endpoint's */
+    struct pool_scores *scores;     /* of the destination; NULL: not needed */
     struct pick_stage first;        /* `items` of a request with one stage */
 };
 

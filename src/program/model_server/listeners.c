@@ -226,10 +226,11 @@ static void open_admin_listener(void *arg) {
     struct admin_opening *opening = arg;
     struct serve_listeners *self = opening->listeners;
     struct serve_admin *admin = &self->admin;
-    struct net_limits limits = limits_of(self->settings);
-    opening->st =
-        admin_listener_open(&admin->listener, self->settings->metrics, &limits,
-                            admin_api_router(&admin->api), admin->api.state.worker, opening->err);
+    struct admin_listener_options options = {.where = self->settings->metrics,
+                                             .limits = limits_of(self->settings),
+                                             .router = admin_api_router(&admin->api),
+                                             .worker = admin->api.state.worker};
+    opening->st = admin_listener_open(&admin->listener, &options, opening->err);
     if (opening->st == ST_OK) {
         struct admin_state *state = &admin->api.state;
         _Static_assert((int)MAX_SERVERS <= (int)NET_REPORT_SERVERS, "all fit");

@@ -65,6 +65,7 @@ static enum status make_services(struct pick_grpc *self, const struct pick_setti
         .limits = {.max_body_size = settings->max_body_size,
                    .answer_timeout_ns = settings->answer_timeout_ns},
         .fairness_id_metric_label_limit = settings->fairness_id_metric_label_limit,
+        .emits_scores = settings->emit_endpoint_scores,
         .workers = threads->workers,
         .n_workers = threads->n_workers,
     };

@@ -52,6 +52,7 @@ static void log_state(void *user) {
 static void reload_files(void *user) {
     struct pick_process *self = user;
     pick_discovery_refresh(&self->discovery);
+    admin_listener_reload(&self->admin.listener);
 }
 
 static void start_drain(void *user) {
@@ -156,8 +157,9 @@ static void greet(struct pick_process *self, const struct pool_stats *numbers) {
     }
     if (admin->server && !address_is_unix(&admin->address)) {
         address_print(&admin->address, address);
-        buf_printf(&text, "; status page http://%s/\ntry:   curl http://%s/debug/pick", address,
-                   address);
+        const char *scheme = self->settings->metrics_tls_cert ? "https" : "http";
+        buf_printf(&text, "; status page %s://%s/\ntry:   curl %s://%s/debug/pick", scheme, address,
+                   scheme, address);
     }
     buf_add_str(&text, STR("\nstop:  Ctrl-C\n\n"));
     fwrite(text.data, 1, text.len, stderr);

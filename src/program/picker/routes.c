@@ -2,6 +2,7 @@
 #include "program/picker/routes.h"
 
 #include <assert.h>
+#include <time.h>
 
 #include "codec/kserve/path.h"
 #include "core/base/compiler.h"
@@ -201,21 +202,37 @@ struct opening {
 static void open_listener(void *arg) {
     struct opening *opening = arg;
     struct pick_admin *self = opening->admin;
-    struct net_limits limits = pick_net_limits(opening->settings);
-    self->routes.web = &opening->settings->web;
-    opening->st =
-        admin_listener_open(&self->listener, opening->settings->metrics, &limits,
-                            admin_routes_router(&self->routes), self->state.worker, opening->err);
+    const struct pick_settings *settings = opening->settings;
+    struct admin_listener_options options = {.where = settings->metrics,
+                                             .limits = pick_net_limits(settings),
+                                             .router = admin_routes_router(&self->routes),
+                                             .worker = self->state.worker,
+                                             .tls = self->tls,
+                                             .reload_interval_ns = settings->reload_interval_ns};
+    self->routes.web = &settings->web;
+    opening->st = admin_listener_open(&self->listener, &options, opening->err);
     if (opening->st == ST_OK && self->listener.server) {
         pick_admin_add_server(self, "metrics", http_server_net(self->listener.server));
     }
+}
+
+static enum status open_tls(const struct pick_settings *settings, struct tls_server **out,
+                            struct error *err) {
+    struct tls_server_options options = {
+        .cert = {"--metrics-tls-cert", settings->metrics_tls_cert},
+        .key = {"--metrics-tls-key", settings->metrics_tls_key},
+        .client_ca = {"--metrics-tls-client-ca", settings->metrics_tls_client_ca}};
+    return settings->metrics_tls_cert ? tls_server_new(&options, time(NULL), out, err) : ST_OK;
 }
 
 enum status pick_admin_open(struct pick_admin *self, const struct pick_settings *settings,
                             struct error *err) {
     struct opening opening = {.admin = self, .settings = settings, .err = err};
     self->has_deprecated_metrics = settings->deprecated_metrics == 0; /* "on" */
-    worker_call(self->state.worker, open_listener, &opening);
+    opening.st = open_tls(settings, &self->tls, err);
+    if (opening.st == ST_OK) {
+        worker_call(self->state.worker, open_listener, &opening);
+    }
     return opening.st;
 }
 
@@ -254,6 +271,7 @@ void pick_admin_log_state(struct pick_admin *self) {
 
 void pick_admin_free(struct pick_admin *self) {
     admin_listener_free(&self->listener);
+    tls_server_free(self->tls);
     pool_set_reader_free(self->pools);
     if (self->has_process) {
         admin_process_fini(&self->process);

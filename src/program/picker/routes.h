@@ -38,6 +38,7 @@ struct pick_admin {
     struct metrics_page metrics_page;
     struct admin_state state;
     struct admin_routes routes;
+    struct tls_server *tls; /* of the listener; NULL: no --metrics-tls-cert */
     struct admin_listener listener;
 };
 

@@ -192,6 +192,12 @@ static enum status check_cluster(const struct options *given, const struct pick_
 
 static enum status check_tls(const struct pick_settings *settings, struct error *err) {
     const char *cert = settings->grpc_tls_cert, *key = settings->grpc_tls_key;
+    enum status st = listen_address_check_tls_files("metrics", settings->metrics_tls_cert,
+                                                    settings->metrics_tls_key,
+                                                    settings->metrics_tls_client_ca, err);
+    if (st != ST_OK) {
+        return st;
+    }
     if (!settings->grpc_tls_self_signed) {
         return listen_address_check_tls_files("grpc", cert, key, settings->grpc_tls_client_ca, err);
     }

@@ -13,7 +13,7 @@ static const struct upstream_row ROWS[] = {
 #undef UPSTREAM
 };
 
-enum { N_ROWS = sizeof(ROWS) / sizeof(ROWS[0]), MOST_ADDED = N_ROWS + 7 };
+enum { N_ROWS = sizeof(ROWS) / sizeof(ROWS[0]), MOST_ADDED = N_ROWS + 8 };
 
 /* The last value of each upstream flag; NULL: not given. */
 typedef const char *given[N_ROWS];
@@ -98,7 +98,8 @@ static enum status take_switch(const struct upstream_row *row, struct str value,
     return ST_OK;
 }
 
-/* Copies our flags, and stores the last value of each upstream flag. */
+/* Copies our flags, and stores the last value of each upstream flag, and of switches that are both:
+ * they may have a value. */
 static enum status split_arguments(struct upstream_flags *out, given values, int argc, char **argv,
                                    struct error *err) {
     enum status st = ST_OK;
@@ -107,11 +108,12 @@ static enum status split_arguments(struct upstream_flags *out, given values, int
     for (; i < argc && strcmp(argv[i], "--") != 0 && st == ST_OK; i++) {
         struct str value;
         size_t row = find_row(argv[i], &value);
-        if (row == N_ROWS || is_own(&ROWS[row], argv[i], kube)) {
+        bool is_ours = row == N_ROWS || is_own(&ROWS[row], argv[i], kube);
+        if (row == N_ROWS || (is_ours && ROWS[row].kind != UPSTREAM_IS_SWITCH)) {
             out->argv[out->argc++] = argv[i];
             continue;
         }
-        out->used = true;
+        out->used = out->used || !is_ours;
         if (ROWS[row].kind == UPSTREAM_IS_SWITCH) {
             st = take_switch(&ROWS[row], value, &values[row], err);
         } else if (value.ptr) {
@@ -164,10 +166,7 @@ static void add_tls(struct upstream_translation *self, given values) {
         upstream_add_flag(self, "grpc-tls-self-signed", "");
         return;
     }
-    struct str cert = arena_printf(self->arena, "%s/tls.crt", folder);
-    struct str key = arena_printf(self->arena, "%s/tls.key", folder);
-    upstream_add_flag(self, "grpc-tls-cert", cert.ptr);
-    upstream_add_flag(self, "grpc-tls-key", key.ptr);
+    upstream_add_tls_files(self, "grpc", folder);
 }
 
 static void add_defaults(struct upstream_translation *self, given values) {
@@ -193,7 +192,7 @@ static enum status translate_flags(struct upstream_translation *self, given valu
             st = st == ST_OK ? st : error_prefix(err, "--%s", ROWS[i].name);
         }
     }
-    if (st == ST_OK) {
+    if (st == ST_OK && self->out->used) {
         add_defaults(self, values);
         self->out->config = upstream_config_print(&self->config, self->arena);
     }
@@ -211,7 +210,7 @@ enum status upstream_flags_read(int argc, char **argv, struct arena *arena,
     out->notes = self.notes;
     upstream_config_init(&self.config, arena);
     enum status st = split_arguments(out, values, argc, argv, err);
-    return st == ST_OK && out->used ? translate_flags(&self, values, err) : st;
+    return st == ST_OK ? translate_flags(&self, values, err) : st;
 }
 
 void upstream_flags_log(const struct upstream_flags *flags) {

@@ -115,6 +115,16 @@ void upstream_add_flag(struct upstream_translation *self, const char *flag, cons
     out->argc++;
 }
 
+void upstream_add_tls_files(struct upstream_translation *self, const char *listener,
+                            const char *folder) {
+    static const char *const files[][2] = {{"cert", "tls.crt"}, {"key", "tls.key"}};
+    for (size_t i = 0; i < sizeof(files) / sizeof(*files) && *folder; i++) {
+        struct str flag = arena_printf(self->arena, "%s-tls-%s", listener, files[i][0]);
+        struct str path = arena_printf(self->arena, "%s/%s", folder, files[i][1]);
+        upstream_add_flag(self, flag.ptr, path.ptr);
+    }
+}
+
 static enum status add_note(struct upstream_translation *self, const struct upstream_row *row,
                             const char *value) {
     struct str flag = arena_printf(self->arena, "--%s=%s", row->name, value);
@@ -256,6 +266,9 @@ enum status upstream_translate_flag(struct upstream_translation *self,
     case UPSTREAM_POOL_FLAG:
         upstream_add_flag(self, row->our_name, ours);
         upstream_add_flag(self, "kube", "");
+        return ST_OK;
+    case UPSTREAM_METRICS_CERT_DIR:
+        upstream_add_tls_files(self, "metrics", value);
         return ST_OK;
     case UPSTREAM_MIN_TLS:
         if (strcmp(value, "VersionTLS13") == 0) {

@@ -20,6 +20,7 @@ enum upstream_action {
     UPSTREAM_ZAP_LEVEL,
     UPSTREAM_ZAP_ENCODER,
     UPSTREAM_MIN_TLS,
+    UPSTREAM_METRICS_CERT_DIR,
     UPSTREAM_METRICS_PORT,
     UPSTREAM_METRICS_TEXT,
     UPSTREAM_METRICS_BOOL,
@@ -66,6 +67,10 @@ const char *upstream_config_print(struct upstream_config *config, struct arena *
 /* Puts "--flag=value", or "--flag" if `value` is empty, in front of the arguments, so that no "--"
  * precedes it. The array must have space for it. */
 void upstream_add_flag(struct upstream_translation *self, const char *flag, const char *value);
+/* Adds --LISTENER-tls-cert and --LISTENER-tls-key with the files of the folder; none if its name is
+ * empty. */
+void upstream_add_tls_files(struct upstream_translation *self, const char *listener,
+                            const char *folder);
 /* Translates a flag. A switch's `value` is "true" or "false". UPSTREAM_SECURE_SERVING and
  * UPSTREAM_CERT_PATH, which depend on each other, are left to the caller. Returns: ST_BAD_CONFIG
  * with what was expected, without the flag's name. */

@@ -1,7 +1,9 @@
 """`sluice pick` started as the manifests of the upstream project's picker start theirs: its flags, ports,
 probes and configuration. Only the ports are others (0: a free one), and endpoints stand on the command line."""
 import base64
+import http.client
 import re
+import signal
 import socket
 import ssl
 
@@ -11,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from lib import http1
 from lib.certificates import Identity
+from lib.ext_proc import NAMESPACE
 from lib.metric_pages import MetricPages
 from lib.pick_client import Proxy, answer_headers, endpoint_of, headers, set_headers
 from lib.picker import Picker
@@ -124,6 +127,64 @@ def test_upstream_cert_path_is_reloaded(start, tmp_path):
     picker.wait_until(lambda _: certificate_of(picker.proxied) == second.cert_pem(), "the other certificate")
     with encrypted(picker.proxied) as proxy:
         assert proxy.pick("/v1/completions") == A
+
+
+def scrape(address, trusted, identity=None):
+    """The page of metrics over TLS, as Prometheus gets it; `identity`: the files of a certificate and key."""
+    context = ssl.create_default_context(cadata=trusted.cert_pem().decode())
+    if identity:
+        context.load_cert_chain(*identity)
+    host, _, port = address.rpartition(":")
+    done = http.client.HTTPSConnection(host, int(port), timeout=http1.PATIENCE, context=context)
+    try:
+        done.request("GET", "/metrics")
+        answer = done.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        done.close()
+
+
+def test_upstream_metrics_cert_dir_is_reloaded(start, tmp_path):
+    """Metrics over TLS, and nothing without; the files may change."""
+    authority = Identity("authority", authority=True)
+    first, second = Identity("first", authority), Identity("second", authority)
+    first.write(str(tmp_path / "certs"))
+    picker = start(CONFIG.format(version=GROUPS[0]), "--endpoint", A, "--metrics-cert-dir", str(tmp_path / "certs"),
+                   "--reload-interval", "50ms")
+    status, page = scrape(picker.metrics_address, authority)
+    assert status == 200 and "llm_d_epp_ready_endpoints" in page
+    refused = http1.request(picker.metrics_address, "GET", "/metrics")
+    assert refused.status == 400 and b"TLS only" in refused.body
+    assert certificate_of(picker.metrics_address) == first.cert_pem()
+    second.write(str(tmp_path / "certs"))
+    picker.wait_for(lambda: certificate_of(picker.metrics_address) == second.cert_pem(), "the other certificate")
+    assert scrape(picker.metrics_address, authority)[0] == 200
+
+
+def test_upstream_metrics_certificate_is_reloaded_on_signal(start, tmp_path):
+    first, second = Identity("first"), Identity("second")
+    first.write(str(tmp_path / "certs"))
+    picker = start(CONFIG.format(version=GROUPS[0]), "--endpoint", A, "--metrics-cert-dir", str(tmp_path / "certs"),
+                   "--reload-interval", "1h")
+    second.write(str(tmp_path / "certs"))
+    assert certificate_of(picker.metrics_address) == first.cert_pem()
+    picker.signal(signal.SIGHUP)
+    picker.wait_for(lambda: certificate_of(picker.metrics_address) == second.cert_pem(), "the other certificate")
+
+
+def test_upstream_metrics_client_ca_file(start, tmp_path):
+    """Clients without a certificate of that authority get no page."""
+    authority, other = Identity("authority", authority=True), Identity("other", authority=True)
+    Identity("server", authority).write(str(tmp_path / "certs"))
+    authority.write_cert(str(tmp_path / "ca.pem"))
+    known = Identity("prometheus", authority).write(str(tmp_path / "known"))
+    unknown = Identity("prometheus", other).write(str(tmp_path / "unknown"))
+    picker = start(CONFIG.format(version=GROUPS[0]), "--endpoint", A, "--metrics-cert-dir", str(tmp_path / "certs"),
+                   "--metrics-client-ca-file", str(tmp_path / "ca.pem"))
+    assert scrape(picker.metrics_address, authority, known)[0] == 200
+    for identity in (None, unknown):
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            scrape(picker.metrics_address, authority, identity)
 
 
 def cipher_of(address, highest):
@@ -260,7 +321,7 @@ def test_upstream_ignored_flags_are_logged(start):
 
 @pytest.mark.parametrize("args, why", [
     (["--grpc-port", "none"], "--grpc-port: expected a port up to 65535"),
-    (["--metrics-client-ca-file", "/ca.pem"], "metrics are served without TLS"),
+    (["--metrics-client-ca-file", "/ca.pem"], "--metrics-tls-client-ca needs --metrics-tls-cert FILE"),
     (["--tls-min-version", "VersionTLS14"], "TLS 1.2 and 1.3 are supported"),
     (["--disable-endpoint-subset-filter"], "the proxy's subset hint always applies"),
     (["--grpc-prot", "1"], "unknown flag --grpc-prot"),
@@ -369,3 +430,69 @@ def test_upstream_session_token_comes_back(start):
         stream = proxy.stream(headers("/v1/completions", fields={"x-session-token": "%%%"}, end=True))
         assert endpoint_of(stream.next()) in (A, B)
         stream.reset()
+
+
+SCORES = "x-gateway-destination-endpoint-scores"
+
+
+def scores_of(said):
+    """endpoint → score, as the metadata of a pick has them; None: it has none."""
+    fields = said.dynamic_metadata.fields[NAMESPACE].struct_value.fields
+    if SCORES not in fields:
+        return None
+    assert fields[SCORES].WhichOneof("kind") == "struct_value"
+    scored = fields[SCORES].struct_value.fields
+    assert all(value.WhichOneof("kind") == "number_value" for value in scored.values())
+    return {name: value.number_value for name, value in scored.items()}
+
+
+def test_emit_endpoint_scores_names_every_candidate(start):
+    """Also those that were not picked, and those with 0: the sums of weight times score, after the filters."""
+    config = CONFIG.format(version=GROUPS[0])
+    with MetricPages(VLLM.replace("waiting 7", "waiting 1")) as idle, MetricPages(VLLM) as busy, \
+            MetricPages(VLLM.replace("waiting 7", "waiting 4")) as middle:
+        servers = [server.address for server in (idle, busy, middle)]
+        endpoints = [arg for server in servers for arg in ("--endpoint", server)]
+        picker = start(config, *endpoints, "--secure-serving=false", "--emit-endpoint-scores",
+                       "--refresh-metrics-interval=50ms")
+        picker.wait_loads(3)
+        with Proxy(picker.proxied) as proxy:
+            said = proxy.ask("/v1/completions")
+            assert endpoint_of(said) == idle.address
+            assert scores_of(said) == pytest.approx({idle.address: 2, busy.address: 0, middle.address: 1})
+            said = proxy.ask("/v1/completions", hint=[busy.address, middle.address])
+            assert scores_of(said) == pytest.approx({busy.address: 0, middle.address: 2})
+        picker = start(config, *endpoints, "--secure-serving=false", "--emit-endpoint-scores=false",
+                       "--refresh-metrics-interval=50ms")
+        with Proxy(picker.proxied) as proxy:
+            assert scores_of(proxy.ask("/v1/completions")) is None
+
+
+ROLES = """apiVersion: llm-d.ai/v1
+kind: EndpointPickerConfig
+plugins:
+- {type: file-discovery, parameters: {path: ENDPOINTS}}
+- {type: always-disagg-pd-decider}
+- {type: disagg-profile-handler, parameters: {deciders: {prefill: always-disagg-pd-decider}}}
+- {type: prefill-filter}
+- {type: decode-filter}
+- {type: active-request-scorer}
+schedulingProfiles:
+- {name: prefill, plugins: [{pluginRef: prefill-filter}, {pluginRef: active-request-scorer, weight: 3}]}
+- {name: decode, plugins: [{pluginRef: decode-filter}, {pluginRef: active-request-scorer, weight: 2}]}
+dataLayer: {injectDefaults: false, discovery: {endpoints: {pluginRef: file-discovery}}}
+"""
+
+
+def test_emit_endpoint_scores_are_of_the_destination(start, tmp_path):
+    """Of the endpoints that decode, and not of those of the other stages."""
+    endpoints = tmp_path / "endpoints.yaml"
+    endpoints.write_text("endpoints:\n" + "".join(
+        entry(name, address).replace("}", f", labels: {{llm-d.ai/role: {role}}}}}")
+        for name, address, role in (("p", A, "prefill"), ("d", B, "decode"), ("e", "10.0.0.3:8000", "decode"))))
+    picker = start(ROLES.replace("ENDPOINTS", str(endpoints)), "--pool-name=file-discovery", "--secure-serving=false",
+                   "--emit-endpoint-scores")
+    with Proxy(picker.proxied) as proxy:
+        said = proxy.ask("/v1/completions")
+        assert set_headers(said)["x-prefiller-host-port"] == A
+        assert scores_of(said) == {B: 2, "10.0.0.3:8000": 2}
