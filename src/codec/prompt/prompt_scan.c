@@ -97,6 +97,12 @@ static enum media_kind media_kind_of(struct str key) {
     return is_image ? MEDIA_IMAGE : str_is(key, "video_url") ? MEDIA_VIDEO : MEDIA_OTHER;
 }
 
+/* Of the object that has the URL or the data, as `{"url": …, "detail": "low"}`. */
+static bool is_aside_key(struct str key) {
+    return str_is(key, "detail") || str_is(key, "type") || str_is(key, "media_type") ||
+           str_is(key, "filename");
+}
+
 static enum meaning meaning_of_key(struct prompt_scan *scan) {
     static const struct {
         enum meaning in;
@@ -123,10 +129,12 @@ static enum meaning meaning_of_key(struct prompt_scan *scan) {
                 {PART, "file_id", MEDIA},
                 {PART, "file_data", MEDIA},
                 {PART, "file_url", MEDIA}};
+    struct str key = str_make(scan->key, scan->n_key);
     if (frame_of(scan) == MEDIA) {
+        scan->is_aside = scan->n_key <= sizeof(scan->key) && is_aside_key(key);
         return MEDIA;
     }
-    struct str key = str_make(scan->key, scan->n_key);
+    scan->is_aside = false;
     for (size_t i = 0; scan->n_key <= sizeof(scan->key) && i < sizeof(rows) / sizeof(*rows); i++) {
         if (rows[i].in == frame_of(scan) && str_is(key, rows[i].key)) {
             if (rows[i].value == MEDIA) {
@@ -167,7 +175,7 @@ static void push_frame(struct prompt_scan *scan, uint8_t frame) {
         append_bounded(scan, &MESSAGE_MARK, 1);
         scan->n_role = 0;
     } else if (frame == PART) {
-        scan->media_sum = 0;
+        scan->media_sum = scan->item_sum = 0;
     }
 }
 
@@ -193,6 +201,31 @@ static void append_media(struct prompt_scan *scan, uint64_t hash, size_t n_bytes
     }
 }
 
+/* ---- media ----------------------------------------------------------------------------------- */
+
+static void list_item(struct prompt_scan *scan, uint64_t hash) {
+    for (uint32_t i = 0; i < scan->n_items; i++) {
+        if (scan->items[i] == hash) {
+            return;
+        }
+    }
+    if (scan->n_items == scan->items_cap) {
+        uint32_t cap = scan->items_cap > 0 ? scan->items_cap * 2 : 8;
+        uint64_t *items = cap <= PROMPT_SCAN_MAX_ITEMS
+                              ? arena_alloc_array(scan->text.arena, cap, sizeof(*items))
+                              : NULL;
+        if (!items) { /* the limit, or no memory: further ones do not count */
+            return;
+        }
+        for (uint32_t i = 0; i < scan->n_items; i++) {
+            items[i] = scan->items[i];
+        }
+        scan->items = items;
+        scan->items_cap = cap;
+    }
+    scan->items[scan->n_items++] = hash;
+}
+
 static void pop_frame(struct prompt_scan *scan) {
     if (frame_of(scan) == MESSAGE) {
         /* after the content, wherever it was: the members of a message have no order */
@@ -204,6 +237,9 @@ static void pop_frame(struct prompt_scan *scan) {
                      kind == MEDIA_IMAGE   ? scan->image_bytes
                      : kind == MEDIA_VIDEO ? scan->video_bytes
                                            : MEDIA_TEXT_BYTES);
+        if (scan->lists_items && scan->item_sum != 0) {
+            list_item(scan, scan->item_sum);
+        }
     }
     scan->depth--;
     scan->state = AFTER_VALUE;
@@ -222,7 +258,7 @@ static void begin_text(struct prompt_scan *scan, enum state state) {
         scan->n_role = 0;
     }
     scan->has_media |= scan->value == MEDIA;
-    scan->media = MEDIA_SEED;
+    scan->media = MEDIA_SEED ^ scan->media_seed;
     scan->media_word = 0;
     scan->n_media = 0;
 }
@@ -311,6 +347,7 @@ static void end_text(struct prompt_scan *scan) {
         add_media_word(scan, scan->media_word);
         add_media_word(scan, scan->n_media);
         scan->media_sum += scan->media;
+        scan->item_sum += scan->is_aside ? 0 : scan->media;
     } else if (frame_of(scan) == PROMPT) {
         append_bounded(scan, &TEXT_MARK, 1);
     }

@@ -30,6 +30,8 @@ enum prompt_scan_result {
 
 /* The deepest text: a list of token lists in a list. */
 enum { PROMPT_SCAN_MAX_DEPTH = 8 };
+/* Pictures, sounds and videos that are listed; further ones are not. */
+enum { PROMPT_SCAN_MAX_ITEMS = 256 };
 
 struct prompt_scan {
     enum prompt_scan_result result;
@@ -55,10 +57,17 @@ struct prompt_scan {
     bool system_seen;
     size_t image_bytes, video_bytes; /* of the text that stands for one */
     bool has_media;                  /* a message has a picture, sound or video */
+    uint64_t media_seed;             /* of the hashes of media */
+    /* With `lists_items`: the hashes of the pictures, sounds and videos, each once, by their URL or
+     * data alone. In the texts' arena. */
+    bool lists_items;
+    uint32_t n_items, items_cap;
+    uint64_t *items;
     uint8_t n_role;
     char role[32]; /* of the open message */
     /* Of the string being read, and the sum over those of the open part. */
-    uint64_t media, media_word, n_media, media_sum;
+    uint64_t media, media_word, n_media, media_sum, item_sum;
+    bool is_aside;      /* it says something about the picture: its detail, or its type */
     uint8_t media_kind; /* enum media_kind of prompt_scan.c: of the open part */
 };
 

@@ -220,6 +220,78 @@ static void prompt_scan_media_count_by_their_bytes(void **state) {
     free(data);
 }
 
+static void scan_items(const char *part, uint64_t seed, size_t cut, struct prompt_scan *out) {
+    char body[2000];
+    snprintf(body, sizeof(body), "{\"messages\":[{\"content\":[%s]}]}", part);
+    prompt_scan_init(out, arena, 10);
+    out->lists_items = true;
+    out->media_seed = seed;
+    prompt_scan_feed(out, str_make(body, cut < strlen(body) ? cut : strlen(body)));
+    if (cut < strlen(body)) {
+        prompt_scan_feed(out, str_of(body + cut));
+    }
+    assert_int_equal(out->result, PROMPT_SCAN_END);
+}
+
+#define IMAGE(url) "{\"type\":\"image_url\",\"image_url\":{\"url\":\"" url "\"}}"
+
+/* Each picture once, by its URL or data alone, also beyond the text that is collected. */
+static void prompt_scan_items_are_listed_once(void **state) {
+    static const struct {
+        const char *part;
+        uint32_t n;
+        bool is_first; /* the first one is IMAGE("a") */
+    } rows_of_items[] = {
+        {IMAGE("a"), 1, true},
+        {IMAGE("a") "," IMAGE("a"), 1, true},
+        {IMAGE("a") "," IMAGE("b") "," IMAGE("a"), 2, true},
+        {"{\"image_url\":{\"detail\":\"low\",\"url\":\"a\"}}", 1, true},
+        {"{\"image_url\":{\"url\":\"a\",\"detail\":\"high\"}}", 1, true},
+        {"{\"image_url\":\"a\"}", 1, true},
+        {"{\"image_url\":\"\\u0061\"}", 1, true},
+        {"{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"a\"}}", 1, true},
+        {"{\"source\":{\"media_type\":\"image/png\",\"data\":\"a\"}}", 1, true},
+        {"{\"video_url\":{\"url\":\"a\"}}", 1, true},
+        {"{\"input_audio\":{\"data\":\"a\",\"format\":\"wav\"}}", 1, false},
+        {"{\"input_audio\":{\"data\":\"a\",\"format\":\"wav\"}},"
+         "{\"input_audio\":{\"data\":\"a\",\"format\":\"mp3\"}}",
+         2, false},
+        {IMAGE("data:image/png;base64,iVBORw0KGgo="), 1, false},
+        {"{\"type\":\"text\",\"text\":\"a long text without pictures\"}", 0, false},
+        {"{\"image_url\":{\"detail\":\"low\"}}", 0, false},
+    };
+    struct prompt_scan first, got, again;
+    (void)state;
+    scan_items(IMAGE("a"), 0, 2000, &first);
+    for (size_t i = 0; i < sizeof(rows_of_items) / sizeof(*rows_of_items); i++) {
+        for (size_t cut = 0; cut < 200; cut++) {
+            scan_items(rows_of_items[i].part, 0, cut, &got);
+            assert_int_equal(got.n_items, rows_of_items[i].n);
+            if (got.n_items > 0) {
+                assert_int_equal(got.items[0] == first.items[0], rows_of_items[i].is_first);
+            }
+        }
+    }
+    scan_items(IMAGE("a"), 7, 2000, &again); /* the seed makes hashes that clients don't know */
+    assert_true(again.items[0] != first.items[0]);
+}
+
+static void prompt_scan_items_are_bounded(void **state) {
+    struct prompt_scan got;
+    (void)state;
+    prompt_scan_init(&got, arena, 10);
+    got.lists_items = true;
+    prompt_scan_feed(&got, STR("{\"messages\":[{\"content\":["));
+    for (uint32_t i = 0; i < PROMPT_SCAN_MAX_ITEMS + 50; i++) {
+        char part[100];
+        snprintf(part, sizeof(part), "{\"image_url\":\"%u\"},", i);
+        prompt_scan_feed(&got, str_of(part));
+        assert_int_equal(got.n_items, i < PROMPT_SCAN_MAX_ITEMS ? i + 1 : PROMPT_SCAN_MAX_ITEMS);
+    }
+    prompt_scan_feed(&got, STR("\"\"]}]}"));
+    assert_int_equal(got.result, PROMPT_SCAN_END);
+}
+
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
 static void prompt_scan_text_is_bounded(void **state) {
@@ -305,6 +377,8 @@ int main(void) {
         cmocka_unit_test(prompt_scan_not_a_json_object_is_none),
         cmocka_unit_test(prompt_scan_prefix_needs_more),
         cmocka_unit_test(prompt_scan_media_count_by_their_bytes),
+        cmocka_unit_test(prompt_scan_items_are_listed_once),
+        cmocka_unit_test(prompt_scan_items_are_bounded),
         cmocka_unit_test(prompt_scan_text_is_bounded),
         cmocka_unit_test(prompt_scan_endless_nesting_is_bounded),
         cmocka_unit_test(prompt_scan_random_splits_match),

@@ -55,8 +55,41 @@ static struct prefix_producer producer_of(const struct declared_plugin *declared
     };
 }
 
-static bool is_prefix_producer(const struct declared_plugin *declared) {
-    return declared->type && declared->type->parameters == PICKER_PREFIX_PRODUCER;
+/* ---- mm-embeddings-cache-producer ------------------------------------------------------------ */
+
+/* Upstream takes the default for 0 and less. */
+static void read_cache_mib(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    double n = 0;
+    doc_reader_f64(reader, node, &n);
+    if (!(n >= INT32_MIN && n <= INT32_MAX) || n != (double)(int64_t)n) {
+        doc_reader_fail(reader, node, "expected a whole number up to %d", INT32_MAX);
+        return;
+    }
+    uint64_t n_mib = n > 0 ? (uint64_t)n : MEDIA_CACHE_MIB_DEFAULT;
+    uint64_t capacity = (n_mib << 20) / MEDIA_BYTES;
+    *(uint32_t *)out = capacity > 0 ? (uint32_t)capacity : 1;
+}
+
+const struct doc_member PICKER_MEDIA_PRODUCER[] = {
+    {"cacheSizeInMBPerServer",
+     MEMBER_CUSTOM_FIELD(struct media_producer_settings, capacity, uint32_t, read_cache_mib),
+     .form = "a number of MiB",
+     .help = "of the cache that an endpoint has for pictures, sounds and videos, each of which "
+             "takes 2 MiB; 0 or less: 4096"},
+    {0}};
+
+static struct prefix_producer media_producer_of(const struct declared_plugin *declared) {
+    const struct media_producer_settings *settings = declared->settings;
+    struct prefix_producer producer = MEDIA_PRODUCER_DEFAULT;
+    producer.name = declared->name;
+    producer.capacity = settings->capacity;
+    return producer;
+}
+
+/* ---- producers with an index ----------------------------------------------------------------- */
+
+static bool is_of_type(const struct declared_plugin *declared, const struct doc_member *table) {
+    return declared->type && declared->type->parameters == table && declared->settings;
 }
 
 static void declare_prefix_producers(struct doc_reader *reader, const struct plugin_list *list,
@@ -65,21 +98,63 @@ static void declare_prefix_producers(struct doc_reader *reader, const struct plu
     needs->n_prefixes = 1;
     for (size_t i = 0; i < list->n; i++) {
         const struct declared_plugin *declared = &list->items[i];
-        if (!is_prefix_producer(declared)) {
+        bool is_text = is_of_type(declared, PICKER_PREFIX_PRODUCER);
+        if (!is_text && !is_of_type(declared, PICKER_MEDIA_PRODUCER)) {
             continue;
         }
+        struct prefix_producer producer =
+            is_text ? producer_of(declared) : media_producer_of(declared);
         uint32_t index = needs->n_prefixes;
-        if (str_is(declared->name, PREFIX_PRODUCER_DEFAULT_NAME)) {
+        if (is_text && str_is(declared->name, PREFIX_PRODUCER_DEFAULT_NAME)) {
             index = 0;
-            needs->prefixes[0] = producer_of(declared);
+            needs->prefixes[0] = producer;
         } else if (needs->n_prefixes < PREFIX_MAX_INDEXES) {
-            needs->prefixes[needs->n_prefixes++] = producer_of(declared);
+            needs->prefixes[needs->n_prefixes++] = producer;
         } else {
             doc_reader_fail(reader, &declared->item,
-                            "expected at most %d plugins \"%s\" with a name of their own",
-                            PREFIX_MAX_INDEXES - 1, PREFIX_PRODUCER_DEFAULT_NAME);
+                            "expected at most %d plugins \"%s\" with a name of their own and "
+                            "\"%s\" together",
+                            PREFIX_MAX_INDEXES - 1, PREFIX_PRODUCER_DEFAULT_NAME,
+                            MEDIA_PRODUCER_DEFAULT_NAME);
         }
         needs->declared_prefixes |= UINT32_C(1) << index;
+    }
+}
+
+/* ---- p2p-source-producer --------------------------------------------------------------------- */
+
+const struct doc_member PICKER_SOURCE_PRODUCER[] = {
+    {"prefixMatchInfoProducerName", MEMBER_TEXT(struct source_producer_settings, prefix_producer),
+     .form = "a name", .help = "of the producer that says what of the prompt an endpoint has"},
+    {"minCachedTokenDelta", MEMBER_WHOLE(struct source_producer_settings, min_tokens, 1, INT32_MAX),
+     .preset = 1,
+     .help = "tokens that the named endpoint has more of than the one that computes the prompt"},
+    {"prefillProfileName", MEMBER_TEXT(struct source_producer_settings, profile), .form = "a name",
+     .help = "of the profile whose endpoint computes the prompt, where it runs, by default "
+             "prefill; else the destination computes it"},
+    {0}};
+
+/* There is one header. */
+static void declare_source_producer(struct doc_reader *reader, const struct plugin_list *list,
+                                    struct pool_request_needs *needs) {
+    for (size_t i = 0; i < list->n; i++) {
+        const struct declared_plugin *declared = &list->items[i];
+        const struct source_producer_settings *settings = declared->settings;
+        struct error why;
+        if (!is_of_type(declared, PICKER_SOURCE_PRODUCER)) {
+            continue;
+        }
+        if (needs->source.on) {
+            doc_reader_fail(reader, &declared->item,
+                            "expected one p2p-source-producer: requests have one header for it");
+        }
+        needs->source = (struct source_producer){
+            .on = true,
+            .user = {.producer = settings->prefix_producer},
+            .min_tokens = settings->min_tokens,
+            .profile = settings->profile.len > 0 ? settings->profile : STR("prefill")};
+        /* A name that none has is reported where references are checked. */
+        (void)!pool_needs_use_prefix(needs, &needs->source.user, &why);
     }
 }
 
@@ -299,11 +374,13 @@ void picker_declare_producers(struct doc_reader *reader, const struct plugin_lis
                               struct pool_request_needs *needs) {
     declare_prefix_producers(reader, list, needs);
     declare_load_producers(reader, list, needs);
+    declare_source_producer(reader, list, needs);
     declare_token_producer(list, needs);
     for (size_t i = 0; i < list->n; i++) {
         check_reference(reader, list, &list->items[i], "prefixMatchInfoProducerName",
                         PREFIX_PRODUCER_DEFAULT_NAME);
         check_reference(reader, list, &list->items[i], "inFlightLoadProducerName",
                         "inflight-load-producer");
+        check_reference(reader, list, &list->items[i], "producerName", MEDIA_PRODUCER_DEFAULT_NAME);
     }
 }

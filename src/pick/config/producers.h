@@ -21,13 +21,24 @@ struct load_producer_settings {
     bool syncs;
 };
 
+/* Of a p2p-source-producer. */
+struct source_producer_settings {
+    struct str prefix_producer, profile;
+    uint32_t min_tokens;
+};
+
+/* Of an mm-embeddings-cache-producer. */
+struct media_producer_settings {
+    uint32_t capacity;
+};
+
 /* Of a token-producer. */
 struct token_producer_settings {
     struct media_estimate media;
 };
 
 extern const struct doc_member PICKER_PREFIX_PRODUCER[], PICKER_LOAD_PRODUCER[],
-    PICKER_TOKEN_PRODUCER[];
+    PICKER_TOKEN_PRODUCER[], PICKER_MEDIA_PRODUCER[], PICKER_SOURCE_PRODUCER[];
 
 struct plugin_list;
 

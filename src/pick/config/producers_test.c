@@ -198,7 +198,28 @@ static void producer_that_is_not_there_is_an_error(void **state) {
         {"- {type: " PRODUCER ", name: a}\n- {type: " PRODUCER ", name: b}\n"
          "- {type: " PRODUCER ", name: c}\n- {type: " PRODUCER ", name: d}\n"
          "- type: queue-scorer\n",
-         "7: plugins[3]: expected at most 3 plugins \"" PRODUCER "\" with a name of their own"},
+         "7: plugins[3]: expected at most 3 plugins \"" PRODUCER
+         "\" with a name of their own and \"mm-embeddings-cache-producer\" together"},
+        {"- {type: mm-embeddings-cache-producer, parameters: {cacheSizeInMBPerServer: 1.5}}\n",
+         "4: plugins[0].parameters.cacheSizeInMBPerServer: expected a whole number up to "
+         "2147483647"},
+        {"- {type: mm-embeddings-cache-producer, parameters: {cacheSizeInMB: 2048}}\n",
+         "4: unknown field \"plugins[0].parameters.cacheSizeInMB\"; did you mean "
+         "\"cacheSizeInMBPerServer\"?"},
+        {"- {type: mm-embeddings-cache-scorer, parameters: {producerName: " PRODUCER "}}\n"
+         "- type: " PRODUCER "\n",
+         "4: plugins[0].parameters.producerName: \"" PRODUCER "\" is of another type than "
+         "\"mm-embeddings-cache-producer\""},
+        {"- {type: p2p-source-producer, parameters: {minCachedTokenDelta: 0}}\n",
+         "4: plugins[0].parameters.minCachedTokenDelta: expected a whole number from 1 to "
+         "2147483647, got 0"},
+        {"- {type: p2p-source-producer, parameters: {prefixMatchInfoProducerName: gpu}}\n"
+         "- type: queue-scorer\n",
+         "4: plugins[0].parameters.prefixMatchInfoProducerName: no plugin \"" PRODUCER
+         "\" has the name \"gpu\""},
+        {"- type: p2p-source-producer\n- {type: p2p-source-producer, name: p}\n"
+         "- type: queue-scorer\n",
+         "5: plugins[1]: expected one p2p-source-producer: requests have one header for it"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
@@ -208,6 +229,59 @@ static void producer_that_is_not_there_is_an_error(void **state) {
     }
 }
 
+static void media_producer_size_is_upstreams(void **state) {
+    static const struct {
+        const char *size;
+        uint32_t capacity;
+    } rows[] = {{"4096", 2048},
+                {"2048", 1024},
+                {"1", 1},
+                {"3", 1},
+                {"0", 2048},
+                {"-5", 2048},
+                {"2147483647", 1073741823}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        char text[500];
+        snprintf(text, sizeof(text),
+                 HEAD "- {type: mm-embeddings-cache-producer, parameters: "
+                      "{cacheSizeInMBPerServer: %s}}\n- type: mm-embeddings-cache-scorer\n",
+                 rows[i].size);
+        struct pool_request_needs needs = needs_of(text);
+        assert_int_equal(needs.n_prefixes, 2);
+        assert_int_equal(needs.used_prefixes, 2);
+        assert_int_equal(needs.prefixes[1].kind, PREFIX_MEDIA);
+        assert_int_equal(needs.prefixes[1].capacity, rows[i].capacity);
+        assert_true(needs.media_items && needs.body);
+    }
+    struct pool_request_needs needs =
+        needs_of(HEAD "- {type: mm-embeddings-cache-producer, name: a}\n"
+                      "- {type: mm-embeddings-cache-producer, name: b, parameters: "
+                      "{cacheSizeInMBPerServer: 20}}\n"
+                      "- {type: mm-embeddings-cache-scorer, parameters: {producerName: b}}\n");
+    assert_int_equal(needs.n_prefixes, 3);
+    assert_int_equal(needs.used_prefixes, 4);
+    assert_int_equal(needs.prefixes[2].capacity, 10);
+    assert_true(salts[1] != salts[2]);
+}
+
+static void source_producer_parameters_are_upstreams(void **state) {
+    (void)state;
+    struct pool_request_needs needs =
+        needs_of(HEAD "- type: p2p-source-producer\n- type: queue-scorer\n");
+    assert_true(needs.source.on && needs.prompt && needs.body);
+    assert_int_equal(needs.source.min_tokens, 1);
+    assert_int_equal(needs.source.user.index, 0);
+    assert_int_equal(needs.used_prefixes, 1);
+    needs = needs_of(HEAD "- {type: " PRODUCER ", name: cpu}\n"
+                          "- {type: p2p-source-producer, parameters: {minCachedTokenDelta: 2048, "
+                          "prefixMatchInfoProducerName: cpu, prefillProfileName: default}}\n"
+                          "- type: queue-scorer\n");
+    assert_int_equal(needs.source.min_tokens, 2048);
+    assert_int_equal(needs.source.user.index, 1);
+    assert_int_equal(needs.used_prefixes, 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(producer_parameters_are_upstreams),
@@ -215,6 +289,8 @@ int main(void) {
         cmocka_unit_test(load_producer_parameters_are_upstreams),
         cmocka_unit_test(token_producer_estimates_media),
         cmocka_unit_test(producer_that_is_not_there_is_an_error),
+        cmocka_unit_test(media_producer_size_is_upstreams),
+        cmocka_unit_test(source_producer_parameters_are_upstreams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -350,6 +350,7 @@ enum status pool_collect_candidates(struct pool_reader *reader, const struct poo
         .model = model,
         .session = request->session,
         .prefixes = reader->prefixes,
+        .media = reader->media,
         .n_tokens = request->n_tokens,
         .peer =
             request->peer ? pool_snapshot_find(reader->snapshot, &request->peer->address) : NULL,
@@ -510,7 +511,7 @@ static enum status choose_from_group(struct pool_reader *reader, const struct pr
     if (st != ST_OK) {
         return st;
     }
-    pool_prompt_match(reader, profile, request, model);
+    pool_prompt_match(reader, profile, request, model, &candidates);
     uint32_t n = candidates.n,
              n_full = best->check_full ? count_full_candidates(&candidates, &test) : 0;
     best->full = n > 0 && n_full == n;
@@ -1047,7 +1048,7 @@ static enum status explain_candidates(struct pool_reader *reader,
                                       const struct pool_request *request,
                                       struct candidate_set *candidates, struct arena *arena,
                                       struct pool_explanation *out, struct error *err) {
-    pool_prompt_match(reader, out->profile, request, request->model);
+    pool_prompt_match(reader, out->profile, request, request->model, candidates);
     out->n = 0;
     enum status st = list_candidates(out, candidates, arena, err);
     if (st == ST_OK) {

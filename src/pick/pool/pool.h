@@ -115,6 +115,7 @@ struct pool_request {
     struct str model;               /* ptr NULL: none; such a request is never refused for its
                                        model */
     uint64_t path_hash;             /* with pool_wants_clients; 0: unknown */
+    struct str id;                  /* of the request, as in the proxy's log; ptr NULL: none */
     struct str objective;           /* its name; ptr NULL: none */
     struct str session;             /* of session affinity; ptr NULL: none */
     struct pool_prompt *prompt;     /* NULL: unknown or none */

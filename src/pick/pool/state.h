@@ -82,6 +82,7 @@ static inline bool pool_has_results(const struct pool *pool) {
 struct pool_reader {
     /* Of the request being picked for, by the profile's producers. */
     struct prefix_matches prefixes[PREFIX_MAX_INDEXES];
+    struct media_matches media[PREFIX_MAX_INDEXES];
     struct pool *pool;
     uint32_t n_refs;    /* of its thread */
     uint32_t n_waiting; /* requests of its thread that wait for the pool (struct pool_waited) */

@@ -177,6 +177,91 @@ static void handler_stages_left_out_remove_forged_headers(void **state) {
     proxy_close(proxy);
 }
 
+/* ---- the source of a prompt ------------------------------------------------------------------ */
+
+/* The endpoints that have a prompt, as "|IP:PORT|IP:PORT". */
+static bool is_listed(const char *list, struct str endpoint) {
+    char text[64];
+    snprintf(text, sizeof(text), "|%.*s", STR_ARG(endpoint));
+    return strstr(list, text) != NULL;
+}
+
+static void list(char *out, size_t size, struct str endpoint) {
+    size_t n = strlen(out);
+    if (endpoint.ptr && !is_listed(out, endpoint)) {
+        snprintf(out + n, size - n, "|%.*s", STR_ARG(endpoint));
+    }
+}
+
+/* Sends prompts several times each, to endpoints at random. Where the endpoint that computes does
+ * not have the prompt, the header names one that does. Returns: how often it did. */
+static int expect_sources(struct fake_proxy *proxy, bool is_prefill) {
+    int n_named = 0;
+    (void)send_request(proxy, POST, TEXT_BODY); /* the proxy shows responses */
+    proxy_answer(proxy, ":status=200", true);
+    next_stream(proxy);
+    for (int i = 0; i < 60; i++) {
+        static char having[400];
+        char body[400];
+        snprintf(body, sizeof(body), "{\"model\":\"m\",\"prompt\":\"%d%0300d\"}", i / 6, 0);
+        having[0] = i % 6 == 0 ? '\0' : having[0];
+        const struct ext_proc_client_response *reply =
+            send_request(proxy, ":method=POST|:path=/v1/completions" FORGED, body);
+        struct str destination = proxy_pick(reply);
+        struct str prefiller = proxy_set(reply, SERVER_HEADERS[PREFILLER]);
+        struct str source = proxy_set(reply, SERVER_HEADERS[SOURCE]);
+        struct str computing = is_prefill ? prefiller : destination;
+        bool is_named = having[0] != '\0' && !is_listed(having, computing);
+        assert_int_equal(source.ptr != NULL, is_named);
+        assert_true(!is_named || is_listed(having, source));
+        assert_int_equal(count_removed(reply, SERVER_HEADERS[SOURCE]), !is_named);
+        n_named += is_named;
+        list(having, sizeof(having), destination);
+        list(having, sizeof(having), prefiller);
+        proxy_answer(proxy, ":status=200", true);
+        next_stream(proxy);
+    }
+    return n_named;
+}
+
+static void handler_source_is_named_for_the_stage_that_computes(void **state) {
+    static const struct {
+        const char *profile;
+        bool prefill_first, is_prefill;
+    } rows[] = {{"PREFILL", false, true}, {"PREFILL", true, true}, {"other", false, false}};
+    (void)state;
+    for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+        struct profile profiles[N_STAGE_ROLES];
+        struct profile_handler handler = handler_of_three();
+        for (int i = 0; i < N_STAGE_ROLES; i++) {
+            profiles[i] = PROFILES[i];
+            profiles[i].n_scorers = 1;
+            profiles[i].needs.source = (struct source_producer){
+                .on = true, .min_tokens = 1, .profile = str_of(rows[k].profile)};
+            handler.stages[i].profile = i == STAGE_ENCODE ? NULL : &profiles[i];
+        }
+        handler.profiles = profiles;
+        handler.prefill_first = rows[k].prefill_first;
+        struct fake_proxy *proxy = open_pool(spec_of(&handler, (const uint32_t[]){3, 0, 3}));
+        assert_true(expect_sources(proxy, rows[k].is_prefill) >= 10);
+        proxy_close(proxy);
+    }
+}
+
+static void source_is_named_without_a_handler(void **state) {
+    struct pool_spec *spec = fixture_spec_of(3);
+    struct profile profile = PROFILES[STAGE_DECODE];
+    (void)state;
+    profile.n_filters = 0;
+    profile.n_scorers = 1;
+    profile.needs.source =
+        (struct source_producer){.on = true, .min_tokens = 1, .profile = STR("prefill")};
+    spec->profile = &profile;
+    struct fake_proxy *proxy = open_pool(spec);
+    assert_true(expect_sources(proxy, false) >= 10);
+    proxy_close(proxy);
+}
+
 /* ---- deciders -------------------------------------------------------------------------------- */
 
 static void handler_multimodal_decider_encodes_pictures_only(void **state) {
@@ -724,6 +809,8 @@ static void handler_churn_each_stage_has_its_role(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(handler_source_is_named_for_the_stage_that_computes),
+        cmocka_unit_test(source_is_named_without_a_handler),
         cmocka_unit_test(handler_all_stages_are_named_and_forged_headers_replaced),
         cmocka_unit_test(handler_stages_left_out_remove_forged_headers),
         cmocka_unit_test(handler_multimodal_decider_encodes_pictures_only),

@@ -187,6 +187,62 @@ static void prompt_begins_with_a_long_picture(void **state) {
     proxy_close(proxy);
 }
 
+static const struct profile_step MEDIA_STEP = {
+    .plugin = &plugin_mm_embeddings_cache_scorer, .weight = 1, .name = STR("media")};
+static const struct profile BY_MEDIA = {
+    .scorers = &MEDIA_STEP,
+    .n_scorers = 1,
+    .picker = {.plugin = &plugin_max_score_picker},
+    .needs = {.prompt = true,
+              .body = true,
+              .media_items = true,
+              .n_prefixes = 1,
+              .used_prefixes = 1,
+              .prefixes = {{.name = STR("media"), .kind = PREFIX_MEDIA, .capacity = 1000}}}};
+
+/* The same picture goes where it was sent, after whatever text and of whatever form. */
+static void prompt_same_picture_goes_to_same_endpoint(void **state) {
+    static const enum ext_proc_body_mode modes[] = {EXT_PROC_BODY_FULL_DUPLEX,
+                                                    EXT_PROC_BODY_BUFFERED};
+    struct fake_proxy *proxy = open_stage(fixture_spec(), &BY_MEDIA);
+    (void)state;
+    for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
+        assert_same(proxy, CHAT,
+                    "{\"messages\":[{\"content\":[{\"image_url\":{\"url\":\"http://a/%d\"}}]}]}",
+                    "{\"messages\":[{\"content\":[{\"text\":\"What?\"},{\"image_url\":{\"detail\":"
+                    "\"low\",\"url\":\"http://a/%d\"}}]}],\"model\":\"m\"}",
+                    modes[i], true);
+        assert_same(proxy, CHAT,
+                    "{\"messages\":[{\"content\":[{\"image_url\":{\"url\":\"http://b/%d\"}}]}]}",
+                    "{\"messages\":[{\"content\":[{\"image_url\":{\"url\":\"http://c/%d\"}}]}]}",
+                    modes[i], false);
+    }
+    proxy_close(proxy);
+}
+
+/* A picture counts wherever it is, up to the largest body. */
+static void prompt_picture_after_a_long_text_counts(void **state) {
+    enum { N_TEXT = 600000 };
+    struct fake_proxy *proxy = open_stage(fixture_spec(), &BY_MEDIA);
+    char *body = malloc(N_TEXT + 200);
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        char first[64];
+        for (int k = 0; k < 2; k++) {
+            int n = sprintf(body, "{\"messages\":[{\"content\":[{\"text\":\"%d", k);
+            memset(body + n, 'A', N_TEXT);
+            sprintf(body + n + N_TEXT, "\"},{\"image_url\":\"http://a/%d\"}]}]}", i);
+            const char *got = ask_in_pieces(proxy, CHAT, body, 100000);
+            if (k == 0) {
+                snprintf(first, sizeof(first), "%s", got);
+            }
+            assert_string_equal(got, first);
+        }
+    }
+    free(body);
+    proxy_close(proxy);
+}
+
 static void prompt_different_prefix_is_unrelated(void **state) {
     struct fake_proxy *proxy = open_stage(fixture_spec(), &ASKING);
     (void)state;
@@ -579,6 +635,8 @@ int main(void) {
         cmocka_unit_test(prompt_same_prefix_goes_to_same_endpoint),
         cmocka_unit_test(prompt_in_pieces_and_other_order_is_the_same),
         cmocka_unit_test(prompt_begins_with_a_long_picture),
+        cmocka_unit_test(prompt_same_picture_goes_to_same_endpoint),
+        cmocka_unit_test(prompt_picture_after_a_long_text_counts),
         cmocka_unit_test(prompt_different_prefix_is_unrelated),
         cmocka_unit_test(prompt_refused_by_endpoints_replaces_none),
         cmocka_unit_test(prompt_pick_waits_for_first_bytes),

@@ -169,7 +169,7 @@ enum { N_SERVER_HEADERS = sizeof(SERVER_HEADERS) / sizeof(SERVER_HEADERS[0]) };
 
 /* Returns: the number of headers. */
 static size_t stage_headers(const struct protocol *protocol, const struct pick_stages *stages,
-                            struct ext_proc_header out[PICK_MAX_STAGES + 1]) {
+                            struct ext_proc_header out[PICK_MAX_STAGES + 2]) {
     size_t n = 0;
     for (size_t i = 0; i < stages->n; i++) {
         const struct pick_stage *stage = &stages->items[i];
@@ -182,6 +182,9 @@ static size_t stage_headers(const struct protocol *protocol, const struct pick_s
     if (stages->items[0].destination.rank.ptr) {
         out[n++] = (struct ext_proc_header){STR("x-data-parallel-host-port"),
                                             stages->items[0].destination.rank};
+    }
+    if (stages->source.ptr) {
+        out[n++] = (struct ext_proc_header){STR("x-kv-cache-source-host-port"), stages->source};
     }
     return n;
 }
@@ -205,7 +208,7 @@ static size_t forged_headers(const struct ext_proc_header *set, size_t n_set,
 static enum status send_mutation(struct pick_send_queue *send_queue, struct arena *arena,
                                  const struct protocol *protocol,
                                  const struct pick_mutation *mutation, struct error *err) {
-    struct ext_proc_header set[PICK_MAX_STAGES + 3];
+    struct ext_proc_header set[PICK_MAX_STAGES + 4];
     struct str removed[N_SERVER_HEADERS];
     struct ext_proc_entry entries[MOST_ENTRIES];
     struct ext_proc_namespace space = {.name = protocol->destination_namespace, .entries = entries};
@@ -218,7 +221,7 @@ static enum status send_mutation(struct pick_send_queue *send_queue, struct aren
     size_t n = 0;
     if (mutation->stages) { /* Clause: "Destination Endpoint", 1 */
         n = stage_headers(protocol, mutation->stages, set);
-        if (mutation->stages->by_handler) {
+        if (mutation->stages->removes_headers) {
             answer.headers.remove = removed;
             answer.headers.n_remove = forged_headers(set, n, removed);
         }

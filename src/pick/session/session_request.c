@@ -22,6 +22,8 @@ struct pick_prompt {
     struct prompt_text text;
     bool waits;       /* the pick waits for the prompt */
     bool wants_media; /* and for the first of its pictures, sounds or videos */
+    bool wants_items; /* and for all of them */
+    uint64_t limit;   /* bytes of the body that are scanned at most */
     uint64_t n_seen;  /* bytes of the body scanned */
 };
 
@@ -179,6 +181,14 @@ static void set_media_sizes(struct pick_session *session, const struct media_est
     }
 }
 
+/* Pictures are wherever they are in the body, and longer than any text. */
+static uint64_t scan_limit(const struct pick_session *session) {
+    uint64_t window = (uint64_t)session->prompt->scan.max_bytes * 2;
+    uint64_t limit = window > MAX_BYTES_FOR_PROMPT ? window : MAX_BYTES_FOR_PROMPT;
+    uint64_t most = session->context.limits.max_body_size;
+    return session->prompt->wants_items && most > limit ? most : limit;
+}
+
 static bool start_prompt_scan(struct pick_session *session) {
     const struct pool_request_needs *needs = pool_request_needs(session->context.reader);
     struct model_location location;
@@ -199,6 +209,7 @@ static bool start_prompt_scan(struct pick_session *session) {
     if (session->prompt) {
         session->prompt->waits = waits;
         session->prompt->wants_media = needs->media;
+        session->prompt->wants_items = needs->media_items;
         for (size_t i = 0; i < session->stages.n; i++) {
             prompts[i].text = &session->prompt->text;
             session->stages.items[i].prompt = &prompts[i];
@@ -207,6 +218,9 @@ static bool start_prompt_scan(struct pick_session *session) {
         prompt_scan_init(&session->prompt->scan, session->arena,
                          (size_t)pool_needs_window_bytes(needs));
         session->prompt->scan.may_have_system = location.may_have_system;
+        session->prompt->scan.lists_items = needs->media_items;
+        session->prompt->scan.media_seed = prompt_text_media_seed(session->context.reader);
+        session->prompt->limit = scan_limit(session);
         set_media_sizes(session, needs->estimate);
     }
     return session->prompt && waits;
@@ -214,15 +228,12 @@ static bool start_prompt_scan(struct pick_session *session) {
 
 /* ---- the prompt: scanning the body ----------------------------------------------------------- */
 
-static uint64_t prompt_limit(const struct pick_prompt *prompt) {
-    uint64_t window = (uint64_t)prompt->scan.max_bytes * 2;
-    return window > MAX_BYTES_FOR_PROMPT ? window : MAX_BYTES_FOR_PROMPT;
-}
-
 /* The text is hashed, and not kept. */
 static void hash_prompt(struct pick_prompt *prompt) {
     struct prompt_scan *scan = &prompt->scan;
     bool ended = scan->result == PROMPT_SCAN_END;
+    prompt->text.media = scan->items;
+    prompt->text.n_media = scan->n_items;
     prompt_text_add(&prompt->text, true, prompt_scan_take(scan, true));
     prompt_text_add(&prompt->text, false, prompt_scan_take(scan, false));
     if (scan->system_seen) {
@@ -235,8 +246,7 @@ static void hash_prompt(struct pick_prompt *prompt) {
 
 /* Bytes after the limit do not count, however the body was cut. */
 static void scan_prompt(struct pick_prompt *prompt, struct str bytes) {
-    uint64_t limit = prompt_limit(prompt), room = limit - prompt->n_seen;
-    room = prompt->n_seen < limit ? room : 0;
+    uint64_t room = prompt->n_seen < prompt->limit ? prompt->limit - prompt->n_seen : 0;
     (void)prompt_scan_feed(&prompt->scan,
                            str_make(bytes.ptr, bytes.len < room ? bytes.len : (size_t)room));
     prompt->n_seen += bytes.len;
@@ -245,18 +255,18 @@ static void scan_prompt(struct pick_prompt *prompt, struct str bytes) {
 
 /* Further bytes are not read. */
 static bool is_prompt_scan_over(const struct pick_prompt *prompt) {
-    return prompt->scan.result != PROMPT_SCAN_MORE || prompt->n_seen >= prompt_limit(prompt);
+    return prompt->scan.result != PROMPT_SCAN_MORE || prompt->n_seen >= prompt->limit;
 }
 
 static bool waits_for_prompt(const struct pick_prompt *prompt) {
     return prompt && prompt->waits && !is_prompt_scan_over(prompt) &&
-           !(prompt_scan_is_full(&prompt->scan) &&
+           !(prompt_scan_is_full(&prompt->scan) && !prompt->wants_items &&
              (!prompt->wants_media || prompt->scan.has_media));
 }
 
 static bool is_prompt_limit_reached(const struct pick_session *session) {
     const struct pick_prompt *prompt = session->prompt;
-    return prompt && !session->needs_model && prompt->n_seen >= prompt_limit(prompt);
+    return prompt && !session->needs_model && prompt->n_seen >= prompt->limit;
 }
 
 /* ---- the prompt: for the pick ---------------------------------------------------------------- */
@@ -266,8 +276,7 @@ static bool may_lack_beginning(const struct pick_prompt *prompt) {
     const struct prompt_scan *scan = &prompt->scan;
     return scan->result == PROMPT_SCAN_MORE && prompt_scan_text_bytes(scan) > 0 &&
            scan->may_have_system && !scan->system_seen &&
-           prompt_scan_system_bytes(scan) < scan->max_bytes &&
-           prompt->n_seen < prompt_limit(prompt);
+           prompt_scan_system_bytes(scan) < scan->max_bytes && prompt->n_seen < prompt->limit;
 }
 
 struct pool_prompt *pick_session_get_prompt(const struct pick_session *session,
@@ -281,9 +290,9 @@ struct pool_prompt *pick_session_get_prompt(const struct pick_session *session,
 
 uint64_t pick_session_prompt_bytes(const struct pick_session *session) {
     const struct pick_prompt *prompt = session->prompt;
-    return prompt
-               ? prompt->scan.system.cap + prompt->scan.text.cap + prompt_text_bytes(&prompt->text)
-               : 0;
+    return prompt ? prompt->scan.system.cap + prompt->scan.text.cap +
+                        prompt->scan.items_cap * sizeof(uint64_t) + prompt_text_bytes(&prompt->text)
+                  : 0;
 }
 
 bool pick_session_has_media(const struct pick_session *session) {

@@ -42,10 +42,11 @@ bool pick_stages_plan(struct pick_session *session) {
     struct pick_stages *stages = &session->stages;
     enum stage_role order[N_STAGE_ROLES];
     size_t n_ordered = 0;
+    stages->removes_headers = pool_request_needs(session->context.reader)->source.on;
     if (!handler || session->context.n_stages > 0) {
         return true;
     }
-    stages->by_handler = true;
+    stages->by_handler = stages->removes_headers = true;
     stages->is_disagg = handler->is_disagg;
     stages->primary_port = handler->primary_port;
     if (!handler->stages[STAGE_ENCODE].profile && !handler->stages[STAGE_PREFILL].profile) {
@@ -185,6 +186,7 @@ struct pool_request pick_stage_request(const struct pick_session *session,
     const struct subset *selection = request->has_selection ? &request->selection : NULL;
     bool wants_kind = pool_wants_clients(session->context.pool);
     return (struct pool_request){.model = model,
+                                 .id = request->id,
                                  .path_hash = wants_kind ? hash_path(request) : 0,
                                  .objective = request->objective,
                                  .session = request->session,
@@ -401,6 +403,37 @@ static enum status step(struct pick_session *session, struct pick_stage *stage, 
     return st;
 }
 
+/* Which endpoint computes the prompt: that of the stage which runs the profile of this name, or
+ * else the destination. */
+static const struct endpoint *find_computing(const struct pick_stages *stages,
+                                             const struct profile_handler *handler,
+                                             struct str profile) {
+    for (size_t i = 1; handler && i < stages->n; i++) {
+        const struct pick_stage *stage = &stages->items[i];
+        const struct profile *own = handler->stages[stage->plan->role].profile;
+        if (stage->ticket.endpoint && own && str_eq(own->name, profile)) {
+            return stage->ticket.endpoint;
+        }
+    }
+    return stages->items[0].ticket.endpoint;
+}
+
+/* Names the endpoint that the one which computes the prompt may fetch its beginning from. With one
+ * stage the reader is not refreshed: views of the pick are in use. */
+static void find_source(struct pick_session *session) {
+    const struct pick_stages *stages = &session->stages;
+    const struct profile_handler *handler =
+        stages->n > 1 ? pick_session_spec(session)->handler : NULL;
+    const struct source_producer *rules = &pool_request_needs(session->context.reader)->source;
+    const struct pool_prompt *prompt = stages->items[0].prompt;
+    const struct endpoint *computing =
+        rules->on ? find_computing(stages, handler, rules->profile) : NULL;
+    if (prompt && computing) {
+        session->stages.source =
+            prefix_source_for(&prompt->text->source, computing, rules->min_tokens, session->arena);
+    }
+}
+
 static void count_stages(const struct pick_stages *stages) {
     for (size_t i = 1; stages->by_handler && i < stages->n; i++) {
         pick_count_stage(stages->items[i].plan->role, stages->items[i].result);
@@ -434,6 +467,9 @@ enum status pick_stages_run(struct pick_session *session, struct str model, stru
                                    .n_cached_tokens = destination->n_cached_tokens,
                                    .pool = pick_session_spec(session)->name};
         count_stages(stages);
+    }
+    if (stages->removes_headers) {
+        find_source(session);
     }
     return ST_OK;
 }

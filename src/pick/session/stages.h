@@ -59,8 +59,11 @@ struct pick_stages {
                                        configuration is by now */
     bool by_handler;                /* the pool has a profile handler */
     bool is_disagg;                 /* which decides on stages */
+    bool removes_headers;           /* those that name servers to each other, if a client set
+                                       them */
     uint16_t primary_port;          /* of it: the destination's port; 0: the endpoint's */
     struct pool_scores *scores;     /* of the destination; NULL: not needed */
+    struct str source;              /* the endpoint that has most of the prompt; ptr NULL: none */
     struct pick_stage first;        /* `items` of a request with one stage */
 };
 

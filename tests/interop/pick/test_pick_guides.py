@@ -18,7 +18,6 @@ FLAGS = ("--zap-encoder", "json", "--grpc-health-port", "9003", "--v=2", "--trac
 NOT_PREDICTED = "latencies are not predicted"
 NO_EVENTS = "the blocks that engines report are not read"
 ONE_CLUSTER = "a pool is of one cluster"
-NO_MEDIA_CACHE = "which pictures and sounds an endpoint was sent is not remembered"
 NO_ATTRIBUTES = "endpoints have loads and labels, and no other attributes"
 REFUSED = {
     "predicted-latency-producer": NOT_PREDICTED,
@@ -31,10 +30,7 @@ REFUSED = {
     "precise-prefix-cache-scorer": NO_EVENTS,
     "endpoint-notification-source": NO_EVENTS,
     "lmetric-scorer": "an experiment of upstream's",
-    "mm-embeddings-cache-producer": NO_MEDIA_CACHE,
-    "mm-embeddings-cache-scorer": NO_MEDIA_CACHE,
     "burst-prefix-cache-producer": "requests are not held to be placed together",
-    "p2p-source-producer": "it needs the blocks that engines report",
     "endpoint-attribute-filter": NO_ATTRIBUTES,
     "endpoint-attribute-scorer": NO_ATTRIBUTES,
     "dcgm-data-source": NO_ATTRIBUTES,
@@ -73,6 +69,8 @@ def reasons(config):
             found.add("prompts are not sent to an engine for their tokens")
         if values.get("strategy") == "turn-priority":
             found.add('expected las, got "turn-priority"')
+        if "cacheSizeInMB" in values:  # a name that upstream does not know, either
+            found.add('cacheSizeInMB"; did you mean "cacheSizeInMBPerServer"?')
         if "maxTokensInFlightPenalty" in values:
             found.add('unknown field "plugins[3].parameters.maxTokensInFlightPenalty"')
     if config.get("flowControl", {}).get("enableEviction"):

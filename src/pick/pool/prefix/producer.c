@@ -17,6 +17,12 @@ const struct prefix_producer PREFIX_PRODUCER_DEFAULT = {.name = STR("approx-pref
                                                         .auto_capacity = true,
                                                         .auto_block = true};
 
+const char MEDIA_PRODUCER_DEFAULT_NAME[] = "mm-embeddings-cache-producer";
+
+const struct prefix_producer MEDIA_PRODUCER_DEFAULT = {.name = STR("mm-embeddings-cache-producer"),
+                                                       .kind = PREFIX_MEDIA,
+                                                       .capacity = MEDIA_CAPACITY_DEFAULT};
+
 const struct load_producer LOAD_PRODUCER_DEFAULT = {.output_ratio = 1.5, .max_output = UINT64_MAX};
 
 struct prefix_blocks prefix_producer_blocks(const struct prefix_producer *producer,
@@ -36,19 +42,44 @@ uint64_t prefix_producer_salt(const struct prefix_producer *producer) {
     return str_is(producer->name, PREFIX_PRODUCER_DEFAULT_NAME) ? 0 : hash_text(producer->name, 0);
 }
 
+/* Returns: whether there is a producer of this kind and name. */
+static bool use_producer(struct pool_request_needs *needs, enum prefix_kind kind, struct str name,
+                         struct prefix_user *user) {
+    for (uint32_t i = 0; i < needs->n_prefixes; i++) {
+        if (needs->prefixes[i].kind == kind && str_eq(needs->prefixes[i].name, name)) {
+            user->index = i;
+            needs->used_prefixes |= UINT32_C(1) << i;
+            needs->prompt = needs->body = true;
+            return true;
+        }
+    }
+    return false;
+}
+
 enum status pool_needs_use_prefix(struct pool_request_needs *needs, struct prefix_user *user,
                                   struct error *err) {
     struct str name =
         user->producer.len > 0 ? user->producer : str_of(PREFIX_PRODUCER_DEFAULT_NAME);
-    for (uint32_t i = 0; i < needs->n_prefixes; i++) {
-        if (str_eq(needs->prefixes[i].name, name)) {
-            user->index = i;
-            needs->used_prefixes |= UINT32_C(1) << i;
-            needs->prompt = needs->body = true;
-            return ST_OK;
-        }
+    if (use_producer(needs, PREFIX_TEXT, name, user)) {
+        return ST_OK;
     }
     return error_set(err, ST_BAD_CONFIG, "no approx-prefix-cache-producer is called \"%.*s\"",
+                     STR_ARG(name));
+}
+
+enum status pool_needs_use_media(struct pool_request_needs *needs, struct prefix_user *user,
+                                 struct error *err) {
+    struct str name = user->producer.len > 0 ? user->producer : str_of(MEDIA_PRODUCER_DEFAULT_NAME);
+    needs->media_items = true;
+    if (use_producer(needs, PREFIX_MEDIA, name, user)) {
+        return ST_OK;
+    }
+    if (str_is(name, MEDIA_PRODUCER_DEFAULT_NAME) && needs->n_prefixes < PREFIX_MAX_INDEXES) {
+        needs->prefixes[needs->n_prefixes++] = MEDIA_PRODUCER_DEFAULT;
+        (void)use_producer(needs, PREFIX_MEDIA, name, user);
+        return ST_OK;
+    }
+    return error_set(err, ST_BAD_CONFIG, "no mm-embeddings-cache-producer is called \"%.*s\"",
                      STR_ARG(name));
 }
 
@@ -84,9 +115,11 @@ uint64_t pool_needs_window_bytes(const struct pool_request_needs *needs) {
     uint64_t most = 0;
     for (uint32_t i = 0; i < needs->n_prefixes; i++) {
         const struct prefix_producer *producer = &needs->prefixes[i];
-        struct prefix_blocks blocks = prefix_producer_blocks(producer, producer->block_bytes);
-        uint64_t n = pool_needs_prefix(needs, i) ? (uint64_t)blocks.most * blocks.block_bytes : 0;
-        most = n > most ? n : most;
+        if (pool_needs_prefix(needs, i) && producer->kind != PREFIX_MEDIA) {
+            struct prefix_blocks blocks = prefix_producer_blocks(producer, producer->block_bytes);
+            uint64_t n = (uint64_t)blocks.most * blocks.block_bytes;
+            most = n > most ? n : most;
+        }
     }
     return most > 0 ? most : WINDOW_BYTES_DEFAULT;
 }

@@ -19,11 +19,20 @@ enum { PROMPT_BYTES_PER_TOKEN = 4 };
 /* The beginning of a prompt that is compared at most, and by default. */
 enum { PREFIX_MAX_TEXT_BYTES = 4 << 20, PREFIX_TOKENS_DEFAULT = 131072 };
 enum { PREFIX_BLOCK_TOKENS_MIN = 64, PREFIX_CAPACITY_DEFAULT = 31250 };
+/* Of media: the part of a server's cache that each takes, and the cache. */
+enum { MEDIA_BYTES = 2 << 20, MEDIA_CACHE_MIB_DEFAULT = 4096 };
+enum { MEDIA_CAPACITY_DEFAULT = MEDIA_CACHE_MIB_DEFAULT / (MEDIA_BYTES >> 20) };
 
-/* Computes how much of a prompt's beginning each endpoint was sent, with an index of its own in the
- * prefix table. */
+/* What a producer computes, with an index of its own in the prefix table. */
+enum prefix_kind {
+    PREFIX_TEXT,  /* how much of a prompt's beginning each endpoint was sent */
+    PREFIX_MEDIA, /* which of a request's pictures, sounds and videos each endpoint was sent */
+};
+
+/* Without block sizes and lengths for PREFIX_MEDIA, of which each item is one block. */
 struct prefix_producer {
     struct str name;
+    enum prefix_kind kind;
     uint32_t block_bytes;
     uint64_t max_tokens; /* of the prompt's beginning; 0: max_blocks counts */
     uint64_t max_blocks; /* 0: no limit but PREFIX_MAX_TEXT_BYTES */
@@ -37,6 +46,9 @@ struct prefix_producer {
 /* The one that plugins use which name none. */
 extern const char PREFIX_PRODUCER_DEFAULT_NAME[];
 extern const struct prefix_producer PREFIX_PRODUCER_DEFAULT;
+/* The same of media. */
+extern const char MEDIA_PRODUCER_DEFAULT_NAME[];
+extern const struct prefix_producer MEDIA_PRODUCER_DEFAULT;
 
 /* The blocks of this size. */
 struct prefix_blocks prefix_producer_blocks(const struct prefix_producer *producer,
@@ -56,12 +68,29 @@ struct load_producer {
 
 extern const struct load_producer LOAD_PRODUCER_DEFAULT;
 
+/* A plugin's reference to a producer. */
+struct prefix_user {
+    struct str producer; /* its name; empty: the default */
+    uint32_t index;
+};
+
+/* Upstream's p2p-source-producer (source.h). */
+struct source_producer {
+    bool on;
+    struct prefix_user user; /* the producer that says what endpoints have */
+    uint32_t min_tokens;     /* that the source has more than the endpoint that computes the
+                                prompt */
+    struct str profile;      /* of the stage that computes it, if it runs; else the destination
+                                does */
+};
+
 /* What a profile's plugins need of requests. */
 struct pool_request_needs {
     bool tokens;        /* tokens in flight, which a plugin or the configuration asks for */
     bool prompt;        /* the prompt's beginning, where the body is available anyway */
     bool body;          /* and the pick waits for the body, where the proxy sends it */
     bool media;         /* and for its pictures, sounds and videos: whether there are any */
+    bool media_items;   /* and for all of them */
     bool cold_requests; /* which endpoints were sent requests whose prefix no endpoint had, by the
                            producer `cold_prefix` */
     bool latency;       /* response times */
@@ -69,6 +98,7 @@ struct pool_request_needs {
                                  (pick/pool/profile/session_token.h); ptr NULL: none */
     uint32_t cold_prefix;
     struct load_producer load;
+    struct source_producer source;
     const struct media_estimate *estimate; /* of pictures and videos; NULL: the default */
     uint32_t n_prefixes;                   /* the producers that there are */
     uint32_t used_prefixes;                /* a bit for each that a plugin uses */
@@ -84,16 +114,13 @@ static inline bool pool_needs_prefix(const struct pool_request_needs *needs, uin
     return needs->used_prefixes >> i & 1;
 }
 
-/* A plugin's reference to a producer. */
-struct prefix_user {
-    struct str producer; /* its name; empty: the default */
-    uint32_t index;
-};
-
 /* The plugin uses the producer: sets user->index. Returns: ST_BAD_CONFIG: there is none of this
  * name. */
 enum status pool_needs_use_prefix(struct pool_request_needs *needs, struct prefix_user *user,
                                   struct error *err) SLUICE_MUST_USE;
+/* The same of one of media, which is added where none has the default's name. */
+enum status pool_needs_use_media(struct pool_request_needs *needs, struct prefix_user *user,
+                                 struct error *err) SLUICE_MUST_USE;
 /* The plugin reads the tokens in flight. */
 void pool_needs_tokens(struct pool_request_needs *needs);
 /* After those of all plugins: what tokens in flight need. */

@@ -35,6 +35,11 @@ static uint32_t block_bytes_of(const struct pool_reader *reader,
     return is_set && fits ? n * PROMPT_BYTES_PER_TOKEN : producer->block_bytes;
 }
 
+uint64_t prompt_text_media_seed(const struct pool_reader *reader) {
+    const struct prefix_table *table = reader->pool->prefix_table;
+    return table ? prefix_table_seed(table) : 0;
+}
+
 static struct prompt_chains *find_chains(const struct prompt_text *text, uint32_t block_bytes) {
     for (uint32_t i = 0; i < text->n; i++) {
         if (text->chains[i].text.blocks.block_bytes == block_bytes) {
@@ -56,12 +61,12 @@ void prompt_text_init(struct prompt_text *text, const struct pool_reader *reader
     text->chains = arena_alloc_array(arena, needs->n_prefixes, sizeof(*text->chains));
     for (uint32_t i = 0; text->chains && i < needs->n_prefixes; i++) {
         const struct prefix_producer *producer = &needs->prefixes[i];
+        if (!pool_needs_prefix(needs, i) || producer->kind == PREFIX_MEDIA) {
+            continue;
+        }
         uint32_t block_bytes = block_bytes_of(reader, producer);
         struct prefix_blocks blocks = prefix_producer_blocks(producer, block_bytes);
         struct prompt_chains *chains = find_chains(text, block_bytes);
-        if (!pool_needs_prefix(needs, i)) {
-            continue;
-        }
         if (chains) {
             uint32_t most = chains->text.blocks.most;
             chains->text.blocks.most = chains->system.blocks.most =
@@ -157,6 +162,49 @@ static void find_matches(const struct pool_reader *reader, const struct prefix_k
     out->n_blocks = key->n;
 }
 
+static void add_media_hit(struct media_matches *out, uint32_t member) {
+    uint32_t i = 0;
+    while (i < out->n && out->hits[i].member != member) {
+        i++;
+    }
+    if (i == MEDIA_MAX_HITS) {
+        return;
+    }
+    if (i == out->n) {
+        out->hits[out->n++].member = member;
+        out->hits[i].n_items = 0;
+    }
+    out->hits[i].n_items++;
+}
+
+/* Each item by itself: they have no order. */
+static void find_media(const struct pool_reader *reader, const struct prefix_key *key,
+                       struct media_matches *out) {
+    struct prefix_key item = *key;
+    item.n = 1;
+    for (uint32_t k = 0; k < key->n; k++, item.hashes++) {
+        struct prefix_hit hits[PREFIX_MAX_HOSTS];
+        uint32_t n = prefix_table_find(reader->pool->prefix_table, &item, hits);
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t member = member_of(reader->snapshot, hits[i].host);
+            if (member != 0) {
+                add_media_hit(out, member - 1);
+            }
+        }
+    }
+    out->n_items = key->n;
+}
+
+static void match_media(struct pool_reader *reader, const struct prefix_producer *producer,
+                        uint32_t index, struct pool_prompt *prompt) {
+    const struct prompt_text *text = prompt->text;
+    prompt->keys[index] = (struct prefix_key){.hashes = text->media,
+                                              .n = text->n_media,
+                                              .index = index,
+                                              .salt = prefix_producer_salt(producer)};
+    find_media(reader, &prompt->keys[index], &reader->media[index]);
+}
+
 static void set_key(const struct prefix_producer *producer, uint32_t index, uint32_t block_bytes,
                     uint64_t salt, struct pool_prompt *prompt) {
     struct prompt_chains *chains = find_chains(prompt->text, block_bytes);
@@ -180,6 +228,10 @@ static __attribute__((noinline)) void match_prompt(struct pool_reader *reader,
         uint32_t i = (uint32_t)__builtin_ctz(used);
         const struct prefix_producer *producer = &needs->prefixes[i];
         struct prefix_matches *out = &reader->prefixes[i];
+        if (producer->kind == PREFIX_MEDIA) {
+            match_media(reader, producer, i, prompt);
+            continue;
+        }
         out->block_bytes = block_bytes_of(reader, producer);
         set_key(producer, i, out->block_bytes, salt, prompt);
         find_matches(reader, &prompt->keys[i], out);
@@ -187,13 +239,18 @@ static __attribute__((noinline)) void match_prompt(struct pool_reader *reader,
 }
 
 void pool_prompt_match(struct pool_reader *reader, const struct profile *profile,
-                       const struct pool_request *request, struct str model) {
+                       const struct pool_request *request, struct str model,
+                       const struct candidate_set *candidates) {
     const struct pool_request_needs *needs = &profile->needs;
     for (uint32_t i = 0; i < needs->n_prefixes; i++) {
         reader->prefixes[i].n_blocks = reader->prefixes[i].n = 0;
+        reader->media[i].n_items = reader->media[i].n = 0;
     }
     if (request->prompt && needs->used_prefixes != 0 && reader->pool->prefix_table) {
         match_prompt(reader, needs, request->prompt, model);
+        if (needs->source.on && !request->fellow) {
+            prefix_source_choose(reader, needs, request, candidates);
+        }
     }
 }
 

@@ -12,6 +12,7 @@
 #include "core/base/str.h"
 #include "pick/pool/prefix/chain.h"
 #include "pick/pool/prefix/producer.h"
+#include "pick/pool/prefix/source.h"
 #include "pick/pool/prefix/table.h"
 
 struct pool_reader;
@@ -44,7 +45,15 @@ struct prompt_text {
     struct prompt_chains *chains; /* an item for each size of blocks */
     uint32_t n;
     bool fixed; /* the hashes are in use: further text is ignored */
+    /* Hashes of its pictures, sounds and videos, each once, made with prompt_text_media_seed; live
+     * as long. */
+    const uint64_t *media;
+    uint32_t n_media;
+    struct prefix_source source;
 };
+
+/* The seed of the hashes of media, which clients must not know. */
+uint64_t prompt_text_media_seed(const struct pool_reader *reader);
 
 /* Starts, with the blocks that the reader's profile needs. `text` is in `arena`, or lives as
  * long. */
@@ -69,12 +78,14 @@ struct pool_prompt {
 struct pool_prompt *pool_prompt_init(struct pool_prompt *prompt, const struct pool_reader *reader,
                                      struct arena *arena, struct str text);
 
-/* Finds which endpoints were sent the beginning of the request's prompt, in each index that the
- * profile uses. Internal to pick/pool. */
+/* Finds which endpoints were sent the beginning of the request's prompt, and its media, in each
+ * index that the profile uses. Internal to pick/pool. */
+struct candidate_set;
 struct profile;
 struct pool_request;
 void pool_prompt_match(struct pool_reader *reader, const struct profile *profile,
-                       const struct pool_request *request, struct str model);
+                       const struct pool_request *request, struct str model,
+                       const struct candidate_set *candidates);
 /* The endpoint was picked: counts its tokens and cold requests, visible to other picks at once.
  * Under the lock, before its in-flight count is raised. Internal to pick/pool. */
 struct endpoint;

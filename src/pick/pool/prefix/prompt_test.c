@@ -589,6 +589,150 @@ static void prompt_cold_requests_rotate_over_endpoints(void **state) {
     close_pool(&self);
 }
 
+/* ---- media ----------------------------------------------------------------------------------- */
+
+static const struct profile_step BY_MEDIA = {
+    .plugin = &plugin_mm_embeddings_cache_scorer, .weight = 1, .name = STR("media")};
+#define MEDIA_PROFILE(most)                                                                        \
+    {                                                                                              \
+        .scorers = &BY_MEDIA, .n_scorers = 1, .picker = {.plugin = &plugin_max_score_picker},      \
+        .needs = {.prompt = true,                                                                  \
+                  .body = true,                                                                    \
+                  .media_items = true,                                                             \
+                  .n_prefixes = 1,                                                                 \
+                  .used_prefixes = 1,                                                              \
+                  .prefixes = {{.name = STR("mm-embeddings-cache-producer"),                       \
+                                .kind = PREFIX_MEDIA,                                              \
+                                .capacity = (most)}}},                                             \
+    }
+
+static struct pool_request media_request(const struct prompts *self, struct pool_prompt *prompt,
+                                         const uint64_t *items, uint32_t n) {
+    (void)pool_reader_refresh(self->pool.reader);
+    struct pool_request request = {
+        .prompt = pool_prompt_init(prompt, self->pool.reader, self->arena, STR("look"))};
+    prompt->text->media = items;
+    prompt->text->n_media = n;
+    return request;
+}
+
+/* Where a request with these pictures is sent, which the endpoint takes. */
+static const struct endpoint *show(const struct prompts *self, const uint64_t *items, uint32_t n,
+                                   bool taken) {
+    struct pool_prompt prompt;
+    struct pool_request request = media_request(self, &prompt, items, n);
+    struct pool_pick out;
+    struct error err;
+    assert_int_equal(pool_pick(self->pool.reader, &request, &out, &err), ST_OK);
+    pool_prompt_answered(self->pool.reader, &prompt, out.endpoints[0], taken);
+    pool_release_ticket(self->pool.pool, &out.ticket);
+    return out.endpoints[0];
+}
+
+/* The score of the endpoint for such a request. */
+static float media_score(const struct prompts *self, const struct endpoint *endpoint,
+                         const uint64_t *items, uint32_t n) {
+    struct pool_prompt prompt;
+    struct pool_request request = media_request(self, &prompt, items, n);
+    struct pool_explanation explanation;
+    struct error err;
+    assert_int_equal(pool_explain(self->pool.reader, &request, self->arena, &explanation, &err),
+                     ST_OK);
+    return explanation.items[endpoint->member].score;
+}
+
+/* Hashes differ in all bits. */
+#define ITEM(i) (UINT64_C(0x9e3779b97f4a7c15) * (uint64_t)(i))
+
+static void assert_score(float got, float wanted) {
+    assert_true(got > wanted - 1e-5f && got < wanted + 1e-5f);
+}
+
+static void prompt_media_attract_by_their_share(void **state) {
+    static const struct profile profile = MEDIA_PROFILE(1000);
+    static const uint64_t abc[] = {ITEM(1), ITEM(2), ITEM(3)}, bd[] = {ITEM(2), ITEM(4)},
+                          d[] = {ITEM(4)};
+    struct prompts self;
+    (void)state;
+    open_pool(&self, N, &profile, POOL_HEALTH_NONE);
+    const struct endpoint *first = show(&self, abc, 3, true);
+    assert_score(media_score(&self, first, abc, 3), 1);
+    assert_score(media_score(&self, first, bd, 2), 0.5f);
+    assert_score(media_score(&self, first, d, 1), 0);
+    for (int i = 0; i < 20; i++) {
+        assert_ptr_equal(show(&self, abc + i % 3, 1, true), first); /* in any order, each alone */
+    }
+    assert_ptr_equal(show(&self, bd, 2, true), first);
+    assert_score(media_score(&self, first, d, 1), 1);
+    close_pool(&self);
+}
+
+/* Refused pictures are not remembered, and those in flight are. */
+static void prompt_media_count_where_they_are_taken(void **state) {
+    static const struct profile profile = MEDIA_PROFILE(1000);
+    static const uint64_t a[] = {ITEM(1)}, b[] = {ITEM(2)};
+    struct prompts self;
+    struct pool_prompt prompt;
+    struct pool_pick out;
+    struct error err;
+    (void)state;
+    open_pool(&self, N, &profile, POOL_HEALTH_NONE);
+    const struct endpoint *first = show(&self, a, 1, true); /* the proxy shows responses */
+    const struct endpoint *refused = show(&self, b, 1, false);
+    assert_score(media_score(&self, refused, b, 1), 0);
+    struct pool_request request = media_request(&self, &prompt, b, 1);
+    assert_int_equal(pool_pick(self.pool.reader, &request, &out, &err), ST_OK);
+    assert_score(media_score(&self, out.endpoints[0], b, 1), 1);
+    pool_prompt_unanswered(self.pool.reader, &prompt);
+    assert_score(media_score(&self, out.endpoints[0], b, 1), 0);
+    pool_release_ticket(self.pool.pool, &out.ticket);
+    assert_score(media_score(&self, first, a, 1), 1);
+    close_pool(&self);
+}
+
+/* An endpoint's cache has `capacity` items: the least recently sent are forgotten. */
+static void prompt_media_are_forgotten_by_capacity(void **state) {
+    static const struct profile profile = MEDIA_PROFILE(8);
+    struct prompts self;
+    uint64_t items[40];
+    (void)state;
+    open_pool(&self, 1, &profile, POOL_HEALTH_NONE);
+    const struct endpoint *only = NULL;
+    for (uint32_t i = 0; i < 40; i++) {
+        items[i] = ITEM(100 + i);
+        only = show(&self, &items[i], 1, true);
+    }
+    uint32_t n_known = 0;
+    for (uint32_t i = 0; i < 40; i++) {
+        n_known += media_score(&self, only, &items[i], 1) > 0.5f;
+    }
+    assert_in_range(n_known, 7, 9);
+    assert_score(media_score(&self, only, &items[39], 1), 1);
+    assert_score(media_score(&self, only, &items[0], 1), 0);
+    close_pool(&self);
+}
+
+/* Of more than MEDIA_MAX_HITS endpoints the others count as without any. */
+static void prompt_media_hits_are_bounded(void **state) {
+    static const struct profile profile = MEDIA_PROFILE(1000);
+    enum { MANY = 200 };
+    struct prompts self;
+    uint64_t items[MANY];
+    (void)state;
+    open_pool(&self, MANY, &profile, POOL_HEALTH_NONE);
+    for (uint32_t i = 0; i < MANY; i++) {
+        items[i] = ITEM(100 + i);
+        (void)show(&self, &items[i], 1, true);
+    }
+    uint32_t n_hit = 0;
+    for (uint32_t i = 0; i < MANY; i++) {
+        n_hit += media_score(&self, pool_reader_refresh(self.pool.reader)->members[i].endpoint,
+                             items, MANY) > 0;
+    }
+    assert_int_equal(n_hit, MEDIA_MAX_HITS);
+    close_pool(&self);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompt_repeated_prefix_goes_to_same_endpoint),
@@ -610,6 +754,10 @@ int main(void) {
         cmocka_unit_test(prompt_lost_by_the_small_cache_is_in_the_large_one),
         cmocka_unit_test(prompt_system_text_comes_first),
         cmocka_unit_test(prompt_cold_requests_rotate_over_endpoints),
+        cmocka_unit_test(prompt_media_attract_by_their_share),
+        cmocka_unit_test(prompt_media_count_where_they_are_taken),
+        cmocka_unit_test(prompt_media_are_forgotten_by_capacity),
+        cmocka_unit_test(prompt_media_hits_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,6 +52,17 @@ struct prefix_matches {
     } hits[PREFIX_MAX_HOSTS];
 };
 
+/* The endpoints that were recently sent pictures, sounds and videos of the request. */
+enum { MEDIA_MAX_HITS = 64 };
+struct media_matches {
+    uint32_t n_items; /* of the request, each once */
+    uint32_t n;
+    struct {
+        uint32_t member;
+        uint32_t n_items; /* 1 or more */
+    } hits[MEDIA_MAX_HITS];
+};
+
 /* Candidates are processed in blocks of 64, the last of which may be shorter. */
 enum { CANDIDATE_BLOCK = 64 };
 struct candidate_range {
@@ -70,6 +81,7 @@ struct candidate_set {
     struct str model;                      /* as the endpoint will see it; ptr NULL: none */
     struct str session;                    /* for session affinity; ptr NULL: none */
     const struct prefix_matches *prefixes; /* by the profile's producers */
+    const struct media_matches *media;     /* likewise, by those of media */
     const struct pool_member *peer;        /* of an earlier stage of the request; NULL: none, or
                                               unknown */
     struct pool_headers headers;           /* find NULL: unknown */

@@ -18,6 +18,7 @@ struct plugin_fixture {
     float score[FIXTURE_MAX_CANDIDATES], scratch[FIXTURE_MAX_CANDIDATES];
     struct candidate_columns columns; /* arrays of this struct */
     struct prefix_matches prefix;     /* of the default producer */
+    struct media_matches media;       /* likewise */
     struct candidate_set candidates;
 };
 
@@ -60,6 +61,7 @@ static inline void plugin_fixture_open(struct plugin_fixture *fixture, const str
         (struct candidate_set){.snapshot = pool_reader_refresh(fixture->pool.reader),
                                .adapters = UINT32_MAX,
                                .prefixes = &fixture->prefix,
+                               .media = &fixture->media,
                                .prng = &fixture->prng,
                                .n = n,
                                .columns = &fixture->columns,

@@ -60,7 +60,7 @@ enum status profile_collect_needs(struct profile *profile, struct error *err) {
 }
 
 bool profile_is_least_requests(const struct profile *profile) {
-    return profile->n_filters == 0 && profile->n_scorers == 1 &&
+    return profile->n_filters == 0 && profile->n_scorers == 1 && !profile->needs.source.on &&
            profile->scorers[0].plugin == &plugin_active_request_scorer &&
            active_request_scorer_is_plain(profile->scorers[0].parameters) &&
            profile->scorers[0].weight > 0 && profile->picker.plugin == &plugin_max_score_picker;

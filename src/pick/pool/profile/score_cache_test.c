@@ -160,7 +160,7 @@ static struct candidate_set gather(struct world *world, const struct pool_reques
     assert_int_equal(
         pool_collect_candidates(world->pool.reader, request, request->model, 0, &candidates, &err),
         ST_OK);
-    pool_prompt_match(world->pool.reader, &world->profile, request, request->model);
+    pool_prompt_match(world->pool.reader, &world->profile, request, request->model, &candidates);
     return candidates;
 }
 
