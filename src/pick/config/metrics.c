@@ -1,27 +1,15 @@
-/* How the loads of endpoints are scraped: our section `metrics`, and upstream's plugins
- * `metrics-data-source` and `core-metrics-extractor`. Both fill a struct scrape_plan. */
+/* How the loads of endpoints are scraped: our section `metrics`, which fills a struct scrape_plan.
+ * Upstream's plugins for it are read by data_sources.c. */
 #include "pick/config/dns_plan.h"
-#include "pick/config/plugin_list.h"
+#include "pick/config/reader.h"
 #include "pick/config/scrape_rules.h"
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-/* Prometheus, "Data model": the name of a series may contain a colon, that of a label may not. */
-static bool is_series_name(struct str name, bool colon) {
-    for (size_t i = 0; i < name.len; i++) {
-        char c = name.ptr[i], folded = (char)(c | 0x20);
-        bool letter = (folded >= 'a' && folded <= 'z') || c == '_' || (colon && c == ':');
-        if (!letter && (i == 0 || c < '0' || c > '9')) {
-            return false;
-        }
-    }
-    return name.len > 0;
-}
-
 static void read_series(struct doc_reader *reader, const struct doc_node *node, void *out) {
     const struct str *name = out;
     pool_config_read_name(reader, node, out);
-    if (!is_series_name(*name, true)) {
+    if (!scrape_is_series_name(*name, true)) {
         doc_reader_fail(reader, node,
                         "expected a name of letters, digits and _ and :, got \"%.*s\"",
                         STR_ARG(*name));
@@ -31,7 +19,7 @@ static void read_series(struct doc_reader *reader, const struct doc_node *node, 
 static void read_value_label(struct doc_reader *reader, const struct doc_node *node, void *out) {
     const struct str *name = out;
     pool_config_read_optional_name(reader, node, out);
-    if (node->val && !is_series_name(*name, false)) {
+    if (node->val && !scrape_is_series_name(*name, false)) {
         doc_reader_fail(reader, node, "expected a name of letters, digits and _, got \"%.*s\"",
                         STR_ARG(*name));
     }
@@ -60,7 +48,7 @@ static void check_rule(struct doc_reader *reader, const struct doc_node *node,
                         "expected only `series` and `labels`: adapters are the labels of the "
                         "newest series");
     }
-    if (rule->rate && rule->combine == SCRAPE_NEWEST) {
+    if (rule->rate && rule->combine >= SCRAPE_NEWEST) {
         doc_reader_fail(reader, node, "expected `combine: sum` or `max` beside `rate`");
     }
 }
@@ -105,20 +93,15 @@ static void read_rules(struct doc_reader *reader, const struct doc_node *node, v
 
 enum { PRESET_LIST_BYTES = 200 };
 
-static void use_preset(struct scrape_plan *plan, unsigned preset) {
-    plan->preset = str_of(SCRAPE_PRESET_NAMES[preset]);
-    scrape_source_init(&plan->source, &SCRAPE_PRESETS[preset]);
-}
-
 static void read_preset(struct doc_reader *reader, const struct doc_node *node, void *plan) {
     unsigned preset = N_SCRAPE_PRESETS;
     doc_reader_word(reader, node, SCRAPE_PRESET_NAMES, NULL, &preset);
     if (preset < N_SCRAPE_PRESETS) {
-        use_preset(plan, preset);
+        scrape_plan_use_preset(plan, (enum scrape_preset_index)preset);
     }
 }
 
-static void read_https(struct doc_reader *reader, const struct doc_node *node, void *out) {
+void pool_config_read_https(struct doc_reader *reader, const struct doc_node *node, void *out) {
     static const char *const schemes[] = {"http", "https", NULL};
     unsigned word = 0;
     doc_reader_word(reader, node, schemes, NULL, &word);
@@ -187,8 +170,8 @@ const struct doc_member POOL_CONFIG_METRICS[] = {
      .form = "a path of up to 1024 bytes", .help = "of the page; the preset's, or `/metrics`"},
     {"port", MEMBER_WHOLE(PLAN, source.port, 1, UINT16_MAX),
      .help = "of the page; the preset's, or the endpoint's own"},
-    {"scheme", MEMBER_CUSTOM_FIELD(PLAN, https, bool, read_https), .form = "`http` or `https`",
-     .help = "of the page; `http`"},
+    {"scheme", MEMBER_CUSTOM_FIELD(PLAN, https, bool, pool_config_read_https),
+     .form = "`http` or `https`", .help = "of the page; `http`"},
     {"insecure_skip_verify", MEMBER_BOOL(PLAN, insecure_skip_verify),
      .help = "with https: certificates are not verified"},
     {"ca_file", MEMBER_CUSTOM_FIELD(PLAN, ca_file, struct str, pool_config_read_optional_name),
@@ -218,8 +201,7 @@ const struct doc_member POOL_CONFIG_METRICS[] = {
     {0}};
 #undef PLAN
 
-/* Sets the spec's plan to a new one. Returns: NULL after an error. */
-static struct scrape_plan *new_plan(struct doc_reader *reader) {
+struct scrape_plan *pool_config_new_scrape_plan(struct doc_reader *reader) {
     struct pool_config_reader *pool = pool_config_reader_of(reader);
     struct scrape_plan *plan = doc_reader_calloc(reader, 1, sizeof(*plan));
     if (plan) {
@@ -230,109 +212,10 @@ static struct scrape_plan *new_plan(struct doc_reader *reader) {
 }
 
 void pool_config_read_metrics(struct doc_reader *reader, const struct doc_node *node, void *spec) {
-    struct scrape_plan *plan = doc_is_present(node) ? new_plan(reader) : NULL;
+    struct scrape_plan *plan = doc_is_present(node) ? pool_config_new_scrape_plan(reader) : NULL;
     (void)spec;
     if (plan) {
         pool_config_reader_of(reader)->metrics_given = true;
         doc_reader_object(reader, node, POOL_CONFIG_METRICS, plan);
     }
-}
-
-/* ---- upstream's plugins ---------------------------------------------------------------------- */
-
-static const char *const ENGINE_LABELS[] = {
-    "llm-d.ai/engine-type", "inference.networking.k8s.io/engine-type", NULL}; /* both are read */
-
-static void read_engine(struct doc_reader *reader, const struct doc_node *node, void *plan) {
-    static const char *const engines[] = {"vllm",         "sglang", "triton", "triton-tensorrt-llm",
-                                          "trtllm-serve", NULL};
-    static const enum scrape_preset_index presets[] = {
-        SCRAPE_PRESET_VLLM, SCRAPE_PRESET_SGLANG, SCRAPE_PRESET_TRITON, SCRAPE_PRESET_TENSORRT_LLM,
-        SCRAPE_PRESET_TRTLLM_SERVE};
-    unsigned word = 0;
-    doc_reader_word(reader, node, engines, NULL, &word);
-    if (doc_reader_ok(reader) && node->val) {
-        use_preset(plan, presets[word]);
-    }
-}
-
-const struct doc_member PICKER_EXTRACTOR[] = {
-    {"engineConfigs",
-     MEMBER_REFUSED("not supported: use `metrics: {rules: …}` in a document of our own format")},
-    {"engineLabelKey", MEMBER_UNUSED_WORD(ENGINE_LABELS), .help = "nothing: both are read"},
-    {"defaultEngine", MEMBER_CUSTOM(read_engine),
-     .form = "`vllm`, `sglang`, `triton`, `triton-tensorrt-llm` or `trtllm-serve`",
-     .help = "`metrics: {preset}`; `vllm`"},
-    {0}};
-
-/* As upstream, certificates are not verified unless `insecureSkipVerify: false` is set. */
-static void read_insecure(struct doc_reader *reader, const struct doc_node *node, void *object) {
-    struct scrape_plan *plan = object;
-    bool trusts = true;
-    doc_reader_bool(reader, node, &trusts);
-    plan->insecure_skip_verify = plan->https && trusts;
-}
-
-static void read_ca_file(struct doc_reader *reader, const struct doc_node *node, void *object) {
-    struct scrape_plan *plan = object;
-    struct str file = {NULL, 0};
-    pool_config_read_optional_name(reader, node, &file);
-    if (plan->https && file.ptr) {
-        plan->ca_file = file;
-    }
-}
-
-#define PLAN struct scrape_plan
-const struct doc_member PICKER_SOURCE[] = {
-    {"scheme", MEMBER_CUSTOM_FIELD(PLAN, https, bool, read_https), .form = "`http` or `https`",
-     .help = "`metrics: {scheme}`"},
-    {"path", MEMBER_CUSTOM_FIELD(PLAN, source.path, struct str, pool_config_read_page_path),
-     .form = "a path of up to 1024 bytes", .help = "`metrics: {path}`"},
-    {"port", MEMBER_WHOLE(PLAN, source.port, 1, UINT16_MAX), .help = "`metrics: {port}`"},
-    {"interval", MEMBER_CUSTOM_NUMBER(PLAN, interval_ns, pool_config_read_go_duration),
-     .min = 50 * CONFIG_MS, .max = CONFIG_HOUR, .text = "expected 50ms or more",
-     .form = "a time:", .unit = DOC_UNIT_NS, .help = "`metrics: {interval}`"},
-    {"insecureSkipVerify", MEMBER_CUSTOM(read_insecure), .form = "`true` or `false`",
-     .help = "`metrics: {insecure_skip_verify}`; true where it is left out"},
-    {"caCertPath", MEMBER_CUSTOM(read_ca_file), .form = "a file", .help = "`metrics: {ca_file}`"},
-    {0}};
-#undef PLAN
-
-/* Without a plan of ours it begins as vLLM's preset, as upstream. */
-static void read_plugin(struct doc_reader *reader, const struct doc_node *parameters,
-                        const struct doc_member *members) {
-    struct pool_config_reader *pool = pool_config_reader_of(reader);
-    const struct scrape_plan *before = pool->scrape;
-    bool given = doc_is_present(parameters);
-    if (pool->metrics_given) {
-        if (given) {
-            pool_config_add_note(reader, parameters, "overridden by `metrics` or by flags");
-        }
-        return;
-    }
-    struct scrape_plan *plan = pool->scrape ? pool->scrape : new_plan(reader);
-    if (plan && plan != before) {
-        use_preset(plan, SCRAPE_PRESET_VLLM);
-    }
-    if (plan && given) {
-        doc_reader_object(reader, parameters, members, plan);
-    }
-}
-
-static void read_plugins_of_type(struct doc_reader *reader, const char *type,
-                                 const struct doc_member *members) {
-    const struct plugin_list *plugins = pool_config_reader_of(reader)->plugins;
-    for (size_t i = 0; i < plugins->n; i++) {
-        const struct declared_plugin *plugin = &plugins->items[i];
-        if (plugin->type && strcmp(plugin->type->type, type) == 0) {
-            read_plugin(reader, &plugin->parameters, members);
-        }
-    }
-}
-
-/* Sources are read after extractors: a source may change the path and port of the extractor's
- * preset. */
-void picker_read_data_sources(struct doc_reader *reader) {
-    read_plugins_of_type(reader, "core-metrics-extractor", PICKER_EXTRACTOR);
-    read_plugins_of_type(reader, "metrics-data-source", PICKER_SOURCE);
 }

@@ -1,7 +1,7 @@
 /* The upstream picker's configuration, EndpointPickerConfig: which of its plugins its other members
  * refer to, and its feature gates. Plugins and the profile are read by profile.c, thresholds by
- * limits.c, flow control by flow_control.c, data sources by metrics.c, which read our own format,
- * too.
+ * limits.c, flow control by flow_control.c, which read our own format, too; data sources by
+ * data_sources.c.
  *
  * A setting that means the same here is applied. One that changes nothing gets a note, which
  * `sluice pick --check` prints. One that a user would rely on and that is not supported is an
@@ -306,7 +306,8 @@ static void read_gates(struct doc_reader *reader, const struct doc_node *documen
 
 static void read_data_layer(struct doc_reader *reader, const struct doc_node *document) {
     struct doc_node data = doc_get(document, "data"), layer = doc_get(document, "dataLayer");
-    picker_read_data_sources(reader);
+    struct doc_node sources = doc_get(doc_is_present(&layer) ? &layer : &data, "sources");
+    picker_read_data_sources(reader, &sources);
     read_data(reader, &data);
     read_data(reader, &layer);
 }

@@ -179,10 +179,14 @@ static const struct {
     {NEW KIND PLUGINS "- {type: metrics-data-source, parameters: {scheme: http, path: /m, "
                       "insecureSkipVerify: true, port: 9000, interval: 1s}}\n",
      "loads       GET /m at port 9000, every 1 s, in 1 s, up to 4194304 bytes; at most 500 a "
-     "second; counts for 2 s\n  waiting           vllm:num_requests_waiting, sum\n"},
+     "second; counts for 2 s\n  of an endpoint with the label llm-d.ai/engine-type: by that "
+     "engine\n"
+     "  waiting           vllm:num_requests_waiting, sum\n"},
     {NEW KIND PLUGINS "- {type: metrics-data-source, parameters: {scheme: https}}\n",
      "loads       GET https /metrics, every 0.2 s, in 1 s, up to 4194304 bytes; at most 500 a "
-     "second; counts for 2 s\n  certificates are not verified\n"},
+     "second; counts for 2 s\n  of an endpoint with the label llm-d.ai/engine-type: by that "
+     "engine\n"
+     "  certificates are not verified\n"},
     {NEW KIND PLUGINS "- {type: metrics-data-source, parameters: {scheme: https, "
                       "insecureSkipVerify: false, caCertPath: /ca.pem}}\n",
      "  certificates are verified by /ca.pem\n"},
@@ -377,21 +381,18 @@ static void picker_config_invalid_plugins_refused(void **state) {
     assert_file_refused(NEW KIND PLUGINS "- type: utilisation-detector\n",
                         "5: plugins[1].type: no plugin is called \"utilisation-detector\"; did "
                         "you mean \"utilization-detector\"?");
-    assert_file_refused(NEW KIND PLUGINS "- {type: metrics-data-source, parameters: "
-                                         "{clientCertPath: /c.pem}}\n",
-                        "5: unknown field \"plugins[1].parameters.clientCertPath\"");
+    assert_file_refused(NEW KIND PLUGINS "- {type: metrics-data-source, parameters: {scheme: "
+                                         "https, clientCertPath: /c.pem}}\n",
+                        "5: plugins[1].parameters.clientCertPath: expected clientCertPath and "
+                        "clientKeyPath, got one of them");
     assert_file_refused(NEW KIND PLUGINS "- {type: metrics-data-source, parameters: {interval: "
                                          "1ms}}\n",
                         "5: plugins[1].parameters.interval: expected 50ms or more");
     assert_file_refused(NEW KIND PLUGINS "- {type: core-metrics-extractor, parameters: "
                                          "{defaultEngine: own}}\n",
-                        "5: plugins[1].parameters.defaultEngine: expected vllm, sglang, triton, "
-                        "triton-tensorrt-llm or trtllm-serve, got \"own\"");
-    assert_file_refused(
-        NEW KIND PLUGINS "- {type: core-metrics-extractor, parameters: "
-                         "{engineConfigs: [{name: vllm}]}}\n",
-        "5: plugins[1].parameters.engineConfigs: not supported: use `metrics: {rules: "
-        "…}` in a document of our own format");
+                        "5: plugins[1].parameters.defaultEngine: no engine is called \"own\"; "
+                        "there are vllm, sglang, trtllm-serve, triton-tensorrt-llm, tensorrt-llm, "
+                        "triton, sluice");
     assert_file_refused(
         NEW KIND PLUGINS "- {type: static-usage-limit-policy, name: u, parameters: "
                          "{threshold: 1.5}}\n",

@@ -87,7 +87,8 @@ extern const struct doc_member PICKER_FILE_DISCOVERY[];
 /* The parameters of plugins, `flowControl` and a band of it, for documentation. */
 extern const struct doc_member PICKER_UTILIZATION[], PICKER_CONCURRENCY[], PICKER_FLOW_CONTROL[],
     PICKER_BAND[], PICKER_STATIC_USAGE[], PICKER_HOLDBACK[], PICKER_SOFT_CEILING[],
-    PICKER_PROGRAM_AWARE[], PICKER_EXTRACTOR[], PICKER_SOURCE[];
+    PICKER_PROGRAM_AWARE[], PICKER_EXTRACTOR[], PICKER_ENGINE[], PICKER_SOURCE[],
+    PICKER_GPU_SOURCE[];
 
 /* limits.c: the thresholds in `node`, which may be absent; notes are about `said`. */
 void picker_read_utilization(struct doc_reader *reader, const struct doc_node *said,
@@ -108,7 +109,8 @@ void picker_read_flow_control(struct doc_reader *reader, const struct doc_node *
 /* rollout.c: the parameters of a disaggregatedset-rollout-screener, and it becomes the pool's. */
 extern const struct doc_member PICKER_ROLLOUT[];
 void picker_read_rollout(struct doc_reader *reader);
-/* metrics.c: the parameters of plugins that scrape loads. */
-void picker_read_data_sources(struct doc_reader *reader);
+/* data_sources.c: the parameters of plugins that scrape loads and attributes, and which of them
+ * `sources`, which may be absent, puts together. */
+void picker_read_data_sources(struct doc_reader *reader, const struct doc_node *sources);
 
 #endif

@@ -123,6 +123,10 @@ doc_member_fn pool_config_read_labels;
 /* A list of {`key`: NAME, weight: N}: every target has a weight, or none has. */
 void pool_config_read_targets(struct doc_reader *reader, const struct doc_node *list,
                               const char *key, struct pool_targets *out);
+/* A bool: `https` of `http` and `https` (metrics.c). */
+doc_member_fn pool_config_read_https;
+/* Sets the spec's plan for its loads to a new one. Returns: NULL after an error (metrics.c). */
+struct scrape_plan *pool_config_new_scrape_plan(struct doc_reader *reader);
 /* Adds a note on the member to the spec. */
 void pool_config_add_note(struct doc_reader *reader, const struct doc_node *node, const char *why);
 /* The names of enum pool_criticality. */

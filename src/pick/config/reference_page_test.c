@@ -225,7 +225,9 @@ static void print_page(struct buf *out) {
     print_table(out, "Upstream: static-usage-limit-policy", PICKER_STATIC_USAGE, NULL);
     print_table(out, "Upstream: priority-holdback-policy", PICKER_HOLDBACK, NULL);
     print_table(out, "Upstream: core-metrics-extractor", PICKER_EXTRACTOR, NULL);
+    print_table(out, "Upstream: engineConfigs of core-metrics-extractor", PICKER_ENGINE, NULL);
     print_table(out, "Upstream: metrics-data-source", PICKER_SOURCE, NULL);
+    print_table(out, "Upstream: dcgm-data-source", PICKER_GPU_SOURCE, NULL);
     pool_spec_free(spec);
 }
 

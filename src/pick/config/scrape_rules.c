@@ -111,9 +111,35 @@ const char *const SCRAPE_PRESET_NAMES[N_SCRAPE_PRESETS + 1] = {
 };
 const char *const SCRAPE_METRIC_NAMES[N_SCRAPE_METRICS + 1] = {
     "waiting", "running", "kv_cache", "kv_block_tokens", "kv_blocks", "adapters", NULL};
-const char *const SCRAPE_COMBINE_NAMES[] = {"sum", "max", "newest", NULL};
+const char *const SCRAPE_COMBINE_NAMES[] = {"sum", "max", "newest", "first", NULL};
+
+/* Upstream's names for model servers, and those of presets that it has none for. */
+static const struct {
+    const char *name;
+    enum scrape_preset_index preset;
+} ENGINES[] = {
+    {"vllm", SCRAPE_PRESET_VLLM},
+    {"sglang", SCRAPE_PRESET_SGLANG},
+    {"trtllm-serve", SCRAPE_PRESET_TRTLLM_SERVE},
+    {"triton-tensorrt-llm", SCRAPE_PRESET_TENSORRT_LLM},
+    {"tensorrt-llm", SCRAPE_PRESET_TENSORRT_LLM},
+    {"triton", SCRAPE_PRESET_TRITON},
+    {"sluice", SCRAPE_PRESET_SLUICE},
+};
+enum { N_ENGINES = sizeof(ENGINES) / sizeof(ENGINES[0]) };
 
 /* ---- rules ----------------------------------------------------------------------------------- */
+
+bool scrape_is_series_name(struct str name, bool colon) {
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.ptr[i], folded = (char)(c | 0x20);
+        bool letter = (folded >= 'a' && folded <= 'z') || c == '_' || (colon && c == ':');
+        if (!letter && (i == 0 || c < '0' || c > '9')) {
+            return false;
+        }
+    }
+    return name.len > 0;
+}
 
 static void add_series(struct scrape_rules *rules, struct str name) {
     for (size_t i = 0; i < rules->n_series; i++) {
@@ -124,7 +150,7 @@ static void add_series(struct scrape_rules *rules, struct str name) {
     rules->series[rules->n_series++] = name;
 }
 
-static bool add_rule(struct scrape_rules *rules, const struct scrape_rule *rule) {
+bool scrape_rules_add(struct scrape_rules *rules, const struct scrape_rule *rule) {
     if (rules->n == SCRAPE_MAX_RULES) {
         return false;
     }
@@ -136,7 +162,7 @@ static bool add_rule(struct scrape_rules *rules, const struct scrape_rule *rule)
 void scrape_source_init(struct scrape_source *source, const struct scrape_preset *preset) {
     *source = (struct scrape_source){.path = str_of(preset->path), .port = preset->port};
     for (size_t i = 0; i < preset->n_rules; i++) {
-        add_rule(&source->rules, &preset->rules[i]);
+        scrape_rules_add(&source->rules, &preset->rules[i]);
     }
 }
 
@@ -144,11 +170,11 @@ bool scrape_rules_replace(struct scrape_rules *rules, const struct scrape_rule *
     struct scrape_rules kept = {.n = 0};
     for (size_t i = 0; i < rules->n; i++) {
         if (rules->items[i].into != rule->into) {
-            add_rule(&kept, &rules->items[i]);
+            scrape_rules_add(&kept, &rules->items[i]);
         }
     }
     *rules = kept;
-    return add_rule(rules, rule);
+    return scrape_rules_add(rules, rule);
 }
 
 void scrape_plan_init(struct scrape_plan *plan) {
@@ -169,6 +195,37 @@ void scrape_plan_make_presets(struct scrape_plan *plan, struct arena *arena) {
     plan->presets = arena_calloc(arena, N_SCRAPE_PRESETS, sizeof(struct scrape_source));
     for (size_t i = 0; i < N_SCRAPE_PRESETS; i++) {
         scrape_source_init(&plan->presets[i], &SCRAPE_PRESETS[i]);
+    }
+}
+
+void scrape_plan_use_preset(struct scrape_plan *plan, enum scrape_preset_index preset) {
+    plan->preset = str_of(SCRAPE_PRESET_NAMES[preset]);
+    scrape_source_init(&plan->source, &SCRAPE_PRESETS[preset]);
+}
+
+struct scrape_engine *scrape_plan_find_engine(const struct scrape_plan *plan, struct str name) {
+    for (size_t i = 0; i < plan->n_engines; i++) {
+        if (str_eq(plan->engines[i].name, name)) {
+            return &plan->engines[i];
+        }
+    }
+    return NULL;
+}
+
+void scrape_plan_make_engines(struct scrape_plan *plan, const struct scrape_engine *given, size_t n,
+                              struct arena *arena) {
+    plan->engines = arena_calloc(arena, n + N_ENGINES, sizeof(struct scrape_engine));
+    plan->n_engines = n;
+    for (size_t i = 0; i < n; i++) {
+        plan->engines[i] = given[i];
+    }
+    for (size_t i = 0; i < N_ENGINES; i++) {
+        if (!scrape_plan_find_engine(plan, str_of(ENGINES[i].name))) {
+            struct scrape_engine *engine = &plan->engines[plan->n_engines++];
+            engine->name = str_of(ENGINES[i].name);
+            engine->is_preset = true;
+            scrape_source_init(&engine->source, &SCRAPE_PRESETS[ENGINES[i].preset]);
+        }
     }
 }
 
@@ -193,32 +250,47 @@ static size_t preset_number(struct str name) {
     return i;
 }
 
-/* Returns: the index of the preset that upstream's engine label names; N_SCRAPE_PRESETS if there is
- * none that we know. */
-static size_t engine_of(struct pool_labels labels) {
-    static const char *const keys[] = {"llm-d.ai/engine-type",
-                                       "inference.networking.k8s.io/engine-type"};
-    const struct pool_label *label = pool_labels_find(labels, str_of(keys[0]));
-    label = label ? label : pool_labels_find(labels, str_of(keys[1]));
-    struct str name = label ? label->value : STR("");
-    return preset_number(str_is(name, "triton-tensorrt-llm") ? STR("tensorrt-llm") : name);
+/* Upstream's labels that name an endpoint's engine, the older one last. */
+static const char *const ENGINE_LABELS[] = {"llm-d.ai/engine-type",
+                                            "inference.networking.k8s.io/engine-type"};
+
+/* Returns: empty if the endpoint names no engine. As upstream, another label than its own one
+ * replaces the newer one alone. */
+static struct str engine_of(struct pool_labels labels, struct str key) {
+    struct str keys[] = {key.len > 0 ? key : str_of(ENGINE_LABELS[0]), str_of(ENGINE_LABELS[1])};
+    for (size_t i = 0; i < 2; i++) {
+        const struct pool_label *label = pool_labels_find(labels, keys[i]);
+        if (label && label->value.len > 0) {
+            return label->value;
+        }
+    }
+    return STR("");
 }
 
 bool scrape_engine_is_known(struct pool_labels labels) {
-    return engine_of(labels) < N_SCRAPE_PRESETS;
+    struct str name = engine_of(labels, STR(""));
+    for (size_t i = 0; i < N_ENGINES; i++) {
+        if (str_is(name, ENGINES[i].name)) {
+            return true;
+        }
+    }
+    return false;
 }
 
-/* Returns: NULL if the endpoint's label names no preset. */
+/* An engine that is unknown is the default one. Returns: NULL if the endpoint's label names no
+ * preset. */
 static const struct scrape_source *source_of(const struct scrape_plan *plan,
                                              const struct pool_spec_endpoint *endpoint) {
     struct str preset = label_of(endpoint, plan->preset_label);
-    size_t i = preset.ptr        ? preset_number(preset)
-               : plan->by_engine ? engine_of(endpoint->labels)
-                                 : N_SCRAPE_PRESETS;
-    if (i < N_SCRAPE_PRESETS) {
-        return &plan->presets[i];
+    if (preset.ptr) {
+        size_t i = preset_number(preset);
+        return i < N_SCRAPE_PRESETS ? &plan->presets[i] : NULL;
     }
-    return preset.ptr ? NULL : &plan->source;
+    const struct scrape_engine *engine =
+        plan->n_engines > 0
+            ? scrape_plan_find_engine(plan, engine_of(endpoint->labels, plan->engine_label))
+            : NULL;
+    return engine ? &engine->source : &plan->source;
 }
 
 bool scrape_plan_resolve(const struct scrape_plan *plan, const struct pool_spec_endpoint *endpoint,
@@ -233,7 +305,9 @@ bool scrape_plan_resolve(const struct scrape_plan *plan, const struct pool_spec_
     if (port_text.ptr && (!num_parse_u64(port_text, &port) || port < 1 || port > UINT16_MAX)) {
         return false;
     }
-    out->port = (uint16_t)port;
+    out->host = plan->at_node && endpoint->node.family > 0 ? endpoint->node : endpoint->address;
+    out->host.port = (uint16_t)port;
+    out->pod = endpoint->name.pod;
     out->token_file = label_of(endpoint, plan->token_file_label);
     return true;
 }
@@ -248,7 +322,9 @@ static uint64_t hash_rule(const struct scrape_rule *rule, uint64_t hash) {
     hash =
         hash_number((uint64_t)rule->into << 32 | (uint64_t)rule->combine << 8 | rule->rate, hash);
     hash = hash_text(rule->value_label, hash_text(rule->series, hash));
+    hash = hash_number((uint64_t)rule->attribute << 1 | rule->of_pod, hash);
     hash = hash_text(str_make((const char *)&rule->factor, sizeof(rule->factor)), hash);
+    hash = hash_text(str_make((const char *)&rule->divisor, sizeof(rule->divisor)), hash);
     for (size_t i = 0; i < rule->labels.n; i++) {
         const struct pool_label *label = &rule->labels.items[i];
         hash = hash_text(label->value, hash_text(label->key, hash));
@@ -258,9 +334,13 @@ static uint64_t hash_rule(const struct scrape_rule *rule, uint64_t hash) {
 
 uint64_t scrape_request_hash(const struct scrape_plan *plan, const struct scrape_request *request) {
     const struct scrape_source *source = request->source;
-    uint64_t hash = hash_text(source->path, request->port);
+    uint64_t hash = hash_text(source->path, endpoint_address_hash(&request->host));
+    hash = hash_text(request->pod, hash_number(request->host.port, hash));
+    for (uint32_t i = 0; i < plan->n_attributes; i++) {
+        hash = hash_text(plan->attributes[i].producer, hash_text(plan->attributes[i].name, hash));
+    }
     hash = hash_text(request->token_file, hash_text(plan->token_file, hash));
-    hash = hash_text(plan->ca_file, hash);
+    hash = hash_text(plan->key_file, hash_text(plan->cert_file, hash_text(plan->ca_file, hash)));
     hash = hash_number((uint64_t)plan->https << 1 | plan->insecure_skip_verify, hash);
     hash = hash_number(plan->max_page_bytes, hash_number(plan->timeout_ns, hash));
     for (size_t i = 0; i < source->rules.n; i++) {
@@ -271,8 +351,11 @@ uint64_t scrape_request_hash(const struct scrape_plan *plan, const struct scrape
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static void print_rule(const struct scrape_rule *rule, struct buf *out) {
-    buf_printf(out, "  %-16s  %.*s", SCRAPE_METRIC_NAMES[rule->into], STR_ARG(rule->series));
+static void print_rule(const struct scrape_plan *plan, const struct scrape_rule *rule,
+                       struct buf *out) {
+    struct str into = rule->into == SCRAPE_ATTRIBUTE ? plan->attributes[rule->attribute].name
+                                                     : str_of(SCRAPE_METRIC_NAMES[rule->into]);
+    buf_printf(out, "  %-16.*s  %.*s", STR_ARG(into), STR_ARG(rule->series));
     for (size_t i = 0; i < rule->labels.n; i++) {
         const struct pool_label *label = &rule->labels.items[i];
         buf_printf(out, "%s%.*s=\"%.*s\"%s", i == 0 ? "{" : ",", STR_ARG(label->key),
@@ -286,7 +369,34 @@ static void print_rule(const struct scrape_rule *rule, struct buf *out) {
     if (rule->factor != 0) {
         buf_printf(out, ", times %g", rule->factor);
     }
+    if (rule->divisor != 0) {
+        buf_printf(out, ", divided by %g", rule->divisor);
+    }
+    if (rule->of_pod) {
+        buf_printf(out, ", of the endpoint's pod");
+    }
     buf_add_char(out, '\n');
+}
+
+static void print_source(const struct scrape_source *source, bool https, struct buf *out) {
+    buf_printf(out, "GET %s%.*s", https ? "https " : "", STR_ARG(source->path));
+    if (source->port > 0) {
+        buf_printf(out, " at port %u", source->port);
+    }
+}
+
+static void print_engines(const struct scrape_plan *plan, struct buf *out) {
+    for (size_t i = 0; i < plan->n_engines; i++) {
+        const struct scrape_engine *engine = &plan->engines[i];
+        if (!engine->is_preset) {
+            buf_printf(out, "  engine %.*s: ", STR_ARG(engine->name));
+            print_source(&engine->source, plan->https, out);
+            buf_add_char(out, '\n');
+            for (size_t k = 0; k < engine->source.rules.n; k++) {
+                print_rule(plan, &engine->source.rules.items[k], out);
+            }
+        }
+    }
 }
 
 static void print_labels(const struct scrape_plan *plan, struct buf *out) {
@@ -294,8 +404,10 @@ static void print_labels(const struct scrape_plan *plan, struct buf *out) {
         buf_printf(out, "  of an endpoint with the label %.*s: by that preset\n",
                    STR_ARG(plan->preset_label));
     }
-    if (plan->by_engine) {
-        buf_printf(out, "  of an endpoint with the label llm-d.ai/engine-type: by that engine\n");
+    if (plan->n_engines > 0) {
+        struct str label =
+            plan->engine_label.len > 0 ? plan->engine_label : str_of(ENGINE_LABELS[0]);
+        buf_printf(out, "  of an endpoint with the label %.*s: by that engine\n", STR_ARG(label));
     }
     if (plan->token_file_label.len > 0) {
         buf_printf(out, "  of an endpoint with the label %.*s: with the token in that file\n",
@@ -310,21 +422,21 @@ static void print_labels(const struct scrape_plan *plan, struct buf *out) {
     } else if (plan->ca_file.len > 0) {
         buf_printf(out, "  certificates are verified by %.*s\n", STR_ARG(plan->ca_file));
     }
+    if (plan->cert_file.len > 0) {
+        buf_printf(out, "  with the certificate %.*s\n", STR_ARG(plan->cert_file));
+    }
     if (plan->token_file.len > 0) {
         buf_printf(out, "  with the token in %.*s\n", STR_ARG(plan->token_file));
     }
 }
 
-void scrape_plan_print(const struct scrape_plan *plan, struct buf *out) {
-    buf_printf(out, "%-12s", "loads");
+void scrape_plan_print(const char *title, const struct scrape_plan *plan, struct buf *out) {
+    buf_printf(out, "%-12s", title);
     if (!plan) {
         buf_printf(out, "not asked for: what counts are our own requests in flight\n");
         return;
     }
-    buf_printf(out, "GET %s%.*s", plan->https ? "https " : "", STR_ARG(plan->source.path));
-    if (plan->source.port > 0) {
-        buf_printf(out, " at port %u", plan->source.port);
-    }
+    print_source(&plan->source, plan->https, out);
     buf_printf(out,
                ", every %g s, in %g s, up to %zu bytes; at most %" PRIu32
                " a second; counts for %g s\n",
@@ -332,6 +444,7 @@ void scrape_plan_print(const struct scrape_plan *plan, struct buf *out) {
                plan->max_page_bytes, plan->most_per_second, (double)plan->max_age_ns / 1e9);
     print_labels(plan, out);
     for (size_t i = 0; i < plan->source.rules.n; i++) {
-        print_rule(&plan->source.rules.items[i], out);
+        print_rule(plan, &plan->source.rules.items[i], out);
     }
+    print_engines(plan, out);
 }

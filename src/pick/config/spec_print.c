@@ -458,7 +458,10 @@ void pool_spec_print(const struct pool_spec *spec, struct buf *out) {
     print_endpoints(spec, out);
     dns_plan_print(spec, out);
     print_health(&spec->health, out);
-    scrape_plan_print(spec->scrape, out);
+    scrape_plan_print("loads", spec->scrape, out);
+    if (spec->scrape_gpus) {
+        scrape_plan_print("gpus", spec->scrape_gpus, out);
+    }
     print_saturation(spec, out);
     print_flow_control(&spec->flow_control, out);
     print_admitter(&spec->admitter, out);

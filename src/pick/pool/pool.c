@@ -492,6 +492,33 @@ static void copy_loads(const struct pool_change *change) {
     }
 }
 
+/* The same of attributes that are still read. */
+static void copy_attributes(const struct pool_change *change) {
+    const struct pool_snapshot *old = change->old, *fresh = change->fresh;
+    uint32_t before[ATTRIBUTES_MAX];
+    for (uint32_t k = 0; k < fresh->n_attributes; k++) {
+        for (before[k] = 0;
+             before[k] < old->n_attributes &&
+             !attribute_key_equal(&old->attribute_keys[before[k]], &fresh->attribute_keys[k]);
+             before[k]++) {
+        }
+    }
+    for (uint32_t i = 0; fresh->n_attributes > 0 && i < fresh->n_members; i++) {
+        const struct pool_member *member = pool_snapshot_find(old, &fresh->members[i].address);
+        for (uint32_t k = 0; member && k < fresh->n_attributes; k++) {
+            size_t row = (size_t)(member - old->members) * old->n_attributes;
+            double value;
+            if (before[k] < old->n_attributes &&
+                attribute_cell_get(&old->attributes[row + before[k]], 0, &value)) {
+                attribute_cell_set(&fresh->attributes[(size_t)i * fresh->n_attributes + k],
+                                   atomic_load_explicit(&old->attributes[row + before[k]].until_ns,
+                                                        memory_order_relaxed),
+                                   value);
+            }
+        }
+    }
+}
+
 static enum status prepare_change(const struct pool *pool, struct pool_change *change,
                                   struct error *err) {
     enum status st = find_or_add_endpoints(pool, change, err);
@@ -510,6 +537,7 @@ static enum status prepare_change(const struct pool *pool, struct pool_change *c
     change->n_removed = change->n_moves;
     list_moves(change, change->fresh, change->old);
     copy_loads(change);
+    copy_attributes(change);
     return ST_OK;
 }
 
@@ -770,6 +798,32 @@ void pool_report_answered(struct pool *pool, struct endpoint *endpoint) {
     pool_notify_waiters(pool, endpoint, &notifications);
     lock_release(&pool->lock);
     pool_send_notifications(&notifications);
+}
+
+/* Whether the snapshot's attributes are these. */
+static bool has_attributes(const struct pool_snapshot *snapshot, const struct attribute_key *keys,
+                           uint32_t n) {
+    bool same = snapshot->n_attributes == n;
+    for (uint32_t k = 0; k < n && same; k++) {
+        same = attribute_key_equal(&snapshot->attribute_keys[k], &keys[k]);
+    }
+    return same;
+}
+
+void pool_set_attributes(struct pool *pool, const struct endpoint *endpoint,
+                         const struct attribute_key *keys, uint32_t n,
+                         const struct attribute_report *report) {
+    lock_acquire(&pool->lock);
+    struct pool_snapshot *snapshot = pool->snapshot;
+    if (endpoint->in_pool && has_attributes(snapshot, keys, n)) {
+        struct attribute_cell *cells = &snapshot->attributes[(size_t)endpoint->member * n];
+        for (uint32_t k = 0; k < n; k++) {
+            if (report->known >> k & 1) {
+                attribute_cell_set(&cells[k], report->until_ns, report->values[k]);
+            }
+        }
+    }
+    lock_release(&pool->lock);
 }
 
 void pool_set_load(struct pool *pool, const struct endpoint *endpoint,

@@ -307,6 +307,11 @@ bool pool_report_unserved(struct pool_reader *reader, const struct endpoint_addr
 /* Its metrics were scraped. Ignored for an endpoint outside the pool. */
 void pool_set_load(struct pool *pool, const struct endpoint *endpoint,
                    const struct endpoint_load *load);
+/* A page with attributes of it was scraped: `keys` are those of the report, `n` of them. Ignored
+ * for an endpoint outside the pool, and where its plugins read other attributes by now. */
+void pool_set_attributes(struct pool *pool, const struct endpoint *endpoint,
+                         const struct attribute_key *keys, uint32_t n,
+                         const struct attribute_report *report);
 /* Its metrics could not be scraped. Thread: one at a time. */
 void pool_count_scrape_failure(const struct endpoint *endpoint);
 

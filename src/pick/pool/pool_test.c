@@ -330,6 +330,47 @@ static void pool_ticket_move_counts_at_serving_endpoint(void **state) {
     fixture_close(&f);
 }
 
+/* Attributes of endpoints that stay are kept where plugins still read them, in whatever order; a
+ * report for other attributes is left out. */
+static void pool_attributes_survive_updates(void **state) {
+    static const struct attribute_key keys[] = {{STR("a"), STR("p")}, {STR("b"), STR("p")}},
+                                      swapped[] = {{STR("b"), STR("p")}, {STR("c"), STR("p")}};
+    struct profile one = PROFILE_DEFAULT, other = PROFILE_DEFAULT;
+    struct attribute_report report = {.until_ns = 50, .known = 3, .values = {1.5, -2}};
+    struct fixture fixture;
+    double value;
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        one.needs.attributes[i] = keys[i];
+        other.needs.attributes[i] = swapped[i];
+    }
+    one.needs.n_attributes = other.needs.n_attributes = 2;
+    struct pool_spec *spec = fixture_spec_of(2);
+    spec->profile = &one;
+    fixture_open(&fixture, spec);
+    const struct pool_snapshot *snapshot = pool_reader_refresh(fixture.reader);
+    assert_false(attribute_cell_get(&snapshot->attributes[2], 0, &value));
+    pool_set_attributes(fixture.pool, snapshot->members[1].endpoint, swapped, 2, &report);
+    assert_false(attribute_cell_get(&snapshot->attributes[2], 0, &value));
+    pool_set_attributes(fixture.pool, snapshot->members[1].endpoint, keys, 2, &report);
+    report = (struct attribute_report){.until_ns = 60, .known = 1, .values = {2.5, 9}};
+    pool_set_attributes(fixture.pool, snapshot->members[1].endpoint, keys, 2, &report);
+    assert_true(attribute_cell_get(&snapshot->attributes[2], 59, &value) && value == 2.5);
+    assert_false(attribute_cell_get(&snapshot->attributes[2], 60, &value));
+    assert_true(attribute_cell_get(&snapshot->attributes[3], 49, &value) && value == -2);
+    assert_false(attribute_cell_get(&snapshot->attributes[0], 0, &value));
+
+    spec = fixture_spec_of(3);
+    spec->profile = &other;
+    fixture_update(fixture.pool, spec);
+    snapshot = pool_reader_refresh(fixture.reader);
+    assert_true(attribute_cell_get(&snapshot->attributes[2], 49, &value) && value == -2);
+    assert_false(attribute_cell_get(&snapshot->attributes[2], 50, &value));
+    assert_false(attribute_cell_get(&snapshot->attributes[3], 0, &value));
+    assert_false(attribute_cell_get(&snapshot->attributes[4], 0, &value));
+    fixture_close(&fixture);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pool_empty_pool_picks_nothing),
@@ -343,6 +384,7 @@ int main(void) {
         cmocka_unit_test(pool_refused_endpoint_can_be_removed),
         cmocka_unit_test(pool_endpoint_not_ready_is_not_marked_refused),
         cmocka_unit_test(pool_ticket_move_counts_at_serving_endpoint),
+        cmocka_unit_test(pool_attributes_survive_updates),
     };
     return cmocka_run_group_tests_name("pick/pool/pool", tests, NULL, NULL);
 }

@@ -50,6 +50,19 @@ static enum status make_loads(struct pool_snapshot *snapshot, const struct pool_
     return ST_OK;
 }
 
+static enum status make_attributes(struct pool_snapshot *snapshot, const struct pool_spec *spec,
+                                   struct error *err) {
+    const struct profile *profile = spec->profile;
+    size_t n = profile ? profile->needs.n_attributes : 0, n_cells = n * snapshot->n_members;
+    snapshot->attributes = arena_calloc(spec->arena, n_cells + 1, sizeof(*snapshot->attributes));
+    if (!snapshot->attributes) {
+        return snapshot_no_memory(spec, err);
+    }
+    snapshot->attribute_keys = n > 0 ? profile->needs.attributes : NULL;
+    snapshot->n_attributes = (uint32_t)n;
+    return ST_OK;
+}
+
 /* As many entries as there are members, about: past that, reading all members is no more work than
  * following the list. */
 static enum status make_changes(struct pool_snapshot *snapshot, const struct pool_spec *spec,
@@ -80,6 +93,7 @@ static enum status index_members(struct pool_snapshot *snapshot, const struct po
                 .address = wanted[i]->address,
                 .labels = wanted[i]->labels,
                 .name = wanted[i]->name,
+                .node = wanted[i]->node,
                 .hash = (uint32_t)endpoint_address_hash(&wanted[i]->address),
                 .profiles = profile_handler_allows(spec->handler, wanted[i]->labels)};
         }
@@ -355,6 +369,9 @@ enum status pool_snapshot_new(struct pool_spec *spec, uint64_t generation,
     snapshot->spec = spec;
     snapshot->models_matter = models_matter(spec);
     enum status st = index_members(snapshot, spec, err);
+    if (st == ST_OK) {
+        st = make_attributes(snapshot, spec, err);
+    }
     if (st == ST_OK) {
         st = make_changes(snapshot, spec, err);
     }

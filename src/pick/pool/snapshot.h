@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "pick/pool/endpoint/attribute.h"
 #include "pick/pool/endpoint/endpoint.h"
 #include "pick/pool/endpoint/load.h"
 #include "pick/pool/spec.h"
@@ -56,7 +57,8 @@ struct pool_member {
     struct endpoint *endpoint;
     struct pool_labels labels;
     struct pool_endpoint_name name;
-    uint32_t hash;     /* of the address */
+    struct endpoint_address node; /* as in the spec */
+    uint32_t hash;                /* of the address */
     uint16_t profiles; /* a bit for each profile of the spec's handler that may choose it */
 };
 
@@ -77,6 +79,11 @@ struct pool_snapshot {
     uint32_t n_members;
     struct load_cell *loads; /* of each member; changes (pick/pool/endpoint/load.h) */
     struct load_adapters *adapters;
+    /* The attributes that plugins read, and the cells of each member, one after the other: those of
+     * member i begin at i * n_attributes; changes. */
+    const struct attribute_key *attribute_keys;
+    uint32_t n_attributes;
+    struct attribute_cell *attributes;
     struct pool_changes changes; /* of members' loads, requests and readiness; changes */
     /* A bit for each member: it is ready and not avoided. Under the pool's lock; changes. */
     uint64_t *preferred;

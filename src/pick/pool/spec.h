@@ -40,6 +40,7 @@ struct pool_endpoint_name {
 
 struct pool_spec_endpoint {
     struct endpoint_address address;
+    struct endpoint_address node; /* of the host that the pod runs on; family 0: unknown */
     struct pool_labels labels;
     struct pool_endpoint_name name;
 };
@@ -174,6 +175,7 @@ struct pool_spec {
     struct pool_health health;
     struct dns_plan *dns;             /* endpoints by DNS names (pick/config's); NULL: none */
     const struct scrape_plan *scrape; /* how loads are scraped (pick/config's); NULL: not at all */
+    const struct scrape_plan *scrape_gpus; /* the same of the use of GPUs */
     struct protocol protocol;
     const struct profile *profile;          /* pick/pool/profile/profile.h; NULL: the default */
     const struct profile_handler *handler;  /* of several profiles, of which `profile` is one

@@ -138,6 +138,27 @@ static void print_load_column(struct metric_text *text, const struct pick_admin_
     }
 }
 
+/* Of each endpoint the attributes that have a value. */
+static void print_attributes(struct metric_text *text, const struct pick_admin_pools *list,
+                             const struct pick_admin_pool *pool) {
+    const struct pool_snapshot *snapshot = pool->snapshot;
+    uint64_t now_ns = clock_now_ns();
+    size_t n = snapshot->n_attributes;
+    for (size_t cell = 0; cell < n * snapshot->n_members; cell++) {
+        const struct attribute_key *key = &snapshot->attribute_keys[cell % n];
+        struct buf labels;
+        double value;
+        if (attribute_cell_get(&snapshot->attributes[cell], now_ns, &value)) {
+            pick_admin_pool_begin_labels(text, list, pool, &labels);
+            metric_label_add(&labels, "endpoint",
+                             endpoint_text(snapshot->members[cell / n].endpoint));
+            metric_label_add(&labels, "attribute", key->name);
+            metric_label_add(&labels, "producer", key->producer);
+            metric_text_f64(text, buf_str(&labels), value);
+        }
+    }
+}
+
 static void print_loads(struct metric_text *text, const struct pick_admin_pools *list,
                         const struct scraper *scraper) {
     enum { FIRST_TIME = 5, LAST_TIME = 24 }; /* 32 us to 16 s */
@@ -147,6 +168,10 @@ static void print_loads(struct metric_text *text, const struct pick_admin_pools 
         for (size_t k = 0; k < list->n; k++) {
             print_load_column(text, list, &list->items[k], &LOAD_COLUMNS[i]);
         }
+    }
+    metric_family_begin(text, METRIC_FAMILY_LOAD_ATTRIBUTE);
+    for (size_t k = 0; k < list->n; k++) {
+        print_attributes(text, list, &list->items[k]);
     }
     if (scraper) {
         metric_histogram_read(scraper_durations(scraper), &seen);

@@ -18,7 +18,6 @@ FLAGS = ("--zap-encoder", "json", "--grpc-health-port", "9003", "--v=2", "--trac
 NOT_PREDICTED = "latencies are not predicted"
 NO_EVENTS = "the blocks that engines report are not read"
 ONE_CLUSTER = "a pool is of one cluster"
-NO_ATTRIBUTES = "endpoints have loads and labels, and no other attributes"
 REFUSED = {
     "predicted-latency-producer": NOT_PREDICTED,
     "slo-headroom-tier-filter": NOT_PREDICTED,
@@ -31,10 +30,6 @@ REFUSED = {
     "endpoint-notification-source": NO_EVENTS,
     "lmetric-scorer": "an experiment of upstream's",
     "burst-prefix-cache-producer": "requests are not held to be placed together",
-    "endpoint-attribute-filter": NO_ATTRIBUTES,
-    "endpoint-attribute-scorer": NO_ATTRIBUTES,
-    "dcgm-data-source": NO_ATTRIBUTES,
-    "dcgm-extractor": NO_ATTRIBUTES,
     "multicluster-file-discovery": ONE_CLUSTER,
     "multicluster-metrics-data-source": ONE_CLUSTER,
     "multicluster-metrics-extractor": ONE_CLUSTER,

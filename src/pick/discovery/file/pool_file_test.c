@@ -412,7 +412,7 @@ static const struct {
      "1: metrics.rules.waiting.series: expected a name of 1 to 256 bytes without control "
      "characters, got none"},
     {"metrics: {rules: {waiting: {series: a, combine: mean}}}\n",
-     "1: metrics.rules.waiting.combine: expected sum, max or newest, got \"mean\""},
+     "1: metrics.rules.waiting.combine: expected sum, max, newest or first, got \"mean\""},
     {"metrics: {rules: {waiting: {series: a, combine: newest, rate: true}}}\n",
      "1: metrics.rules.waiting: expected `combine: sum` or `max` beside `rate`"},
     {"metrics: {rules: {adapters: {series: a, rate: true}}}\n",

@@ -87,7 +87,7 @@ enum status kube_pod_read(yyjson_val *object, struct kube_pod **out, struct erro
     struct str name = json_text(json_at(object, "/metadata/name"));
     struct str ports = ports_of(object);
     yyjson_val *labels = json_at(object, "/metadata/labels");
-    struct endpoint_address address = {.family = 0};
+    struct endpoint_address address = {.family = 0}, node = {.family = 0};
     enum status st = read_address(object, &address, err);
     if (st == ST_OK && name.len == 0) {
         st = error_set(err, ST_BAD_CONFIG, "metadata.name: expected a name, got none");
@@ -103,6 +103,9 @@ enum status kube_pod_read(yyjson_val *object, struct kube_pod **out, struct erro
     char *at = (char *)(pod + 1) + json_members(labels).left * sizeof(struct pool_label);
     pod->ready = address.family > 0 && is_ready(object);
     pod->address = address;
+    if (endpoint_address_parse_ip(json_text(json_at(object, "/status/hostIP")), &node)) {
+        pod->node = node;
+    }
     pod->name = put_text(&at, name);
     pod->active_ports = put_text(&at, ports);
     put_labels(pod, labels, &at);
@@ -128,6 +131,7 @@ static bool same_ports(struct str a, struct str b) {
 
 bool kube_pod_equal(const struct kube_pod *a, const struct kube_pod *b) {
     return a->ready == b->ready && endpoint_address_equal(&a->address, &b->address) &&
+           endpoint_address_equal(&a->node, &b->node) &&
            same_ports(a->active_ports, b->active_ports) && same_labels(a->labels, b->labels);
 }
 

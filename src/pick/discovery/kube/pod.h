@@ -14,6 +14,7 @@ struct kube_pod {
     struct str name;
     bool ready; /* its condition Ready is true, it is not being deleted, and it has an address */
     struct endpoint_address address; /* without a port; family 0: none yet */
+    struct endpoint_address node;    /* of its host, without a port; family 0: unknown */
     struct str active_ports;         /* the annotation that restricts its ports; ptr NULL: none */
     struct pool_labels labels;
 };

@@ -509,6 +509,7 @@ static void add_pod(const struct kube_store *store, const struct kube_pod *pod,
                     struct pool_spec *spec) {
     struct pool_spec_endpoint wanted = {
         .address = pod->address,
+        .node = pod->node,
         .labels = copy_labels(spec, pod->labels),
         .name = {.pod = pool_spec_dup_text(spec, pod->name),
                  .name_space = pool_spec_dup_text(spec, str_of(store->options.name_space))}};
@@ -535,17 +536,18 @@ static bool add_pods(const struct kube_store *store, struct pool_spec *spec) {
     return with_engine;
 }
 
-/* Pods with an engine label are scraped with that engine's preset; the others as the file says, or
- * not at all. */
+/* Pods with an engine label are scraped as the file says of that engine, or with its preset; the
+ * others as the file says, or not at all. */
 static void add_scrape_plan(struct pool_spec *spec) {
     struct scrape_plan *plan = arena_calloc(spec->arena, 1, sizeof(*plan));
     scrape_plan_init(plan);
     if (spec->scrape) {
         *plan = *spec->scrape;
     }
-    plan->by_engine = true;
     spec->scrape = plan;
-    scrape_plan_make_presets(plan, spec->arena);
+    if (plan->n_engines == 0) {
+        scrape_plan_make_engines(plan, NULL, 0, spec->arena);
+    }
 }
 
 /* ---- spec ------------------------------------------------------------------------------------ */

@@ -363,6 +363,31 @@ static void store_engine_label_turns_scraping_on(void **state) {
     fixture_end(store);
 }
 
+/* The host of a pod is kept, and a change of it counts; an invalid one is unknown. */
+static void store_pod_has_its_host(void **state) {
+    static const char *const hosts[] = {"192.168.7.1", "fd00::9", "a.example", NULL};
+    (void)state;
+    struct kube_store *store = synced();
+    for (size_t i = 0; i < sizeof(hosts) / sizeof(*hosts); i++) {
+        char object[400], text[100] = "";
+        snprintf(object, sizeof(object),
+                 "metadata: {name: p, namespace: n, labels: {app: a}}\nstatus: {podIP: 10.0.0.1, "
+                 "%s%s%sconditions: [{type: Ready, status: 'True'}]}",
+                 hosts[i] ? "hostIP: '" : "", hosts[i] ? hosts[i] : "", hosts[i] ? "', " : "");
+        fixture_put(store, KUBE_POD, object);
+        struct pool_spec *spec = pool_spec_new();
+        kube_store_add_to_spec(store, spec);
+        assert_int_equal(spec->n_endpoints, 1);
+        if (spec->endpoints[0].node.family > 0) {
+            endpoint_address_print(&spec->endpoints[0].node, text);
+        }
+        static const char *const wanted[] = {"192.168.7.1:0", "[fd00::9]:0", "", ""};
+        assert_string_equal(text, wanted[i]);
+        pool_spec_free(spec);
+    }
+    fixture_end(store);
+}
+
 /* ---- synced ---------------------------------------------------------------------------------- */
 
 static void store_all_kinds_listed_is_synced(void **state) {
@@ -441,6 +466,7 @@ int main(void) {
         cmocka_unit_test(store_objectives_are_added_to_spec),
         cmocka_unit_test(store_rewrites_ordered_by_age),
         cmocka_unit_test(store_engine_label_turns_scraping_on),
+        cmocka_unit_test(store_pod_has_its_host),
         cmocka_unit_test(store_all_kinds_listed_is_synced),
         cmocka_unit_test(store_invalid_objects_are_ignored),
     };

@@ -58,12 +58,14 @@ static bool value_of(struct scrape_page *page, const struct scrape_rule *rule,
         struct str text = read_label(page, series, rule->value_label);
         return text.ptr && num_parse_f64(text, out) && *out >= 0;
     }
-    return isfinite(*out) && *out >= 0;
+    return isfinite(*out) && (*out >= 0 || (rule->into == SCRAPE_ATTRIBUTE && !rule->of_pod));
 }
 
-/* Is the sample at least as new as the last one of the rule? */
+/* Does the sample replace the last one of the rule? */
 static bool is_newer(struct scrape_page *page, size_t i, double time) {
-    bool newer = !page->found[i].seen || time >= page->found[i].time;
+    bool keeps_first = page->rules->items[i].combine == SCRAPE_FIRST;
+    bool newer = !page->found[i].seen || time > page->found[i].time ||
+                 (!keeps_first && time >= page->found[i].time);
     page->found[i].time = newer ? time : page->found[i].time;
     return newer;
 }
@@ -83,6 +85,7 @@ static void apply_series(struct scrape_page *page, size_t i, const struct series
         *sum = page->found[i].seen && *sum > value ? *sum : value;
         break;
     case SCRAPE_NEWEST:
+    case SCRAPE_FIRST:
         if (!is_newer(page, i, rule->into == SCRAPE_ADAPTERS ? value : series->time)) {
             return;
         }
@@ -95,11 +98,23 @@ static void apply_series(struct scrape_page *page, size_t i, const struct series
     }
 }
 
+/* As upstream: a series without the label is of the endpoint, and so is any where its pod is
+ * unknown. */
+static bool is_of_pod(struct scrape_page *page, const struct series *series) {
+    struct str pod = page->pod.len > 0 ? read_label(page, series, STR("pod")) : STR("");
+    return page->pod.len == 0 || !pod.ptr || str_eq(pod, page->pod);
+}
+
 static void on_series(void *user, const struct series *series) {
     struct scrape_page *page = user;
     for (size_t i = 0; i < page->rules->n; i++) {
         const struct scrape_rule *rule = &page->rules->items[i];
-        if (str_eq(rule->series, series->name) && has_labels(series, rule->labels)) {
+        if (!str_eq(rule->series, series->name) || !has_labels(series, rule->labels)) {
+            continue;
+        }
+        if (rule->of_pod && !is_of_pod(page, series)) {
+            page->n_of_others++;
+        } else {
             apply_series(page, i, series);
         }
     }
@@ -107,8 +122,10 @@ static void on_series(void *user, const struct series *series) {
 
 /* ---- a page ---------------------------------------------------------------------------------- */
 
-void scrape_page_begin(struct scrape_page *page, const struct scrape_rules *rules) {
+void scrape_page_begin(struct scrape_page *page, const struct scrape_rules *rules, struct str pod) {
     page->rules = rules;
+    page->pod = pod;
+    page->n_of_others = 0;
     memset(page->found, 0, sizeof(page->found));
     page->adapters = (struct endpoint_load){0};
     page->n_invalid = 0;
@@ -120,8 +137,10 @@ void scrape_page_begin(struct scrape_page *page, const struct scrape_rules *rule
     series_reader_init(&page->reader);
 }
 
-void scrape_page_move_rules(struct scrape_page *page, const struct scrape_rules *rules) {
+void scrape_page_move_rules(struct scrape_page *page, const struct scrape_rules *rules,
+                            struct str pod) {
     page->rules = rules;
+    page->pod = pod;
     page->reader.names = rules->series;
 }
 
@@ -135,7 +154,7 @@ void scrape_page_read(struct scrape_page *page, struct str piece) {
     series_reader_feed(&page->reader, piece);
 }
 
-/* ---- a load ---------------------------------------------------------------------------------- */
+/* ---- a load, and attributes ------------------------------------------------------------------ */
 
 /* Computes a counter's increase per second. Returns: false if it is not known: on the first page,
  * and after a reset of the counter. */
@@ -181,7 +200,7 @@ static unsigned put_value(const struct scrape_page *page, enum scrape_metric int
         out->n_waiting_adapters = page->adapters.n_waiting_adapters;
         memcpy(out->adapters, page->adapters.adapters, sizeof(out->adapters));
         return LOAD_ADAPTERS;
-    case N_SCRAPE_METRICS:
+    case SCRAPE_ATTRIBUTE:
         break;
     }
     return 0;
@@ -201,6 +220,11 @@ static enum status nothing_there(const struct scrape_page *page, struct error *e
                          "or not a number",
                          page->rules->n_series, (unsigned long long)page->n_invalid);
     }
+    if (page->n_of_others > 0) {
+        return error_set(err, ST_BAD_ANSWER,
+                         "its page has the wanted series, but none for the pod %.*s",
+                         STR_ARG(page->pod));
+    }
     return error_set(err, ST_BAD_ANSWER,
                      "its page (%llu bytes, %llu lines) has none of the %zu wanted series, the "
                      "first of which is %.*s",
@@ -211,22 +235,30 @@ static enum status nothing_there(const struct scrape_page *page, struct error *e
 
 enum status scrape_page_end(struct scrape_page *page, uint64_t asked_ns,
                             struct scrape_history *history, struct endpoint_load *out,
-                            struct error *err) {
-    bool any = false, taken[N_SCRAPE_METRICS] = {false};
+                            struct attribute_report *attributes, struct error *err) {
+    bool any = false, taken[N_SCRAPE_METRICS + ATTRIBUTES_MAX] = {false};
     series_reader_finish(&page->reader);
     *out = (struct endpoint_load){0};
+    *attributes = (struct attribute_report){0};
     for (size_t i = 0; i < page->rules->n; i++) {
         const struct scrape_rule *rule = &page->rules->items[i];
         double value = page->found[i].value;
-        if (!page->found[i].seen || taken[rule->into]) {
+        size_t into = rule->into + (rule->into == SCRAPE_ATTRIBUTE ? rule->attribute : 0);
+        if (!page->found[i].seen || taken[into]) {
             continue;
         }
-        any = taken[rule->into] = true;
+        any = taken[into] = true;
         if (rule->rate && !rate_of(history, i, asked_ns, &value)) {
             continue;
         }
         value *= rule->factor != 0 ? rule->factor : 1;
-        out->known |= put_value(page, rule->into, value, out);
+        value = rule->divisor != 0 ? value / rule->divisor : value;
+        if (rule->into == SCRAPE_ATTRIBUTE) {
+            attributes->known |= UINT32_C(1) << rule->attribute;
+            attributes->values[rule->attribute] = value;
+        } else {
+            out->known |= put_value(page, rule->into, value, out);
+        }
     }
     return any ? ST_OK : nothing_there(page, err);
 }

@@ -26,15 +26,16 @@ static enum status read_page(const struct scrape_rules *rules, struct str text, 
                              uint64_t asked_ns, struct scrape_history *history,
                              struct endpoint_load *out) {
     struct scrape_page *page = malloc(sizeof(*page));
+    struct attribute_report attributes;
     struct error err;
     assert_non_null(page);
     memset(page, 0xa5, sizeof(*page)); /* begin must initialize everything */
-    scrape_page_begin(page, rules);
+    scrape_page_begin(page, rules, STR(""));
     for (size_t i = 0; i < text.len; i += piece) {
         size_t n = text.len - i < piece ? text.len - i : piece;
         scrape_page_read(page, str_make(text.ptr + i, n));
     }
-    enum status st = scrape_page_end(page, asked_ns, history, out, &err);
+    enum status st = scrape_page_end(page, asked_ns, history, out, &attributes, &err);
     free(page);
     return st;
 }
@@ -281,18 +282,19 @@ static void page_huge_is_read_in_fixed_memory(void **state) {
     struct scrape_source source;
     struct scrape_history history = {0};
     struct endpoint_load load;
+    struct attribute_report attributes;
     struct error err;
     (void)state;
     assert_non_null(page);
     scrape_source_init(&source, preset_of("vllm"));
-    scrape_page_begin(page, &source.rules);
+    scrape_page_begin(page, &source.rules, STR(""));
     feed_many(page, STR("vllm:lora_requests_info{running_lora_adapters=\"a,"), 1);
     feed_many(page, STR("abcdefghijklmnopqrstuvwxyzabcde,"), 2 << 20);
     feed_many(page, STR("\"} 1\n"), 1);
     feed_many(page, STR("other_seconds_bucket{le=\"0.005\",model_name=\"llama\"} 12345\n"),
               1 << 18);
     scrape_page_read(page, STR("vllm:num_requests_waiting 6")); /* without a newline */
-    assert_int_equal(scrape_page_end(page, S, &history, &load, &err), ST_OK);
+    assert_int_equal(scrape_page_end(page, S, &history, &load, &attributes, &err), ST_OK);
     assert_int_equal(page->reader.n_too_long, 1);
     assert_int_equal(load.known, LOAD_WAITING);
     assert_int_equal(load.n_waiting, 6);
@@ -305,19 +307,117 @@ static void page_adapters_beyond_limit_are_cut(void **state) {
     struct scrape_source source;
     struct scrape_history history = {0};
     struct endpoint_load load;
+    struct attribute_report attributes;
     struct error err;
     (void)state;
     assert_non_null(page);
     scrape_source_init(&source, preset_of("vllm"));
-    scrape_page_begin(page, &source.rules);
+    scrape_page_begin(page, &source.rules, STR(""));
     scrape_page_read(page, STR("vllm:lora_requests_info{running_lora_adapters=\"first"));
     feed_many(page, STR(",adapter"), 100);
     scrape_page_read(page, STR("\",waiting_lora_adapters=\"late\"} 1\n"));
-    assert_int_equal(scrape_page_end(page, S, &history, &load, &err), ST_OK);
+    assert_int_equal(scrape_page_end(page, S, &history, &load, &attributes, &err), ST_OK);
     assert_int_equal(load.n_running_adapters, LOAD_MAX_ADAPTERS);
     assert_int_equal(load.n_waiting_adapters, 0);
     assert_int_equal(load.adapters[0], load_adapter_hash(STR("first")));
     free(page);
+}
+
+/* ---- attributes ------------------------------------------------------------------------------ */
+
+static const struct pool_label GOLD = {STR("tier"), STR("gold")};
+
+/* Of one page without load, with a name for the endpoint's pod. */
+static enum status read_attributes(const struct scrape_rules *rules, const char *pod,
+                                   const char *text, struct attribute_report *out,
+                                   struct error *err) {
+    struct scrape_page *page = malloc(sizeof(*page));
+    struct scrape_history history = {0};
+    struct endpoint_load load;
+    assert_non_null(page);
+    memset(page, 0xa5, sizeof(*page));
+    scrape_page_begin(page, rules, str_of(pod));
+    for (size_t i = 0; i < strlen(text); i++) {
+        scrape_page_read(page, str_make(text + i, 1));
+    }
+    enum status st = scrape_page_end(page, S, &history, &load, out, err);
+    assert_int_equal(load.known, 0);
+    free(page);
+    return st;
+}
+
+/* The newest series counts, of equally new ones the first; also below 0. */
+static void page_attribute_is_first_of_the_newest(void **state) {
+    static const struct scrape_rule rules[] = {
+        {.into = SCRAPE_ATTRIBUTE,
+         .attribute = 1,
+         .series = STR("depth"),
+         .labels = {&GOLD, 1},
+         .combine = SCRAPE_FIRST},
+        {.into = SCRAPE_ATTRIBUTE, .attribute = 0, .series = STR("heat"), .combine = SCRAPE_FIRST},
+    };
+    static const struct {
+        const char *page;
+        unsigned known;
+        double heat, depth;
+    } rows[] = {
+        {"depth{tier=\"gold\"} 3\ndepth{tier=\"gold\"} 4\nheat -2.5\n", 3, -2.5, 3},
+        {"depth{tier=\"gold\"} 3 1000\ndepth{tier=\"gold\"} 4 2000\n", 2, 0, 4},
+        {"depth{tier=\"gold\"} 3 2000\ndepth{tier=\"gold\"} 4 1000\n", 2, 0, 3},
+        {"depth{tier=\"iron\"} 3\nheat 1e300\nheat NaN\n", 1, 1e300, 0},
+        {"depth{tier=\"gold\"} +Inf\nheat 0\n", 1, 0, 0},
+    };
+    struct scrape_rules all = {.n = 0};
+    (void)state;
+    assert_true(scrape_rules_add(&all, &rules[0]));
+    assert_true(scrape_rules_add(&all, &rules[1]));
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct attribute_report got;
+        struct error err;
+        assert_int_equal(read_attributes(&all, "", rows[i].page, &got, &err), ST_OK);
+        assert_int_equal(got.known, rows[i].known);
+        assert_true(got.values[0] == rows[i].heat && got.values[1] == rows[i].depth);
+    }
+}
+
+/* A DCGM exporter of a node has the GPUs of several pods; the highest one counts. */
+static void page_attribute_is_of_the_pod(void **state) {
+    static const struct scrape_rule rule = {.into = SCRAPE_ATTRIBUTE,
+                                            .series = STR("DCGM_FI_DEV_GPU_UTIL"),
+                                            .combine = SCRAPE_MAX,
+                                            .of_pod = true,
+                                            .divisor = 100};
+    static const char page[] =
+        "# TYPE DCGM_FI_DEV_GPU_UTIL gauge\nDCGM_FI_DEV_GPU_UTIL{gpu=\"0\",pod=\"a\"} 57\n"
+        "DCGM_FI_DEV_GPU_UTIL{gpu=\"1\",pod=\"a\"} 12\n"
+        "DCGM_FI_DEV_GPU_UTIL{gpu=\"2\",pod=\"b\"} 90\n";
+    static const char unlabelled[] = "DCGM_FI_DEV_GPU_UTIL{gpu=\"0\"} 7\n"
+                                     "DCGM_FI_DEV_GPU_UTIL{gpu=\"1\",pod=\"b\"} 90\n";
+    static const struct {
+        const char *pod, *page;
+        double value;
+    } rows[] = {
+        {"a", page, 57 / 100.0},
+        {"b", page, 0.9},
+        {"", page, 0.9},
+        {"a", unlabelled, 7 / 100.0},
+        {"a", "DCGM_FI_DEV_GPU_UTIL 0\n", 0},
+    };
+    struct scrape_rules all = {.n = 0};
+    struct attribute_report got;
+    struct error err;
+    (void)state;
+    assert_true(scrape_rules_add(&all, &rule));
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        assert_int_equal(read_attributes(&all, rows[i].pod, rows[i].page, &got, &err), ST_OK);
+        assert_int_equal(got.known, 1);
+        assert_true(got.values[0] == rows[i].value);
+    }
+    assert_int_equal(read_attributes(&all, "c", page, &got, &err), ST_BAD_ANSWER);
+    assert_int_equal(got.known, 0);
+    assert_string_equal(err.text, "its page has the wanted series, but none for the pod c");
+    assert_int_equal(read_attributes(&all, "c", "DCGM_FI_DEV_GPU_UTIL -1\n", &got, &err),
+                     ST_BAD_ANSWER);
 }
 
 int main(void) {
@@ -328,6 +428,8 @@ int main(void) {
         cmocka_unit_test(page_counters_become_rates),
         cmocka_unit_test(page_huge_is_read_in_fixed_memory),
         cmocka_unit_test(page_adapters_beyond_limit_are_cut),
+        cmocka_unit_test(page_attribute_is_first_of_the_newest),
+        cmocka_unit_test(page_attribute_is_of_the_pod),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

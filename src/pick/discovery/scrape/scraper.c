@@ -25,7 +25,7 @@ struct page_buffer {
 /* An endpoint that is scraped. */
 struct scrape_target {
     struct scrape_job job; /* first: a job is cast to its target */
-    struct scraped_pool *pool;
+    struct scraped_pages *pages;
     struct endpoint_address address;
     const struct endpoint *endpoint; /* in the reader's snapshot */
     struct scrape_request request;
@@ -40,15 +40,26 @@ struct scrape_target {
     bool was_late;      /* the last scrape did not count, because this process stood still */
 };
 
-/* A pool. */
-struct scraped_pool {
-    struct per_pool per_pool; /* first: the table's item is cast to it */
-    struct scraper *scraper;
-    const struct scrape_plan *plan; /* in the reader's snapshot; NULL: the pool is not scraped */
+/* What the pages of a pool are of. */
+enum scraped_kind { SCRAPED_LOADS, SCRAPED_GPUS, N_SCRAPED_KINDS };
+static const char *const KIND_NAMES[N_SCRAPED_KINDS] = {"load", "gpu"};
+
+/* The pages of one kind, one of each endpoint. */
+struct scraped_pages {
+    struct scraped_pool *pool;
+    enum scraped_kind kind;
+    const struct scrape_plan *plan; /* in the reader's snapshot; NULL: they are not scraped */
     struct scrape_target **targets; /* sorted by address */
     size_t n_targets;
     struct scrape_rate rate;
     struct credential token; /* for endpoints without their own */
+};
+
+/* A pool. */
+struct scraped_pool {
+    struct per_pool per_pool; /* first: the table's item is cast to it */
+    struct scraper *scraper;
+    struct scraped_pages pages[N_SCRAPED_KINDS];
 };
 
 struct scraper {
@@ -84,7 +95,7 @@ static struct page_buffer *take_buffer(struct scraper *scraper) {
 }
 
 static void release_buffer(struct scrape_target *target) {
-    struct scraper *scraper = target->pool->scraper;
+    struct scraper *scraper = target->pages->pool->scraper;
     target->buffer->next = scraper->free_buffers;
     scraper->free_buffers = target->buffer;
     target->buffer = NULL;
@@ -104,7 +115,7 @@ static void scraper_set_timer(struct scraper *scraper) {
 
 /* Out of memory the target is not scraped again until the pool changes. */
 static void reschedule(struct scrape_target *target, bool answered) {
-    struct scraper *scraper = target->pool->scraper;
+    struct scraper *scraper = target->pages->pool->scraper;
     if (scrape_schedule_put_back(&scraper->schedule, &target->job, target->asked_ns, clock_now_ns(),
                                  answered)) {
         scraper_set_timer(scraper);
@@ -114,10 +125,11 @@ static void reschedule(struct scrape_target *target, bool answered) {
 /* ---- results --------------------------------------------------------------------------------- */
 
 static void scraper_log_failure(struct scrape_target *target, const char *reason) {
-    struct log_limit *limit = &target->pool->scraper->log_limit;
+    struct log_limit *limit = &target->pages->pool->scraper->log_limit;
     if (!target->failing && log_limit_allow(limit)) {
         log_event(LOG_WARNING, "metrics scrape failed",
-                  LOG_STR("endpoint", endpoint_text(target->endpoint)), LOG_CSTR("reason", reason),
+                  LOG_STR("endpoint", endpoint_text(target->endpoint)),
+                  LOG_CSTR("of", KIND_NAMES[target->pages->kind]), LOG_CSTR("reason", reason),
                   LOG_U64("left_out", limit->n_suppressed));
         limit->n_suppressed = 0;
         target->failing = true;
@@ -141,9 +153,9 @@ static enum metric metric_of(const struct http_fetch_result *fetched) {
 /* When the load expires: after the configured max_age, or after MIN_AGE_INTERVALS, so that two
  * failed scrapes in a row do not expire it. */
 static uint64_t load_expires_ns(const struct scrape_target *target) {
-    const struct scrape_plan *plan = target->pool->plan;
+    const struct scrape_plan *plan = target->pages->plan;
     uint64_t interval_ns =
-        scrape_schedule_interval_ns(&target->pool->scraper->schedule, &target->pool->rate);
+        scrape_schedule_interval_ns(&target->pages->pool->scraper->schedule, &target->pages->rate);
     uint64_t age_ns = MIN_AGE_INTERVALS * interval_ns + plan->timeout_ns;
     return target->asked_ns + (age_ns > plan->max_age_ns ? age_ns : plan->max_age_ns);
 }
@@ -151,7 +163,10 @@ static uint64_t load_expires_ns(const struct scrape_target *target) {
 /* Returns: the metric that counts the result; METRIC_PICK_SCRAPES_OK if the load was stored. */
 static enum metric apply_response(struct scrape_target *target,
                                   const struct http_fetch_result *fetched, struct error *err) {
+    struct pool *pool = target->pages->pool->per_pool.pool;
+    const struct scrape_plan *plan = target->pages->plan;
     struct endpoint_load load;
+    struct attribute_report attributes;
     if (fetched->error.status != ST_OK) {
         *err = fetched->error;
         return metric_of(fetched);
@@ -160,21 +175,27 @@ static enum metric apply_response(struct scrape_target *target,
         error_set(err, ST_BAD_ANSWER, "answered with status %d, expected 200", fetched->status);
         return METRIC_PICK_SCRAPES_STATUS;
     }
-    if (scrape_page_end(&target->buffer->page, target->asked_ns, &target->history, &load, err) !=
-        ST_OK) {
+    if (scrape_page_end(&target->buffer->page, target->asked_ns, &target->history, &load,
+                        &attributes, err) != ST_OK) {
         return METRIC_PICK_SCRAPES_SERIES;
     }
     load.asked_ns = target->asked_ns;
-    load.until_ns = load_expires_ns(target);
+    load.until_ns = attributes.until_ns = load_expires_ns(target);
     load.in_flight = target->in_flight;
-    pool_set_load(target->pool->per_pool.pool, target->endpoint, &load);
+    if (attributes.known != 0) {
+        pool_set_attributes(pool, target->endpoint, plan->attributes, plan->n_attributes,
+                            &attributes);
+    }
+    if (target->pages->kind == SCRAPED_LOADS) {
+        pool_set_load(pool, target->endpoint, &load);
+    }
     return METRIC_PICK_SCRAPES_OK;
 }
 
 /* Whether the scrape failed only because this process stood still for longer than its timeout. A
  * second time in a row it counts. */
 static bool is_late(struct scrape_target *target, const struct http_fetch_result *fetched) {
-    uint64_t end_ns = target->asked_ns + target->pool->plan->timeout_ns;
+    uint64_t end_ns = target->asked_ns + target->pages->plan->timeout_ns;
     target->was_late = fetched->error.status != ST_OK && !target->was_late &&
                        timer_is_late(end_ns, clock_now_ns());
     return target->was_late;
@@ -182,7 +203,7 @@ static bool is_late(struct scrape_target *target, const struct http_fetch_result
 
 static void on_done(void *user, const struct http_fetch_result *fetched) {
     struct scrape_target *target = user;
-    struct scraper *scraper = target->pool->scraper;
+    struct scraper *scraper = target->pages->pool->scraper;
     struct error err = {.status = ST_OK};
     target->fetch = NULL;
     if (fetched->error.status != ST_CANCELLED && is_late(target, fetched)) {
@@ -196,7 +217,8 @@ static void on_done(void *user, const struct http_fetch_result *fetched) {
             if (target->failing) {
                 target->failing = false;
                 log_event(LOG_INFO, "metrics scrape recovered",
-                          LOG_STR("endpoint", endpoint_text(target->endpoint)));
+                          LOG_STR("endpoint", endpoint_text(target->endpoint)),
+                          LOG_CSTR("of", KIND_NAMES[target->pages->kind]));
             }
         } else {
             if (metric != METRIC_PICK_SCRAPES_LOCAL) {
@@ -230,15 +252,15 @@ enum { MAX_IDLE_CONNECTIONS = 4096 };
 
 static void drop_target(struct scrape_target *target) {
     scraper_cancel(target);
-    scrape_schedule_remove(&target->pool->scraper->schedule, &target->job);
+    scrape_schedule_remove(&target->pages->pool->scraper->schedule, &target->job);
     credential_fini(&target->token);
     free(target);
 }
 
 /* The target is new, or is scraped in another way than before: then a running scrape is cancelled
  * and scheduled again. */
-static void begin_target(struct scraped_pool *scraped, struct scrape_target *target, bool is_new) {
-    struct scrape_schedule *schedule = &scraped->scraper->schedule;
+static void begin_target(struct scraped_pages *pages, struct scrape_target *target, bool is_new) {
+    struct scrape_schedule *schedule = &pages->pool->scraper->schedule;
     bool under_way = target->fetch != NULL;
     target->history = (struct scrape_history){0};
     scraper_cancel(target);
@@ -246,16 +268,16 @@ static void begin_target(struct scraped_pool *scraped, struct scrape_target *tar
         scrape_schedule_remove(schedule, &target->job);
     }
     if ((is_new || under_way) &&
-        !scrape_schedule_add(schedule, &target->job, &scraped->rate, clock_now_ns())) {
+        !scrape_schedule_add(schedule, &target->job, &pages->rate, clock_now_ns())) {
         scraper_log_failure(target, "out of memory for the scrape");
     }
 }
 
-static struct scrape_target *target_new(struct scraped_pool *scraped,
+static struct scrape_target *target_new(struct scraped_pages *pages,
                                         const struct pool_member *member) {
     struct scrape_target *target = calloc(1, sizeof(*target));
     if (target) {
-        target->pool = scraped;
+        target->pages = pages;
         target->address = member->address;
     }
     return target;
@@ -263,17 +285,20 @@ static struct scrape_target *target_new(struct scraped_pool *scraped,
 
 /* Returns: the member's target, the old one or a new one; NULL if it can't be scraped, or out of
  * memory. */
-static struct scrape_target *target_of(struct scraped_pool *scraped,
+static struct scrape_target *target_of(struct scraped_pages *pages,
                                        const struct pool_member *member,
                                        struct scrape_target *old) {
-    struct pool_spec_endpoint wanted = {.address = member->address, .labels = member->labels};
+    struct pool_spec_endpoint wanted = {.address = member->address,
+                                        .node = member->node,
+                                        .labels = member->labels,
+                                        .name = member->name};
     struct scrape_request request;
-    if (!scraped->plan || !scrape_plan_resolve(scraped->plan, &wanted, &request)) {
+    if (!pages->plan || !scrape_plan_resolve(pages->plan, &wanted, &request)) {
         return NULL;
     }
-    struct scrape_target *target = old ? old : target_new(scraped, member);
+    struct scrape_target *target = old ? old : target_new(pages, member);
     if (target) {
-        uint64_t hash = scrape_request_hash(scraped->plan, &request);
+        uint64_t hash = scrape_request_hash(pages->plan, &request);
         bool same = old && target->request_hash == hash && target->endpoint == member->endpoint;
         target->request = request;
         target->request_hash = hash;
@@ -282,43 +307,44 @@ static struct scrape_target *target_of(struct scraped_pool *scraped,
             /* Only its rules are elsewhere. What runs goes on: the pool may change more often than
              * a page is read. */
             if (target->fetch) {
-                scrape_page_move_rules(&target->buffer->page, &target->request.source->rules);
+                scrape_page_move_rules(&target->buffer->page, &target->request.source->rules,
+                                       target->request.pod);
             }
         } else {
-            begin_target(scraped, target, !old);
+            begin_target(pages, target, !old);
         }
     }
     return target;
 }
 
 /* Both lists are sorted by address. */
-static void merge_targets(struct scraped_pool *scraped, const struct pool_snapshot *snapshot) {
+static void merge_targets(struct scraped_pages *pages, const struct pool_snapshot *snapshot) {
     struct scrape_target **targets =
         calloc(snapshot->n_members + 1, sizeof(struct scrape_target *));
     size_t n = 0, old = 0;
     for (uint32_t i = 0; targets && i < snapshot->n_members; i++) {
         const struct pool_member *member = &snapshot->members[i];
         int order = -1;
-        while (old < scraped->n_targets &&
-               (order = endpoint_address_compare(&scraped->targets[old]->address,
-                                                 &member->address)) < 0) {
-            drop_target(scraped->targets[old++]);
+        while (old < pages->n_targets &&
+               (order = endpoint_address_compare(&pages->targets[old]->address, &member->address)) <
+                   0) {
+            drop_target(pages->targets[old++]);
         }
         struct scrape_target *same =
-            old < scraped->n_targets && order == 0 ? scraped->targets[old++] : NULL;
-        struct scrape_target *target = target_of(scraped, member, same);
+            old < pages->n_targets && order == 0 ? pages->targets[old++] : NULL;
+        struct scrape_target *target = target_of(pages, member, same);
         if (target) {
             targets[n++] = target;
         } else if (same) {
             drop_target(same);
         }
     }
-    while (old < scraped->n_targets) {
-        drop_target(scraped->targets[old++]);
+    while (old < pages->n_targets) {
+        drop_target(pages->targets[old++]);
     }
-    free(scraped->targets);
-    scraped->targets = targets;
-    scraped->n_targets = n;
+    free(pages->targets);
+    pages->targets = targets;
+    pages->n_targets = n;
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
@@ -332,11 +358,11 @@ static void refresh_token(struct credential *token, struct str path) {
 }
 
 /* To be called before scrapes start. */
-static void refresh_tokens(struct scraped_pool *scraped) {
-    const struct scrape_plan *plan = scraped->plan;
-    refresh_token(&scraped->token, plan ? plan->token_file : STR(""));
-    for (size_t i = 0; i < scraped->n_targets; i++) {
-        struct scrape_target *target = scraped->targets[i];
+static void refresh_tokens(struct scraped_pages *pages) {
+    const struct scrape_plan *plan = pages->plan;
+    refresh_token(&pages->token, plan ? plan->token_file : STR(""));
+    for (size_t i = 0; i < pages->n_targets; i++) {
+        struct scrape_target *target = pages->targets[i];
         refresh_token(&target->token, target->request.token_file);
     }
 }
@@ -350,18 +376,25 @@ static struct scraped_pool *scraped_of(struct per_pool *item) {
 static void free_scraped_pool(void *user, struct per_pool *item) {
     struct scraped_pool *scraped = scraped_of(item);
     (void)user;
-    for (size_t i = 0; i < scraped->n_targets; i++) {
-        drop_target(scraped->targets[i]);
+    for (size_t k = 0; k < N_SCRAPED_KINDS; k++) {
+        struct scraped_pages *pages = &scraped->pages[k];
+        for (size_t i = 0; i < pages->n_targets; i++) {
+            drop_target(pages->targets[i]);
+        }
+        credential_fini(&pages->token);
+        free(pages->targets);
     }
-    credential_fini(&scraped->token);
-    free(scraped->targets);
     free(scraped);
 }
 
 /* Returns: the pool's plan, for which the fetcher is made. */
 static const struct scrape_plan *plan_of(struct scraper *scraper,
-                                         const struct pool_snapshot *snapshot) {
-    const struct scrape_plan *plan = snapshot->spec ? snapshot->spec->scrape : NULL;
+                                         const struct pool_snapshot *snapshot,
+                                         enum scraped_kind kind) {
+    const struct pool_spec *spec = snapshot->spec;
+    const struct scrape_plan *plan = !spec                   ? NULL
+                                     : kind == SCRAPED_LOADS ? spec->scrape
+                                                             : spec->scrape_gpus;
     struct error err;
     if (plan && !scraper->fetcher &&
         http_fetcher_new(scraper->worker, NULL, 1, &scraper->fetcher, &err) != ST_OK) {
@@ -375,9 +408,10 @@ static const struct scrape_plan *plan_of(struct scraper *scraper,
 static void update_rate(struct scraper *scraper) {
     uint64_t interval_ns = UINT64_MAX;
     uint32_t most_per_second = 0;
-    for (size_t i = 0; i < scraper->scraped.n_slots; i++) {
-        struct per_pool *item = scraper->scraped.items[i];
-        const struct scrape_plan *plan = item ? scraped_of(item)->plan : NULL;
+    for (size_t i = 0; i < scraper->scraped.n_slots * N_SCRAPED_KINDS; i++) {
+        struct per_pool *item = scraper->scraped.items[i / N_SCRAPED_KINDS];
+        const struct scrape_plan *plan =
+            item ? scraped_of(item)->pages[i % N_SCRAPED_KINDS].plan : NULL;
         if (plan) {
             interval_ns = plan->interval_ns < interval_ns ? plan->interval_ns : interval_ns;
             most_per_second =
@@ -399,11 +433,16 @@ static bool sync_pool(struct scraper *scraper, const struct pool_entry *entry) {
     }
     scraped->scraper = scraper;
     scraped->per_pool.generation = snapshot->generation;
-    scraped->plan = plan_of(scraper, snapshot);
-    if (scraped->plan) {
-        scrape_rate_set(&scraped->rate, scraped->plan->interval_ns, scraped->plan->most_per_second);
+    for (size_t k = 0; k < N_SCRAPED_KINDS; k++) {
+        struct scraped_pages *pages = &scraped->pages[k];
+        pages->pool = scraped;
+        pages->kind = (enum scraped_kind)k;
+        pages->plan = plan_of(scraper, snapshot, pages->kind);
+        if (pages->plan) {
+            scrape_rate_set(&pages->rate, pages->plan->interval_ns, pages->plan->most_per_second);
+        }
+        merge_targets(pages, snapshot);
     }
-    merge_targets(scraped, snapshot);
     return true;
 }
 
@@ -432,16 +471,17 @@ static void sync_pools(struct scraper *scraper) {
 /* ---- scraping -------------------------------------------------------------------------------- */
 
 static void start_scrape(struct scrape_target *target, struct page_buffer *buffer) {
-    struct scraper *scraper = target->pool->scraper;
+    struct scraper *scraper = target->pages->pool->scraper;
     char url[URL_BYTES];
     struct error err;
     char text[ENDPOINT_TEXT_BYTES];
-    struct endpoint_address address = target->address;
-    address.port = target->request.port;
-    snprintf(url, URL_BYTES, "%s://%s%.*s", target->pool->plan->https ? "https" : "http",
-             endpoint_address_print(&address, text).ptr, STR_ARG(target->request.source->path));
-    const struct scrape_plan *plan = target->pool->plan;
+    snprintf(url, URL_BYTES, "%s://%s%.*s", target->pages->plan->https ? "https" : "http",
+             endpoint_address_print(&target->request.host, text).ptr,
+             STR_ARG(target->request.source->path));
+    const struct scrape_plan *plan = target->pages->plan;
     struct http_fetch_tls tls = {.ca = plan->ca_file.len > 0 ? plan->ca_file.ptr : NULL,
+                                 .cert = plan->cert_file.len > 0 ? plan->cert_file.ptr : NULL,
+                                 .key = plan->key_file.len > 0 ? plan->key_file.ptr : NULL,
                                  .insecure = plan->insecure_skip_verify};
     struct http_fetch_request ask = {
         .tls = plan->https ? &tls : NULL,
@@ -449,7 +489,7 @@ static void start_scrape(struct scrape_target *target, struct page_buffer *buffe
         .timeout_ns = plan->timeout_ns,
         .max_body_size = plan->max_page_bytes,
         .bearer =
-            target->request.token_file.len > 0 ? target->token.text : target->pool->token.text,
+            target->request.token_file.len > 0 ? target->token.text : target->pages->token.text,
         .piece = on_piece,
         .done = on_done,
         .user = target,
@@ -457,7 +497,7 @@ static void start_scrape(struct scrape_target *target, struct page_buffer *buffe
     target->buffer = buffer;
     target->asked_ns = clock_now_ns();
     target->in_flight = endpoint_in_flight(target->endpoint);
-    scrape_page_begin(&buffer->page, &target->request.source->rules);
+    scrape_page_begin(&buffer->page, &target->request.source->rules, target->request.pod);
     if (http_fetch_start(scraper->fetcher, &ask, &target->fetch, &err) != ST_OK) {
         metric_add(METRIC_PICK_SCRAPES_BROKEN, 1);
         pool_count_scrape_failure(target->endpoint);
@@ -509,8 +549,9 @@ enum status scraper_new(struct worker *worker, struct pool_set *pools, struct sc
 void scraper_refresh(struct scraper *scraper) {
     sync_pools(scraper);
     for (size_t i = 0; i < scraper->scraped.n_slots; i++) {
-        if (scraper->scraped.items[i]) {
-            refresh_tokens(scraped_of(scraper->scraped.items[i]));
+        struct per_pool *item = scraper->scraped.items[i];
+        for (size_t k = 0; item && k < N_SCRAPED_KINDS; k++) {
+            refresh_tokens(&scraped_of(item)->pages[k]);
         }
     }
 }

@@ -1,7 +1,8 @@
-/* Scrapes the metrics pages of the endpoints of all pools repeatedly, and stores their loads in the
- * pools. The times are in schedule.h, the parsing of pages is in page.h. Pools without a section
- * `metrics` are not scraped. All pools share one schedule and one rate limit, the highest of
- * theirs.
+/* Scrapes the metrics pages of the endpoints of all pools repeatedly, and stores their loads and
+ * attributes in the pools; of some pools also the pages of their GPUs, which are pages of another
+ * server for the same endpoints. The times are in schedule.h, the parsing of pages is in page.h.
+ * Pools without a section `metrics` are not scraped. All pools share one schedule and one rate
+ * limit, the highest of theirs.
  *
  * When a scrape fails the endpoint keeps its last load until that expires, and then has none: it
  * does not count as busy.

@@ -10,6 +10,7 @@
 
 #include "core/base/status.h"
 #include "core/base/str.h"
+#include "pick/pool/endpoint/attribute.h"
 #include "pick/pool/prefix/chain.h"
 #include "pick/pool/prefix/media.h"
 #include "pick/pool/prefix/table.h"
@@ -84,7 +85,7 @@ struct source_producer {
                                 does */
 };
 
-/* What a profile's plugins need of requests. */
+/* What a profile's plugins need of requests, and of endpoints. */
 struct pool_request_needs {
     bool tokens;        /* tokens in flight, which a plugin or the configuration asks for */
     bool prompt;        /* the prompt's beginning, where the body is available anyway */
@@ -108,6 +109,8 @@ struct pool_request_needs {
     bool is_set;                          /* a prefix-cache-scorer has set parameters of the default
                                             producer */
     struct prefix_producer set_by_scorer; /* 0: not given */
+    struct attribute_key attributes[ATTRIBUTES_MAX]; /* of endpoints, each once */
+    uint32_t n_attributes;
 };
 
 static inline bool pool_needs_prefix(const struct pool_request_needs *needs, uint32_t i) {
@@ -121,6 +124,10 @@ enum status pool_needs_use_prefix(struct pool_request_needs *needs, struct prefi
 /* The same of one of media, which is added where none has the default's name. */
 enum status pool_needs_use_media(struct pool_request_needs *needs, struct prefix_user *user,
                                  struct error *err) SLUICE_MUST_USE;
+/* The plugin reads the attribute. Returns: ST_BAD_CONFIG: too many are read; its index. */
+enum status pool_needs_use_attribute(struct pool_request_needs *needs,
+                                     const struct attribute_key *key, uint32_t *index,
+                                     struct error *err) SLUICE_MUST_USE;
 /* The plugin reads the tokens in flight. */
 void pool_needs_tokens(struct pool_request_needs *needs);
 /* After those of all plugins: what tokens in flight need. */

@@ -110,6 +110,15 @@ static inline const struct pool_member *candidate_set_member(const struct candid
     return &candidates->snapshot->members[candidates->columns->member[i]];
 }
 
+/* The attribute of a candidate, by its index in the needs of the profile. Returns: false where it
+ * has no value. */
+static inline bool candidate_set_attribute(const struct candidate_set *candidates, uint32_t i,
+                                           uint32_t attribute, double *out) {
+    const struct pool_snapshot *snapshot = candidates->snapshot;
+    size_t row = (size_t)candidates->columns->member[i] * snapshot->n_attributes;
+    return attribute_cell_get(&snapshot->attributes[row + attribute], candidates->now_ns, out);
+}
+
 /* The index of a member: a linear search once candidates were removed, so for a few members only.
  * Returns: candidates->n when it is not a candidate. */
 uint32_t candidate_set_index_of(const struct candidate_set *candidates, uint32_t member);

@@ -27,6 +27,13 @@ static inline const char *required_parameters(const struct plugin *plugin) {
     if (plugin == &plugin_header_label_affinity_scorer) {
         return "{headerName: x, labelKey: y}";
     }
+    if (plugin == &plugin_endpoint_attribute_filter) {
+        return "{attribute: a, algorithm: {type: threshold, threshold: {operator: LessThan, value: "
+               "1}}}";
+    }
+    if (plugin == &plugin_endpoint_attribute_scorer) {
+        return "{attributeKey: a, algorithm: {type: linear_lower_is_better}}";
+    }
     return plugin == &plugin_utilization_filter
                ? "{conditions: [{metric: waiting-queue, maxValue: 4}]}"
                : NULL;
