@@ -115,17 +115,23 @@ const struct doc_member POOL_CONFIG_BAND[] = {
 
 /* ---- upstream's bands ------------------------------------------------------------------------ */
 
-static const char *const STRATEGY_WORDS[] = {"las", NULL};
+static const char *const STRATEGY_WORDS[] = {"las", "turn-priority", NULL};
 
 #define PROGRAMS struct program_rules
 const struct doc_member PICKER_PROGRAM_AWARE[] = {
-    {"strategy", MEMBER_UNUSED_WORD(STRATEGY_WORDS), .help = "least attained service"},
+    {"strategy", MEMBER_WORD(PROGRAMS, strategy, STRATEGY_WORDS),
+     .help = "the least attained service is first, or the conversation with the most turns"},
     {"lasWeightService", MEMBER_NUMBER(PROGRAMS, weight_service, 0, INT32_MAX), .preset = 0.8,
      .help = "of how little the program was served"},
     {"lasWeightHeadWait", MEMBER_NUMBER(PROGRAMS, weight_head_wait, 0, INT32_MAX), .preset = 0.2,
      .help = "of how long its first request waits"},
     {"lasHalfLifeSeconds", MEMBER_NUMBER(PROGRAMS, half_life_s, 0, INT32_MAX), .preset = 60,
      .help = "in which service is halved; 0: it does not fade"},
+    {"turnPriorityTimeWeight", MEMBER_NUMBER(PROGRAMS, time_weight, 0, INT32_MAX), .preset = 0.05,
+     .help = "`turn-priority`: turns that a second of its first request's wait counts as"},
+    {"turnPriorityInactivitySeconds", MEMBER_NUMBER(PROGRAMS, inactivity_s, 0, INT32_MAX),
+     .preset = 120,
+     .help = "`turn-priority`: without a request for so long a program begins anew; 0: never"},
     {"evictionTtlSeconds", MEMBER_NUMBER(PROGRAMS, ttl_s, 0, INT32_MAX), .preset = 3600,
      .help = "after which a program without requests is forgotten; 0: never"},
     {"evictionSweepSeconds", MEMBER_UNUSED_NUMBER(0, INT32_MAX), .above_min = true,
@@ -140,7 +146,10 @@ static void use_programs(struct doc_reader *reader, const struct doc_node *node,
     const struct program_rules *other = &pool->programs;
     bool is_equal = other->weight_service == rules->weight_service &&
                     other->weight_head_wait == rules->weight_head_wait &&
-                    other->half_life_s == rules->half_life_s && other->ttl_s == rules->ttl_s;
+                    other->half_life_s == rules->half_life_s && other->ttl_s == rules->ttl_s &&
+                    other->strategy == rules->strategy &&
+                    other->time_weight == rules->time_weight &&
+                    other->inactivity_s == rules->inactivity_s;
     if (pool->has_programs && !is_equal) {
         doc_reader_fail(reader, node, "expected one program-aware-fairness for all bands");
     }
@@ -157,7 +166,7 @@ static void read_fairness(struct doc_reader *reader, const struct doc_node *node
             plugin.type && strcmp(plugin.type->type, "global-strict-fairness-policy") == 0;
         *fairness = is_strict ? FLOW_GLOBAL_STRICT : FLOW_ROUND_ROBIN;
         if (plugin.type && plugin.type->parameters == PICKER_PROGRAM_AWARE) {
-            *fairness = FLOW_LEAST_SERVICE;
+            *fairness = FLOW_BY_PROGRAM;
             use_programs(reader, node, plugin.settings);
         }
     }

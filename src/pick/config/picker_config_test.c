@@ -138,6 +138,11 @@ static const struct {
                       "{fairnessPolicyRef: program-aware-fairness}}\n" PLUGINS
                       "- {type: program-aware-fairness, parameters: {strategy: las}}\n",
      "5000 requests, 1000000000 bytes, the least served fairness id first\n"},
+    {METRICS NEW KIND
+     "featureGates: [flowControl]\nflowControl: {priorityBands: [{priority: -1, "
+     "defaultRequestTTL: 9000s, fairnessPolicyRef: program-aware-fairness}]}\n" PLUGINS
+     "- {type: program-aware-fairness, parameters: {strategy: turn-priority}}\n",
+     "for 9000 s at most, the fairness id with the most turns first\n"},
     {METRICS NEW KIND PLUGINS "- {type: probabilistic-admitter, parameters: {power: 2}}\n",
      "admission   sheddable requests are refused with the probability 300 * load^2, of 5 waiting "
      "or "
@@ -365,8 +370,9 @@ static void picker_config_invalid_plugins_refused(void **state) {
     assert_file_refused(NEW KIND PLUGINS "- {type: probabilistic-admitter, parameters: {k: 0}}\n",
                         "5: plugins[1].parameters.k: expected more than 0");
     assert_file_refused(NEW KIND PLUGINS "- {type: program-aware-fairness, parameters: {strategy: "
-                                         "turn-priority}}\n",
-                        "5: plugins[1].parameters.strategy: expected las, got \"turn-priority\"");
+                                         "drr}}\n",
+                        "5: plugins[1].parameters.strategy: expected las or turn-priority, got "
+                        "\"drr\"");
     assert_file_refused(
         NEW KIND PLUGINS "- type: program-aware-fairness\n- {name: q, type: "
                          "program-aware-fairness, parameters: {lasHalfLifeSeconds: 5}}\n"

@@ -145,16 +145,19 @@ static void print_max_wait(uint64_t max_wait_ns, struct buf *out) {
     }
 }
 
-static void print_band(const struct flow_band_rules *rules, struct buf *out) {
+static void print_band(const struct pool_flow_control *flow, const struct flow_band_rules *rules,
+                       struct buf *out) {
+    bool is_deepest = flow->programs.strategy == PROGRAMS_DEEPEST;
     print_queue_limits(rules->max_requests, rules->max_bytes, out);
     if (rules->max_wait_ns > 0) {
         buf_printf(out, ", ");
         print_max_wait(rules->max_wait_ns, out);
     }
     buf_printf(out, "%s%s\n",
-               rules->fairness == FLOW_GLOBAL_STRICT   ? ", without regard to fairness ids"
-               : rules->fairness == FLOW_LEAST_SERVICE ? ", the least served fairness id first"
-                                                       : "",
+               rules->fairness == FLOW_GLOBAL_STRICT ? ", without regard to fairness ids"
+               : rules->fairness != FLOW_BY_PROGRAM  ? ""
+               : is_deepest                          ? ", the fairness id with the most turns first"
+                                                     : ", the least served fairness id first",
                rules->ordering == FLOW_BY_DEADLINE ? ", by deadline" : "");
 }
 
@@ -196,15 +199,15 @@ static void print_flow_control(const struct pool_flow_control *flow, struct buf 
     buf_add_char(out, '\n');
     for (size_t i = 0; i < flow->limits.n_bands; i++) {
         buf_printf(out, "  of priority %" PRId64 ": ", flow->limits.bands[i].priority);
-        print_band(&flow->limits.bands[i], out);
+        print_band(flow, &flow->limits.bands[i], out);
     }
     if (flow->limits.negative) {
         buf_printf(out, "  of each other below 0: ");
-        print_band(flow->limits.negative, out);
+        print_band(flow, flow->limits.negative, out);
     }
     if (flow->limits.others && !is_plain(flow->limits.others)) {
         buf_printf(out, "  of each other: ");
-        print_band(flow->limits.others, out);
+        print_band(flow, flow->limits.others, out);
     }
     print_usage_limit(&flow->usage, out);
     if (flow->no_endpoint_wait_ns > 0) {

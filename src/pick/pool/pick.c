@@ -867,6 +867,9 @@ static enum status finish_pick(struct trial *trial, enum attempt attempt, struct
         out->ticket.has_program = true;
         out->ticket.n_estimated = trial->request->n_tokens;
         out->ticket.program = flow_hash_id(&trial->reader->pool->flow, trial->request->fairness_id);
+        if (trial->request->stage == STAGE_DECODE) {
+            pool_begin_turn(trial->reader->pool, &out->ticket);
+        }
     }
     pool_prompt_record(trial->reader, trial->request, best->profile, &out->ticket);
     return ST_OK;

@@ -684,6 +684,10 @@ void pool_release_ticket(struct pool *pool, struct pool_ticket *ticket) {
     if (endpoint) {
         struct pool_notifications notifications = {NULL};
         lock_acquire(&pool->lock);
+        if (ticket->has_turn) { /* it was never sent */
+            flow_end_turn(&pool->flow, ticket->program, clock_now_ns());
+            ticket->has_turn = false;
+        }
         endpoint_add_tokens(pool, endpoint, -(int64_t)ticket->n_tokens);
         pool_release_capacity(pool, endpoint, ticket->number, &notifications);
         if (endpoint_window_size(endpoint) > 0 && !pool_has_results(pool)) {

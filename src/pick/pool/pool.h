@@ -150,6 +150,7 @@ struct pool_ticket {
                               response times are not measured */
     bool response_started; /* with a successful status */
     bool has_program;      /* with flow_control.has_programs */
+    bool has_turn;         /* with PROGRAMS_DEEPEST: it counts as in flight for the program */
     uint32_t n_estimated;  /* with has_program: tokens, estimated at the pick */
     struct keyed_hash program; /* with has_program: of the fairness id */
 };
@@ -206,9 +207,9 @@ bool pool_is_proxy_silent(const struct pool *pool);
  * empty; an empty one is ignored. Thread: any. */
 void pool_release_ticket(struct pool *pool, struct pool_ticket *ticket);
 /* The response has ended, of so many tokens of prompt and output: for bands that serve the fairness
- * id that was served least. Where both are 0, unknown, the estimate at the pick counts. Thread:
- * any. */
-void pool_count_service(struct pool *pool, const struct pool_ticket *ticket, uint64_t n_prompt,
+ * id that was served least. Where both are 0, unknown, the estimate at the pick counts. A request
+ * counts once. Thread: any. */
+void pool_count_service(struct pool *pool, struct pool_ticket *ticket, uint64_t n_prompt,
                         uint64_t n_output);
 /* The request's body has ended: response times are measured from here, without the time that the
  * client took to send it. Thread: the ticket's. */

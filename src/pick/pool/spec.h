@@ -106,7 +106,7 @@ struct pool_flow_control {
      * capacity keeps its limit. */
     uint64_t no_endpoint_wait_ns;
     struct flow_limits limits;
-    bool has_programs; /* a band has FLOW_LEAST_SERVICE: what fairness ids are served is counted */
+    bool has_programs; /* a band has FLOW_BY_PROGRAM: what fairness ids are served is counted */
     struct program_rules programs; /* with has_programs */
     struct usage_limit usage;      /* what each priority may use of an endpoint's capacity */
 };

@@ -219,6 +219,8 @@ void pool_send_notifications(struct pool_notifications *notifications);
 enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *request,
                          int64_t priority, struct pool_notifications *notifications,
                          struct error *err) SLUICE_MUST_USE;
+/* A request of the ticket's program is sent: with PROGRAMS_DEEPEST a turn. Takes the lock. */
+void pool_begin_turn(struct pool *pool, struct pool_ticket *ticket);
 /* Of a waiter whose place another request took. Returns: ST_SATURATED. */
 enum status pool_displaced_error(struct error *err);
 /* As pool_dequeue. */

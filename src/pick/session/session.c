@@ -157,7 +157,6 @@ static void count_service(struct pick_session *session) {
     if (pick_session_is_picked(session)) {
         pool_count_service(session->context.pool, ticket, session->n_used_prompt,
                            session->n_used_output);
-        ticket->has_program = false;
     }
 }
 

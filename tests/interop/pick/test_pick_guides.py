@@ -62,8 +62,6 @@ def reasons(config):
         values = plugin.get("parameters") or {}
         if plugin["type"] == "token-producer" and ("vllm" in values or "udsTokenizerConfig" in values):
             found.add("prompts are not sent to an engine for their tokens")
-        if values.get("strategy") == "turn-priority":
-            found.add('expected las, got "turn-priority"')
         if "cacheSizeInMB" in values:  # a name that upstream does not know, either
             found.add('cacheSizeInMB"; did you mean "cacheSizeInMBPerServer"?')
         if "maxTokensInFlightPenalty" in values:

@@ -37,7 +37,7 @@ struct flow_id {
 struct flow_place {
     struct flow_node node; /* first: a node is cast to its place */
     LIST_ENTRY(flow_place) link;
-    bool fits;               /* while find_least_service runs: its items fit */
+    bool fits;               /* while find_by_program runs: its items fit */
     struct timer_heap lanes; /* those with queued items first, by turn_of */
 };
 
@@ -579,14 +579,38 @@ static void extend_range(struct program_range *range, double value, bool is_firs
     range->most = is_first || value > range->most ? value : range->most;
 }
 
-/* The item of the id with the highest score of those that fit; the ranges are those of all ids.
- * Returns: NULL: none of the first FLOW_MAX_PROGRAMS ids has one. */
-static struct flow_item *find_least_service(const struct flow *flow, const struct flow_band *band,
-                                            bool (*fits)(void *user, const struct flow_item *item),
-                                            void *user) {
+/* Fills in the scores of the first FLOW_MAX_PROGRAMS ids. */
+static void score_programs(const struct flow *flow, const struct flow_band *band,
+                           double scores[FLOW_MAX_PROGRAMS]) {
     const struct program_rules *rules = &flow->program_rules;
     struct program_range services = {0, 0}, queued = {0, 0};
-    double service[FLOW_MAX_PROGRAMS], best_score = -1;
+    const struct flow_id *id;
+    size_t n = 0;
+    for (id = TAILQ_FIRST(&band->ids); id && n < FLOW_MAX_PROGRAMS; id = TAILQ_NEXT(id, link)) {
+        uint64_t queued_ns = TAILQ_FIRST(&id->queued)->queued_ns;
+        if (rules->strategy == PROGRAMS_DEEPEST) {
+            scores[n++] = programs_depth(&flow->programs, rules, id->node.hash, queued_ns);
+            continue;
+        }
+        scores[n] = programs_service(&flow->programs, rules, id->node.hash);
+        extend_range(&services, scores[n], n == 0);
+        extend_range(&queued, (double)queued_ns, n == 0);
+        n++;
+    }
+    id = TAILQ_FIRST(&band->ids);
+    for (size_t i = 0; i < n && rules->strategy == PROGRAMS_LEAST_SERVICE; i++) {
+        scores[i] = program_score(rules, scores[i], (double)TAILQ_FIRST(&id->queued)->queued_ns,
+                                  services, queued);
+        id = TAILQ_NEXT(id, link);
+    }
+}
+
+/* The item of the id with the highest score of those that fit; the ranges are those of all ids.
+ * Returns: NULL: none of the first FLOW_MAX_PROGRAMS ids has one. */
+static struct flow_item *find_by_program(const struct flow *flow, const struct flow_band *band,
+                                         bool (*fits)(void *user, const struct flow_item *item),
+                                         void *user) {
+    double scores[FLOW_MAX_PROGRAMS], best_score = 0;
     struct flow_item *best = NULL;
     struct flow_place *place;
     const struct flow_id *id;
@@ -600,18 +624,13 @@ static struct flow_item *find_least_service(const struct flow *flow, const struc
     if (!any) {
         return NULL;
     }
+    score_programs(flow, band, scores);
     for (id = TAILQ_FIRST(&band->ids); id && n < FLOW_MAX_PROGRAMS; id = TAILQ_NEXT(id, link)) {
-        service[n] = programs_service(&flow->programs, rules, id->node.hash);
-        extend_range(&services, service[n], n == 0);
-        extend_range(&queued, (double)TAILQ_FIRST(&id->queued)->queued_ns, n == 0);
-        n++;
-    }
-    id = TAILQ_FIRST(&band->ids);
-    for (size_t i = 0; i < n; i++, id = TAILQ_NEXT(id, link)) {
         struct flow_item *item = first_fitting(id);
-        double score = program_score(rules, service[i], (double)TAILQ_FIRST(&id->queued)->queued_ns,
-                                     services, queued);
-        if (item && score > best_score) {
+        double score = scores[n++];
+        bool is_equal = best && score == best_score;
+        if (item &&
+            (!best || score > best_score || (is_equal && item->queued_ns < best->queued_ns))) {
             best = item;
             best_score = score;
         }
@@ -625,9 +644,8 @@ struct flow_item *flow_find(struct flow *flow,
     TAILQ_FOREACH(band, &flow->bands, link) {
         const struct flow_lane *found = NULL;
         const struct flow_place *place;
-        struct flow_item *least = band->fairness == FLOW_LEAST_SERVICE
-                                      ? find_least_service(flow, band, fits, user)
-                                      : NULL;
+        struct flow_item *least =
+            band->fairness == FLOW_BY_PROGRAM ? find_by_program(flow, band, fits, user) : NULL;
         if (least) {
             return least;
         }
@@ -790,8 +808,60 @@ struct flow_item *flow_find_victim(struct flow *flow, enum flow_full full, int64
     return TAILQ_LAST(&largest->queued, flow_items);
 }
 
+void flow_set_aside(struct flow *flow, struct flow_item *item) {
+    struct flow_id *id = item->id;
+    assert(item->state == FLOW_QUEUED);
+    id->n_items--;
+    id->n_bytes -= item->n_bytes;
+    id->band->n_waiting--;
+    id->band->n_bytes -= item->n_bytes;
+    flow->n_bytes -= item->n_bytes;
+    unlink_item(flow, item);
+    item->state = FLOW_ASIDE;
+}
+
+/* The id has its turn still, by which the list is sorted. */
+static void restore_turn(struct flow_id *id, uint64_t turn) {
+    struct flow_band *band = id->band;
+    TAILQ_REMOVE(&band->ids, id, link);
+    struct flow_id *next = TAILQ_FIRST(&band->ids);
+    while (next && next->turn < turn) {
+        next = TAILQ_NEXT(next, link);
+    }
+    if (next) {
+        TAILQ_INSERT_BEFORE(next, id, link);
+    } else {
+        TAILQ_INSERT_TAIL(&band->ids, id, link);
+    }
+    set_turn(id, turn);
+}
+
+void flow_put_back(struct flow *flow, struct flow_item *item) {
+    struct flow_id *id = item->id;
+    uint64_t turn = id->turn;
+    bool was_empty = TAILQ_EMPTY(&id->queued);
+    assert(item->state == FLOW_ASIDE);
+    id->n_items++;
+    id->n_bytes += item->n_bytes;
+    id->band->n_waiting++;
+    id->band->n_bytes += item->n_bytes;
+    flow->n_bytes += item->n_bytes;
+    insert_item(flow, item);
+    if (was_empty) {
+        restore_turn(id, turn);
+    }
+}
+
 struct keyed_hash flow_hash_id(const struct flow *flow, struct str fairness_id) {
     return keyed_hash_of(&flow->key, fairness_id);
+}
+
+void flow_begin_turn(struct flow *flow, struct keyed_hash id, uint64_t now_ns) {
+    programs_begin_turn(&flow->programs, &flow->program_rules, id, now_ns);
+}
+
+void flow_end_turn(struct flow *flow, struct keyed_hash id, uint64_t now_ns) {
+    programs_end_turn(&flow->programs, &flow->program_rules, id, now_ns);
 }
 
 void flow_add_service(struct flow *flow, struct keyed_hash id, double cost, uint64_t now_ns) {

@@ -33,7 +33,7 @@
 enum flow_fairness {
     FLOW_ROUND_ROBIN,   /* each id in turn */
     FLOW_GLOBAL_STRICT, /* ids make no difference: the first item of the band by its ordering */
-    FLOW_LEAST_SERVICE, /* the id that was served least, and whose first item has waited longest
+    FLOW_BY_PROGRAM,    /* by what the ids were served, and how long their first items have waited
                            (programs.h), of the first FLOW_MAX_PROGRAMS in turn */
 };
 
@@ -71,6 +71,7 @@ enum flow_state {
     FLOW_IDLE,     /* not queued; zeroed memory */
     FLOW_QUEUED,   /* in the list of its id */
     FLOW_NOTIFIED, /* was notified of capacity; counts as waiting until it is removed or requeued */
+    FLOW_ASIDE,    /* see flow_set_aside */
 };
 
 /* How the wait of an item ended. */
@@ -115,7 +116,7 @@ struct flow {
     uint64_t n_bytes; /* queued and notified */
     uint64_t next_number;
     struct hash_key key;
-    struct programs programs; /* for FLOW_LEAST_SERVICE */
+    struct programs programs; /* for FLOW_BY_PROGRAM */
     struct program_rules program_rules;
 };
 
@@ -143,6 +144,12 @@ enum flow_full flow_check_limits(const struct flow *flow, const struct flow_limi
 struct flow_item *flow_find_victim(struct flow *flow, enum flow_full full, int64_t priority,
                                    struct str fairness_id, uint64_t n_bytes,
                                    const struct flow_item *grown);
+
+/* What would be without some of the queued items: sets one aside, so that it neither is queued nor
+ * counts. Until flow_put_back has put all of them back, the last one first, only limits are checked
+ * and victims found. Their positions and their ids' turns are as before then. */
+void flow_set_aside(struct flow *flow, struct flow_item *item);
+void flow_put_back(struct flow *flow, struct flow_item *item);
 
 /* A request that is to be queued. */
 struct flow_arrival {
@@ -187,6 +194,10 @@ int64_t flow_priority(const struct flow_item *item);
 
 /* The hash of a fairness id. Thread: any. */
 struct keyed_hash flow_hash_id(const struct flow *flow, struct str fairness_id);
+/* A request of the fairness id with this hash is sent (PROGRAMS_DEEPEST), or has ended
+ * without flow_add_service. */
+void flow_begin_turn(struct flow *flow, struct keyed_hash id, uint64_t now_ns);
+void flow_end_turn(struct flow *flow, struct keyed_hash id, uint64_t now_ns);
 /* A request of the fairness id with this hash has ended, whose tokens are the cost. */
 void flow_add_service(struct flow *flow, struct keyed_hash id, double cost, uint64_t now_ns);
 

@@ -225,7 +225,7 @@ static void flow_new_rules_of_a_band_wait_until_it_is_empty(void **state) {
     flow_fini(&flow);
 }
 
-static const struct flow_band_rules LEAST = {.fairness = FLOW_LEAST_SERVICE};
+static const struct flow_band_rules LEAST = {.fairness = FLOW_BY_PROGRAM};
 
 /* With equal service the one that waits longest is first, and then the others by theirs; the items
  * of an id by arrival. */
@@ -234,7 +234,7 @@ static void flow_least_served_id_is_first(void **state) {
     struct waiting items[16];
     (void)state;
     flow_init(&flow);
-    flow.program_rules = (struct program_rules){0.8, 0.2, 0, 0};
+    flow.program_rules = (struct program_rules){.weight_service = 0.8, .weight_head_wait = 0.2};
     flow_add_service(&flow, flow_hash_id(&flow, STR("x")), 100, 1);
     flow_add_service(&flow, flow_hash_id(&flow, STR("y")), 10, 1);
     parse_arrivals(&flow, items, "0x 0y 0y 0z 5x", &LEAST);
@@ -251,6 +251,27 @@ static void flow_least_served_id_is_first(void **state) {
     flow_fini(&flow);
 }
 
+/* Of equals the one that waits longest. */
+static void flow_deepest_id_is_first(void **state) {
+    struct flow flow;
+    struct waiting items[16];
+    (void)state;
+    flow_init(&flow);
+    flow.program_rules = (struct program_rules){.strategy = PROGRAMS_DEEPEST, .time_weight = 0};
+    for (int i = 0; i < 2; i++) {
+        flow_begin_turn(&flow, flow_hash_id(&flow, STR("y")), 1);
+        flow_end_turn(&flow, flow_hash_id(&flow, STR("y")), 1);
+    }
+    parse_arrivals(&flow, items, "0x 0y 0z 0y", &LEAST);
+    assert_string_equal(call_all(&flow, 1), "bdac");
+    flow.program_rules.time_weight = 3;
+    parse_arrivals(&flow, items, "0y 0x", &LEAST);
+    items[0].item.queued_ns = 2000000000; /* the other one has waited for longer */
+    items[1].item.queued_ns = 1000000000;
+    assert_string_equal(call_all(&flow, 1), "ba");
+    flow_fini(&flow);
+}
+
 /* An id that was served little, but whose requests do not fit, holds up no other. */
 static void flow_least_served_id_that_does_not_fit_is_skipped(void **state) {
     struct flow flow;
@@ -259,7 +280,7 @@ static void flow_least_served_id_that_does_not_fit_is_skipped(void **state) {
                                {.name = 2, .places = 2, .rules = &LEAST}};
     (void)state;
     flow_init(&flow);
-    flow.program_rules = (struct program_rules){0.8, 0.2, 0, 0};
+    flow.program_rules = (struct program_rules){.weight_service = 0.8, .weight_head_wait = 0.2};
     flow_add_service(&flow, flow_hash_id(&flow, STR("x")), 100, 1);
     add(&flow, &items[0], 0, "x");
     add(&flow, &items[1], 0, "y");
@@ -276,7 +297,7 @@ static void flow_id_beyond_the_compared_ones_is_served(void **state) {
     struct flow flow;
     (void)state;
     flow_init(&flow);
-    flow.program_rules = (struct program_rules){0.8, 0.2, 0, 0};
+    flow.program_rules = (struct program_rules){.weight_service = 0.8, .weight_head_wait = 0.2};
     for (unsigned i = 0; i < N; i++) {
         char id[16];
         snprintf(id, sizeof(id), "%u", i);
@@ -612,6 +633,33 @@ static void judge_victim(struct world *world) {
     assert_null(victim);
 }
 
+/* Victims one after the other, as for a request that needs all their bytes; then all is as
+ * before. */
+static void set_some_aside(struct world *world) {
+    struct flow_item *aside[ITEMS];
+    struct waiting *before = first(&world->flow, world->room);
+    uint64_t n_queued = world->flow.n_queued, n_bytes = world->flow.n_bytes;
+    size_t n = 0, most = prng_below(&world->prng, ITEMS);
+    while (n < most && (aside[n] = flow_find_victim(&world->flow, FLOW_FULL_REQUESTS, BANDS,
+                                                    STR(""), 0, NULL))) {
+        n_bytes -= aside[n]->n_bytes;
+        flow_set_aside(&world->flow, aside[n++]);
+        assert_int_equal(world->flow.n_queued, n_queued - n);
+        assert_int_equal(world->flow.n_bytes, n_bytes);
+    }
+    while (n > 0) {
+        flow_put_back(&world->flow, aside[--n]);
+    }
+    const struct waiting *after = first(&world->flow, world->room);
+    assert_true(!after == !before);
+    if (before) { /* items of one deadline may change places */
+        assert_int_equal(after->priority, before->priority);
+        assert_int_equal(after->item.order, before->item.order);
+        assert_true(after->id == before->id ||
+                    RULES[before->priority].fairness == FLOW_GLOBAL_STRICT);
+    }
+}
+
 static void flow_random_operations_keep_counts_consistent(void **state) {
     static struct world world;
     struct flow_band_stats bands[BANDS];
@@ -632,6 +680,7 @@ static void flow_random_operations_keep_counts_consistent(void **state) {
         assert_int_equal(world.flow.n_notified, n_notified);
         assert_int_equal(world.flow.n_bytes, n_bytes);
         judge_victim(&world);
+        set_some_aside(&world);
     }
     for (unsigned i = 0; i < ITEMS; i++) {
         bool waits = world.items[i].item.state != FLOW_IDLE;
@@ -655,6 +704,7 @@ int main(void) {
         cmocka_unit_test(flow_requeued_item_keeps_its_deadline),
         cmocka_unit_test(flow_new_rules_of_a_band_wait_until_it_is_empty),
         cmocka_unit_test(flow_least_served_id_is_first),
+        cmocka_unit_test(flow_deepest_id_is_first),
         cmocka_unit_test(flow_least_served_id_that_does_not_fit_is_skipped),
         cmocka_unit_test(flow_id_beyond_the_compared_ones_is_served),
         cmocka_unit_test(flow_remove_from_middle_keeps_order),

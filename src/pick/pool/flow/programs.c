@@ -12,6 +12,7 @@ struct program {
     struct keyed_hash id;
     double service; /* at served_ns */
     uint64_t served_ns;
+    uint64_t n_turns, n_in_flight; /* of the requests that programs_begin_turn has counted */
     struct program *next_in_bucket;
     TAILQ_ENTRY(program) link;
 };
@@ -54,7 +55,7 @@ static double faded(const struct program *program, const struct program_rules *r
 
 static bool is_old(const struct program *program, const struct program_rules *rules,
                    uint64_t now_ns) {
-    return rules->ttl_s > 0 &&
+    return rules->ttl_s > 0 && program->n_in_flight == 0 &&
            (double)clock_between_ns(program->served_ns, now_ns) / NS_PER_S > rules->ttl_s;
 }
 
@@ -85,8 +86,8 @@ static struct program *find_or_add(struct programs *programs, struct keyed_hash 
 }
 
 /* Old programs are few at a time: each call forgets two. */
-void programs_add(struct programs *programs, const struct program_rules *rules,
-                  struct keyed_hash id, double cost, uint64_t now_ns) {
+static void forget_some(struct programs *programs, const struct program_rules *rules,
+                        uint64_t now_ns) {
     enum { FORGOTTEN = 2 };
     programs->now_ns = now_ns > programs->now_ns ? now_ns : programs->now_ns;
     for (int i = 0; i < FORGOTTEN; i++) {
@@ -95,13 +96,59 @@ void programs_add(struct programs *programs, const struct program_rules *rules,
             forget(programs, oldest);
         }
     }
+}
+
+/* It is the youngest now, and its service is that of now. */
+static void renew(struct programs *programs, const struct program_rules *rules,
+                  struct program *program) {
+    program->service = faded(program, rules, programs->now_ns);
+    program->served_ns = programs->now_ns;
+    TAILQ_REMOVE(&programs->by_age, program, link);
+    TAILQ_INSERT_TAIL(&programs->by_age, program, link);
+}
+
+void programs_add(struct programs *programs, const struct program_rules *rules,
+                  struct keyed_hash id, double cost, uint64_t now_ns) {
+    forget_some(programs, rules, now_ns);
     struct program *program = find_or_add(programs, id);
     if (program) {
-        program->service = faded(program, rules, programs->now_ns) + cost;
-        program->served_ns = programs->now_ns;
-        TAILQ_REMOVE(&programs->by_age, program, link);
-        TAILQ_INSERT_TAIL(&programs->by_age, program, link);
+        renew(programs, rules, program);
+        program->service += cost;
+        program->n_in_flight -= program->n_in_flight > 0;
     }
+}
+
+void programs_begin_turn(struct programs *programs, const struct program_rules *rules,
+                         struct keyed_hash id, uint64_t now_ns) {
+    forget_some(programs, rules, now_ns);
+    struct program *program = find_or_add(programs, id);
+    if (program) {
+        renew(programs, rules, program);
+        program->n_turns++;
+        program->n_in_flight++;
+    }
+}
+
+void programs_end_turn(struct programs *programs, const struct program_rules *rules,
+                       struct keyed_hash id, uint64_t now_ns) {
+    struct program *program = programs->slots ? *slot_of(programs, id) : NULL;
+    programs->now_ns = now_ns > programs->now_ns ? now_ns : programs->now_ns;
+    if (program) {
+        renew(programs, rules, program);
+        program->n_in_flight -= program->n_in_flight > 0;
+    }
+}
+
+double programs_depth(const struct programs *programs, const struct program_rules *rules,
+                      struct keyed_hash id, uint64_t queued_ns) {
+    const struct program *program = programs->slots ? *slot_of(programs, id) : NULL;
+    double idle_s = program && program->n_in_flight == 0 && queued_ns > program->served_ns
+                        ? (double)(queued_ns - program->served_ns) / NS_PER_S
+                        : 0;
+    bool begins = !program || is_old(program, rules, programs->now_ns) ||
+                  (rules->inactivity_s > 0 && idle_s > rules->inactivity_s);
+    double turn = begins ? 1 : (double)program->n_turns + 1;
+    return turn - rules->time_weight * ((double)queued_ns / NS_PER_S);
 }
 
 /* All services are compared at one time, whichever it is: what fades since is the same share of

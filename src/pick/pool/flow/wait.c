@@ -662,24 +662,46 @@ enum status pool_displaced_error(struct error *err) {
                      "fewer waiting requests, took the place of this one (flow_control)");
 }
 
-/* At most so many requests are displaced for one, whose bytes the limit has no room for. */
-enum { MAX_DISPLACED = 64 };
+/* A request for which others may have to give up their places. */
+struct place_wanted {
+    struct pool *pool;
+    int64_t priority;
+    struct str fairness_id;
+    uint64_t n_bytes;
+    const struct flow_item *grown; /* it is queued, and has grown; NULL: it is new */
+};
 
-/* Returns: FLOW_FITS, or the limit that keeps the request out. */
-static enum flow_full make_place(struct pool *pool, const struct pool_request *request,
-                                 int64_t priority, struct pool_notifications *notifications) {
-    const struct flow_limits *limits = &pool->snapshot->spec->flow_control.limits;
-    enum flow_full full = flow_check_limits(&pool->flow, limits, priority, request->n_bytes);
-    bool too_large = request->n_bytes > limits->max_bytes ||
-                     request->n_bytes > flow_limits_rules(limits, priority)->max_bytes;
-    for (int i = 0; full != FLOW_FITS && !too_large && i < MAX_DISPLACED; i++) {
-        struct flow_item *victim = flow_find_victim(&pool->flow, full, priority,
-                                                    request->fairness_id, request->n_bytes, NULL);
-        if (!victim) {
+static enum flow_full check_place(const struct place_wanted *wanted) {
+    const struct flow_limits *limits = &wanted->pool->snapshot->spec->flow_control.limits;
+    return wanted->grown
+               ? flow_check_bytes(&wanted->pool->flow, limits, wanted->grown)
+               : flow_check_limits(&wanted->pool->flow, limits, wanted->priority, wanted->n_bytes);
+}
+
+/* Displaces the others where it then fits, otherwise none. At most so many are displaced for one,
+ * whose bytes the limit has no room for. Returns: FLOW_FITS, or the limit that keeps it out. */
+static enum flow_full make_place(const struct place_wanted *wanted,
+                                 struct pool_notifications *notifications) {
+    enum { MAX_DISPLACED = 64 };
+    struct flow_item *victims[MAX_DISPLACED];
+    struct flow *flow = &wanted->pool->flow;
+    enum flow_full full = check_place(wanted);
+    size_t n = 0;
+    while (full != FLOW_FITS && n < MAX_DISPLACED) {
+        struct flow_item *victim = flow_find_victim(
+            flow, full, wanted->priority, wanted->fairness_id, wanted->n_bytes, wanted->grown);
+        if (!victim || victim == wanted->grown) {
             break;
         }
-        displace(pool, waiter_of(victim), notifications);
-        full = flow_check_limits(&pool->flow, limits, priority, request->n_bytes);
+        flow_set_aside(flow, victim);
+        victims[n++] = victim;
+        full = check_place(wanted);
+    }
+    for (size_t i = n; i-- > 0;) {
+        flow_put_back(flow, victims[i]);
+    }
+    for (size_t i = 0; full == FLOW_FITS && i < n; i++) {
+        displace(wanted->pool, waiter_of(victims[i]), notifications);
     }
     return full;
 }
@@ -714,7 +736,11 @@ enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *
         note_queued(pool, waiter);
         return ST_OK;
     }
-    enum flow_full full = make_place(pool, request, priority, notifications);
+    enum flow_full full = make_place(&(struct place_wanted){.pool = pool,
+                                                            .priority = priority,
+                                                            .fairness_id = request->fairness_id,
+                                                            .n_bytes = request->n_bytes},
+                                     notifications);
     if (full != FLOW_FITS) {
         flow_count_rejected(&pool->flow, priority);
         if (pool_awaits_endpoint(pool)) {
@@ -755,8 +781,17 @@ enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *
     return ST_OK;
 }
 
+void pool_begin_turn(struct pool *pool, struct pool_ticket *ticket) {
+    lock_acquire(&pool->lock);
+    if (pool->flow.program_rules.strategy == PROGRAMS_DEEPEST) {
+        flow_begin_turn(&pool->flow, ticket->program, clock_now_ns());
+        ticket->has_turn = true;
+    }
+    lock_release(&pool->lock);
+}
+
 /* Tokens of the output cost twice as much as those of the prompt. */
-void pool_count_service(struct pool *pool, const struct pool_ticket *ticket, uint64_t n_prompt,
+void pool_count_service(struct pool *pool, struct pool_ticket *ticket, uint64_t n_prompt,
                         uint64_t n_output) {
     bool is_known = n_prompt + n_output > 0;
     double cost = is_known ? (double)n_prompt + 2 * (double)n_output : (double)ticket->n_estimated;
@@ -764,6 +799,7 @@ void pool_count_service(struct pool *pool, const struct pool_ticket *ticket, uin
         lock_acquire(&pool->lock);
         flow_add_service(&pool->flow, ticket->program, cost, clock_now_ns());
         lock_release(&pool->lock);
+        ticket->has_program = ticket->has_turn = false;
     }
 }
 
@@ -804,21 +840,13 @@ void pool_dequeue(struct pool *pool, struct pool_waiter *waiter, enum flow_outco
 bool pool_waiter_add_bytes(struct pool *pool, struct pool_waiter *waiter, uint64_t n_bytes) {
     struct pool_notifications notifications = {NULL};
     lock_acquire(&pool->lock);
-    const struct flow_limits *limits = &pool->snapshot->spec->flow_control.limits;
     enum flow_full full = FLOW_FITS;
     if (waiter->item.state != FLOW_IDLE) {
         flow_add_bytes(&pool->flow, &waiter->item, n_bytes);
-        full = flow_check_bytes(&pool->flow, limits, &waiter->item);
-        for (int i = 0; full != FLOW_FITS && i < MAX_DISPLACED; i++) {
-            struct flow_item *victim =
-                flow_find_victim(&pool->flow, full, flow_priority(&waiter->item), str_make(NULL, 0),
-                                 0, &waiter->item);
-            if (!victim || victim == &waiter->item) {
-                break;
-            }
-            displace(pool, waiter_of(victim), &notifications);
-            full = flow_check_bytes(&pool->flow, limits, &waiter->item);
-        }
+        full = make_place(&(struct place_wanted){.pool = pool,
+                                                 .priority = flow_priority(&waiter->item),
+                                                 .grown = &waiter->item},
+                          &notifications);
     }
     lock_release(&pool->lock);
     pool_send_notifications(&notifications);

@@ -1202,7 +1202,8 @@ static void pool_wait_bytes_are_taken_from_lowest_priority(void **state) {
     pool_dequeue(fixture.pool, &low[1].waiter, FLOW_ABORTED); /* before it was told */
     assert_null(pool_wakeup_pop(&wakeup));
     assert_false(pool_waiter_add_bytes(fixture.pool, &high.waiter, 500)); /* too large by itself */
-    expect_displaced(&fixture, &low[0]);
+    assert_null(pool_wakeup_pop(&wakeup));
+    pool_dequeue(fixture.pool, &low[0].waiter, FLOW_ABORTED);
     pool_dequeue(fixture.pool, &high.waiter, FLOW_ABORTED);
     give_back(&fixture, &one);
     close_pool(&fixture);
@@ -1245,6 +1246,92 @@ static void pool_wait_fairness_id_with_fewer_bytes_takes_place_of_one_with_most(
     close_pool(&fixture);
 }
 
+/* A request that would not fit in their place displaces no others: neither for the bytes of all,
+ * nor for those of its band, nor where it has a place but no bytes. */
+static void pool_wait_request_that_does_not_fit_displaces_none(void **state) {
+    static const struct flow_band_rules band = {.priority = 3, .max_requests = 4, .max_bytes = 500};
+    struct fixture fixture;
+    struct waiting_request one = {0}, mid[4] = {0}, low[2] = {0};
+    (void)state;
+    struct pool_spec *spec = spec_with_limits(6, 1000);
+    spec->flow_control.sheddable_waits = true;
+    spec->flow_control.limits.bands = &band;
+    spec->flow_control.limits.n_bands = 1;
+    open_pool(&fixture, spec);
+    ask_and_go(&fixture, &one);
+    for (int i = 0; i < 4; i++) {
+        mid[i].request.objective = STR("mid");
+        mid[i].request.fairness_id = i < 3 ? STR("mallory") : STR("bob");
+        mid[i].request.n_bytes = i < 3 ? 50 : 300;
+        ask_and_wait(&fixture, &mid[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        low[i].request.objective = STR("low");
+        low[i].request.n_bytes = 250;
+        ask_and_wait(&fixture, &low[i]);
+    }
+    /* The lowest priority's bytes and one of mallory's places would do, but not for the band's
+     * bytes. */
+    struct waiting_request carol = {
+        .request = {.objective = STR("mid"), .fairness_id = STR("carol"), .n_bytes = 310}};
+    assert_int_equal(ask(&fixture, &carol), ST_SATURATED);
+    assert_non_null(strstr(carol.err.text, "bytes"));
+    assert_false(pool_waiter_add_bytes(fixture.pool, &mid[0].waiter, 300));
+    assert_null(pool_wakeup_pop(&wakeup));
+    assert_int_equal(wait_fixture_n(fixture.pool), 6);
+    for (int i = 0; i < 4; i++) {
+        pool_dequeue(fixture.pool, &mid[i].waiter, FLOW_ABORTED);
+    }
+    for (int i = 0; i < 2; i++) {
+        pool_dequeue(fixture.pool, &low[i].waiter, FLOW_ABORTED);
+    }
+    give_back(&fixture, &one);
+    close_pool(&fixture);
+}
+
+/* With turn-priority the conversation with the most turns goes first; a request that was not sent
+ * is not one that is in flight. */
+static void pool_wait_deepest_conversation_is_first(void **state) {
+    static const struct flow_band_rules others = {
+        .max_requests = FLOW_UNLIMITED, .max_bytes = FLOW_UNLIMITED, .fairness = FLOW_BY_PROGRAM};
+    struct fixture fixture;
+    struct waiting_request one = {.request = {.fairness_id = STR("deep")}}, more[3] = {0};
+    struct pool_spec *spec = wait_fixture_spec(1, 1);
+    (void)state;
+    spec->flow_control.limits.others = &others;
+    spec->flow_control.has_programs = true;
+    spec->flow_control.programs =
+        (struct program_rules){.strategy = PROGRAMS_DEEPEST, .time_weight = 1, .inactivity_s = 5};
+    open_pool(&fixture, spec);
+    for (int i = 0; i < 3; i++) {
+        ask_and_go(&fixture, &one);
+        pool_count_service(fixture.pool, &one.pick.ticket, 0, 0);
+        give_back(&fixture, &one);
+    }
+    ask_and_go(&fixture, &one); /* the fourth turn */
+    more[0].request.fairness_id = STR("shallow");
+    more[1].request.fairness_id = STR("deep");
+    more[2].request.fairness_id = STR("deep");
+    ask_and_wait(&fixture, &more[0]);
+    ask_and_wait(&fixture, &more[1]);
+    clock_set_fake_ns(3000 * MS);
+    ask_and_wait(&fixture, &more[2]);
+    give_back(&fixture, &one); /* it was never sent */
+    expect_called(&fixture, &more[1]);
+    pool_count_service(fixture.pool, &more[1].pick.ticket, 0, 0);
+    give_back(&fixture, &more[1]);
+    expect_called(&fixture, &more[2]); /* turn 6, 2 s later than turn 1 */
+    pool_count_service(fixture.pool, &more[2].pick.ticket, 0, 0);
+    clock_set_fake_ns(9000 * MS); /* idle for 6 s: turn 1 */
+    ask_and_wait(&fixture, &more[1]);
+    give_back(&fixture, &more[2]);
+    expect_called(&fixture, &more[0]);
+    give_back(&fixture, &more[0]);
+    expect_called(&fixture, &more[1]);
+    give_back(&fixture, &more[1]);
+    close_pool(&fixture);
+}
+
 /* One tick for each pool that requests wait for, however many do. */
 static void pool_wait_ticks_each_pool_once(void **state) {
     struct fixture fixtures[3];
@@ -1280,6 +1367,8 @@ static void pool_wait_ticks_each_pool_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pool_wait_request_that_does_not_fit_displaces_none),
+        cmocka_unit_test(pool_wait_deepest_conversation_is_first),
         cmocka_unit_test(pool_wait_ticks_each_pool_once),
         cmocka_unit_test(pool_wait_search_without_result_is_not_repeated),
         cmocka_unit_test(pool_wait_higher_priority_takes_place_of_newest_of_lowest),
