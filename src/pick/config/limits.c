@@ -46,14 +46,27 @@ static void read_age(struct doc_reader *reader, const struct doc_node *node, voi
     }
 }
 
-static const char NO_HEADROOM[] = "an endpoint is full at its threshold";
+/* Not said, an endpoint without a recent load is left out. */
+static const char *const STALENESS_WORDS[] = {"ignore", "saturated", NULL};
+
+static void read_staleness(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    bool *stale_is_saturated = out;
+    unsigned word = 0;
+    doc_reader_word(reader, node, STALENESS_WORDS, NULL, &word);
+    *stale_is_saturated = word == 1;
+}
+
 const struct doc_member PICKER_UTILIZATION[] = {
     {"queueDepthThreshold", MEMBER_WHOLE(SPEC, queue_depth, 1, INT32_MAX), .preset = 5,
-     .help = "`saturation: {queue_depth}`"},
+     .help = "requests that wait at an endpoint which is saturated"},
     {"kvCacheUtilThreshold", MEMBER_SHARE(SPEC, kv_cache, false), .preset = 0.8,
-     .help = "`saturation: {kv_cache}`"},
+     .help = "or the share of its KV cache that is used"},
     {"headroom", MEMBER_UNUSED_NUMBER(0, INT64_MAX), .text = "expected 0 or more",
-     .note = NO_HEADROOM},
+     .help = "nothing: it is for a detector that is a filter of a profile, which is refused"},
+    {"stalenessPolicy",
+     MEMBER_CUSTOM_FIELD(SPEC, detector.stale_is_saturated, bool, read_staleness),
+     .form = "`ignore` or `saturated`",
+     .help = "what an endpoint without a recent load counts as; `ignore`: nothing"},
     {"metricsStalenessThreshold", MEMBER_CUSTOM(read_age), .max = CONFIG_HOUR, .above_min = true,
      .unit = DOC_UNIT_NS, .form = "a time:", .help = "`metrics: {max_age}`"},
     {0}};
@@ -85,15 +98,27 @@ void picker_read_admitter(struct doc_reader *reader, const struct doc_node *docu
     }
 }
 
-static const char *const CONCURRENCY_MODES[] = {"requests", NULL};
+static const char *const CONCURRENCY_MODES[] = {"requests", "tokens", "hybrid", NULL};
+
+static void read_mode(struct doc_reader *reader, const struct doc_node *node, void *out) {
+    static const enum detector_kind kinds[] = {DETECTOR_REQUESTS, DETECTOR_TOKENS, DETECTOR_HYBRID};
+    enum detector_kind *kind = out;
+    unsigned word = 0;
+    doc_reader_word(reader, node, CONCURRENCY_MODES, NULL, &word);
+    *kind = kinds[word];
+}
+
 const struct doc_member PICKER_CONCURRENCY[] = {
     {"maxConcurrency", MEMBER_WHOLE(SPEC, max_in_flight, 1, INT32_MAX), .preset = 100,
-     .help = "`saturation: {max_in_flight}`"},
-    {"concurrencyMode", MEMBER_UNUSED_WORD(CONCURRENCY_MODES), .help = "requests are what counts"},
-    {"maxTokenConcurrency", MEMBER_UNUSED_WHOLE(1, INT64_MAX),
-     .help = "nothing: it is for another mode"},
+     .help = "requests in flight of each endpoint with which the pool is saturated"},
+    {"concurrencyMode", MEMBER_CUSTOM_FIELD(SPEC, detector.kind, enum detector_kind, read_mode),
+     .form = "`requests`, `tokens` or `hybrid`",
+     .help = "what counts: requests, their tokens, or at each endpoint that of the two which is "
+             "nearer to its limit; `requests`"},
+    {"maxTokenConcurrency", MEMBER_WHOLE(SPEC, detector.max_tokens, 1, INT64_C(1) << 40),
+     .preset = 1000000, .help = "tokens in flight, likewise"},
     {"headroom", MEMBER_UNUSED_NUMBER(0, INT64_MAX), .text = "expected 0 or more",
-     .note = NO_HEADROOM},
+     .help = "nothing: it is for a detector that is a filter of a profile, which is refused"},
     {"inFlightLoadProducerName", MEMBER_BY_CALLER, .form = "anything",
      .help = "nothing: there is one count"},
     {0}};
@@ -115,6 +140,7 @@ void picker_read_utilization(struct doc_reader *reader, const struct doc_node *s
     read_detector(reader, node, PICKER_UTILIZATION);
     if (spec->scrape) {
         spec->max_in_flight = 0;
+        spec->detector.kind = DETECTOR_LOADS;
     } else {
         pool_config_add_note(reader, said,
                              "thresholds need `metrics`: without it an endpoint is full by our own "

@@ -18,7 +18,8 @@
 #define METRICS "metrics: {preset: vllm}\n---\n"
 
 #define THRESHOLDS(depth, used)                                                                    \
-    "saturated   when every endpoint has " depth " waiting or " used " of its KV cache used: "
+    "saturated   as a whole, with " depth " waiting or " used                                      \
+    " of the KV cache used in the mean of the endpoints with a recent load: "
 #define OURS "saturated   when every endpoint has 256 requests in flight: "
 
 static const struct {
@@ -31,7 +32,8 @@ static const struct {
     {"saturation: {max_in_flight: 256}\n" METRICS NEW KIND PLUGINS, OURS},
     {METRICS NEW KIND PLUGINS, "!queue       others wait"},
     {METRICS NEW KIND "featureGates: [flowControl]\n" PLUGINS,
-     "saturated   when every endpoint has 5 waiting or 0.8 of its KV cache used\n"
+     "saturated   as a whole, with 5 waiting or 0.8 of the KV cache used in the mean of the "
+     "endpoints with a recent load\n"
      "queue       requests wait then, for 60 s at most: any number\n"
      "  of each other: 5000 requests, 1000000000 bytes, without regard to fairness ids\n"
      "  while no endpoint is ready: for 60 s at most\nrefused"},
@@ -80,15 +82,31 @@ static const struct {
      THRESHOLDS("4", "0.8")},
     {METRICS NEW KIND PLUGINS
      "- {type: utilization-detector, parameters: {queueDepthThreshold: 4, headroom: 0.2}}\n",
-     "notes       plugins[1].parameters.headroom (an endpoint is full at its threshold)\n"},
+     "!notes"},
+    {METRICS NEW KIND PLUGINS
+     "- {type: utilization-detector, parameters: {stalenessPolicy: saturated}}\n",
+     "saturated   as a whole, with 5 waiting or 0.8 of the KV cache used in the mean of the "
+     "endpoints, of which one without a recent load is at its limit: "},
+    {METRICS NEW KIND PLUGINS
+     "- {type: utilization-detector, parameters: {stalenessPolicy: ignore}}\n",
+     THRESHOLDS("5", "0.8")},
+    {NEW KIND "saturationDetector: {pluginRef: c}\n" PLUGINS
+              "- {name: c, type: concurrency-detector, parameters: {concurrencyMode: tokens, "
+              "headroom: 0.5}}\n",
+     "saturated   as a whole, with 1000000 tokens in flight for each endpoint: "},
+    {NEW KIND "saturationDetector: {pluginRef: c}\n" PLUGINS
+              "- {name: c, type: concurrency-detector, parameters: {concurrencyMode: hybrid, "
+              "maxConcurrency: 7, maxTokenConcurrency: 5000}}\n",
+     "saturated   as a whole, with 7 requests or 5000 tokens in flight in the mean of the "
+     "endpoints: "},
     {METRICS NEW KIND "saturationDetector: {pluginRef: utilization-detector}\n" PLUGINS,
      THRESHOLDS("5", "0.8")},
     {NEW KIND "flowControl: {saturationDetector: {pluginRef: c}}\n" PLUGINS
               "- {name: c, type: concurrency-detector, parameters: {maxConcurrency: 9, "
               "concurrencyMode: requests, maxTokenConcurrency: 5}}\n",
-     "saturated   when every endpoint has 9 requests in flight: "},
+     "saturated   as a whole, with 9 requests in flight for each endpoint: "},
     {NEW KIND "saturationDetector: {pluginRef: concurrency-detector}\n" PLUGINS,
-     "saturated   when every endpoint has 100 requests in flight: "},
+     "saturated   as a whole, with 100 requests in flight for each endpoint: "},
     /* flow control */
     {METRICS NEW KIND
      "featureGates: [flowControl]\nflowControl: {maxBytes: 1Gi, maxRequests: 2k, "
@@ -363,10 +381,19 @@ static void picker_config_invalid_plugins_refused(void **state) {
         "are not predicted, and no predictor is asked; measured-latency-scorer goes "
         "by measured times");
     assert_file_refused(NEW KIND PLUGINS "- {type: concurrency-detector, name: c, parameters: "
-                                         "{concurrencyMode: tokens}}\n"
+                                         "{concurrencyMode: bytes}}\n"
                                          "saturationDetector: {pluginRef: c}\n",
-                        "5: plugins[1].parameters.concurrencyMode: expected requests, got "
-                        "\"tokens\"");
+                        "5: plugins[1].parameters.concurrencyMode: expected requests, tokens or "
+                        "hybrid, got \"bytes\"");
+    assert_file_refused(NEW KIND PLUGINS "- {type: concurrency-detector, name: c, parameters: "
+                                         "{maxTokenConcurrency: 0}}\n"
+                                         "saturationDetector: {pluginRef: c}\n",
+                        "5: plugins[1].parameters.maxTokenConcurrency: expected a whole number "
+                        "from 1 to 1099511627776, got 0");
+    assert_file_refused(NEW KIND PLUGINS "- {type: utilization-detector, parameters: "
+                                         "{stalenessPolicy: fail}}\n",
+                        "5: plugins[1].parameters.stalenessPolicy: expected ignore or saturated, "
+                        "got \"fail\"");
     assert_file_refused(NEW KIND PLUGINS "- {type: probabilistic-admitter, parameters: {k: 0}}\n",
                         "5: plugins[1].parameters.k: expected more than 0");
     assert_file_refused(NEW KIND PLUGINS "- {type: program-aware-fairness, parameters: {strategy: "

@@ -223,6 +223,19 @@ static void declare_load_producers(struct doc_reader *reader, const struct plugi
     }
 }
 
+/* A concurrency-detector may count tokens; its parameters are checked where they are read. */
+static void declare_detector(const struct plugin_list *list, struct pool_request_needs *needs) {
+    for (size_t i = 0; i < list->n; i++) {
+        const struct declared_plugin *declared = &list->items[i];
+        struct doc_node mode = doc_get(&declared->parameters, "concurrencyMode");
+        struct str word = {NULL, 0};
+        if (declared->type && declared->type->kind == PICKER_PLUGIN_DETECTOR && mode.val &&
+            doc_read_str(&mode, &word, NULL) == ST_OK && !str_is(word, "requests")) {
+            pool_needs_tokens(needs);
+        }
+    }
+}
+
 /* ---- token-producer -------------------------------------------------------------------------- */
 
 static const char *const PICTURE_MODES[] = {"dynamic", "static", NULL};
@@ -375,6 +388,7 @@ void picker_declare_producers(struct doc_reader *reader, const struct plugin_lis
     declare_prefix_producers(reader, list, needs);
     declare_load_producers(reader, list, needs);
     declare_source_producer(reader, list, needs);
+    declare_detector(list, needs);
     declare_token_producer(list, needs);
     for (size_t i = 0; i < list->n; i++) {
         check_reference(reader, list, &list->items[i], "prefixMatchInfoProducerName",

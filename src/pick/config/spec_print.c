@@ -95,11 +95,41 @@ static void print_health(const struct pool_health *health, struct buf *out) {
                plural_s(health->n_unhealthy));
 }
 
-static void print_saturation(const struct pool_spec *spec, struct buf *out) {
+/* By a detector, which measures the pool as a whole. */
+static void print_detector(const struct pool_spec *spec, struct buf *out) {
+    switch (spec->detector.kind) {
+    case DETECTOR_NONE:
+        break;
+    case DETECTOR_REQUESTS:
+        buf_printf(out, "as a whole, with %" PRIu64 " request%s in flight for each endpoint",
+                   spec->max_in_flight, plural_s(spec->max_in_flight));
+        break;
+    case DETECTOR_TOKENS:
+        buf_printf(out, "as a whole, with %" PRIu64 " tokens in flight for each endpoint",
+                   spec->detector.max_tokens);
+        break;
+    case DETECTOR_HYBRID:
+        buf_printf(out,
+                   "as a whole, with %" PRIu64 " request%s or %" PRIu64
+                   " tokens in flight in the mean of the endpoints",
+                   spec->max_in_flight, plural_s(spec->max_in_flight), spec->detector.max_tokens);
+        break;
+    case DETECTOR_LOADS:
+        buf_printf(out,
+                   "as a whole, with %" PRIu64
+                   " waiting or %g of the KV cache used in the mean of the endpoints%s",
+                   spec->queue_depth, spec->kv_cache,
+                   spec->detector.stale_is_saturated
+                       ? ", of which one without a recent load is at its limit"
+                       : " with a recent load");
+        break;
+    }
+}
+
+static void print_limits(const struct pool_spec *spec, struct buf *out) {
     const char * or = "";
-    print_label(out, "saturated");
     if (spec->max_in_flight == 0 && !pool_limits_loads(spec)) {
-        buf_printf(out, "never\n");
+        buf_printf(out, "never");
         return;
     }
     buf_printf(out, "when every endpoint has ");
@@ -115,7 +145,17 @@ static void print_saturation(const struct pool_spec *spec, struct buf *out) {
     if (spec->kv_cache > 0) {
         buf_printf(out, "%s%g of its KV cache used", or, spec->kv_cache);
     }
-    if (spec->flow_control.on && spec->flow_control.sheddable_waits) {
+}
+
+static void print_saturation(const struct pool_spec *spec, struct buf *out) {
+    bool is_limited = spec->max_in_flight > 0 || pool_limits_loads(spec);
+    print_label(out, "saturated");
+    if (spec->detector.kind != DETECTOR_NONE) {
+        print_detector(spec, out);
+    } else {
+        print_limits(spec, out);
+    }
+    if (!is_limited || (spec->flow_control.on && spec->flow_control.sheddable_waits)) {
         buf_add_char(out, '\n');
         return;
     }

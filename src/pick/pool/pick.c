@@ -254,7 +254,8 @@ const struct profile *pool_active_profile(const struct pool_reader *reader) {
     }
     if (profile) {
         bool looks = pool_limits_loads(reader->snapshot->spec) && knows_loads(reader);
-        return profile_is_least_requests(profile) && !looks ? NULL : profile;
+        bool is_bare = profile_is_least_requests(profile) && !profile->needs.tokens;
+        return is_bare && !looks ? NULL : profile;
     }
     return knows_loads(reader) ? &PROFILE_DEFAULT : NULL;
 }
@@ -504,7 +505,8 @@ static enum status choose_from_group(struct pool_reader *reader, const struct pr
                                      const struct pool_request *request, struct str model,
                                      uint32_t beyond, struct pool_shortlist *best,
                                      struct error *err) {
-    bool leave_out = reader->snapshot->spec->flow_control.on;
+    bool by_pool = pool_spec_is_by_pool(reader->snapshot->spec);
+    bool leave_out = reader->snapshot->spec->flow_control.on && !by_pool;
     const struct full_test test = {request->waiter, best->gate};
     struct candidate_set candidates;
     enum status st = collect_fit_candidates(reader, request, model, beyond, best, &candidates, err);
@@ -513,7 +515,7 @@ static enum status choose_from_group(struct pool_reader *reader, const struct pr
     }
     pool_prompt_match(reader, profile, request, model, &candidates);
     uint32_t n = candidates.n,
-             n_full = best->check_full ? count_full_candidates(&candidates, &test) : 0;
+             n_full = best->check_full && !by_pool ? count_full_candidates(&candidates, &test) : 0;
     best->full = n > 0 && n_full == n;
     if (leave_out && n_full > 0 && !best->full) {
         remove_full_candidates(&candidates, &test);
@@ -564,6 +566,7 @@ struct trial {
     const struct profile *profile; /* NULL: in-flight counts alone */
     uint64_t kind;                 /* of the request; 0: unknown */
     bool chosen;                   /* the endpoints were chosen without the lock */
+    bool is_closed;                /* the pool was found saturated as a whole, under the lock */
     uint64_t capacity_epoch;       /* before choosing */
 };
 
@@ -589,6 +592,9 @@ static void choose_from_ranking(struct pool_reader *reader, struct pool_shortlis
 static bool is_first_full(const struct trial *trial, const struct pool_waiter *waiter) {
     const struct pool_snapshot *snapshot = trial->reader->snapshot;
     const struct endpoint *first = trial->best.endpoints[0];
+    if (pool_spec_is_by_pool(snapshot->spec)) {
+        return false; /* is_gated_by_pool */
+    }
     if (!pool_limits_loads(snapshot->spec) && !waiter && !snapshot->ceilings) {
         return pool_limit_reached(snapshot->spec, endpoint_in_flight(first), 0, 0) != NULL;
     }
@@ -610,6 +616,22 @@ static struct pool_gate gate_of(const struct trial *trial) {
     uint64_t cycle =
         is_soft ? atomic_fetch_add_explicit(&pool->n_cycles, 1, memory_order_relaxed) + 1 : 0;
     return pool_gate_of(snapshot, trial->out->priority, cycle);
+}
+
+/* Whether the saturation of the pool as a whole decides if the request is sent now: once for all
+ * its stages. */
+static bool is_gated_by_pool(const struct trial *trial) {
+    return pool_spec_is_by_pool(trial->reader->snapshot->spec) && trial->best.check_full &&
+           !trial->request->is_admitted;
+}
+
+/* Before the lock, as far as it is known: for what a request needs that waits. A notified one has a
+ * part of the whole reserved. */
+static bool seems_held_by_pool(const struct trial *trial) {
+    const struct pool_waiter *waiter = trial->request->waiter;
+    return is_gated_by_pool(trial) &&
+           (trial->is_closed || (!(waiter && waiter->notified) &&
+                                 pool_seems_closed(trial->reader->pool, trial->best.gate)));
 }
 
 /* Chooses without the lock where there is a profile, a subset, or an unfit endpoint. */
@@ -671,7 +693,8 @@ static bool is_choice_current(const struct trial *trial) {
     if (trial->chosen && endpoint_is_avoided(best->endpoints[0]) && was_preferred(trial)) {
         return false; /* another request used up its window */
     }
-    if (!trial->chosen || !trial->reader->snapshot->spec->flow_control.on) {
+    const struct pool_spec *spec = trial->reader->snapshot->spec;
+    if (!trial->chosen || !spec->flow_control.on || pool_spec_is_by_pool(spec)) {
         return true;
     }
     return best->full ? capacity_epoch == trial->capacity_epoch : !is_first_full(trial, NULL);
@@ -707,6 +730,14 @@ static enum attempt take_endpoint(struct trial *trial) {
     if (!is_choice_current(trial)) {
         return ATTEMPT_AGAIN;
     }
+    if (is_gated_by_pool(trial)) {
+        bool is_closed = pool_is_gate_closed(pool, best->gate);
+        if (is_closed && !best->full && !trial->is_closed) {
+            trial->is_closed = true;
+            return ATTEMPT_AGAIN; /* what it needs to wait is prepared without the lock */
+        }
+        best->full = is_closed;
+    }
     if ((best->full || is_behind_waiters(trial)) &&
         (is_shed(trial->reader->snapshot->spec, trial->out) || can_wait(trial))) {
         return ATTEMPT_SATURATED;
@@ -730,12 +761,12 @@ static enum attempt take_for_notified(struct trial *trial, struct pool_waiter *w
     struct pool *pool = trial->reader->pool;
     struct endpoint *reserved = waiter->reserved;
     if (reserved) {
-        pool_release_slot(pool, reserved);
+        pool_release_slot(pool, waiter);
     }
     enum attempt attempt = take_endpoint(trial);
     if (attempt == ATTEMPT_AGAIN) {
         if (reserved) {
-            pool_reserve_slot(pool, reserved);
+            pool_reserve_slot(pool, waiter);
         }
         return attempt;
     }
@@ -789,6 +820,12 @@ static enum status no_endpoint_error(const struct trial *trial, struct error *er
 }
 
 static enum status saturated_error(const struct pool_spec *spec, struct error *err) {
+    if (pool_spec_is_by_pool(spec)) {
+        return error_set(err, ST_SATURATED,
+                         "pool saturated: its endpoints have as much together as the saturation "
+                         "detector of the picker's configuration permits, and the request is "
+                         "sheddable");
+    }
     if (pool_limits_loads(spec) || spec->flow_control.on) {
         return error_set(err, ST_SATURATED,
                          "pool saturated: every endpoint is full (saturation in the picker's "
@@ -909,6 +946,7 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
     trial.request = request;
     trial.out = out;
     trial.kind = 0;
+    trial.is_closed = false;
     trial.best.n_unfit = 0;
     while (st == ST_OK && result == ATTEMPT_AGAIN) {
         pool_reader_refresh(reader);
@@ -930,6 +968,7 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
             st = choose_endpoints(&trial, model, err);
         }
         if (st == ST_OK) {
+            trial.best.full = trial.best.full || seems_held_by_pool(&trial);
             prepare_wait(&trial);
             result = run_attempt(&trial, &st, err);
         }
@@ -955,7 +994,9 @@ enum status pool_check_picked(struct pool_reader *reader, const struct pool_requ
     enum status st = resolve_request(reader, request, out, err);
     uint64_t n = ticket->endpoint ? endpoint_in_flight(ticket->endpoint) : 0;
     /* `n` includes this request. */
-    bool saturated = n > 0 && pool_limit_reached(spec, (double)(n - 1), 0, 0);
+    bool saturated = pool_spec_is_by_pool(spec)
+                         ? pool_seems_saturated_without_one(reader->pool)
+                         : n > 0 && pool_limit_reached(spec, (double)(n - 1), 0, 0);
     return st == ST_OK && is_shed(spec, out) && saturated ? saturated_error(spec, err) : st;
 }
 
@@ -1084,8 +1125,10 @@ enum status pool_explain(struct pool_reader *reader, const struct pool_request *
     }
     st = pool_collect_candidates(reader, request, request->model, 0, &candidates, err);
     const struct full_test test = {NULL, request_gate(reader->snapshot, request)};
-    uint32_t n_full = st == ST_OK ? count_full_candidates(&candidates, &test) : 0;
-    out->full = n_full > 0 && n_full == candidates.n;
+    bool by_pool = pool_spec_is_by_pool(reader->snapshot->spec);
+    uint32_t n_full = st == ST_OK && !by_pool ? count_full_candidates(&candidates, &test) : 0;
+    out->full =
+        by_pool ? pool_seems_closed(reader->pool, test.gate) : n_full > 0 && n_full == candidates.n;
     if (n_full > 0 && !out->full && reader->snapshot->spec->flow_control.on) {
         remove_full_candidates(&candidates, &test);
         st = explain_candidates(reader, request, &candidates, arena, out, err);

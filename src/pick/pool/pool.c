@@ -19,10 +19,13 @@ static void store_u32(_Atomic uint32_t *cell, uint32_t value) {
     atomic_store_explicit(cell, value, memory_order_relaxed);
 }
 
-void endpoint_record_change(struct pool *pool, const struct endpoint *endpoint) {
+void endpoint_record_change(struct pool *pool, struct endpoint *endpoint) {
     lock_assert_held(&pool->lock);
     if (endpoint->in_pool) {
         pool_changes_add(&pool->snapshot->changes, endpoint->member);
+        if (pool_spec_is_by_pool(pool->snapshot->spec)) {
+            pool_saturation_update(pool, endpoint);
+        }
     }
 }
 
@@ -583,6 +586,7 @@ static void publish_snapshot(struct pool *pool, struct pool_change *change) {
         mark_all_ready(pool, change->fresh);
     }
     update_indebted(pool);
+    pool_saturation_rebuild(pool, change->old);
     if (change->fresh->spec->outlier_detection.max_ejection_percent == 0) {
         clear_ejections(pool);
     }
@@ -839,7 +843,7 @@ void pool_set_load(struct pool *pool, const struct endpoint *endpoint,
         uint32_t i = endpoint->member;
         bool awaited = pool_is_capacity_awaited(pool, endpoint);
         load_cell_set(load, &snapshot->loads[i], &snapshot->adapters[i]);
-        pool_changes_add(&snapshot->changes, i);
+        endpoint_record_change(pool, snapshot->members[i].endpoint);
         if (load->until_ns >
             atomic_load_explicit(&pool->loads_valid_until_ns, memory_order_relaxed)) {
             atomic_store_explicit(&pool->loads_valid_until_ns, load->until_ns,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "core/base/checked.h"
+#include "pick/pool/flow/saturation.h"
 #include "pick/pool/profile/handler.h"
 
 static enum status snapshot_no_memory(const struct pool_spec *spec, struct error *err) {
@@ -95,7 +96,8 @@ static enum status index_members(struct pool_snapshot *snapshot, const struct po
                 .name = wanted[i]->name,
                 .node = wanted[i]->node,
                 .hash = (uint32_t)endpoint_address_hash(&wanted[i]->address),
-                .profiles = profile_handler_allows(spec->handler, wanted[i]->labels)};
+                .profiles = profile_handler_allows(spec->handler, wanted[i]->labels),
+                .stages = pool_spec_is_by_pool(spec) ? saturation_stages_of(wanted[i]->labels) : 0};
         }
     }
     snapshot->members = members;

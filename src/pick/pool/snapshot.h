@@ -60,6 +60,7 @@ struct pool_member {
     struct endpoint_address node; /* as in the spec */
     uint32_t hash;                /* of the address */
     uint16_t profiles; /* a bit for each profile of the spec's handler that may choose it */
+    uint8_t stages;    /* with a detector: those that it counts in (flow/saturation.h) */
 };
 
 /* The entry of a model name. */

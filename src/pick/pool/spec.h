@@ -135,6 +135,23 @@ struct pool_spec_note {
     const char *why;
 };
 
+/* Upstream's detectors, which measure the pool as a whole (flow/saturation.h). */
+enum detector_kind {
+    DETECTOR_NONE,     /* endpoints are full one by one */
+    DETECTOR_REQUESTS, /* our requests in flight; the limit is max_in_flight of each endpoint */
+    DETECTOR_TOKENS,   /* their tokens */
+    DETECTOR_HYBRID,   /* of each endpoint that of the two which is nearer to its limit */
+    DETECTOR_LOADS,    /* queue_depth and kv_cache, likewise, of load reports */
+};
+
+struct pool_detector {
+    enum detector_kind kind;
+    uint64_t max_tokens;     /* in flight at an endpoint; DETECTOR_TOKENS, DETECTOR_HYBRID */
+    bool stale_is_saturated; /* DETECTOR_LOADS: an endpoint without a recent report is at its
+                                limits; false: it is left out */
+};
+enum { SATURATION_PREFILL, SATURATION_DECODE, N_SATURATION_STAGES };
+
 /* Sheddable requests are refused with the probability k * s^power, at most 1, where s is the mean
  * of the endpoints' loads, each as a share of the limit that is nearest to being reached. */
 struct pool_admitter {
@@ -183,10 +200,11 @@ struct pool_spec {
     const struct rollout_screener *rollout; /* pick/pool/rollout.h; NULL: none */
     /* An endpoint is full when one of these limits is reached, a pool is saturated when all of its
      * endpoints are full; 0: no limit. The latter two are compared with its load report, while that
-     * is valid. */
+     * is valid. With a detector they are what its kind says. */
     uint64_t max_in_flight; /* of our requests */
     uint64_t queue_depth;   /* requests queued at the endpoint */
     double kv_cache;        /* share of the cache in use */
+    struct pool_detector detector;
     struct pool_flow_control flow_control;
     struct pool_admitter admitter;
     struct pool_outlier_detection outlier_detection;

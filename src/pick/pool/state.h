@@ -8,6 +8,7 @@
 #define SLUICE_PICK_POOL_STATE_H
 
 #include "core/event/lock.h"
+#include "pick/pool/flow/saturation.h"
 #include "pick/pool/flow/wait.h"
 #include "pick/pool/kinds.h"
 #include "pick/pool/pool.h"
@@ -62,6 +63,7 @@ struct pool {
                                               prefix */
     _Atomic uint64_t loads_valid_until_ns; /* until when some endpoint's load report is valid */
 
+    struct pool_saturation saturation;
     struct flow flow;
     uint64_t readiness_since_ns;     /* when the first endpoint became ready, or the last one was
                                     lost */
@@ -100,7 +102,7 @@ struct pool_reader {
 /* ---- pool.c: all under pool->lock ------------------------------------------------------------ */
 
 /* Publishes to the readers' views that the endpoint's load, requests or rank changed. */
-void endpoint_record_change(struct pool *pool, const struct endpoint *endpoint);
+void endpoint_record_change(struct pool *pool, struct endpoint *endpoint);
 /* Adds to the tokens in flight; `n` may be negative. */
 void endpoint_add_tokens(struct pool *pool, struct endpoint *endpoint, int64_t n);
 void endpoint_add_request(struct pool *pool, struct endpoint *endpoint);
@@ -195,9 +197,10 @@ bool pool_is_capacity_awaited(struct pool *pool, const struct endpoint *endpoint
 /* The endpoint may have capacity now; `awaited`: pool_is_capacity_awaited before the change. */
 void pool_notify_if_awaited(struct pool *pool, struct endpoint *endpoint, bool awaited,
                             struct pool_notifications *notifications);
-/* A slot of the endpoint for a notified waiter, which counts as a request in flight there. */
-void pool_reserve_slot(struct pool *pool, struct endpoint *endpoint);
-void pool_release_slot(struct pool *pool, struct endpoint *endpoint);
+/* A slot of the waiter's reserved endpoint, which counts as a request in flight there, and where
+ * tokens are what counts with its tokens. */
+void pool_reserve_slot(struct pool *pool, struct pool_waiter *waiter);
+void pool_release_slot(struct pool *pool, struct pool_waiter *waiter);
 /* The waiter notified for the endpoint was picked for it (false), or waits on (true). */
 void pool_set_stalled(struct pool *pool, struct endpoint *endpoint, bool stalled);
 /* A request at the endpoint, with this number of the pool's picks, ended: lowers the count and

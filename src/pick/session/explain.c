@@ -249,7 +249,7 @@ static void check_capacity_of_profile(struct explanation *self) {
     uint64_t now_ns = clock_now_ns();
     for (size_t i = 0; i < self->n_verdicts && self->profile.full; i++) {
         const struct verdict *verdict = &self->verdicts[i];
-        const char *full = pool_reached_limit(self->snapshot, (uint32_t)i, self->priority,
+        const char *full = pool_reached_limit(self->reader, (uint32_t)i, self->priority,
                                               verdict->in_flight, now_ns);
         self->full = verdict->eligible && full ? full : self->full;
     }
@@ -260,7 +260,7 @@ static void check_capacity(struct explanation *self) {
     bool better = has_better(self), room = false;
     for (size_t i = 0; i < self->n_verdicts; i++) {
         struct verdict *verdict = &self->verdicts[i];
-        verdict->full = pool_reached_limit(self->snapshot, (uint32_t)i, self->priority,
+        verdict->full = pool_reached_limit(self->reader, (uint32_t)i, self->priority,
                                            verdict->in_flight, now_ns);
         if (is_named(verdict) && (!better || verdict->rank < ENDPOINT_LIMITED)) {
             room = room || !verdict->full;

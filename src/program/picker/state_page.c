@@ -74,6 +74,11 @@ static uint32_t print_pool(const struct pick_admin_pool *pool, uint32_t most, st
                pool->entry->name.len > 0 ? " " : "", STR_ARG(pool->entry->name),
                (unsigned long long)numbers->generation, numbers->n_endpoints, numbers->n_ready,
                numbers->n_refused, numbers->n_ejected, (unsigned long long)numbers->n_in_flight);
+    if (snapshot->spec->detector.kind != DETECTOR_NONE) {
+        struct pool_saturation_stats whole;
+        pool_get_saturation(pool->entry->pool, &whole);
+        buf_printf(out, "saturation of the whole: %.4g\n", whole.effective);
+    }
     print_flow_control(pool, out);
     for (uint32_t i = 0; i < n; i++) {
         print_endpoint(snapshot, &snapshot->members[i], out);

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "core/event/clock.h"
+#include "pick/pool/flow/wait.h"
 #include "pick/pool/profile/plugin.h"
 
 struct buf upstream_one_label(const struct upstream_page *page, const char *name,
@@ -258,27 +259,43 @@ static void print_stage_saturation(const struct upstream_page *page, struct str 
     metric_text_f64(page->text, buf_str(&labels), value);
 }
 
+static const struct {
+    const char *name;
+    enum role role;
+} STAGES[N_SATURATION_STAGES] = {[SATURATION_PREFILL] = {"prefill", ROLE_PREFILL},
+                                 [SATURATION_DECODE] = {"decode", ROLE_DECODE}};
+
+/* What decides on requests. */
+static void print_whole_saturation(const struct upstream_page *page,
+                                   const struct pick_admin_pool *pool) {
+    struct pool_saturation_stats stats;
+    pool_get_saturation(pool->entry->pool, &stats);
+    for (size_t k = 0; k < N_SATURATION_STAGES; k++) {
+        if (stats.stages[k] >= 0) {
+            print_stage_saturation(page, pick_admin_pool_name(pool), STAGES[k].name,
+                                   stats.stages[k]);
+        }
+    }
+    print_stage_saturation(page, pick_admin_pool_name(pool), "effective", stats.effective);
+}
+
 /* Upstream's stages: endpoints that only encode belong to none. */
 static void print_pool_saturation(const struct upstream_page *page,
                                   const struct pick_admin_pool *pool) {
-    static const struct {
-        const char *name;
-        enum role role;
-    } stages[] = {{"prefill", ROLE_PREFILL}, {"decode", ROLE_DECODE}};
     const struct pool_snapshot *snapshot = pool->snapshot;
     struct str name = pick_admin_pool_name(pool);
     uint64_t now_ns = clock_now_ns();
     double effective = -1;
-    for (size_t k = 0; k < sizeof stages / sizeof stages[0]; k++) {
+    for (size_t k = 0; k < N_SATURATION_STAGES; k++) {
         struct stage_saturation stage = {.n = 0};
         for (uint32_t i = 0; i < snapshot->n_members; i++) {
-            if (labels_have_role(snapshot->members[i].labels, stages[k].role)) {
+            if (labels_have_role(snapshot->members[i].labels, STAGES[k].role)) {
                 add_endpoint_saturation(snapshot, i, now_ns, &stage);
             }
         }
         if (stage.n > 0) {
             double value = saturation_of(snapshot->spec, &stage);
-            print_stage_saturation(page, name, stages[k].name, value);
+            print_stage_saturation(page, name, STAGES[k].name, value);
             effective = value > effective ? value : effective;
         }
     }
@@ -290,9 +307,29 @@ static void print_saturation(const struct upstream_page *page) {
     for (size_t i = 0; i < page->list->n; i++) {
         const struct pick_admin_pool *pool = &page->list->items[i];
         const struct pool_spec *spec = pool->snapshot->spec;
-        if (spec && (spec->max_in_flight > 0 || pool_limits_loads(spec))) {
+        if (spec && spec->detector.kind != DETECTOR_NONE) {
+            print_whole_saturation(page, pool);
+        } else if (spec && (spec->max_in_flight > 0 || pool_limits_loads(spec))) {
             print_pool_saturation(page, pool);
         }
+    }
+}
+
+/* Upstream has no label for the pool. */
+static void print_stale_endpoints(const struct upstream_page *page) {
+    uint64_t n_stale = 0, n_pools = 0;
+    for (size_t i = 0; i < page->list->n; i++) {
+        const struct pick_admin_pool *pool = &page->list->items[i];
+        if (pool->snapshot->spec && pool->snapshot->spec->detector.kind == DETECTOR_LOADS) {
+            struct pool_saturation_stats stats;
+            pool_get_saturation(pool->entry->pool, &stats);
+            n_stale += stats.n_stale;
+            n_pools++;
+        }
+    }
+    metric_family_begin(page->text, METRIC_FAMILY_EPP_STALE);
+    if (n_pools > 0) {
+        metric_text_u64(page->text, STR("detector=\"utilization-detector\""), n_stale);
     }
 }
 
@@ -315,5 +352,6 @@ void pick_upstream_print(const struct pick_admin *admin, const struct pick_admin
     print_endpoints(&page);
     print_scrape_errors(&page);
     print_saturation(&page);
+    print_stale_endpoints(&page);
     upstream_requests_print(&page, admin->service);
 }

@@ -113,6 +113,36 @@ def test_queue_order_by_priority_and_fairness(start):
     assert [numbers[name % priority] for priority in (20, 10, 0)] == [1, 1, 3]
 
 
+WHOLE = f"""
+endpoints: [{A}, {B}]
+---
+apiVersion: llm-d.ai/v1
+kind: EndpointPickerConfig
+plugins:
+- {{type: active-request-scorer}}
+- {{type: concurrency-detector, parameters: {{maxConcurrency: 2, headroom: 0.5}}}}
+featureGates: [flowControl]
+flowControl: {{saturationDetector: {{pluginRef: concurrency-detector}}}}
+"""
+
+
+def test_pool_as_a_whole_is_full_wherever_its_requests_are(start):
+    """Upstream's concurrency-detector: two endpoints of two requests each are four requests, also where all of them are
+    at one endpoint; then a request for the idle one waits, too, until any of them ends."""
+    picker = start(WHOLE)
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = [proxy.stream(headers(PATH, hint=A)) for _ in range(4)]
+        assert [endpoint_of(stream.next()) for stream in busy] == [A] * 4
+        late = proxy.stream(headers(PATH, hint=B))
+        wait_waiting(picker, 1)
+        assert "saturation of the whole: 1\n" in http1.request(picker.metrics_address, "GET",
+                                                               "/debug/state").body.decode()
+        finish(busy.pop())
+        assert endpoint_of(late.next()) == B
+        for stream in [*busy, late]:
+            finish(stream)
+
+
 @pytest.mark.parametrize("queues", [True, False])
 def test_session_of_full_endpoint(start, queues):
     """With a queue a session moves while its endpoint is full and another is not: it is no strict affinity. Without

@@ -43,6 +43,13 @@ POOL = """endpoints:
 metrics: {{preset: vllm, interval: 50ms, timeout: 20s}}
 saturation: {{queue_depth: 5, kv_cache: 0.8}}
 """ + POOL_OBJECT.replace("{", "{{").replace("}", "}}")
+WHOLE = """endpoints: []
+metrics: {preset: vllm}
+---
+apiVersion: llm-d.ai/v1
+kind: EndpointPickerConfig
+plugins: [{type: queue-scorer}]
+"""
 
 REQUEST = "model_name target_model_name fairness_id priority"
 QUEUE = "fairness_id priority inference_pool model_name target_model_name"
@@ -60,6 +67,7 @@ FAMILIES = {
     "inflight_requests": ("gauge", "endpoint_name namespace producer_name fairness_id priority"),
     "inflight_tokens": ("gauge", "endpoint_name namespace producer_name fairness_id priority"),
     "flow_control_pool_saturation": ("gauge", "inference_pool stage"),
+    "flow_control_stale_endpoints": ("gauge", "detector"),
     "request_total": ("counter", REQUEST),
     "request_error_total": ("counter", f"{REQUEST} error_code"),
     "request_running": ("gauge", REQUEST),
@@ -220,8 +228,9 @@ def test_upstream_names_types_and_labels(start_picker, pages):
         answer(first, 500)
         answer_stream(second, EVENTS, content_type="text/event-stream")
         numbers = picker.wait_at_rest()
-    for name, labels in labels_by_family(numbers, types).items():
-        found.setdefault(name, set()).update(labels)
+    for some in (numbers, start_picker(WHOLE).numbers()):
+        for name, labels in labels_by_family(some, types).items():
+            found.setdefault(name, set()).update(labels)
     assert found == {name: {labels} for name, (_, labels) in FAMILIES.items()}
     assert bounds_by_family(numbers) == BOUNDS
 
@@ -460,6 +469,33 @@ def test_upstream_saturation_without_loads_is_full(start_picker):
         assert select(picker.numbers(), f'inflight_requests{{endpoint_name="{A}"}}') == [1]
         stream.reset()
     picker.wait_at_rest()
+
+
+def test_upstream_detector_measures_the_pool_as_a_whole(start_picker, pages):
+    """Upstream's detector: what decides is the mean of the loads that are known, and the gauge is that. An endpoint
+    that is not scraped is left out."""
+    one, other = pages
+    text = f"""endpoints: [{one.address}, {other.address}, {A}]
+metrics: {{preset: vllm, interval: 50ms, timeout: 20s}}
+objectives: [{{name: spare, priority: -1}}]
+---
+apiVersion: llm-d.ai/v1
+kind: EndpointPickerConfig
+plugins: [{{type: queue-scorer}}]
+"""
+    picker = start_picker(text)
+    picker.wait_loads(2)
+    numbers = picker.numbers()
+    assert select(numbers, 'flow_control_pool_saturation{stage="effective"}') == [pytest.approx((0.8 + 0.25) / 2)]
+    assert select(numbers, 'flow_control_stale_endpoints{detector="utilization-detector"}') == [1]
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        proxy.pick(fields={OBJECTIVE: "spare"})
+        one.page = PAGE.format(running=1, waiting=9, used=0.5)
+        picker.wait_until(lambda now: select(now, 'flow_control_pool_saturation{stage="effective"}')[0] > 1,
+                          "a saturated pool")
+        assert proxy.refuse(fields={OBJECTIVE: "spare"})[0] == 429
+        proxy.pick()
+    assert "saturation of the whole: 1." in http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
 
 
 def test_upstream_alerts_find_their_series_from_the_start(start_picker):

@@ -69,6 +69,13 @@ struct endpoint_targets {
     _Atomic uint64_t n_others;
 };
 
+/* What the endpoint contributes to the pool's saturation (pick/pool/flow/saturation.h). */
+struct endpoint_share {
+    int64_t amount;
+    uint8_t stages;
+    bool is_member, is_counted;
+};
+
 struct endpoint {
     alignas(64) struct ranked ranked; /* first: a struct ranked is cast to its endpoint */
     _Atomic uint32_t rank;
@@ -102,6 +109,7 @@ struct endpoint {
     TAILQ_ENTRY(endpoint) indebted_link;
     struct endpoint_window window;
     struct endpoint_outliers outliers;
+    struct endpoint_share share;
     uint64_t
         stalled_until_ns; /* no waiter is notified for it until then: the last one could not use it
                              although it had capacity; 0: not stalled */

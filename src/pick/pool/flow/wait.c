@@ -66,8 +66,14 @@ bool pool_is_member_full(const struct pool_snapshot *snapshot, uint32_t member,
                          member_used_share(snapshot, member, in_flight, now_ns), gate.cycle);
 }
 
-const char *pool_reached_limit(const struct pool_snapshot *snapshot, uint32_t member,
-                               int64_t priority, uint32_t in_flight, uint64_t now_ns) {
+const char *pool_reached_limit(const struct pool_reader *reader, uint32_t member, int64_t priority,
+                               uint32_t in_flight, uint64_t now_ns) {
+    const struct pool_snapshot *snapshot = reader->snapshot;
+    if (pool_spec_is_by_pool(snapshot->spec)) {
+        return pool_seems_closed(reader->pool, pool_gate_of(snapshot, priority, 1))
+                   ? "the saturation of the pool"
+                   : NULL;
+    }
     const char *limit = reached_limit(snapshot, member, in_flight, now_ns);
     struct pool_gate gate = pool_gate_of(snapshot, priority, 1);
     bool is_over =
@@ -81,6 +87,13 @@ bool pool_has_queued_from(const struct pool *pool, int64_t priority) {
     return flow_has_queued_from(&pool->flow, priority);
 }
 
+/* As pool_is_member_full, without a waiter. */
+static bool is_full(struct pool *pool, uint32_t member, struct pool_gate gate) {
+    return pool_spec_is_by_pool(pool->snapshot->spec)
+               ? pool_is_gate_closed(pool, gate)
+               : pool_is_member_full(pool->snapshot, member, NULL, gate, clock_now_ns());
+}
+
 /* Of the highest priority, which may use most. */
 static struct pool_gate widest_gate(const struct pool *pool) {
     return pool_gate_of(pool->snapshot, INT64_MAX, 0);
@@ -91,23 +104,27 @@ static uint64_t current_cycle(const struct pool *pool) {
 }
 
 /* Whether the waiter's priority may not use the member as far as it is used already. */
-static bool is_over_ceiling(const struct pool *pool, const struct flow_item *item,
-                            uint32_t member) {
+static bool is_over_ceiling(struct pool *pool, const struct flow_item *item, uint32_t member) {
     const struct pool_snapshot *snapshot = pool->snapshot;
     return snapshot->ceilings &&
-           pool_is_member_full(snapshot, member, NULL,
-                               pool_gate_of(snapshot, flow_priority(item), current_cycle(pool)),
-                               clock_now_ns());
+           is_full(pool, member, pool_gate_of(snapshot, flow_priority(item), current_cycle(pool)));
 }
 
 /* A slot that is reserved counts against the endpoint's window once the request is sent. */
-void pool_reserve_slot(struct pool *pool, struct endpoint *endpoint) {
+void pool_reserve_slot(struct pool *pool, struct pool_waiter *waiter) {
+    struct endpoint *endpoint = waiter->reserved;
+    enum detector_kind kind = pool->snapshot->spec->detector.kind;
+    bool counts_tokens = kind == DETECTOR_TOKENS || kind == DETECTOR_HYBRID;
+    waiter->n_reserved_tokens = counts_tokens ? waiter->n_tokens : 0;
     endpoint->window.n_reserved++;
+    endpoint_add_tokens(pool, endpoint, waiter->n_reserved_tokens);
     endpoint_add_request(pool, endpoint);
 }
 
-void pool_release_slot(struct pool *pool, struct endpoint *endpoint) {
+void pool_release_slot(struct pool *pool, struct pool_waiter *waiter) {
+    struct endpoint *endpoint = waiter->reserved;
     endpoint->window.n_reserved--;
+    endpoint_add_tokens(pool, endpoint, -(int64_t)waiter->n_reserved_tokens);
     endpoint_remove_request(pool, endpoint);
 }
 
@@ -125,8 +142,7 @@ static bool has_capacity(struct pool *pool, const struct endpoint *endpoint) {
     }
     const struct pool_member *member =
         endpoint_is_eligible(endpoint) ? pool_snapshot_find(snapshot, &endpoint->address) : NULL;
-    return member && !pool_is_member_full(snapshot, (uint32_t)(member - snapshot->members), NULL,
-                                          widest_gate(pool), clock_now_ns());
+    return member && !is_full(pool, (uint32_t)(member - snapshot->members), widest_gate(pool));
 }
 
 /* ---- which waiter may use which endpoint ----------------------------------------------------- */
@@ -249,6 +265,7 @@ static bool is_orphaned(const struct pool_snapshot *snapshot, const struct pool_
 struct wait_target {
     struct pool *pool;
     struct endpoint *endpoint; /* in the newest snapshot */
+    struct endpoint *found;    /* of can_be_sent */
 };
 
 static bool can_use_target(void *user, const struct flow_item *item) {
@@ -324,7 +341,7 @@ static void notify_waiter(struct pool *pool, struct pool_waiter *waiter, struct 
     count_unrestricted(pool, waiter, false);
     waiter->reserved = endpoint;
     if (endpoint) {
-        pool_reserve_slot(pool, endpoint);
+        pool_reserve_slot(pool, waiter);
     }
     wakeup_append(waiter, notifications);
 }
@@ -372,11 +389,81 @@ static struct flow_item *find_waiter(struct wait_target *target) {
     return item;
 }
 
+/* How many places of waiters, about, are looked at while the lock is held. */
+enum { MAX_VISITS = 20000 };
+
+/* ---- notifying: a pool that is measured as a whole ------------------------------------------- */
+
+/* An endpoint that the waiter may use, preferably the target's. Returns: NULL: there is none. */
+static struct endpoint *find_usable(const struct wait_target *target,
+                                    const struct pool_waiter *waiter) {
+    const struct pool *pool = target->pool;
+    const struct pool_snapshot *snapshot = pool->snapshot;
+    struct endpoint *preferred = target->endpoint;
+    if (preferred && preferred->in_pool && endpoint_is_eligible(preferred) &&
+        (!is_restricted(waiter) || has_member(waiter, preferred))) {
+        return preferred;
+    }
+    if (!is_restricted(waiter)) {
+        return pool->ranking.n > 0 ? CONTAINER_OF(pool->ranking.order[0], struct endpoint, ranked)
+                                   : NULL;
+    }
+    for (size_t i = 0; waiter->members && i < count_words(snapshot); i++) {
+        uint64_t usable = waiter->members[i] & snapshot->preferred[i];
+        if (usable != 0) {
+            return snapshot->members[i * 64 + (size_t)__builtin_ctzll(usable)].endpoint;
+        }
+    }
+    for (uint32_t i = 0; i < snapshot->n_members; i++) { /* one that is avoided */
+        struct endpoint *endpoint = snapshot->members[i].endpoint;
+        if (endpoint_is_eligible(endpoint) && has_member(waiter, endpoint)) {
+            return endpoint;
+        }
+    }
+    return NULL;
+}
+
+static bool can_be_sent(void *user, const struct flow_item *item) {
+    struct wait_target *target = user;
+    struct pool *pool = target->pool;
+    struct pool_waiter *waiter = (struct pool_waiter *)(void *)(uintptr_t)item;
+    if (pool_is_gate_closed(
+            pool, pool_gate_of(pool->snapshot, flow_priority(item), current_cycle(pool)))) {
+        return false;
+    }
+    pool_waiter_resolve(pool->snapshot, waiter);
+    target->found = find_usable(target, waiter);
+    return target->found != NULL;
+}
+
+/* `endpoint`: that has changed, or NULL. Returns: there is more to do. */
+static bool notify_by_pool(struct pool *pool, struct endpoint *endpoint,
+                           struct pool_notifications *notifications) {
+    struct wait_target target = {.pool = pool, .endpoint = endpoint};
+    uint64_t n_visits = 0;
+    while (pool->flow.n_queued > 0 && n_visits <= MAX_VISITS && pool->ranking.n > 0 &&
+           !pool_is_gate_closed(pool, widest_gate(pool))) {
+        struct flow_item *item = flow_find(&pool->flow, can_be_sent, &target);
+        if (!item) {
+            return false;
+        }
+        n_visits += 64 + pool->flow.n_places;
+        notify_waiter(pool, waiter_of(item), target.found, notifications);
+    }
+    return n_visits > MAX_VISITS;
+}
+
+/* ---- notifying: endpoints one by one --------------------------------------------------------- */
+
 void pool_notify_waiters(struct pool *pool, struct endpoint *endpoint,
                          struct pool_notifications *notifications) {
     struct wait_target target = {.pool = pool, .endpoint = endpoint};
     advance_capacity_epoch(pool);
     atomic_fetch_add_explicit(&pool->n_cycles, 1, memory_order_relaxed);
+    if (pool_spec_is_by_pool(pool->snapshot->spec)) {
+        (void)notify_by_pool(pool, endpoint, notifications); /* the next tick does the rest */
+        return;
+    }
     for (uint64_t most = max_notifications(pool, endpoint);
          most > 0 && pool->flow.n_queued > 0 && has_capacity(pool, endpoint); most--) {
         struct flow_item *item = find_waiter(&target);
@@ -389,8 +476,8 @@ void pool_notify_waiters(struct pool *pool, struct endpoint *endpoint,
 
 bool pool_is_capacity_awaited(struct pool *pool, const struct endpoint *endpoint) {
     return pool->flow.n_queued > 0 &&
-           (pool->snapshot->ceilings || endpoint_is_window_full(endpoint) ||
-            !has_capacity(pool, endpoint));
+           (pool->snapshot->ceilings || pool_spec_is_by_pool(pool->snapshot->spec) ||
+            endpoint_is_window_full(endpoint) || !has_capacity(pool, endpoint));
 }
 
 void pool_notify_if_awaited(struct pool *pool, struct endpoint *endpoint, bool awaited,
@@ -445,16 +532,13 @@ static uint32_t mark_free_members(struct free_members *free_members) {
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         const struct endpoint *endpoint = snapshot->members[i].endpoint;
         if (endpoint->stalled_until_ns <= now_ns && endpoint_is_eligible(endpoint) &&
-            !pool_is_member_full(snapshot, i, NULL, widest_gate(free_members->pool), now_ns)) {
+            !is_full(free_members->pool, i, widest_gate(free_members->pool))) {
             free_members->set[i / 64] |= UINT64_C(1) << i % 64;
             n++;
         }
     }
     return n;
 }
-
-/* How many places of waiters, about, are looked at while the lock is held. */
-enum { MAX_VISITS = 20000 };
 
 /* Those waiters with subsets are searched that have a member with capacity. Out of memory the next
  * tick does it. Returns: there is more to do. */
@@ -484,6 +568,11 @@ static bool notify_restricted_waiters(struct pool *pool, struct pool_notificatio
 bool pool_notify_all_waiters(struct pool *pool, struct pool_notifications *notifications) {
     const struct pool_snapshot *snapshot = pool->snapshot;
     bool preferred = has_preferred_endpoint(pool);
+    if (pool_spec_is_by_pool(snapshot->spec)) {
+        advance_capacity_epoch(pool);
+        atomic_fetch_add_explicit(&pool->n_cycles, 1, memory_order_relaxed);
+        return notify_by_pool(pool, NULL, notifications);
+    }
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         struct endpoint *endpoint = snapshot->members[i].endpoint;
         if (atomic_load_explicit(&pool->n_unrestricted, memory_order_relaxed) == 0) {
@@ -762,6 +851,7 @@ enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *
                                    .subset = request->subset,
                                    .selection = request->selection,
                                    .profile = waiter->profile,
+                                   .n_tokens = request->n_tokens,
                                    .members = members,
                                    .members_generation = members_generation,
                                    .max_wait_ns = max_wait_ns,
@@ -821,10 +911,10 @@ void pool_dequeue_locked(struct pool *pool, struct pool_waiter *waiter, enum flo
     flow_remove(&pool->flow, &waiter->item, outcome, clock_now_ns());
     pool_waiter_forget(waiter);
     waiter->notified = waiter->displaced = false;
-    waiter->reserved = NULL;
     if (reserved) {
         bool awaited = pool_is_capacity_awaited(pool, reserved);
-        pool_release_slot(pool, reserved);
+        pool_release_slot(pool, waiter);
+        waiter->reserved = NULL;
         pool_notify_if_awaited(pool, reserved, awaited, notifications);
     }
 }

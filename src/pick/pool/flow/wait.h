@@ -21,6 +21,9 @@
  * With several profiles (pick/pool/profile/handler.h) a request waits only for endpoints that its
  * profile may choose by their labels, as if they were a subset.
  *
+ * With one of upstream's detectors the pool is saturated as a whole (saturation.h): any waiter is
+ * then notified for any endpoint, and reserves what it would use of the whole.
+ *
  * A subset is resolved to a set of members once for each snapshot, and what is done under the lock
  * at a time is bounded: a tick that finds capacity for many waiters, and an update of the pool,
  * release the lock in between.
@@ -64,9 +67,11 @@ struct pool_waiter {
     const struct subset *subset, *selection;
     uint64_t profile;          /* hash of the name of the handler's profile that chooses; 0: none */
     struct endpoint *reserved; /* the endpoint with a slot reserved for it; NULL: none */
-    bool in_wakeup_list;       /* in the wakeup's list */
-    bool notified;             /* taken from that list */
-    bool displaced;            /* another request took its place: its next pick is refused */
+    uint32_t n_tokens;         /* of the request; estimate */
+    uint32_t n_reserved_tokens; /* that count at `reserved` */
+    bool in_wakeup_list;        /* in the wakeup's list */
+    bool notified;              /* taken from that list */
+    bool displaced;             /* another request took its place: its next pick is refused */
     /* With a subset or a profile: a bit for each member of the snapshot of this generation that it
      * allows; NULL: not resolved. Resolved once for each snapshot: a subset may have many
      * addresses. */
@@ -130,9 +135,18 @@ enum { POOL_MAX_LISTED_BANDS = 64 /* on a page */ };
 void pool_get_flow_stats(struct pool *pool, struct flow_band_stats *bands, size_t most,
                          struct pool_flow_stats *out);
 
-/* The limit that an endpoint has reached for requests of a priority, for messages; NULL: none.
- * `in_flight`: our requests there. */
-const char *pool_reached_limit(const struct pool_snapshot *snapshot, uint32_t member,
-                               int64_t priority, uint32_t in_flight, uint64_t now_ns);
+/* Of a pool that is measured as a whole (saturation.h). */
+struct pool_saturation_stats {
+    double stages[N_SATURATION_STAGES]; /* below 0: it has no endpoints */
+    double effective;                   /* what decides */
+    uint32_t n_stale;                   /* with DETECTOR_LOADS: endpoints without a recent report */
+};
+/* Thread: any. */
+void pool_get_saturation(struct pool *pool, struct pool_saturation_stats *out);
+
+/* The limit that an endpoint of the reader's snapshot, or the pool, has reached for requests of a
+ * priority, for messages; NULL: none. `in_flight`: our requests there. Thread: the reader's. */
+const char *pool_reached_limit(const struct pool_reader *reader, uint32_t member, int64_t priority,
+                               uint32_t in_flight, uint64_t now_ns);
 
 #endif
