@@ -11,8 +11,8 @@
 #include "pick/pool/profile/plugin_text_fixture.h"
 
 static void scorer_longest_unused_scores_highest(void **state) {
-    static const uint32_t turns[] = {7, 10, 0, 9};
-    static const float wanted[] = {0.75f, 0, 1, 0.25f}, warm[] = {0.5f, 0.5f, 0.5f, 0.5f};
+    static const uint32_t turns[] = {7, 1000, 0, 9};
+    static const float wanted[] = {2 / 3.0f, 0, 1, 1 / 3.0f}, warm[] = {0.5f, 0.5f, 0.5f, 0.5f};
     struct plugin_fixture fixture;
     (void)state;
     plugin_fixture_open(&fixture, &plugin_no_hit_lru_scorer, 4);
@@ -34,10 +34,25 @@ static void scorer_without_history_scores_one(void **state) {
     plugin_fixture_close(&fixture);
 }
 
+/* The order counts, not the distance: endpoints that were last used in reverse order. */
+static void scorer_ranks_many_endpoints_by_order(void **state) {
+    enum { N = FIXTURE_MAX_CANDIDATES };
+    float wanted[N];
+    struct plugin_fixture fixture;
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_no_hit_lru_scorer, N);
+    for (uint32_t i = 0; i < N; i++) {
+        fixture.last_cold_request[i] = 100000 - i * i;
+        wanted[i] = (float)i / (N - 1);
+    }
+    assert_scores(&fixture, &plugin_no_hit_lru_scorer, wanted);
+    plugin_fixture_close(&fixture);
+}
+
 /* With a memory of two endpoints the others count as unused. */
 static void scorer_remembers_lru_size_endpoints(void **state) {
     static const uint32_t turns[] = {7, 10, 8, 9};
-    static const float wanted[] = {1, 0, 1, 0.5f};
+    static const float wanted[] = {1, 0, 1, 1 / 3.0f};
     struct plugin_fixture fixture;
     (void)state;
     plugin_fixture_open(&fixture, &plugin_no_hit_lru_scorer, 4);
@@ -53,6 +68,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scorer_longest_unused_scores_highest),
         cmocka_unit_test(scorer_without_history_scores_one),
+        cmocka_unit_test(scorer_ranks_many_endpoints_by_order),
         cmocka_unit_test(scorer_remembers_lru_size_endpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
