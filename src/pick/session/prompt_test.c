@@ -580,6 +580,36 @@ static void prompt_tokens_count_until_the_body(void **state) {
     }
 }
 
+/* Where only the body names the model: its beginning is waited for, and the endpoint with the
+ * adapter is picked. */
+static void prompt_model_of_body_counts_for_adapters(void **state) {
+    static const struct profile_step lora = {
+        .plugin = &plugin_lora_affinity_scorer, .weight = 1, .name = STR("lora")};
+    struct profile profile = {.scorers = &lora, .n_scorers = 1};
+    struct error err;
+    (void)state;
+    profile.picker = (struct profile_step){.plugin = &plugin_max_score_picker};
+    assert_int_equal(profile_collect_needs(&profile, &err), ST_OK);
+    struct fake_proxy *proxy = open_stage(fixture_spec(), &profile);
+    for (uint32_t i = 0; i < N; i++) {
+        char text[32];
+        struct endpoint_load load = {
+            .until_ns = UINT64_MAX, .known = LOAD_ADAPTERS, .max_adapters = 2};
+        load_add_adapter(&load, i == 5 ? STR("sql") : STR("poems"), false);
+        load_add_adapter(&load, STR("jokes"), false);
+        snprintf(text, sizeof(text), "10.0.0.%u:8000", 100 + i);
+        pool_set_load(proxy->pool.pool, fixture_endpoint(&proxy->pool, text), &load);
+    }
+    for (int i = 0; i < 8; i++) {
+        proxy_request(proxy, POST, false, PROXY_CONFIG(FULL_DUPLEX, NONE));
+        proxy_expect_no_message(proxy);
+        proxy_body(proxy, "{\"prompt\": \"a\", \"model\": \"sql\"}", true);
+        assert_string_equal(picked(proxy), "10.0.0.105:8000");
+        begin_again(proxy);
+    }
+    proxy_close(proxy);
+}
+
 static void session_response_times_start_at_pick(void **state) {
     static const uint64_t second = 1000000000;
     static const struct profile profile = {.picker = {.plugin = &plugin_random_picker},
@@ -649,6 +679,7 @@ int main(void) {
         cmocka_unit_test(prompt_tokens_are_estimated),
         cmocka_unit_test(prompt_tokens_count_until_the_body),
         cmocka_unit_test(prompt_videos_count_by_headers),
+        cmocka_unit_test(prompt_model_of_body_counts_for_adapters),
         cmocka_unit_test(session_response_times_start_at_pick),
         cmocka_unit_test(session_response_times_leave_out_the_upload),
     };
