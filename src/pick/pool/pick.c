@@ -13,6 +13,7 @@
 #include "pick/pool/state.h"
 
 enum { POOL_MAX_PICKED = 1 + PROTOCOL_MAX_FALLBACKS };
+static_assert((int)PICKER_MAX_ENDPOINTS == (int)POOL_MAX_PICKED, "a list of a picker fits");
 
 /* The best `most` endpoints so far, best first. */
 struct pool_shortlist {
@@ -646,6 +647,9 @@ static enum status choose_endpoints(struct trial *trial, struct str model, struc
     best->profile = profile;
     best->n = 0;
     best->most = 1 + request->n_fallbacks;
+    if (profile && profile_max_endpoints(profile) > best->most) {
+        best->most = profile_max_endpoints(profile);
+    }
     best->candidates = NULL;
     best->reserved = request->waiter ? request->waiter->reserved : NULL;
     best->by_profile = false;
@@ -891,6 +895,7 @@ static enum status finish_pick(struct trial *trial, enum attempt attempt, struct
         out->endpoints[i] = best->endpoints[i];
     }
     out->n_endpoints = best->n;
+    out->is_list = best->profile && profile_max_endpoints(best->profile) > 1;
     out->picked_by = best->avoided      ? POOL_BY_LAST_RESORT
                      : best->by_profile ? POOL_BY_PROFILE
                                         : POOL_BY_LEAST_REQUESTS;

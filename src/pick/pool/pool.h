@@ -169,6 +169,7 @@ struct pool_pick {
      * picks again (the first as long as the ticket). */
     const struct endpoint *endpoints[1 + PROTOCOL_MAX_FALLBACKS];
     size_t n_endpoints;
+    bool is_list; /* the profile's picker wants all of them in the answer */
     enum pool_picked_by picked_by;
     uint32_t n_cached_tokens; /* with a handler: of the prompt, at the picked endpoint; estimate */
     struct str pool;          /* its name; empty: none. Valid as the endpoints are */

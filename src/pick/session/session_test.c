@@ -98,6 +98,30 @@ static void session_fallback_endpoints_are_sent(void **state) {
     }
 }
 
+/* The picker of a profile names as many as its parameter says, whatever the protocol's setting. */
+static void session_picker_names_several_endpoints(void **state) {
+    (void)state;
+    for (uint32_t most = 0; most <= PICKER_MAX_ENDPOINTS; most++) {
+        struct picker_parameters parameters = {most};
+        struct profile profile = {.name = STR("default")};
+        profile.picker =
+            (struct profile_step){.plugin = &plugin_random_picker, .parameters = &parameters};
+        struct pool_spec *spec = fixture_spec_of(4);
+        spec->profile = &profile;
+        struct fake_proxy *proxy = proxy_open(spec);
+        proxy_request(proxy, GET, true, PROXY_CONFIG(NONE, NONE));
+        struct str rest = proxy_pick(proxy_next(proxy));
+        uint32_t n = 0;
+        for (; rest.ptr; n++) {
+            struct str name = str_cut(&rest, ',');
+            assert_true(name.len > 0);
+            assert_null(memmem(rest.ptr ? rest.ptr : "", rest.len, name.ptr, name.len));
+        }
+        assert_int_equal(n, most == 0 ? 1 : most < 4 ? most : 4);
+        proxy_close(proxy);
+    }
+}
+
 /* Header names are settings. */
 static void session_configured_names_are_used(void **state) {
     struct pool_spec *spec = one();
@@ -476,6 +500,7 @@ int main(void) {
         cmocka_unit_test(session_ipv6_endpoint_has_brackets),
         cmocka_unit_test(session_client_destination_header_is_replaced),
         cmocka_unit_test(session_fallback_endpoints_are_sent),
+        cmocka_unit_test(session_picker_names_several_endpoints),
         cmocka_unit_test(session_configured_names_are_used),
         cmocka_unit_test(session_pick_stays_within_subset),
         cmocka_unit_test(session_first_subset_hint_holds),

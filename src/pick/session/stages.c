@@ -374,12 +374,15 @@ static enum status run_stage(struct pick_session *session, struct pick_stage *st
     if (is_first && pool_wants_clients(session->context.pool)) {
         session->client = hash_client(pick_session_request(session));
     }
+    if (pick->is_list && stage->plan->role != STAGE_PREFILL) {
+        fallback = FALLBACK_LIST;
+    }
     st = is_first ? check_preference(session, pick, err) : ST_OK;
     if (st == ST_OK) {
         uint16_t port = is_first ? session->stages.primary_port : 0;
         st = print_destination(session->arena, pick, fallback, port, &stage->destination, err);
     }
-    if (st == ST_OK && fallback != FALLBACK_NONE) {
+    if (st == ST_OK && is_first && fallback != FALLBACK_NONE) {
         st = remember_fallbacks(session->arena, pick, fallback, stage, err);
     }
     return st == ST_OK && session->stages.n > 1 ? keep_pick(session->arena, pick, stage, err) : st;

@@ -77,6 +77,7 @@ struct plugin {
     /* Chooses a candidate; there is one at least. `nth` is 0 for the first choice of a request,
      * then 1, 2, … for the next best, after the chosen ones were removed. Returns: its index. */
     uint32_t (*pick)(void *parameters, const struct candidate_set *candidates, uint32_t nth);
+    bool has_max_endpoints; /* of a picker: its parameters are struct picker_parameters */
 };
 
 /* All plugins. */
@@ -131,6 +132,14 @@ static inline float affinity_limit(struct candidate_set *candidates) {
     return candidates->affinity_limit > 0 ? candidates->affinity_limit
                                           : affinity_limit_compute(candidates);
 }
+
+/* ---- pickers --------------------------------------------------------------------------------- */
+
+/* The parameters of the upstream project's pickers. */
+enum { PICKER_MAX_ENDPOINTS = 8 };
+struct picker_parameters {
+    uint32_t max_endpoints; /* in the answer, the best first; 0: 1 */
+};
 
 /* Whether an active-request-scorer has no parameters that differ from the defaults. */
 bool active_request_scorer_is_plain(const void *parameters);

@@ -63,7 +63,15 @@ bool profile_is_least_requests(const struct profile *profile) {
     return profile->n_filters == 0 && profile->n_scorers == 1 && !profile->needs.source.on &&
            profile->scorers[0].plugin == &plugin_active_request_scorer &&
            active_request_scorer_is_plain(profile->scorers[0].parameters) &&
-           profile->scorers[0].weight > 0 && profile->picker.plugin == &plugin_max_score_picker;
+           profile->scorers[0].weight > 0 && profile->picker.plugin == &plugin_max_score_picker &&
+           profile_max_endpoints(profile) == 1;
+}
+
+uint32_t profile_max_endpoints(const struct profile *profile) {
+    const struct profile_step *step = &profile->picker;
+    const struct picker_parameters *parameters =
+        step->plugin->has_max_endpoints ? step->parameters : NULL;
+    return parameters && parameters->max_endpoints > 1 ? parameters->max_endpoints : 1;
 }
 
 static bool has_filter(const struct profile *profile, const struct plugin *plugin) {

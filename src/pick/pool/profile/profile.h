@@ -40,6 +40,9 @@ enum status profile_collect_needs(struct profile *profile, struct error *err) SL
  * pool's ranking has the endpoint without a loop (ranking.h). */
 bool profile_is_least_requests(const struct profile *profile);
 
+/* The number of endpoints that an answer names, where the protocol's settings say no more. */
+uint32_t profile_max_endpoints(const struct profile *profile);
+
 /* What an author may not expect: that some request goes to an endpoint whatever its load is, or as
  * long as the bound of affinities (plugin.h) allows. Returns: NULL when there is nothing. */
 const char *profile_load_note(const struct profile *profile);

@@ -27,5 +27,14 @@ static uint32_t pick(void *parameters, const struct candidate_set *candidates, u
     return last;
 }
 
+static const struct doc_member PARAMETERS[] = {
+    {"maxNumOfEndpoints",
+     MEMBER_WHOLE(struct picker_parameters, max_endpoints, 0, PICKER_MAX_ENDPOINTS), .preset = 1},
+    {0}};
+
 const struct plugin plugin_weighted_random_picker = {
-    .type = "weighted-random-picker", .kind = PLUGIN_PICKER, .pick = pick};
+    .type = "weighted-random-picker",
+    .kind = PLUGIN_PICKER,
+    PLUGIN_PARAMETERS(struct picker_parameters, PARAMETERS),
+    .pick = pick,
+    .has_max_endpoints = true};
