@@ -244,6 +244,18 @@ bool num_parse_go_duration_ns(struct str text, uint64_t *out) {
     return true;
 }
 
+bool num_parse_bool(struct str text, bool *out) {
+    static const char *const words[] = {"false", "off", "0", "true", "on", "1"};
+    enum { N_WORDS = sizeof(words) / sizeof(*words) };
+    for (size_t i = 0; i < N_WORDS; i++) {
+        if (str_eq_nocase(text, str_of(words[i]))) {
+            *out = i >= N_WORDS / 2;
+            return true;
+        }
+    }
+    return false;
+}
+
 static unsigned count_digits(uint64_t value) {
     unsigned n = 1;
     for (; value >= 10000; value /= 10000) {

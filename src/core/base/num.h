@@ -28,6 +28,9 @@ bool num_parse_duration_ns(struct str text, uint64_t *out);
 /* A duration as Go writes it: each part with its unit, "1m30s", or a bare "0". */
 bool num_parse_go_duration_ns(struct str text, uint64_t *out);
 
+/* A word for yes or no: true, on, 1; false, off, 0; in any case. */
+bool num_parse_bool(struct str text, bool *out);
+
 /* Prints `value` in decimal at `out` (at least 20 bytes). Returns: characters written. */
 unsigned num_print_u64(char *out, uint64_t value);
 unsigned num_print_i64(char *out, int64_t value);

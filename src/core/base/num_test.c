@@ -270,6 +270,25 @@ static void num_print_round_trips(void **state) {
     assert_memory_equal(text, "-9223372036854775808", 20);
 }
 
+static void num_parse_bool_takes_words_in_any_case(void **state) {
+    static const struct {
+        const char *text;
+        bool ok, value;
+    } rows[] = {{"true", true, true},   {"TRUE", true, true},   {"On", true, true},
+                {"1", true, true},      {"false", true, false}, {"False", true, false},
+                {"OFF", true, false},   {"0", true, false},     {"", false, false},
+                {"yes", false, false},  {"2", false, false},    {"t", false, false},
+                {"true ", false, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        bool value = !rows[i].value;
+        if (num_parse_bool(str_of(rows[i].text), &value) != rows[i].ok ||
+            (rows[i].ok && value != rows[i].value)) {
+            fail_msg("\"%s\"", rows[i].text);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(num_parse_u64_accepts_digits_only),
@@ -279,6 +298,7 @@ int main(void) {
         cmocka_unit_test(num_parse_bytes_applies_unit),
         cmocka_unit_test(num_parse_duration_applies_unit),
         cmocka_unit_test(num_parse_go_duration_sums_units),
+        cmocka_unit_test(num_parse_bool_takes_words_in_any_case),
         cmocka_unit_test(num_print_round_trips),
     };
     return cmocka_run_group_tests_name("core/base/num", tests, NULL, NULL);

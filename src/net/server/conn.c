@@ -129,6 +129,9 @@ void net_conn_open(struct net_conn *conn) {
         net_conn_reject(conn);
     } /* over TLS: after the handshake */
     start_keepalive(conn);
+    if (conn->phase == NET_OPEN) {
+        server_worker_start_age(server_worker, conn, NET_TIMEOUT_AGE);
+    }
     net_conn_update_io(conn);
 }
 
@@ -144,6 +147,7 @@ void net_conn_close(struct net_conn *conn) {
     conn_socket_end(conn);
     timer_list_stop(&server_worker->conn_timers, &conn->timeout);
     timer_list_stop(&server_worker->conn_timers, &conn->keepalive);
+    timer_list_stop(&server_worker->conn_timers, &conn->age);
     loop_iteration_end_wait(worker_loop_iteration(server_worker->worker), &conn->turn);
     if (server_worker->out_conn == conn) {
         server_worker->out_len = 0;
@@ -228,6 +232,9 @@ static enum place place_of(const struct net_conn *conn, enum net_timeout timeout
         break;
     case NET_TIMEOUT_CLIENT:
     case NET_TIMEOUT_KEEPALIVE:
+    case NET_TIMEOUT_PING:
+    case NET_TIMEOUT_AGE:
+    case NET_TIMEOUT_AGE_GRACE:
         return PLACE_KEPT;
     }
     return protocol->waits_for_client ? PLACE_WAITS : PLACE_KEPT;
@@ -330,6 +337,9 @@ void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout) {
         break;
     case NET_TIMEOUT_LINGER:
     case NET_TIMEOUT_KEEPALIVE:
+    case NET_TIMEOUT_PING:
+    case NET_TIMEOUT_AGE:
+    case NET_TIMEOUT_AGE_GRACE:
     case NET_TIMEOUT_HALF_CLOSED:
     case NET_TIMEOUT_NONE:
         net_conn_close(conn);
@@ -350,6 +360,18 @@ void net_conn_probe(struct net_conn *conn) {
         return;
     }
     start_keepalive(conn);
+}
+
+void net_conn_aged(struct net_conn *conn, enum net_timeout timeout) {
+    if (timeout == NET_TIMEOUT_AGE_GRACE || conn->phase != NET_OPEN || !conn->protocol->on_drain) {
+        net_conn_close(conn);
+        return;
+    }
+    conn->protocol->on_drain(conn);
+    if (conn->phase == NET_OPEN) {
+        server_worker_start_age(conn->server_worker, conn, NET_TIMEOUT_AGE_GRACE);
+    }
+    net_conn_update_io(conn);
 }
 
 /* ---- for the log ----------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #ifndef SLUICE_NET_SERVER_LIMITS_H
 #define SLUICE_NET_SERVER_LIMITS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,12 @@ struct net_limits {
      * about the same time again. net/server/listener.c:keepalive_set,
      * net/server/conn.c:net_conn_probe */
     uint64_t keepalive_time_ns;
+    /* For that answer; 0: keepalive_time_ns. */
+    uint64_t keepalive_timeout_ns;
+    /* A connection that is so old takes no new requests, as if it had been idle too long; 0: no
+     * limit. After the grace it is closed with its requests; 0: never.
+     * net/server/conn.c:net_conn_aged */
+    uint64_t max_age_ns, age_grace_ns;
     uint64_t header_timeout_ns; /* first byte to end of head: 408; MIP: close */
     uint64_t body_timeout_ns;   /* between two parts of a body: 408, INTERNAL and close */
     /* Bytes/s that a body must reach over each body_timeout_ns, in the same way.
@@ -36,6 +43,7 @@ struct net_limits {
     /* Of a refused body: bytes read and dropped before closing.
      * net/server/conn_read.c:net_conn_discard */
     uint64_t discard_size;
+    bool reuse_port; /* other processes may listen on the same ports: SO_REUSEPORT */
 };
 
 #endif

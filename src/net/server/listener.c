@@ -155,6 +155,9 @@ static void socket_prepare(int fd, int family, const struct net_limits *limits, 
             receive_buffer_set(fd, receive_bytes);
         }
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+        if (limits->reuse_port) {
+            setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
+        }
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* inherited by connections */
         if (limits->keepalive_time_ns > 0) {
             keepalive_set(fd, limits);

@@ -30,9 +30,9 @@ struct listener_events {
 
 /* Binds `address` and starts to accept. `bound` gets the bound address (port 0 resolved). The stale
  * file of a Unix socket is replaced; a socket in use is an error. Of `limits`, keepalive_time_ns
- * and write_timeout_ns become options of the accepted sockets. `receive_bytes`: of their receive
- * buffers at first, as the kernel counts; 0: its default. Returns: ST_IO with the address and the
- * reason. */
+ * and write_timeout_ns become options of the accepted sockets, reuse_port of the listening one.
+ * `receive_bytes`: of their receive buffers at first, as the kernel counts; 0: its default.
+ * Returns: ST_IO with the address and the reason. */
 enum status listener_open(uv_loop_t *loop, const struct address *address,
                           const struct net_limits *limits, int receive_bytes,
                           const struct listener_events *events, struct listener **out,

@@ -24,7 +24,10 @@ enum net_timeout {
     /* Closes only a connection whose client has closed: it is checked again and again while a
      * request waits and nothing is read. */
     NET_TIMEOUT_CLIENT,
-    NET_TIMEOUT_KEEPALIVE, /* of conn->keepalive, not of conn->timeout */
+    NET_TIMEOUT_KEEPALIVE, /* of conn->keepalive, not of conn->timeout, as the next one */
+    NET_TIMEOUT_PING,      /* the answer to a ping */
+    NET_TIMEOUT_AGE,       /* of conn->age, as the next one */
+    NET_TIMEOUT_AGE_GRACE,
     /* None: the client has half-closed, and the server works for its request. It has its place as
      * long as no other connection needs it. */
     NET_TIMEOUT_HALF_CLOSED,

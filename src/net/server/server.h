@@ -156,6 +156,9 @@ uint64_t server_worker_set_conn_timer(struct server_worker *server_worker, struc
                                       enum net_timeout timeout);
 /* Starts the timer of net_conn_probe. */
 void server_worker_start_keepalive(struct server_worker *server_worker, struct net_conn *conn);
+/* Starts the timer of net_conn_aged, of NET_TIMEOUT_AGE or NET_TIMEOUT_AGE_GRACE. */
+void server_worker_start_age(struct server_worker *server_worker, struct net_conn *conn,
+                             enum net_timeout timeout);
 /* Runs on_timer at that time or earlier. */
 void server_worker_schedule_timer(struct server_worker *server_worker, uint64_t due_ns);
 /* Frees ended calls; no callback that uses one may be on the stack. */

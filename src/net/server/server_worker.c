@@ -77,10 +77,18 @@ uint64_t server_worker_set_conn_timer(struct server_worker *server_worker, struc
 }
 
 void server_worker_start_keepalive(struct server_worker *server_worker, struct net_conn *conn) {
-    timer_list_start(&server_worker->conn_timers, &conn->keepalive, NET_TIMEOUT_KEEPALIVE,
-                     clock_now_ns());
+    timer_list_start(&server_worker->conn_timers, &conn->keepalive,
+                     conn->ping_sent ? NET_TIMEOUT_PING : NET_TIMEOUT_KEEPALIVE, clock_now_ns());
     if (conn->keepalive.armed) {
         server_worker_schedule_timer(server_worker, conn->keepalive.due_ns);
+    }
+}
+
+void server_worker_start_age(struct server_worker *server_worker, struct net_conn *conn,
+                             enum net_timeout timeout) {
+    timer_list_start(&server_worker->conn_timers, &conn->age, (uint8_t)timeout, clock_now_ns());
+    if (conn->age.armed) {
+        server_worker_schedule_timer(server_worker, conn->age.due_ns);
     }
 }
 
@@ -94,8 +102,12 @@ static void run_conn_timers(struct server_worker *server_worker, uint64_t now_ns
             return;
         }
         due = timer_list_pop_due(&server_worker->conn_timers, now_ns);
-        if (due->timer_class == NET_TIMEOUT_KEEPALIVE) {
+        if (due->timer_class == NET_TIMEOUT_KEEPALIVE || due->timer_class == NET_TIMEOUT_PING) {
             net_conn_probe(CONTAINER_OF(due, struct net_conn, keepalive));
+        } else if (due->timer_class == NET_TIMEOUT_AGE ||
+                   due->timer_class == NET_TIMEOUT_AGE_GRACE) {
+            net_conn_aged(CONTAINER_OF(due, struct net_conn, age),
+                          (enum net_timeout)due->timer_class);
         } else if (was_late && due->timer_class == NET_TIMEOUT_WRITE) {
             net_conn_update_io(CONTAINER_OF(due, struct net_conn, timeout)); /* starts it again */
         } else {
@@ -165,7 +177,12 @@ void server_worker_init(struct server_worker *server_worker, struct net_server *
                                      [NET_TIMEOUT_WRITE] = limits->write_timeout_ns,
                                      [NET_TIMEOUT_LINGER] = LINGER_NS,
                                      [NET_TIMEOUT_CLIENT] = CLIENT_CHECK_NS,
-                                     [NET_TIMEOUT_KEEPALIVE] = limits->keepalive_time_ns}},
+                                     [NET_TIMEOUT_KEEPALIVE] = limits->keepalive_time_ns,
+                                     [NET_TIMEOUT_PING] = limits->keepalive_timeout_ns > 0
+                                                              ? limits->keepalive_timeout_ns
+                                                              : limits->keepalive_time_ns,
+                                     [NET_TIMEOUT_AGE] = limits->max_age_ns,
+                                     [NET_TIMEOUT_AGE_GRACE] = limits->age_grace_ns}},
     };
     server_worker_init_shutdown(server_worker);
     timer_list_init(&server_worker->conn_timers);

@@ -49,7 +49,7 @@ static int print_help(FILE *out) {
     fputs("usage: sluice COMMAND …\n\nA model server, an endpoint picker, and their client.\n\n",
           out);
     for (size_t i = 0; i < N_COMMANDS; i++) {
-        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].about);
+        fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].about);
     }
     fputs("\n  sluice COMMAND --help   what a command does, and its flags\n"
           "  sluice --version        the version of this program\n"
@@ -69,7 +69,16 @@ static int help(int argc, char **argv) {
     return command ? command->run(argc > 3 ? 3 : 2, arguments) : unknown_command(argv[2]);
 }
 
+/* Returns: the program was called by this name, by a link or a copy. */
+static bool is_called(const char *name, int argc, char **argv) {
+    const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
+    return argc > 0 && strcmp(slash ? slash + 1 : argv[0], name) == 0;
+}
+
 int commands_run(int argc, char **argv) {
+    if (is_called("tritonserver", argc, argv)) {
+        return cli_tritonserver(argc, argv);
+    }
     if (argc < 2) {
         return print_help(stderr);
     }

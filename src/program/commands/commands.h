@@ -10,7 +10,8 @@
 #undef COMMAND
 
 /* Runs the subcommand that argv[1] names, or prints what --help and --version ask for; argv[0] is
- * the program. Returns: its exit code; EXIT_CODE_USAGE where there is none. */
+ * the program. Called as `tritonserver` (by a link), the program is that subcommand. Returns: its
+ * exit code; EXIT_CODE_USAGE where there is none. */
 int commands_run(int argc, char **argv);
 
 #endif

@@ -1,12 +1,16 @@
-/* `sluice serve`: parses its settings, then checks the models (program/model_server/check.c) or
- * serves them (program/model_server/process.c). */
+/* `sluice serve`, and `sluice tritonserver`, which is the same with Triton's command line: parses
+ * the settings, then checks the models (program/model_server/check.c) or serves them
+ * (program/model_server/process.c). */
 #include <stdio.h>
 
 #include "core/base/log.h"
 #include "core/must/must.h"
+#include "core/os/log_file.h"
 #include "program/commands/commands.h"
 #include "program/model_server/process.h"
 #include "program/model_server/settings.h"
+#include "program/model_server/triton_flags.h"
+#include "program/options/command.h"
 #include "program/options/exit_code.h"
 #include "program/options/help.h"
 #include "serve/frontend/labels.h"
@@ -14,6 +18,7 @@
 #include "serve/repository/repository.h"
 
 #define NS_PER_S UINT64_C(1000000000)
+#define NEVER_NS (UINT64_C(1) << 62)
 
 static int run_server(const struct serve_settings *settings,
                       const struct repository_options *options) {
@@ -63,6 +68,9 @@ static struct repository_options options_of(const struct serve_settings *setting
         .model_repositories = settings->model_repositories.items,
         .n_model_repositories = settings->model_repositories.n,
         .backend_dir = settings->backend_dir,
+        .model_config_name = settings->model_config_name,
+        .disable_auto_complete_config = settings->disable_auto_complete_config,
+        .model_load_retry_count = settings->model_load_retry_count,
         .default_max_batch_size = settings->default_max_batch_size,
         .max_queue_size = settings->max_queue_size,
         .max_output_size = settings->max_output_size.n_bytes,
@@ -72,24 +80,84 @@ static struct repository_options options_of(const struct serve_settings *setting
         .model_control_mode = (enum repository_control)settings->model_control_mode,
         .load_models = settings->load_models.items,
         .n_load_models = settings->load_models.n,
-        .repository_poll_ns = settings->repository_poll_secs * NS_PER_S,
-        .model_load_thread_count = (size_t)settings->model_load_thread_count,
+        .repository_poll_ns = settings->repository_poll_secs > 0
+                                  ? settings->repository_poll_secs * NS_PER_S
+                                  : NEVER_NS,
+        .model_load_thread_count =
+            settings->model_load_thread_count > 0 ? (size_t)settings->model_load_thread_count : 1,
         .model_load_timeout_ns = settings->model_load_timeout_ns,
         .on_version_opened = add_frontend_data,
     };
 }
 
+static int run(const struct serve_settings *settings, struct arena *arena) {
+    const struct repository_params *params = params_of(&settings->paths, arena);
+    struct repository_options options = options_of(settings, params);
+    return settings->check ? serve_check(settings, &options, arena)
+                           : run_server(settings, &options);
+}
+
+/* Returns: EXIT_CODE_FAILED when the file of the log can't be opened. */
+static int configure_log(const struct serve_settings *settings) {
+    struct error err;
+    if (settings->log_file && log_file_open(settings->log_file, &err) != ST_OK) {
+        fprintf(stderr, "sluice: --log-file: %s\n", err.text);
+        return EXIT_CODE_FAILED;
+    }
+    log_configure((enum log_level)settings->log_level, (enum log_format)settings->log_format);
+    log_colour_set(help_style_of(stderr).colour);
+    return EXIT_CODE_OK;
+}
+
 int cli_serve(int argc, char **argv) {
     struct arena *arena = must_arena_new("the settings");
     struct serve_settings settings;
-    int code = serve_settings_read(argc, argv, arena, &settings);
+    int code = serve_settings_read("sluice serve", argc, argv, arena, &settings);
     if (code < 0) {
-        log_configure((enum log_level)settings.log_level, (enum log_format)settings.log_format);
-        log_colour_set(help_style_of(stderr).colour);
-        const struct repository_params *params = params_of(&settings.paths, arena);
-        struct repository_options options = options_of(&settings, params);
-        code = settings.check ? serve_check(&settings, &options, arena)
-                              : run_server(&settings, &options);
+        code = configure_log(&settings);
+        code = code == EXIT_CODE_OK ? run(&settings, arena) : code;
+    }
+    arena_free(arena);
+    return code;
+}
+
+/* ---- with Triton's command line -------------------------------------------------------------- */
+
+static int print_triton_help(struct arena *arena) {
+    struct buf out;
+    buf_init(&out, arena, 4096);
+    triton_flags_help(&out);
+    return command_write_out("sluice tritonserver", &out);
+}
+
+static int run_as_triton(const struct triton_flags *flags, struct arena *arena) {
+    struct serve_settings settings;
+    int code =
+        serve_settings_read("sluice tritonserver", flags->argc, flags->argv, arena, &settings);
+    if (code >= 0) {
+        return code;
+    }
+    code = configure_log(&settings);
+    if (code != EXIT_CODE_OK) {
+        return code;
+    }
+    triton_flags_log(flags);
+    log_level_set(LOG_INFO, !flags->no_info);
+    log_level_set(LOG_WARNING, !flags->no_warning);
+    log_level_set(LOG_ERROR, !flags->no_error);
+    return run(&settings, arena);
+}
+
+int cli_tritonserver(int argc, char **argv) {
+    struct arena *arena = must_arena_new("the settings");
+    struct triton_flags flags;
+    struct error err = {0};
+    int code;
+    if (triton_flags_read(argc, argv, arena, &flags, &err) != ST_OK) {
+        fprintf(stderr, "sluice tritonserver: %s\nTry: sluice tritonserver --help\n", err.text);
+        code = EXIT_CODE_USAGE;
+    } else {
+        code = flags.help ? print_triton_help(arena) : run_as_triton(&flags, arena);
     }
     arena_free(arena);
     return code;

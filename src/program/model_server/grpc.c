@@ -27,8 +27,16 @@ static struct grpc_limits limits_of(const struct serve_settings *settings,
                                     const struct net_limits *net) {
     static const int levels[] = {0, 1, 5, 9}; /* none, low, medium, high */
     uint32_t n_streams = max_streams(settings->body_memory.n_bytes);
+    struct net_limits limits = *net;
+    limits.reuse_port = settings->reuse_grpc_port;
+    limits.max_age_ns = settings->grpc_max_connection_age_ns;
+    limits.age_grace_ns = settings->grpc_max_connection_age_grace_ns;
+    limits.keepalive_timeout_ns = settings->grpc_keepalive_timeout_ns;
+    if (settings->grpc_keepalive_time_ns > 0) {
+        limits.keepalive_time_ns = settings->grpc_keepalive_time_ns;
+    }
     return (struct grpc_limits){
-        .net = *net,
+        .net = limits,
         .stream_bytes = GRPC_STREAM_MEMORY_BYTES,
         .max_streams = n_streams,
         .stream_window_bytes =
@@ -56,6 +64,7 @@ enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings
         .server_version = SLUICE_VERSION,
         .forward = self->forward,
         .keys = options->admit_context,
+        .restrictions = &settings->grpc_restrictions,
         .output_contents =
             (enum v2_grpc_contents)(V2_GRPC_CONTENTS_RAW + settings->output_contents),
         .max_in_flight = STREAM_REQUESTS,

@@ -91,16 +91,22 @@ static const char *mip_url(struct arena *arena, const struct address *address,
 static enum status start_http(struct serve_listeners *self, const struct process_threads *threads,
                               struct error *err) {
     const struct serve_settings *settings = self->settings;
+    struct net_limits limits = limits_of(settings);
+    limits.reuse_port = settings->reuse_http_port;
+    if (settings->http_max_input_size > 0) {
+        limits.max_body_size = settings->http_max_input_size;
+    }
     self->http_api = (struct http_api){
         .services = self->services,
-        .max_body_size = settings->max_body_size,
+        .max_body_size = limits.max_body_size,
         .server_name = settings->id,
         .server_version = SLUICE_VERSION,
         .keys = self->security.keys,
+        .restrictions = &settings->http_restrictions,
         .web = &settings->web,
         .forward = self->http_forward,
     };
-    struct http_server_options options = {.limits = limits_of(settings),
+    struct http_server_options options = {.limits = limits,
                                           .budget = &self->budget,
                                           .router = http_api_router(&self->http_api),
                                           .workers = threads->workers,

@@ -6,6 +6,7 @@
 #include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
+#include "core/os/log_file.h"
 #include "core/os/ready_file.h"
 #include "program/model_server/greeting.h"
 #include "program/model_server/listeners.h"
@@ -40,9 +41,16 @@ static void on_loaded(struct worker_msg *msg) {
         return;
     }
     serve_listeners_on_models_loaded(&self->listeners);
+    if (self->settings->exit_on_error && !self->process.draining &&
+        repository_has_failed(self->repository, true, &self->failure)) {
+        error_prefix(&self->failure, "a model could not be loaded (--exit-on-error=false serves "
+                                     "without)");
+        fail(self);
+        return;
+    }
     bool ready = repository_is_ready(self->repository);
     if (!ready && !self->settings->keep_going && !self->process.draining &&
-        repository_has_failed(self->repository, &self->failure)) {
+        repository_has_failed(self->repository, false, &self->failure)) {
         error_prefix(&self->failure, "no model could be loaded (--keep-going serves without)");
         fail(self);
         return;
@@ -95,6 +103,11 @@ static void log_state(void *user) {
 
 static void reload_files(void *user) {
     struct serve_process *self = user;
+    struct error err;
+    if (self->settings->log_file && log_file_open(self->settings->log_file, &err) != ST_OK) {
+        log_event(LOG_ERROR, "log file can't be opened again: the old one stays in use",
+                  LOG_CSTR("reason", err.text));
+    }
     serve_security_reload(&self->listeners.security);
     repository_poll_now(self->repository);
 }

@@ -50,8 +50,6 @@ static const struct option_hint hints[] = {
     {"log-info", "write --log-level info, or a lower one"},
     {"log-warning", "write --log-level warning, or a lower one"},
     {"log-error", "write --log-level error"},
-    {"exit-on-error", "a model that fails to load leaves the others serving, and the program exits "
-                      "when none could be loaded; --check tells before"},
     {"allow-client-shared-memory", "write --allow-client-shm true"},
     {"allow-metrics",
      "metrics are served at the address of --metrics; --metrics none turns them off"},
@@ -67,8 +65,6 @@ static const struct option_hint hints[] = {
     {"grpc-port", "write --grpc HOST:PORT"},
     {"grpc-use-ssl", "a certificate turns it on: --grpc-tls-cert FILE --grpc-tls-key FILE"},
     {"grpc-use-ssl-mutual", "--grpc-tls-client-ca FILE turns it on"},
-    {"http-restricted-api", "write --keys FILE"},
-    {"grpc-restricted-protocol", "write --keys FILE"},
     {"backend-config", "a backend's settings are `parameters` of config.pbtxt"},
     {"strict-model-config", "what config.pbtxt leaves out is read from the model"},
     {"disable-auto-complete-config", "what config.pbtxt leaves out is read from the model"},
@@ -221,6 +217,21 @@ static enum status check_patterns(const struct serve_settings *settings, struct 
                : ST_OK;
 }
 
+/* Metadata of gRPC has Triton's prefix. */
+static enum status read_restrictions(struct serve_settings *out, struct arena *arena,
+                                     struct error *err) {
+    if (restrictions_parse(out->http_restricted_api.items, out->http_restricted_api.n, "API", "",
+                           arena, &out->http_restrictions, err) != ST_OK) {
+        return error_prefix(err, "--http-restricted-api");
+    }
+    if (restrictions_parse(out->grpc_restricted_protocol.items, out->grpc_restricted_protocol.n,
+                           "protocol", "triton-grpc-protocol-", arena, &out->grpc_restrictions,
+                           err) != ST_OK) {
+        return error_prefix(err, "--grpc-restricted-protocol");
+    }
+    return ST_OK;
+}
+
 /* --cache-config is the reference server's form, NAME,KEY=VALUE, once for each key. There is one
  * cache, `local`, with one key, `size`. *out has the value of --cache-size (0: not given), which
  * must not contradict it. */
@@ -259,6 +270,7 @@ static enum status resolve_settings(struct serve_settings *out, struct arena *ar
         return error_set(err, ST_BAD_CONFIG,
                          "there is nothing to serve: name a model file or a repository of models");
     }
+    out->log_format = out->log_format == LOG_JSON ? LOG_JSON : LOG_TEXT;
     drop_none(&out->http);
     drop_none(&out->grpc);
     drop_none(&out->mip);
@@ -269,7 +281,7 @@ static enum status resolve_settings(struct serve_settings *out, struct arena *ar
     if (check_addresses(out, err) != ST_OK ||
         web_settings_resolve(&out->allowed_hosts, &out->allowed_origins, arena, &out->web, err) !=
             ST_OK ||
-        check_patterns(out, err) != ST_OK) {
+        check_patterns(out, err) != ST_OK || read_restrictions(out, arena, err) != ST_OK) {
         return err->status;
     }
     for (size_t i = 0; i < out->cache_config.n; i++) {
@@ -294,13 +306,16 @@ static enum status resolve_settings(struct serve_settings *out, struct arena *ar
     return resolve_dirs(out, arena, err);
 }
 
-int serve_settings_read(int argc, char **argv, struct arena *arena, struct serve_settings *out) {
+int serve_settings_read(const char *command, int argc, char **argv, struct arena *arena,
+                        struct serve_settings *out) {
     struct error err = {0};
+    struct option_set named = set;
+    named.command = command;
     *out = (struct serve_settings){0};
-    int code = command_parse_args(&set, argc, argv, out, arena);
+    int code = command_parse_args(&named, argc, argv, out, arena);
     if (code != COMMAND_CONTINUE) {
         return code;
     }
     return resolve_settings(out, arena, &err) == ST_OK ? COMMAND_CONTINUE
-                                                       : command_usage_error(&set, &err);
+                                                       : command_usage_error(&named, &err);
 }

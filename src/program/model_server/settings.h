@@ -10,6 +10,7 @@
 #include "core/base/arena.h"
 #include "core/os/memory_limit.h"
 #include "program/options/options.h"
+#include "serve/frontend/restrictions.h"
 #include "serve/trace/tracer.h"
 
 /* One member per row of settings.def, named by its first column; sizes in bytes and times in
@@ -25,12 +26,14 @@ struct serve_settings {
     struct tracer_options trace;      /* parsed from trace_config */
     struct memory_limit memory_limit; /* what percentages are shares of */
     struct web_access web;            /* --allowed-host and --allowed-origin */
+    struct restrictions http_restrictions, grpc_restrictions;
 };
 
-/* Parses the arguments of `sluice serve` (argv[0] is "serve") and the file of --config. Returns: -1
- * to continue, else the exit code: the help was printed, or the error was reported on standard
- * error. Owns: texts are in argv and in `arena`. */
-int serve_settings_read(int argc, char **argv, struct arena *arena, struct serve_settings *out);
+/* Parses the arguments of `sluice serve` and the file of --config; `command` is the name in
+ * messages ("sluice serve"). Returns: -1 to continue, else the exit code: the help was printed, or
+ * the error was reported on standard error. Owns: texts are in argv and in `arena`. */
+int serve_settings_read(const char *command, int argc, char **argv, struct arena *arena,
+                        struct serve_settings *out);
 
 /* The folder of backends (parts) of the program at `exe` ("/usr/bin/sluice"): `backends` (`parts`)
  * beside it in a build folder, else the one of `make install`. */

@@ -22,7 +22,7 @@ static void settings_defaults(void **state) {
     struct serve_settings settings;
     char serve[] = "serve", path[] = "digits.onnx";
     char *argv[] = {serve, path};
-    assert_int_equal(serve_settings_read(2, argv, arena, &settings), -1);
+    assert_int_equal(serve_settings_read("sluice serve", 2, argv, arena, &settings), -1);
     assert_int_equal(settings.paths.n, 1);
     assert_string_equal(settings.paths.items[0], "digits.onnx");
     assert_int_equal(settings.http.n, 1);
@@ -68,9 +68,9 @@ static void settings_flags_and_aliases_are_read(void **state) {
                     strdup("--log-level=debug"),
                     strdup("--log-format=json"),
                     strdup("--workers=3")};
-    assert_int_equal(serve_settings_read(11, argv, arena, &settings), -1);
+    assert_int_equal(serve_settings_read("sluice serve", 11, argv, arena, &settings), -1);
     assert_int_equal(settings.model_repositories.n, 2);
-    assert_int_equal(settings.max_body_size, 1000);
+    assert_int_equal(settings.http_max_input_size, 1000);
     assert_int_equal(settings.drain_timeout_ns, 5000000000);
     assert_false(settings.strict_readiness);
     assert_string_equal(settings.backend_dir, "/x");
@@ -89,10 +89,15 @@ static void settings_invalid_refused(void **state) {
     struct serve_settings settings;
     char serve[] = "serve", port[] = "--http-port=1", config[] = "--config=/nowhere/x.yaml";
     char path[] = "a.onnx", http[] = "--http=127.0.0.1";
-    assert_int_equal(serve_settings_read(1, (char *[]){serve}, arena, &settings), 2);
-    assert_int_equal(serve_settings_read(3, (char *[]){serve, path, port}, arena, &settings), 2);
-    assert_int_equal(serve_settings_read(3, (char *[]){serve, path, config}, arena, &settings), 2);
-    assert_int_equal(serve_settings_read(3, (char *[]){serve, path, http}, arena, &settings), 2);
+    assert_int_equal(serve_settings_read("sluice serve", 1, (char *[]){serve}, arena, &settings),
+                     2);
+    assert_int_equal(
+        serve_settings_read("sluice serve", 3, (char *[]){serve, path, port}, arena, &settings), 2);
+    assert_int_equal(
+        serve_settings_read("sluice serve", 3, (char *[]){serve, path, config}, arena, &settings),
+        2);
+    assert_int_equal(
+        serve_settings_read("sluice serve", 3, (char *[]){serve, path, http}, arena, &settings), 2);
     arena_free(arena);
 }
 
@@ -123,8 +128,9 @@ static void settings_cache_sizes_must_agree(void **state) {
         snprintf(one, sizeof(one), "%s", rows[i].flags[0]);
         snprintf(two, sizeof(two), "%s", rows[i].flags[1] ? rows[i].flags[1] : "");
         char *argv[] = {serve, path, one, two};
-        assert_int_equal(serve_settings_read(rows[i].flags[1] ? 4 : 3, argv, arena, &settings),
-                         rows[i].code);
+        assert_int_equal(
+            serve_settings_read("sluice serve", rows[i].flags[1] ? 4 : 3, argv, arena, &settings),
+            rows[i].code);
         if (rows[i].code == -1) {
             assert_int_equal(settings.cache_size, rows[i].n_bytes);
         }

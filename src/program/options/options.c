@@ -139,8 +139,8 @@ static enum status set_memory_text(struct options *options, size_t index, struct
 static enum status set_bool_text(struct options *options, size_t index, const char *text,
                                  struct error *err) {
     assert(text);
-    bool yes = strcmp(text, "true") == 0;
-    if (!yes && strcmp(text, "false") != 0) {
+    bool yes;
+    if (!num_parse_bool(str_of(text), &yes)) {
         return error_set(err, ST_BAD_CONFIG, "expected true or false, got \"%s\"", text);
     }
     option_set_bool(options, index, yes);
@@ -151,7 +151,7 @@ static enum status set_word(struct options *options, size_t index, struct str te
                             struct error *err) {
     struct str words = str_of(options->set->options[index].unit);
     for (unsigned i = 0; words.ptr; i++) {
-        if (!str_eq(str_cut(&words, '|'), text)) {
+        if (!str_eq_nocase(str_cut(&words, '|'), text)) {
             continue;
         }
         *(unsigned *)option_place(options, index) = i;

@@ -109,7 +109,7 @@ struct option_set {
     const struct option_hint *hints; /* NULL: none */
 };
 
-enum { OPTIONS_MAX = 96 };
+enum { OPTIONS_MAX = 128 };
 
 /* The state of parsing. */
 struct options {

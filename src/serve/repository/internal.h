@@ -147,6 +147,8 @@ struct repository {
     uint64_t n_unused;   /* how often a slot was no longer used; under the lock */
     atomic_bool scanned; /* lookups say NOT_READY before, and when it failed */
     struct lock backends_lock;
+    struct config_rules config_rules;
+    uint64_t model_load_retry_count;
     uint64_t default_max_batch_size;
     uint64_t max_queue_size;
     uint64_t slow_reader_timeout_ns; /* 0: none; enforced by partial_response_send */

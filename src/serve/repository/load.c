@@ -60,6 +60,13 @@ static enum status load_version(struct repository *repository, const struct mode
     return st;
 }
 
+static bool is_given_up(struct repository *repository, const struct model *model) {
+    lock_acquire(&repository->lock);
+    bool abandoned = model->abandoned;
+    lock_release(&repository->lock);
+    return abandoned || atomic_load_explicit(&repository->stopping, memory_order_relaxed);
+}
+
 static void try_version(struct repository *repository, struct model *model,
                         struct model_attempt *attempt) {
     uint64_t began_ns = clock_now_ns();
@@ -68,6 +75,18 @@ static void try_version(struct repository *repository, struct model *model,
     TAILQ_INSERT_TAIL(&repository->running_loads, &running, link);
     lock_release(&repository->lock);
     enum status st = load_version(repository, model, attempt);
+    for (uint64_t i = 0; st != ST_OK && i < repository->model_load_retry_count; i++) {
+        if (is_given_up(repository, model)) {
+            break;
+        }
+        log_event(LOG_WARNING, "model failed to load, and is tried again",
+                  LOG_STR("model", model->name), LOG_U64("version", attempt->number),
+                  LOG_CSTR("reason", attempt->error.text));
+        st = load_version(repository, model, attempt);
+    }
+    if (st == ST_OK) {
+        attempt->error = (struct error){0};
+    }
     lock_acquire(&repository->lock);
     TAILQ_REMOVE(&repository->running_loads, &running, link);
     lock_release(&repository->lock);
@@ -320,9 +339,11 @@ static bool publish_loading(struct repository *repository, struct model *model, 
     return served;
 }
 
-/* Makes a model from that origin and `override` (NULL: none), whose directory becomes the model's.
+/* Makes a model from that origin, the rules and `override` (NULL: none), whose directory becomes
+ * the model's.
  * Returns: NULL when out of memory; else the model, whose `error` is set if it cannot be loaded. */
 static struct model *model_prepare(const struct model_origin *origin,
+                                   const struct config_rules *rules,
                                    const struct load_override *override,
                                    const atomic_bool *cancelled, struct error *err) {
     struct model *model = model_new(origin);
@@ -346,7 +367,7 @@ static struct model *model_prepare(const struct model_origin *origin,
         model->temporary_directory = override->directory;
         model->temporary_directory.path = model->directory.ptr;
     }
-    model_inspect(model, cancelled);
+    model_inspect(model, rules, cancelled);
     return model;
 }
 
@@ -696,7 +717,9 @@ enum status load_prepare(struct repository *repository, struct str name,
                          ? find_requested(repository, name, override->directory.path != NULL,
                                           &origin, arena, err)
                          : find_scanned(repository, name, &origin, arena, err);
-    struct model *model = st == ST_OK ? model_prepare(&origin, override, cancelled, err) : NULL;
+    struct model *model =
+        st == ST_OK ? model_prepare(&origin, &repository->config_rules, override, cancelled, err)
+                    : NULL;
     arena_free(arena);
     if (!model) {
         return err->status;

@@ -69,6 +69,12 @@ static inline void model_for_each_version(const struct model *model,
     }
 }
 
+/* Which configuration a model has. */
+struct config_rules {
+    const char *name;      /* configs/NAME.pbtxt has precedence over config.pbtxt; NULL: none */
+    bool must_be_complete; /* nothing that it leaves out is read from the model */
+};
+
 /* Where a model was found. */
 struct model_origin {
     struct str name;
@@ -131,9 +137,10 @@ bool model_dir_exists(const char *path);
 bool model_dir_is_model(const char *path);
 /* Returns: whether `name` is a version's directory: a number from 1 on, without leading zeros. */
 bool model_dir_version(const char *name, uint64_t *out);
-/* Takes the fingerprint, reads the configuration and selects the versions. An error is stored in
- * model->error. `*cancelled` (NULL: never) ends the look at the files. */
-void model_inspect(struct model *model, const atomic_bool *cancelled);
+/* Takes the fingerprint, reads the configuration by the rules and selects the versions. An error is
+ * stored in model->error. `*cancelled` (NULL: never) ends the look at the files. */
+void model_inspect(struct model *model, const struct config_rules *rules,
+                   const atomic_bool *cancelled);
 
 /* Finds the backend and the file of a version. `lock` guards `backends`; it is not held while files
  * are looked at. Returns: ST_BAD_MODEL, which lists the names that were tried. */

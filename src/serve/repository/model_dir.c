@@ -61,8 +61,27 @@ static bool is_directory_name(const struct model *model, struct str name) {
     return same;
 }
 
+/* The file of the configuration: configs/NAME.pbtxt if it is there, else config.pbtxt. Returns:
+ * NULL when out of memory. */
+static const char *config_path(const struct model *model, const struct config_rules *rules,
+                               struct stat *info, bool *found) {
+    const char *directory = model->directory.ptr;
+    struct str path = {NULL, 0};
+    *found = false;
+    if (rules->name) {
+        path = arena_printf(model->arena, "%s/configs/%s.pbtxt", directory, rules->name);
+        *found = path.ptr && stat(path.ptr, info) == 0;
+    }
+    if (!*found) {
+        path = arena_printf(model->arena, "%s/config.pbtxt", directory);
+        *found = path.ptr && stat(path.ptr, info) == 0;
+    }
+    return path.ptr;
+}
+
 /* Returns: ST_OK with *doc NULL when there is no configuration. */
-static enum status open_config(struct model *model, struct doc **doc, struct error *err) {
+static enum status open_config(struct model *model, const struct config_rules *rules,
+                               struct doc **doc, struct error *err) {
     *doc = NULL;
     if (model->override_config.ptr) {
         struct str text;
@@ -70,22 +89,24 @@ static enum status open_config(struct model *model, struct doc **doc, struct err
             model_config_json_rewrite(model->arena, model->override_config, &text, err);
         return st == ST_OK ? doc_parse(DOC_JSON, "the configuration given", text, doc, err) : st;
     }
-    struct str path = arena_printf(model->arena, "%s/config.pbtxt", model->directory.ptr);
-    if (!path.ptr) {
+    struct stat info;
+    bool found;
+    const char *path = config_path(model, rules, &info, &found);
+    if (!path) {
         return error_no_memory(err, "the model's configuration");
     }
-    struct stat info;
-    if (stat(path.ptr, &info) != 0) {
+    if (!found) {
         return ST_OK;
     }
     return S_ISREG(info.st_mode)
-               ? doc_load(DOC_PBTXT, path.ptr, doc, err)
-               : error_set(err, ST_BAD_CONFIG, "%s: expected a regular file", path.ptr);
+               ? doc_load(DOC_PBTXT, path, doc, err)
+               : error_set(err, ST_BAD_CONFIG, "%s: expected a regular file", path);
 }
 
-static enum status read_config(struct model *model, struct error *err) {
+static enum status read_config(struct model *model, const struct config_rules *rules,
+                               struct error *err) {
     struct doc *doc;
-    enum status st = open_config(model, &doc, err);
+    enum status st = open_config(model, rules, &doc, err);
     if (st != ST_OK || !doc) {
         return st;
     }
@@ -216,6 +237,21 @@ static enum status choose_versions(struct arena *arena, struct model *model,
         model->directory.ptr, found->n > 1 ? "others, up to " : "", found->items[found->n - 1]);
 }
 
+/* What is left out would be read from the model, which --disable-auto-complete-config excludes. */
+static enum status check_complete(const struct model *model, struct error *err) {
+    const struct model_config *config = &model->config;
+    const char *missing = !model->has_config ? "a config.pbtxt"
+                          : config->backend.len == 0 && config->platform.len == 0
+                              ? "backend or platform"
+                          : config->n_inputs == 0  ? "input"
+                          : config->n_outputs == 0 ? "output"
+                                                   : NULL;
+    return missing ? error_set(err, ST_BAD_CONFIG,
+                               "%s: expected %s, as --disable-auto-complete-config was given",
+                               model->source.ptr, missing)
+                   : ST_OK;
+}
+
 /* The server's own settings for the model override its config.pbtxt. */
 static enum status merge_params(struct arena *arena, struct model *model, struct error *err) {
     enum status st = ST_OK;
@@ -227,12 +263,16 @@ static enum status merge_params(struct arena *arena, struct model *model, struct
     return st == ST_BAD_CONFIG ? error_prefix(err, "the parameters that the server is given") : st;
 }
 
-static enum status inspect_model(struct model *model, struct error *err) {
+static enum status inspect_model(struct model *model, const struct config_rules *rules,
+                                 struct error *err) {
     struct arena *arena = model->arena;
     struct numbers found = {0};
     enum status st = ST_OK;
     if (model->override_config.ptr || !model->file_backend) {
-        st = read_config(model, err);
+        st = read_config(model, rules, err);
+    }
+    if (st == ST_OK && rules->must_be_complete) {
+        st = check_complete(model, err);
     }
     if (st == ST_OK && model->file_backend) {
         st = numbers_add(arena, &found, 1) ? ST_OK : error_no_memory(err, "the model's version");
@@ -245,11 +285,12 @@ static enum status inspect_model(struct model *model, struct error *err) {
     return st == ST_OK ? choose_versions(arena, model, &found, err) : st;
 }
 
-void model_inspect(struct model *model, const atomic_bool *cancelled) {
+void model_inspect(struct model *model, const struct config_rules *rules,
+                   const atomic_bool *cancelled) {
     struct error err;
     model->config = (struct model_config){.policy = VERSIONS_LATEST, .latest_count = 1};
     if (fingerprint_take(model->source.ptr, cancelled, &model->fingerprint, &err) != ST_OK ||
-        inspect_model(model, &err) != ST_OK) {
+        inspect_model(model, rules, &err) != ST_OK) {
         model->error = err;
     }
 }

@@ -35,6 +35,11 @@ static void repository_destroy(struct repository *repository) {
 static void repository_init(struct repository *repository, struct arena *arena,
                             const struct repository_options *options) {
     repository->arena = arena;
+    repository->config_rules = (struct config_rules){
+        .name = options->model_config_name,
+        .must_be_complete = options->disable_auto_complete_config,
+    };
+    repository->model_load_retry_count = options->model_load_retry_count;
     repository->default_max_batch_size = options->default_max_batch_size;
     repository->max_queue_size = options->max_queue_size;
     repository->max_output_size = options->max_output_size;
@@ -195,33 +200,50 @@ bool repository_start_failed(struct repository *repository, struct error *err) {
     return err->status != ST_OK;
 }
 
-bool repository_has_failed(struct repository *repository, struct error *err) {
-    char names[256] = "";
-    size_t n = 0, len = 0;
+/* The models that failed, and the others. */
+struct failures {
+    size_t n_failed, n_others;
+    char names[256];
+    size_t len; /* of all names; they may be cut */
+};
+
+static void add_failure(struct failures *failures, struct str name, const char *reason,
+                        struct error *first) {
+    size_t room = sizeof(failures->names);
+    if (failures->n_failed++ == 0) {
+        error_set(first, ST_BAD_MODEL, "%.*s: %s", STR_ARG(name), reason);
+    }
+    if (failures->len < room) {
+        failures->len +=
+            (size_t)snprintf(failures->names + failures->len, room - failures->len, "%s%.*s",
+                             failures->n_failed > 1 ? ", " : "", STR_ARG(name));
+    }
+}
+
+bool repository_has_failed(struct repository *repository, bool any, struct error *err) {
+    struct failures failures = {0};
     const struct name_table *name_table = repository_name_table(repository);
     err->status = ST_OK;
     lock_acquire(&repository->lock);
     for (size_t i = 0; i < name_table->n; i++) {
         const struct model_slot *model_slot = name_table->model_slots[i];
-        if (model_slot->serving || !model_slot->inactive) {
-            n = 0;
-            break;
-        }
-        if (n++ == 0) {
-            error_set(err, ST_BAD_MODEL, "%.*s: %s", STR_ARG(model_slot->name),
-                      model_slot->inactive->error.text);
-        }
-        if (len < sizeof(names)) {
-            len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%.*s", n > 1 ? ", " : "",
-                                    STR_ARG(model_slot->name));
+        const struct model *model =
+            model_slot->serving ? model_slot->serving : model_slot->inactive;
+        bool failed = any ? model_slot->failed : !model_slot->serving && model;
+        if (failed && model) {
+            add_failure(&failures, model_slot->name, model->error.text, err);
+        } else {
+            failures.n_others++;
         }
     }
     lock_release(&repository->lock);
-    if (n > 1) {
-        error_set(err, ST_BAD_MODEL, "%zu failed, see above: %s%s", n, names,
-                  len < sizeof(names) ? "" : "…");
+    if (failures.n_failed > 1) {
+        error_set(err, ST_BAD_MODEL, "%zu failed, see above: %s%s", failures.n_failed,
+                  failures.names, failures.len < sizeof(failures.names) ? "" : "…");
     }
-    bool failed = n > 0 && repository->model_control_mode == REPOSITORY_FIXED;
+    bool failed =
+        failures.n_failed > 0 &&
+        (any || (failures.n_others == 0 && repository->model_control_mode == REPOSITORY_FIXED));
     err->status = failed ? ST_BAD_MODEL : ST_OK;
     return failed;
 }

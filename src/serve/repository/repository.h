@@ -59,6 +59,9 @@ struct repository_options {
     const char *backend_dir;              /* serve/scheduler/backend.c:backends_get */
     const sluice_backend *const *builtin; /* backends linked into the program; may be NULL */
     size_t n_builtin;
+    const char *model_config_name;     /* configs/NAME.pbtxt before config.pbtxt; NULL: none */
+    bool disable_auto_complete_config; /* config.pbtxt must have what a model could tell itself */
+    uint64_t model_load_retry_count;   /* of a version that failed to load: at once */
     /* For models without a configured max_batch_size: serve/config/resolve_config.c. */
     uint64_t default_max_batch_size;
     /* Waiting requests per model without a limit of its own; more are refused with QUEUE_FULL:
@@ -157,9 +160,10 @@ bool repository_is_ready(const struct repository *repository);
  * when loading has ended. */
 bool repository_start_failed(struct repository *repository, struct error *err);
 /* Returns: whether models were to be loaded at the start, all of them failed, and nothing but a
- * restart can change that (REPOSITORY_FIXED). *err is the reason of the only one, or names them.
- * Thread: the main thread, when loading has ended. */
-bool repository_has_failed(struct repository *repository, struct error *err);
+ * restart can change that (REPOSITORY_FIXED); with `any`, whether one of them failed, wholly or in
+ * a version. *err is the
+ * reason of the only one, or names them. Thread: the main thread, when loading has ended. */
+bool repository_has_failed(struct repository *repository, bool any, struct error *err);
 
 /* `version_text`: decimal digits; ptr NULL: the highest ready version.
  * Returns: ST_UNKNOWN_MODEL, ST_UNKNOWN_VERSION, or ST_NOT_READY (loading, failed with the

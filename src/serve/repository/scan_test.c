@@ -34,7 +34,7 @@ static void scan_inspect(struct scan *scan) {
     for (size_t i = 0; i < scan->list.n; i++) {
         scan->models[i] = model_new(&scan->list.items[i]);
         assert_non_null(scan->models[i]);
-        model_inspect(scan->models[i], NULL);
+        model_inspect(scan->models[i], &(struct config_rules){0}, NULL);
     }
 }
 

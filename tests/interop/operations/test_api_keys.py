@@ -193,6 +193,3 @@ def test_keys_invalid_file_is_refused(repositories, tmp_path):
                    repositories("default"), "--keys", file)
         assert done.returncode == 1 and says in done.stderr and str(file) in done.stderr, done.stderr
         assert "1234567890" not in done.stderr
-    for flag in ("--http-restricted-api", "--grpc-restricted-protocol"):
-        done = run("serve", "x.onnx", flag, "inference:key=value")
-        assert done.returncode == 2 and "--keys FILE" in done.stderr

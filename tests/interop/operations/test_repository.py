@@ -437,7 +437,7 @@ def test_start_loads_all_models(start_server, tmp_path):
     (("--model-control-mode", "explicit", "--load-model", "*", "--load-model", "id_fp32"), "alone"),
     (("--load-model", "id_fp32"), "--model-control-mode explicit"),
     (("--model-control-mode", "sometimes"), "explicit"),
-    (("--repository-poll-secs", "0"), "repository-poll-secs"),
+    (("--repository-poll-secs", "-1"), "repository-poll-secs"),
 ])
 def test_start_invalid_flags_are_refused(repositories, args, says):
     from lib import server

@@ -541,6 +541,45 @@ static void server_idle_timeout_sends_goaway(void **state) {
     test_grpc_end(&test);
 }
 
+/* An old connection takes no new calls. Its calls go on, until the grace is over. */
+static void server_old_connection_gets_goaway(void **state) {
+    (void)state;
+    static struct test_grpc test;
+    struct grpc_limits limits = test_limits();
+    limits.net.max_age_ns = 50000000;
+    test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
+    struct live *idle = live_open(&test), *busy = live_open(&test);
+    struct client_call *call = client_unary(&busy->client, "/t.T/Later", STR("x"));
+    while (atomic_load(&test.n_later) < 1) {
+        live_step(busy, false);
+    }
+    live_until_ended(idle);
+    assert_true(idle->client.goaway && idle->client.goaway_code == NGHTTP2_NO_ERROR);
+    live_until_goaway(busy);
+    assert_int_equal(busy->client.goaway_code, NGHTTP2_NO_ERROR);
+    test_finish_later(&test, 0);
+    live_until_closed(busy, call);
+    assert_string_equal(call->grpc_status, "0");
+    live_until_ended(busy);
+    live_close(idle);
+    live_close(busy);
+    test_grpc_end(&test);
+}
+
+static void server_old_connection_is_closed_after_grace(void **state) {
+    (void)state;
+    static struct test_grpc test;
+    struct grpc_limits limits = test_limits();
+    limits.net.max_age_ns = limits.net.age_grace_ns = 50000000;
+    test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
+    struct live *busy = live_open(&test);
+    client_begin(&busy->client, "/t.T/Bidi", NULL);
+    live_until_ended(busy); /* the call does not end by itself */
+    assert_true(busy->client.goaway);
+    live_close(busy);
+    test_grpc_end(&test);
+}
+
 /* ---- clients of other protocols -------------------------------------------------------------- */
 
 static void server_http1_request_gets_505(void **state) {
@@ -696,6 +735,8 @@ int main(void) {
         cmocka_unit_test(server_write_timeout_resets_unread_calls),
         cmocka_unit_test(server_header_timeout_closes_connection),
         cmocka_unit_test(server_idle_timeout_sends_goaway),
+        cmocka_unit_test(server_old_connection_gets_goaway),
+        cmocka_unit_test(server_old_connection_is_closed_after_grace),
         cmocka_unit_test(server_http1_request_gets_505),
         cmocka_unit_test(server_connection_over_limit_gets_goaway),
         cmocka_unit_test(server_connection_over_limit_takes_place_of_idle_one),

@@ -45,7 +45,10 @@ static size_t find_metadata(const void *request, const char *name, struct str *v
 
 enum status grpc_api_admit(const struct grpc_call *call, void *keys, struct error *err) {
     const struct grpc_method_context *context = call->method->context;
-    return keys_authorize(keys, context->entry->group, find_metadata, call, err);
+    enum status st = keys_authorize(keys, context->entry->group, find_metadata, call, err);
+    return st == ST_OK ? restrictions_check(context->api->options.restrictions,
+                                            context->entry->category, find_metadata, call, err)
+                       : st;
 }
 
 bool grpc_api_keeps_field(struct str name, void *user) {
@@ -53,6 +56,7 @@ bool grpc_api_keeps_field(struct str name, void *user) {
     return str_is(name, "traceparent") || str_is(name, "tracestate") ||
            str_is(name, GRPC_STRICT_ERRORS_FIELD) || str_is(name, PICKED_FIELD) ||
            keys_read_field(api->options.keys, name) ||
+           restrictions_read_field(api->options.restrictions, name) ||
            header_forward_matches_grpc(api->options.forward, name);
 }
 
@@ -61,33 +65,46 @@ bool grpc_api_keeps_field(struct str name, void *user) {
 #define SERVICE "/inference.GRPCInferenceService/"
 
 static const struct grpc_method_entry METHODS[] = {
-    {SERVICE "ModelInfer", KEYS_INFER, .on_event = grpc_step_infer, .large = true,
-     .align_at = v2_grpc_raw_offset},
-    {SERVICE "ModelStreamInfer", KEYS_INFER, .on_event = grpc_step_infer_stream, .streams = true,
+    {SERVICE "ModelInfer", KEYS_INFER, RESTRICTED_INFERENCE, .on_event = grpc_step_infer,
      .large = true, .align_at = v2_grpc_raw_offset},
-    {SERVICE "ServerLive", KEYS_HEALTH, .unary = grpc_answer_live},
-    {SERVICE "ServerReady", KEYS_HEALTH, .unary = grpc_answer_ready},
-    {SERVICE "ServerMetadata", KEYS_METADATA, .unary = grpc_answer_server},
-    {SERVICE "ModelReady", KEYS_HEALTH, .unary = grpc_answer_model_ready},
-    {SERVICE "ModelMetadata", KEYS_METADATA, .unary = grpc_answer_model},
-    {SERVICE "ModelConfig", KEYS_METADATA, .unary = grpc_answer_config},
-    {SERVICE "ModelStatistics", KEYS_METADATA, .unary = grpc_answer_statistics,
-     .on_event = grpc_step_statistics},
-    {SERVICE "RepositoryIndex", KEYS_METADATA, .on_event = grpc_step_index},
-    {SERVICE "RepositoryModelLoad", KEYS_CONTROL, .on_event = grpc_step_load, .large = true},
-    {SERVICE "RepositoryModelUnload", KEYS_CONTROL, .on_event = grpc_step_unload},
-    {SERVICE "SystemSharedMemoryStatus", KEYS_CONTROL, .unary = grpc_answer_memory_status},
-    {SERVICE "SystemSharedMemoryRegister", KEYS_CONTROL, .unary = grpc_answer_memory_register},
-    {SERVICE "SystemSharedMemoryUnregister", KEYS_CONTROL, .unary = grpc_answer_memory_unregister},
-    {SERVICE "CudaSharedMemoryStatus", KEYS_CONTROL, .unary = grpc_refuse_cuda},
-    {SERVICE "CudaSharedMemoryRegister", KEYS_CONTROL, .unary = grpc_refuse_cuda},
-    {SERVICE "CudaSharedMemoryUnregister", KEYS_CONTROL, .unary = grpc_refuse_cuda},
-    {SERVICE "LogSettings", KEYS_CONTROL, .unary = grpc_answer_log_settings},
-    {SERVICE "TraceSetting", KEYS_CONTROL, .unary = grpc_answer_trace_setting},
-    {GRPC_HEALTH_CHECK, KEYS_HEALTH, .unary = grpc_answer_health},
-    {GRPC_HEALTH_WATCH, KEYS_HEALTH, .on_event = grpc_step_health_watch, .streams = true},
-    {GRPC_REFLECT_V1, KEYS_METADATA, .on_event = grpc_step_reflection, .streams = true},
-    {GRPC_REFLECT_V1ALPHA, KEYS_METADATA, .on_event = grpc_step_reflection, .streams = true},
+    {SERVICE "ModelStreamInfer", KEYS_INFER, RESTRICTED_INFERENCE,
+     .on_event = grpc_step_infer_stream, .streams = true, .large = true,
+     .align_at = v2_grpc_raw_offset},
+    {SERVICE "ServerLive", KEYS_HEALTH, RESTRICTED_HEALTH, .unary = grpc_answer_live},
+    {SERVICE "ServerReady", KEYS_HEALTH, RESTRICTED_HEALTH, .unary = grpc_answer_ready},
+    {SERVICE "ServerMetadata", KEYS_METADATA, RESTRICTED_METADATA, .unary = grpc_answer_server},
+    {SERVICE "ModelReady", KEYS_HEALTH, RESTRICTED_HEALTH, .unary = grpc_answer_model_ready},
+    {SERVICE "ModelMetadata", KEYS_METADATA, RESTRICTED_METADATA, .unary = grpc_answer_model},
+    {SERVICE "ModelConfig", KEYS_METADATA, RESTRICTED_MODEL_CONFIG, .unary = grpc_answer_config},
+    {SERVICE "ModelStatistics", KEYS_METADATA, RESTRICTED_STATISTICS,
+     .unary = grpc_answer_statistics, .on_event = grpc_step_statistics},
+    {SERVICE "RepositoryIndex", KEYS_METADATA, RESTRICTED_MODEL_REPOSITORY,
+     .on_event = grpc_step_index},
+    {SERVICE "RepositoryModelLoad", KEYS_CONTROL, RESTRICTED_MODEL_REPOSITORY,
+     .on_event = grpc_step_load, .large = true},
+    {SERVICE "RepositoryModelUnload", KEYS_CONTROL, RESTRICTED_MODEL_REPOSITORY,
+     .on_event = grpc_step_unload},
+    {SERVICE "SystemSharedMemoryStatus", KEYS_CONTROL, RESTRICTED_SHARED_MEMORY,
+     .unary = grpc_answer_memory_status},
+    {SERVICE "SystemSharedMemoryRegister", KEYS_CONTROL, RESTRICTED_SHARED_MEMORY,
+     .unary = grpc_answer_memory_register},
+    {SERVICE "SystemSharedMemoryUnregister", KEYS_CONTROL, RESTRICTED_SHARED_MEMORY,
+     .unary = grpc_answer_memory_unregister},
+    {SERVICE "CudaSharedMemoryStatus", KEYS_CONTROL, RESTRICTED_SHARED_MEMORY,
+     .unary = grpc_refuse_cuda},
+    {SERVICE "CudaSharedMemoryRegister", KEYS_CONTROL, RESTRICTED_SHARED_MEMORY,
+     .unary = grpc_refuse_cuda},
+    {SERVICE "CudaSharedMemoryUnregister", KEYS_CONTROL, RESTRICTED_SHARED_MEMORY,
+     .unary = grpc_refuse_cuda},
+    {SERVICE "LogSettings", KEYS_CONTROL, RESTRICTED_LOGGING, .unary = grpc_answer_log_settings},
+    {SERVICE "TraceSetting", KEYS_CONTROL, RESTRICTED_TRACE, .unary = grpc_answer_trace_setting},
+    {GRPC_HEALTH_CHECK, KEYS_HEALTH, RESTRICTED_HEALTH, .unary = grpc_answer_health},
+    {GRPC_HEALTH_WATCH, KEYS_HEALTH, RESTRICTED_HEALTH, .on_event = grpc_step_health_watch,
+     .streams = true},
+    {GRPC_REFLECT_V1, KEYS_METADATA, RESTRICTED_CATEGORIES, .on_event = grpc_step_reflection,
+     .streams = true},
+    {GRPC_REFLECT_V1ALPHA, KEYS_METADATA, RESTRICTED_CATEGORIES, .on_event = grpc_step_reflection,
+     .streams = true},
 };
 
 enum { N_METHODS = sizeof METHODS / sizeof METHODS[0] };

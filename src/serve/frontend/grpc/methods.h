@@ -14,18 +14,20 @@
 #include "net/server/grpc/server.h"
 #include "serve/frontend/client_inference.h"
 #include "serve/frontend/keys.h"
+#include "serve/frontend/restrictions.h"
 
 struct header_forward;
 
 struct grpc_api_options {
     struct inference_services services;
-    const char *server_name;               /* metadata: name */
-    const char *server_version;            /* metadata: version */
-    const struct header_forward *forward;  /* metadata forwarded to models; NULL: none */
-    const struct keys *keys;               /* of grpc_api_admit; NULL: none */
-    enum v2_grpc_contents output_contents; /* of requests without that parameter */
-    size_t max_in_flight;                  /* unanswered requests of one ModelStreamInfer */
-    struct worker *const *workers;         /* workers of the server, for Health/Watch */
+    const char *server_name;                 /* metadata: name */
+    const char *server_version;              /* metadata: version */
+    const struct header_forward *forward;    /* metadata forwarded to models; NULL: none */
+    const struct keys *keys;                 /* of grpc_api_admit; NULL: none */
+    const struct restrictions *restrictions; /* the same */
+    enum v2_grpc_contents output_contents;   /* of requests without that parameter */
+    size_t max_in_flight;                    /* unanswered requests of one ModelStreamInfer */
+    struct worker *const *workers;           /* workers of the server, for Health/Watch */
     size_t n_workers;
 };
 
@@ -36,7 +38,7 @@ enum status grpc_api_new(const struct grpc_api_options *options, struct grpc_api
                          struct error *err) SLUICE_MUST_USE;
 void grpc_api_free(struct grpc_api *api);
 /* For grpc_server_options.admit, with the keys (serve/frontend/keys.h) as its argument: checks the
- * key group of the method's row. */
+ * key group of the method's row, and its category of restrictions. */
 enum status grpc_api_admit(const struct grpc_call *call, void *keys,
                            struct error *err) SLUICE_MUST_USE;
 /* For grpc_server_options.keeps_field, with the api as its argument: keys, traces, the kind of a
@@ -63,6 +65,7 @@ typedef enum status grpc_unary_handler(struct grpc_api *api, struct grpc_call *c
 struct grpc_method_entry {
     const char *path;
     enum keys_group group; /* the keys of this group are valid */
+    enum restricted_category category;
     grpc_unary_handler *unary;
     grpc_event_cb *on_event;
     bool streams;

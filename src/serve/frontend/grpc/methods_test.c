@@ -15,7 +15,8 @@ static const char BEARER[] = "infer: [one, two]\nhealth: [three]\n";
 
 static enum status ask_grpc(struct keys *keys, enum keys_group group, const char *value) {
     struct grpc_method_entry row = {.path = "/s/M", .group = group};
-    struct grpc_method_context context = {NULL, &row};
+    struct grpc_api api = {0};
+    struct grpc_method_context context = {&api, &row};
     struct grpc_method method = {.path = row.path, .context = &context};
     struct grpc_field field = {STR("authorization"), str_of(value)};
     struct grpc_call call = {.method = &method, .fields = &field, .n_fields = value ? 1 : 0};

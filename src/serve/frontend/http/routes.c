@@ -49,6 +49,7 @@ static void answer_root(struct http_api *api, struct http_exchange *exchange) {
 /* One row per resource: the key group, the methods, and one of the functions that answer it. */
 static const struct route {
     enum keys_group group;
+    enum restricted_category category;
     enum http_method_set methods;
     http_begin_handler *begin;
     http_unary_handler *print;  /* appends text, sent as JSON */
@@ -58,34 +59,43 @@ static const struct route {
     size_t page_entry_bytes;
     enum shared_page_kind page;
 } ROUTES[] = {
-    [V2_SERVER] = {KEYS_METADATA, HTTP_READ, .encode = http_encode_server,
+    [V2_SERVER] = {KEYS_METADATA, RESTRICTED_METADATA, HTTP_READ, .encode = http_encode_server,
                    .document = V2_GRPC_SERVER_METADATA},
-    [V2_LIVE] = {KEYS_HEALTH, HTTP_READ, .begin = http_answer_live},
-    [V2_READY] = {KEYS_HEALTH, HTTP_READ, .begin = http_answer_ready},
-    [V2_MODEL] = {KEYS_METADATA, HTTP_READ, .encode = http_encode_model,
+    [V2_LIVE] = {KEYS_HEALTH, RESTRICTED_HEALTH, HTTP_READ, .begin = http_answer_live},
+    [V2_READY] = {KEYS_HEALTH, RESTRICTED_HEALTH, HTTP_READ, .begin = http_answer_ready},
+    [V2_MODEL] = {KEYS_METADATA, RESTRICTED_METADATA, HTTP_READ, .encode = http_encode_model,
                   .document = V2_GRPC_MODEL_METADATA},
-    [V2_MODEL_READY] = {KEYS_HEALTH, HTTP_READ, .begin = http_answer_model_ready},
-    [V2_MODEL_INFER] = {KEYS_INFER, HTTP_POST, .begin = http_infer_begin},
-    [V2_GENERATE] = {KEYS_INFER, HTTP_POST, .begin = http_generate_begin},
-    [V2_GENERATE_STREAM] = {KEYS_INFER, HTTP_POST, .begin = http_generate_begin},
-    [V2_STATISTICS] = {KEYS_METADATA, HTTP_READ, .encode = http_encode_statistics,
-                       .document = V2_GRPC_STATISTICS, .page_entry_bytes = STATISTICS_JSON_BYTES,
-                       .page = PAGE_STATISTICS},
-    [V2_MODELS] = {KEYS_METADATA, HTTP_READ, .encode = http_encode_index, .document = V2_GRPC_INDEX,
+    [V2_MODEL_READY] = {KEYS_HEALTH, RESTRICTED_HEALTH, HTTP_READ,
+                        .begin = http_answer_model_ready},
+    [V2_MODEL_INFER] = {KEYS_INFER, RESTRICTED_INFERENCE, HTTP_POST, .begin = http_infer_begin},
+    [V2_GENERATE] = {KEYS_INFER, RESTRICTED_INFERENCE, HTTP_POST, .begin = http_generate_begin},
+    [V2_GENERATE_STREAM] = {KEYS_INFER, RESTRICTED_INFERENCE, HTTP_POST,
+                            .begin = http_generate_begin},
+    [V2_STATISTICS] = {KEYS_METADATA, RESTRICTED_STATISTICS, HTTP_READ,
+                       .encode = http_encode_statistics, .document = V2_GRPC_STATISTICS,
+                       .page_entry_bytes = STATISTICS_JSON_BYTES, .page = PAGE_STATISTICS},
+    [V2_MODELS] = {KEYS_METADATA, RESTRICTED_MODEL_REPOSITORY, HTTP_READ,
+                   .encode = http_encode_index, .document = V2_GRPC_INDEX,
                    .page_entry_bytes = INDEX_ENTRY_BYTES, .page = PAGE_INDEX},
-    [V2_LOAD] = {KEYS_METADATA, HTTP_READ, .print = http_print_load,
+    [V2_LOAD] = {KEYS_METADATA, RESTRICTED_STATISTICS, HTTP_READ, .print = http_print_load,
                  .page_entry_bytes = LOAD_ENTRY_BYTES, .page = PAGE_LOAD},
-    [V2_MODEL_CONFIG] = {KEYS_METADATA, HTTP_READ, .encode = http_encode_config,
-                         .document = V2_GRPC_CONFIG},
-    [V2_REPOSITORY_INDEX] = {KEYS_METADATA, HTTP_POST, .begin = http_repository_begin},
-    [V2_REPOSITORY_LOAD] = {KEYS_CONTROL, HTTP_POST, .begin = http_repository_begin},
-    [V2_REPOSITORY_UNLOAD] = {KEYS_CONTROL, HTTP_POST, .begin = http_repository_begin},
-    [V2_SHARED_MEMORY_STATUS] = {KEYS_CONTROL, HTTP_READ, .print = http_answer_memory_status},
-    [V2_SHARED_MEMORY_REGISTER] = {KEYS_CONTROL, HTTP_POST, .print = http_answer_memory_register},
-    [V2_SHARED_MEMORY_UNREGISTER] = {KEYS_CONTROL, HTTP_POST,
+    [V2_MODEL_CONFIG] = {KEYS_METADATA, RESTRICTED_MODEL_CONFIG, HTTP_READ,
+                         .encode = http_encode_config, .document = V2_GRPC_CONFIG},
+    [V2_REPOSITORY_INDEX] = {KEYS_METADATA, RESTRICTED_MODEL_REPOSITORY, HTTP_POST,
+                             .begin = http_repository_begin},
+    [V2_REPOSITORY_LOAD] = {KEYS_CONTROL, RESTRICTED_MODEL_REPOSITORY, HTTP_POST,
+                            .begin = http_repository_begin},
+    [V2_REPOSITORY_UNLOAD] = {KEYS_CONTROL, RESTRICTED_MODEL_REPOSITORY, HTTP_POST,
+                              .begin = http_repository_begin},
+    [V2_SHARED_MEMORY_STATUS] = {KEYS_CONTROL, RESTRICTED_SHARED_MEMORY, HTTP_READ,
+                                 .print = http_answer_memory_status},
+    [V2_SHARED_MEMORY_REGISTER] = {KEYS_CONTROL, RESTRICTED_SHARED_MEMORY, HTTP_POST,
+                                   .print = http_answer_memory_register},
+    [V2_SHARED_MEMORY_UNREGISTER] = {KEYS_CONTROL, RESTRICTED_SHARED_MEMORY, HTTP_POST,
                                      .print = http_answer_memory_unregister},
-    [V2_LOGGING] = {KEYS_CONTROL, HTTP_READ_OR_POST, .print = http_answer_logging},
-    [V2_TRACE] = {KEYS_CONTROL, HTTP_READ_OR_POST, .print = http_answer_trace},
+    [V2_LOGGING] = {KEYS_CONTROL, RESTRICTED_LOGGING, HTTP_READ_OR_POST,
+                    .print = http_answer_logging},
+    [V2_TRACE] = {KEYS_CONTROL, RESTRICTED_TRACE, HTTP_READ_OR_POST, .print = http_answer_trace},
 };
 
 void http_document_reply(struct http_exchange *exchange, enum v2_grpc_document document,
@@ -181,6 +191,22 @@ static inline bool is_admitted(const struct http_api *api, struct http_exchange 
     return false;
 }
 
+/* A keys_field_find. */
+static size_t find_header(const void *head, const char *name, struct str *value) {
+    return http_head_find(head, str_of(name), value);
+}
+
+static inline bool is_unrestricted(const struct http_api *api, struct http_exchange *exchange,
+                                   enum restricted_category category) {
+    struct error err;
+    if (restrictions_check(api->restrictions, category, find_header, &exchange->head, &err) ==
+        ST_OK) {
+        return true;
+    }
+    http_reply_error(exchange, &err, NULL, 0);
+    return false;
+}
+
 static enum web_resource web_resource_of(enum v2_resource resource) {
     if (resource == V2_LIVE || resource == V2_READY) {
         return WEB_ANY_SITE;
@@ -220,6 +246,7 @@ static void on_head(struct http_exchange *exchange, void *context) {
     }
     const struct route *route = &ROUTES[path.resource];
     if (is_admitted(api, exchange, route->group, web_resource_of(path.resource), route->methods) &&
+        is_unrestricted(api, exchange, route->category) &&
         http_check_method(exchange, route->methods)) {
         begin_route(api, exchange, &path);
     }

@@ -16,15 +16,17 @@
 #include "serve/frontend/header_forward.h"
 #include "serve/frontend/keys.h"
 #include "serve/frontend/load_report.h"
+#include "serve/frontend/restrictions.h"
 
 struct http_api {
     struct inference_services services;
-    uint64_t max_body_size;               /* enforced by the server */
-    const char *server_name;              /* metadata: name */
-    const char *server_version;           /* metadata: version */
-    const struct keys *keys;              /* NULL: no keys are needed */
-    const struct web_access *web;         /* which requests web pages may make */
-    const struct header_forward *forward; /* headers forwarded to models; NULL: none */
+    uint64_t max_body_size;                  /* enforced by the server */
+    const char *server_name;                 /* metadata: name */
+    const char *server_version;              /* metadata: version */
+    const struct keys *keys;                 /* NULL: no keys are needed */
+    const struct restrictions *restrictions; /* NULL: none */
+    const struct web_access *web;            /* which requests web pages may make */
+    const struct header_forward *forward;    /* headers forwarded to models; NULL: none */
     const char *status_url; /* of the status page; NULL: none. Set before connections are accepted
                              */
     atomic_bool draining;   /* /v2/health/ready answers 503 */
