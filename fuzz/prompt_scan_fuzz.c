@@ -1,5 +1,6 @@
-/* The scan for a body's prompt: the first byte selects the splits, which make no difference, the
- * second the limit; a walk over a parser's tree finds the same text, where there are no media. */
+/* The scan for a body's prompt: the first byte selects the splits, which make no difference, and
+ * the format, the second the limit; a walk over a parser's tree finds the same text, where there
+ * are no media. */
 #include "codec/json/tree.h"
 #include "codec/kserve/chunks_fixture.h"
 #include "codec/kserve/v2_fixture.h"
@@ -26,12 +27,14 @@ static void walk_prompt(struct walk *walk, yyjson_val *value, int depth) {
     walk->unsure |= depth > PROMPT_SCAN_MAX_DEPTH;
     if (yyjson_is_str(value)) {
         add_text(walk, str_make(yyjson_get_str(value), yyjson_get_len(value)));
-    } else if (in_list && yyjson_is_uint(value)) {
-        buf_printf(&walk->texts[0], "%llu", (unsigned long long)yyjson_get_uint(value));
-    } else if (in_list && !yyjson_is_ctn(value)) {
-        walk->unsure = true;
+    } else if (in_list && yyjson_is_uint(value) && yyjson_get_uint(value) <= UINT32_MAX) {
+        for (int shift = 0; shift < 32; shift += 8) {
+            buf_add_char(&walk->texts[0], (char)(unsigned char)(yyjson_get_uint(value) >> shift));
+        }
+    } else if (in_list && yyjson_is_num(value)) {
+        walk->unsure = true; /* 00 is one of its digits, and 1e0 is read */
     }
-    if (in_list && !yyjson_is_ctn(value)) {
+    if (in_list && yyjson_is_str(value)) {
         add_text(walk, STR("\x03"));
     }
     for (yyjson_val *item = yyjson_arr_iter_next(&items); item && depth <= PROMPT_SCAN_MAX_DEPTH;
@@ -101,7 +104,8 @@ static void walk_member(struct walk *walk, yyjson_val *key, yyjson_val *value) {
         walk_content(walk, value);
     } else if (yyjson_equals_str(key, "prompt")) {
         walk_prompt(walk, value, 1);
-    } else if (yyjson_equals_str(key, "messages") || yyjson_equals_str(key, "input")) {
+    } else if (yyjson_equals_str(key, "messages") || yyjson_equals_str(key, "input") ||
+               yyjson_equals_str(key, "items")) {
         if (yyjson_is_str(value)) {
             add_text(walk, str_make(yyjson_get_str(value), yyjson_get_len(value)));
         }
@@ -142,8 +146,10 @@ static void check_tree(struct arena *arena, yyjson_val *root, const struct promp
 /* ---- with the scan --------------------------------------------------------------------------- */
 
 static void scan(struct arena *arena, struct str text, uint32_t choice, size_t max_bytes,
-                 struct prompt_scan *out) {
+                 enum prompt_format format, struct prompt_scan *out) {
     prompt_scan_init(out, arena, max_bytes);
+    out->format = format;
+    out->lists_items = true;
     while (text.len > 0 && choice != 0) {
         struct str part = next_chunk(&text, &choice);
         prompt_scan_feed(out, part);
@@ -161,14 +167,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct str text = str_make((const char *)data + 2, size - 2);
     struct prompt_scan whole, parts;
     struct json_tree tree;
-    scan(arena, text, 0, data[1], &whole);
-    scan(arena, text, (uint32_t)data[0] + 1, data[1], &parts);
+    enum prompt_format format = (enum prompt_format)(data[0] % 3); /* those of JSON */
+    struct error one = {0}, other = {0};
+    scan(arena, text, 0, data[1], format, &whole);
+    scan(arena, text, (uint32_t)data[0] + 1, data[1], format, &parts);
+    check(prompt_scan_check(&whole, true, &one) == prompt_scan_check(&parts, true, &other));
+    check(strcmp(one.text, other.text) == 0 && whole.n_items == parts.n_items);
+    check(whole.salt == parts.salt && whole.is_streamed == parts.is_streamed);
     check(whole.result == parts.result && whole.n_bytes == parts.n_bytes);
     check(whole.n_tokens == parts.n_tokens && whole.max_tokens == parts.max_tokens);
     check(str_eq(buf_str(&whole.text), buf_str(&parts.text)));
     check(str_eq(buf_str(&whole.system), buf_str(&parts.system)));
     if (json_tree_parse(&tree, "x", arena, text, &fixture_limits, NULL) == ST_OK) {
-        if (!tree.non_finite) {
+        if (!tree.non_finite && format == PROMPT_OF_TEXT) {
             check_tree(arena, tree.root, &whole);
         }
         json_tree_free_values(&tree);

@@ -8,7 +8,7 @@
 
 /* Paths whose bodies must name a model. */
 static const struct str default_paths[] = {
-#define PATH(end, has_prompt, may_have_system) STR(end),
+#define PATH(end, has_prompt, may_have_system, format, required) STR(end),
 #include "codec/prompt/model_path.def"
 #undef PATH
 };
@@ -17,14 +17,63 @@ enum { N_DEFAULT_PATHS = sizeof(default_paths) / sizeof(default_paths[0]) };
 
 static const struct {
     bool has_prompt, may_have_system;
+    enum prompt_format format;
+    const char *required;
 } prompts[N_DEFAULT_PATHS] = {
-#define PATH(end, has_prompt, may_have_system) {has_prompt, may_have_system},
+#define PATH(end, has_prompt, may_have_system, format, required)                                   \
+    {has_prompt, may_have_system, PROMPT_OF_##format, required},
 #include "codec/prompt/model_path.def"
 #undef PATH
 };
 
 struct model_paths model_paths_default(void) {
-    return (struct model_paths){default_paths, N_DEFAULT_PATHS};
+    return (struct model_paths){.items = default_paths, .n = N_DEFAULT_PATHS};
+}
+
+/* ---- parsers --------------------------------------------------------------------------------- */
+
+static const struct parser_path {
+    unsigned parser;
+    struct str end;
+    enum model_location_kind kind;
+    enum prompt_format format;
+    bool has_prompt, may_have_system;
+    const char *required;
+} PARSER_PATHS[] = {
+#define PARSER_PATH(parser, end, kind, format, has_prompt, may_have_system, required)              \
+    {MODEL_PARSER_##parser, STR(end), MODEL_LOCATION_##kind, PROMPT_OF_##format, has_prompt,       \
+     may_have_system,       required},
+#include "codec/prompt/parser_path.def"
+#undef PARSER_PATH
+};
+
+/* As upstream: one slash at the end makes no difference, and an end need not begin a segment. */
+static const struct parser_path *find_parser(struct str path, unsigned parsers) {
+    const struct parser_path *best = NULL;
+    path.len -= path.len > 0 && path.ptr[path.len - 1] == '/';
+    for (size_t i = 0; i < sizeof(PARSER_PATHS) / sizeof(PARSER_PATHS[0]); i++) {
+        const struct parser_path *row = &PARSER_PATHS[i];
+        if ((row->parser & parsers) && str_ends_with(path, row->end) &&
+            (!best || row->end.len > best->end.len)) {
+            best = row;
+        }
+    }
+    bool is_sglang = best && best->format == PROMPT_OF_SGLANG_TOKENS;
+    return is_sglang && !str_is(path, "/generate") && !str_is(path, "generate") ? NULL : best;
+}
+
+static void apply_parser(struct str path, unsigned parsers, struct model_location *out) {
+    const struct parser_path *row = find_parser(path, parsers);
+    if (!row) {
+        out->is_unclaimed = !(parsers & MODEL_PARSER_PASSTHROUGH);
+        return;
+    }
+    out->kind = row->kind;
+    out->is_model_optional = row->format == PROMPT_OF_VLLM_TOKENS;
+    out->has_prompt = row->has_prompt;
+    out->may_have_system = row->may_have_system;
+    out->format = row->format;
+    out->required = row->required ? str_of(row->required) : str_make(NULL, 0);
 }
 
 /* ---- the model in the path ------------------------------------------------------------------- */
@@ -116,12 +165,17 @@ static bool is_below_models(struct str path) {
 
 static void find_json(struct str path, const struct model_paths *paths,
                       struct model_location *out) {
-    const struct model_paths ends = paths ? *paths : model_paths_default();
-    size_t at = 0;
+    const struct model_paths ends = paths && paths->items ? *paths : model_paths_default();
+    unsigned parsers = paths ? paths->parsers : 0;
+    bool is_listed = parsers == 0 || (parsers & MODEL_PARSERS_OWN) || (paths && paths->items);
+    size_t at = is_listed ? 0 : ends.n;
     while (at < ends.n && !str_ends_with(path, ends.items[at])) {
         at++;
     }
     if (at == ends.n || is_below_models(path)) {
+        if (parsers != 0 && !is_below_models(path)) {
+            apply_parser(path, parsers, out);
+        }
         return;
     }
     out->kind = MODEL_LOCATION_JSON_BODY;
@@ -129,6 +183,11 @@ static void find_json(struct str path, const struct model_paths *paths,
         if (prompts[i].has_prompt && str_ends_with(path, default_paths[i])) {
             out->has_prompt = true;
             out->may_have_system = prompts[i].may_have_system;
+            out->format = prompts[i].format;
+            out->is_model_optional = out->format == PROMPT_OF_VLLM_TOKENS;
+            if (parsers != 0 && prompts[i].required) {
+                out->required = str_of(prompts[i].required);
+            }
         }
     }
 }

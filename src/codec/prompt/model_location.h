@@ -7,6 +7,7 @@
 #ifndef SLUICE_CODEC_PROMPT_MODEL_LOCATION_H
 #define SLUICE_CODEC_PROMPT_MODEL_LOCATION_H
 
+#include "codec/prompt/prompt_scan.h"
 #include "core/base/buf.h"
 #include "core/base/status.h"
 #include "core/base/str.h"
@@ -26,18 +27,41 @@ enum model_location_kind {
 
 struct model_location {
     enum model_location_kind kind;
-    bool has_prompt;              /* MODEL_LOCATION_JSON_BODY: the body may have one, too */
+    bool is_unclaimed;            /* by the parsers: no parser reads the bodies of this path */
+    bool is_model_optional;       /* MODEL_LOCATION_JSON_BODY: a body without a model is right */
+    bool has_prompt;              /* the body may have one, too */
     bool may_have_system;         /* with has_prompt: and a member with the system's text */
+    enum prompt_format format;    /* with has_prompt */
+    struct str required;          /* with has_prompt: a member of the body; ptr NULL: none */
     struct str model;             /* MODEL_LOCATION_PATH: decoded, not empty, valid UTF-8 */
     struct str version;           /* decoded, also a label; ptr NULL: none */
     size_t model_at, model_bytes; /* offset and size of the encoded model name in the path */
 };
 
+/* The upstream project's parsers, a bit each: by the ends of paths they say what is in a body
+ * (parser_path.def). */
+enum model_parsers {
+    MODEL_PARSER_OPENAI = 1,
+    MODEL_PARSER_ANTHROPIC = 2,
+    MODEL_PARSER_VLLM_HTTP = 4,
+    MODEL_PARSER_SGLANG_HTTP = 8,
+    MODEL_PARSER_VLLM_GRPC = 16,
+    MODEL_PARSER_VERTEX = 32,
+    MODEL_PARSER_PASSTHROUGH = 64, /* of all other paths; it reads no body */
+    MODEL_PARSERS_OWN = 128,       /* the paths that this picker knows without a list of parsers
+                                      come first */
+};
+/* Upstream's, where its configuration lists none. */
+#define MODEL_PARSERS_DEFAULT                                                                      \
+    (MODEL_PARSER_OPENAI | MODEL_PARSER_ANTHROPIC | MODEL_PARSER_VLLM_HTTP |                       \
+     MODEL_PARSER_PASSTHROUGH | MODEL_PARSERS_OWN)
+
 /* Ends of the paths whose bodies name the model: "/v1/completions" is also that of
  * "/openai/v1/completions". */
 struct model_paths {
-    const struct str *items;
+    const struct str *items; /* NULL: the default */
     size_t n;
+    unsigned parsers; /* enum model_parsers; 0: the list alone counts */
 };
 /* Those of OpenAI's and Anthropic's APIs, their token counting and rendering, and of what servers
  * of these APIs have beside them. */

@@ -207,7 +207,7 @@ static void model_location_parse_rows_match(void **state) {
 /* A list of paths replaces the default, and what is known about a prompt in them stays. */
 static void model_location_listed_paths_replace_default(void **state) {
     static const struct str items[] = {STR("/v1/messages"), STR("/api/generate")};
-    static const struct model_paths paths = {items, 2};
+    static const struct model_paths paths = {.items = items, .n = 2};
     static const struct {
         const char *path;
         enum model_location_kind kind;
@@ -240,10 +240,97 @@ static void model_location_listed_paths_replace_default(void **state) {
     arena_free(arena);
 }
 
+/* The parsers of the upstream project that are listed, by the longest end of the path. */
+static void model_location_parsers_claim_paths(void **state) {
+    enum { ALL = 127 & ~MODEL_PARSER_PASSTHROUGH };
+    static const struct {
+        unsigned parsers;
+        const char *path;
+        enum model_location_kind kind;
+        bool is_unclaimed, has_prompt, may_have_system;
+        enum prompt_format format;
+        const char *required;
+    } cases[] = {
+#define NOWHERE MODEL_LOCATION_NONE
+#define IN_JSON MODEL_LOCATION_JSON_BODY
+        {ALL, "/v1/chat/completions", IN_JSON, false, true, false, PROMPT_OF_TEXT, "messages"},
+        {ALL, "/v1/chat/completions/?a=b", IN_JSON, false, true, false, PROMPT_OF_TEXT, "messages"},
+        {ALL, "/v1/projects/p/chat/completions", IN_JSON, false, true, false, PROMPT_OF_TEXT,
+         "messages"},
+        {ALL, "/v1/completions", IN_JSON, false, true, false, PROMPT_OF_TEXT, "prompt"},
+        {ALL, "/v1/completions/render", IN_JSON, false, true, false, PROMPT_OF_TEXT, "prompt"},
+        {ALL, "/v1/chat/completions/render", IN_JSON, false, true, false, PROMPT_OF_TEXT,
+         "messages"},
+        {ALL, "/v1/embeddings", IN_JSON, false, true, false, PROMPT_OF_TEXT, "input"},
+        {ALL, "/v1/responses", IN_JSON, false, true, true, PROMPT_OF_TEXT, "input"},
+        {ALL, "/v1/conversations", IN_JSON, false, true, false, PROMPT_OF_TEXT, "items"},
+        {ALL, "/v1/images/generations", IN_JSON, false, false, false, PROMPT_OF_TEXT, NULL},
+        {ALL, "/v1/messages", IN_JSON, false, true, true, PROMPT_OF_TEXT, "messages"},
+        {ALL, "/v1/messages/count_tokens", IN_JSON, false, false, false, PROMPT_OF_TEXT, NULL},
+        {ALL, "/inference/v1/generate", IN_JSON, false, true, false, PROMPT_OF_VLLM_TOKENS, NULL},
+        {ALL, "/generate", NOWHERE, false, true, false, PROMPT_OF_SGLANG_TOKENS, NULL},
+        {ALL, "/x/generate", NOWHERE, true, false, false, PROMPT_OF_TEXT, NULL},
+        {ALL, "/vllm.grpc.engine.VllmEngine/Generate", NOWHERE, false, true, false,
+         PROMPT_OF_VLLM_GENERATE, NULL},
+        {ALL, "/vllm.grpc.engine.VllmEngine/Embed", NOWHERE, false, true, false,
+         PROMPT_OF_VLLM_EMBED, NULL},
+        {ALL, "/vllm.grpc.engine.VllmEngine/Abort", NOWHERE, true, false, false, PROMPT_OF_TEXT,
+         NULL},
+        {ALL, "/google.cloud.aiplatform.v1beta1.PredictionService/ChatCompletions", NOWHERE, false,
+         true, false, PROMPT_OF_VERTEX, "messages"},
+        {ALL, "/google.cloud.aiplatform.v1beta1.PredictionService/RawPredict", NOWHERE, false, true,
+         true, PROMPT_OF_VERTEX, "input"},
+        {ALL, "/google.cloud.aiplatform.v1beta1.PredictionService/StreamRawPredict", NOWHERE, false,
+         true, true, PROMPT_OF_VERTEX, "input"},
+        {ALL, "/score", NOWHERE, true, false, false, PROMPT_OF_TEXT, NULL},
+        {ALL, "/v1/models/m:predict", MODEL_LOCATION_PATH, false, false, false, PROMPT_OF_TEXT,
+         NULL},
+        {MODEL_PARSER_SGLANG_HTTP, "/inference/v1/generate", NOWHERE, true, false, false,
+         PROMPT_OF_TEXT, NULL},
+        {MODEL_PARSER_VLLM_HTTP, "/generate", NOWHERE, true, false, false, PROMPT_OF_TEXT, NULL},
+        {MODEL_PARSER_OPENAI, "/v1/messages", NOWHERE, true, false, false, PROMPT_OF_TEXT, NULL},
+        {MODEL_PARSER_OPENAI | MODEL_PARSER_PASSTHROUGH, "/v1/messages", NOWHERE, false, false,
+         false, PROMPT_OF_TEXT, NULL},
+        {MODEL_PARSER_PASSTHROUGH, "/v1/completions", NOWHERE, false, false, false, PROMPT_OF_TEXT,
+         NULL},
+        /* the default list, and the paths of this picker */
+        {MODEL_PARSERS_DEFAULT, "/v1/completions", IN_JSON, false, true, false, PROMPT_OF_TEXT,
+         "prompt"},
+        {MODEL_PARSERS_DEFAULT, "/openai/completions", IN_JSON, false, true, false, PROMPT_OF_TEXT,
+         "prompt"},
+        {MODEL_PARSERS_DEFAULT, "/score", IN_JSON, false, false, false, PROMPT_OF_TEXT, NULL},
+        {MODEL_PARSERS_DEFAULT, "/inference/v1/generate", IN_JSON, false, true, false,
+         PROMPT_OF_VLLM_TOKENS, NULL},
+        {MODEL_PARSERS_DEFAULT, "/generate", NOWHERE, false, false, false, PROMPT_OF_TEXT, NULL},
+        {MODEL_PARSERS_DEFAULT, "/other", NOWHERE, false, false, false, PROMPT_OF_TEXT, NULL},
+        {0, "/inference/v1/generate", IN_JSON, false, true, false, PROMPT_OF_VLLM_TOKENS, NULL},
+        {0, "/v1/completions", IN_JSON, false, true, false, PROMPT_OF_TEXT, NULL},
+    };
+    struct arena *arena = arena_new(NULL, 0);
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct model_paths paths = {.parsers = cases[i].parsers};
+        struct model_location got;
+        struct error err;
+        assert_int_equal(
+            model_location_parse(arena, &paths, STR("POST"), str_of(cases[i].path), &got, &err),
+            ST_OK);
+        if (got.kind != cases[i].kind || got.is_unclaimed != cases[i].is_unclaimed ||
+            got.has_prompt != cases[i].has_prompt || got.format != cases[i].format ||
+            got.may_have_system != cases[i].may_have_system ||
+            (got.required.ptr != NULL) != (cases[i].required != NULL) ||
+            (got.required.ptr && !str_is(got.required, cases[i].required))) {
+            fail_msg("%zu: %s", i, cases[i].path);
+        }
+    }
+    arena_free(arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(model_location_parse_rows_match),
         cmocka_unit_test(model_location_listed_paths_replace_default),
+        cmocka_unit_test(model_location_parsers_claim_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,6 +44,14 @@ enum meaning {
     WANTED,
     SYSTEM,
     MEDIA,
+    VLLM_BODY,
+    SGLANG_BODY,
+    SAMPLING,
+    FEATURES,
+    HASHES, /* an object of lists of hashes of media */
+    HASH,
+    SALT,
+    STREAMED,
 };
 
 void prompt_scan_init(struct prompt_scan *scan, struct arena *arena, size_t max_bytes) {
@@ -116,6 +124,21 @@ static enum meaning meaning_of_key(struct prompt_scan *scan) {
                 {BODY, "max_tokens", WANTED},
                 {BODY, "max_completion_tokens", WANTED},
                 {BODY, "max_output_tokens", WANTED},
+                {BODY, "items", MESSAGES},
+                {BODY, "stream", STREAMED},
+                {BODY, "cache_salt", SALT},
+                {VLLM_BODY, "token_ids", PROMPT},
+                {VLLM_BODY, "sampling_params", SAMPLING},
+                {VLLM_BODY, "features", FEATURES},
+                {VLLM_BODY, "stream", STREAMED},
+                {VLLM_BODY, "cache_salt", SALT},
+                {SGLANG_BODY, "input_ids", PROMPT},
+                {SGLANG_BODY, "sampling_params", SAMPLING},
+                {SGLANG_BODY, "stream", STREAMED},
+                {SGLANG_BODY, "extra_key", SALT},
+                {SAMPLING, "max_tokens", WANTED},
+                {SAMPLING, "max_new_tokens", WANTED},
+                {FEATURES, "mm_hashes", HASHES},
                 {MESSAGE, "role", ROLE},
                 {MESSAGE, "content", CONTENT},
                 {PART, "text", TEXT},
@@ -135,12 +158,22 @@ static enum meaning meaning_of_key(struct prompt_scan *scan) {
         return MEDIA;
     }
     scan->is_aside = false;
+    if (frame_of(scan) == HASHES) {
+        return HASH;
+    }
+    scan->in_required = frame_of(scan) == BODY && scan->required.ptr &&
+                        scan->n_key <= sizeof(scan->key) && str_eq(key, scan->required);
     for (size_t i = 0; scan->n_key <= sizeof(scan->key) && i < sizeof(rows) / sizeof(*rows); i++) {
         if (rows[i].in == frame_of(scan) && str_is(key, rows[i].key)) {
             if (rows[i].value == MEDIA) {
                 scan->media_kind = (uint8_t)media_kind_of(key);
             }
-            return rows[i].value == SYSTEM && !scan->may_have_system ? OTHER : rows[i].value;
+            if (!scan->may_have_system) { /* `input` is that of embeddings */
+                return rows[i].value == SYSTEM ? OTHER
+                       : str_is(key, "input")  ? PROMPT
+                                               : rows[i].value;
+            }
+            return rows[i].value;
         }
     }
     return OTHER;
@@ -151,7 +184,8 @@ static enum meaning meaning_of_item(const struct prompt_scan *scan) {
     uint8_t frame = frame_of(scan);
     switch ((int)frame) {
     case PROMPT:
-        return PROMPT;
+    case HASH:
+        return (enum meaning)frame;
     case MESSAGES:
         return MESSAGE;
     case CONTENT:
@@ -163,7 +197,8 @@ static enum meaning meaning_of_item(const struct prompt_scan *scan) {
 }
 
 static bool is_list(uint8_t frame) {
-    return frame == PROMPT || frame == MESSAGES || frame == CONTENT || frame == SYSTEM;
+    return frame == PROMPT || frame == MESSAGES || frame == CONTENT || frame == SYSTEM ||
+           frame == HASH;
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -204,6 +239,9 @@ static void append_media(struct prompt_scan *scan, uint64_t hash, size_t n_bytes
 /* ---- media ----------------------------------------------------------------------------------- */
 
 static void list_item(struct prompt_scan *scan, uint64_t hash) {
+    if (!scan->lists_items || hash == 0) {
+        return;
+    }
     for (uint32_t i = 0; i < scan->n_items; i++) {
         if (scan->items[i] == hash) {
             return;
@@ -237,9 +275,7 @@ static void pop_frame(struct prompt_scan *scan) {
                      kind == MEDIA_IMAGE   ? scan->image_bytes
                      : kind == MEDIA_VIDEO ? scan->video_bytes
                                            : MEDIA_TEXT_BYTES);
-        if (scan->lists_items && scan->item_sum != 0) {
-            list_item(scan, scan->item_sum);
-        }
+        list_item(scan, scan->item_sum);
     }
     scan->depth--;
     scan->state = AFTER_VALUE;
@@ -257,7 +293,7 @@ static void begin_text(struct prompt_scan *scan, enum state state) {
     if (state == IN_TEXT && scan->value == ROLE) {
         scan->n_role = 0;
     }
-    scan->has_media |= scan->value == MEDIA;
+    scan->has_media |= scan->value == MEDIA || scan->value == HASH;
     scan->media = MEDIA_SEED ^ scan->media_seed;
     scan->media_word = 0;
     scan->n_media = 0;
@@ -275,7 +311,7 @@ static void add_media_byte(struct prompt_scan *scan, char c) {
         add_media_word(scan, scan->media_word);
         scan->media_word = 0;
     }
-    if (scan->n_media % MEDIA_STEP_BYTES == 0) {
+    if (scan->n_media % MEDIA_STEP_BYTES == 0 && scan->value == MEDIA) {
         append_media(scan, scan->media, MEDIA_TEXT_BYTES);
     }
 }
@@ -300,12 +336,19 @@ static void add_media(struct prompt_scan *scan, const char *bytes, size_t n_byte
 
 static bool is_text(uint8_t meaning) {
     return meaning == PROMPT || meaning == CONTENT || meaning == PART || meaning == ROLE ||
-           meaning == TEXT || meaning == SYSTEM || meaning == MEDIA || meaning == MESSAGES;
+           meaning == TEXT || meaning == SYSTEM || meaning == MEDIA || meaning == MESSAGES ||
+           meaning == HASH || meaning == SALT;
+}
+
+/* Only hashes of these strings are kept. */
+static bool is_hashed(uint8_t meaning) {
+    return meaning == MEDIA || meaning == HASH || meaning == SALT;
 }
 
 static bool is_scanned_container(const struct prompt_scan *scan, char c) {
-    bool wanted = c == '[' ? is_list(scan->value)
-                           : scan->value == MESSAGE || scan->value == PART || scan->value == MEDIA;
+    bool is_object = scan->value == MESSAGE || scan->value == PART || scan->value == MEDIA ||
+                     scan->value == SAMPLING || scan->value == FEATURES || scan->value == HASHES;
+    bool wanted = c == '[' ? is_list(scan->value) : is_object;
     return wanted && scan->depth < PROMPT_SCAN_MAX_DEPTH;
 }
 
@@ -317,12 +360,73 @@ static bool is_token(const struct prompt_scan *scan) {
 static void begin_word(struct prompt_scan *scan, char c) {
     scan->state = IN_WORD;
     scan->number = c >= '0' && c <= '9' ? (uint64_t)(c - '0') : UINT64_MAX;
-    if (is_token(scan)) {
-        append_bounded(scan, &c, 1);
+    scan->is_true = c == 't';
+}
+
+/* ---- what servers refuse --------------------------------------------------------------------- */
+
+static bool is_of_tokens(const struct prompt_scan *scan) {
+    return scan->format == PROMPT_OF_VLLM_TOKENS || scan->format == PROMPT_OF_SGLANG_TOKENS;
+}
+
+static bool is_body(uint8_t frame) {
+    return frame == BODY || frame == VLLM_BODY || frame == SGLANG_BODY;
+}
+
+static void set_error(struct prompt_scan *scan, const char *text) {
+    scan->error_text = scan->error_text ? scan->error_text : text;
+}
+
+static const char *token_error(const struct prompt_scan *scan) {
+    switch ((int)scan->format) {
+    case PROMPT_OF_VLLM_TOKENS:
+        return "token_ids: expected a list of whole numbers from 0 to 4294967295";
+    case PROMPT_OF_SGLANG_TOKENS:
+        return "input_ids: expected a list of whole numbers from 0 to 4294967295";
+    default:
+        return "prompt: expected a text, or a list of texts or of token ids";
     }
 }
 
+/* A value of the body, or an item of a list of tokens, begins with this character. */
+static void check_begin(struct prompt_scan *scan, char c) {
+    bool is_tokens = is_of_tokens(scan) && scan->value == PROMPT;
+    if (is_tokens && (c != '[' || frame_of(scan) == PROMPT) && !json_is_literal_char(c)) {
+        set_error(scan, token_error(scan));
+    }
+    if (is_tokens && is_body(frame_of(scan)) && json_is_literal_char(c) && c != 'n') {
+        set_error(scan, token_error(scan));
+    }
+    if (scan->value == SALT && c != '"' && c != 'n') {
+        set_error(scan, scan->format == PROMPT_OF_SGLANG_TOKENS ? "extra_key: expected a text"
+                                                                : "cache_salt: expected a text");
+    }
+    /* an empty list or text of another member than "input" is none */
+    scan->has_required |=
+        scan->in_required && is_body(frame_of(scan)) && c != 'n' && str_is(scan->required, "input");
+}
+
+enum status prompt_scan_check(const struct prompt_scan *scan, bool ended, struct error *err) {
+    const char *name = scan->format == PROMPT_OF_VLLM_TOKENS ? "token_ids" : "input_ids";
+    if (scan->error_text) {
+        return error_set(err, ST_BAD_FIELD, "%s", scan->error_text);
+    }
+    if (scan->result == PROMPT_SCAN_NONE || (scan->result == PROMPT_SCAN_MORE && ended)) {
+        return error_set(err, ST_BAD_JSON,
+                         "the request body is not a JSON object, or it is cut off");
+    }
+    if (scan->result == PROMPT_SCAN_END && is_of_tokens(scan) && scan->n_tokens == 0) {
+        return error_set(err, ST_BAD_FIELD, "%s: expected a list of token ids, got none", name);
+    }
+    if (scan->result == PROMPT_SCAN_END && scan->required.ptr && !scan->has_required) {
+        return error_set(err, ST_BAD_FIELD, "%.*s: expected a value, got none",
+                         STR_ARG(scan->required));
+    }
+    return ST_OK;
+}
+
 static void begin_value(struct prompt_scan *scan, char c) {
+    check_begin(scan, c);
     if (frame_of(scan) == BODY) {
         scan->in_system = scan->value == SYSTEM;
     }
@@ -340,17 +444,44 @@ static void begin_value(struct prompt_scan *scan, char c) {
     }
 }
 
+static void end_hash(struct prompt_scan *scan) {
+    add_media_word(scan, scan->media_word);
+    add_media_word(scan, scan->n_media);
+}
+
 static void end_text(struct prompt_scan *scan) {
     scan->state = AFTER_VALUE;
-    if (scan->value == MEDIA) {
+    if (is_hashed(scan->value)) {
+        end_hash(scan);
+    }
+    if (scan->value == SALT) {
+        scan->salt = scan->media;
+    } else if (scan->value == HASH) {
+        list_item(scan, scan->media);
+    } else if (scan->value == MEDIA) {
         /* strings of a part have no order, either */
-        add_media_word(scan, scan->media_word);
-        add_media_word(scan, scan->n_media);
         scan->media_sum += scan->media;
         scan->item_sum += scan->is_aside ? 0 : scan->media;
     } else if (frame_of(scan) == PROMPT) {
         append_bounded(scan, &TEXT_MARK, 1);
     }
+}
+
+void prompt_scan_add_hash(struct prompt_scan *scan, struct str bytes, bool ended) {
+    if (scan->value != HASH) {
+        scan->value = HASH;
+        begin_text(scan, IN_TEXT);
+    }
+    add_media(scan, bytes.ptr, bytes.len);
+    if (ended) {
+        end_hash(scan);
+        list_item(scan, scan->media);
+        scan->value = OTHER;
+    }
+}
+
+void prompt_scan_add_text(struct prompt_scan *scan, struct str bytes) {
+    append_text(scan, bytes.ptr, bytes.len);
 }
 
 /* ---- strings --------------------------------------------------------------------------------- */
@@ -365,7 +496,8 @@ static void add_to_key(struct prompt_scan *scan, const char *bytes, size_t n_byt
 }
 
 static void add_to_text(struct prompt_scan *scan, const char *bytes, size_t n_bytes) {
-    if (scan->value == MEDIA) {
+    scan->has_required |= scan->in_required && n_bytes > 0;
+    if (is_hashed(scan->value)) {
         add_media(scan, bytes, n_bytes);
     } else if (scan->value == ROLE) {
         size_t room = sizeof(scan->role) - scan->n_role;
@@ -421,12 +553,22 @@ static const char *find_special(const char *at, const char *end) {
 
 static void scan_after_value(struct prompt_scan *scan, char c);
 
+void prompt_scan_add_token(struct prompt_scan *scan, uint32_t id) {
+    const char bytes[] = {(char)(unsigned char)id, (char)(unsigned char)(id >> 8),
+                          (char)(unsigned char)(id >> 16), (char)(unsigned char)(id >> 24)};
+    append_bounded(scan, bytes, sizeof(bytes));
+    scan->n_tokens++;
+}
+
 /* Ends a literal: max_tokens, or a token id. */
 static void end_word(struct prompt_scan *scan) {
     scan->state = AFTER_VALUE;
-    if (is_token(scan)) {
-        append_bounded(scan, &TEXT_MARK, 1);
-        scan->n_tokens++;
+    if (is_token(scan) && scan->number <= UINT32_MAX) {
+        prompt_scan_add_token(scan, (uint32_t)scan->number);
+    } else if (is_token(scan)) {
+        set_error(scan, token_error(scan));
+    } else if (scan->value == STREAMED) {
+        scan->is_streamed = scan->is_true;
     } else if (scan->value == WANTED && scan->number != UINT64_MAX) {
         scan->max_tokens = scan->number;
     }
@@ -442,9 +584,6 @@ static void scan_word_byte(struct prompt_scan *scan, char c) {
     }
     bool counts = c >= '0' && c <= '9' && scan->number < UINT32_MAX;
     scan->number = counts ? scan->number * 10 + (uint64_t)(c - '0') : UINT64_MAX;
-    if (is_token(scan)) {
-        append_bounded(scan, &c, 1);
-    }
 }
 
 /* ---- between values -------------------------------------------------------------------------- */
@@ -480,7 +619,9 @@ static void scan_after_value(struct prompt_scan *scan, char c) {
 /* A byte between tokens that is not whitespace. */
 static void scan_between_tokens(struct prompt_scan *scan, char c) {
     if (scan->state == BEFORE_OBJECT && c == '{') {
-        push_frame(scan, BODY);
+        push_frame(scan, scan->format == PROMPT_OF_VLLM_TOKENS     ? VLLM_BODY
+                         : scan->format == PROMPT_OF_SGLANG_TOKENS ? SGLANG_BODY
+                                                                   : BODY);
     } else if (scan->state == FIRST_KEY || scan->state == NEXT_KEY) {
         scan_key_start(scan, c);
     } else if (scan->state == BEFORE_COLON && c == ':') {
@@ -490,6 +631,7 @@ static void scan_between_tokens(struct prompt_scan *scan, char c) {
     } else if (scan->state == FIRST_ITEM && c == ']') {
         pop_frame(scan);
     } else if (scan->state == FIRST_ITEM) {
+        scan->has_required |= scan->in_required;
         scan->value = (uint8_t)meaning_of_item(scan);
         begin_value(scan, c);
     } else if (scan->state == AFTER_VALUE) {

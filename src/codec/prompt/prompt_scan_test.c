@@ -53,8 +53,10 @@ static const struct row {
     {STR(" {\n\"prompt\" :\t\"a\\u0062\\n\\\"\\ud83d\\ude00\" , \"max_tokens\" : 16 } "),
      "ab\n\"\xf0\x9f\x98\x80", "", 8, 0, 16},
     {STR("{\"prompt\":[\"one\",\"two\"]}"), "one" T "two" T, "", 6, 0, 0},
-    {STR("{\"prompt\":[1, 22 ,333],\"max_tokens\":5}"), "1" T "22" T "333" T, "", 0, 3, 5},
-    {STR("{\"prompt\":[[1,2],[3]]}"), "1" T "2" T "3" T, "", 0, 3, 0},
+    {STR("{\"prompt\":[16843009, 33686018 ,50529027],\"max_tokens\":5}"),
+     "\x01\x01\x01\x01\x02\x02\x02\x02\x03\x03\x03\x03", "", 0, 3, 5},
+    {STR("{\"prompt\":[[16843009,33686018],[67305985]]}"),
+     "\x01\x01\x01\x01\x02\x02\x02\x02\x01\x02\x03\x04", "", 0, 3, 0},
     {STR("{\"prompt\":[]}"), "", "", 0, 0, 0},
     {STR("{\"prompt\":null,\"max_tokens\":null}"), "", "", 0, 0, 0},
     {STR("{\"prompt\":{\"text\":\"no\"},\"suffix\":\"no\"}"), "", "", 0, 0, 0},
@@ -175,6 +177,136 @@ static void prompt_scan_prefix_needs_more(void **state) {
     for (size_t n = 0; n < body.len; n++) {
         assert_int_equal(scan(str_make(body.ptr, n)).result, PROMPT_SCAN_MORE);
     }
+}
+
+/* ---- formats and errors ---------------------------------------------------------------------- */
+
+/* A format, whether a member is required, and the error; NULL: none. */
+static const struct format_row {
+    enum prompt_format format;
+    const char *required, *body, *error;
+    uint64_t n_tokens, max_tokens;
+} format_rows[] = {
+    {PROMPT_OF_VLLM_TOKENS, NULL,
+     "{\"token_ids\":[1,4294967295],\"sampling_params\":{\"max_tokens\":9},"
+     "\"model\":\"m\",\"prompt\":\"no\"}",
+     NULL, 2, 9},
+    {PROMPT_OF_VLLM_TOKENS, NULL, "{\"token_ids\":[]}",
+     "token_ids: expected a list of token ids, got none", 0, 0},
+    {PROMPT_OF_VLLM_TOKENS, NULL, "{\"token_ids\":null}",
+     "token_ids: expected a list of token ids, got none", 0, 0},
+    {PROMPT_OF_VLLM_TOKENS, NULL, "{\"input_ids\":[1]}",
+     "token_ids: expected a list of token ids, got none", 0, 0},
+    {PROMPT_OF_VLLM_TOKENS, NULL, "{\"token_ids\":\"1\"}",
+     "token_ids: expected a list of whole numbers", 0, 0},
+    {PROMPT_OF_VLLM_TOKENS, NULL, "{\"token_ids\":1}",
+     "token_ids: expected a list of whole numbers", 0, 0},
+    {PROMPT_OF_VLLM_TOKENS, NULL, "{\"token_ids\":[1,-1]}",
+     "token_ids: expected a list of whole numbers", 1, 0},
+    {PROMPT_OF_VLLM_TOKENS, NULL, "{\"token_ids\":[4294967296]}",
+     "token_ids: expected a list of whole numbers", 0, 0},
+    {PROMPT_OF_VLLM_TOKENS, NULL, "{\"token_ids\":[\"1\"]}",
+     "token_ids: expected a list of whole numbers", 0, 0},
+    {PROMPT_OF_VLLM_TOKENS, NULL, "{\"token_ids\":[[1]]}",
+     "token_ids: expected a list of whole numbers", 1, 0},
+    {PROMPT_OF_VLLM_TOKENS, NULL, "{\"token_ids\":{\"a\":1}}",
+     "token_ids: expected a list of whole numbers", 0, 0},
+    {PROMPT_OF_VLLM_TOKENS, NULL, "{\"token_ids\":[1],\"cache_salt\":5}",
+     "cache_salt: expected a text", 1, 0},
+    {PROMPT_OF_SGLANG_TOKENS, NULL,
+     "{\"input_ids\":[5,6,7],\"sampling_params\":{\"max_new_tokens\":3},"
+     "\"extra_key\":null}",
+     NULL, 3, 3},
+    {PROMPT_OF_SGLANG_TOKENS, NULL, "{\"text\":\"a prompt\"}",
+     "input_ids: expected a list of token ids, got none", 0, 0},
+    {PROMPT_OF_SGLANG_TOKENS, NULL, "{\"input_ids\":[[5],[6]]}",
+     "input_ids: expected a list of whole numbers", 2, 0},
+    {PROMPT_OF_SGLANG_TOKENS, NULL, "{\"input_ids\":[1],\"extra_key\":[\"k\"]}",
+     "extra_key: expected a text", 1, 0},
+    {PROMPT_OF_TEXT, "messages", "{\"messages\":[{\"content\":\"a\"}]}", NULL, 0, 0},
+    {PROMPT_OF_TEXT, "messages", "{\"messages\":[]}", "messages: expected a value, got none", 0, 0},
+    {PROMPT_OF_TEXT, "messages", "{\"messages\":null}", "messages: expected a value, got none", 0,
+     0},
+    {PROMPT_OF_TEXT, "messages", "{\"prompt\":\"a\"}", "messages: expected a value, got none", 0,
+     0},
+    {PROMPT_OF_TEXT, "messages", "{\"x\":{\"messages\":[1]}}",
+     "messages: expected a value, got none", 0, 0},
+    {PROMPT_OF_TEXT, "prompt", "{\"prompt\":\"a\"}", NULL, 0, 0},
+    {PROMPT_OF_TEXT, "prompt", "{\"prompt\":\"\"}", "prompt: expected a value, got none", 0, 0},
+    {PROMPT_OF_TEXT, "prompt", "{\"prompt\":[\"a\"]}", NULL, 0, 0},
+    {PROMPT_OF_TEXT, "prompt", "{\"prompt\":[7]}", NULL, 1, 0},
+    {PROMPT_OF_TEXT, "prompt", "{\"prompt\":[7,1.5]}", "prompt: expected a text, or a list", 1, 0},
+    {PROMPT_OF_TEXT, "input", "{\"input\":\"\"}", NULL, 0, 0},
+    {PROMPT_OF_TEXT, "input", "{\"input\":[\"a\",\"b\"]}", NULL, 0, 0},
+    {PROMPT_OF_TEXT, "input", "{\"input\":[8,9]}", NULL, 2, 0},
+    {PROMPT_OF_TEXT, "input", "{\"input\":null}", "input: expected a value, got none", 0, 0},
+    {PROMPT_OF_TEXT, "items", "{\"items\":[{\"role\":\"user\",\"content\":\"a\"}]}", NULL, 0, 0},
+    {PROMPT_OF_TEXT, NULL, "{\"prompt\":null}", NULL, 0, 0},
+    {PROMPT_OF_TEXT, NULL, "no JSON", "the request body is not a JSON object", 0, 0},
+    {PROMPT_OF_TEXT, NULL, "{\"prompt\":\"a\"", "the request body is not a JSON object", 0, 0},
+    {PROMPT_OF_TEXT, NULL, "", "the request body is not a JSON object", 0, 0},
+};
+
+static void prompt_scan_formats_have_errors(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof(format_rows) / sizeof(*format_rows); i++) {
+        const struct format_row *row = &format_rows[i];
+        size_t n = strlen(row->body);
+        for (size_t cut = 0; cut <= n; cut++) {
+            struct prompt_scan got;
+            struct error err = {0};
+            prompt_scan_init(&got, arena, ROOM);
+            got.format = row->format;
+            got.may_have_system = false;
+            got.required = row->required ? str_of(row->required) : str_make(NULL, 0);
+            prompt_scan_feed(&got, str_make(row->body, cut));
+            prompt_scan_feed(&got, str_make(row->body + cut, n - cut));
+            enum status st = prompt_scan_check(&got, true, &err);
+            if ((st == ST_OK) != !row->error || (row->error && !strstr(err.text, row->error))) {
+                fail_msg("%s: %s", row->body, err.text);
+            }
+            assert_int_equal(got.n_tokens, row->n_tokens);
+            assert_int_equal(got.max_tokens, row->max_tokens);
+        }
+    }
+}
+
+/* The form of the tokens makes no difference: four bytes each. */
+static void prompt_scan_tokens_are_four_bytes(void **state) {
+    static const char *const bodies[] = {"{\"prompt\":[1,258]}", "{\"token_ids\":[1,258]}",
+                                         "{\"input_ids\": [ 1 , 258 ]}"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct prompt_scan got;
+        prompt_scan_init(&got, arena, ROOM);
+        got.format = (enum prompt_format)i;
+        prompt_scan_feed(&got, str_of(bodies[i]));
+        assert_int_equal(got.text.len, 8);
+        assert_memory_equal(got.text.data, "\x01\0\0\0\x02\x01\0\0", 8);
+    }
+}
+
+static void prompt_scan_hashes_salt_and_stream_are_read(void **state) {
+    static const char body[] =
+        "{\"features\":{\"mm_hashes\":{\"image\":[\"a\",\"b\"],\"audio\":[\"a\"]},\"x\":[{}]},"
+        "\"stream\":true,\"cache_salt\":\"s\",\"token_ids\":[1]}";
+    struct prompt_scan got, other;
+    (void)state;
+    for (size_t cut = 0; cut < sizeof(body); cut++) {
+        prompt_scan_init(&got, arena, ROOM);
+        got.format = PROMPT_OF_VLLM_TOKENS;
+        got.lists_items = true;
+        prompt_scan_feed(&got, str_make(body, cut));
+        prompt_scan_feed(&got, str_make(body + cut, sizeof(body) - 1 - cut));
+        assert_int_equal(got.n_items, 2);
+        assert_true(got.is_streamed && got.has_media && got.salt != 0);
+        assert_int_equal(got.text.len, 4);
+    }
+    other = scan(STR("{\"prompt\":\"a\",\"cache_salt\":\"t\",\"stream\":false}"));
+    assert_true(other.salt != 0 && other.salt != got.salt && !other.is_streamed);
+    other = scan(STR("{\"prompt\":\"a\",\"cache_salt\":\"s\"}"));
+    assert_true(other.salt == got.salt);
+    assert_true(scan(STR("{\"prompt\":\"a\"}")).salt == 0);
 }
 
 /* ---- media ----------------------------------------------------------------------------------- */
@@ -376,6 +508,9 @@ int main(void) {
         cmocka_unit_test(prompt_scan_media_have_the_set_sizes),
         cmocka_unit_test(prompt_scan_not_a_json_object_is_none),
         cmocka_unit_test(prompt_scan_prefix_needs_more),
+        cmocka_unit_test(prompt_scan_formats_have_errors),
+        cmocka_unit_test(prompt_scan_tokens_are_four_bytes),
+        cmocka_unit_test(prompt_scan_hashes_salt_and_stream_are_read),
         cmocka_unit_test(prompt_scan_media_count_by_their_bytes),
         cmocka_unit_test(prompt_scan_items_are_listed_once),
         cmocka_unit_test(prompt_scan_items_are_bounded),

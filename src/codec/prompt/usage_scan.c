@@ -10,18 +10,20 @@ enum state {
     OBJECT,
 };
 
-static const char NEEDLE[] = "\"usage\"";
 enum {
-    NEEDLE_BYTES = sizeof NEEDLE - 1,
     MAX_OBJECT_BYTES = 4096, /* a longer object is something else */
 };
 static const uint64_t MAX_NUMBER = UINT64_C(1) << 40;
 
 /* ---- the key --------------------------------------------------------------------------------- */
 
+static struct str needle_of(const struct usage_scan *scan) {
+    return scan->format == PROMPT_OF_SGLANG_TOKENS ? STR("\"meta_info\"") : STR("\"usage\"");
+}
+
 /* The only border of the key is its quote. */
-static uint8_t match_byte(uint8_t n_matched, char c) {
-    if (n_matched < NEEDLE_BYTES && c == NEEDLE[n_matched]) {
+static uint8_t match_byte(struct str needle, uint8_t n_matched, char c) {
+    if (n_matched < needle.len && c == needle.ptr[n_matched]) {
         return (uint8_t)(n_matched + 1);
     }
     return c == '"';
@@ -30,22 +32,23 @@ static uint8_t match_byte(uint8_t n_matched, char c) {
 /* Returns: the number of bytes up to the end of the key, or all of them where there is none. */
 static size_t find_key(struct usage_scan *scan, struct str bytes) {
     size_t at = 0;
-    while (at < bytes.len && scan->n_matched > 0 && scan->n_matched < NEEDLE_BYTES) {
-        scan->n_matched = match_byte(scan->n_matched, bytes.ptr[at++]);
+    struct str needle = needle_of(scan);
+    while (at < bytes.len && scan->n_matched > 0 && scan->n_matched < needle.len) {
+        scan->n_matched = match_byte(needle, scan->n_matched, bytes.ptr[at++]);
     }
     if (scan->n_matched == 0 && at < bytes.len) {
-        const char *found = memmem(bytes.ptr + at, bytes.len - at, NEEDLE, NEEDLE_BYTES);
+        const char *found = memmem(bytes.ptr + at, bytes.len - at, needle.ptr, needle.len);
         if (found) {
-            scan->n_matched = NEEDLE_BYTES;
-            at = (size_t)(found - bytes.ptr) + NEEDLE_BYTES;
+            scan->n_matched = (uint8_t)needle.len;
+            at = (size_t)(found - bytes.ptr) + needle.len;
         } else {
-            at = bytes.len - at < NEEDLE_BYTES ? at : bytes.len - NEEDLE_BYTES + 1;
+            at = bytes.len - at < needle.len ? at : bytes.len - needle.len + 1;
             while (at < bytes.len) {
-                scan->n_matched = match_byte(scan->n_matched, bytes.ptr[at++]);
+                scan->n_matched = match_byte(needle, scan->n_matched, bytes.ptr[at++]);
             }
         }
     }
-    if (scan->n_matched == NEEDLE_BYTES) {
+    if (scan->n_matched == needle.len) {
         scan->n_matched = 0;
         scan->state = COLON;
     }
@@ -124,6 +127,54 @@ static void scan_object(struct usage_scan *scan, char c) {
     }
 }
 
+/* ---- vLLM's gRPC responses ------------------------------------------------------------------- */
+
+enum { RESPONSE, STREAM_CHUNK, COMPLETE };           /* messages */
+enum { INPUT_TOKENS, OUTPUT_TOKENS, CACHED_TOKENS }; /* fields */
+
+static const struct grpc_walk_field GENERATE[] = {
+    {RESPONSE, GRPC_FIELD_MESSAGE, STREAM_CHUNK, 1},
+    {RESPONSE, GRPC_FIELD_MESSAGE, COMPLETE, 2},
+    {STREAM_CHUNK, GRPC_FIELD_NUMBER, INPUT_TOKENS, 2},
+    {STREAM_CHUNK, GRPC_FIELD_NUMBER, OUTPUT_TOKENS, 3},
+    {STREAM_CHUNK, GRPC_FIELD_NUMBER, CACHED_TOKENS, 4},
+    {COMPLETE, GRPC_FIELD_NUMBER, INPUT_TOKENS, 3},
+    {COMPLETE, GRPC_FIELD_NUMBER, OUTPUT_TOKENS, 4},
+    {COMPLETE, GRPC_FIELD_NUMBER, CACHED_TOKENS, 5},
+};
+static const struct grpc_walk_field EMBED[] = {{RESPONSE, GRPC_FIELD_NUMBER, INPUT_TOKENS, 2}};
+
+static void on_bytes(void *user, uint8_t id, struct str bytes, bool ended) {
+    (void)user;
+    (void)id;
+    (void)bytes;
+    (void)ended;
+}
+
+static void on_number(void *user, uint8_t id, uint64_t number) {
+    struct usage_scan *scan = user;
+    number = number < MAX_NUMBER ? number : MAX_NUMBER;
+    if (id == CACHED_TOKENS) {
+        scan->n_cached = number;
+        scan->has_cached = true;
+    } else if (id == INPUT_TOKENS && number > 0) {
+        scan->n_input = number;
+        scan->has_cached |= scan->format == PROMPT_OF_VLLM_GENERATE; /* 0 is not sent */
+    } else if (id == OUTPUT_TOKENS && number > 0) {
+        scan->n_output = number;
+    }
+}
+
+static void feed_grpc(struct usage_scan *scan, struct str bytes) {
+    const struct grpc_walk_callbacks callbacks = {on_bytes, on_number, scan};
+    if (!scan->walk.fields) {
+        bool is_embed = scan->format == PROMPT_OF_VLLM_EMBED;
+        grpc_walk_init(&scan->walk, is_embed ? EMBED : GENERATE,
+                       is_embed ? 1 : sizeof(GENERATE) / sizeof(*GENERATE), true);
+    }
+    (void)grpc_walk_feed(&scan->walk, bytes, &callbacks);
+}
+
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
 static bool is_space(char c) {
@@ -155,6 +206,10 @@ static void scan_byte(struct usage_scan *scan, char c) {
 
 void usage_scan_feed(struct usage_scan *scan, struct str bytes) {
     size_t at = 0;
+    if (scan->format == PROMPT_OF_VLLM_GENERATE || scan->format == PROMPT_OF_VLLM_EMBED) {
+        feed_grpc(scan, bytes);
+        return;
+    }
     if (bytes.len > USAGE_SCAN_BYTES) {
         at = bytes.len - USAGE_SCAN_BYTES;
         scan->state = SEARCH;

@@ -105,11 +105,72 @@ static void usage_scan_endless_object_is_left(void **state) {
     assert_int_equal(scan.n_input, 12);
 }
 
+/* SGLang's, whose chunks repeat the counts. */
+static void usage_scan_meta_info_counts(void **state) {
+    static const char body[] =
+        "data: "
+        "{\"text\":\"a\",\"meta_info\":{\"id\":\"x\",\"finish_reason\":null,\"prompt_tokens\":7,"
+        "\"completion_tokens\":1,\"cached_tokens\":3}}\n\n"
+        "data: "
+        "{\"usage\":{\"prompt_tokens\":99},\"meta_info\":{\"finish_reason\":{\"type\":\"stop\","
+        "\"prompt_tokens\":50},\"prompt_tokens\":7,\"completion_tokens\":5,\"cached_tokens\":3}}"
+        "\n\n"
+        "data: [DONE]\n\n";
+    (void)state;
+    for (size_t cut = 0; cut < sizeof(body); cut++) {
+        struct usage_scan scan = {.format = PROMPT_OF_SGLANG_TOKENS};
+        usage_scan_feed(&scan, str_make(body, cut));
+        usage_scan_feed(&scan, str_make(body + cut, sizeof(body) - 1 - cut));
+        assert_int_equal(scan.n_input, 7);
+        assert_int_equal(scan.n_output, 5);
+        assert_true(scan.has_cached && scan.n_cached == 3);
+    }
+}
+
+/* Messages of vLLM's gRPC responses: a chunk with tokens and no counts, then the complete one. */
+static void usage_scan_grpc_counts(void **state) {
+    static const char generate[] =
+        "\0\0\0\0\x07\x0a\x05\x0a\x03\x01\x02\x03"
+        "\0\0\0\0\x0d\x0a\x0b\x0a\x03\x01\x02\x03\x10\x07\x18\x02\x20\x04"
+        "\0\0\0\0\x0f\x12\x0d\x0a\x01\x05\x12\x04stop\x18\x08\x20\x09";
+    static const char embed[] = "\0\0\0\0\x0c\x0a\x08\x10\x63\x18\x63\0\0\0\0\x10\x0b";
+    (void)state;
+    for (size_t cut = 0; cut < sizeof(generate); cut++) {
+        struct usage_scan scan = {.format = PROMPT_OF_VLLM_GENERATE};
+        usage_scan_feed(&scan, str_make(generate, cut));
+        usage_scan_feed(&scan, str_make(generate + cut, sizeof(generate) - 1 - cut));
+        assert_int_equal(scan.n_input, 8);
+        assert_int_equal(scan.n_output, 9);
+        assert_true(scan.has_cached && scan.n_cached == 4);
+    }
+    for (size_t cut = 0; cut < sizeof(embed); cut++) {
+        struct usage_scan scan = {.format = PROMPT_OF_VLLM_EMBED};
+        usage_scan_feed(&scan, str_make(embed, cut));
+        usage_scan_feed(&scan, str_make(embed + cut, sizeof(embed) - 1 - cut));
+        assert_int_equal(scan.n_input, 11);
+        assert_true(scan.n_output == 0 && !scan.has_cached);
+    }
+}
+
+/* Google's HttpBody: the JSON is a field of a message. */
+static void usage_scan_reads_json_within_grpc(void **state) {
+    static const char body[] = "\0\0\0\0\x40\x0a\x10"
+                               "application/json\x12\x2c"
+                               "{\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4}}";
+    struct usage_scan scan = {.format = PROMPT_OF_VERTEX};
+    (void)state;
+    usage_scan_feed(&scan, str_make(body, sizeof(body) - 1));
+    assert_true(scan.n_input == 3 && scan.n_output == 4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(usage_scan_counts_at_every_split),
         cmocka_unit_test(usage_scan_large_chunk_is_read_at_its_end),
         cmocka_unit_test(usage_scan_endless_object_is_left),
+        cmocka_unit_test(usage_scan_meta_info_counts),
+        cmocka_unit_test(usage_scan_grpc_counts),
+        cmocka_unit_test(usage_scan_reads_json_within_grpc),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

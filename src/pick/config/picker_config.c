@@ -6,6 +6,7 @@
  * A setting that means the same here is applied. One that changes nothing gets a note, which
  * `sluice pick --check` prints. One that a user would rely on and that is not supported is an
  * error. */
+#include "codec/prompt/model_location.h"
 #include "core/base/buf.h"
 #include "pick/config/plugin_list.h"
 
@@ -254,16 +255,55 @@ static void read_data(struct doc_reader *reader, const struct doc_node *data) {
     check_refs(reader, &sources, PICKER_PLUGIN_DATA);
 }
 
+const struct picker_parser PICKER_PARSERS[] = {{"openai-parser", MODEL_PARSER_OPENAI},
+                                               {"anthropic-parser", MODEL_PARSER_ANTHROPIC},
+                                               {"vllmhttp-parser", MODEL_PARSER_VLLM_HTTP},
+                                               {"sglanghttp-parser", MODEL_PARSER_SGLANG_HTTP},
+                                               {"vllmgrpc-parser", MODEL_PARSER_VLLM_GRPC},
+                                               {"vertexai-parser", MODEL_PARSER_VERTEX},
+                                               {"passthrough-parser", MODEL_PARSER_PASSTHROUGH}};
+const size_t N_PICKER_PARSERS = sizeof(PICKER_PARSERS) / sizeof(PICKER_PARSERS[0]);
+
+static unsigned parser_bit(const struct picker_plugin_type *type) {
+    for (size_t i = 0; type && i < N_PICKER_PARSERS; i++) {
+        if (strcmp(type->type, PICKER_PARSERS[i].type) == 0) {
+            return PICKER_PARSERS[i].bit;
+        }
+    }
+    return 0;
+}
+
+/* As upstream: those after passthrough-parser, which claims all paths, are left out, and so is
+ * `parser` where there are `parsers`. */
+static void add_parser(struct doc_reader *reader, const struct doc_node *item, unsigned *parsers) {
+    static const struct doc_member members[] = {{"pluginRef", MEMBER_BY_CALLER}, {0}};
+    struct doc_node ref = doc_get(item, "pluginRef");
+    doc_reader_object(reader, item, members, NULL);
+    unsigned bit = parser_bit(read_ref(reader, &ref, PICKER_PLUGIN_PARSER).type);
+    if (*parsers & MODEL_PARSER_PASSTHROUGH) {
+        pool_config_add_note(reader, item, "no effect: it is after passthrough-parser");
+        return;
+    }
+    *parsers |= bit;
+}
+
 static void read_parsers(struct doc_reader *reader, const struct doc_node *document) {
     static const struct doc_member members[] = {{"parsers", MEMBER_BY_CALLER}, {0}};
-    struct doc_node one = doc_get(document, "parser");
+    struct doc_node one = doc_get(document, "parser"), item = {0};
     struct doc_node handler = doc_get(document, "requestHandler");
     struct doc_node list = doc_get(&handler, "parsers");
+    unsigned older = 0, parsers = 0;
     if (doc_is_present(&handler)) {
         doc_reader_object(reader, &handler, members, NULL);
     }
-    check_refs(reader, &one, PICKER_PLUGIN_PARSER);
-    check_refs(reader, &list, PICKER_PLUGIN_PARSER);
+    if (doc_is_present(&one)) {
+        add_parser(reader, &one, &older);
+    }
+    while (doc_is_present(&list) && doc_reader_next(reader, &list, &item)) {
+        add_parser(reader, &item, &parsers);
+    }
+    parsers = parsers != 0 ? parsers : older;
+    pool_config_reader_of(reader)->spec->parsers = parsers != 0 ? parsers : MODEL_PARSERS_DEFAULT;
 }
 
 /* Adds a note for the parameters of producers, which are ignored. */

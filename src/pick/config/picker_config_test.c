@@ -188,7 +188,19 @@ static const struct {
                       "[{pluginRef: core-metrics-extractor}]}]}\n"
                       "parser: {pluginRef: openai-parser}\n"
                       "requestHandler: {parsers: [{pluginRef: p}]}\n",
-     "notes       requestHandler.parsers[0].pluginRef: p (gRPC bodies are not parsed: "},
+     "bodies      as vllmgrpc-parser; requests to other paths are refused\n"},
+    {NEW KIND PLUGINS "- type: openai-parser\n- {name: s, type: sglanghttp-parser}\n"
+                      "- type: passthrough-parser\n- type: vertexai-parser\n"
+                      "requestHandler: {parsers: [{pluginRef: s}, {pluginRef: openai-parser}, "
+                      "{pluginRef: passthrough-parser}, {pluginRef: vertexai-parser}]}\n",
+     "bodies      as openai-parser, sglanghttp-parser; requests to other paths are passed on\n"},
+    {NEW KIND PLUGINS "- type: passthrough-parser\n- type: openai-parser\n"
+                      "requestHandler: {parsers: [{pluginRef: passthrough-parser}, "
+                      "{pluginRef: openai-parser}]}\n",
+     "notes       requestHandler.parsers[1] (no effect: it is after passthrough-parser)\n"},
+    {NEW KIND PLUGINS "- type: passthrough-parser\nparser: {pluginRef: passthrough-parser}\n",
+     "bodies      not read\n"},
+    {NEW KIND PLUGINS, "!bodies"},
     {NEW KIND PLUGINS "- {type: approx-prefix-cache-producer, parameters: {blockSizeTokens: 16}}\n"
                       "- type: inflight-load-producer\n",
      "!notes"},
@@ -341,7 +353,8 @@ static const struct {
      "3: dataLayer.crossReplica: not supported: replicas do not know of each other's requests"},
     {"parser: {pluginRef: own-parser}\n",
      "3: parser.pluginRef: \"own-parser\" is not one of: openai-parser, "
-     "passthrough-parser, anthropic-parser, vllmhttp-parser, sglanghttp-parser, vllmgrpc-parser"},
+     "passthrough-parser, anthropic-parser, vllmhttp-parser, sglanghttp-parser, vllmgrpc-parser, "
+     "vertexai-parser"},
 };
 
 /* In both groups of the API. */

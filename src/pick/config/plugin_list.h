@@ -90,6 +90,14 @@ extern const struct doc_member PICKER_UTILIZATION[], PICKER_CONCURRENCY[], PICKE
     PICKER_PROGRAM_AWARE[], PICKER_EXTRACTOR[], PICKER_ENGINE[], PICKER_SOURCE[],
     PICKER_GPU_SOURCE[];
 
+/* Upstream's parsers of request bodies, and their bits of pool_spec.parsers. */
+struct picker_parser {
+    const char *type;
+    unsigned bit;
+};
+extern const struct picker_parser PICKER_PARSERS[];
+extern const size_t N_PICKER_PARSERS;
+
 /* limits.c: the thresholds in `node`, which may be absent; notes are about `said`. */
 void picker_read_utilization(struct doc_reader *reader, const struct doc_node *said,
                              const struct doc_node *node);

@@ -3,8 +3,10 @@
 
 #include <inttypes.h>
 
+#include "codec/prompt/model_location.h"
 #include "core/base/plural.h"
 #include "pick/config/dns_plan.h"
+#include "pick/config/plugin_list.h"
 #include "pick/config/scrape_rules.h"
 #include "pick/pool/profile/handler.h"
 
@@ -421,6 +423,27 @@ static void print_models(const struct pool_spec *spec, struct buf *out) {
     }
 }
 
+/* Upstream's parsers, where they are listed. */
+static void print_parsers(unsigned parsers, struct buf *out) {
+    bool is_first = true;
+    if (parsers == 0 || parsers == MODEL_PARSERS_DEFAULT) {
+        return;
+    }
+    print_label(out, "bodies");
+    for (size_t i = 0; i < N_PICKER_PARSERS; i++) {
+        if ((parsers & PICKER_PARSERS[i].bit) &&
+            PICKER_PARSERS[i].bit != MODEL_PARSER_PASSTHROUGH) {
+            buf_printf(out, "%s%s", is_first ? "as " : ", ", PICKER_PARSERS[i].type);
+            is_first = false;
+        }
+    }
+    bool passes = (parsers & MODEL_PARSER_PASSTHROUGH) != 0;
+    buf_printf(out, "%s\n",
+               is_first ? "not read"
+               : passes ? "; requests to other paths are passed on"
+                        : "; requests to other paths are refused");
+}
+
 static void print_rewrites(const struct pool_spec *spec, struct buf *out) {
     print_label(out, "rewrites");
     buf_printf(out, "%zu\n", spec->n_rewrites);
@@ -514,6 +537,7 @@ void pool_spec_print(const struct pool_spec *spec, struct buf *out) {
     print_outlier_detection(&spec->outlier_detection, out);
     print_profiles(spec, out);
     print_models(spec, out);
+    print_parsers(spec->parsers, out);
     print_rewrites(spec, out);
     print_objectives(spec, out);
     print_protocol(&spec->protocol, out);

@@ -116,6 +116,8 @@ void stream_stats_on_outcome(struct stream_stats *self, struct stats_context *co
         endpoint_targets_add(&outcome->pick->ticket.endpoint->targets, row->target_hash);
     }
     self->row = row;
+    self->response.format = outcome->format;
+    self->response.is_streamed = outcome->is_streamed;
     if (counted->model.ptr && counted->model.len <= PICK_LABEL_BYTES &&
         str_eq(row->key.model, PICK_LABEL_OTHER)) {
         self->unlabelled_model = arena_dup(arena, counted->model);
@@ -150,7 +152,7 @@ static void on_first_part(struct stream_stats *self, const struct stats_context 
     }
     struct str type = ext_proc_header_find(&message->fields, STR("content-type"));
     struct str encoding = ext_proc_header_find(&message->fields, STR("content-encoding"));
-    response->is_streamed = str_starts_with(type, STR("text/event-stream"));
+    response->is_streamed |= str_starts_with(type, STR("text/event-stream"));
     response->is_encoded = encoding.len > 0 && !str_is(encoding, "identity");
     if (is_success(message)) {
         prove_model(self, context);
@@ -169,6 +171,9 @@ static void on_body(struct stream_stats *self, struct arena *arena, struct str b
         response->first_ns = now_ns;
         response->usage =
             response->is_encoded ? NULL : arena_calloc(arena, 1, sizeof(*response->usage));
+        if (response->usage) {
+            response->usage->format = response->format;
+        }
     } else if (response->is_streamed) {
         pick_stats_row_add(self->row, PICK_HISTOGRAM_BETWEEN_CHUNKS,
                            clock_between_ns(response->last_ns, now_ns));

@@ -21,9 +21,10 @@ struct stats_context {
 struct response_meter {
     uint64_t first_ns, last_ns; /* of the pieces of the body; 0: none was received */
     uint64_t n_bytes;
-    struct usage_scan *usage; /* NULL: the body is not read */
-    bool is_streamed;         /* events, of which each has about a token */
-    bool is_encoded;          /* compressed: the body can't be read */
+    struct usage_scan *usage;  /* NULL: the body is not read */
+    bool is_streamed;          /* events, of which each has about a token */
+    enum prompt_format format; /* of the request's body */
+    bool is_encoded;           /* compressed: the body can't be read */
     bool is_over;
 };
 

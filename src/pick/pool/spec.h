@@ -183,6 +183,8 @@ struct pool_spec {
     const struct str
         *model_paths; /* ends of the paths whose bodies name the model; NULL: the default */
     size_t n_model_paths;
+    unsigned parsers; /* enum model_parsers (codec/prompt/model_location.h): which paths have bodies
+                         that can be read, and are refused otherwise; 0: as model_paths says */
     bool strict_models;     /* a request for an unknown model is refused */
     bool strict_models_set; /* the configuration sets strict_models */
     struct pool_objective *objectives;

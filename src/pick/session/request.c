@@ -161,8 +161,9 @@ enum status pick_request_read(struct arena *arena, const struct protocol *protoc
 enum status pick_request_find_model(struct arena *arena, const struct pool_spec *spec,
                                     struct str method, struct str path, struct model_location *out,
                                     struct error *err) {
-    struct model_paths paths = {spec->model_paths, spec->n_model_paths};
-    return model_location_parse(arena, paths.items ? &paths : NULL, method, path, out, err);
+    struct model_paths paths = {spec->model_paths, spec->n_model_paths, spec->parsers};
+    bool is_default = !paths.items && paths.parsers == 0;
+    return model_location_parse(arena, is_default ? NULL : &paths, method, path, out, err);
 }
 
 bool pick_request_is_grpc(const struct pick_request *request) {

@@ -99,7 +99,8 @@ static enum status update_content_length(struct pick_session *session,
 
 static enum status rename_body(struct pick_session *session, struct str name,
                                struct pick_pending_response *pending, struct error *err) {
-    if (str_eq(name, pick_scan_name(session->scan))) {
+    bool is_absent = !session->scan->is_grpc && session->scan->of.json.result != MODEL_SCAN_FOUND;
+    if (is_absent || str_eq(name, pick_scan_name(session->scan))) {
         return ST_OK;
     }
     metric_add(METRIC_PICK_REWRITTEN_TOTAL, 1);

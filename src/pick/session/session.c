@@ -108,6 +108,8 @@ void pick_session_report(struct pick_session *session, struct str model,
         outcome->id = pick_session_request(session)->id;
         outcome->counted = pick_session_counted(session, model, outcome->pick);
         outcome->endpoint = session->stages.items[0].ticket.endpoint;
+        outcome->format = session->body_format;
+        outcome->is_streamed = pick_session_asks_for_stream(session);
         out->on_outcome(out->user, outcome);
     }
 }

@@ -122,6 +122,8 @@ struct pick_outcome {
     enum pick_decision decision;
     const struct error *why; /* the refusal, or the error that ends the stream; NULL: picked */
     struct pick_counted counted;
+    enum prompt_format format; /* of the request's body, where the pool's parsers say */
+    bool is_streamed;          /* the body asks for a stream */
 };
 
 /* The output of a session. None of these may call back into the session. */

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <inttypes.h>
 
-#include "codec/prompt/prompt_scan.h"
+#include "codec/prompt/prompt_grpc.h"
 #include "core/base/num.h"
 #include "core/base/utf8.h"
 #include "core/event/clock.h"
@@ -19,6 +19,8 @@ enum { PREFIX_BYTES = 5, MAX_PREFIXES = 1024 /* of a body that are looked at */ 
 
 struct pick_prompt {
     struct prompt_scan scan;
+    struct prompt_grpc *grpc; /* fills in `scan`; NULL: the body is JSON */
+    bool is_checked;          /* a body that can't be read is refused */
     struct prompt_text text;
     bool waits;       /* the pick waits for the prompt */
     bool wants_media; /* and for the first of its pictures, sounds or videos */
@@ -112,6 +114,9 @@ static void pick_scan_end(struct pick_scan *scan) {
 
 static enum status pick_scan_check(const struct pick_scan *scan, struct error *err) {
     assert(scan); /* the phases that check a name have a scan */
+    if (scan->is_optional && scan_result(scan) == MODEL_SCAN_ABSENT) {
+        return ST_OK;
+    }
     if (scan->is_repeated) {
         return error_set(err, ST_BAD_FIELD,
                          "%s: expected one that names the model, got another one after it",
@@ -189,6 +194,23 @@ static uint64_t scan_limit(const struct pick_session *session) {
     return session->prompt->wants_items && most > limit ? most : limit;
 }
 
+/* Returns: false when out of memory. */
+static bool set_format(struct pick_session *session, const struct model_location *location) {
+    struct pick_prompt *prompt = session->prompt;
+    prompt->scan.may_have_system = location->may_have_system;
+    prompt->scan.format = location->format;
+    prompt->scan.required = location->required;
+    prompt->is_checked = pick_session_spec(session)->parsers != 0;
+    if (!prompt_format_is_grpc(location->format)) {
+        return true;
+    }
+    prompt->grpc = arena_alloc(session->arena, sizeof(*prompt->grpc));
+    if (prompt->grpc) {
+        prompt_grpc_init(prompt->grpc, &prompt->scan, session->arena);
+    }
+    return prompt->grpc != NULL;
+}
+
 static bool start_prompt_scan(struct pick_session *session) {
     const struct pool_request_needs *needs = pool_request_needs(session->context.reader);
     struct model_location location;
@@ -217,7 +239,10 @@ static bool start_prompt_scan(struct pick_session *session) {
         prompt_text_init(&session->prompt->text, session->context.reader, session->arena);
         prompt_scan_init(&session->prompt->scan, session->arena,
                          (size_t)pool_needs_window_bytes(needs));
-        session->prompt->scan.may_have_system = location.may_have_system;
+        if (!set_format(session, &location)) {
+            session->prompt->scan.result = PROMPT_SCAN_NONE;
+            session->prompt->is_checked = false;
+        }
         session->prompt->scan.lists_items = needs->media_items;
         session->prompt->scan.media_seed = prompt_text_media_seed(session->context.reader);
         session->prompt->limit = scan_limit(session);
@@ -234,6 +259,7 @@ static void hash_prompt(struct pick_prompt *prompt) {
     bool ended = scan->result == PROMPT_SCAN_END;
     prompt->text.media = scan->items;
     prompt->text.n_media = scan->n_items;
+    prompt->text.salt = scan->salt;
     prompt_text_add(&prompt->text, true, prompt_scan_take(scan, true));
     prompt_text_add(&prompt->text, false, prompt_scan_take(scan, false));
     if (scan->system_seen) {
@@ -247,8 +273,12 @@ static void hash_prompt(struct pick_prompt *prompt) {
 /* Bytes after the limit do not count, however the body was cut. */
 static void scan_prompt(struct pick_prompt *prompt, struct str bytes) {
     uint64_t room = prompt->n_seen < prompt->limit ? prompt->limit - prompt->n_seen : 0;
-    (void)prompt_scan_feed(&prompt->scan,
-                           str_make(bytes.ptr, bytes.len < room ? bytes.len : (size_t)room));
+    struct str seen = str_make(bytes.ptr, bytes.len < room ? bytes.len : (size_t)room);
+    if (prompt->grpc) {
+        (void)prompt_grpc_feed(prompt->grpc, seen);
+    } else {
+        (void)prompt_scan_feed(&prompt->scan, seen);
+    }
     prompt->n_seen += bytes.len;
     hash_prompt(prompt);
 }
@@ -293,6 +323,10 @@ uint64_t pick_session_prompt_bytes(const struct pick_session *session) {
     return prompt ? prompt->scan.system.cap + prompt->scan.text.cap +
                         prompt->scan.items_cap * sizeof(uint64_t) + prompt_text_bytes(&prompt->text)
                   : 0;
+}
+
+bool pick_session_asks_for_stream(const struct pick_session *session) {
+    return session->prompt && session->prompt->scan.is_streamed;
 }
 
 bool pick_session_has_media(const struct pick_session *session) {
@@ -434,6 +468,7 @@ static enum status start_model_scan(struct pick_session *session, struct error *
     if (!session->scan) {
         return error_no_memory(err, "the model scan");
     }
+    session->scan->is_optional = session->model_path.is_model_optional;
     pick_scan_init(session->scan, session->arena,
                    session->model_path.kind == MODEL_LOCATION_GRPC_BODY, true);
     if (session->request_half == PICK_HALF_ENDED) {
@@ -491,6 +526,26 @@ static void wait_for_body(struct pick_session *session) {
     }
 }
 
+/* Without a list of parsers every path is passed on. Returns: ST_BAD_REQUEST where none of the list
+ * reads the bodies of the path; as model_location_parse. */
+static enum status check_parsers(struct pick_session *session, const struct pool_spec *spec,
+                                 struct error *err) {
+    const struct pick_request *request = session->request;
+    struct model_location location;
+    if (spec->parsers == 0 || spec->parsers == MODEL_PARSERS_DEFAULT) {
+        return ST_OK;
+    }
+    enum status st = pick_request_find_model(session->arena, spec, request->method, request->path,
+                                             &location, err);
+    session->body_format = location.format;
+    if (st == ST_OK && location.is_unclaimed && session->request_half != PICK_HALF_ENDED) {
+        return error_set(err, ST_BAD_REQUEST,
+                         "no parser of the picker's configuration reads requests to this path "
+                         "(requestHandler.parsers; passthrough-parser passes them on)");
+    }
+    return st;
+}
+
 /* Returns: ST_NO_MEMORY. */
 static enum status read_request(struct pick_session *session, const struct protocol *protocol,
                                 const struct ext_proc_request *message, struct error *err) {
@@ -527,7 +582,8 @@ void pick_session_on_headers(struct pick_session *session, const struct ext_proc
     }
     if (found != ST_OK) {
         pick_session_refuse(session, &no_pool);
-    } else if (find_model(session, snapshot, &err) != ST_OK) {
+    } else if (find_model(session, snapshot, &err) != ST_OK ||
+               check_parsers(session, snapshot->spec, &err) != ST_OK) {
         pick_session_refuse(session, &err);
     } else {
         session->needs_model = needs_body(session, snapshot);
@@ -647,12 +703,37 @@ bool pick_session_can_pick(const struct pick_session *session) {
 
 /* The model to match, as far as the body was scanned. */
 static struct str known_model_of(struct pick_session *session) {
+    const struct prompt_grpc *grpc = session->prompt ? session->prompt->grpc : NULL;
     struct error err;
-    if (session->requested.ptr || !session->scan || pick_scan_check(session->scan, &err) != ST_OK) {
+    if (!session->requested.ptr && grpc && grpc->model.result == MODEL_SCAN_FOUND) {
+        session->model_source = PICK_MODEL_FROM_BODY;
+        return buf_str(&grpc->model.name);
+    }
+    if (session->requested.ptr || !session->scan ||
+        scan_result(session->scan) == MODEL_SCAN_ABSENT ||
+        pick_scan_check(session->scan, &err) != ST_OK) {
         return session->requested;
     }
     session->model_source = PICK_MODEL_FROM_BODY;
     return pick_scan_name(session->scan);
+}
+
+/* A body that the pool's parsers can't read is refused, as far as it was read. The whole was read
+ * where nothing of it was left out for its size. */
+static bool check_prompt(struct pick_session *session) {
+    const struct pick_prompt *prompt = session->prompt;
+    struct error err;
+    if (!prompt || !prompt->is_checked) {
+        return true;
+    }
+    bool ended = session->request_half == PICK_HALF_ENDED &&
+                 prompt->n_seen == session->n_body_received && prompt->n_seen <= prompt->limit;
+    enum status st = prompt->grpc ? prompt_grpc_check(prompt->grpc, ended, &err)
+                                  : prompt_scan_check(&prompt->scan, ended, &err);
+    if (st != ST_OK) {
+        pick_session_refuse(session, &err);
+    }
+    return st == ST_OK;
 }
 
 /* A whole body is limited as a buffered one. Returns: as check_model_name. */
@@ -674,7 +755,7 @@ void pick_session_pick_and_flush(struct pick_session *session) {
     struct pick_pending_response pending;
     pick_pending_init(&pending, EXT_PROC_REQUEST_HEADERS);
     struct error err;
-    if (!check_model_name(session) ||
+    if (!check_prompt(session) || !check_model_name(session) ||
         !pick_session_pick_endpoint(session, known_model_of(session), &pending) ||
         !pick_session_send_response(session, &pending)) {
         return;
@@ -750,7 +831,7 @@ void pick_session_pick_at_body(struct pick_session *session,
                                const struct ext_proc_request *message) {
     struct pick_pending_response pending;
     pick_pending_init(&pending, EXT_PROC_REQUEST_BODY);
-    if (check_model_name(session) &&
+    if (check_prompt(session) && check_model_name(session) &&
         pick_session_pick_endpoint(session, known_model_of(session), &pending) &&
         send_with_body(session, message, &pending)) {
         pick_session_set_state(session, PICK_PICKED);

@@ -54,6 +54,7 @@ struct pick_queue_entry {
 /* The search for the model in a body of JSON or of gRPC. */
 struct pick_scan {
     bool is_grpc;
+    bool is_optional; /* a body of JSON without a model is right */
     union {
         struct model_scan json;
         struct model_scan_grpc grpc;
@@ -85,7 +86,8 @@ struct pick_session {
     bool needs_model;          /* the body must name the model, or the name in it is replaced */
     bool response_has_headers; /* the proxy shows them */
     enum pick_model_source model_source;
-    struct ext_proc_config config; /* how bodies are sent; without protocol_config STREAMED */
+    enum prompt_format body_format; /* by the pool's parsers, where they are listed */
+    struct ext_proc_config config;  /* how bodies are sent; without protocol_config STREAMED */
     struct pick_stages stages;
     uint64_t client; /* hash of the client's address, where pool_wants_clients; 0: unknown */
     uint64_t n_body_bytes, n_body_received; /* content-length, or 0; bytes of it so far */
@@ -214,6 +216,8 @@ struct pool_prompt *pick_session_get_prompt(const struct pick_session *session,
 uint64_t pick_session_prompt_bytes(const struct pick_session *session);
 /* Whether the prompt has pictures, sound or video, as far as it was read. */
 bool pick_session_has_media(const struct pick_session *session);
+/* Whether the body asks for a stream, as far as it was read. */
+bool pick_session_asks_for_stream(const struct pick_session *session);
 /* Estimate of the tokens of the prompt, and what the request asks for; 0: unknown. */
 uint32_t pick_session_prompt_tokens(const struct pick_session *session);
 uint32_t pick_session_max_output_tokens(const struct pick_session *session);

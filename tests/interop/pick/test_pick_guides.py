@@ -37,7 +37,7 @@ REFUSED = {
     "multicluster-queue-scorer": ONE_CLUSTER,
 }
 # What notes may say: none of it is a setting that upstream would choose otherwise by.
-NOTED = ("a body is parsed if models or the profile need it", "their prompts are not used", "thresholds need `metrics`",
+NOTED = ("thresholds need `metrics`",
          "the scorers of affinities weigh as much as those of load", "upstream has never used it",
          "loads are scraped as `metrics` configures")
 

@@ -223,7 +223,8 @@ static void set_key(const struct prefix_producer *producer, uint32_t index, uint
 static __attribute__((noinline)) void match_prompt(struct pool_reader *reader,
                                                    const struct pool_request_needs *needs,
                                                    struct pool_prompt *prompt, struct str model) {
-    uint64_t salt = hash_text(model, prefix_table_seed(reader->pool->prefix_table));
+    uint64_t seed = prefix_table_seed(reader->pool->prefix_table);
+    uint64_t salt = hash_text(model, seed) ^ prompt->text->salt;
     for (uint32_t used = needs->used_prefixes; used != 0; used &= used - 1) {
         uint32_t i = (uint32_t)__builtin_ctz(used);
         const struct prefix_producer *producer = &needs->prefixes[i];

@@ -49,6 +49,7 @@ struct prompt_text {
      * as long. */
     const uint64_t *media;
     uint32_t n_media;
+    uint64_t salt; /* equal prompts with different ones are unrelated */
     struct prefix_source source;
 };
 
