@@ -372,6 +372,7 @@ static part_reader *const PARTS[] = {read_profiles,
 void pool_config_read_picker_config(struct pool_config_reader *reader,
                                     const struct doc_node *node) {
     reader->plugins = arena_calloc(reader->arena, 1, sizeof(*reader->plugins));
+    reader->spec->refuses_uncached = true;
     for (size_t i = 0; i < sizeof(PARTS) / sizeof(PARTS[0]); i++) {
         enum status before = doc_reader_begin_part(&reader->doc);
         PARTS[i](&reader->doc, node);

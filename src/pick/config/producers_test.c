@@ -131,6 +131,7 @@ static void token_producer_estimates_media(void **state) {
         const char *parameters;
         uint64_t image, video;
     } rows[] = {
+        {NULL, 225, 4500}, /* not declared: the default */
         {"{}", 225, 4500},
         {"{estimate: {}}", 225, 4500},
         {"{estimate: {image: {mode: dynamic, defaultResolution: {width: 1280, height: 720}, "
@@ -151,9 +152,9 @@ static void token_producer_estimates_media(void **state) {
         struct pool_specs specs;
         struct error err = {.status = ST_OK};
         snprintf(text, sizeof(text),
-                 HEAD "- {type: token-producer, parameters: %s}\n"
-                      "- type: prefix-cache-scorer\n",
-                 rows[i].parameters);
+                 HEAD "- {type: %s, parameters: %s}\n- type: prefix-cache-scorer\n",
+                 rows[i].parameters ? "token-producer" : "queue-scorer",
+                 rows[i].parameters ? rows[i].parameters : "{}");
         if (pool_file_parse("pool.yaml", str_of(text), &specs, &err) != ST_OK) {
             fail_msg("%s\n%s", text, err.text);
         }

@@ -273,6 +273,8 @@ static void end_profiles(struct profile_reader *self, struct profile *profiles, 
         }
     }
     if (doc_reader_ok(self->doc)) {
+        /* Upstream has a token-producer wherever it needs one. */
+        profiles->needs.estimate = self->upstream ? &MEDIA_ESTIMATE_DEFAULT : NULL;
         picker_declare_producers(self->doc, self->plugins, &profiles->needs);
     }
     struct profile_handler *handler =

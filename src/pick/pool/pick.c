@@ -902,7 +902,7 @@ static enum status finish_pick(struct trial *trial, enum attempt attempt, struct
     out->ticket.endpoint = best->endpoints[0];
     out->ticket.kind = trial->kind;
     out->ticket.number = best->pick_number;
-    if (trial->reader->snapshot->spec->handler) {
+    if (trial->reader->snapshot->spec->handler || trial->reader->snapshot->spec->refuses_uncached) {
         out->n_cached_tokens = pool_prompt_cached_tokens(trial->reader, best->endpoints[0]);
     }
     if (trial->reader->snapshot->spec->flow_control.has_programs) {

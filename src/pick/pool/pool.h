@@ -171,7 +171,8 @@ struct pool_pick {
     size_t n_endpoints;
     bool is_list; /* the profile's picker wants all of them in the answer */
     enum pool_picked_by picked_by;
-    uint32_t n_cached_tokens; /* with a handler: of the prompt, at the picked endpoint; estimate */
+    uint32_t n_cached_tokens; /* with a handler or refuses_uncached: of the prompt, at the picked
+                                 endpoint; estimate */
     struct str pool;          /* its name; empty: none. Valid as the endpoints are */
     bool known_model;         /* the configuration has the model's name, or a rewrite for it */
     struct str target;        /* the model's name for the endpoint; ptr NULL: unchanged */

@@ -187,6 +187,8 @@ struct pool_spec {
                          that can be read, and are refused otherwise; 0: as model_paths says */
     bool strict_models;     /* a request for an unknown model is refused */
     bool strict_models_set; /* the configuration sets strict_models */
+    bool refuses_uncached;  /* requests with `Prefer: if-available`, where the endpoint has nothing
+                               of their prompt */
     struct pool_objective *objectives;
     size_t n_objectives, objectives_cap;
     struct pool_rewrite *rewrites; /* the first that matches counts */

@@ -451,6 +451,25 @@ static void handler_prefer_available_needs_cached_prefix(void **state) {
     proxy_close(proxy);
 }
 
+/* Upstream's configuration, without a handler; a profile that compares no prompts has nothing of
+ * any. */
+static void handler_prefer_available_is_of_upstreams_configuration(void **state) {
+    static const char headers[] = ":method=POST|:path=/v1/completions|prefer=if-available";
+    (void)state;
+    for (int refuses = 0; refuses <= 1; refuses++) {
+        struct pool_spec *spec = fixture_spec_of(2);
+        spec->refuses_uncached = refuses;
+        struct fake_proxy *proxy = proxy_open(spec);
+        proxy_request(proxy, headers, true, PROXY_CONFIG(NONE, NONE));
+        if (refuses) {
+            proxy_expect_refusal(proxy, 412);
+        } else {
+            assert_true(proxy_pick(proxy_next(proxy)).len > 0);
+        }
+        proxy_close(proxy);
+    }
+}
+
 static void handler_explanation_has_each_stage(void **state) {
     struct profile_handler handler = handler_of_three();
     struct pick_described_request described = {.method = STR("POST"),
@@ -821,6 +840,7 @@ int main(void) {
         cmocka_unit_test(handler_primary_port_replaces_destinations),
         cmocka_unit_test(handler_header_names_profile),
         cmocka_unit_test(handler_prefer_available_needs_cached_prefix),
+        cmocka_unit_test(handler_prefer_available_is_of_upstreams_configuration),
         cmocka_unit_test(handler_explanation_has_each_stage),
         cmocka_unit_test(handler_waiters_get_endpoints_of_their_stage),
         cmocka_unit_test(handler_first_stage_that_waits_is_reported),

@@ -144,9 +144,10 @@ static bool prefers_available(const struct pick_session *session) {
     return false;
 }
 
-static enum status check_preference(const struct pick_session *session,
-                                    const struct pool_pick *pick, struct error *err) {
-    if (!session->stages.by_handler || pick->n_cached_tokens > 0 || !prefers_available(session)) {
+static enum status check_preference(struct pick_session *session, const struct pool_pick *pick,
+                                    struct error *err) {
+    bool refuses = session->stages.by_handler || pick_session_spec(session)->refuses_uncached;
+    if (!refuses || pick->n_cached_tokens > 0 || !prefers_available(session)) {
         return ST_OK;
     }
     return error_set(err, ST_PRECONDITION_FAILED,
