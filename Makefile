@@ -23,7 +23,7 @@ includedir ?= $(prefix)/include
 within_prefix = $(patsubst $(prefix)/%,%,$(1))
 
 .PHONY: all release bootstrap tools test unit scenario interop interop-plain kube kube-tsan examples demo demo-pick soak delays storm clang valgrind asan \
-	tsan fuzz bench simulate check lint fmt docs site portable wheel archive image dist aarch64 dist-aarch64 wheel-test test-onnxruntime test-triton test-setup packages packages-test image-test install clean help build-tests build-clang build-asan build-tsan build-fuzz
+	tsan fuzz bench simulate check lint fmt docs site portable wheel archive image dist aarch64 dist-aarch64 wheel-test test-onnxruntime test-triton test-llm-d test-setup packages packages-test image-test install clean help build-tests build-clang build-asan build-tsan build-fuzz
 
 all: bootstrap $(BUILD)/build.ninja ## everyday: build build/sluice; installs missing packages
 	@$(NINJA) -C $(BUILD) --quiet
@@ -197,6 +197,9 @@ docs: ## everyday: check that the pages name only code, tests and files that exi
 
 test-onnxruntime: build-tests ## release: one build of the backend with ONNX Runtime 1.21, 1.31 and the newest of the index
 	@tools/test-onnxruntime $(BUILD)
+
+test-llm-d: build-tests ## rare: beside a built llm-d-router and its sidecar, and on checkouts: tools/test-llm-d has the variables
+	@tools/test-llm-d $(BUILD)
 
 test-triton: build-tests ## rare: the examples of the client library, and bench/peers, against a real Triton (x86-64)
 	@tools/test-triton $(BUILD)
