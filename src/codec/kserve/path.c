@@ -92,6 +92,14 @@ static enum status read_name(struct arena *arena, struct str part, const char *k
 
 static enum status not_found(struct str path, struct error *err) {
     char text[QUOTED_NAME_BYTES];
+    if (str_starts_with(path,
+                        STR("/v1/models"))) { /* KServe's older protocol, TensorFlow Serving's */
+        return error_set(
+            err, ST_NOT_FOUND,
+            "no resource %s: this server speaks V2, the Open Inference Protocol, not V1: "
+            "POST /v2/models/MODEL/infer (protocolVersion: v2 of an InferenceService)",
+            quote_name(path, text));
+    }
     return error_set(err, ST_NOT_FOUND,
                      "no resource %s; there are /v2, /v2/health/live, /v2/health/ready, /v2/load, "
                      "/v2/logging, /v2/trace/setting, /v2/models, /v2/models/stats, "

@@ -95,6 +95,8 @@ static void v2_path_parse_unknown_paths_are_refused(void **state) {
         {"", ST_NOT_FOUND, "no resource \"\""},
         {"/", ST_NOT_FOUND, "no resource \"/\"; there are /v2,"},
         {"/v1", ST_NOT_FOUND, "/v1"},
+        {"/v1/models/m:predict", ST_NOT_FOUND, "not V1: POST /v2/models/MODEL/infer"},
+        {"/v1/models", ST_NOT_FOUND, "not V1"},
         {"/v2x", ST_NOT_FOUND, "/v2x"},
         {"/V2", ST_NOT_FOUND, ""},
         {"/v2//", ST_NOT_FOUND, ""},

@@ -351,6 +351,70 @@ static enum status scan_file_root(struct model_list *list, const char *path, str
     return list->n == before ? error_not_a_repository(path, err) : add_root(list, path, true, err);
 }
 
+/* What a directory has that could be a model. */
+struct only_model {
+    struct model_list *list;
+    char path[PATH_MAX]; /* of the first */
+    bool is_directory;
+    size_t n;
+    char names[160]; /* of all, which may be cut */
+    size_t len;
+};
+
+static bool is_model_entry(struct only_model *only, const char *path, const char *name,
+                           bool *is_directory) {
+    struct file_name file = {.name = str_of(name)};
+    struct error failure;
+    *is_directory = model_dir_exists(path);
+    return *is_directory ? model_dir_is_model(path)
+                         : find_backend(only->list, &file, &failure) != NULL;
+}
+
+static void consider_entry(struct only_model *only, const char *directory, const char *name) {
+    char path[PATH_MAX];
+    bool is_directory;
+    if (name[0] == '.' ||
+        (size_t)snprintf(path, sizeof(path), "%s/%s", directory, name) >= sizeof(path) ||
+        !is_model_entry(only, path, name, &is_directory)) {
+        return;
+    }
+    if (only->n++ == 0) {
+        memcpy(only->path, path, sizeof(path));
+        only->is_directory = is_directory;
+    }
+    if (only->len < sizeof(only->names)) {
+        only->len += (size_t)snprintf(only->names + only->len, sizeof(only->names) - only->len,
+                                      "%s%s", only->n > 1 ? ", " : "", name);
+    }
+}
+
+/* NAME=PATH: the only model in the directory, a file or a model's directory, whatever else is
+ * there, as a storage initializer leaves it. */
+static enum status scan_only_model(struct model_list *list, const struct scan_source *source,
+                                   struct error *err) {
+    struct only_model only = {.list = list};
+    DIR *dir;
+    enum status st = open_directory(source->path, &dir, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        consider_entry(&only, source->path, entry->d_name);
+    }
+    closedir(dir);
+    if (only.n != 1) {
+        return error_set(err, ST_BAD_CONFIG, "%s: NAME=PATH is for one model, and there %s%s%s%s",
+                         source->path, only.n == 0 ? "is none" : "are several: ", only.names,
+                         only.len < sizeof(only.names) ? "" : "…",
+                         only.n == 0 ? "; expected PATH/MODEL.onnx, PATH/VERSION/model.onnx or "
+                                       "PATH/MODEL/VERSION/model.onnx"
+                                     : "");
+    }
+    struct scan_source found = *source;
+    found.path = only.path;
+    return only.is_directory ? scan_model_dir(list, &found, err) : scan_file(list, &found, err);
+}
+
 static enum status scan_dir(struct model_list *list, const struct scan_source *source,
                             struct error *err) {
     const char *path = source->path;
@@ -362,15 +426,12 @@ static enum status scan_dir(struct model_list *list, const struct scan_source *s
     if (contents.config || (contents.versions && !contents.model_in_number)) {
         return scan_model_dir(list, source, err);
     }
+    if (source->name.ptr) {
+        return scan_only_model(list, source, err);
+    }
     if (source->params && source->params->n > 0) {
         return error_set(err, ST_BAD_CONFIG,
                          "%s: a directory of models has no parameters of its own; they are for one "
-                         "model",
-                         path);
-    }
-    if (source->name.ptr) {
-        return error_set(err, ST_BAD_CONFIG,
-                         "%s: a directory of models has no name of its own; NAME=PATH is for one "
                          "model",
                          path);
     }
