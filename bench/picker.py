@@ -17,7 +17,9 @@ CALL = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 def every_scorer():
     """A profile of all there are."""
     scorers = sorted(path.name for path in (lib.ROOT / "src/pick/pool/plugins").glob("*-scorer"))
-    told = {"header-label-affinity-scorer": "{headerName: x-zone, labelKey: zone}"}
+    told = {"header-label-affinity-scorer": "{headerName: x-zone, labelKey: zone}",
+            "endpoint-attribute-scorer": "{attributeKey: GPUUtilization, producer: dcgm-extractor, "
+                                         "algorithm: {type: linear_lower_is_better}}"}
     plugins = "".join(f"    - {{type: {name}, parameters: {told.get(name, '{}')}}}\n"
                       for name in [*scorers, "max-score-picker"])
     return "profile:\n  plugins:\n" + plugins
