@@ -1,9 +1,21 @@
-"""A collector of OpenTelemetry's: takes traces over HTTP as JSON, holds them to the form, and may refuse
-them."""
+"""Collectors of OpenTelemetry's: they take traces over HTTP as JSON or protobuf, or over gRPC, hold them to the form,
+and may refuse them."""
+import functools
 import http.server
 import json
+import os
 import re
+import subprocess
+import tempfile
 import threading
+from concurrent import futures
+
+import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from lib import http1
+
+EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 HEX16, HEX32 = re.compile("[0-9a-f]{16}"), re.compile("[0-9a-f]{32}")
 NUMBER = re.compile("[0-9]{1,20}")
@@ -27,11 +39,12 @@ def check(value, form, path="request"):
     elif isinstance(form, re.Pattern):
         assert isinstance(value, str) and form.fullmatch(value), (path, value)
     else:
-        assert type(value) is form, (path, value)
+        assert type(value) in (form if isinstance(form, tuple) else (form,)), (path, value)
 
 
 # The members of opentelemetry/proto/trace/v1/trace.proto that are sent, in the JSON of OTLP.
-ATTRIBUTES = [{"key": str, "value": {"stringValue?": str, "intValue?": NUMBER}}]
+VALUE = {"stringValue?": str, "intValue?": NUMBER, "doubleValue?": (int, float)}
+ATTRIBUTES = [{"key": str, "value": {**VALUE, "arrayValue?": {"values": [VALUE]}}}]
 SPAN = {"traceId": HEX32, "spanId": HEX16, "parentSpanId?": HEX16, "traceState?": str, "name": str,
         "kind": int, "startTimeUnixNano": NUMBER, "endTimeUnixNano": NUMBER, "attributes?": ATTRIBUTES,
         "events": [{"timeUnixNano": NUMBER, "name": str}], "status?": {"message?": str, "code": int}}
@@ -39,14 +52,85 @@ FORM = {"resourceSpans": [{"resource": {"attributes": ATTRIBUTES},
                            "scopeSpans": [{"scope": {"name": str, "version": str}, "spans": [SPAN]}]}]}
 
 
-class Collector:
+@functools.cache
+def classes():
+    """name → class of each message in otlp.proto."""
+    folder = os.path.dirname(__file__)
+    with tempfile.NamedTemporaryFile() as out:
+        subprocess.run(["protoc", f"-I{folder}", f"--descriptor_set_out={out.name}", "otlp.proto"], check=True)
+        files = descriptor_pb2.FileDescriptorSet.FromString(out.read())
+    found = message_factory.GetMessages(files.file, pool=descriptor_pool.DescriptorPool())
+    return {name.removeprefix("otlp."): kind for name, kind in found.items()}
+
+
+def json_of_value(value):
+    kind = value.WhichOneof("value")
+    if kind == "array_value":
+        return {"arrayValue": {"values": [json_of_value(item) for item in value.array_value.values]}}
+    found = getattr(value, kind)
+    return {"string_value": {"stringValue": found}, "int_value": {"intValue": str(found)},
+            "double_value": {"doubleValue": found}}[kind]
+
+
+def json_of_attributes(attributes):
+    return [{"key": item.key, "value": json_of_value(item.value)} for item in attributes]
+
+
+def json_of_span(span):
+    said = {"traceId": span.trace_id.hex(), "spanId": span.span_id.hex(), "name": span.name, "kind": span.kind,
+            "startTimeUnixNano": str(span.start_time_unix_nano), "endTimeUnixNano": str(span.end_time_unix_nano),
+            "attributes": json_of_attributes(span.attributes),
+            "events": [{"timeUnixNano": str(event.time_unix_nano), "name": event.name} for event in span.events]}
+    if span.parent_span_id:
+        said["parentSpanId"] = span.parent_span_id.hex()
+    if span.trace_state:
+        said["traceState"] = span.trace_state
+    if span.HasField("status"):
+        said["status"] = {"message": span.status.message, "code": span.status.code}
+    return said
+
+
+def json_of_request(body):
+    """A request in protobuf, as OTLP's JSON has it."""
+    request = classes()["ExportTraceServiceRequest"].FromString(body)
+    return {"resourceSpans": [
+        {"resource": {"attributes": json_of_attributes(resource.resource.attributes)},
+         "scopeSpans": [{"scope": {"name": scope.scope.name, "version": scope.scope.version},
+                         "spans": [json_of_span(span) for span in scope.spans]}
+                        for scope in resource.scope_spans]} for resource in request.resource_spans]}
+
+
+class Taken:
+    """What a collector was sent."""
+
+    def __init__(self):
+        self.problems = []
+        self.requests = []  # those taken: resource attributes, spans
+        self.fields = []    # of each request: header fields or metadata, by name
+        self.n_asked = 0
+        self.changed = threading.Condition()
+
+    def keep(self, request):
+        check(request, FORM)
+        (resource,) = request["resourceSpans"]
+        (scope,) = resource["scopeSpans"]
+        self.requests.append((plain(resource["resource"]["attributes"]), scope["spans"]))
+
+    def spans(self):
+        return [span for _, spans in self.requests for span in spans]
+
+    def wait(self, fits, patience):
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.problems or fits(), patience), self.requests
+        assert not self.problems, self.problems
+
+
+class Collector(Taken):
     """`answers`: statuses to begin with, and fields for them; then 200. `said`: the bodies of those that take."""
 
     def __init__(self, answers=(), said=()):
-        self.answers, self.problems, self.said = list(answers), [], list(said)
-        self.requests = []  # those taken: resource attributes, spans
-        self.n_asked = 0
-        self.changed = threading.Condition()
+        super().__init__()
+        self.answers, self.said = list(answers), list(said)
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
         self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
         self.thread.start()
@@ -63,12 +147,14 @@ class Collector:
 
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                collector.fields.append({name.lower(): value for name, value in self.headers.items()})
                 status, fields = collector.take(self.path, self.headers["Content-Type"], body)
                 self.send_response(status)
                 for name, value in fields.items():
                     self.send_header(name, value)
-                self.send_header("Content-Type", "application/json")
-                said = collector.said.pop(0) if status == 200 and collector.said else b"{}"
+                self.send_header("Content-Type", self.headers["Content-Type"])
+                empty = b"{}" if self.headers["Content-Type"] == "application/json" else b""
+                said = collector.said.pop(0) if status == 200 and collector.said else empty
                 self.send_header("Content-Length", str(len(said)))
                 self.end_headers()
                 self.wfile.write(said)
@@ -84,24 +170,12 @@ class Collector:
             if self.answers:
                 return self.answers.pop(0)
             try:
-                assert (path, kind) == ("/v1/traces", "application/json")
-                request = json.loads(body)
-                check(request, FORM)
-                (resource,) = request["resourceSpans"]
-                (scope,) = resource["scopeSpans"]
-                self.requests.append((plain(resource["resource"]["attributes"]), scope["spans"]))
+                assert path == "/v1/traces" and kind in ("application/json", "application/x-protobuf")
+                self.keep(json.loads(body) if kind == "application/json" else json_of_request(body))
             except (AssertionError, ValueError) as why:
                 self.problems.append(why)
                 return 400, {}
             return 200, {}
-
-    def spans(self):
-        return [span for _, spans in self.requests for span in spans]
-
-    def wait(self, fits, patience):
-        with self.changed:
-            assert self.changed.wait_for(lambda: self.problems or fits(), patience), self.requests
-        assert not self.problems, self.problems
 
     def __enter__(self):
         return self
@@ -112,5 +186,45 @@ class Collector:
         self.thread.join()
 
 
+class GrpcCollector(Taken):
+    """Over gRPC. `answers`: status codes to begin with; then OK. `said`: the messages of those that take."""
+
+    def __init__(self, answers=(), said=()):
+        super().__init__()
+        self.answers, self.said = list(answers), list(said)
+        self.server = grpc.server(futures.ThreadPoolExecutor(4))
+        handler = grpc.unary_unary_rpc_method_handler(self.export)
+        service, _, method = EXPORT[1:].rpartition("/")
+        self.server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {method: handler})])
+        self.url = f"http://127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+        self.server.start()
+
+    def export(self, body, context):
+        with self.changed:
+            self.n_asked += 1
+            self.changed.notify_all()
+            self.fields.append(dict(context.invocation_metadata()))
+            if self.answers:
+                context.abort(self.answers.pop(0), "not now")
+            try:
+                self.keep(json_of_request(body))
+            except (AssertionError, ValueError) as why:
+                self.problems.append(why)
+                context.abort(grpc.StatusCode.INVALID_ARGUMENT, "malformed")
+            return self.said.pop(0) if self.said else b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.stop(http1.PATIENCE).wait()  # those that are being answered first
+
+
+def plain_value(value):
+    """A text, a number as it is written, or a list of these."""
+    (kind, found), = value.items()
+    return [plain_value(item) for item in found["values"]] if kind == "arrayValue" else found
+
+
 def plain(attributes):
-    return {attribute["key"]: next(iter(attribute["value"].values())) for attribute in attributes}
+    return {attribute["key"]: plain_value(attribute["value"]) for attribute in attributes}

@@ -1,17 +1,12 @@
-/* Traces in the form that OpenTelemetry collectors receive over HTTP: an ExportTraceServiceRequest
- * in JSON. Each trace is a span of the whole request, which contains a span of its time in the
- * model, which contains one of its execution. */
+/* A trace of the model server as spans: one of the whole request, which contains one of its time in
+ * the model, which contains one of its execution. */
 #ifndef SLUICE_CODEC_TRACE_OTLP_TRACE_H
 #define SLUICE_CODEC_TRACE_OTLP_TRACE_H
 
+#include "codec/trace/otlp_span.h"
 #include "codec/trace/trace_record.h"
-#include "codec/trace/traceparent.h"
 
-enum { OTLP_SPANS = 3 }; /* at most, per trace */
-
-struct otlp_attribute {
-    struct str key, value;
-};
+enum { OTLP_SPANS = 3, OTLP_TRACE_ATTRIBUTES = 5 }; /* at most, per trace */
 
 /* The ids of a trace and its position in the caller's. */
 struct otlp_ids {
@@ -21,18 +16,16 @@ struct otlp_ids {
     struct str state;            /* tracestate; empty: none */
 };
 
-/* A request consists of the output of begin, add (once for each trace) and end. Attributes are
- * UTF-8. Clause: OTLP, JSON Protobuf Encoding. */
-void otlp_trace_begin(struct buf *out, const struct otlp_attribute *resource, size_t n,
-                      struct str version);
-/* `first`: no trace was added before. `unix_ns` converts the record's monotonic clock to Unix time:
- * it is added to each timestamp. Returns: the number of spans. */
-size_t otlp_trace_add(struct buf *out, const struct trace_record *record,
-                      const struct otlp_ids *ids, uint64_t unix_ns, bool first);
-void otlp_trace_end(struct buf *out);
+struct otlp_trace {
+    struct otlp_span spans[OTLP_SPANS];
+    size_t n_spans;
+    struct otlp_attribute attributes[OTLP_TRACE_ATTRIBUTES];
+    struct otlp_event events[TRACE_TIMESTAMPS];
+};
 
-/* Parses a collector's response. Returns: the number of spans that it rejected, 0 when the response
- * contains none; *why is its reason, in `arena`, if it gives one. Clause: OTLP, partial success. */
-uint64_t otlp_trace_rejected_spans(struct arena *arena, struct str answer, struct str *why);
+/* Fills in the spans, which are views of `out` and of the record. Clause: names of spans and
+ * attributes are the reference server's. */
+void otlp_trace_fill(const struct trace_record *record, const struct otlp_ids *ids,
+                     struct otlp_trace *out);
 
 #endif

@@ -22,22 +22,16 @@ static void expect(const struct buf *out, const char *text) {
     }
 }
 
-static void otlp_trace_empty_request_is_printed(void **state) {
-    const struct otlp_attribute resource[] = {{STR("a"), STR("b")},
-                                              {STR("c\""), {"\xff", 1}}}; /* invalid UTF-8:
-                                                                             written as "" */
-    struct arena *arena = arena_new(NULL, 0);
-    struct buf out;
-    (void)state;
-    buf_init(&out, arena, 0);
-    otlp_trace_begin(&out, resource, 2, STR("9"));
-    otlp_trace_end(&out);
-    expect(&out, "{\"resourceSpans\":[{\"resource\":{\"attributes\":["
-                 "{\"key\":\"a\",\"value\":{\"stringValue\":\"b\"}},"
-                 "{\"key\":\"c\\\"\",\"value\":{\"stringValue\":\"\"}}]},"
-                 "\"scopeSpans\":[{\"scope\":{\"name\":\"sluice\",\"version\":\"9\"},"
-                 "\"spans\":[]}]}]}");
-    arena_free(arena);
+/* Returns: the number of spans. */
+static size_t add_trace(struct buf *out, const struct trace_record *record,
+                        const struct otlp_ids *ids, uint64_t unix_ns, bool first) {
+    struct otlp_request request = {.out = out, .n_spans = first ? 0 : 1};
+    struct otlp_trace trace;
+    otlp_trace_fill(record, ids, &trace);
+    for (size_t i = 0; i < trace.n_spans; i++) {
+        otlp_request_add(&request, &trace.spans[i], unix_ns);
+    }
+    return trace.n_spans;
 }
 
 /* A request that was rejected: one span, with the error status. */
@@ -54,7 +48,7 @@ static void otlp_trace_failed_request_has_one_span(void **state) {
     record.ns[TRACE_HTTP_RECV_START] = 5;
     record.ns[TRACE_HTTP_RECV_END] = 9;
     buf_init(&out, arena, 0);
-    assert_int_equal(otlp_trace_add(&out, &record, &ids, 1000, true), 1);
+    assert_int_equal(add_trace(&out, &record, &ids, 1000, true), 1);
     expect(&out,
            "{\"traceId\":\"" TRACE_TEXT "\",\"spanId\":\"0102030405060708\",\"traceState\":\"x=y\","
            "\"parentSpanId\":\"ab00000000000000\",\"name\":\"InferRequest\",\"kind\":2,"
@@ -76,16 +70,16 @@ static void otlp_trace_span_count_follows_timestamps(void **state) {
     struct buf out;
     (void)state;
     buf_init(&out, arena, 0);
-    assert_int_equal(otlp_trace_add(&out, &record, &IDS, 0, true), 0);
+    assert_int_equal(add_trace(&out, &record, &IDS, 0, true), 0);
     record.ns[TRACE_REQUEST_START] = 1;
-    assert_int_equal(otlp_trace_add(&out, &record, &IDS, 0, true), 1);
+    assert_int_equal(add_trace(&out, &record, &IDS, 0, true), 1);
     record.ns[TRACE_REQUEST_END] = 8;
     record.ns[TRACE_INFER_RESPONSE_COMPLETE] = 7;
-    assert_int_equal(otlp_trace_add(&out, &record, &IDS, 0, true), 2);
+    assert_int_equal(add_trace(&out, &record, &IDS, 0, true), 2);
     record.ns[TRACE_COMPUTE_START] = 2;
     record.ns[TRACE_COMPUTE_END] = 3;
     buf_init(&out, arena, 0);
-    assert_int_equal(otlp_trace_add(&out, &record, &IDS, 0, false), 3);
+    assert_int_equal(add_trace(&out, &record, &IDS, 0, false), 3);
     assert_int_equal(out.data[0], ',');
     buf_add_char(&out, '\0');
     assert_null(strstr(out.data, "status"));
@@ -94,41 +88,10 @@ static void otlp_trace_span_count_follows_timestamps(void **state) {
     arena_free(arena);
 }
 
-static void otlp_trace_rejected_spans_are_read(void **state) {
-    static const struct {
-        const char *answer;
-        uint64_t n;
-        const char *why;
-    } rows[] = {
-        {"", 0, ""},
-        {"{}", 0, ""},
-        {"[1]", 0, ""},
-        {"<html>", 0, ""},
-        {"{\"partialSuccess\":{}}", 0, ""},
-        {"{\"partialSuccess\":null}", 0, ""},
-        {"{\"partialSuccess\":{\"rejectedSpans\":\"3\",\"errorMessage\":\"too old\"}}", 3,
-         "too old"},
-        {"{\"partialSuccess\":{\"rejectedSpans\":2}}", 2, ""},
-        {"{\"partialSuccess\":{\"rejectedSpans\":-2}}", 0, ""},
-        {"{\"partialSuccess\":{\"rejectedSpans\":\"many\",\"errorMessage\":7}}", 0, ""},
-        {"{\"partialSuccess\":{\"errorMessage\":\"only said\"}}", 0, "only said"},
-    };
-    (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct arena *arena = arena_new(NULL, 0);
-        struct str why;
-        assert_int_equal(otlp_trace_rejected_spans(arena, str_of(rows[i].answer), &why), rows[i].n);
-        assert_true(str_is(why, rows[i].why));
-        arena_free(arena);
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(otlp_trace_empty_request_is_printed),
         cmocka_unit_test(otlp_trace_failed_request_has_one_span),
         cmocka_unit_test(otlp_trace_span_count_follows_timestamps),
-        cmocka_unit_test(otlp_trace_rejected_spans_are_read),
     };
     return cmocka_run_group_tests_name("codec/trace/otlp_trace", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Decoding of hexadecimal digits. */
+/* Hexadecimal digits. */
 #ifndef SLUICE_CORE_BASE_HEX_H
 #define SLUICE_CORE_BASE_HEX_H
 
@@ -30,6 +30,15 @@ static inline bool hex_decode_lower(const char *text, unsigned char *out, size_t
         out[i] = (unsigned char)(high << 4 | low);
     }
     return true;
+}
+
+/* Writes twice as many lower-case digits to `out`, without a NUL. */
+static inline void hex_encode_lower(const unsigned char *bytes, size_t n_bytes, char *out) {
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < n_bytes; i++) {
+        out[2 * i] = digits[bytes[i] >> 4];
+        out[2 * i + 1] = digits[bytes[i] & 15];
+    }
 }
 
 #endif

@@ -10,10 +10,7 @@
 static _Atomic uint64_t fake_ns;
 static THREAD_LOCAL uint64_t frozen_ns; /* 0: the clock runs */
 
-uint64_t clock_now_ns(void) {
-    if (frozen_ns != 0) {
-        return frozen_ns;
-    }
+uint64_t clock_read_ns(void) {
     uint64_t fake = atomic_load_explicit(&fake_ns, memory_order_relaxed);
     if (fake != 0) {
         return fake;
@@ -21,6 +18,10 @@ uint64_t clock_now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t clock_now_ns(void) {
+    return frozen_ns != 0 ? frozen_ns : clock_read_ns();
 }
 
 void clock_freeze_ns(uint64_t now_ns) {

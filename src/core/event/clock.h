@@ -12,6 +12,8 @@ uint64_t clock_now_ns(void);
  * machines take a good part of a pick. Not nested; the thread must not wait in between. */
 void clock_freeze_ns(uint64_t now_ns);
 void clock_unfreeze(void);
+/* The time, also while the clock is frozen. Thread: any. */
+uint64_t clock_read_ns(void);
 /* Returns: the time `ns` after `since_ns`; UINT64_MAX, which never comes, where that is later. */
 static inline uint64_t clock_after_ns(uint64_t since_ns, uint64_t ns) {
     uint64_t after_ns;
@@ -22,7 +24,8 @@ static inline uint64_t clock_after_ns(uint64_t since_ns, uint64_t ns) {
 static inline uint64_t clock_between_ns(uint64_t from_ns, uint64_t until_ns) {
     return until_ns > from_ns ? until_ns - from_ns : 0;
 }
-/* For tests: clock_now_ns returns `now_ns` from now on (0: the real clock). */
+/* For tests: clock_now_ns and clock_read_ns return `now_ns` from now on (0: the real
+ * clock). */
 void clock_set_fake_ns(uint64_t now_ns);
 
 #endif

@@ -25,6 +25,7 @@
 #include "net/transport/memory_account.h"
 #include "pick/ext_proc/descriptors.h"
 #include "pick/ext_proc/stream_stats.h"
+#include "pick/ext_proc/stream_trace.h"
 
 enum {
     MAX_UNSENT_BYTES = 1 << 20,
@@ -43,6 +44,7 @@ struct worker_state {
     struct worker *worker;
     struct pick_context context;
     struct stats_context stats;
+    struct trace_context traces; /* sampler NULL: no --tracing */
     struct log_limit log;
     uint64_t now_ns;       /* the last time that the clock was read for a pick */
     struct worker_msg msg; /* refreshes the readers and resumes notified waiters */
@@ -69,6 +71,7 @@ struct stream {
     struct pick_session *session;
     struct worker_state *worker_state;
     struct stream_stats stats;
+    struct stream_trace *trace; /* NULL: none is recorded */
     uint64_t headers_ns;        /* when the request's headers were received */
     uint64_t message_ns;        /* when the message being processed was received */
     enum pick_phase_time phase; /* once picked: of the pick */
@@ -190,6 +193,9 @@ static void on_outcome(void *user, const struct pick_outcome *outcome) {
     bool was_picked = stream->stats.row != NULL;
     stream_stats_on_outcome(&stream->stats, &stream->worker_state->stats, stream->call->arena,
                             outcome);
+    if (stream->trace) {
+        stream_trace_on_outcome(stream->trace, outcome);
+    }
     if (!was_picked && stream->stats.row) {
         stream->phase = outcome->at_body ? PICK_TIME_BODY : PICK_TIME_HEADERS;
     }
@@ -203,6 +209,9 @@ static void on_outcome(void *user, const struct pick_outcome *outcome) {
 static void on_queue(void *user, const struct pick_queue_event *event) {
     struct stream *stream = user;
     stream_stats_on_queue(&stream->stats, &stream->worker_state->stats, event);
+    if (stream->trace) {
+        stream_trace_on_queue(stream->trace, event);
+    }
 }
 
 static void on_response(void *user, const struct ext_proc_request *message) {
@@ -210,10 +219,24 @@ static void on_response(void *user, const struct ext_proc_request *message) {
     struct stream_times times = {stream->headers_ns, grpc_now_ns(stream->call)};
     stream_stats_on_response(&stream->stats, &stream->worker_state->stats, stream->call->arena,
                              message, &times);
+    if (stream->trace) {
+        stream_trace_on_response(stream->trace, message, times.now_ns);
+    }
     const struct usage_scan *usage = stream->stats.response.usage;
     if (usage) {
         pick_session_note_usage(stream->session, usage->n_input, usage->n_output);
     }
+}
+
+static struct pick_trace_choice on_request(void *user, const struct ext_proc_headers *fields) {
+    struct stream *stream = user;
+    return stream_trace_begin(&stream->worker_state->traces, stream->call->arena, fields,
+                              &stream->trace);
+}
+
+static void on_stage(void *user, const struct pick_stage_event *event) {
+    struct stream *stream = user;
+    stream_trace_on_stage(stream->trace, event);
 }
 
 /* The start of processing: when the message was received or the previous one was finished,
@@ -458,6 +481,10 @@ static void open_stream(struct grpc_call *call) {
                                      .on_queue = on_queue,
                                      .on_response = on_response,
                                      .user = stream};
+        if (worker_state->traces.sampler) {
+            out.on_request = on_request;
+            out.on_stage = on_stage;
+        }
         stream->session = pick_session_new(call->arena, &worker_state->context, &out);
     }
     if (!stream || !stream->session) {
@@ -555,6 +582,10 @@ static void on_end(struct stream *stream) {
     }
     memory_overhead_release(&stream->overhead);
     pick_session_free(stream->session);
+    if (stream->trace) {
+        stream_trace_end(stream->trace, &stream->worker_state->traces, stream->stats.response.usage,
+                         clock_read_ns());
+    }
     stream->call->user = NULL;
 }
 
@@ -637,6 +668,9 @@ static enum status worker_state_init(struct worker_state *worker_state,
     worker_state->context.waited = &worker_state->waited;
     worker_state->context.limits = options->limits;
     worker_state->context.emits_scores = options->emits_scores;
+    worker_state->traces.sampler = options->sampler;
+    worker_state->traces.writer = options->span_writer;
+    random_fill(&worker_state->traces.prng, sizeof worker_state->traces.prng);
     return pool_set_reader_new(options->pools, &worker_state->context.pools, err);
 }
 

@@ -9,6 +9,8 @@
 #include "net/server/grpc/server.h"
 #include "pick/session/session.h"
 #include "pick/session/stats.h"
+#include "telemetry/trace/otel.h"
+#include "telemetry/trace/span_writer.h"
 
 #define PICK_SERVICE_NAME "envoy.service.ext_proc.v3.ExternalProcessor"
 
@@ -18,8 +20,11 @@ struct pick_service_options {
     /* --fairness-id-metric-label-limit: further ones are `other`:
      * pick/session/label_names.c:pick_label_names_admit. */
     uint64_t fairness_id_metric_label_limit;
-    bool emits_scores;             /* of struct pick_context */
-    struct worker *const *workers; /* of the server */
+    bool emits_scores; /* of struct pick_context */
+    /* --tracing; NULL: trace contexts are passed on unchanged, and nothing is recorded. */
+    const struct otel_sampler *sampler;
+    struct span_writer *span_writer; /* NULL: nothing is exported */
+    struct worker *const *workers;   /* of the server */
     size_t n_workers;
 };
 

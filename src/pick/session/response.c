@@ -206,10 +206,10 @@ static size_t forged_headers(const struct ext_proc_header *set, size_t n_set,
     return n;
 }
 
-static enum status send_mutation(struct pick_send_queue *send_queue, struct arena *arena,
-                                 const struct protocol *protocol,
-                                 const struct pick_mutation *mutation, struct error *err) {
-    struct ext_proc_header set[PICK_MAX_STAGES + 4];
+static enum status send_mutation(struct pick_session *session, const struct pick_mutation *mutation,
+                                 struct error *err) {
+    const struct protocol *protocol = &pick_session_spec(session)->protocol;
+    struct ext_proc_header set[PICK_MAX_STAGES + 5];
     struct str removed[N_SERVER_HEADERS];
     struct ext_proc_entry entries[MOST_ENTRIES];
     struct ext_proc_namespace space = {.name = protocol->destination_namespace, .entries = entries};
@@ -230,13 +230,16 @@ static enum status send_mutation(struct pick_send_queue *send_queue, struct aren
             metadata_entries(protocol, &mutation->stages->items[0].destination, entries);
         const struct pool_scores *scores = mutation->stages->scores;
         if (scores && scores->n > 0) {
-            entries[space.n_entries] = scores_entry(arena, scores);
+            entries[space.n_entries] = scores_entry(session->arena, scores);
             if (!entries[space.n_entries++].numbers) {
                 return error_no_memory(err, "the scores of endpoints");
             }
         }
         answer.metadata = &space;
         answer.n_metadata = 1;
+        if (session->trace.traceparent.ptr) {
+            set[n++] = (struct ext_proc_header){STR("traceparent"), session->trace.traceparent};
+        }
     }
     if (mutation->path.ptr) {
         set[n++] = (struct ext_proc_header){STR(":path"), mutation->path};
@@ -246,7 +249,7 @@ static enum status send_mutation(struct pick_send_queue *send_queue, struct aren
     }
     answer.headers.n_set = n;
     answer.body_mutation = mutation->body ? EXT_PROC_BODY_REPLACED : EXT_PROC_BODY_UNCHANGED;
-    return pick_send_queue_push(send_queue, &answer, mutation->ref, err);
+    return pick_send_queue_push(&session->send_queue, &answer, mutation->ref, err);
 }
 
 /* ---- picking --------------------------------------------------------------------------------- */
@@ -315,8 +318,7 @@ bool pick_session_check_model(struct pick_session *session, struct pick_pending_
 bool pick_session_send_response(struct pick_session *session,
                                 const struct pick_pending_response *pending) {
     struct error err;
-    enum status st = send_mutation(&session->send_queue, session->arena,
-                                   &pick_session_spec(session)->protocol, &pending->mutation, &err);
+    enum status st = send_mutation(session, &pending->mutation, &err);
     if (st != ST_OK) {
         pick_session_abort(session, &err);
     }

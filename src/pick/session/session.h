@@ -126,6 +126,22 @@ struct pick_outcome {
     bool is_streamed;          /* the body asks for a stream */
 };
 
+/* What becomes of a request's trace context. */
+struct pick_trace_choice {
+    struct str traceparent; /* sent on instead of the client's; valid as long as the stream. ptr
+                               NULL: the client's is passed on, if there is one */
+    bool is_recorded;       /* `on_stage` is called */
+};
+
+/* A stage was picked for. The texts are valid during the call only. */
+struct pick_stage_event {
+    enum stage_role role;
+    struct str model; /* ptr NULL: none is named */
+    const struct endpoint *endpoint;
+    const struct pool_trace *trace; /* `n` 0: no profile chose */
+    uint64_t begun_ns, ended_ns;    /* of the last try, if it waited */
+};
+
 /* The output of a session. None of these may call back into the session. */
 struct pick_callbacks {
     /* Sends a message of these pieces after those before. The array is valid during the call only;
@@ -144,6 +160,10 @@ struct pick_callbacks {
     void (*on_queue)(void *user, const struct pick_queue_event *event);
     /* Likewise: a message of the response of a picked request. */
     void (*on_response)(void *user, const struct ext_proc_request *message);
+    /* For traces; NULL: none are recorded, and trace contexts are passed on unchanged. The headers
+     * of the request were received. */
+    struct pick_trace_choice (*on_request)(void *user, const struct ext_proc_headers *fields);
+    void (*on_stage)(void *user, const struct pick_stage_event *event);
     void *user;
 };
 

@@ -574,6 +574,10 @@ void pick_session_on_headers(struct pick_session *session, const struct ext_proc
     }
     pick_half_advance(&session->request_half,
                       message->end_of_stream ? PICK_HALF_ENDED : PICK_HALF_STARTED);
+    const struct pick_callbacks *out = &session->send_queue.callbacks;
+    if (out->on_request) {
+        session->trace = out->on_request(out->user, &message->fields);
+    }
     enum status found = pick_session_select_pool(session, message, &no_pool);
     const struct pool_snapshot *snapshot = pool_reader_refresh(session->context.reader);
     if (read_request(session, &snapshot->spec->protocol, message, &err) != ST_OK) {

@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "core/base/hash.h"
+#include "core/event/clock.h"
 #include "pick/session/state.h"
 
 bool pick_stages_init(struct pick_session *session) {
@@ -321,6 +322,11 @@ static bool may_wait(struct pick_session *session, const struct pick_stage *stag
     return is_apart;
 }
 
+static void report_stage(const struct pick_session *session, const struct pick_stage_event *event) {
+    const struct pick_callbacks *out = &session->send_queue.callbacks;
+    out->on_stage(out->user, event);
+}
+
 /* A request that waited is picked for anew. Where the destination is named with another port than
  * that of its endpoint, as upstream has it, there are no scores. Returns: false when out of
  * memory. */
@@ -343,13 +349,16 @@ static enum status run_stage(struct pick_session *session, struct pick_stage *st
                              struct str model, struct pool_pick *pick, struct pool_trace *trace,
                              struct error *err) {
     const struct pool_spec *spec = pick_session_spec(session);
-    bool is_first = is_destination(session, stage);
+    bool is_first = is_destination(session, stage), is_recorded = session->trace.is_recorded;
     enum protocol_fallback fallback = is_first ? spec->protocol.fallback : FALLBACK_NONE;
     struct pool_request requested = pick_stage_request(session, stage, model);
     enum status st = ST_OK;
     requested.is_admitted = find_picked(session) != NULL;
     requested.n_fallbacks = fallback == FALLBACK_NONE ? 0 : spec->protocol.n_fallbacks;
-    requested.trace = trace;
+    struct pool_trace own_trace;
+    own_trace.n = 0;
+    uint64_t begun_ns = is_recorded ? clock_read_ns() : 0;
+    requested.trace = is_recorded ? &own_trace : trace;
     if (is_first && session->context.emits_scores && !make_scores(session)) {
         return error_no_memory(err, "the scores of endpoints");
     }
@@ -368,6 +377,17 @@ static enum status run_stage(struct pick_session *session, struct pick_stage *st
     }
     stage->ticket = pick->ticket;
     stage->result = PICK_STAGE_PICKED;
+    if (is_recorded) {
+        report_stage(session, &(struct pick_stage_event){.role = stage->plan->role,
+                                                         .model = model,
+                                                         .endpoint = pick->ticket.endpoint,
+                                                         .trace = &own_trace,
+                                                         .begun_ns = begun_ns,
+                                                         .ended_ns = clock_read_ns()});
+        if (trace) {
+            *trace = own_trace;
+        }
+    }
     session->stages.n_picked++;
     if (requested.scores && requested.scores->failed) {
         return error_no_memory(err, "the scores of endpoints");

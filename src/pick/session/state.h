@@ -115,6 +115,7 @@ struct pick_session {
     uint64_t answer_until_ns; /* in PICK_HEADERS_HELD: when the proxy has waited long enough */
     struct pick_body_scan body_scan;
     struct str request_line; /* for pick_session_describe */
+    struct pick_trace_choice trace;
 };
 
 /* The request's headers; empty before they are received and after they are released. */

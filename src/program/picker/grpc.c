@@ -66,6 +66,8 @@ static enum status make_services(struct pick_grpc *self, const struct pick_setti
                    .answer_timeout_ns = settings->answer_timeout_ns},
         .fairness_id_metric_label_limit = settings->fairness_id_metric_label_limit,
         .emits_scores = settings->emit_endpoint_scores,
+        .sampler = settings->tracing ? &self->traces.sampler : NULL,
+        .span_writer = self->span_writer,
         .workers = threads->workers,
         .n_workers = threads->n_workers,
     };
@@ -79,6 +81,19 @@ static enum status make_services(struct pick_grpc *self, const struct pick_setti
         pick_reflection_methods(self->methods + GRPC_HEALTH_METHODS + 1);
     }
     return st;
+}
+
+/* service.name is upstream's by default. */
+static enum status open_traces(struct pick_grpc *self, struct error *err) {
+    self->arena = arena_new(NULL, 0);
+    if (!self->arena) {
+        return error_no_memory(err, "traces");
+    }
+    enum status st = otel_settings_read(self->arena, "llm-d-epp", &self->traces, err);
+    if (st == ST_OK && self->traces.exports) {
+        st = span_writer_new(&self->traces.collector, &self->span_writer, err);
+    }
+    return st == ST_OK ? ST_OK : error_prefix(err, "--tracing");
 }
 
 /* Returns: --max-streams, or as many as half of --client-memory has space for, so that one
@@ -200,7 +215,10 @@ enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *s
                   LOG_U64("max_streams", settings->max_streams),
                   LOG_U64("used", options.limits.max_streams));
     }
-    enum status st = make_services(self, settings, threads, err);
+    enum status st = settings->tracing ? open_traces(self, err) : ST_OK;
+    if (st == ST_OK) {
+        st = make_services(self, settings, threads, err);
+    }
     if (st == ST_OK) {
         st = grpc_server_new(&options, &self->server, err);
     }
@@ -255,6 +273,8 @@ void pick_grpc_free(struct pick_grpc *self) {
     grpc_server_free(self->server);
     grpc_server_free(self->health_server);
     pick_service_free(self->service);
+    span_writer_free(self->span_writer);
     grpc_health_free(self->health);
     grpc_health_free(self->own_health);
+    arena_free(self->arena);
 }

@@ -18,7 +18,10 @@ struct pick_grpc {
     struct pool_set *pools;
     struct pick_service *service;
     struct grpc_health *health;
-    struct grpc_health *own_health; /* of health_server */
+    struct grpc_health *own_health;  /* of health_server */
+    struct otel_settings traces;     /* with --tracing */
+    struct span_writer *span_writer; /* NULL: none, or nothing is exported */
+    struct arena *arena;             /* of `traces`; NULL: no --tracing */
     const struct loop_health *loops;
     const atomic_bool *ready; /* owned by the caller: there is a pool to pick from */
     atomic_bool draining;

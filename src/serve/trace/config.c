@@ -74,7 +74,7 @@ static enum status read_resource(struct str value, struct trace_export_options *
                          "resource: expected KEY=VALUE, at most %d of them, as UTF-8",
                          TRACE_MAX_RESOURCES);
     }
-    out->resource[at] = (struct otlp_attribute){key, value};
+    out->resource[at] = (struct otlp_attribute){.key = key, .text = value};
     out->n_resource += at == out->n_resource;
     return ST_OK;
 }
@@ -173,12 +173,13 @@ enum status trace_config_parse(const char *const *items, size_t n, struct tracer
                                struct error *err) {
     struct v2_trace_update wanted = {.values = {.rate = DEFAULT_RATE, .count = -1}};
     enum status st = ST_OK;
-    *out = (struct tracer_options){.collector = {.url = "http://localhost:4318/v1/traces",
-                                                 .resource = {{STR("service.name"), STR("sluice")}},
-                                                 .n_resource = 1,
-                                                 .max_queue = 2048,
-                                                 .max_batch = 512,
-                                                 .delay_ms = 5000}};
+    *out = (struct tracer_options){
+        .collector = {.url = "http://localhost:4318/v1/traces",
+                      .resource = {{.key = STR("service.name"), .text = STR("sluice")}},
+                      .n_resource = 1,
+                      .max_queue = 2048,
+                      .max_batch = 512,
+                      .delay_ms = 5000}};
     for (size_t i = 0; st == ST_OK && i < n; i++) {
         st = read_item(items[i], &wanted, out, err);
     }

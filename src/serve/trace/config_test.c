@@ -61,8 +61,8 @@ static void collector(void **state) {
     assert_true(got.opentelemetry);
     assert_string_equal(got.collector.url, "http://h:1/x=y,z");
     assert_int_equal(got.collector.n_resource, 2);
-    assert_true(str_is(got.collector.resource[0].value, "other"));
-    assert_true(str_is(got.collector.resource[1].value, "b=c"));
+    assert_true(str_is(got.collector.resource[0].text, "other"));
+    assert_true(str_is(got.collector.resource[1].text, "b=c"));
     assert_int_equal(got.collector.delay_ms, 7);
     assert_int_equal(got.collector.max_queue, 2048);
 }

@@ -795,7 +795,7 @@ static enum status describe_collector(struct tracer_core *core,
     buf_init(&resource, arena, 256);
     for (size_t i = 0; i < options->n_resource; i++) {
         buf_printf(&resource, "%s%.*s=%.*s", i > 0 ? "," : "", STR_ARG(options->resource[i].key),
-                   STR_ARG(options->resource[i].value));
+                   STR_ARG(options->resource[i].text));
     }
     buf_add_char(&resource, '\0');
     shown[0] = (struct v2_trace_option){"url", options->url};

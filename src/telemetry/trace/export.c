@@ -11,7 +11,7 @@
 #include "core/base/metric/metric.h"
 #include "core/base/random.h"
 #include "core/event/clock.h"
-#include "net/client/http_fetch.h"
+#include "net/client/grpc/grpc_client.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S UINT64_C(1000000000)
@@ -23,12 +23,14 @@ enum {
     STOP_TIMEOUT_S = 3,
     FIRST_BYTES = 4096,
     ANSWER_BYTES = 4096, /* of the collector's response, for its error text */
+    GRPC_ANSWER_BYTES = 65536,
 };
 
 /* Lives in its own arena. */
 struct batch {
     struct arena *arena;
     struct buf text;
+    struct otlp_request request; /* written to `text` */
     size_t n_traces, n_spans;
     bool closed; /* complete: no more spans are added */
     unsigned tries;
@@ -39,12 +41,18 @@ TAILQ_HEAD(batch_list, batch);
 
 struct trace_export {
     struct worker *worker;
-    struct http_fetcher *fetcher;
+    struct http_fetcher *fetcher; /* NULL: over gRPC */
+    struct grpc_client *client;   /* NULL: over HTTP */
     struct trace_export_options options;
+    enum otlp_format format;
+    const char *http_fields[TRACE_MAX_FIELDS]; /* "name: value" */
+    struct arena *arena;                       /* of these */
     struct prng prng;
     struct batch_list batches; /* oldest first */
     size_t n_spans;            /* in all batches */
-    struct http_fetch *fetch;  /* of the oldest batch; NULL: not being sent */
+    /* Of the oldest batch; both NULL: it is not being sent. */
+    struct http_fetch *fetch;
+    struct grpc_client_call *call;
     char answer[ANSWER_BYTES];
     size_t n_answer;    /* response bytes; over ANSWER_BYTES: it was too long, and is not stored */
     struct timer timer; /* for the next send, retry or stop */
@@ -73,15 +81,15 @@ static struct batch *batch_new(const struct trace_export *self) {
     }
     batch->arena = arena;
     buf_init(&batch->text, arena, FIRST_BYTES);
-    otlp_trace_begin(&batch->text, self->options.resource, self->options.n_resource,
-                     STR(SLUICE_VERSION));
+    otlp_request_begin(&batch->request, &batch->text, self->format, self->options.resource,
+                       self->options.n_resource, STR(SLUICE_VERSION));
     return batch;
 }
 
-/* Returns: the batch for the next trace; NULL when out of memory. */
-static struct batch *open_batch(struct trace_export *self) {
+/* Returns: the batch for the next trace, of `n` spans; NULL when out of memory. */
+static struct batch *open_batch(struct trace_export *self, size_t n) {
     struct batch *newest = TAILQ_LAST(&self->batches, batch_list);
-    if (newest && !newest->closed && newest->n_spans + OTLP_SPANS <= self->options.max_batch) {
+    if (newest && !newest->closed && newest->n_spans + n <= self->options.max_batch) {
         return newest;
     }
     struct batch *batch = batch_new(self);
@@ -118,7 +126,7 @@ static void finish_accepted_batch(struct trace_export *self) {
     struct str said = str_make(self->answer, self->n_answer), why = STR("");
     uint64_t n_refused = 0;
     if (arena && self->n_answer <= ANSWER_BYTES) {
-        n_refused = otlp_trace_rejected_spans(arena, said, &why);
+        n_refused = otlp_rejected_spans(arena, self->format, said, &why);
     }
     if (n_refused > 0 && !self->refusing) {
         log_event(LOG_WARNING, "trace collector rejected spans", LOG_U64("spans", n_refused),
@@ -146,26 +154,25 @@ static uint64_t unix_time_at_clock_zero(void) {
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec - clock_now_ns();
 }
 
-void trace_export_add(struct trace_export *self, const struct trace_record *record,
-                      const struct traceparent *parent, struct str state) {
-    struct otlp_ids ids = {.parent = parent ? parent->span : NULL, .state = state};
-    struct batch *batch =
-        self->n_spans + OTLP_SPANS <= self->options.max_queue ? open_batch(self) : NULL;
+void trace_export_add_spans(struct trace_export *self, const struct trace_spans *spans) {
+    size_t n = spans->n;
+    struct batch *batch = n <= self->options.max_batch && n <= self->options.max_queue &&
+                                  self->n_spans <= self->options.max_queue - n
+                              ? open_batch(self, n)
+                              : NULL;
     if (!batch) {
         metric_add(METRIC_TRACES_DROPPED, 1);
         return;
     }
-    fill_random_id(&self->prng, ids.trace, sizeof ids.trace);
-    fill_random_id(&self->prng, (unsigned char *)ids.spans, sizeof ids.spans);
-    if (parent) {
-        memcpy(ids.trace, parent->trace, sizeof ids.trace);
+    size_t before = batch->text.len, n_before = batch->request.n_spans;
+    uint64_t unix_ns = unix_time_at_clock_zero();
+    for (size_t i = 0; i < n; i++) {
+        otlp_request_add(&batch->request, &spans->items[i], unix_ns);
     }
-    size_t before = batch->text.len;
-    size_t n =
-        otlp_trace_add(&batch->text, record, &ids, unix_time_at_clock_zero(), batch->n_spans == 0);
     if (batch->text.failed) {
         batch->text.failed = false;
         batch->text.len = before;
+        batch->request.n_spans = n_before;
         metric_add(METRIC_TRACES_DROPPED, 1);
         return;
     }
@@ -175,7 +182,65 @@ void trace_export_add(struct trace_export *self, const struct trace_record *reco
     advance_export(self);
 }
 
+void trace_export_add(struct trace_export *self, const struct trace_record *record,
+                      const struct traceparent *parent, struct str state) {
+    struct otlp_ids ids = {.parent = parent ? parent->span : NULL, .state = state};
+    struct otlp_trace trace;
+    fill_random_id(&self->prng, ids.trace, sizeof ids.trace);
+    fill_random_id(&self->prng, (unsigned char *)ids.spans, sizeof ids.spans);
+    if (parent) {
+        memcpy(ids.trace, parent->trace, sizeof ids.trace);
+    }
+    otlp_trace_fill(record, &ids, &trace);
+    trace_export_add_spans(self, &(struct trace_spans){trace.spans, trace.n_spans});
+}
+
 /* ---- sending --------------------------------------------------------------------------------- */
+
+/* What became of a try. */
+struct try_result {
+    bool is_accepted;
+    bool is_retryable;
+    uint64_t retry_after_s; /* 0: the collector does not say */
+    const char *why;        /* unless it is accepted */
+};
+
+static uint64_t backoff_s(const struct trace_export *self, uint64_t retry_after_s) {
+    uint64_t wait = backoff_wait(1, MAX_BACKOFF_S, TAILQ_FIRST(&self->batches)->tries);
+    wait = retry_after_s > wait ? retry_after_s : wait;
+    return wait < MAX_BACKOFF_S ? wait : MAX_BACKOFF_S;
+}
+
+static void on_tried(struct trace_export *self, const struct try_result *result) {
+    if (result->is_accepted) {
+        finish_accepted_batch(self);
+    } else if (result->is_retryable && TAILQ_FIRST(&self->batches)->tries < MAX_TRIES &&
+               !self->ending) {
+        self->retry_ns = clock_now_ns() + backoff_s(self, result->retry_after_s) * NS_PER_S;
+    } else {
+        finish_oldest_batch(self, false, result->why);
+    }
+    advance_export(self);
+}
+
+static void add_to_answer(struct trace_export *self, struct str bytes) {
+    if (bytes.len <= ANSWER_BYTES && self->n_answer <= ANSWER_BYTES - bytes.len) {
+        if (bytes.len > 0) {
+            memcpy(self->answer + self->n_answer, bytes.ptr, bytes.len);
+        }
+        self->n_answer += bytes.len;
+    } else {
+        self->n_answer = ANSWER_BYTES + 1;
+    }
+}
+
+static uint64_t try_timeout_ns(const struct trace_export *self) {
+    uint64_t usual_ns =
+        self->options.timeout_ns > 0 ? self->options.timeout_ns : TRY_TIMEOUT_S * NS_PER_S;
+    return self->ending ? STOP_TIMEOUT_S * NS_PER_S : usual_ns;
+}
+
+/* ---- over HTTP ------------------------------------------------------------------------------- */
 
 /* Clause: OTLP, retryable response codes. */
 static bool is_retryable(const struct http_fetch_result *fetched) {
@@ -186,38 +251,111 @@ static bool is_retryable(const struct http_fetch_result *fetched) {
            fetched->status == 504;
 }
 
-static uint64_t backoff_s(const struct trace_export *self,
-                          const struct http_fetch_result *fetched) {
-    uint64_t wait = backoff_wait(1, MAX_BACKOFF_S, TAILQ_FIRST(&self->batches)->tries);
-    wait = fetched->retry_after_s > wait ? fetched->retry_after_s : wait;
-    return wait < MAX_BACKOFF_S ? wait : MAX_BACKOFF_S;
-}
-
 static void on_fetched(void *user, const struct http_fetch_result *fetched) {
     struct trace_export *self = user;
     bool answered = fetched->error.status == ST_OK;
     char why[64];
     snprintf(why, sizeof why, "the collector answered with %d", fetched->status);
     self->fetch = NULL;
-    if (answered && fetched->status >= 200 && fetched->status < 300) {
-        finish_accepted_batch(self);
-    } else if (is_retryable(fetched) && TAILQ_FIRST(&self->batches)->tries < MAX_TRIES &&
-               !self->ending) {
-        self->retry_ns = clock_now_ns() + backoff_s(self, fetched) * NS_PER_S;
-    } else {
-        finish_oldest_batch(self, false, answered ? why : fetched->error.text);
-    }
-    advance_export(self);
+    on_tried(self, &(struct try_result){.is_accepted = answered && fetched->status >= 200 &&
+                                                       fetched->status < 300,
+                                        .is_retryable = is_retryable(fetched),
+                                        .retry_after_s = fetched->retry_after_s,
+                                        .why = answered ? why : fetched->error.text});
 }
 
 static void on_piece(void *user, struct str bytes) {
-    struct trace_export *self = user;
-    if (bytes.len <= ANSWER_BYTES && self->n_answer <= ANSWER_BYTES - bytes.len) {
-        memcpy(self->answer + self->n_answer, bytes.ptr, bytes.len);
-        self->n_answer += bytes.len;
-    } else {
-        self->n_answer = ANSWER_BYTES + 1;
+    add_to_answer(user, bytes);
+}
+
+static enum status fetch_start(struct trace_export *self, struct str body, struct error *err) {
+    struct http_fetch_request ask = {
+        .url = self->options.url,
+        .method = "POST",
+        .timeout_ns = try_timeout_ns(self),
+        .body = body,
+        .content_type = self->format == OTLP_JSON ? "application/json" : "application/x-protobuf",
+        .fields = self->http_fields,
+        .n_fields = self->options.n_fields,
+        .max_body_size = SIZE_MAX,
+        .piece = on_piece,
+        .done = on_fetched,
+        .user = self};
+    enum status st = http_fetch_start(self->fetcher, &ask, &self->fetch, err);
+    self->fetch = st == ST_OK ? self->fetch : NULL;
+    return st;
+}
+
+/* ---- over gRPC ------------------------------------------------------------------------------- */
+
+/* Clause: OTLP/gRPC, retryable codes: CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE,
+ * UNAVAILABLE, DATA_LOSS. */
+static bool is_retryable_call(const struct grpc_client_call *call) {
+    static const unsigned codes = 1U << 1 | 1U << 4 | 1U << 10 | 1U << 11 | 1U << 14 | 1U << 15;
+    return call->error.status == ST_REFUSED
+               ? call->code > 0 && call->code < 32 && (codes >> call->code & 1)
+               : call->error.status == ST_IO || call->error.status == ST_DEADLINE_EXCEEDED;
+}
+
+/* A call that was cancelled is no longer self->call. */
+static void on_call_event(struct grpc_client_call *call, enum grpc_client_event event) {
+    struct trace_export *self = call->user;
+    switch (event) {
+    case GRPC_CLIENT_MESSAGE:
+        if (self->call == call) {
+            add_to_answer(self, call->message->data);
+        }
+        grpc_message_free(call->message);
+        break;
+    case GRPC_CLIENT_END:
+        if (self->call == call) {
+            self->call = NULL;
+            on_tried(self, &(struct try_result){.is_accepted = call->error.status == ST_OK,
+                                                .is_retryable = is_retryable_call(call),
+                                                .why = call->error.text});
+        }
+        break;
+    case GRPC_CLIENT_HEAD:
+    case GRPC_CLIENT_WRITABLE:
+        break;
     }
+}
+
+/* The message is copied, as the batch may be dropped before the socket has taken it. */
+static enum status call_start(struct trace_export *self, struct str body, struct error *err) {
+    struct grpc_field fields[TRACE_MAX_FIELDS];
+    struct grpc_client_call_options what = {
+        .path = STR("/opentelemetry.proto.collector.trace.v1.TraceService/Export"),
+        .fields = fields,
+        .n_fields = self->options.n_fields,
+        .timeout_ns = try_timeout_ns(self),
+        .on_event = on_call_event,
+        .user = self};
+    for (size_t i = 0; i < what.n_fields; i++) {
+        fields[i] =
+            (struct grpc_field){self->options.fields[i].name, self->options.fields[i].value};
+    }
+    enum status st = grpc_client_start_call(self->client, &what, &self->call, err);
+    if (st != ST_OK) {
+        self->call = NULL;
+        return st;
+    }
+    struct str copy = arena_dup(self->call->arena, body);
+    if (!copy.ptr) {
+        struct grpc_client_call *call = self->call;
+        self->call = NULL;
+        grpc_client_cancel(call);
+        return error_no_memory(err, "traces");
+    }
+    struct piece piece = {copy.ptr, copy.len};
+    grpc_client_send(self->call, &piece, 1, NULL, NULL);
+    return ST_OK;
+}
+
+/* ---- when ------------------------------------------------------------------------------------ */
+
+static bool is_sending(const struct trace_export *self) {
+    return self->fetch || self->call;
 }
 
 static void send_oldest_batch(struct trace_export *self) {
@@ -225,24 +363,17 @@ static void send_oldest_batch(struct trace_export *self) {
     struct error err;
     if (!batch->closed) {
         batch->closed = true;
-        otlp_trace_end(&batch->text);
+        otlp_request_end(&batch->request);
     }
-    struct http_fetch_request ask = {.url = self->options.url,
-                                     .method = "POST",
-                                     .timeout_ns =
-                                         (self->ending ? STOP_TIMEOUT_S : TRY_TIMEOUT_S) * NS_PER_S,
-                                     .body = buf_str(&batch->text),
-                                     .content_type = "application/json",
-                                     .max_body_size = SIZE_MAX,
-                                     .piece = on_piece,
-                                     .done = on_fetched,
-                                     .user = self};
     batch->tries++;
     self->n_answer = 0;
     if (batch->text.failed) {
         finish_oldest_batch(self, false, "out of memory");
-    } else if (http_fetch_start(self->fetcher, &ask, &self->fetch, &err) != ST_OK) {
-        self->fetch = NULL;
+        return;
+    }
+    struct str body = buf_str(&batch->text);
+    enum status st = self->client ? call_start(self, body, &err) : fetch_start(self, body, &err);
+    if (st != ST_OK) {
         finish_oldest_batch(self, false, err.text);
     }
 }
@@ -265,6 +396,11 @@ static void fail_all_batches(struct trace_export *self) {
         http_fetch_cancel(self->fetch);
         self->fetch = NULL;
     }
+    if (self->call) {
+        struct grpc_client_call *call = self->call;
+        self->call = NULL;
+        grpc_client_cancel(call);
+    }
     while (!TAILQ_EMPTY(&self->batches)) {
         finish_oldest_batch(self, false, "the server ends");
     }
@@ -275,17 +411,19 @@ static void advance_export(struct trace_export *self) {
     if (self->ending && now >= self->stop_deadline_ns) {
         fail_all_batches(self);
     }
-    while (!TAILQ_EMPTY(&self->batches) && !self->fetch && oldest_batch_send_ns(self) <= now) {
+    while (!TAILQ_EMPTY(&self->batches) && !is_sending(self) && oldest_batch_send_ns(self) <= now) {
         send_oldest_batch(self);
     }
-    uint64_t next = !TAILQ_EMPTY(&self->batches) && !self->fetch ? oldest_batch_send_ns(self) : 0;
+    uint64_t next =
+        !TAILQ_EMPTY(&self->batches) && !is_sending(self) ? oldest_batch_send_ns(self) : 0;
     next = self->ending ? self->stop_deadline_ns : next;
     if (next > 0 && !self->stopping) {
         timer_start(worker_timers(self->worker), &self->timer, next);
     }
-    if (self->ending && !self->stopping && TAILQ_EMPTY(&self->batches) && !self->fetch) {
+    if (self->ending && !self->stopping && TAILQ_EMPTY(&self->batches) && !is_sending(self)) {
         self->stopping = true;
-        worker_post(self->worker, &self->msg); /* not within a callback of the fetcher */
+        worker_post(self->worker, &self->msg); /* not within a callback of the fetcher or the
+                                                  client */
     }
 }
 
@@ -299,7 +437,36 @@ static void on_stopped(void *user) {
 static void on_stop_message(struct worker_msg *msg) {
     struct trace_export *self = CONTAINER_OF(msg, struct trace_export, msg);
     timer_stop(worker_timers(self->worker), &self->timer);
-    http_fetcher_stop(self->fetcher, on_stopped, self);
+    if (self->client) {
+        grpc_client_stop(self->client, on_stopped, self);
+    } else {
+        http_fetcher_stop(self->fetcher, on_stopped, self);
+    }
+}
+
+static enum status open_fetcher(struct trace_export *self, struct error *err) {
+    self->arena = arena_new(NULL, 0);
+    for (size_t i = 0; self->arena && i < self->options.n_fields; i++) {
+        const struct trace_field *field = &self->options.fields[i];
+        self->http_fields[i] =
+            arena_printf(self->arena, "%.*s: %.*s", STR_ARG(field->name), STR_ARG(field->value))
+                .ptr;
+        if (!self->http_fields[i]) {
+            return error_no_memory(err, "traces");
+        }
+    }
+    return self->arena ? http_fetcher_new(self->worker, &self->options.tls, 1, &self->fetcher, err)
+                       : error_no_memory(err, "traces");
+}
+
+static enum status open_client(struct trace_export *self, struct error *err) {
+    struct grpc_client_options client = {.worker = self->worker,
+                                         .target = str_of(self->options.url),
+                                         .limits = {.max_message_bytes = GRPC_ANSWER_BYTES,
+                                                    .setting = "a collector's answer",
+                                                    .stream_window_bytes = GRPC_ANSWER_BYTES,
+                                                    .connection_window_bytes = GRPC_ANSWER_BYTES}};
+    return grpc_client_new(&client, &self->client, err);
 }
 
 enum status trace_export_new(struct worker *worker, const struct trace_export_options *options,
@@ -314,9 +481,11 @@ enum status trace_export_new(struct worker *worker, const struct trace_export_op
     self->timer.on_expire = on_timer;
     self->msg.run = on_stop_message;
     random_fill(&self->prng.state, sizeof self->prng.state);
-    enum status st = http_fetcher_new(worker, NULL, 1, &self->fetcher, err);
+    self->format = options->protocol == TRACE_HTTP_JSON ? OTLP_JSON : OTLP_PROTOBUF;
+    enum status st =
+        options->protocol == TRACE_GRPC ? open_client(self, err) : open_fetcher(self, err);
     if (st != ST_OK) {
-        free(self);
+        trace_export_free(self);
         return st;
     }
     *out = self;
@@ -326,6 +495,8 @@ enum status trace_export_new(struct worker *worker, const struct trace_export_op
 void trace_export_free(struct trace_export *self) {
     if (self) {
         http_fetcher_free(self->fetcher);
+        grpc_client_free(self->client);
+        arena_free(self->arena);
         free(self);
     }
 }

@@ -1,5 +1,5 @@
-/* Exports traces to an OpenTelemetry collector (OTLP over HTTP) in batches. A failed batch is
- * retried a few times.
+/* Exports traces to an OpenTelemetry collector in batches: OTLP over HTTP, in JSON or protobuf, or
+ * over gRPC without TLS. A failed batch is retried a few times.
  *
  * Back pressure: a slow collector delays no request; up to max_queue spans wait, further ones are
  * dropped and counted.
@@ -11,14 +11,26 @@
 
 #include "codec/trace/otlp_trace.h"
 #include "core/event/worker.h"
+#include "net/client/http_fetch.h"
 
 struct trace_export;
 
-enum { TRACE_MAX_RESOURCES = 32 };
+enum { TRACE_MAX_RESOURCES = 32, TRACE_MAX_FIELDS = 16 };
+
+enum trace_protocol { TRACE_HTTP_JSON, TRACE_HTTP_PROTOBUF, TRACE_GRPC };
+
+struct trace_field {
+    struct str name, value;
+};
 
 /* The texts must outlive the exporter. */
 struct trace_export_options {
-    const char *url;
+    enum trace_protocol protocol;
+    const char *url;                             /* TRACE_GRPC: "HOST:PORT" */
+    struct trace_field fields[TRACE_MAX_FIELDS]; /* header fields, or metadata */
+    size_t n_fields;
+    struct http_fetch_tls tls; /* of an https URL */
+    uint64_t timeout_ns;       /* of one try; 0: 10 s */
     struct otlp_attribute resource[TRACE_MAX_RESOURCES];
     size_t n_resource;
     uint32_t max_queue; /* spans in all batches, including the one being sent */
@@ -26,13 +38,22 @@ struct trace_export_options {
     uint32_t delay_ms;  /* from the first span of a batch until it is sent */
 };
 
+/* The spans of a trace, at most max_batch of them. */
+struct trace_spans {
+    const struct otlp_span *items;
+    size_t n;
+};
+
 enum status trace_export_new(struct worker *worker, const struct trace_export_options *options,
                              struct trace_export **out, struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. */
 void trace_export_free(struct trace_export *self);
-/* Copies a trace into the current batch. `parent` NULL: the trace begins here. */
+/* Copies a trace of the model server into the current batch, with ids of its own. `parent` NULL:
+ * the trace begins here. */
 void trace_export_add(struct trace_export *self, const struct trace_record *record,
                       const struct traceparent *parent, struct str state);
+/* Copies the spans of a trace into the current batch. */
+void trace_export_add_spans(struct trace_export *self, const struct trace_spans *spans);
 /* Sends what is queued, for a few seconds at most; calls `stopped` when no request is in
  * progress. */
 void trace_export_stop(struct trace_export *self, void (*stopped)(void *user), void *user);
