@@ -395,7 +395,9 @@ static float advance_of(uint64_t replaced, uint32_t name, uint32_t clock, uint32
     return (float)age / (float)capacity;
 }
 
-/* The clock is ahead by all blocks while they are written, so that no stamp is ahead of it. */
+/* From the last block to the first: engines evict the end of a prompt before its beginning, without
+ * which the end is of no use. The clock is ahead by all blocks while they are written, so that no
+ * stamp is ahead of it. */
 void prefix_table_add(struct prefix_table *table, uint32_t host, uint32_t capacity,
                       const struct prefix_key *key) {
     if (host == 0 || key->n == 0) {
@@ -409,8 +411,8 @@ void prefix_table_add(struct prefix_table *table, uint32_t host, uint32_t capaci
     float advance = 0;
     writer.pos = host % PREFIX_MAX_HOSTS;
     atomic_store_explicit(&cache->capacity, capacity, memory_order_relaxed);
-    for (uint32_t i = 0; i < key->n; i++) {
-        prefetch_bucket(&table->sent, key, i + PREFETCH_DISTANCE);
+    for (uint32_t i = key->n; i-- > 0;) {
+        prefetch_bucket(&table->sent, key, i - PREFETCH_DISTANCE);
         uint64_t owner = owner_make(name, clock + (uint32_t)advance);
         uint64_t replaced = write_owner(&writer, hash_of(key, i), owner);
         advance += advance_of(replaced, name, clock, capacity);
@@ -470,108 +472,100 @@ void prefix_table_unhold(struct prefix_table *table, struct prefix_hold *hold) {
 
 /* ---- matches --------------------------------------------------------------------------------- */
 
-/* A host that has all blocks so far. */
-struct match {
-    uint32_t name, pos; /* of the owner in the last block's entry */
-    uint32_t clock, capacity;
-    uint32_t n_blocks; /* of a host that does not have all */
+/* A block stands for all those before it, so the last block that a host was sent says how much of
+ * the prompt it has. Few entries are read: that of the last block, and by bisection that of the
+ * last block with a further host. An entry that was replaced does not end a match so, and neither
+ * does a beginning that more hosts were sent than an entry has owners. */
+struct search {
+    const struct prefix_table *table;
+    const struct prefix_key *key;
+    bool none_held; /* no blocks are in flight */
+    struct prefix_hit *hits;
+    uint32_t n;
 };
 
 static bool is_tag_unchanged(const struct entry *entry, uint64_t tag) {
     return ((atomic_load_explicit(&entry->tag, memory_order_relaxed) ^ tag) & ~AGE) == 0;
 }
 
-static bool is_listed(const struct match *matches, uint32_t n, uint32_t name) {
-    for (uint32_t i = 0; i < n; i++) {
-        if (matches[i].name == name) {
+static bool is_listed(const struct search *search, uint32_t host) {
+    for (uint32_t i = 0; i < search->n; i++) {
+        if (search->hits[i].host == host) {
             return true;
         }
     }
     return false;
 }
 
-/* Adds the valid owners of the first block to the `n` ones that are there already. Returns: their
- * number. */
-static inline uint32_t read_owners(const struct prefix_table *table, const struct area *area,
-                                   const struct prefix_key *key, struct match out[PREFIX_MAX_HOSTS],
-                                   uint32_t n) {
-    uint64_t tag, hash = hash_of(key, 0);
-    uint32_t n_before = n;
-    const struct entry *entry = find_entry(area, hash, &tag);
-    for (uint32_t i = 0; entry && i < PREFIX_MAX_HOSTS && n < PREFIX_MAX_HOSTS; i++) {
-        uint64_t owner = atomic_load_explicit(&entry->owners[i], memory_order_acquire);
-        if (is_owner_valid(table, area, key->index, owner) &&
-            !is_listed(out, n_before, owner_name(owner))) {
-            const struct host_cache *cache = cache_of(table, key->index, owner_name(owner) >> 16);
-            out[n++] = (struct match){.name = owner_name(owner),
-                                      .pos = i,
-                                      .clock = load_u32(&cache->clock),
-                                      .capacity = load_u32(&cache->capacity)};
+/* Lists the hosts of block `i` that are not listed yet. */
+static void read_owners(struct search *search, const struct area *area, uint32_t i) {
+    uint64_t tag;
+    uint32_t n_before = search->n;
+    const struct entry *entry = find_entry(area, hash_of(search->key, i), &tag);
+    for (uint32_t k = 0; entry && k < PREFIX_MAX_HOSTS && search->n < PREFIX_MAX_HOSTS; k++) {
+        uint64_t owner = atomic_load_explicit(&entry->owners[k], memory_order_acquire);
+        if (is_owner_valid(search->table, area, search->key->index, owner) &&
+            !is_listed(search, owner_name(owner) >> 16)) {
+            search->hits[search->n++] = (struct prefix_hit){owner_name(owner) >> 16, i + 1};
         }
     }
-    return entry && is_tag_unchanged(entry, tag) ? n : n_before; /* the entry may have been replaced
-                                                                    meanwhile */
-}
-
-static bool has_block(const struct entry *entry, struct match *match) {
-    uint64_t owner;
-    uint32_t pos = owner_index(entry, match->name, match->pos, &owner);
-    if (pos == PREFIX_MAX_HOSTS || !is_in_cache(match->clock, owner, match->capacity)) {
-        return false;
+    if (entry && !is_tag_unchanged(entry, tag)) {
+        search->n = n_before; /* the entry was replaced meanwhile */
     }
-    match->pos = pos;
-    return true;
 }
 
-static bool is_held(const struct prefix_table *table, const struct entry *entry, uint32_t name) {
-    uint64_t owner;
-    return owner_index(entry, name, 0, &owner) < PREFIX_MAX_HOSTS &&
-           is_owner_valid(table, &table->held, 0, owner);
+/* The same, sent or in flight. Returns: whether there are any. */
+static bool list_hosts_of(struct search *search, uint32_t i) {
+    uint32_t n_before = search->n;
+    read_owners(search, &search->table->sent, i);
+    if (!search->none_held) {
+        read_owners(search, &search->table->held, i);
+    }
+    return search->n > n_before;
 }
 
-/* Moves those of the first `n` hosts, which have all blocks before this one, that have this one too
- * to the front. Blocks in flight are read, unless `looked`, for hosts that were not sent the block.
- * Returns: their number. */
-static inline uint32_t retain_matches(const struct prefix_table *table, uint64_t hash, bool looked,
-                                      struct match *matches, uint32_t n) {
-    uint64_t tag, held_tag = 0;
-    const struct entry *entry = find_entry(&table->sent, hash, &tag), *held = NULL;
-    for (uint32_t i = n; i-- > 0;) {
-        if (entry && has_block(entry, &matches[i])) {
-            continue;
-        }
-        held = looked ? held : find_entry(&table->held, hash, &held_tag);
-        looked = true;
-        if (!held || !is_held(table, held, matches[i].name)) {
-            struct match match = matches[i];
-            matches[i] = matches[--n];
-            matches[n] = match;
+/* Whether block `*i` has hosts that are not listed; else, where its entry may be lost, the one
+ * before it, which is then `*i`. */
+static bool has_further_hosts(struct search *search, uint32_t *i) {
+    uint32_t n_before = search->n, at = *i;
+    bool has = list_hosts_of(search, at) || (at > 0 && list_hosts_of(search, --at));
+    search->n = n_before;
+    *i = has ? at : *i;
+    return has;
+}
+
+/* The last block before `end`, which is above 0, that has hosts that are not listed. Returns: end:
+ * there is none. */
+static uint32_t find_last_block(struct search *search, uint32_t end) {
+    uint32_t first = end > 1 ? 1 : 0, after = end;
+    if (!has_further_hosts(search, &first)) {
+        return end;
+    }
+    while (after - first > 1) {
+        uint32_t middle = first + (after - first) / 2, at = middle;
+        if (has_further_hosts(search, &at) && at > first) {
+            first = at;
+        } else {
+            after = middle;
         }
     }
-    bool is_unchanged =
-        (!entry || is_tag_unchanged(entry, tag)) && (!held || is_tag_unchanged(held, held_tag));
-    return is_unchanged ? n : 0;
+    return first;
 }
 
 uint32_t prefix_table_find(const struct prefix_table *table, const struct prefix_key *key,
                            struct prefix_hit out[PREFIX_MAX_HOSTS]) {
-    struct match matches[PREFIX_MAX_HOSTS];
-    uint32_t n = key->n, n_hits = n > 0 ? read_owners(table, &table->sent, key, matches, 0) : 0;
-    bool none_held = atomic_load_explicit(&table->n_holds, memory_order_relaxed) == 0;
-    if (n > 0 && n_hits < PREFIX_MAX_HOSTS && !none_held) {
-        n_hits = read_owners(table, &table->held, key, matches, n_hits);
-    }
-    uint32_t n_blocks = 1, n_left = n_hits;
-    for (; n_blocks < n && n_left > 0; n_blocks++) {
-        prefetch_bucket(&table->sent, key, n_blocks + PREFETCH_DISTANCE);
-        uint32_t n_both = retain_matches(table, hash_of(key, n_blocks), none_held, matches, n_left);
-        while (n_left > n_both) {
-            matches[--n_left].n_blocks = n_blocks;
+    struct search search = {.table = table, .key = key, .hits = out};
+    search.none_held = atomic_load_explicit(&table->n_holds, memory_order_relaxed) == 0;
+    for (uint32_t end = key->n; end > 0 && search.n < PREFIX_MAX_HOSTS;) {
+        uint32_t last = end - 1;
+        if (!list_hosts_of(&search, last)) {
+            last = last > 0 ? find_last_block(&search, last) : end;
+            if (last >= end - 1) {
+                break;
+            }
+            (void)list_hosts_of(&search, last);
         }
+        end = last;
     }
-    for (uint32_t i = 0; i < n_hits; i++) {
-        out[i] =
-            (struct prefix_hit){matches[i].name >> 16, i < n_left ? n_blocks : matches[i].n_blocks};
-    }
-    return n_hits;
+    return search.n;
 }

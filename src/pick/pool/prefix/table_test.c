@@ -115,6 +115,57 @@ static void prefix_table_entry_keeps_latest_hosts(void **state) {
     prefix_table_unref(table);
 }
 
+/* All prompts begin alike, which more hosts were sent than an entry has owners: each prompt finds
+ * the host that was sent its end. */
+static void prefix_table_common_beginning_hides_no_host(void **state) {
+    enum { HOSTS = 3 * PREFIX_MAX_HOSTS };
+    struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
+    uint64_t prompts[HOSTS][N];
+    uint32_t hosts[HOSTS];
+    (void)state;
+    for (uint64_t i = 0; i < HOSTS; i++) {
+        roll(i, prompts[i]);
+        prompts[i][0] = prompts[0][0], prompts[i][1] = prompts[0][1];
+        hosts[i] = prefix_table_add_host(table);
+        add(table, hosts[i], MANY, prompts[i], N);
+    }
+    for (uint64_t i = 0; i < HOSTS; i++) {
+        struct prefix_hit hits[PREFIX_MAX_HOSTS];
+        struct prefix_key key = key_of(prompts[i], N);
+        assert_int_equal(match(table, prompts[i], N, hosts[i]), N);
+        assert_int_equal(prefix_table_find(table, &key, hits), PREFIX_MAX_HOSTS);
+        for (uint32_t k = 0; k < PREFIX_MAX_HOSTS; k++) { /* others have the beginning */
+            assert_true(hits[k].host == hosts[i] || hits[k].n_blocks == 2);
+        }
+    }
+    prefix_table_unref(table);
+}
+
+/* Hosts with beginnings of all lengths. */
+static void prefix_table_finds_each_length(void **state) {
+    struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
+    uint64_t hashes[N];
+    uint32_t hosts[PREFIX_MAX_HOSTS];
+    (void)state;
+    roll(1, hashes);
+    for (int i = 0; i < PREFIX_MAX_HOSTS; i++) {
+        hosts[i] = prefix_table_add_host(table);
+    }
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct prng prng = {seed};
+        uint32_t lengths[PREFIX_MAX_HOSTS];
+        for (int i = 0; i < PREFIX_MAX_HOSTS; i++) {
+            lengths[i] = prng_below(&prng, N + 1);
+            prefix_table_invalidate_host(table, hosts[i]);
+            add(table, hosts[i], MANY, hashes, lengths[i]);
+        }
+        for (int i = 0; i < PREFIX_MAX_HOSTS; i++) {
+            assert_int_equal(match(table, hashes, N, hosts[i]), lengths[i]);
+        }
+    }
+    prefix_table_unref(table);
+}
+
 /* ---- expiry ---------------------------------------------------------------------------------- */
 
 static void prefix_table_invalidated_host_is_not_found(void **state) {
@@ -224,6 +275,24 @@ static void prefix_table_indexes_have_own_capacities(void **state) {
 }
 
 /* Ten times the capacity: nearly all of the most recent entries are there. */
+/* Engines evict the end of a prompt first: its beginning is there. */
+static void prefix_table_prompt_beyond_capacity_keeps_its_beginning(void **state) {
+    enum { CAPACITY = N / 2 };
+    struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
+    uint64_t one[N], two[N];
+    uint32_t a = prefix_table_add_host(table);
+    (void)state;
+    roll(1, one);
+    roll(2, two);
+    add(table, a, CAPACITY, one, N);
+    assert_in_range(match(table, one, N, a), CAPACITY, CAPACITY + 1);
+    /* As much as there is room for beside another one, which was sent later. */
+    add(table, a, CAPACITY, two, CAPACITY / 2);
+    assert_int_equal(match(table, two, N, a), CAPACITY / 2);
+    assert_in_range(match(table, one, N, a), CAPACITY / 2, CAPACITY / 2 + 1);
+    prefix_table_unref(table);
+}
+
 static void prefix_table_full_table_replaces_oldest(void **state) {
     struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
     uint64_t hashes[N], n = prefix_table_capacity(table) * 10 / N, n_known = 0, n_old = 0;
@@ -369,8 +438,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prefix_table_finds_hosts_of_prefix),
         cmocka_unit_test(prefix_table_entry_keeps_latest_hosts),
+        cmocka_unit_test(prefix_table_common_beginning_hides_no_host),
+        cmocka_unit_test(prefix_table_finds_each_length),
         cmocka_unit_test(prefix_table_invalidated_host_is_not_found),
         cmocka_unit_test(prefix_table_prompts_beyond_capacity_expire),
+        cmocka_unit_test(prefix_table_prompt_beyond_capacity_keeps_its_beginning),
         cmocka_unit_test(prefix_table_full_table_replaces_oldest),
         cmocka_unit_test(prefix_table_full_bucket_leaves_others_intact),
         cmocka_unit_test(prefix_table_host_numbers_run_out_and_are_reused),
