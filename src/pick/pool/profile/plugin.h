@@ -121,7 +121,8 @@ bool labels_have_role(struct pool_labels labels, enum role role);
 /* What an endpoint has of a request (its prompt's beginning, its session, its adapter) attracts
  * requests until the endpoint has a quarter more of them in flight than the candidates have on
  * average (consistent hashing with bounded loads: Mirrokni, Thorup and Zadimoghaddam 2016). From
- * there on its load decides, whatever the weights are. */
+ * there on its load decides, whatever the weights are. A long beginning of a prompt is worth
+ * waiting for some requests more: elsewhere it would be computed again. */
 
 /* An endpoint with so many requests in flight, or more, is not preferred for its affinity: at least
  * AFFINITY_MIN_LIMIT. Some candidate has fewer. There is a candidate. */
@@ -131,6 +132,15 @@ float affinity_limit_compute(struct candidate_set *candidates);
 static inline float affinity_limit(struct candidate_set *candidates) {
     return candidates->affinity_limit > 0 ? candidates->affinity_limit
                                           : affinity_limit_compute(candidates);
+}
+
+/* How many requests in flight beyond the limit an endpoint may have that has so many blocks of the
+ * prompt: one for each AFFINITY_TOKENS_PER_REQUEST tokens after the first AFFINITY_FREE_TOKENS. */
+enum { AFFINITY_FREE_TOKENS = 2048, AFFINITY_TOKENS_PER_REQUEST = 512 };
+static inline float affinity_allowance(const struct prefix_matches *prefix, uint32_t n_blocks) {
+    const float n_tokens = (float)n_blocks * (float)prefix->block_bytes / PROMPT_BYTES_PER_TOKEN -
+                           AFFINITY_FREE_TOKENS;
+    return n_tokens > 0 ? n_tokens / AFFINITY_TOKENS_PER_REQUEST : 0;
 }
 
 /* ---- pickers --------------------------------------------------------------------------------- */

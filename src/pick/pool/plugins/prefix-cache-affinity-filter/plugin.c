@@ -48,18 +48,19 @@ static enum status add_needs(void *parameters, struct pool_request_needs *needs,
 struct affinity {
     const struct prefix_matches *prefix;
     float threshold; /* the share of the prompt that they were sent */
-    float limit;     /* they have fewer requests in flight; INFINITY: no limit */
+    float limit;     /* they have fewer requests in flight, or as many more as what they have of
+                        the prompt allows; INFINITY: no limit */
 };
 
 static bool has_prefix(const void *parameters, const struct candidate_set *candidates, uint32_t i) {
     const struct affinity *affinity = parameters;
     const struct prefix_matches *prefix = affinity->prefix;
-    if (!(candidates->columns->in_flight[i] < affinity->limit)) {
-        return false;
-    }
     for (uint32_t k = 0; k < prefix->n; k++) {
         if (prefix->hits[k].member == candidates->columns->member[i]) {
-            return (float)prefix->hits[k].n_blocks >= affinity->threshold * (float)prefix->n_blocks;
+            uint32_t n = prefix->hits[k].n_blocks;
+            return (float)n >= affinity->threshold * (float)prefix->n_blocks &&
+                   candidates->columns->in_flight[i] <
+                       affinity->limit + affinity_allowance(prefix, n);
         }
     }
     return false;

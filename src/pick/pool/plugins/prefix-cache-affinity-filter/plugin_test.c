@@ -58,18 +58,25 @@ static void filter_ttft_penalty_disables_affinity(void **state) {
     }
 }
 
-/* With maxTTFTPenaltyMs 0 load does not count. */
+/* With maxTTFTPenaltyMs 0 load does not count. Each 512 tokens after the first 2,048 of the
+ * prompt allow one more. */
 static void filter_busy_endpoint_disables_affinity(void **state) {
     static const struct {
         const char *parameters;
+        uint32_t n_tokens; /* of ten blocks together */
         float in_flight;
         unsigned left;
-    } rows[] = {{"{}", 3, 1}, {"{}", 4, 3}, {"{maxTTFTPenaltyMs: 0}", 400, 1}};
+    } rows[] = {{"{}", 2000, 3, 1},
+                {"{}", 2000, 4, 3},
+                {"{}", 7680, 13, 1},
+                {"{}", 7680, 99, 3},
+                {"{maxTTFTPenaltyMs: 0}", 2000, 400, 1}};
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct plugin_fixture fixture;
         plugin_fixture_open(&fixture, FILTER, 2);
         fixture_hit(&fixture, 0, 10, 10);
+        fixture.prefix.block_bytes = rows[i].n_tokens / 10 * PROMPT_BYTES_PER_TOKEN;
         fixture_tell(&fixture, FILTER, rows[i].parameters);
         plugin_fixture_load(&fixture, 0, rows[i].in_flight);
         FILTER->filter(fixture.parameters, &fixture.candidates);

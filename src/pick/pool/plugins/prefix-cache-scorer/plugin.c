@@ -132,9 +132,10 @@ static void score(const void *parameters, struct candidate_set *candidates, floa
     float limit = prefix->n > 0 ? affinity_limit(candidates) : 0;
     for (uint32_t k = 0; k < prefix->n; k++) {
         uint32_t i = candidate_set_index_of(candidates, prefix->hits[k].member);
-        if (i < candidates->n && candidates->columns->in_flight[i] < limit) {
-            candidate_set_add_score(candidates, i,
-                                    weight * score_of(own, prefix, prefix->hits[k].n_blocks));
+        uint32_t n_blocks = prefix->hits[k].n_blocks;
+        if (i < candidates->n &&
+            candidates->columns->in_flight[i] < limit + affinity_allowance(prefix, n_blocks)) {
+            candidate_set_add_score(candidates, i, weight * score_of(own, prefix, n_blocks));
         }
     }
 }

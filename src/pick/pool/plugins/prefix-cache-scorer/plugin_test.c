@@ -48,6 +48,26 @@ static void scorer_busy_endpoint_scores_zero(void **state) {
     plugin_fixture_close(&fixture);
 }
 
+/* Each 512 tokens after the first 2,048 in the cache allow one request more than 4. */
+static void scorer_long_prompt_counts_at_busier_endpoint(void **state) {
+    static const float both[] = {1, 0, 0, 0.5f}, longer[] = {1, 0, 0, 0}, none[] = {0, 0, 0, 0};
+    struct plugin_fixture fixture;
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_prefix_cache_scorer, 4);
+    fixture_hit(&fixture, 0, 8, 8);
+    fixture_hit(&fixture, 3, 4, 8);
+    fixture.prefix.block_bytes = 1024 * PROMPT_BYTES_PER_TOKEN;
+    plugin_fixture_load(&fixture, 0, 15);
+    fixture.in_flight[3] = 7;
+    fixture.candidates.affinity_limit = 4;
+    assert_scores(&fixture, &plugin_prefix_cache_scorer, both);
+    fixture.in_flight[3] = 8;
+    assert_scores(&fixture, &plugin_prefix_cache_scorer, longer);
+    fixture.in_flight[0] = 16;
+    assert_scores(&fixture, &plugin_prefix_cache_scorer, none);
+    plugin_fixture_close(&fixture);
+}
+
 static struct pool_request_needs wants_of(struct plugin_fixture *fixture, const char *text) {
     struct pool_request_needs needs = {.n_prefixes = 1, .prefixes = {PREFIX_PRODUCER_DEFAULT}};
     struct error err;
@@ -132,6 +152,7 @@ int main(void) {
         cmocka_unit_test(scorer_match_length_counts_with_its_weight),
         cmocka_unit_test(scorer_cached_share_is_the_score),
         cmocka_unit_test(scorer_busy_endpoint_scores_zero),
+        cmocka_unit_test(scorer_long_prompt_counts_at_busier_endpoint),
         cmocka_unit_test(scorer_parameters_set_request_needs),
         cmocka_unit_test(scorer_different_parameters_conflict),
         cmocka_unit_test(scorer_invalid_parameters_are_rejected),
