@@ -3,9 +3,12 @@
  *
  *     simulate [--json] [SERVERS [SECONDS [SEED]]]
  *     simulate faults [--json] [SERVERS [SEED]]
+ *     simulate replay [--json] [SEEDS [GUIDE]]
  *
  * The second prints what share of the good requests is answered while servers, clients or the load
- * misbehave, for each judge of the servers' health; without SERVERS with 3, 10 and 100.
+ * misbehave, for each judge of the servers' health; without SERVERS with 3, 10 and 100. The third
+ * replays workloads under the configurations of llm-d's guides, by the picker and by upstream's
+ * algorithm, in the repository's root; without SEEDS with 5.
  *
  * Without SERVERS: 8 and 100. The same arguments print the same table, to the last digit. */
 #include <stdio.h>
@@ -14,6 +17,7 @@
 
 #include "core/base/num.h"
 #include "faults.h"
+#include "replay.h"
 #include "run.h"
 
 static struct sim_result result; /* too large for a stack */
@@ -70,6 +74,7 @@ static uint32_t parse_argument(int argc, char **argv, int i, uint64_t most, uint
         fprintf(stderr,
                 "usage: simulate [--json] [SERVERS [SECONDS [SEED]]]\n"
                 "       simulate faults [--json] [SERVERS [SEED]]\n"
+                "       simulate replay [--json] [SEEDS [GUIDE]]\n"
                 "at most %d servers and 3600 seconds\n",
                 SIM_MOST_SERVERS);
         exit(2);
@@ -128,9 +133,50 @@ static int run_faults(int argc, char **argv) {
     return 0;
 }
 
+static void print_replay(const struct sim_replay_setting *setting, bool json) {
+    static const char *const choosers[N_CHOOSERS] = {"picker", "llm-d's"};
+    struct sim_replay_result done;
+    sim_replay_run(setting, &done);
+    printf(json ? "{\"guide\":\"%s\",\"workload\":\"%s\",\"chooser\":\"%s\",\"seed\":%u,"
+                  "\"n\":%u,\"refused\":%u,\"hits\":%.6f,\"mean_s\":%.6f,\"p50_s\":%.6f,"
+                  "\"p90_s\":%.6f,\"p99_s\":%.6f,\"ends_s\":%.3f,\"spread\":%.4f}\n"
+                : "%-34s %-14s %-8s %4u  %6u %6u  %6.3f  %8.3f %8.3f %8.3f %8.3f  %7.1f %6.2f\n",
+           setting->guide, sim_workload_name(setting->workload), choosers[setting->chooser],
+           (unsigned)setting->seed, done.n, done.n_refused, done.hits, done.mean_s, done.p50_s,
+           done.p90_s, done.p99_s, done.ends_s, done.spread);
+    fflush(stdout);
+}
+
+static int run_replay(int argc, char **argv) {
+    bool json = argc > 2 && strcmp(argv[2], "--json") == 0;
+    int first = json ? 3 : 2;
+    uint32_t n_seeds = parse_argument(argc, argv, first, 1000, 5);
+    const char *only = argc > first + 1 ? argv[first + 1] : NULL;
+    struct sim_replay_setting setting = {.size = 1};
+    if (!json) {
+        printf("%-34s %-14s %-8s %4s  %6s %6s  %6s  %8s %8s %8s %8s  %7s %6s\n", "", "", "", "seed",
+               "n", "none", "hits", "mean s", "p50", "p90", "p99", "ends s", "spread");
+    }
+    for (size_t i = 0; SIM_GUIDES[i]; i++) {
+        setting.guide = SIM_GUIDES[i];
+        for (unsigned k = 0; k < N_WORKLOAD_KINDS * n_seeds * N_CHOOSERS; k++) {
+            setting.workload = (enum sim_workload_kind)(k / N_CHOOSERS / n_seeds);
+            setting.seed = 1 + k / N_CHOOSERS % n_seeds;
+            setting.chooser = (enum sim_chooser)(k % N_CHOOSERS);
+            if (!only || strcmp(only, setting.guide) == 0) {
+                print_replay(&setting, json);
+            }
+        }
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "faults") == 0) {
         return run_faults(argc, argv);
+    }
+    if (argc > 1 && strcmp(argv[1], "replay") == 0) {
+        return run_replay(argc, argv);
     }
     bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
     int first = json ? 2 : 1;
