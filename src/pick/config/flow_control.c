@@ -2,6 +2,7 @@
  * upstream's `flowControl` with its bands and policies. Both fill a struct pool_flow_control. */
 #include "core/base/num.h"
 #include "pick/config/plugin_list.h"
+#include "pick/config/scrape_rules.h"
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -391,10 +392,30 @@ static void follow_ttl(struct doc_reader *reader, const struct doc_node *node, v
     }
 }
 
+/* With a concurrency-detector what ends is free at once, but for the order of events; otherwise
+ * when the server has noticed, and loads that were scraped before are too old. */
+static void check_eviction(struct doc_reader *reader, const struct doc_node *node, void *object) {
+    enum { GRACE_MS = 10, SERVER_MS = 250 };
+    const struct pool_config_reader *pool = pool_config_reader_of(reader);
+    struct pool_flow_control *flow = object;
+    enum detector_kind kind = pool->spec->detector.kind;
+    flow->evict_grace_ns = GRACE_MS * CONFIG_MS;
+    if (kind == DETECTOR_LOADS && pool->scrape) {
+        flow->evict_grace_ns =
+            pool->scrape->interval_ns + pool->scrape->max_age_ns + SERVER_MS * CONFIG_MS;
+    }
+    if (flow->evicts && pool->flow_control_gate && kind == DETECTOR_NONE) {
+        doc_reader_fail(reader, node,
+                        "expected a concurrency-detector, or loads that are scraped (`metrics`): "
+                        "the saturation of the pool decides");
+    }
+}
+
 #define DEFAULT_TTL_NS (60 * CONFIG_S)
 #define FLOW struct pool_flow_control
 const struct doc_member PICKER_FLOW_CONTROL[] = {
-    {"enableEviction", MEMBER_REFUSED_TRUE("not supported: running requests are not evicted")},
+    {"enableEviction", MEMBER_BOOL(FLOW, evicts), .check = check_eviction,
+     .help = "running requests of a priority below 0 are ended for waiting ones of a higher one"},
     {"usageLimitPolicyPluginRef",
      MEMBER_CUSTOM_FIELD(FLOW, usage, struct usage_limit, read_usage_limit), .form = "a plugin",
      .help = "what each priority may use of an endpoint's capacity; all of it"},

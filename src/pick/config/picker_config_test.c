@@ -161,6 +161,12 @@ static const struct {
      "defaultRequestTTL: 9000s, fairnessPolicyRef: program-aware-fairness}]}\n" PLUGINS
      "- {type: program-aware-fairness, parameters: {strategy: turn-priority}}\n",
      "for 9000 s at most, the fairness id with the most turns first\n"},
+    {METRICS NEW KIND "featureGates: [flowControl]\nflowControl: {enableEviction: true}\n" PLUGINS
+                      "- type: eviction-sheddable-filter\n"
+                      "- type: eviction-priority-then-time-ordering\n",
+     "  sheddable ones that run are ended for others of a higher priority\n"},
+    {METRICS NEW KIND "flowControl: {enableEviction: true}\n" PLUGINS,
+     "notes       flowControl (it needs `featureGates: [flowControl]`)\n"},
     {METRICS NEW KIND PLUGINS "- {type: probabilistic-admitter, parameters: {power: 2}}\n",
      "admission   sheddable requests are refused with the probability 300 * load^2, of 5 waiting "
      "or "
@@ -328,8 +334,9 @@ static const struct {
     {"flowControl: {noEndpointRequestTTL: 5}\n",
      "3: flowControl.noEndpointRequestTTL: expected text (in quotes, where it looks like something "
      "else), got 5"},
-    {"flowControl: {enableEviction: true}\n",
-     "3: flowControl.enableEviction: not supported: running requests are not evicted"},
+    {"featureGates: [flowControl]\nflowControl: {enableEviction: true}\n",
+     "4: flowControl.enableEviction: expected a concurrency-detector, or loads that are scraped "
+     "(`metrics`): the saturation of the pool decides"},
     {"flowControl: {priorityBands: [{priority: 1}, {priority: 1}]}\n",
      "3: flowControl.priorityBands[1]: the priority 1 is there twice"},
     {"flowControl: {priorityBands: [{orderingPolicyRef: newest-first-policy}]}\n",

@@ -252,6 +252,9 @@ static void print_flow_control(const struct pool_flow_control *flow, struct buf 
         print_band(flow, flow->limits.others, out);
     }
     print_usage_limit(&flow->usage, out);
+    if (flow->evicts) {
+        buf_printf(out, "  sheddable ones that run are ended for others of a higher priority\n");
+    }
     if (flow->no_endpoint_wait_ns > 0) {
         buf_printf(out, "  while no endpoint is ready: ");
         print_max_wait(flow->no_endpoint_wait_ns, out);

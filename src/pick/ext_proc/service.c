@@ -38,6 +38,9 @@ enum {
 
 /* The interval of pool_tick for pools that requests wait for. */
 static const uint64_t TICK_NS = 100000000;
+/* Where running requests are ended for those that wait: as long as it takes for the effect to
+ * show. */
+static const uint64_t EVICTION_TICK_NS = 10000000;
 
 /* Per worker. */
 struct worker_state {
@@ -176,6 +179,9 @@ static void log_refusal(const struct pick_outcome *outcome, struct log_limit *li
         return;
     }
     add_log_request(&line, outcome);
+    if (outcome->endpoint) {
+        line.fields[line.n++] = LOG_STR("endpoint", endpoint_text(outcome->endpoint));
+    }
     line.fields[line.n++] = LOG_U64("status", (uint64_t)status_http(outcome->why->status));
     line.fields[line.n++] = LOG_CSTR("code", status_name(outcome->why->status));
     line.fields[line.n++] = LOG_CSTR("reason", outcome->why->text);
@@ -258,6 +264,12 @@ static void begin_timing(struct stream *stream) {
 static void end_timing(struct stream *stream) {
     struct pick_stats *stats = &stream->worker_state->stats.stats;
     clock_unfreeze();
+    if (stream->stats.enqueued_row && stream->message_ns > 0) {
+        stream->worker_state->now_ns = clock_now_ns();
+        pick_stats_row_add(stream->stats.enqueued_row, stream->stats.enqueued,
+                           stream->worker_state->now_ns - stream->message_ns);
+    }
+    stream->stats.enqueued_row = NULL;
     if (stream->stats.row && stream->message_ns > 0) {
         uint64_t now_ns = stream->worker_state->now_ns = clock_now_ns();
         metric_histogram_add_ns(&stats->times[stream->phase], now_ns - stream->message_ns);
@@ -360,13 +372,23 @@ static void update_tick(struct worker_state *worker_state) {
     if (!worker_state->is_ticking) {
         timer_stop(timers, &worker_state->tick);
     } else {
-        timer_start(timers, &worker_state->tick, clock_now_ns() + TICK_NS);
+        bool evicts = pool_waited_evicts(&worker_state->waited);
+        timer_start(timers, &worker_state->tick,
+                    clock_now_ns() + (evicts ? EVICTION_TICK_NS : TICK_NS));
     }
+}
+
+static void count_dispatch(struct worker_state *worker_state, uint64_t begun_ns) {
+    metric_scale_add(&PICK_SHORT_TIMES, worker_state->stats.stats.dispatch_times,
+                     clock_between_ns(begun_ns, clock_now_ns()));
 }
 
 static void on_tick(struct timer *timer) {
     struct worker_state *worker_state = CONTAINER_OF(timer, struct worker_state, tick);
+    uint64_t begun_ns = clock_now_ns();
     pool_waited_tick(&worker_state->waited, TICK_NS / 2);
+    pool_waited_evict(&worker_state->waited);
+    count_dispatch(worker_state, begun_ns);
     update_tick(worker_state);
 }
 
@@ -652,8 +674,12 @@ static void on_wakeup(struct worker_msg *msg) {
     struct loop_iteration *iteration = worker_loop_iteration(worker_state->worker);
     atomic_store(&worker_state->posted, false);
     pool_set_reader_refresh_all(worker_state->context.pools);
+    uint64_t begun_ns = pool_waited_is_empty(&worker_state->waited) ? 0 : clock_now_ns();
     if (pick_session_resume_some(&worker_state->wakeup, iteration)) {
         post_wakeup(worker_state);
+    }
+    if (begun_ns > 0) {
+        count_dispatch(worker_state, begun_ns);
     }
 }
 

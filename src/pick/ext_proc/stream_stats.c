@@ -58,8 +58,12 @@ static void end_queue(struct stream_stats *self, const struct pick_queue_event *
 void stream_stats_on_queue(struct stream_stats *self, struct stats_context *context,
                            const struct pick_queue_event *event) {
     if (event->what == PICK_QUEUE_BEGUN) {
-        self->was_queued = true;
         self->queue_row = find_row(context, &event->counted, true);
+        if (!self->was_queued) {
+            self->enqueued_row = self->queue_row;
+            self->enqueued = PICK_HISTOGRAM_ENQUEUED;
+        }
+        self->was_queued = true;
     }
     if (!self->queue_row) { /* out of memory */
         return;
@@ -81,12 +85,17 @@ void stream_stats_on_queue(struct stream_stats *self, struct stats_context *cont
 }
 
 /* Flow control decides on every request; most do not wait. */
-static void count_unqueued(struct pick_stats_row *row, const struct pick_outcome *outcome) {
+static void count_unqueued(struct stream_stats *self, struct pick_stats_row *row,
+                           const struct pick_outcome *outcome) {
+    bool is_full = outcome->why && outcome->why->status == ST_SATURATED;
+    if (!outcome->why || is_full) {
+        self->enqueued_row = row;
+        self->enqueued = is_full ? PICK_HISTOGRAM_NOT_ENQUEUED : PICK_HISTOGRAM_ENQUEUED;
+    }
     enum pick_histogram which = PICK_HISTOGRAM_QUEUED + (enum pick_histogram)FLOW_DISPATCHED;
     if (outcome->why) {
-        which = outcome->why->status == ST_SATURATED
-                    ? PICK_HISTOGRAM_QUEUE_FULL
-                    : PICK_HISTOGRAM_QUEUED + (enum pick_histogram)FLOW_REFUSED;
+        which = is_full ? PICK_HISTOGRAM_QUEUE_FULL
+                        : PICK_HISTOGRAM_QUEUED + (enum pick_histogram)FLOW_REFUSED;
     }
     pick_stats_row_add(row, which, 0);
 }
@@ -97,12 +106,14 @@ void stream_stats_on_outcome(struct stream_stats *self, struct stats_context *co
                              struct arena *arena, const struct pick_outcome *outcome) {
     const struct pick_counted *counted = &outcome->counted;
     bool may_admit = !outcome->why || outcome->why->status == ST_NO_ENDPOINT;
-    struct pick_stats_row *row = find_row(context, counted, may_admit);
+    bool is_evicted = outcome->why && outcome->why->status == ST_EVICTED;
+    struct pick_stats_row *row =
+        is_evicted && self->row ? self->row : find_row(context, counted, may_admit);
     if (!row) {
         return;
     }
     if (counted->is_queue && !self->was_queued && !self->row) {
-        count_unqueued(row, outcome);
+        count_unqueued(self, row, outcome);
     }
     if (outcome->why) {
         metric_cell_add(&row->n_refused[outcome->why->status], 1);

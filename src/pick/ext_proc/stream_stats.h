@@ -32,6 +32,10 @@ struct response_meter {
 struct stream_stats {
     struct pick_stats_row *row;       /* NULL: not picked yet */
     struct pick_stats_row *queue_row; /* NULL: not queued */
+    /* Flow control has decided on the request with the message that is processed: where its time
+     * counts; NULL: it has not. */
+    struct pick_stats_row *enqueued_row;
+    enum pick_histogram enqueued;
     uint64_t n_queue_bytes;
     struct str unlabelled_model; /* picked for, and not a label yet; ptr NULL: none */
     bool was_queued;

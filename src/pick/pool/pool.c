@@ -242,6 +242,7 @@ static void pool_destroy(struct pool *pool) {
     ranking_fini(&pool->ranking);
     free(pool->name_bytes);
     flow_fini(&pool->flow);
+    pool_eviction_fini(&pool->eviction);
     lock_fini(&pool->updating);
     lock_fini(&pool->lock);
     free(pool);

@@ -109,6 +109,9 @@ struct pool_flow_control {
     bool has_programs; /* a band has FLOW_BY_PROGRAM: what fairness ids are served is counted */
     struct program_rules programs; /* with has_programs */
     struct usage_limit usage;      /* what each priority may use of an endpoint's capacity */
+    /* Running sheddable requests are ended for waiting ones (flow/evict.h); with a detector. */
+    bool evicts;
+    uint64_t evict_grace_ns; /* after which the saturation shows that one has ended */
 };
 
 /* Outlier detection: which errors eject an endpoint, and for how long. Named after Envoy's

@@ -64,6 +64,7 @@ struct pool {
     _Atomic uint64_t loads_valid_until_ns; /* until when some endpoint's load report is valid */
 
     struct pool_saturation saturation;
+    struct pool_eviction eviction;
     struct flow flow;
     uint64_t readiness_since_ns;     /* when the first endpoint became ready, or the last one was
                                     lost */
@@ -216,6 +217,9 @@ void pool_waiter_resolve(const struct pool_snapshot *snapshot, struct pool_waite
 /* Frees what was resolved, of a waiter that is not queued. */
 void pool_waiter_forget(struct pool_waiter *waiter);
 void pool_send_notifications(struct pool_notifications *notifications);
+/* The waiter is in its wakeup's list from now on, and no longer. */
+void pool_wakeup_append(struct pool_waiter *waiter, struct pool_notifications *notifications);
+void pool_wakeup_forget(struct pool_waiter *waiter);
 
 /* Adds the request to the queue, perhaps in the place of others, or keeps its place. Returns:
  * ST_NO_MEMORY, ST_SATURATED. */

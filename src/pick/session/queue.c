@@ -232,9 +232,41 @@ void pick_queue_replay(struct pick_session *session) {
     }
 }
 
+/* ---- eviction -------------------------------------------------------------------------------- */
+
+/* `priority`: of the pick. */
+void pick_queue_hold_lease(struct pick_session *session, int64_t priority) {
+    if (session->queue_entry && pick_session_spec(session)->flow_control.evicts) {
+        pool_hold_lease(session->context.pool, &session->queue_entry->waiter, priority);
+    }
+}
+
+void pick_queue_end_lease(struct pick_session *session) {
+    if (session->queue_entry) {
+        pool_end_lease(session->context.pool, &session->queue_entry->waiter);
+    }
+}
+
+/* Clause: the body is that of the upstream project's picker. The response has not ended: the lease
+ * would have. */
+static void evict(struct pick_session *session) {
+    struct error err;
+    error_set(&err, ST_EVICTED, "request evicted by flow control");
+    pick_session_refuse(session, &err);
+}
+
+/* ---- resuming -------------------------------------------------------------------------------- */
+
 void pick_session_resume(struct pool_waiter *waiter) {
     struct pick_session *session = ((struct pick_queue_entry *)(void *)waiter)->session;
     const struct pick_callbacks *out = &session->send_queue.callbacks;
+    if (waiter->lease.is_revoked) {
+        evict(session);
+        if (out->on_resumed) {
+            out->on_resumed(out->user);
+        }
+        return;
+    }
     session->queue_entry->was_displaced = waiter->displaced;
     pick_again(session);
     if (session->state != PICK_QUEUED) {

@@ -288,6 +288,7 @@ bool pick_session_pick_endpoint(struct pick_session *session, struct str model,
     if (model.ptr || !at_headers || !session->scan) {
         pick_count_model(session->model_source);
     }
+    pick_queue_hold_lease(session, pick.priority);
     return true;
 }
 
@@ -338,6 +339,8 @@ static struct str drop_reason(enum status status) {
         return STR("rejected-no-endpoints");
     case ST_SATURATED:
         return STR("rejected-saturated");
+    case ST_EVICTED:
+        return STR("evicted");
     case ST_WAIT_EXPIRED:
         return STR("rejected-ttl-expired");
     case ST_UNKNOWN_MODEL:
@@ -373,7 +376,7 @@ static struct str print_error_body(struct arena *arena, const struct pick_reques
                                    const struct error *why) {
     struct buf out;
     struct json_writer json = {.out = &out};
-    if (pick_request_is_grpc(request)) {
+    if (pick_request_is_grpc(request) || why->status == ST_EVICTED) {
         return str_of(why->text);
     }
     buf_init(&out, arena, 0);
@@ -396,7 +399,9 @@ static size_t list_headers(struct arena *arena, const struct pool_spec *spec, bo
                            enum status status, struct ext_proc_header out[4]) {
     size_t n = 0;
     if (!is_grpc) {
-        out[n++] = (struct ext_proc_header){STR("content-type"), STR("application/json")};
+        out[n++] = (struct ext_proc_header){STR("content-type"), status == ST_EVICTED
+                                                                     ? STR("text/plain")
+                                                                     : STR("application/json")};
     }
     out[n++] = (struct ext_proc_header){spec->protocol.reason_header, drop_reason(status)};
     if (status == ST_SATURATED || status == ST_WAIT_EXPIRED || status == ST_OVERLOADED) {

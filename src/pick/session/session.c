@@ -168,6 +168,7 @@ static void end_session(struct pick_session *session, enum flow_outcome outcome)
         note_end_of_picked(session);
     }
     count_service(session);
+    pick_queue_end_lease(session);
     pick_queue_stop_wait(session, outcome);
     if (session->body_scan.message_ref) {
         pick_message_unref(session->body_scan.message_ref);
@@ -554,6 +555,7 @@ static void end_response_message(struct pick_session *session, bool ended) {
         pick_half_advance(&session->response_half, PICK_HALF_ENDED);
         pool_ticket_response_ended(&session->stages.items[0].ticket);
         count_service(session);
+        pick_queue_end_lease(session);
         pick_stages_end(session);
     }
 }

@@ -320,6 +320,10 @@ void pick_queue_report_end(struct pick_session *session, enum flow_outcome outco
 void pick_queue_push_message(struct pick_session *session);
 /* Removes the request from the queue, if it is queued, and drops the buffered messages. */
 void pick_queue_stop_wait(struct pick_session *session, enum flow_outcome outcome);
+/* The pick is about to be sent: the request may be evicted from now on (pick/pool/flow/evict.h), to
+ * the end of its response or of the stream. */
+void pick_queue_hold_lease(struct pick_session *session, int64_t priority);
+void pick_queue_end_lease(struct pick_session *session);
 /* Whether the request is queued no longer, and buffered messages are left. */
 static inline bool pick_queue_is_replaying(const struct pick_session *session) {
     return session->queue_entry && session->state != PICK_QUEUED &&

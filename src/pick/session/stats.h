@@ -76,6 +76,8 @@ struct pick_stats {
     const struct hash_key *key; /* of the hashes of names, the same for all workers */
     struct metric_histogram times[N_PICK_TIMES];
     metric_cell scheduler_times[PICK_SHORT_TIME_CELLS];
+    metric_cell dispatch_times[PICK_SHORT_TIME_CELLS]; /* of turns in which waiters are notified or
+                                                          pick again */
     metric_cell stream_times[PICK_STREAM_TIME_CELLS];
     metric_cell n_streams[PICK_GRPC_CODES]; /* that ended, by their gRPC status */
     struct pick_stats_row *_Atomic slots[PICK_ROW_SLOTS];

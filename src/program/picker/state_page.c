@@ -17,6 +17,16 @@ static void print_flow_control(const struct pick_admin_pool *pool, struct buf *o
     if (!bands || !pool->snapshot->spec->flow_control.on) {
         return;
     }
+    if (pool->snapshot->spec->flow_control.evicts) {
+        struct pool_eviction_stats evicted;
+        pool_get_eviction(pool->entry->pool, &evicted);
+        buf_printf(out,
+                   "%llu running, %llu of these sheddable; %llu evicted, of which %llu have ended "
+                   "and %llu took too long\n",
+                   (unsigned long long)evicted.n_leases, (unsigned long long)evicted.n_revocable,
+                   (unsigned long long)evicted.n_revoked, (unsigned long long)evicted.n_confirmed,
+                   (unsigned long long)evicted.n_timed_out);
+    }
     pool_get_flow_stats(pool->entry->pool, bands, POOL_MAX_LISTED_BANDS, &numbers);
     buf_printf(out, "%llu request%s queued: %llu bytes, of %zu fairness id%s\n",
                (unsigned long long)numbers.n_waiting, plural_s(numbers.n_waiting),

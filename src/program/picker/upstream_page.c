@@ -3,6 +3,7 @@
  * those of pools and endpoints. docs/observability.md lists the differences. */
 #include "program/picker/upstream_page.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 #include "core/event/clock.h"
@@ -333,6 +334,85 @@ static void print_stale_endpoints(const struct upstream_page *page) {
     }
 }
 
+/* ---- eviction -------------------------------------------------------------------------------- */
+
+/* A pool that ends running requests. */
+struct evicting_pool {
+    struct str labels;
+    struct str name;
+    struct pool_eviction_stats stats;
+    struct flow_band_stats *bands;
+    size_t n_bands;
+};
+
+static struct evicting_pool read_evicting_pool(const struct upstream_page *page,
+                                               const struct pick_admin_pool *pool) {
+    struct evicting_pool out = {.name = pick_admin_pool_name(pool)};
+    struct buf labels = upstream_one_label(page, "inference_pool", out.name);
+    struct pool_flow_stats flow;
+    pool_get_eviction(pool->entry->pool, &out.stats);
+    out.labels = buf_str(&labels);
+    out.bands = arena_alloc(page->text->out->arena, POOL_MAX_LISTED_BANDS * sizeof(*out.bands));
+    if (out.bands) {
+        pool_get_flow_stats(pool->entry->pool, out.bands, POOL_MAX_LISTED_BANDS, &flow);
+        out.n_bands = flow.n_bands;
+    }
+    return out;
+}
+
+static void print_issued(const struct upstream_page *page, const struct evicting_pool *pool) {
+    for (size_t i = 0; i < pool->n_bands; i++) {
+        if (pool->bands[i].n_revoked > 0) {
+            char text[32];
+            int n = snprintf(text, sizeof(text), "%" PRId64, pool->bands[i].priority);
+            struct buf labels =
+                upstream_one_label(page, "priority", str_make(text, n > 0 ? (size_t)n : 0));
+            metric_label_add(&labels, "inference_pool", pool->name);
+            metric_text_u64(page->text, buf_str(&labels), pool->bands[i].n_revoked);
+        }
+    }
+}
+
+static void print_outcome(const struct upstream_page *page, const struct evicting_pool *pool,
+                          const char *outcome, uint64_t n) {
+    struct buf labels = upstream_one_label(page, "outcome", str_of(outcome));
+    metric_label_add(&labels, "inference_pool", pool->name);
+    metric_text_u64(page->text, buf_str(&labels), n);
+}
+
+static void print_evictions(const struct upstream_page *page) {
+    struct evicting_pool *pools =
+        arena_calloc(page->text->out->arena, page->list->n + 1, sizeof(*pools));
+    size_t n = 0;
+    for (size_t i = 0; pools && i < page->list->n; i++) {
+        const struct pool_spec *spec = page->list->items[i].snapshot->spec;
+        if (spec && spec->flow_control.evicts) {
+            pools[n++] = read_evicting_pool(page, &page->list->items[i]);
+        }
+    }
+    metric_family_begin(page->text, METRIC_FAMILY_EPP_REVOCATIONS_ISSUED);
+    for (size_t i = 0; i < n; i++) {
+        print_issued(page, &pools[i]);
+    }
+    metric_family_begin(page->text, METRIC_FAMILY_EPP_REVOCATIONS);
+    for (size_t i = 0; i < n; i++) {
+        print_outcome(page, &pools[i], "confirmed", pools[i].stats.n_confirmed);
+        print_outcome(page, &pools[i], "timed_out", pools[i].stats.n_timed_out);
+    }
+    metric_family_begin(page->text, METRIC_FAMILY_EPP_RECLAIM_TARGET);
+    for (size_t i = 0; i < n; i++) {
+        metric_text_f64(page->text, pools[i].labels, pools[i].stats.target);
+    }
+    metric_family_begin(page->text, METRIC_FAMILY_EPP_PENDING_RECLAIM);
+    for (size_t i = 0; i < n; i++) {
+        metric_text_f64(page->text, pools[i].labels, pools[i].stats.pending);
+    }
+    metric_family_begin(page->text, METRIC_FAMILY_EPP_REVOCATION_TIME);
+    for (size_t i = 0; i < n; i++) {
+        metric_text_scale(page->text, pools[i].labels, &EVICTION_TIMES, pools[i].stats.times);
+    }
+}
+
 /* ---- all families ---------------------------------------------------------------------------- */
 
 static void print_info(const struct upstream_page *page, enum metric_family family) {
@@ -353,5 +433,6 @@ void pick_upstream_print(const struct pick_admin *admin, const struct pick_admin
     print_scrape_errors(&page);
     print_saturation(&page);
     print_stale_endpoints(&page);
+    print_evictions(&page);
     upstream_requests_print(&page, admin->service);
 }

@@ -365,6 +365,62 @@ static void print_waits(const struct upstream_page *page, const struct rows *row
     }
 }
 
+/* By pool, fairness id and priority: the labels have no more. */
+static int compare_flows(const void *a, const void *b) {
+    const struct pick_stats_key *one = &(*(const struct pick_stats_sum *const *)a)->key;
+    const struct pick_stats_key *other = &(*(const struct pick_stats_sum *const *)b)->key;
+    int order = str_compare(one->pool, other->pool);
+    order = order != 0 ? order : str_compare(one->fairness_id, other->fairness_id);
+    return order != 0                        ? order
+           : one->priority < other->priority ? -1
+                                             : one->priority > other->priority;
+}
+
+static void add_counts(const struct pick_stats_sum *row, enum pick_histogram which,
+                       uint64_t *counts) {
+    unsigned n = row->histograms[which] ? metric_scale_cells(pick_histogram_scale(which)) : 0;
+    for (unsigned i = 0; i < n; i++) {
+        counts[i] += row->histograms[which][i];
+    }
+}
+
+static void print_enqueued_of(const struct upstream_page *page, struct pick_stats_sum *const *rows,
+                              size_t n, enum pick_histogram which, const char *outcome) {
+    uint64_t counts[PICK_SHORT_TIME_CELLS] = {0};
+    bool any = false;
+    for (size_t i = 0; i < n; i++) {
+        add_counts(rows[i], which, counts);
+        any = any || rows[i]->histograms[which];
+    }
+    if (any) {
+        struct buf labels = begin_row(page, &rows[0]->key);
+        add_flow(&labels, &rows[0]->key);
+        metric_label_add(&labels, "outcome", str_of(outcome));
+        metric_text_scale(page->text, buf_str(&labels), pick_histogram_scale(which), counts);
+    }
+}
+
+static void print_enqueued(const struct upstream_page *page, const struct rows *rows) {
+    struct pick_stats_sum **sorted =
+        arena_alloc(page->text->out->arena, (rows->n + 1) * sizeof(struct pick_stats_sum *));
+    metric_family_begin(page->text, METRIC_FAMILY_EPP_ENQUEUE_TIME);
+    if (!sorted) {
+        page->text->out->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < rows->n; i++) {
+        sorted[i] = &rows->items[i];
+    }
+    qsort(sorted, rows->n, sizeof(struct pick_stats_sum *), compare_flows);
+    for (size_t i = 0, next; i < rows->n; i = next) {
+        for (next = i; next < rows->n && compare_flows(&sorted[i], &sorted[next]) == 0; next++) {
+        }
+        print_enqueued_of(page, &sorted[i], next - i, PICK_HISTOGRAM_ENQUEUED, "NotYetFinalized");
+        print_enqueued_of(page, &sorted[i], next - i, PICK_HISTOGRAM_NOT_ENQUEUED,
+                          "RejectedCapacity");
+    }
+}
+
 /* ---- picks by endpoint ----------------------------------------------------------------------- */
 
 /* Endpoints keep only a hash of the model's name; each has a row. */
@@ -488,6 +544,8 @@ static void print_streams(const struct upstream_page *page, const struct pick_st
     metric_text_i64(page->text, STR(""), metric_read(METRIC_PICK_STREAMS));
     print_worker_histogram(page, METRIC_FAMILY_EPP_STREAM_TIME, &PICK_STREAM_TIMES,
                            offsetof(struct pick_stats, stream_times), ledgers, n);
+    print_worker_histogram(page, METRIC_FAMILY_EPP_DISPATCH_TIME, &PICK_SHORT_TIMES,
+                           offsetof(struct pick_stats, dispatch_times), ledgers, n);
     print_worker_histogram(page, METRIC_FAMILY_EPP_SCHEDULER_TIME, &PICK_SHORT_TIMES,
                            offsetof(struct pick_stats, scheduler_times), ledgers, n);
     if (page->has_deprecated) {
@@ -577,6 +635,7 @@ static void print_rows(const struct upstream_page *page, struct rows *rows) {
         print_histogram(page, rows, &HISTOGRAMS[i]);
     }
     print_waits(page, rows);
+    print_enqueued(page, rows);
     if (page->has_deprecated) {
         print_deprecated_models(page, rows);
     }

@@ -143,6 +143,51 @@ def test_pool_as_a_whole_is_full_wherever_its_requests_are(start):
             finish(stream)
 
 
+EVICTING = WHOLE.replace("flowControl: {", "flowControl: {enableEviction: true, ").replace(
+    "---", "objectives: [{name: interactive, priority: 20}, {name: batch, priority: -1}, {name: rest, priority: -9}]\n---")
+
+
+def expect_evicted(said):
+    status, fields, text = refusal_of(said)
+    assert (status, fields[REASON], text) == (429, "evicted", "request evicted by flow control")
+
+
+def test_running_sheddable_requests_are_ended_for_others(start):
+    """The lowest priority first, and the newest of it; in the request, in the response and while its body streams. One
+    that waits itself is not ended, nor are any for requests of their priority. Then the queue goes on."""
+    picker = start(EVICTING)
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        def run(objective):
+            stream = proxy.stream(headers(PATH, fields={OBJECTIVE: objective}, config=DUPLEX))
+            assert endpoint_of(stream.next()) in (A, B)
+            return stream
+        batch, first, plain = run("batch"), run("rest"), run("none")
+        newest = run("rest")
+        first.send(answer_headers())
+        first.next()
+        batch.send(answer_headers(), answer_body(b"data: 1\n\n"))
+        batch.next()
+        batch.next()
+        rest = queue(picker, proxy, (PATH, {OBJECTIVE: "rest"}))
+        assert picker.numbers()['llm_d_epp_flow_control_revocations_total{outcome="confirmed",inference_pool=""}'] == 0
+        others = []
+        for ended in (newest, first, batch):
+            others.append(proxy.stream(headers(PATH, fields={OBJECTIVE: "interactive"})))
+            expect_evicted(ended.next())
+            assert ended.close() == []
+            assert endpoint_of(others[-1].next()) in (A, B)
+        state = http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
+        assert "4 running, 0 of these sheddable; 3 evicted, of which 3 have ended and 0 took too long" in state
+        others += queue(picker, proxy, (PATH, {OBJECTIVE: "interactive"}))  # there is none left to end
+        for stream in (plain, *others[:2]):
+            finish(stream)
+        assert endpoint_of(others[3].next()) in (A, B)
+        assert endpoint_of(rest[0].next()) in (A, B)
+        for stream in (*others[2:], *rest):
+            finish(stream)
+    assert picker.numbers()['llm_d_epp_flow_control_revocations_issued_total{priority="20",inference_pool=""}'] == 3
+
+
 @pytest.mark.parametrize("queues", [True, False])
 def test_session_of_full_endpoint(start, queues):
     """With a queue a session moves while its endpoint is full and another is not: it is no strict affinity. Without

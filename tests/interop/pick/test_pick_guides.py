@@ -66,8 +66,6 @@ def reasons(config):
             found.add('cacheSizeInMB"; did you mean "cacheSizeInMBPerServer"?')
         if "maxTokensInFlightPenalty" in values:
             found.add('unknown field "plugins[3].parameters.maxTokensInFlightPenalty"')
-    if config.get("flowControl", {}).get("enableEviction"):
-        found.add("running requests are not evicted")
     return found
 
 

@@ -51,6 +51,18 @@ kind: EndpointPickerConfig
 plugins: [{type: queue-scorer}]
 """
 
+EVICTING = f"""endpoints: [{A}]
+objectives: [{{name: spare, priority: -1}}, {{name: urgent, priority: 5}}]
+---
+apiVersion: llm-d.ai/v1
+kind: EndpointPickerConfig
+plugins:
+- {{type: queue-scorer}}
+- {{type: concurrency-detector, parameters: {{maxConcurrency: 1}}}}
+featureGates: [flowControl]
+flowControl: {{enableEviction: true, saturationDetector: {{pluginRef: concurrency-detector}}}}
+""" + POOL_OBJECT
+
 REQUEST = "model_name target_model_name fairness_id priority"
 QUEUE = "fairness_id priority inference_pool model_name target_model_name"
 # Name → type and labels, of pkg/epp/metrics and the in-flight load producer.
@@ -68,6 +80,11 @@ FAMILIES = {
     "inflight_tokens": ("gauge", "endpoint_name namespace producer_name fairness_id priority"),
     "flow_control_pool_saturation": ("gauge", "inference_pool stage"),
     "flow_control_stale_endpoints": ("gauge", "detector"),
+    "flow_control_revocations_issued_total": ("counter", "priority inference_pool"),
+    "flow_control_revocations_total": ("counter", "outcome inference_pool"),
+    "flow_control_reclaim_target": ("gauge", "inference_pool"),
+    "flow_control_pending_reclaim": ("gauge", "inference_pool"),
+    "flow_control_revocation_confirmation_seconds": ("histogram", "inference_pool"),
     "request_total": ("counter", REQUEST),
     "request_error_total": ("counter", f"{REQUEST} error_code"),
     "request_running": ("gauge", REQUEST),
@@ -85,6 +102,8 @@ FAMILIES = {
     "flow_control_queue_bytes": ("gauge", QUEUE),
     "flow_control_request_queue_duration_seconds": (
         "histogram", "fairness_id priority outcome inference_pool model_name target_model_name"),
+    "flow_control_request_enqueue_duration_seconds": ("histogram", "fairness_id priority outcome"),
+    "flow_control_dispatch_cycle_duration_seconds": ("histogram", ""),
     "scheduler_e2e_duration_seconds": ("histogram", ""),
     "scheduler_attempts_total": ("counter", "status target_model_name endpoint_name namespace port"),
     "extproc_streams_total": ("counter", "code"),
@@ -114,6 +133,9 @@ BOUNDS = {
     "flow_control_request_queue_duration_seconds": (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
                                                     2.5, 5, 10, 30, 60),
     "scheduler_e2e_duration_seconds": SHORT_TIMES,
+    "flow_control_request_enqueue_duration_seconds": SHORT_TIMES,
+    "flow_control_dispatch_cycle_duration_seconds": SHORT_TIMES,
+    "flow_control_revocation_confirmation_seconds": (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
     "extproc_stream_duration_seconds": (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 120, 300, 600),
 }
 SERIES = re.compile(r'([a-zA-Z0-9_]+)(?:\{(.*)\})?$')
@@ -214,6 +236,56 @@ def start_keda(start_picker, *flags):
     return picker
 
 
+def evict_one(picker):
+    """A running request is ended for one that waits. Returns: the numbers afterwards."""
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        spare = completion(proxy, "m", **{OBJECTIVE: "spare"})
+        assert [spare.next().WhichOneof("response") for _ in range(2)] == ["request_headers", "request_body"]
+        urgent = completion(proxy, "n", **{OBJECTIVE: "urgent"})
+        status, fields, text = refusal_of(spare.next())
+        assert spare.close() == []
+        assert (status, text) == (429, "request evicted by flow control")
+        assert fields["x-llm-d-request-dropped-reason"] == "evicted"
+        urgent.next()
+        answer(urgent)
+        return picker.wait_at_rest()
+
+
+def test_upstream_evictions(start_picker):
+    numbers = evict_one(start_picker(EVICTING))
+    pool = 'inference_pool="chat-pool"'
+    assert select(numbers, f'flow_control_revocations_issued_total{{priority="5",{pool}}}') == [1]
+    assert select(numbers, f'flow_control_revocations_total{{outcome="confirmed",{pool}}}') == [1]
+    assert select(numbers, f'flow_control_revocations_total{{outcome="timed_out",{pool}}}') == [0]
+    assert select(numbers, f"flow_control_revocation_confirmation_seconds_count{{{pool}}}") == [1]
+    assert select(numbers, f"flow_control_reclaim_target{{{pool}}}") == [0]
+    assert select(numbers, 'request_error_total{model_name="(none)",priority="-1",error_code="ResourceExhausted"}') == [1]
+    assert numbers['sluice_errors_total{protocol="pick",reason="EVICTED"}'] == 1
+
+
+def test_upstream_times_of_flow_control(start_picker):
+    """One request that is sent, two that are queued, of other models, and one that finds the queue full."""
+    picker = start_keda(start_picker)
+    count = 'flow_control_request_enqueue_duration_seconds_count{fairness_id="%s",priority="0",outcome="%s"}'
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        first = run_one(picker, proxy)
+        streams = []
+        for n, model in enumerate("mo", 1):
+            streams.append(completion(proxy, model))
+            picker.wait_until(lambda now, n=n: sum(select(now, "flow_control_queue_size")) == n, f"{n} that wait")
+        assert refusal_of(completion(proxy, "p").close()[-1])[0] == 429
+        numbers = picker.numbers()
+        assert select(numbers, count % ("default-flow", "NotYetFinalized")) == [3]
+        assert select(numbers, count % ("default-flow", "RejectedCapacity")) == [1]
+        answer(first)
+        for stream in streams:
+            stream.next()
+            answer(stream)
+        numbers = picker.wait_at_rest()
+    assert select(numbers, count % ("default-flow", "NotYetFinalized")) == [3]
+    assert select(numbers, "flow_control_dispatch_cycle_duration_seconds_count")[0] >= 2
+
+
 def test_upstream_names_types_and_labels(start_picker, pages):
     """After requests that are picked for, wait and fail, each family has a series, with upstream's labels and bounds."""
     picker = start_pool(start_picker, *pages)
@@ -228,11 +300,11 @@ def test_upstream_names_types_and_labels(start_picker, pages):
         answer(first, 500)
         answer_stream(second, EVENTS, content_type="text/event-stream")
         numbers = picker.wait_at_rest()
-    for some in (numbers, start_picker(WHOLE).numbers()):
+    for some in (numbers, start_picker(WHOLE).numbers(), evict_one(start_picker(EVICTING))):
         for name, labels in labels_by_family(some, types).items():
             found.setdefault(name, set()).update(labels)
     assert found == {name: {labels} for name, (_, labels) in FAMILIES.items()}
-    assert bounds_by_family(numbers) == BOUNDS
+    assert bounds_by_family(numbers) | bounds_by_family(evict_one(start_picker(EVICTING))) == BOUNDS
 
 
 def test_upstream_requests_by_model_fairness_and_priority(start_picker):

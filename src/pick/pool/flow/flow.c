@@ -64,7 +64,7 @@ struct flow_band {
     struct timer_heap by_bytes; /* all ids, those with queued items and the most bytes first */
     uint64_t n_waiting, n_bytes;
     size_t n_ids;
-    uint64_t n_full;
+    uint64_t n_full, n_revoked;
     struct metric_histogram waited[N_FLOW_OUTCOMES];
 };
 
@@ -662,6 +662,26 @@ struct flow_item *flow_find(struct flow *flow,
     return NULL;
 }
 
+bool flow_find_demand(const struct flow *flow, int64_t above,
+                      bool (*is_held_up)(void *user, int64_t priority), void *user,
+                      int64_t *priority) {
+    const struct flow_band *band = TAILQ_FIRST(&flow->bands);
+    while (band && band->priority > above &&
+           (TAILQ_EMPTY(&band->ids) || !is_held_up(user, band->priority))) {
+        band = TAILQ_NEXT(band, link);
+    }
+    bool found = band && band->priority > above;
+    *priority = found ? band->priority : above;
+    return found;
+}
+
+void flow_count_revoked(struct flow *flow, int64_t priority, uint64_t n) {
+    struct flow_band *band = find_band(flow, priority);
+    if (band) {
+        band->n_revoked += n;
+    }
+}
+
 bool flow_has_queued_from(const struct flow *flow, int64_t priority) {
     const struct flow_band *band = TAILQ_FIRST(&flow->bands);
     while (band && band->priority >= priority && TAILQ_EMPTY(&band->ids)) {
@@ -880,7 +900,8 @@ size_t flow_get_stats(const struct flow *flow, struct flow_band_stats *out, size
                                           .n_waiting = band->n_waiting,
                                           .n_bytes = band->n_bytes,
                                           .n_ids = band->n_ids,
-                                          .n_full = band->n_full};
+                                          .n_full = band->n_full,
+                                          .n_revoked = band->n_revoked};
         for (size_t i = 0; i < N_FLOW_OUTCOMES; i++) {
             metric_histogram_read(&band->waited[i], &out[n].waited[i]);
         }

@@ -177,6 +177,13 @@ enum flow_full flow_check_bytes(const struct flow *flow, const struct flow_limit
  * none fits. */
 struct flow_item *flow_find(struct flow *flow,
                             bool (*fits)(void *user, const struct flow_item *item), void *user);
+/* The highest priority above `above` with a queued item of which `is_held_up` is true. Returns:
+ * false: there is none. */
+bool flow_find_demand(const struct flow *flow, int64_t above,
+                      bool (*is_held_up)(void *user, int64_t priority), void *user,
+                      int64_t *priority);
+/* Counts running requests that are ended for those of this priority that are queued. */
+void flow_count_revoked(struct flow *flow, int64_t priority, uint64_t n);
 /* Whether any item of this priority or a higher one is queued. */
 bool flow_has_queued_from(const struct flow *flow, int64_t priority);
 /* Visits all queued items, or until `visit` returns true. Returns: whether it did. */
@@ -207,7 +214,8 @@ struct flow_band_stats {
     int64_t priority;
     uint64_t n_waiting, n_bytes; /* notified ones included */
     size_t n_ids;
-    uint64_t n_full; /* kept out by a limit */
+    uint64_t n_full;    /* kept out by a limit */
+    uint64_t n_revoked; /* running requests that were to end for those of this priority */
     struct metric_distribution waited[N_FLOW_OUTCOMES];
 };
 

@@ -316,7 +316,7 @@ bool pool_waiter_has_expired(struct pool *pool, struct pool_waiter *waiter,
 
 /* ---- notifying ------------------------------------------------------------------------------- */
 
-static void wakeup_append(struct pool_waiter *waiter, struct pool_notifications *notifications) {
+void pool_wakeup_append(struct pool_waiter *waiter, struct pool_notifications *notifications) {
     struct pool_wakeup *wakeup = waiter->wakeup;
     lock_acquire(&wakeup->lock);
     waiter->in_wakeup_list = true;
@@ -335,6 +335,14 @@ static void wakeup_remove(struct pool_waiter *waiter) {
     waiter->in_wakeup_list = false;
 }
 
+void pool_wakeup_forget(struct pool_waiter *waiter) {
+    lock_acquire(&waiter->wakeup->lock);
+    if (waiter->in_wakeup_list) {
+        wakeup_remove(waiter);
+    }
+    lock_release(&waiter->wakeup->lock);
+}
+
 static void notify_waiter(struct pool *pool, struct pool_waiter *waiter, struct endpoint *endpoint,
                           struct pool_notifications *notifications) {
     flow_notify(&pool->flow, &waiter->item);
@@ -343,7 +351,7 @@ static void notify_waiter(struct pool *pool, struct pool_waiter *waiter, struct 
     if (endpoint) {
         pool_reserve_slot(pool, waiter);
     }
-    wakeup_append(waiter, notifications);
+    pool_wakeup_append(waiter, notifications);
 }
 
 static void advance_capacity_epoch(struct pool *pool) {
@@ -445,11 +453,12 @@ static bool notify_by_pool(struct pool *pool, struct endpoint *endpoint,
            !pool_is_gate_closed(pool, widest_gate(pool))) {
         struct flow_item *item = flow_find(&pool->flow, can_be_sent, &target);
         if (!item) {
-            return false;
+            break;
         }
         n_visits += 64 + pool->flow.n_places;
         notify_waiter(pool, waiter_of(item), target.found, notifications);
     }
+    pool_evict(pool, notifications);
     return n_visits > MAX_VISITS;
 }
 
@@ -701,7 +710,7 @@ static void displace(struct pool *pool, struct pool_waiter *waiter,
     count_unrestricted(pool, waiter, false);
     flow_remove(&pool->flow, &waiter->item, FLOW_DISPLACED, clock_now_ns());
     waiter->displaced = true;
-    wakeup_append(waiter, notifications);
+    pool_wakeup_append(waiter, notifications);
 }
 
 /* The waiter has been queued: it may use endpoints that no waiter could use before. */
@@ -823,6 +832,7 @@ enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *
         flow_requeue(&pool->flow, &waiter->item);
         count_unrestricted(pool, waiter, true);
         note_queued(pool, waiter);
+        pool_evict(pool, notifications);
         return ST_OK;
     }
     enum flow_full full = make_place(&(struct place_wanted){.pool = pool,
@@ -868,6 +878,7 @@ enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *
     count_unrestricted(pool, waiter, true);
     pool_waiter_resolve(pool->snapshot, waiter);
     note_queued(pool, waiter);
+    pool_evict(pool, notifications);
     return ST_OK;
 }
 
@@ -900,11 +911,7 @@ void pool_dequeue_locked(struct pool *pool, struct pool_waiter *waiter, enum flo
     if (waiter->item.state == FLOW_IDLE && !waiter->displaced) {
         return;
     }
-    lock_acquire(&waiter->wakeup->lock);
-    if (waiter->in_wakeup_list) {
-        wakeup_remove(waiter);
-    }
-    lock_release(&waiter->wakeup->lock);
+    pool_wakeup_forget(waiter);
     if (waiter->item.state == FLOW_QUEUED) {
         count_unrestricted(pool, waiter, false);
     }
@@ -982,6 +989,29 @@ void pool_waited_tick(const struct pool_waited *waited, uint64_t gap_ns) {
     }
 }
 
+bool pool_waited_evicts(const struct pool_waited *waited) {
+    const struct pool_reader *reader;
+    LIST_FOREACH(reader, &waited->readers, waited_link) {
+        if (reader->snapshot->spec->flow_control.evicts) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void pool_waited_evict(const struct pool_waited *waited) {
+    struct pool_reader *reader;
+    LIST_FOREACH(reader, &waited->readers, waited_link) {
+        if (reader->snapshot->spec->flow_control.evicts) {
+            struct pool_notifications notifications = {NULL};
+            lock_acquire(&reader->pool->lock);
+            pool_evict(reader->pool, &notifications);
+            lock_release(&reader->pool->lock);
+            pool_send_notifications(&notifications);
+        }
+    }
+}
+
 /* ---- wakeups --------------------------------------------------------------------------------- */
 
 void pool_wakeup_init(struct pool_wakeup *wakeup, void (*notify)(void *user), void *user) {
@@ -1001,7 +1031,7 @@ struct pool_waiter *pool_wakeup_pop(struct pool_wakeup *wakeup) {
     struct pool_waiter *waiter = item ? waiter_of(item) : NULL;
     if (waiter) {
         wakeup_remove(waiter);
-        waiter->notified = true;
+        waiter->notified = !waiter->lease.is_revoked;
     }
     lock_release(&wakeup->lock);
     return waiter;

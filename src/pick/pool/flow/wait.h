@@ -39,6 +39,7 @@
 #include <sys/queue.h>
 
 #include "core/event/lock.h"
+#include "pick/pool/flow/evict.h"
 #include "pick/pool/flow/flow.h"
 #include "pick/pool/pool.h"
 
@@ -72,6 +73,7 @@ struct pool_waiter {
     bool in_wakeup_list;        /* in the wakeup's list */
     bool notified;              /* taken from that list */
     bool displaced;             /* another request took its place: its next pick is refused */
+    struct pool_lease lease;    /* while the request runs */
     /* With a subset or a profile: a bit for each member of the snapshot of this generation that it
      * allows; NULL: not resolved. Resolved once for each snapshot: a subset may have many
      * addresses. */
@@ -84,8 +86,8 @@ struct pool_waiter {
     uint64_t until_ns;
 };
 
-/* The next notified waiter, which is to pick again with the same request. Returns: NULL when there
- * is none. Thread: the wakeup's. */
+/* The next notified waiter, which is to pick again with the same request; or, where its lease is
+ * revoked, to end it. Returns: NULL when there is none. Thread: the wakeup's. */
 struct pool_waiter *pool_wakeup_pop(struct pool_wakeup *wakeup);
 /* Removes a waiter from the queue, notified or not; an idle one is ignored. */
 void pool_dequeue(struct pool *pool, struct pool_waiter *waiter, enum flow_outcome outcome);
@@ -134,6 +136,26 @@ enum { POOL_MAX_LISTED_BANDS = 64 /* on a page */ };
 /* `bands`: an array of `most`. Thread: any. */
 void pool_get_flow_stats(struct pool *pool, struct flow_band_stats *bands, size_t most,
                          struct pool_flow_stats *out);
+
+/* The waiter's request, which is idle, is sent with this priority: it may be ended from now on
+ * where the pool's configuration says so (evict.h). Thread: the wakeup's. */
+void pool_hold_lease(struct pool *pool, struct pool_waiter *waiter, int64_t priority);
+/* It has ended; without a lease nothing is done. Before its ticket is released. Thread: the
+ * wakeup's. */
+void pool_end_lease(struct pool *pool, struct pool_waiter *waiter);
+/* Ends requests for which it was too early before, of pools that do so. Thread: the readers'. */
+void pool_waited_evict(const struct pool_waited *waited);
+/* Whether any of the pools does. Thread: the readers'. */
+bool pool_waited_evicts(const struct pool_waited *waited);
+
+struct pool_eviction_stats {
+    uint64_t n_leases, n_revocable;
+    uint64_t n_revoked, n_confirmed, n_timed_out; /* total */
+    double target, pending;
+    uint64_t times[EVICTION_TIME_BOUNDS + 2]; /* by EVICTION_TIMES */
+};
+/* Thread: any. */
+void pool_get_eviction(struct pool *pool, struct pool_eviction_stats *out);
 
 /* Of a pool that is measured as a whole (saturation.h). */
 struct pool_saturation_stats {
