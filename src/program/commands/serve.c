@@ -68,6 +68,8 @@ static struct repository_options options_of(const struct serve_settings *setting
         .model_repositories = settings->model_repositories.items,
         .n_model_repositories = settings->model_repositories.n,
         .backend_dir = settings->backend_dir,
+        .backend_params = settings->backend_params,
+        .n_backend_params = settings->backend_configs.n,
         .model_config_name = settings->model_config_name,
         .disable_auto_complete_config = settings->disable_auto_complete_config,
         .model_load_retry_count = settings->model_load_retry_count,

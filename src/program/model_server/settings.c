@@ -65,7 +65,6 @@ static const struct option_hint hints[] = {
     {"grpc-port", "write --grpc HOST:PORT"},
     {"grpc-use-ssl", "a certificate turns it on: --grpc-tls-cert FILE --grpc-tls-key FILE"},
     {"grpc-use-ssl-mutual", "--grpc-tls-client-ca FILE turns it on"},
-    {"backend-config", "a backend's settings are `parameters` of config.pbtxt"},
     {"strict-model-config", "what config.pbtxt leaves out is read from the model"},
     {"disable-auto-complete-config", "what config.pbtxt leaves out is read from the model"},
     {"trace-file", "write --trace-config triton,file=FILE"},
@@ -217,6 +216,25 @@ static enum status check_patterns(const struct serve_settings *settings, struct 
                : ST_OK;
 }
 
+static enum status read_backend_configs(struct serve_settings *out, struct arena *arena,
+                                        struct error *err) {
+    size_t n = out->backend_configs.n;
+    struct repository_backend_param *params = arena_calloc(arena, n, sizeof(*params));
+    for (size_t i = 0; i < n; i++) {
+        struct str value = str_of(out->backend_configs.items[i]);
+        struct str key = str_cut(&value, '=');
+        struct str backend = str_cut(&key, ',');
+        if (backend.len == 0 || !key.ptr || key.len == 0 || !value.ptr) {
+            return error_set(err, ST_BAD_CONFIG,
+                             "--backend-config: expected BACKEND,KEY=VALUE, got \"%s\"",
+                             out->backend_configs.items[i]);
+        }
+        params[i] = (struct repository_backend_param){backend, {key, value}};
+    }
+    out->backend_params = params;
+    return ST_OK;
+}
+
 /* Metadata of gRPC has Triton's prefix. */
 static enum status read_restrictions(struct serve_settings *out, struct arena *arena,
                                      struct error *err) {
@@ -281,7 +299,8 @@ static enum status resolve_settings(struct serve_settings *out, struct arena *ar
     if (check_addresses(out, err) != ST_OK ||
         web_settings_resolve(&out->allowed_hosts, &out->allowed_origins, arena, &out->web, err) !=
             ST_OK ||
-        check_patterns(out, err) != ST_OK || read_restrictions(out, arena, err) != ST_OK) {
+        check_patterns(out, err) != ST_OK || read_restrictions(out, arena, err) != ST_OK ||
+        read_backend_configs(out, arena, err) != ST_OK) {
         return err->status;
     }
     for (size_t i = 0; i < out->cache_config.n; i++) {

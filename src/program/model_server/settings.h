@@ -11,6 +11,7 @@
 #include "core/os/memory_limit.h"
 #include "program/options/options.h"
 #include "serve/frontend/restrictions.h"
+#include "serve/repository/repository.h"
 #include "serve/trace/tracer.h"
 
 /* One member per row of settings.def, named by its first column; sizes in bytes and times in
@@ -22,10 +23,11 @@ struct serve_settings {
 #define OPTION(field, name, alias, type, ...) OPTION_STORE_##type field;
 #include "program/model_server/settings.def"
 #undef OPTION
-    const char *picture_part;         /* the file in parts_dir */
-    struct tracer_options trace;      /* parsed from trace_config */
-    struct memory_limit memory_limit; /* what percentages are shares of */
-    struct web_access web;            /* --allowed-host and --allowed-origin */
+    const struct repository_backend_param *backend_params; /* one for each of backend_configs */
+    const char *picture_part;                              /* the file in parts_dir */
+    struct tracer_options trace;                           /* parsed from trace_config */
+    struct memory_limit memory_limit;                      /* what percentages are shares of */
+    struct web_access web;                                 /* --allowed-host and --allowed-origin */
     struct restrictions http_restrictions, grpc_restrictions;
 };
 

@@ -353,6 +353,8 @@ static enum status add_backend_config(struct translation *self, struct error *er
         }
         if (backend.len == 0 && str_is(key, "default-max-batch-size")) {
             batch = value.ptr;
+        } else if (backend.len > 0) {
+            add(self, "backend-config", config->all[i]);
         } else {
             note(self, row_of("backend-config"), config->all[i]);
         }

@@ -166,6 +166,8 @@ struct doc_member; /* core/base/doc/reader.h */
  * reference in docs/models.md is compared with it. */
 const struct doc_member *model_config_members(void);
 
+/* Returns: whether the configuration has the parameter. */
+bool model_config_has_param(const struct model_config *config, struct str name);
 /* Adds a parameter, or replaces the one of that name. Names that begin with "sluice." take effect
  * at once and are not stored. Name and value are copied into `arena`.
  * Returns: ST_BAD_CONFIG (the caller adds where the parameter was given), ST_NO_MEMORY. */

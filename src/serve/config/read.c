@@ -247,6 +247,10 @@ static size_t find_param(const struct model_config *config, struct str name) {
     return i;
 }
 
+bool model_config_has_param(const struct model_config *config, struct str name) {
+    return find_param(config, name) < config->n_params;
+}
+
 enum status model_config_set_param(struct arena *arena, struct model_config *config,
                                    const struct model_config_param *param, struct error *err) {
     if (str_starts_with(param->name, str_of(own_prefix))) {

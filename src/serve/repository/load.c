@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "core/base/log.h"
+#include "core/base/num.h"
 #include "core/event/clock.h"
 #include "serve/config/fingerprint.h"
 #include "serve/repository/internal.h"
@@ -31,7 +32,29 @@ const char *ready_list_print(const struct ready_list *ready, char out[SERVED_TEX
 
 /* ---- one version ----------------------------------------------------------------------------- */
 
-static enum status load_version(struct repository *repository, const struct model *model,
+/* Of the parameters that the server's settings give to the backend, those that the model lacks. */
+static enum status add_backend_params(const struct repository *repository, struct arena *arena,
+                                      struct model_config *config, struct version_options *options,
+                                      struct error *err) {
+    enum status st = ST_OK;
+    for (size_t i = 0; i < repository->n_backend_params && st == ST_OK; i++) {
+        const struct repository_backend_param *given = &repository->backend_params[i];
+        if (!str_eq(given->backend, config->backend)) {
+            continue;
+        }
+        if (str_is(given->param.name, "default-max-batch-size")) {
+            st = num_parse_u64(given->param.value, &options->default_max_batch_size)
+                     ? ST_OK
+                     : error_set(err, ST_BAD_CONFIG, "default-max-batch-size: expected a number");
+        } else if (!model_config_has_param(config, given->param.name)) {
+            struct model_config_param param = {given->param.name, given->param.value, false};
+            st = model_config_set_param(arena, config, &param, err);
+        }
+    }
+    return st == ST_OK ? st : error_prefix(err, "--backend-config");
+}
+
+static enum status load_version(struct repository *repository, struct model *model,
                                 struct model_attempt *attempt) {
     struct version_options options = {
         .config = &model->config,
@@ -55,6 +78,9 @@ static enum status load_version(struct repository *repository, const struct mode
     if (st == ST_OK) {
         config.backend = str_of(options.backend->name);
         options.config = &config;
+        st = add_backend_params(repository, model->arena, &config, &options, &attempt->error);
+    }
+    if (st == ST_OK) {
         st = version_open(&options, &attempt->version, &attempt->error);
     }
     return st;

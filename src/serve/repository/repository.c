@@ -40,6 +40,8 @@ static void repository_init(struct repository *repository, struct arena *arena,
         .must_be_complete = options->disable_auto_complete_config,
     };
     repository->model_load_retry_count = options->model_load_retry_count;
+    repository->backend_params = options->backend_params;
+    repository->n_backend_params = options->n_backend_params;
     repository->default_max_batch_size = options->default_max_batch_size;
     repository->max_queue_size = options->max_queue_size;
     repository->max_output_size = options->max_output_size;

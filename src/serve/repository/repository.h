@@ -39,6 +39,13 @@ struct repository_params {
     size_t n;
 };
 
+/* A parameter of all models of a backend, unless they have their own. "default-max-batch-size"
+ * stands for the setting of that name. */
+struct repository_backend_param {
+    struct str backend;
+    struct repository_param param;
+};
+
 /* When models are loaded. */
 enum repository_control {
     REPOSITORY_FIXED,    /* all at start, and never again */
@@ -56,7 +63,9 @@ struct repository_options {
                                                     NULL: none */
     const char *const *model_repositories;       /* scan.c:scan_repository */
     size_t n_model_repositories;
-    const char *backend_dir;              /* serve/scheduler/backend.c:backends_get */
+    const char *backend_dir; /* serve/scheduler/backend.c:backends_get */
+    const struct repository_backend_param *backend_params;
+    size_t n_backend_params;
     const sluice_backend *const *builtin; /* backends linked into the program; may be NULL */
     size_t n_builtin;
     const char *model_config_name;     /* configs/NAME.pbtxt before config.pbtxt; NULL: none */

@@ -174,6 +174,21 @@ def test_model_config_name_selects_configuration(start, repositories, tmp_path):
     assert_infers(server)  # it has config.pbtxt only
 
 
+def test_backend_config_is_of_models_that_say_nothing(start, tmp_path):
+    repository.write("onnx-only", tmp_path / "models")
+    name = sorted(os.listdir(tmp_path / "models"))[0]
+    limited = start("--model-repository", tmp_path / "models", "--backend-config=onnxruntime,intra_op_thread_count=1",
+                    "--backend-config=onnxruntime,default-max-batch-size=0", "--backend-config=other,key=value",
+                    "--log-verbose=1", *FREE_PORTS).wait_ready()
+    with contextlib.closing(tritonclient.http.InferenceServerClient(limited.at("http"))) as client:
+        config = client.get_model_config(name)
+    assert config["max_batch_size"] == 0
+    assert config["parameters"]["intra_op_thread_count"] == {"string_value": "1"}
+    wrong = start("--model-repository", tmp_path / "models",
+                  "--backend-config=onnxruntime,intra_op_thread_count=many", *FREE_PORTS)
+    assert wrong.wait_exit() == 1 and "intra_op_thread_count" in wrong.log_text()
+
+
 def test_model_load_is_retried(start, one_broken):
     server = start("--model-repository", one_broken, "--model-load-retry-count=2", "--exit-on-error=false",
                    *FREE_PORTS).wait_settled()
